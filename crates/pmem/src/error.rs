@@ -1,0 +1,78 @@
+//! What can go wrong with a pool, by what the caller can do about it.
+
+use std::path::PathBuf;
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a pool could not be opened, read or made durable. `Display` is a sentence for the user.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another process holds the pool.
+    Busy { path: PathBuf },
+    /// There is no pool at the path.
+    NotFound { path: PathBuf },
+    /// A pool is already there and the caller asked for a new one.
+    Exists { path: PathBuf },
+    /// The path holds something that is not a Mangrove pool (or one of another byte order).
+    Foreign { path: PathBuf, what: String },
+    /// The pool was written by a newer format.
+    Newer { path: PathBuf, found: u32, supported: u32 },
+    /// The pool holds another kind of object.
+    WrongKind { path: PathBuf, found: String, wanted: String },
+    /// Bytes read back are not the bytes written.
+    Corrupt { path: PathBuf, offset: u64, what: String },
+    /// The pool or its medium cannot be written.
+    ReadOnly { path: PathBuf },
+    /// The medium is full; nothing acknowledged is lost, and the pool goes on.
+    NoSpace { path: PathBuf, wanted: u64 },
+    /// An option has a value that this pool or machine cannot honour.
+    Unsupported { what: String },
+    /// An earlier I/O error latched: reads go on, writes fail.
+    Poisoned { first: String },
+    /// The operating system refused.
+    Io { path: PathBuf, doing: &'static str, code: Option<i32>, message: String },
+}
+
+impl std::error::Error for Error {}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Busy { path } => write!(
+                f,
+                "{} is in use by another process; close it there, or open it read-only once it is closed",
+                path.display()
+            ),
+            Self::NotFound { path } => write!(f, "there is no pool at {}", path.display()),
+            Self::Exists { path } => write!(f, "{} already holds a pool; open it, or choose another path", path.display()),
+            Self::Foreign { path, what } => write!(f, "{} is not a Mangrove pool: {what}", path.display()),
+            Self::Newer { path, found, supported } => write!(
+                f,
+                "{} has format version {found}, this program reads up to {supported}; use a newer Mangrove",
+                path.display()
+            ),
+            Self::WrongKind { path, found, wanted } => {
+                write!(f, "{} holds a {found}, not a {wanted}; open it with the matching command", path.display())
+            }
+            Self::Corrupt { path, offset, what } => write!(
+                f,
+                "{} is damaged at byte {offset}: {what}; restore it from a backup",
+                path.display()
+            ),
+            Self::ReadOnly { path } => write!(f, "{} cannot be written; open it read-only or change its permissions", path.display()),
+            Self::NoSpace { path, wanted } => write!(
+                f,
+                "no space left on the medium of {} ({wanted} more bytes were wanted); free some space and retry",
+                path.display()
+            ),
+            Self::Unsupported { what } => f.write_str(what),
+            Self::Poisoned { first } => write!(
+                f,
+                "an earlier I/O error made this pool unable to promise durability: {first}; reads go on, reopen the pool to write"
+            ),
+            Self::Io { path, doing, message, .. } => write!(f, "cannot {doing} {}: {message}", path.display()),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The one door to what a pool lies on.
+
+use crate::Result;
+use std::panic::Location;
+
+/// A place in the source that stores, flushes, fences or syncs. The crash simulator uses it to
+/// plant bugs: it suppresses every call of one site and demands that a check fails.
+pub type Site = &'static Location<'static>;
+
+/// Position in the medium's order of flushes: everything before it is named by it.
+/// On a log-structured medium it is a byte position in the log; elsewhere it stays 0.
+pub type Lsn = u64;
+
+/// What a region lies on: dax, file or emulated (and, in tests, the crash simulator).
+///
+/// A crash leaves, for a medium without log: each cache line at any value that it held since its
+/// last fence-ordered flush. For a medium with a log: exactly the flushes of a prefix of the
+/// order, and at least those before the last [`Medium::wait`] that returned `Ok`.
+///
+/// Errors latch: after the first failure `flush` and `fence` do nothing, and `wait` fails for ever.
+pub trait Medium: Send + Sync {
+    /// Asks for `len` bytes at `offset` of the region to reach the persistence domain (pwb).
+    /// May block while a log is full. `ptr` is the address of the first byte.
+    ///
+    /// # Safety
+    /// `ptr` must be valid for reads of `len` bytes; concurrent stores to them must be ordered by the caller.
+    unsafe fn flush(&self, offset: u64, ptr: *const u8, len: usize, site: Site);
+
+    /// Orders this thread's earlier flushes before its later stores and flushes (pfence).
+    fn fence(&self, site: Site);
+
+    /// The position after everything flushed so far by anybody.
+    fn appended(&self) -> Lsn {
+        0
+    }
+
+    /// Everything before this position is durable.
+    fn durable(&self) -> Lsn {
+        0
+    }
+
+    /// Waits until everything before `lsn` is durable (psync). Returns at once where a fence suffices.
+    ///
+    /// # Errors
+    /// `Poisoned` (or the first error itself) when the medium failed: nothing may be acknowledged.
+    fn wait(&self, lsn: Lsn, site: Site) -> Result<()>;
+
+    /// True when acknowledging costs a wait: `appended() > durable()` can be.
+    fn has_log(&self) -> bool {
+        false
+    }
+
+    /// Makes the first `bytes` bytes of the region usable and durable-able.
+    ///
+    /// # Errors
+    /// `NoSpace` when the medium is full: nothing is poisoned, the caller reports and goes on.
+    fn grow(&self, bytes: u64) -> Result<()>;
+
+    /// Brings the image up to date and frees the log. Nothing to do where there is none.
+    ///
+    /// # Errors
+    /// The first I/O error, which also latches.
+    fn checkpoint(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The error that latched, if any.
+    fn poisoned(&self) -> Option<crate::Error> {
+        None
+    }
+
+    /// True when every store must be reported through [`Medium::stored`] (the crash simulator).
+    fn records_stores(&self) -> bool {
+        false
+    }
+
+    /// A store of `len` bytes at `offset` has just been executed. Called only if `records_stores`.
+    fn stored(&self, _offset: u64, _len: usize, _site: Site) {}
+
+    /// True when reads of the region should be reported through [`Medium::reading`] (latency models).
+    fn records_reads(&self) -> bool {
+        false
+    }
+
+    /// The caller is about to load `len` bytes at `offset`. Called only if `records_reads`.
+    fn reading(&self, _offset: u64, _len: usize) {}
+}

@@ -1,0 +1,205 @@
+//! A byte-addressable durable range.
+//!
+//! Invariants:
+//! 1. Every store to durable data goes through this file, so that the crash simulator sees it.
+//! 2. The base address never changes while the region lives.
+
+use crate::{Lsn, Medium, Result};
+use std::panic::Location;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A durable range and the medium it lies on. Cheap to clone.
+#[derive(Clone)]
+pub struct Region {
+    base: NonNull<u8>,
+    len: u64,
+    records_stores: bool,
+    records_reads: bool,
+    medium: Arc<dyn Medium>,
+}
+
+// SAFETY: the memory outlives the region (the medium owns it) and shared access to it goes through
+// atomics or is ordered by the owner of the data.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl std::fmt::Debug for Region {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Region").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+impl Region {
+    /// A region over `len` bytes at `base` that `medium` owns.
+    ///
+    /// # Safety
+    /// `base` must stay valid for reads and writes of `len` bytes as long as `medium` lives.
+    #[must_use]
+    pub unsafe fn new(base: NonNull<u8>, len: u64, medium: Arc<dyn Medium>) -> Self {
+        let records_stores = medium.records_stores();
+        let records_reads = medium.records_reads();
+        Self { base, len, records_stores, records_reads, medium }
+    }
+
+    /// First byte. Stores through it bypass the crash simulator: read only.
+    #[inline]
+    #[must_use]
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Bytes of address space (the capacity, of which [`Region::grow`] made a part usable).
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// True for the empty region.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The medium.
+    #[must_use]
+    pub fn medium(&self) -> &dyn Medium {
+        &*self.medium
+    }
+
+    /// Address of the byte at `offset`.
+    #[inline]
+    #[must_use]
+    pub fn at(&self, offset: u64) -> *mut u8 {
+        debug_assert!(offset < self.len);
+        // SAFETY: offsets lie within the region (asserted in debug; callers check what they read).
+        unsafe { self.base.as_ptr().add(offset as usize) }
+    }
+
+    /// Offset of an address inside the region.
+    #[inline]
+    #[must_use]
+    pub fn offset_of(&self, ptr: *const u8) -> u64 {
+        ptr as u64 - self.base.as_ptr() as u64
+    }
+
+    /// The 8-byte word at `offset` (8-byte aligned) as an atomic. Load only; stores go through `store`.
+    #[inline]
+    #[must_use]
+    pub fn word(&self, offset: u64) -> &AtomicU64 {
+        debug_assert!(offset % 8 == 0 && offset + 8 <= self.len);
+        // SAFETY: aligned, inside the region, and all concurrent access to it is atomic.
+        unsafe { AtomicU64::from_ptr(self.at(offset).cast()) }
+    }
+
+    /// Stores a word, failure-atomically. Not durable before `flush` and `fence`.
+    #[inline]
+    #[track_caller]
+    pub fn store(&self, offset: u64, value: u64, order: Ordering) {
+        self.word(offset).store(value, order);
+        self.note_store(offset, 8, Location::caller());
+    }
+
+    /// Compare-and-swap of a word, failure-atomically.
+    ///
+    /// # Errors
+    /// The value found, when it is not `current`.
+    #[inline]
+    #[track_caller]
+    pub fn compare_exchange(&self, offset: u64, current: u64, new: u64) -> std::result::Result<u64, u64> {
+        // AcqRel: whoever sees the new word sees what was stored before it.
+        let r = self.word(offset).compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire);
+        if r.is_ok() {
+            self.note_store(offset, 8, Location::caller());
+        }
+        r
+    }
+
+    /// Copies `bytes` to `offset`. Not atomic: nothing may refer to the range yet.
+    #[inline]
+    #[track_caller]
+    pub fn write(&self, offset: u64, bytes: &[u8]) {
+        assert!(offset + bytes.len() as u64 <= self.len, "store beyond the region");
+        // SAFETY: inside the region; the caller owns the range.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(offset), bytes.len()) };
+        self.note_store(offset, bytes.len(), Location::caller());
+    }
+
+    /// Zeroes `len` bytes at `offset`. Not atomic.
+    #[inline]
+    #[track_caller]
+    pub fn zero(&self, offset: u64, len: usize) {
+        assert!(offset + len as u64 <= self.len, "store beyond the region");
+        // SAFETY: inside the region; the caller owns the range.
+        unsafe { std::ptr::write_bytes(self.at(offset), 0, len) };
+        self.note_store(offset, len, Location::caller());
+    }
+
+    /// Says that `len` bytes at `offset` are about to be loaded (latency models; free elsewhere).
+    #[inline]
+    pub fn reading(&self, offset: u64, len: usize) {
+        if self.records_reads {
+            self.medium.reading(offset, len);
+        }
+    }
+
+    /// Asks for the range to become durable (pwb). Durable at the next fence and drain.
+    #[inline]
+    #[track_caller]
+    pub fn flush(&self, offset: u64, len: usize) {
+        debug_assert!(offset + len as u64 <= self.len);
+        // SAFETY: inside the region; the caller orders concurrent stores.
+        unsafe { self.medium.flush(offset, self.at(offset), len, Location::caller()) };
+    }
+
+    /// Orders earlier flushes before later stores (pfence).
+    #[inline]
+    #[track_caller]
+    pub fn fence(&self) {
+        self.medium.fence(Location::caller());
+    }
+
+    /// Waits until everything that this thread flushed is durable (psync).
+    ///
+    /// # Errors
+    /// When the medium failed; see [`Medium::wait`].
+    #[track_caller]
+    pub fn drain(&self) -> Result<()> {
+        self.medium.wait(self.medium.appended(), Location::caller())
+    }
+
+    /// The position after everything flushed so far: give it to [`Region::wait`].
+    #[inline]
+    #[must_use]
+    pub fn appended(&self) -> Lsn {
+        self.medium.appended()
+    }
+
+    /// Waits until everything before `lsn` is durable.
+    ///
+    /// # Errors
+    /// When the medium failed; see [`Medium::wait`].
+    #[inline]
+    #[track_caller]
+    pub fn wait(&self, lsn: Lsn) -> Result<()> {
+        self.medium.wait(lsn, Location::caller())
+    }
+
+    /// Makes the first `bytes` bytes usable.
+    ///
+    /// # Errors
+    /// `NoSpace`, without poisoning; see [`Medium::grow`].
+    pub fn grow(&self, bytes: u64) -> Result<()> {
+        self.medium.grow(bytes)
+    }
+
+    #[inline]
+    fn note_store(&self, offset: u64, len: usize, site: &'static Location<'static>) {
+        if self.records_stores {
+            self.medium.stored(offset, len, site);
+        }
+    }
+}

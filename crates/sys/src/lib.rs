@@ -1,0 +1,9 @@
+//! Floor 0: the only place of Mangrove that names an operating system, a CPU or an instruction.
+//!
+//! Everything above is portable Rust; another machine is a matter of this crate alone.
+
+mod cacheline;
+mod mapping;
+
+pub use cacheline::{CACHE_LINE_BYTES, FlushInstruction, fence, flush_range, prefetch_read};
+pub use mapping::Reservation;
