@@ -1,1 +1,61 @@
-//! Placeholder.
+//! Durable in-memory data at close to memory speed.
+//!
+//! A [`Map`] is an ordered map from byte strings to byte strings. A working copy in DRAM takes the
+//! traffic; a *pool* on a disk or on persistent memory holds what survives. In the default
+//! durability a call that returned `Ok` is *acknowledged*: SIGKILL, a kernel panic or a power cut
+//! a nanosecond later does not lose it.
+//!
+//! ```
+//! # fn main() -> mangrove::Result<()> {
+//! # let dir = mangrove_example_dir();
+//! use mangrove::{Batch, Map};
+//!
+//! let map = Map::open(dir.join("words"))?; // created when it is not there
+//! map.put("mangrove", "a tree that lives in two elements")?; // durable now
+//! assert_eq!(map.get("mangrove")?.as_deref(), Some(&b"a tree that lives in two elements"[..]));
+//!
+//! let mut batch = Batch::new();
+//! batch.put("root", "below").put("leaf", "above").delete("mangrove");
+//! map.write(batch)?; // all of it or nothing, whatever happens
+//!
+//! for record in map.range("l".."z")? {
+//!     let (key, value) = record?;
+//!     println!("{} = {}", String::from_utf8_lossy(&key), String::from_utf8_lossy(&value));
+//! }
+//! map.close()?;
+//! # Ok(())
+//! # }
+//! # fn mangrove_example_dir() -> std::path::PathBuf {
+//! #     let dir = std::env::temp_dir().join(format!("mangrove-doc-{}", std::process::id()));
+//! #     std::fs::create_dir_all(&dir).unwrap();
+//! #     dir
+//! # }
+//! ```
+//!
+//! # What survives what
+//! | | the process dies (SIGKILL) | the machine dies (panic, power) |
+//! |---|---|---|
+//! | `Durability::Sync`, medium file or dax | every acknowledged write | every acknowledged write |
+//! | `Durability::Interval(t)`, medium file | a prefix of the writes, at most `t` older than the last | the same |
+//! | medium emulated on tmpfs | every acknowledged write | nothing: it is DRAM |
+
+mod backup;
+mod batch;
+mod check;
+mod error;
+mod map;
+mod options;
+mod range;
+mod snapshot;
+mod stat;
+mod temporary;
+
+pub use backup::{BackupReport, Progress};
+pub use batch::Batch;
+pub use check::CheckReport;
+pub use error::{Error, Result};
+pub use map::{KEY_BYTES_MAX, Map, VALUE_BYTES_MAX};
+pub use options::{Domain, Durability, Latency, Locking, MapOptions, Medium};
+pub use range::Range;
+pub use snapshot::Snapshot;
+pub use stat::{PoolInfo, RecoveryReport, Stat, pool_check, pool_info};

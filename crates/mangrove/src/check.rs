@@ -1,0 +1,21 @@
+//! Is this map sound?
+
+/// What [`crate::Map::check`] found.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct CheckReport {
+    /// Records whose key, value and checksums were read and found right.
+    pub records: u64,
+    /// Bytes of keys and values read.
+    pub bytes: u64,
+    /// One sentence for each thing that is wrong; empty when the map is sound.
+    pub problems: Vec<String>,
+}
+
+impl CheckReport {
+    /// True when nothing is wrong.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.problems.is_empty()
+    }
+}

@@ -1,0 +1,161 @@
+//! What can go wrong with a map, by what the caller can do about it.
+
+use std::path::PathBuf;
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call failed. `Display` is a sentence that a user can act on.
+///
+/// Nothing acknowledged earlier is lost by any of these, except by [`Error::Corrupt`], which names
+/// the file and the byte where the medium gave back something else than was written.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The key is longer than [`crate::KEY_BYTES_MAX`]. Nothing was changed.
+    KeyTooLong {
+        /// Bytes of the key given.
+        len: u64,
+        /// Bytes allowed.
+        max: u64,
+    },
+    /// The value is longer than [`crate::VALUE_BYTES_MAX`]. Nothing was changed.
+    ValueTooLong {
+        /// Bytes of the value given.
+        len: u64,
+        /// Bytes allowed.
+        max: u64,
+    },
+    /// Another process (or another handle of this one) holds the pool.
+    Busy {
+        /// The pool.
+        path: PathBuf,
+    },
+    /// There is no pool at the path, and the options do not say `create`.
+    NotFound {
+        /// The path asked for.
+        path: PathBuf,
+    },
+    /// A pool is already there and the caller asked for a new one.
+    Exists {
+        /// The pool.
+        path: PathBuf,
+    },
+    /// What lies at the path is no Mangrove pool, or one of a machine of the other byte order.
+    Foreign {
+        /// The path asked for.
+        path: PathBuf,
+        /// What was found instead.
+        what: String,
+    },
+    /// The pool was written by a newer format than this program reads.
+    Newer {
+        /// The pool.
+        path: PathBuf,
+        /// Version found.
+        found: u32,
+        /// Newest version that this program reads.
+        supported: u32,
+    },
+    /// The pool holds another kind of object than a map.
+    WrongKind {
+        /// The pool.
+        path: PathBuf,
+        /// Kind found.
+        found: String,
+    },
+    /// Bytes read back are not the bytes written. The bad bytes were not served.
+    Corrupt {
+        /// File that holds the bad bytes.
+        path: PathBuf,
+        /// Where in the file.
+        offset: u64,
+        /// What was expected.
+        what: String,
+    },
+    /// The map was opened read-only, or the pool's files cannot be written.
+    ReadOnly {
+        /// The pool.
+        path: PathBuf,
+    },
+    /// The medium or the pool's capacity is full. Nothing was changed; the map goes on.
+    NoSpace {
+        /// The pool.
+        path: PathBuf,
+        /// Bytes wanted.
+        wanted: u64,
+    },
+    /// An option or a request cannot be honoured by this pool or machine.
+    Unsupported {
+        /// Which, and what to do.
+        what: String,
+    },
+    /// An earlier I/O error latched: reads go on, writes fail, nothing more is acknowledged.
+    Poisoned {
+        /// The first error.
+        first: String,
+    },
+    /// The snapshot's overlay outgrew its bound and was dropped; take a new one.
+    SnapshotExpired,
+    /// The caller's progress function asked for the work to stop. Nothing was left behind.
+    Stopped,
+    /// The operating system refused.
+    Io {
+        /// File concerned.
+        path: PathBuf,
+        /// What was being done, as in "cannot *read* FILE".
+        doing: String,
+        /// The system's error number, if there is one.
+        code: Option<i32>,
+        /// The system's words.
+        message: String,
+    },
+}
+
+impl std::error::Error for Error {}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::KeyTooLong { len, max } => {
+                write!(f, "a key has at most {max} bytes and this one has {len}; shorten it or store its hash")
+            }
+            Self::ValueTooLong { len, max } => {
+                write!(f, "a value has at most {max} bytes and this one has {len}; split it over several keys")
+            }
+            Self::Busy { path } => write!(f, "{} is in use by another process; close it there first", path.display()),
+            Self::NotFound { path } => write!(f, "there is no pool at {}", path.display()),
+            Self::Exists { path } => {
+                write!(f, "{} already exists; open it, or choose another path", path.display())
+            }
+            Self::Foreign { path, what } => write!(f, "{} is not a Mangrove pool: {what}", path.display()),
+            Self::Newer { path, found, supported } => write!(
+                f,
+                "{} has format version {found}, this program reads up to {supported}; use a newer Mangrove",
+                path.display()
+            ),
+            Self::WrongKind { path, found } => write!(f, "{} holds a {found}, not a map", path.display()),
+            Self::Corrupt { path, offset, what } => {
+                write!(f, "{} is damaged at byte {offset}: {what}; restore it from a backup", path.display())
+            }
+            Self::ReadOnly { path } => {
+                write!(f, "{} cannot be written; it is open read-only, or its permissions say so", path.display())
+            }
+            Self::NoSpace { path, wanted } => write!(
+                f,
+                "no space left for {} ({wanted} more bytes were wanted); free some, or raise the capacity, and retry",
+                path.display()
+            ),
+            Self::Unsupported { what } => f.write_str(what),
+            Self::Poisoned { first } => write!(
+                f,
+                "an earlier I/O error made this pool unable to promise durability: {first}; reads go on, reopen the pool to write"
+            ),
+            Self::SnapshotExpired => {
+                f.write_str("the snapshot was dropped because too much changed since it was taken; take a new one, or raise snapshot_bytes_max")
+            }
+            Self::Stopped => f.write_str("stopped as asked; nothing was left behind"),
+            Self::Io { path, doing, message, .. } => write!(f, "cannot {doing} {}: {message}", path.display()),
+        }
+    }
+}
