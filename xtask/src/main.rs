@@ -1,2 +1,41 @@
 //! The chores of this repository: `cargo xtask NAME`.
-fn main() {}
+
+mod ci;
+mod crash;
+mod fuzz;
+mod kill9;
+mod powercut;
+mod tree;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The chores of this repository", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Everything that `make test` runs: format, lints, tests, and a slice of each proof below.
+    Ci(ci::Args),
+    /// Crash simulator: every crash image the fault model allows, and planted bugs.
+    Crash(crash::Args),
+    /// Fuzz pool opening, log parsing, and operations with crashes against a reference map.
+    Fuzz(fuzz::Args),
+    /// SIGKILL the real binary at random instants while it writes; reopen and verify.
+    Kill9(kill9::Args),
+    /// Cut the power of a virtual machine while it loads; boot again and verify.
+    Powercut(powercut::Args),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().chore {
+        Chore::Ci(args) => ci::run(args),
+        Chore::Crash(args) => crash::run(args),
+        Chore::Fuzz(args) => fuzz::run(args),
+        Chore::Kill9(args) => kill9::run(args),
+        Chore::Powercut(args) => powercut::run(args),
+    }
+}

@@ -1,0 +1,361 @@
+//! Was an acknowledged write lost? The judge of every test that kills a writer (`kill9`, `powercut`).
+//!
+//! # What the writer says
+//!
+//! One stream for all writer threads, one whole line per `write(2)`, so that the position of a line is an
+//! instant:
+//!
+//! ```text
+//! > T N p KEY     thread T begins its operation N: put KEY, with a value that names (T, N, KEY)
+//! > T N d KEY     thread T begins its operation N: delete KEY
+//! < T N           operation N of thread T was acknowledged
+//! ```
+//!
+//! `T` is a word without blanks that is never used again by a later run, `N` counts 1, 2, 3, … without gaps,
+//! `KEY` has no blanks. After the crash the checker reads everything and says:
+//!
+//! ```text
+//! = KEY T N       KEY holds the whole, undamaged value of (T, N, KEY)
+//! ! KEY WHY       KEY holds something else
+//! . COUNT         that was all: COUNT keys
+//! ```
+//!
+//! # What must hold
+//!
+//! 1. Nothing lost: for each key the surviving operation is one that a linearization may have put last, that
+//!    is, no *acknowledged* operation on the key began after the survivor was acknowledged.
+//! 2. Nothing phantom: a surviving value was being written: the operation is in the stream, on that key. (An
+//!    operation whose `>` line was still in the pipe at the kill counts as begun if it is the very next of its
+//!    thread.)
+//! 3. Nothing torn: every value is whole.
+//! 4. A thread begins an operation only after the one before was acknowledged. So when operation N survived,
+//!    every earlier one of its thread counts as acknowledged, even if the line was lost in the pipe.
+//!
+//! What has been found by a check has been *read*, so it must survive the next crash as well: it becomes the
+//! state from which the next round is judged.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+/// One operation of one writer thread.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct OperationId {
+    /// The thread's name, unique over all rounds.
+    pub(crate) thread: String,
+    /// 1, 2, 3, … within the thread.
+    pub(crate) number: u64,
+}
+
+impl fmt::Display for OperationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.thread, self.number)
+    }
+}
+
+#[derive(Debug)]
+struct Operation {
+    id: OperationId,
+    deletes: bool,
+    began: u64,
+    acknowledged: Option<u64>,
+}
+
+/// What was wrong in one check; empty lists mean that the store kept its word.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    /// Acknowledged writes that are gone.
+    pub(crate) lost: Vec<String>,
+    /// Values that nobody was writing.
+    pub(crate) phantom: Vec<String>,
+    /// Values that are damaged.
+    pub(crate) torn: Vec<String>,
+    /// Keys that were there and whole.
+    pub(crate) found: u64,
+}
+
+impl Verdict {
+    /// Whether nothing was wrong.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.lost.is_empty() && self.phantom.is_empty() && self.torn.is_empty()
+    }
+
+    /// All sentences, the worst kind first.
+    pub(crate) fn sentences(&self) -> impl Iterator<Item = &String> {
+        self.lost.iter().chain(&self.phantom).chain(&self.torn)
+    }
+}
+
+/// Everything the writers said since the last check, over the state found by that check.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    /// What the last check found: key to the operation that wrote it.
+    base: BTreeMap<String, OperationId>,
+    /// Operations per key, in the order in which they began.
+    operations: HashMap<String, Vec<Operation>>,
+    /// The key of each operation, per thread; index 0 is operation 1.
+    threads: HashMap<String, Vec<String>>,
+    position: u64,
+    acknowledged_total: u64,
+}
+
+impl History {
+    /// Takes one line of a writer. `Err` means that the writer broke the format: a fault of the test itself.
+    pub(crate) fn line(&mut self, line: &str) -> Result<(), String> {
+        self.position += 1;
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        match words.as_slice() {
+            [">", thread, number, kind @ ("p" | "d"), key] => {
+                let number: u64 = number.parse().map_err(|_| format!("no number in {line:?}"))?;
+                let keys = self.threads.entry((*thread).to_owned()).or_default();
+                if number != keys.len() as u64 + 1 {
+                    return Err(format!("{line:?} follows operation {} of its thread", keys.len()));
+                }
+                keys.push((*key).to_owned());
+                self.operations.entry((*key).to_owned()).or_default().push(Operation {
+                    id: OperationId { thread: (*thread).to_owned(), number },
+                    deletes: *kind == "d",
+                    began: self.position,
+                    acknowledged: None,
+                });
+                Ok(())
+            }
+            ["<", thread, number] => {
+                let number: u64 = number.parse().map_err(|_| format!("no number in {line:?}"))?;
+                let position = self.position;
+                let operation = self
+                    .operation_mut(thread, number)
+                    .ok_or_else(|| format!("{line:?} acknowledges what never began"))?;
+                if operation.acknowledged.replace(position).is_some() {
+                    return Err(format!("{line:?} came twice"));
+                }
+                self.acknowledged_total += 1;
+                Ok(())
+            }
+            _ => Err(format!("not a writer's line: {line:?}")),
+        }
+    }
+
+    /// How many operations were acknowledged since this history began, over all rounds.
+    pub(crate) fn acknowledged_total(&self) -> u64 {
+        self.acknowledged_total
+    }
+
+    /// Judges what a checker said (its `=`, `!` and `.` lines; other lines are not for us), and makes the
+    /// state found the base of the next round. `Err` means that the checker did not finish.
+    pub(crate) fn check<'a>(&mut self, lines: impl IntoIterator<Item = &'a str>) -> Result<Verdict, String> {
+        let mut verdict = Verdict::default();
+        let mut found: BTreeMap<String, Option<OperationId>> = BTreeMap::new();
+        let mut complete = None;
+        for line in lines {
+            let mut words = line.splitn(3, ' ');
+            match (words.next(), words.next(), words.next()) {
+                (Some("="), Some(key), Some(rest)) => {
+                    let id = rest.split_once(' ').and_then(|(thread, number)| {
+                        Some(OperationId { thread: thread.to_owned(), number: number.trim().parse().ok()? })
+                    });
+                    let id = id.ok_or_else(|| format!("not a checker's line: {line:?}"))?;
+                    if found.insert(key.to_owned(), Some(id)).is_some() {
+                        verdict.phantom.push(format!("{key} was listed twice"));
+                    }
+                }
+                (Some("!"), Some(key), why) => {
+                    verdict.torn.push(format!("{key} is damaged: {}", why.unwrap_or("no reason given")));
+                    found.insert(key.to_owned(), None);
+                }
+                (Some("."), Some(count), None) => {
+                    complete = Some(count.parse::<usize>().map_err(|_| format!("no count in {line:?}"))?);
+                }
+                _ => {}
+            }
+        }
+        match complete {
+            None => return Err("the checker did not finish".to_owned()),
+            Some(count) if count != found.len() => {
+                return Err(format!("the checker counted {count} keys and listed {}", found.len()));
+            }
+            Some(_) => {}
+        }
+        self.infer(&found);
+        self.judge(&found, &mut verdict);
+        self.base = found.into_iter().filter_map(|(key, id)| Some((key, id?))).collect();
+        self.operations.clear();
+        self.threads.clear();
+        Ok(verdict)
+    }
+
+    fn operation_mut(&mut self, thread: &str, number: u64) -> Option<&mut Operation> {
+        let key = self.threads.get(thread)?.get(usize::try_from(number.checked_sub(1)?).ok()?)?;
+        let list = self.operations.get_mut(key)?;
+        list.iter_mut().find(|operation| operation.id.thread == thread && operation.id.number == number)
+    }
+
+    /// Rule 4, and the second sentence of rule 2: completes the stream by what the survivors prove.
+    fn infer(&mut self, found: &BTreeMap<String, Option<OperationId>>) {
+        let end = self.position + 1;
+        for (key, id) in found.iter().filter_map(|(key, id)| Some((key, id.as_ref()?))) {
+            if self.base.get(key) == Some(id) {
+                continue;
+            }
+            let Some(keys) = self.threads.get_mut(&id.thread) else { continue };
+            if id.number == keys.len() as u64 + 1 {
+                keys.push(key.clone());
+                self.operations.entry(key.clone()).or_default().push(Operation {
+                    id: id.clone(),
+                    deletes: false,
+                    began: end,
+                    acknowledged: None,
+                });
+            }
+            for earlier in (1..id.number).rev() {
+                match self.operation_mut(&id.thread, earlier) {
+                    Some(operation) if operation.acknowledged.is_none() => {
+                        operation.acknowledged = Some(end);
+                    }
+                    // Acknowledged, and then so is every one before it.
+                    _ => break,
+                }
+            }
+        }
+    }
+
+    /// Rules 1 and 2.
+    fn judge(&self, found: &BTreeMap<String, Option<OperationId>>, verdict: &mut Verdict) {
+        for (key, id) in found {
+            let Some(id) = id else { continue };
+            verdict.found += 1;
+            let operations = self.operations.get(key).map_or(&[][..], Vec::as_slice);
+            if let Some(survivor) = operations.iter().find(|operation| operation.id == *id) {
+                if survivor.deletes {
+                    verdict.phantom.push(format!("{key} holds a value of {id}, which deleted it"));
+                } else if let Some(later) = later_acknowledged(operations, survivor) {
+                    verdict.lost.push(format!("{key} holds {id}, but {} came later", later.describe()));
+                }
+            } else if self.base.get(key) == Some(id) {
+                if let Some(later) = operations.iter().find(|operation| operation.acknowledged.is_some()) {
+                    verdict.lost.push(format!("{key} still holds {id}, but {} came later", later.describe()));
+                }
+            } else {
+                verdict.phantom.push(format!("{key} holds a value of {id}, which never wrote it"));
+            }
+        }
+        for key in self.base.keys().chain(self.operations.keys().filter(|key| !self.base.contains_key(*key))) {
+            if !found.contains_key(key) {
+                self.judge_absent(key, verdict);
+            }
+        }
+    }
+
+    /// An absent key is right if it was absent before and nothing was acknowledged, or if a delete may have
+    /// been the last operation on it.
+    fn judge_absent(&self, key: &str, verdict: &mut Verdict) {
+        let operations = self.operations.get(key).map_or(&[][..], Vec::as_slice);
+        let acknowledged = operations.iter().rfind(|operation| operation.acknowledged.is_some());
+        if !self.base.contains_key(key) && acknowledged.is_none() {
+            return;
+        }
+        let mut deletes = operations.iter().filter(|operation| operation.deletes);
+        if deletes.any(|delete| later_acknowledged(operations, delete).is_none()) {
+            return;
+        }
+        verdict.lost.push(match (acknowledged, self.base.get(key)) {
+            (Some(operation), _) => format!("{key} is absent, but {} came last", operation.describe()),
+            (None, Some(id)) => format!("{key} is absent, but held {id} at the check before"),
+            (None, None) => unreachable!("returned above: nothing was ever acknowledged"),
+        });
+    }
+}
+
+impl Operation {
+    fn describe(&self) -> String {
+        format!("the acknowledged {} {}", if self.deletes { "delete" } else { "put" }, self.id)
+    }
+}
+
+/// An acknowledged operation that certainly came after `survivor`: it began after the survivor's
+/// acknowledgement, or it is a later one of the same thread.
+fn later_acknowledged<'a>(operations: &'a [Operation], survivor: &Operation) -> Option<&'a Operation> {
+    operations.iter().find(|other| {
+        other.acknowledged.is_some()
+            && ((other.id.thread == survivor.id.thread && other.id.number > survivor.id.number)
+                || survivor.acknowledged.is_some_and(|instant| instant < other.began))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(lines: &[&str]) -> History {
+        let mut history = History::default();
+        for line in lines {
+            history.line(line).unwrap();
+        }
+        history
+    }
+
+    fn counts(history: &mut History, check: &[&str]) -> (usize, usize, usize) {
+        let verdict = history.check(check.iter().copied()).unwrap();
+        (verdict.lost.len(), verdict.phantom.len(), verdict.torn.len())
+    }
+
+    const PUT_TWICE: &[&str] = &["> a 1 p k", "< a 1", "> a 2 p k", "< a 2"];
+
+    #[test]
+    fn the_last_acknowledged_value_is_right_and_an_older_one_is_lost() {
+        assert_eq!(counts(&mut history(PUT_TWICE), &["= k a 2", ". 1"]), (0, 0, 0));
+        assert_eq!(counts(&mut history(PUT_TWICE), &["= k a 1", ". 1"]), (1, 0, 0));
+        assert_eq!(counts(&mut history(PUT_TWICE), &[". 0"]), (1, 0, 0));
+    }
+
+    #[test]
+    fn an_operation_in_flight_may_or_may_not_have_happened() {
+        let lines = &["> a 1 p k", "< a 1", "> a 2 d k"];
+        assert_eq!(counts(&mut history(lines), &["= k a 1", ". 1"]), (0, 0, 0));
+        assert_eq!(counts(&mut history(lines), &[". 0"]), (0, 0, 0));
+    }
+
+    #[test]
+    fn two_threads_on_one_key_may_end_either_way_only_if_they_overlapped() {
+        let overlapping = &["> a 1 p k", "> b 1 p k", "< a 1", "< b 1"];
+        assert_eq!(counts(&mut history(overlapping), &["= k a 1", ". 1"]), (0, 0, 0));
+        assert_eq!(counts(&mut history(overlapping), &["= k b 1", ". 1"]), (0, 0, 0));
+        let ordered = &["> a 1 p k", "< a 1", "> b 1 p k", "< b 1"];
+        assert_eq!(counts(&mut history(ordered), &["= k a 1", ". 1"]), (1, 0, 0));
+    }
+
+    #[test]
+    fn a_value_that_nobody_wrote_is_a_phantom_and_a_damaged_one_is_torn() {
+        assert_eq!(counts(&mut history(&[]), &["= k a 1", ". 1"]), (0, 1, 0));
+        assert_eq!(counts(&mut history(PUT_TWICE), &["= k a 2", "= other a 2", ". 2"]), (0, 1, 0));
+        assert_eq!(counts(&mut history(PUT_TWICE), &["! k byte 17", ". 1"]), (0, 0, 1));
+        assert_eq!(counts(&mut history(PUT_TWICE), &["= k a 4", ". 1"]), (0, 1, 0));
+    }
+
+    #[test]
+    fn a_survivor_proves_that_the_operation_before_it_was_acknowledged() {
+        let lines = &["> a 1 p k", "> a 2 p other"];
+        assert_eq!(counts(&mut history(lines), &["= other a 2", ". 1"]), (1, 0, 0));
+        assert_eq!(counts(&mut history(lines), &["= other a 2", "= k a 1", ". 2"]), (0, 0, 0));
+    }
+
+    #[test]
+    fn the_next_operation_may_survive_though_its_line_stayed_in_the_pipe() {
+        assert_eq!(counts(&mut history(PUT_TWICE), &["= k a 3", ". 1"]), (0, 0, 0));
+    }
+
+    #[test]
+    fn what_a_check_found_must_survive_the_next_crash() {
+        let mut lines = history(&["> a 1 p k"]);
+        assert_eq!(counts(&mut lines, &["= k a 1", ". 1"]), (0, 0, 0));
+        assert_eq!(counts(&mut lines, &["= k a 1", ". 1"]), (0, 0, 0));
+        assert_eq!(counts(&mut lines, &[". 0"]), (1, 0, 0));
+    }
+
+    #[test]
+    fn a_check_that_stops_half_way_is_an_error() {
+        assert!(history(PUT_TWICE).check(["= k a 2"]).is_err());
+        assert!(history(PUT_TWICE).check(["= k a 2", ". 2"]).is_err());
+        assert!(History::default().line("< a 1").is_err());
+        assert!(History::default().line("> a 2 p k").is_err());
+    }
+}
