@@ -186,7 +186,7 @@ impl History {
     fn operation_mut(&mut self, thread: &str, number: u64) -> Option<&mut Operation> {
         let key = self.threads.get(thread)?.get(usize::try_from(number.checked_sub(1)?).ok()?)?;
         let list = self.operations.get_mut(key)?;
-        list.iter_mut().find(|operation| operation.id.thread == thread && operation.id.number == number)
+        list.iter_mut().rfind(|operation| operation.id.thread == thread && operation.id.number == number)
     }
 
     /// Rule 4, and the second sentence of rule 2: completes the stream by what the survivors prove.

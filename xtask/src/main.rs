@@ -3,6 +3,7 @@
 mod ci;
 mod crash;
 mod fuzz;
+mod history;
 mod kill9;
 mod powercut;
 mod tree;
