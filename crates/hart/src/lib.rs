@@ -1,2 +1,27 @@
-//! Placeholder.
-mod index;
+//! Floor 2: the durable ordered map, after HART (Pan, Xie, Song: "HART: A Concurrent Hash-Assisted
+//! Radix Tree for DRAM-PM Hybrid Memory Systems").
+//!
+//! Leaves and values are durable, in chunks of 56 with a bitmap header (EPallocator); everything
+//! else is volatile and rebuilt by recovery. docs/format/map.md tells the bytes, docs/decisions
+//! what differs from the paper and why.
+
+mod batch;
+mod error;
+mod hart;
+mod options;
+mod range;
+mod report;
+mod snapshot;
+
+pub use batch::Batch;
+pub use error::{Error, Result};
+pub use hart::Hart;
+pub use options::{Locking, Options, WriteMode};
+pub use range::Range;
+pub use report::{Damage, RecoveryReport, Report, Stat};
+pub use snapshot::Snapshot;
+
+/// The longest key, in bytes. The empty key is a key.
+pub const KEY_BYTES_MAX: usize = 1024;
+/// The longest value, in bytes.
+pub const VALUE_BYTES_MAX: usize = 1 << 30;

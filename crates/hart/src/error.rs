@@ -1,0 +1,90 @@
+//! What can go wrong with a map, by what the caller can do about it.
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation failed. Every variant leaves the map usable for reading.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The key is longer than [`crate::KEY_BYTES_MAX`]; nothing changed.
+    KeyTooLong {
+        /// Bytes of the key given.
+        len: u64,
+        /// Bytes allowed.
+        max: u64,
+    },
+    /// The value is longer than [`crate::VALUE_BYTES_MAX`]; nothing changed.
+    ValueTooLong {
+        /// Bytes of the value given.
+        len: u64,
+        /// Bytes allowed.
+        max: u64,
+    },
+    /// The region's whole address space is in use; nothing changed. Deleting records makes room.
+    Full {
+        /// Bytes that were wanted in one piece.
+        wanted: u64,
+        /// Bytes that the region can ever hold.
+        capacity: u64,
+    },
+    /// A durable structure breaks its rules; the bad bytes were not served.
+    Corrupt {
+        /// Where in the region.
+        offset: u64,
+        /// What is wrong there.
+        what: String,
+    },
+    /// The map was opened read-only.
+    ReadOnly,
+    /// The snapshot's pre-images outgrew their bound; take a new snapshot.
+    SnapshotExpired,
+    /// An option has a value that this map cannot honour.
+    Unsupported {
+        /// Which, and what to do.
+        what: String,
+    },
+    /// The medium failed, is full, or latched an earlier failure.
+    Medium(mangrove_pmem::Error),
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Medium(e) => Some(e),
+            _ => None,
+        }
+    }
+}
+
+impl From<mangrove_pmem::Error> for Error {
+    fn from(e: mangrove_pmem::Error) -> Self {
+        Self::Medium(e)
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::KeyTooLong { len, max } => {
+                write!(f, "a key has at most {max} bytes and this one has {len}; shorten it or store its hash")
+            }
+            Self::ValueTooLong { len, max } => {
+                write!(f, "a value has at most {max} bytes and this one has {len}; split it over several keys")
+            }
+            Self::Full { wanted, capacity } => write!(
+                f,
+                "the map's {capacity} bytes are in use ({wanted} more were wanted); delete records, or load a backup into a map of larger capacity"
+            ),
+            Self::Corrupt { offset, what } => {
+                write!(f, "the map is damaged at byte {offset} of its region: {what}; restore it from a backup")
+            }
+            Self::ReadOnly => f.write_str("the map is open read-only; open it for writing to change it"),
+            Self::SnapshotExpired => f.write_str(
+                "the snapshot was dropped because too much changed since it was taken; take a new one, or raise snapshot_bytes_max",
+            ),
+            Self::Unsupported { what } => f.write_str(what),
+            Self::Medium(e) => e.fmt(f),
+        }
+    }
+}

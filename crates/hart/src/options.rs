@@ -1,0 +1,64 @@
+//! How a map is created and recovered.
+
+/// How writers of one tree exclude each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Locking {
+    /// Optimistic lock coupling: readers take no lock, writers lock single nodes.
+    #[default]
+    Optimistic,
+    /// One reader-writer lock a tree (all keys that share their first two bytes), as the HART paper
+    /// has it (section III-A.3).
+    PerTree,
+}
+
+/// When a write returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteMode {
+    /// Once it is durable, as far as the medium's durability mode promises.
+    #[default]
+    Durable,
+    /// Once it took effect; [`crate::Hart::sync`] waits for the rest.
+    Buffered,
+}
+
+/// Options of a map. The defaults suit a pool of any size.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How writers exclude each other.
+    pub locking: Locking,
+    /// Nothing is written to the medium; writes fail with [`crate::Error::ReadOnly`].
+    pub read_only: bool,
+    /// Readers wait for the durability of what they are about to return. `None`: where the medium
+    /// has a log. Set it to false in interval durability, where no wait makes anything durable.
+    pub gate_reads: Option<bool>,
+    /// Bytes of a segment as a power of two, 12 to 24; a property of a new map only.
+    pub segment_shift: u32,
+    /// The medium is asked to grow by this many bytes at a time.
+    pub grow_bytes: u64,
+    /// Threads that recovery and `check` may use; 0 means one a CPU.
+    pub recovery_threads: usize,
+    /// Verify the checksum of every out-of-line value during recovery. Every read verifies it anyway;
+    /// set it to false where the medium has verified the whole image already.
+    pub verify_values: bool,
+    /// Open a damaged map: leave out the records that do not verify and name them in the report.
+    pub salvage: bool,
+    /// DRAM bytes that the pre-images of all snapshots together may take before snapshots expire.
+    pub snapshot_bytes_max: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            locking: Locking::Optimistic,
+            read_only: false,
+            gate_reads: None,
+            segment_shift: 18,
+            grow_bytes: 4 << 20,
+            recovery_threads: 0,
+            verify_values: true,
+            salvage: false,
+            snapshot_bytes_max: 1 << 30,
+        }
+    }
+}

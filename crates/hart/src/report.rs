@@ -1,0 +1,97 @@
+//! What recovery, `check` and `stat` have to say.
+
+/// Damage found by recovery or `check`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Where in the region.
+    pub offset: u64,
+    /// What is wrong there.
+    pub what: String,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "byte {}: {}", self.offset, self.what)
+    }
+}
+
+/// What [`crate::Hart::recover`] did.
+#[derive(Clone, Debug, Default)]
+pub struct RecoveryReport {
+    /// Records found.
+    pub records: u64,
+    /// A committed batch was applied again.
+    pub batch_replayed: bool,
+    /// Segments that no live record needs and that became free.
+    pub segments_reclaimed: u64,
+    /// Damaged records that were left out (only with `salvage`).
+    pub skipped: Vec<Damage>,
+    /// Nanoseconds of the scan of leaves and values.
+    pub scan_ns: u64,
+    /// Nanoseconds of sorting and building the index.
+    pub build_ns: u64,
+}
+
+/// What [`crate::Hart::check`] found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Records verified.
+    pub records: u64,
+    /// Bytes of values verified.
+    pub value_bytes: u64,
+    /// Segments looked at.
+    pub segments: u64,
+    /// What breaks the rules, at most [`Report::DAMAGE_COUNT_MAX`] of them.
+    pub damage: Vec<Damage>,
+}
+
+impl Report {
+    /// More damage than this is counted no further.
+    pub const DAMAGE_COUNT_MAX: usize = 1000;
+
+    /// True when nothing breaks the rules.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.damage.is_empty()
+    }
+}
+
+/// Figures of a map.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Stat {
+    /// Records.
+    pub records: u64,
+    /// Bytes that the region can ever hold.
+    pub capacity_bytes: u64,
+    /// Bytes that the medium was asked to provide so far.
+    pub grown_bytes: u64,
+    /// Bytes of one segment.
+    pub segment_bytes: u64,
+    /// Segments of leaves.
+    pub leaf_segments: u64,
+    /// Segments of values by size class.
+    pub value_segments: u64,
+    /// Segments of extents (large values).
+    pub extent_segments: u64,
+    /// Segments provided by the medium and in no use.
+    pub free_segments: u64,
+    /// Leaf slots in use or set aside for coming inserts.
+    pub leaf_slots_used: u64,
+    /// Bytes of leaf slots, used and free.
+    pub leaf_slot_bytes: u64,
+    /// Bytes of value blocks, used and free, extents included.
+    pub value_block_bytes: u64,
+    /// Bytes of the durable image in use by segments, directory and root.
+    pub durable_bytes: u64,
+    /// DRAM of the allocator's descriptors.
+    pub allocator_dram_bytes: u64,
+    /// DRAM of the index.
+    pub index_dram_bytes: u64,
+    /// Inner nodes of the index.
+    pub index_nodes: u64,
+    /// Live snapshots, ranges included.
+    pub snapshots: u64,
+    /// DRAM of their pre-images.
+    pub snapshot_bytes: u64,
+}
