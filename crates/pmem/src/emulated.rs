@@ -26,8 +26,9 @@ impl Emulated {
     /// # Errors
     /// When the address space cannot be reserved.
     pub fn region(len: u64) -> Result<Region> {
-        let memory = Reservation::anonymous(len as usize)
-            .map_err(|e| Error::Unsupported { what: format!("cannot reserve {len} bytes of address space: {e}") })?;
+        let memory = Reservation::anonymous(len as usize).map_err(|e| Error::Unsupported {
+            what: format!("cannot reserve {len} bytes of address space: {e}"),
+        })?;
         let base = memory.base();
         let medium = Arc::new(Self { memory, instruction: FlushInstruction::detect() });
         // SAFETY: the medium owns the reservation of `len` bytes.
@@ -51,7 +52,10 @@ impl Medium for Emulated {
 
     fn grow(&self, bytes: u64) -> Result<()> {
         if bytes > self.memory.len() as u64 {
-            return Err(Error::NoSpace { path: "emulated memory".into(), wanted: bytes - self.memory.len() as u64 });
+            return Err(Error::NoSpace {
+                path: "emulated memory".into(),
+                wanted: bytes - self.memory.len() as u64,
+            });
         }
         Ok(())
     }

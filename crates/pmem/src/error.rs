@@ -8,6 +8,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Why a pool could not be opened, read or made durable. `Display` is a sentence for the user.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the variants say what their fields are")]
 pub enum Error {
     /// Another process holds the pool.
     Busy { path: PathBuf },
@@ -46,7 +47,9 @@ impl std::fmt::Display for Error {
                 path.display()
             ),
             Self::NotFound { path } => write!(f, "there is no pool at {}", path.display()),
-            Self::Exists { path } => write!(f, "{} already holds a pool; open it, or choose another path", path.display()),
+            Self::Exists { path } => {
+                write!(f, "{} already holds a pool; open it, or choose another path", path.display())
+            }
             Self::Foreign { path, what } => write!(f, "{} is not a Mangrove pool: {what}", path.display()),
             Self::Newer { path, found, supported } => write!(
                 f,
@@ -54,14 +57,18 @@ impl std::fmt::Display for Error {
                 path.display()
             ),
             Self::WrongKind { path, found, wanted } => {
-                write!(f, "{} holds a {found}, not a {wanted}; open it with the matching command", path.display())
+                write!(
+                    f,
+                    "{} holds a {found}, not a {wanted}; open it with the matching command",
+                    path.display()
+                )
             }
-            Self::Corrupt { path, offset, what } => write!(
-                f,
-                "{} is damaged at byte {offset}: {what}; restore it from a backup",
-                path.display()
-            ),
-            Self::ReadOnly { path } => write!(f, "{} cannot be written; open it read-only or change its permissions", path.display()),
+            Self::Corrupt { path, offset, what } => {
+                write!(f, "{} is damaged at byte {offset}: {what}; restore it from a backup", path.display())
+            }
+            Self::ReadOnly { path } => {
+                write!(f, "{} cannot be written; open it read-only or change its permissions", path.display())
+            }
             Self::NoSpace { path, wanted } => write!(
                 f,
                 "no space left on the medium of {} ({wanted} more bytes were wanted); free some space and retry",
@@ -72,7 +79,9 @@ impl std::fmt::Display for Error {
                 f,
                 "an earlier I/O error made this pool unable to promise durability: {first}; reads go on, reopen the pool to write"
             ),
-            Self::Io { path, doing, message, .. } => write!(f, "cannot {doing} {}: {message}", path.display()),
+            Self::Io { path, doing, message, .. } => {
+                write!(f, "cannot {doing} {}: {message}", path.display())
+            }
         }
     }
 }

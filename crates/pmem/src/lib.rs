@@ -5,15 +5,33 @@
 //! with [`Region::fence`] and waits with [`Region::drain`]. What these mean is the [`Medium`]'s
 //! business: cache-line write-back on persistent memory, a redo log with group commit on a disk.
 
+mod domain;
 mod emulated;
 mod error;
 mod medium;
+mod options;
+mod os_storage;
+mod pool;
 mod region;
+mod stat;
+mod storage;
 
+pub use domain::Domain;
 pub use emulated::{Emulated, Latency};
 pub use error::{Error, Result};
 pub use medium::{Lsn, Medium, Site};
+pub use options::{
+    CAPACITY_BYTES_DEFAULT, CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, CreateMode, DomainChoice, Durability,
+    KIND_BYTES_MAX, LOG_BYTES_DEFAULT, LOG_BYTES_MAX, LOG_BYTES_MIN, MediumChoice, PoolOptions,
+};
+pub use os_storage::OsStorage;
+pub use pool::Pool;
 pub use region::Region;
+pub use stat::{CheckReport, Damage, MediumKind, OpenReport, PoolInfo, PoolStat};
+pub use storage::{LockKind, OpenHow, PathKind, SECTOR_BYTES, Storage, StorageFile, here};
+
+/// The instruction that flushes a cache line (re-exported from the machine floor).
+pub use mangrove_sys::FlushInstruction;
 
 /// CRC32C (Castagnoli) of `bytes`, continued from `seed` (0 to start).
 #[inline]

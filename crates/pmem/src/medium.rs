@@ -22,6 +22,9 @@ pub trait Medium: Send + Sync {
     /// Asks for `len` bytes at `offset` of the region to reach the persistence domain (pwb).
     /// May block while a log is full. `ptr` is the address of the first byte.
     ///
+    /// A medium with a log copies exactly the range, each aligned 8-byte word at some instant of
+    /// the call: words that others store meanwhile are each old or new, in no promised order.
+    ///
     /// # Safety
     /// `ptr` must be valid for reads of `len` bytes; concurrent stores to them must be ordered by the caller.
     unsafe fn flush(&self, offset: u64, ptr: *const u8, len: usize, site: Site);
@@ -45,7 +48,22 @@ pub trait Medium: Send + Sync {
     /// `Poisoned` (or the first error itself) when the medium failed: nothing may be acknowledged.
     fn wait(&self, lsn: Lsn, site: Site) -> Result<()>;
 
-    /// True when acknowledging costs a wait: `appended() > durable()` can be.
+    /// Waits until everything flushed so far by anybody is durable, also where [`Medium::wait`]
+    /// returns at once because durability is by interval.
+    ///
+    /// # Errors
+    /// As `wait`.
+    fn sync(&self, site: Site) -> Result<()> {
+        self.wait(self.appended(), site)
+    }
+
+    /// True when nothing may be written: the region is a private copy, flushes go nowhere.
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    /// True when an acknowledged write waits for the log: `appended() > durable()` can be, and
+    /// `wait` then blocks. False with durability by interval.
     fn has_log(&self) -> bool {
         false
     }

@@ -171,6 +171,15 @@ impl Region {
         self.medium.wait(self.medium.appended(), Location::caller())
     }
 
+    /// Waits until everything flushed so far by anybody is durable, in every durability mode.
+    ///
+    /// # Errors
+    /// When the medium failed; see [`Medium::wait`].
+    #[track_caller]
+    pub fn sync(&self) -> Result<()> {
+        self.medium.sync(Location::caller())
+    }
+
     /// The position after everything flushed so far: give it to [`Region::wait`].
     #[inline]
     #[must_use]

@@ -31,20 +31,31 @@ impl fmt::Display for FlushInstruction {
 }
 
 impl FlushInstruction {
+    /// True when this CPU has the instruction.
+    #[must_use]
+    pub fn is_available(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        {
+            // Leaf 7, EBX: bit 24 is CLWB, bit 23 CLFLUSHOPT (Intel SDM vol. 2A, CPUID).
+            let leaf = std::arch::x86_64::__cpuid_count(7, 0);
+            match self {
+                Self::Clwb => leaf.ebx & (1 << 24) != 0,
+                Self::Clflushopt => leaf.ebx & (1 << 23) != 0,
+                Self::Clflush | Self::None => true,
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            self == Self::None
+        }
+    }
+
     /// The cheapest instruction that this CPU has.
     #[must_use]
     pub fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
-            // Leaf 7, EBX: bit 24 is CLWB, bit 23 CLFLUSHOPT (Intel SDM vol. 2A, CPUID).
-            let leaf = std::arch::x86_64::__cpuid_count(7, 0);
-            if leaf.ebx & (1 << 24) != 0 {
-                return Self::Clwb;
-            }
-            if leaf.ebx & (1 << 23) != 0 {
-                return Self::Clflushopt;
-            }
-            Self::Clflush
+            [Self::Clwb, Self::Clflushopt].into_iter().find(|i| i.is_available()).unwrap_or(Self::Clflush)
         }
         #[cfg(not(target_arch = "x86_64"))]
         {

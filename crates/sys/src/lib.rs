@@ -3,7 +3,10 @@
 //! Everything above is portable Rust; another machine is a matter of this crate alone.
 
 mod cacheline;
+mod domain;
+pub mod file;
 mod mapping;
 
 pub use cacheline::{CACHE_LINE_BYTES, FlushInstruction, fence, flush_range, prefetch_read};
+pub use domain::{caches_are_persistent, dax_mounts};
 pub use mapping::Reservation;

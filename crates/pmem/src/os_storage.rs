@@ -1,0 +1,138 @@
+//! The operating system's files.
+
+use crate::Site;
+use crate::storage::{LockKind, OpenHow, PathKind, SECTOR_BYTES, Storage, StorageFile};
+use mangrove_sys::file;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// Files of the operating system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OsStorage;
+
+struct OsFile {
+    file: File,
+    path: PathBuf,
+    /// The second handle for durable writes, opened at the first one; `None` inside: not possible here.
+    direct: OnceLock<Option<File>>,
+}
+
+impl Storage for OsStorage {
+    fn kind(&self, path: &Path) -> io::Result<PathKind> {
+        match std::fs::metadata(path) {
+            Ok(meta) if meta.is_dir() => Ok(PathKind::Folder),
+            Ok(_) => Ok(PathKind::File),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(PathKind::Missing),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        std::fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    }
+
+    fn create_dir(&self, path: &Path, _site: Site) -> io::Result<()> {
+        match std::fs::create_dir(path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            other => other,
+        }
+    }
+
+    fn open(&self, path: &Path, how: OpenHow, _site: Site) -> io::Result<Box<dyn StorageFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        match how {
+            OpenHow::Read => {}
+            OpenHow::Write => {
+                options.write(true);
+            }
+            OpenHow::Truncate => {
+                options.write(true).create(true).truncate(true);
+            }
+        }
+        let file = options.open(path)?;
+        Ok(Box::new(OsFile { file, path: path.to_owned(), direct: OnceLock::new() }))
+    }
+
+    fn remove(&self, path: &Path, _site: Site) -> io::Result<()> {
+        match std::fs::remove_file(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    fn sync_dir(&self, path: &Path, _site: Site) -> io::Result<()> {
+        file::sync_dir(path)
+    }
+
+    fn random(&self) -> u64 {
+        file::random_u64()
+    }
+}
+
+impl OsFile {
+    fn direct(&self) -> Option<&File> {
+        self.direct.get_or_init(|| file::open_direct_durable(&self.path).ok()).as_ref()
+    }
+}
+
+impl StorageFile for OsFile {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match self.file.read_at(&mut bytes[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8], _site: Site) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn write_durable(&self, offset: u64, bytes: &[u8], _site: Site) -> io::Result<()> {
+        debug_assert!(offset as usize % SECTOR_BYTES == 0 && bytes.len() % SECTOR_BYTES == 0);
+        if let Some(direct) = self.direct() {
+            match direct.write_all_at(bytes, offset) {
+                // A disk with larger sectors, or a file system that takes the flag and not the write:
+                // nothing has been written, and the page cache is as good.
+                Err(e) if e.kind() == io::ErrorKind::InvalidInput => {}
+                other => return other,
+            }
+        }
+        self.file.write_all_at(bytes, offset)?;
+        file::sync_data(&self.file)
+    }
+
+    fn sync(&self, _site: Site) -> io::Result<()> {
+        file::sync_data(&self.file)
+    }
+
+    fn allocate(&self, offset: u64, len: u64, _site: Site) -> io::Result<()> {
+        file::allocate(&self.file, offset, len)
+    }
+
+    fn lock(&self, kind: LockKind) -> io::Result<bool> {
+        file::try_lock(&self.file, kind == LockKind::Exclusive)
+    }
+
+    fn is_direct(&self) -> bool {
+        self.direct().is_some()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+}

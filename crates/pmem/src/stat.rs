@@ -1,0 +1,172 @@
+//! What a pool says about itself.
+
+use crate::Lsn;
+use crate::domain::Domain;
+use crate::options::Durability;
+use std::fmt;
+use std::path::PathBuf;
+
+/// What a pool lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MediumKind {
+    /// A DRAM working copy with a redo log on an ordinary file system.
+    File,
+    /// Persistent memory.
+    Dax,
+    /// DRAM that pretends.
+    Emulated,
+}
+
+impl fmt::Display for MediumKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::File => "file",
+            Self::Dax => "dax",
+            Self::Emulated => "emulated",
+        })
+    }
+}
+
+/// What the superblock of a pool says: true of the pool's whole life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolInfo {
+    /// Folder of the pool.
+    pub path: PathBuf,
+    /// Format version.
+    pub version: u32,
+    /// Identity.
+    pub uuid: [u8; 16],
+    /// Tag of the engine that owns the region.
+    pub kind: String,
+    /// What it lies on.
+    pub medium: MediumKind,
+    /// The devdax device, if the region lies on one.
+    pub devdax: Option<PathBuf>,
+    /// Address space in bytes.
+    pub capacity: u64,
+    /// Bytes of the image in use at the last checkpoint.
+    pub image_bytes: u64,
+    /// Size of the log in bytes; 0 where there is none.
+    pub log_bytes: u64,
+    /// Start of the log at the last checkpoint.
+    pub tail: Lsn,
+    /// True when the last writer closed it.
+    pub clean: bool,
+}
+
+impl PoolInfo {
+    /// The UUID in the usual notation.
+    #[must_use]
+    pub fn uuid_text(&self) -> String {
+        let mut text = String::with_capacity(36);
+        for (i, byte) in self.uuid.iter().enumerate() {
+            if matches!(i, 4 | 6 | 8 | 10) {
+                text.push('-');
+            }
+            text.push_str(&format!("{byte:02x}"));
+        }
+        text
+    }
+}
+
+/// Counters of an open pool, since it was opened.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PoolStat {
+    /// What it lies on.
+    pub medium: MediumKind,
+    /// Persistence domain and flush instruction (dax and emulated).
+    pub domain: Option<Domain>,
+    /// When acknowledged writes are durable.
+    pub durability: Durability,
+    /// True when opened read-only.
+    pub read_only: bool,
+    /// Address space that the pool was made for, in bytes.
+    pub capacity: u64,
+    /// Address space that this process could reserve for it, in bytes.
+    pub reserved: u64,
+    /// Bytes of the region made usable by `grow`.
+    pub grown: u64,
+    /// Size of the log; 0 where there is none.
+    pub log_bytes: u64,
+    /// Bytes of the log in use.
+    pub log_used: u64,
+    /// True when log writes go past the page cache.
+    pub log_direct: bool,
+    /// Everything before this position has been flushed.
+    pub appended: Lsn,
+    /// Everything before this position is durable.
+    pub durable: Lsn,
+    /// Everything before this position is in the image.
+    pub tail: Lsn,
+    /// Calls of `flush` that were logged.
+    pub flushes: u64,
+    /// Bytes that callers flushed.
+    pub flushed_bytes: u64,
+    /// Groups written.
+    pub groups: u64,
+    /// Bytes written to the log, headers and padding included.
+    pub log_written: u64,
+    /// Bytes written to the image, the page sums and the superblock.
+    pub image_written: u64,
+    /// Durable log writes and file syncs.
+    pub syncs: u64,
+    /// Checkpoints finished.
+    pub checkpoints: u64,
+    /// Times a flush waited for log space.
+    pub log_full_waits: u64,
+    /// The error that latched, if any.
+    pub poisoned: Option<String>,
+}
+
+/// What opening had to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OpenReport {
+    /// The pool was made by this call.
+    pub created: bool,
+    /// The last writer closed it.
+    pub was_clean: bool,
+    /// Image bytes read and verified.
+    pub image_bytes: u64,
+    /// Log groups applied.
+    pub groups: u64,
+    /// Log records applied.
+    pub records: u64,
+    /// Time it all took, in nanoseconds.
+    pub nanoseconds: u64,
+}
+
+/// One damaged place that [`Pool::check`](crate::Pool::check) found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Which file.
+    pub path: PathBuf,
+    /// Where in it.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at byte {}: {}", self.path.display(), self.offset, self.what)
+    }
+}
+
+/// Result of [`Pool::check`](crate::Pool::check).
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct CheckReport {
+    /// Every damaged place.
+    pub damage: Vec<Damage>,
+    /// Image pages verified.
+    pub pages: u64,
+    /// Log groups verified.
+    pub groups: u64,
+    /// The last writer closed it.
+    pub clean: bool,
+    /// Why parts could not be verified (a pool on dax that was not closed has no page sums).
+    pub notes: Vec<String>,
+}

@@ -1,0 +1,159 @@
+//! The one door to files. Every byte that a pool reads or writes through the operating system
+//! passes here, so that a fault test or a simulated disk is an implementation of two traits.
+//!
+//! Contract (what a simulated disk may do, docs/fault-model.md):
+//! 1. After [`StorageFile::sync`] returned `Ok`, every earlier completed write to that file, its
+//!    length and its allocation survive a crash.
+//! 2. After [`StorageFile::write_durable`] returned `Ok`, its bytes survive. Other writes need not.
+//! 3. A write under way, or not yet synced, may survive in any subset of its 512-byte sectors.
+//! 4. A name created or removed survives a crash only after [`Storage::sync_dir`] on its folder.
+//! 5. A write that returned an error may have written any part of its bytes.
+
+use crate::Site;
+use std::fmt::Debug;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::panic::Location;
+use std::path::Path;
+
+/// Smallest unit that a disk writes all or nothing, in bytes.
+pub const SECTOR_BYTES: usize = 512;
+
+/// The place that calls this function.
+#[inline]
+#[must_use]
+#[track_caller]
+pub fn here() -> Site {
+    Location::caller()
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenHow {
+    /// It must exist; only reads will follow.
+    Read,
+    /// It must exist; reads and writes will follow.
+    Write,
+    /// It is made if missing and emptied if present; reads and writes will follow.
+    Truncate,
+}
+
+/// What a path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathKind {
+    /// Nothing.
+    Missing,
+    /// A regular file or a device.
+    File,
+    /// A folder.
+    Folder,
+}
+
+/// How a file is locked among processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockKind {
+    /// Together with other readers.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+/// A place where files live: the operating system's, or a simulated disk.
+pub trait Storage: Send + Sync + Debug {
+    /// What `path` names.
+    ///
+    /// # Errors
+    /// What the operating system says, except "not found".
+    fn kind(&self, path: &Path) -> io::Result<PathKind>;
+
+    /// The names in a folder, in any order.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn list(&self, path: &Path) -> io::Result<Vec<String>>;
+
+    /// Makes a folder; its parent exists. `Ok` when it is already there.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn create_dir(&self, path: &Path, site: Site) -> io::Result<()>;
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn open(&self, path: &Path, how: OpenHow, site: Site) -> io::Result<Box<dyn StorageFile>>;
+
+    /// Removes a file. `Ok` when it is not there.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn remove(&self, path: &Path, site: Site) -> io::Result<()>;
+
+    /// Makes the names in a folder durable.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn sync_dir(&self, path: &Path, site: Site) -> io::Result<()>;
+
+    /// A number nobody can guess or repeat (pool UUIDs, log nonces). A simulated disk may answer
+    /// from a seed, but never twice the same.
+    fn random(&self) -> u64;
+}
+
+/// One open file. Closed on drop (which also gives up its lock).
+pub trait StorageFile: Send + Sync {
+    /// Bytes of the file.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Reads at `offset`; returns the bytes read, fewer than asked only at the end of the file.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize>;
+
+    /// Writes all of `bytes` at `offset`, growing the file if needed. Durable after `sync`.
+    ///
+    /// # Errors
+    /// What the operating system says; any part of the bytes may have been written.
+    fn write_at(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()>;
+
+    /// Writes all of `bytes` at `offset` inside the file; durable on return. Offset and length
+    /// are multiples of [`SECTOR_BYTES`], the address of `bytes` a multiple of it too.
+    ///
+    /// # Errors
+    /// What the operating system says; any part of the bytes may have been written.
+    fn write_durable(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()>;
+
+    /// Makes all earlier writes, the length and the allocation durable.
+    ///
+    /// # Errors
+    /// What the operating system says. The caller never retries: a second sync may lie.
+    fn sync(&self, site: Site) -> io::Result<()>;
+
+    /// Makes the file at least `offset + len` bytes long and gives that range space on the medium,
+    /// so that later writes to it do not run out of it. New bytes read as zero, old ones stay.
+    ///
+    /// # Errors
+    /// `StorageFull` or the like when there is no space.
+    fn allocate(&self, offset: u64, len: u64, site: Site) -> io::Result<()>;
+
+    /// Locks the file among processes without waiting; false when somebody else holds it.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn lock(&self, kind: LockKind) -> io::Result<bool>;
+
+    /// True when `write_durable` goes to the disk past the page cache (for `stat`).
+    fn is_direct(&self) -> bool {
+        false
+    }
+
+    /// The operating system's handle, where there is one (dax maps it).
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}

@@ -1,0 +1,88 @@
+//! Files: durable writes past the page cache, space reservation, locks among processes.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Opens `path` so that each write goes past the page cache and is durable when it returns
+/// (O_DIRECT and O_DSYNC).
+///
+/// # Errors
+/// `InvalidInput` where the file system has no direct I/O; else what open(2) says.
+pub fn open_direct_durable(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).custom_flags(libc::O_DIRECT | libc::O_DSYNC).open(path)
+}
+
+/// Gives `len` bytes at `offset` space on the medium and grows the file to hold them. Falls back
+/// to growing alone where the file system cannot reserve space.
+///
+/// # Errors
+/// ENOSPC, EFBIG, EIO: what fallocate(2) or ftruncate(2) say.
+pub fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), offset, len) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+            if file.metadata()?.len() < offset + len {
+                file.set_len(offset + len)?;
+            }
+            Ok(())
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Tries to lock the whole file among processes; false when somebody else holds it.
+///
+/// # Errors
+/// What flock(2) says, except that the lock is held.
+pub fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
+    use rustix::fs::{FlockOperation, flock};
+    let operation = if exclusive {
+        FlockOperation::NonBlockingLockExclusive
+    } else {
+        FlockOperation::NonBlockingLockShared
+    };
+    match flock(file.as_fd(), operation) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Makes a file's bytes, length and allocation durable.
+///
+/// # Errors
+/// What fdatasync(2) says. After an error the state of the file on the medium is unknown.
+pub fn sync_data(file: &File) -> io::Result<()> {
+    rustix::fs::fdatasync(file).map_err(Into::into)
+}
+
+/// Makes the names of a folder durable.
+///
+/// # Errors
+/// What open(2) or fsync(2) say.
+pub fn sync_dir(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// 64 random bits from the operating system.
+///
+/// # Panics
+/// When the operating system has no random numbers at all.
+#[must_use]
+pub fn random_u64() -> u64 {
+    let mut bytes = [0u8; 8];
+    let mut at = 0;
+    while at < bytes.len() {
+        // SAFETY: the buffer has as many bytes left as are asked for.
+        let n = unsafe { libc::getrandom(bytes[at..].as_mut_ptr().cast(), bytes.len() - at, 0) };
+        assert!(
+            n > 0 || io::Error::last_os_error().kind() == io::ErrorKind::Interrupted,
+            "no random numbers"
+        );
+        at += n.max(0) as usize;
+    }
+    u64::from_le_bytes(bytes)
+}
