@@ -6,8 +6,8 @@
 pub struct CheckReport {
     /// Records whose key, value and checksums were read and found right.
     pub records: u64,
-    /// Bytes of keys and values read.
-    pub bytes: u64,
+    /// Bytes of values read.
+    pub value_bytes: u64,
     /// One sentence for each thing that is wrong; empty when the map is sound.
     pub problems: Vec<String>,
 }

@@ -234,7 +234,7 @@ impl Map {
         Ok(())
     }
 
-    /// Figures of this map. Walks all records for the byte counts.
+    /// Figures of this map.
     #[must_use]
     pub fn stat(&self) -> Stat {
         self.inner.stat()

@@ -122,9 +122,8 @@ impl Temporary {
         let tree = self.tree();
         Stat {
             records: tree.len() as u64,
-            key_bytes: tree.keys().map(|k| k.len() as u64).sum(),
-            value_bytes: tree.values().map(|v| v.len() as u64).sum(),
             index_bytes: 0,
+            allocator_bytes: 0,
             durable_bytes: 0,
             image_bytes: 0,
             capacity: 0,
@@ -132,6 +131,8 @@ impl Temporary {
             log_bytes_used: 0,
             medium: Medium::Auto,
             durability: self.durability,
+            read_only: self.read_only,
+            log_full_waits: 0,
             group_commits: 0,
             log_bytes_written: 0,
             image_bytes_written: 0,
@@ -143,12 +144,7 @@ impl Temporary {
     }
 
     pub(crate) fn check(&self) -> CheckReport {
-        let stat = self.stat();
-        CheckReport {
-            records: stat.records,
-            bytes: stat.key_bytes + stat.value_bytes,
-            ..CheckReport::default()
-        }
+        CheckReport { records: self.len(), ..CheckReport::default() }
     }
 
     pub(crate) fn info(&self) -> PoolInfo {

@@ -1,0 +1,56 @@
+//! How a command ends: the exit code and the last sentence.
+
+use std::io;
+use std::process::ExitCode;
+
+/// Answers that are not errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done.
+    Ok,
+    /// The key is not there, or a check found something.
+    No,
+    /// Stopped by Ctrl-C or SIGTERM, in order.
+    Interrupted,
+}
+
+/// A request that cannot be honoured however often it is repeated: exit code 2.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Prints the error, if any, and chooses the exit code.
+pub(crate) fn code(result: anyhow::Result<Exit>) -> ExitCode {
+    let error = match result {
+        Ok(Exit::Ok) => return ExitCode::SUCCESS,
+        Ok(Exit::No) => return ExitCode::from(1),
+        Ok(Exit::Interrupted) => return ExitCode::from(130),
+        Err(error) => error,
+    };
+    if error.chain().any(is_broken_pipe) {
+        // The reader of our output has seen enough (`mangrove map scan | head`): no error.
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("mangrove: {error:#}");
+    ExitCode::from(if error.chain().any(is_usage) { 2 } else { 3 })
+}
+
+fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn is_usage(cause: &(dyn std::error::Error + 'static)) -> bool {
+    use mangrove::Error;
+    cause.is::<Usage>()
+        || matches!(
+            cause.downcast_ref::<Error>(),
+            Some(Error::KeyTooLong { .. } | Error::ValueTooLong { .. } | Error::Unsupported { .. })
+        )
+}

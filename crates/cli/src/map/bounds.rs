@@ -1,0 +1,59 @@
+//! `--from`, `--to`, `--prefix`: which part of a map a command means.
+
+use crate::text::Spelling;
+use clap::Args;
+use mangrove::{Map, Range};
+use std::ffi::OsString;
+use std::ops::Bound;
+
+/// A part of the key order; all of it when nothing is given.
+#[derive(Args, Debug)]
+pub(crate) struct Bounds {
+    /// First key (included)
+    #[arg(long, value_name = "KEY")]
+    from: Option<OsString>,
+    /// End key (not included)
+    #[arg(long, value_name = "KEY")]
+    to: Option<OsString>,
+    /// Only keys that begin with this
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
+    prefix: Option<OsString>,
+}
+
+type Keys = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+impl Bounds {
+    /// True when no bound was given.
+    pub(crate) fn is_all(&self) -> bool {
+        self.from.is_none() && self.to.is_none() && self.prefix.is_none()
+    }
+
+    /// The records between the bounds.
+    pub(crate) fn walk<'map>(&self, map: &'map Map, spelling: Spelling) -> anyhow::Result<Range<'map>> {
+        Ok(map.range(self.keys(spelling)?)?)
+    }
+
+    /// Deletes the records between the bounds.
+    pub(crate) fn delete(&self, map: &Map, spelling: Spelling) -> anyhow::Result<u64> {
+        Ok(map.delete_range(self.keys(spelling)?)?)
+    }
+
+    fn keys(&self, spelling: Spelling) -> anyhow::Result<Keys> {
+        if let Some(prefix) = &self.prefix {
+            let first = spelling.read(prefix)?;
+            let end = after_prefix(&first).map_or(Bound::Unbounded, Bound::Excluded);
+            return Ok((Bound::Included(first), end));
+        }
+        let from = self.from.as_ref().map(|k| spelling.read(k)).transpose()?;
+        let to = self.to.as_ref().map(|k| spelling.read(k)).transpose()?;
+        Ok((from.map_or(Bound::Unbounded, Bound::Included), to.map_or(Bound::Unbounded, Bound::Excluded)))
+    }
+}
+
+/// The first key after all keys that begin with `prefix`, if there is one.
+fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&b| b != 0xff)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}

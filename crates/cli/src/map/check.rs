@@ -1,0 +1,44 @@
+//! `mangrove map check`.
+
+use crate::exit::Exit;
+use crate::size::{count, human};
+use crate::{opening, output};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Read every record and structure against its checksums and rules. Exit code 1 when something is
+/// wrong, 3 when the pool cannot be opened at all.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  mangrove map check words.pool
+  mangrove map check words.pool --json")]
+pub(crate) struct Args {
+    /// The pool
+    pool: PathBuf,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let map = opening::read_only(&args.pool)?;
+    let report = map.check()?;
+    if args.json {
+        output::json(&json!({
+            "sound": report.is_sound(),
+            "records": report.records,
+            "value_bytes": report.value_bytes,
+            "problems": report.problems,
+        }))?;
+    } else {
+        for problem in &report.problems {
+            println!("{problem}");
+        }
+        let verdict = match report.problems.len() {
+            0 => "sound".to_owned(),
+            n => format!("{n} problems"),
+        };
+        println!("{verdict}: {} records with {} of values", count(report.records), human(report.value_bytes));
+    }
+    Ok(if report.is_sound() { Exit::Ok } else { Exit::No })
+}

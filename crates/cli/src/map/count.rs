@@ -1,0 +1,44 @@
+//! `mangrove map count`.
+
+use super::bounds::Bounds;
+use crate::exit::Exit;
+use crate::text::Spelling;
+use crate::{opening, output};
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Print the number of records, or of those between bounds.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  mangrove map count words.pool
+  mangrove map count words.pool --prefix un")]
+pub(crate) struct Args {
+    /// The pool
+    pool: PathBuf,
+    #[command(flatten)]
+    bounds: Bounds,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    spelling: Spelling,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let map = opening::read_only(&args.pool)?;
+    let mut records = map.len();
+    if !args.bounds.is_all() {
+        records = 0;
+        for record in args.bounds.walk(&map, args.spelling)? {
+            record?;
+            records += 1;
+        }
+    }
+    if args.json {
+        output::json(&json!({ "records": records }))?;
+    } else {
+        writeln!(output::stdout(), "{records}")?;
+    }
+    Ok(Exit::Ok)
+}

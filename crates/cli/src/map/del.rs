@@ -1,0 +1,56 @@
+//! `mangrove map del`.
+
+use super::bounds::Bounds;
+use crate::exit::{Exit, Usage};
+use crate::opening::Opening;
+use crate::output;
+use crate::text::Spelling;
+use serde_json::json;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Delete keys one by one, or a range all or nothing. Exit code 1 when there was nothing to delete.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  mangrove map del words.pool mangrove baobab
+  mangrove map del words.pool --prefix tmp/
+  mangrove map del words.pool --from a --to b")]
+pub(crate) struct Args {
+    /// The pool
+    pool: PathBuf,
+    /// The keys
+    #[arg(conflicts_with_all = ["from", "to", "prefix"])]
+    keys: Vec<OsString>,
+    #[command(flatten)]
+    bounds: Bounds,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    spelling: Spelling,
+    #[command(flatten)]
+    opening: Opening,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
+    if args.keys.is_empty() && args.bounds.is_all() {
+        let sentence = "which keys? Name them, or give --prefix, --from or --to (all: --prefix '')";
+        return Err(Usage(sentence.into()).into());
+    }
+    let keys = args.keys.iter().map(|k| args.spelling.read(k)).collect::<anyhow::Result<Vec<_>>>()?;
+    let map = args.opening.open(&args.pool)?;
+    let mut deleted = 0;
+    if keys.is_empty() {
+        deleted = args.bounds.delete(&map, args.spelling)?;
+    }
+    for key in keys {
+        deleted += u64::from(map.delete(key)?);
+    }
+    map.close()?;
+    if args.json {
+        output::json(&json!({ "deleted": deleted }))?;
+    } else {
+        eprintln!("{deleted} deleted");
+    }
+    Ok(if deleted > 0 { Exit::Ok } else { Exit::No })
+}

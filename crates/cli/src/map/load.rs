@@ -1,0 +1,227 @@
+//! `mangrove map load`.
+
+use super::input::{Format, Input, Record};
+use crate::exit::Exit;
+use crate::opening::Opening;
+use crate::size::{count, human};
+use crate::{interrupt, output, progress};
+use anyhow::Context;
+use indicatif::ProgressBar;
+use mangrove::{Batch, Map};
+use serde_json::json;
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Instant;
+
+/// Put the records of a file or of standard input into a map.
+///
+/// With --durability sync (the default) each record, or each batch, is durable before the next one
+/// of its thread begins; all threads share each device write. Ctrl-C stops between two records:
+/// what was acknowledged stays, and loading the same file again finishes the work.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  mangrove map load words.pool /usr/share/dict/words          one key a line, value: the line's number
+  mangrove map load pairs.pool pairs.tsv --threads 32
+  zcat big.tsv.gz | mangrove map load big.pool - --batch 1000 --json
+  mangrove map load fast.pool big.tsv --durability interval=10")]
+pub(crate) struct Args {
+    /// The pool; created when it is not there
+    pool: PathBuf,
+    /// The file of records; - is standard input
+    #[arg(default_value = "-")]
+    input: PathBuf,
+    /// How records stand in the file
+    #[arg(long, default_value = "auto")]
+    format: Format,
+    /// Threads that put; they share the device writes, so more threads load faster
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: u16,
+    /// Records that each thread writes as one atomic batch
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    batch: u32,
+    /// Print a JSON object at the end
+    #[arg(long)]
+    json: bool,
+    /// Write the number of each acknowledged line to standard output, 8 bytes little endian
+    #[arg(long, hide = true, conflicts_with = "json")]
+    report: bool,
+    #[command(flatten)]
+    opening: Opening,
+}
+
+/// Records that go to a thread at once.
+const CHUNK_RECORDS: usize = 64;
+/// Line numbers in one report, so that one write to a pipe is not torn (4,096 bytes).
+const REPORT_LINES_MAX: usize = 512;
+
+/// What the loading threads share.
+struct Loader<'a> {
+    map: &'a Map,
+    batch: usize,
+    report: Option<File>,
+    acknowledged: AtomicU64,
+    stop: AtomicBool,
+    error: Mutex<Option<anyhow::Error>>,
+    bar: ProgressBar,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let mut input = Input::open(&args.input, args.format)?;
+    let map = args.opening.create(&args.pool)?;
+    interrupt::catch()?;
+    let report = args.report.then(|| std::io::stdout().as_fd().try_clone_to_owned()).transpose()?;
+    let loader = Loader {
+        map: &map,
+        batch: args.batch as usize,
+        report: report.map(File::from),
+        acknowledged: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+        error: Mutex::new(None),
+        bar: progress::bytes("load", input.len),
+    };
+    let start = Instant::now();
+    let read = loader.load(&mut input, usize::from(args.threads));
+    let synced = map.sync();
+    let seconds = start.elapsed().as_secs_f64();
+    loader.bar.finish_and_clear();
+    let records = loader.acknowledged.load(Ordering::Acquire);
+    let error = loader.error.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+    drop(loader.report);
+
+    let failed = error.or(read.err()).or(synced.err().map(Into::into));
+    let interrupted = interrupt::asked();
+    if failed.is_some() || interrupted {
+        eprintln!(
+            "mangrove: stopped; {} records were acknowledged and stay; load the same file again to finish",
+            count(records)
+        );
+    }
+    let closed = map_close(map, args, records, seconds, failed.is_none() && !interrupted);
+    match failed {
+        Some(error) => Err(error),
+        None => closed.map(|()| if interrupted { Exit::Interrupted } else { Exit::Ok }),
+    }
+}
+
+fn map_close(map: Map, args: &Args, records: u64, seconds: f64, tell: bool) -> anyhow::Result<()> {
+    map.checkpoint()?;
+    let stat = map.stat();
+    map.close()?;
+    let written = stat.log_bytes_written + stat.image_bytes_written;
+    let rate = records as f64 / seconds.max(1e-9);
+    if args.json {
+        return output::json(&json!({
+            "records": records,
+            "complete": tell,
+            "seconds": seconds,
+            "records_per_second": rate,
+            "threads": args.threads,
+            "batch": args.batch,
+            "durability": args.opening.durability.to_string(),
+            "records_in_map": stat.records,
+            "device_writes": stat.group_commits,
+            "bytes_written": written,
+        }));
+    }
+    if tell && !args.report {
+        println!(
+            "{} records in {seconds:.2} s ({} a second), durability {}; {} in the map; {} written to the device",
+            count(records),
+            count(rate as u64),
+            args.opening.durability,
+            count(stat.records),
+            human(written),
+        );
+    }
+    Ok(())
+}
+
+impl Loader<'_> {
+    /// Reads records and hands each to the thread of its key, so that of two records of one key the
+    /// later one wins.
+    fn load(&self, input: &mut Input, threads: usize) -> anyhow::Result<()> {
+        std::thread::scope(|scope| {
+            let mut lanes: Vec<(SyncSender<Vec<Record>>, Vec<Record>)> = (0..threads)
+                .map(|_| {
+                    let (sender, receiver) = sync_channel(4);
+                    scope.spawn(move || self.work(&receiver));
+                    (sender, Vec::with_capacity(CHUNK_RECORDS))
+                })
+                .collect();
+            let start = Instant::now();
+            while let Some(record) = input.next()? {
+                let mut hasher = DefaultHasher::new();
+                record.key.hash(&mut hasher);
+                let (sender, chunk) = &mut lanes[(hasher.finish() % threads as u64) as usize];
+                chunk.push(record);
+                if chunk.len() >= CHUNK_RECORDS.max(self.batch) {
+                    let full = std::mem::replace(chunk, Vec::with_capacity(CHUNK_RECORDS));
+                    if sender.send(full).is_err() || self.stopped() {
+                        return Ok(());
+                    }
+                    self.bar.set_position(input.at);
+                    let rate = self.acknowledged.load(Ordering::Relaxed) as f64
+                        / start.elapsed().as_secs_f64().max(1e-9);
+                    self.bar.set_message(format!("{} records/s", count(rate as u64)));
+                }
+            }
+            for (sender, chunk) in lanes {
+                // A thread that is gone has left its error behind.
+                let _ = sender.send(chunk);
+            }
+            Ok(())
+        })
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || interrupt::asked()
+    }
+
+    fn work(&self, receiver: &Receiver<Vec<Record>>) {
+        for chunk in receiver {
+            for part in chunk.chunks(self.batch) {
+                if self.stopped() {
+                    return;
+                }
+                if let Err(error) = self.put(part) {
+                    self.stop.store(true, Ordering::Relaxed);
+                    let mut first = self.error.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    first.get_or_insert(error);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn put(&self, records: &[Record]) -> anyhow::Result<()> {
+        let result = match records {
+            [one] => self.map.put(&one.key, &one.value),
+            many => {
+                let mut batch = Batch::new();
+                for record in many {
+                    batch.put(&record.key, &record.value);
+                }
+                self.map.write(batch)
+            }
+        };
+        result.with_context(|| match records {
+            [one] => format!("line {}", one.line),
+            [first, .., last] => format!("a batch of lines {} to {}", first.line, last.line),
+            [] => String::new(),
+        })?;
+        self.acknowledged.fetch_add(records.len() as u64, Ordering::AcqRel);
+        if let Some(mut report) = self.report.as_ref() {
+            for part in records.chunks(REPORT_LINES_MAX) {
+                let bytes: Vec<u8> = part.iter().flat_map(|r| r.line.to_le_bytes()).collect();
+                report.write_all(&bytes).context("cannot report an acknowledged line")?;
+            }
+        }
+        Ok(())
+    }
+}

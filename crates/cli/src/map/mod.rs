@@ -1,0 +1,17 @@
+//! `mangrove map`: one file a subcommand.
+
+mod backup;
+mod bounds;
+mod check;
+mod count;
+mod del;
+mod dispatch;
+mod export;
+mod get;
+pub(crate) mod input;
+pub(crate) mod load;
+mod put;
+mod scan;
+mod stat;
+
+pub(crate) use dispatch::{Command, run};

@@ -1,0 +1,54 @@
+//! The options with which commands open a map.
+
+use crate::size;
+use clap::Args;
+use mangrove::{Domain, Durability, Map, MapOptions, Medium};
+use std::path::Path;
+
+/// Options of commands that write.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Opening {
+    /// When a write is acknowledged: sync, or interval=MS (a crash keeps a prefix, at most MS old)
+    #[arg(long, default_value = "sync", value_name = "sync|interval=MS")]
+    pub(crate) durability: Durability,
+    /// What a new pool lies on: auto, file, dax, emulated, or emulated=W/R (added nanoseconds)
+    #[arg(long, default_value = "auto")]
+    pub(crate) medium: Medium,
+    /// The most bytes a new pool can grow to, like 512M or 64G (address space, not disk space)
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) capacity: Option<u64>,
+    /// Bytes of a new pool's redo log, like 64M
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) log: Option<u64>,
+    /// Persistence domain to assume on persistent memory: auto, adr or eadr
+    #[arg(long, default_value = "auto")]
+    pub(crate) domain: Domain,
+}
+
+impl Opening {
+    /// Opens the pool for writing and creates it when it is not there.
+    pub(crate) fn create(&self, path: &Path) -> mangrove::Result<Map> {
+        self.options().create(true).open(path)
+    }
+
+    /// Opens an existing pool for writing.
+    pub(crate) fn open(&self, path: &Path) -> mangrove::Result<Map> {
+        self.options().open(path)
+    }
+
+    fn options(&self) -> MapOptions {
+        let mut options = Map::options().durability(self.durability).medium(self.medium).domain(self.domain);
+        if let Some(bytes) = self.capacity {
+            options = options.capacity(bytes);
+        }
+        if let Some(bytes) = self.log {
+            options = options.log_bytes(bytes);
+        }
+        options
+    }
+}
+
+/// Opens the pool without writing a byte to it.
+pub(crate) fn read_only(path: &Path) -> mangrove::Result<Map> {
+    Map::options().read_only(true).open(path)
+}

@@ -1,0 +1,39 @@
+//! `mangrove pool check`.
+
+use crate::exit::Exit;
+use crate::output;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Read every byte of a pool against its checksums, without recovering what is in it. Exit code 1
+/// when something is damaged.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  mangrove pool check words.pool")]
+pub(crate) struct Args {
+    /// The pool
+    pool: PathBuf,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let problems = match mangrove::pool_check(&args.pool) {
+        Ok(problems) => problems,
+        Err(error @ mangrove::Error::Corrupt { .. }) => vec![error.to_string()],
+        Err(error) => return Err(error.into()),
+    };
+    if args.json {
+        output::json(&json!({ "sound": problems.is_empty(), "problems": problems }))?;
+    } else {
+        for problem in &problems {
+            println!("{problem}");
+        }
+        println!(
+            "{}",
+            if problems.is_empty() { "sound".into() } else { format!("{} problems", problems.len()) }
+        );
+    }
+    Ok(if problems.is_empty() { Exit::Ok } else { Exit::No })
+}
