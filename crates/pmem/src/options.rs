@@ -21,7 +21,7 @@ pub const LOG_BYTES_DEFAULT: u64 = 64 << 20;
 /// Least size of a log. Sensible logs are 1 MiB and more; the simulator likes small ones.
 pub const LOG_BYTES_MIN: u64 = 16 << 10;
 /// Greatest size of a log.
-pub const LOG_BYTES_MAX: u64 = 64 << 30;
+pub const LOG_BYTES_MAX: u64 = 1 << 30;
 /// Longest engine kind tag, in bytes.
 pub const KIND_BYTES_MAX: usize = 16;
 

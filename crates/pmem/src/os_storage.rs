@@ -50,8 +50,8 @@ impl Storage for OsStorage {
             OpenHow::Write => {
                 options.write(true);
             }
-            OpenHow::Truncate => {
-                options.write(true).create(true).truncate(true);
+            OpenHow::Create => {
+                options.write(true).create(true).truncate(false);
             }
         }
         let file = options.open(path)?;

@@ -34,8 +34,8 @@ pub enum OpenHow {
     Read,
     /// It must exist; reads and writes will follow.
     Write,
-    /// It is made if missing and emptied if present; reads and writes will follow.
-    Truncate,
+    /// It is made, empty, if missing, and kept as it is if present; reads and writes will follow.
+    Create,
 }
 
 /// What a path names.
