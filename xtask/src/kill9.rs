@@ -1,10 +1,271 @@
-//! `cargo xtask kill9`.
+//! `cargo xtask kill9`: SIGKILL the real binary at random instants while several threads write, reopen,
+//! and hold what is there against what was acknowledged.
+//!
+//! The writer is `mangrove stress write`; it says through a pipe what it begins and what was
+//! acknowledged, so the last words of a killed process are not lost. The checker is a fresh process,
+//! `mangrove stress check`. The judge is `history.rs`. Some rounds kill the writer while it still
+//! creates or recovers the pool, some kill the checker while it recovers or closes it, and small logs
+//! make checkpoints happen under the kills.
+
+use crate::history::{History, Verdict};
+use crate::tree;
+use anyhow::{Context, Result, bail};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Options of this chore.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Kills
+    #[arg(long, default_value_t = 200)]
+    rounds: u16,
+    /// Writer threads
+    #[arg(long, default_value_t = 6)]
+    threads: u8,
+    /// Chooses instants, keys and operations
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Different keys; few keys make more updates and deletes
+    #[arg(long, default_value_t = 2000)]
+    keys: u64,
+    /// The `mangrove` binary; built when left out
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// Folder for the pools, on the disk to be tested
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Let the writer acknowledge before it is durable, and demand that this is found out
+    #[arg(long)]
+    planted: bool,
+}
+
+/// Rounds that share one pool before the next starts afresh.
+const ROUNDS_PER_POOL: u16 = 10;
+
+/// What all rounds together came to.
+#[derive(Default)]
+struct Totals {
+    acknowledged: u64,
+    found: u64,
+    while_opening: u64,
+    checkers_killed: u64,
+    verdict: Verdict,
+}
 
 /// Runs the chore.
-pub(crate) fn run(_args: Args) -> anyhow::Result<()> {
-    anyhow::bail!("this chore is not part of this build")
+pub(crate) fn run(args: Args) -> Result<()> {
+    let binary = args.binary.clone().map_or_else(tree::mangrove, Ok)?;
+    let dir = args.dir.clone().unwrap_or_else(|| tree::target().join("kill9"));
+    std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    let mut rounds = Rounds {
+        args: &args,
+        binary,
+        pool: dir.join("pool"),
+        rng: StdRng::seed_from_u64(args.seed),
+        history: History::default(),
+        log: "64M",
+        totals: Totals::default(),
+    };
+    let start = Instant::now();
+    for round in 0..args.rounds {
+        rounds.round(round).with_context(|| format!("round {round} (--seed {})", args.seed))?;
+        if round % 20 == 19 {
+            println!("{} of {} rounds, {:.0} s", round + 1, args.rounds, start.elapsed().as_secs_f64());
+        }
+        if !rounds.totals.verdict.is_clean() {
+            break;
+        }
+    }
+    let totals = rounds.finish_history();
+    let verdict = &totals.verdict;
+    for sentence in verdict.sentences().take(20) {
+        println!("  {sentence}");
+    }
+    println!(
+        "kill9: {} rounds, {} threads, seed {}: {} writes acknowledged, {} records verified, {} kills while opening, {} checkers killed",
+        args.rounds,
+        args.threads,
+        args.seed,
+        totals.acknowledged,
+        totals.found,
+        totals.while_opening,
+        totals.checkers_killed,
+    );
+    println!("{} lost, {} phantom, {} torn", verdict.lost.len(), verdict.phantom.len(), verdict.torn.len());
+    match (args.planted, verdict.is_clean()) {
+        (false, true) => std::fs::remove_dir_all(&dir).context("cannot remove the pool"),
+        (true, false) => {
+            println!("planted: caught");
+            std::fs::remove_dir_all(&dir).context("cannot remove the pool")
+        }
+        (false, false) => bail!("the pool is kept in {}", dir.display()),
+        (true, true) => bail!("planted: early acknowledgements were not found out"),
+    }
+}
+
+struct Rounds<'a> {
+    args: &'a Args,
+    binary: PathBuf,
+    pool: PathBuf,
+    rng: StdRng,
+    history: History,
+    log: &'static str,
+    totals: Totals,
+}
+
+impl Rounds<'_> {
+    fn round(&mut self, round: u16) -> Result<()> {
+        if round % ROUNDS_PER_POOL == 0 {
+            self.start_afresh()?;
+        }
+        self.write_and_kill(round)?;
+        while self.rng.random_ratio(1, 4) {
+            self.kill_checker()?;
+        }
+        self.check()
+    }
+
+    /// A new pool, mostly with a log so small that checkpoints happen all the time.
+    fn start_afresh(&mut self) -> Result<()> {
+        if self.pool.exists() {
+            std::fs::remove_dir_all(&self.pool).context("cannot remove the last pool")?;
+        }
+        self.totals.acknowledged += self.history.acknowledged_total();
+        self.history = History::default();
+        self.log = if self.rng.random_ratio(2, 3) { "1M" } else { "64M" };
+        Ok(())
+    }
+
+    fn write_and_kill(&mut self, round: u16) -> Result<()> {
+        let mut child = Command::new(&self.binary)
+            .args(["stress", "write"])
+            .arg(&self.pool)
+            .args(["--round", &round.to_string(), "--seed", &self.rng.random::<u32>().to_string()])
+            .args(["--threads", &self.args.threads.to_string(), "--keys", &self.args.keys.to_string()])
+            .args(["--medium", "file", "--log", self.log])
+            .args(["--durability", if self.args.planted { "interval=60000" } else { "sync" }])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.binary.display()))?;
+        let stdout = child.stdout.take().context("no pipe")?;
+        let acknowledged = AtomicU64::new(0);
+        // One kill in five falls into the opening of the pool, the others at some write.
+        let opening = self.rng.random_ratio(1, 5);
+        let after = self.rng.random_range(1..2_500);
+        let delay = Duration::from_micros(self.rng.random_range(0..40_000));
+        let lines = std::thread::scope(|scope| -> Result<Vec<String>> {
+            let reader = scope.spawn(|| read_lines(stdout, &acknowledged));
+            let waited = if opening {
+                std::thread::sleep(delay);
+                Ok(())
+            } else {
+                wait_for(&acknowledged, after, &mut child)
+            };
+            end(&mut child)?;
+            waited?;
+            reader
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                .context("cannot read the pipe")
+        })?;
+        self.totals.while_opening += u64::from(lines.is_empty());
+        for line in &lines {
+            self.history.line(line).map_err(anyhow::Error::msg)?;
+        }
+        Ok(())
+    }
+
+    /// Kills a process that recovers, reads and closes the pool.
+    fn kill_checker(&mut self) -> Result<()> {
+        let mut child = self.checker(true).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        std::thread::sleep(Duration::from_micros(self.rng.random_range(0..60_000)));
+        end(&mut child)?;
+        self.totals.checkers_killed += 1;
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<()> {
+        // Half of the pools stay as the kill left them, so that the next writer recovers them.
+        let close = self.rng.random_ratio(1, 2);
+        let output = self.checker(close).output().context("cannot start the checker")?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        let missing = output.status.code() == Some(3) && complaint.contains("there is no pool");
+        if !output.status.success() && !missing {
+            bail!("the checker ended with {}: {complaint}", output.status);
+        }
+        let lines: Vec<&str> = if missing { vec![". 0"] } else { said.lines().collect() };
+        let verdict = self.history.check(lines).map_err(anyhow::Error::msg)?;
+        self.totals.found += verdict.found;
+        self.totals.verdict.lost.extend(verdict.lost);
+        self.totals.verdict.phantom.extend(verdict.phantom);
+        self.totals.verdict.torn.extend(verdict.torn);
+        Ok(())
+    }
+
+    fn checker(&self, close: bool) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.args(["stress", "check"]).arg(&self.pool);
+        if close {
+            command.arg("--close");
+        }
+        command
+    }
+
+    fn finish_history(mut self) -> Totals {
+        self.totals.acknowledged += self.history.acknowledged_total();
+        self.totals
+    }
+}
+
+/// Reads whole lines until the pipe closes; half a line at the end was never said.
+fn read_lines(pipe: impl Read, acknowledged: &AtomicU64) -> std::io::Result<Vec<String>> {
+    let mut reader = BufReader::with_capacity(1 << 16, pipe);
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        if !line.ends_with('\n') {
+            return Ok(lines);
+        }
+        line.pop();
+        if line.starts_with('<') {
+            acknowledged.fetch_add(1, Ordering::Relaxed);
+        }
+        lines.push(line);
+    }
+}
+
+fn wait_for(acknowledged: &AtomicU64, count: u64, child: &mut Child) -> Result<()> {
+    let start = Instant::now();
+    while acknowledged.load(Ordering::Relaxed) < count {
+        if let Some(status) = child.try_wait()? {
+            let mut complaint = String::new();
+            if let Some(mut stderr) = child.stderr.take() {
+                stderr.read_to_string(&mut complaint)?;
+            }
+            bail!("the writer ended by itself with {status}: {complaint}");
+        }
+        if start.elapsed() > Duration::from_secs(60) {
+            bail!(
+                "the writer hangs: {} of {count} writes acknowledged in a minute",
+                acknowledged.load(Ordering::Relaxed)
+            );
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    Ok(())
+}
+
+/// SIGKILL, and wait until the process is gone.
+fn end(child: &mut Child) -> Result<()> {
+    child.kill().context("cannot kill")?;
+    child.wait().context("cannot wait")?;
+    Ok(())
 }

@@ -5,6 +5,7 @@
 mod demo;
 mod doctor;
 mod exit;
+mod floor;
 mod interrupt;
 mod map;
 mod opening;
