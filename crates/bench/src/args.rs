@@ -62,7 +62,9 @@ fn parse_count(text: &str) -> Result<u64, String> {
         Some(d) => (d, 1_000_000.0),
         None => lower.strip_suffix('k').map_or((lower.as_str(), 1.0), |d| (d, 1_000.0)),
     };
-    let n: f64 = digits.parse().map_err(|_| format!("'{text}' is not a number of records (try 250000, 250k or 1m)"))?;
+    let n: f64 = digits
+        .parse()
+        .map_err(|_| format!("'{text}' is not a number of records (try 250000, 250k or 1m)"))?;
     let n = (n * unit) as u64;
     if (1..=100_000_000).contains(&n) {
         Ok(n)
