@@ -1,10 +1,194 @@
-//! `cargo xtask crash`.
+//! `cargo xtask crash`: the crash simulator on an engine, and planted bugs that it must catch.
+
+use anyhow::{Context, bail};
+use mangrove_crashlab::{Campaign, Domain, Limits, SiteKey, Sites, Tally, Token, Violation, Watch};
+use std::process::exit;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+mod planted;
+
+/// An image that takes longer than this to judge hangs.
+const IMAGE_SECONDS_MAX: u64 = 60;
 
 /// Options of this chore.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// The engine under test.
+    #[arg(long, default_value = "map", value_parser = ["map"])]
+    engine: String,
+    /// What survives a crash: adr, eadr, file, or all of them in turn.
+    #[arg(long, default_value = "all")]
+    domain: String,
+    /// Distinct crash images to judge in each domain (with --planted: at most, for each site).
+    #[arg(long)]
+    images: Option<u64>,
+    /// Everything follows from it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Judge just the image that this token names.
+    #[arg(long, value_name = "TOKEN")]
+    replay: Option<Token>,
+    /// Silence each flush, fence, wait and sync of the engine and of the pools in turn: each must be caught.
+    #[arg(long)]
+    planted: bool,
+    /// Silence one site, as --planted prints it ("FILE:LINE:COLUMN KIND").
+    #[arg(long, value_name = "SITE")]
+    without: Option<SiteKey>,
+    /// Campaigns at a time (with --planted).
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
+}
 
 /// Runs the chore.
-pub(crate) fn run(_args: Args) -> anyhow::Result<()> {
-    anyhow::bail!("this chore is not part of this build")
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    if let Some(token) = &args.replay {
+        return replay(&args, token);
+    }
+    if args.planted {
+        return planted::run(args.seed, args.images.unwrap_or(15_000), args.jobs);
+    }
+    let images = args.images.unwrap_or(100_000);
+    let domains = if args.domain == "all" {
+        Domain::ALL.to_vec()
+    } else {
+        vec![args.domain.parse::<Domain>().map_err(anyhow::Error::msg)?]
+    };
+    println!("crash simulator: engine {}, seed {}, {images} distinct images a domain", args.engine, args.seed);
+    let mut violations = 0;
+    let mut counts = Vec::new();
+    for domain in domains {
+        let campaign = campaign(&args, domain, images);
+        watch_over(&campaign.watch, args.without.clone());
+        let start = Instant::now();
+        let mut progress = Progress::new(domain, images);
+        match campaign.sweep(&mut |tally| progress.show(tally)) {
+            Ok(tally) => {
+                progress.clear();
+                report(domain, &tally, start.elapsed());
+                counts.push((domain, tally.images()));
+            }
+            Err(violation) => {
+                progress.clear();
+                say_violation(&violation, args.without.as_ref());
+                violations += 1;
+            }
+        }
+    }
+    for (domain, count) in &counts {
+        println!("{:>5}: {count} distinct crash images", domain.name());
+    }
+    println!("{violations} violations");
+    if violations > 0 {
+        bail!("the engine does not survive every crash: replay the line above");
+    }
+    Ok(())
+}
+
+fn campaign(args: &Args, domain: Domain, images: u64) -> Campaign {
+    let mut campaign = Campaign::new(domain, args.seed, Limits { images, ..Limits::default() });
+    if let Some(site) = &args.without {
+        campaign.sites = Arc::new(Sites::without(site.clone()));
+    }
+    campaign
+}
+
+fn replay(args: &Args, token: &Token) -> anyhow::Result<()> {
+    let campaign = campaign(args, token.domain, 1);
+    watch_over(&campaign.watch, args.without.clone());
+    match campaign.replay(token) {
+        Ok(said) => {
+            println!("{said}\nno violation");
+            Ok(())
+        }
+        Err(violation) => {
+            say_violation(&violation, args.without.as_ref());
+            bail!("the image breaks the promise")
+        }
+    }
+}
+
+/// Ends the process when one image takes for ever, with the line that replays it.
+fn watch_over(watch: &Watch, without: Option<SiteKey>) {
+    let watch = watch.clone();
+    std::thread::spawn(move || {
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+            let Some((token, since)) = watch.now() else { continue };
+            if since.elapsed() > Duration::from_secs(IMAGE_SECONDS_MAX) {
+                let message = format!("hangs: not judged within {IMAGE_SECONDS_MAX} seconds");
+                say_violation(&Violation { token, scenario: "", message }, without.as_ref());
+                exit(1);
+            }
+        }
+    });
+}
+
+fn say_violation(violation: &Violation, without: Option<&SiteKey>) {
+    println!("VIOLATION in {} ({})", violation.token, violation.scenario);
+    println!("  {}", violation.message);
+    let without = without.map(|site| format!(" --without \"{site}\"")).unwrap_or_default();
+    println!("  replay: cargo xtask crash --replay {}{without}", violation.token);
+}
+
+fn report(domain: Domain, tally: &Tally, took: Duration) {
+    println!(
+        "{:>5}: {} distinct images from {} runs in {:.0} s ({} recoveries judged, {} of a second crash; {} \
+         crash points exhaustive, {} sampled)",
+        domain.name(),
+        tally.images(),
+        tally.runs,
+        took.as_secs_f64(),
+        tally.judged,
+        tally.second,
+        tally.exhaustive,
+        tally.sampled
+    );
+    for (scenario, count) in &tally.by_scenario {
+        println!("         {count:>8}  {scenario}");
+    }
+}
+
+/// One line that says how far we are.
+struct Progress {
+    domain: Domain,
+    images: u64,
+    start: Instant,
+    last: Instant,
+}
+
+impl Progress {
+    fn new(domain: Domain, images: u64) -> Self {
+        Self { domain, images, start: Instant::now(), last: Instant::now() }
+    }
+
+    fn show(&mut self, tally: &Tally) {
+        let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+        let pause = if terminal { Duration::from_millis(200) } else { Duration::from_secs(20) };
+        if self.last.elapsed() < pause {
+            return;
+        }
+        self.last = Instant::now();
+        let (done, spent) = (tally.images(), self.start.elapsed().as_secs_f64());
+        let left = self.images.saturating_sub(done) as f64 * spent / done.max(1) as f64;
+        let line = format!(
+            "{:>5}: {done} of {} images, {} runs, {:.0} images/s, {left:.0} s left",
+            self.domain.name(),
+            self.images,
+            tally.runs,
+            done as f64 / spent
+        );
+        if terminal { eprint!("\r\x1b[K{line}") } else { eprintln!("{line}") }
+    }
+
+    fn clear(&self) {
+        if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+/// The program itself, to run a part in a process of its own.
+fn itself() -> anyhow::Result<std::path::PathBuf> {
+    std::env::current_exe().context("cannot find the path of this program")
 }

@@ -1,1 +1,46 @@
-//! Placeholder.
+//! The crash simulator.
+//!
+//! An engine runs on a machine whose every store, flush, fence, file write and sync is written down.
+//! From the recording come the images that a crash may leave, under the fault model of
+//! `docs/fault-model.md`; each is recovered and judged against a reference model. A planted bug (one
+//! call site whose calls do nothing) must be caught.
+
+mod campaign;
+mod cursor;
+mod disk;
+mod file_world;
+mod filter;
+mod judge;
+mod lines;
+mod map;
+mod map_workload;
+mod medium;
+mod quiet;
+mod rng;
+mod site;
+mod store_world;
+mod subject;
+mod sweep;
+mod token;
+mod toy;
+mod trace;
+mod world;
+
+pub use campaign::{Campaign, discover, domains_of, is_ours};
+pub use cursor::Domain;
+pub use disk::{Disk, Node, Tree};
+pub use file_world::{FilePlan, FileWorld};
+pub use judge::Expect;
+pub use lines::Choice;
+pub use map::{MapModel, MapOp, MapSubject};
+pub use map_workload::SCENARIOS;
+pub use quiet::quietly;
+pub use rng::{Rng, mix};
+pub use site::{SiteKey, SiteKind, Sites};
+pub use store_world::StoreWorld;
+pub use subject::{Promised, Subject};
+pub use sweep::{Limits, Sweep, Tally, Violation, Watch};
+pub use token::{Crash, Token};
+pub use toy::{Cell, CellBug};
+pub use trace::Mark;
+pub use world::{Machine, World};

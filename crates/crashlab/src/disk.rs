@@ -1,0 +1,341 @@
+//! A simulated disk: files in memory, and a record of every write, sync and change of names.
+//!
+//! Invariants:
+//! 1. Files and folders show what a process sees; the record says what a crash may take away.
+//! 2. A late write (a planted bug) is seen at once but recorded after the next call that makes
+//!    something durable.
+
+use crate::rng::mix;
+use crate::site::{SiteKind, Sites};
+use crate::trace::Mark;
+use mangrove_pmem::{LockKind, OpenHow, PathKind, Site, Storage, StorageFile};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a name in a folder stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Node {
+    /// A folder.
+    Folder,
+    /// The file with this number.
+    File(u64),
+}
+
+/// The names in one folder.
+pub(crate) type Names = BTreeMap<String, Node>;
+
+/// One step of a disk.
+#[derive(Clone, Debug)]
+pub enum DiskEvent {
+    /// Bytes were written.
+    Write {
+        /// The file.
+        file: u64,
+        /// Where.
+        offset: u64,
+        /// How many bytes.
+        len: usize,
+        /// Where the bytes lie in the record.
+        at: usize,
+    },
+    /// The file has this length.
+    Length {
+        /// The file.
+        file: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// A durable write of this range returned.
+    Durable {
+        /// The file.
+        file: u64,
+        /// Where.
+        offset: u64,
+        /// How many bytes.
+        len: u64,
+    },
+    /// The file was synced.
+    Sync {
+        /// The file.
+        file: u64,
+    },
+    /// A folder has these names.
+    Names {
+        /// The folder.
+        folder: PathBuf,
+        /// Its names.
+        names: Names,
+    },
+    /// A folder was synced.
+    SyncFolder {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The history advanced.
+    Mark(Mark),
+}
+
+impl DiskEvent {
+    /// True for what makes something durable.
+    #[must_use]
+    pub fn is_ordering(&self) -> bool {
+        matches!(self, Self::Durable { .. } | Self::Sync { .. } | Self::SyncFolder { .. })
+    }
+}
+
+/// Files and folders.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    /// Contents by file number.
+    pub files: BTreeMap<u64, Vec<u8>>,
+    /// Names by folder.
+    pub folders: BTreeMap<PathBuf, Names>,
+    /// The number of the next new file.
+    pub next_file: u64,
+    /// Random numbers given so far.
+    pub random: u64,
+}
+
+/// What a run did to the disk.
+#[derive(Clone, Debug, Default)]
+pub struct DiskRecord {
+    /// The steps.
+    pub events: Vec<DiskEvent>,
+    /// The bytes of all writes.
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Default)]
+struct State {
+    tree: Tree,
+    record: DiskRecord,
+    late: Vec<DiskEvent>,
+}
+
+impl State {
+    fn push(&mut self, event: DiskEvent) {
+        let ordering = event.is_ordering();
+        self.record.events.push(event);
+        if ordering {
+            self.record.events.append(&mut self.late);
+        }
+    }
+
+    fn names(&mut self, folder: &Path) -> io::Result<&mut Names> {
+        self.tree.folders.get_mut(folder).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn set_name(&mut self, path: &Path, node: Option<Node>) -> io::Result<()> {
+        let (folder, name) = split(path)?;
+        let names = self.names(folder)?;
+        match node {
+            Some(node) => names.insert(name, node),
+            None => names.remove(&name),
+        };
+        let names = names.clone();
+        self.push(DiskEvent::Names { folder: folder.to_owned(), names });
+        Ok(())
+    }
+
+    fn node(&self, path: &Path) -> Option<Node> {
+        if self.tree.folders.contains_key(path) {
+            return Some(Node::Folder);
+        }
+        let (folder, name) = split(path).ok()?;
+        self.tree.folders.get(folder)?.get(&name).copied()
+    }
+}
+
+fn split(path: &Path) -> io::Result<(&Path, String)> {
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let name = path.file_name().and_then(|n| n.to_str()).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok((folder, name.to_owned()))
+}
+
+/// A simulated disk.
+#[derive(Clone)]
+pub struct Disk {
+    state: Arc<Mutex<State>>,
+    sites: Arc<Sites>,
+}
+
+impl std::fmt::Debug for Disk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a simulated disk")
+    }
+}
+
+impl Disk {
+    /// A disk that holds `tree`.
+    #[must_use]
+    pub fn new(tree: Tree, sites: Arc<Sites>) -> Self {
+        Self { state: Arc::new(Mutex::new(State { tree, ..State::default() })), sites }
+    }
+
+    /// Notes where the history stands.
+    pub fn mark(&self, mark: Mark) {
+        self.lock().record.events.push(DiskEvent::Mark(mark));
+    }
+
+    /// Ends the recording: the record, and the disk as a process sees it.
+    #[must_use]
+    pub fn finish(&self) -> (DiskRecord, Tree) {
+        let mut state = self.lock();
+        let mut late = std::mem::take(&mut state.late);
+        state.record.events.append(&mut late);
+        (std::mem::take(&mut state.record), state.tree.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Storage for Disk {
+    fn kind(&self, path: &Path) -> io::Result<PathKind> {
+        Ok(match self.lock().node(path) {
+            None => PathKind::Missing,
+            Some(Node::File(_)) => PathKind::File,
+            Some(Node::Folder) => PathKind::Folder,
+        })
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        Ok(self.lock().names(path)?.keys().cloned().collect())
+    }
+
+    fn create_dir(&self, path: &Path, _site: Site) -> io::Result<()> {
+        let mut state = self.lock();
+        match state.node(path) {
+            Some(Node::Folder) => return Ok(()),
+            Some(Node::File(_)) => return Err(io::ErrorKind::AlreadyExists.into()),
+            None => {}
+        }
+        state.set_name(path, Some(Node::Folder))?;
+        state.tree.folders.insert(path.to_owned(), Names::new());
+        Ok(())
+    }
+
+    fn open(&self, path: &Path, how: OpenHow, _site: Site) -> io::Result<Box<dyn StorageFile>> {
+        let mut state = self.lock();
+        let file = match (state.node(path), how) {
+            (Some(Node::Folder), _) => return Err(io::ErrorKind::IsADirectory.into()),
+            (None, OpenHow::Read | OpenHow::Write) => return Err(io::ErrorKind::NotFound.into()),
+            (Some(Node::File(file)), _) => file,
+            (None, OpenHow::Create) => {
+                let file = state.tree.next_file;
+                state.tree.next_file += 1;
+                state.tree.files.insert(file, Vec::new());
+                state.set_name(path, Some(Node::File(file)))?;
+                file
+            }
+        };
+        drop(state);
+        Ok(Box::new(DiskFile { disk: self.clone(), file }))
+    }
+
+    fn remove(&self, path: &Path, _site: Site) -> io::Result<()> {
+        let mut state = self.lock();
+        if state.node(path).is_some() { state.set_name(path, None) } else { Ok(()) }
+    }
+
+    fn sync_dir(&self, path: &Path, site: Site) -> io::Result<()> {
+        if !self.sites.suppressed(SiteKind::Sync, site) {
+            self.lock().push(DiskEvent::SyncFolder { folder: path.to_owned() });
+        }
+        Ok(())
+    }
+
+    fn random(&self) -> u64 {
+        let mut state = self.lock();
+        state.tree.random += 1;
+        mix(0x006d_616e_6772_6f76, state.tree.random)
+    }
+}
+
+/// An open file of a simulated disk.
+struct DiskFile {
+    disk: Disk,
+    file: u64,
+}
+
+impl DiskFile {
+    fn write(&self, offset: u64, bytes: &[u8], late: bool) {
+        let mut state = self.disk.lock();
+        let state = &mut *state;
+        let end = offset + bytes.len() as u64;
+        let data = state.tree.files.entry(self.file).or_default();
+        let grown = end > data.len() as u64;
+        if grown {
+            data.resize(end as usize, 0);
+        }
+        data[offset as usize..end as usize].copy_from_slice(bytes);
+        let at = state.record.bytes.len();
+        state.record.bytes.extend_from_slice(bytes);
+        let write = DiskEvent::Write { file: self.file, offset, len: bytes.len(), at };
+        let mut events = vec![write];
+        if grown {
+            events.push(DiskEvent::Length { file: self.file, len: end });
+        }
+        if late {
+            state.late.append(&mut events);
+        } else {
+            state.record.events.append(&mut events);
+        }
+    }
+}
+
+impl StorageFile for DiskFile {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.disk.lock().tree.files.get(&self.file).map_or(0, Vec::len) as u64)
+    }
+
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        let state = self.disk.lock();
+        let data = state.tree.files.get(&self.file).map_or(&[][..], Vec::as_slice);
+        let start = (offset as usize).min(data.len());
+        let n = bytes.len().min(data.len() - start);
+        bytes[..n].copy_from_slice(&data[start..start + n]);
+        Ok(n)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()> {
+        let late = self.disk.sites.suppressed(SiteKind::LateWrite, site);
+        self.write(offset, bytes, late);
+        Ok(())
+    }
+
+    fn write_durable(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()> {
+        self.write(offset, bytes, false);
+        if !self.disk.sites.suppressed(SiteKind::DurableWrite, site) {
+            let durable = DiskEvent::Durable { file: self.file, offset, len: bytes.len() as u64 };
+            self.disk.lock().push(durable);
+        }
+        Ok(())
+    }
+
+    fn sync(&self, site: Site) -> io::Result<()> {
+        if !self.disk.sites.suppressed(SiteKind::Sync, site) {
+            self.disk.lock().push(DiskEvent::Sync { file: self.file });
+        }
+        Ok(())
+    }
+
+    fn allocate(&self, offset: u64, len: u64, _site: Site) -> io::Result<()> {
+        let mut state = self.disk.lock();
+        let end = offset + len;
+        let data = state.tree.files.entry(self.file).or_default();
+        if end > data.len() as u64 {
+            data.resize(end as usize, 0);
+            state.push(DiskEvent::Length { file: self.file, len: end });
+        }
+        Ok(())
+    }
+
+    fn lock(&self, _kind: LockKind) -> io::Result<bool> {
+        // One process at a time: a crash gives up every lock.
+        Ok(true)
+    }
+}

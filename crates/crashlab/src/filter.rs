@@ -1,0 +1,71 @@
+//! A region whose engine's own calls can be silenced, over any medium.
+
+use crate::site::{SiteKind, Sites};
+use mangrove_pmem::{Error, Lsn, Medium, Region, Result, Site};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+struct Filter {
+    inner: Region,
+    sites: Arc<Sites>,
+}
+
+/// `region`, with the calls of the engine above it noted in `sites` and left out where it says so.
+pub(crate) fn filtered(region: Region, sites: &Arc<Sites>) -> Region {
+    let base = NonNull::new(region.base()).expect("a mapped region");
+    let len = region.len();
+    let medium = Arc::new(Filter { inner: region, sites: sites.clone() });
+    // SAFETY: the filter keeps the inner region, and so its memory, alive.
+    unsafe { Region::new(base, len, medium) }
+}
+
+impl Medium for Filter {
+    unsafe fn flush(&self, offset: u64, ptr: *const u8, len: usize, site: Site) {
+        if !self.sites.suppressed(SiteKind::Flush, site) {
+            // SAFETY: the caller's promise, passed on.
+            unsafe { self.inner.medium().flush(offset, ptr, len, site) };
+        }
+    }
+
+    fn fence(&self, site: Site) {
+        if !self.sites.suppressed(SiteKind::Fence, site) {
+            self.inner.medium().fence(site);
+        }
+    }
+
+    fn appended(&self) -> Lsn {
+        self.inner.medium().appended()
+    }
+
+    fn durable(&self) -> Lsn {
+        self.inner.medium().durable()
+    }
+
+    fn wait(&self, lsn: Lsn, site: Site) -> Result<()> {
+        if self.sites.suppressed(SiteKind::Wait, site) { Ok(()) } else { self.inner.medium().wait(lsn, site) }
+    }
+
+    fn sync(&self, site: Site) -> Result<()> {
+        if self.sites.suppressed(SiteKind::Wait, site) { Ok(()) } else { self.inner.medium().sync(site) }
+    }
+
+    fn read_only(&self) -> bool {
+        self.inner.medium().read_only()
+    }
+
+    fn has_log(&self) -> bool {
+        self.inner.medium().has_log()
+    }
+
+    fn grow(&self, bytes: u64) -> Result<()> {
+        self.inner.medium().grow(bytes)
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        self.inner.medium().checkpoint()
+    }
+
+    fn poisoned(&self) -> Option<Error> {
+        self.inner.medium().poisoned()
+    }
+}

@@ -1,0 +1,143 @@
+//! Durable linearizability of one crash image: recover, check, find the state among those that the
+//! history allows, go on working.
+
+use crate::rng::Rng;
+use crate::subject::{Promised, Subject};
+use crate::trace::{Mark, Promise};
+use crate::world::Machine;
+
+/// What the history up to a crash allows.
+pub struct Expect<S: Subject> {
+    /// The states allowed before the run was ready; `None`: the structure was being created, and may be
+    /// absent, or empty.
+    pub unready: Option<Vec<S::Model>>,
+    /// The state before each operation, and after the last.
+    pub models: Vec<S::Model>,
+}
+
+impl<S: Subject> Expect<S> {
+    /// For a first run of `ops` on nothing.
+    #[must_use]
+    pub fn fresh(ops: &[S::Op]) -> Self {
+        Self { unready: None, models: states::<S>(S::Model::default(), ops) }
+    }
+
+    /// The states that a crash with this promise may leave.
+    fn allowed(&self, promise: Promise) -> &[S::Model] {
+        match &self.unready {
+            _ if promise.ready => &self.models[promise.low as usize..=promise.high as usize],
+            Some(states) => states,
+            None => &self.models[..1],
+        }
+    }
+}
+
+fn states<S: Subject>(start: S::Model, ops: &[S::Op]) -> Vec<S::Model> {
+    let mut models = vec![start];
+    for (index, op) in ops.iter().enumerate() {
+        let mut next = models[index].clone();
+        S::advance(&mut next, index as u32, op);
+        models.push(next);
+    }
+    models
+}
+
+/// Runs operations and marks the history.
+fn drive<S: Subject>(
+    machine: &dyn Machine,
+    subject: &mut S,
+    ops: &[S::Op],
+    models: &[S::Model],
+) -> Result<(), String> {
+    for (index, op) in ops.iter().enumerate() {
+        let index = index as u32;
+        machine.mark(Mark::Begin(index));
+        let promised = subject
+            .apply(index, op, &models[index as usize])
+            .map_err(|e| format!("operation {index}, {op:?}: {e}"))?;
+        let durable = match promised {
+            Promised::Nothing => 0,
+            Promised::All => index + 1,
+            Promised::First(n) => n,
+        };
+        machine.mark(Mark::End { durable });
+    }
+    Ok(())
+}
+
+/// The first run: create, work, close.
+///
+/// # Errors
+/// A wrong answer or an error of the engine.
+pub(crate) fn first_run<S: Subject>(
+    machine: &dyn Machine,
+    ops: &[S::Op],
+    expect: &Expect<S>,
+) -> Result<(), String> {
+    let region = machine.open(true).map_err(|e| format!("creating the pool: {e}"))?;
+    let mut subject = S::create(region).map_err(|e| format!("creating the structure: {e}"))?;
+    machine.mark(Mark::Ready);
+    drive(machine, &mut subject, ops, &expect.models)?;
+    settle(&subject, &expect.models)?;
+    drop(subject);
+    machine.close().map_err(|e| format!("closing: {e}"))
+}
+
+fn settle<S: Subject>(subject: &S, models: &[S::Model]) -> Result<(), String> {
+    let Some(last) = models.last() else { return Ok(()) };
+    if !subject.holds(last)? {
+        return Err(format!("without any further crash, {}", subject.difference(last)));
+    }
+    subject.check().map_err(|e| format!("without any further crash, check: {e}"))
+}
+
+/// Judges one image. On success the history of the recovery itself, for a second crash during it; `None`
+/// when creation had not finished and nothing is there.
+///
+/// # Errors
+/// The violation, as a sentence.
+pub(crate) fn judge<S: Subject>(
+    machine: &dyn Machine,
+    expect: &Expect<S>,
+    promise: Promise,
+    seed: u64,
+) -> Result<Option<Expect<S>>, String> {
+    let recovered = machine.open(false).and_then(S::recover);
+    let mut subject = match recovered {
+        Ok(subject) => subject,
+        Err(_) if !promise.ready && expect.unready.is_none() => return Ok(None),
+        Err(e) => return Err(format!("recovery failed: {e}")),
+    };
+    subject.check().map_err(|e| format!("check after recovery: {e}"))?;
+    let allowed = expect.allowed(promise);
+    let mut found = None;
+    // The latest state first: it is the likeliest.
+    for model in allowed.iter().rev() {
+        if subject.holds(model)? {
+            found = Some(model.clone());
+            break;
+        }
+    }
+    let Some(mut model) = found else {
+        let differences: Vec<String> = allowed.iter().rev().take(3).map(|m| subject.difference(m)).collect();
+        return Err(format!(
+            "the recovered state is none of the {} that the history allows (operations {}..={}): {}",
+            allowed.len(),
+            promise.low,
+            promise.high,
+            differences.join("; or: ")
+        ));
+    };
+    S::rebase(&mut model);
+    machine.mark(Mark::Ready);
+    let mut rng = Rng::new(seed);
+    let ops = S::follow_up(&mut rng, &model);
+    let models = states::<S>(model, &ops);
+    drive(machine, &mut subject, &ops, &models).map_err(|e| format!("after recovery, {e}"))?;
+    settle(&subject, &models).map_err(|e| format!("after recovery, {e}"))?;
+    drop(subject);
+    if rng.one_in(4) {
+        machine.close().map_err(|e| format!("closing after recovery: {e}"))?;
+    }
+    Ok(Some(Expect { unready: Some(allowed.to_vec()), models }))
+}

@@ -1,0 +1,180 @@
+//! The fault model in code: units (cache lines, sectors) that a crash leaves each at any value it held
+//! at or after its durable one.
+//!
+//! A store of more than one word is not atomic: between two versions of a cache line, any subset of the
+//! changed 8-byte words may have arrived. A sector is atomic.
+
+use crate::rng::Rng;
+use std::collections::BTreeMap;
+
+/// One value that a unit held.
+#[derive(Clone)]
+pub(crate) struct Version<const N: usize> {
+    bytes: [u8; N],
+    /// Words that differ from the version before, one bit each (cache lines only).
+    changed: u8,
+}
+
+/// A unit with values that are not durable yet.
+#[derive(Clone)]
+struct Unit<const N: usize> {
+    /// Number of `versions[0]`, counted since the unit became dirty.
+    first: u32,
+    /// The durable value first, then everything held since.
+    versions: Vec<Version<N>>,
+}
+
+/// How a crash image is chosen among those that a crash point allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The n-th of all combinations.
+    Index(u64),
+    /// A sample, with partly arrived multi-word stores among the values.
+    Seed(u64),
+}
+
+/// The durable value of every unit, and the values that dirty ones may have.
+#[derive(Clone)]
+pub(crate) struct Units<const N: usize> {
+    dirty: BTreeMap<u64, Unit<N>>,
+    /// Per thread: flushed, not yet fenced: unit and the version number that the flush saw.
+    flushed: BTreeMap<u32, Vec<(u64, u32)>>,
+}
+
+impl<const N: usize> Default for Units<N> {
+    fn default() -> Self {
+        Self { dirty: BTreeMap::new(), flushed: BTreeMap::new() }
+    }
+}
+
+impl<const N: usize> Units<N> {
+    /// A store executed: `bytes` at `start` within the unit `id`, whose durable value is `durable()`
+    /// if it was clean.
+    pub(crate) fn store(&mut self, id: u64, start: usize, bytes: &[u8], durable: impl FnOnce() -> [u8; N]) {
+        let unit = self
+            .dirty
+            .entry(id)
+            .or_insert_with(|| Unit { first: 0, versions: vec![Version { bytes: durable(), changed: 0 }] });
+        let old = unit.versions.last().map_or([0; N], |v| v.bytes);
+        let mut new = old;
+        new[start..start + bytes.len()].copy_from_slice(bytes);
+        if new == old {
+            return;
+        }
+        let mut changed = 0;
+        if N == 64 {
+            for word in 0..8 {
+                if old[word * 8..word * 8 + 8] != new[word * 8..word * 8 + 8] {
+                    changed |= 1 << word;
+                }
+            }
+        }
+        unit.versions.push(Version { bytes: new, changed });
+    }
+
+    /// A thread flushed the unit.
+    pub(crate) fn flush(&mut self, thread: u32, id: u64) {
+        if let Some(unit) = self.dirty.get(&id) {
+            let latest = unit.first + unit.versions.len() as u32 - 1;
+            self.flushed.entry(thread).or_default().push((id, latest));
+        }
+    }
+
+    /// Everything executed to the units of `ids` is durable (a sync of a file).
+    pub(crate) fn settle(&mut self, ids: std::ops::Range<u64>, mut settle: impl FnMut(u64, &[u8; N])) {
+        let dirty: Vec<u64> = self.dirty.range(ids).map(|(id, _)| *id).collect();
+        for id in dirty {
+            let last = self.dirty.remove(&id).and_then(|unit| unit.versions.into_iter().next_back());
+            if let Some(version) = last {
+                settle(id, &version.bytes);
+            }
+        }
+    }
+
+    /// A thread fenced: what it flushed before is durable. `settle(id, value)` gets the new durable values.
+    pub(crate) fn fence(&mut self, thread: u32, mut settle: impl FnMut(u64, &[u8; N])) {
+        for (id, version) in self.flushed.remove(&thread).unwrap_or_default() {
+            let Some(unit) = self.dirty.get_mut(&id) else { continue };
+            // Another thread's fence may have settled a later version, or cleaned and re-dirtied the unit:
+            // version numbers go on counting while flushes are pending.
+            if version > unit.first {
+                unit.versions.drain(..(version - unit.first) as usize);
+                unit.first = version;
+                settle(id, &unit.versions[0].bytes);
+            }
+        }
+        // A clean unit may leave only while no other thread's flush still names its version numbers.
+        if self.flushed.is_empty() {
+            self.dirty.retain(|_, unit| unit.versions.len() > 1);
+        }
+    }
+
+    /// How many images a crash now could leave, not counting partly arrived stores.
+    #[must_use]
+    pub(crate) fn combinations(&self) -> u64 {
+        self.dirty.values().fold(1u64, |n, unit| n.saturating_mul(unit.versions.len() as u64))
+    }
+
+    /// The units of one image that differ from the durable state.
+    #[must_use]
+    pub(crate) fn pick(&self, choice: Choice) -> Vec<(u64, [u8; N])> {
+        match choice {
+            Choice::Index(index) => self.pick_index(index),
+            Choice::Seed(seed) => self.pick_seed(&mut Rng::new(seed)),
+        }
+    }
+
+    fn pick_index(&self, mut index: u64) -> Vec<(u64, [u8; N])> {
+        let mut out = Vec::new();
+        for (&id, unit) in &self.dirty {
+            let count = unit.versions.len() as u64;
+            let at = (index % count) as usize;
+            index /= count;
+            if at > 0 {
+                out.push((id, unit.versions[at].bytes));
+            }
+        }
+        out
+    }
+
+    /// Uniform samples of many units almost never leave just one behind, and that is the image that
+    /// finds most bugs; so a third of the samples are "all but a few" and a third "only a few".
+    fn pick_seed(&self, rng: &mut Rng) -> Vec<(u64, [u8; N])> {
+        let style = rng.below(3);
+        let few = 1 + rng.below(2);
+        let dirty = self.dirty.values().filter(|u| u.versions.len() > 1).count().max(1) as u64;
+        let mut out = Vec::new();
+        for (&id, unit) in &self.dirty {
+            if unit.versions.len() < 2 {
+                continue;
+            }
+            let odd = rng.below(dirty) < few;
+            let value = match (style, odd) {
+                (0, _) | (1 | 2, true) => Self::any_value(unit, rng),
+                (1, false) => unit.versions[unit.versions.len() - 1].bytes,
+                _ => continue,
+            };
+            if value != unit.versions[0].bytes {
+                out.push((id, value));
+            }
+        }
+        out
+    }
+
+    fn any_value(unit: &Unit<N>, rng: &mut Rng) -> [u8; N] {
+        let at = rng.below(unit.versions.len() as u64) as usize;
+        let version = &unit.versions[at];
+        let mut bytes = version.bytes;
+        // A multi-word store that arrived in part: words outside the mask keep the version before.
+        if at > 0 && version.changed.count_ones() > 1 && rng.one_in(2) {
+            let mask = rng.next() as u8;
+            let before = &unit.versions[at - 1].bytes;
+            for word in 0..8 {
+                if version.changed & !mask & (1 << word) != 0 {
+                    bytes[word * 8..word * 8 + 8].copy_from_slice(&before[word * 8..word * 8 + 8]);
+                }
+            }
+        }
+        bytes
+    }
+}

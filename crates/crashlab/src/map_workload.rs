@@ -1,0 +1,315 @@
+//! The map's workloads: each scenario drives one part of the engine hard, on few keys.
+
+use crate::map::{Bytes, MapModel, MapOp, MapSubject};
+use crate::rng::Rng;
+use crate::subject::Subject;
+use mangrove_hart::WriteMode::{self, Buffered, Durable};
+
+/// The scenarios, by name.
+pub const SCENARIOS: [&str; 10] = [
+    "insert and update in place",
+    "update across classes",
+    "delete and insert again",
+    "batch",
+    "range delete",
+    "chunk allocation and recycle",
+    "extents",
+    "buffered writes and reads",
+    "checkpoint and log wrap",
+    "everything",
+];
+
+/// Writes operations and keeps the model, so that comparisons can be right on purpose.
+struct Writer<'a> {
+    rng: &'a mut Rng,
+    model: MapModel,
+    ops: Vec<MapOp>,
+    mode: WriteMode,
+    keys: u64,
+    /// Value lengths to choose from.
+    lengths: &'static [u64],
+}
+
+const INLINE: &[u64] = &[0, 1, 7, 8];
+const SMALL: &[u64] = &[0, 3, 8, 9, 20, 40];
+const CLASSES: &[u64] = &[0, 8, 9, 24, 60, 100, 200, 300, 700, 1100];
+const EXTENTS: &[u64] = &[8, 3000, 4096, 5000, 9000];
+
+impl Writer<'_> {
+    fn push(&mut self, op: MapOp) {
+        MapSubject::<false>::advance(&mut self.model, self.ops.len() as u32, &op);
+        self.ops.push(op);
+    }
+
+    /// A small key space with neighbours, prefixes of each other, zero bytes, the empty key and long keys.
+    fn key(&mut self) -> Bytes {
+        let n = self.rng.below(self.keys);
+        key(n)
+    }
+
+    fn value(&mut self) -> Bytes {
+        let bound = self.lengths[self.rng.below(self.lengths.len() as u64) as usize];
+        let len = if self.rng.one_in(2) { bound } else { self.rng.below(bound + 1) };
+        // Half of the values are one repeated byte: a checksum must tell them apart too.
+        if self.rng.one_in(2) {
+            vec![self.rng.next() as u8; len as usize]
+        } else {
+            self.rng.bytes(len as usize)
+        }
+        .into()
+    }
+
+    fn mode(&mut self) -> WriteMode {
+        self.mode
+    }
+
+    fn put(&mut self) {
+        let op = MapOp::Put(self.key(), self.value(), self.mode());
+        self.push(op);
+    }
+
+    fn delete(&mut self) {
+        let op = MapOp::Delete(self.key(), self.mode());
+        self.push(op);
+    }
+
+    fn update(&mut self) {
+        if let Some(key) = self.present() {
+            let op = MapOp::Put(key, self.value(), self.mode());
+            self.push(op);
+        } else {
+            self.put();
+        }
+    }
+
+    fn present(&mut self) -> Option<Bytes> {
+        let n = self.model.records.len() as u64;
+        (n > 0).then(|| self.rng.below(n)).and_then(|n| self.model.records.keys().nth(n as usize).cloned())
+    }
+
+    fn compare(&mut self) {
+        let key = self.key();
+        let old = if self.rng.one_in(4) { Some(self.value()) } else { self.model.records.get(&key).cloned() };
+        let new = (!self.rng.one_in(3)).then(|| self.value());
+        let op = MapOp::CompareAndSet(key, old, new, self.mode());
+        self.push(op);
+    }
+
+    fn insert_new(&mut self) {
+        let op = MapOp::InsertNew(self.key(), self.value(), self.mode());
+        self.push(op);
+    }
+
+    fn batch(&mut self, most: u64) {
+        let n = 1 + self.rng.below(most);
+        let ops = (0..n).map(|_| (self.key(), (!self.rng.one_in(3)).then(|| self.value()))).collect();
+        let op = MapOp::Batch(ops, self.mode());
+        self.push(op);
+    }
+
+    fn delete_range(&mut self) {
+        let (a, b) = (self.key(), self.key());
+        let op = MapOp::DeleteRange(a.clone().min(b.clone()), a.max(b), self.mode());
+        self.push(op);
+    }
+
+    fn read(&mut self) {
+        let op = if self.rng.one_in(6) { MapOp::Scan } else { MapOp::Get(self.key()) };
+        self.push(op);
+    }
+
+    fn any(&mut self) {
+        match self.rng.below(16) {
+            0..=3 => self.put(),
+            4..=5 => self.update(),
+            6..=7 => self.delete(),
+            8 => self.compare(),
+            9 => self.insert_new(),
+            10..=11 => self.batch(6),
+            12 => self.delete_range(),
+            13 => self.read(),
+            14 => self.push(MapOp::Checkpoint),
+            _ => self.push(MapOp::Sync),
+        }
+    }
+}
+
+/// Key number `n`.
+fn key(n: u64) -> Bytes {
+    let bytes = match n % 8 {
+        0 => format!("k{n:03}").into_bytes(),
+        1 => format!("key-{n:04}-with-a-longer-tail").into_bytes(),
+        2 => vec![0; (n / 8) as usize],
+        3 => vec![b'a'; 1 + (n / 8) as usize],
+        4 => format!("ab{n}").into_bytes(),
+        5 => [b"ab".to_vec(), vec![0xff; (n / 8) as usize]].concat(),
+        6 => [n.to_be_bytes().to_vec(), vec![b'x'; 40 + (n % 64) as usize]].concat(),
+        // Long ones are rare: their slots fill segments quickly.
+        _ if n % 32 == 7 => vec![b'L'; 1024 - (n / 32) as usize % 900],
+        _ => n.to_le_bytes().to_vec(),
+    };
+    bytes.into()
+}
+
+/// The operations of one run.
+pub(crate) fn workload(scenario: &str, rng: &mut Rng, interval: bool) -> Vec<MapOp> {
+    let mut w =
+        Writer { rng, model: MapModel::default(), ops: Vec::new(), mode: Durable, keys: 24, lengths: SMALL };
+    match scenario {
+        "insert and update in place" => {
+            w.lengths = INLINE;
+            w.keys = 40;
+            for _ in 0..25 {
+                w.put();
+            }
+            for _ in 0..35 {
+                w.update();
+            }
+        }
+        "update across classes" => {
+            w.lengths = CLASSES;
+            w.keys = 6;
+            (0..50).for_each(|_| w.put());
+        }
+        "delete and insert again" => {
+            w.keys = 12;
+            for _ in 0..70 {
+                match w.rng.below(4) {
+                    0 => w.put(),
+                    1 => w.insert_new(),
+                    2 => w.delete(),
+                    _ => w.compare(),
+                }
+            }
+        }
+        "batch" => {
+            w.lengths = CLASSES;
+            for _ in 0..6 {
+                w.put();
+            }
+            for n in 0..16 {
+                w.batch(if n % 4 == 3 { 40 } else { 5 });
+            }
+        }
+        "range delete" => {
+            w.keys = 60;
+            for _ in 0..10 {
+                w.batch(20);
+                w.put();
+                w.delete_range();
+            }
+        }
+        "chunk allocation and recycle" => recycle(&mut w),
+        "extents" => {
+            w.lengths = EXTENTS;
+            w.keys = 6;
+            for _ in 0..24 {
+                if w.rng.one_in(4) { w.delete() } else { w.put() }
+            }
+            w.batch(4);
+            w.delete_range();
+        }
+        "buffered writes and reads" => buffered(&mut w),
+        "checkpoint and log wrap" => {
+            w.lengths = CLASSES;
+            w.keys = 10;
+            for n in 0..80 {
+                if n % 11 == 10 { w.push(MapOp::Checkpoint) } else { w.any() }
+            }
+        }
+        _ => {
+            w.lengths = CLASSES;
+            w.keys = 64;
+            (0..70).for_each(|_| w.any());
+        }
+    }
+    if interval { add_syncs(w.ops, w.rng) } else { w.ops }
+}
+
+/// Fills several chunks of one class, empties them in some order, fills another class: segments change
+/// hands.
+fn recycle(w: &mut Writer<'_>) {
+    w.lengths = INLINE;
+    let total = 130 + w.rng.below(60);
+    let wide = |n: u64| -> Bytes { format!("{n:03}").into_bytes().into() };
+    let long = |n: u64| -> Bytes { format!("{n:03}-{}", "w".repeat(70)).into_bytes().into() };
+    for part in 0..total / 20 {
+        let ops = (part * 20..part * 20 + 20).map(|n| (wide(n), Some(w.value()))).collect();
+        w.push(MapOp::Batch(ops, Durable));
+    }
+    let one = w.rng.below(total);
+    for n in 0..20 {
+        w.push(MapOp::Delete(wide((one + n) % total), Durable));
+    }
+    let (start, end) = (w.rng.below(10), total - w.rng.below(10));
+    w.push(MapOp::DeleteRange(wide(start), wide(end), Durable));
+    for n in 0..30 {
+        let op = MapOp::Put(long(n), w.value(), Durable);
+        w.push(op);
+    }
+    for n in 0..30 {
+        w.push(MapOp::Delete(long(n), Durable));
+    }
+    for n in 0..10 {
+        let op = MapOp::Put(wide(n), w.value(), Durable);
+        w.push(op);
+    }
+}
+
+/// Writes that promise nothing, between reads and durable writes that promise what they saw.
+fn buffered(w: &mut Writer<'_>) {
+    w.keys = 12;
+    w.lengths = SMALL;
+    for _ in 0..80 {
+        w.mode = if w.rng.one_in(8) { Durable } else { Buffered };
+        match w.rng.below(10) {
+            0..=3 => w.put(),
+            4 => w.delete(),
+            5 => w.batch(4),
+            6 => w.delete_range(),
+            7 => w.compare(),
+            8 => w.read(),
+            _ if w.rng.one_in(6) => w.push(MapOp::Sync),
+            _ => {
+                // Reads what was just written, which must then be durable.
+                if let Some(MapOp::Put(key, ..)) = w.ops.last() {
+                    let key = key.clone();
+                    w.push(MapOp::Get(key));
+                } else {
+                    w.update();
+                }
+            }
+        }
+    }
+}
+
+fn add_syncs(ops: Vec<MapOp>, rng: &mut Rng) -> Vec<MapOp> {
+    let mut out = Vec::with_capacity(ops.len() * 2);
+    for op in ops {
+        out.push(op);
+        if rng.one_in(7) {
+            out.push(MapOp::Sync);
+        }
+    }
+    out
+}
+
+/// A few operations on what a recovery found: update, delete, insert, batch.
+pub(crate) fn follow_up(rng: &mut Rng, recovered: &MapModel) -> Vec<MapOp> {
+    let mut w =
+        Writer { rng, model: recovered.clone(), ops: Vec::new(), mode: Durable, keys: 30, lengths: SMALL };
+    for _ in 0..3 {
+        match w.rng.below(8) {
+            0..=1 => w.update(),
+            2..=3 => w.put(),
+            4..=5 => {
+                if let Some(key) = w.present() {
+                    w.push(MapOp::Delete(key, Durable));
+                }
+            }
+            6 => w.batch(4),
+            _ => w.delete_range(),
+        }
+    }
+    w.ops
+}

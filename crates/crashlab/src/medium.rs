@@ -1,0 +1,188 @@
+//! The recording medium: DRAM whose every store, flush and fence is written down.
+//!
+//! Invariants:
+//! 1. The trace and the memory agree: replaying the trace over the starting image gives the memory.
+//! 2. A suppressed call leaves no event; everything else leaves exactly one, in execution order.
+
+use crate::site::{SiteKind, Sites};
+use crate::trace::{Event, Mark, Trace};
+use mangrove_pmem::{Lsn, Medium, Region, Result, Site};
+use mangrove_sys::Reservation;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Steps after which a run counts as hung.
+const EVENT_COUNT_MAX: usize = 4_000_000;
+
+/// Memory that runs and recoveries use one after the other.
+pub(crate) struct Memory {
+    range: Reservation,
+}
+
+impl Memory {
+    /// `len` zeroed bytes.
+    #[must_use]
+    pub(crate) fn new(len: usize) -> Arc<Self> {
+        let range = Reservation::anonymous(len).expect("address space for a small simulated pool");
+        Arc::new(Self { range })
+    }
+
+    /// Bytes.
+    #[must_use]
+    pub(crate) fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// Copies bytes out.
+    #[must_use]
+    pub(crate) fn read(&self, offset: usize, len: usize) -> Vec<u8> {
+        assert!(offset + len <= self.len());
+        let mut out = vec![0; len];
+        // SAFETY: inside the reservation (asserted); the simulator is the only user between runs, and
+        // during a run reads only what the running thread has just stored.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.range.base().as_ptr().add(offset), out.as_mut_ptr(), len)
+        };
+        out
+    }
+
+    /// Overwrites bytes, unrecorded.
+    pub(crate) fn put(&self, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() <= self.len());
+        // SAFETY: as in `read`; called between runs only.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                self.range.base().as_ptr().add(offset),
+                bytes.len(),
+            );
+        };
+    }
+
+    fn append_to(&self, trace: &mut Trace, offset: u64, len: usize) {
+        assert!(offset as usize + len <= self.len());
+        // SAFETY: as in `read`.
+        let bytes =
+            unsafe { std::slice::from_raw_parts(self.range.base().as_ptr().add(offset as usize), len) };
+        trace.store(offset, bytes);
+    }
+}
+
+#[derive(Default)]
+struct Recorder {
+    trace: Trace,
+    usable: u64,
+    fault: Option<String>,
+}
+
+/// A medium over [`Memory`] that records.
+pub(crate) struct RecordingMedium {
+    memory: Arc<Memory>,
+    sites: Arc<Sites>,
+    recorder: Mutex<Recorder>,
+}
+
+/// A small number for the calling thread.
+fn thread_number() -> u32 {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    thread_local! {
+        // Relaxed: only uniqueness matters.
+        static NUMBER: u32 = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+    NUMBER.with(|n| *n)
+}
+
+impl RecordingMedium {
+    /// A medium over `memory` as it is, of which `usable` bytes are already grown, and its region.
+    #[must_use]
+    pub(crate) fn region(memory: &Arc<Memory>, usable: u64, sites: &Arc<Sites>) -> (Arc<Self>, Region) {
+        let medium = Arc::new(Self {
+            memory: memory.clone(),
+            sites: sites.clone(),
+            recorder: Mutex::new(Recorder { usable, ..Recorder::default() }),
+        });
+        // SAFETY: the medium keeps the reservation alive.
+        let region = unsafe { Region::new(memory.range.base(), memory.len() as u64, medium.clone()) };
+        (medium, region)
+    }
+
+    /// Writes down where the history stands.
+    pub(crate) fn mark(&self, mark: Mark) {
+        self.lock().trace.events.push(Event::Mark(mark));
+    }
+
+    /// Ends the recording: the trace, the grown size, and a rule of the medium that was broken.
+    #[must_use]
+    pub(crate) fn finish(&self) -> (Trace, u64, Option<String>) {
+        let mut recorder = self.lock();
+        (std::mem::take(&mut recorder.trace), recorder.usable, recorder.fault.take())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Recorder> {
+        self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, event: Event) {
+        let mut recorder = self.lock();
+        let count = recorder.trace.events.len();
+        recorder.trace.events.push(event);
+        drop(recorder);
+        assert!(
+            count < EVENT_COUNT_MAX,
+            "the run does not end: {EVENT_COUNT_MAX} stores, flushes and fences"
+        );
+    }
+}
+
+impl Medium for RecordingMedium {
+    unsafe fn flush(&self, offset: u64, _ptr: *const u8, len: usize, site: Site) {
+        if len > 0 && !self.sites.suppressed(SiteKind::Flush, site) {
+            self.push(Event::Flush { offset, len: len as u32, thread: thread_number() });
+        }
+    }
+
+    fn fence(&self, site: Site) {
+        if !self.sites.suppressed(SiteKind::Fence, site) {
+            self.push(Event::Fence { thread: thread_number() });
+        }
+    }
+
+    fn wait(&self, _lsn: Lsn, site: Site) -> Result<()> {
+        // Nothing to leave out here: a fence is what makes bytes durable on this medium. The file
+        // simulator is where a missing wait shows.
+        self.sites.suppressed(SiteKind::Wait, site);
+        Ok(())
+    }
+
+    fn grow(&self, bytes: u64) -> Result<()> {
+        let capacity = self.memory.len() as u64;
+        if bytes > capacity {
+            return Err(mangrove_pmem::Error::NoSpace {
+                path: "simulated memory".into(),
+                wanted: bytes - capacity,
+            });
+        }
+        let mut recorder = self.lock();
+        recorder.usable = recorder.usable.max(bytes);
+        Ok(())
+    }
+
+    fn records_stores(&self) -> bool {
+        true
+    }
+
+    fn stored(&self, offset: u64, len: usize, site: Site) {
+        let mut recorder = self.lock();
+        let recorder = &mut *recorder;
+        if offset + len as u64 > recorder.usable && recorder.fault.is_none() {
+            recorder.fault = Some(format!(
+                "{site} stores at bytes {offset}..{} of a region that was grown to {} only",
+                offset + len as u64,
+                recorder.usable
+            ));
+        }
+        if len > 0 {
+            self.memory.append_to(&mut recorder.trace, offset, len);
+        }
+        assert!(recorder.trace.events.len() < EVENT_COUNT_MAX, "the run does not end: too many stores");
+    }
+}

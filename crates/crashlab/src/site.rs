@@ -1,0 +1,143 @@
+//! Sites: the places in the source whose calls order durable bytes, and the one that a planted bug silences.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What a site does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SiteKind {
+    /// Asks for a range to reach the persistence domain.
+    Flush,
+    /// Orders earlier flushes.
+    Fence,
+    /// Waits for durability.
+    Wait,
+    /// Makes a file of the pool durable.
+    Sync,
+    /// A write to a file of the pool that is durable when it returns, taken as an ordinary write.
+    DurableWrite,
+    /// A write to a file of the pool, exchanged with the call after it.
+    LateWrite,
+}
+
+impl fmt::Display for SiteKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Flush => "flush",
+            Self::Fence => "fence",
+            Self::Wait => "wait",
+            Self::Sync => "sync",
+            Self::DurableWrite => "durable write",
+            Self::LateWrite => "write order",
+        })
+    }
+}
+
+impl std::str::FromStr for SiteKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Self::Flush, Self::Fence, Self::Wait, Self::Sync, Self::DurableWrite, Self::LateWrite]
+            .into_iter()
+            .find(|kind| kind.to_string() == text)
+            .ok_or_else(|| format!("\"{text}\" is not a kind of site"))
+    }
+}
+
+/// One call site and what it does there.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SiteKey {
+    /// The source file, as the compiler was given it.
+    pub file: String,
+    /// Line.
+    pub line: u32,
+    /// Column.
+    pub column: u32,
+    /// What is called there.
+    pub kind: SiteKind,
+}
+
+impl SiteKey {
+    /// The key of a call.
+    #[must_use]
+    pub fn new(kind: SiteKind, site: mangrove_pmem::Site) -> Self {
+        Self { file: site.file().to_owned(), line: site.line(), column: site.column(), kind }
+    }
+}
+
+impl fmt::Display for SiteKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{} {}", self.file, self.line, self.column, self.kind)
+    }
+}
+
+impl std::str::FromStr for SiteKey {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("\"{text}\" is not a site like crates/hart/src/hart.rs:10:5 flush");
+        let (place, kind) = text.split_once(' ').ok_or_else(bad)?;
+        let mut parts = place.rsplitn(3, ':');
+        let mut next = || parts.next().ok_or_else(bad);
+        let (column, line, file) = (next()?, next()?, next()?);
+        let number = |s: &str| s.parse::<u32>().map_err(|_| bad());
+        let (line, column) = (number(line)?, number(column)?);
+        Ok(Self { file: file.to_owned(), line, column, kind: kind.parse()? })
+    }
+}
+
+type CallKey = (SiteKind, usize);
+
+#[derive(Default)]
+struct Seen {
+    /// By the address of the location first, which is cheap; equal sites may have several addresses.
+    calls: std::collections::HashMap<CallKey, (SiteKey, u64, bool)>,
+}
+
+/// Notes every site that is reached and says which calls to leave out.
+#[derive(Default)]
+pub struct Sites {
+    seen: Mutex<Seen>,
+    planted: Option<SiteKey>,
+}
+
+impl Sites {
+    /// No planted bug.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Leaves out every call of `site`.
+    #[must_use]
+    pub fn without(site: SiteKey) -> Self {
+        Self { seen: Mutex::default(), planted: Some(site) }
+    }
+
+    /// Notes a call; true when it must be left out.
+    pub fn suppressed(&self, kind: SiteKind, site: mangrove_pmem::Site) -> bool {
+        let mut seen = self.lock();
+        let entry = seen.calls.entry((kind, std::ptr::from_ref(site) as usize)).or_insert_with(|| {
+            let key = SiteKey::new(kind, site);
+            let hit = self.planted.as_ref() == Some(&key);
+            (key, 0, hit)
+        });
+        entry.1 += 1;
+        entry.2
+    }
+
+    /// Every site that was reached, and how often.
+    #[must_use]
+    pub fn reached(&self) -> BTreeMap<SiteKey, u64> {
+        let mut out = BTreeMap::new();
+        for (key, count, _) in self.lock().calls.values() {
+            *out.entry(key.clone()).or_insert(0) += count;
+        }
+        out
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

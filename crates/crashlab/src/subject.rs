@@ -1,0 +1,85 @@
+//! What the simulator needs from an engine: the one trait that every durable structure plugs in with.
+
+use crate::rng::Rng;
+use mangrove_pmem::Region;
+use std::fmt::Debug;
+
+/// What an operation promised when it returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promised {
+    /// Nothing (a buffered write).
+    Nothing,
+    /// Everything up to and including this operation is durable.
+    All,
+    /// The first `n` operations of the history are durable (a read that showed their effects).
+    First(u32),
+}
+
+/// An engine under test, with its reference model and its workload.
+///
+/// The engine works on a [`Region`]; which medium is behind it is the simulator's choice.
+pub trait Subject: Sized {
+    /// One operation.
+    type Op: Clone + Debug;
+    /// The reference: what the structure holds after some operations.
+    type Model: Clone + Default;
+
+    /// The name in tokens and reports.
+    const NAME: &'static str;
+
+    /// Bytes of the simulated region.
+    const REGION_BYTES: u64;
+
+    /// A fresh structure; durable when it returns.
+    ///
+    /// # Errors
+    /// Any error fails the run.
+    fn create(region: Region) -> Result<Self, String>;
+
+    /// The structure that a crash left in `region`.
+    ///
+    /// # Errors
+    /// A violation, unless the crash came before creation returned.
+    fn recover(region: Region) -> Result<Self, String>;
+
+    /// Runs an operation, checks its answer against the model before it, and says what it promised.
+    /// `index` is its place in the history.
+    ///
+    /// # Errors
+    /// A wrong answer or an unexpected error of the engine, as a sentence.
+    fn apply(&mut self, index: u32, op: &Self::Op, before: &Self::Model) -> Result<Promised, String>;
+
+    /// The effect of an operation on the model. `index` is its place in the history.
+    fn advance(model: &mut Self::Model, index: u32, op: &Self::Op);
+
+    /// Forgets places in a history that is over: the next operation has index 0.
+    fn rebase(model: &mut Self::Model);
+
+    /// Compares everything the structure holds with the model. The `Ok(false)` answer is "another state";
+    /// an error is a damaged structure, whatever the model.
+    ///
+    /// # Errors
+    /// The engine's own check failed.
+    fn holds(&self, model: &Self::Model) -> Result<bool, String>;
+
+    /// A sentence on how the structure differs from the model.
+    fn difference(&self, model: &Self::Model) -> String;
+
+    /// The engine's own consistency check.
+    ///
+    /// # Errors
+    /// What is wrong.
+    fn check(&self) -> Result<(), String>;
+
+    /// How many kinds of workload there are; [`Subject::workload`] gets a number below.
+    fn scenario_count() -> u32;
+
+    /// The name of a kind of workload.
+    fn scenario_name(scenario: u32) -> &'static str;
+
+    /// The operations of one run.
+    fn workload(scenario: u32, rng: &mut Rng) -> Vec<Self::Op>;
+
+    /// A few operations to go on with after a recovery.
+    fn follow_up(rng: &mut Rng, recovered: &Self::Model) -> Vec<Self::Op>;
+}

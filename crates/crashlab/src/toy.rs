@@ -1,0 +1,157 @@
+//! A small durable structure that everybody can check by eye: the simulator's own test subject.
+//!
+//! A cell holds one value of 24 bytes in one of two slots; the word at offset 0 names the slot and the
+//! length of the history. Commit: write the free slot, flush, fence, then store the word, flush, fence.
+
+use crate::rng::Rng;
+use crate::subject::{Promised, Subject};
+use mangrove_pmem::Region;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+const MAGIC: u64 = 0x4d47_5656_0000_0001;
+const SLOTS: [u64; 2] = [128, 256];
+
+/// Which step the cell leaves out or exchanges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CellBug {
+    /// Correct.
+    None,
+    /// The slot is not flushed before the word.
+    SlotFlush,
+    /// The word is not flushed.
+    WordFlush,
+    /// Nothing orders slot and word.
+    MiddleFence,
+    /// Nothing makes the word durable before the return.
+    LastFence,
+    /// The word is stored before the slot.
+    WordFirst,
+}
+
+static BUG: AtomicU8 = AtomicU8::new(0);
+
+/// The cell. `BUG` plants one of [`CellBug`] (each test binary plants one at a time).
+pub struct Cell {
+    region: Region,
+}
+
+/// The value: writes so far and the last one's bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CellModel([u64; 3]);
+
+impl Cell {
+    /// Plants a bug in all cells of the process.
+    pub fn plant(bug: CellBug) {
+        // Relaxed: the test's own thread reads it.
+        BUG.store(bug as u8, Ordering::Relaxed);
+    }
+
+    fn bug(bug: CellBug) -> bool {
+        BUG.load(Ordering::Relaxed) == bug as u8
+    }
+
+    fn value(&self) -> [u64; 3] {
+        let word = self.region.word(8).load(Ordering::Acquire);
+        let slot = SLOTS[(word & 1) as usize];
+        [0, 8, 64].map(|at| self.region.word(slot + at).load(Ordering::Acquire))
+    }
+
+    fn word(&self, word: u64) {
+        self.region.store(8, word, Ordering::Release);
+        if !Self::bug(CellBug::WordFlush) {
+            self.region.flush(8, 8);
+        }
+    }
+
+    fn set(&self, value: [u64; 3]) {
+        let word = self.region.word(8).load(Ordering::Acquire) ^ 1;
+        if Self::bug(CellBug::WordFirst) {
+            self.word(word);
+            self.region.fence();
+        }
+        let slot = SLOTS[(word & 1) as usize];
+        // The parts lie in two cache lines.
+        for (at, part) in [0, 8, 64].into_iter().zip(value) {
+            self.region.store(slot + at, part, Ordering::Release);
+        }
+        if !Self::bug(CellBug::SlotFlush) {
+            self.region.flush(slot, 72);
+        }
+        if !Self::bug(CellBug::MiddleFence) {
+            self.region.fence();
+        }
+        if !Self::bug(CellBug::WordFirst) {
+            self.word(word);
+            if !Self::bug(CellBug::LastFence) {
+                self.region.fence();
+            }
+        }
+    }
+}
+
+impl Subject for Cell {
+    type Op = [u64; 3];
+    type Model = CellModel;
+
+    const NAME: &'static str = "toy";
+    const REGION_BYTES: u64 = 4096;
+
+    fn create(region: Region) -> Result<Self, String> {
+        region.grow(Self::REGION_BYTES).map_err(|e| e.to_string())?;
+        region.store(0, MAGIC, Ordering::Release);
+        region.flush(0, 8);
+        region.fence();
+        Ok(Self { region })
+    }
+
+    fn recover(region: Region) -> Result<Self, String> {
+        if region.word(0).load(Ordering::Acquire) != MAGIC {
+            return Err("no cell here".to_owned());
+        }
+        Ok(Self { region })
+    }
+
+    fn apply(&mut self, _index: u32, op: &[u64; 3], before: &CellModel) -> Result<Promised, String> {
+        if self.value() != before.0 {
+            return Err(format!("found {:x?}, expected {:x?}", self.value(), before.0));
+        }
+        self.set(*op);
+        self.region.drain().map_err(|e| e.to_string())?;
+        Ok(Promised::All)
+    }
+
+    fn advance(model: &mut CellModel, _index: u32, op: &[u64; 3]) {
+        model.0 = *op;
+    }
+
+    fn rebase(_model: &mut CellModel) {}
+
+    fn holds(&self, model: &CellModel) -> Result<bool, String> {
+        Ok(self.value() == model.0)
+    }
+
+    fn difference(&self, model: &CellModel) -> String {
+        format!("found {:x?} where {:x?} was expected", self.value(), model.0)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn scenario_count() -> u32 {
+        1
+    }
+
+    fn scenario_name(_scenario: u32) -> &'static str {
+        "set"
+    }
+
+    fn workload(_scenario: u32, rng: &mut Rng) -> Vec<[u64; 3]> {
+        (0..8).map(|_| [rng.next(), rng.next(), rng.next()]).collect()
+    }
+
+    fn follow_up(rng: &mut Rng, _recovered: &CellModel) -> Vec<[u64; 3]> {
+        Self::workload(0, rng).split_off(5)
+    }
+}

@@ -1,0 +1,91 @@
+//! What one run did to its region, in order: the raw material of every crash image.
+
+/// One step of a recorded run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// `len` bytes of `Trace::bytes` from `at` were stored at `offset`.
+    Store {
+        /// Where in the region.
+        offset: u64,
+        /// How many bytes.
+        len: u32,
+        /// Where the stored bytes lie in [`Trace::bytes`].
+        at: usize,
+    },
+    /// A thread asked for a range to reach the persistence domain.
+    Flush {
+        /// First byte of the range.
+        offset: u64,
+        /// Its length.
+        len: u32,
+        /// Who asked.
+        thread: u32,
+    },
+    /// A thread ordered its earlier flushes.
+    Fence {
+        /// Who fenced.
+        thread: u32,
+    },
+    /// The history advanced.
+    Mark(Mark),
+}
+
+/// Where the history of operations stood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Creation (or a first recovery) returned: from here on the structure must be recoverable.
+    Ready,
+    /// Operation `n` (from 0) was called.
+    Begin(u32),
+    /// An operation returned, and with it the first `durable` operations are promised durable.
+    End {
+        /// How many operations of the history a crash may no longer undo.
+        durable: u32,
+    },
+}
+
+/// A recorded run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trace {
+    /// The steps.
+    pub events: Vec<Event>,
+    /// The bytes of all stores, one after the other.
+    pub bytes: Vec<u8>,
+}
+
+impl Trace {
+    /// Appends a store.
+    pub(crate) fn store(&mut self, offset: u64, bytes: &[u8]) {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        self.events.push(Event::Store { offset, len: bytes.len() as u32, at });
+    }
+
+    /// The bytes of a store event.
+    #[must_use]
+    pub(crate) fn stored(&self, at: usize, len: u32) -> &[u8] {
+        &self.bytes[at..at + len as usize]
+    }
+}
+
+/// What a crash at some point of a history may legally leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Promise {
+    /// Creation had returned: the structure must be there.
+    pub ready: bool,
+    /// At least the effects of this many operations.
+    pub low: u32,
+    /// At most the effects of this many operations.
+    pub high: u32,
+}
+
+impl Promise {
+    /// The promise after one more mark.
+    pub(crate) fn advance(&mut self, mark: Mark) {
+        match mark {
+            Mark::Ready => self.ready = true,
+            Mark::Begin(n) => self.high = n + 1,
+            Mark::End { durable } => self.low = self.low.max(durable),
+        }
+    }
+}

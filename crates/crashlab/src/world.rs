@@ -1,0 +1,80 @@
+//! What a sweep needs from a fault model: run a program on it, and yield the images of its crashes.
+
+use crate::lines::Choice;
+use crate::site::Sites;
+use crate::trace::Mark;
+use mangrove_pmem::Region;
+use std::sync::Arc;
+
+/// The machine that a run sees: it opens its pool, and says where the history stands.
+pub trait Machine {
+    /// The region of the pool; `fresh` makes it.
+    ///
+    /// # Errors
+    /// The pool's own sentence.
+    fn open(&self, fresh: bool) -> Result<Region, String>;
+
+    /// Notes where the history stands.
+    fn mark(&self, mark: Mark);
+
+    /// Closes the pool in order. The region is no longer used.
+    ///
+    /// # Errors
+    /// The pool's own sentence.
+    fn close(&self) -> Result<(), String>;
+}
+
+/// A fault model.
+pub trait World {
+    /// What a run did.
+    type Recording;
+    /// A position in a recording.
+    type Cursor;
+    /// One crash image, as a difference from the durable state at a cursor.
+    type Overlay;
+
+    /// Runs `body` on an empty machine, or on the one that a crash left.
+    ///
+    /// # Errors
+    /// What `body` answers, a panic, or a rule of the medium that was broken.
+    fn boot<R>(
+        &mut self,
+        crashed: Option<(&mut Self::Cursor, &Self::Overlay)>,
+        sites: &Arc<Sites>,
+        body: impl FnOnce(&dyn Machine) -> Result<R, String>,
+    ) -> (Result<R, String>, Self::Recording);
+
+    /// The start of a recording, which was made on the machine given to `boot`.
+    fn start(
+        &self,
+        recording: &Self::Recording,
+        crashed: Option<(&Self::Cursor, &Self::Overlay)>,
+    ) -> Self::Cursor;
+
+    /// Steps in a recording.
+    fn event_count(recording: &Self::Recording) -> usize;
+
+    /// The mark at a step, if it is one.
+    fn mark_at(recording: &Self::Recording, event: usize) -> Option<Mark>;
+
+    /// True when a crash just before `event` is worth looking at: it may leave images that a crash
+    /// before an earlier event cannot, or must keep promises that it need not.
+    fn is_cut(cursor: &Self::Cursor, recording: &Self::Recording, event: usize) -> bool;
+
+    /// How many images a crash there could leave.
+    fn combinations(cursor: &Self::Cursor, recording: &Self::Recording, event: usize) -> u64;
+
+    /// One of them.
+    fn pick(
+        cursor: &Self::Cursor,
+        recording: &Self::Recording,
+        event: usize,
+        choice: Choice,
+    ) -> Self::Overlay;
+
+    /// The identity of an image: equal contents, equal number.
+    fn identity(cursor: &Self::Cursor, overlay: &Self::Overlay) -> u64;
+
+    /// Executes one event.
+    fn step(cursor: &mut Self::Cursor, recording: &Self::Recording, event: usize);
+}

@@ -1,0 +1,157 @@
+//! Planted bugs: each call site that orders durable bytes is silenced in turn; each must be caught.
+//!
+//! A site is judged in a process of its own, since silenced code may abort, hang or eat memory: that
+//! counts as caught too, and is said.
+
+use super::itself;
+use anyhow::{Context, bail};
+use mangrove_crashlab::{SiteKey, discover, domains_of};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// A campaign on one site and one domain that takes longer hangs.
+const SITE_SECONDS_MAX: u64 = 300;
+
+enum Verdict {
+    Caught(String),
+    Survived,
+}
+
+/// Silences every site that the workloads reach, prints the table and caught/total.
+pub(super) fn run(seed: u64, images: u64, jobs: usize) -> anyhow::Result<()> {
+    eprintln!("looking for flushes, fences, waits and syncs that the workloads reach");
+    let sites = discover(seed).map_err(|v| {
+        anyhow::anyhow!("no bug is planted yet, and there is a violation: {} ({})", v.message, v.token)
+    })?;
+    let list: Vec<&SiteKey> = sites.keys().collect();
+    let next = AtomicUsize::new(0);
+    let verdicts: Mutex<BTreeMap<usize, Verdict>> = Mutex::default();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs.max(1))
+            .map(|_| {
+                scope.spawn(|| -> anyhow::Result<()> {
+                    loop {
+                        // Relaxed: only uniqueness matters.
+                        let n = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(site) = list.get(n) else { return Ok(()) };
+                        let verdict = judge(site, seed, images)?;
+                        let (word, how) = match &verdict {
+                            Verdict::Caught(how) => ("caught  ", how.as_str()),
+                            Verdict::Survived => ("SURVIVED", ""),
+                        };
+                        println!("{word} {site}  ({} calls)  {how}", sites[*site]);
+                        verdicts.lock().unwrap_or_else(|e| e.into_inner()).insert(n, verdict);
+                    }
+                })
+            })
+            .collect();
+        workers.into_iter().try_for_each(|w| w.join().unwrap_or_else(|_| bail!("a worker panicked")))
+    })?;
+    let verdicts = verdicts.into_inner().unwrap_or_else(|e| e.into_inner());
+    let survivors: Vec<_> =
+        verdicts.iter().filter(|(_, v)| matches!(v, Verdict::Survived)).map(|(n, _)| list[*n]).collect();
+    for place in unreached(&sites)? {
+        println!("not reached by any workload: {place}");
+    }
+    println!("planted bugs: {}/{} caught", list.len() - survivors.len(), list.len());
+    if list.is_empty() {
+        bail!("no site was found: the workloads reach nothing");
+    }
+    if !survivors.is_empty() {
+        bail!("{} silenced sites went unnoticed", survivors.len());
+    }
+    Ok(())
+}
+
+/// Runs the campaign without this site, in every domain where its absence can show, until one catches it.
+fn judge(site: &SiteKey, seed: u64, images: u64) -> anyhow::Result<Verdict> {
+    for domain in domains_of(site.kind) {
+        let mut child = Command::new(itself()?)
+            .args(["crash", "--domain", domain.name(), "--seed", &seed.to_string()])
+            .args(["--images", &images.to_string(), "--without", &site.to_string()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot start this program again")?;
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break Some(status);
+            }
+            if start.elapsed() > Duration::from_secs(SITE_SECONDS_MAX) {
+                child.kill()?;
+                child.wait()?;
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        let mut said = String::new();
+        if let Some(mut out) = child.stdout.take() {
+            out.read_to_string(&mut said)?;
+        }
+        let Some(status) = status else {
+            // Too slow is not caught: say so rather than count it.
+            println!("         {site}: {} not finished in {SITE_SECONDS_MAX} s", domain.name());
+            continue;
+        };
+        if let Some(at) = said.find("VIOLATION in ") {
+            let how: Vec<&str> = said[at + 13..].lines().take(2).map(str::trim).collect();
+            let mut how = how.join(": ");
+            how.truncate(how.char_indices().nth(140).map_or(how.len(), |(i, _)| i));
+            return Ok(Verdict::Caught(how));
+        }
+        if !status.success() {
+            return Ok(Verdict::Caught(format!("{}: the process died, {status}", domain.name())));
+        }
+    }
+    Ok(Verdict::Survived)
+}
+
+/// Calls in the sources that look like sites and were not reached.
+fn unreached(sites: &BTreeMap<SiteKey, u64>) -> anyhow::Result<Vec<String>> {
+    let reached: BTreeSet<(String, u32)> = sites.keys().map(|s| (s.file.clone(), s.line)).collect();
+    let mut out = Vec::new();
+    for root in ["crates/hart/src", "crates/pmem/src"] {
+        let mut folders = vec![std::path::PathBuf::from(root)];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))? {
+                let path = entry?.path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|e| e == "rs") {
+                    scan(&path, &reached, &mut out)?;
+                }
+            }
+        }
+    }
+    out.sort();
+    Ok(out)
+}
+
+fn scan(
+    path: &std::path::Path,
+    reached: &BTreeSet<(String, u32)>,
+    out: &mut Vec<String>,
+) -> anyhow::Result<()> {
+    const CALLS: [&str; 9] = [
+        ".flush(", ".fence(", ".drain(", ".wait(", ".sync(", ".sync_dir(", ".write_durable(", ".write_at(",
+        ".persist(",
+    ];
+    let text = std::fs::read_to_string(path)?;
+    let file = path.to_string_lossy().into_owned();
+    for (n, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.starts_with("mod tests") {
+            break;
+        }
+        let call = !line.starts_with("//") && CALLS.iter().any(|c| line.contains(c));
+        if call && !reached.contains(&(file.clone(), n as u32 + 1)) {
+            out.push(format!("{file}:{}: {line}", n + 1));
+        }
+    }
+    Ok(())
+}
