@@ -1,0 +1,46 @@
+# Two commands do everything on a fresh Debian or Ubuntu: `make run` and `make test`.
+# Each installs what it needs first (scripts/setup says what, and skips what is there).
+
+SHELL := /bin/bash
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+MANGROVE = $(TARGET)/release/mangrove
+
+.PHONY: help run test build bench install clean
+
+help:
+	@echo 'make run      build, then load a dictionary, kill the loader, and show that nothing is lost'
+	@echo 'make test     every test, and a slice of each proof (crash simulator, SIGKILL, fuzzing)'
+	@echo 'make build    build the mangrove command and the C library'
+	@echo 'make bench    measure; figures and tables go to bench-out'
+	@echo 'make install  install the command, the C library and its header in PREFIX=$(PREFIX)'
+
+run:
+	@scripts/setup run
+	$(CARGO) build --release --package mangrove-cli
+	$(MANGROVE) demo --dir data
+
+test:
+	@scripts/setup test
+	$(CARGO) xtask ci
+
+build:
+	@scripts/setup build
+	$(CARGO) build --release --package mangrove-cli --package mangrove-capi
+
+bench:
+	@scripts/setup run
+	$(CARGO) build --release --package mangrove-cli
+	$(MANGROVE) bench map --all
+
+install: build
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(MANGROVE) $(DESTDIR)$(PREFIX)/bin/mangrove
+
+clean:
+	$(CARGO) clean
+	rm -rf data bench-out bench-pools
