@@ -1,10 +1,29 @@
 //! The volatile ordered index: one adaptive radix tree for each two leading key bytes.
 
+mod arena;
+mod build;
+mod cursor;
+mod directory;
+mod insert;
+mod keys;
+mod layouts;
 mod leaf;
-mod simple;
+mod lock;
+mod modify;
+mod node;
+mod remove;
+mod search;
+mod stats;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod word;
 
+pub(crate) use build::{BuildItem, DuplicateKey};
+pub(crate) use cursor::{Cursor, Direction};
+pub(crate) use directory::{ENTRY_COUNT, entry_of};
 pub(crate) use leaf::{KeySource, Leaf};
-pub(crate) use simple::entry_of;
-pub(crate) use simple::{
-    BuildItem, Change, Cursor, Direction, DuplicateKey, ENTRY_COUNT, Index, Intent, Stats,
-};
+pub(crate) use modify::{Change, Intent};
+pub(crate) use stats::Stats;
+pub(crate) use tree::Index;

@@ -1,0 +1,134 @@
+//! Building trees from all their leaves at once, for recovery: each node is made once, at its final size.
+
+use super::directory::ENTRY_COUNT;
+use super::keys;
+use super::leaf::{KeySource, Leaf};
+use super::tree::Index;
+use super::word::{Kind, Word};
+
+/// A leaf to build from, with the key bytes 2..10 (those the directory has not consumed) in hand, big-endian,
+/// zero behind the end of the key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BuildItem {
+    /// Key bytes 2..10.
+    pub(crate) head: u64,
+    /// The leaf.
+    pub(crate) leaf: Leaf,
+}
+
+/// Two leaves of one key were given to [`Index::build_entry`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DuplicateKey(pub(crate) Leaf, pub(crate) Leaf);
+
+/// Key bytes before the head.
+const HEAD_START: usize = 2;
+const HEAD_LEN: usize = 8;
+
+impl BuildItem {
+    /// The head byte for key index `position`, which lies in the head.
+    #[inline]
+    fn head_byte(self, position: usize) -> u8 {
+        (self.head >> (8 * (HEAD_START + HEAD_LEN - 1 - position))) as u8
+    }
+}
+
+impl<K: KeySource> Index<K> {
+    /// Fills the empty directory entry `entry` with `items`, all of whose keys belong there, in any order.
+    ///
+    /// Entries may be filled from several threads at once.
+    ///
+    /// # Errors
+    /// Two of the items have the same key; the entry stays empty.
+    ///
+    /// # Panics
+    /// The entry is not empty.
+    pub(crate) fn build_entry(&self, entry: usize, items: &mut [BuildItem]) -> Result<(), DuplicateKey> {
+        assert!(entry < ENTRY_COUNT && self.directory.is_empty(entry), "only an empty entry can be built");
+        items.sort_unstable_by(|one, other| {
+            one.head.cmp(&other.head).then_with(|| keys::compare(&self.keys, one.leaf, other.leaf))
+        });
+        for pair in items.windows(2) {
+            let same =
+                pair[0].head == pair[1].head && keys::compare(&self.keys, pair[0].leaf, pair[1].leaf).is_eq();
+            if same {
+                return Err(DuplicateKey(pair[0].leaf, pair[1].leaf));
+            }
+        }
+        if items.is_empty() {
+            return Ok(());
+        }
+        let word = self.build(items, HEAD_START, &mut Vec::new());
+        let root = self.directory.entry(entry);
+        let locked = loop {
+            // The entry's lock is never obsolete; only a reader's fallback could hold it now.
+            if let Ok(locked) = root.lock.read().and_then(|version| root.lock.try_lock(version)) {
+                break locked;
+            }
+        };
+        self.directory.fill(entry, word);
+        drop(locked);
+        Ok(())
+    }
+
+    /// Builds the tree of sorted, distinct `items`, which agree in the bytes before `depth`. `children` is
+    /// scratch for all levels.
+    fn build(&self, items: &[BuildItem], depth: usize, children: &mut Vec<(Option<u8>, Word)>) -> Word {
+        let (first, last) = (items[0], items[items.len() - 1]);
+        if items.len() == 1 {
+            return Word::leaf(first.leaf);
+        }
+        let position = self.parting(first, last, depth);
+        let mark = children.len();
+        let mut rest = items;
+        while let Some(item) = rest.first() {
+            let byte = self.byte(*item, position);
+            let same = rest.iter().take_while(|other| self.byte(**other, position) == byte).count();
+            let (group, behind) = rest.split_at(same);
+            let word = self.build(group, position + 1, children);
+            children.push((byte, word));
+            rest = behind;
+        }
+        let ends = usize::from(children[mark].0.is_none());
+        let kind = Kind::for_len(children.len() - mark - ends);
+        let (node, locked) = self.arena.allocate(kind, position, self.tail(first, position));
+        for (byte, word) in children.drain(mark..) {
+            node.put(byte, word);
+        }
+        drop(locked);
+        node.word()
+    }
+
+    /// The first index from `depth` on where the keys of the sorted items `first` and `last` differ or one ends.
+    fn parting(&self, first: BuildItem, last: BuildItem, depth: usize) -> usize {
+        let differing = first.head ^ last.head;
+        if differing != 0 {
+            let position = HEAD_START + (differing.leading_zeros() / 8) as usize;
+            // Before it the heads agree; a zero there may be an end of one key and a byte of the other.
+            if (depth..position).all(|at| first.head_byte(at) != 0) {
+                return position;
+            }
+        }
+        let reach = self.keys.key_len(first.leaf).min(self.keys.key_len(last.leaf));
+        (depth..reach).find(|at| self.byte(first, *at) != self.byte(last, *at)).unwrap_or(reach)
+    }
+
+    /// The key byte of an item, none behind its end.
+    #[inline]
+    fn byte(&self, item: BuildItem, position: usize) -> Option<u8> {
+        if (HEAD_START..HEAD_START + HEAD_LEN).contains(&position) {
+            let byte = item.head_byte(position);
+            if byte != 0 {
+                return Some(byte);
+            }
+        }
+        keys::byte_of(&self.keys, item.leaf, position)
+    }
+
+    /// The (up to) 8 bytes before `position`, the last one highest.
+    fn tail(&self, item: BuildItem, position: usize) -> u64 {
+        (position.saturating_sub(8)..position).fold(0, |tail, at| {
+            let byte = keys::byte_of(&self.keys, item.leaf, at).unwrap_or(0);
+            (tail >> 8) | (u64::from(byte) << 56)
+        })
+    }
+}

@@ -1,0 +1,453 @@
+//! Ordered walks in both directions, robust against writers, with leaves fetched ahead.
+//!
+//! A cursor runs in two halves. The *explorer* walks nodes in key order and puts the leaves it meets into a
+//! ring, each with the lock that guards it and the version under which it was found; it asks for their cache
+//! lines and for those of the nodes to come. The *consumer* takes leaves out, by then near, reads them, and
+//! validates the version: then the leaf was in its place, unchanged, at that moment. If not, the ring is dropped
+//! and the explorer starts again behind the last key returned.
+//!
+//! Why every key that stays is returned exactly once, in order: the leaves in the ring were neighbours when
+//! they were found, and a key that stays can only move (to another node) in ways that change the version of
+//! the node that held it; the explorer goes on in a node only while it is in the same life, in which its path
+//! is fixed, and by the byte of the last child it passed.
+
+use std::ops::Bound;
+
+use super::directory::{ENTRY_COUNT, entry_of};
+use super::keys::{self, Parting};
+use super::leaf::{KeySource, Leaf};
+use super::lock::{Retry, Version, VersionLock};
+use super::node::Node;
+use super::sync::relax;
+use super::tree::{Index, Path, place_in};
+use super::word::{Child, Kind, Word};
+
+/// Leaves found ahead of the reader, at most.
+const RING_LEN: usize = 32;
+/// The explorer runs when fewer leaves than this are left.
+const RING_LOW: usize = 16;
+/// Child nodes whose headers are fetched ahead.
+const NODES_AHEAD: usize = 4;
+/// Failed reads after which the cursor looks no further ahead than one leaf.
+const FAILURES_BEFORE_CAUTION: u32 = 3;
+/// Failed reads after which the cursor reads under the lock.
+const FAILURES_BEFORE_LOCK: u32 = 16;
+/// Places of a node: its end and 256 bytes.
+const LAST_PLACE: i32 = 256;
+
+/// The order in which a cursor walks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// Ascending keys.
+    Forward,
+    /// Descending keys.
+    Backward,
+}
+
+/// A leaf found, and what guards it.
+#[derive(Clone, Copy, Debug)]
+struct Found<'a> {
+    leaf: Leaf,
+    lock: &'a VersionLock,
+    version: Version,
+}
+
+/// Where the explorer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// To be sought: behind the last key returned, once the ring is empty.
+    Lost,
+    /// In the stack and the next entry.
+    Known,
+    /// Behind the last key.
+    Done,
+}
+
+/// A node being walked; `place` is the next child to visit (see `Node::walk_up`).
+#[derive(Clone, Copy, Debug)]
+struct Frame<'a> {
+    node: Node<'a>,
+    version: Version,
+    place: i32,
+}
+
+/// A place between two keys that moves in one direction.
+///
+/// Every key that is in the index for as long as the cursor lives is returned exactly once, in order; one that
+/// comes or goes meanwhile may or may not be. The cursor holds nothing: it may live as long as the index.
+pub(crate) struct Cursor<'a, K> {
+    index: &'a Index<K>,
+    direction: Direction,
+    /// Where to begin, until a key has been returned.
+    start: Bound<Vec<u8>>,
+    /// The last key returned.
+    key: Vec<u8>,
+    returned: bool,
+    /// The key being read, not yet validated.
+    scratch: Vec<u8>,
+    way: Way,
+    stack: Vec<Frame<'a>>,
+    /// The next directory entry to visit; beyond the directory when there is none.
+    entry: usize,
+    ring: [Option<Found<'a>>; RING_LEN],
+    ring_first: usize,
+    ring_len: usize,
+    /// Reads in a row that a writer has spoilt.
+    failures: u32,
+}
+
+impl<K: KeySource> Index<K> {
+    /// A cursor that will walk from `start` (lower bound forward, upper bound backward).
+    pub(crate) fn cursor(&self, start: Bound<&[u8]>, direction: Direction) -> Cursor<'_, K> {
+        Cursor {
+            index: self,
+            direction,
+            start: start.map(<[u8]>::to_vec),
+            key: Vec::new(),
+            returned: false,
+            scratch: Vec::new(),
+            way: Way::Lost,
+            stack: Vec::new(),
+            entry: 0,
+            ring: [None; RING_LEN],
+            ring_first: 0,
+            ring_len: 0,
+            failures: 0,
+        }
+    }
+}
+
+impl<'a, K: KeySource> Cursor<'a, K> {
+    /// Moves to the next key, runs `read` on its leaf (as [`Index::get`] does) and returns the answer; `None`
+    /// behind the last key.
+    #[inline]
+    pub(crate) fn advance<R>(&mut self, mut read: impl FnMut(Leaf) -> R) -> Option<R> {
+        loop {
+            if self.ring_len < RING_LOW && self.way != Way::Done {
+                self.explore();
+            }
+            let found = self.pop()?;
+            if self.failures > FAILURES_BEFORE_LOCK {
+                if let Some(result) = self.read_locked(found, &mut read) {
+                    return Some(result);
+                }
+                continue;
+            }
+            keys::copy(&self.index.keys, found.leaf, &mut self.scratch);
+            let result = read(found.leaf);
+            if found.lock.is_still(found.version) {
+                self.commit();
+                return Some(result);
+            }
+            self.spoilt();
+        }
+    }
+
+    /// The key that the last [`Cursor::advance`] moved to.
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    #[inline]
+    fn commit(&mut self) {
+        std::mem::swap(&mut self.key, &mut self.scratch);
+        self.returned = true;
+        self.failures = 0;
+    }
+
+    /// A writer was there: what was found ahead is worth nothing.
+    #[cold]
+    fn spoilt(&mut self) {
+        self.failures += 1;
+        self.ring_len = 0;
+        self.way = Way::Lost;
+    }
+
+    /// Reads a leaf like a writer, after optimism has failed too often.
+    #[cold]
+    fn read_locked<R>(&mut self, found: Found<'a>, read: &mut impl FnMut(Leaf) -> R) -> Option<R> {
+        let Ok(locked) = found.lock.try_lock(found.version) else {
+            self.spoilt();
+            return None;
+        };
+        keys::copy(&self.index.keys, found.leaf, &mut self.scratch);
+        let result = read(found.leaf);
+        locked.unlock_unchanged();
+        self.commit();
+        Some(result)
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Found<'a>> {
+        if self.ring_len == 0 {
+            return None;
+        }
+        let found = self.ring[self.ring_first % RING_LEN];
+        self.ring_first += 1;
+        self.ring_len -= 1;
+        found
+    }
+
+    #[inline]
+    fn push(&mut self, leaf: Leaf, lock: &'a VersionLock, version: Version) {
+        self.ring[(self.ring_first + self.ring_len) % RING_LEN] = Some(Found { leaf, lock, version });
+        self.ring_len += 1;
+        self.index.keys.prefetch(leaf);
+    }
+
+    /// Fills the ring.
+    #[inline(never)]
+    fn explore(&mut self) {
+        let target = if self.failures > FAILURES_BEFORE_CAUTION { 1 } else { RING_LEN };
+        let mut rounds = self.failures;
+        while self.ring_len < target {
+            let progress = match self.way {
+                // Leaves already found come first: behind the last of them the way is sought.
+                Way::Lost if self.ring_len > 0 => return,
+                Way::Lost => self.seek(),
+                Way::Known => self.step(target),
+                Way::Done => return,
+            };
+            if progress.is_err() {
+                self.way = Way::Lost;
+                relax(&mut rounds);
+            }
+        }
+    }
+
+    /// Visits some children of the node on top of the stack, or the next directory entry. An error means that
+    /// the node has left the tree.
+    #[inline]
+    fn step(&mut self, target: usize) -> Result<(), Retry> {
+        let Some(mut frame) = self.stack.last().copied() else {
+            self.step_entry();
+            return Ok(());
+        };
+        let (len_before, step) = (self.ring_len, self.place_step());
+        let mut below = None;
+        let mut stopped = false;
+        let mut ahead = 0;
+        let mut place_after = frame.place;
+        let visit = |place: i32, word: Word| {
+            match word.child() {
+                _ if below.is_some() => {
+                    prefetch(&self.index.keys, word);
+                    ahead += 1;
+                    stopped = ahead == NODES_AHEAD;
+                }
+                Child::Leaf(leaf) if self.ring_len < target => {
+                    self.push(leaf, frame.node.lock(), frame.version);
+                    place_after = place + step;
+                }
+                Child::Leaf(_) => stopped = true,
+                Child::Node => {
+                    below = Some(word);
+                    place_after = place + step;
+                }
+                Child::Empty => {}
+            }
+            !stopped
+        };
+        if step > 0 {
+            frame.node.walk_up(frame.place, visit)
+        } else {
+            frame.node.walk_down(frame.place, visit)
+        }
+
+        let below = match below.map(|word| self.index.node(word)) {
+            Some(node) => node.lock().read().map(|version| Some((node, version))),
+            None => Ok(None),
+        };
+        let top = self.stack.len() - 1;
+        match below {
+            Ok(below) if frame.node.lock().is_still(frame.version) => {
+                frame.place = place_after;
+                self.stack[top] = frame;
+                if let Some((node, version)) = below {
+                    let place = if step > 0 { 0 } else { LAST_PLACE };
+                    self.stack.push(Frame { node, version, place });
+                } else if !stopped {
+                    self.stack.pop();
+                }
+                Ok(())
+            }
+            _ => {
+                // What was seen may be wrong; but as long as the node lives its path is the same, and the
+                // children behind the last one passed are still to be visited.
+                self.ring_len = len_before;
+                let version = frame.node.lock().read()?;
+                if !version.same_life(frame.version) {
+                    return Err(Retry);
+                }
+                self.stack[top].version = version;
+                Ok(())
+            }
+        }
+    }
+
+    #[inline]
+    fn place_step(&self) -> i32 {
+        match self.direction {
+            Direction::Forward => 1,
+            Direction::Backward => -1,
+        }
+    }
+
+    fn next_entry(&self, entry: usize) -> Option<usize> {
+        match self.direction {
+            Direction::Forward => self.index.directory.next_up(entry),
+            Direction::Backward if entry >= ENTRY_COUNT => None,
+            Direction::Backward => self.index.directory.next_down(entry),
+        }
+    }
+
+    /// The entry after `entry`; below zero wraps to beyond the directory, where there is none either.
+    fn entry_after(&self, entry: usize) -> usize {
+        match self.direction {
+            Direction::Forward => entry + 1,
+            Direction::Backward => entry.wrapping_sub(1),
+        }
+    }
+
+    /// Visits the next directory entry that is not empty.
+    fn step_entry(&mut self) {
+        let Some(entry) = self.next_entry(self.entry) else {
+            self.way = Way::Done;
+            return;
+        };
+        let after = self.entry_after(entry);
+        if let Some(next) = self.next_entry(after) {
+            prefetch(&self.index.keys, super::layouts::load(&self.index.directory.entry(next).root));
+        }
+        // An error is a writer in this entry: the next step visits it again.
+        if self.enter(entry).is_ok() {
+            self.entry = after;
+        }
+    }
+
+    fn enter(&mut self, entry: usize) -> Result<(), Retry> {
+        let index = self.index;
+        let root = index.root(entry)?;
+        let word = root.word();
+        match word.child() {
+            Child::Empty => root.lock.validate(root.version),
+            Child::Leaf(leaf) => {
+                root.lock.validate(root.version)?;
+                self.push(leaf, root.lock, root.version);
+                Ok(())
+            }
+            Child::Node => {
+                let node = index.node(word);
+                let version = node.lock().read()?;
+                root.lock.validate(root.version)?;
+                self.push_whole(node, version);
+                Ok(())
+            }
+        }
+    }
+
+    fn push_whole(&mut self, node: Node<'a>, version: Version) {
+        let place = if self.direction == Direction::Forward { 0 } else { LAST_PLACE };
+        self.stack.push(Frame { node, version, place });
+    }
+
+    /// Finds the way to the first key behind the last one returned, or to the start.
+    fn seek(&mut self) -> Result<(), Retry> {
+        self.stack.clear();
+        self.ring_len = 0;
+        if self.returned {
+            let key = std::mem::take(&mut self.key);
+            let sought = self.seek_key(&key, false);
+            self.key = key;
+            sought?;
+        } else {
+            let start = std::mem::replace(&mut self.start, Bound::Unbounded);
+            let sought = match &start {
+                Bound::Included(key) => self.seek_key(key, true),
+                Bound::Excluded(key) => self.seek_key(key, false),
+                Bound::Unbounded => {
+                    self.entry = if self.direction == Direction::Forward { 0 } else { ENTRY_COUNT - 1 };
+                    Ok(())
+                }
+            };
+            self.start = start;
+            sought?;
+        }
+        self.way = Way::Known;
+        Ok(())
+    }
+
+    /// Puts what lies behind `key` (and, if `included`, the key itself) on the stack and into the ring.
+    fn seek_key(&mut self, key: &[u8], included: bool) -> Result<(), Retry> {
+        let index = self.index;
+        let forward = self.direction == Direction::Forward;
+        let entry = entry_of(key);
+        self.entry = self.entry_after(entry);
+        let mut place = index.root(entry)?;
+        let mut depth = key.len().min(2);
+        loop {
+            let word = place.word();
+            match word.child() {
+                Child::Empty => return place.lock.validate(place.version),
+                Child::Leaf(leaf) => {
+                    let wanted = match keys::parting(&index.keys, leaf, key, depth) {
+                        Parting::Never => included,
+                        Parting::At(at, byte) => (byte > key.get(at).copied()) == forward,
+                    };
+                    place.lock.validate(place.version)?;
+                    if wanted {
+                        self.push(leaf, place.lock, place.version);
+                    }
+                    return Ok(());
+                }
+                Child::Node => {
+                    let node = index.node(word);
+                    let version = node.lock().read()?;
+                    place.lock.validate(place.version)?;
+                    if let Path::Parts(at, byte) = index.compare_path(key, depth, node, version)? {
+                        if (Some(byte) > key.get(at).copied()) == forward {
+                            self.push_whole(node, version);
+                        }
+                        return Ok(());
+                    }
+                    let Some(byte) = key.get(node.position()) else {
+                        // The key ends here: forward all bytes follow it, backward nothing does.
+                        match (forward, included) {
+                            (true, _) => {
+                                let place = i32::from(!included);
+                                self.stack.push(Frame { node, version, place });
+                            }
+                            (false, true) => self.stack.push(Frame { node, version, place: 0 }),
+                            (false, false) => {}
+                        }
+                        return Ok(());
+                    };
+                    let behind = 1 + i32::from(*byte) + self.place_step();
+                    self.stack.push(Frame { node, version, place: behind });
+                    depth = node.position() + 1;
+                    match place_in(node, version, key) {
+                        Some(below) => place = below,
+                        None => return node.lock().validate(version),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Asks for the first lines of a child.
+#[inline]
+fn prefetch(keys: &impl KeySource, word: Word) {
+    match word.child() {
+        Child::Leaf(leaf) => keys.prefetch(leaf),
+        Child::Node => {
+            let address = word.address() as *const u8;
+            mangrove_sys::prefetch_read(address);
+            if word.kind() != Kind::N4 {
+                mangrove_sys::prefetch_read(address.wrapping_add(64));
+            }
+        }
+        Child::Empty => {}
+    }
+}

@@ -1,0 +1,122 @@
+//! Taking a key out, and tidying after it: smaller layouts, collapsed paths, empty nodes unlinked.
+
+use super::directory::entry_of;
+use super::layouts::{load, store};
+use super::leaf::KeySource;
+use super::lock::{Locked, Retry};
+use super::node::Node;
+use super::sync::relax;
+use super::tree::{Index, Place, place_in};
+use super::word::{Child, Kind};
+
+impl<K: KeySource> Index<K> {
+    /// Takes the leaf of `key` out of `place`, whose lock is held; `above` holds the word of its node.
+    pub(super) fn erase<'a>(
+        &'a self,
+        key: &[u8],
+        locked: Locked<'a>,
+        place: Place<'a>,
+        above: Option<Place<'a>>,
+    ) {
+        let (Some(node), Some(above)) = (place.node, above) else {
+            self.directory.empty(entry_of(key));
+            return;
+        };
+        node.take(place.byte);
+        if !node.is_underfull() {
+            return;
+        }
+        // Locks are taken downwards; upwards they may only be tried. If that fails, the node is left as it is
+        // (which is sound, only wasteful) and found again from the root.
+        match above.lock.try_lock(above.version) {
+            Ok(above_locked) => {
+                if !self.tidy_node(key, above, above_locked, node, locked) {
+                    return;
+                }
+            }
+            Err(Retry) => drop(locked),
+        }
+        self.tidy(key);
+    }
+
+    /// Replaces `node`, named by `above`, by what is left of it; both are locked. True if that may have left
+    /// the node above underfull.
+    fn tidy_node(
+        &self,
+        key: &[u8],
+        above: Place<'_>,
+        above_locked: Locked<'_>,
+        node: Node<'_>,
+        locked: Locked<'_>,
+    ) -> bool {
+        debug_assert_eq!(load(above.slot), node.word());
+        let mut more = false;
+        match (node.total(), above.node) {
+            (0, None) => self.directory.empty(entry_of(key)),
+            (0, Some(parent)) => {
+                parent.take(above.byte);
+                more = parent.is_underfull();
+            }
+            // A path collapses: the child knows its own position, so nothing in it changes.
+            (1, _) => store(above.slot, node.first()),
+            _ => {
+                let kind = Kind::for_len(node.len());
+                let (smaller, smaller_locked) = self.arena.allocate(kind, node.position(), node.tail());
+                smaller.copy_from(node);
+                drop(smaller_locked);
+                store(above.slot, smaller.word());
+            }
+        }
+        self.arena.free(node, locked);
+        drop(above_locked);
+        more
+    }
+
+    /// Tidies every underfull node on the path of `key`.
+    #[cold]
+    fn tidy(&self, key: &[u8]) {
+        let mut rounds = 0;
+        loop {
+            match self.try_tidy(key) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(Retry) => relax(&mut rounds),
+            }
+        }
+    }
+
+    /// Tidies the first underfull node on the path of `key`; false if there is none.
+    fn try_tidy(&self, key: &[u8]) -> Result<bool, Retry> {
+        let mut place = self.root(entry_of(key))?;
+        loop {
+            let word = place.word();
+            let Child::Node = word.child() else {
+                place.lock.validate(place.version)?;
+                return Ok(false);
+            };
+            let node = self.node(word);
+            let version = node.lock().read()?;
+            place.lock.validate(place.version)?;
+            if node.is_underfull() {
+                let above_locked = place.lock.try_lock(place.version)?;
+                match node.lock().try_lock(version) {
+                    Ok(locked) => {
+                        self.tidy_node(key, place, above_locked, node, locked);
+                        return Ok(true);
+                    }
+                    Err(Retry) => {
+                        above_locked.unlock_unchanged();
+                        return Err(Retry);
+                    }
+                }
+            }
+            match place_in(node, version, key) {
+                Some(below) if key.len() >= node.position() => place = below,
+                _ => {
+                    node.lock().validate(version)?;
+                    return Ok(false);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Leaves for tests: fixed slots of atomics in DRAM, reused as soon as they are freed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::super::{KeySource, Leaf};
+
+#[derive(Debug, Default)]
+#[repr(align(16))]
+struct Pair([AtomicU64; 2]);
+
+/// Slots of `2 + key_words` words: key length, value, key.
+#[derive(Debug)]
+pub(crate) struct Heap {
+    pairs: Box<[Pair]>,
+    key_words: usize,
+    free: Mutex<(Vec<Leaf>, usize)>,
+}
+
+impl Heap {
+    /// Room for `slots` leaves with keys of up to `key_bytes_max` bytes.
+    pub(crate) fn new(slots: usize, key_bytes_max: usize) -> Self {
+        let key_words = key_bytes_max.div_ceil(16) * 2;
+        let pairs: Box<[Pair]> = (0..slots * (1 + key_words / 2)).map(|_| Pair::default()).collect();
+        // The leaf's address comes back as a number.
+        let _ = pairs.as_ptr().expose_provenance();
+        Self { pairs, key_words, free: Mutex::new((Vec::new(), 0)) }
+    }
+
+    fn word(&self, leaf: Leaf, index: usize) -> &AtomicU64 {
+        let base = self.pairs.as_ptr().addr() as u64;
+        let at = (leaf.address() - base) as usize / 8 + index;
+        &self.pairs[at / 2].0[at % 2]
+    }
+
+    /// A leaf with this content; a slot freed last is taken first.
+    pub(crate) fn put(&self, key: &[u8], value: u64) -> Leaf {
+        assert!(key.len() <= self.key_words * 8);
+        let leaf = {
+            let mut free = self.free.lock();
+            free.0.pop().unwrap_or_else(|| {
+                let pair = &self.pairs[free.1 * (1 + self.key_words / 2)];
+                free.1 += 1;
+                Leaf::new(std::ptr::from_ref(pair).addr() as u64).expect("not null")
+            })
+        };
+        self.word(leaf, 0).store(key.len() as u64, Ordering::Relaxed);
+        self.word(leaf, 1).store(value, Ordering::Relaxed);
+        for (index, bytes) in key.chunks(8).enumerate() {
+            let mut word = [0xee; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            self.word(leaf, 2 + index).store(u64::from_le_bytes(word), Ordering::Relaxed);
+        }
+        leaf
+    }
+
+    /// Gives the slot to the next `put`.
+    pub(crate) fn free(&self, leaf: Leaf) {
+        self.free.lock().0.push(leaf);
+    }
+
+    pub(crate) fn value(&self, leaf: Leaf) -> u64 {
+        self.word(leaf, 1).load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_value(&self, leaf: Leaf, value: u64) {
+        self.word(leaf, 1).store(value, Ordering::Relaxed);
+    }
+
+    /// The key, read in one piece by who knows that it stands still.
+    pub(crate) fn key(&self, leaf: Leaf) -> Vec<u8> {
+        let mut key = Vec::new();
+        super::super::keys::copy(self, leaf, &mut key);
+        key
+    }
+}
+
+impl KeySource for Heap {
+    #[inline]
+    fn key_len(&self, leaf: Leaf) -> usize {
+        (self.word(leaf, 0).load(Ordering::Relaxed) as usize).min(self.key_words * 8)
+    }
+
+    #[inline]
+    fn key_word(&self, leaf: Leaf, index: usize) -> u64 {
+        self.word(leaf, 2 + index).load(Ordering::Relaxed)
+    }
+}
