@@ -32,11 +32,32 @@ pub enum Error {
     Unsupported { what: String },
     /// An earlier I/O error latched: reads go on, writes fail.
     Poisoned { first: String },
+    /// The pool was closed or dropped while somebody still used its region.
+    Closed { path: PathBuf },
     /// The operating system refused.
     Io { path: PathBuf, doing: &'static str, code: Option<i32>, message: String },
 }
 
 impl std::error::Error for Error {}
+
+impl Error {
+    /// The operating system's error while `doing` something to `path`.
+    pub(crate) fn from_io(path: PathBuf, doing: &'static str, e: &std::io::Error) -> Self {
+        use std::io::ErrorKind;
+        match e.kind() {
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem if doing != "read" => {
+                Self::ReadOnly { path }
+            }
+            _ => Self::Io { path, doing, code: e.raw_os_error(), message: e.to_string() },
+        }
+    }
+}
+
+/// True for errors that say that the medium, or the user's share of it, is full.
+pub(crate) fn is_no_space(e: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
+}
 
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -79,6 +100,7 @@ impl std::fmt::Display for Error {
                 f,
                 "an earlier I/O error made this pool unable to promise durability: {first}; reads go on, reopen the pool to write"
             ),
+            Self::Closed { path } => write!(f, "the pool {} has been closed; open it again", path.display()),
             Self::Io { path, doing, message, .. } => {
                 write!(f, "cannot {doing} {}: {message}", path.display())
             }

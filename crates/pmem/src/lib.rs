@@ -5,16 +5,28 @@
 //! with [`Region::fence`] and waits with [`Region::drain`]. What these mean is the [`Medium`]'s
 //! business: cache-line write-back on persistent memory, a redo log with group commit on a disk.
 
+mod checkpoint;
+mod commit;
+mod create;
 mod domain;
 mod emulated;
 mod error;
+mod file_medium;
+mod log;
+mod log_format;
+mod log_scan;
 mod medium;
 mod options;
 mod os_storage;
 mod pool;
+mod read_only;
+mod recover;
 mod region;
 mod stat;
 mod storage;
+mod sums;
+mod superblock;
+mod sync;
 
 pub use domain::Domain;
 pub use emulated::{Emulated, Latency};

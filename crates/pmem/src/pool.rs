@@ -1,25 +1,157 @@
 //! A pool: one durable region, locked, with its medium.
 
-use crate::options::PoolOptions;
-use crate::stat::{CheckReport, OpenReport, PoolInfo, PoolStat};
+use crate::create;
+use crate::file_medium::FileMedium;
+use crate::options::{CreateMode, MediumChoice, PoolOptions};
+use crate::os_storage::OsStorage;
+use crate::read_only::ReadOnly;
+use crate::recover::recover;
+use crate::stat::{MediumKind, OpenReport, PoolInfo, PoolStat};
+use crate::storage::{LockKind, OpenHow, PathKind, Storage, StorageFile, here};
+use crate::superblock::{self, Superblock, SuperblockFile};
 use crate::{Error, Region, Result};
 use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// What keeps the region durable.
+enum Backing {
+    File(Arc<FileMedium>),
+    /// With the file that carries the shared lock.
+    ReadOnly(Arc<ReadOnly>, #[expect(dead_code, reason = "held for its lock")] Box<dyn StorageFile>),
+}
 
 /// An open pool.
 ///
 /// Dropping it without [`Pool::close`] is a tidy crash: background threads stop, nothing more is
 /// written, the next opening recovers what was durable.
-#[derive(Debug)]
 pub struct Pool {
     region: Region,
     info: PoolInfo,
     report: OpenReport,
+    backing: Backing,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("info", &self.info).field("report", &self.report).finish_non_exhaustive()
+    }
+}
+
+/// The whole file `pool`, and one byte more than it can have.
+pub(crate) fn read_superblock_file(file: &dyn StorageFile, path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = vec![0u8; superblock::FILE_BYTES + 1];
+    let n = file.read_at(0, &mut bytes).map_err(|e| Error::from_io(path.to_owned(), "read", &e))?;
+    bytes.truncate(n);
+    Ok(bytes)
+}
+
+/// What there is at the path of a pool.
+enum Found {
+    /// Neither folder nor file.
+    Nothing,
+    /// A folder without the file `pool`.
+    Folder,
+    /// A folder with the file `pool`.
+    Pool,
+}
+
+fn look(storage: &dyn Storage, folder: &Path) -> Result<Found> {
+    let kind = |path: &Path| storage.kind(path).map_err(|e| Error::from_io(path.to_owned(), "read", &e));
+    let foreign = |what: &str| Err(Error::Foreign { path: folder.to_owned(), what: what.into() });
+    match kind(folder)? {
+        PathKind::Missing => return Ok(Found::Nothing),
+        PathKind::File => return foreign("it is a file; a pool is a folder"),
+        PathKind::Folder => {}
+    }
+    match kind(&folder.join("pool"))? {
+        PathKind::File => Ok(Found::Pool),
+        PathKind::Folder => foreign("the name `pool` in it is a folder"),
+        PathKind::Missing => {
+            let names = storage.list(folder).map_err(|e| Error::from_io(folder.to_owned(), "read", &e))?;
+            match names.iter().find(|name| create::PARTS.contains(&name.as_str())) {
+                Some(name) => foreign(&format!("it holds a file `{name}`, but no file `pool`")),
+                None => Ok(Found::Folder),
+            }
+        }
+    }
 }
 
 impl Pool {
-    pub(crate) fn open_with(_path: &Path, options: &PoolOptions) -> Result<Self> {
+    pub(crate) fn open_with(folder: &Path, options: &PoolOptions) -> Result<Self> {
         options.domain_resolved()?;
-        Err(Error::Unsupported { what: "pools are not there yet".into() })
+        let storage = &*options.storage;
+        let path = folder.join("pool");
+        let how = match (look(storage, folder)?, options.create) {
+            (Found::Pool, _) if options.read_only => OpenHow::Read,
+            (Found::Pool, _) => OpenHow::Write,
+            (_, CreateMode::OpenOnly) => return Err(Error::NotFound { path: folder.to_owned() }),
+            (Found::Nothing, _) => {
+                create::make_folder(storage, folder)?;
+                OpenHow::Create
+            }
+            (Found::Folder, _) => OpenHow::Create,
+        };
+        let file = storage.open(&path, how, here()).map_err(|e| Error::from_io(path.clone(), "open", &e))?;
+        let lock = if options.read_only { LockKind::Shared } else { LockKind::Exclusive };
+        if !file.lock(lock).map_err(|e| Error::from_io(path.clone(), "lock", &e))? {
+            return Err(Error::Busy { path: folder.to_owned() });
+        }
+        let mut bytes = read_superblock_file(&*file, &path)?;
+        let mut created = false;
+        let mut decoded = superblock::decode(&path, &bytes);
+        if decoded.is_err() && create::is_half_made(&bytes) && create::image_is_empty(storage, folder)? {
+            if options.create == CreateMode::OpenOnly {
+                return Err(Error::Foreign {
+                    path: folder.to_owned(),
+                    what: "its creation was interrupted and nothing was stored in it; create it again".into(),
+                });
+            }
+            let medium = choose_medium(options)?;
+            create::create(options, folder, &*file, medium, None)?;
+            bytes = read_superblock_file(&*file, &path)?;
+            decoded = superblock::decode(&path, &bytes);
+            created = true;
+        } else if decoded.is_ok() && options.create == CreateMode::CreateNew {
+            return Err(Error::Exists { path: folder.to_owned() });
+        }
+        let sb = decoded?;
+        if !options.kind.is_empty() && sb.kind != options.kind {
+            return Err(Error::WrongKind {
+                path: folder.to_owned(),
+                found: sb.kind.clone(),
+                wanted: options.kind.clone(),
+            });
+        }
+        fits_choice(folder, &sb, options.medium)?;
+        let mut pool = match sb.medium {
+            MediumKind::File => Self::open_file(folder, options, sb, file)?,
+            other => return Err(Error::Unsupported { what: format!("the medium {other} is not there yet") }),
+        };
+        pool.report.created = created;
+        Ok(pool)
+    }
+
+    fn open_file(
+        folder: &Path,
+        options: &PoolOptions,
+        sb: Superblock,
+        file: Box<dyn StorageFile>,
+    ) -> Result<Self> {
+        let storage = &*options.storage;
+        let recovered = recover(storage, folder, &sb, &*file, options.read_only)?;
+        let (info, report) = (sb.info(folder), recovered.report);
+        if options.read_only {
+            let medium = ReadOnly::new(recovered.memory, MediumKind::File);
+            let region = medium.region();
+            let backing = Backing::ReadOnly(medium, file);
+            return Ok(Self { region, info, report, backing, threads: Vec::new() });
+        }
+        let parts = recovered.into_parts(storage, folder, SuperblockFile::new(file, sb));
+        let medium = Arc::new(FileMedium::new(parts, options.durability, options.background));
+        let threads = medium.start()?;
+        Ok(Self { region: medium.region(), info, report, backing: Backing::File(medium), threads })
     }
 
     /// The durable region.
@@ -28,7 +160,7 @@ impl Pool {
         &self.region
     }
 
-    /// What the superblock says.
+    /// What the superblock said when the pool was opened.
     #[must_use]
     pub fn info(&self) -> &PoolInfo {
         &self.info
@@ -61,7 +193,12 @@ impl Pool {
     /// Counters.
     #[must_use]
     pub fn stat(&self) -> PoolStat {
-        unreachable!("no pool can be open yet")
+        let mut stat = match &self.backing {
+            Backing::File(medium) => medium.stat(),
+            Backing::ReadOnly(medium, _) => medium.stat(),
+        };
+        stat.capacity = self.info.capacity;
+        stat
     }
 
     /// Brings the image up to date and frees the log.
@@ -79,8 +216,33 @@ impl Pool {
     ///
     /// # Errors
     /// The first I/O error: the pool is then as after a crash, and opens again by recovery.
-    pub fn close(self) -> Result<()> {
-        Ok(())
+    pub fn close(mut self) -> Result<()> {
+        let result = self.settle();
+        drop(self);
+        result
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        let Backing::File(medium) = &self.backing else { return Ok(()) };
+        let medium = Arc::clone(medium);
+        if let Some(e) = medium.latched() {
+            return Err(Error::Poisoned { first: e.to_string() });
+        }
+        medium.checkpoint_now()?;
+        self.stop();
+        if medium.is_settled() { medium.mark_clean() } else { Ok(()) }
+    }
+
+    /// Ends the threads and everything that is under way. Done again, it does nothing.
+    fn stop(&mut self) {
+        if let Backing::File(medium) = &self.backing {
+            medium.stop_threads();
+            for thread in self.threads.drain(..) {
+                // A thread that panicked has latched nothing; the pool is being given up anyway.
+                let _ = thread.join();
+            }
+            medium.shut_down();
+        }
     }
 
     /// What the superblock of the pool at `path` says, without locking or changing it.
@@ -88,14 +250,61 @@ impl Pool {
     /// # Errors
     /// `NotFound`, `Foreign`, `Newer`, `Corrupt`, `Io`.
     pub fn inspect(path: impl AsRef<Path>) -> Result<PoolInfo> {
-        Err(Error::NotFound { path: path.as_ref().to_owned() })
+        Self::inspect_in(&OsStorage, path.as_ref())
     }
 
-    /// Reads everything in the pool at `path` and lists every damaged place. Takes a shared lock.
+    /// As [`Pool::inspect`], on another storage.
     ///
     /// # Errors
-    /// When not even the superblock can be read, or a writer holds the pool.
-    pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
-        Err(Error::NotFound { path: path.as_ref().to_owned() })
+    /// As `inspect`.
+    pub fn inspect_in(storage: &dyn Storage, folder: &Path) -> Result<PoolInfo> {
+        let Found::Pool = look(storage, folder)? else {
+            return Err(Error::NotFound { path: folder.to_owned() });
+        };
+        let path = folder.join("pool");
+        let file = storage
+            .open(&path, OpenHow::Read, here())
+            .map_err(|e| Error::from_io(path.clone(), "open", &e))?;
+        let bytes = read_superblock_file(&*file, &path)?;
+        Ok(superblock::decode(&path, &bytes)?.info(folder))
     }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.stop();
+        if let Backing::File(medium) = &self.backing {
+            medium.release();
+        }
+    }
+}
+
+fn choose_medium(options: &PoolOptions) -> Result<MediumKind> {
+    match options.medium {
+        MediumChoice::Auto | MediumChoice::File => Ok(MediumKind::File),
+        MediumChoice::Dax => Err(Error::Unsupported { what: "the medium dax is not there yet".into() }),
+        MediumChoice::Emulated(_) => {
+            Err(Error::Unsupported { what: "the medium emulated is not there yet".into() })
+        }
+    }
+}
+
+/// An existing pool keeps its medium; asking for another is a mistake worth a sentence.
+fn fits_choice(folder: &Path, sb: &Superblock, choice: MediumChoice) -> Result<()> {
+    let wanted = match choice {
+        MediumChoice::Auto => return Ok(()),
+        MediumChoice::File => MediumKind::File,
+        MediumChoice::Dax => MediumKind::Dax,
+        MediumChoice::Emulated(_) => MediumKind::Emulated,
+    };
+    if sb.medium == wanted {
+        return Ok(());
+    }
+    Err(Error::Unsupported {
+        what: format!(
+            "{} lies on the medium {}, not {wanted}; open it with `auto`",
+            folder.display(),
+            sb.medium
+        ),
+    })
 }

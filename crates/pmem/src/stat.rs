@@ -120,6 +120,35 @@ pub struct PoolStat {
     pub poisoned: Option<String>,
 }
 
+impl PoolStat {
+    pub(crate) fn new(medium: MediumKind, durability: Durability) -> Self {
+        Self {
+            medium,
+            domain: None,
+            durability,
+            read_only: false,
+            capacity: 0,
+            reserved: 0,
+            grown: 0,
+            log_bytes: 0,
+            log_used: 0,
+            log_direct: false,
+            appended: 0,
+            durable: 0,
+            tail: 0,
+            flushes: 0,
+            flushed_bytes: 0,
+            groups: 0,
+            log_written: 0,
+            image_written: 0,
+            syncs: 0,
+            checkpoints: 0,
+            log_full_waits: 0,
+            poisoned: None,
+        }
+    }
+}
+
 /// What opening had to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -5,8 +5,12 @@
 mod cacheline;
 mod domain;
 pub mod file;
+mod gate;
 mod mapping;
+mod mirror;
 
 pub use cacheline::{CACHE_LINE_BYTES, FlushInstruction, fence, flush_range, prefetch_read};
 pub use domain::{caches_are_persistent, dax_mounts};
-pub use mapping::Reservation;
+pub use gate::Gate;
+pub use mapping::{MapKind, Reservation};
+pub use mirror::Mirror;

@@ -1,9 +1,22 @@
-//! Address-space reservations: one contiguous range that never moves while it lives.
+//! Mappings: contiguous ranges of addresses that never move while they live.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 
-/// A range of anonymous memory, zero on first touch, unmapped on drop.
+/// How a file is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapKind {
+    /// Shared, with MAP_SYNC: the file's metadata is durable before a store to it can be.
+    SharedSync,
+    /// Shared through the page cache.
+    Shared,
+    /// A private copy on write.
+    Private,
+}
+
+/// A mapped range, unmapped on drop.
 #[derive(Debug)]
 pub struct Reservation {
     base: NonNull<u8>,
@@ -16,22 +29,39 @@ unsafe impl Send for Reservation {}
 unsafe impl Sync for Reservation {}
 
 impl Reservation {
-    /// Reserves `len` bytes (rounded up to pages) without committing memory for them.
+    /// Reserves `len` bytes of zeroed memory without committing any to them.
     ///
     /// # Errors
     /// What mmap(2) says: out of address space, or a limit of the process.
     pub fn anonymous(len: usize) -> io::Result<Self> {
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
-        let ptr = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        Self::map(len, libc::PROT_READ | libc::PROT_WRITE, flags, -1)
+    }
+
+    /// Reserves addresses that fault when touched, to put files at.
+    ///
+    /// # Errors
+    /// What mmap(2) says.
+    pub fn addresses(len: usize) -> io::Result<Self> {
+        Self::map(len, libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1)
+    }
+
+    /// Maps `len` bytes of `file` from its start, which may end beyond the file's end.
+    ///
+    /// # Errors
+    /// `Unsupported` (EOPNOTSUPP) for `SharedSync` where the file is not on a DAX file system.
+    pub fn file(file: &File, len: usize, kind: MapKind) -> io::Result<Self> {
+        let flags = match kind {
+            MapKind::SharedSync => libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
+            MapKind::Shared => libc::MAP_SHARED,
+            MapKind::Private => libc::MAP_PRIVATE | libc::MAP_NORESERVE,
         };
+        Self::map(len, libc::PROT_READ | libc::PROT_WRITE, flags, file.as_raw_fd())
+    }
+
+    fn map(len: usize, protection: i32, flags: i32, fd: i32) -> io::Result<Self> {
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        let ptr = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, 0) };
         if ptr == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -39,13 +69,31 @@ impl Reservation {
         Ok(Self { base, len })
     }
 
+    /// Asks for huge pages behind a range; a hint that changes no content.
+    pub fn advise_huge(&self, offset: usize, len: usize) {
+        self.advise(offset, len, libc::MADV_HUGEPAGE);
+    }
+
+    /// Asks the kernel to keep a range's pages out of core dumps; a hint.
+    pub fn advise_no_dump(&self) {
+        self.advise(0, self.len, libc::MADV_DONTDUMP);
+    }
+
+    fn advise(&self, offset: usize, len: usize, advice: i32) {
+        assert!(offset <= self.len && len <= self.len - offset);
+        // SAFETY: inside the mapping; these advices change no content.
+        unsafe { libc::madvise(self.base.as_ptr().add(offset).cast(), len, advice) };
+    }
+
     /// First byte of the range.
+    #[inline]
     #[must_use]
     pub fn base(&self) -> NonNull<u8> {
         self.base
     }
 
     /// Bytes of the range.
+    #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
@@ -60,7 +108,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `anonymous` and nobody else unmaps it.
+        // SAFETY: the range was mapped by a constructor and nobody else unmaps it.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

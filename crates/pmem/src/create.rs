@@ -1,0 +1,134 @@
+//! Making a pool.
+//!
+//! Durable-order: the names, the log and the empty image before the superblock; the superblock last.
+//! A process killed, or a machine cut off, in between leaves a blank superblock file beside an empty
+//! image: no pool, recognised and made again. Otherwise a valid superblock could name a log whose
+//! bytes are not there.
+
+use crate::error::is_no_space;
+use crate::options::PoolOptions;
+use crate::stat::MediumKind;
+use crate::storage::{OpenHow, PathKind, Storage, StorageFile, here};
+use crate::superblock::{COPY_BYTES, FILE_BYTES, Superblock};
+use crate::{Error, Result};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Bytes of zeros written at a time.
+const ZERO_BYTES: usize = 1 << 20;
+
+/// Names that a pool uses.
+pub(crate) const PARTS: [&str; 3] = ["image", "log", "sums"];
+
+fn io_error(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_owned();
+    move |e| {
+        if is_no_space(&e) { Error::NoSpace { path, wanted: 0 } } else { Error::from_io(path, doing, &e) }
+    }
+}
+
+/// Makes the folder, if it is not there.
+pub(crate) fn make_folder(storage: &dyn Storage, folder: &Path) -> Result<()> {
+    storage.create_dir(folder, here()).map_err(io_error(folder, "create"))?;
+    if let Some(parent) = folder.parent() {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        storage.sync_dir(parent, here()).map_err(io_error(parent, "sync"))?;
+    }
+    Ok(())
+}
+
+/// True when the bytes of the file `pool` are those of a pool that was never finished: nothing, or
+/// sectors of a first superblock, some of them not written.
+pub(crate) fn is_half_made(bytes: &[u8]) -> bool {
+    let blank = |b: &[u8]| b.iter().all(|&x| x == 0);
+    bytes.len() <= FILE_BYTES
+        && bytes.chunks(COPY_BYTES).all(|copy| {
+            let head = &copy[..copy.len().min(512)];
+            let middle = copy.get(1536..copy.len().min(COPY_BYTES - 4)).unwrap_or(&[]);
+            (blank(head) || head.starts_with(b"MANGROVE")) && blank(middle)
+        })
+}
+
+/// True when no image was ever filled: an unfinished pool has an empty one, or none.
+pub(crate) fn image_is_empty(storage: &dyn Storage, folder: &Path) -> Result<bool> {
+    let path = folder.join("image");
+    match storage.kind(&path).map_err(io_error(&path, "read"))? {
+        PathKind::Missing => Ok(true),
+        PathKind::Folder => Ok(false),
+        PathKind::File => {
+            let file = storage.open(&path, OpenHow::Read, here()).map_err(io_error(&path, "open"))?;
+            Ok(file.size().map_err(io_error(&path, "read"))? == 0)
+        }
+    }
+}
+
+/// Fills the locked, blank file `pool` and makes the files beside it. The caller made sure that
+/// what is there, if anything, belongs to an unfinished pool.
+pub(crate) fn create(
+    options: &PoolOptions,
+    folder: &Path,
+    pool_file: &dyn StorageFile,
+    medium: MediumKind,
+    devdax: Option<PathBuf>,
+) -> Result<()> {
+    let storage = &*options.storage;
+    for name in PARTS {
+        let path = folder.join(name);
+        storage.remove(&path, here()).map_err(io_error(&path, "remove"))?;
+    }
+    if devdax.is_none() {
+        let path = folder.join("image");
+        storage.open(&path, OpenHow::Create, here()).map_err(io_error(&path, "create"))?;
+    }
+    let log_bytes = if medium == MediumKind::File { options.log_bytes.next_multiple_of(4096) } else { 0 };
+    if medium != MediumKind::Emulated {
+        let path = folder.join("sums");
+        storage.open(&path, OpenHow::Create, here()).map_err(io_error(&path, "create"))?;
+    }
+    if medium == MediumKind::File {
+        let path = folder.join("log");
+        let log = storage.open(&path, OpenHow::Create, here()).map_err(io_error(&path, "create"))?;
+        write_zeros(&*log, log_bytes).map_err(io_error(&path, "write"))?;
+    }
+    storage.sync_dir(folder, here()).map_err(io_error(folder, "sync"))?;
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&storage.random().to_le_bytes());
+    uuid[8..].copy_from_slice(&storage.random().to_le_bytes());
+    // Version 4, variant 1 of RFC 9562.
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    let mut sb = Superblock {
+        seq: 0,
+        uuid,
+        medium,
+        clean: true,
+        kind: options.kind.clone(),
+        capacity: options.capacity.next_multiple_of(4096),
+        image_bytes: 0,
+        log_bytes,
+        tail: 0,
+        target: 0,
+        nonce: 0,
+        devdax,
+    };
+    let mut bytes = Vec::with_capacity(FILE_BYTES);
+    bytes.extend_from_slice(&sb.encode()[..]);
+    sb.seq = 1;
+    bytes.extend_from_slice(&sb.encode()[..]);
+    let path = folder.join("pool");
+    pool_file.write_at(0, &bytes, here()).map_err(io_error(&path, "write"))?;
+    pool_file.sync(here()).map_err(io_error(&path, "sync"))
+}
+
+/// Real zeros, not a promise of space: a log write then changes no metadata of the file system, so
+/// its sync is one write.
+fn write_zeros(file: &dyn StorageFile, len: u64) -> io::Result<()> {
+    let zeros = vec![0u8; ZERO_BYTES.min(len as usize)];
+    let mut at = 0;
+    while at < len {
+        let n = zeros.len().min((len - at) as usize);
+        file.write_at(at, &zeros[..n], here())?;
+        at += n as u64;
+    }
+    file.sync(here())
+}

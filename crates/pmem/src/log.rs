@@ -1,0 +1,328 @@
+//! The redo log of the file medium: a ring in memory that mirrors the ring in the file.
+//!
+//! Invariants:
+//! 1. Records stand in the ring in the order in which `append` took the lock: the program's order
+//!    for one thread, and for many threads an order that respects every happens-before among them.
+//! 2. `tail <= durable <= sealed <= group_start <= pos <= tail + log_bytes`, and the group that is
+//!    open will end, padded, within `tail + log_bytes`: sealing never needs space.
+//! 3. The ring's bytes in `tail..pos` are never overwritten; those of `durable..sealed` belong to
+//!    the leader of the group commit, those before to the checkpointer's reads.
+//! 4. Durable-order: a group is durable before any group behind it counts as durable (one write at a
+//!    time). Otherwise recovery would stop at the hole, and lose acknowledged groups behind it.
+
+use crate::commit::{Failed, GroupCommit, GroupWriter};
+use crate::log_format::{
+    FLAG_FIRST, GROUP_HEADER_BYTES, GROUP_PAYLOAD_BYTES_MAX, GroupHeader, RECORD_HEADER_BYTES_MAX, group_crc,
+    group_total, put_varint,
+};
+use crate::storage::{SECTOR_BYTES, StorageFile, here};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+use crate::{Lsn, Site};
+use mangrove_sys::Mirror;
+use std::io;
+
+/// Longest single write to the file, in bytes.
+const WRITE_BYTES_MAX: u64 = 8 << 20;
+
+/// Where the next record goes.
+struct Open {
+    /// Everything before belongs to closed groups.
+    group_start: Lsn,
+    /// End of the last record, or `group_start` when the open group is empty.
+    pos: Lsn,
+}
+
+/// What happened, for `stat`.
+#[derive(Default)]
+pub(crate) struct LogCounters {
+    pub(crate) flushes: AtomicU64,
+    pub(crate) flushed_bytes: AtomicU64,
+    pub(crate) groups: AtomicU64,
+    pub(crate) written: AtomicU64,
+    pub(crate) syncs: AtomicU64,
+}
+
+/// The log of an open pool.
+pub(crate) struct Log {
+    ring: Mirror,
+    log_bytes: u64,
+    group_payload_max: usize,
+    file: Box<dyn StorageFile>,
+    open: Mutex<Open>,
+    appended: AtomicU64,
+    tail: AtomicU64,
+    pub(crate) commit: GroupCommit,
+    seed: u32,
+    nonce: u64,
+    /// True once this process wrote a group. Only the leader touches it.
+    begun: AtomicBool,
+    /// Nonce of the last group written or recovered.
+    last_nonce: AtomicU64,
+    pub(crate) counters: LogCounters,
+}
+
+/// Why nothing was appended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The checkpointer must free space first.
+    Full,
+}
+
+impl Log {
+    /// A log whose groups in `tail..end` are in `ring` already.
+    pub(crate) fn new(
+        ring: Mirror,
+        file: Box<dyn StorageFile>,
+        tail: Lsn,
+        end: Lsn,
+        seed: u32,
+        nonces: (u64, u64),
+    ) -> Self {
+        let log_bytes = ring.len() as u64;
+        // At least four groups fit, so that appending goes on while one is written and one is applied.
+        let group_payload_max = GROUP_PAYLOAD_BYTES_MAX.min(ring.len() / 4 - 2 * SECTOR_BYTES);
+        Self {
+            ring,
+            log_bytes,
+            group_payload_max,
+            file,
+            open: Mutex::new(Open { group_start: end, pos: end }),
+            appended: AtomicU64::new(end),
+            tail: AtomicU64::new(tail),
+            commit: GroupCommit::new(end),
+            seed,
+            nonce: nonces.0,
+            begun: AtomicBool::new(false),
+            last_nonce: AtomicU64::new(nonces.1),
+            counters: LogCounters::default(),
+        }
+    }
+
+    /// Greatest range that one record can hold; longer flushes are split.
+    pub(crate) fn record_bytes_max(&self) -> usize {
+        self.group_payload_max - RECORD_HEADER_BYTES_MAX
+    }
+
+    #[inline]
+    pub(crate) fn appended(&self) -> Lsn {
+        // Acquire pairs with the Release in `append`: a position taken covers the record before it.
+        self.appended.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn tail(&self) -> Lsn {
+        // Acquire pairs with the Release in `set_tail`: space before it may be overwritten.
+        self.tail.load(Ordering::Acquire)
+    }
+
+    /// Everything before `tail` is in the image, durably: its space is free.
+    pub(crate) fn set_tail(&self, tail: Lsn) {
+        self.tail.store(tail, Ordering::Release);
+    }
+
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.log_bytes
+    }
+
+    pub(crate) fn file(&self) -> &dyn StorageFile {
+        &*self.file
+    }
+
+    /// Nonce that a group at `durable` may carry without being the first of a process.
+    pub(crate) fn last_nonce(&self) -> u64 {
+        self.last_nonce.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn ptr(&self, lsn: Lsn) -> *mut u8 {
+        // SAFETY: the remainder is below the ring's length, and the ring is mapped twice in a row.
+        unsafe { self.ring.base().as_ptr().add((lsn % self.log_bytes) as usize) }
+    }
+
+    /// `len` bytes of the ring at `lsn`.
+    ///
+    /// # Safety
+    /// `len <= log_bytes`, and nobody writes the range meanwhile (invariant 3).
+    pub(crate) unsafe fn bytes(&self, lsn: Lsn, len: u64) -> &[u8] {
+        debug_assert!(len <= self.log_bytes);
+        // SAFETY: contiguous because of the second view; the caller vouches for the rest.
+        unsafe { std::slice::from_raw_parts(self.ptr(lsn), len as usize) }
+    }
+
+    /// As `bytes`, to write.
+    ///
+    /// # Safety
+    /// `len <= log_bytes`, and the caller alone uses the range meanwhile (invariant 3).
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the ring is shared memory; ranges are handed out by invariant 3"
+    )]
+    unsafe fn bytes_mut(&self, lsn: Lsn, len: u64) -> &mut [u8] {
+        debug_assert!(len <= self.log_bytes);
+        // SAFETY: contiguous because of the second view; the caller vouches for the rest.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr(lsn), len as usize) }
+    }
+
+    /// Appends one record and returns the position after it.
+    ///
+    /// # Safety
+    /// `src` is valid for reads of `len` bytes; concurrent stores to them are atomic words.
+    #[inline]
+    pub(crate) unsafe fn append(&self, offset: u64, src: *const u8, len: usize) -> Result<Lsn, Refused> {
+        debug_assert!(len > 0 && len <= self.record_bytes_max());
+        let mut header = [0u8; RECORD_HEADER_BYTES_MAX];
+        let a = put_varint(&mut header, offset);
+        let header_len = a + put_varint(&mut header[a..], len as u64);
+        let need = (header_len + len) as u64;
+        let mut open = self.open.lock();
+        let mut start = open.group_start;
+        let mut at = if open.pos == start { start + GROUP_HEADER_BYTES as u64 } else { open.pos };
+        if at + need - start > (GROUP_HEADER_BYTES + self.group_payload_max) as u64 {
+            self.close_group(&mut open);
+            start = open.group_start;
+            at = start + GROUP_HEADER_BYTES as u64;
+        }
+        let end = at + need;
+        if end.next_multiple_of(SECTOR_BYTES as u64) > self.tail() + self.log_bytes {
+            return Err(Refused::Full);
+        }
+        // SAFETY: `at..end` is free (invariant 2) and ours while we hold the lock.
+        unsafe {
+            let to = self.ptr(at);
+            copy_small(header.as_ptr(), to, header_len);
+            copy_words(src, to.add(header_len), len);
+        }
+        open.pos = end;
+        // Release pairs with the Acquire in `appended`.
+        self.appended.store(end, Ordering::Release);
+        drop(open);
+        // Relaxed: counters.
+        self.counters.flushes.fetch_add(1, Ordering::Relaxed);
+        self.counters.flushed_bytes.fetch_add(len as u64, Ordering::Relaxed);
+        Ok(end)
+    }
+
+    /// Closes the open group if it holds a record: its length goes into the header, zeros behind it.
+    fn close_group(&self, open: &mut Open) {
+        if open.pos == open.group_start {
+            return;
+        }
+        let payload = (open.pos - open.group_start) as usize - GROUP_HEADER_BYTES;
+        let end = open.group_start + group_total(payload);
+        let header = GroupHeader {
+            crc: 0,
+            lsn: open.group_start,
+            payload: payload as u32,
+            flags: 0,
+            nonce: self.nonce,
+            durable: 0,
+        };
+        // SAFETY: the open group is ours while the lock is held; its padding lies within the log
+        // (invariant 2).
+        unsafe {
+            header.encode(self.bytes_mut(open.group_start, GROUP_HEADER_BYTES as u64));
+            self.bytes_mut(open.pos, end - open.pos).fill(0);
+        }
+        open.group_start = end;
+        open.pos = end;
+    }
+
+    /// Completes the headers of the closed groups in `from..to`; returns how many.
+    fn finish_groups(&self, from: Lsn, to: Lsn) -> u64 {
+        let mut at = from;
+        let mut groups = 0;
+        while at < to {
+            // SAFETY: `from..to` is sealed and not yet durable: the leader's (invariant 3).
+            let bytes = unsafe { self.bytes_mut(at, to - at) };
+            let mut header = GroupHeader::decode(bytes).expect("a sealed group starts with its header");
+            assert_eq!(header.lsn, at, "a sealed group knows its position");
+            header.durable = from;
+            if !self.begun.swap(true, Ordering::Relaxed) {
+                header.flags |= FLAG_FIRST;
+            }
+            header.encode(bytes);
+            header.crc = group_crc(self.seed, &bytes[..GROUP_HEADER_BYTES + header.payload as usize]);
+            header.encode(bytes);
+            at += header.total();
+            groups += 1;
+        }
+        assert_eq!(at, to, "sealed groups fill the sealed range");
+        groups
+    }
+
+    /// Writes `from..to` of the ring to the file; durable on return.
+    fn write_file(&self, from: Lsn, to: Lsn, site: Site) -> io::Result<()> {
+        let mut at = from;
+        while at < to {
+            let physical = at % self.log_bytes;
+            let len = (to - at).min(self.log_bytes - physical).min(WRITE_BYTES_MAX);
+            // SAFETY: as in `finish_groups`.
+            let bytes = unsafe { self.bytes(at, len) };
+            self.file.write_durable(physical, bytes, site)?;
+            self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+            self.counters.written.fetch_add(len, Ordering::Relaxed);
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// Seals what is open; see [`GroupWriter::seal`].
+    pub(crate) fn seal(&self) -> Lsn {
+        let mut open = self.open.lock();
+        self.close_group(&mut open);
+        let sealed = open.group_start;
+        // Release pairs with the Acquire in `appended`. Padding counts as appended, so that a
+        // position taken now never names a group that does not exist.
+        self.appended.store(sealed, Ordering::Release);
+        sealed
+    }
+
+    /// Finishes and writes the sealed groups `from..to`.
+    pub(crate) fn write(&self, from: Lsn, to: Lsn) -> io::Result<()> {
+        let groups = self.finish_groups(from, to);
+        // Durable-order: the group's bytes before `durable` moves (and with it every acknowledgement).
+        self.write_file(from, to, here())?;
+        self.last_nonce.store(self.nonce, Ordering::Relaxed);
+        self.counters.groups.fetch_add(groups, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Waits for `lsn`, leading if nobody does.
+    pub(crate) fn wait(&self, lsn: Lsn, writer: &impl GroupWriter) -> Result<(), Failed> {
+        // A position beyond the end (of another pool, say) would never come.
+        self.commit.wait(lsn.min(self.appended()), writer)
+    }
+}
+
+/// Copies a record header; a loop is quicker than a call for so few bytes.
+///
+/// # Safety
+/// As `copy_nonoverlapping`.
+#[inline]
+unsafe fn copy_small(src: *const u8, to: *mut u8, len: usize) {
+    for i in 0..len {
+        // SAFETY: the caller vouches for both ranges.
+        unsafe { *to.add(i) = *src.add(i) };
+    }
+}
+
+/// Copies `len` bytes, each aligned 8-byte word of the source at once: a word that somebody stores
+/// meanwhile is copied old or new, never mixed.
+///
+/// # Safety
+/// As `copy_nonoverlapping`, except that aligned words of the source may be stored to atomically.
+#[inline]
+unsafe fn copy_words(mut src: *const u8, mut to: *mut u8, mut len: usize) {
+    // SAFETY (all blocks): pointers stay inside the two ranges that the caller vouches for.
+    unsafe {
+        let head = src.align_offset(8).min(len);
+        std::ptr::copy_nonoverlapping(src, to, head);
+        (src, to, len) = (src.add(head), to.add(head), len - head);
+        while len >= 8 {
+            // Relaxed: order among words is the caller's business (a lock, or no concurrent store).
+            let word = (*src.cast::<AtomicU64>()).load(Ordering::Relaxed);
+            to.cast::<u64>().write_unaligned(word);
+            (src, to, len) = (src.add(8), to.add(8), len - 8);
+        }
+        std::ptr::copy_nonoverlapping(src, to, len);
+    }
+}

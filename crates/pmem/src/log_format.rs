@@ -1,0 +1,230 @@
+//! The bytes of the log: groups and records. Told in prose in docs/format/log.md; a test ties the two.
+//!
+//! Invariants:
+//! 1. A group starts at a multiple of [`SECTOR_BYTES`]; its LSN is its position in the endless log,
+//!    of which the file holds the last `log_bytes` as a ring.
+//! 2. The CRC covers everything behind it: header, payload, and (through its seed) the pool's UUID.
+//!    A group of another pool, lap or incarnation never passes for the one expected.
+
+use crate::storage::SECTOR_BYTES;
+use crate::{Lsn, crc32c};
+
+/// Bytes of a group's header.
+pub(crate) const GROUP_HEADER_BYTES: usize = 40;
+/// "MGgr" read as a little-endian number.
+pub(crate) const GROUP_MAGIC: u32 = u32::from_le_bytes(*b"MGgr");
+/// Flag: the first group that a process wrote.
+pub(crate) const FLAG_FIRST: u32 = 1;
+/// Longest header of a record: two varints of 10 bytes.
+pub(crate) const RECORD_HEADER_BYTES_MAX: usize = 20;
+/// Greatest payload of a group.
+pub(crate) const GROUP_PAYLOAD_BYTES_MAX: usize = 1 << 20;
+
+/// What stands before the records of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GroupHeader {
+    pub(crate) crc: u32,
+    /// Position of the header.
+    pub(crate) lsn: Lsn,
+    /// Bytes of records; the group ends there and is padded with zeros to whole sectors.
+    pub(crate) payload: u32,
+    /// [`FLAG_FIRST`] or 0.
+    pub(crate) flags: u32,
+    /// A number drawn when the pool was opened: tells the writes of one process from another's.
+    pub(crate) nonce: u64,
+    /// What was durable when this group's write was issued. A damaged place before it is damage,
+    /// a damaged place at or after it may be a write torn by the crash.
+    pub(crate) durable: Lsn,
+}
+
+const _: () = assert!(GROUP_HEADER_BYTES == 4 + 4 + 8 + 4 + 4 + 8 + 8);
+const _: () = assert!(GROUP_HEADER_BYTES < SECTOR_BYTES);
+
+fn le32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn le64(bytes: &[u8], at: usize) -> u64 {
+    u64::from(le32(bytes, at)) | u64::from(le32(bytes, at + 4)) << 32
+}
+
+impl GroupHeader {
+    /// Reads a header; `None` when the magic or the lengths cannot be a group's.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < GROUP_HEADER_BYTES || le32(bytes, 0) != GROUP_MAGIC {
+            return None;
+        }
+        let header = Self {
+            crc: le32(bytes, 4),
+            lsn: le64(bytes, 8),
+            payload: le32(bytes, 16),
+            flags: le32(bytes, 20),
+            nonce: le64(bytes, 24),
+            durable: le64(bytes, 32),
+        };
+        let sane = header.payload as usize <= GROUP_PAYLOAD_BYTES_MAX
+            && header.payload > 0
+            && header.lsn % SECTOR_BYTES as u64 == 0
+            && header.durable <= header.lsn;
+        sane.then_some(header)
+    }
+
+    /// Writes everything but the CRC.
+    pub(crate) fn encode(&self, bytes: &mut [u8]) {
+        bytes[0..4].copy_from_slice(&GROUP_MAGIC.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.crc.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.lsn.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.payload.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.flags.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.nonce.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.durable.to_le_bytes());
+    }
+
+    /// Whole sectors that the group takes.
+    pub(crate) fn total(&self) -> u64 {
+        group_total(self.payload as usize)
+    }
+}
+
+/// Whole sectors that a group of `payload` bytes takes, in bytes.
+pub(crate) fn group_total(payload: usize) -> u64 {
+    (GROUP_HEADER_BYTES + payload).next_multiple_of(SECTOR_BYTES) as u64
+}
+
+/// CRC of a whole group (`bytes` = header and payload) in a pool with `seed`.
+pub(crate) fn group_crc(seed: u32, bytes: &[u8]) -> u32 {
+    crc32c(seed, &bytes[8..])
+}
+
+/// Writes `value` in 7-bit pieces, low ones first; returns the bytes used (at most 10).
+#[inline]
+pub(crate) fn put_varint(bytes: &mut [u8], mut value: u64) -> usize {
+    let mut at = 0;
+    while value >= 0x80 {
+        bytes[at] = value as u8 | 0x80;
+        value >>= 7;
+        at += 1;
+    }
+    bytes[at] = value as u8;
+    at + 1
+}
+
+/// Reads a varint; `None` when it does not end or does not fit.
+#[inline]
+pub(crate) fn get_varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    let mut value = 0u64;
+    for (at, &byte) in bytes.iter().enumerate().take(10) {
+        let piece = u64::from(byte & 0x7f);
+        if at == 9 && piece > 1 {
+            return None;
+        }
+        value |= piece << (7 * at);
+        if byte & 0x80 == 0 {
+            return Some((value, at + 1));
+        }
+    }
+    None
+}
+
+/// One flushed range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record<'a> {
+    pub(crate) offset: u64,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// The records of a payload, in order. Ends early with `damaged()` true when the bytes are no records.
+pub(crate) struct Records<'a> {
+    rest: &'a [u8],
+    capacity: u64,
+    damaged: bool,
+}
+
+impl<'a> Records<'a> {
+    /// Records of `payload`, all of which must lie within `capacity` bytes.
+    pub(crate) fn new(payload: &'a [u8], capacity: u64) -> Self {
+        Self { rest: payload, capacity, damaged: false }
+    }
+
+    /// True when iteration ended at bytes that are no record.
+    pub(crate) fn damaged(&self) -> bool {
+        self.damaged
+    }
+
+    /// Bytes of the payload not yet read.
+    pub(crate) fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    fn take(&mut self) -> Option<Record<'a>> {
+        let (offset, a) = get_varint(self.rest)?;
+        let (len, b) = get_varint(&self.rest[a..])?;
+        let body = &self.rest[a + b..];
+        if len > body.len() as u64 || offset > self.capacity || len > self.capacity - offset || len == 0 {
+            return None;
+        }
+        let (bytes, rest) = body.split_at(len as usize);
+        self.rest = rest;
+        Some(Record { offset, bytes })
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    fn next(&mut self) -> Option<Record<'a>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let record = self.take();
+        if record.is_none() {
+            self.damaged = true;
+            self.rest = &[];
+        }
+        record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varints_return_and_refuse_what_does_not_fit() {
+        for value in [0, 1, 127, 128, 300, 1 << 35, u64::MAX] {
+            let mut bytes = [0; 10];
+            let n = put_varint(&mut bytes, value);
+            assert_eq!(get_varint(&bytes[..n]), Some((value, n)));
+            assert_eq!(get_varint(&bytes[..n - 1]), None);
+        }
+        assert_eq!(get_varint(&[0xff; 10]), None);
+        assert_eq!(get_varint(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]), None);
+    }
+
+    #[test]
+    fn records_beyond_the_region_or_the_payload_are_refused() {
+        let mut payload = vec![0; 3];
+        put_varint(&mut payload, 100);
+        payload[1] = 2; // two bytes announced, one there
+        let mut records = Records::new(&payload, 1000);
+        assert_eq!(records.next(), None);
+        assert!(records.damaged());
+        let mut records = Records::new(&[100, 1, 7], 100);
+        assert_eq!(records.next(), None);
+        assert!(records.damaged());
+        let mut records = Records::new(&[100, 1, 7], 101);
+        assert_eq!(records.next(), Some(Record { offset: 100, bytes: &[7] }));
+        assert_eq!(records.next(), None);
+        assert!(!records.damaged());
+    }
+
+    #[test]
+    fn a_header_returns() {
+        let header = GroupHeader { crc: 7, lsn: 1024, payload: 9, flags: FLAG_FIRST, nonce: 5, durable: 512 };
+        let mut bytes = [0; GROUP_HEADER_BYTES];
+        header.encode(&mut bytes);
+        assert_eq!(GroupHeader::decode(&bytes), Some(header));
+        bytes[0] ^= 1;
+        assert_eq!(GroupHeader::decode(&bytes), None);
+    }
+}

@@ -1,0 +1,187 @@
+//! Reads the log of a pool that was not closed: which groups are there, and is what ends them a
+//! torn tail or damage?
+//!
+//! Rules:
+//! 1. The first group stands at the superblock's tail, and either carries the nonce recorded there
+//!    or is the first of a process. Each next one stands right behind, and carries the nonce of the
+//!    one before or is the first of a process. So no group of an earlier lap, and none left over
+//!    from a write that a crash tore, is ever taken for the next.
+//! 2. The first place that is no such group ends the log. If any group elsewhere in the ring proves
+//!    that this place had been durable when that group was written, the end is damage: acknowledged
+//!    writes would be lost silently. (Groups of one torn write may survive without the ones before
+//!    them; their `durable` does not reach the hole, so they prove nothing.)
+
+use crate::log_format::{FLAG_FIRST, GROUP_HEADER_BYTES, GroupHeader, Records, group_crc};
+use crate::storage::{SECTOR_BYTES, StorageFile};
+use crate::superblock::Superblock;
+use crate::{Error, Lsn, Result};
+use mangrove_sys::Mirror;
+use std::path::Path;
+
+/// Bytes read at a time.
+const STEP_BYTES: u64 = 256 << 10;
+
+/// What the log holds.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    /// Position after the last group.
+    pub(crate) end: Lsn,
+    /// Nonce of the last group, or the superblock's when there is none.
+    pub(crate) last_nonce: u64,
+    /// Nonce of the last group before the superblock's target.
+    pub(crate) target_nonce: u64,
+    pub(crate) groups: u64,
+    /// End of the last record's range: the image must be able to hold it.
+    pub(crate) image_end: u64,
+}
+
+/// Reads one group at a time into the ring.
+struct Reader<'a> {
+    file: &'a dyn StorageFile,
+    path: &'a Path,
+    ring: &'a mut Mirror,
+    loaded: Lsn,
+    limit: Lsn,
+}
+
+impl Reader<'_> {
+    /// Makes `at..at + len` available; false when that is beyond the ring's end.
+    fn load(&mut self, at: Lsn, len: u64) -> Result<bool> {
+        if at + len > self.limit {
+            return Ok(false);
+        }
+        while self.loaded < at + len {
+            let log_bytes = self.ring.len() as u64;
+            let physical = self.loaded % log_bytes;
+            let step = STEP_BYTES.min(log_bytes - physical).min(self.limit - self.loaded);
+            // SAFETY: inside the first view of the ring, which is ours alone.
+            let bytes = unsafe {
+                std::slice::from_raw_parts_mut(
+                    self.ring.base().as_ptr().add(physical as usize),
+                    step as usize,
+                )
+            };
+            let n = self
+                .file
+                .read_at(physical, bytes)
+                .map_err(|e| Error::from_io(self.path.to_owned(), "read", &e))?;
+            bytes[n..].fill(0);
+            self.loaded += step;
+        }
+        Ok(true)
+    }
+
+    /// `len` loaded bytes at `at`.
+    fn bytes(&self, at: Lsn, len: usize) -> &[u8] {
+        let physical = (at % self.ring.len() as u64) as usize;
+        assert!(len <= self.ring.len());
+        // SAFETY: the ring is mapped twice in a row, and `&self` keeps writers away.
+        unsafe { std::slice::from_raw_parts(self.ring.base().as_ptr().add(physical), len) }
+    }
+}
+
+fn corrupt(path: &Path, offset: u64, what: String) -> Error {
+    Error::Corrupt { path: path.to_owned(), offset, what }
+}
+
+/// Reads the groups behind the superblock's tail into `ring`.
+///
+/// # Errors
+/// `Corrupt` when the log ends in damage; `Io`.
+pub(crate) fn scan(file: &dyn StorageFile, path: &Path, sb: &Superblock, ring: &mut Mirror) -> Result<Scan> {
+    let log_bytes = ring.len() as u64;
+    let mut reader = Reader { file, path, ring, loaded: sb.tail, limit: sb.tail + log_bytes };
+    let mut scan = Scan { end: sb.tail, last_nonce: sb.nonce, target_nonce: sb.nonce, ..Scan::default() };
+    while let Some(header) = next_group(&mut reader, &scan, sb)? {
+        let body = reader.bytes(scan.end + GROUP_HEADER_BYTES as u64, header.payload as usize);
+        let mut records = Records::new(body, sb.capacity);
+        for record in records.by_ref() {
+            scan.image_end = scan.image_end.max(record.offset + record.bytes.len() as u64);
+        }
+        if records.damaged() {
+            return Err(corrupt(
+                path,
+                scan.end % log_bytes,
+                "a group with a right checksum holds no records".into(),
+            ));
+        }
+        scan.end += header.total();
+        scan.groups += 1;
+        scan.last_nonce = header.nonce;
+        if scan.end <= sb.target {
+            scan.target_nonce = header.nonce;
+        }
+    }
+    if scan.end < sb.target {
+        return Err(corrupt(
+            path,
+            scan.end % log_bytes,
+            format!("the log ends at position {}, but was durable up to {}", scan.end, sb.target),
+        ));
+    }
+    if let Some(witness) = witness(file, path, sb, log_bytes, scan.end)? {
+        return Err(corrupt(
+            path,
+            scan.end % log_bytes,
+            format!(
+                "the group at position {} is gone or damaged, but had been durable: the one at position {witness} says so",
+                scan.end
+            ),
+        ));
+    }
+    Ok(scan)
+}
+
+/// The whole, right group at the scan's end, if there is one.
+fn next_group(reader: &mut Reader<'_>, scan: &Scan, sb: &Superblock) -> Result<Option<GroupHeader>> {
+    if !reader.load(scan.end, SECTOR_BYTES as u64)? {
+        return Ok(None);
+    }
+    let Some(header) = GroupHeader::decode(reader.bytes(scan.end, SECTOR_BYTES)) else { return Ok(None) };
+    let follows = header.nonce == scan.last_nonce || header.flags & FLAG_FIRST != 0;
+    if header.lsn != scan.end || !follows || !reader.load(scan.end, header.total())? {
+        return Ok(None);
+    }
+    let bytes = reader.bytes(scan.end, GROUP_HEADER_BYTES + header.payload as usize);
+    Ok((group_crc(sb.seed(), bytes) == header.crc).then_some(header))
+}
+
+/// Position of a right group which proves that `end` had been durable.
+fn witness(
+    file: &dyn StorageFile,
+    path: &Path,
+    sb: &Superblock,
+    log_bytes: u64,
+    end: Lsn,
+) -> Result<Option<Lsn>> {
+    let mut buffer = vec![0u8; STEP_BYTES.min(log_bytes) as usize];
+    let mut group = Vec::new();
+    let mut physical = 0;
+    let read = |offset: u64, bytes: &mut [u8]| {
+        file.read_at(offset, bytes).map_err(|e| Error::from_io(path.to_owned(), "read", &e))
+    };
+    while physical < log_bytes {
+        let step = buffer.len().min((log_bytes - physical) as usize);
+        let n = read(physical, &mut buffer[..step])?;
+        for sector in (0..n - n % SECTOR_BYTES).step_by(SECTOR_BYTES) {
+            let Some(header) = GroupHeader::decode(&buffer[sector..]) else { continue };
+            let here = physical + sector as u64;
+            if header.durable <= end || header.lsn % log_bytes != here {
+                continue;
+            }
+            let len = GROUP_HEADER_BYTES + header.payload as usize;
+            group.clear();
+            group.resize(len, 0);
+            let first = len.min((log_bytes - here) as usize);
+            read(here, &mut group[..first])?;
+            if first < len {
+                read(0, &mut group[first..])?;
+            }
+            if group_crc(sb.seed(), &group) == header.crc {
+                return Ok(Some(header.lsn));
+            }
+        }
+        physical += step as u64;
+    }
+    Ok(None)
+}

@@ -1,0 +1,365 @@
+//! Opening a file pool: reads and verifies the image in parallel, then applies the log.
+//!
+//! Invariants:
+//! 1. Nothing is written before the pool is used, so a crash while opening changes nothing. (The
+//!    exception gives the image the space that a logged range needs; it changes no byte.)
+//! 2. Every byte that enters the working copy was under a checksum that fits.
+//! 3. Durable-order: what a killed process left in the operating system's cache is synced before
+//!    anybody sees it. Otherwise a read answered now could be undone by a power cut later.
+
+use crate::checkpoint::{Checkpointer, ImageFiles};
+use crate::error::is_no_space;
+use crate::file_medium::{FileParts, HUGE_PAGES_FROM_BYTES};
+use crate::log::Log;
+use crate::log_format::{GROUP_HEADER_BYTES, GroupHeader, Records};
+use crate::log_scan::{Scan, scan};
+use crate::stat::OpenReport;
+use crate::storage::{OpenHow, PathKind, Storage, StorageFile, here};
+use crate::sums::{PAGE_BYTES, Sums, page_sum};
+use crate::superblock::{Superblock, SuperblockFile};
+use crate::{Error, Lsn, Result};
+use mangrove_sys::{Mirror, Reservation};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of image that one worker reads at a time.
+const CHUNK_BYTES: u64 = 2 << 20;
+/// Images smaller than this are read by one thread.
+const PARALLEL_FROM_BYTES: u64 = 4 << 20;
+
+/// A file pool read into memory.
+pub(crate) struct Recovered {
+    pub(crate) memory: Reservation,
+    pub(crate) files: ImageFiles,
+    log_file: Box<dyn StorageFile>,
+    ring: Mirror,
+    sums: Sums,
+    scan: Scan,
+    grown: u64,
+    pub(crate) report: OpenReport,
+}
+
+/// Reserves `capacity` bytes, or, where the process may not have so much, the greatest power of two
+/// that it may, but at least `needed`.
+pub(crate) fn reserve(capacity: u64, needed: u64) -> Result<Reservation> {
+    let mut len = capacity;
+    loop {
+        match Reservation::anonymous(len as usize) {
+            Ok(memory) => return Ok(memory),
+            Err(e) => {
+                let smaller = (len - 1).next_power_of_two() / 2;
+                if smaller < needed.max(PAGE_BYTES as u64) {
+                    return Err(Error::Unsupported {
+                        what: format!(
+                            "cannot reserve {needed} bytes of address space ({e}); raise the limit (ulimit -v)"
+                        ),
+                    });
+                }
+                len = smaller;
+            }
+        }
+    }
+}
+
+/// Opens one of the pool's files, which must be there and be a file.
+pub(crate) fn open_part(storage: &dyn Storage, path: &Path, read_only: bool) -> Result<Box<dyn StorageFile>> {
+    let kind = storage.kind(path).map_err(|e| Error::from_io(path.to_owned(), "read", &e))?;
+    let corrupt = |what: &str| Err(Error::Corrupt { path: path.to_owned(), offset: 0, what: what.into() });
+    match kind {
+        PathKind::Missing => return corrupt("the file is missing"),
+        PathKind::Folder => return corrupt("it is a folder, not a file"),
+        PathKind::File => {}
+    }
+    let how = if read_only { OpenHow::Read } else { OpenHow::Write };
+    storage.open(path, how, here()).map_err(|e| Error::from_io(path.to_owned(), "open", &e))
+}
+
+/// Reads the file pool in `folder` whose superblock is `sb`.
+///
+/// # Errors
+/// `Corrupt` at the first damaged place, `Io`, `NoSpace`, `Unsupported`.
+pub(crate) fn recover(
+    storage: &dyn Storage,
+    folder: &Path,
+    sb: &Superblock,
+    superblock_file: &dyn StorageFile,
+    read_only: bool,
+) -> Result<Recovered> {
+    let begun = std::time::Instant::now();
+    let (image_path, log_path, sums_path) = (folder.join("image"), folder.join("log"), folder.join("sums"));
+    let files = ImageFiles {
+        image: open_part(storage, &image_path, read_only)?,
+        image_path,
+        sums: open_part(storage, &sums_path, read_only)?,
+        sums_path,
+    };
+    let log_file = open_part(storage, &log_path, read_only)?;
+    let log_size = log_file.size().map_err(|e| Error::from_io(log_path.clone(), "read", &e))?;
+    if log_size != sb.log_bytes {
+        return Err(Error::Corrupt {
+            path: log_path,
+            offset: log_size.min(sb.log_bytes),
+            what: format!("the log has {log_size} bytes instead of {}", sb.log_bytes),
+        });
+    }
+    let image_size = image_size(&files, sb)?;
+    let sums = read_sums(&files, sb, image_size)?;
+    let memory = reserve(sb.capacity, image_size)?;
+    if image_size >= HUGE_PAGES_FROM_BYTES {
+        memory.advise_huge(0, image_size as usize);
+    }
+    let mut ring = Mirror::new(sb.log_bytes as usize).map_err(|e| Error::Unsupported {
+        what: format!("cannot map {} bytes for the log: {e}", sb.log_bytes),
+    })?;
+    let empty = Scan { end: sb.tail, last_nonce: sb.nonce, target_nonce: sb.nonce, ..Scan::default() };
+    if !sb.clean && !read_only {
+        let path = || folder.join("pool");
+        superblock_file.sync(here()).map_err(|e| Error::from_io(path(), "sync", &e))?;
+        log_file.sync(here()).map_err(|e| Error::from_io(log_path.clone(), "sync", &e))?;
+    }
+    let (suspects, scan) = std::thread::scope(|scope| {
+        let ring = &mut ring;
+        let log = &*log_file;
+        let log_path = &log_path;
+        let scanner = || if sb.clean { Ok(empty) } else { scan(log, log_path, sb, ring) };
+        if image_size < PARALLEL_FROM_BYTES {
+            let scan = scanner()?;
+            return Ok((read_image(&files, &sums, image_size, &memory)?, scan));
+        }
+        let scanning = (!sb.clean).then(|| std::thread::Builder::new().spawn_scoped(scope, scanner));
+        let suspects = read_image(&files, &sums, image_size, &memory);
+        let scan = match scanning {
+            Some(Ok(thread)) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?,
+            Some(Err(e)) => return Err(Error::Unsupported { what: format!("cannot start a thread: {e}") }),
+            None => Scan { end: sb.tail, last_nonce: sb.nonce, target_nonce: sb.nonce, ..Scan::default() },
+        };
+        Ok((suspects?, scan))
+    })?;
+    if scan.image_end > memory.len() as u64 {
+        return Err(Error::Unsupported {
+            what: format!(
+                "the pool needs {} bytes of address space, {} could be reserved",
+                scan.image_end,
+                memory.len()
+            ),
+        });
+    }
+    let mut records = apply(&ring, &memory, sb.tail, sb.target);
+    verify_suspects(&suspects, &memory, &sums, &files)?;
+    records += apply(&ring, &memory, sb.target, scan.end);
+    let grown = make_room(&files, image_size, scan.image_end, read_only)?;
+    let report = OpenReport {
+        created: false,
+        was_clean: sb.clean,
+        image_bytes: image_size,
+        groups: scan.groups,
+        records,
+        nanoseconds: begun.elapsed().as_nanos() as u64,
+    };
+    Ok(Recovered { memory, files, log_file, ring, sums, scan, grown, report })
+}
+
+fn image_size(files: &ImageFiles, sb: &Superblock) -> Result<u64> {
+    let size = files.image.size().map_err(|e| Error::from_io(files.image_path.clone(), "read", &e))?;
+    let corrupt = |offset, what| Err(Error::Corrupt { path: files.image_path.clone(), offset, what });
+    if size < sb.image_bytes {
+        return corrupt(size, format!("the image ends here, but had {} bytes", sb.image_bytes));
+    }
+    if size > sb.capacity {
+        return corrupt(
+            sb.capacity,
+            format!("the image has {size} bytes, but the capacity is {}", sb.capacity),
+        );
+    }
+    // A crash may leave a length that no page ends at: nothing was written beyond the last whole page.
+    Ok(size - size % PAGE_BYTES as u64)
+}
+
+/// Reads the sums; those of pages beyond the image must be zero.
+pub(crate) fn read_sums(files: &ImageFiles, sb: &Superblock, image_size: u64) -> Result<Sums> {
+    let mut sums = Sums::new(sb.capacity)?;
+    let path = &files.sums_path;
+    let size = files.sums.size().map_err(|e| Error::from_io(path.clone(), "read", &e))?;
+    let most = Sums::file_bytes(sb.capacity / PAGE_BYTES as u64);
+    let corrupt = |offset, what: String| Err(Error::Corrupt { path: path.clone(), offset, what });
+    if size > most {
+        return corrupt(most, format!("the file of page sums has {size} bytes, but {most} are the most"));
+    }
+    let needed = Sums::file_bytes(sb.image_bytes / PAGE_BYTES as u64);
+    if size < needed {
+        return corrupt(size, format!("the file of page sums ends here, but had {needed} bytes"));
+    }
+    let bytes = sums.bytes_mut(0..(size - size % 4) as usize);
+    let n = files.sums.read_at(0, bytes).map_err(|e| Error::from_io(path.clone(), "read", &e))?;
+    bytes[n..].fill(0);
+    let used = (image_size / PAGE_BYTES as u64 * 4) as usize;
+    if let Some(at) = bytes.get(used..).and_then(|rest| rest.iter().position(|&b| b != 0)) {
+        return corrupt((used + at) as u64, "there is a sum for a page beyond the image".into());
+    }
+    Ok(sums)
+}
+
+/// Reads the image into `memory`; returns the pages whose sum does not fit (they may be torn).
+fn read_image(files: &ImageFiles, sums: &Sums, size: u64, memory: &Reservation) -> Result<Vec<u64>> {
+    let next = AtomicU64::new(0);
+    let work = || -> Result<Vec<u64>> {
+        let mut suspects = Vec::new();
+        loop {
+            // Relaxed: only hands out chunks.
+            let offset = next.fetch_add(CHUNK_BYTES, Ordering::Relaxed);
+            if offset >= size {
+                return Ok(suspects);
+            }
+            let len = CHUNK_BYTES.min(size - offset);
+            read_chunk(files, sums, offset, len, memory, &mut suspects)?;
+        }
+    };
+    let threads = if size < PARALLEL_FROM_BYTES {
+        1
+    } else {
+        std::thread::available_parallelism().map_or(1, usize::from).min(16)
+    };
+    let mut suspects = std::thread::scope(|scope| {
+        let helpers: Vec<_> = (1..threads)
+            .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, &work).ok())
+            .collect();
+        let mut suspects = work()?;
+        for helper in helpers {
+            suspects.extend(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        Ok::<_, Error>(suspects)
+    })?;
+    suspects.sort_unstable();
+    Ok(suspects)
+}
+
+fn read_chunk(
+    files: &ImageFiles,
+    sums: &Sums,
+    offset: u64,
+    len: u64,
+    memory: &Reservation,
+    suspects: &mut Vec<u64>,
+) -> Result<()> {
+    let first = offset / PAGE_BYTES as u64;
+    let pages = len / PAGE_BYTES as u64;
+    // Pages that are zero stay untouched memory: neither read nor committed.
+    let mut page = first;
+    while page < first + pages {
+        let run = (page..first + pages).take_while(|&p| sums.get(p) != 0).count() as u64;
+        if run == 0 {
+            page += 1;
+            continue;
+        }
+        let at = page * PAGE_BYTES as u64;
+        let bytes_len = run as usize * PAGE_BYTES;
+        // SAFETY: inside the reservation (the image is no longer than it); each chunk is one worker's.
+        let bytes =
+            unsafe { std::slice::from_raw_parts_mut(memory.base().as_ptr().add(at as usize), bytes_len) };
+        let n = files
+            .image
+            .read_at(at, bytes)
+            .map_err(|e| Error::from_io(files.image_path.clone(), "read", &e))?;
+        bytes[n..].fill(0);
+        for (i, content) in bytes.chunks_exact(PAGE_BYTES).enumerate() {
+            if page_sum(content) != sums.get(page + i as u64) {
+                suspects.push(page + i as u64);
+            }
+        }
+        page += run;
+    }
+    Ok(())
+}
+
+/// Applies the records of the groups in `from..to`; returns how many.
+fn apply(ring: &Mirror, memory: &Reservation, from: Lsn, to: Lsn) -> u64 {
+    let mut at = from;
+    let mut count = 0;
+    while at < to {
+        let physical = (at % ring.len() as u64) as usize;
+        // SAFETY: the ring is mapped twice in a row, the groups are at most its length in total, and
+        // nobody writes it.
+        let bytes =
+            unsafe { std::slice::from_raw_parts(ring.base().as_ptr().add(physical), (to - at) as usize) };
+        let header = GroupHeader::decode(bytes).expect("the scan read this group");
+        let payload = &bytes[GROUP_HEADER_BYTES..GROUP_HEADER_BYTES + header.payload as usize];
+        for record in Records::new(payload, memory.len() as u64) {
+            // SAFETY: `Records` yields only ranges inside the reservation, which is ours alone.
+            unsafe {
+                let place = memory.base().as_ptr().add(record.offset as usize);
+                std::ptr::copy_nonoverlapping(record.bytes.as_ptr(), place, record.bytes.len());
+            }
+            count += 1;
+        }
+        at += header.total();
+    }
+    count
+}
+
+/// Pages whose sum did not fit must fit now that the interrupted checkpoint's records are applied.
+fn verify_suspects(suspects: &[u64], memory: &Reservation, sums: &Sums, files: &ImageFiles) -> Result<()> {
+    for &page in suspects {
+        // SAFETY: inside the reservation; nobody writes it now.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(memory.base().as_ptr().add(page as usize * PAGE_BYTES), PAGE_BYTES)
+        };
+        if page_sum(bytes) != sums.get(page) {
+            return Err(Error::Corrupt {
+                path: files.image_path.clone(),
+                offset: page * PAGE_BYTES as u64,
+                what: "the page does not match its checksum".into(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The image may have lost space that `grow` gave it (a length is durable only at a checkpoint).
+fn make_room(files: &ImageFiles, image_size: u64, needed: u64, read_only: bool) -> Result<u64> {
+    let needed = needed.next_multiple_of(PAGE_BYTES as u64);
+    if needed <= image_size || read_only {
+        return Ok(image_size.max(needed));
+    }
+    files.allocate(image_size, needed).map_err(|(path, e)| {
+        if is_no_space(&e) {
+            Error::NoSpace { path, wanted: needed - image_size }
+        } else {
+            Error::from_io(path, "allocate space in", &e)
+        }
+    })?;
+    Ok(needed)
+}
+
+impl Recovered {
+    /// What the medium is made of.
+    pub(crate) fn into_parts(
+        self,
+        storage: &dyn Storage,
+        folder: &Path,
+        superblock: SuperblockFile,
+    ) -> FileParts {
+        let sb = superblock.current();
+        let interrupted = (sb.target > sb.tail).then_some((sb.target, self.scan.target_nonce));
+        let (tail, seed) = (sb.tail, sb.seed());
+        let nonces = (storage.random(), self.scan.last_nonce);
+        let files = Arc::new(self.files);
+        let checkpointer = Checkpointer {
+            files: Arc::clone(&files),
+            sums: self.sums,
+            interrupted,
+            finished: 0,
+            bytes_written: 0,
+            syncs: 0,
+        };
+        FileParts {
+            memory: self.memory,
+            log: Log::new(self.ring, self.log_file, tail, self.scan.end, seed, nonces),
+            superblock,
+            superblock_path: folder.join("pool"),
+            files,
+            checkpointer,
+            grown: self.grown,
+        }
+    }
+}

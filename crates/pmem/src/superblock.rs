@@ -1,0 +1,324 @@
+//! The superblock: what a pool is. Two copies of one page, written in turn, the newer valid one
+//! counts. Told in prose in docs/format/pool.md.
+//!
+//! Invariants:
+//! 1. A copy is written whole and synced before anything that depends on it; so of two copies at
+//!    most the one being written can be torn.
+//! 2. Every byte of a copy is under its CRC.
+
+use crate::Site;
+use crate::stat::{MediumKind, PoolInfo};
+use crate::storage::StorageFile;
+use crate::{Error, Lsn, Result, crc32c};
+use std::path::{Path, PathBuf};
+
+/// Bytes of one copy.
+pub(crate) const COPY_BYTES: usize = 4096;
+/// Bytes of the file `pool`.
+pub(crate) const FILE_BYTES: usize = 2 * COPY_BYTES;
+/// Version that this code writes, and the newest that it reads.
+pub(crate) const VERSION: u32 = 1;
+const MAGIC: [u8; 8] = *b"MANGROVE";
+const ENDIAN_MARK: u32 = 0x0a0b_0c0d;
+const DEVDAX_BYTES_MAX: usize = 1024;
+
+const AT_VERSION: usize = 8;
+const AT_ENDIAN: usize = 12;
+const AT_SEQ: usize = 16;
+const AT_UUID: usize = 24;
+const AT_MEDIUM: usize = 40;
+const AT_CLEAN: usize = 41;
+const AT_KIND: usize = 48;
+const AT_CAPACITY: usize = 64;
+const AT_IMAGE_BYTES: usize = 72;
+const AT_LOG_BYTES: usize = 80;
+const AT_TAIL: usize = 88;
+const AT_TARGET: usize = 96;
+const AT_NONCE: usize = 104;
+const AT_DEVDAX_LEN: usize = 112;
+const AT_DEVDAX: usize = 116;
+const AT_CRC: usize = COPY_BYTES - 4;
+const _: () = assert!(AT_DEVDAX + DEVDAX_BYTES_MAX <= AT_CRC);
+
+/// One copy of the superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    /// Counts the writes; its parity says which copy this is.
+    pub(crate) seq: u64,
+    pub(crate) uuid: [u8; 16],
+    pub(crate) medium: MediumKind,
+    /// Closed, and nothing written since.
+    pub(crate) clean: bool,
+    pub(crate) kind: String,
+    pub(crate) capacity: u64,
+    /// The image is at least this long.
+    pub(crate) image_bytes: u64,
+    pub(crate) log_bytes: u64,
+    /// The log starts here; everything before is in the image.
+    pub(crate) tail: Lsn,
+    /// A checkpoint of the log up to here is under way; equal to `tail` when none is.
+    pub(crate) target: Lsn,
+    /// Nonce of the last group before `tail`: the first group after it has it too, or starts a new one.
+    pub(crate) nonce: u64,
+    pub(crate) devdax: Option<PathBuf>,
+}
+
+impl Superblock {
+    /// Seed of every CRC in this pool's log.
+    pub(crate) fn seed(&self) -> u32 {
+        crc32c(0, &self.uuid)
+    }
+
+    pub(crate) fn encode(&self) -> Box<[u8; COPY_BYTES]> {
+        let mut b = Box::new([0u8; COPY_BYTES]);
+        b[..8].copy_from_slice(&MAGIC);
+        b[AT_VERSION..][..4].copy_from_slice(&VERSION.to_le_bytes());
+        b[AT_ENDIAN..][..4].copy_from_slice(&ENDIAN_MARK.to_le_bytes());
+        b[AT_UUID..][..16].copy_from_slice(&self.uuid);
+        b[AT_MEDIUM] = match self.medium {
+            MediumKind::File => 1,
+            MediumKind::Dax => 2,
+            MediumKind::Emulated => 3,
+        };
+        b[AT_CLEAN] = u8::from(self.clean);
+        b[AT_KIND..][..self.kind.len()].copy_from_slice(self.kind.as_bytes());
+        for (at, value) in [
+            (AT_SEQ, self.seq),
+            (AT_CAPACITY, self.capacity),
+            (AT_IMAGE_BYTES, self.image_bytes),
+            (AT_LOG_BYTES, self.log_bytes),
+            (AT_TAIL, self.tail),
+            (AT_TARGET, self.target),
+            (AT_NONCE, self.nonce),
+        ] {
+            b[at..][..8].copy_from_slice(&value.to_le_bytes());
+        }
+        if let Some(device) = &self.devdax {
+            use std::os::unix::ffi::OsStrExt;
+            let name = device.as_os_str().as_bytes();
+            b[AT_DEVDAX_LEN..][..4].copy_from_slice(&(name.len() as u32).to_le_bytes());
+            b[AT_DEVDAX..][..name.len()].copy_from_slice(name);
+        }
+        let crc = crc32c(0, &b[..AT_CRC]);
+        b[AT_CRC..].copy_from_slice(&crc.to_le_bytes());
+        b
+    }
+
+    /// What the superblock says to the user.
+    pub(crate) fn info(&self, path: &Path) -> PoolInfo {
+        PoolInfo {
+            path: path.to_owned(),
+            version: VERSION,
+            uuid: self.uuid,
+            kind: self.kind.clone(),
+            medium: self.medium,
+            devdax: self.devdax.clone(),
+            capacity: self.capacity,
+            image_bytes: self.image_bytes,
+            log_bytes: self.log_bytes,
+            tail: self.tail,
+            clean: self.clean,
+        }
+    }
+}
+
+/// Why a copy cannot be used.
+#[derive(Debug)]
+enum CopyFault {
+    /// All zero: never written.
+    Blank,
+    /// Not ours, or of another byte order.
+    Foreign(String),
+    /// Ours, but newer.
+    Newer(u32),
+    /// Ours, but not as it was written.
+    Damaged(String),
+}
+
+fn decode_copy(b: &[u8], place: u64) -> std::result::Result<Superblock, CopyFault> {
+    let le32 = |at: usize| u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
+    let le64 = |at: usize| u64::from(le32(at)) | u64::from(le32(at + 4)) << 32;
+    if b.iter().all(|&byte| byte == 0) {
+        return Err(CopyFault::Blank);
+    }
+    let crc_ok = le32(AT_CRC) == crc32c(0, &b[..AT_CRC]);
+    if b[..8] != MAGIC {
+        return Err(CopyFault::Foreign("its first bytes are not those of a pool".into()));
+    }
+    if le32(AT_ENDIAN) == ENDIAN_MARK.swap_bytes() {
+        return Err(CopyFault::Foreign("it was written on a machine of the other byte order".into()));
+    }
+    // A newer version may have moved the CRC, so its number is believed without.
+    let version = le32(AT_VERSION);
+    if version > VERSION && le32(AT_ENDIAN) == ENDIAN_MARK {
+        return Err(CopyFault::Newer(version));
+    }
+    if !crc_ok {
+        return Err(CopyFault::Damaged("the checksum of the superblock does not match".into()));
+    }
+    let damaged = |what: &str| Err(CopyFault::Damaged(what.to_owned()));
+    if version == 0 {
+        return damaged("format version 0 was never written");
+    }
+    let medium = match b[AT_MEDIUM] {
+        1 => MediumKind::File,
+        2 => MediumKind::Dax,
+        3 => MediumKind::Emulated,
+        _ => return damaged("the medium has an unknown number"),
+    };
+    let kind = &b[AT_KIND..AT_CAPACITY];
+    let kind = &kind[..kind.iter().position(|&c| c == 0).unwrap_or(kind.len())];
+    let Ok(kind) = std::str::from_utf8(kind) else { return damaged("the kind tag is not text") };
+    let devdax_len = le32(AT_DEVDAX_LEN) as usize;
+    if devdax_len > DEVDAX_BYTES_MAX {
+        return damaged("the device name is too long");
+    }
+    let devdax = (devdax_len > 0).then(|| {
+        use std::os::unix::ffi::OsStrExt;
+        PathBuf::from(std::ffi::OsStr::from_bytes(&b[AT_DEVDAX..][..devdax_len]))
+    });
+    let sb = Superblock {
+        seq: le64(AT_SEQ),
+        uuid: b[AT_UUID..][..16].try_into().unwrap_or_default(),
+        medium,
+        clean: b[AT_CLEAN] != 0,
+        kind: kind.to_owned(),
+        capacity: le64(AT_CAPACITY),
+        image_bytes: le64(AT_IMAGE_BYTES),
+        log_bytes: le64(AT_LOG_BYTES),
+        tail: le64(AT_TAIL),
+        target: le64(AT_TARGET),
+        nonce: le64(AT_NONCE),
+        devdax,
+    };
+    if sb.seq & 1 != place {
+        return damaged("this copy of the superblock belongs in the other place");
+    }
+    check_geometry(&sb).map_err(CopyFault::Damaged)?;
+    Ok(sb)
+}
+
+/// Numbers that a writer of this version can have written: a hostile superblock with a valid CRC
+/// must not lead the reader astray either.
+fn check_geometry(sb: &Superblock) -> std::result::Result<(), String> {
+    use crate::options::{CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, LOG_BYTES_MAX, LOG_BYTES_MIN};
+    if !(CAPACITY_BYTES_MIN..=CAPACITY_BYTES_MAX).contains(&sb.capacity) || sb.capacity % 4096 != 0 {
+        return Err(format!("a capacity of {} bytes cannot be", sb.capacity));
+    }
+    if sb.image_bytes > sb.capacity || sb.image_bytes % 4096 != 0 {
+        return Err(format!(
+            "an image of {} bytes in a capacity of {} cannot be",
+            sb.image_bytes, sb.capacity
+        ));
+    }
+    if sb.medium == MediumKind::File {
+        if !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&sb.log_bytes) || sb.log_bytes % 4096 != 0 {
+            return Err(format!("a log of {} bytes cannot be", sb.log_bytes));
+        }
+        let sane = sb.tail % 512 == 0
+            && sb.target % 512 == 0
+            && sb.tail <= sb.target
+            && sb.target - sb.tail <= sb.log_bytes
+            && sb.target <= u64::MAX / 4;
+        if !sane {
+            return Err(format!("log positions {} and {} cannot be", sb.tail, sb.target));
+        }
+    }
+    Ok(())
+}
+
+/// Reads the superblock from the bytes of the file `pool` at `path`.
+///
+/// # Errors
+/// `Foreign`, `Newer` or `Corrupt`, about the whole file.
+pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Superblock> {
+    if bytes.len() != FILE_BYTES {
+        if bytes.len() >= 8 && bytes[..8] == MAGIC {
+            return Err(Error::Corrupt {
+                path: path.to_owned(),
+                offset: bytes.len() as u64,
+                what: format!("a superblock file has {FILE_BYTES} bytes, this one {}", bytes.len()),
+            });
+        }
+        return Err(Error::Foreign {
+            path: path.to_owned(),
+            what: format!("a superblock file has {FILE_BYTES} bytes, this one {}", bytes.len()),
+        });
+    }
+    let (a, b) = bytes.split_at(COPY_BYTES);
+    match (decode_copy(a, 0), decode_copy(b, 1)) {
+        (Ok(a), Ok(b)) => Ok(if a.seq >= b.seq { a } else { b }),
+        // The other copy is torn by a crash, or damaged: this one is whole, and says less at worst.
+        (Ok(sb), Err(_)) | (Err(_), Ok(sb)) => Ok(sb),
+        (Err(a), Err(b)) => Err(worse(path, a, b)),
+    }
+}
+
+/// Which copies are whole (for `check`): a sentence for each that is not.
+pub(crate) fn copy_faults(bytes: &[u8]) -> Vec<(u64, String)> {
+    let mut faults = Vec::new();
+    for (i, copy) in bytes.chunks_exact(COPY_BYTES).take(2).enumerate() {
+        let what = match decode_copy(copy, i as u64) {
+            Ok(_) => continue,
+            Err(CopyFault::Blank) => "this copy of the superblock is blank".to_owned(),
+            Err(CopyFault::Foreign(what) | CopyFault::Damaged(what)) => what,
+            Err(CopyFault::Newer(v)) => format!("this copy of the superblock has format version {v}"),
+        };
+        faults.push(((i * COPY_BYTES) as u64, what));
+    }
+    faults
+}
+
+fn worse(path: &Path, a: CopyFault, b: CopyFault) -> Error {
+    let path = path.to_owned();
+    match (a, b) {
+        (CopyFault::Newer(found), CopyFault::Newer(_) | CopyFault::Blank)
+        | (CopyFault::Blank, CopyFault::Newer(found)) => Error::Newer { path, found, supported: VERSION },
+        (CopyFault::Foreign(what), CopyFault::Foreign(_) | CopyFault::Blank)
+        | (CopyFault::Blank, CopyFault::Foreign(what)) => Error::Foreign { path, what },
+        (CopyFault::Damaged(what), _) => Error::Corrupt { path, offset: 0, what },
+        (_, CopyFault::Damaged(what)) => Error::Corrupt { path, offset: COPY_BYTES as u64, what },
+        (CopyFault::Blank, CopyFault::Blank) => {
+            Error::Foreign { path, what: "its superblock is blank".into() }
+        }
+        (CopyFault::Newer(_), CopyFault::Foreign(what)) | (CopyFault::Foreign(what), CopyFault::Newer(_)) => {
+            Error::Corrupt { path, offset: 0, what }
+        }
+    }
+}
+
+/// The superblock in its file: changes are written to the older copy, then synced.
+pub(crate) struct SuperblockFile {
+    /// `None` once released.
+    file: Option<Box<dyn StorageFile>>,
+    current: Superblock,
+}
+
+impl SuperblockFile {
+    pub(crate) fn new(file: Box<dyn StorageFile>, current: Superblock) -> Self {
+        Self { file: Some(file), current }
+    }
+
+    pub(crate) fn current(&self) -> &Superblock {
+        &self.current
+    }
+
+    /// Closes the file, and with it gives up the pool's lock. Updates fail from then on.
+    pub(crate) fn release(&mut self) {
+        self.file = None;
+    }
+
+    /// Applies `change`, writes the older copy and syncs it. Nothing that relies on the change may
+    /// happen before this returned `Ok`.
+    pub(crate) fn update(&mut self, site: Site, change: impl FnOnce(&mut Superblock)) -> std::io::Result<()> {
+        let Some(file) = &self.file else { return Err(std::io::Error::other("the pool has been closed")) };
+        let mut next = self.current.clone();
+        change(&mut next);
+        next.seq += 1;
+        let at = (next.seq & 1) * COPY_BYTES as u64;
+        file.write_at(at, &next.encode()[..], site)?;
+        file.sync(site)?;
+        self.current = next;
+        Ok(())
+    }
+}

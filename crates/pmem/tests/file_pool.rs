@@ -1,0 +1,181 @@
+//! The file medium, end to end on a real file system.
+
+use mangrove_pmem::{CreateMode, Durability, Error, MediumChoice, Pool, PoolOptions};
+use std::path::Path;
+
+const CAPACITY: u64 = 64 << 20;
+
+fn options() -> PoolOptions {
+    PoolOptions::new()
+        .create(CreateMode::CreateIfMissing)
+        .medium(MediumChoice::File)
+        .capacity(CAPACITY)
+        .log_bytes(1 << 20)
+        .kind("test")
+}
+
+fn open(path: &Path) -> Pool {
+    options().open(path).unwrap()
+}
+
+fn read(pool: &Pool, offset: u64, len: usize) -> Vec<u8> {
+    // SAFETY: inside the region, and nobody writes meanwhile.
+    unsafe { std::slice::from_raw_parts(pool.region().at(offset), len) }.to_vec()
+}
+
+fn put(pool: &Pool, offset: u64, bytes: &[u8]) {
+    let region = pool.region();
+    region.grow(offset + bytes.len() as u64).unwrap();
+    region.write(offset, bytes);
+    region.flush(offset, bytes.len());
+    region.fence();
+}
+
+#[test]
+fn what_was_drained_survives_a_drop_and_what_was_not_flushed_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    let pool = open(&path);
+    assert!(pool.was_created() && pool.was_clean());
+    put(&pool, 5000, b"durable");
+    pool.region().drain().unwrap();
+    pool.region().write(9000, b"never flushed");
+    drop(pool);
+    let pool = open(&path);
+    assert!(!pool.was_created() && !pool.was_clean());
+    assert_eq!(read(&pool, 5000, 7), b"durable");
+    assert_eq!(read(&pool, 9000, 13), [0; 13]);
+    assert_eq!(pool.open_report().records, 1);
+    put(&pool, 5000, b"DUR");
+    pool.close().unwrap();
+    let pool = open(&path);
+    assert!(pool.was_clean());
+    assert_eq!(read(&pool, 5000, 7), b"DURable");
+    assert_eq!(pool.open_report().records, 0);
+}
+
+#[test]
+fn a_log_much_smaller_than_what_is_written_wraps_and_checkpoints() {
+    for background in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("p");
+        let options = options().log_bytes(64 << 10).background(background);
+        let mut model = vec![0u8; 1 << 20];
+        let mut pool = options.open(&path).unwrap();
+        let mut seed = 1u64;
+        for round in 0..6 {
+            for i in 0..2000u64 {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let len = 1 + (seed >> 33) as usize % 300;
+                let offset = (seed >> 20) % (model.len() - len) as u64;
+                let bytes: Vec<u8> = (0..len).map(|j| (seed >> 5) as u8 ^ j as u8).collect();
+                put(&pool, offset, &bytes);
+                model[offset as usize..offset as usize + len].copy_from_slice(&bytes);
+                if i % 500 == 0 {
+                    pool.region().drain().unwrap();
+                }
+            }
+            let big: Vec<u8> = (0..200_000).map(|j| (j * (round + 3)) as u8).collect();
+            put(&pool, 100_001, &big);
+            model[100_001..300_001].copy_from_slice(&big);
+            pool.region().drain().unwrap();
+            assert!(pool.stat().checkpoints > 0, "{:?}", pool.stat());
+            if round % 2 == 0 {
+                drop(pool);
+            } else {
+                pool.close().unwrap();
+            }
+            pool = options.open(&path).unwrap();
+            assert_eq!(pool.was_clean(), round % 2 == 1);
+            assert!(read(&pool, 0, model.len()) == model, "round {round}, background {background}");
+        }
+    }
+}
+
+#[test]
+fn a_second_opener_is_told_and_a_reader_joins_readers() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    let pool = open(&path);
+    put(&pool, 0, b"x");
+    assert!(matches!(options().open(&path), Err(Error::Busy { .. })));
+    assert!(matches!(PoolOptions::new().read_only(true).open(&path), Err(Error::Busy { .. })));
+    assert_eq!(Pool::inspect(&path).unwrap().kind, "test");
+    pool.region().drain().unwrap();
+    drop(pool);
+    let one = PoolOptions::new().read_only(true).open(&path).unwrap();
+    let two = PoolOptions::new().read_only(true).open(&path).unwrap();
+    assert!(one.is_read_only());
+    assert_eq!(read(&one, 0, 1), b"x");
+    assert_eq!(read(&two, 0, 1), b"x");
+    assert!(matches!(options().open(&path), Err(Error::Busy { .. })));
+    drop((one, two));
+    let kept = {
+        let pool = open(&path);
+        let region = pool.region().clone();
+        pool.close().unwrap();
+        region
+    };
+    let pool = open(&path);
+    kept.write(0, b"y");
+    kept.flush(0, 1);
+    assert!(matches!(kept.drain(), Err(Error::Closed { .. })));
+    assert_eq!(read(&pool, 0, 1), b"x");
+}
+
+#[test]
+fn durability_by_interval_acknowledges_at_once_and_syncs_soon() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    let pool = options().durability(Durability::Interval(5)).open(&path).unwrap();
+    put(&pool, 100, b"soon");
+    let lsn = pool.region().appended();
+    pool.region().wait(lsn).unwrap();
+    let begun = std::time::Instant::now();
+    while pool.stat().durable < lsn {
+        assert!(begun.elapsed().as_secs() < 5, "the writer thread must sync");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    put(&pool, 200, b"now");
+    pool.region().sync().unwrap();
+    assert!(pool.stat().durable >= pool.region().appended());
+    drop(pool);
+    let pool = open(&path);
+    assert_eq!((read(&pool, 100, 4), read(&pool, 200, 3)), (b"soon".to_vec(), b"now".to_vec()));
+}
+
+#[test]
+fn many_threads_share_syncs_and_each_finds_its_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    let pool = options().log_bytes(256 << 10).open(&path).unwrap();
+    pool.region().grow(16 * 4096).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..16u64 {
+            let region = pool.region();
+            scope.spawn(move || {
+                for i in 0..500u64 {
+                    region.store(
+                        thread * 4096 + i % 512 * 8,
+                        thread << 32 | i,
+                        std::sync::atomic::Ordering::Relaxed,
+                    );
+                    region.flush(thread * 4096 + i % 512 * 8, 8);
+                    region.drain().unwrap();
+                }
+            });
+        }
+    });
+    let stat = pool.stat();
+    assert_eq!(stat.flushes, 8000);
+    assert!(stat.groups < 8000, "{} groups for 8000 waits: nothing was shared", stat.groups);
+    drop(pool);
+    let pool = open(&path);
+    for thread in 0..16u64 {
+        for i in 0..500u64 {
+            let word =
+                pool.region().word(thread * 4096 + i % 512 * 8).load(std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(word, thread << 32 | i);
+        }
+    }
+}
