@@ -1,1 +1,46 @@
-//! Placeholder.
+//! The C ABI of Mangrove: `mangrove.h`, `libmangrove.so.0` and `libmangrove.a`.
+//!
+//! Everything that [`mangrove::Map`] does, for C and for whatever speaks C. The header is generated
+//! from the doc comments here (`cbindgen.toml`), so they are written for the reader of the header:
+//! C's names, units, ranges, errors, ownership, threads, crashes.
+//! The modules stand in the order in which the header tells them.
+//!
+//! Invariants:
+//! 1. Each entry point runs inside `status::guard` or does nothing that can panic.
+//! 2. A pointer that came from the caller is followed in `bytes.rs` (and, for structs that carry
+//!    their own layout, in `iter.rs` and `stat.rs`) and nowhere else; what it must satisfy is the
+//!    header's contract ("Rules that hold for every function").
+//! 3. Out-parameters are written on every path, NULL or 0 after an error.
+
+#![expect(non_camel_case_types, reason = "types carry C's names, so that a grep finds both sides")]
+#![expect(clippy::missing_safety_doc, reason = "the contract of each function is the header's text")]
+
+mod status;
+
+mod options;
+
+mod map;
+
+mod iter;
+
+mod batch;
+
+mod snapshot;
+
+mod backup;
+mod check;
+mod stat;
+
+mod bytes;
+mod held;
+
+pub use backup::*;
+pub use batch::*;
+pub use bytes::*;
+pub use check::*;
+pub use iter::*;
+pub use map::*;
+pub use options::*;
+pub use snapshot::*;
+pub use stat::*;
+pub use status::*;

@@ -1,0 +1,743 @@
+/*
+ * mangrove.h: durable in-memory data at close to memory speed.
+ *
+ * A mangrove_map is an ordered map from byte strings to byte strings. A working copy in DRAM takes
+ * the traffic; a pool (a directory on a disk, or persistent memory) holds what survives. With the
+ * default durability a call that answers MANGROVE_OK is acknowledged: SIGKILL, a kernel panic or a
+ * power cut a nanosecond later does not lose it.
+ *
+ *     mangrove_map *map;
+ *     if (mangrove_map_open("phonebook", NULL, &map) != MANGROVE_OK) {
+ *         fprintf(stderr, "%s\n", mangrove_last_error());
+ *         exit(1);
+ *     }
+ *     mangrove_map_put(map, "ada", 3, "+44 20 7946 0001", 16);
+ *     mangrove_map_close(map);
+ *
+ * Rules that hold for every function:
+ *
+ * Answers.  A mangrove_status of 0 is success, above 0 is an ordinary answer ("not there"), below 0
+ *   is an error. The numbers are part of the ABI and never change. After an error
+ *   mangrove_last_error() says in a sentence what happened and what to do. Errors that any function
+ *   may answer and that are therefore not repeated below: MANGROVE_ERR_INVALID_ARGUMENT (a NULL
+ *   handle or out-parameter, a NULL pointer with a length, a number out of range; nothing happened)
+ *   and MANGROVE_ERR_INTERNAL (a bug in Mangrove: please report it).
+ *
+ * Bytes.  Keys and values are a pointer and a length, with any bytes in them. The library copies
+ *   what it is given; the caller's memory is free again when the call returns. (NULL, 0) is the
+ *   empty string. Keys are ordered byte by byte, as unsigned; a key comes before those it begins.
+ *   Paths are NUL-terminated strings in the file system's own encoding.
+ *
+ * Ownership.  What a function hands out through `T **out` belongs to the caller, who gives it back
+ *   with the function named there; *out is NULL after an error. Functions that free take NULL and do
+ *   nothing. Using a handle after it was freed or closed, or freeing it twice, is undefined.
+ *
+ * Threads.  "any" means that any number of threads may call it on the same handle at the same time.
+ *   "one at a time" means that the handle may wander between threads but not be used by two at once.
+ *   Freeing or closing a handle must not overlap with another use of it.
+ *
+ * Crashes.  Each writing function says what a crash (SIGKILL, kernel panic, power cut) during or
+ *   after the call keeps. "Acknowledged" means that it answered MANGROVE_OK while the map's
+ *   durability is sync; with interval durability a crash keeps a prefix of the writes.
+ *
+ * Processes.  Handles do not survive fork() in the child; let it exec or _exit.
+ *   Neither C++ exceptions nor longjmp may leave a callback.
+ *
+ * This file is generated from crates/capi/src; edit there.
+ */
+
+
+#ifndef MANGROVE_H
+#define MANGROVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// The version of this header. Compare with mangrove_version(), the library's.
+#define MANGROVE_VERSION "0.1.0"
+
+
+// The most bytes of a key. The empty key is a key.
+#define MANGROVE_KEY_BYTES_MAX 1024
+
+// The most bytes of a value: 1 GiB.
+#define MANGROVE_VALUE_BYTES_MAX 1073741824
+
+// What a call answers. Above 0: an ordinary answer. Below 0: an error, see mangrove_last_error().
+// The numbers are part of the ABI. New ones may be added: treat an unknown one by its sign.
+enum mangrove_status
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // Done.
+    MANGROVE_OK = 0,
+    // There is no such key; or the iterator has no record there.
+    MANGROVE_NOT_FOUND = 1,
+    // The key is in another state than the call expected. Nothing changed.
+    MANGROVE_MISMATCH = 2,
+    // The value does not fit the caller's buffer; its length was told.
+    MANGROVE_BUFFER_TOO_SMALL = 3,
+    // A check ran to its end and found damage.
+    MANGROVE_UNSOUND = 4,
+    // An argument breaks the rules of the call. Nothing happened.
+    MANGROVE_ERR_INVALID_ARGUMENT = -1,
+    // The key is longer than MANGROVE_KEY_BYTES_MAX. Nothing changed.
+    MANGROVE_ERR_KEY_TOO_LONG = -2,
+    // The value is longer than MANGROVE_VALUE_BYTES_MAX. Nothing changed.
+    MANGROVE_ERR_VALUE_TOO_LONG = -3,
+    // Another process, or another handle of this one, holds the pool.
+    MANGROVE_ERR_POOL_BUSY = -4,
+    // There is no pool at the path.
+    MANGROVE_ERR_POOL_NOT_FOUND = -5,
+    // Something is already at the path.
+    MANGROVE_ERR_POOL_EXISTS = -6,
+    // What lies at the path is not a Mangrove pool, or one of the other byte order.
+    MANGROVE_ERR_FOREIGN = -7,
+    // The pool was written by a newer format than this library reads.
+    MANGROVE_ERR_NEWER = -8,
+    // The pool holds another kind of object than a map.
+    MANGROVE_ERR_WRONG_KIND = -9,
+    // Bytes read back are not the bytes written; they were not served. The sentence names the file
+    // and the place.
+    MANGROVE_ERR_CORRUPT = -10,
+    // The map is open read-only, or its files cannot be written.
+    MANGROVE_ERR_READ_ONLY = -11,
+    // The medium or the pool's capacity is full. Nothing changed, and the map goes on.
+    MANGROVE_ERR_NO_SPACE = -12,
+    // This pool or this machine cannot do that.
+    MANGROVE_ERR_UNSUPPORTED = -13,
+    // An earlier I/O error latched: reads go on, writes fail, nothing more is acknowledged.
+    MANGROVE_ERR_POISONED = -14,
+    // More changed since the snapshot than it may hold; take a new one.
+    MANGROVE_ERR_SNAPSHOT_EXPIRED = -15,
+    // The progress callback asked to stop. Nothing was left behind.
+    MANGROVE_ERR_STOPPED = -16,
+    // The operating system refused; mangrove_last_os_error() has its number.
+    MANGROVE_ERR_IO = -17,
+    // malloc() had no memory for the answer. For a call that reads: nothing happened.
+    MANGROVE_ERR_NO_MEMORY = -18,
+    // Snapshots or iterators of the map are still alive. Nothing happened.
+    MANGROVE_ERR_IN_USE = -19,
+    // A bug in Mangrove. The map may be used on; please report the sentence.
+    MANGROVE_ERR_INTERNAL = -20,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum mangrove_status mangrove_status;
+#else
+typedef int32_t mangrove_status;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// What a pool lies on.
+enum mangrove_medium
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // What an existing pool says; for a new one dax where the directory can, else file.
+    MANGROVE_MEDIUM_AUTO = 0,
+    // Any file system: working copy in DRAM, redo log, image behind it.
+    MANGROVE_MEDIUM_FILE = 1,
+    // Persistent memory mapped with MAP_SYNC, or a devdax character device.
+    MANGROVE_MEDIUM_DAX = 2,
+    // DRAM that pretends to be persistent memory, for figures and tests. On tmpfs it survives the
+    // process, never the machine.
+    MANGROVE_MEDIUM_EMULATED = 3,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum mangrove_medium mangrove_medium;
+#else
+typedef int32_t mangrove_medium;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Which stores survive a power cut on persistent memory.
+enum mangrove_domain
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // What the platform says.
+    MANGROVE_DOMAIN_AUTO = 0,
+    // Only what was written back from the CPU's caches.
+    MANGROVE_DOMAIN_ADR = 1,
+    // The caches too.
+    MANGROVE_DOMAIN_EADR = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum mangrove_domain mangrove_domain;
+#else
+typedef int32_t mangrove_domain;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// How writers exclude each other.
+enum mangrove_locking
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // Readers take no lock, writers lock single nodes.
+    MANGROVE_LOCKING_OPTIMISTIC = 0,
+    // One lock for all keys that share their first two bytes, as in the HART paper.
+    MANGROVE_LOCKING_PER_TREE = 1,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum mangrove_locking mangrove_locking;
+#else
+typedef int32_t mangrove_locking;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// What to change in the meaning of a mangrove_range; add them up.
+enum mangrove_range_flags
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // The key `start` itself is not in the range.
+    MANGROVE_RANGE_START_EXCLUDED = 1,
+    // The key `end` itself is in the range.
+    MANGROVE_RANGE_END_INCLUDED = 2,
+    // The range is all keys that begin with `start`; `end` must be NULL.
+    MANGROVE_RANGE_PREFIX = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum mangrove_range_flags mangrove_range_flags;
+#else
+typedef uint32_t mangrove_range_flags;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// A list of puts and deletes for mangrove_map_write. Costs the memory of its keys and values.
+// Threads: one at a time.
+typedef struct mangrove_batch mangrove_batch;
+
+// A cursor over the records of one range at one instant. Writes after it was made do not show.
+// Threads: one at a time.
+typedef struct mangrove_iter mangrove_iter;
+
+// An open map. Snapshots and iterators of it must be freed before it can be closed.
+typedef struct mangrove_map mangrove_map;
+
+// How to open a map. Threads: one at a time for setting; any for opening with it.
+typedef struct mangrove_options mangrove_options;
+
+// A map as it was at one instant, to read from while writers go on. Costs DRAM for each record
+// that changes while it lives, bounded by mangrove_options_set_snapshot_bytes_max; beyond that,
+// reads answer MANGROVE_ERR_SNAPSHOT_EXPIRED.
+typedef struct mangrove_snapshot mangrove_snapshot;
+
+// A range of keys: from `start`, itself in it, to `end`, itself not. NULL is no bound on that
+// side, so a range of all zeros is everything. An end that comes before the start is an empty
+// range. Initialise with { 0 } or by field name: later versions may append fields.
+typedef struct {
+    // First key, or NULL.
+    const void *start;
+    // Bytes of `start`.
+    size_t start_len;
+    // The key behind the last one, or NULL.
+    const void *end;
+    // Bytes of `end`.
+    size_t end_len;
+    // Sum of mangrove_range_flags; 0 as described.
+    uint32_t flags;
+} mangrove_range;
+
+// How far a backup is. Later versions may append fields.
+typedef struct {
+    // Records done.
+    uint64_t records;
+    // Records in all, as far as known.
+    uint64_t records_total;
+    // Bytes of keys and values done.
+    uint64_t bytes;
+} mangrove_progress;
+
+// Called during a backup, on the thread that asked for it. Answers 0 to go on, anything else to
+// stop. `progress` is valid during the call. It may read and write the map, not close it.
+typedef int32_t (*mangrove_progress_callback)(const mangrove_progress *progress, void *context);
+
+// Figures of an open map. Counters count since it was opened.
+typedef struct {
+    // Set to sizeof(mangrove_stat) before the call. After it: the bytes that this library knows.
+    size_t size;
+    // Records in the map.
+    uint64_t records;
+    // DRAM of the index, in bytes.
+    uint64_t index_bytes;
+    // DRAM of the allocator's bookkeeping, in bytes.
+    uint64_t allocator_bytes;
+    // Bytes of the pool's image in use by records, with slack.
+    uint64_t durable_bytes;
+    // Bytes of the pool's image that were made usable so far.
+    uint64_t image_bytes;
+    // The most bytes that the image can grow to.
+    uint64_t capacity;
+    // Bytes of the redo log; 0 where there is none.
+    uint64_t log_bytes;
+    // Bytes of the redo log that wait for a checkpoint.
+    uint64_t log_bytes_used;
+    // Device writes of the log, each for everybody who waited.
+    uint64_t group_commits;
+    // Bytes written to the log, padding included.
+    uint64_t log_bytes_written;
+    // Bytes written to the image and its checksums.
+    uint64_t image_bytes_written;
+    // Checkpoints finished.
+    uint64_t checkpoints;
+    // Times a write waited for the checkpointer to free log space.
+    uint64_t log_full_waits;
+    // Snapshots and iterators alive.
+    uint64_t snapshots;
+    // DRAM held for them, in bytes.
+    uint64_t snapshot_bytes;
+    // Milliseconds of interval durability; 0 means sync.
+    uint32_t interval_ms;
+    // What the pool lies on: one of mangrove_medium.
+    int32_t medium;
+    // True when the map was opened read-only.
+    bool read_only;
+    // The I/O error that latched (cut to fit); "" when there is none.
+    char poisoned[256];
+} mangrove_stat;
+
+// What opening a map had to do.
+typedef struct {
+    // Set to sizeof(mangrove_recovery) before the call. After it: the bytes that this library knows.
+    size_t size;
+    // Records found.
+    uint64_t records;
+    // Bytes of image read and verified.
+    uint64_t image_bytes;
+    // Groups of the log replayed.
+    uint64_t log_groups;
+    // Wall time of reading the pool, in seconds.
+    double pool_seconds;
+    // Wall time of rebuilding the index, in seconds.
+    double index_seconds;
+    // Wall time of the whole opening, in seconds.
+    double seconds;
+    // True when this opening created the map.
+    bool created;
+    // True when the pool had been closed in order: nothing had to be replayed.
+    bool clean;
+} mangrove_recovery;
+
+// What a pool says about itself.
+typedef struct {
+    // Set to sizeof(mangrove_pool_info) before the call. After it: the bytes that this library knows.
+    size_t size;
+    // The most bytes that the image can grow to.
+    uint64_t capacity;
+    // Bytes of the image that were made usable so far.
+    uint64_t image_bytes;
+    // Bytes of the redo log; 0 where there is none.
+    uint64_t log_bytes;
+    // Format version.
+    uint32_t version;
+    // What it lies on: one of mangrove_medium.
+    int32_t medium;
+    // True when it was closed in order.
+    bool clean;
+    // True when a process holds it now.
+    bool busy;
+    // Name of this one pool, never used twice; NUL-terminated.
+    char uuid[48];
+    // Kind of object in it, as "map"; NUL-terminated.
+    char kind[32];
+} mangrove_pool_info;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// The version of the library, as "0.1.0". Compare with MANGROVE_VERSION, the header's. Static.
+// Threads: any.
+const char *mangrove_version(void);
+
+// The name of a status, as "MANGROVE_ERR_IO"; "MANGROVE_UNKNOWN" for other numbers. Static.
+// Threads: any.
+const char *mangrove_status_name(int32_t status);
+
+// What a status means in general, in a few words. mangrove_last_error() knows more about the one
+// case. Static. Threads: any.
+const char *mangrove_status_text(int32_t status);
+
+// What went wrong in the last call of this thread that answered an error: a sentence in UTF-8, as
+// "phonebook is in use by another process; close it there first". "" when there was none yet.
+// A call that answers no error leaves it alone.
+// Valid until the next call of this library on this thread; not to be freed. Threads: any, each has
+// its own.
+const char *mangrove_last_error(void);
+
+// The errno that goes with mangrove_last_error() when that was MANGROVE_ERR_IO; 0 when there is
+// none. Threads: any, each has its own.
+int32_t mangrove_last_os_error(void);
+
+// New options: create the pool when it is missing, read and write, durability sync, all else
+// automatic; the same that NULL stands for in mangrove_map_open. Never NULL.
+// Give back with mangrove_options_free. Threads: any.
+mangrove_options *mangrove_options_new(void);
+
+// Frees options; maps opened with them go on. NULL is fine.
+void mangrove_options_free(mangrove_options *options);
+
+// Whether to create the pool when there is none. Default: true.
+// With false, opening a missing pool answers MANGROVE_ERR_POOL_NOT_FOUND.
+mangrove_status mangrove_options_set_create(mangrove_options *options, bool create);
+
+// Whether the pool must be new: opening an existing one answers MANGROVE_ERR_POOL_EXISTS.
+// Default: false.
+mangrove_status mangrove_options_set_create_new(mangrove_options *options, bool create_new);
+
+// Whether to open without writing a byte: recovery happens in private memory, the lock is shared
+// with other read-only openers, writes answer MANGROVE_ERR_READ_ONLY, nothing is created.
+// Default: false.
+mangrove_status mangrove_options_set_read_only(mangrove_options *options, bool read_only);
+
+// What a new pool shall lie on, or an existing one is expected to: one of mangrove_medium.
+// Default: MANGROVE_MEDIUM_AUTO.
+mangrove_status mangrove_options_set_medium(mangrove_options *options, int32_t medium);
+
+// Chooses the emulated medium, with nanoseconds added to each flushed cache line and to each line
+// that is read from memory.
+mangrove_status mangrove_options_set_emulated_latency(mangrove_options *options,
+                                                      uint32_t write_ns,
+                                                      uint32_t read_ns);
+
+// A write returns once it is durable; one device write serves all threads that wait. The default.
+// A property of this opening, not of the pool.
+mangrove_status mangrove_options_set_durability_sync(mangrove_options *options);
+
+// A write returns at once and is durable at most `milliseconds` (1 to 60000) later. A crash keeps a
+// prefix of the writes, in the order in which they took effect; mangrove_map_sync waits for all.
+// A property of this opening, not of the pool.
+mangrove_status mangrove_options_set_durability_interval(mangrove_options *options,
+                                                         uint32_t milliseconds);
+
+// The most bytes that a new pool can grow to, 1 MiB to 16 TiB: address space, not disk space.
+// Default: 64 GiB (1 GiB on the emulated medium without a file).
+mangrove_status mangrove_options_set_capacity(mangrove_options *options, uint64_t bytes);
+
+// Bytes of a new pool's redo log, preallocated (file medium). Bounds the time of recovery and the
+// burst of writes that is taken without waiting. Default: 64 MiB.
+mangrove_status mangrove_options_set_log_bytes(mangrove_options *options, uint64_t bytes);
+
+// The persistence domain to assume on persistent memory: one of mangrove_domain. The environment
+// variable MANGROVE_DOMAIN says the same. Default: MANGROVE_DOMAIN_AUTO. A wrong claim of EADR
+// loses acknowledged writes in a power cut.
+mangrove_status mangrove_options_set_domain(mangrove_options *options, int32_t domain);
+
+// How writers exclude each other: one of mangrove_locking. Default: MANGROVE_LOCKING_OPTIMISTIC.
+mangrove_status mangrove_options_set_locking(mangrove_options *options, int32_t locking);
+
+// Bytes of DRAM that the snapshots may hold for old values before they expire. Default: 1 GiB.
+mangrove_status mangrove_options_set_snapshot_bytes_max(mangrove_options *options, uint64_t bytes);
+
+// Threads that rebuild the index while the pool is opened, 1 to 1024. Default: one a CPU.
+mangrove_status mangrove_options_set_recovery_threads(mangrove_options *options, uint32_t threads);
+
+// Opens the pool at `path`, a directory, and recovers the map in it. `options` may be NULL: then
+// the pool is created when missing, with all defaults.
+//
+// Time: reads the pool's image once, and its log, plus about 100 ns a record and CPU.
+// Errors: MANGROVE_ERR_POOL_NOT_FOUND, _POOL_EXISTS, _POOL_BUSY, _FOREIGN, _NEWER, _WRONG_KIND,
+// _CORRUPT, _READ_ONLY, _NO_SPACE, _UNSUPPORTED, _IO; the pool is as it was.
+// Crash: inside a creation leaves either no pool or a whole one, which opens.
+// Give back with mangrove_map_close. Threads: any.
+mangrove_status mangrove_map_open(const char *path,
+                                  const mangrove_options *options,
+                                  mangrove_map **map);
+
+// Makes everything durable, brings the image up to date, marks the pool clean, unlocks it and
+// frees the handle.
+//
+// Errors: MANGROVE_ERR_IN_USE: snapshots or iterators are alive; the map stays open and the handle
+// good. After any other answer the handle is gone. MANGROVE_ERR_POISONED, _IO: the pool is not
+// clean; what was acknowledged is in its log all the same.
+// A process that ends without closing loses nothing acknowledged; the next opening replays the log.
+// Closing twice is undefined, as is a call on the map that runs at the same time.
+mangrove_status mangrove_map_close(mangrove_map *map);
+
+// The value of `key`, copied into new memory: give *value back with mangrove_free. One NUL byte
+// follows it that *value_len does not count, so text can be printed as it is.
+//
+// Answers MANGROVE_NOT_FOUND, with *value NULL and *value_len 0, when there is no such key.
+// Errors: MANGROVE_ERR_KEY_TOO_LONG; _CORRUPT: the value is not what was written; _POISONED: it was
+// never made durable; _NO_MEMORY. Never returns what a crash could still undo, while the
+// durability is sync.
+// Threads: any.
+mangrove_status mangrove_map_get(const mangrove_map *map,
+                                 const void *key,
+                                 size_t key_len,
+                                 void **value,
+                                 size_t *value_len);
+
+// The value of `key`, copied into the caller's `buffer` of `capacity` bytes. *value_len is the
+// length of the value in any case, so a call with (NULL, 0) asks for it. No NUL is added.
+//
+// Answers MANGROVE_BUFFER_TOO_SMALL when the value does not fit (the buffer is untouched), and
+// MANGROVE_NOT_FOUND when there is no such key.
+// Errors: as mangrove_map_get. Allocates nothing. Threads: any.
+mangrove_status mangrove_map_get_into(const mangrove_map *map,
+                                      const void *key,
+                                      size_t key_len,
+                                      void *buffer,
+                                      size_t capacity,
+                                      size_t *value_len);
+
+// MANGROVE_OK when `key` is there, MANGROVE_NOT_FOUND when not. Mind that MANGROVE_OK is 0.
+// Errors: as mangrove_map_get. Threads: any.
+mangrove_status mangrove_map_contains(const mangrove_map *map, const void *key, size_t key_len);
+
+// Sets `key` to `value`.
+//
+// Errors: MANGROVE_ERR_KEY_TOO_LONG, _VALUE_TOO_LONG, _READ_ONLY, _NO_SPACE: nothing changed.
+// MANGROVE_ERR_POISONED, _IO: not acknowledged; whether it survives a restart is open.
+// Crash: once acknowledged it is kept; during the call the key has its old or its new value, whole.
+// Threads: any.
+mangrove_status mangrove_map_put(const mangrove_map *map,
+                                 const void *key,
+                                 size_t key_len,
+                                 const void *value,
+                                 size_t value_len);
+
+// As mangrove_map_put, but returns before the write is durable, whatever the durability.
+// Crash: a prefix of such writes is kept; mangrove_map_sync waits for all. Threads: any.
+mangrove_status mangrove_map_put_nowait(const mangrove_map *map,
+                                        const void *key,
+                                        size_t key_len,
+                                        const void *value,
+                                        size_t value_len);
+
+// Sets `key` to `value` when `key` is absent; else answers MANGROVE_MISMATCH and changes nothing.
+// Errors and crash: as mangrove_map_put. Threads: any.
+mangrove_status mangrove_map_insert_new(const mangrove_map *map,
+                                        const void *key,
+                                        size_t key_len,
+                                        const void *value,
+                                        size_t value_len);
+
+// Removes `key`; answers MANGROVE_NOT_FOUND when it was not there.
+// Errors: as mangrove_map_put.
+// Crash: once acknowledged it stays away; during the call it is there, whole, or away. Threads: any.
+mangrove_status mangrove_map_delete(const mangrove_map *map,
+                                    const void *key,
+                                    size_t key_len);
+
+// As mangrove_map_delete, but returns before it is durable. See mangrove_map_put_nowait.
+// Threads: any.
+mangrove_status mangrove_map_delete_nowait(const mangrove_map *map,
+                                           const void *key,
+                                           size_t key_len);
+
+// Changes `key` from `expected` to `desired`, with nothing in between; answers MANGROVE_MISMATCH,
+// and changes nothing, when the key is not as expected. A NULL pointer stands for "absent" here, on
+// either side: (NULL, 0) as `desired` removes the key; the empty value is a pointer to anything and
+// the length 0.
+// Errors and crash: as mangrove_map_put. Threads: any.
+mangrove_status mangrove_map_compare_and_set(const mangrove_map *map,
+                                             const void *key,
+                                             size_t key_len,
+                                             const void *expected,
+                                             size_t expected_len,
+                                             const void *desired,
+                                             size_t desired_len);
+
+// Records in the map; 0 for NULL. Threads: any.
+uint64_t mangrove_map_len(const mangrove_map *map);
+
+// Waits until every write that returned so far is durable.
+// Errors: MANGROVE_ERR_POISONED, _IO: some may not be. Threads: any.
+mangrove_status mangrove_map_sync(const mangrove_map *map);
+
+// Brings the pool's image up to date and empties the log, so that the next opening has nothing to
+// replay. Happens by itself in the background; call it before copying files or measuring.
+// Errors: MANGROVE_ERR_POISONED, _IO. Crash: changes nothing in what is kept. Threads: any.
+mangrove_status mangrove_map_checkpoint(const mangrove_map *map);
+
+// An iterator over `range` (NULL: everything) of the map as it is now; holds a snapshot until it is
+// freed. It stands before the first record:
+//
+//     for (s = mangrove_iter_next(it); s == MANGROVE_OK; s = mangrove_iter_next(it)) ...
+//
+// Errors: MANGROVE_ERR_POISONED. Give back with mangrove_iter_free, before the map is closed.
+// Threads: any for the map.
+mangrove_status mangrove_map_iter(const mangrove_map *map,
+                                  const mangrove_range *range,
+                                  mangrove_iter **iter);
+
+// As mangrove_map_iter, over a snapshot, which may be freed before the iterator.
+// Give back with mangrove_iter_free. Threads: any for the snapshot.
+mangrove_status mangrove_snapshot_iter(const mangrove_snapshot *snapshot,
+                                       const mangrove_range *range,
+                                       mangrove_iter **iter);
+
+// Frees an iterator, and with it the bytes that mangrove_iter_key and _value pointed at. NULL is
+// fine.
+void mangrove_iter_free(mangrove_iter *iter);
+
+// Moves to the first record of the range. Answers MANGROVE_NOT_FOUND when the range is empty.
+// Errors, of this and the other moves: MANGROVE_ERR_CORRUPT, _SNAPSHOT_EXPIRED; the iterator then
+// stands on no record.
+mangrove_status mangrove_iter_first(mangrove_iter *iter);
+
+// Moves to the last record of the range. Answers MANGROVE_NOT_FOUND when the range is empty.
+mangrove_status mangrove_iter_last(mangrove_iter *iter);
+
+// Moves to the first record of the range whose key is `key` or comes after it. Answers
+// MANGROVE_NOT_FOUND when there is none; the iterator then stands behind the last record.
+mangrove_status mangrove_iter_seek(mangrove_iter *iter, const void *key, size_t key_len);
+
+// Moves to the last record of the range whose key is `key` or comes before it. Answers
+// MANGROVE_NOT_FOUND when there is none; the iterator then stands before the first record.
+mangrove_status mangrove_iter_seek_back(mangrove_iter *iter, const void *key, size_t key_len);
+
+// Moves to the next record: from before the first to the first, from the last to behind it, where
+// it answers MANGROVE_NOT_FOUND and stays. Turning round costs a seek.
+mangrove_status mangrove_iter_next(mangrove_iter *iter);
+
+// Moves to the previous record: from behind the last to the last, from the first to before it,
+// where it answers MANGROVE_NOT_FOUND and stays.
+mangrove_status mangrove_iter_prev(mangrove_iter *iter);
+
+// True when the iterator stands on a record; false for NULL.
+bool mangrove_iter_valid(const mangrove_iter *iter);
+
+// The key under the iterator; *key_len, which may be NULL, is its length. Never NULL while the
+// iterator stands on a record, NULL otherwise. Valid until the iterator moves or is freed.
+const void *mangrove_iter_key(const mangrove_iter *iter, size_t *key_len);
+
+// The value under the iterator, in the same way.
+const void *mangrove_iter_value(const mangrove_iter *iter, size_t *value_len);
+
+// An empty batch. Never NULL. Give back with mangrove_batch_free. Threads: any.
+mangrove_batch *mangrove_batch_new(void);
+
+// Frees a batch; what it holds and was not written is forgotten. NULL is fine.
+void mangrove_batch_free(mangrove_batch *batch);
+
+// Adds "set `key` to `value`". Of several entries for one key the last one counts.
+// Errors: MANGROVE_ERR_KEY_TOO_LONG, _VALUE_TOO_LONG; the batch is as it was.
+mangrove_status mangrove_batch_put(mangrove_batch *batch,
+                                   const void *key,
+                                   size_t key_len,
+                                   const void *value,
+                                   size_t value_len);
+
+// Adds "remove `key`", which need not be there.
+// Errors: MANGROVE_ERR_KEY_TOO_LONG; the batch is as it was.
+mangrove_status mangrove_batch_delete(mangrove_batch *batch, const void *key, size_t key_len);
+
+// Entries added; 0 for NULL.
+size_t mangrove_batch_len(const mangrove_batch *batch);
+
+// Bytes of all keys and values added; 0 for NULL.
+uint64_t mangrove_batch_bytes(const mangrove_batch *batch);
+
+// Forgets all entries.
+mangrove_status mangrove_batch_clear(mangrove_batch *batch);
+
+// Applies a batch: all of it or nothing, and no reader sees a part. The entries move into the
+// map: afterwards the batch is empty, whatever the answer, and may be filled again.
+//
+// Errors: MANGROVE_ERR_READ_ONLY, _NO_SPACE: nothing of it happened. MANGROVE_ERR_POISONED, _IO:
+// not acknowledged; whether it survives a restart, as a whole, is open.
+// Crash: once acknowledged all of it is kept; during the call all of it or nothing.
+// Threads: any for the map, one at a time for the batch.
+mangrove_status mangrove_map_write(const mangrove_map *map, mangrove_batch *batch);
+
+// Removes every key in `range` (NULL: every key), all or nothing. *removed, which may be NULL, is
+// how many there were.
+// Errors and crash: as mangrove_map_write. Threads: any.
+mangrove_status mangrove_map_delete_range(const mangrove_map *map,
+                                          const mangrove_range *range,
+                                          uint64_t *removed);
+
+// Takes a snapshot. Waits for the writes that are under way, not for any reader.
+// Errors: MANGROVE_ERR_POISONED. A crash ends it, as it does the process.
+// Give back with mangrove_snapshot_free, before the map is closed. Threads: any.
+mangrove_status mangrove_map_snapshot(const mangrove_map *map, mangrove_snapshot **snapshot);
+
+// Frees a snapshot. Iterators made from it go on, and keep what they need of it. NULL is fine.
+void mangrove_snapshot_free(mangrove_snapshot *snapshot);
+
+// As mangrove_map_get, at the snapshot's instant. One more error: MANGROVE_ERR_SNAPSHOT_EXPIRED.
+// Give *value back with mangrove_free. Threads: any.
+mangrove_status mangrove_snapshot_get(const mangrove_snapshot *snapshot,
+                                      const void *key,
+                                      size_t key_len,
+                                      void **value,
+                                      size_t *value_len);
+
+// As mangrove_map_get_into, at the snapshot's instant. One more error:
+// MANGROVE_ERR_SNAPSHOT_EXPIRED. Threads: any.
+mangrove_status mangrove_snapshot_get_into(const mangrove_snapshot *snapshot,
+                                           const void *key,
+                                           size_t key_len,
+                                           void *buffer,
+                                           size_t capacity,
+                                           size_t *value_len);
+
+// Records at the snapshot's instant; 0 for NULL. Threads: any.
+uint64_t mangrove_snapshot_len(const mangrove_snapshot *snapshot);
+
+// Copies the map as it is at this instant into a new pool at `path`, while readers and writers go
+// on. `callback` (NULL for none) is called every few thousand records, with `context`.
+// *records, which may be NULL, is how many were copied.
+//
+// Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _IO, _SNAPSHOT_EXPIRED, _STOPPED, _CORRUPT; nothing
+// is left at `path`.
+// Crash: the new pool appears whole and durable, or not at all. Threads: any.
+mangrove_status mangrove_map_backup(const mangrove_map *map,
+                                    const char *path,
+                                    mangrove_progress_callback callback,
+                                    void *context,
+                                    uint64_t *records);
+
+// Reads every record against its checksums and every structure against its rules, while readers
+// and writers go on. Answers MANGROVE_UNSOUND when something is wrong: *problems is then text,
+// one sentence a line, to give back with mangrove_free; otherwise NULL. *records is how many
+// records are sound. Both may be NULL.
+// Errors: only when the check itself cannot run. Threads: any.
+mangrove_status mangrove_map_check(const mangrove_map *map, uint64_t *records, char **problems);
+
+// Reads every byte of the pool at `path` against its checksums, without opening the map in it.
+// Writes nothing. Answers MANGROVE_UNSOUND when bytes are damaged, with *problems (which may be
+// NULL) as in mangrove_map_check.
+// Errors: MANGROVE_ERR_POOL_NOT_FOUND, _POOL_BUSY, _FOREIGN, _NEWER, _CORRUPT, _IO. Threads: any.
+mangrove_status mangrove_pool_check(const char *path, char **problems);
+
+// Figures of the map into *stat, whose `size` the caller has set. Costs a few
+// microseconds. Threads: any.
+mangrove_status mangrove_map_stat(const mangrove_map *map, mangrove_stat *stat);
+
+// What opening this map had to do, into *recovery, whose `size` the caller has set. Threads: any.
+mangrove_status mangrove_map_recovery(const mangrove_map *map, mangrove_recovery *recovery);
+
+// What the pool of an open map says about itself, into *info, whose `size` the caller has set.
+// Threads: any.
+mangrove_status mangrove_map_info(const mangrove_map *map, mangrove_pool_info *info);
+
+// What the pool at `path` says about itself, into *info, whose `size` the caller has set. Takes no
+// lock, writes nothing; works on a pool that is in use.
+// Errors: MANGROVE_ERR_POOL_NOT_FOUND, _FOREIGN, _NEWER, _CORRUPT, _IO. Threads: any.
+mangrove_status mangrove_pool_read_info(const char *path, mangrove_pool_info *info);
+
+// Frees what a function of this library handed out as bytes or text; the same as free(). NULL is
+// fine. Threads: any.
+void mangrove_free(void *bytes);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* MANGROVE_H */

@@ -1,0 +1,143 @@
+//! Writes that take effect together, and the removal of ranges.
+
+use crate::bytes::{handle, handle_mut, put_out, slice};
+use crate::iter::{mangrove_range, range_bounds};
+use crate::map::mangrove_map;
+use crate::status::mangrove_status::*;
+use crate::status::{guard, mangrove_status};
+use mangrove::Batch;
+use std::ffi::c_void;
+
+/// A list of puts and deletes for mangrove_map_write. Costs the memory of its keys and values.
+/// Threads: one at a time.
+pub struct mangrove_batch(Batch);
+
+/// An empty batch. Never NULL. Give back with mangrove_batch_free. Threads: any.
+#[unsafe(no_mangle)]
+pub extern "C" fn mangrove_batch_new() -> *mut mangrove_batch {
+    Box::into_raw(Box::new(mangrove_batch(Batch::new())))
+}
+
+/// Frees a batch; what it holds and was not written is forgotten. NULL is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_batch_free(batch: *mut mangrove_batch) {
+    if !batch.is_null() {
+        // SAFETY: from mangrove_batch_new and, by contract, not freed before.
+        drop(unsafe { Box::from_raw(batch) });
+    }
+}
+
+/// Adds "set `key` to `value`". Of several entries for one key the last one counts.
+/// Errors: MANGROVE_ERR_KEY_TOO_LONG, _VALUE_TOO_LONG; the batch is as it was.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_batch_put(
+    batch: *mut mangrove_batch,
+    key: *const c_void,
+    key_len: usize,
+    value: *const c_void,
+    value_len: usize,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for handles and bytes.
+        let (batch, key, value) = unsafe {
+            (handle_mut(batch, "batch")?, slice(key, key_len, "key")?, slice(value, value_len, "value")?)
+        };
+        check_limits(key, value)?;
+        batch.0.put(key, value);
+        Ok(MANGROVE_OK)
+    })
+}
+
+/// Adds "remove `key`", which need not be there.
+/// Errors: MANGROVE_ERR_KEY_TOO_LONG; the batch is as it was.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_batch_delete(
+    batch: *mut mangrove_batch,
+    key: *const c_void,
+    key_len: usize,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for handles and bytes.
+        let (batch, key) = unsafe { (handle_mut(batch, "batch")?, slice(key, key_len, "key")?) };
+        check_limits(key, &[])?;
+        batch.0.delete(key);
+        Ok(MANGROVE_OK)
+    })
+}
+
+/// The facade checks limits when a batch is written; here the call that is wrong says so.
+fn check_limits(key: &[u8], value: &[u8]) -> mangrove::Result<()> {
+    use mangrove::{Error, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+    if key.len() > KEY_BYTES_MAX {
+        return Err(Error::KeyTooLong { len: key.len() as u64, max: KEY_BYTES_MAX as u64 });
+    }
+    if value.len() > VALUE_BYTES_MAX {
+        return Err(Error::ValueTooLong { len: value.len() as u64, max: VALUE_BYTES_MAX as u64 });
+    }
+    Ok(())
+}
+
+/// Entries added; 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_batch_len(batch: *const mangrove_batch) -> usize {
+    // SAFETY: the header's contract for handles. Nothing here can panic.
+    unsafe { batch.as_ref() }.map_or(0, |b| b.0.len())
+}
+
+/// Bytes of all keys and values added; 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_batch_bytes(batch: *const mangrove_batch) -> u64 {
+    // SAFETY: the header's contract for handles. Nothing here can panic.
+    unsafe { batch.as_ref() }.map_or(0, |b| b.0.bytes())
+}
+
+/// Forgets all entries.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_batch_clear(batch: *mut mangrove_batch) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for handles.
+        unsafe { handle_mut(batch, "batch") }?.0.clear();
+        Ok(MANGROVE_OK)
+    })
+}
+
+/// Applies a batch: all of it or nothing, and no reader sees a part. The entries move into the
+/// map: afterwards the batch is empty, whatever the answer, and may be filled again.
+///
+/// Errors: MANGROVE_ERR_READ_ONLY, _NO_SPACE: nothing of it happened. MANGROVE_ERR_POISONED, _IO:
+/// not acknowledged; whether it survives a restart, as a whole, is open.
+/// Crash: once acknowledged all of it is kept; during the call all of it or nothing.
+/// Threads: any for the map, one at a time for the batch.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_map_write(
+    map: *const mangrove_map,
+    batch: *mut mangrove_batch,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for handles.
+        let (map, batch) = unsafe { (handle(map, "map")?, handle_mut(batch, "batch")?) };
+        map.map.write(std::mem::take(&mut batch.0))?;
+        Ok(MANGROVE_OK)
+    })
+}
+
+/// Removes every key in `range` (NULL: every key), all or nothing. *removed, which may be NULL, is
+/// how many there were.
+/// Errors and crash: as mangrove_map_write. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_map_delete_range(
+    map: *const mangrove_map,
+    range: *const mangrove_range,
+    removed: *mut u64,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for out-parameters.
+        unsafe { put_out(removed, 0) };
+        // SAFETY: the header's contract for handles and ranges.
+        let (map, bounds) = unsafe { (handle(map, "map")?, range_bounds(range)?) };
+        let count = map.map.delete_range::<Vec<u8>>(bounds)?;
+        // SAFETY: as above.
+        unsafe { put_out(removed, count) };
+        Ok(MANGROVE_OK)
+    })
+}

@@ -1,0 +1,430 @@
+//! Ranges and iterators.
+//!
+//! The facade walks a range from both ends; C wants one cursor that seeks and turns round. It is a
+//! snapshot, the range's bounds, the record it stands on, and a walk in one direction that is made
+//! anew when the cursor seeks or turns.
+
+use crate::bytes::{handle, handle_mut, out, put_out, slice};
+use crate::held::{Bounds, HeldSnapshot, HeldWalk};
+use crate::map::mangrove_map;
+use crate::snapshot::mangrove_snapshot;
+use crate::status::mangrove_status::*;
+use crate::status::{Answer, Failure, guard, mangrove_status};
+use std::ffi::c_void;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// What to change in the meaning of a mangrove_range; add them up.
+#[repr(u32)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum mangrove_range_flags {
+    /// The key `start` itself is not in the range.
+    MANGROVE_RANGE_START_EXCLUDED = 1,
+    /// The key `end` itself is in the range.
+    MANGROVE_RANGE_END_INCLUDED = 2,
+    /// The range is all keys that begin with `start`; `end` must be NULL.
+    MANGROVE_RANGE_PREFIX = 4,
+}
+
+use mangrove_range_flags::*;
+
+/// A range of keys: from `start`, itself in it, to `end`, itself not. NULL is no bound on that
+/// side, so a range of all zeros is everything. An end that comes before the start is an empty
+/// range. Initialise with { 0 } or by field name: later versions may append fields.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct mangrove_range {
+    /// First key, or NULL.
+    pub start: *const c_void,
+    /// Bytes of `start`.
+    pub start_len: usize,
+    /// The key behind the last one, or NULL.
+    pub end: *const c_void,
+    /// Bytes of `end`.
+    pub end_len: usize,
+    /// Sum of mangrove_range_flags; 0 as described.
+    pub flags: u32,
+}
+
+/// The bounds that a caller's range means.
+pub(crate) unsafe fn range_bounds(range: *const mangrove_range) -> Result<Bounds, Failure> {
+    // SAFETY: the header's contract: NULL or a live struct.
+    let Some(range) = (unsafe { range.as_ref() }) else { return Ok((Bound::Unbounded, Bound::Unbounded)) };
+    // SAFETY: the header's contract for bytes.
+    let (start, end) =
+        unsafe { (slice(range.start, range.start_len, "start")?, slice(range.end, range.end_len, "end")?) };
+    let has = |flag: mangrove_range_flags| range.flags & flag as u32 != 0;
+    if range.flags > 7 {
+        return Err(Failure::invalid(format!("{} is no sum of mangrove_range_flags", range.flags)));
+    }
+    if has(MANGROVE_RANGE_PREFIX) {
+        if !range.end.is_null() || range.flags != MANGROVE_RANGE_PREFIX as u32 {
+            return Err(Failure::invalid("a prefix range has no end and no other flag"));
+        }
+        return Ok((Bound::Included(start.to_vec()), after_prefix(start)));
+    }
+    let lower = match start {
+        _ if range.start.is_null() => Bound::Unbounded,
+        key if has(MANGROVE_RANGE_START_EXCLUDED) => Bound::Excluded(key.to_vec()),
+        key => Bound::Included(key.to_vec()),
+    };
+    let upper = match end {
+        _ if range.end.is_null() => Bound::Unbounded,
+        key if has(MANGROVE_RANGE_END_INCLUDED) => Bound::Included(key.to_vec()),
+        key => Bound::Excluded(key.to_vec()),
+    };
+    Ok((lower, upper))
+}
+
+/// The bound behind all keys that begin with `prefix`.
+fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
+    match prefix.iter().rposition(|&b| b != 0xff) {
+        Some(last) => {
+            let mut end = prefix[..=last].to_vec();
+            end[last] += 1;
+            Bound::Excluded(end)
+        }
+        None => Bound::Unbounded,
+    }
+}
+
+/// True when no key can lie between the bounds. BTreeMap panics on such ranges and others do not;
+/// nobody below is asked.
+fn is_empty(bounds: &Bounds) -> bool {
+    match (&bounds.0, &bounds.1) {
+        (Bound::Included(a), Bound::Included(b)) => a > b,
+        (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a >= b,
+        (_, Bound::Excluded(b)) => b.is_empty(),
+        _ => false,
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    BeforeFirst,
+    OnRecord,
+    AfterLast,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Forward,
+    Backward,
+}
+
+/// A cursor over the records of one range at one instant. Writes after it was made do not show.
+/// Threads: one at a time.
+pub struct mangrove_iter {
+    /// The walk that goes on from the present record, if there is one.
+    walk: Option<(HeldWalk, Direction)>,
+    snapshot: Arc<HeldSnapshot>,
+    bounds: Bounds,
+    place: Place,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl mangrove_iter {
+    fn new(snapshot: Arc<HeldSnapshot>, bounds: Bounds) -> Self {
+        Self { walk: None, snapshot, bounds, place: Place::BeforeFirst, key: vec![], value: vec![] }
+    }
+
+    /// Starts a walk over the part of the range that lies within `part`, and stands on its first
+    /// record in that direction.
+    fn start(&mut self, part: Bounds, direction: Direction) -> Answer {
+        let bounds = (tighter_lower(&self.bounds.0, part.0), tighter_upper(&self.bounds.1, part.1));
+        self.walk = None;
+        if is_empty(&bounds) {
+            return Ok(self.run_out(direction));
+        }
+        self.walk = Some((HeldWalk::over(&self.snapshot, bounds)?, direction));
+        self.step(direction)
+    }
+
+    /// Takes the next record of the walk that `start` made.
+    fn step(&mut self, direction: Direction) -> Answer {
+        let Some((walk, _)) = &mut self.walk else { return Ok(self.run_out(direction)) };
+        let record = match direction {
+            Direction::Forward => walk.range().next(),
+            Direction::Backward => walk.range().next_back(),
+        };
+        match record {
+            Some(Ok((key, value))) => {
+                (self.key, self.value, self.place) = (key, value, Place::OnRecord);
+                Ok(MANGROVE_OK)
+            }
+            Some(Err(error)) => {
+                self.run_out(direction);
+                Err(error.into())
+            }
+            None => Ok(self.run_out(direction)),
+        }
+    }
+
+    fn run_out(&mut self, direction: Direction) -> mangrove_status {
+        self.walk = None;
+        self.key = Vec::new();
+        self.value = Vec::new();
+        self.place = match direction {
+            Direction::Forward => Place::AfterLast,
+            Direction::Backward => Place::BeforeFirst,
+        };
+        MANGROVE_NOT_FOUND
+    }
+
+    fn go(&mut self, direction: Direction) -> Answer {
+        let (entry, exit) = match direction {
+            Direction::Forward => (Place::BeforeFirst, Place::AfterLast),
+            Direction::Backward => (Place::AfterLast, Place::BeforeFirst),
+        };
+        if self.place == exit {
+            return Ok(MANGROVE_NOT_FOUND);
+        }
+        if self.place == entry {
+            return self.start((Bound::Unbounded, Bound::Unbounded), direction);
+        }
+        if self.walk.as_ref().is_some_and(|(_, d)| *d == direction) {
+            return self.step(direction);
+        }
+        let here = Bound::Excluded(std::mem::take(&mut self.key));
+        match direction {
+            Direction::Forward => self.start((here, Bound::Unbounded), direction),
+            Direction::Backward => self.start((Bound::Unbounded, here), direction),
+        }
+    }
+}
+
+fn tighter_lower(range: &Bound<Vec<u8>>, part: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
+    let part_is_tighter = match (range, &part) {
+        (_, Bound::Unbounded) => false,
+        (Bound::Unbounded, _) => true,
+        (Bound::Excluded(r), Bound::Included(p)) => p > r,
+        (Bound::Included(r) | Bound::Excluded(r), Bound::Included(p) | Bound::Excluded(p)) => p >= r,
+    };
+    if part_is_tighter { part } else { range.clone() }
+}
+
+fn tighter_upper(range: &Bound<Vec<u8>>, part: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
+    let part_is_tighter = match (range, &part) {
+        (_, Bound::Unbounded) => false,
+        (Bound::Unbounded, _) => true,
+        (Bound::Excluded(r), Bound::Included(p)) => p < r,
+        (Bound::Included(r) | Bound::Excluded(r), Bound::Included(p) | Bound::Excluded(p)) => p <= r,
+    };
+    if part_is_tighter { part } else { range.clone() }
+}
+
+/// An iterator over `range` (NULL: everything) of the map as it is now; holds a snapshot until it is
+/// freed. It stands before the first record:
+///
+///     for (s = mangrove_iter_next(it); s == MANGROVE_OK; s = mangrove_iter_next(it)) ...
+///
+/// Errors: MANGROVE_ERR_POISONED. Give back with mangrove_iter_free, before the map is closed.
+/// Threads: any for the map.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_map_iter(
+    map: *const mangrove_map,
+    range: *const mangrove_range,
+    iter: *mut *mut mangrove_iter,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for out-parameters, handles and ranges.
+        let (iter, map, bounds) =
+            unsafe { (out(iter, std::ptr::null_mut(), "iter")?, handle(map, "map")?, range_bounds(range)?) };
+        let snapshot = HeldSnapshot::of(&map.map)?;
+        *iter = Box::into_raw(Box::new(mangrove_iter::new(snapshot, bounds)));
+        Ok(MANGROVE_OK)
+    })
+}
+
+/// As mangrove_map_iter, over a snapshot, which may be freed before the iterator.
+/// Give back with mangrove_iter_free. Threads: any for the snapshot.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_snapshot_iter(
+    snapshot: *const mangrove_snapshot,
+    range: *const mangrove_range,
+    iter: *mut *mut mangrove_iter,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for out-parameters, handles and ranges.
+        let (iter, snapshot, bounds) = unsafe {
+            (out(iter, std::ptr::null_mut(), "iter")?, handle(snapshot, "snapshot")?, range_bounds(range)?)
+        };
+        *iter = Box::into_raw(Box::new(mangrove_iter::new(Arc::clone(&snapshot.0), bounds)));
+        Ok(MANGROVE_OK)
+    })
+}
+
+/// Frees an iterator, and with it the bytes that mangrove_iter_key and _value pointed at. NULL is
+/// fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_iter_free(iter: *mut mangrove_iter) {
+    guard(|| {
+        if !iter.is_null() {
+            // SAFETY: from one of the two functions above and, by contract, not freed before.
+            drop(unsafe { Box::from_raw(iter) });
+        }
+        Ok(MANGROVE_OK)
+    });
+}
+
+/// Runs a move of the iterator.
+unsafe fn moving(iter: *mut mangrove_iter, go: impl FnOnce(&mut mangrove_iter) -> Answer) -> mangrove_status {
+    // SAFETY: passed on from the caller.
+    guard(|| go(unsafe { handle_mut(iter, "iter") }?))
+}
+
+/// Moves to the first record of the range. Answers MANGROVE_NOT_FOUND when the range is empty.
+/// Errors, of this and the other moves: MANGROVE_ERR_CORRUPT, _SNAPSHOT_EXPIRED; the iterator then
+/// stands on no record.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_iter_first(iter: *mut mangrove_iter) -> mangrove_status {
+    // SAFETY: passed on from the caller.
+    unsafe { moving(iter, |i| i.start((Bound::Unbounded, Bound::Unbounded), Direction::Forward)) }
+}
+
+/// Moves to the last record of the range. Answers MANGROVE_NOT_FOUND when the range is empty.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_iter_last(iter: *mut mangrove_iter) -> mangrove_status {
+    // SAFETY: passed on from the caller.
+    unsafe { moving(iter, |i| i.start((Bound::Unbounded, Bound::Unbounded), Direction::Backward)) }
+}
+
+/// Moves to the first record of the range whose key is `key` or comes after it. Answers
+/// MANGROVE_NOT_FOUND when there is none; the iterator then stands behind the last record.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_iter_seek(
+    iter: *mut mangrove_iter,
+    key: *const c_void,
+    key_len: usize,
+) -> mangrove_status {
+    let go = |i: &mut mangrove_iter| {
+        // SAFETY: the header's contract for bytes.
+        let key = unsafe { slice(key, key_len, "key") }?;
+        i.start((Bound::Included(key.to_vec()), Bound::Unbounded), Direction::Forward)
+    };
+    // SAFETY: passed on from the caller.
+    unsafe { moving(iter, go) }
+}
+
+/// Moves to the last record of the range whose key is `key` or comes before it. Answers
+/// MANGROVE_NOT_FOUND when there is none; the iterator then stands before the first record.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_iter_seek_back(
+    iter: *mut mangrove_iter,
+    key: *const c_void,
+    key_len: usize,
+) -> mangrove_status {
+    let go = |i: &mut mangrove_iter| {
+        // SAFETY: the header's contract for bytes.
+        let key = unsafe { slice(key, key_len, "key") }?;
+        i.start((Bound::Unbounded, Bound::Included(key.to_vec())), Direction::Backward)
+    };
+    // SAFETY: passed on from the caller.
+    unsafe { moving(iter, go) }
+}
+
+/// Moves to the next record: from before the first to the first, from the last to behind it, where
+/// it answers MANGROVE_NOT_FOUND and stays. Turning round costs a seek.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_iter_next(iter: *mut mangrove_iter) -> mangrove_status {
+    // SAFETY: passed on from the caller.
+    unsafe { moving(iter, |i| i.go(Direction::Forward)) }
+}
+
+/// Moves to the previous record: from behind the last to the last, from the first to before it,
+/// where it answers MANGROVE_NOT_FOUND and stays.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_iter_prev(iter: *mut mangrove_iter) -> mangrove_status {
+    // SAFETY: passed on from the caller.
+    unsafe { moving(iter, |i| i.go(Direction::Backward)) }
+}
+
+/// True when the iterator stands on a record; false for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_iter_valid(iter: *const mangrove_iter) -> bool {
+    // SAFETY: the header's contract for handles. Nothing here can panic.
+    unsafe { iter.as_ref() }.is_some_and(|i| i.place == Place::OnRecord)
+}
+
+/// The key under the iterator; *key_len, which may be NULL, is its length. Never NULL while the
+/// iterator stands on a record, NULL otherwise. Valid until the iterator moves or is freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_iter_key(iter: *const mangrove_iter, key_len: *mut usize) -> *const c_void {
+    // SAFETY: passed on from the caller. Nothing here can panic.
+    unsafe { part(iter, key_len, |i| &i.key) }
+}
+
+/// The value under the iterator, in the same way.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_iter_value(
+    iter: *const mangrove_iter,
+    value_len: *mut usize,
+) -> *const c_void {
+    // SAFETY: passed on from the caller. Nothing here can panic.
+    unsafe { part(iter, value_len, |i| &i.value) }
+}
+
+unsafe fn part(
+    iter: *const mangrove_iter,
+    len: *mut usize,
+    which: impl FnOnce(&mangrove_iter) -> &Vec<u8>,
+) -> *const c_void {
+    // SAFETY: the header's contract for handles.
+    let bytes = unsafe { iter.as_ref() }.filter(|i| i.place == Place::OnRecord).map(which);
+    // SAFETY: the header's contract for out-parameters.
+    unsafe { put_out(len, bytes.map_or(0, Vec::len)) };
+    // An empty Vec's pointer is dangling but not null, which is all that a length of 0 allows.
+    bytes.map_or(std::ptr::null(), |b| b.as_ptr().cast())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_behind_a_prefix() {
+        let excluded = |b: &[u8]| Bound::Excluded(b.to_vec());
+        assert_eq!(after_prefix(b"ab"), excluded(b"ac"));
+        assert_eq!(after_prefix(b"a\xff\xff"), excluded(b"b"));
+        assert_eq!(after_prefix(b"\xff"), Bound::Unbounded);
+        assert_eq!(after_prefix(b""), Bound::Unbounded);
+    }
+
+    #[test]
+    fn the_tighter_bound_wins() {
+        let keys = [b"a".to_vec(), b"b".to_vec()];
+        let mut all = vec![Bound::Unbounded];
+        all.extend(keys.iter().cloned().map(Bound::Included));
+        all.extend(keys.iter().cloned().map(Bound::Excluded));
+        let above = |b: &Bound<Vec<u8>>, k: &[u8]| match b {
+            Bound::Included(b) => k >= &b[..],
+            Bound::Excluded(b) => k > &b[..],
+            Bound::Unbounded => true,
+        };
+        let below = |b: &Bound<Vec<u8>>, k: &[u8]| match b {
+            Bound::Included(b) => k <= &b[..],
+            Bound::Excluded(b) => k < &b[..],
+            Bound::Unbounded => true,
+        };
+        for x in &all {
+            for y in &all {
+                for key in [&b""[..], b"a", b"aa", b"b", b"c"] {
+                    assert_eq!(
+                        above(&tighter_lower(x, y.clone()), key),
+                        above(x, key) && above(y, key),
+                        "{x:?} {y:?} {key:?}"
+                    );
+                    assert_eq!(
+                        below(&tighter_upper(x, y.clone()), key),
+                        below(x, key) && below(y, key),
+                        "{x:?} {y:?} {key:?}"
+                    );
+                    if is_empty(&(x.clone(), y.clone())) {
+                        assert!(!(above(x, key) && below(y, key)), "{x:?} {y:?} {key:?}");
+                    }
+                }
+            }
+        }
+    }
+}

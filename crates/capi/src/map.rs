@@ -1,0 +1,314 @@
+//! Opening, single keys, durability, closing.
+
+use crate::bytes::{allocate, check_buffer, fill, handle, optional, out, path, slice};
+use crate::options::mangrove_options;
+use crate::status::mangrove_status::*;
+use crate::status::{Failure, guard, mangrove_status};
+use mangrove::Map;
+use std::ffi::{c_char, c_void};
+use std::sync::Arc;
+
+/// The most bytes of a key. The empty key is a key.
+pub const MANGROVE_KEY_BYTES_MAX: usize = 1024;
+/// The most bytes of a value: 1 GiB.
+pub const MANGROVE_VALUE_BYTES_MAX: usize = 1073741824;
+
+// The header needs the numbers as literals; they are the facade's.
+const _: () = assert!(MANGROVE_KEY_BYTES_MAX == mangrove::KEY_BYTES_MAX);
+const _: () = assert!(MANGROVE_VALUE_BYTES_MAX == mangrove::VALUE_BYTES_MAX);
+
+/// An open map. Snapshots and iterators of it must be freed before it can be closed.
+pub struct mangrove_map {
+    /// Shared with the snapshots, which keep it open (`held.rs`).
+    pub(crate) map: Arc<Map>,
+}
+
+const _: fn() = || {
+    fn any_thread<T: Send + Sync>() {}
+    any_thread::<mangrove_map>();
+};
+
+pub(crate) const fn yes_or(answer: bool, otherwise: mangrove_status) -> mangrove_status {
+    if answer { MANGROVE_OK } else { otherwise }
+}
+
+/// Opens the pool at `path`, a directory, and recovers the map in it. `options` may be NULL: then
+/// the pool is created when missing, with all defaults.
+///
+/// Time: reads the pool's image once, and its log, plus about 100 ns a record and CPU.
+/// Errors: MANGROVE_ERR_POOL_NOT_FOUND, _POOL_EXISTS, _POOL_BUSY, _FOREIGN, _NEWER, _WRONG_KIND,
+/// _CORRUPT, _READ_ONLY, _NO_SPACE, _UNSUPPORTED, _IO; the pool is as it was.
+/// Crash: inside a creation leaves either no pool or a whole one, which opens.
+/// Give back with mangrove_map_close. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_map_open(
+    path: *const c_char,
+    options: *const mangrove_options,
+    map: *mut *mut mangrove_map,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for out-parameters, paths and handles.
+        let (map, path, options) =
+            unsafe { (out(map, std::ptr::null_mut(), "map")?, self::path(path, "path")?, options.as_ref()) };
+        let opened = match options {
+            Some(options) => options.for_open().open(path)?,
+            None => Map::open(path)?,
+        };
+        *map = Box::into_raw(Box::new(mangrove_map { map: Arc::new(opened) }));
+        Ok(MANGROVE_OK)
+    })
+}
+
+/// Makes everything durable, brings the image up to date, marks the pool clean, unlocks it and
+/// frees the handle.
+///
+/// Errors: MANGROVE_ERR_IN_USE: snapshots or iterators are alive; the map stays open and the handle
+/// good. After any other answer the handle is gone. MANGROVE_ERR_POISONED, _IO: the pool is not
+/// clean; what was acknowledged is in its log all the same.
+/// A process that ends without closing loses nothing acknowledged; the next opening replays the log.
+/// Closing twice is undefined, as is a call on the map that runs at the same time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_map_close(map: *mut mangrove_map) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for handles.
+        if Arc::strong_count(&unsafe { handle(map, "map") }?.map) > 1 {
+            return Err(Failure::new(
+                MANGROVE_ERR_IN_USE,
+                "the map has snapshots or iterators that are alive; free them, then close",
+            ));
+        }
+        // SAFETY: not null, from mangrove_map_open and, by contract, closed by nobody else.
+        let map = unsafe { Box::from_raw(map) }.map;
+        // The count was 1 and only a call on this very map could have raised it.
+        Arc::into_inner(map)
+            .ok_or_else(|| Failure::new(MANGROVE_ERR_INTERNAL, "the map was used while it was being closed"))?
+            .close()?;
+        Ok(MANGROVE_OK)
+    })
+}
+
+/// The value of `key`, copied into new memory: give *value back with mangrove_free. One NUL byte
+/// follows it that *value_len does not count, so text can be printed as it is.
+///
+/// Answers MANGROVE_NOT_FOUND, with *value NULL and *value_len 0, when there is no such key.
+/// Errors: MANGROVE_ERR_KEY_TOO_LONG; _CORRUPT: the value is not what was written; _POISONED: it was
+/// never made durable; _NO_MEMORY. Never returns what a crash could still undo, while the
+/// durability is sync.
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_map_get(
+    map: *const mangrove_map,
+    key: *const c_void,
+    key_len: usize,
+    value: *mut *mut c_void,
+    value_len: *mut usize,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for out-parameters, handles and bytes.
+        let (value, value_len) =
+            unsafe { (out(value, std::ptr::null_mut(), "value"), out(value_len, 0, "value_len")) };
+        let (value, value_len) = (value?, value_len?);
+        // SAFETY: as above.
+        let (map, key) = unsafe { (handle(map, "map")?, slice(key, key_len, "key")?) };
+        match map.map.get_with(key, |v| Ok((allocate(v)?, v.len())))? {
+            Some(copy) => (*value, *value_len) = copy.map_err(|f: Failure| f)?,
+            None => return Ok(MANGROVE_NOT_FOUND),
+        }
+        Ok(MANGROVE_OK)
+    })
+}
+
+/// The value of `key`, copied into the caller's `buffer` of `capacity` bytes. *value_len is the
+/// length of the value in any case, so a call with (NULL, 0) asks for it. No NUL is added.
+///
+/// Answers MANGROVE_BUFFER_TOO_SMALL when the value does not fit (the buffer is untouched), and
+/// MANGROVE_NOT_FOUND when there is no such key.
+/// Errors: as mangrove_map_get. Allocates nothing. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_map_get_into(
+    map: *const mangrove_map,
+    key: *const c_void,
+    key_len: usize,
+    buffer: *mut c_void,
+    capacity: usize,
+    value_len: *mut usize,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for out-parameters, handles and bytes.
+        let value_len = unsafe { out(value_len, 0, "value_len") }?;
+        // SAFETY: as above.
+        let (map, key) = unsafe { (handle(map, "map")?, slice(key, key_len, "key")?) };
+        check_buffer(buffer, capacity)?;
+        // SAFETY: the buffer was checked, and the header says that `capacity` bytes are there.
+        map.map
+            .get_with(key, |v| unsafe { fill(v, buffer, capacity, value_len) })?
+            .unwrap_or(Ok(MANGROVE_NOT_FOUND))
+    })
+}
+
+/// MANGROVE_OK when `key` is there, MANGROVE_NOT_FOUND when not. Mind that MANGROVE_OK is 0.
+/// Errors: as mangrove_map_get. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_map_contains(
+    map: *const mangrove_map,
+    key: *const c_void,
+    key_len: usize,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for handles and bytes.
+        let (map, key) = unsafe { (handle(map, "map")?, slice(key, key_len, "key")?) };
+        Ok(yes_or(map.map.contains(key)?, MANGROVE_NOT_FOUND))
+    })
+}
+
+/// Sets `key` to `value`.
+///
+/// Errors: MANGROVE_ERR_KEY_TOO_LONG, _VALUE_TOO_LONG, _READ_ONLY, _NO_SPACE: nothing changed.
+/// MANGROVE_ERR_POISONED, _IO: not acknowledged; whether it survives a restart is open.
+/// Crash: once acknowledged it is kept; during the call the key has its old or its new value, whole.
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_map_put(
+    map: *const mangrove_map,
+    key: *const c_void,
+    key_len: usize,
+    value: *const c_void,
+    value_len: usize,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for handles and bytes.
+        let (map, key, value) =
+            unsafe { (handle(map, "map")?, slice(key, key_len, "key")?, slice(value, value_len, "value")?) };
+        map.map.put(key, value)?;
+        Ok(MANGROVE_OK)
+    })
+}
+
+/// As mangrove_map_put, but returns before the write is durable, whatever the durability.
+/// Crash: a prefix of such writes is kept; mangrove_map_sync waits for all. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_map_put_nowait(
+    map: *const mangrove_map,
+    key: *const c_void,
+    key_len: usize,
+    value: *const c_void,
+    value_len: usize,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for handles and bytes.
+        let (map, key, value) =
+            unsafe { (handle(map, "map")?, slice(key, key_len, "key")?, slice(value, value_len, "value")?) };
+        map.map.put_nowait(key, value)?;
+        Ok(MANGROVE_OK)
+    })
+}
+
+/// Sets `key` to `value` when `key` is absent; else answers MANGROVE_MISMATCH and changes nothing.
+/// Errors and crash: as mangrove_map_put. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_map_insert_new(
+    map: *const mangrove_map,
+    key: *const c_void,
+    key_len: usize,
+    value: *const c_void,
+    value_len: usize,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for handles and bytes.
+        let (map, key, value) =
+            unsafe { (handle(map, "map")?, slice(key, key_len, "key")?, slice(value, value_len, "value")?) };
+        Ok(yes_or(map.map.insert_new(key, value)?, MANGROVE_MISMATCH))
+    })
+}
+
+/// Removes `key`; answers MANGROVE_NOT_FOUND when it was not there.
+/// Errors: as mangrove_map_put.
+/// Crash: once acknowledged it stays away; during the call it is there, whole, or away. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_map_delete(
+    map: *const mangrove_map,
+    key: *const c_void,
+    key_len: usize,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for handles and bytes.
+        let (map, key) = unsafe { (handle(map, "map")?, slice(key, key_len, "key")?) };
+        Ok(yes_or(map.map.delete(key)?, MANGROVE_NOT_FOUND))
+    })
+}
+
+/// As mangrove_map_delete, but returns before it is durable. See mangrove_map_put_nowait.
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_map_delete_nowait(
+    map: *const mangrove_map,
+    key: *const c_void,
+    key_len: usize,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for handles and bytes.
+        let (map, key) = unsafe { (handle(map, "map")?, slice(key, key_len, "key")?) };
+        Ok(yes_or(map.map.delete_nowait(key)?, MANGROVE_NOT_FOUND))
+    })
+}
+
+/// Changes `key` from `expected` to `desired`, with nothing in between; answers MANGROVE_MISMATCH,
+/// and changes nothing, when the key is not as expected. A NULL pointer stands for "absent" here, on
+/// either side: (NULL, 0) as `desired` removes the key; the empty value is a pointer to anything and
+/// the length 0.
+/// Errors and crash: as mangrove_map_put. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_map_compare_and_set(
+    map: *const mangrove_map,
+    key: *const c_void,
+    key_len: usize,
+    expected: *const c_void,
+    expected_len: usize,
+    desired: *const c_void,
+    desired_len: usize,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for handles and bytes.
+        let (map, key) = unsafe { (handle(map, "map")?, slice(key, key_len, "key")?) };
+        // SAFETY: as above.
+        let (expected, desired) = unsafe {
+            (optional(expected, expected_len, "expected")?, optional(desired, desired_len, "desired")?)
+        };
+        Ok(yes_or(map.map.compare_and_set(key, expected, desired)?, MANGROVE_MISMATCH))
+    })
+}
+
+/// Records in the map; 0 for NULL. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_map_len(map: *const mangrove_map) -> u64 {
+    let mut len = 0;
+    guard(|| {
+        // SAFETY: the header's contract for handles.
+        len = unsafe { handle(map, "map") }?.map.len();
+        Ok(MANGROVE_OK)
+    });
+    len
+}
+
+/// Waits until every write that returned so far is durable.
+/// Errors: MANGROVE_ERR_POISONED, _IO: some may not be. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_map_sync(map: *const mangrove_map) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for handles.
+        unsafe { handle(map, "map") }?.map.sync()?;
+        Ok(MANGROVE_OK)
+    })
+}
+
+/// Brings the pool's image up to date and empties the log, so that the next opening has nothing to
+/// replay. Happens by itself in the background; call it before copying files or measuring.
+/// Errors: MANGROVE_ERR_POISONED, _IO. Crash: changes nothing in what is kept. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_map_checkpoint(map: *const mangrove_map) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for handles.
+        unsafe { handle(map, "map") }?.map.checkpoint()?;
+        Ok(MANGROVE_OK)
+    })
+}

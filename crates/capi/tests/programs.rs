@@ -1,0 +1,109 @@
+//! The C programs of tests/c, built with the system's compiler against the shared and the static
+//! library, run as they are and under valgrind memcheck.
+
+mod common;
+
+use common::{cc, here, libraries, libs_private, run, valgrind};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+enum Linking {
+    Shared,
+    Static,
+}
+
+/// Builds tests/c/`name`.c into `folder`.
+fn build(name: &str, linking: &Linking, folder: &Path) -> PathBuf {
+    let program = folder.join(name);
+    let mut cc = cc();
+    cc.arg(here().join(format!("tests/c/{name}.c"))).arg("-o").arg(&program).arg("-pthread");
+    match linking {
+        Linking::Shared => {
+            cc.arg(libraries().join("libmangrove_c.so")).arg(format!("-Wl,-rpath,{}", libraries().display()));
+        }
+        Linking::Static => {
+            cc.arg(libraries().join("libmangrove_c.a")).args(libs_private());
+        }
+    }
+    run(&mut cc);
+    program
+}
+
+fn scratch(parent: &TempDir, name: &str) -> PathBuf {
+    let path = parent.path().join(name);
+    std::fs::create_dir(&path).expect("a scratch folder");
+    path
+}
+
+/// Runs one program in all the ways.
+fn all_ways(name: &str) {
+    let parent = tempfile::tempdir().expect("a scratch folder");
+    for (linking, way) in [(Linking::Shared, "shared"), (Linking::Static, "static")] {
+        let program = build(name, &linking, &scratch(&parent, way));
+        run(Command::new(&program).arg(scratch(&parent, &format!("{way}-data"))));
+        // Once is enough for the checker: the code is the same.
+        if let (Linking::Shared, Some(mut checked)) = (linking, valgrind(&program)) {
+            run(checked.arg(scratch(&parent, "valgrind-data")));
+        }
+    }
+}
+
+#[test]
+fn basics() {
+    all_ways("basics");
+}
+
+#[test]
+fn misuse() {
+    all_ways("misuse");
+}
+
+#[test]
+fn iterate() {
+    all_ways("iterate");
+}
+
+#[test]
+fn batch() {
+    all_ways("batch");
+}
+
+#[test]
+fn threads() {
+    all_ways("threads");
+}
+
+#[test]
+fn reopen() {
+    all_ways("reopen");
+}
+
+#[test]
+fn inspect() {
+    all_ways("inspect");
+}
+
+/// A program that leaks or reads freed memory fails here: the checker can say no.
+#[test]
+fn the_checker_catches_planted_misuse() {
+    let parent = tempfile::tempdir().expect("a scratch folder");
+    let leak = "mangrove_batch *b = mangrove_batch_new(); b = NULL; return b != NULL;";
+    let stale =
+        "mangrove_batch *b = mangrove_batch_new(); mangrove_batch_free(b); return mangrove_batch_len(b) > 9;";
+    for (name, body) in [("leak", leak), ("stale", stale)] {
+        let source = parent.path().join(format!("{name}.c"));
+        std::fs::write(&source, format!("#include <mangrove.h>\nint main(void) {{ {body} }}\n"))
+            .expect("write");
+        let program = parent.path().join(name);
+        run(cc()
+            .arg(&source)
+            .arg("-o")
+            .arg(&program)
+            .arg(libraries().join("libmangrove_c.so"))
+            .arg(format!("-Wl,-rpath,{}", libraries().display())));
+        let Some(mut checked) = valgrind(&program) else { return };
+        let output = checked.output().expect("valgrind runs");
+        assert_eq!(output.status.code(), Some(99), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
