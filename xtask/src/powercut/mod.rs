@@ -1,10 +1,21 @@
-//! `cargo xtask powercut`.
+//! `cargo xtask powercut`: cut the power of a virtual machine while it loads; boot again and verify.
+//! What is simulated, and what is not, stands in `docs/powercut.md`.
 
-/// Options of this chore.
-#[derive(clap::Args)]
-pub(crate) struct Args {}
+mod args;
+mod cpio;
+mod disk;
+mod hypervisor;
+mod initramfs;
+mod kernel;
+mod media;
+mod nbd;
+mod packages;
+mod program;
+mod raw;
+mod rig;
+mod rounds;
+mod run;
+mod tape;
 
-/// Runs the chore.
-pub(crate) fn run(_args: Args) -> anyhow::Result<()> {
-    anyhow::bail!("this chore is not part of this build")
-}
+pub(crate) use args::Args;
+pub(crate) use run::run;

@@ -1,0 +1,117 @@
+//! The two kinds of storage that the guest is given.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::Command;
+
+use super::packages;
+use crate::tree;
+
+/// Capacity of either.
+const DISK_BYTES: u64 = 768 << 20;
+/// An fsdax namespace keeps its info block in the first 2 MiB; the file system comes behind it.
+const NAMESPACE_HEAD_BYTES: u64 = 2 << 20;
+const BLOCK_BYTES: u64 = 4096;
+
+/// Where the pool lies in the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Storage {
+    /// ext4 on a virtio disk with a volatile write cache.
+    Ext4,
+    /// ext4 mounted with `-o dax` on a virtual NVDIMM.
+    Dax,
+}
+
+impl Storage {
+    /// The name on the command line and in reports.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Dax => "dax",
+        }
+    }
+
+    /// Makes an image with an empty file system.
+    pub(super) fn format(self, image: &Path) -> anyhow::Result<()> {
+        File::create(image)?.set_len(DISK_BYTES)?;
+        let mut command = mkfs();
+        match self {
+            Self::Ext4 => command.arg(image),
+            Self::Dax => {
+                let blocks = (DISK_BYTES - NAMESPACE_HEAD_BYTES) / BLOCK_BYTES;
+                command.args(["-E", &format!("offset={NAMESPACE_HEAD_BYTES}")]).arg(image).arg(blocks.to_string())
+            }
+        };
+        tree::run(&mut command)
+    }
+
+    /// The devices of the virtual machine: for [`Storage::Ext4`] our disk behind `socket`, for
+    /// [`Storage::Dax`] the image itself as memory.
+    pub(super) fn devices(self, image: &Path, socket: &Path) -> Vec<String> {
+        let arguments = match self {
+            Self::Ext4 => vec![
+                "-blockdev".to_owned(),
+                format!("driver=nbd,node-name=disk,server.type=unix,server.path={}", socket.display()),
+                "-device".to_owned(),
+                "virtio-blk-pci,drive=disk,write-cache=on,logical_block_size=512,physical_block_size=512"
+                    .to_owned(),
+            ],
+            Self::Dax => vec![
+                "-object".to_owned(),
+                format!("memory-backend-file,id=memory,share=on,size={DISK_BYTES},mem-path={}", image.display()),
+                "-device".to_owned(),
+                "nvdimm,id=nvdimm,memdev=memory".to_owned(),
+            ],
+        };
+        arguments
+    }
+
+    /// How e2fsck names the file system.
+    pub(super) fn repair_target(self, image: &Path) -> String {
+        match self {
+            Self::Ext4 => image.display().to_string(),
+            Self::Dax => format!("{}?offset={NAMESPACE_HEAD_BYTES}", image.display()),
+        }
+    }
+
+    /// Shell commands that mount the file system on `/mnt` and say what it is: `# mounted`, or `# no mount`.
+    pub(super) fn mount(self) -> &'static str {
+        match self {
+            Self::Ext4 => {
+                "if mount -t ext4 /dev/vda /mnt; then echo \"# mounted $(cat /sys/block/vda/queue/write_cache)\"; \
+                 else echo '# no mount'; fi\n"
+            }
+            // A namespace without labels is raw until an info block makes it fsdax; once is enough.
+            Self::Dax => {
+                "cd /sys/bus/nd/devices\n\
+                 if [ -z \"$(cat namespace0.0/holder)\" ]; then\n\
+                 echo namespace0.0 > ../drivers/nd_pmem/unbind\n\
+                 cat /proc/sys/kernel/random/uuid > pfn0.0/uuid\n\
+                 echo ram > pfn0.0/mode\n\
+                 echo 2097152 > pfn0.0/align\n\
+                 echo namespace0.0 > pfn0.0/namespace\n\
+                 echo pfn0.0 > ../drivers/nd_pmem/bind\n\
+                 fi\n\
+                 cd /\n\
+                 if mount -t ext4 -o dax /dev/pmem0 /mnt; then\n\
+                 echo \"# mounted $(grep -o 'dax=always' /proc/mounts) $(cat /sys/bus/nd/devices/region0/persistence_domain)\"\n\
+                 else echo '# no mount'; fi\n"
+            }
+        }
+    }
+
+    /// What the guest must say about its mount, or the test would not test what it claims.
+    pub(super) fn mounted(self) -> &'static str {
+        match self {
+            Self::Ext4 => "# mounted write back",
+            Self::Dax => "# mounted dax=always memory_controller",
+        }
+    }
+}
+
+/// ext4 with as little background work as possible; a journal that checks its own blocks is the default.
+fn mkfs() -> Command {
+    let mut command = Command::new(packages::find("mkfs.ext4").unwrap_or_else(|| "mkfs.ext4".into()));
+    command.args(["-q", "-F", "-b", "4096", "-J", "size=16"]);
+    command
+}

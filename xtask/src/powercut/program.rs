@@ -1,0 +1,59 @@
+//! What runs in the guest: the real `mangrove stress`, or the raw program of `raw.rs`.
+
+use super::initramfs::PROGRAM;
+
+/// The program under test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Program {
+    /// A durable map, by the real `mangrove` binary
+    Map,
+    /// A file, appended to and synced: proves the harness without Mangrove
+    Raw,
+}
+
+/// The shell commands of one program on one disk.
+pub(super) struct Script {
+    pub(super) program: Program,
+    /// `dax` or `file`.
+    pub(super) medium: &'static str,
+    pub(super) threads: u8,
+    pub(super) keys: u64,
+    /// Bytes of the map's log, as its option takes it.
+    pub(super) log: &'static str,
+    /// The planted bug: acknowledge before it is durable.
+    pub(super) early: bool,
+}
+
+impl Script {
+    /// Writes until the power goes; `# ended` would be the end of a writer that failed.
+    pub(super) fn write(&self, round: u64, seed: u32) -> String {
+        let Self { medium, threads, keys, log, early, .. } = self;
+        let numbers = format!("--round {round} --seed {seed} --threads {threads} --keys {keys}");
+        let command = match self.program {
+            Program::Map => {
+                let durability = if *early { "interval=60000" } else { "sync" };
+                format!("stress write /mnt/pool {numbers} --medium {medium} --log {log} --durability {durability}")
+            }
+            Program::Raw => {
+                format!("powercut --inside write {numbers}{}", if *early { " --early" } else { "" })
+            }
+        };
+        format!("{PROGRAM} {command} < /dev/null; echo \"# ended $?\"\n")
+    }
+
+    /// Says what is there, then `# checked` and the exit status. No pool is an empty one: the power may have
+    /// gone before it was made.
+    pub(super) fn check(&self, close: bool) -> String {
+        let command = match self.program {
+            Program::Map => {
+                format!("stress check /mnt/pool{}", if close { " --close" } else { "" })
+            }
+            Program::Raw => "powercut --inside check".to_owned(),
+        };
+        // The reason of a failure is wanted too; a check that ends well says nothing there.
+        format!(
+            "{PROGRAM} {command} < /dev/null 2> /tmp/why; status=$?; sed 's/^/# why: /' /tmp/why; \
+             echo \"# checked $status\"\n"
+        )
+    }
+}

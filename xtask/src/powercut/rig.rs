@@ -1,0 +1,135 @@
+//! One virtual machine with one disk: powered on, mounted, cut, again and again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::disk::{Disk, Traffic};
+use super::hypervisor::{Accelerator, Guest, Machine};
+use super::media::Storage;
+use super::nbd::Server;
+use super::packages;
+use crate::tree;
+
+/// The parts that do not change.
+pub(super) struct Rig {
+    pub(super) accelerator: Accelerator,
+    pub(super) kernel: PathBuf,
+    pub(super) initramfs: PathBuf,
+    pub(super) storage: Storage,
+    pub(super) folder: PathBuf,
+    /// The disk answers flushes without doing anything.
+    pub(super) lies: bool,
+    pub(super) rng: StdRng,
+    pub(super) totals: Totals,
+}
+
+/// What all boots together did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Totals {
+    pub(super) boots: u64,
+    pub(super) traffic: Traffic,
+    /// Mounts that needed e2fsck first: a torn superblock is a matter of ext4, not of a pool.
+    pub(super) repairs: u64,
+    pub(super) boot_seconds: f64,
+}
+
+/// A machine that runs, with its file system mounted on `/mnt`.
+pub(super) struct Powered {
+    pub(super) guest: Guest,
+    disk: Option<(Arc<Mutex<Disk>>, Server)>,
+}
+
+impl Rig {
+    /// The image behind the machine's storage.
+    pub(super) fn image(&self) -> PathBuf {
+        self.folder.join("disk.img")
+    }
+
+    /// A fresh file system.
+    pub(super) fn format(&self) -> anyhow::Result<()> {
+        fs::create_dir_all(&self.folder)?;
+        self.storage.format(&self.image())
+    }
+
+    /// Boots and mounts.
+    pub(super) fn boot(&mut self) -> anyhow::Result<Powered> {
+        for repaired in [false, true] {
+            let start = Instant::now();
+            let mut powered = self.power_on()?;
+            powered.guest.type_in(self.storage.mount())?;
+            let answer = powered.guest.lines_until("# ")?.pop().unwrap_or_default();
+            if answer != "# no mount" {
+                let expected = self.storage.mounted();
+                ensure!(answer == expected, "the guest says {answer:?} where {expected:?} must be");
+                self.totals.boots += 1;
+                self.totals.boot_seconds += start.elapsed().as_secs_f64();
+                return Ok(powered);
+            }
+            self.cut(powered)?;
+            ensure!(!repaired, "the file system cannot be mounted, not even after e2fsck");
+            self.repair()?;
+        }
+        unreachable!("the second turn returns or fails")
+    }
+
+    /// Cuts the power and returns what the guest had said last.
+    pub(super) fn cut(&mut self, powered: Powered) -> anyhow::Result<Vec<String>> {
+        if let Some((disk, _)) = &powered.disk {
+            disk.lock().expect("no panic under the lock").power_off();
+        }
+        let lines = powered.guest.cut()?;
+        if let Some((disk, server)) = powered.disk {
+            server.finish().context("the disk failed")?;
+            let mut disk = disk.lock().expect("no panic under the lock");
+            disk.settle().context("the disk failed")?;
+            self.totals.traffic.add(disk.traffic());
+        }
+        Ok(lines)
+    }
+
+    fn power_on(&mut self) -> anyhow::Result<Powered> {
+        let socket = self.folder.join("disk.socket");
+        let disk = match self.storage {
+            Storage::Dax => None,
+            Storage::Ext4 => {
+                if socket.exists() {
+                    fs::remove_file(&socket)?;
+                }
+                let rng = StdRng::seed_from_u64(self.rng.random());
+                let disk = Arc::new(Mutex::new(Disk::open(&self.image(), self.lies, rng)?));
+                let server = Server::start(&socket, Arc::clone(&disk))?;
+                Some((disk, server))
+            }
+        };
+        let guest = Guest::start(&Machine {
+            accelerator: self.accelerator,
+            kernel: &self.kernel,
+            initramfs: &self.initramfs,
+            devices: self.storage.devices(&self.image(), &socket),
+            folder: &self.folder,
+        })?;
+        Ok(Powered { guest, disk })
+    }
+
+    fn repair(&mut self) -> anyhow::Result<()> {
+        self.totals.repairs += 1;
+        let program = packages::find("e2fsck").context("e2fsck is not installed")?;
+        let target = self.storage.repair_target(&self.image());
+        let status = Command::new(program).args(["-f", "-y"]).arg(target).output()?.status;
+        // 1: errors corrected.
+        ensure!(matches!(status.code(), Some(0 | 1)), "e2fsck cannot repair the file system: {status}");
+        Ok(())
+    }
+}
+
+/// Copies an image, leaving holes where it has holes.
+pub(super) fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    tree::run(Command::new("cp").args(["--sparse=always", "--reflink=auto"]).arg(from).arg(to))
+}

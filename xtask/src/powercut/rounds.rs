@@ -1,0 +1,217 @@
+//! The rounds on one medium: boot, check what the last cut left, write, cut.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rand::Rng;
+
+use super::media::Storage;
+use super::program::{Program, Script};
+use super::rig::{Powered, Rig, Totals, copy};
+use super::tape::Tape;
+use crate::history::Verdict;
+
+/// Rounds that share one file system and one pool before the next starts afresh.
+const ROUNDS_PER_DISK: u64 = 10;
+/// The longest a writer may write before its power is cut; most are cut much sooner.
+const WRITE_MAX: Duration = Duration::from_millis(3_000);
+/// A check is cut, if it is, within this time.
+const CHECK_MAX: Duration = Duration::from_millis(400);
+const SENTENCES_SHOWN_MAX: usize = 20;
+
+/// What all rounds came to.
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub(super) rounds: u64,
+    pub(super) acknowledged: u64,
+    pub(super) verified: u64,
+    pub(super) checks_cut: u64,
+    pub(super) verdict: Verdict,
+}
+
+/// The rounds of one medium.
+pub(super) struct Rounds {
+    pub(super) rig: Rig,
+    pub(super) script: Script,
+    pub(super) keep: PathBuf,
+    pub(super) seed: u64,
+    tape: Tape,
+    outcome: Outcome,
+}
+
+impl Rounds {
+    pub(super) fn new(rig: Rig, script: Script, keep: PathBuf, seed: u64) -> Self {
+        Self { rig, script, keep, seed, tape: Tape::default(), outcome: Outcome::default() }
+    }
+
+    /// What the machine did so far.
+    pub(super) fn totals(&self) -> Totals {
+        self.rig.totals
+    }
+
+    /// Runs `count` rounds, or until something is found wrong.
+    pub(super) fn run(&mut self, count: u64) -> Result<Outcome> {
+        let start = Instant::now();
+        for round in 0..count {
+            let powered = if round % ROUNDS_PER_DISK == 0 { self.fresh()? } else { self.boot_and_check()? };
+            let Some(powered) = powered else { return Ok(std::mem::take(&mut self.outcome)) };
+            self.write_and_cut(powered, round).with_context(|| format!("round {round}"))?;
+            self.outcome.rounds += 1;
+            let last_of_disk = (round + 1) % ROUNDS_PER_DISK == 0 || round + 1 == count;
+            if last_of_disk {
+                let Some(powered) = self.boot_and_check()? else { return Ok(std::mem::take(&mut self.outcome)) };
+                self.rig.cut(powered)?;
+                println!(
+                    "powercut: {}: {} of {count} rounds, {} writes acknowledged, {:.0} s",
+                    self.rig.storage.name(),
+                    round + 1,
+                    self.outcome.acknowledged,
+                    start.elapsed().as_secs_f64()
+                );
+            }
+        }
+        Ok(std::mem::take(&mut self.outcome))
+    }
+
+    /// Judges a kept image once more.
+    pub(super) fn examine(&mut self, folder: &Path) -> Result<Outcome> {
+        self.tape = Tape::play(folder)?;
+        fs::create_dir_all(&self.rig.folder)?;
+        copy(&folder.join("disk.img"), &self.rig.image())?;
+        let mut powered = self.rig.boot()?;
+        let verdict = self.check(&mut powered, true)?;
+        self.rig.cut(powered)?;
+        self.take(verdict);
+        Ok(std::mem::take(&mut self.outcome))
+    }
+
+    /// A new file system, mostly with a log so small that checkpoints happen all the time.
+    fn fresh(&mut self) -> Result<Option<Powered>> {
+        self.tape = Tape::default();
+        self.script.log = if self.rig.rng.random_ratio(2, 3) { "1M" } else { "16M" };
+        self.rig.format()?;
+        Ok(Some(self.rig.boot()?))
+    }
+
+    /// Boots and judges what the last cut left; `None` after a bad verdict. Some checks are cut themselves:
+    /// recovery must survive a power cut as well.
+    fn boot_and_check(&mut self) -> Result<Option<Powered>> {
+        let before = self.rig.folder.join("before.img");
+        loop {
+            copy(&self.rig.image(), &before)?;
+            let mut powered = self.rig.boot()?;
+            if self.rig.rng.random_ratio(1, 5) {
+                let close = self.rig.rng.random_ratio(1, 2);
+                powered.guest.type_in(&self.script.check(close))?;
+                let delay = CHECK_MAX.mul_f64(self.rig.rng.random());
+                powered.guest.lines_before(Instant::now() + delay, "# checked")?;
+                self.rig.cut(powered)?;
+                self.outcome.checks_cut += 1;
+                continue;
+            }
+            let close = self.rig.rng.random_ratio(1, 3);
+            let kept = match self.check(&mut powered, close) {
+                Ok(verdict) if verdict.is_clean() => {
+                    self.take(verdict);
+                    return Ok(Some(powered));
+                }
+                Ok(verdict) => {
+                    self.take(verdict);
+                    self.keep_failure(&before)
+                }
+                Err(error) => {
+                    let kept = self.keep_failure(&before)?;
+                    return Err(error.context(kept));
+                }
+            };
+            self.rig.cut(powered)?;
+            println!("{}", kept?);
+            return Ok(None);
+        }
+    }
+
+    fn check(&mut self, powered: &mut Powered, close: bool) -> Result<Verdict> {
+        powered.guest.type_in(&self.script.check(close))?;
+        let mut lines = powered.guest.lines_until("# checked ")?;
+        let status = lines.pop().unwrap_or_default();
+        let (why, mut lines): (Vec<String>, Vec<String>) =
+            lines.into_iter().partition(|line| line.starts_with("# why: "));
+        let no_pool = why.iter().any(|line| line.contains("there is no pool"));
+        if status == "# checked 3" && no_pool && self.script.program == Program::Map {
+            lines = vec![". 0".to_owned()];
+        } else {
+            ensure!(status == "# checked 0", "the checker failed ({status}): {}", why.join("\n"));
+        }
+        self.tape.check(&lines)
+    }
+
+    /// Writes from the command on, or from the first acknowledgement on, for a time between a blink and
+    /// [`WRITE_MAX`], and cuts.
+    fn write_and_cut(&mut self, mut powered: Powered, round: u64) -> Result<()> {
+        let rng = &mut self.rig.rng;
+        // As likely between 3 and 30 ms as between 300 ms and 3 s.
+        let delay = WRITE_MAX.mul_f64(10f64.powf(-3.0 * rng.random::<f64>()));
+        let while_opening = rng.random_ratio(1, 4);
+        powered.guest.type_in(&self.script.write(round, rng.random()))?;
+        let mut lines = Vec::new();
+        if !while_opening {
+            let patience = Instant::now() + Duration::from_secs(60);
+            lines.extend(powered.guest.lines_before(patience, "<")?);
+            ensure!(
+                lines.last().is_some_and(|line| line.starts_with('<')),
+                "nothing was acknowledged within a minute; the guest said: {:?}",
+                lines.last()
+            );
+        }
+        lines.extend(powered.guest.lines_before(Instant::now() + delay, "# ended")?);
+        if lines.last().is_some_and(|line| line.starts_with("# ended")) {
+            bail!("the writer ended by itself ({:?})\n{}", lines.last(), powered.guest.console_tail());
+        }
+        lines.extend(self.rig.cut(powered)?);
+        let before = self.tape.history.acknowledged_total();
+        for line in &lines {
+            self.tape.writer(line)?;
+        }
+        self.outcome.acknowledged += self.tape.history.acknowledged_total() - before;
+        Ok(())
+    }
+
+    fn take(&mut self, verdict: Verdict) {
+        self.outcome.verified += verdict.found;
+        self.outcome.verdict.lost.extend(verdict.lost);
+        self.outcome.verdict.phantom.extend(verdict.phantom);
+        self.outcome.verdict.torn.extend(verdict.torn);
+    }
+
+    /// Keeps the image as the cut left it, and the tape; returns what to tell the user.
+    fn keep_failure(&self, before: &Path) -> Result<String> {
+        fs::create_dir_all(&self.keep)?;
+        copy(before, &self.keep.join("disk.img"))?;
+        self.tape.keep(&self.keep)?;
+        let mut text = String::new();
+        for sentence in self.outcome.verdict.sentences().take(SENTENCES_SHOWN_MAX) {
+            text.push_str(&format!("  {sentence}\n"));
+        }
+        let program = match self.script.program {
+            Program::Map => "",
+            Program::Raw => " --program raw",
+        };
+        Ok(format!(
+            "{text}seed {}; the disk as the cut left it is kept; judge it again with\n  \
+             cargo xtask powercut --medium {}{program} --examine {}",
+            self.seed,
+            self.rig.storage.name(),
+            self.keep.display(),
+        ))
+    }
+}
+
+/// The medium that the program must find on a storage: none other would test what is claimed.
+pub(super) fn medium(storage: Storage) -> &'static str {
+    match storage {
+        Storage::Ext4 => "file",
+        Storage::Dax => "dax",
+    }
+}

@@ -1,0 +1,192 @@
+//! The chore: prepares, runs the rounds on each medium, reports.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use super::args::{Args, MediumChoice};
+use super::hypervisor::{self, Accelerator};
+use super::initramfs;
+use super::kernel::Kernel;
+use super::media::Storage;
+use super::packages;
+use super::program::{Program, Script};
+use super::raw;
+use super::rig::{Rig, Totals};
+use super::rounds::{Outcome, Rounds, medium};
+use crate::tree;
+
+/// Rounds within which a planted bug must show.
+const PLANTED_ROUNDS_MAX: u64 = 10;
+
+/// Runs the chore.
+pub(crate) fn run(args: Args) -> Result<()> {
+    if let Some(role) = args.inside {
+        return raw::run(role, &args.numbers, args.threads, args.keys, args.seed);
+    }
+    packages::install_missing()?;
+    let folder = tree::target().join("powercut");
+    std::fs::create_dir_all(&folder)?;
+    let mut bench = Bench { kernel: Kernel::obtain(&folder)?, folder, args, accelerator: None };
+    if bench.args.planted { bench.planted() } else { bench.honest() }
+}
+
+/// What all runs share.
+struct Bench {
+    args: Args,
+    kernel: Kernel,
+    folder: PathBuf,
+    accelerator: Option<Accelerator>,
+}
+
+/// One planted bug.
+struct Plant {
+    name: &'static str,
+    program: Program,
+    early: bool,
+    lies: bool,
+}
+
+const NONE: (bool, bool) = (false, false);
+
+const PLANTS: [Plant; 4] = [
+    Plant { name: "a file, acknowledged before fdatasync", program: Program::Raw, early: true, lies: false },
+    Plant { name: "a file, on a disk that ignores flushes", program: Program::Raw, early: false, lies: true },
+    Plant { name: "the map, acknowledged before the drain", program: Program::Map, early: true, lies: false },
+    Plant { name: "the map, on a disk that ignores flushes", program: Program::Map, early: false, lies: true },
+];
+
+impl Bench {
+    fn honest(&mut self) -> Result<()> {
+        let storages = match self.args.medium {
+            MediumChoice::Ext4 => vec![Storage::Ext4],
+            MediumChoice::Dax => vec![Storage::Dax],
+            MediumChoice::Both => vec![Storage::Ext4, Storage::Dax],
+        };
+        let mut clean = true;
+        for storage in storages {
+            let mut rounds = self.rounds(storage, self.args.program, NONE)?;
+            let start = Instant::now();
+            let outcome = match &self.args.examine {
+                Some(kept) => rounds.examine(kept),
+                None => rounds.run(self.args.rounds),
+            };
+            let outcome = outcome.with_context(|| format!("{}, seed {}", storage.name(), self.args.seed))?;
+            clean &= outcome.verdict.is_clean();
+            report(storage, &outcome, rounds.totals(), start.elapsed().as_secs_f64());
+        }
+        ensure!(clean, "the store broke its word");
+        Ok(())
+    }
+
+    /// Each planted bug must be found out, or the harness proves nothing.
+    fn planted(&mut self) -> Result<()> {
+        // Those of the raw program prove the harness even while there is no map.
+        let raw_only = self.args.program == Program::Raw;
+        let plants: Vec<&Plant> =
+            PLANTS.iter().filter(|plant| !raw_only || plant.program == Program::Raw).collect();
+        let mut caught = 0;
+        for plant in &plants {
+            let mut rounds = self.rounds(Storage::Ext4, plant.program, (plant.early, plant.lies))?;
+            // A lying disk may lose the whole file system, and then the checker or the mount fails: found out
+            // as well, in another way.
+            let found = match rounds.run(PLANTED_ROUNDS_MAX) {
+                Ok(outcome) if outcome.verdict.is_clean() => None,
+                Ok(outcome) => Some(format!(
+                    "{} lost, {} phantom, {} torn",
+                    outcome.verdict.lost.len(),
+                    outcome.verdict.phantom.len(),
+                    outcome.verdict.torn.len()
+                )),
+                Err(error) if plant.lies => Some(format!("{error:#}").lines().next().unwrap_or_default().to_owned()),
+                Err(error) => return Err(error),
+            };
+            match found {
+                Some(how) => {
+                    caught += 1;
+                    println!("planted: {}: caught ({how})", plant.name);
+                }
+                None => println!("planted: {}: NOT caught in {PLANTED_ROUNDS_MAX} rounds", plant.name),
+            }
+        }
+        println!("planted: {caught} of {} caught", plants.len());
+        if caught < plants.len() {
+            bail!("the harness misses planted bugs");
+        }
+        Ok(())
+    }
+
+    fn rounds(&mut self, storage: Storage, program: Program, (early, lies): (bool, bool)) -> Result<Rounds> {
+        let initramfs = self.initramfs(program)?;
+        let accelerator = self.accelerator(&initramfs)?;
+        let planted = early || lies;
+        let rig = Rig {
+            accelerator,
+            kernel: self.kernel.image.clone(),
+            initramfs,
+            storage,
+            folder: self.folder.join(format!("{}-{}", storage.name(), std::process::id())),
+            lies,
+            rng: StdRng::seed_from_u64(self.args.seed),
+            totals: Totals::default(),
+        };
+        let script = Script {
+            program,
+            medium: medium(storage),
+            threads: self.args.threads,
+            keys: self.args.keys,
+            log: "16M",
+            early,
+        };
+        let keep = if planted {
+            rig.folder.join("kept")
+        } else {
+            self.args.keep.clone().unwrap_or_else(|| self.folder.join("kept")).join(storage.name())
+        };
+        Ok(Rounds::new(rig, script, keep, self.args.seed))
+    }
+
+    fn initramfs(&self, program: Program) -> Result<PathBuf> {
+        let (name, binary) = match program {
+            Program::Map => ("map", self.args.binary.clone().map_or_else(tree::mangrove, Ok)?),
+            Program::Raw => ("raw", std::env::current_exe()?),
+        };
+        let file = self.folder.join(format!("{name}-{}.cpio", std::process::id()));
+        initramfs::build(&self.kernel, &binary, &file)?;
+        Ok(file)
+    }
+
+    fn accelerator(&mut self, initramfs: &std::path::Path) -> Result<Accelerator> {
+        if let Some(accelerator) = self.args.accelerator.or(self.accelerator) {
+            return Ok(accelerator);
+        }
+        let folder = self.folder.join("trial");
+        std::fs::create_dir_all(&folder)?;
+        let accelerator = hypervisor::detect(&self.kernel.image, initramfs, &folder)?;
+        println!("powercut: the guest runs under {accelerator:?}");
+        self.accelerator = Some(accelerator);
+        Ok(accelerator)
+    }
+}
+
+fn report(storage: Storage, outcome: &Outcome, totals: Totals, seconds: f64) {
+    let Outcome { rounds, acknowledged, verified, checks_cut, verdict } = outcome;
+    println!(
+        "powercut: {}: {rounds} rounds, {acknowledged} writes acknowledged, {verified} records verified, \
+         {checks_cut} checks cut, {} boots of {:.1} s, {seconds:.0} s",
+        storage.name(),
+        totals.boots,
+        totals.boot_seconds / totals.boots.max(1) as f64,
+    );
+    if storage == Storage::Ext4 {
+        let traffic = totals.traffic;
+        println!(
+            "  disk: {} writes, {} flushes; the cuts took {} unflushed writes, {} of them in part; {} mounts needed e2fsck",
+            traffic.writes, traffic.flushes, traffic.lost, traffic.torn, totals.repairs
+        );
+    }
+    println!("  {} lost, {} phantom, {} torn", verdict.lost.len(), verdict.phantom.len(), verdict.torn.len());
+}
