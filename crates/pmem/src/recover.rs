@@ -15,7 +15,7 @@ use crate::log_format::{GROUP_HEADER_BYTES, GroupHeader, Records};
 use crate::log_scan::{Scan, scan};
 use crate::stat::OpenReport;
 use crate::storage::{OpenHow, PathKind, Storage, StorageFile, here};
-use crate::sums::{PAGE_BYTES, Sums, page_sum};
+use crate::sums::{PAGE_BYTES, SUM_BYTES, Sums, page_sum};
 use crate::superblock::{Superblock, SuperblockFile};
 use crate::{Error, Lsn, Result};
 use mangrove_sys::{Mirror, Reservation};
@@ -118,7 +118,7 @@ pub(crate) fn recover(
         superblock_file.sync(here()).map_err(|e| Error::from_io(path(), "sync", &e))?;
         log_file.sync(here()).map_err(|e| Error::from_io(log_path.clone(), "sync", &e))?;
     }
-    let (suspects, scan) = std::thread::scope(|scope| {
+    let (mut suspects, scan) = std::thread::scope(|scope| {
         let ring = &mut ring;
         let log = &*log_file;
         let log_path = &log_path;
@@ -144,6 +144,11 @@ pub(crate) fn recover(
                 memory.len()
             ),
         });
+    }
+    if sb.target > sb.tail {
+        let size = files.sums.size().map_err(|e| Error::from_io(files.sums_path.clone(), "read", &e))?;
+        let beyond = image_size / PAGE_BYTES as u64..(size / SUM_BYTES as u64).min(sums.pages());
+        suspects.extend(beyond.filter(|&page| sums.get(page) != 0));
     }
     let mut records = apply(&ring, &memory, sb.tail, sb.target);
     verify_suspects(&suspects, &memory, &sums, &files)?;
@@ -194,7 +199,11 @@ pub(crate) fn read_sums(files: &ImageFiles, sb: &Superblock, image_size: u64) ->
     let n = files.sums.read_at(0, bytes).map_err(|e| Error::from_io(path.clone(), "read", &e))?;
     bytes[n..].fill(0);
     let used = (image_size / PAGE_BYTES as u64 * 4) as usize;
-    if let Some(at) = bytes.get(used..).and_then(|rest| rest.iter().position(|&b| b != 0)) {
+    // A checkpoint syncs the sums before the image: a crash may have taken the length that the image grew
+    // by, and left its sums. Such pages are suspects.
+    let interrupted = sb.target > sb.tail;
+    let beyond = bytes.get(used..).and_then(|rest| rest.iter().position(|&b| b != 0));
+    if let Some(at) = beyond.filter(|_| !interrupted) {
         return corrupt((used + at) as u64, "there is a sum for a page beyond the image".into());
     }
     Ok(sums)
@@ -221,9 +230,8 @@ fn read_image(files: &ImageFiles, sums: &Sums, size: u64, memory: &Reservation) 
         std::thread::available_parallelism().map_or(1, usize::from).min(16)
     };
     let mut suspects = std::thread::scope(|scope| {
-        let helpers: Vec<_> = (1..threads)
-            .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, &work).ok())
-            .collect();
+        let helpers: Vec<_> =
+            (1..threads).filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok()).collect();
         let mut suspects = work()?;
         for helper in helpers {
             suspects.extend(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);

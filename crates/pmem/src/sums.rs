@@ -63,6 +63,11 @@ impl Sums {
         unsafe { AtomicU32::from_ptr(self.memory.base().as_ptr().add(page as usize * SUM_BYTES).cast()) }
     }
 
+    /// Pages that have a sum.
+    pub(crate) fn pages(&self) -> u64 {
+        self.pages
+    }
+
     pub(crate) fn get(&self, page: u64) -> u32 {
         // Relaxed: who writes sums holds the checkpointer's lock; readers come before or after it.
         u32::from_le(self.entry(page).load(Ordering::Relaxed))
