@@ -40,6 +40,7 @@ bench:
 install: build
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(MANGROVE) $(DESTDIR)$(PREFIX)/bin/mangrove
+	DESTDIR='$(DESTDIR)' CARGO='$(CARGO)' scripts/install.sh '$(PREFIX)'
 
 clean:
 	$(CARGO) clean
