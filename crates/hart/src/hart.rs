@@ -1,150 +1,119 @@
-//! The map.
+//! The map: what it is made of, how it is made, and its small questions.
 
-use crate::{Batch, Error, Options, Range, RecoveryReport, Report, Result, Snapshot, Stat, WriteMode};
-use mangrove_pmem::Region;
-use std::ops::Bound;
+use crate::alloc::Allocator;
+use crate::gate::Gate;
+use crate::index::{ENTRY_COUNT, Index, entry_of};
+use crate::layout::{
+    FORMAT_VERSION, Geometry, MAGIC, ROOT_CRC, ROOT_DATA_START, ROOT_MAGIC, ROOT_SEGMENT_COUNT, ROOT_VERSION,
+    SEGMENT_SHIFT_MAX, SEGMENT_SHIFT_MIN,
+};
+use crate::overlay::Overlays;
+use crate::space::{Leaves, Space};
+use crate::visible::Visible;
+use crate::{Error, Locking, Options, Result, Stat};
+use mangrove_pmem::{Lsn, Region, crc32c};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A durable ordered map in a region.
-#[derive(Debug)]
+/// A durable ordered map in a region. Shared by reference between any number of threads; it has none itself.
 pub struct Hart {
-    _region: Region,
+    pub(crate) space: Arc<Space>,
+    pub(crate) alloc: Allocator,
+    pub(crate) index: Index<Leaves>,
+    pub(crate) gate: Gate,
+    pub(crate) visible: Visible,
+    pub(crate) overlays: Overlays,
+    pub(crate) threads: usize,
+    trees: Option<Box<[RwLock<()>]>>,
+    read_only: bool,
+    /// The medium failed: writes are refused from now on.
+    failed: AtomicBool,
 }
 
-fn unbuilt<T>() -> Result<T> {
-    Err(Error::Unsupported { what: "the map is still being built".into() })
+impl std::fmt::Debug for Hart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hart").field("records", &self.len()).finish_non_exhaustive()
+    }
 }
 
 impl Hart {
     /// Makes an empty map in a region whose bytes are all zero.
     ///
     /// # Errors
-    /// `Unsupported` options, or the medium's error.
-    pub fn create(_region: Region, _options: &Options) -> Result<Self> {
-        unbuilt()
+    /// `Unsupported` when the options or the region's size cannot be honoured; the medium's errors.
+    pub fn create(region: Region, options: &Options) -> Result<Self> {
+        let shift = options.segment_shift;
+        if !(SEGMENT_SHIFT_MIN..=SEGMENT_SHIFT_MAX).contains(&shift) {
+            return Err(Error::Unsupported {
+                what: format!(
+                    "a segment of 2^{shift} bytes is not possible; choose 2^{SEGMENT_SHIFT_MIN} to 2^{SEGMENT_SHIFT_MAX}"
+                ),
+            });
+        }
+        if options.read_only {
+            return Err(Error::ReadOnly);
+        }
+        let Some(geometry) = Geometry::of_region(region.len(), shift) else {
+            return Err(Error::Unsupported {
+                what: format!(
+                    "{} bytes hold no map with segments of 2^{shift} bytes; give it more",
+                    region.len()
+                ),
+            });
+        };
+        region.grow(geometry.data_start)?;
+        region.store(ROOT_VERSION, u64::from(FORMAT_VERSION) | u64::from(shift) << 32, Ordering::Release);
+        region.store(ROOT_SEGMENT_COUNT, u64::from(geometry.segment_count), Ordering::Release);
+        region.store(ROOT_DATA_START, geometry.data_start, Ordering::Release);
+        region.store(ROOT_MAGIC, MAGIC, Ordering::Release);
+        region.store(ROOT_CRC, root_crc(&region), Ordering::Release);
+        // Durable-order: one line, whole or (its CRC says) not there; nothing else is written before it.
+        region.flush(0, 64);
+        region.fence();
+        region.drain()?;
+        Ok(Self::assemble(region, geometry, 0, options))
     }
 
-    /// Opens the map that is in the region.
-    ///
-    /// # Errors
-    /// `Corrupt` when a structure breaks its rules, or the medium's error.
-    pub fn recover(_region: Region, _options: &Options) -> Result<(Self, RecoveryReport)> {
-        unbuilt()
+    /// True when the region holds no map and never did: its making may have been interrupted.
+    #[must_use]
+    pub fn is_blank(region: &Region) -> bool {
+        region.len() < crate::layout::ROOT_BYTES
+            || (0..64).step_by(8).all(|at| region.word(at).load(Ordering::Relaxed) == 0)
     }
 
-    /// The value of `key`.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn get(&self, _key: &[u8]) -> Result<Option<Vec<u8>>> {
-        unbuilt()
+    pub(crate) fn assemble(region: Region, geometry: Geometry, high_water: u32, options: &Options) -> Self {
+        let gated = options.gate_reads.unwrap_or_else(|| region.medium().has_log());
+        let space = Arc::new(Space::new(region, geometry, high_water));
+        let threads = match options.recovery_threads {
+            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            n => n,
+        };
+        Self {
+            alloc: Allocator::new(Arc::clone(&space), high_water, options.grow_bytes),
+            index: Index::new(Leaves::new(Arc::clone(&space))),
+            gate: Gate::default(),
+            visible: Visible::new(gated),
+            overlays: Overlays::new(options.snapshot_bytes_max),
+            threads,
+            trees: (options.locking == Locking::PerTree)
+                .then(|| (0..ENTRY_COUNT).map(|_| RwLock::new(())).collect()),
+            read_only: options.read_only,
+            failed: AtomicBool::new(false),
+            space,
+        }
     }
 
-    /// Replaces the contents of `value` by the value of `key`; false (and empty) when there is none.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn get_into(&self, _key: &[u8], _value: &mut Vec<u8>) -> Result<bool> {
-        unbuilt()
+    /// The region that the map lives in.
+    #[must_use]
+    pub fn region(&self) -> &Region {
+        &self.space.region
     }
 
-    /// Calls `read` once with the value of `key`, if there is one.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn get_with<R>(&self, _key: &[u8], _read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        unbuilt()
-    }
-
-    /// True when `key` is there.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn contains(&self, _key: &[u8]) -> Result<bool> {
-        unbuilt()
-    }
-
-    /// Sets `key` to `value`.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn put(&self, _key: &[u8], _value: &[u8], _mode: WriteMode) -> Result<()> {
-        unbuilt()
-    }
-
-    /// Sets `key` to `value` if `key` is absent; says whether it did.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn insert_new(&self, _key: &[u8], _value: &[u8], _mode: WriteMode) -> Result<bool> {
-        unbuilt()
-    }
-
-    /// Removes `key`; says whether it was there.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn delete(&self, _key: &[u8], _mode: WriteMode) -> Result<bool> {
-        unbuilt()
-    }
-
-    /// Changes `key` from `expected` to `new` (`None` is absent); says whether `expected` was right.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn compare_and_set(
-        &self,
-        _key: &[u8],
-        _expected: Option<&[u8]>,
-        _new: Option<&[u8]>,
-        _mode: WriteMode,
-    ) -> Result<bool> {
-        unbuilt()
-    }
-
-    /// Applies the batch, all or nothing.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn write(&self, _batch: Batch, _mode: WriteMode) -> Result<()> {
-        unbuilt()
-    }
-
-    /// Removes every key between the bounds, all or nothing; returns how many there were.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn delete_range(&self, _start: Bound<&[u8]>, _end: Bound<&[u8]>, _mode: WriteMode) -> Result<u64> {
-        unbuilt()
-    }
-
-    /// The records between the bounds, as they are at this instant.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn range(&self, _start: Bound<&[u8]>, _end: Bound<&[u8]>) -> Result<Range<'_>> {
-        unbuilt()
-    }
-
-    /// This instant, to read from while writers go on.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn snapshot(&self) -> Result<Snapshot<'_>> {
-        unbuilt()
-    }
-
-    /// Waits until everything that took effect so far is durable.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn sync(&self) -> Result<()> {
-        unbuilt()
-    }
-
-    /// Records.
+    /// Records in the map.
     #[must_use]
     pub fn len(&self) -> u64 {
-        0
+        self.gate.records()
     }
 
     /// True when there are none.
@@ -153,23 +122,90 @@ impl Hart {
         self.len() == 0
     }
 
+    /// Waits until everything that took effect before this call is durable.
+    ///
+    /// # Errors
+    /// The medium failed: some of it may not be.
+    pub fn sync(&self) -> Result<()> {
+        self.wait(self.region().appended())
+    }
+
     /// Figures.
     #[must_use]
     pub fn stat(&self) -> Stat {
-        Stat::default()
+        let usage = self.alloc.usage();
+        let index = self.index.stats();
+        let geometry = &self.space.geometry;
+        let (snapshots, snapshot_bytes) = self.overlays.figures();
+        let segment_bytes = geometry.segment_bytes();
+        let segments = usage.leaf_segments + usage.value_segments + usage.extent_segments;
+        Stat {
+            records: self.len(),
+            capacity_bytes: self.region().len(),
+            grown_bytes: self.space.usable_offset(),
+            segment_bytes,
+            leaf_segments: usage.leaf_segments,
+            value_segments: usage.value_segments,
+            extent_segments: usage.extent_segments,
+            free_segments: usage.free_segments,
+            leaf_slots_used: usage.leaf_slots - usage.leaf_slots_free,
+            leaf_slot_bytes: usage.leaf_segments * segment_bytes,
+            value_block_bytes: (usage.value_segments + usage.extent_segments) * segment_bytes,
+            durable_bytes: geometry.data_start + segments * segment_bytes,
+            allocator_dram_bytes: usage.dram_bytes,
+            index_dram_bytes: index.bytes_used,
+            index_reserved_bytes: index.bytes_reserved,
+            snapshots,
+            snapshot_bytes,
+        }
     }
 
-    /// Verifies every structure and checksum. Writers wait meanwhile.
-    ///
-    /// # Errors
-    /// Only when the check itself cannot run; what it finds is in the report.
-    pub fn check(&self) -> Result<Report> {
-        unbuilt()
+    /// Waits for a position of the medium; the first failure ends all writing.
+    pub(crate) fn wait(&self, lsn: Lsn) -> Result<()> {
+        self.region().wait(lsn).map_err(|e| {
+            self.failed.store(true, Ordering::Relaxed);
+            e.into()
+        })
     }
 
-    /// The region that the map lives in.
-    #[must_use]
-    pub fn region(&self) -> &Region {
-        &self._region
+    /// Refuses writes that cannot be acknowledged.
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        if self.failed.load(Ordering::Relaxed) {
+            return Err(self.failure());
+        }
+        Ok(())
     }
+
+    #[cold]
+    fn failure(&self) -> Error {
+        let first = self.region().medium().poisoned();
+        first
+            .unwrap_or(mangrove_pmem::Error::Poisoned { first: "a wait for durability failed".into() })
+            .into()
+    }
+
+    /// The paper's lock of the tree of `key`, where it is chosen.
+    #[inline]
+    pub(crate) fn lock_tree(&self, key: &[u8]) -> Option<RwLockWriteGuard<'_, ()>> {
+        self.trees.as_ref().map(|trees| trees[entry_of(key)].write())
+    }
+
+    /// As [`Hart::lock_tree`], for readers.
+    #[inline]
+    pub(crate) fn share_tree(&self, key: &[u8]) -> Option<RwLockReadGuard<'_, ()>> {
+        self.trees.as_ref().map(|trees| trees[entry_of(key)].read())
+    }
+}
+
+/// The CRC word of the root line.
+pub(crate) fn root_crc(region: &Region) -> u64 {
+    let mut bytes = [0; ROOT_CRC as usize];
+    for (index, chunk) in bytes.chunks_exact_mut(8).enumerate() {
+        chunk.copy_from_slice(&region.word(index as u64 * 8).load(Ordering::Acquire).to_le_bytes());
+    }
+    u64::from(crc32c(0, &bytes))
 }

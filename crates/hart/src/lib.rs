@@ -5,13 +5,30 @@
 //! else is volatile and rebuilt by recovery. docs/format/map.md tells the bytes, docs/decisions
 //! what differs from the paper and why.
 
+mod alloc;
 mod batch;
+mod check;
+mod class;
+mod commit;
 mod error;
+mod gate;
 mod hart;
+mod index;
+mod lane;
+mod layout;
+mod leaf;
 mod options;
+mod overlay;
 mod range;
+mod read;
+mod recover;
+mod redo;
 mod report;
+mod scan;
 mod snapshot;
+mod space;
+mod visible;
+mod write;
 
 pub use batch::Batch;
 pub use error::{Error, Result};

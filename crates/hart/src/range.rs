@@ -1,34 +1,307 @@
-//! Ordered iteration from both ends.
+//! Ordered iteration from both ends, over one instant.
+//!
+//! Records are fetched some hundred at a time into one buffer: live ones by a cursor of the index, then corrected
+//! by the pre-images of the instant. `lower` and `upper` bound what neither end has fetched yet.
 
-use crate::Result;
-use std::marker::PhantomData;
+use crate::commit::{is_before, is_beyond};
+use crate::hart::Hart;
+use crate::index::{Cursor, Direction};
+use crate::overlay::is_ordered;
+use crate::read::Read;
+use crate::snapshot::Pin;
+use crate::space::Leaves;
+use crate::{Error, Result};
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
 
-/// Records in key order, as they were when the range was made.
-#[derive(Debug)]
-pub struct Range<'a> {
-    pub(crate) _map: PhantomData<&'a ()>,
+/// The first fetch; each further one takes twice as many.
+const FETCH_COUNT_MIN: usize = 16;
+/// The most records of one fetch.
+const FETCH_COUNT_MAX: usize = 512;
+/// A fetch ends behind the record that passes this many bytes.
+const FETCH_BYTES_MAX: usize = 256 << 10;
+
+/// Where a fetched record lies in its end's buffer.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    start: usize,
+    key_len: usize,
+    end: usize,
+    /// Set for a record that cannot be handed out.
+    damage: Option<(u64, &'static str)>,
 }
 
-impl Range<'_> {
-    /// Calls `visit` for each record left, in order, without allocating, until it answers false.
+/// What one end has fetched and not yet handed out, in the direction of that end.
+struct End<'a> {
+    direction: Direction,
+    cursor: Option<Cursor<'a, Leaves>>,
+    bytes: Vec<u8>,
+    items: VecDeque<Item>,
+    fetch_count: usize,
+}
+
+/// Records in key order, as they were when the range (or its snapshot) was made.
+pub struct Range<'a> {
+    pin: Arc<Pin<'a>>,
+    lower: Bound<Vec<u8>>,
+    upper: Bound<Vec<u8>>,
+    exhausted: bool,
+    front: End<'a>,
+    back: End<'a>,
+}
+
+impl std::fmt::Debug for Range<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Range")
+            .field("lower", &self.lower)
+            .field("upper", &self.upper)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Hart {
+    /// The records between the bounds, in order and from both ends, as they are at this instant.
     ///
     /// # Errors
-    /// See [`crate::Error`].
-    pub fn for_each_ref(&mut self, _visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+    /// None today; errors of reading come from the range itself.
+    pub fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Result<Range<'_>> {
+        Ok(Range::new(Arc::new(self.pin()), start, end))
+    }
+}
+
+impl End<'_> {
+    fn new(direction: Direction) -> Self {
+        Self {
+            direction,
+            cursor: None,
+            bytes: Vec::new(),
+            items: VecDeque::new(),
+            fetch_count: FETCH_COUNT_MIN,
+        }
+    }
+
+    fn key(&self, item: &Item) -> &[u8] {
+        &self.bytes[item.start..item.start + item.key_len]
+    }
+
+    fn value(&self, item: &Item) -> &[u8] {
+        &self.bytes[item.start + item.key_len..item.end]
+    }
+
+    fn push(&mut self, key: &[u8], value: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        self.items.push_back(Item { start, key_len: key.len(), end: self.bytes.len(), damage: None });
+    }
+}
+
+impl<'a> Range<'a> {
+    pub(crate) fn new(pin: Arc<Pin<'a>>, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Self {
+        Self {
+            exhausted: !is_ordered(start, end),
+            pin,
+            lower: start.map(<[u8]>::to_vec),
+            upper: end.map(<[u8]>::to_vec),
+            front: End::new(Direction::Forward),
+            back: End::new(Direction::Backward),
+        }
+    }
+
+    /// Calls `visit` for each record left, in order and without a copy for each, until it answers false.
+    ///
+    /// # Errors
+    /// `SnapshotExpired`, `Corrupt`, or the medium's error, at the record that has it.
+    pub fn for_each_ref(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        loop {
+            while let Some(item) = self.front.items.pop_front() {
+                check(&item)?;
+                if !visit(self.front.key(&item), self.front.value(&item)) {
+                    return Ok(());
+                }
+            }
+            if self.exhausted {
+                break;
+            }
+            self.fetch(Direction::Forward)?;
+        }
+        while let Some(item) = self.back.items.pop_back() {
+            check(&item)?;
+            if !visit(self.back.key(&item), self.back.value(&item)) {
+                return Ok(());
+            }
+        }
         Ok(())
     }
+
+    fn take(&mut self, direction: Direction) -> Option<Result<(Vec<u8>, Vec<u8>)>> {
+        loop {
+            let (near, far) = match direction {
+                Direction::Forward => (&mut self.front, &mut self.back),
+                Direction::Backward => (&mut self.back, &mut self.front),
+            };
+            let found = match near.items.pop_front() {
+                Some(item) => Some((item, &*near)),
+                None if self.exhausted => far.items.pop_back().map(|item| (item, &*far)),
+                None => None,
+            };
+            if let Some((item, end)) = found {
+                return Some(check(&item).map(|()| (end.key(&item).to_vec(), end.value(&item).to_vec())));
+            }
+            if self.exhausted {
+                return None;
+            }
+            if let Err(e) = self.fetch(direction) {
+                self.exhausted = true;
+                return Some(Err(e));
+            }
+        }
+    }
+
+    /// Fetches the next records of one end, whose buffer is empty.
+    fn fetch(&mut self, direction: Direction) -> Result<()> {
+        let pin = Arc::clone(&self.pin);
+        let end = match direction {
+            Direction::Forward => &mut self.front,
+            Direction::Backward => &mut self.back,
+        };
+        end.bytes.clear();
+        end.items.clear();
+        let complete = fetch_live(&pin, end, &self.lower, &self.upper)?;
+        // What this fetch covers ends at its last live key, or at the far bound.
+        let reached = match (complete, end.items.back()) {
+            (false, Some(item)) => Some(end.key(item).to_vec()),
+            _ => None,
+        };
+        let near = match (&reached, direction) {
+            (None, _) => (as_slices(&self.lower), as_slices(&self.upper)),
+            (Some(key), Direction::Forward) => (as_slices(&self.lower), Bound::Included(key.as_slice())),
+            (Some(key), Direction::Backward) => (Bound::Included(key.as_slice()), as_slices(&self.upper)),
+        };
+        let states =
+            pin.hart.overlays.states(&pin.overlay, near.0, near.1).map_err(|_| Error::SnapshotExpired)?;
+        if !states.is_empty() {
+            correct(end, states);
+        }
+        match (reached, direction) {
+            (None, _) => self.exhausted = true,
+            (Some(key), Direction::Forward) => self.lower = Bound::Excluded(key),
+            (Some(key), Direction::Backward) => self.upper = Bound::Excluded(key),
+        }
+        Ok(())
+    }
+}
+
+/// Copies live records into the buffer; true when there are no more between the bounds.
+fn fetch_live<'a>(
+    pin: &Arc<Pin<'a>>,
+    end: &mut End<'a>,
+    lower: &Bound<Vec<u8>>,
+    upper: &Bound<Vec<u8>>,
+) -> Result<bool> {
+    let hart: &'a Hart = pin.hart;
+    let (lower, upper) = (as_slices(lower), as_slices(upper));
+    let direction = end.direction;
+    let cursor = end.cursor.get_or_insert_with(|| {
+        hart.index.cursor(if direction == Direction::Forward { lower } else { upper }, direction)
+    });
+    let count = end.fetch_count;
+    end.fetch_count = (count * 2).min(FETCH_COUNT_MAX);
+    let bytes = &mut end.bytes;
+    let mut value = Vec::new();
+    while end.items.len() < count && bytes.len() < FETCH_BYTES_MAX {
+        let read = cursor.advance(|leaf| {
+            value.clear();
+            hart.append_value(hart.space.offset(leaf), &mut value)
+        });
+        let Some(read) = read else { return Ok(true) };
+        let key = cursor.key();
+        let outside = match direction {
+            Direction::Forward => is_beyond(key, upper),
+            Direction::Backward => is_before(key, lower),
+        };
+        if outside {
+            return Ok(true);
+        }
+        let start = bytes.len();
+        bytes.extend_from_slice(key);
+        let mut damage = None;
+        match read {
+            Read::Inline(inline) => {
+                bytes.extend_from_slice(&inline.word.to_le_bytes()[..usize::from(inline.kind)]);
+            }
+            Read::Copied => bytes.extend_from_slice(&value),
+            Read::Damaged { offset, what } => damage = Some((offset, what)),
+        }
+        if pin.unsettled && hart.visible.settled(hart.region(), key).is_err() {
+            damage = Some((0, "the record never became durable, since the medium failed"));
+        }
+        end.items.push_back(Item { start, key_len: key.len(), end: bytes.len(), damage });
+    }
+    Ok(false)
+}
+
+/// Replaces live states by the states that keys had, where those are known.
+fn correct(end: &mut End<'_>, states: crate::overlay::Images) {
+    let mut fixed = End::new(end.direction);
+    fixed.bytes.reserve(end.bytes.len());
+    let mut states: VecDeque<(Vec<u8>, Option<Vec<u8>>)> = match end.direction {
+        Direction::Forward => states.into_iter().collect(),
+        Direction::Backward => states.into_iter().rev().collect(),
+    };
+    let comes_first = |a: &[u8], b: &[u8]| match end.direction {
+        Direction::Forward => a < b,
+        Direction::Backward => a > b,
+    };
+    for item in &end.items {
+        let key = end.key(item);
+        while let Some((saved_key, saved)) = states.pop_front_if(|(k, _)| comes_first(k, key)) {
+            if let Some(saved) = saved {
+                fixed.push(&saved_key, &saved);
+            }
+        }
+        match states.pop_front_if(|(k, _)| k.as_slice() == key) {
+            Some((_, Some(saved))) => fixed.push(key, &saved),
+            Some((_, None)) => {}
+            None => {
+                fixed.push(key, end.value(item));
+                if let Some(last) = fixed.items.back_mut() {
+                    last.damage = item.damage;
+                }
+            }
+        }
+    }
+    for (key, saved) in states {
+        if let Some(saved) = saved {
+            fixed.push(&key, &saved);
+        }
+    }
+    (end.bytes, end.items) = (fixed.bytes, fixed.items);
+}
+
+#[inline]
+fn check(item: &Item) -> Result<()> {
+    match item.damage {
+        Some((offset, what)) => Err(Read::damage(offset, what)),
+        None => Ok(()),
+    }
+}
+
+fn as_slices(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
 }
 
 impl Iterator for Range<'_> {
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        None
+        self.take(Direction::Forward)
     }
 }
 
 impl DoubleEndedIterator for Range<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        None
+        self.take(Direction::Backward)
     }
 }

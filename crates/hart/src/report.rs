@@ -88,8 +88,8 @@ pub struct Stat {
     pub allocator_dram_bytes: u64,
     /// DRAM of the index.
     pub index_dram_bytes: u64,
-    /// Inner nodes of the index.
-    pub index_nodes: u64,
+    /// DRAM that the index took from the system.
+    pub index_reserved_bytes: u64,
     /// Live snapshots, ranges included.
     pub snapshots: u64,
     /// DRAM of their pre-images.

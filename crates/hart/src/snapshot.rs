@@ -1,29 +1,92 @@
 //! An instant to read from while writers go on.
 
-use crate::{Range, Result};
-use std::marker::PhantomData;
+use crate::hart::Hart;
+use crate::overlay::Overlay;
+use crate::read::check_key;
+use crate::{Error, Range, Result};
 use std::ops::Bound;
+use std::sync::Arc;
 
-/// The map as it was at one instant.
-#[derive(Debug)]
-pub struct Snapshot<'a> {
-    _map: PhantomData<&'a ()>,
+/// Keeps the pre-images of an instant.
+pub(crate) struct Pin<'a> {
+    pub(crate) hart: &'a Hart,
+    pub(crate) overlay: Arc<Overlay>,
+    /// The medium failed before the instant was durable: each answer is to be looked at.
+    pub(crate) unsettled: bool,
 }
 
-impl Snapshot<'_> {
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        self.hart.overlays.end(&self.overlay);
+    }
+}
+
+/// The map as it was at one instant. Costs the pre-images of what changes while it lives.
+pub struct Snapshot<'a> {
+    pin: Arc<Pin<'a>>,
+}
+
+impl std::fmt::Debug for Snapshot<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot").finish_non_exhaustive()
+    }
+}
+
+impl Hart {
+    /// This instant, to read from while writers go on. Waits for the writes in progress.
+    ///
+    /// # Errors
+    /// None today; the medium's may come.
+    pub fn snapshot(&self) -> Result<Snapshot<'_>> {
+        Ok(Snapshot { pin: Arc::new(self.pin()) })
+    }
+
+    pub(crate) fn pin(&self) -> Pin<'_> {
+        let (overlay, lsn) = {
+            let _alone = self.gate.close();
+            (self.overlays.begin(), self.region().appended())
+        };
+        // What the instant shows must not be undone by a crash.
+        let unsettled = self.visible.is_gated() && self.region().wait(lsn).is_err();
+        Pin { hart: self, overlay, unsettled }
+    }
+}
+
+impl<'a> Snapshot<'a> {
     /// The value that `key` had.
     ///
     /// # Errors
-    /// See [`crate::Error`].
-    pub fn get(&self, _key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(None)
+    /// `SnapshotExpired`, and as [`Hart::get`].
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        check_key(key)?;
+        let hart = self.pin.hart;
+        let mut value = Vec::new();
+        // The live state first, then the pre-images: see `overlay`, invariant 2.
+        let live = {
+            let _tree = hart.share_tree(key);
+            hart.index.get(key, |leaf| {
+                value.clear();
+                hart.append_value(hart.space.offset(leaf), &mut value)
+            })
+        };
+        match hart.overlays.state(&self.pin.overlay, key) {
+            Err(_) => return Err(Error::SnapshotExpired),
+            Ok(Some(saved)) => return Ok(saved),
+            Ok(None) => {}
+        }
+        if self.pin.unsettled {
+            hart.visible.settled(hart.region(), key)?;
+        }
+        let Some(read) = live else { return Ok(None) };
+        read.append_inline(&mut value)?;
+        Ok(Some(value))
     }
 
-    /// The records between the bounds.
+    /// The records between the bounds, in order and from both ends.
     ///
     /// # Errors
-    /// See [`crate::Error`].
-    pub fn range(&self, _start: Bound<&[u8]>, _end: Bound<&[u8]>) -> Result<Range<'_>> {
-        Ok(Range { _map: PhantomData })
+    /// None today; errors of reading come from the range itself.
+    pub fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Result<Range<'a>> {
+        Ok(Range::new(Arc::clone(&self.pin), start, end))
     }
 }

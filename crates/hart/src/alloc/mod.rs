@@ -1,0 +1,7 @@
+//! EPallocator: durable slots in chunks of 56, segments, extents (paper, section III-A.4, Algorithms 2 and 6).
+
+mod leafbit;
+mod segments;
+mod slab;
+
+pub(crate) use slab::Allocator;

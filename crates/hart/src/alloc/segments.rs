@@ -1,0 +1,157 @@
+//! Which segments are free: the durable directory and its volatile shadow.
+//!
+//! Invariants:
+//! 1. A segment is handed out only while its directory entry is durably free (zero), and an entry is cleared
+//!    durably before the segment comes back. So clearing is idempotent, and no crash sees a segment in two uses.
+//! 2. The high water is durable before any directory entry beyond it.
+//! 3. Recovery writes nothing: entries that no live record needs are listed as stale and cleared before the
+//!    first segment is handed out.
+
+use crate::layout::{Kind, ROOT_HIGH_WATER, Tag, directory_entry, encode_kind, seal};
+use crate::space::Space;
+use crate::{Error, Result};
+use mangrove_pmem::Error as MediumError;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+#[derive(Debug, Default)]
+struct Runs {
+    /// First segment and length of each run of free segments; runs never touch.
+    free: BTreeMap<u32, u32>,
+    /// Segments that the medium provides.
+    high_water: u32,
+    /// Free segments whose durable entry is not clear yet.
+    stale: Vec<u32>,
+}
+
+impl Runs {
+    /// The lowest run that fits, cut from its front.
+    fn first_fit(&mut self, count: u32) -> Option<u32> {
+        let (start, len) = self.free.iter().find(|(_, len)| **len >= count).map(|(s, l)| (*s, *l))?;
+        self.free.remove(&start);
+        if len > count {
+            self.free.insert(start + count, len - count);
+        }
+        Some(start)
+    }
+
+    fn put_back(&mut self, mut start: u32, mut count: u32) {
+        if let Some((&before, &len)) = self.free.range(..start).next_back() {
+            assert!(before + len <= start, "segment {start} was free already");
+            if before + len == start {
+                self.free.remove(&before);
+                (start, count) = (before, len + count);
+            }
+        }
+        if let Some(&len) = self.free.get(&(start + count)) {
+            self.free.remove(&(start + count));
+            count += len;
+        }
+        assert!(self.free.insert(start, count).is_none(), "segment {start} was free already");
+    }
+}
+
+/// The free segments.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    runs: Mutex<Runs>,
+    grow_segments: u32,
+}
+
+impl Pool {
+    /// An empty pool that asks the medium for `grow_bytes` at a time.
+    pub(crate) fn new(space: &Space, high_water: u32, grow_bytes: u64) -> Self {
+        let grow_segments = (grow_bytes >> space.geometry.shift).clamp(1, 1 << 20) as u32;
+        Self { runs: Mutex::new(Runs { high_water, ..Runs::default() }), grow_segments }
+    }
+
+    /// Segments that the medium provides.
+    pub(crate) fn high_water(&self) -> u32 {
+        self.runs.lock().high_water
+    }
+
+    /// Free segments among them.
+    pub(crate) fn free_count(&self) -> u64 {
+        self.runs.lock().free.values().map(|len| u64::from(*len)).sum()
+    }
+
+    /// Takes `count` segments in a row; their entries are durably free.
+    pub(crate) fn take(&self, space: &Space, count: u32) -> Result<u32> {
+        let mut runs = self.runs.lock();
+        clear_stale(space, &mut runs.stale);
+        if let Some(start) = runs.first_fit(count) {
+            return Ok(start);
+        }
+        self.grow(space, &mut runs, count)?;
+        runs.first_fit(count).ok_or_else(|| unreachable_growth(space))
+    }
+
+    /// Gives segments back whose entries are durably free, or will be by way of `stale`.
+    pub(crate) fn release(&self, start: u32, count: u32) {
+        self.runs.lock().put_back(start, count);
+    }
+
+    /// Recovery's `release`: the entry of `segment` is to be cleared before anything is handed out.
+    pub(crate) fn release_stale(&self, segment: u32, count: u32) {
+        let mut runs = self.runs.lock();
+        runs.stale.push(segment);
+        runs.put_back(segment, count);
+    }
+
+    fn grow(&self, space: &Space, runs: &mut Runs, count: u32) -> Result<()> {
+        let old = runs.high_water;
+        let at_end = match runs.free.last_key_value() {
+            Some((start, len)) if start + len == old => *len,
+            _ => 0,
+        };
+        let needed = count - at_end;
+        let left = space.geometry.segment_count - old;
+        if needed > left {
+            let wanted = u64::from(count) << space.geometry.shift;
+            return Err(Error::Full { wanted, capacity: space.region.len() });
+        }
+        let generous = needed.max(self.grow_segments).min(left);
+        let granted = match space.region.grow(space.geometry.start(old + generous)) {
+            Ok(()) => generous,
+            // A nearly full medium may still have room for what is needed now.
+            Err(MediumError::NoSpace { .. }) if generous > needed => {
+                space.region.grow(space.geometry.start(old + needed))?;
+                needed
+            }
+            Err(e) => return Err(e.into()),
+        };
+        let high_water = old + granted;
+        space.set_usable(high_water);
+        // Durable-order: the high water before any entry beyond it; recovery looks no further than it says.
+        space.region.store(ROOT_HIGH_WATER, seal(Tag::HighWater, u64::from(high_water)), Ordering::Release);
+        space.region.flush(ROOT_HIGH_WATER, 8);
+        space.region.fence();
+        runs.high_water = high_water;
+        runs.put_back(old, granted);
+        Ok(())
+    }
+}
+
+fn clear_stale(space: &Space, stale: &mut Vec<u32>) {
+    if stale.is_empty() {
+        return;
+    }
+    for segment in stale.drain(..) {
+        set_kind(space, segment, Kind::Free);
+    }
+    // Durable-order: stale entries are clear before the first reuse of what they claim.
+    space.region.fence();
+}
+
+fn unreachable_growth(space: &Space) -> Error {
+    Error::Full { wanted: space.geometry.segment_bytes(), capacity: space.region.len() }
+}
+
+/// Stores and flushes a directory entry; the caller fences.
+#[track_caller]
+pub(super) fn set_kind(space: &Space, segment: u32, kind: Kind) {
+    let entry = directory_entry(segment);
+    space.region.store(entry, encode_kind(segment, kind), Ordering::Release);
+    space.region.flush(entry, 8);
+}

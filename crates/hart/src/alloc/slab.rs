@@ -1,0 +1,528 @@
+//! Slots of a class: which are free, who may hand them out, and when a segment is empty again.
+//!
+//! The paper reserves nothing and walks a list from its head (Algorithms 2 and 6); here the durable side knows
+//! only live leaves, and this volatile side knows the rest:
+//!
+//! 1. Every slot is live, or cached by one shard, or set in its chunk's free mask; never two of these.
+//! 2. A chunk is listed in its segment's summary if its mask is not zero; whoever makes a mask nonzero lists it.
+//!    Masks are emptied only by `refill`, under the class lock, and only when listed.
+//! 3. A segment is recycled under its class lock when all its chunks are entirely free and listed: then no slot
+//!    is cached or live, and no thread is between freeing a slot of it and listing the chunk.
+//! 4. One empty segment of each class is kept, so that an insert and a delete at the boundary do not pay for a
+//!    segment each time.
+
+use super::segments::{Pool, set_kind};
+use crate::class::{Class, Classes, Cut, is_leaf_class};
+use crate::lane::{LANE_COUNT, lane};
+use crate::layout::{CHUNK_BITMAP, CHUNK_IDENTITY, Kind, VALUE_HEADER_BYTES, chunk_identity, chunk_word};
+use crate::space::Space;
+use crate::{Error, Result};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// Class numbers of segments that are no slabs.
+const EXTENT_HEAD: u8 = 255;
+const EXTENT_TAIL: u8 = 254;
+
+/// A slot handed out.
+pub(crate) type Slot = u64;
+
+/// What is known of a segment in DRAM. All zero is a free segment.
+#[derive(Debug, Default)]
+struct Segment {
+    class: AtomicU8,
+    /// Counted among its class's empty segments. Changed under the class lock.
+    empty: AtomicBool,
+    /// Chunks whose slots are all in their mask.
+    full_chunks: AtomicI32,
+    /// Chunks in the summary. Changed under the class lock.
+    listed: AtomicU32,
+    /// Place in the class's list while `listed` is not zero; segments of an extent head.
+    extra: AtomicU32,
+    /// A free mask for each chunk, then the summary, a bit for each chunk. Null unless a slab.
+    masks: AtomicPtr<AtomicU64>,
+}
+
+/// Segments of a class with something to hand out.
+#[derive(Debug, Default)]
+struct ClassList {
+    segments: Vec<u32>,
+    empties: u32,
+}
+
+/// Slots set aside for the threads of one lane.
+#[derive(Debug, Default)]
+struct Cache {
+    mask: u64,
+    base: u64,
+    slot_bytes: u32,
+}
+
+/// Segments and bytes by use.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    pub(crate) leaf_segments: u64,
+    pub(crate) value_segments: u64,
+    pub(crate) extent_segments: u64,
+    pub(crate) free_segments: u64,
+    pub(crate) leaf_slots: u64,
+    pub(crate) leaf_slots_free: u64,
+    pub(crate) dram_bytes: u64,
+}
+
+/// The allocator of a map.
+pub(crate) struct Allocator {
+    space: Arc<Space>,
+    pub(crate) classes: Classes,
+    pub(crate) pool: Pool,
+    segments: Box<[Segment]>,
+    lists: Box<[Mutex<ClassList>]>,
+    shards: Box<[Box<[Mutex<Cache>]>]>,
+}
+
+impl std::fmt::Debug for Allocator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Allocator").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Allocator {
+    fn drop(&mut self) {
+        for segment in 0..self.pool.high_water() {
+            self.drop_masks(segment);
+        }
+    }
+}
+
+impl Allocator {
+    pub(crate) fn new(space: Arc<Space>, high_water: u32, grow_bytes: u64) -> Self {
+        let classes = Classes::new(&space.geometry);
+        let count = classes.count();
+        // SAFETY: a `Segment` is atomics and a null pointer, for all of which zero bytes are a value.
+        let segments = unsafe { Box::new_zeroed_slice(space.geometry.segment_count as usize).assume_init() };
+        Self {
+            pool: Pool::new(&space, high_water, grow_bytes),
+            lists: (0..count).map(|_| Mutex::default()).collect(),
+            shards: (0..LANE_COUNT).map(|_| (0..count).map(|_| Mutex::default()).collect()).collect(),
+            classes,
+            segments,
+            space,
+        }
+    }
+
+    /// The space that is allocated from.
+    #[inline]
+    pub(crate) fn space(&self) -> &Space {
+        &self.space
+    }
+
+    /// A slot for a leaf with a key of `key_len` bytes. Its bit is clear.
+    #[inline]
+    pub(crate) fn take_leaf(&self, key_len: usize) -> Result<Slot> {
+        self.take(self.classes.of_key(key_len))
+    }
+
+    /// A block for a value of `len` bytes. For an extent its directory entry is flushed, not fenced.
+    #[inline]
+    pub(crate) fn take_value(&self, len: usize) -> Result<u64> {
+        match self.classes.of_value(len) {
+            Some(class) => self.take(class),
+            None => self.take_extent(VALUE_HEADER_BYTES + len as u64),
+        }
+    }
+
+    #[inline]
+    fn take(&self, class: Class) -> Result<u64> {
+        let mut cache = self.shards[lane()][usize::from(class)].lock();
+        if cache.mask == 0 {
+            self.refill(class, &mut cache)?;
+        }
+        let slot = cache.mask.trailing_zeros();
+        cache.mask &= cache.mask - 1;
+        Ok(cache.base + u64::from(slot) * u64::from(cache.slot_bytes))
+    }
+
+    /// Takes all free slots of one chunk of the class.
+    #[cold]
+    #[inline(never)]
+    fn refill(&self, class: Class, cache: &mut Cache) -> Result<()> {
+        let cut = *self.classes.cut(class);
+        let mut list = self.lists[usize::from(class)].lock();
+        let segment = match list.segments.last() {
+            Some(segment) => *segment,
+            None => self.add_segment(class, &cut, &mut list)?,
+        };
+        let state = &self.segments[segment as usize];
+        let (masks, summary) = self.masks(segment, &cut);
+        let (word, bits) = summary
+            .iter()
+            .enumerate()
+            .find_map(|(i, w)| Some((i, w.load(Ordering::Relaxed))).filter(|(_, bits)| *bits != 0))
+            .expect("a listed segment has a listed chunk");
+        let chunk = word as u32 * 64 + bits.trailing_zeros();
+        summary[word].store(bits & (bits - 1), Ordering::Relaxed);
+        // Acquire, with the Release of `give`: what the last owner did with the slot is over.
+        let mask = masks[chunk as usize].swap(0, Ordering::AcqRel);
+        if mask == cut.full_mask(chunk) {
+            state.full_chunks.fetch_sub(1, Ordering::AcqRel);
+        }
+        if state.empty.load(Ordering::Relaxed) {
+            state.empty.store(false, Ordering::Relaxed);
+            list.empties -= 1;
+        }
+        let listed = state.listed.load(Ordering::Relaxed) - 1;
+        state.listed.store(listed, Ordering::Relaxed);
+        if listed == 0 {
+            self.unlist(segment, &mut list);
+        }
+        cache.mask = mask;
+        cache.slot_bytes = cut.slot_bytes;
+        let place = chunk * cut.chunk_bytes + cut.header_bytes;
+        cache.base = self.space.geometry.start(segment) + u64::from(place);
+        Ok(())
+    }
+
+    /// A fresh segment of the class (the paper's AllocMemChunk, Algorithm 2 lines 8-11).
+    fn add_segment(&self, class: Class, cut: &Cut, list: &mut ClassList) -> Result<u32> {
+        let segment = self.take_segments(1)?;
+        let region = &self.space.region;
+        if is_leaf_class(class) {
+            for chunk in 0..cut.chunk_count {
+                let header = self.space.geometry.start(segment) + u64::from(chunk * cut.chunk_bytes);
+                region.store(header + CHUNK_BITMAP, chunk_word(0, cut.slots(chunk)), Ordering::Release);
+                region.store(
+                    header + CHUNK_IDENTITY,
+                    chunk_identity(segment, class, chunk),
+                    Ordering::Release,
+                );
+                region.flush(header, 16);
+            }
+            // Durable-order: empty bitmaps before the entry that has recovery read them.
+            region.fence();
+            set_kind(&self.space, segment, Kind::Leaves { class });
+        } else {
+            set_kind(&self.space, segment, Kind::Values { class });
+        }
+        // Durable-order: the entry before any leaf in or of the segment is committed, by whichever thread.
+        region.fence();
+        let masks = (0..cut.chunk_count).map(|chunk| cut.full_mask(chunk)).collect();
+        self.adopt_listed(segment, class, masks, list);
+        Ok(segment)
+    }
+
+    /// Segments in a row whose durable entries are free.
+    pub(crate) fn take_segments(&self, count: u32) -> Result<u32> {
+        match self.pool.take(&self.space, count) {
+            Err(Error::Full { wanted, capacity }) => {
+                self.reclaim_idle();
+                self.pool.take(&self.space, count).map_err(|e| match e {
+                    Error::Full { .. } => Error::Full { wanted, capacity },
+                    other => other,
+                })
+            }
+            answer => answer,
+        }
+    }
+
+    fn take_extent(&self, bytes: u64) -> Result<u64> {
+        let count = bytes.div_ceil(self.space.geometry.segment_bytes()) as u32;
+        let head = self.take_segments(count)?;
+        // Durable-order: the owner's fence before its leaf is committed covers this flush too.
+        set_kind(&self.space, head, Kind::Extent { count });
+        self.adopt_extent(head, count);
+        Ok(self.space.geometry.start(head))
+    }
+
+    /// Gives back a slot that no durable state and no reader's validated answer refers to.
+    #[inline]
+    pub(crate) fn give(&self, offset: u64) {
+        let (segment, place) = self.space.geometry.locate(offset);
+        let state = &self.segments[segment as usize];
+        let class = state.class.load(Ordering::Acquire);
+        if class == EXTENT_HEAD {
+            return self.give_extent(segment);
+        }
+        let cut = self.classes.cut(class);
+        let (chunk, slot) = cut.slot_at(place).expect("a slot begins here");
+        let (masks, _) = self.masks(segment, cut);
+        let bit = 1u64 << slot;
+        // Release, with the Acquire of `refill`: our use of the slot is over.
+        let before = masks[chunk as usize].fetch_or(bit, Ordering::AcqRel);
+        assert!(before & bit == 0, "slot at {offset} freed twice");
+        let filled = before | bit == cut.full_mask(chunk);
+        if filled {
+            state.full_chunks.fetch_add(1, Ordering::AcqRel);
+        }
+        if before == 0 || filled {
+            self.relist(segment, class, chunk, before == 0);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn relist(&self, segment: u32, class: Class, chunk: u32, list_chunk: bool) {
+        let state = &self.segments[segment as usize];
+        let cut = *self.classes.cut(class);
+        if !list_chunk && state.full_chunks.load(Ordering::Acquire) != cut.chunk_count as i32 {
+            return;
+        }
+        let mut list = self.lists[usize::from(class)].lock();
+        if list_chunk {
+            let (_, summary) = self.masks(segment, &cut);
+            summary[chunk as usize / 64].fetch_or(1 << (chunk % 64), Ordering::Relaxed);
+            if state.listed.fetch_add(1, Ordering::Relaxed) == 0 {
+                state.extra.store(list.segments.len() as u32, Ordering::Relaxed);
+                list.segments.push(segment);
+            }
+        }
+        // Invariant 3. The class is read again: the segment may be another's by now.
+        let empty = state.class.load(Ordering::Acquire) == class
+            && state.full_chunks.load(Ordering::Acquire) == cut.chunk_count as i32
+            && state.listed.load(Ordering::Relaxed) == cut.chunk_count
+            && !state.empty.load(Ordering::Relaxed);
+        if empty && list.empties > 0 {
+            self.recycle(segment, &mut list);
+        } else if empty {
+            state.empty.store(true, Ordering::Relaxed);
+            list.empties += 1;
+        }
+    }
+
+    /// Returns an empty segment to the pool (the paper's EPRecycle, Algorithm 6).
+    fn recycle(&self, segment: u32, list: &mut ClassList) {
+        self.unlist(segment, list);
+        self.segments[segment as usize].class.store(0, Ordering::Release);
+        self.drop_masks(segment);
+        set_kind(&self.space, segment, Kind::Free);
+        // Durable-order: the entry is clear before the segment is anybody else's.
+        self.space.region.fence();
+        self.pool.release(segment, 1);
+    }
+
+    fn give_extent(&self, head: u32) {
+        let count = self.segments[head as usize].extra.load(Ordering::Relaxed);
+        for segment in head..head + count {
+            self.segments[segment as usize].class.store(0, Ordering::Release);
+        }
+        set_kind(&self.space, head, Kind::Free);
+        // Durable-order: the extent's claim is gone before its segments are anybody else's.
+        self.space.region.fence();
+        self.pool.release(head, count);
+    }
+
+    fn unlist(&self, segment: u32, list: &mut ClassList) {
+        let state = &self.segments[segment as usize];
+        let place = state.extra.load(Ordering::Relaxed) as usize;
+        assert!(list.segments.swap_remove(place) == segment, "segment {segment} is listed where it says");
+        if let Some(moved) = list.segments.get(place) {
+            self.segments[*moved as usize].extra.store(place as u32, Ordering::Relaxed);
+        }
+        state.listed.store(0, Ordering::Relaxed);
+    }
+
+    /// Gives back what shards have set aside and recycles the kept empty segments, as far as nobody is using
+    /// them at this moment. For a region that is nearly full.
+    pub(crate) fn reclaim_idle(&self) {
+        for shard in &self.shards {
+            for cache in shard {
+                if let Some(mut cache) = cache.try_lock() {
+                    let mask = std::mem::take(&mut cache.mask);
+                    for slot in (0..64).filter(|slot| mask >> slot & 1 == 1) {
+                        self.give_unless_locked(&mut cache, slot);
+                    }
+                }
+            }
+        }
+        for list in &self.lists {
+            let Some(mut list) = list.try_lock() else { continue };
+            let is_empty = |s: &&u32| self.segments[**s as usize].empty.load(Ordering::Relaxed);
+            while let Some(segment) = list.segments.iter().find(is_empty).copied() {
+                self.segments[segment as usize].empty.store(false, Ordering::Relaxed);
+                list.empties -= 1;
+                self.recycle(segment, &mut list);
+            }
+        }
+    }
+
+    /// Gives back one cached slot, or leaves it cached when its class list is taken: the taker may be waiting
+    /// for a list that our caller holds.
+    fn give_unless_locked(&self, cache: &mut Cache, slot: u32) {
+        let offset = cache.base + u64::from(slot) * u64::from(cache.slot_bytes);
+        let (segment, _) = self.space.geometry.locate(offset);
+        let class = self.segments[segment as usize].class.load(Ordering::Acquire);
+        if self.lists[usize::from(class)].is_locked() {
+            cache.mask |= 1 << slot;
+            return;
+        }
+        self.give(offset);
+    }
+
+    /// Bytes of the value block that begins at `offset`, or nothing when none can: the bound for readers.
+    #[inline]
+    pub(crate) fn block_bytes(&self, offset: u64) -> Option<u64> {
+        if offset < self.space.geometry.data_start || offset >= self.space.usable_offset() {
+            return None;
+        }
+        let (segment, place) = self.space.geometry.locate(offset);
+        let state = &self.segments[segment as usize];
+        match state.class.load(Ordering::Acquire) {
+            0 | EXTENT_TAIL => None,
+            EXTENT_HEAD => (place == 0)
+                .then(|| u64::from(state.extra.load(Ordering::Relaxed)) << self.space.geometry.shift),
+            class if is_leaf_class(class) => None,
+            class => {
+                let bytes = self.classes.cut(class).slot_bytes;
+                // Not exact about where slots begin: a racing reader needs a bound, not the truth.
+                (u64::from(place) + u64::from(bytes) <= self.space.geometry.segment_bytes()
+                    && place % 16 == 0)
+                    .then_some(u64::from(bytes))
+            }
+        }
+    }
+
+    /// Chunk header, slot number and slots of the chunk of the leaf at `offset`.
+    #[inline]
+    pub(crate) fn leaf_place(&self, offset: u64) -> (u64, u32, u32) {
+        let (segment, place) = self.space.geometry.locate(offset);
+        let cut = self.classes.cut(self.segments[segment as usize].class.load(Ordering::Relaxed));
+        let (chunk, slot) = cut.slot_at(place).expect("a leaf begins here");
+        let header = self.space.geometry.start(segment) + u64::from(chunk * cut.chunk_bytes);
+        (header, slot, cut.slots(chunk))
+    }
+
+    /// Slots of the leaf chunk whose header is at `header`.
+    pub(crate) fn chunk_slots(&self, header: u64) -> u32 {
+        let (segment, place) = self.space.geometry.locate(header);
+        let cut = self.classes.cut(self.segments[segment as usize].class.load(Ordering::Relaxed));
+        cut.slots(place / cut.chunk_bytes)
+    }
+
+    #[inline]
+    fn masks(&self, segment: u32, cut: &Cut) -> (&[AtomicU64], &[AtomicU64]) {
+        let masks = self.segments[segment as usize].masks.load(Ordering::Acquire);
+        assert!(!masks.is_null(), "segment {segment} is no slab");
+        // SAFETY: `adopt_listed` stored an array of this length for this class. It lives until `recycle`, which runs
+        // only when no slot of the segment is out (invariant 3); callers hold a slot of it or the class lock.
+        let all = unsafe { std::slice::from_raw_parts(masks, mask_words(cut)) };
+        all.split_at(cut.chunk_count as usize)
+    }
+
+    fn drop_masks(&self, segment: u32) {
+        let state = &self.segments[segment as usize];
+        let masks = state.masks.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        if !masks.is_null() {
+            // SAFETY: `adopt_listed` leaked a box of the length's word and as many words as it says; nobody else
+            // has the pointer any more (invariant 3).
+            drop(unsafe {
+                let first = masks.sub(1);
+                let length = (*first).load(Ordering::Relaxed) as usize + 1;
+                Box::from_raw(std::ptr::slice_from_raw_parts_mut(first, length))
+            });
+        }
+    }
+
+    /// Makes `segment` a slab with these free masks and nothing cached. The masks may all be zero.
+    pub(crate) fn adopt(&self, segment: u32, class: Class, masks: Vec<u64>) {
+        let mut list = self.lists[usize::from(class)].lock();
+        self.adopt_listed(segment, class, masks, &mut list);
+    }
+
+    fn adopt_listed(&self, segment: u32, class: Class, masks: Vec<u64>, list: &mut ClassList) {
+        let cut = self.classes.cut(class);
+        assert!(masks.len() == cut.chunk_count as usize, "a mask for each chunk");
+        let full = masks.iter().enumerate().filter(|(i, m)| **m == cut.full_mask(*i as u32)).count();
+        let listed = masks.iter().filter(|m| **m != 0).count();
+        let mut summary = vec![0u64; mask_words(cut) - masks.len()];
+        for (chunk, _) in masks.iter().enumerate().filter(|(_, m)| **m != 0) {
+            summary[chunk / 64] |= 1 << (chunk % 64);
+        }
+        let length = mask_words(cut) as u64;
+        let words: Box<[AtomicU64]> =
+            std::iter::once(length).chain(masks).chain(summary).map(AtomicU64::new).collect();
+        let state = &self.segments[segment as usize];
+        // SAFETY: the allocation has at least two words: the length, and a mask.
+        let first = unsafe { Box::into_raw(words).cast::<AtomicU64>().add(1) };
+        state.masks.store(first, Ordering::Release);
+        state.full_chunks.store(full as i32, Ordering::Release);
+        state.listed.store(listed as u32, Ordering::Relaxed);
+        state.empty.store(full == cut.chunk_count as usize, Ordering::Relaxed);
+        list.empties += u32::from(full == cut.chunk_count as usize);
+        if listed > 0 {
+            state.extra.store(list.segments.len() as u32, Ordering::Relaxed);
+            list.segments.push(segment);
+        }
+        state.class.store(class, Ordering::Release);
+    }
+
+    /// Makes `count` segments an extent.
+    pub(crate) fn adopt_extent(&self, head: u32, count: u32) {
+        for segment in head..head + count {
+            self.segments[segment as usize].class.store(EXTENT_TAIL, Ordering::Relaxed);
+        }
+        self.segments[head as usize].extra.store(count, Ordering::Relaxed);
+        self.segments[head as usize].class.store(EXTENT_HEAD, Ordering::Release);
+    }
+
+    /// Counts segments and slots. Exact while no writer runs.
+    pub(crate) fn usage(&self) -> Usage {
+        let mut usage = Usage { free_segments: self.pool.free_count(), ..Usage::default() };
+        let high_water = self.pool.high_water();
+        usage.dram_bytes = std::mem::size_of_val(&self.segments[..high_water as usize]) as u64;
+        for (number, segment) in self.segments[..high_water as usize].iter().enumerate() {
+            match segment.class.load(Ordering::Acquire) {
+                0 => {}
+                EXTENT_HEAD | EXTENT_TAIL => usage.extent_segments += 1,
+                class => {
+                    let cut = self.classes.cut(class);
+                    usage.dram_bytes += 8 * (mask_words(cut) as u64 + 1);
+                    if is_leaf_class(class) {
+                        usage.leaf_segments += 1;
+                        usage.leaf_slots +=
+                            (0..cut.chunk_count).map(|c| u64::from(cut.slots(c))).sum::<u64>();
+                        usage.leaf_slots_free += self.free_slots(number as u32, class);
+                    } else {
+                        usage.value_segments += 1;
+                    }
+                }
+            }
+        }
+        usage
+    }
+
+    fn free_slots(&self, segment: u32, class: Class) -> u64 {
+        // Under the class lock, so that the masks are not dropped meanwhile.
+        let _list = self.lists[usize::from(class)].lock();
+        if self.segments[segment as usize].class.load(Ordering::Acquire) != class {
+            return 0;
+        }
+        let (masks, _) = self.masks(segment, self.classes.cut(class));
+        masks.iter().map(|m| u64::from(m.load(Ordering::Relaxed).count_ones())).sum()
+    }
+
+    /// Slots that are neither live nor in a mask: set aside by shards. For `check`, while no writer runs.
+    pub(crate) fn cached_slots(&self) -> Vec<u64> {
+        let mut slots = Vec::new();
+        for cache in self.shards.iter().flatten() {
+            let cache = cache.lock();
+            let set = (0..64).filter(|bit| cache.mask >> bit & 1 == 1);
+            slots.extend(set.map(|bit| cache.base + bit * u64::from(cache.slot_bytes)));
+        }
+        slots
+    }
+
+    /// The class of a slab segment and its free masks, for `check`, while no writer runs.
+    pub(crate) fn slab(&self, segment: u32) -> Option<(Class, Vec<u64>)> {
+        let class = self.segments[segment as usize].class.load(Ordering::Acquire);
+        if class == 0 || class >= EXTENT_TAIL {
+            return None;
+        }
+        let (masks, _) = self.masks(segment, self.classes.cut(class));
+        Some((class, masks.iter().map(|m| m.load(Ordering::Acquire)).collect()))
+    }
+}
+
+/// Masks and summary of a segment of this cut.
+fn mask_words(cut: &Cut) -> usize {
+    cut.chunk_count as usize + (cut.chunk_count as usize).div_ceil(64)
+}

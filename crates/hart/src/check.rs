@@ -1,0 +1,224 @@
+//! Is this map sound? Every rule of the durable image and of its volatile shadow.
+//!
+//! 1. Root, high water and directory verify; no batch is half done.
+//! 2. Each chunk's header agrees with its bitmap and place; each live leaf and its value verify.
+//! 3. No two leaves have one key, no two leaves one value block.
+//! 4. The index holds exactly the live leaves, in order.
+//! 5. Every slot is live, or free, or set aside by a shard: exactly one of these (else it is leaked, or handed out
+//!    twice).
+
+use crate::class::{Class, is_leaf_class};
+use crate::hart::Hart;
+use crate::index::Direction;
+use crate::layout::Kind;
+use crate::report::Damage;
+use crate::scan::{self, Block, damage};
+use crate::{Report, Result};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// The walk's state.
+struct Walk<'a> {
+    hart: &'a Hart,
+    kinds: Vec<Kind>,
+    report: Report,
+    /// Live slots of each chunk: leaves and values.
+    live: BTreeMap<(u32, u32), u64>,
+    extents: HashSet<u32>,
+}
+
+impl Hart {
+    /// Verifies every structure and checksum. Writers wait meanwhile; readers do not.
+    ///
+    /// # Errors
+    /// Only when the check cannot run: the root is unreadable. What it finds is in the report.
+    pub fn check(&self) -> Result<Report> {
+        let _alone = self.gate.close();
+        let (_, high_water) = scan::root(self.region())?;
+        let mut walk = Walk {
+            hart: self,
+            kinds: Vec::new(),
+            report: Report { segments: u64::from(high_water), ..Report::default() },
+            live: BTreeMap::new(),
+            extents: HashSet::new(),
+        };
+        walk.directory(high_water);
+        walk.leaves();
+        walk.index();
+        walk.slots();
+        Ok(walk.report)
+    }
+}
+
+impl Walk<'_> {
+    fn found(&mut self, damage: Damage) {
+        if self.report.damage.len() < Report::DAMAGE_COUNT_MAX {
+            self.report.damage.push(damage);
+        }
+    }
+
+    fn directory(&mut self, high_water: u32) {
+        let space = &self.hart.space;
+        match scan::batch_area(&space.region) {
+            Ok(None) => {}
+            Ok(Some(area)) => self.found(damage(area, "a batch is committed and not forgotten")),
+            Err(found) => self.found(found),
+        }
+        let mut extent_end = 0;
+        for segment in 0..high_water {
+            let kind = scan::kind(space, &self.hart.alloc.classes, high_water, segment);
+            let kind = kind.unwrap_or_else(|found| {
+                self.found(found);
+                Kind::Free
+            });
+            if segment < extent_end && kind != Kind::Free {
+                let what = format!("segment {segment} belongs to an extent and to something else");
+                self.found(damage(space.geometry.start(segment), what));
+            }
+            if let Kind::Extent { count } = kind {
+                extent_end = segment + count;
+            }
+            self.kinds.push(kind);
+        }
+    }
+
+    fn leaves(&mut self) {
+        let space = &self.hart.space;
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        for segment in 0..self.kinds.len() as u32 {
+            let Kind::Leaves { class } = self.kinds[segment as usize] else { continue };
+            let cut = *self.hart.alloc.classes.cut(class);
+            for chunk in 0..cut.chunk_count {
+                let (header, bitmap, problem) = scan::chunk(space, segment, class, &cut, chunk);
+                problem.into_iter().for_each(|found| self.found(found));
+                self.live.insert((segment, chunk), bitmap);
+                for slot in (0..cut.slots(chunk)).filter(|slot| bitmap >> slot & 1 == 1) {
+                    let offset = header + u64::from(cut.header_bytes + slot * cut.slot_bytes);
+                    self.leaf(&cut, offset, &mut key, &mut value);
+                }
+            }
+        }
+    }
+
+    fn leaf(&mut self, cut: &crate::class::Cut, offset: u64, key: &mut Vec<u8>, value: &mut Vec<u8>) {
+        let space = &self.hart.space;
+        let found = match scan::leaf(space, cut, offset, key) {
+            Ok(found) => found,
+            Err(found) => return self.found(found),
+        };
+        if found.torn {
+            self.found(damage(offset, "an update of the leaf stopped half way, while the map is open"));
+        }
+        self.report.records += 1;
+        match self.hart.index.get(key, |leaf| space.offset(leaf)) {
+            Some(other) if other == offset => {}
+            Some(other) => {
+                self.found(damage(
+                    offset,
+                    format!("the index has the leaf at byte {other} for this leaf's key"),
+                ));
+            }
+            None => self.found(damage(offset, "the leaf is not in the index")),
+        }
+        let Some(block) = found.value.block_offset() else {
+            self.report.value_bytes += u64::from(found.value.kind);
+            return;
+        };
+        match scan::block(space, &self.hart.alloc.classes, &self.kinds, block, Some(value)) {
+            Err(found) => self.found(found),
+            Ok((place, len)) => {
+                self.report.value_bytes += len;
+                let taken = match place {
+                    Block::Slot { segment, chunk, slot } => {
+                        let live = self.live.entry((segment, chunk)).or_default();
+                        let taken = *live >> slot & 1 == 1;
+                        *live |= 1 << slot;
+                        taken
+                    }
+                    Block::Extent { head } => !self.extents.insert(head),
+                };
+                if taken {
+                    self.found(damage(block, "two leaves refer to this value"));
+                }
+            }
+        }
+    }
+
+    fn index(&mut self) {
+        let space = &self.hart.space;
+        let mut cursor = self.hart.index.cursor(std::ops::Bound::Unbounded, Direction::Forward);
+        let mut before: Option<Vec<u8>> = None;
+        let mut count = 0u64;
+        while let Some(leaf) = cursor.advance(|leaf| leaf) {
+            let offset = space.offset(leaf);
+            if before.as_deref().is_some_and(|b| b >= cursor.key()) {
+                self.found(damage(offset, "the index has this leaf out of order"));
+            }
+            before = Some(cursor.key().to_vec());
+            if !self.hart.alloc.leaf_bit(offset) {
+                self.found(damage(offset, "the index has a leaf whose bit is not set"));
+            } else if space.key(offset) != cursor.key() {
+                self.found(damage(offset, "the index has the leaf under another key"));
+            }
+            count += 1;
+        }
+        if count != self.report.records || self.hart.len() != count {
+            let what = format!(
+                "{} leaves are live, {count} are in the index, {} are counted",
+                self.report.records,
+                self.hart.len()
+            );
+            self.found(damage(0, what));
+        }
+    }
+
+    fn slots(&mut self) {
+        let space = &self.hart.space;
+        let alloc = &self.hart.alloc;
+        let mut cached: HashMap<(u32, u32), u64> = HashMap::new();
+        for offset in alloc.cached_slots() {
+            let (segment, place) = space.geometry.locate(offset);
+            let slot = alloc.slab(segment).and_then(|(class, _)| alloc.classes.cut(class).slot_at(place));
+            match slot {
+                Some((chunk, slot)) => *cached.entry((segment, chunk)).or_default() |= 1 << slot,
+                None => self.found(damage(offset, "a shard has set aside what is no slot")),
+            }
+        }
+        for segment in 0..self.kinds.len() as u32 {
+            let slab = alloc.slab(segment);
+            let durable = match self.kinds[segment as usize] {
+                Kind::Leaves { class } | Kind::Values { class } => Some(class),
+                Kind::Free | Kind::Extent { .. } => None,
+            };
+            match (slab, durable) {
+                (Some((class, masks)), Some(durable)) if class == durable => {
+                    self.slab(segment, class, &masks, &cached);
+                }
+                (None, None) => {}
+                // Recovery leaves stale entries alone until the first allocation; they hold nothing live.
+                (None, Some(_))
+                    if self.live.range((segment, 0)..=(segment, u32::MAX)).all(|(_, live)| *live == 0) => {}
+                _ => self.found(damage(
+                    space.geometry.start(segment),
+                    format!("the directory and the allocator disagree about segment {segment}"),
+                )),
+            }
+        }
+    }
+
+    fn slab(&mut self, segment: u32, class: Class, masks: &[u64], cached: &HashMap<(u32, u32), u64>) {
+        let cut = *self.hart.alloc.classes.cut(class);
+        for (chunk, mask) in (0..).zip(masks) {
+            let live = self.live.get(&(segment, chunk)).copied().unwrap_or(0);
+            let aside = cached.get(&(segment, chunk)).copied().unwrap_or(0);
+            let at = self.hart.space.geometry.start(segment) + u64::from(chunk * cut.chunk_bytes);
+            if live & mask != 0 || live & aside != 0 || aside & mask != 0 {
+                self.found(damage(at, "a slot of the chunk is free and in use"));
+            }
+            let leaked = cut.full_mask(chunk) & !(live | mask | aside);
+            if leaked != 0 {
+                let of = if is_leaf_class(class) { "leaf" } else { "value" };
+                self.found(damage(at, format!("{} {of} slots of the chunk are leaked", leaked.count_ones())));
+            }
+        }
+    }
+}

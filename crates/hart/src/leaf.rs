@@ -1,0 +1,217 @@
+//! The two words of a leaf: what they say, and how an update keeps both readings of a torn pair apart.
+//!
+//! An update stores meta, then word, in one cache line. A crash leaves one of three pairs: neither, meta only,
+//! or both (stores to one line reach the medium in program order). Meta carries kind and CRC of the value
+//! before (A) and the value now (B), so:
+//!
+//! 1. B verifies against the word: the pair is whole.
+//! 2. Else A verifies: only meta arrived; the value is the one before.
+//! 3. Else the leaf is damaged.
+//!
+//! Invariant: the word of before never verifies as B unless it is the word of now ([`Meta::updated`] picks the
+//! salt so). A plain CRC would not do: it is linear, so that salted CRCs of two words collide for every salt or
+//! for none; the salt therefore changes the word by a multiplication.
+
+use mangrove_pmem::crc32c;
+
+/// Values up to this many bytes live in the leaf's word.
+pub(crate) const INLINE_BYTES_MAX: usize = 8;
+/// The word is the offset of a value block.
+pub(crate) const KIND_BLOCK: u8 = 9;
+/// No value: stands for A in a leaf that was never updated.
+const KIND_NONE: u8 = 15;
+
+const KEY_LEN_BITS: u32 = 11;
+const SALT_SHIFT: u32 = 11;
+const A_KIND_SHIFT: u32 = 12;
+const A_CRC_SHIFT: u32 = 16;
+const B_KIND_SHIFT: u32 = 38;
+const B_CRC_SHIFT: u32 = 42;
+const CRC_BITS: u32 = 22;
+const CRC_MASK: u64 = (1 << CRC_BITS) - 1;
+
+const _: () = assert!(B_CRC_SHIFT + CRC_BITS == 64 && A_CRC_SHIFT + CRC_BITS == B_KIND_SHIFT);
+const _: () = assert!(crate::KEY_BYTES_MAX < 1 << KEY_LEN_BITS);
+
+/// A value as the leaf's word has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Value {
+    /// 0 to 8: that many bytes inline; [`KIND_BLOCK`]: the word is a block's offset.
+    pub(crate) kind: u8,
+    /// The leaf's word.
+    pub(crate) word: u64,
+}
+
+impl Value {
+    /// A value of at most 8 bytes.
+    #[inline]
+    pub(crate) fn inline(bytes: &[u8]) -> Self {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        Self { kind: bytes.len() as u8, word: u64::from_le_bytes(word) }
+    }
+
+    /// A value in a block.
+    #[inline]
+    pub(crate) fn block(offset: u64) -> Self {
+        Self { kind: KIND_BLOCK, word: offset }
+    }
+
+    /// The offset of the value's block, if it has one.
+    #[inline]
+    pub(crate) fn block_offset(self) -> Option<u64> {
+        (self.kind == KIND_BLOCK).then_some(self.word)
+    }
+}
+
+/// The first word of a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Meta(pub(crate) u64);
+
+/// CRC32C of a key, the part of a leaf's CRC that never changes.
+#[inline]
+pub(crate) fn key_crc(key: &[u8]) -> u32 {
+    crc32c(0, key)
+}
+
+#[inline]
+fn leaf_crc(key_crc: u32, key_len: u64, salt: u64, value: Value) -> u64 {
+    // Odd, so that the multiplication is a bijection: no word gets two names.
+    const SALTED: u64 = 0x9e37_79b9_7f4a_7c15;
+    let word = if salt == 0 { value.word } else { value.word.wrapping_mul(SALTED) };
+    let head = key_len | salt << 16 | u64::from(value.kind) << 24;
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&head.to_le_bytes());
+    bytes[8..].copy_from_slice(&word.to_le_bytes());
+    u64::from(crc32c(key_crc, &bytes)) & CRC_MASK
+}
+
+impl Meta {
+    /// The meta word of a fresh leaf.
+    #[inline]
+    pub(crate) fn new(key: &[u8], value: Value) -> Self {
+        let len = key.len() as u64;
+        Self::pack(len, 0, u64::from(KIND_NONE), 0, value.kind, leaf_crc(key_crc(key), len, 0, value))
+    }
+
+    #[inline]
+    fn pack(key_len: u64, salt: u64, a_kind: u64, a_crc: u64, b_kind: u8, b_crc: u64) -> Self {
+        Self(
+            key_len
+                | salt << SALT_SHIFT
+                | a_kind << A_KIND_SHIFT
+                | a_crc << A_CRC_SHIFT
+                | u64::from(b_kind) << B_KIND_SHIFT
+                | b_crc << B_CRC_SHIFT,
+        )
+    }
+
+    /// Bytes of the key; up to 2047 when the leaf is damaged or freed.
+    #[inline]
+    pub(crate) fn key_len(self) -> usize {
+        (self.0 & ((1 << KEY_LEN_BITS) - 1)) as usize
+    }
+
+    /// The kind of the value now.
+    #[inline]
+    pub(crate) fn kind(self) -> u8 {
+        (self.0 >> B_KIND_SHIFT & 0xf) as u8
+    }
+
+    #[inline]
+    fn salt(self) -> u64 {
+        self.0 >> SALT_SHIFT & 1
+    }
+
+    /// The meta word of this leaf with the value `new`, where `old` is the value now. Nothing, once in 2^44
+    /// times, when both salts would let `old` pass for `new`: then the caller writes `new` some other way.
+    #[inline]
+    pub(crate) fn updated(self, key: &[u8], old: Value, new: Value) -> Option<Self> {
+        let len = self.key_len() as u64;
+        let key_crc = key_crc(key);
+        for salt in [self.salt(), self.salt() ^ 1] {
+            let b_crc = leaf_crc(key_crc, len, salt, new);
+            let mistaken = Value { kind: new.kind, word: old.word };
+            if old.word != new.word && leaf_crc(key_crc, len, salt, mistaken) == b_crc {
+                continue;
+            }
+            let a_crc =
+                if salt == self.salt() { self.0 >> B_CRC_SHIFT } else { leaf_crc(key_crc, len, salt, old) };
+            return Some(Self::pack(len, salt, u64::from(old.kind), a_crc, new.kind, b_crc));
+        }
+        None
+    }
+
+    /// Which value a leaf with this meta and `word` has after a crash, and the meta that says so alone.
+    pub(crate) fn settle(self, key: &[u8], word: u64) -> Option<(Self, Value)> {
+        let len = self.key_len() as u64;
+        let key_crc = key_crc(key);
+        let now = Value { kind: self.kind(), word };
+        if now.kind <= KIND_BLOCK && leaf_crc(key_crc, len, self.salt(), now) == self.0 >> B_CRC_SHIFT {
+            return Some((self, now));
+        }
+        let before = Value { kind: (self.0 >> A_KIND_SHIFT & 0xf) as u8, word };
+        let a_crc = self.0 >> A_CRC_SHIFT & CRC_MASK;
+        if before.kind <= KIND_BLOCK && leaf_crc(key_crc, len, self.salt(), before) == a_crc {
+            let meta = Self::pack(len, self.salt(), u64::from(KIND_NONE), 0, before.kind, a_crc);
+            return Some((meta, before));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_crash_state_of_an_update_reads_as_before_or_after() {
+        let key = b"some key";
+        let mut value = Value::inline(b"");
+        let mut meta = Meta::new(key, value);
+        assert_eq!(meta.settle(key, value.word), Some((meta, value)));
+        for step in 0..100_000u64 {
+            let new = match step % 3 {
+                0 => Value::block(step * 16),
+                1 => Value::inline(&step.to_le_bytes()[..(step % 9) as usize]),
+                _ => Value::inline(&step.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()),
+            };
+            let next = meta.updated(key, value, new).expect("one salt of two");
+            let (_, torn) = next.settle(key, value.word).expect("meta only");
+            assert!(torn == value || value.word == new.word, "{value:?} -> {new:?} reads {torn:?}");
+            let (settled, whole) = next.settle(key, new.word).expect("both");
+            assert_eq!((settled, whole), (next, new));
+            (meta, value) = (next, new);
+        }
+    }
+
+    #[test]
+    fn a_word_that_collides_gets_the_other_salt() {
+        let key = b"k";
+        let old = Value::inline(&0u64.to_le_bytes());
+        let meta = Meta::new(key, old);
+        // 22 bits: among four million words some collide with zero under salt 0.
+        let crc = leaf_crc(key_crc(key), 1, 0, old);
+        let twin = (1..1u64 << 26)
+            .find(|w| leaf_crc(key_crc(key), 1, 0, Value { kind: 8, word: *w }) == crc)
+            .expect("a collision of 22 bits");
+        let new = Value { kind: 8, word: twin };
+        let next = meta.updated(key, old, new).expect("the other salt");
+        assert_eq!(next.salt(), 1);
+        assert_eq!(next.settle(key, old.word).map(|s| s.1), Some(old));
+        assert_eq!(next.settle(key, new.word).map(|s| s.1), Some(new));
+    }
+
+    #[test]
+    fn damage_does_not_verify() {
+        let key = b"key";
+        let value = Value::inline(b"value");
+        let meta = Meta::new(key, value);
+        for bit in 0..64 {
+            assert_eq!(meta.settle(key, value.word ^ 1 << bit), None);
+            let bad = Meta(meta.0 ^ 1 << bit);
+            assert!(bad.settle(key, value.word).is_none_or(|s| s.1 == value), "bit {bit}");
+        }
+        assert_eq!(meta.settle(b"kez", value.word), None);
+    }
+}

@@ -1,0 +1,170 @@
+//! Reading one record (paper, Algorithm 4).
+//!
+//! Deviation: the paper returns a pointer, which outlives its lock (hole 13); here the value is copied out while
+//! the index watches the leaf, and the copy is dropped when leaf or value changed meanwhile. The leaf's bit is not
+//! looked at: a leaf is in the index only while its bit is durable or about to be waited for.
+
+use crate::hart::Hart;
+use crate::layout::VALUE_HEADER_BYTES;
+use crate::leaf::{INLINE_BYTES_MAX, KIND_BLOCK, Value};
+use crate::{Error, KEY_BYTES_MAX, Result, VALUE_BYTES_MAX};
+
+/// A value as read under optimistic validation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Read {
+    /// The value's bytes are in the word.
+    Inline(Value),
+    /// The value's bytes were appended to the caller's buffer.
+    Copied,
+    /// What is there is no value; the truth, if it validates.
+    Damaged {
+        /// Where in the region.
+        offset: u64,
+        what: &'static str,
+    },
+}
+
+impl Read {
+    pub(crate) fn damage(offset: u64, what: &str) -> Error {
+        Error::Corrupt { offset, what: what.into() }
+    }
+
+    /// Appends an inline value, so that `out` holds the value either way.
+    #[inline]
+    pub(crate) fn append_inline(self, out: &mut Vec<u8>) -> Result<()> {
+        match self {
+            Self::Inline(value) => {
+                out.extend_from_slice(&value.word.to_le_bytes()[..usize::from(value.kind)])
+            }
+            Self::Copied => {}
+            Self::Damaged { offset, what } => return Err(Self::damage(offset, what)),
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+pub(crate) fn check_key(key: &[u8]) -> Result<()> {
+    if key.len() > KEY_BYTES_MAX {
+        return Err(Error::KeyTooLong { len: key.len() as u64, max: KEY_BYTES_MAX as u64 });
+    }
+    Ok(())
+}
+
+#[inline]
+pub(crate) fn check_value(value: &[u8]) -> Result<()> {
+    if value.len() > VALUE_BYTES_MAX {
+        return Err(Error::ValueTooLong { len: value.len() as u64, max: VALUE_BYTES_MAX as u64 });
+    }
+    Ok(())
+}
+
+impl Hart {
+    /// The value of `key`, or `None`.
+    ///
+    /// # Errors
+    /// `KeyTooLong`; `Corrupt` when the value is not what was written; the medium's error when what is there
+    /// never became durable.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.get_into(key, &mut value)?.then_some(value))
+    }
+
+    /// Replaces the contents of `value` by the value of `key`; false, and empty, when there is none.
+    ///
+    /// # Errors
+    /// As [`Hart::get`].
+    #[inline]
+    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        value.clear();
+        match self.read(key, value)? {
+            None => {
+                value.clear();
+                Ok(false)
+            }
+            Some(read) => read.append_inline(value).map(|()| true),
+        }
+    }
+
+    /// Calls `read` once with the value of `key`, if there is one.
+    ///
+    /// # Errors
+    /// As [`Hart::get`].
+    #[inline]
+    pub fn get_with<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        let mut buffer = Vec::new();
+        match self.read(key, &mut buffer)? {
+            None => Ok(None),
+            Some(Read::Inline(value)) => Ok(Some(read(&value.word.to_le_bytes()[..usize::from(value.kind)]))),
+            Some(Read::Copied) => Ok(Some(read(&buffer))),
+            Some(Read::Damaged { offset, what }) => Err(Read::damage(offset, what)),
+        }
+    }
+
+    /// True when `key` is there.
+    ///
+    /// # Errors
+    /// `KeyTooLong`, and the medium's error when the answer is not durable.
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        check_key(key)?;
+        loop {
+            let tree = self.share_tree(key);
+            let found = self.index.get(key, |_| ()).is_some();
+            drop(tree);
+            if self.visible.settled(self.region(), key)? {
+                return Ok(found);
+            }
+        }
+    }
+
+    #[inline]
+    fn read(&self, key: &[u8], buffer: &mut Vec<u8>) -> Result<Option<Read>> {
+        check_key(key)?;
+        loop {
+            let tree = self.share_tree(key);
+            let found = self.index.get(key, |leaf| {
+                buffer.clear();
+                self.append_value(self.space.offset(leaf), buffer)
+            });
+            drop(tree);
+            if self.visible.settled(self.region(), key)? {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Reads the value of the leaf at `offset`; a value in a block is appended to `buffer`. What is read may be
+    /// garbage until the caller validates it; it is bounded by the block's class whatever it is.
+    #[inline]
+    pub(crate) fn append_value(&self, offset: u64, buffer: &mut Vec<u8>) -> Read {
+        let (meta, word) = self.space.leaf_words(offset);
+        let value = Value { kind: meta.kind(), word };
+        if usize::from(value.kind) <= INLINE_BYTES_MAX {
+            return Read::Inline(value);
+        }
+        if value.kind != KIND_BLOCK {
+            return Read::Damaged { offset, what: "the leaf's kind is none" };
+        }
+        self.append_block(word, buffer)
+    }
+
+    fn append_block(&self, block: u64, buffer: &mut Vec<u8>) -> Read {
+        if !block.is_multiple_of(16) {
+            return Read::Damaged { offset: block, what: "no value block begins here" };
+        }
+        let Some(capacity) = self.alloc.block_bytes(block) else {
+            return Read::Damaged { offset: block, what: "no value block is here" };
+        };
+        let head = self.space.region.word(block).load(std::sync::atomic::Ordering::Acquire);
+        let len = head & 0xffff_ffff;
+        if len + VALUE_HEADER_BYTES > capacity {
+            return Read::Damaged { offset: block, what: "the value is longer than its block" };
+        }
+        let start = buffer.len();
+        self.space.append_out(block + VALUE_HEADER_BYTES, len as usize, buffer);
+        if u64::from(crate::space::value_crc(&buffer[start..])) != head >> 32 {
+            return Read::Damaged { offset: block, what: "the value does not have its checksum" };
+        }
+        Read::Copied
+    }
+}

@@ -1,0 +1,421 @@
+//! From durable bytes to a map (paper, Algorithm 7).
+//!
+//! Steps: root; committed batch; directory; leaves in parallel, each verified, its value's block marked; index
+//! built bottom-up from leaves grouped by their first two bytes; what no live leaf needs is free. Liveness of value
+//! blocks is what the marks say: no durable value bits, no micro-logs, no leaks (holes 1 to 4, 11, 15).
+//!
+//! Nothing is written to the medium but the effects of a committed batch, which are idempotent; so a crash during
+//! recovery is a crash before it. A torn update is settled in memory: both readings of the line mean the same.
+
+use crate::class::Class;
+use crate::hart::Hart;
+use crate::index::{BuildItem, DuplicateKey, entry_of};
+use crate::layout::{Kind, LEAF_META, ROOT_BATCH};
+use crate::leaf::Value;
+use crate::redo::{self, Entry};
+use crate::report::Damage;
+use crate::scan::{self, Block, damage};
+use crate::{Options, RecoveryReport, Result};
+use mangrove_pmem::Region;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// Leaves are grouped by first key byte; the empty key has a group of its own.
+const GROUP_COUNT: usize = 257;
+
+/// A leaf on its way to the index.
+type Pending = (u32, BuildItem);
+
+/// What workers find, shared.
+struct Sweep<'a> {
+    hart: &'a Hart,
+    kinds: Vec<Kind>,
+    /// For each segment of values, the live slots of each chunk.
+    marks: Vec<Vec<AtomicU64>>,
+    /// For each segment, whether a live value's extent begins there.
+    extents: Vec<AtomicBool>,
+    /// Segments whose directory entry is damaged: neither read nor handed out.
+    lost: Vec<u32>,
+    verify_values: bool,
+    salvage: bool,
+    damage: Mutex<Vec<Damage>>,
+}
+
+/// What one worker found.
+struct Harvest {
+    groups: Vec<Vec<Pending>>,
+    /// Free masks of each leaf segment.
+    slabs: Vec<(u32, Class, Vec<u64>)>,
+}
+
+impl Hart {
+    /// Opens the map in `region`, as the last run or a crash left it.
+    ///
+    /// # Errors
+    /// `Corrupt` when a structure breaks its rules (with `salvage`: only the root's); `Unsupported` for a newer
+    /// format; the medium's errors.
+    pub fn recover(region: Region, options: &Options) -> Result<(Self, RecoveryReport)> {
+        let (geometry, high_water) = scan::root(&region)?;
+        if !options.read_only {
+            // Provided already; says so to a medium that has just been opened.
+            region.grow(geometry.start(high_water))?;
+        }
+        let hart = Self::assemble(region, geometry, high_water, options);
+        let mut report = RecoveryReport::default();
+        let started = Instant::now();
+        let sweep = Sweep::new(&hart, options, high_water)?;
+        sweep.replay_batch(options.read_only, &mut report)?;
+        let harvests = sweep.leaves()?;
+        report.scan_ns = started.elapsed().as_nanos() as u64;
+        let started = Instant::now();
+        report.records = sweep.build(&harvests)?;
+        report.segments_reclaimed = sweep.hand_over(harvests);
+        report.build_ns = started.elapsed().as_nanos() as u64;
+        report.skipped = sweep.damage.into_inner();
+        hart.gate.add_records(report.records as i64);
+        Ok((hart, report))
+    }
+}
+
+impl<'a> Sweep<'a> {
+    fn new(hart: &'a Hart, options: &Options, high_water: u32) -> Result<Self> {
+        let mut sweep = Self {
+            hart,
+            kinds: Vec::with_capacity(high_water as usize),
+            marks: Vec::new(),
+            extents: Vec::new(),
+            lost: Vec::new(),
+            verify_values: options.verify_values,
+            salvage: options.salvage,
+            damage: Mutex::default(),
+        };
+        let classes = &hart.alloc.classes;
+        let mut extent_end = 0;
+        for segment in 0..high_water {
+            let mut kind = scan::kind(&hart.space, classes, high_water, segment);
+            if segment < extent_end && !matches!(kind, Ok(Kind::Free)) {
+                let entry = crate::layout::directory_entry(segment);
+                kind = Err(damage(
+                    entry,
+                    format!("segment {segment} belongs to an extent and to something else"),
+                ));
+            }
+            let kind = match kind {
+                Ok(kind) => kind,
+                Err(found) => {
+                    sweep.report(found)?;
+                    sweep.lost.push(segment);
+                    Kind::Free
+                }
+            };
+            if let Kind::Extent { count } = kind {
+                extent_end = segment + count;
+            }
+            let chunks = if let Kind::Values { class } = kind { classes.cut(class).chunk_count } else { 0 };
+            sweep.marks.push((0..chunks).map(|_| AtomicU64::new(0)).collect());
+            sweep.extents.push(AtomicBool::new(false));
+            sweep.kinds.push(kind);
+        }
+        Ok(sweep)
+    }
+
+    /// Damage ends recovery, or is noted when salvaging.
+    fn report(&self, found: Damage) -> Result<()> {
+        if !self.salvage {
+            return Err(found.into());
+        }
+        let mut all = self.damage.lock();
+        if all.len() < crate::Report::DAMAGE_COUNT_MAX {
+            all.push(found);
+        }
+        Ok(())
+    }
+
+    /// Applies the redo list of a committed batch, if there is one.
+    fn replay_batch(&self, read_only: bool, report: &mut RecoveryReport) -> Result<()> {
+        let region = self.hart.region();
+        let area = match scan::batch_area(region) {
+            Ok(None) => return Ok(()),
+            Ok(Some(area)) => area,
+            Err(found) => return self.report(found),
+        };
+        let list = redo::decode(&self.hart.space, area).and_then(|entries| {
+            entries
+                .into_iter()
+                .map(|entry| self.place(area, entry))
+                .collect::<std::result::Result<Vec<_>, _>>()
+        });
+        let list = match list {
+            Ok(list) => list,
+            Err(found) => return self.report(found),
+        };
+        for (entry, slots) in &list {
+            redo::apply(&self.hart.space, *entry, *slots);
+            if !read_only {
+                match *entry {
+                    Entry::Bits { header, .. } => region.flush(header, 8),
+                    Entry::Leaf { slot, .. } => region.flush(slot, 16),
+                }
+            }
+        }
+        if !read_only {
+            // Durable-order: the effects before the list is forgotten, and that before the next write.
+            region.fence();
+            region.store(ROOT_BATCH, 0, Ordering::Release);
+            region.flush(ROOT_BATCH, 8);
+            region.fence();
+        }
+        report.batch_replayed = true;
+        Ok(())
+    }
+
+    /// Checks that an entry of a redo list names a chunk header or a leaf; adds the chunk's slots.
+    fn place(&self, area: u64, entry: Entry) -> std::result::Result<(Entry, u32), Damage> {
+        let bad = || damage(area, "the redo list of the committed batch names a place that holds no leaf");
+        let space = &self.hart.space;
+        let (Entry::Bits { header: offset, .. } | Entry::Leaf { slot: offset, .. }) = entry;
+        if offset < space.geometry.data_start || offset >= space.usable_offset() {
+            return Err(bad());
+        }
+        let (segment, place) = space.geometry.locate(offset);
+        let Kind::Leaves { class } = self.kinds[segment as usize] else { return Err(bad()) };
+        let cut = self.hart.alloc.classes.cut(class);
+        match entry {
+            Entry::Bits { set, clear, .. } => {
+                let chunk = place / cut.chunk_bytes;
+                let fits = place % cut.chunk_bytes == 0 && chunk < cut.chunk_count;
+                if !fits || (set | clear) & !cut.full_mask(chunk) != 0 {
+                    return Err(bad());
+                }
+                Ok((entry, cut.slots(chunk)))
+            }
+            Entry::Leaf { .. } => cut.slot_at(place).map(|_| (entry, 0)).ok_or_else(bad),
+        }
+    }
+
+    /// Reads all leaves, on as many threads as allowed.
+    fn leaves(&self) -> Result<Vec<Harvest>> {
+        let slabs: Vec<(u32, Class)> = (0..)
+            .zip(&self.kinds)
+            .filter_map(|(segment, kind)| match kind {
+                Kind::Leaves { class } => Some((segment, *class)),
+                _ => None,
+            })
+            .collect();
+        let next = AtomicUsize::new(0);
+        self.on_threads(slabs.len(), || {
+            let mut harvest = Harvest { groups: vec![Vec::new(); GROUP_COUNT], slabs: Vec::new() };
+            let mut key = Vec::new();
+            let mut value = Vec::new();
+            while let Some(&(segment, class)) = slabs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                self.slab(segment, class, &mut harvest, &mut key, &mut value)?;
+            }
+            Ok(harvest)
+        })
+    }
+
+    /// Runs `work` on one thread, or on several when there are `jobs` enough.
+    fn on_threads<T: Send>(&self, jobs: usize, work: impl Fn() -> Result<T> + Sync) -> Result<Vec<T>> {
+        let threads = self.hart.threads.min(jobs).max(1);
+        if threads == 1 {
+            return Ok(vec![work()?]);
+        }
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(&work)).collect();
+            let mut all = vec![work()];
+            all.extend(others.into_iter().map(|thread| match thread.join() {
+                Ok(answer) => answer,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }));
+            all.into_iter().collect()
+        })
+    }
+
+    fn slab(
+        &self,
+        segment: u32,
+        class: Class,
+        harvest: &mut Harvest,
+        key: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+    ) -> Result<()> {
+        let space = &self.hart.space;
+        let cut = self.hart.alloc.classes.cut(class);
+        let mut masks = Vec::with_capacity(cut.chunk_count as usize);
+        for number in 0..cut.chunk_count {
+            let (header, bitmap, problem) = scan::chunk(space, segment, class, cut, number);
+            if let Some(problem) = problem {
+                self.report(problem)?;
+            }
+            masks.push(cut.full_mask(number) & !bitmap);
+            let mut left = bitmap;
+            while left != 0 {
+                let slot = left.trailing_zeros();
+                left &= left - 1;
+                let offset = header + u64::from(cut.header_bytes + slot * cut.slot_bytes);
+                match self.leaf(cut, offset, key, value) {
+                    Ok(()) => {
+                        let (group, pending) = pending(key, space.leaf(offset));
+                        harvest.groups[group].push(pending);
+                    }
+                    // A salvaged leaf's slot stays out of use: its bit is set.
+                    Err(found) => self.report(found)?,
+                }
+            }
+        }
+        harvest.slabs.push((segment, class, masks));
+        Ok(())
+    }
+
+    /// Verifies one leaf and marks its value's block; its key is left in `key`.
+    fn leaf(
+        &self,
+        cut: &crate::class::Cut,
+        offset: u64,
+        key: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+    ) -> std::result::Result<(), Damage> {
+        let space = &self.hart.space;
+        let found = scan::leaf(space, cut, offset, key)?;
+        if found.torn {
+            // Not flushed: either form of the line reads as this value.
+            space.region.store(offset + LEAF_META, found.meta.0, Ordering::Release);
+        }
+        let Some(block) = Value::block_offset(found.value) else { return Ok(()) };
+        let buffer = self.verify_values.then_some(value);
+        let (place, _) = scan::block(space, &self.hart.alloc.classes, &self.kinds, block, buffer)?;
+        let taken = match place {
+            Block::Slot { segment, chunk, slot } => {
+                let before =
+                    self.marks[segment as usize][chunk as usize].fetch_or(1 << slot, Ordering::Relaxed);
+                before >> slot & 1 == 1
+            }
+            Block::Extent { head } => self.extents[head as usize].swap(true, Ordering::Relaxed),
+        };
+        if taken { Err(damage(block, "two leaves refer to this value")) } else { Ok(()) }
+    }
+
+    /// Builds the index, group by group. Returns the count of records.
+    fn build(&self, harvests: &[Harvest]) -> Result<u64> {
+        let next = AtomicUsize::new(0);
+        let records: usize = harvests.iter().flat_map(|h| &h.groups).map(Vec::len).sum();
+        // A few records are not worth a thread.
+        let jobs = if records < 10_000 { 1 } else { GROUP_COUNT };
+        let built = self.on_threads(jobs, || {
+            let mut items = Vec::new();
+            let mut built = 0;
+            loop {
+                let group = next.fetch_add(1, Ordering::Relaxed);
+                if group >= GROUP_COUNT {
+                    return Ok(built);
+                }
+                built += self.build_group(harvests, group, &mut items)?;
+            }
+        })?;
+        Ok(built.into_iter().sum())
+    }
+
+    fn build_group(&self, harvests: &[Harvest], group: usize, items: &mut Vec<BuildItem>) -> Result<u64> {
+        let first_entry = if group == 0 { 0 } else { 1 + (group - 1) * 257 };
+        let mut ends = [0usize; 258];
+        for (entry, _) in harvests.iter().flat_map(|h| &h.groups[group]) {
+            ends[*entry as usize - first_entry + 1] += 1;
+        }
+        for entry in 1..ends.len() {
+            ends[entry] += ends[entry - 1];
+        }
+        let total = ends[257];
+        let Some((_, some)) = harvests.iter().find_map(|h| h.groups[group].first()) else { return Ok(0) };
+        items.clear();
+        items.resize(total, *some);
+        let mut at = ends;
+        for (entry, item) in harvests.iter().flat_map(|h| &h.groups[group]) {
+            let place = &mut at[*entry as usize - first_entry];
+            items[*place] = *item;
+            *place += 1;
+        }
+        let mut built = 0;
+        for entry in 0..257 {
+            let range = &mut items[ends[entry]..ends[entry + 1]];
+            if !range.is_empty() {
+                built += self.build_entry(first_entry + entry, range)?;
+            }
+        }
+        Ok(built)
+    }
+
+    fn build_entry(&self, entry: usize, items: &mut [BuildItem]) -> Result<u64> {
+        let mut count = items.len();
+        loop {
+            match self.hart.index.build_entry(entry, &mut items[..count]) {
+                Ok(()) => return Ok(count as u64),
+                Err(DuplicateKey(one, other)) => {
+                    let offset = self.hart.space.offset(other);
+                    let twin = self.hart.space.offset(one);
+                    self.report(damage(offset, format!("the leaf has the key of the leaf at byte {twin}")))?;
+                    let place = items[..count].iter().position(|item| item.leaf == other);
+                    items.swap(place.expect("the index names a leaf that it was given"), count - 1);
+                    count -= 1;
+                }
+            }
+        }
+    }
+
+    /// Tells the allocator what is live. Returns the segments that became free.
+    fn hand_over(&self, harvests: Vec<Harvest>) -> u64 {
+        let alloc = &self.hart.alloc;
+        let adopt = |segment: u32, class: Class, masks: Vec<u64>| {
+            let cut = alloc.classes.cut(class);
+            let empty = (0..).zip(&masks).all(|(chunk, mask)| *mask == cut.full_mask(chunk));
+            if empty {
+                alloc.pool.release_stale(segment, 1);
+            } else {
+                alloc.adopt(segment, class, masks);
+            }
+            u64::from(empty)
+        };
+        let mut reclaimed = 0;
+        for (segment, class, masks) in harvests.into_iter().flat_map(|h| h.slabs) {
+            reclaimed += adopt(segment, class, masks);
+        }
+        let mut next = 0;
+        for (segment, kind) in (0u32..).zip(&self.kinds) {
+            if segment < next {
+                continue;
+            }
+            match *kind {
+                Kind::Free if self.lost.contains(&segment) => {}
+                Kind::Free => alloc.pool.release(segment, 1),
+                Kind::Leaves { .. } => {}
+                Kind::Values { class } => {
+                    let cut = alloc.classes.cut(class);
+                    let marks = (0..).zip(&self.marks[segment as usize]);
+                    let masks =
+                        marks.map(|(chunk, mark)| cut.full_mask(chunk) & !mark.load(Ordering::Relaxed));
+                    reclaimed += adopt(segment, class, masks.collect());
+                }
+                Kind::Extent { count } => {
+                    next = segment + count;
+                    if self.extents[segment as usize].load(Ordering::Relaxed) {
+                        alloc.adopt_extent(segment, count);
+                    } else {
+                        alloc.pool.release_stale(segment, count);
+                        reclaimed += u64::from(count);
+                    }
+                }
+            }
+        }
+        reclaimed
+    }
+}
+
+/// The group, entry and item of a leaf with this key.
+fn pending(key: &[u8], leaf: crate::index::Leaf) -> (usize, Pending) {
+    let mut head = [0; 8];
+    let tail = key.get(2..).unwrap_or_default();
+    let len = tail.len().min(8);
+    head[..len].copy_from_slice(&tail[..len]);
+    let group = key.first().map_or(0, |first| usize::from(*first) + 1);
+    (group, (entry_of(key) as u32, BuildItem { head: u64::from_be_bytes(head), leaf }))
+}

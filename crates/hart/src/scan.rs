@@ -1,0 +1,195 @@
+//! Reading durable structures one by one with every rule they must keep. Recovery and `check` both do.
+//!
+//! Nothing here trusts a byte of the region: offsets are bounded before they are followed, and whatever breaks a
+//! rule comes back as [`Damage`].
+
+use crate::class::{Class, Classes, Cut};
+use crate::layout::{
+    BITMAP_MASK, CHUNK_BITMAP, CHUNK_IDENTITY, FORMAT_VERSION, Geometry, Kind, LEAF_KEY, MAGIC, ROOT_BATCH,
+    ROOT_BYTES, ROOT_CRC, ROOT_DATA_START, ROOT_HIGH_WATER, ROOT_MAGIC, ROOT_SEGMENT_COUNT, ROOT_VERSION,
+    SEGMENT_SHIFT_MAX, SEGMENT_SHIFT_MIN, Tag, VALUE_HEADER_BYTES, chunk_identity, chunk_word, decode_kind,
+    directory_entry, unseal,
+};
+use crate::leaf::{Meta, Value};
+use crate::report::Damage;
+use crate::space::Space;
+use crate::{Error, KEY_BYTES_MAX, Result};
+use mangrove_pmem::Region;
+use std::sync::atomic::Ordering;
+
+/// Damage at `offset`.
+pub(crate) fn damage(offset: u64, what: impl Into<String>) -> Damage {
+    Damage { offset, what: what.into() }
+}
+
+impl From<Damage> for Error {
+    fn from(damage: Damage) -> Self {
+        Self::Corrupt { offset: damage.offset, what: damage.what }
+    }
+}
+
+/// The root's words: geometry and high water.
+pub(crate) fn root(region: &Region) -> Result<(Geometry, u32)> {
+    if region.len() < ROOT_BYTES {
+        return Err(damage(0, "the region is shorter than a root page").into());
+    }
+    let word = |at: u64| region.word(at).load(Ordering::Acquire);
+    if word(ROOT_MAGIC) != MAGIC {
+        return Err(damage(ROOT_MAGIC, "no map begins here").into());
+    }
+    let version = word(ROOT_VERSION) as u32;
+    if version > FORMAT_VERSION {
+        return Err(Error::Unsupported {
+            what: format!(
+                "the map has format version {version}, this program reads up to {FORMAT_VERSION}; use a newer Mangrove"
+            ),
+        });
+    }
+    if word(ROOT_CRC) != crate::hart::root_crc(region) || version != FORMAT_VERSION {
+        return Err(damage(ROOT_CRC, "the root line does not have its checksum").into());
+    }
+    let shift = (word(ROOT_VERSION) >> 32) as u32;
+    let count = word(ROOT_SEGMENT_COUNT);
+    let fits = (SEGMENT_SHIFT_MIN..=SEGMENT_SHIFT_MAX).contains(&shift)
+        && (1..=u64::from(u32::MAX >> 4)).contains(&count)
+        && word(ROOT_DATA_START) == Geometry::data_start(count)
+        && Geometry::data_start(count).checked_add(count << shift).is_some_and(|end| end <= region.len());
+    if !fits {
+        return Err(damage(ROOT_SEGMENT_COUNT, "the root describes more than the region holds").into());
+    }
+    let geometry = Geometry { data_start: word(ROOT_DATA_START), shift, segment_count: count as u32 };
+    match unseal(Tag::HighWater, word(ROOT_HIGH_WATER)) {
+        Some(high_water) if high_water <= count => Ok((geometry, high_water as u32)),
+        _ => Err(damage(ROOT_HIGH_WATER, "the count of segments in use does not have its checksum").into()),
+    }
+}
+
+/// Offset of the committed batch's redo list.
+pub(crate) fn batch_area(region: &Region) -> std::result::Result<Option<u64>, Damage> {
+    match unseal(Tag::Batch, region.word(ROOT_BATCH).load(Ordering::Acquire)) {
+        Some(0) => Ok(None),
+        Some(area) => Ok(Some(area * 64)),
+        None => Err(damage(ROOT_BATCH, "the batch word does not have its checksum")),
+    }
+}
+
+/// What the directory says of one segment, if that can be.
+pub(crate) fn kind(
+    space: &Space,
+    classes: &Classes,
+    high_water: u32,
+    segment: u32,
+) -> std::result::Result<Kind, Damage> {
+    let entry = directory_entry(segment);
+    let word = space.region.word(entry).load(Ordering::Acquire);
+    let bad = |what: &str| Err(damage(entry, format!("directory entry of segment {segment}: {what}")));
+    let Some(kind) = decode_kind(segment, word) else { return bad("it does not have its checksum") };
+    match kind {
+        Kind::Leaves { class } if classes.checked(class, true).is_none() => bad("no such class of leaves"),
+        Kind::Values { class } if classes.checked(class, false).is_none() => bad("no such class of values"),
+        Kind::Extent { count } if count > high_water - segment => bad("the extent is longer than the map"),
+        kind => Ok(kind),
+    }
+}
+
+/// A leaf chunk's bitmap, and the place of its header.
+pub(crate) fn chunk(
+    space: &Space,
+    segment: u32,
+    class: Class,
+    cut: &Cut,
+    chunk: u32,
+) -> (u64, u64, Option<Damage>) {
+    let header = space.geometry.start(segment) + u64::from(chunk * cut.chunk_bytes);
+    let word = space.region.word(header + CHUNK_BITMAP).load(Ordering::Acquire);
+    let identity = space.region.word(header + CHUNK_IDENTITY).load(Ordering::Acquire);
+    let bitmap = word & BITMAP_MASK & cut.full_mask(chunk);
+    let problem = if identity != chunk_identity(segment, class, chunk) {
+        Some("the chunk's identity is not that of its place")
+    } else if word != chunk_word(bitmap, cut.slots(chunk)) {
+        Some("the chunk's header does not agree with its bitmap")
+    } else {
+        None
+    };
+    (header, bitmap, problem.map(|what| damage(header, what)))
+}
+
+/// A leaf that verified.
+pub(crate) struct Found {
+    pub(crate) meta: Meta,
+    pub(crate) value: Value,
+    /// Only the first of an update's two words arrived before a crash: `meta` is what the leaf should say.
+    pub(crate) torn: bool,
+}
+
+/// Reads and verifies the leaf at `offset`; its key is left in `key`.
+pub(crate) fn leaf(
+    space: &Space,
+    cut: &Cut,
+    offset: u64,
+    key: &mut Vec<u8>,
+) -> std::result::Result<Found, Damage> {
+    let (meta, word) = space.leaf_words(offset);
+    let key_len = meta.key_len();
+    if key_len > KEY_BYTES_MAX || key_len + LEAF_KEY as usize > cut.slot_bytes as usize {
+        return Err(damage(offset, "the leaf's key is longer than its slot"));
+    }
+    space.copy_out(offset + LEAF_KEY, key_len, key);
+    match meta.settle(key, word) {
+        Some((settled, value)) => Ok(Found { meta: settled, value, torn: settled != meta }),
+        None => Err(damage(offset, "the leaf does not have its checksum")),
+    }
+}
+
+/// Where a value's block lies, by what the directory says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Block {
+    /// A slot of a segment.
+    Slot { segment: u32, chunk: u32, slot: u32 },
+    /// The extent that begins with this segment.
+    Extent { head: u32 },
+}
+
+/// Checks the block at `offset` against the directory and its own header; with `buffer`, its checksum too (and the
+/// buffer holds the value afterwards). Returns the place and the value's length.
+pub(crate) fn block(
+    space: &Space,
+    classes: &Classes,
+    kinds: &[Kind],
+    offset: u64,
+    buffer: Option<&mut Vec<u8>>,
+) -> std::result::Result<(Block, u64), Damage> {
+    let bad = |what: &str| damage(offset, what);
+    if offset < space.geometry.data_start || offset >= space.usable_offset() || !offset.is_multiple_of(16) {
+        return Err(bad("a leaf refers to a value outside the map"));
+    }
+    let (segment, place) = space.geometry.locate(offset);
+    let len = space.region.word(offset).load(Ordering::Acquire) & 0xffff_ffff;
+    let (block, capacity) = match kinds[segment as usize] {
+        Kind::Values { class } => {
+            let cut = classes.cut(class);
+            let Some((chunk, slot)) = cut.slot_at(place) else {
+                return Err(bad("a leaf refers into the middle of a value block"));
+            };
+            if classes.of_value(len as usize) != Some(class) {
+                return Err(bad("the value's length does not fit its block"));
+            }
+            (Block::Slot { segment, chunk, slot }, u64::from(cut.slot_bytes))
+        }
+        Kind::Extent { count } if place == 0 => {
+            let capacity = u64::from(count) << space.geometry.shift;
+            let needed = (len + VALUE_HEADER_BYTES).div_ceil(space.geometry.segment_bytes());
+            if classes.of_value(len as usize).is_some() || needed != u64::from(count) {
+                return Err(bad("the value's length does not fit its extent"));
+            }
+            (Block::Extent { head: segment }, capacity)
+        }
+        _ => return Err(bad("a leaf refers to a value in a segment that holds none")),
+    };
+    if let Some(buffer) = buffer {
+        space
+            .verify_block(offset, capacity, buffer)
+            .ok_or_else(|| bad("the value does not have its checksum"))?;
+    }
+    Ok((block, len))
+}

@@ -1,0 +1,163 @@
+//! The region with its geometry, and the reads of it that may race with writers.
+//!
+//! Invariants:
+//! 1. Bytes of leaves and values are read as relaxed atomic words: a reader under optimistic validation may
+//!    look at a slot that is being freed, reused and overwritten, and drops what it read afterwards.
+//! 2. No read leaves the usable part of the region, whatever a racing or hostile word says.
+
+use crate::index::{KeySource, Leaf};
+use crate::layout::{Geometry, LEAF_KEY, LEAF_META, LEAF_WORD};
+use crate::leaf::Meta;
+use mangrove_pmem::Region;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A region that holds a map.
+#[derive(Debug)]
+pub(crate) struct Space {
+    pub(crate) region: Region,
+    pub(crate) geometry: Geometry,
+    base: u64,
+    /// Address behind the last byte that the medium provides; a multiple of 4096 and of segments.
+    usable_end: AtomicU64,
+}
+
+impl Space {
+    pub(crate) fn new(region: Region, geometry: Geometry, segments_usable: u32) -> Self {
+        let base = region.base() as u64;
+        let space = Self { region, geometry, base, usable_end: AtomicU64::new(base) };
+        space.set_usable(segments_usable);
+        space
+    }
+
+    /// The medium provides the first `segments` segments.
+    pub(crate) fn set_usable(&self, segments: u32) {
+        // Release, with the Acquire in `usable_offset`: who learns of a segment may read it.
+        self.usable_end.store(self.base + self.geometry.start(segments), Ordering::Release);
+    }
+
+    /// Offset behind the last byte that may be touched.
+    #[inline]
+    pub(crate) fn usable_offset(&self) -> u64 {
+        self.usable_end.load(Ordering::Acquire) - self.base
+    }
+
+    /// The leaf at `offset`, for the index.
+    #[inline]
+    pub(crate) fn leaf(&self, offset: u64) -> Leaf {
+        Leaf::new(self.base + offset).expect("a region does not begin at address zero")
+    }
+
+    /// Offset of a leaf.
+    #[inline]
+    pub(crate) fn offset(&self, leaf: Leaf) -> u64 {
+        leaf.address() - self.base
+    }
+
+    /// A leaf's two words. Meta first: Acquire, with the Release of the updates in `ops`, keeps the word at
+    /// least as new.
+    #[inline]
+    pub(crate) fn leaf_words(&self, offset: u64) -> (Meta, u64) {
+        self.region.reading(offset, 16);
+        let meta = Meta(self.region.word(offset + LEAF_META).load(Ordering::Acquire));
+        (meta, self.region.word(offset + LEAF_WORD).load(Ordering::Acquire))
+    }
+
+    /// Copies `len` bytes at `offset`, a multiple of 8, into `out`, replacing its contents.
+    ///
+    /// The caller has bounded the range by the slot that it lies in; slots are multiples of 16 bytes, so the
+    /// last word's tail belongs to the slot too.
+    #[inline]
+    pub(crate) fn copy_out(&self, offset: u64, len: usize, out: &mut Vec<u8>) {
+        out.clear();
+        self.append_out(offset, len, out);
+    }
+
+    /// As [`Space::copy_out`], behind what `out` holds.
+    #[inline]
+    pub(crate) fn append_out(&self, offset: u64, len: usize, out: &mut Vec<u8>) {
+        let words = len.div_ceil(8);
+        assert!(offset + words as u64 * 8 <= self.region.len(), "read beyond the region");
+        self.region.reading(offset, len);
+        out.reserve(words * 8);
+        let start = out.len();
+        // SAFETY: `words * 8` bytes were reserved behind `start`.
+        let mut target = unsafe { out.as_mut_ptr().add(start) };
+        for index in 0..words as u64 {
+            let word = self.region.word(offset + index * 8).load(Ordering::Relaxed);
+            // SAFETY: `target` moves over the reserved bytes only, 8 at a time, `words` times.
+            unsafe {
+                target.cast::<u64>().write_unaligned(word.to_le());
+                target = target.add(8);
+            }
+        }
+        // SAFETY: the first `len` of the reserved bytes are initialised.
+        unsafe { out.set_len(start + len) };
+    }
+
+    /// The key of the leaf at `offset`, which must be stable, appended to `out`.
+    pub(crate) fn append_key(&self, offset: u64, out: &mut Vec<u8>) {
+        let len = Leaves::bounded_key_len(self.usable_end.load(Ordering::Acquire), self.base + offset);
+        self.append_out(offset + LEAF_KEY, len, out);
+    }
+
+    /// The key of the leaf at `offset`.
+    pub(crate) fn key(&self, offset: u64) -> Vec<u8> {
+        let mut key = Vec::new();
+        self.append_key(offset, &mut key);
+        key
+    }
+
+    /// The CRC32C of a value block's length and bytes, with its length, or nothing when the length found
+    /// exceeds `capacity` bytes. `buffer` is scratch space and holds the value afterwards.
+    pub(crate) fn verify_block(&self, offset: u64, capacity: u64, buffer: &mut Vec<u8>) -> Option<u64> {
+        let head = self.region.word(offset).load(Ordering::Acquire);
+        let len = head & 0xffff_ffff;
+        if len + crate::layout::VALUE_HEADER_BYTES > capacity {
+            return None;
+        }
+        self.copy_out(offset + crate::layout::VALUE_HEADER_BYTES, len as usize, buffer);
+        (u64::from(value_crc(buffer)) == head >> 32).then_some(len)
+    }
+}
+
+/// CRC32C of a value block: its length, then its bytes.
+#[inline]
+pub(crate) fn value_crc(bytes: &[u8]) -> u32 {
+    let seed = mangrove_pmem::crc32c(0, &(bytes.len() as u32).to_le_bytes());
+    mangrove_pmem::crc32c(seed, bytes)
+}
+
+/// The index's door to keys.
+pub(crate) struct Leaves {
+    space: Arc<Space>,
+}
+
+impl Leaves {
+    pub(crate) fn new(space: Arc<Space>) -> Self {
+        Self { space }
+    }
+
+    #[inline]
+    fn bounded_key_len(usable_end: u64, address: u64) -> usize {
+        // SAFETY: addresses of leaves lie in the usable region and are 16-aligned; access is atomic.
+        let meta = Meta(unsafe { AtomicU64::from_ptr(address as *mut u64) }.load(Ordering::Acquire));
+        let room = (usable_end - address - LEAF_KEY) as usize;
+        meta.key_len().min(crate::KEY_BYTES_MAX).min(room)
+    }
+}
+
+impl KeySource for Leaves {
+    #[inline]
+    fn key_len(&self, leaf: Leaf) -> usize {
+        Self::bounded_key_len(self.space.usable_end.load(Ordering::Relaxed), leaf.address())
+    }
+
+    #[inline]
+    fn key_word(&self, leaf: Leaf, index: usize) -> u64 {
+        let address = leaf.address() + LEAF_KEY + index as u64 * 8;
+        // SAFETY: `index` is below an answer of `key_len` for this leaf, which kept the key within the usable
+        // region, whose end is a multiple of 8; the address is 8-aligned; access is atomic.
+        unsafe { AtomicU64::from_ptr(address as *mut u64) }.load(Ordering::Relaxed)
+    }
+}

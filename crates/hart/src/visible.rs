@@ -1,0 +1,116 @@
+//! What readers wait for: durability of what they are about to return, and batches half published.
+//!
+//! Nobody may return what a crash can undo. On a medium with a log a write is seen before it is durable; so a
+//! writer raises the bucket of its key to its position in the log before it publishes, and a reader that finds
+//! its bucket beyond the durable position waits for it before it answers. Buckets are shared by keys: a reader
+//! may wait for a stranger, never too short.
+//!
+//! A batch marks the buckets of its keys before it publishes the first and unmarks them after the last. A
+//! reader that meets a marked bucket reads again afterwards: so no reader sees a batch in part, in the sense
+//! that after one read answered from the batch every later read does.
+
+use crate::Result;
+use mangrove_pmem::{Lsn, Region};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const BUCKET_COUNT: usize = 4096;
+/// Bit of a bucket while a batch publishes keys of it.
+const PENDING: u64 = 1 << 63;
+
+/// The buckets.
+#[derive(Debug)]
+pub(crate) struct Visible {
+    buckets: Box<[AtomicU64]>,
+    /// Batches publishing at this moment: 0 or 1.
+    publishing: AtomicU64,
+    gated: bool,
+}
+
+/// The bucket of a key.
+#[inline]
+pub(crate) fn bucket_of(key: &[u8]) -> usize {
+    const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut hash = key.len() as u64;
+    for chunk in key.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        hash = (hash.rotate_left(29) ^ u64::from_le_bytes(word)).wrapping_mul(MULTIPLIER);
+    }
+    (hash >> 52) as usize
+}
+
+const _: () = assert!(BUCKET_COUNT == 1 << 12);
+
+impl Visible {
+    /// With `gated`, readers wait for durability.
+    pub(crate) fn new(gated: bool) -> Self {
+        let buckets = (0..BUCKET_COUNT).map(|_| AtomicU64::new(0)).collect();
+        Self { buckets, publishing: AtomicU64::new(0), gated }
+    }
+
+    /// True when readers wait for durability.
+    #[inline]
+    pub(crate) fn is_gated(&self) -> bool {
+        self.gated
+    }
+
+    /// Called by the writer of `key` before it publishes what it flushed before `lsn`.
+    #[inline]
+    pub(crate) fn raise(&self, key: &[u8], lsn: Lsn) {
+        if self.gated {
+            // Release by way of the index's unlock, with the Acquire in `settled`.
+            self.buckets[bucket_of(key)].fetch_max(lsn, Ordering::AcqRel);
+        }
+    }
+
+    /// Called after a validated read of `key`, absent or not: true when the answer stands (having waited for
+    /// its durability), false when the caller must read again.
+    ///
+    /// # Errors
+    /// The medium failed before what was read became durable: the answer must not be given.
+    #[inline]
+    pub(crate) fn settled(&self, region: &Region, key: &[u8]) -> Result<bool> {
+        if !self.gated && self.publishing.load(Ordering::Acquire) == 0 {
+            return Ok(true);
+        }
+        self.settled_slow(region, key)
+    }
+
+    #[inline(never)]
+    fn settled_slow(&self, region: &Region, key: &[u8]) -> Result<bool> {
+        let bucket = &self.buckets[bucket_of(key)];
+        // Acquire, with `raise` and `mark`: who saw the value sees its bucket.
+        let mark = bucket.load(Ordering::Acquire);
+        if mark & PENDING != 0 {
+            let mut tries = 0u32;
+            while bucket.load(Ordering::Acquire) & PENDING != 0 {
+                tries += 1;
+                if tries < 100 { std::hint::spin_loop() } else { std::thread::yield_now() }
+            }
+            return Ok(false);
+        }
+        if self.gated && mark > region.medium().durable() {
+            region.wait(mark)?;
+        }
+        Ok(true)
+    }
+
+    /// Begins to publish a batch that is committed by what was flushed before `lsn`.
+    pub(crate) fn mark<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, lsn: Lsn) {
+        // Release, with the Acquire in `settled`: who sees a key of the batch sees this.
+        self.publishing.store(1, Ordering::SeqCst);
+        for key in keys {
+            let bucket = &self.buckets[bucket_of(key)];
+            let raised = (bucket.load(Ordering::Relaxed) & !PENDING).max(lsn);
+            bucket.store(raised | PENDING, Ordering::SeqCst);
+        }
+    }
+
+    /// Ends it.
+    pub(crate) fn unmark<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        for key in keys {
+            self.buckets[bucket_of(key)].fetch_and(!PENDING, Ordering::Release);
+        }
+        self.publishing.store(0, Ordering::Release);
+    }
+}
