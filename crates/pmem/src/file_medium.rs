@@ -326,6 +326,7 @@ impl FileMedium {
     pub(crate) fn stat(&self) -> PoolStat {
         let (appended, tail) = (self.log.appended(), self.log.tail());
         let log = &self.log.counters;
+        let (flushes, flushed_bytes) = self.log.flushed();
         // Relaxed: counters.
         let count = |c: &AtomicU64| c.load(Ordering::Relaxed);
         PoolStat {
@@ -342,8 +343,8 @@ impl FileMedium {
             appended,
             durable: self.log.commit.durable(),
             tail,
-            flushes: count(&log.flushes),
-            flushed_bytes: count(&log.flushed_bytes),
+            flushes,
+            flushed_bytes,
             groups: count(&log.groups),
             log_written: count(&log.written),
             image_written: count(&self.image_written),
@@ -451,7 +452,8 @@ impl Medium for FileMedium {
             return Err(Error::NoSpace { path: image(), wanted: bytes - capacity });
         }
         let exact = bytes.next_multiple_of(PAGE_BYTES as u64);
-        let generous = (grown + (grown / 8).clamp(GROW_BYTES_MIN, GROW_BYTES_MAX)).clamp(exact, capacity);
+        let spare = (grown / 8).clamp(GROW_BYTES_MIN, GROW_BYTES_MAX).next_multiple_of(PAGE_BYTES as u64);
+        let generous = (grown + spare).clamp(exact, capacity);
         let (mut to, mut result) = (generous, self.files.allocate(grown, generous));
         if generous > exact && result.as_ref().is_err_and(|(_, e)| is_no_space(e)) {
             (to, result) = (exact, self.files.allocate(grown, exact));
