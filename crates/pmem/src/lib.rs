@@ -5,12 +5,14 @@
 //! with [`Region::fence`] and waits with [`Region::drain`]. What these mean is the [`Medium`]'s
 //! business: cache-line write-back on persistent memory, a redo log with group commit on a disk.
 
+mod check;
 mod checkpoint;
 mod commit;
 mod create;
 mod domain;
 mod emulated;
 mod error;
+mod faulty;
 mod file_medium;
 mod log;
 mod log_format;
@@ -31,6 +33,7 @@ mod sync;
 pub use domain::Domain;
 pub use emulated::{Emulated, Latency};
 pub use error::{Error, Result};
+pub use faulty::{Fault, FaultKind, Faulty, Operation};
 pub use medium::{Lsn, Medium, Site};
 pub use options::{
     CAPACITY_BYTES_DEFAULT, CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, CreateMode, DomainChoice, Durability,

@@ -30,13 +30,14 @@ struct Open {
     group_start: Lsn,
     /// End of the last record, or `group_start` when the open group is empty.
     pos: Lsn,
+    /// Records appended and bytes in them: counted under the lock, which costs nothing.
+    flushes: u64,
+    flushed_bytes: u64,
 }
 
 /// What happened, for `stat`.
 #[derive(Default)]
 pub(crate) struct LogCounters {
-    pub(crate) flushes: AtomicU64,
-    pub(crate) flushed_bytes: AtomicU64,
     pub(crate) groups: AtomicU64,
     pub(crate) written: AtomicU64,
     pub(crate) syncs: AtomicU64,
@@ -86,7 +87,7 @@ impl Log {
             log_bytes,
             group_payload_max,
             file,
-            open: Mutex::new(Open { group_start: end, pos: end }),
+            open: Mutex::new(Open { group_start: end, pos: end, flushes: 0, flushed_bytes: 0 }),
             appended: AtomicU64::new(end),
             tail: AtomicU64::new(tail),
             commit: GroupCommit::new(end),
@@ -192,13 +193,17 @@ impl Log {
             copy_words(src, to.add(header_len), len);
         }
         open.pos = end;
+        open.flushes += 1;
+        open.flushed_bytes += len as u64;
         // Release pairs with the Acquire in `appended`.
         self.appended.store(end, Ordering::Release);
-        drop(open);
-        // Relaxed: counters.
-        self.counters.flushes.fetch_add(1, Ordering::Relaxed);
-        self.counters.flushed_bytes.fetch_add(len as u64, Ordering::Relaxed);
         Ok(end)
+    }
+
+    /// Records appended since the pool was opened, and the bytes in them.
+    pub(crate) fn flushed(&self) -> (u64, u64) {
+        let open = self.open.lock();
+        (open.flushes, open.flushed_bytes)
     }
 
     /// Closes the open group if it holds a record: its length goes into the header, zeros behind it.
@@ -312,7 +317,7 @@ unsafe fn copy_small(src: *const u8, to: *mut u8, len: usize) {
 /// As `copy_nonoverlapping`, except that aligned words of the source may be stored to atomically.
 #[inline]
 unsafe fn copy_words(mut src: *const u8, mut to: *mut u8, mut len: usize) {
-    // SAFETY (all blocks): pointers stay inside the two ranges that the caller vouches for.
+    // SAFETY: pointers stay inside the two ranges that the caller vouches for.
     unsafe {
         let head = src.align_offset(8).min(len);
         std::ptr::copy_nonoverlapping(src, to, head);

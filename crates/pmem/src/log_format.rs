@@ -64,7 +64,7 @@ impl GroupHeader {
         };
         let sane = header.payload as usize <= GROUP_PAYLOAD_BYTES_MAX
             && header.payload > 0
-            && header.lsn % SECTOR_BYTES as u64 == 0
+            && header.lsn.is_multiple_of(SECTOR_BYTES as u64)
             && header.durable <= header.lsn;
         sane.then_some(header)
     }

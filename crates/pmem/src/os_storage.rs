@@ -103,7 +103,7 @@ impl StorageFile for OsFile {
     }
 
     fn write_durable(&self, offset: u64, bytes: &[u8], _site: Site) -> io::Result<()> {
-        debug_assert!(offset as usize % SECTOR_BYTES == 0 && bytes.len() % SECTOR_BYTES == 0);
+        debug_assert!(offset.is_multiple_of(SECTOR_BYTES as u64) && bytes.len().is_multiple_of(SECTOR_BYTES));
         if let Some(direct) = self.direct() {
             match direct.write_all_at(bytes, offset) {
                 // A disk with larger sectors, or a file system that takes the flag and not the write:

@@ -90,7 +90,7 @@ impl Region {
     #[inline]
     #[must_use]
     pub fn word(&self, offset: u64) -> &AtomicU64 {
-        debug_assert!(offset % 8 == 0 && offset + 8 <= self.len);
+        debug_assert!(offset.is_multiple_of(8) && offset + 8 <= self.len);
         // SAFETY: aligned, inside the region, and all concurrent access to it is atomic.
         unsafe { AtomicU64::from_ptr(self.at(offset).cast()) }
     }

@@ -202,21 +202,22 @@ fn decode_copy(b: &[u8], place: u64) -> std::result::Result<Superblock, CopyFaul
 /// must not lead the reader astray either.
 fn check_geometry(sb: &Superblock) -> std::result::Result<(), String> {
     use crate::options::{CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, LOG_BYTES_MAX, LOG_BYTES_MIN};
-    if !(CAPACITY_BYTES_MIN..=CAPACITY_BYTES_MAX).contains(&sb.capacity) || sb.capacity % 4096 != 0 {
+    if !(CAPACITY_BYTES_MIN..=CAPACITY_BYTES_MAX).contains(&sb.capacity) || !sb.capacity.is_multiple_of(4096)
+    {
         return Err(format!("a capacity of {} bytes cannot be", sb.capacity));
     }
-    if sb.image_bytes > sb.capacity || sb.image_bytes % 4096 != 0 {
+    if sb.image_bytes > sb.capacity || !sb.image_bytes.is_multiple_of(4096) {
         return Err(format!(
             "an image of {} bytes in a capacity of {} cannot be",
             sb.image_bytes, sb.capacity
         ));
     }
     if sb.medium == MediumKind::File {
-        if !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&sb.log_bytes) || sb.log_bytes % 4096 != 0 {
+        if !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&sb.log_bytes) || !sb.log_bytes.is_multiple_of(4096) {
             return Err(format!("a log of {} bytes cannot be", sb.log_bytes));
         }
-        let sane = sb.tail % 512 == 0
-            && sb.target % 512 == 0
+        let sane = sb.tail.is_multiple_of(512)
+            && sb.target.is_multiple_of(512)
             && sb.tail <= sb.target
             && sb.target - sb.tail <= sb.log_bytes
             && sb.target <= u64::MAX / 4;

@@ -1,0 +1,245 @@
+//! A storage that fails on demand: the n-th matching operation ends with an error, or writes only
+//! half, or is the last thing this process ever does.
+
+use crate::Site;
+use crate::storage::{LockKind, OpenHow, PathKind, Storage, StorageFile};
+use parking_lot::Mutex;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What kind of operation a fault strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Operation {
+    /// `create_dir`, `open` with `Create`, `remove`.
+    Name,
+    /// `open` of an existing file.
+    Open,
+    /// `read_at`.
+    Read,
+    /// `write_at` and `write_durable`.
+    Write,
+    /// `sync`, and `sync_dir`.
+    Sync,
+    /// `allocate`.
+    Allocate,
+}
+
+/// What the fault does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// Fails with this error code of the operating system, once.
+    Errno(i32),
+    /// Fails with this error code, now and at every later matching operation.
+    ErrnoForEver(i32),
+    /// A write leaves its first half on the medium, then fails with ENOSPC.
+    Short,
+    /// A write leaves its first half, then this and every later operation fails: the process is dead.
+    Halt,
+}
+
+/// Which operation fails, and how.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// Only files of this name; any if `None`.
+    pub file: Option<String>,
+    /// Only these operations; any of those that change something if empty.
+    pub operations: Vec<Operation>,
+    /// The matching operation that is struck, counted from 0.
+    pub nth: u64,
+    /// What happens.
+    pub kind: FaultKind,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    fault: Option<Fault>,
+    seen: u64,
+    struck: bool,
+    halted: bool,
+}
+
+/// A storage around another that fails on demand.
+#[derive(Clone, Debug)]
+pub struct Faulty {
+    inner: Arc<dyn Storage>,
+    state: Arc<Mutex<State>>,
+}
+
+enum Verdict {
+    Pass,
+    Fail(io::Error),
+    HalfThenFail(io::Error),
+}
+
+fn errno(code: i32) -> io::Error {
+    io::Error::from_raw_os_error(code)
+}
+
+impl Faulty {
+    /// Passes everything on until a fault is planted.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Storage>) -> Self {
+        Self { inner, state: Arc::default() }
+    }
+
+    /// Plants a fault, and forgets the one before and its count.
+    pub fn plant(&self, fault: Fault) {
+        *self.state.lock() = State { fault: Some(fault), ..State::default() };
+    }
+
+    /// Takes the fault away; a halted storage works again.
+    pub fn heal(&self) {
+        *self.state.lock() = State::default();
+    }
+
+    /// Matching operations seen since the fault was planted.
+    #[must_use]
+    pub fn seen(&self) -> u64 {
+        self.state.lock().seen
+    }
+
+    /// True when the fault has struck.
+    #[must_use]
+    pub fn struck(&self) -> bool {
+        self.state.lock().struck
+    }
+
+    fn judge(&self, path: &Path, operation: Operation) -> Verdict {
+        let mut state = self.state.lock();
+        if state.halted {
+            return Verdict::Fail(io::Error::other("the process is dead"));
+        }
+        let Some(fault) = state.fault.clone() else { return Verdict::Pass };
+        let named = fault.file.as_deref().is_none_or(|f| path.file_name().is_some_and(|name| name == f));
+        let changes = !matches!(operation, Operation::Read | Operation::Open);
+        let meant = if fault.operations.is_empty() { changes } else { fault.operations.contains(&operation) };
+        if !named || !meant {
+            return Verdict::Pass;
+        }
+        let n = state.seen;
+        state.seen += 1;
+        let strikes = n == fault.nth || (n > fault.nth && matches!(fault.kind, FaultKind::ErrnoForEver(_)));
+        if !strikes {
+            return Verdict::Pass;
+        }
+        state.struck = true;
+        match fault.kind {
+            FaultKind::Errno(code) | FaultKind::ErrnoForEver(code) => Verdict::Fail(errno(code)),
+            FaultKind::Short => Verdict::HalfThenFail(errno(libc::ENOSPC)),
+            FaultKind::Halt => {
+                state.halted = true;
+                Verdict::HalfThenFail(io::Error::other("the process is dead"))
+            }
+        }
+    }
+
+    fn pass(&self, path: &Path, operation: Operation) -> io::Result<()> {
+        match self.judge(path, operation) {
+            Verdict::Pass => Ok(()),
+            Verdict::Fail(e) | Verdict::HalfThenFail(e) => Err(e),
+        }
+    }
+}
+
+impl Storage for Faulty {
+    fn kind(&self, path: &Path) -> io::Result<PathKind> {
+        self.inner.kind(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        self.inner.list(path)
+    }
+
+    fn create_dir(&self, path: &Path, site: Site) -> io::Result<()> {
+        self.pass(path, Operation::Name)?;
+        self.inner.create_dir(path, site)
+    }
+
+    fn open(&self, path: &Path, how: OpenHow, site: Site) -> io::Result<Box<dyn StorageFile>> {
+        self.pass(path, if how == OpenHow::Create { Operation::Name } else { Operation::Open })?;
+        let inner = self.inner.open(path, how, site)?;
+        Ok(Box::new(FaultyFile { inner, path: path.to_owned(), faulty: self.clone() }))
+    }
+
+    fn remove(&self, path: &Path, site: Site) -> io::Result<()> {
+        self.pass(path, Operation::Name)?;
+        self.inner.remove(path, site)
+    }
+
+    fn sync_dir(&self, path: &Path, site: Site) -> io::Result<()> {
+        self.pass(path, Operation::Sync)?;
+        self.inner.sync_dir(path, site)
+    }
+
+    fn random(&self) -> u64 {
+        self.inner.random()
+    }
+}
+
+struct FaultyFile {
+    inner: Box<dyn StorageFile>,
+    path: std::path::PathBuf,
+    faulty: Faulty,
+}
+
+impl FaultyFile {
+    fn write(&self, bytes: &[u8], write: impl Fn(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        match self.faulty.judge(&self.path, Operation::Write) {
+            Verdict::Pass => write(bytes),
+            Verdict::Fail(e) => Err(e),
+            Verdict::HalfThenFail(e) => {
+                // Whole sectors, so that a durable write stays one.
+                let half = bytes.len() / 2 / 512 * 512;
+                if half > 0 {
+                    write(&bytes[..half])?;
+                }
+                Err(e)
+            }
+        }
+    }
+}
+
+impl StorageFile for FaultyFile {
+    fn size(&self) -> io::Result<u64> {
+        self.inner.size()
+    }
+
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        self.faulty.pass(&self.path, Operation::Read)?;
+        self.inner.read_at(offset, bytes)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()> {
+        self.write(bytes, |part| self.inner.write_at(offset, part, site))
+    }
+
+    fn write_durable(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()> {
+        self.write(bytes, |part| self.inner.write_durable(offset, part, site))
+    }
+
+    fn sync(&self, site: Site) -> io::Result<()> {
+        self.faulty.pass(&self.path, Operation::Sync)?;
+        self.inner.sync(site)
+    }
+
+    fn allocate(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
+        self.faulty.pass(&self.path, Operation::Allocate)?;
+        self.inner.allocate(offset, len, site)
+    }
+
+    fn lock(&self, kind: LockKind) -> io::Result<bool> {
+        self.inner.lock(kind)
+    }
+
+    fn is_direct(&self) -> bool {
+        self.inner.is_direct()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.fd()
+    }
+}

@@ -1,0 +1,316 @@
+//! I/O errors at every operation: nothing acknowledged is lost, nothing false is acknowledged.
+
+use mangrove_pmem::{
+    CreateMode, Error, Fault, FaultKind, Faulty, MediumChoice, Operation, OsStorage, Pool, PoolOptions,
+    Region,
+};
+use std::path::Path;
+use std::sync::Arc;
+
+const ENOSPC: i32 = 28;
+const EIO: i32 = 5;
+
+/// In memory where there is such a place: these tests sync thousands of times.
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+fn options(storage: &Faulty) -> PoolOptions {
+    PoolOptions::new()
+        .create(CreateMode::CreateIfMissing)
+        .medium(MediumChoice::File)
+        .capacity(8 << 20)
+        .log_bytes(64 << 10)
+        .background(false)
+        .storage(Arc::new(storage.clone()))
+}
+
+fn read(region: &Region, offset: u64, len: usize) -> Vec<u8> {
+    // SAFETY: inside the region, and nobody writes meanwhile.
+    unsafe { std::slice::from_raw_parts(region.at(offset), len) }.to_vec()
+}
+
+/// What the workload has been told.
+#[derive(Default)]
+struct Told {
+    /// Value of each cell that a drain acknowledged.
+    durable: Vec<u8>,
+    /// Values written to each cell after that.
+    later: Vec<Vec<u8>>,
+}
+
+const CELLS: usize = 64;
+const CELL_BYTES: usize = 3000;
+
+/// Writes numbered cells until done or an error; records what was acknowledged.
+fn work(pool: &Pool, told: &mut Told, from: u8) -> Result<(), Error> {
+    if told.durable.is_empty() {
+        told.durable = vec![0; CELLS];
+        told.later = vec![Vec::new(); CELLS];
+    }
+    let region = pool.region();
+    for round in 0..40u8 {
+        for j in 0..3usize {
+            let cell = (round as usize * 7 + j * 11) % CELLS;
+            let value = from + round;
+            let offset = (cell * CELL_BYTES) as u64;
+            region.grow(offset + CELL_BYTES as u64)?;
+            region.write(offset, &[value; CELL_BYTES]);
+            region.flush(offset, CELL_BYTES);
+            region.fence();
+            told.later[cell].push(value);
+        }
+        region.drain()?;
+        for cell in 0..CELLS {
+            if let Some(last) = told.later[cell].pop() {
+                told.durable[cell] = last;
+                told.later[cell].clear();
+            }
+        }
+        if round == 25 {
+            pool.checkpoint()?;
+        }
+    }
+    Ok(())
+}
+
+/// Every cell holds what was acknowledged, or something whole written after it.
+fn verify(pool: &Pool, told: &Told, what: &str) {
+    for cell in 0..told.durable.len() {
+        let bytes = read(pool.region(), (cell * CELL_BYTES) as u64, CELL_BYTES);
+        assert!(bytes.iter().all(|&b| b == bytes[0]), "{what}: cell {cell} is torn");
+        let good = bytes[0] == told.durable[cell] || told.later[cell].contains(&bytes[0]);
+        assert!(good, "{what}: cell {cell} holds {}, acknowledged was {}", bytes[0], told.durable[cell]);
+    }
+}
+
+/// Runs the workload with a fault at the n-th operation, reopens without, and verifies; for every n.
+fn every_operation(operations: &[Operation], kind: FaultKind) -> u64 {
+    let mut n = 0;
+    loop {
+        let dir = folder();
+        let path = dir.path().join("p");
+        let storage = Faulty::new(Arc::new(OsStorage));
+        let what = format!("{kind:?} at {operations:?} number {n}");
+        let mut told = Told::default();
+        // A pool with a past, so that recovery, too, is in the way of the fault.
+        let pool = options(&storage).open(&path).unwrap();
+        work(&pool, &mut told, 1).unwrap();
+        drop(pool);
+        storage.plant(Fault { file: None, operations: operations.to_vec(), nth: n, kind });
+        let result = options(&storage).open(&path).and_then(|pool| {
+            verify(&pool, &told, &what);
+            let result = work(&pool, &mut told, 100);
+            if let Err(e) = &result {
+                let no_space = matches!(e, Error::NoSpace { .. });
+                assert_eq!(pool.region().medium().poisoned().is_none(), no_space, "{what}: {e}");
+                if !no_space {
+                    pool.region().flush(0, 8);
+                    assert!(matches!(pool.region().drain(), Err(Error::Poisoned { .. })), "{what}");
+                    assert!(matches!(pool.checkpoint(), Err(Error::Poisoned { .. })), "{what}");
+                }
+                // Reads go on, and see everything.
+                let _ = read(pool.region(), 0, CELLS * CELL_BYTES);
+            }
+            result.and_then(|()| pool.close())
+        });
+        let struck = storage.struck();
+        assert_eq!(result.is_err(), struck, "{what}: {result:?}");
+        storage.heal();
+        let pool = options(&storage).open(&path).unwrap_or_else(|e| panic!("{what}: {e}"));
+        verify(&pool, &told, &what);
+        work(&pool, &mut told, 50).unwrap();
+        pool.close().unwrap();
+        assert!(Pool::check(&path).unwrap().damage.is_empty(), "{what}");
+        if !struck {
+            return n;
+        }
+        n += 1;
+    }
+}
+
+#[test]
+fn every_write_may_fail() {
+    assert!(every_operation(&[Operation::Write], FaultKind::Errno(EIO)) > 20);
+}
+
+#[test]
+fn every_write_may_be_short_for_want_of_space() {
+    assert!(every_operation(&[Operation::Write], FaultKind::Short) > 20);
+}
+
+#[test]
+fn every_sync_may_fail() {
+    assert!(every_operation(&[Operation::Sync], FaultKind::Errno(EIO)) > 10);
+}
+
+#[test]
+fn every_read_may_fail() {
+    assert!(every_operation(&[Operation::Read, Operation::Open], FaultKind::Errno(EIO)) > 5);
+}
+
+#[test]
+fn death_at_every_operation() {
+    assert!(every_operation(&[], FaultKind::Halt) > 40);
+}
+
+#[test]
+fn a_full_disk_fails_the_growth_and_nothing_else() {
+    let dir = folder();
+    let storage = Faulty::new(Arc::new(OsStorage));
+    let pool = options(&storage).open(dir.path().join("p")).unwrap();
+    let region = pool.region();
+    region.grow(4096).unwrap();
+    let usable = pool.stat().grown;
+    let full = FaultKind::ErrnoForEver(ENOSPC);
+    storage.plant(Fault { file: None, operations: vec![Operation::Allocate], nth: 0, kind: full });
+    let error = region.grow(usable + 1).unwrap_err();
+    assert!(matches!(error, Error::NoSpace { .. }), "{error}");
+    assert!(error.to_string().contains("no space left"), "{error}");
+    region.write(0, b"goes on");
+    region.flush(0, 7);
+    region.drain().unwrap();
+    storage.heal();
+    region.grow(usable + 1).unwrap();
+    storage.plant(Fault {
+        file: None,
+        operations: vec![Operation::Allocate],
+        nth: 0,
+        kind: FaultKind::Errno(EIO),
+    });
+    let error = region.grow(2 * usable + (4 << 20)).unwrap_err();
+    assert!(matches!(error, Error::Io { .. }), "{error}");
+    assert!(matches!(region.drain(), Err(Error::Poisoned { .. })));
+}
+
+#[test]
+fn a_failed_sync_is_never_tried_again() {
+    let dir = folder();
+    let storage = Faulty::new(Arc::new(OsStorage));
+    let pool = options(&storage).open(dir.path().join("p")).unwrap();
+    pool.region().grow(4096).unwrap();
+    pool.region().flush(0, 100);
+    storage.plant(Fault {
+        file: None,
+        operations: vec![Operation::Sync],
+        nth: 2,
+        kind: FaultKind::Errno(EIO),
+    });
+    // The superblock's two copies are synced first, then the checkpoint's own syncs follow.
+    assert!(pool.checkpoint().is_err());
+    let seen = storage.seen();
+    assert!(pool.checkpoint().is_err());
+    assert!(pool.region().drain().is_err());
+    assert!(pool.close().is_err());
+    assert_eq!(storage.seen(), seen, "nothing may be synced after a sync failed");
+}
+
+#[test]
+fn a_process_killed_inside_create_leaves_no_pool_or_a_whole_one() {
+    let mut n = 0;
+    loop {
+        let dir = folder();
+        let path = dir.path().join("p");
+        let storage = Faulty::new(Arc::new(OsStorage));
+        storage.plant(Fault { file: None, operations: vec![], nth: n, kind: FaultKind::Halt });
+        let result = options(&storage).open(&path);
+        let struck = storage.struck();
+        assert_eq!(result.is_err(), struck);
+        drop(result);
+        storage.heal();
+        let open = |mode| PoolOptions::new().create(mode).log_bytes(64 << 10).capacity(8 << 20).open(&path);
+        if struck {
+            match open(CreateMode::OpenOnly) {
+                Ok(pool) => drop(pool),
+                Err(e @ (Error::NotFound { .. } | Error::Foreign { .. })) => {
+                    let text = e.to_string();
+                    assert!(text.contains("there is no pool") || text.contains("interrupted"), "{text}");
+                }
+                Err(e) => panic!("operation {n}: {e}"),
+            }
+        }
+        let pool = open(CreateMode::CreateIfMissing).unwrap_or_else(|e| panic!("operation {n}: {e}"));
+        pool.region().grow(4096).unwrap();
+        pool.region().write(0, b"works");
+        pool.region().flush(0, 5);
+        pool.close().unwrap();
+        assert_eq!(read(open(CreateMode::OpenOnly).unwrap().region(), 0, 5), b"works");
+        if !struck {
+            assert!(n > 8, "{n} operations to create a pool");
+            return;
+        }
+        n += 1;
+    }
+}
+
+#[test]
+fn threads_that_wait_are_all_told_of_the_failure() {
+    let dir = folder();
+    let storage = Faulty::new(Arc::new(OsStorage));
+    let pool = options(&storage).background(true).open(dir.path().join("p")).unwrap();
+    pool.region().grow(1 << 20).unwrap();
+    let log = Some("log".to_owned());
+    storage.plant(Fault {
+        file: log,
+        operations: vec![Operation::Write],
+        nth: 50,
+        kind: FaultKind::Errno(EIO),
+    });
+    std::thread::scope(|scope| {
+        for thread in 0..8u64 {
+            let region = pool.region();
+            scope.spawn(move || {
+                for i in 0..1_000_000u64 {
+                    region.flush(thread * 8192 + i % 8 * 512, 512);
+                    if region.drain().is_err() {
+                        return;
+                    }
+                }
+                panic!("the failure never came");
+            });
+        }
+    });
+    assert!(pool.region().medium().poisoned().is_some());
+}
+
+#[test]
+fn a_flush_that_waits_for_log_space_ends_when_the_checkpoint_fails() {
+    let dir = folder();
+    let storage = Faulty::new(Arc::new(OsStorage));
+    let pool = options(&storage).background(true).open(dir.path().join("p")).unwrap();
+    pool.region().grow(1 << 20).unwrap();
+    let image = Some("image".to_owned());
+    storage.plant(Fault {
+        file: image,
+        operations: vec![Operation::Sync],
+        nth: 0,
+        kind: FaultKind::Errno(EIO),
+    });
+    for i in 0..4000u64 {
+        pool.region().flush(i * 100 % 900_000, 1000);
+    }
+    assert!(pool.region().drain().is_err());
+    assert!(matches!(pool.close(), Err(Error::Poisoned { .. })));
+}
+
+#[test]
+fn an_open_error_names_the_file() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let storage = Faulty::new(Arc::new(OsStorage));
+    options(&storage).open(&path).unwrap().close().unwrap();
+    for (code, wanted) in [(13, "cannot be written"), (30, "cannot be written"), (5, "cannot open")] {
+        let pool = Some("pool".to_owned());
+        storage.plant(Fault {
+            file: pool,
+            operations: vec![Operation::Open],
+            nth: 0,
+            kind: FaultKind::Errno(code),
+        });
+        let text = options(&storage).open(&path).unwrap_err().to_string();
+        assert!(
+            text.contains(wanted) && text.contains(&*Path::new("p").join("pool").to_string_lossy()),
+            "{text}"
+        );
+    }
+}
