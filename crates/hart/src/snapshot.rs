@@ -13,6 +13,8 @@ pub(crate) struct Pin<'a> {
     pub(crate) overlay: Arc<Overlay>,
     /// The medium failed before the instant was durable: each answer is to be looked at.
     pub(crate) unsettled: bool,
+    /// Records at the instant.
+    pub(crate) records: u64,
 }
 
 impl Drop for Pin<'_> {
@@ -42,17 +44,29 @@ impl Hart {
     }
 
     pub(crate) fn pin(&self) -> Pin<'_> {
-        let (overlay, lsn) = {
+        let (overlay, lsn, records) = {
             let _alone = self.gate.close();
-            (self.overlays.begin(), self.region().appended())
+            (self.overlays.begin(), self.region().appended(), self.len())
         };
         // What the instant shows must not be undone by a crash.
         let unsettled = self.visible.is_gated() && self.region().wait(lsn).is_err();
-        Pin { hart: self, overlay, unsettled }
+        Pin { hart: self, overlay, unsettled, records }
     }
 }
 
 impl<'a> Snapshot<'a> {
+    /// Records at the instant.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.pin.records
+    }
+
+    /// True when there were none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The value that `key` had.
     ///
     /// # Errors
