@@ -49,7 +49,9 @@ install -m 644 "$scratch/pc" "$to/lib/pkgconfig/mangrove.pc"
 echo "installed libmangrove $version in $to"
 if [ -z "${DESTDIR:-}" ]; then
     # Where the dynamic linker looks by itself it wants to be told once.
-    if [ "$(id -u)" -eq 0 ] && ldconfig -v 2>/dev/null | grep -q "^$prefix/lib:"; then
+    export PATH=$PATH:/sbin:/usr/sbin
+    searched=$(ldconfig -v 2>/dev/null || true)
+    if [ "$(id -u)" -eq 0 ] && [[ $searched == *"$prefix/lib:"* ]]; then
         ldconfig
     elif [ "$prefix" != /usr ] && [ "$prefix" != /usr/local ]; then
         echo "to use it: export PKG_CONFIG_PATH=$prefix/lib/pkgconfig LD_LIBRARY_PATH=$prefix/lib"
