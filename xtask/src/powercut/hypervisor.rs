@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
+use super::media::argument;
 use super::packages;
 use crate::tree;
 
@@ -79,9 +80,9 @@ impl Guest {
         command.args(["-append", "console=ttyS0 quiet panic=-1"]);
         command.arg("-serial").arg(format!("file:{}", console.display()));
         command.args(["-device", "virtio-serial-pci,ioeventfd=off,event_idx=off"]);
-        command.arg("-chardev").arg(format!("file,id=said,path={}", said.display()));
+        command.arg("-chardev").arg(format!("file,id=said,path={}", argument(&said)));
         command.args(["-device", "virtserialport,nr=1,chardev=said"]);
-        command.arg("-chardev").arg(format!("pipe,id=typed,path={}", typed.display()));
+        command.arg("-chardev").arg(format!("pipe,id=typed,path={}", argument(&typed)));
         command.args(["-device", "virtserialport,nr=2,chardev=typed"]);
         command.args(&machine.devices);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&errors)?);

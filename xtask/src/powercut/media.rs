@@ -51,14 +51,14 @@ impl Storage {
         let arguments = match self {
             Self::Ext4 => vec![
                 "-blockdev".to_owned(),
-                format!("driver=nbd,node-name=disk,server.type=unix,server.path={}", socket.display()),
+                format!("driver=nbd,node-name=disk,server.type=unix,server.path={}", argument(socket)),
                 "-device".to_owned(),
                 "virtio-blk-pci,drive=disk,write-cache=on,logical_block_size=512,physical_block_size=512"
                     .to_owned(),
             ],
             Self::Dax => vec![
                 "-object".to_owned(),
-                format!("memory-backend-file,id=memory,share=on,size={DISK_BYTES},mem-path={}", image.display()),
+                format!("memory-backend-file,id=memory,share=on,size={DISK_BYTES},mem-path={}", argument(image)),
                 "-device".to_owned(),
                 "nvdimm,id=nvdimm,memdev=memory".to_owned(),
             ],
@@ -107,6 +107,11 @@ impl Storage {
             Self::Dax => "# mounted dax=always memory_controller",
         }
     }
+}
+
+/// A path inside an argument of QEMU, where a comma ends a value and two commas mean one.
+pub(super) fn argument(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
 }
 
 /// ext4 with as little background work as possible; a journal that checks its own blocks is the default.

@@ -56,9 +56,10 @@ impl Server {
     /// Listens on `socket` and serves the first client that comes.
     pub(super) fn start(socket: &Path, disk: Arc<Mutex<Disk>>) -> io::Result<Self> {
         let listener = UnixListener::bind(socket)?;
+        let socket = socket.to_owned();
         let thread = std::thread::spawn(move || {
             let (stream, _) = listener.accept()?;
-            drop(listener);
+            std::fs::remove_file(socket)?;
             serve(stream, &disk)
         });
         Ok(Self { thread })

@@ -95,7 +95,9 @@ impl Rig {
     }
 
     fn power_on(&mut self) -> anyhow::Result<Powered> {
-        let socket = self.folder.join("disk.socket");
+        // Not in `folder`: a socket's path may have 107 bytes and no more.
+        let socket = format!("mangrove-powercut-{}-{}", std::process::id(), self.storage.name());
+        let socket = std::env::temp_dir().join(socket);
         let disk = match self.storage {
             Storage::Dax => None,
             Storage::Ext4 => {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use rand::Rng;
+use rand::rngs::StdRng;
 
 use super::media::Storage;
 use super::program::{Program, Script};
@@ -15,10 +16,15 @@ use crate::history::Verdict;
 
 /// Rounds that share one file system and one pool before the next starts afresh.
 const ROUNDS_PER_DISK: u64 = 10;
-/// The longest a writer may write before its power is cut; most are cut much sooner.
-const WRITE_MAX: Duration = Duration::from_millis(3_000);
+/// The cut comes after at most so many acknowledged writes, and at most so much later.
+const ACKNOWLEDGED_MAX: f64 = 3_000.0;
+const WRITE_MAX: Duration = Duration::from_millis(1_000);
+/// A slow machine need not reach the number of acknowledgements.
+const WRITE_PATIENCE: Duration = Duration::from_secs(8);
 /// A check is cut, if it is, within this time.
 const CHECK_MAX: Duration = Duration::from_millis(400);
+/// What the guest says when a writer ends, which it must not.
+const ENDED: &str = "# ended";
 const SENTENCES_SHOWN_MAX: usize = 20;
 
 /// What all rounds came to.
@@ -75,6 +81,11 @@ impl Rounds {
         Ok(std::mem::take(&mut self.outcome))
     }
 
+    /// Removes the machine's files; what is kept after a failure lies elsewhere.
+    pub(super) fn clear(self) -> Result<()> {
+        Ok(fs::remove_dir_all(&self.rig.folder)?)
+    }
+
     /// Judges a kept image once more.
     pub(super) fn examine(&mut self, folder: &Path) -> Result<Outcome> {
         self.tape = Tape::play(folder)?;
@@ -84,6 +95,9 @@ impl Rounds {
         let verdict = self.check(&mut powered, true)?;
         self.rig.cut(powered)?;
         self.take(verdict);
+        for sentence in self.outcome.verdict.sentences().take(SENTENCES_SHOWN_MAX) {
+            println!("  {sentence}");
+        }
         Ok(std::mem::take(&mut self.outcome))
     }
 
@@ -127,7 +141,10 @@ impl Rounds {
                 }
             };
             self.rig.cut(powered)?;
-            println!("{}", kept?);
+            let kept = kept?;
+            if !self.script.early && !self.rig.lies {
+                println!("{kept}");
+            }
             return Ok(None);
         }
     }
@@ -147,27 +164,30 @@ impl Rounds {
         self.tape.check(&lines)
     }
 
-    /// Writes from the command on, or from the first acknowledgement on, for a time between a blink and
-    /// [`WRITE_MAX`], and cuts.
+    /// Lets the writer write until a random instant, and cuts. One cut in four falls anywhere from the opening of
+    /// the pool on, the others after a random number of acknowledgements and some time.
     fn write_and_cut(&mut self, mut powered: Powered, round: u64) -> Result<()> {
         let rng = &mut self.rig.rng;
-        // As likely between 3 and 30 ms as between 300 ms and 3 s.
-        let delay = WRITE_MAX.mul_f64(10f64.powf(-3.0 * rng.random::<f64>()));
         let while_opening = rng.random_ratio(1, 4);
+        let delay = WRITE_MAX.mul_f64(scattered(rng));
+        let count = if while_opening { 0 } else { (ACKNOWLEDGED_MAX * scattered(rng)) as u64 };
         powered.guest.type_in(&self.script.write(round, rng.random()))?;
         let mut lines = Vec::new();
-        if !while_opening {
-            let patience = Instant::now() + Duration::from_secs(60);
+        let patience = Instant::now() + WRITE_PATIENCE;
+        for _ in 0..count {
             lines.extend(powered.guest.lines_before(patience, "<")?);
-            ensure!(
-                lines.last().is_some_and(|line| line.starts_with('<')),
-                "nothing was acknowledged within a minute; the guest said: {:?}",
-                lines.last()
-            );
+            if Instant::now() >= patience {
+                break;
+            }
         }
-        lines.extend(powered.guest.lines_before(Instant::now() + delay, "# ended")?);
-        if lines.last().is_some_and(|line| line.starts_with("# ended")) {
-            bail!("the writer ended by itself ({:?})\n{}", lines.last(), powered.guest.console_tail());
+        ensure!(
+            count == 0 || lines.iter().any(|line| line.starts_with('<')),
+            "nothing was acknowledged within {WRITE_PATIENCE:?}; the guest said: {:?}",
+            lines.last()
+        );
+        lines.extend(powered.guest.lines_before(Instant::now() + delay, ENDED)?);
+        if let Some(end) = lines.iter().find(|line| line.starts_with(ENDED)) {
+            bail!("the writer ended by itself ({end})\n{}", powered.guest.console_tail());
         }
         lines.extend(self.rig.cut(powered)?);
         let before = self.tape.history.acknowledged_total();
@@ -214,4 +234,9 @@ pub(super) fn medium(storage: Storage) -> &'static str {
         Storage::Ext4 => "file",
         Storage::Dax => "dax",
     }
+}
+
+/// Between 0.001 and 1, each order of magnitude as likely as another.
+fn scattered(rng: &mut StdRng) -> f64 {
+    10f64.powf(-3.0 * rng.random::<f64>())
 }

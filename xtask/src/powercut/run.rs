@@ -29,16 +29,22 @@ pub(crate) fn run(args: Args) -> Result<()> {
     }
     packages::install_missing()?;
     let folder = tree::target().join("powercut");
-    std::fs::create_dir_all(&folder)?;
-    let mut bench = Bench { kernel: Kernel::obtain(&folder)?, folder, args, accelerator: None };
-    if bench.args.planted { bench.planted() } else { bench.honest() }
+    let run_folder = folder.join(format!("run-{}", std::process::id()));
+    std::fs::create_dir_all(&run_folder)?;
+    let mut bench = Bench { kernel: Kernel::obtain(&folder)?, folder, run_folder, args, accelerator: None };
+    let outcome = if bench.args.planted { bench.planted() } else { bench.honest() };
+    std::fs::remove_dir_all(&bench.run_folder)?;
+    outcome
 }
 
 /// What all runs share.
 struct Bench {
     args: Args,
     kernel: Kernel,
+    /// The kernel's cache, and what is kept after a failure.
     folder: PathBuf,
+    /// The files of this run; removed after it, so that two runs may go on side by side.
+    run_folder: PathBuf,
     accelerator: Option<Accelerator>,
 }
 
@@ -77,6 +83,7 @@ impl Bench {
             let outcome = outcome.with_context(|| format!("{}, seed {}", storage.name(), self.args.seed))?;
             clean &= outcome.verdict.is_clean();
             report(storage, &outcome, rounds.totals(), start.elapsed().as_secs_f64());
+            rounds.clear()?;
         }
         ensure!(clean, "the store broke its word");
         Ok(())
@@ -111,6 +118,7 @@ impl Bench {
                 }
                 None => println!("planted: {}: NOT caught in {PLANTED_ROUNDS_MAX} rounds", plant.name),
             }
+            rounds.clear()?;
         }
         println!("planted: {caught} of {} caught", plants.len());
         if caught < plants.len() {
@@ -128,7 +136,7 @@ impl Bench {
             kernel: self.kernel.image.clone(),
             initramfs,
             storage,
-            folder: self.folder.join(format!("{}-{}", storage.name(), std::process::id())),
+            folder: self.run_folder.join(storage.name()),
             lies,
             rng: StdRng::seed_from_u64(self.args.seed),
             totals: Totals::default(),
@@ -142,7 +150,7 @@ impl Bench {
             early,
         };
         let keep = if planted {
-            rig.folder.join("kept")
+            self.run_folder.join("kept")
         } else {
             self.args.keep.clone().unwrap_or_else(|| self.folder.join("kept")).join(storage.name())
         };
@@ -154,7 +162,7 @@ impl Bench {
             Program::Map => ("map", self.args.binary.clone().map_or_else(tree::mangrove, Ok)?),
             Program::Raw => ("raw", std::env::current_exe()?),
         };
-        let file = self.folder.join(format!("{name}-{}.cpio", std::process::id()));
+        let file = self.run_folder.join(name).with_extension("cpio");
         initramfs::build(&self.kernel, &binary, &file)?;
         Ok(file)
     }
@@ -163,9 +171,7 @@ impl Bench {
         if let Some(accelerator) = self.args.accelerator.or(self.accelerator) {
             return Ok(accelerator);
         }
-        let folder = self.folder.join("trial");
-        std::fs::create_dir_all(&folder)?;
-        let accelerator = hypervisor::detect(&self.kernel.image, initramfs, &folder)?;
+        let accelerator = hypervisor::detect(&self.kernel.image, initramfs, &self.run_folder)?;
         println!("powercut: the guest runs under {accelerator:?}");
         self.accelerator = Some(accelerator);
         Ok(accelerator)
