@@ -1,16 +1,33 @@
 //! Workloads, baselines, statistics and figures: `mangrove bench map`.
+//!
+//! Every subject is measured in the same run, in interleaved rounds, beside the floors of the
+//! machine; what is printed are medians and the ratio to Mangrove in the same line.
 
 mod args;
 mod baselines;
+mod context;
 mod counting;
+mod figures;
+mod goals;
 mod index;
 mod keys;
+mod machine;
+mod media;
+mod progress;
+mod records;
+mod render;
+mod report;
 mod run;
+mod sections;
 mod stats;
+mod store;
+mod subjects;
 mod workload;
 
 pub use args::MapArgs;
 pub use keys::Keys;
-pub use run::run;
+pub use report::{Goal, Key, Machine, Report, Row, Unit};
+pub use run::{run, run_with};
 pub use stats::Samples;
+pub use store::{Store, StoreKind, SyncMode};
 pub use workload::Workload;

@@ -1,12 +1,163 @@
 //! Runs the sections that were asked for and writes the report.
 
-use crate::MapArgs;
+use crate::context::Context;
+use crate::report::Report;
+use crate::store::StoreKind;
+use crate::subjects::MangroveStore;
+use crate::{MapArgs, figures, goals, machine, render, sections};
+use anyhow::{Context as _, bail};
+use std::ffi::OsString;
+use std::path::Path;
 
 /// `mangrove bench map`, with Mangrove and the baselines only.
 ///
 /// # Errors
 /// Missing input data, a bad argument, or the first error of a store that is measured.
 pub fn run(args: MapArgs) -> anyhow::Result<()> {
-    let _ = args;
-    anyhow::bail!("the bench is not built yet")
+    run_with(args, &[])
+}
+
+/// The same, with peers beside Mangrove in the sections on a disk.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_with(args: MapArgs, peers: &[Box<dyn StoreKind>]) -> anyhow::Result<()> {
+    let args = if args.quick { quick(args) } else { args };
+    let mut stores: Vec<&dyn StoreKind> = vec![&MangroveStore];
+    stores.extend(peers.iter().map(|p| &**p));
+    if let Some(task) = args.child.clone() {
+        return sections::run_child(&Context::new(args, stores)?, &task);
+    }
+    if args.only.iter().any(|s| s == "list") {
+        for section in &sections::ALL {
+            println!("{:<11} {}", section.name, section.title);
+        }
+        return Ok(());
+    }
+    let wanted = wanted(&args)?;
+    let mut c = Context::new(args, stores)?;
+    c.child = child_prefix();
+    std::fs::create_dir_all(&c.args.dir).with_context(|| format!("cannot make {}", c.args.dir.display()))?;
+    c.report.machine = machine::describe(&c.args.dir);
+    if c.report.machine.load > 0.5 && !c.args.quick {
+        let load = c.report.machine.load;
+        eprintln!("The load average is {load:.2}: other programs disturb these measurements.");
+        c.report
+            .note(format!("The load average was {load:.2} when the run began: the figures are disturbed."));
+    }
+    if peers.is_empty() {
+        c.report.note("This build has no peers: build with the feature `peers` to compare on the disk.");
+    }
+    for section in wanted {
+        if section.on_disk && !c.measures_disk() {
+            continue;
+        }
+        (section.run)(&mut c).with_context(|| format!("section '{}'", section.name))?;
+        // After every section, so that a long run that is interrupted leaves what it has.
+        c.report.goals = goals::judge(&c.report);
+        write(&c.report, &c.args.out, c.args.markdown.as_deref())?;
+    }
+    print!("{}", render::text(&c.report));
+    println!("Written to {}.", c.args.out.display());
+    Ok(())
+}
+
+fn wanted(args: &MapArgs) -> anyhow::Result<Vec<&'static sections::Section>> {
+    if args.only.is_empty() && !args.all && !args.quick {
+        bail!("say what to measure: --all, --quick, or --only SECTION,... (--only list names the sections)");
+    }
+    if let Some(unknown) = args.only.iter().find(|n| !sections::ALL.iter().any(|s| s.name == n.trim())) {
+        bail!("there is no section '{unknown}'; --only list names them");
+    }
+    let named = |s: &sections::Section| args.only.is_empty() || args.only.iter().any(|n| n.trim() == s.name);
+    Ok(sections::ALL.iter().filter(|s| named(s)).collect())
+}
+
+/// Tiny inputs: everything runs, nothing means anything.
+fn quick(args: MapArgs) -> MapArgs {
+    let workloads = if Path::new(crate::workload::DICTIONARY_PATH).exists() {
+        args.workloads
+    } else {
+        args.workloads.into_iter().filter(|w| !w.trim().eq_ignore_ascii_case("dictionary")).collect()
+    };
+    MapArgs {
+        records: args.records.min(2_000),
+        rounds: 1,
+        seconds: args.seconds.min(0.05),
+        workloads,
+        ..args
+    }
+}
+
+/// The arguments in front of this bench's own, by which a child is started: `bench map` in the
+/// `mangrove` binary, nothing in one that is the bench alone.
+fn child_prefix() -> Option<Vec<OsString>> {
+    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if cfg!(test) {
+        return None;
+    }
+    let end = args.iter().position(|a| a == "map").map_or(0, |at| at + 1);
+    Some(args[..end].to_vec())
+}
+
+fn write(report: &Report, out: &Path, page: Option<&Path>) -> anyhow::Result<()> {
+    std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
+    let save = |path: &Path, text: &str| {
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    save(&out.join("report.txt"), &render::text(report))?;
+    save(&out.join("report.json"), &serde_json::to_string_pretty(report)?)?;
+    figures::draw(report, out)?;
+    if let Some(page) = page {
+        save(page, &render::markdown(report))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: MapArgs,
+    }
+
+    fn parse(words: &[&str]) -> MapArgs {
+        Cli::parse_from(std::iter::once("bench").chain(words.iter().copied())).args
+    }
+
+    #[test]
+    fn asking_for_nothing_or_nonsense_is_refused_with_a_hint() {
+        assert!(wanted(&parse(&[])).is_err_and(|e| e.to_string().contains("--all")));
+        assert!(wanted(&parse(&["--only", "tea"])).is_err_and(|e| e.to_string().contains("--only list")));
+        assert_eq!(wanted(&parse(&["--only", "mixes,range"])).map(|w| w.len()).ok(), Some(2));
+    }
+
+    /// Everything but what needs a child process, on tiny input.
+    #[test]
+    fn a_smoke_test_of_the_baselines_writes_a_whole_report() -> anyhow::Result<()> {
+        let dir = std::env::temp_dir().join(format!("mangrove-bench-{}", std::process::id()));
+        let (out, pools) = (dir.join("out"), dir.join("pools"));
+        let subjects = "HART-paper,WOART,ART+CoW,FPTree,P-ART,ART (volatile),BTreeMap,SkipMap";
+        let page = dir.join("map.md");
+        let mut args = parse(&["--quick", "--media", "zero", "--workloads", "sequential,random"]);
+        args.subjects = subjects.split(',').map(str::to_owned).collect();
+        args.out.clone_from(&out);
+        args.dir = pools;
+        args.markdown = Some(page.clone());
+        run(args)?;
+        let json: serde_json::Value = serde_json::from_slice(&std::fs::read(out.join("report.json"))?)?;
+        let rows = json["rows"].as_array().map_or(0, Vec::len);
+        assert!(rows > 100, "{rows} rows");
+        assert!(json["goals"].as_array().is_some_and(|g| g.len() > 20));
+        for figure in ["fig4-insert.svg", "fig8-search.svg", "fig9-mixes.svg", "fig10d-threads.svg"] {
+            assert!(std::fs::read_to_string(out.join(figure))?.contains("<svg"), "{figure}");
+        }
+        assert!(std::fs::read_to_string(page)?.contains("## Goals"));
+        std::fs::remove_dir_all(dir)?;
+        Ok(())
+    }
 }

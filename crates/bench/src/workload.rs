@@ -3,16 +3,15 @@
 use crate::Keys;
 use anyhow::{Context, bail};
 use rand::rngs::SmallRng;
-use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use std::collections::HashSet;
 use std::path::Path;
 
 /// Where Debian's package puts the words.
-pub const DICTIONARY_PATH: &str = "/usr/share/dict/american-english-insane";
+pub(crate) const DICTIONARY_PATH: &str = "/usr/share/dict/american-english-insane";
 
 /// Longest key of any workload: the limit of the paper's leaf, and so of the baselines.
-pub const KEY_BYTES_MAX: usize = 24;
+pub(crate) const KEY_BYTES_MAX: usize = 24;
 
 /// The 62 characters of the paper's keys, in ascending order of their codes.
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -34,7 +33,7 @@ pub enum Workload {
 
 impl Workload {
     /// All of them, in the paper's order.
-    pub const ALL: [Self; 3] = [Self::Dictionary, Self::Sequential, Self::Random];
+    pub(crate) const ALL: [Self; 3] = [Self::Dictionary, Self::Sequential, Self::Random];
 
     /// Its name in reports.
     #[must_use]
@@ -123,14 +122,6 @@ fn random(records: usize, seed: u64) -> Keys {
         }
     }
     keys
-}
-
-/// A random order in which to visit `len` keys.
-#[must_use]
-pub fn shuffled(len: usize, seed: u64) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..len as u32).collect();
-    order.shuffle(&mut SmallRng::seed_from_u64(seed));
-    order
 }
 
 #[cfg(test)]

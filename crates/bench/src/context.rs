@@ -1,0 +1,136 @@
+//! What every section needs: the arguments made precise, the inputs, the report.
+
+use crate::media::BenchMedium;
+use crate::report::{Key, Report, Unit};
+use crate::store::StoreKind;
+use crate::subjects::{self, Subject};
+use crate::{Keys, MapArgs, Workload};
+use anyhow::{Context as _, bail};
+use mangrove_pmem::Latency;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// One run of the bench.
+pub(crate) struct Context<'a> {
+    pub(crate) args: MapArgs,
+    pub(crate) report: Report,
+    pub(crate) subjects: Vec<Subject>,
+    /// Mangrove first, then the peers that are built in.
+    pub(crate) stores: Vec<&'a dyn StoreKind>,
+    pub(crate) media: Vec<(String, BenchMedium)>,
+    pub(crate) workloads: Vec<Workload>,
+    pub(crate) threads: Vec<usize>,
+    /// How to start this program as a child of the bench; `None` where it cannot be (a test).
+    pub(crate) child: Option<Vec<OsString>>,
+    keys: HashMap<(Workload, usize), Arc<Keys>>,
+}
+
+impl<'a> Context<'a> {
+    /// Reads the arguments.
+    pub(crate) fn new(args: MapArgs, stores: Vec<&'a dyn StoreKind>) -> anyhow::Result<Self> {
+        let media: Vec<_> = args
+            .media
+            .iter()
+            .map(|m| Ok((m.trim().to_owned(), BenchMedium::parse(m)?)))
+            .collect::<anyhow::Result<_>>()?;
+        let workloads = args.workloads.iter().map(|w| Workload::parse(w)).collect::<anyhow::Result<_>>()?;
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = if args.threads.is_empty() { (1..=cpus).collect() } else { args.threads.clone() };
+        if threads.contains(&0) {
+            bail!("--threads takes numbers from 1 on");
+        }
+        let wanted = |name: &str| {
+            args.subjects.is_empty() || args.subjects.iter().any(|s| s.eq_ignore_ascii_case(name))
+        };
+        let subjects: Vec<Subject> = subjects::all().into_iter().filter(|s| wanted(s.name)).collect();
+        let stores: Vec<_> = stores.into_iter().filter(|s| wanted(s.name())).collect();
+        if let Some(unknown) = args.subjects.iter().find(|name| {
+            !subjects.iter().any(|s| s.name.eq_ignore_ascii_case(name))
+                && !stores.iter().any(|s| s.name().eq_ignore_ascii_case(name))
+        }) {
+            bail!(
+                "there is no subject '{unknown}' in this build (peers need a build with the feature `peers`)"
+            );
+        }
+        let mut report = Report { quick: args.quick, rounds: args.rounds, ..Report::default() };
+        report.command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+        report.started = std::time::UNIX_EPOCH.elapsed().map_or(0, |t| t.as_secs());
+        Ok(Self {
+            args,
+            report,
+            subjects,
+            stores,
+            media,
+            workloads,
+            threads,
+            child: None,
+            keys: HashMap::new(),
+        })
+    }
+
+    /// Records of the Sequential and Random workloads.
+    pub(crate) fn records(&self) -> usize {
+        self.args.records as usize
+    }
+
+    /// The keys of a workload, made once.
+    pub(crate) fn keys(&mut self, workload: Workload, records: usize) -> anyhow::Result<Arc<Keys>> {
+        if let Some(keys) = self.keys.get(&(workload, records)) {
+            return Ok(Arc::clone(keys));
+        }
+        // Dictionary is what it is, except in smoke tests.
+        let limit = if workload == Workload::Dictionary && !self.args.quick { usize::MAX } else { records };
+        let keys = Arc::new(workload.keys(limit, self.args.seed)?);
+        self.keys.insert((workload, records), Arc::clone(&keys));
+        Ok(keys)
+    }
+
+    /// The emulated media of this run.
+    pub(crate) fn emulated(&self) -> Vec<(String, Latency)> {
+        let of = |(name, medium): &(String, BenchMedium)| match medium {
+            BenchMedium::Emulated(latency) => Some((name.clone(), *latency)),
+            BenchMedium::File => None,
+        };
+        self.media.iter().filter_map(of).collect()
+    }
+
+    /// True when the disk is to be measured.
+    pub(crate) fn measures_disk(&self) -> bool {
+        self.media.iter().any(|(_, m)| *m == BenchMedium::File)
+    }
+
+    /// Adds a number to the report.
+    pub(crate) fn add(&mut self, line: &Line<'_>, subject: &str, unit: Unit, value: f64) {
+        let key = Key {
+            section: line.section,
+            medium: line.medium.to_owned(),
+            workload: line.workload.to_owned(),
+            operation: line.operation.to_owned(),
+            threads: line.threads,
+            subject: subject.to_owned(),
+        };
+        self.report.add(key, unit, value);
+    }
+
+    /// An empty folder for one store, below `--dir`.
+    pub(crate) fn fresh_dir(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let dir = self.args.dir.join(name);
+        if dir.exists() {
+            std::fs::remove_dir_all(&dir).with_context(|| format!("cannot empty {}", dir.display()))?;
+        }
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        Ok(dir)
+    }
+}
+
+/// A line of a table: everything of a [`Key`] but the subject.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line<'a> {
+    pub(crate) section: &'static str,
+    pub(crate) medium: &'a str,
+    pub(crate) workload: &'a str,
+    pub(crate) operation: &'a str,
+    pub(crate) threads: usize,
+}

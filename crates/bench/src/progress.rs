@@ -1,0 +1,39 @@
+//! Says on standard error how far a long run is.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::time::Duration;
+
+/// A bar over the steps of one section; silent where standard error is not a terminal, except for
+/// one line a section.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    pub(crate) fn new(section: &str, steps: usize) -> Self {
+        let bar = ProgressBar::new(steps as u64);
+        let style = ProgressStyle::with_template("{prefix:>12} [{bar:30}] {pos}/{len} {msg} (ETA {eta})");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+        bar.set_prefix(section.to_owned());
+        if bar.is_hidden() {
+            eprintln!("{section}: {steps} measurements");
+        } else {
+            bar.enable_steady_tick(Duration::from_millis(500));
+        }
+        Self { bar }
+    }
+
+    pub(crate) fn step(&self, what: impl Into<std::borrow::Cow<'static, str>>) {
+        self.bar.set_message(what);
+    }
+
+    pub(crate) fn done(&self) {
+        self.bar.inc(1);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

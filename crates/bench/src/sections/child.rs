@@ -1,0 +1,147 @@
+//! Work that is done in a child process, because it is killed or because a store may crash on
+//! damaged bytes. The parent starts this program again with `--child VERB:STORE:COUNT:DIR`.
+
+use super::batches::load;
+use crate::context::Context;
+use crate::records;
+use crate::store::SyncMode;
+use anyhow::{Context as _, bail};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a child says when it has done its work and waits to be killed.
+const READY: &str = "ready";
+
+/// Starts a child on `verb`; `None` where this program cannot be started as a bench (unit tests).
+pub(super) fn start(
+    c: &Context<'_>,
+    verb: &str,
+    store: &str,
+    count: usize,
+    dir: &Path,
+) -> anyhow::Result<Option<Child>> {
+    let Some(prefix) = &c.child else { return Ok(None) };
+    let exe = std::env::current_exe().context("cannot find this program's file to start it as a child")?;
+    let dir = dir.to_str().context("the path of --dir is not UTF-8")?;
+    let child = Command::new(exe)
+        .args(prefix)
+        .arg("--child")
+        .arg(format!("{verb}:{store}:{count}:{dir}"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("cannot start a child process")?;
+    Ok(Some(child))
+}
+
+/// Waits until the child says that it is ready, then kills it with SIGKILL.
+pub(super) fn kill_when_ready(mut child: Child) -> anyhow::Result<()> {
+    let out = child.stdout.take().context("the child has no output")?;
+    let mut line = String::new();
+    BufReader::new(out).read_line(&mut line)?;
+    if line.trim() != READY {
+        let status = child.wait()?;
+        bail!("the child ended early ({status}) after saying '{}'", line.trim());
+    }
+    child.kill().context("cannot kill the child")?;
+    child.wait()?;
+    Ok(())
+}
+
+/// What a child found when it read a store through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Verdict {
+    pub(super) wrong: u64,
+    pub(super) missing: u64,
+    pub(super) extra: u64,
+}
+
+/// Lets the child end and reads its verdict; `Err` of the inner result is how it failed (an error
+/// of the store, a crash, or no end within `limit`).
+pub(super) fn verdict(mut child: Child, limit: Duration) -> anyhow::Result<Result<Verdict, String>> {
+    let start = Instant::now();
+    let status = loop {
+        match child.try_wait()? {
+            Some(status) => break status,
+            None if start.elapsed() > limit => {
+                child.kill()?;
+                child.wait()?;
+                return Ok(Err(format!("did not end within {} s", limit.as_secs())));
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let mut text = String::new();
+    if let Some(mut out) = child.stdout.take() {
+        std::io::Read::read_to_string(&mut out, &mut text)?;
+    }
+    if !status.success() {
+        return Ok(Err(format!("{status}")));
+    }
+    let numbers: Vec<u64> = text.split_whitespace().filter_map(|w| w.parse().ok()).collect();
+    match numbers[..] {
+        [wrong, missing, extra] => Ok(Ok(Verdict { wrong, missing, extra })),
+        _ => Ok(Err(format!("said '{}'", text.trim()))),
+    }
+}
+
+/// The child's side.
+pub(crate) fn run_child(c: &Context<'_>, task: &str) -> anyhow::Result<()> {
+    let mut parts = task.splitn(4, ':');
+    let mut next = || parts.next().context("--child is for this program's own use");
+    let (verb, name, count, dir) = (next()?, next()?, next()?.parse::<usize>()?, next()?);
+    let Some(kind) = c.stores.iter().find(|s| s.name() == name) else { bail!("there is no store '{name}'") };
+    let dir = Path::new(dir);
+    match verb {
+        // Unsynced puts, made durable at the end, then nothing until SIGKILL.
+        "fill" => {
+            let store = kind.open(dir, SyncMode::Async)?;
+            for n in 0..count as u64 {
+                let key = records::key(n);
+                store.put(&key, &records::value(&key))?;
+            }
+            store.sync()?;
+            println!("{READY}");
+            std::io::stdout().flush()?;
+            loop {
+                std::thread::sleep(Duration::from_secs(3600));
+            }
+        }
+        "close" => {
+            let store = kind.open(dir, SyncMode::Async)?;
+            load(&*store, count)?;
+            store.close()
+        }
+        "read" => {
+            let v = read_through(&**kind, dir, count)?;
+            println!("{} {} {}", v.wrong, v.missing, v.extra);
+            Ok(())
+        }
+        _ => bail!("there is no child task '{verb}'"),
+    }
+}
+
+/// Reads every key by itself and everything in order. An error of the store ends it: whatever a
+/// store detects and says is not silent.
+fn read_through(kind: &dyn crate::store::StoreKind, dir: &Path, count: usize) -> anyhow::Result<Verdict> {
+    let store = kind.open(dir, SyncMode::Async)?;
+    let mut v = Verdict::default();
+    let mut value = Vec::new();
+    for n in 0..count as u64 {
+        let key = records::key(n);
+        if !store.get(&key, &mut value)? {
+            v.missing += 1;
+        } else if value != records::value(&key) {
+            v.wrong += 1;
+        }
+    }
+    let mut wrong = 0;
+    let seen = store.scan(&mut |k, v| wrong += u64::from(v != records::value(k)))?;
+    v.wrong += wrong;
+    v.missing += (count as u64).saturating_sub(seen);
+    v.extra = seen.saturating_sub(count as u64);
+    Ok(v)
+}

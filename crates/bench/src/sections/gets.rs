@@ -1,0 +1,145 @@
+//! Random gets on one and two threads, with all keys under one prefix while a writer runs, and an
+//! ordered scan of everything.
+
+use crate::context::{Context, Line};
+use crate::progress::Progress;
+use crate::records;
+use crate::report::Unit;
+use crate::store::{Store, SyncMode};
+use anyhow::ensure;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+pub(crate) const SECTION: &str = "gets";
+pub(crate) const GET: &str = "random get";
+pub(crate) const GET_PREFIX: &str = "random get, one prefix, one writer";
+pub(crate) const SCAN: &str = "record of an ordered scan";
+
+/// Gets per second of `threads` threads that make `gets` each; every answer is checked.
+fn get_rate(
+    store: &dyn Store,
+    threads: usize,
+    gets: usize,
+    loaded: usize,
+    key_of: fn(u64) -> [u8; records::KEY_BYTES],
+) -> anyhow::Result<f64> {
+    let barrier = Barrier::new(threads + 1);
+    let wrong = AtomicU64::new(0);
+    let seconds = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads as u64)
+            .map(|t| {
+                let (barrier, wrong) = (&barrier, &wrong);
+                scope.spawn(move || {
+                    let mut rng = SmallRng::seed_from_u64(t);
+                    let mut value = Vec::with_capacity(records::VALUE_BYTES);
+                    let mut bad = 0;
+                    barrier.wait();
+                    for _ in 0..gets {
+                        let key = key_of(rng.random_range(0..loaded as u64));
+                        let found = store.get(&key, &mut value).unwrap_or(false);
+                        // The first bytes tell a wrong value; the bench is not to spend its time on them all.
+                        bad += u64::from(!found || value.len() != records::VALUE_BYTES);
+                    }
+                    wrong.fetch_add(bad, Ordering::Relaxed);
+                })
+            })
+            .collect();
+        barrier.wait();
+        let start = Instant::now();
+        for worker in workers {
+            if let Err(panic) = worker.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+        start.elapsed().as_secs_f64()
+    });
+    let wrong = wrong.into_inner();
+    ensure!(wrong == 0, "{wrong} gets found nothing or the wrong length");
+    Ok((threads * gets) as f64 / seconds)
+}
+
+/// The same, while another thread overwrites records under the same prefix without waiting.
+fn get_rate_beside_a_writer(
+    store: &dyn Store,
+    threads: usize,
+    gets: usize,
+    loaded: usize,
+) -> anyhow::Result<f64> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut rng = SmallRng::seed_from_u64(99);
+            while !stop.load(Ordering::Relaxed) {
+                let key = records::prefixed_key(rng.random_range(0..loaded as u64));
+                store.put(&key, &records::value(&key))?;
+            }
+            anyhow::Ok(())
+        });
+        let rate = get_rate(store, threads, gets, loaded, records::prefixed_key);
+        stop.store(true, Ordering::Relaxed);
+        match writer.join() {
+            Ok(done) => done?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        rate
+    })
+}
+
+pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
+    let loaded = c.records();
+    let gets = loaded;
+    let stores = c.stores.clone();
+    let progress = Progress::new(SECTION, stores.len() * c.args.rounds);
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    for _ in 0..c.args.rounds {
+        for kind in &stores {
+            let line = Line { section: SECTION, medium: "file", workload: "", operation: GET, threads: 1 };
+            progress.step(format!("{} load", kind.name()));
+            let dir = c.fresh_dir(kind.name())?;
+            let store = kind.open(&dir, SyncMode::Async)?;
+            super::batches::load(&*store, loaded)?;
+            progress.step(format!("{} gets", kind.name()));
+            for threads in [1, 2] {
+                let rate = get_rate(&*store, threads, gets, loaded, records::key)?;
+                c.add(&Line { threads, ..line }, kind.name(), Unit::PerSecond, rate);
+            }
+            progress.step(format!("{} scan", kind.name()));
+            let start = Instant::now();
+            let mut bytes = 0;
+            let count = store.scan(&mut |k, v| bytes += k.len() + v.len())?;
+            let rate = count as f64 / start.elapsed().as_secs_f64();
+            ensure!(
+                count == loaded as u64 && bytes == loaded * records::PAYLOAD_BYTES,
+                "{} scanned {count} of {loaded} records",
+                kind.name()
+            );
+            c.add(&Line { operation: SCAN, ..line }, kind.name(), Unit::PerSecond, rate);
+            store.close()?;
+
+            progress.step(format!("{} one prefix", kind.name()));
+            let dir = c.fresh_dir(kind.name())?;
+            let store = kind.open(&dir, SyncMode::Async)?;
+            for n in 0..loaded as u64 {
+                let key = records::prefixed_key(n);
+                store.put(&key, &records::value(&key))?;
+            }
+            for threads in [1, 2] {
+                let rate = get_rate_beside_a_writer(&*store, threads, gets, loaded)?;
+                c.add(&Line { operation: GET_PREFIX, threads, ..line }, kind.name(), Unit::PerSecond, rate);
+            }
+            store.close()?;
+            std::fs::remove_dir_all(&dir)?;
+            progress.done();
+        }
+    }
+    if cpus < 3 {
+        c.report.note(format!(
+            "This machine has {cpus} processors: two readers beside a writer share them with it, \
+             so that row cannot show a scaling of 2."
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! A process that holds a full store is killed: how long until the next one can answer?
+
+use super::child;
+use crate::context::{Context, Line};
+use crate::progress::Progress;
+use crate::records;
+use crate::report::Unit;
+use crate::store::SyncMode;
+use anyhow::ensure;
+use std::time::Instant;
+
+pub(crate) const SECTION: &str = "open";
+pub(crate) const OPEN: &str = "open after SIGKILL and first get";
+
+pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
+    let stores = c.stores.clone();
+    let count = c.records();
+    let progress = Progress::new(SECTION, stores.len() * c.args.rounds);
+    for _ in 0..c.args.rounds {
+        for kind in &stores {
+            progress.step(format!("{} fill", kind.name()));
+            let dir = c.fresh_dir(kind.name())?;
+            let Some(child) = child::start(c, "fill", kind.name(), count, &dir)? else {
+                c.report.note(
+                    "Open after SIGKILL was left out: this program cannot start itself as a child here.",
+                );
+                return Ok(());
+            };
+            child::kill_when_ready(child)?;
+            progress.step(format!("{} open", kind.name()));
+            let start = Instant::now();
+            let store = kind.open(&dir, SyncMode::Sync)?;
+            let mut value = Vec::new();
+            let found = store.get(&records::key(0), &mut value)?;
+            let time = start.elapsed().as_secs_f64() * 1e3;
+            ensure!(found, "{} lost a record that was synced before SIGKILL", kind.name());
+            let kept = store.scan(&mut |_, _| {})?;
+            ensure!(kept == count as u64, "{} kept {kept} of {count} synced records", kind.name());
+            store.close()?;
+            let line = Line { section: SECTION, medium: "file", workload: "", operation: OPEN, threads: 0 };
+            c.add(&line, kind.name(), Unit::Milliseconds, time);
+            std::fs::remove_dir_all(&dir)?;
+            progress.done();
+        }
+    }
+    Ok(())
+}

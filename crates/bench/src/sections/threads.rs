@@ -1,0 +1,100 @@
+//! Several threads on one index (section IV-G): Random keys, and the same keys under one prefix,
+//! where the paper's per-tree lock lets one writer in.
+
+use super::operations::OPERATIONS;
+use crate::context::{Context, Line};
+use crate::index::Index;
+use crate::media::BenchMedium;
+use crate::progress::Progress;
+use crate::report::Unit;
+use crate::{Keys, Workload};
+use anyhow::ensure;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+pub(crate) const SECTION: &str = "threads";
+
+/// Operations per second when every handle takes every n-th key.
+fn phase(handles: &mut [Box<dyn Index>], keys: &Keys, operation: usize) -> anyhow::Result<f64> {
+    let threads = handles.len();
+    let barrier = Barrier::new(threads + 1);
+    let wrong = AtomicUsize::new(0);
+    let seconds = std::thread::scope(|scope| {
+        let workers: Vec<_> = handles
+            .iter_mut()
+            .enumerate()
+            .map(|(t, index)| {
+                let (barrier, wrong) = (&barrier, &wrong);
+                scope.spawn(move || {
+                    barrier.wait();
+                    for i in (t..keys.len()).step_by(threads) {
+                        let (k, v) = (keys.get(i), i as u64);
+                        let right = match operation {
+                            0 => {
+                                index.insert(k, v);
+                                true
+                            }
+                            1 => index.get(k) == Some(v),
+                            2 => index.update(k, v),
+                            _ => index.delete(k),
+                        };
+                        if !right {
+                            wrong.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                })
+            })
+            .collect();
+        barrier.wait();
+        let start = Instant::now();
+        for worker in workers {
+            if let Err(panic) = worker.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+        start.elapsed().as_secs_f64()
+    });
+    let wrong = wrong.into_inner();
+    ensure!(wrong == 0, "{wrong} wrong answers on {threads} threads");
+    Ok(keys.len() as f64 / seconds)
+}
+
+pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
+    let Some((medium, latency)) = c.emulated().into_iter().next() else { return Ok(()) };
+    let random = c.keys(Workload::Random, c.records())?;
+    let mut prefixed = Keys::with_capacity(random.len(), random.len() * 14);
+    for k in random.iter() {
+        prefixed.push(&[b"pre", &k[..k.len().min(crate::workload::KEY_BYTES_MAX - 3)]].concat());
+    }
+    let subjects = std::mem::take(&mut c.subjects);
+    let probe = BenchMedium::region(latency, 1)?;
+    let mut chosen = Vec::new();
+    for subject in &subjects {
+        if (subject.create)(probe.clone())?.handle().is_some() {
+            chosen.push(subject);
+        }
+        probe.zero(0, probe.len() as usize);
+    }
+    let counts = c.threads.clone();
+    let progress = Progress::new(SECTION, 2 * counts.len() * chosen.len() * c.args.rounds);
+    for (workload, keys) in [("Random", &*random), ("one prefix", &prefixed)] {
+        for &threads in &counts {
+            for _ in 0..c.args.rounds {
+                for subject in &chosen {
+                    progress.step(format!("{} {workload} {threads} threads", subject.name));
+                    let first = (subject.create)(BenchMedium::region(latency, keys.len())?)?;
+                    let mut handles: Vec<_> = (0..threads).filter_map(|_| first.handle()).collect();
+                    for (n, operation) in OPERATIONS.into_iter().enumerate() {
+                        let rate = phase(&mut handles, keys, n)?;
+                        let line = Line { section: SECTION, medium: &medium, workload, operation, threads };
+                        c.add(&line, subject.name, Unit::PerSecond, rate);
+                    }
+                    progress.done();
+                }
+            }
+        }
+    }
+    c.subjects = subjects;
+    Ok(())
+}

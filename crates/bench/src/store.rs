@@ -1,0 +1,63 @@
+//! The one door to the stores that are compared on a disk: Mangrove and its peers.
+
+use anyhow::Result;
+use std::path::Path;
+
+/// When a write returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncMode {
+    /// Once it survives a power cut.
+    Sync,
+    /// At once; the store makes it durable in its own time.
+    Async,
+}
+
+/// A kind of store.
+pub trait StoreKind: Sync {
+    /// Its name in reports.
+    fn name(&self) -> &'static str;
+    /// Opens the store in the folder `dir`, which exists, and makes it if it is empty.
+    ///
+    /// # Errors
+    /// The store's own.
+    fn open(&self, dir: &Path, mode: SyncMode) -> Result<Box<dyn Store>>;
+}
+
+/// An open store. Writes follow the mode it was opened in.
+pub trait Store: Send + Sync {
+    /// Sets a key.
+    ///
+    /// # Errors
+    /// The store's own.
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()>;
+    /// Reads a key into `value`; false when it is not there.
+    ///
+    /// # Errors
+    /// The store's own.
+    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
+    /// Removes a key.
+    ///
+    /// # Errors
+    /// The store's own.
+    fn delete(&self, key: &[u8]) -> Result<()>;
+    /// Sets many keys, all or nothing.
+    ///
+    /// # Errors
+    /// The store's own.
+    fn batch(&self, records: &[(&[u8], &[u8])]) -> Result<()>;
+    /// Visits all records in ascending order; returns how many.
+    ///
+    /// # Errors
+    /// The store's own.
+    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64>;
+    /// Makes everything so far durable.
+    ///
+    /// # Errors
+    /// The store's own.
+    fn sync(&self) -> Result<()>;
+    /// Closes cleanly.
+    ///
+    /// # Errors
+    /// The store's own.
+    fn close(self: Box<Self>) -> Result<()>;
+}

@@ -1,0 +1,73 @@
+//! Mangrove through its facade, on a disk: what a user gets.
+
+use crate::report::OURS;
+use crate::store::{Store, StoreKind, SyncMode};
+use anyhow::Result;
+use mangrove::{Batch, Durability, Map, Medium};
+use std::path::Path;
+use std::time::Duration;
+
+/// Interval durability: a write becomes durable at most this much later.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// The map on the file medium.
+pub(crate) struct MangroveStore;
+
+struct Open(Map);
+
+impl StoreKind for MangroveStore {
+    fn name(&self) -> &'static str {
+        OURS
+    }
+
+    fn open(&self, dir: &Path, mode: SyncMode) -> Result<Box<dyn Store>> {
+        let durability = match mode {
+            SyncMode::Sync => Durability::Sync,
+            SyncMode::Async => Durability::Interval(INTERVAL),
+        };
+        let map =
+            Map::options().create(true).medium(Medium::File).durability(durability).open(dir.join("pool"))?;
+        Ok(Box::new(Open(map)))
+    }
+}
+
+impl Store for Open {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.0.put(key, value)?)
+    }
+
+    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        Ok(self.0.get_into(key, value)?)
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        self.0.delete(key)?;
+        Ok(())
+    }
+
+    fn batch(&self, records: &[(&[u8], &[u8])]) -> Result<()> {
+        let mut batch = Batch::new();
+        for (key, value) in records {
+            batch.put(key, value);
+        }
+        Ok(self.0.write(batch)?)
+    }
+
+    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
+        let mut count = 0;
+        for record in self.0.iter()? {
+            let (key, value) = record?;
+            visit(&key, &value);
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(self.0.sync()?)
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(self.0.close()?)
+    }
+}
