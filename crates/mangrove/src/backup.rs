@@ -1,4 +1,15 @@
 //! Online backup: a copy of one instant, while writers go on.
+//!
+//! The copy is made under a temporary name beside its place, made durable, closed, and only then
+//! renamed into place: there is a whole backup or none. What a killed backup left under the temporary
+//! name is removed by the next one.
+
+use crate::{Durability, Error, Map, Result, Snapshot};
+use std::fs::{self, File};
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// How far a long piece of work is.
 #[derive(Clone, Copy, Debug)]
@@ -6,16 +17,10 @@
 pub struct Progress {
     /// Records done.
     pub records: u64,
-    /// Records in all, as far as known.
+    /// Records in all.
     pub records_total: u64,
     /// Bytes of keys and values done.
     pub bytes: u64,
-}
-
-impl Progress {
-    pub(crate) fn new(records: u64, records_total: u64, bytes: u64) -> Self {
-        Self { records, records_total, bytes }
-    }
 }
 
 /// What [`crate::Map::backup`] wrote.
@@ -28,8 +33,97 @@ pub struct BackupReport {
     pub bytes: u64,
 }
 
-impl BackupReport {
-    pub(crate) fn new(records: u64, bytes: u64) -> Self {
-        Self { records, bytes }
+/// Records between two calls of the progress function.
+const PROGRESS_RECORDS: u64 = 4096;
+
+pub(crate) fn backup(
+    from: &Snapshot<'_>,
+    capacity: u64,
+    path: &Path,
+    mut progress: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<BackupReport> {
+    if path.symlink_metadata().is_ok() {
+        return Err(Error::Exists { path: path.to_owned() });
+    }
+    let part = temporary_name(path)?;
+    let result = copy(from, capacity, &part, &mut progress).and_then(|report| {
+        // Durable-order: the copy was closed, hence durable, before it gets its name.
+        fs::rename(&part, path).map_err(|e| failed(path, "rename the finished backup to", &e))?;
+        let parent = parent(path);
+        File::open(parent).and_then(|dir| dir.sync_all()).map_err(|e| failed(parent, "make durable", &e))?;
+        Ok(report)
+    });
+    if let Err(error) = &result
+        && !matches!(error, Error::Busy { .. })
+    {
+        // Nothing useful can be done when even the removal fails; the next backup tries again.
+        let _ = fs::remove_dir_all(&part);
+    }
+    result
+}
+
+fn copy(
+    from: &Snapshot<'_>,
+    capacity: u64,
+    part: &Path,
+    progress: &mut impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<BackupReport> {
+    if part.exists() {
+        remove_leftover(part)?;
+    }
+    // Nothing of the copy counts before its last byte is durable: no need to wait for each record.
+    let to = Map::options()
+        .create_new(true)
+        .capacity(capacity)
+        .durability(Durability::Interval(Duration::from_millis(100)))
+        .open(part)?;
+    let mut done = Progress { records: 0, records_total: from.len(), bytes: 0 };
+    let mut outcome = Ok(());
+    from.iter()?.visit(|key, value| {
+        outcome = to.put_nowait(key, value);
+        done.records += 1;
+        done.bytes += (key.len() + value.len()) as u64;
+        if outcome.is_ok() && done.records.is_multiple_of(PROGRESS_RECORDS) && progress(done).is_break() {
+            outcome = Err(Error::Stopped);
+        }
+        if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    outcome?;
+    to.close()?;
+    let _ = progress(done);
+    Ok(BackupReport { records: done.records, bytes: done.bytes })
+}
+
+/// Removes what a killed backup left, unless another one is at work there.
+fn remove_leftover(part: &Path) -> Result<()> {
+    match crate::pool_info(part) {
+        Ok(info) if info.busy => Err(Error::Busy { path: part.to_owned() }),
+        _ => fs::remove_dir_all(part).map_err(|e| failed(part, "remove what an earlier backup left in", &e)),
+    }
+}
+
+fn temporary_name(path: &Path) -> Result<PathBuf> {
+    let name = path.file_name().ok_or_else(|| Error::Unsupported {
+        what: format!("{} names no pool; give the backup a name of its own", path.display()),
+    })?;
+    let mut part = std::ffi::OsString::from(".");
+    part.push(name);
+    part.push(".mangrove-part");
+    Ok(path.with_file_name(part))
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn failed(path: &Path, doing: &str, error: &io::Error) -> Error {
+    if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty) {
+        return Error::Exists { path: path.to_owned() };
+    }
+    Error::Io {
+        path: path.to_owned(),
+        doing: doing.to_owned(),
+        code: error.raw_os_error(),
+        message: error.to_string(),
     }
 }

@@ -4,7 +4,7 @@
 /// none. Later entries of the same key win. Costs the memory of its keys and values.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    pub(crate) ops: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    pub(crate) inner: mangrove_hart::Batch,
     bytes: u64,
 }
 
@@ -17,24 +17,29 @@ impl Batch {
 
     /// Adds "set `key` to `value`". Limits are checked by [`crate::Map::write`].
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
-        self.push(key.as_ref(), Some(value.as_ref()))
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.bytes += (key.len() + value.len()) as u64;
+        self.inner.put(key, value);
+        self
     }
 
     /// Adds "remove `key`", which need not be there.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
-        self.push(key.as_ref(), None)
+        self.bytes += key.as_ref().len() as u64;
+        self.inner.delete(key.as_ref());
+        self
     }
 
     /// Entries added.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.ops.len()
+        self.inner.len()
     }
 
     /// True when nothing was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ops.is_empty()
+        self.inner.is_empty()
     }
 
     /// Bytes of all keys and values added.
@@ -45,13 +50,7 @@ impl Batch {
 
     /// Forgets all entries.
     pub fn clear(&mut self) {
-        self.ops.clear();
+        self.inner.clear();
         self.bytes = 0;
-    }
-
-    fn push(&mut self, key: &[u8], value: Option<&[u8]>) -> &mut Self {
-        self.bytes += (key.len() + value.map_or(0, <[u8]>::len)) as u64;
-        self.ops.push((key.to_vec(), value.map(<[u8]>::to_vec)));
-        self
     }
 }

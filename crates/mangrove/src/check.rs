@@ -18,4 +18,12 @@ impl CheckReport {
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
     }
+
+    pub(crate) fn new(report: &mangrove_hart::Report) -> Self {
+        Self {
+            records: report.records,
+            value_bytes: report.value_bytes,
+            problems: report.damage.iter().map(ToString::to_string).collect(),
+        }
+    }
 }

@@ -78,12 +78,21 @@ pub enum Error {
         /// The pool.
         path: PathBuf,
     },
-    /// The medium or the pool's capacity is full. Nothing was changed; the map goes on.
+    /// The medium is full. Nothing was changed; the map goes on.
     NoSpace {
         /// The pool.
         path: PathBuf,
         /// Bytes wanted.
         wanted: u64,
+    },
+    /// The pool's capacity is in use. Nothing was changed; the map goes on.
+    Full {
+        /// The pool.
+        path: PathBuf,
+        /// Bytes wanted in one piece.
+        wanted: u64,
+        /// Bytes that the pool can ever hold.
+        capacity: u64,
     },
     /// An option or a request cannot be honoured by this pool or machine.
     Unsupported {
@@ -143,7 +152,12 @@ impl std::fmt::Display for Error {
             }
             Self::NoSpace { path, wanted } => write!(
                 f,
-                "no space left for {} ({wanted} more bytes were wanted); free some, or raise the capacity, and retry",
+                "no space left for {} ({wanted} more bytes were wanted); free some and retry",
+                path.display()
+            ),
+            Self::Full { path, wanted, capacity } => write!(
+                f,
+                "the {capacity} bytes of {} are in use ({wanted} more were wanted); delete records, or export them and load a pool of larger capacity",
                 path.display()
             ),
             Self::Unsupported { what } => f.write_str(what),

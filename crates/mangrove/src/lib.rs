@@ -42,13 +42,14 @@
 mod backup;
 mod batch;
 mod check;
+mod closing;
+mod convert;
 mod error;
 mod map;
 mod options;
 mod range;
 mod snapshot;
 mod stat;
-mod temporary;
 
 pub use backup::{BackupReport, Progress};
 pub use batch::Batch;

@@ -1,18 +1,22 @@
 //! The durable ordered map.
 
-use crate::temporary::Temporary;
+use crate::backup;
+use crate::closing::Closing;
+use crate::convert::engine;
 use crate::{
-    BackupReport, Batch, CheckReport, Error, MapOptions, PoolInfo, Progress, Range, RecoveryReport, Result,
-    Snapshot, Stat,
+    BackupReport, Batch, CheckReport, Durability, Error, MapOptions, Medium, PoolInfo, Progress, Range,
+    RecoveryReport, Result, Snapshot, Stat,
 };
-use std::marker::PhantomData;
+use mangrove_hart::{Hart, WriteMode};
+use mangrove_pmem::MediumKind;
 use std::ops::{Bound, ControlFlow, RangeBounds};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// The longest key, in bytes. The empty key is a key.
-pub const KEY_BYTES_MAX: usize = 1024;
+pub const KEY_BYTES_MAX: usize = mangrove_hart::KEY_BYTES_MAX;
 /// The longest value, in bytes.
-pub const VALUE_BYTES_MAX: usize = 1 << 30;
+pub const VALUE_BYTES_MAX: usize = mangrove_hart::VALUE_BYTES_MAX;
 
 /// A durable ordered map from byte strings to byte strings.
 ///
@@ -23,7 +27,13 @@ pub const VALUE_BYTES_MAX: usize = 1 << 30;
 /// One writing process at a time: the pool is locked. Dropping a map closes it in order and
 /// forgets errors of that; [`Map::close`] tells them.
 pub struct Map {
-    inner: Temporary,
+    // Dropped before the pool, whose region it uses.
+    hart: Hart,
+    pool: Closing,
+    path: PathBuf,
+    durability: Durability,
+    medium_asked: Medium,
+    recovery: RecoveryReport,
 }
 
 impl std::fmt::Debug for Map {
@@ -48,7 +58,50 @@ impl Map {
     }
 
     pub(crate) fn open_with(path: &Path, options: &MapOptions) -> Result<Self> {
-        Ok(Self { inner: Temporary::open(path, options)? })
+        let start = Instant::now();
+        let pool = options.pool().open(path)?;
+        let pool_seconds = start.elapsed().as_secs_f64();
+        let report = *pool.open_report();
+        // The file medium verified every page of the image and every group of the log just now.
+        let image_verified = pool.info().medium == MediumKind::File || report.was_clean;
+        let engine_options = options.engine(image_verified);
+        let region = pool.region().clone();
+        let index_start = Instant::now();
+        // An opener that was killed between making the pool and making the map left zeros.
+        let fresh = report.created || Hart::is_blank(&region);
+        if fresh && options.read_only {
+            let what = "its creation was interrupted; open it for writing once to finish it".to_owned();
+            return Err(Error::Foreign { path: path.to_owned(), what });
+        }
+        let (hart, records) = if fresh {
+            (Hart::create(region, &engine_options).map_err(|e| engine(path, e))?, 0)
+        } else {
+            let (hart, report) = Hart::recover(region, &engine_options).map_err(|e| engine(path, e))?;
+            (hart, report.records)
+        };
+        let recovery = RecoveryReport {
+            created: fresh,
+            clean: report.was_clean,
+            image_bytes: report.image_bytes,
+            log_groups: report.groups,
+            records,
+            pool_seconds,
+            index_seconds: index_start.elapsed().as_secs_f64(),
+            seconds: start.elapsed().as_secs_f64(),
+        };
+        Ok(Self {
+            hart,
+            pool: Closing::new(pool),
+            path: path.to_owned(),
+            durability: options.durability,
+            medium_asked: options.medium,
+            recovery,
+        })
+    }
+
+    #[cold]
+    fn failed(&self, error: mangrove_hart::Error) -> Error {
+        engine(&self.path, error)
     }
 
     /// The value of `key`, or `None`. Time: the length of the key, plus the copy of the value.
@@ -57,8 +110,7 @@ impl Map {
     /// [`Error::KeyTooLong`]; [`Error::Corrupt`] when the value is not what was written;
     /// [`Error::Poisoned`] when what is there was never made durable.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        let mut value = Vec::new();
-        Ok(self.get_into(key, &mut value)?.then_some(value))
+        self.hart.get(key.as_ref()).map_err(|e| self.failed(e))
     }
 
     /// Replaces the contents of `value` by the value of `key` and says whether there is one; an
@@ -67,9 +119,7 @@ impl Map {
     /// # Errors
     /// As [`Map::get`].
     pub fn get_into(&self, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
-        value.clear();
-        let key = check_key(key.as_ref())?;
-        Ok(self.inner.read(key, |v| value.extend_from_slice(v)).is_some())
+        self.hart.get_into(key.as_ref(), value).map_err(|e| self.failed(e))
     }
 
     /// Calls `read` with the value of `key`, once, and returns its answer; `None` when there is none.
@@ -77,7 +127,7 @@ impl Map {
     /// # Errors
     /// As [`Map::get`].
     pub fn get_with<R>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        Ok(self.inner.read(check_key(key.as_ref())?, read))
+        self.hart.get_with(key.as_ref(), read).map_err(|e| self.failed(e))
     }
 
     /// True when `key` is there.
@@ -85,7 +135,7 @@ impl Map {
     /// # Errors
     /// As [`Map::get`].
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.inner.read(check_key(key.as_ref())?, |_| ()).is_some())
+        self.hart.contains(key.as_ref()).map_err(|e| self.failed(e))
     }
 
     /// Sets `key` to `value`. On `Ok` it is acknowledged.
@@ -95,7 +145,7 @@ impl Map {
     /// nothing changed. [`Error::Poisoned`] and [`Error::Io`]: not acknowledged; whether the write
     /// survives a restart is open.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.inner.put(check_key(key.as_ref())?, check_value(value.as_ref())?)
+        self.hart.put(key.as_ref(), value.as_ref(), WriteMode::Durable).map_err(|e| self.failed(e))
     }
 
     /// As [`Map::put`], but returns before the write is durable, whatever the durability.
@@ -104,7 +154,7 @@ impl Map {
     /// # Errors
     /// As [`Map::put`].
     pub fn put_nowait(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.put(key, value)
+        self.hart.put(key.as_ref(), value.as_ref(), WriteMode::Buffered).map_err(|e| self.failed(e))
     }
 
     /// Sets `key` to `value` when `key` is absent; says whether it did.
@@ -112,7 +162,7 @@ impl Map {
     /// # Errors
     /// As [`Map::put`].
     pub fn insert_new(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.compare_and_set(key, None, Some(value.as_ref()))
+        self.hart.insert_new(key.as_ref(), value.as_ref(), WriteMode::Durable).map_err(|e| self.failed(e))
     }
 
     /// Removes `key`; says whether it was there.
@@ -120,7 +170,7 @@ impl Map {
     /// # Errors
     /// As [`Map::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.inner.delete(check_key(key.as_ref())?)
+        self.hart.delete(key.as_ref(), WriteMode::Durable).map_err(|e| self.failed(e))
     }
 
     /// As [`Map::delete`], but returns before it is durable. See [`Map::put_nowait`].
@@ -128,7 +178,7 @@ impl Map {
     /// # Errors
     /// As [`Map::put`].
     pub fn delete_nowait(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.delete(key)
+        self.hart.delete(key.as_ref(), WriteMode::Buffered).map_err(|e| self.failed(e))
     }
 
     /// Changes `key` from `expected` to `new`, where `None` means absent; says whether `expected`
@@ -142,10 +192,7 @@ impl Map {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<bool> {
-        if let Some(value) = new {
-            check_value(value)?;
-        }
-        self.inner.compare_and_set(check_key(key.as_ref())?, expected, new)
+        self.hart.compare_and_set(key.as_ref(), expected, new, WriteMode::Durable).map_err(|e| self.failed(e))
     }
 
     /// Applies a batch: after a crash all of it is there or nothing, and no reader sees a part.
@@ -153,11 +200,7 @@ impl Map {
     /// # Errors
     /// As [`Map::put`]; on the errors that change nothing, nothing of the batch happened.
     pub fn write(&self, batch: Batch) -> Result<()> {
-        for (key, value) in &batch.ops {
-            check_key(key)?;
-            check_value(value.as_deref().unwrap_or_default())?;
-        }
-        self.inner.write(batch)
+        self.hart.write(batch.inner, WriteMode::Durable).map_err(|e| self.failed(e))
     }
 
     /// Removes every key between the bounds, all or nothing; returns how many there were.
@@ -165,7 +208,8 @@ impl Map {
     /// # Errors
     /// As [`Map::write`].
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
-        self.inner.delete_range(bounds(&range))
+        let (start, end) = bounds(&range);
+        self.hart.delete_range(start, end, WriteMode::Durable).map_err(|e| self.failed(e))
     }
 
     /// The records between the bounds, in order and from both ends, as they are at this instant.
@@ -173,7 +217,9 @@ impl Map {
     /// # Errors
     /// [`Error::Poisoned`] when what is there was never made durable.
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Range<'_>> {
-        Ok(Range { inner: self.inner.freeze().walk(bounds(&range)), _map: PhantomData })
+        let (start, end) = bounds(&range);
+        let walk = self.hart.range(start, end).map_err(|e| self.failed(e))?;
+        Ok(Range::new(walk, &self.path))
     }
 
     /// The records whose key begins with `prefix`, in order.
@@ -202,13 +248,13 @@ impl Map {
     /// # Errors
     /// [`Error::Poisoned`] when what is there was never made durable.
     pub fn snapshot(&self) -> Result<Snapshot<'_>> {
-        Ok(Snapshot { inner: self.inner.freeze(), _map: PhantomData })
+        Ok(Snapshot::new(self.hart.snapshot().map_err(|e| self.failed(e))?, &self.path))
     }
 
     /// Records in the map.
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.inner.len()
+        self.hart.len()
     }
 
     /// True when there are none.
@@ -222,7 +268,7 @@ impl Map {
     /// # Errors
     /// [`Error::Poisoned`] or [`Error::Io`]: some may not be.
     pub fn sync(&self) -> Result<()> {
-        Ok(())
+        self.hart.sync().map_err(|e| self.failed(e))
     }
 
     /// Brings the image up to date and empties the log, so that the next opening has nothing to
@@ -231,13 +277,14 @@ impl Map {
     /// # Errors
     /// [`Error::Poisoned`] or [`Error::Io`].
     pub fn checkpoint(&self) -> Result<()> {
-        Ok(())
+        self.sync()?;
+        Ok(self.pool.pool().checkpoint()?)
     }
 
     /// Figures of this map.
     #[must_use]
     pub fn stat(&self) -> Stat {
-        self.inner.stat()
+        Stat::new(&self.pool.pool().stat(), &self.hart.stat(), self.durability, self.medium_asked)
     }
 
     /// Reads every record against its checksums and every structure against its rules. Writers go on.
@@ -245,7 +292,7 @@ impl Map {
     /// # Errors
     /// Only when the check itself cannot run; what it finds is in the report.
     pub fn check(&self) -> Result<CheckReport> {
-        Ok(self.inner.check())
+        Ok(CheckReport::new(&self.hart.check().map_err(|e| self.failed(e))?))
     }
 
     /// Copies this instant into a new pool at `path`, while writers go on. The new pool appears
@@ -260,20 +307,19 @@ impl Map {
         path: impl AsRef<Path>,
         progress: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<BackupReport> {
-        let _ = (path, progress, Progress::new(0, 0, 0));
-        Ok(BackupReport::new(self.len(), 0))
+        backup::backup(&self.snapshot()?, self.pool.pool().info().capacity, path.as_ref(), progress)
     }
 
     /// What opening this map had to do.
     #[must_use]
     pub fn recovery(&self) -> RecoveryReport {
-        RecoveryReport::default()
+        self.recovery.clone()
     }
 
     /// What the pool says about itself.
     #[must_use]
     pub fn info(&self) -> PoolInfo {
-        self.inner.info()
+        PoolInfo::new(self.pool.pool().info(), true)
     }
 
     /// Makes everything durable, brings the image up to date, marks the pool clean and unlocks it.
@@ -281,7 +327,9 @@ impl Map {
     /// # Errors
     /// [`Error::Poisoned`] or [`Error::Io`]; what was acknowledged is in the log all the same.
     pub fn close(self) -> Result<()> {
-        Ok(())
+        let Self { hart, pool, .. } = self;
+        drop(hart);
+        pool.close()
     }
 }
 
@@ -297,18 +345,4 @@ pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 pub(crate) fn bounds<'a, K: AsRef<[u8]> + 'a>(range: &'a impl RangeBounds<K>) -> Bounds<'a> {
     (range.start_bound().map(K::as_ref), range.end_bound().map(K::as_ref))
-}
-
-fn check_key(key: &[u8]) -> Result<&[u8]> {
-    if key.len() > KEY_BYTES_MAX {
-        return Err(Error::KeyTooLong { len: key.len() as u64, max: KEY_BYTES_MAX as u64 });
-    }
-    Ok(key)
-}
-
-fn check_value(value: &[u8]) -> Result<&[u8]> {
-    if value.len() > VALUE_BYTES_MAX {
-        return Err(Error::ValueTooLong { len: value.len() as u64, max: VALUE_BYTES_MAX as u64 });
-    }
-    Ok(value)
 }

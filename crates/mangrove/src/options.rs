@@ -1,10 +1,18 @@
 //! How to open a map.
 
 use crate::{Error, Map, Result};
+use mangrove_pmem::{CreateMode, DomainChoice, MediumChoice, PoolOptions};
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
+
+/// Tag of this engine in a pool's superblock.
+const KIND: &str = "map";
+
+/// A map on the file medium lives in DRAM: this is more than most machines have, and its directory of
+/// segments takes 4 MiB.
+const CAPACITY_BYTES_DEFAULT: u64 = 128 << 30;
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -228,7 +236,7 @@ impl MapOptions {
     }
 
     /// The most bytes that a new pool can grow to. Address space, not disk space: the files grow as
-    /// data comes. 1 MiB to 16 TiB. Default: 64 GiB (1 GiB on the emulated medium without a file).
+    /// data comes. 1 MiB to 64 TiB. Each GiB costs 32 KiB of the image. Default: 128 GiB.
     #[must_use]
     pub fn capacity(mut self, bytes: u64) -> Self {
         self.capacity = Some(bytes);
@@ -283,4 +291,62 @@ impl MapOptions {
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Map> {
         Map::open_with(path.as_ref(), self)
     }
+
+    pub(crate) fn pool(&self) -> PoolOptions {
+        let mut pool = PoolOptions::new()
+            .kind(KIND)
+            .create(match (self.create_new, self.create) {
+                (true, _) => CreateMode::CreateNew,
+                (false, true) => CreateMode::CreateIfMissing,
+                (false, false) => CreateMode::OpenOnly,
+            })
+            .read_only(self.read_only)
+            .medium(match self.medium {
+                Medium::Auto => MediumChoice::Auto,
+                Medium::File => MediumChoice::File,
+                Medium::Dax => MediumChoice::Dax,
+                Medium::Emulated(Latency { write_ns, read_ns }) => {
+                    MediumChoice::Emulated(mangrove_pmem::Latency { write_ns, read_ns })
+                }
+            })
+            .durability(match self.durability {
+                Durability::Sync => mangrove_pmem::Durability::Sync,
+                Durability::Interval(t) => mangrove_pmem::Durability::Interval(milliseconds(t)),
+            })
+            .domain(match self.domain {
+                Domain::Auto => DomainChoice::Auto,
+                Domain::Adr => DomainChoice::Adr,
+                Domain::Eadr => DomainChoice::Eadr,
+            });
+        pool = pool.capacity(self.capacity.unwrap_or(CAPACITY_BYTES_DEFAULT));
+        if let Some(bytes) = self.log_bytes {
+            pool = pool.log_bytes(bytes);
+        }
+        pool
+    }
+
+    pub(crate) fn engine(&self, image_verified: bool) -> mangrove_hart::Options {
+        let mut options = mangrove_hart::Options {
+            locking: match self.locking {
+                Locking::Optimistic => mangrove_hart::Locking::Optimistic,
+                Locking::PerTree => mangrove_hart::Locking::PerTree,
+            },
+            read_only: self.read_only,
+            // In interval durability nobody was promised that what he reads survives.
+            gate_reads: matches!(self.durability, Durability::Interval(_)).then_some(false),
+            verify_values: !image_verified,
+            ..mangrove_hart::Options::default()
+        };
+        if let Some(bytes) = self.snapshot_bytes_max {
+            options.snapshot_bytes_max = bytes;
+        }
+        if let Some(threads) = self.recovery_threads {
+            options.recovery_threads = threads;
+        }
+        options
+    }
+}
+
+fn milliseconds(t: Duration) -> u32 {
+    u32::try_from(t.as_millis()).unwrap_or(u32::MAX).max(1)
 }

@@ -1,15 +1,52 @@
 //! Ordered walks.
 
 use crate::Result;
-use std::marker::PhantomData;
+use crate::convert::engine;
+use std::ops::ControlFlow;
+use std::path::Path;
 
 /// An ordered walk over the records that were there when it was made: writes during the walk do
 /// not show. Holds a snapshot until dropped. From both ends.
 ///
-/// Each step costs a few tens of nanoseconds plus the copy of key and value.
+/// Each step costs some tens of nanoseconds plus the copy of key and value; [`Range::visit`] copies
+/// nothing.
+///
+/// ```
+/// # fn main() -> mangrove::Result<()> {
+/// # let dir = std::env::temp_dir().join(format!("mangrove-doc-range-{}", std::process::id()));
+/// use mangrove::Map;
+///
+/// let map = Map::open(&dir)?;
+/// for (key, value) in [("a", "1"), ("b", "2"), ("c", "3")] {
+///     map.put(key, value)?;
+/// }
+/// let (last, _) = map.range("a".."c")?.next_back().unwrap()?;
+/// assert_eq!(last, b"b");
+/// # drop(map);
+/// # std::fs::remove_dir_all(&dir).unwrap();
+/// # Ok(())
+/// # }
+/// ```
 pub struct Range<'map> {
-    pub(crate) inner: crate::temporary::Walk,
-    pub(crate) _map: PhantomData<&'map ()>,
+    inner: mangrove_hart::Range<'map>,
+    path: &'map Path,
+}
+
+impl<'map> Range<'map> {
+    pub(crate) fn new(inner: mangrove_hart::Range<'map>, path: &'map Path) -> Self {
+        Self { inner, path }
+    }
+
+    /// Calls `visit` for each record that is left, in order and without copying it, until it answers
+    /// `Break`. The slices are good for the time of the call.
+    ///
+    /// # Errors
+    /// [`crate::Error::Corrupt`] or [`crate::Error::SnapshotExpired`].
+    pub fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
+        self.inner
+            .for_each_ref(|key, value| visit(key, value).is_continue())
+            .map_err(|e| engine(self.path, e))
+    }
 }
 
 impl std::fmt::Debug for Range<'_> {
@@ -24,12 +61,12 @@ impl Iterator for Range<'_> {
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.inner.next().map(Ok)
+        Some(self.inner.next()?.map_err(|e| engine(self.path, e)))
     }
 }
 
 impl DoubleEndedIterator for Range<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.inner.next_back().map(Ok)
+        Some(self.inner.next_back()?.map_err(|e| engine(self.path, e)))
     }
 }

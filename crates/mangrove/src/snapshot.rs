@@ -1,15 +1,33 @@
 //! One instant of a map, to read from while writers go on.
 
+use crate::convert::engine;
 use crate::map::bounds;
 use crate::{Range, Result};
-use std::marker::PhantomData;
 use std::ops::RangeBounds;
+use std::path::Path;
 
 /// A map as it was at one instant. Costs DRAM for each record changed since, bounded by
 /// [`crate::MapOptions::snapshot_bytes_max`]; beyond it reads say [`crate::Error::SnapshotExpired`].
+///
+/// ```
+/// # fn main() -> mangrove::Result<()> {
+/// # let dir = std::env::temp_dir().join(format!("mangrove-doc-snapshot-{}", std::process::id()));
+/// use mangrove::Map;
+///
+/// let map = Map::open(&dir)?;
+/// map.put("tide", "low")?;
+/// let before = map.snapshot()?;
+/// map.put("tide", "high")?;
+/// assert_eq!(before.get("tide")?.as_deref(), Some(&b"low"[..]));
+/// # drop(before);
+/// # drop(map);
+/// # std::fs::remove_dir_all(&dir).unwrap();
+/// # Ok(())
+/// # }
+/// ```
 pub struct Snapshot<'map> {
-    pub(crate) inner: crate::temporary::Frozen,
-    pub(crate) _map: PhantomData<&'map ()>,
+    inner: mangrove_hart::Snapshot<'map>,
+    path: &'map Path,
 }
 
 impl std::fmt::Debug for Snapshot<'_> {
@@ -18,13 +36,17 @@ impl std::fmt::Debug for Snapshot<'_> {
     }
 }
 
-impl Snapshot<'_> {
+impl<'map> Snapshot<'map> {
+    pub(crate) fn new(inner: mangrove_hart::Snapshot<'map>, path: &'map Path) -> Self {
+        Self { inner, path }
+    }
+
     /// The value of `key` at the snapshot's instant.
     ///
     /// # Errors
     /// [`crate::Error::KeyTooLong`], [`crate::Error::Corrupt`], [`crate::Error::SnapshotExpired`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        Ok(self.inner.get(key.as_ref()))
+        self.inner.get(key.as_ref()).map_err(|e| engine(self.path, e))
     }
 
     /// Records between the bounds, in order. See [`crate::Map::range`].
@@ -32,7 +54,9 @@ impl Snapshot<'_> {
     /// # Errors
     /// [`crate::Error::SnapshotExpired`].
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Range<'_>> {
-        Ok(Range { inner: self.inner.walk(bounds(&range)), _map: PhantomData })
+        let (start, end) = bounds(&range);
+        let inner = self.inner.range(start, end).map_err(|e| engine(self.path, e))?;
+        Ok(Range::new(inner, self.path))
     }
 
     /// All records, in order.

@@ -1,7 +1,11 @@
 //! What a map and its pool are made of.
 
-use crate::{Durability, Medium, Result};
+use crate::{Durability, Latency, Medium, Result};
+use mangrove_pmem::{LockKind, MediumKind, OpenHow, OsStorage, Pool, Storage, here};
 use std::path::{Path, PathBuf};
+
+/// File of a pool that its openers lock.
+const LOCK_FILE: &str = "pool";
 
 /// Figures of an open map. Counters count since the map was opened. Costs a few microseconds.
 #[derive(Clone, Debug)]
@@ -95,13 +99,16 @@ pub struct PoolInfo {
     pub busy: bool,
 }
 
-/// Reads what the pool at `path` says about itself. Takes no lock, writes nothing.
+/// Reads what the pool at `path` says about itself. Writes nothing; holds a shared lock for an
+/// instant to see whether somebody else has the pool.
 ///
 /// # Errors
 /// [`crate::Error::NotFound`], [`crate::Error::Foreign`], [`crate::Error::Newer`],
 /// [`crate::Error::Corrupt`] or [`crate::Error::Io`].
 pub fn pool_info(path: impl AsRef<Path>) -> Result<PoolInfo> {
-    crate::temporary::pool_info(path.as_ref())
+    let path = path.as_ref();
+    let info = Pool::inspect(path)?;
+    Ok(PoolInfo::new(&info, busy(path)))
 }
 
 /// Reads every byte of the pool at `path` against its checksums, without recovering what is in it.
@@ -110,5 +117,70 @@ pub fn pool_info(path: impl AsRef<Path>) -> Result<PoolInfo> {
 /// # Errors
 /// As [`pool_info`], and [`crate::Error::Busy`].
 pub fn pool_check(path: impl AsRef<Path>) -> Result<Vec<String>> {
-    crate::temporary::pool_check(path.as_ref())
+    Ok(Pool::check(path)?.damage.iter().map(ToString::to_string).collect())
+}
+
+/// True when somebody writes to the pool now. A pool that cannot be asked counts as free: whoever
+/// opens it will hear the reason.
+fn busy(path: &Path) -> bool {
+    let file = OsStorage.open(&path.join(LOCK_FILE), OpenHow::Read, here());
+    matches!(file.and_then(|f| f.lock(LockKind::Shared)), Ok(false))
+}
+
+impl PoolInfo {
+    pub(crate) fn new(info: &mangrove_pmem::PoolInfo, busy: bool) -> Self {
+        Self {
+            path: info.path.clone(),
+            version: info.version,
+            uuid: info.uuid_text(),
+            kind: info.kind.clone(),
+            medium: medium(info.medium, Medium::Auto),
+            capacity: info.capacity,
+            image_bytes: info.image_bytes,
+            log_bytes: info.log_bytes,
+            clean: info.clean,
+            busy,
+        }
+    }
+}
+
+impl Stat {
+    pub(crate) fn new(
+        pool: &mangrove_pmem::PoolStat,
+        map: &mangrove_hart::Stat,
+        durability: Durability,
+        asked: Medium,
+    ) -> Self {
+        Self {
+            records: map.records,
+            index_bytes: map.index_dram_bytes,
+            allocator_bytes: map.allocator_dram_bytes,
+            durable_bytes: map.durable_bytes,
+            image_bytes: pool.grown,
+            capacity: pool.capacity,
+            log_bytes: pool.log_bytes,
+            log_bytes_used: pool.log_used,
+            medium: medium(pool.medium, asked),
+            durability,
+            read_only: pool.read_only,
+            group_commits: pool.groups,
+            log_bytes_written: pool.log_written,
+            image_bytes_written: pool.image_written,
+            checkpoints: pool.checkpoints,
+            log_full_waits: pool.log_full_waits,
+            snapshots: map.snapshots,
+            snapshot_bytes: map.snapshot_bytes,
+            poisoned: pool.poisoned.clone(),
+        }
+    }
+}
+
+/// The medium found; its latencies are those of the option that opened it.
+fn medium(found: MediumKind, asked: Medium) -> Medium {
+    match (found, asked) {
+        (MediumKind::File, _) => Medium::File,
+        (MediumKind::Dax, _) => Medium::Dax,
+        (_, Medium::Emulated(latency)) => Medium::Emulated(latency),
+        _ => Medium::Emulated(Latency::default()),
+    }
 }

@@ -1,0 +1,182 @@
+//! The commands as a user or a script sees them: output, exit codes, any bytes as keys and values.
+
+mod support;
+
+use std::io::Read;
+use std::process::Stdio;
+use support::Yard;
+
+#[test]
+fn put_get_and_delete_one_record() {
+    let yard = Yard::new();
+    yard.ok(&["map", "put", "p", "tide", "low"]);
+    assert_eq!(yard.ok(&["map", "get", "p", "tide"]), "low\n");
+    assert_eq!(yard.ok(&["map", "get", "p", "tide", "--raw"]), "low");
+    yard.ok(&["map", "del", "p", "tide"]);
+    yard.fails(&["map", "get", "p", "tide"], 1, "no key 'tide' in p");
+    yard.fails(&["map", "del", "p", "tide"], 1, "0 deleted");
+}
+
+#[test]
+fn conditions_decide_whether_a_put_happens() {
+    let yard = Yard::new();
+    yard.ok(&["map", "put", "p", "lock", "me", "--if-absent"]);
+    yard.fails(&["map", "put", "p", "lock", "you", "--if-absent"], 1, "is there already");
+    yard.fails(&["map", "put", "p", "lock", "you", "--expect", "him"], 1, "has another value");
+    assert_eq!(yard.ok(&["map", "get", "p", "lock"]), "me\n");
+    yard.ok(&["map", "put", "p", "lock", "you", "--expect", "me"]);
+    assert_eq!(yard.ok(&["map", "get", "p", "lock"]), "you\n");
+}
+
+#[test]
+fn any_bytes_go_in_and_come_out() {
+    let yard = Yard::new();
+    yard.ok(&["map", "put", "p", "--hex", "00ff0a09", "5c00"]);
+    yard.ok(&["map", "put", "p", "", "the empty key"]);
+    assert_eq!(yard.ok(&["map", "get", "p", "--hex", "00ff0a09"]), "5c00\n");
+    assert_eq!(yard.ok(&["map", "get", "p", "--escape", "\\x00\\xff\\n\\t"]), "\\\\\\x00\n");
+    assert_eq!(yard.ok(&["map", "scan", "p"]), "\tthe empty key\n\\x00\\xff\\n\\t\t\\\\\\x00\n");
+    let export = yard.ok(&["map", "export", "p"]);
+    assert_eq!(yard.feed(&["map", "load", "q", "--format", "tsv"], export.as_bytes()).code, 0);
+    assert_eq!(
+        yard.ok(&["map", "export", "q", "--format", "hex"]),
+        yard.ok(&["map", "export", "p", "--format", "hex"])
+    );
+}
+
+#[test]
+fn load_understands_lines_tsv_and_hex() {
+    let yard = Yard::new();
+    let lines = yard.feed(&["map", "load", "lines", "-"], b"one\ntwo\n\nfour\ntwo\n");
+    lines.is(0, "", "lines");
+    assert_eq!(yard.ok(&["map", "scan", "lines"]), "\t3\nfour\t4\none\t1\ntwo\t5\n", "the later line wins");
+    assert_eq!(yard.feed(&["map", "load", "tsv"], b"a\\tb\t1\\n2\nc\t\n").code, 0);
+    assert_eq!(yard.ok(&["map", "scan", "tsv"]), "a\\tb\t1\\n2\nc\t\n");
+    assert_eq!(yard.feed(&["map", "load", "hex", "--format", "hex"], b"00\tff\n").code, 0);
+    assert_eq!(yard.ok(&["map", "scan", "hex", "--hex"]), "00\tff\n");
+}
+
+#[test]
+fn a_threaded_and_a_batched_load_make_the_same_map() {
+    let yard = Yard::new();
+    let tsv: String = (0..5000).map(|i| format!("key{}\t{i}\n", i % 3000)).collect();
+    std::fs::write(yard.path("in.tsv"), tsv).unwrap();
+    yard.ok(&["map", "load", "one", "in.tsv", "--threads", "1"]);
+    yard.ok(&["map", "load", "many", "in.tsv", "--threads", "24"]);
+    let json = yard.ok(&["map", "load", "batch", "in.tsv", "--threads", "3", "--batch", "500", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["records"], 5000);
+    assert_eq!(json["records_in_map"], 3000);
+    let one = yard.ok(&["map", "export", "one"]);
+    assert_eq!(one.lines().count(), 3000);
+    assert_eq!(one, yard.ok(&["map", "export", "many"]));
+    assert_eq!(one, yard.ok(&["map", "export", "batch"]));
+}
+
+#[test]
+fn ranges_limits_and_counts() {
+    let yard = Yard::new();
+    let sample = yard.sample();
+    assert_eq!(yard.run(&["map", "scan", "p"]).out, sample);
+    assert_eq!(yard.ok(&["map", "count", "p"]), "1000\n");
+    assert_eq!(yard.ok(&["map", "count", "p", "--prefix", "k00"]), "100\n");
+    assert_eq!(yard.ok(&["map", "count", "p", "--from", "k0010", "--to", "k0020"]), "10\n");
+    assert_eq!(yard.ok(&["map", "scan", "p", "--keys", "--reverse", "--limit", "2"]), "k0999\nk0998\n");
+    let object: serde_json::Value =
+        serde_json::from_str(&yard.ok(&["map", "scan", "p", "--json", "--limit", "1"])).unwrap();
+    assert_eq!(object, serde_json::json!({ "key": "k0000", "value": "" }));
+    assert_eq!(
+        yard.run(&["map", "del", "p", "--from", "k0500", "--json"]).out,
+        b"{\n  \"deleted\": 500\n}\n"
+    );
+    assert_eq!(yard.ok(&["map", "count", "p"]), "500\n");
+    yard.fails(&["map", "del", "p"], 2, "which keys?");
+}
+
+#[test]
+fn a_backup_is_the_same_map_in_a_new_pool() {
+    let yard = Yard::new();
+    let sample = yard.sample();
+    yard.ok(&["map", "backup", "p", "copy"]);
+    assert_eq!(yard.run(&["map", "scan", "copy"]).out, sample);
+    yard.ok(&["map", "check", "copy"]);
+    yard.fails(&["map", "backup", "p", "copy"], 3, "already exists");
+    assert_eq!(yard.run(&["map", "scan", "copy"]).out, sample);
+    yard.fails(&["map", "backup", "p", "no/such/folder"], 3, "no/such");
+    let names: Vec<_> = std::fs::read_dir(yard.path(".")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(!names.iter().any(|n| n.to_string_lossy().contains("part")), "{names:?}");
+}
+
+#[test]
+fn stat_info_check_and_doctor_answer_in_json() {
+    let yard = Yard::new();
+    yard.sample();
+    let json = |args: &[&str]| -> serde_json::Value { serde_json::from_str(&yard.ok(args)).unwrap() };
+    let stat = json(&["map", "stat", "p", "--json"]);
+    assert_eq!(stat["records"], 1000);
+    assert_eq!(stat["key_bytes"], 5000);
+    assert_eq!(stat["value_bytes"], 499_500);
+    assert_eq!(stat["medium"], "file");
+    assert_eq!(stat["recovery"]["clean"], true);
+    let info = json(&["pool", "info", "p", "--json"]);
+    assert_eq!(info["kind"], "map");
+    assert_eq!((&info["clean"], &info["busy"]), (&true.into(), &false.into()));
+    assert_eq!(info["uuid"].as_str().unwrap().len(), 36);
+    assert_eq!(json(&["map", "check", "p", "--json"])["records"], 1000);
+    assert_eq!(json(&["pool", "check", "p", "--json"])["sound"], true);
+    let doctor = json(&["doctor", ".", "--measure", "20", "--json"]);
+    assert!(doctor["fdatasync"]["per_second"].as_f64().unwrap() > 0.0);
+    assert!(doctor["choice"]["medium"].is_string());
+}
+
+#[test]
+fn reading_writes_nothing() {
+    let yard = Yard::new();
+    yard.sample();
+    let files = || -> Vec<_> {
+        let mut files: Vec<_> =
+            std::fs::read_dir(yard.path("p")).unwrap().map(|e| e.unwrap().path()).collect();
+        files.sort();
+        files
+            .into_iter()
+            .map(|f| (f.clone(), f.metadata().unwrap().modified().unwrap(), std::fs::read(f).unwrap()))
+            .collect()
+    };
+    let before = files();
+    yard.ok(&["map", "get", "p", "k0001"]);
+    yard.ok(&["map", "scan", "p"]);
+    yard.ok(&["map", "count", "p"]);
+    yard.ok(&["map", "export", "p", "out.tsv"]);
+    yard.ok(&["map", "stat", "p"]);
+    yard.ok(&["map", "check", "p"]);
+    yard.ok(&["map", "backup", "p", "copy"]);
+    yard.ok(&["pool", "info", "p"]);
+    yard.ok(&["pool", "check", "p"]);
+    assert!(before == files(), "a reading command changed the pool");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let yard = Yard::new();
+    yard.sample();
+    for args in [["map", "scan", "p"], ["map", "export", "p"]] {
+        let mut child = yard.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut some = [0; 10];
+        child.stdout.take().unwrap().read_exact(&mut some).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn every_help_text_has_an_example() {
+    let yard = Yard::new();
+    for command in ["load", "get", "put", "del", "scan", "count", "export", "stat", "check", "backup"] {
+        assert!(yard.ok(&["map", command, "--help"]).contains("mangrove map"), "map {command}");
+    }
+    for args in [["pool", "info", "--help"], ["pool", "check", "--help"]] {
+        assert!(yard.ok(&args).contains("mangrove pool"), "{args:?}");
+    }
+    assert!(yard.ok(&["--help"]).contains("Exit codes"));
+}

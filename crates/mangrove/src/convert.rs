@@ -1,0 +1,47 @@
+//! The errors of the floors below, in the words of this one.
+
+use crate::Error;
+use std::path::Path;
+
+/// File of a pool that holds its region.
+const IMAGE: &str = "image";
+
+impl From<mangrove_pmem::Error> for Error {
+    fn from(error: mangrove_pmem::Error) -> Self {
+        use mangrove_pmem::Error as Below;
+        match error {
+            Below::Busy { path } => Self::Busy { path },
+            Below::NotFound { path } => Self::NotFound { path },
+            Below::Exists { path } => Self::Exists { path },
+            Below::Foreign { path, what } => Self::Foreign { path, what },
+            Below::Newer { path, found, supported } => Self::Newer { path, found, supported },
+            Below::WrongKind { path, found, .. } => Self::WrongKind { path, found },
+            Below::Corrupt { path, offset, what } => Self::Corrupt { path, offset, what },
+            Below::ReadOnly { path } => Self::ReadOnly { path },
+            Below::NoSpace { path, wanted } => Self::NoSpace { path, wanted },
+            Below::Unsupported { what } => Self::Unsupported { what },
+            Below::Poisoned { first } => Self::Poisoned { first },
+            Below::Io { path, doing, code, message } => {
+                Self::Io { path, doing: doing.to_owned(), code, message }
+            }
+            other => Self::Unsupported { what: other.to_string() },
+        }
+    }
+}
+
+/// An error of the map in the pool at `path`.
+#[cold]
+pub(crate) fn engine(path: &Path, error: mangrove_hart::Error) -> Error {
+    use mangrove_hart::Error as Below;
+    match error {
+        Below::KeyTooLong { len, max } => Error::KeyTooLong { len, max },
+        Below::ValueTooLong { len, max } => Error::ValueTooLong { len, max },
+        Below::Full { wanted, capacity } => Error::Full { path: path.to_owned(), wanted, capacity },
+        Below::Corrupt { offset, what } => Error::Corrupt { path: path.join(IMAGE), offset, what },
+        Below::ReadOnly => Error::ReadOnly { path: path.to_owned() },
+        Below::SnapshotExpired => Error::SnapshotExpired,
+        Below::Unsupported { what } => Error::Unsupported { what },
+        Below::Medium(error) => error.into(),
+        other => Error::Unsupported { what: other.to_string() },
+    }
+}
