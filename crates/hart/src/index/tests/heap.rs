@@ -10,7 +10,9 @@ use super::super::{KeySource, Leaf};
 #[repr(align(16))]
 struct Pair([AtomicU64; 2]);
 
-/// Slots of `2 + key_words` words: key length, value, key.
+/// Slots of `2 + key_words` words: key length and low half of the value, value, key.
+///
+/// A value stands there twice, so that a reader can tell a torn one.
 #[derive(Debug)]
 pub(crate) struct Heap {
     pairs: Box<[Pair]>,
@@ -45,7 +47,7 @@ impl Heap {
                 Leaf::new(std::ptr::from_ref(pair).addr() as u64).expect("not null")
             })
         };
-        self.word(leaf, 0).store(key.len() as u64, Ordering::Relaxed);
+        self.word(leaf, 0).store(key.len() as u64 | (value << 32), Ordering::Relaxed);
         self.word(leaf, 1).store(value, Ordering::Relaxed);
         for (index, bytes) in key.chunks(8).enumerate() {
             let mut word = [0xee; 8];
@@ -60,26 +62,26 @@ impl Heap {
         self.free.lock().0.push(leaf);
     }
 
-    pub(crate) fn value(&self, leaf: Leaf) -> u64 {
-        self.word(leaf, 1).load(Ordering::Relaxed)
+    /// The value; none if it is torn.
+    pub(crate) fn value(&self, leaf: Leaf) -> Option<u64> {
+        let half = self.word(leaf, 0).load(Ordering::Relaxed) >> 32;
+        let value = self.word(leaf, 1).load(Ordering::Relaxed);
+        (value & u64::from(u32::MAX) == half).then_some(value)
     }
 
+    /// Changes the value in place.
     pub(crate) fn set_value(&self, leaf: Leaf, value: u64) {
+        let len = self.word(leaf, 0).load(Ordering::Relaxed) & u64::from(u32::MAX);
+        self.word(leaf, 0).store(len | (value << 32), Ordering::Relaxed);
+        std::hint::spin_loop();
         self.word(leaf, 1).store(value, Ordering::Relaxed);
-    }
-
-    /// The key, read in one piece by who knows that it stands still.
-    pub(crate) fn key(&self, leaf: Leaf) -> Vec<u8> {
-        let mut key = Vec::new();
-        super::super::keys::copy(self, leaf, &mut key);
-        key
     }
 }
 
 impl KeySource for Heap {
     #[inline]
     fn key_len(&self, leaf: Leaf) -> usize {
-        (self.word(leaf, 0).load(Ordering::Relaxed) as usize).min(self.key_words * 8)
+        (self.word(leaf, 0).load(Ordering::Relaxed) as u32 as usize).min(self.key_words * 8)
     }
 
     #[inline]

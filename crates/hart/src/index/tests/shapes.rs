@@ -31,14 +31,18 @@ fn a_node_grows_through_all_layouts_and_back() {
         for byte in shuffled() {
             put(&index, &key(byte), u64::from(byte));
             assert_eq!(get(&index, &stem), Some(1000));
-            audit(&index);
+            if byte % 8 == 0 {
+                audit(&index);
+            }
         }
         assert_eq!(index.stats().nodes, [0, 0, 0, 0, 0, 1]);
         for byte in shuffled().rev() {
             assert_eq!(get(&index, &key(byte)), Some(u64::from(byte)));
             assert_eq!(delete(&index, &key(byte)), Some(u64::from(byte)));
             assert_eq!(get(&index, &key(byte)), None);
-            audit(&index);
+            if byte % 8 == 0 {
+                audit(&index);
+            }
         }
         assert_eq!(index.stats().nodes, [0; 6], "one key needs no node");
         assert_eq!(scan(&index, Bound::Unbounded, Direction::Forward), [(stem.clone(), 1000)]);
