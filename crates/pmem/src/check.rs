@@ -48,11 +48,15 @@ impl Pool {
         }
         match sb.medium {
             MediumKind::File => check_file(&*storage, folder, &sb, &mut report)?,
-            MediumKind::Dax if sb.clean => check_image(&*storage, folder, &sb, &mut report)?,
-            MediumKind::Dax => {
-                report.notes.push("the pool was not closed, so its page sums are not current".into())
+            MediumKind::Dax | MediumKind::Emulated if sb.devdax.is_some() => {
+                report.notes.push("the pages of a device are verified when the pool is opened".into());
             }
-            MediumKind::Emulated => report.notes.push("an emulated pool has no page sums".into()),
+            MediumKind::Dax | MediumKind::Emulated if sb.clean => {
+                check_image(&*storage, folder, &sb, &mut report)?;
+            }
+            MediumKind::Dax | MediumKind::Emulated => {
+                report.notes.push("the pool was not closed, so its page sums are not current".into());
+            }
         }
         drop(file);
         // The places above are found one by one; what opening needs besides is tried as it is.
@@ -108,8 +112,7 @@ fn check_image(
     report: &mut CheckReport,
 ) -> Result<()> {
     let (image_path, sums_path) = (folder.join("image"), folder.join("sums"));
-    let image = open_part(storage, sb.devdax.as_deref().unwrap_or(&image_path), true);
-    let (image, sums) = match (image, open_part(storage, &sums_path, true)) {
+    let (image, sums) = match (open_part(storage, &image_path, true), open_part(storage, &sums_path, true)) {
         (Ok(image), Ok(sums)) => (image, sums),
         (image, sums) => {
             for e in [image.err(), sums.err()].into_iter().flatten() {
@@ -120,7 +123,6 @@ fn check_image(
     };
     let files = ImageFiles { image, image_path, sums, sums_path };
     let size = files.image.size().map_err(|e| Error::from_io(files.image_path.clone(), "read", &e))?;
-    let size = if sb.devdax.is_some() { sb.image_bytes } else { size };
     if size < sb.image_bytes {
         let what = format!("the image ends here, but had {} bytes", sb.image_bytes);
         report.damage.push(Damage { path: files.image_path.clone(), offset: size, what });

@@ -6,13 +6,14 @@
 //! bytes are not there.
 
 use crate::error::is_no_space;
-use crate::options::PoolOptions;
+use crate::open_mapped::{devdax_of, supports_map_sync, zero_device};
+use crate::options::{MediumChoice, PoolOptions};
 use crate::stat::MediumKind;
 use crate::storage::{OpenHow, PathKind, Storage, StorageFile, here};
-use crate::superblock::{COPY_BYTES, FILE_BYTES, Superblock};
+use crate::superblock::{COPY_BYTES, DEVDAX_BYTES_MAX, FILE_BYTES, Superblock};
 use crate::{Error, Result};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Bytes of zeros written at a time.
 const ZERO_BYTES: usize = 1 << 20;
@@ -64,27 +65,27 @@ pub(crate) fn image_is_empty(storage: &dyn Storage, folder: &Path) -> Result<boo
 
 /// Fills the locked, blank file `pool` and makes the files beside it. The caller made sure that
 /// what is there, if anything, belongs to an unfinished pool.
-pub(crate) fn create(
-    options: &PoolOptions,
-    folder: &Path,
-    pool_file: &dyn StorageFile,
-    medium: MediumKind,
-    devdax: Option<PathBuf>,
-) -> Result<()> {
+pub(crate) fn create(options: &PoolOptions, folder: &Path, pool_file: &dyn StorageFile) -> Result<()> {
     let storage = &*options.storage;
     for name in PARTS {
         let path = folder.join(name);
         storage.remove(&path, here()).map_err(io_error(&path, "remove"))?;
     }
-    if devdax.is_none() {
+    let medium = choose_medium(options, folder)?;
+    let devdax = if medium == MediumKind::Dax { devdax_of(options) } else { None };
+    let mut capacity = options.capacity.next_multiple_of(4096);
+    if let Some(device) = &devdax {
+        if device.as_os_str().len() > DEVDAX_BYTES_MAX {
+            return Err(Error::Unsupported { what: format!("the name {} is too long", device.display()) });
+        }
+        capacity = capacity.min(zero_device(storage, device, options.domain_resolved()?.instruction)?);
+    } else {
         let path = folder.join("image");
         storage.open(&path, OpenHow::Create, here()).map_err(io_error(&path, "create"))?;
     }
     let log_bytes = if medium == MediumKind::File { options.log_bytes.next_multiple_of(4096) } else { 0 };
-    if medium != MediumKind::Emulated {
-        let path = folder.join("sums");
-        storage.open(&path, OpenHow::Create, here()).map_err(io_error(&path, "create"))?;
-    }
+    let path = folder.join("sums");
+    storage.open(&path, OpenHow::Create, here()).map_err(io_error(&path, "create"))?;
     if medium == MediumKind::File {
         let path = folder.join("log");
         let log = storage.open(&path, OpenHow::Create, here()).map_err(io_error(&path, "create"))?;
@@ -103,7 +104,7 @@ pub(crate) fn create(
         medium,
         clean: true,
         kind: options.kind.clone(),
-        capacity: options.capacity.next_multiple_of(4096),
+        capacity,
         image_bytes: 0,
         log_bytes,
         tail: 0,
@@ -118,6 +119,24 @@ pub(crate) fn create(
     let path = folder.join("pool");
     pool_file.write_at(0, &bytes, here()).map_err(io_error(&path, "write"))?;
     pool_file.sync(here()).map_err(io_error(&path, "sync"))
+}
+
+fn choose_medium(options: &PoolOptions, folder: &Path) -> Result<MediumKind> {
+    let device = options.devdax.is_some();
+    let map_sync = || supports_map_sync(&*options.storage, folder);
+    match options.medium {
+        MediumChoice::File => Ok(MediumKind::File),
+        MediumChoice::Emulated(_) => Ok(MediumKind::Emulated),
+        MediumChoice::Dax if !device && !map_sync() => Err(Error::Unsupported {
+            what: format!(
+                "{} is not on a file system mounted with dax; choose the medium file",
+                folder.display()
+            ),
+        }),
+        MediumChoice::Dax => Ok(MediumKind::Dax),
+        MediumChoice::Auto if device || map_sync() => Ok(MediumKind::Dax),
+        MediumChoice::Auto => Ok(MediumKind::File),
+    }
 }
 
 /// Real zeros, not a promise of space: a log write then changes no metadata of the file system, so

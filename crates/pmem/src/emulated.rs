@@ -1,11 +1,14 @@
-//! The emulated medium: DRAM that pretends to be persistent memory, with real flushes and fences.
-//! For figures, tests and the simulator; it never claims to survive more than it does.
+//! The emulated medium without files: DRAM that pretends to be persistent memory, with real flushes
+//! and fences. For figures and tests; it never claims to survive more than it does.
 
-use crate::{Error, Lsn, Medium, Region, Result, Site};
-use mangrove_sys::{FlushInstruction, Reservation, fence, flush_range};
-use std::sync::Arc;
+use crate::domain::Domain;
+use crate::latency::LatencyModel;
+use crate::mapped::Mapped;
+use crate::options::DomainChoice;
+use crate::{Error, Region, Result};
+use mangrove_sys::Reservation;
 
-/// Injected latencies in nanoseconds, on top of DRAM's own.
+/// Injected latencies in nanoseconds, on top of DRAM's own. How they are spent: `latency.rs`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
     /// Added to each flushed cache line.
@@ -15,48 +18,37 @@ pub struct Latency {
 }
 
 /// Anonymous DRAM with real cache-line write-back.
-pub struct Emulated {
-    memory: Reservation,
-    instruction: FlushInstruction,
-}
+#[derive(Debug)]
+pub struct Emulated;
 
 impl Emulated {
-    /// A fresh zeroed region of `len` bytes.
+    /// A fresh zeroed region of `len` bytes, without injected latencies.
     ///
     /// # Errors
     /// When the address space cannot be reserved.
     pub fn region(len: u64) -> Result<Region> {
-        let memory = Reservation::anonymous(len as usize).map_err(|e| Error::Unsupported {
-            what: format!("cannot reserve {len} bytes of address space: {e}"),
-        })?;
-        let base = memory.base();
-        let medium = Arc::new(Self { memory, instruction: FlushInstruction::detect() });
-        // SAFETY: the medium owns the reservation of `len` bytes.
-        Ok(unsafe { Region::new(base, len, medium) })
+        Self::region_with(len, Latency::default(), DomainChoice::Auto)
+    }
+
+    /// A fresh zeroed region of `len` bytes.
+    ///
+    /// # Errors
+    /// When the address space cannot be reserved, or the environment asks for what this CPU lacks.
+    pub fn region_with(len: u64, latency: Latency, domain: DomainChoice) -> Result<Region> {
+        let domain = Domain::resolve(domain, None)?;
+        let unsupported =
+            |e| Error::Unsupported { what: format!("cannot reserve {len} bytes of address space: {e}") };
+        let memory = Reservation::anonymous(len as usize).map_err(unsupported)?;
+        Ok(Mapped::anonymous(memory, domain, model(latency)?).region())
     }
 }
 
-impl Medium for Emulated {
-    unsafe fn flush(&self, _offset: u64, ptr: *const u8, len: usize, _site: Site) {
-        // SAFETY: the caller vouches for the range.
-        unsafe { flush_range(self.instruction, ptr, len) };
+/// The model of `latency`; none for zero.
+pub(crate) fn model(latency: Latency) -> Result<Option<LatencyModel>> {
+    if latency == Latency::default() {
+        return Ok(None);
     }
-
-    fn fence(&self, _site: Site) {
-        fence();
-    }
-
-    fn wait(&self, _lsn: Lsn, _site: Site) -> Result<()> {
-        Ok(())
-    }
-
-    fn grow(&self, bytes: u64) -> Result<()> {
-        if bytes > self.memory.len() as u64 {
-            return Err(Error::NoSpace {
-                path: "emulated memory".into(),
-                wanted: bytes - self.memory.len() as u64,
-            });
-        }
-        Ok(())
-    }
+    LatencyModel::new(latency)
+        .map(Some)
+        .map_err(|e| Error::Unsupported { what: format!("cannot reserve memory for the latency model: {e}") })
 }

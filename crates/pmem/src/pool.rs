@@ -2,6 +2,8 @@
 
 use crate::create;
 use crate::file_medium::FileMedium;
+use crate::mapped::Mapped;
+use crate::open_mapped::{OpenMapped, open_mapped};
 use crate::options::{CreateMode, MediumChoice, PoolOptions};
 use crate::os_storage::OsStorage;
 use crate::read_only::ReadOnly;
@@ -17,8 +19,8 @@ use std::thread::JoinHandle;
 /// What keeps the region durable.
 enum Backing {
     File(Arc<FileMedium>),
-    /// With the file that carries the shared lock.
-    ReadOnly(Arc<ReadOnly>, #[expect(dead_code, reason = "held for its lock")] Box<dyn StorageFile>),
+    Mapped(Arc<Mapped>),
+    ReadOnly(Arc<ReadOnly>),
 }
 
 /// An open pool.
@@ -108,8 +110,7 @@ impl Pool {
                     what: "its creation was interrupted and nothing was stored in it; create it again".into(),
                 });
             }
-            let medium = choose_medium(options)?;
-            create::create(options, folder, &*file, medium, None)?;
+            create::create(options, folder, &*file)?;
             bytes = read_superblock_file(&*file, &path)?;
             decoded = superblock::decode(&path, &bytes);
             created = true;
@@ -127,7 +128,7 @@ impl Pool {
         fits_choice(folder, &sb, options.medium)?;
         let mut pool = match sb.medium {
             MediumKind::File => Self::open_file(folder, options, sb, file)?,
-            other => return Err(Error::Unsupported { what: format!("the medium {other} is not there yet") }),
+            MediumKind::Dax | MediumKind::Emulated => Self::open_mapped(folder, options, sb, file)?,
         };
         pool.report.created = created;
         Ok(pool)
@@ -143,15 +144,37 @@ impl Pool {
         let recovered = recover(storage, folder, &sb, &*file, options.read_only)?;
         let (info, report) = (sb.info(folder), recovered.report);
         if options.read_only {
-            let medium = ReadOnly::new(recovered.memory, MediumKind::File);
+            let usable = recovered.memory.len() as u64;
+            let medium = ReadOnly::new(recovered.memory, MediumKind::File, usable);
+            medium.keep(file);
             let region = medium.region();
-            let backing = Backing::ReadOnly(medium, file);
-            return Ok(Self { region, info, report, backing, threads: Vec::new() });
+            return Ok(Self {
+                region,
+                info,
+                report,
+                backing: Backing::ReadOnly(medium),
+                threads: Vec::new(),
+            });
         }
         let parts = recovered.into_parts(storage, folder, SuperblockFile::new(file, sb));
         let medium = Arc::new(FileMedium::new(parts, options.durability, options.background));
         let threads = medium.start()?;
         Ok(Self { region: medium.region(), info, report, backing: Backing::File(medium), threads })
+    }
+
+    fn open_mapped(
+        folder: &Path,
+        options: &PoolOptions,
+        sb: Superblock,
+        file: Box<dyn StorageFile>,
+    ) -> Result<Self> {
+        let info = sb.info(folder);
+        let (opened, report) = open_mapped(options, folder, sb, file)?;
+        let (region, backing) = match opened {
+            OpenMapped::ReadWrite(medium) => (medium.region(), Backing::Mapped(medium)),
+            OpenMapped::ReadOnly(medium) => (medium.region(), Backing::ReadOnly(medium)),
+        };
+        Ok(Self { region, info, report, backing, threads: Vec::new() })
     }
 
     /// The durable region.
@@ -195,7 +218,8 @@ impl Pool {
     pub fn stat(&self) -> PoolStat {
         let mut stat = match &self.backing {
             Backing::File(medium) => medium.stat(),
-            Backing::ReadOnly(medium, _) => medium.stat(),
+            Backing::Mapped(medium) => medium.stat(),
+            Backing::ReadOnly(medium) => medium.stat(),
         };
         stat.capacity = self.info.capacity;
         stat
@@ -223,8 +247,11 @@ impl Pool {
     }
 
     fn settle(&mut self) -> Result<()> {
-        let Backing::File(medium) = &self.backing else { return Ok(()) };
-        let medium = Arc::clone(medium);
+        let medium = match &self.backing {
+            Backing::File(medium) => Arc::clone(medium),
+            Backing::Mapped(medium) => return medium.settle(),
+            Backing::ReadOnly(_) => return Ok(()),
+        };
         if let Some(e) = medium.latched() {
             return Err(Error::Poisoned { first: e.to_string() });
         }
@@ -273,18 +300,10 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.stop();
-        if let Backing::File(medium) = &self.backing {
-            medium.release();
-        }
-    }
-}
-
-fn choose_medium(options: &PoolOptions) -> Result<MediumKind> {
-    match options.medium {
-        MediumChoice::Auto | MediumChoice::File => Ok(MediumKind::File),
-        MediumChoice::Dax => Err(Error::Unsupported { what: "the medium dax is not there yet".into() }),
-        MediumChoice::Emulated(_) => {
-            Err(Error::Unsupported { what: "the medium emulated is not there yet".into() })
+        match &self.backing {
+            Backing::File(medium) => medium.release(),
+            Backing::Mapped(medium) => medium.shut_down(),
+            Backing::ReadOnly(medium) => medium.release(),
         }
     }
 }

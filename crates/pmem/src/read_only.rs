@@ -1,6 +1,8 @@
 //! The medium of a pool opened read-only: a private copy that goes nowhere.
 
 use crate::stat::{MediumKind, PoolStat};
+use crate::storage::StorageFile;
+use crate::sync::Mutex;
 use crate::{Durability, Lsn, Medium, Region, Result, Site};
 use mangrove_sys::Reservation;
 use std::sync::Arc;
@@ -9,11 +11,25 @@ use std::sync::Arc;
 pub(crate) struct ReadOnly {
     memory: Reservation,
     kind: MediumKind,
+    /// Bytes that may be touched: a mapping may be longer than its file.
+    usable: u64,
+    /// The file that carries the shared lock.
+    lock: Mutex<Option<Box<dyn StorageFile>>>,
 }
 
 impl ReadOnly {
-    pub(crate) fn new(memory: Reservation, kind: MediumKind) -> Arc<Self> {
-        Arc::new(Self { memory, kind })
+    pub(crate) fn new(memory: Reservation, kind: MediumKind, usable: u64) -> Arc<Self> {
+        Arc::new(Self { memory, kind, usable, lock: Mutex::new(None) })
+    }
+
+    /// Keeps the locked file until `release`.
+    pub(crate) fn keep(&self, file: Box<dyn StorageFile>) {
+        *self.lock.lock() = Some(file);
+    }
+
+    /// Gives up the lock.
+    pub(crate) fn release(&self) {
+        *self.lock.lock() = None;
     }
 
     pub(crate) fn region(self: &Arc<Self>) -> Region {
@@ -26,6 +42,7 @@ impl ReadOnly {
         let mut stat = PoolStat::new(self.kind, Durability::Sync);
         stat.read_only = true;
         stat.reserved = self.memory.len() as u64;
+        stat.grown = self.usable;
         stat
     }
 }
@@ -44,12 +61,9 @@ impl Medium for ReadOnly {
     }
 
     fn grow(&self, bytes: u64) -> Result<()> {
-        if bytes <= self.memory.len() as u64 {
+        if bytes <= self.usable {
             return Ok(());
         }
-        Err(crate::Error::NoSpace {
-            path: "a read-only pool".into(),
-            wanted: bytes - self.memory.len() as u64,
-        })
+        Err(crate::Error::NoSpace { path: "a read-only pool".into(), wanted: bytes - self.usable })
     }
 }

@@ -149,6 +149,15 @@ pub(crate) fn recover(
         let size = files.sums.size().map_err(|e| Error::from_io(files.sums_path.clone(), "read", &e))?;
         let beyond = image_size / PAGE_BYTES as u64..(size / SUM_BYTES as u64).min(sums.pages());
         suspects.extend(beyond.filter(|&page| sums.get(page) != 0));
+        // Addresses may be fewer than the pool has; such a page cannot have been logged to then.
+        let last = memory.len() as u64 / PAGE_BYTES as u64;
+        if let Some(page) = suspects.iter().find(|&&page| page >= last) {
+            return Err(Error::Corrupt {
+                path: files.sums_path,
+                offset: page * SUM_BYTES as u64,
+                what: "there is a sum for a page beyond the image".into(),
+            });
+        }
     }
     let mut records = apply(&ring, &memory, sb.tail, sb.target);
     verify_suspects(&suspects, &memory, &sums, &files)?;

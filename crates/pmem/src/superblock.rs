@@ -20,7 +20,8 @@ pub(crate) const FILE_BYTES: usize = 2 * COPY_BYTES;
 pub(crate) const VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"MANGROVE";
 const ENDIAN_MARK: u32 = 0x0a0b_0c0d;
-const DEVDAX_BYTES_MAX: usize = 1024;
+/// Longest name of a devdax device.
+pub(crate) const DEVDAX_BYTES_MAX: usize = 1024;
 
 const AT_VERSION: usize = 8;
 const AT_ENDIAN: usize = 12;

@@ -67,6 +67,20 @@ pub fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
+/// Bytes of a devdax device; `None` when `path` is no such device.
+#[must_use]
+pub fn devdax_bytes(path: &Path) -> Option<u64> {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let meta = std::fs::metadata(path).ok()?;
+    if !meta.file_type().is_char_device() {
+        return None;
+    }
+    let device = meta.rdev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let size = std::fs::read_to_string(format!("/sys/dev/char/{major}:{minor}/size")).ok()?;
+    size.trim().parse().ok()
+}
+
 /// 64 random bits from the operating system.
 ///
 /// # Panics

@@ -8,9 +8,11 @@ pub mod file;
 mod gate;
 mod mapping;
 mod mirror;
+mod spin;
 
 pub use cacheline::{CACHE_LINE_BYTES, FlushInstruction, fence, flush_range, prefetch_read};
 pub use domain::{caches_are_persistent, dax_mounts};
 pub use gate::Gate;
 pub use mapping::{MapKind, Reservation};
 pub use mirror::Mirror;
+pub use spin::{spin_ticks, ticks, ticks_per_microsecond};

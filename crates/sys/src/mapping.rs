@@ -1,8 +1,7 @@
 //! Mappings: contiguous ranges of addresses that never move while they live.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
 /// How a file is mapped.
@@ -50,7 +49,7 @@ impl Reservation {
     ///
     /// # Errors
     /// `Unsupported` (EOPNOTSUPP) for `SharedSync` where the file is not on a DAX file system.
-    pub fn file(file: &File, len: usize, kind: MapKind) -> io::Result<Self> {
+    pub fn file(file: BorrowedFd<'_>, len: usize, kind: MapKind) -> io::Result<Self> {
         let flags = match kind {
             MapKind::SharedSync => libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
             MapKind::Shared => libc::MAP_SHARED,

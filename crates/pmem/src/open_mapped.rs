@@ -1,0 +1,226 @@
+//! Opening a pool whose region is mapped: dax and emulated.
+
+use crate::checkpoint::ImageFiles;
+use crate::emulated::model;
+use crate::mapped::{Mapped, MappedFiles};
+use crate::options::{MediumChoice, PoolOptions};
+use crate::read_only::ReadOnly;
+use crate::recover::{open_part, read_sums};
+use crate::stat::{MediumKind, OpenReport};
+use crate::storage::{OpenHow, Storage, StorageFile, here};
+use crate::sums::{PAGE_BYTES, Sums, page_sum};
+use crate::superblock::{Superblock, SuperblockFile};
+use crate::{Error, Result};
+use mangrove_sys::{MapKind, Reservation};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Pages that one worker verifies at a time.
+const CHUNK_PAGES: u64 = 512;
+
+/// What opening yields.
+pub(crate) enum OpenMapped {
+    ReadWrite(Arc<Mapped>),
+    ReadOnly(Arc<ReadOnly>),
+}
+
+/// Opens a mapped pool; `superblock_file` is locked.
+pub(crate) fn open_mapped(
+    options: &PoolOptions,
+    folder: &Path,
+    sb: Superblock,
+    superblock_file: Box<dyn StorageFile>,
+) -> Result<(OpenMapped, OpenReport)> {
+    let begun = std::time::Instant::now();
+    let storage = &*options.storage;
+    let image_path = sb.devdax.clone().unwrap_or_else(|| folder.join("image"));
+    let sums_path = folder.join("sums");
+    let files = ImageFiles {
+        image: open_part(storage, &image_path, options.read_only)?,
+        image_path,
+        sums: open_part(storage, &sums_path, options.read_only)?,
+        sums_path,
+    };
+    let size = usable_bytes(&files, &sb)?;
+    let sums = read_sums(&files, &sb, size)?;
+    let memory = map(&files, &sb, size, options.read_only)?;
+    if sb.clean {
+        verify(&memory, &sums, size, &files.image_path)?;
+    }
+    let report = OpenReport {
+        created: false,
+        was_clean: sb.clean,
+        image_bytes: size,
+        groups: 0,
+        records: 0,
+        nanoseconds: begun.elapsed().as_nanos() as u64,
+    };
+    if options.read_only {
+        // The lock must live as long as the region.
+        let medium = ReadOnly::new(memory, sb.medium, size);
+        medium.keep(superblock_file);
+        return Ok((OpenMapped::ReadOnly(medium), report));
+    }
+    let latency = match options.medium {
+        MediumChoice::Emulated(latency) => model(latency)?,
+        _ => None,
+    };
+    let kind = sb.medium;
+    let mapped_files = MappedFiles {
+        image: sb.devdax.is_none().then_some(files.image),
+        image_path: files.image_path,
+        sums_file: files.sums,
+        sums_path: files.sums_path,
+        sums,
+        superblock: SuperblockFile::new(superblock_file, sb),
+        superblock_path: folder.join("pool"),
+    };
+    let medium = Mapped::open(memory, kind, options.domain_resolved()?, latency, mapped_files, size)?;
+    Ok((OpenMapped::ReadWrite(medium), report))
+}
+
+/// Bytes of the region that are there.
+fn usable_bytes(files: &ImageFiles, sb: &Superblock) -> Result<u64> {
+    let corrupt = |offset, what| Err(Error::Corrupt { path: files.image_path.clone(), offset, what });
+    if sb.devdax.is_some() {
+        let size = mangrove_sys::file::devdax_bytes(&files.image_path).unwrap_or(0);
+        if size < sb.capacity {
+            return corrupt(size, format!("the device has {size} bytes, the pool {}", sb.capacity));
+        }
+        return Ok(sb.capacity);
+    }
+    let size = files.image.size().map_err(|e| Error::from_io(files.image_path.clone(), "read", &e))?;
+    if size < sb.image_bytes {
+        return corrupt(size, format!("the image ends here, but had {} bytes", sb.image_bytes));
+    }
+    if size > sb.capacity {
+        return corrupt(
+            sb.capacity,
+            format!("the image has {size} bytes, but the capacity is {}", sb.capacity),
+        );
+    }
+    Ok(size - size % PAGE_BYTES as u64)
+}
+
+fn no_fd(path: &Path) -> Error {
+    Error::Unsupported {
+        what: format!("{} cannot be mapped: its storage has no files to map", path.display()),
+    }
+}
+
+fn map(files: &ImageFiles, sb: &Superblock, size: u64, read_only: bool) -> Result<Reservation> {
+    let path = &files.image_path;
+    let fd = files.image.fd().ok_or_else(|| no_fd(path))?;
+    let unsupported = |e: std::io::Error| Error::Unsupported {
+        what: match sb.medium {
+            MediumKind::Dax if !read_only => {
+                format!(
+                    "{} cannot be mapped with MAP_SYNC ({e}): is its file system mounted with dax?",
+                    path.display()
+                )
+            }
+            _ => format!("{} cannot be mapped: {e}", path.display()),
+        },
+    };
+    let len = sb.capacity as usize;
+    if read_only && sb.devdax.is_some() {
+        // A device takes shared mappings only: a private copy instead.
+        let source = Reservation::file(fd, len, MapKind::Shared).map_err(unsupported)?;
+        let copy = Reservation::anonymous(len).map_err(unsupported)?;
+        // SAFETY: both have `len` bytes; the device's pages are mapped.
+        unsafe { std::ptr::copy_nonoverlapping(source.base().as_ptr(), copy.base().as_ptr(), size as usize) };
+        return Ok(copy);
+    }
+    let kind = match sb.medium {
+        _ if read_only => MapKind::Private,
+        MediumKind::Dax => MapKind::SharedSync,
+        _ => MapKind::Shared,
+    };
+    Reservation::file(fd, len, kind).map_err(unsupported)
+}
+
+/// Compares every page of a closed pool with its sum.
+fn verify(memory: &Reservation, sums: &Sums, size: u64, path: &Path) -> Result<()> {
+    let pages = size / PAGE_BYTES as u64;
+    let next = AtomicU64::new(0);
+    let work = || -> Option<u64> {
+        loop {
+            // Relaxed: only hands out chunks.
+            let first = next.fetch_add(CHUNK_PAGES, Ordering::Relaxed);
+            if first >= pages {
+                return None;
+            }
+            let end = (first + CHUNK_PAGES).min(pages);
+            let bad = (first..end).find(|&page| {
+                // SAFETY: inside the part of the mapping that the file covers; nobody writes it.
+                let bytes = unsafe {
+                    let ptr = memory.base().as_ptr().add(page as usize * PAGE_BYTES);
+                    std::slice::from_raw_parts(ptr, PAGE_BYTES)
+                };
+                page_sum(bytes) != sums.get(page)
+            });
+            if bad.is_some() {
+                return bad;
+            }
+        }
+    };
+    let threads =
+        if pages < 2 * CHUNK_PAGES { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
+    let bad = std::thread::scope(|scope| {
+        let helpers: Vec<_> = (1..threads.min(16))
+            .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
+            .collect();
+        let mine = work();
+        let theirs =
+            helpers.into_iter().filter_map(|h| h.join().unwrap_or_else(|p| std::panic::resume_unwind(p)));
+        theirs.chain(mine).min()
+    });
+    match bad {
+        None => Ok(()),
+        Some(page) => Err(Error::Corrupt {
+            path: path.to_owned(),
+            offset: page * PAGE_BYTES as u64,
+            what: "the page does not match its checksum".into(),
+        }),
+    }
+}
+
+/// True when files in `folder` can be mapped with MAP_SYNC. Leaves nothing behind.
+pub(crate) fn supports_map_sync(storage: &dyn Storage, folder: &Path) -> bool {
+    let path = folder.join("image");
+    let Ok(file) = storage.open(&path, OpenHow::Create, here()) else { return false };
+    let Some(fd) = file.fd() else { return false };
+    // Mapping beyond the end of the file is allowed; nothing is touched.
+    Reservation::file(fd, PAGE_BYTES, MapKind::SharedSync).is_ok()
+}
+
+/// Zeroes a new devdax device, whose content is whatever it held before.
+pub(crate) fn zero_device(
+    storage: &dyn Storage,
+    device: &Path,
+    instruction: mangrove_sys::FlushInstruction,
+) -> Result<u64> {
+    let unsupported = |what: String| Error::Unsupported { what };
+    let Some(bytes) = mangrove_sys::file::devdax_bytes(device) else {
+        return Err(unsupported(format!("{} is not a devdax device", device.display())));
+    };
+    let file = storage
+        .open(device, OpenHow::Write, here())
+        .map_err(|e| Error::from_io(device.to_owned(), "open", &e))?;
+    let fd = file.fd().ok_or_else(|| no_fd(device))?;
+    let memory = Reservation::file(fd, bytes as usize, MapKind::Shared)
+        .map_err(|e| unsupported(format!("{} cannot be mapped: {e}", device.display())))?;
+    // SAFETY: the whole device is mapped, and nobody else has it (the pool's lock is held).
+    unsafe {
+        std::ptr::write_bytes(memory.base().as_ptr(), 0, bytes as usize);
+        mangrove_sys::flush_range(instruction, memory.base().as_ptr(), bytes as usize);
+    }
+    mangrove_sys::fence();
+    Ok(bytes)
+}
+
+/// Where a new dax pool's region shall lie.
+pub(crate) fn devdax_of(options: &PoolOptions) -> Option<PathBuf> {
+    options.devdax.clone().map(|device| std::fs::canonicalize(&device).unwrap_or(device))
+}

@@ -1,0 +1,144 @@
+//! Pools whose region is mapped: emulated, here, and what dax says where there is none.
+
+use mangrove_pmem::{
+    CreateMode, DomainChoice, Emulated, Error, FlushInstruction, Latency, MediumChoice, MediumKind, Pool,
+    PoolOptions,
+};
+use std::path::Path;
+
+fn options() -> PoolOptions {
+    PoolOptions::new()
+        .create(CreateMode::CreateIfMissing)
+        .medium(MediumChoice::Emulated(Latency::default()))
+        .capacity(64 << 20)
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+fn read(pool: &Pool, offset: u64, len: usize) -> Vec<u8> {
+    // SAFETY: inside the region, and nobody writes meanwhile.
+    unsafe { std::slice::from_raw_parts(pool.region().at(offset), len) }.to_vec()
+}
+
+fn put(pool: &Pool, offset: u64, bytes: &[u8]) {
+    let region = pool.region();
+    region.grow(offset + bytes.len() as u64).unwrap();
+    region.write(offset, bytes);
+    region.flush(offset, bytes.len());
+    region.fence();
+    region.drain().unwrap();
+}
+
+fn flip(path: &Path, at: u64) {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 4], at).unwrap();
+}
+
+#[test]
+fn an_emulated_pool_survives_a_drop_and_a_close() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let pool = options().open(&path).unwrap();
+    assert_eq!(pool.info().medium, MediumKind::Emulated);
+    put(&pool, 300_000, b"first");
+    drop(pool);
+    let pool = options().open(&path).unwrap();
+    assert!(!pool.was_clean());
+    assert_eq!(read(&pool, 300_000, 5), b"first");
+    put(&pool, 5_000_000, b"second");
+    pool.close().unwrap();
+    let pool = options().open(&path).unwrap();
+    assert!(pool.was_clean());
+    assert_eq!((read(&pool, 300_000, 5), read(&pool, 5_000_000, 6)), (b"first".to_vec(), b"second".to_vec()));
+    assert!(matches!(options().open(&path), Err(Error::Busy { .. })));
+    put(&pool, 0, b"only the first segment changes");
+    pool.close().unwrap();
+    assert_eq!(Pool::check(&path).unwrap().damage, []);
+}
+
+#[test]
+fn any_flipped_bit_of_a_closed_pool_is_found() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let pool = options().open(&path).unwrap();
+    put(&pool, 300_000, b"first");
+    pool.close().unwrap();
+    let image = std::fs::metadata(path.join("image")).unwrap().len();
+    for at in [0, 300_001, image - 1] {
+        flip(&path.join("image"), at);
+        let error = options().open(&path).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { offset, .. } if offset == at / 4096 * 4096), "{error}");
+        assert_eq!(Pool::check(&path).unwrap().damage.len(), 1);
+        flip(&path.join("image"), at);
+    }
+    flip(&path.join("sums"), 4 * 73);
+    assert!(matches!(options().open(&path).unwrap_err(), Error::Corrupt { .. }));
+    flip(&path.join("sums"), 4 * 73);
+    options().open(&path).unwrap();
+}
+
+#[test]
+fn read_only_changes_nothing() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let pool = options().open(&path).unwrap();
+    put(&pool, 0, b"mine");
+    pool.close().unwrap();
+    let before = std::fs::read(path.join("image")).unwrap();
+    let pool = PoolOptions::new().read_only(true).open(&path).unwrap();
+    pool.region().write(0, b"ours");
+    pool.region().flush(0, 4);
+    pool.region().drain().unwrap();
+    assert_eq!(read(&pool, 0, 4), b"ours");
+    assert!(pool.region().grow(60 << 20).is_err());
+    pool.close().unwrap();
+    assert_eq!(std::fs::read(path.join("image")).unwrap(), before);
+    assert!(Pool::inspect(&path).unwrap().clean);
+}
+
+#[test]
+fn dax_where_there_is_none_gets_a_sentence_and_leaves_no_pool() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let dax = options().medium(MediumChoice::Dax);
+    let text = dax.open(&path).unwrap_err().to_string();
+    assert!(text.contains("not on a file system mounted with dax"), "{text}");
+    let text = dax.clone().devdax("/dev/null").open(&path).unwrap_err().to_string();
+    assert!(text.contains("not a devdax device"), "{text}");
+    let pool = options().medium(MediumChoice::Auto).log_bytes(64 << 10).open(&path).unwrap();
+    assert_eq!(pool.info().medium, MediumKind::File);
+    drop(pool);
+    let text = dax.open(&path).unwrap_err().to_string();
+    assert!(text.contains("lies on the medium file, not dax"), "{text}");
+}
+
+#[test]
+fn domain_and_instruction_can_be_chosen() {
+    let dir = folder();
+    let of = |o: PoolOptions, name: &str| o.open(dir.path().join(name)).unwrap().stat().domain.unwrap();
+    let eadr = of(options().domain(DomainChoice::Eadr), "a");
+    assert!(eadr.eadr && eadr.instruction == FlushInstruction::None);
+    let adr = of(options().domain(DomainChoice::Adr).flush_instruction(FlushInstruction::Clflush), "b");
+    assert!(!adr.eadr && adr.instruction == FlushInstruction::Clflush);
+    let wrong = options()
+        .domain(DomainChoice::Adr)
+        .flush_instruction(FlushInstruction::None)
+        .open(dir.path().join("c"));
+    assert!(matches!(wrong, Err(Error::Unsupported { .. })));
+}
+
+#[test]
+fn injected_latency_is_felt() {
+    let slow = Latency { write_ns: 50_000, read_ns: 0 };
+    let region = Emulated::region_with(1 << 20, slow, DomainChoice::Adr).unwrap();
+    let begun = std::time::Instant::now();
+    for i in 0..100 {
+        region.flush(i * 64, 64);
+    }
+    assert!(begun.elapsed().as_millis() >= 4, "{:?}", begun.elapsed());
+}
