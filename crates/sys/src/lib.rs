@@ -2,6 +2,7 @@
 //!
 //! Everything above is portable Rust; another machine is a matter of this crate alone.
 
+mod bits;
 mod cacheline;
 mod domain;
 pub mod file;
@@ -10,6 +11,7 @@ mod mapping;
 mod mirror;
 mod spin;
 
+pub use bits::count_ones;
 pub use cacheline::{CACHE_LINE_BYTES, FlushInstruction, fence, flush_range, prefetch_read};
 pub use domain::{caches_are_persistent, dax_mounts};
 pub use gate::Gate;

@@ -15,6 +15,8 @@
 use std::mem::size_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use mangrove_sys::count_ones;
+
 use super::lock::VersionLock;
 use super::word::Word;
 
@@ -308,7 +310,7 @@ impl<const CAPACITY: usize> Ranked<CAPACITY> {
         let bits = self.present[word as usize].load(Ordering::Relaxed);
         let before = ((self.header.meta.load(Ordering::Relaxed) >> (8 * word)) & 0xff) as usize;
         let mask = (1_u64 << (byte % 64)) - 1;
-        (before + (bits & mask).count_ones() as usize, bits & (mask + 1) != 0)
+        (before + count_ones(bits & mask) as usize, bits & (mask + 1) != 0)
     }
 
     fn flip_and_rerank(&self, byte: u8, len: usize) {

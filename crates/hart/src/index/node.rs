@@ -101,7 +101,7 @@ impl<'a> Node<'a> {
     }
 
     /// The slot of the child under `byte`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(self, byte: u8) -> Option<&'a AtomicU64> {
         in_layout!(self, layout => layout.find(byte))
     }
