@@ -92,6 +92,7 @@ pub(crate) fn scan(file: &dyn StorageFile, path: &Path, sb: &Superblock, ring: &
     let log_bytes = ring.len() as u64;
     let mut reader = Reader { file, path, ring, loaded: sb.tail, limit: sb.tail + log_bytes };
     let mut scan = Scan { end: sb.tail, last_nonce: sb.nonce, target_nonce: sb.nonce, ..Scan::default() };
+    let mut at_target = sb.target == sb.tail;
     while let Some(header) = next_group(&mut reader, &scan, sb)? {
         let body = reader.bytes(scan.end + GROUP_HEADER_BYTES as u64, header.payload as usize);
         let mut records = Records::new(body, sb.capacity);
@@ -110,7 +111,12 @@ pub(crate) fn scan(file: &dyn StorageFile, path: &Path, sb: &Superblock, ring: &
         scan.last_nonce = header.nonce;
         if scan.end <= sb.target {
             scan.target_nonce = header.nonce;
+            at_target = scan.end == sb.target;
         }
+    }
+    if scan.end >= sb.target && !at_target {
+        let what = format!("no group ends at position {}, where a checkpoint was to end", sb.target);
+        return Err(corrupt(path, sb.target % log_bytes, what));
     }
     if scan.end < sb.target {
         return Err(corrupt(

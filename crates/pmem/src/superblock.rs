@@ -220,6 +220,7 @@ fn check_geometry(sb: &Superblock) -> std::result::Result<(), String> {
         let sane = sb.tail.is_multiple_of(512)
             && sb.target.is_multiple_of(512)
             && sb.tail <= sb.target
+            && (!sb.clean || sb.tail == sb.target)
             && sb.target - sb.tail <= sb.log_bytes
             && sb.target <= u64::MAX / 4;
         if !sane {

@@ -1,0 +1,295 @@
+//! Pools that are not as they were written: each gets its sentence, none makes the opener panic,
+//! none yields a wrong byte.
+
+use mangrove_pmem::{CreateMode, Error, MediumChoice, Pool, PoolOptions, crc32c};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+const IMAGE_BYTES: usize = 300 << 10;
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+fn options() -> PoolOptions {
+    PoolOptions::new()
+        .create(CreateMode::CreateIfMissing)
+        .medium(MediumChoice::File)
+        .capacity(1 << 20)
+        .log_bytes(64 << 10)
+        .background(false)
+        .kind("test")
+}
+
+fn content() -> Vec<u8> {
+    let mut bytes = vec![0; IMAGE_BYTES];
+    for (i, byte) in bytes.iter_mut().enumerate().filter(|(i, _)| i / 4096 % 3 != 1) {
+        *byte = (i % 251) as u8;
+    }
+    bytes
+}
+
+/// A pool with `content` and, unless `clean`, a log of several groups behind a checkpoint.
+fn make(path: &Path, clean: bool) -> Vec<u8> {
+    let mut bytes = content();
+    let pool = options().open(path).unwrap();
+    let region = pool.region();
+    region.grow(IMAGE_BYTES as u64).unwrap();
+    for page in (0..IMAGE_BYTES).step_by(4096).filter(|at| at / 4096 % 3 != 1) {
+        region.write(page as u64, &bytes[page..page + 4096]);
+        region.flush(page as u64, 4096);
+    }
+    region.drain().unwrap();
+    if clean {
+        pool.close().unwrap();
+        return bytes;
+    }
+    pool.checkpoint().unwrap();
+    for i in 0..20 {
+        bytes[i * 1000..i * 1000 + 100].fill(i as u8 + 1);
+        region.write(i as u64 * 1000, &bytes[i * 1000..i * 1000 + 100]);
+        region.flush(i as u64 * 1000, 100);
+        region.drain().unwrap();
+    }
+    bytes
+}
+
+fn read(pool: &Pool) -> Vec<u8> {
+    // SAFETY: inside the region, and nobody writes meanwhile.
+    unsafe { std::slice::from_raw_parts(pool.region().base(), IMAGE_BYTES) }.to_vec()
+}
+
+fn flip(path: &Path, at: u64, bit: u8) {
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 1 << bit], at).unwrap();
+}
+
+/// Opening refuses with a sentence that names the pool, also for those who may create.
+fn refused(path: &Path, what: &str, expected: &str) -> Error {
+    let mut last = None;
+    for options in [options(), options().create(CreateMode::OpenOnly), PoolOptions::new().read_only(true)] {
+        let error = options.open(path).expect_err(what);
+        let text = error.to_string();
+        assert!(text.contains(expected), "{what}: {text}");
+        assert!(text.contains(&*path.to_string_lossy()), "{what}: {text}");
+        last = Some(error);
+    }
+    last.unwrap()
+}
+
+#[test]
+fn one_flipped_bit_anywhere_in_a_closed_pool_is_refused_or_harmless() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let bytes = make(&path, true);
+    let mut random = StdRng::seed_from_u64(7);
+    let (mut refusals, mut harmless) = (0, 0);
+    for name in ["pool", "image", "sums", "log"] {
+        let file = path.join(name);
+        let len = std::fs::metadata(&file).unwrap().len();
+        let places: Vec<u64> = if name == "pool" {
+            (0..len).filter(|at| at % 4096 < 140 || at % 4096 > 4090 || at % 97 == 0).collect()
+        } else {
+            (0..len / 1500).map(|i| i * 1500 + random.random_range(0..1500)).filter(|&at| at < len).collect()
+        };
+        assert!(!places.is_empty() || name == "log", "{name} is too short");
+        for at in places {
+            let bit = random.random_range(0..8);
+            flip(&file, at, bit);
+            match PoolOptions::new().read_only(true).open(&path) {
+                Ok(pool) => {
+                    assert!(read(&pool) == bytes, "{name} byte {at} bit {bit}: silently wrong");
+                    harmless += 1;
+                }
+                Err(Error::Corrupt { path: damaged, offset, .. }) => {
+                    assert!(damaged.starts_with(&path), "{name} byte {at}");
+                    if name == "image" {
+                        assert_eq!(offset, at / 4096 * 4096);
+                    }
+                    refusals += 1;
+                }
+                Err(e) => panic!("{name} byte {at} bit {bit}: {e}"),
+            }
+            if name != "log" {
+                let report = Pool::check(&path).unwrap();
+                assert!(!report.damage.is_empty(), "{name} byte {at} bit {bit}: check found nothing");
+            }
+            flip(&file, at, bit);
+        }
+    }
+    assert!(refusals > 100 && harmless > 100, "{refusals} refused, {harmless} harmless");
+    assert_eq!(Pool::check(&path).unwrap().damage, []);
+}
+
+#[test]
+fn a_damaged_group_in_the_middle_of_the_log_is_refused_and_a_torn_tail_is_not() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let bytes = make(&path, false);
+    let tail = Pool::inspect(&path).unwrap().tail;
+    let log = path.join("log");
+    // Twenty groups of one sector each, but for the wrap: their place in the file.
+    let place = |group: u64| (tail + group * 512) % (64 << 10);
+    for group in 0..20 {
+        for at in [0, 4, 8, 16, 24, 32, 40, 100] {
+            flip(&log, place(group) + at, 3);
+            let result = PoolOptions::new().read_only(true).open(&path);
+            if group < 19 {
+                let error = result.expect_err("damage in the middle");
+                assert!(
+                    matches!(&error, Error::Corrupt { offset, .. } if *offset == place(group)),
+                    "{error}"
+                );
+                assert_eq!(Pool::check(&path).unwrap().damage.len(), 1);
+            } else {
+                let pool = result.expect("a torn tail is a crash's doing");
+                assert!(read(&pool)[..19_000] == bytes[..19_000]);
+            }
+            flip(&log, place(group) + at, 3);
+        }
+    }
+    assert!(read(&options().open(&path).unwrap()) == bytes);
+}
+
+#[test]
+fn files_cut_short_missing_or_of_another_kind() {
+    for name in ["pool", "image", "log", "sums"] {
+        for clean in [true, false] {
+            let dir = folder();
+            let path = dir.path().join("p");
+            let bytes = make(&path, clean);
+            let file = path.join(name);
+            let whole = std::fs::read(&file).unwrap();
+            for len in [0, 1, 511, whole.len() / 2, whole.len() - 1] {
+                std::fs::write(&file, &whole[..len]).unwrap();
+                refused(&path, &format!("{name} cut to {len}"), "");
+            }
+            std::fs::write(&file, [&whole[..], b"more"].concat()).unwrap();
+            if matches!(name, "pool" | "log") {
+                refused(&path, &format!("{name} too long"), "bytes");
+            }
+            std::fs::remove_file(&file).unwrap();
+            let expected = if name == "pool" { "no file `pool`" } else { "the file is missing" };
+            refused(&path, &format!("{name} missing"), expected);
+            std::fs::create_dir(&file).unwrap();
+            refused(&path, &format!("{name} is a folder"), "folder");
+            std::fs::remove_dir(&file).unwrap();
+            std::fs::write(&file, &whole).unwrap();
+            assert!(read(&options().open(&path).unwrap()) == bytes, "nothing was harmed by the refusals");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_a_pool_is_told_apart() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let absent = options().create(CreateMode::OpenOnly).open(&path).unwrap_err();
+    assert!(matches!(absent, Error::NotFound { .. }));
+    std::fs::write(&path, b"I am a file").unwrap();
+    refused(&path, "a file", "a pool is a folder");
+    assert_eq!(std::fs::read(&path).unwrap(), b"I am a file");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    assert!(matches!(options().create(CreateMode::OpenOnly).open(&path), Err(Error::NotFound { .. })));
+    std::fs::write(path.join("image"), b"mine").unwrap();
+    refused(&path, "somebody else's image", "no file `pool`");
+    std::fs::remove_file(path.join("image")).unwrap();
+    for text in [b"hello".to_vec(), vec![b'x'; 8192], vec![b'\n'; 100_000]] {
+        std::fs::write(path.join("pool"), &text).unwrap();
+        refused(&path, "a foreign file named pool", "not a Mangrove pool");
+        assert_eq!(std::fs::read(path.join("pool")).unwrap(), text);
+    }
+    std::fs::remove_file(path.join("pool")).unwrap();
+    options().open(&path).unwrap().close().unwrap();
+    assert!(matches!(options().create(CreateMode::CreateNew).open(&path), Err(Error::Exists { .. })));
+    let wrong = options().kind("other").open(&path).unwrap_err();
+    assert!(matches!(&wrong, Error::WrongKind { found, .. } if found == "test"), "{wrong}");
+}
+
+/// Changes both copies of the superblock and seals them again.
+fn forge(path: &Path, change: impl Fn(&mut [u8])) {
+    let file = path.join("pool");
+    let mut bytes = std::fs::read(&file).unwrap();
+    for copy in bytes.chunks_exact_mut(4096) {
+        change(copy);
+        let crc = crc32c(0, &copy[..4092]);
+        copy[4092..].copy_from_slice(&crc.to_le_bytes());
+    }
+    std::fs::write(&file, bytes).unwrap();
+}
+
+#[test]
+fn another_version_and_another_byte_order_are_named() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    make(&path, true);
+    let whole = std::fs::read(path.join("pool")).unwrap();
+    forge(&path, |copy| copy[8..12].copy_from_slice(&9u32.to_le_bytes()));
+    let error = refused(&path, "newer", "format version 9");
+    assert!(matches!(error, Error::Newer { found: 9, supported: 1, .. }));
+    std::fs::write(path.join("pool"), &whole).unwrap();
+    forge(&path, |copy| copy[12..16].reverse());
+    refused(&path, "other byte order", "other byte order");
+}
+
+#[test]
+fn forged_superblocks_and_logs_never_panic_the_opener() {
+    let dir = folder();
+    let mut random = StdRng::seed_from_u64(11);
+    for clean in [true, false] {
+        let path = dir.path().join(if clean { "clean" } else { "dirty" });
+        make(&path, clean);
+        let files =
+            ["pool", "image", "log", "sums"].map(|name| (name, std::fs::read(path.join(name)).unwrap()));
+        for round in 0..600 {
+            for (name, whole) in &files {
+                std::fs::write(path.join(name), whole).unwrap();
+            }
+            let field = random.random_range(0..15usize);
+            let word: u64 = match random.random_range(0..4) {
+                0 => random.random(),
+                1 => random.random_range(0..1 << 20) & !511,
+                2 => u64::MAX >> random.random_range(0..64),
+                _ => 1 << random.random_range(0..64),
+            };
+            if round % 3 != 0 {
+                forge(&path, |copy| {
+                    copy[16 + field * 8..24 + field * 8].copy_from_slice(&word.to_le_bytes())
+                });
+            }
+            if round % 3 != 1 {
+                let seed = crc32c(0, &std::fs::read(path.join("pool")).unwrap()[24..40]);
+                forge_group(&path.join("log"), seed, &mut random);
+            }
+            // Whatever it says, it says it: an error or a pool.
+            let _ = PoolOptions::new().read_only(true).open(&path);
+            let _ = Pool::check(&path);
+            if let Ok(pool) = options().kind("").open(&path) {
+                let _ = pool.checkpoint();
+                let _ = pool.close();
+            }
+        }
+    }
+}
+
+/// Changes bytes of a random group of the log and seals it again.
+fn forge_group(log: &Path, seed: u32, random: &mut StdRng) {
+    let mut bytes = std::fs::read(log).unwrap();
+    let groups: Vec<usize> =
+        (0..bytes.len()).step_by(512).filter(|&at| &bytes[at..at + 4] == b"MGgr").collect();
+    let Some(&at) = groups.get(random.random_range(0..groups.len().max(1))) else { return };
+    for _ in 0..random.random_range(1..4) {
+        let place = at + random.random_range(8..120usize);
+        bytes[place] = random.random();
+    }
+    let payload = u32::from_le_bytes(bytes[at + 16..at + 20].try_into().unwrap()) as usize;
+    let end = (at + 40 + payload.min(4096)).min(bytes.len());
+    let crc = crc32c(seed, &bytes[at + 8..end]);
+    bytes[at + 4..at + 8].copy_from_slice(&crc.to_le_bytes());
+    std::fs::write(log, bytes).unwrap();
+}
