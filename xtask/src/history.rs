@@ -238,7 +238,8 @@ impl History {
                 verdict.phantom.push(format!("{key} holds a value of {id}, which never wrote it"));
             }
         }
-        for key in self.base.keys().chain(self.operations.keys().filter(|key| !self.base.contains_key(*key))) {
+        for key in self.base.keys().chain(self.operations.keys().filter(|key| !self.base.contains_key(*key)))
+        {
             if !found.contains_key(key) {
                 self.judge_absent(key, verdict);
             }

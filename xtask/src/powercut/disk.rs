@@ -76,7 +76,17 @@ impl Disk {
     pub(super) fn open(path: &Path, lies: bool, rng: StdRng) -> io::Result<Self> {
         let backing = File::options().read(true).write(true).open(path)?;
         let bytes = backing.metadata()?.len();
-        Ok(Self { backing, bytes, cache: HashMap::new(), versions: 0, writes: 0, traffic: Traffic::default(), lies, off: false, rng })
+        Ok(Self {
+            backing,
+            bytes,
+            cache: HashMap::new(),
+            versions: 0,
+            writes: 0,
+            traffic: Traffic::default(),
+            lies,
+            off: false,
+            rng,
+        })
     }
 
     /// Capacity.
@@ -138,7 +148,8 @@ impl Disk {
         if self.lies {
             return Ok(());
         }
-        let newest = self.cache.drain().filter_map(|(sector, mut versions)| Some((sector, versions.pop()?.bytes)));
+        let newest =
+            self.cache.drain().filter_map(|(sector, mut versions)| Some((sector, versions.pop()?.bytes)));
         apply(&self.backing, newest.collect())?;
         self.versions = 0;
         Ok(())
@@ -164,7 +175,8 @@ impl Disk {
         let mut durable = BTreeMap::new();
         for sector in sectors {
             for version in self.cache.remove(&sector).expect("a key of the cache") {
-                let fate = fates.entry(version.write).or_insert_with(|| Fate::draw(&mut self.rng, survive, tear));
+                let fate =
+                    fates.entry(version.write).or_insert_with(|| Fate::draw(&mut self.rng, survive, tear));
                 if fate.sector_survives(&mut self.rng) {
                     durable.insert(sector, version.bytes);
                 }

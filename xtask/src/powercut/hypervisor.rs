@@ -87,7 +87,14 @@ impl Guest {
         command.args(&machine.devices);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&errors)?);
         let qemu = command.spawn().context("cannot start QEMU")?;
-        Ok(Self { qemu, keyboard, said: File::open(&said)?, partial: Vec::new(), ready: VecDeque::new(), console })
+        Ok(Self {
+            qemu,
+            keyboard,
+            said: File::open(&said)?,
+            partial: Vec::new(),
+            ready: VecDeque::new(),
+            console,
+        })
     }
 
     /// Types shell commands.
@@ -124,7 +131,10 @@ impl Guest {
     /// Kills the machine and returns what it had said and nobody had read.
     pub(super) fn cut(mut self) -> anyhow::Result<Vec<String>> {
         if let Some(status) = self.qemu.try_wait()? {
-            bail!("the machine stopped by itself ({status}) before its power was cut\n{}", self.console_tail());
+            bail!(
+                "the machine stopped by itself ({status}) before its power was cut\n{}",
+                self.console_tail()
+            );
         }
         self.qemu.kill()?;
         self.qemu.wait()?;

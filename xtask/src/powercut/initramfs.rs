@@ -90,7 +90,9 @@ fn libraries(program: &Path) -> anyhow::Result<Vec<PathBuf>> {
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words.as_slice() {
-            [name, "=>", "not", "found"] => anyhow::bail!("{} needs {name}, which is missing", program.display()),
+            [name, "=>", "not", "found"] => {
+                anyhow::bail!("{} needs {name}, which is missing", program.display())
+            }
             [_, "=>", path, ..] | [path, _] if path.starts_with('/') => libraries.push(PathBuf::from(path)),
             _ => {}
         }

@@ -43,10 +43,12 @@ impl Kernel {
         }
         let image = only_entry(&root.join("boot"), "vmlinuz-")?;
         let modules = ["lib/modules", "usr/lib/modules"].map(|folder| root.join(folder));
-        let modules = modules.iter().find(|folder| folder.is_dir()).context("the kernel came without modules")?;
+        let modules =
+            modules.iter().find(|folder| folder.is_dir()).context("the kernel came without modules")?;
         let modules = load_order(&only_entry(modules, "")?)?;
         let busybox = ["bin/busybox", "usr/bin/busybox"].map(|file| root.join(file));
-        let busybox = busybox.into_iter().find(|file| file.is_file()).context("busybox-static has no busybox")?;
+        let busybox =
+            busybox.into_iter().find(|file| file.is_file()).context("busybox-static has no busybox")?;
         Ok(Self { image, modules, busybox })
     }
 }
@@ -142,7 +144,8 @@ mod tests {
         module("drivers/virtio-ring.ko", "virtio");
         module("drivers/virtio.ko", "");
         module("drivers/unwanted.ko", "");
-        let names: Vec<String> = load_order(folder.path()).unwrap().into_iter().map(|(name, _)| name).collect();
+        let names: Vec<String> =
+            load_order(folder.path()).unwrap().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["virtio", "virtio_ring", "virtio_pci", "virtio_blk"]);
     }
 }

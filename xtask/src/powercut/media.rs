@@ -1,6 +1,7 @@
 //! The two kinds of storage that the guest is given.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -39,7 +40,10 @@ impl Storage {
             Self::Ext4 => command.arg(image),
             Self::Dax => {
                 let blocks = (DISK_BYTES - NAMESPACE_HEAD_BYTES) / BLOCK_BYTES;
-                command.args(["-E", &format!("offset={NAMESPACE_HEAD_BYTES}")]).arg(image).arg(blocks.to_string())
+                command
+                    .args(["-E", &format!("offset={NAMESPACE_HEAD_BYTES}")])
+                    .arg(image)
+                    .arg(blocks.to_string())
             }
         };
         tree::run(&mut command)
@@ -58,7 +62,10 @@ impl Storage {
             ],
             Self::Dax => vec![
                 "-object".to_owned(),
-                format!("memory-backend-file,id=memory,share=on,size={DISK_BYTES},mem-path={}", argument(image)),
+                format!(
+                    "memory-backend-file,id=memory,share=on,size={DISK_BYTES},mem-path={}",
+                    argument(image)
+                ),
                 "-device".to_owned(),
                 "nvdimm,id=nvdimm,memdev=memory".to_owned(),
             ],
@@ -75,29 +82,28 @@ impl Storage {
     }
 
     /// Shell commands that mount the file system on `/mnt` and say what it is: `# mounted`, or `# no mount`.
-    pub(super) fn mount(self) -> &'static str {
-        match self {
+    /// Devices may appear some time after their drivers were loaded.
+    pub(super) fn mount(self, image: &Path) -> anyhow::Result<String> {
+        Ok(match self {
             Self::Ext4 => {
-                "if mount -t ext4 /dev/vda /mnt; then echo \"# mounted $(cat /sys/block/vda/queue/write_cache)\"; \
+                "until [ -b /dev/vda ]; do sleep 0.02; done\n\
+                 if mount -t ext4 /dev/vda /mnt; then echo \"# mounted $(cat /sys/block/vda/queue/write_cache)\"; \
                  else echo '# no mount'; fi\n"
+                    .to_owned()
             }
-            // A namespace without labels is raw until an info block makes it fsdax; once is enough.
             Self::Dax => {
-                "cd /sys/bus/nd/devices\n\
-                 if [ -z \"$(cat namespace0.0/holder)\" ]; then\n\
-                 echo namespace0.0 > ../drivers/nd_pmem/unbind\n\
-                 cat /proc/sys/kernel/random/uuid > pfn0.0/uuid\n\
-                 echo ram > pfn0.0/mode\n\
-                 echo 2097152 > pfn0.0/align\n\
-                 echo namespace0.0 > pfn0.0/namespace\n\
-                 echo pfn0.0 > ../drivers/nd_pmem/bind\n\
-                 fi\n\
-                 cd /\n\
-                 if mount -t ext4 -o dax /dev/pmem0 /mnt; then\n\
-                 echo \"# mounted $(grep -o 'dax=always' /proc/mounts) $(cat /sys/bus/nd/devices/region0/persistence_domain)\"\n\
-                 else echo '# no mount'; fi\n"
+                let namespace = if has_namespace(image)? { "" } else { MAKE_NAMESPACE };
+                format!(
+                    "cd /sys/bus/nd/devices\n{namespace}\
+                     until [ -n \"$(cat namespace0.0/holder)\" ] && [ -b /dev/pmem0 ]; do sleep 0.02; done\n\
+                     domain=$(cat region0/persistence_domain)\n\
+                     cd /\n\
+                     if mount -t ext4 -o dax /dev/pmem0 /mnt; then \
+                     echo \"# mounted $(grep -o 'dax=always' /proc/mounts) $domain\"; \
+                     else echo '# no mount'; fi\n"
+                )
             }
-        }
+        })
     }
 
     /// What the guest must say about its mount, or the test would not test what it claims.
@@ -112,6 +118,26 @@ impl Storage {
 /// A path inside an argument of QEMU, where a comma ends a value and two commas mean one.
 pub(super) fn argument(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
+}
+
+/// A namespace without labels is raw until an info block makes it fsdax; the kernel writes it once, and finds it
+/// at every later boot.
+const MAKE_NAMESPACE: &str =
+    "until [ -e namespace0.0/holder ] && [ -e pfn0.0/mode ] && [ -b /dev/pmem0 ]; do sleep 0.02; done
+echo namespace0.0 > ../drivers/nd_pmem/unbind
+cat /proc/sys/kernel/random/uuid > pfn0.0/uuid
+echo ram > pfn0.0/mode
+echo 2097152 > pfn0.0/align
+echo namespace0.0 > pfn0.0/namespace
+echo pfn0.0 > ../drivers/nd_pmem/bind
+";
+
+/// Whether the image already holds the info block of an fsdax namespace.
+fn has_namespace(image: &Path) -> std::io::Result<bool> {
+    const SIGNATURE: &[u8; 16] = b"NVDIMM_PFN_INFO\0";
+    let mut found = [0; SIGNATURE.len()];
+    File::open(image)?.read_exact_at(&mut found, 4096)?;
+    Ok(found == *SIGNATURE)
 }
 
 /// ext4 with as little background work as possible; a journal that checks its own blocks is the default.

@@ -22,7 +22,13 @@ pub(super) fn install_missing() -> anyhow::Result<()> {
     println!("powercut: installing {} (apt-get) ...", missing.join(" "));
     let mut install = vec!["install", "-y", "-q", "--no-install-recommends"];
     install.extend(&missing);
-    if !as_root("apt-get").args(&install).stdout(Stdio::null()).status().context("cannot run apt-get")?.success() {
+    if !as_root("apt-get")
+        .args(&install)
+        .stdout(Stdio::null())
+        .status()
+        .context("cannot run apt-get")?
+        .success()
+    {
         // The package lists of a fresh machine are empty or old.
         tree::run(as_root("apt-get").args(["update", "-q"]).stdout(Stdio::null()))?;
         tree::run(as_root("apt-get").args(&install).stdout(Stdio::null()))?;
@@ -87,7 +93,8 @@ fn resolve(alternatives: &[&str]) -> anyhow::Result<Option<Vec<String>>> {
             let depends = String::from_utf8_lossy(&output.stdout).into_owned();
             pending.extend(depends.lines().filter_map(|line| {
                 let name = line.trim().strip_prefix("Depends: ")?;
-                (name.starts_with("linux-image-") || name.starts_with("linux-modules-")).then(|| name.to_owned())
+                (name.starts_with("linux-image-") || name.starts_with("linux-modules-"))
+                    .then(|| name.to_owned())
             }));
             packages.push(name);
         }

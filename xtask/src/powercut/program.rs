@@ -32,7 +32,9 @@ impl Script {
         let command = match self.program {
             Program::Map => {
                 let durability = if *early { "interval=60000" } else { "sync" };
-                format!("stress write /mnt/pool {numbers} --medium {medium} --log {log} --durability {durability}")
+                format!(
+                    "stress write /mnt/pool {numbers} --medium {medium} --log {log} --durability {durability}"
+                )
             }
             Program::Raw => {
                 format!("powercut --inside write {numbers}{}", if *early { " --early" } else { "" })

@@ -144,12 +144,15 @@ fn body(bytes: &[u8], at: usize) -> Option<(&str, usize)> {
     let len = u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize;
     let expected = u64::from_le_bytes(bytes.get(at + 4..at + HEAD_BYTES)?.try_into().ok()?);
     let body = bytes.get(at + HEAD_BYTES..(at + HEAD_BYTES).checked_add(len)?)?;
-    (len > 0 && check(body) == expected).then(|| Some((std::str::from_utf8(body).ok()?, at + HEAD_BYTES + len)))?
+    (len > 0 && check(body) == expected)
+        .then(|| Some((std::str::from_utf8(body).ok()?, at + HEAD_BYTES + len)))?
 }
 
 /// FNV-1a.
 fn check(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ impl Rig {
         for repaired in [false, true] {
             let start = Instant::now();
             let mut powered = self.power_on()?;
-            powered.guest.type_in(self.storage.mount())?;
+            powered.guest.type_in(&self.storage.mount(&self.image())?)?;
             let answer = powered.guest.lines_until("# ")?.pop().unwrap_or_default();
             if answer != "# no mount" {
                 let expected = self.storage.mounted();
@@ -124,9 +124,14 @@ impl Rig {
         self.totals.repairs += 1;
         let program = packages::find("e2fsck").context("e2fsck is not installed")?;
         let target = self.storage.repair_target(&self.image());
-        let status = Command::new(program).args(["-f", "-y"]).arg(target).output()?.status;
+        let output = Command::new(program).args(["-f", "-y"]).arg(target).output()?;
         // 1: errors corrected.
-        ensure!(matches!(status.code(), Some(0 | 1)), "e2fsck cannot repair the file system: {status}");
+        ensure!(
+            matches!(output.status.code(), Some(0 | 1)),
+            "e2fsck cannot repair the file system: {}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout)
+        );
         Ok(())
     }
 }

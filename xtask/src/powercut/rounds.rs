@@ -67,7 +67,9 @@ impl Rounds {
             self.outcome.rounds += 1;
             let last_of_disk = (round + 1) % ROUNDS_PER_DISK == 0 || round + 1 == count;
             if last_of_disk {
-                let Some(powered) = self.boot_and_check()? else { return Ok(std::mem::take(&mut self.outcome)) };
+                let Some(powered) = self.boot_and_check()? else {
+                    return Ok(std::mem::take(&mut self.outcome));
+                };
                 self.rig.cut(powered)?;
                 println!(
                     "powercut: {}: {} of {count} rounds, {} writes acknowledged, {:.0} s",

@@ -62,7 +62,12 @@ const PLANTS: [Plant; 4] = [
     Plant { name: "a file, acknowledged before fdatasync", program: Program::Raw, early: true, lies: false },
     Plant { name: "a file, on a disk that ignores flushes", program: Program::Raw, early: false, lies: true },
     Plant { name: "the map, acknowledged before the drain", program: Program::Map, early: true, lies: false },
-    Plant { name: "the map, on a disk that ignores flushes", program: Program::Map, early: false, lies: true },
+    Plant {
+        name: "the map, on a disk that ignores flushes",
+        program: Program::Map,
+        early: false,
+        lies: true,
+    },
 ];
 
 impl Bench {
@@ -108,7 +113,9 @@ impl Bench {
                     outcome.verdict.phantom.len(),
                     outcome.verdict.torn.len()
                 )),
-                Err(error) if plant.lies => Some(format!("{error:#}").lines().next().unwrap_or_default().to_owned()),
+                Err(error) if plant.lies => {
+                    Some(format!("{error:#}").lines().next().unwrap_or_default().to_owned())
+                }
                 Err(error) => return Err(error),
             };
             match found {
