@@ -284,7 +284,8 @@ impl Map {
     /// Figures of this map.
     #[must_use]
     pub fn stat(&self) -> Stat {
-        Stat::new(&self.pool.pool().stat(), &self.hart.stat(), self.durability, self.medium_asked)
+        let pool = self.pool.pool();
+        Stat::new(&pool.stat(), pool.info(), &self.hart.stat(), self.durability, self.medium_asked)
     }
 
     /// Reads every record against its checksums and every structure against its rules. Writers go on.

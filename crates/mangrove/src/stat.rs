@@ -147,6 +147,7 @@ impl PoolInfo {
 impl Stat {
     pub(crate) fn new(
         pool: &mangrove_pmem::PoolStat,
+        info: &mangrove_pmem::PoolInfo,
         map: &mangrove_hart::Stat,
         durability: Durability,
         asked: Medium,
@@ -156,9 +157,10 @@ impl Stat {
             index_bytes: map.index_dram_bytes,
             allocator_bytes: map.allocator_dram_bytes,
             durable_bytes: map.durable_bytes,
-            image_bytes: pool.grown,
+            // A reader has a private copy and no log of its own: it reports what the pool says.
+            image_bytes: if pool.read_only { info.image_bytes } else { pool.grown },
             capacity: pool.capacity,
-            log_bytes: pool.log_bytes,
+            log_bytes: if pool.read_only { info.log_bytes } else { pool.log_bytes },
             log_bytes_used: pool.log_used,
             medium: medium(pool.medium, asked),
             durability,

@@ -1,0 +1,173 @@
+//! Opening, closing and what stands between: each refusal has its kind, and changes nothing.
+
+use mangrove::{Durability, Error, Map, Medium, pool_check, pool_info};
+use std::path::PathBuf;
+use std::time::Duration;
+
+struct Dir(tempfile::TempDir);
+
+impl Dir {
+    fn new() -> Self {
+        Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("pool")
+    }
+
+    fn map(&self) -> Map {
+        Map::options().create(true).log_bytes(1 << 20).open(self.path()).unwrap()
+    }
+}
+
+#[test]
+fn a_missing_an_existing_and_a_busy_pool_are_told_apart() {
+    let dir = Dir::new();
+    assert!(matches!(Map::options().open(dir.path()), Err(Error::NotFound { .. })));
+    assert!(matches!(pool_info(dir.path()), Err(Error::NotFound { .. })));
+    let map = dir.map();
+    assert!(matches!(Map::open(dir.path()), Err(Error::Busy { .. })));
+    assert!(matches!(Map::options().read_only(true).open(dir.path()), Err(Error::Busy { .. })));
+    assert!(pool_info(dir.path()).unwrap().busy);
+    drop(map);
+    assert!(!pool_info(dir.path()).unwrap().busy);
+    assert!(matches!(Map::options().create_new(true).open(dir.path()), Err(Error::Exists { .. })));
+    let one = Map::options().read_only(true).open(dir.path()).unwrap();
+    let two = Map::options().read_only(true).open(dir.path()).unwrap();
+    assert!(matches!(Map::open(dir.path()), Err(Error::Busy { .. })), "a writer beside readers");
+    drop((one, two));
+    dir.map();
+}
+
+#[test]
+fn dropping_closes_in_order_and_closing_says_so() {
+    let dir = Dir::new();
+    let map = dir.map();
+    assert!(map.recovery().created);
+    map.put("k", "v").unwrap();
+    assert!(!pool_info(dir.path()).unwrap().clean);
+    drop(map);
+    assert!(pool_info(dir.path()).unwrap().clean);
+    let map = dir.map();
+    assert!(map.recovery().clean && !map.recovery().created);
+    assert_eq!(map.recovery().records, 1);
+    map.close().unwrap();
+    assert!(pool_info(dir.path()).unwrap().clean);
+    assert_eq!(pool_check(dir.path()).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_read_only_map_answers_and_refuses_to_change() {
+    let dir = Dir::new();
+    dir.map().put("k", "v").unwrap();
+    let map = Map::options().read_only(true).open(dir.path()).unwrap();
+    assert_eq!(map.get("k").unwrap().unwrap(), b"v");
+    for result in [
+        map.put("k", "w"),
+        map.put_nowait("k", "w"),
+        map.delete("k").map(|_| ()),
+        map.insert_new("new", "w").map(|_| ()),
+        map.compare_and_set("k", Some(b"v"), None).map(|_| ()),
+        map.write(std::mem::take(mangrove::Batch::new().put("k", "w"))),
+        map.delete_range::<&str>(..).map(|_| ()),
+    ] {
+        assert!(matches!(result, Err(Error::ReadOnly { .. })), "{result:?}");
+    }
+    assert_eq!(map.get("k").unwrap().unwrap(), b"v");
+    assert!(map.check().unwrap().is_sound());
+    assert!(map.stat().read_only);
+}
+
+#[test]
+fn a_pool_whose_map_was_never_made_is_made_now() {
+    let dir = Dir::new();
+    // What a process killed between making the pool and making the map leaves.
+    mangrove_pmem::PoolOptions::new()
+        .kind("map")
+        .create(mangrove_pmem::CreateMode::CreateNew)
+        .medium(mangrove_pmem::MediumChoice::File)
+        .capacity(1 << 30)
+        .log_bytes(1 << 20)
+        .open(dir.path())
+        .unwrap();
+    let Err(Error::Foreign { what, .. }) = Map::options().read_only(true).open(dir.path()) else {
+        panic!("there is no map to read yet");
+    };
+    assert!(what.contains("its creation was interrupted"), "{what}");
+    let map = Map::options().open(dir.path()).unwrap();
+    map.put("k", "v").unwrap();
+    drop(map);
+    assert_eq!(dir.map().get("k").unwrap().unwrap(), b"v");
+}
+
+#[test]
+fn another_kind_of_pool_is_refused() {
+    let dir = Dir::new();
+    mangrove_pmem::PoolOptions::new()
+        .kind("heap")
+        .create(mangrove_pmem::CreateMode::CreateNew)
+        .medium(mangrove_pmem::MediumChoice::File)
+        .log_bytes(1 << 20)
+        .open(dir.path())
+        .unwrap()
+        .close()
+        .unwrap();
+    assert!(matches!(Map::open(dir.path()), Err(Error::WrongKind { found, .. }) if found == "heap"));
+}
+
+#[test]
+fn interval_durability_is_durable_after_sync() {
+    let dir = Dir::new();
+    let map = Map::options()
+        .create(true)
+        .medium(Medium::File)
+        .durability(Durability::Interval(Duration::from_secs(60)))
+        .log_bytes(1 << 20)
+        .open(dir.path())
+        .unwrap();
+    for i in 0..1000 {
+        map.put(format!("k{i}"), "v").unwrap();
+    }
+    let before = map.stat().group_commits;
+    map.sync().unwrap();
+    assert!(map.stat().group_commits > before, "nothing was written");
+    assert_eq!(map.stat().durability.to_string(), "interval=60000");
+}
+
+#[test]
+fn limits_are_told_before_anything_changes() {
+    let dir = Dir::new();
+    let map = dir.map();
+    let long = vec![b'k'; mangrove::KEY_BYTES_MAX + 1];
+    assert!(matches!(map.get(&long), Err(Error::KeyTooLong { len: 1025, max: 1024 })));
+    assert!(matches!(map.put(&long, "v"), Err(Error::KeyTooLong { .. })));
+    let mut batch = mangrove::Batch::new();
+    batch.put("good", "v").put(&long, "v");
+    assert!(matches!(map.write(batch), Err(Error::KeyTooLong { .. })));
+    assert!(map.is_empty());
+    map.put(&long[1..], "longest").unwrap();
+    map.put("", "shortest").unwrap();
+    assert_eq!(map.len(), 2);
+}
+
+#[test]
+fn a_full_pool_refuses_and_goes_on() {
+    let dir = Dir::new();
+    let map = Map::options().create(true).capacity(8 << 20).log_bytes(1 << 20).open(dir.path()).unwrap();
+    let value = vec![7; 10_000];
+    let mut fitted = 0;
+    let error = loop {
+        match map.put(format!("k{fitted:05}"), &value) {
+            Ok(()) => fitted += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::Full { .. } | Error::NoSpace { .. }), "{error}");
+    assert!(fitted > 100, "only {fitted} records fitted into 8 MiB");
+    assert_eq!(map.len(), fitted);
+    assert!(map.stat().poisoned.is_none());
+    map.delete_range("k00000".."k00050").unwrap();
+    map.put("room", &value).unwrap();
+    drop(map);
+    assert_eq!(dir.map().len(), fitted - 50 + 1);
+}

@@ -1,0 +1,176 @@
+//! Walks, snapshots and backups beside writers: each shows one instant.
+
+use mangrove::{Batch, Error, Map};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+struct Dir(tempfile::TempDir);
+
+impl Dir {
+    fn new() -> Self {
+        Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn map(&self) -> Map {
+        Map::options().create(true).log_bytes(1 << 20).open(self.path("pool")).unwrap()
+    }
+}
+
+fn keys(map: &Map) -> Vec<String> {
+    map.iter().unwrap().map(|r| String::from_utf8(r.unwrap().0).unwrap()).collect()
+}
+
+#[test]
+fn ranges_have_both_ends_and_a_prefix_has_its_end() {
+    let dir = Dir::new();
+    let map = dir.map();
+    for key in ["", "a", "a\u{0}", "ab", "b", "ba", "c"] {
+        map.put(key, key).unwrap();
+    }
+    map.put([0xff], "").unwrap();
+    map.put([0xff, 0xff, 1], "").unwrap();
+    let walk = |range: mangrove::Range<'_>| -> Vec<Vec<u8>> { range.map(|r| r.unwrap().0).collect() };
+    assert_eq!(walk(map.range("a".."b").unwrap()), [&b"a"[..], b"a\0", b"ab"]);
+    assert_eq!(walk(map.range("a"..="b").unwrap()), [&b"a"[..], b"a\0", b"ab", b"b"]);
+    assert_eq!(walk(map.range(.."a").unwrap()), [b""]);
+    assert_eq!(walk(map.range("b".."a").unwrap()), Vec::<Vec<u8>>::new());
+    assert_eq!(walk(map.prefix("b").unwrap()), [&b"b"[..], b"ba"]);
+    assert_eq!(walk(map.prefix([0xff]).unwrap()), [&[0xff][..], &[0xff, 0xff, 1]]);
+    assert_eq!(walk(map.prefix("").unwrap()).len(), 9);
+    let mut both = map.range("a".."c").unwrap();
+    assert_eq!(both.next().unwrap().unwrap().0, b"a");
+    assert_eq!(both.next_back().unwrap().unwrap().0, b"ba");
+    assert_eq!(both.next_back().unwrap().unwrap().0, b"b");
+    assert_eq!(both.by_ref().count(), 2);
+    assert!(both.next_back().is_none());
+}
+
+#[test]
+fn a_walk_held_across_writes_shows_the_instant_of_its_making() {
+    let dir = Dir::new();
+    let map = dir.map();
+    for i in 0..2000 {
+        map.put_nowait(format!("k{i:04}"), "old").unwrap();
+    }
+    let mut walk = map.iter().unwrap();
+    let first = walk.next().unwrap().unwrap();
+    map.delete_range("k0500".."k1500").unwrap();
+    for i in 0..2000 {
+        map.put_nowait(format!("k{i:04}"), "new, and longer than a word").unwrap();
+        map.put_nowait(format!("k{i:04}+"), "more").unwrap();
+    }
+    let mut seen = vec![first];
+    seen.extend(walk.map(Result::unwrap));
+    assert_eq!(seen.len(), 2000);
+    assert!(seen.iter().all(|(_, value)| value == b"old"));
+    assert_eq!(map.len(), 4000);
+}
+
+#[test]
+fn a_backup_beside_writers_is_one_instant() {
+    let dir = Dir::new();
+    let map = dir.map();
+    let write = |n: u64| {
+        let mut batch = Batch::new();
+        for i in 0..50 {
+            batch.put(format!("k{i:02}"), n.to_string());
+        }
+        map.write(batch).unwrap();
+    };
+    write(0);
+    for i in 0..5000 {
+        map.put_nowait(format!("filler{i}"), vec![0; 100]).unwrap();
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut n = 1;
+            while !stop.load(Ordering::Relaxed) {
+                write(n);
+                n += 1;
+            }
+        });
+        for i in 0..5 {
+            let to = dir.path(&format!("backup{i}"));
+            let mut calls = 0;
+            let report = map.backup(&to, |progress| {
+                calls += 1;
+                assert!(progress.records <= progress.records_total);
+                ControlFlow::Continue(())
+            });
+            assert_eq!(report.unwrap().records, 5050);
+            assert!(calls >= 2);
+            let copy = Map::options().read_only(true).open(&to).unwrap();
+            assert_eq!(copy.len(), 5050);
+            let stamp = copy.get("k00").unwrap().unwrap();
+            for i in 0..50 {
+                assert_eq!(
+                    copy.get(format!("k{i:02}")).unwrap().unwrap(),
+                    stamp,
+                    "a batch was copied in part"
+                );
+            }
+            assert!(copy.check().unwrap().is_sound());
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_backup_that_ends_early_leaves_nothing() {
+    let dir = Dir::new();
+    let map = dir.map();
+    for i in 0..10_000 {
+        map.put_nowait(format!("k{i}"), "v").unwrap();
+    }
+    let to = dir.path("copy");
+    let names = |dir: &Path| std::fs::read_dir(dir).unwrap().count();
+    let before = names(dir.0.path());
+    assert!(matches!(map.backup(&to, |_| ControlFlow::Break(())), Err(Error::Stopped)));
+    assert_eq!(names(dir.0.path()), before);
+    // What a killed backup leaves under the temporary name does not stand in the way of the next.
+    let part = dir.path(".copy.mangrove-part");
+    std::fs::create_dir(&part).unwrap();
+    std::fs::write(part.join("image"), "half a backup").unwrap();
+    map.backup(&to, |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(names(dir.0.path()), before + 1);
+    assert!(matches!(map.backup(&to, |_| ControlFlow::Continue(())), Err(Error::Exists { .. })));
+}
+
+#[test]
+fn threads_share_a_map_and_values_validate_themselves() {
+    let dir = Dir::new();
+    let map = dir.map();
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let map = &map;
+            scope.spawn(move || {
+                for i in 0..400u64 {
+                    let key = format!("k{}", (thread * 7 + i * 13) % 100);
+                    match i % 5 {
+                        0 => drop(map.delete(&key).unwrap()),
+                        _ => map.put_nowait(&key, format!("{key}:{thread}:{i}")).unwrap(),
+                    }
+                }
+            });
+        }
+        let map = &map;
+        scope.spawn(move || {
+            for _ in 0..50 {
+                for record in map.iter().unwrap() {
+                    let (key, value) = record.unwrap();
+                    assert!(value.starts_with(&key) && value[key.len()] == b':');
+                }
+            }
+        });
+    });
+    map.sync().unwrap();
+    let keys = keys(&map);
+    assert!(keys.is_sorted() && keys.len() as u64 == map.len());
+    assert!(map.check().unwrap().is_sound());
+}
