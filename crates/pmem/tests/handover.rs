@@ -1,0 +1,192 @@
+//! A model of the log's hand-over: the group commit of `src/commit.rs`, compiled against shuttle's
+//! threads and locks, run under thousands of schedules. It must never lose a wake-up (shuttle reports
+//! a deadlock), never let two lead, never acknowledge what was not written.
+
+#[path = "../src/commit.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the crate uses more of it than the model does")]
+mod commit;
+
+/// What `src/commit.rs` finds as `crate::sync` here.
+mod sync {
+    pub(crate) use shuttle::sync::MutexGuard;
+    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    #[derive(Default)]
+    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(shuttle::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap()
+        }
+    }
+
+    /// As `mangrove_sys::Gate`, with the same two halves of an opening.
+    pub(crate) struct Gate {
+        word: shuttle::sync::Mutex<u32>,
+        opened: shuttle::sync::Condvar,
+    }
+
+    impl Gate {
+        pub(crate) fn new() -> Self {
+            Self { word: shuttle::sync::Mutex::new(0), opened: shuttle::sync::Condvar::new() }
+        }
+
+        pub(crate) fn ticket(&self) -> u32 {
+            *self.word.lock().unwrap()
+        }
+
+        pub(crate) fn wait(&self, ticket: u32) {
+            let mut word = self.word.lock().unwrap();
+            while *word == ticket {
+                word = self.opened.wait(word).unwrap();
+            }
+        }
+
+        pub(crate) fn open(&self) {
+            self.advance();
+            self.wake();
+        }
+
+        pub(crate) fn advance(&self) {
+            if !super::LATE.get() {
+                *self.word.lock().unwrap() += 1;
+            }
+        }
+
+        pub(crate) fn wake(&self) {
+            // The futex compares again before it sleeps; a condition variable needs the lock for that.
+            let mut word = self.word.lock().unwrap();
+            if super::LATE.get() {
+                *word += 1;
+            }
+            self.opened.notify_all();
+        }
+    }
+}
+
+use commit::{Failed, GroupCommit, GroupWriter};
+use shuttle::sync::Arc;
+use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use shuttle::thread;
+
+std::thread_local! {
+    /// The planted bug: a gate advances when it wakes, outside the lock under which leadership was
+    /// handed over. (Shuttle runs all threads of a model on one thread of the system.)
+    static LATE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// A log of numbers: `appended` grows by one, a write takes a while and may fail.
+struct Model {
+    commit: GroupCommit,
+    appended: AtomicU64,
+    written: AtomicU64,
+    writing: AtomicBool,
+    fails_at: u64,
+}
+
+impl Model {
+    fn new(fails_at: u64) -> Arc<Self> {
+        Arc::new(Self {
+            commit: GroupCommit::new(0),
+            appended: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            writing: AtomicBool::new(false),
+            fails_at,
+        })
+    }
+
+    fn append_and_wait(&self) -> Result<(), Failed> {
+        let lsn = self.appended.fetch_add(1, Ordering::SeqCst) + 1;
+        let result = self.commit.wait(lsn, self);
+        if result.is_ok() {
+            assert!(self.written.load(Ordering::SeqCst) >= lsn, "acknowledged before it was written");
+        }
+        result
+    }
+}
+
+impl GroupWriter for Model {
+    fn seal(&self) -> u64 {
+        self.appended.load(Ordering::SeqCst)
+    }
+
+    fn write(&self, from: u64, to: u64) -> bool {
+        assert!(!self.writing.swap(true, Ordering::SeqCst), "two lead");
+        assert_eq!(self.written.load(Ordering::SeqCst), from, "a write begins where the last ended");
+        assert!(to > from, "nothing is written for nothing");
+        thread::yield_now();
+        let ok = to < self.fails_at;
+        if ok {
+            self.written.store(to, Ordering::SeqCst);
+        }
+        assert!(self.writing.swap(false, Ordering::SeqCst));
+        ok
+    }
+}
+
+fn run(threads: usize, waits: usize, fails_at: u64) {
+    let model = Model::new(fails_at);
+    let workers: Vec<_> = (0..threads)
+        .map(|_| {
+            let model = Arc::clone(&model);
+            thread::spawn(move || (0..waits).all(|_| model.append_and_wait().is_ok()))
+        })
+        .collect();
+    let fine = workers.into_iter().map(|w| w.join().unwrap()).fold(true, |a, b| a && b);
+    let total = (threads * waits) as u64;
+    if fails_at > total {
+        assert!(fine);
+        assert_eq!(model.commit.durable(), total);
+    } else {
+        assert!(!fine, "somebody waited for what failed");
+        assert_eq!(model.append_and_wait(), Err(Failed), "a failure is for ever");
+    }
+    assert!(model.commit.is_quiet(), "nobody leads when nobody waits");
+}
+
+#[test]
+fn no_schedule_loses_a_wake_up_or_a_write() {
+    shuttle::check_random(|| run(4, 3, u64::MAX), 8_000);
+    shuttle::check_pct(|| run(5, 3, u64::MAX), 4_000, 4);
+    shuttle::check_dfs(|| run(2, 2, u64::MAX), Some(15_000));
+}
+
+#[test]
+fn the_model_finds_a_hand_over_that_is_announced_too_late() {
+    LATE.set(true);
+    let found = std::panic::catch_unwind(|| shuttle::check_random(|| run(4, 3, u64::MAX), 20_000));
+    LATE.set(false);
+    assert!(found.is_err(), "two leaders at once went unnoticed");
+}
+
+#[test]
+fn a_failure_reaches_everybody() {
+    shuttle::check_random(|| run(4, 3, 5), 6_000);
+    shuttle::check_pct(|| run(5, 2, 3), 4_000, 4);
+}
+
+#[test]
+fn a_failure_from_outside_ends_every_wait() {
+    let body = || {
+        let model = Model::new(u64::MAX);
+        let workers: Vec<_> = (0..3)
+            .map(|_| {
+                let model = Arc::clone(&model);
+                thread::spawn(move || {
+                    while model.append_and_wait().is_ok() && model.appended.load(Ordering::SeqCst) < 9 {}
+                })
+            })
+            .collect();
+        model.commit.fail();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        assert!(model.commit.is_quiet());
+        assert_eq!(model.append_and_wait(), Err(Failed));
+    };
+    shuttle::check_random(body, 6_000);
+}
