@@ -71,7 +71,7 @@ impl Hart {
         // Durable-order: one line, whole or (its CRC says) not there; nothing else is written before it.
         region.flush(0, 64);
         region.fence();
-        region.drain()?;
+        region.sync()?;
         Ok(Self::assemble(region, geometry, 0, options))
     }
 
@@ -127,7 +127,7 @@ impl Hart {
     /// # Errors
     /// The medium failed: some of it may not be.
     pub fn sync(&self) -> Result<()> {
-        self.wait(self.region().appended())
+        self.region().sync().map_err(|e| self.medium_failed(e))
     }
 
     /// Figures.
@@ -162,10 +162,13 @@ impl Hart {
 
     /// Waits for a position of the medium; the first failure ends all writing.
     pub(crate) fn wait(&self, lsn: Lsn) -> Result<()> {
-        self.region().wait(lsn).map_err(|e| {
-            self.failed.store(true, Ordering::Relaxed);
-            e.into()
-        })
+        self.region().wait(lsn).map_err(|e| self.medium_failed(e))
+    }
+
+    #[cold]
+    fn medium_failed(&self, error: mangrove_pmem::Error) -> Error {
+        self.failed.store(true, Ordering::Relaxed);
+        error.into()
     }
 
     /// Refuses writes that cannot be acknowledged.

@@ -50,17 +50,22 @@ pub(crate) fn root(region: &Region) -> Result<(Geometry, u32)> {
     }
     let shift = (word(ROOT_VERSION) >> 32) as u32;
     let count = word(ROOT_SEGMENT_COUNT);
+    let data_start = Geometry::data_start(count);
     let fits = (SEGMENT_SHIFT_MIN..=SEGMENT_SHIFT_MAX).contains(&shift)
         && (1..=u64::from(u32::MAX >> 4)).contains(&count)
-        && word(ROOT_DATA_START) == Geometry::data_start(count)
-        && Geometry::data_start(count).checked_add(count << shift).is_some_and(|end| end <= region.len());
+        && word(ROOT_DATA_START) == data_start
+        && data_start <= region.len();
     if !fits {
         return Err(damage(ROOT_SEGMENT_COUNT, "the root describes more than the region holds").into());
     }
-    let geometry = Geometry { data_start: word(ROOT_DATA_START), shift, segment_count: count as u32 };
+    // Another process may have had more address space than this one gets (ulimit -v, valgrind): what
+    // was never used is not needed now.
+    let count = count.min((region.len() - data_start) >> shift);
+    let geometry = Geometry { data_start, shift, segment_count: count as u32 };
     match unseal(Tag::HighWater, word(ROOT_HIGH_WATER)) {
         Some(high_water) if high_water <= count => Ok((geometry, high_water as u32)),
-        _ => Err(damage(ROOT_HIGH_WATER, "the count of segments in use does not have its checksum").into()),
+        Some(_) => Err(damage(ROOT_HIGH_WATER, "more segments are in use than the region holds").into()),
+        None => Err(damage(ROOT_HIGH_WATER, "the count of segments in use does not have its checksum").into()),
     }
 }
 
