@@ -218,6 +218,44 @@ mod tests {
         assert!(!records.damaged());
     }
 
+    /// Rows `| offset | bytes | field | ...` of a page of docs/format.
+    fn table(page: &str) -> Vec<(usize, usize, String)> {
+        let rows = page.lines().filter_map(|line| {
+            let mut cells = line.split('|').skip(1).map(|c| c.trim().trim_matches('`').to_owned());
+            Some((cells.next()?.parse().ok()?, cells.next()?.parse().ok()?, cells.next()?))
+        });
+        rows.collect()
+    }
+
+    #[test]
+    fn the_page_about_the_log_tells_the_same_header() {
+        let header = GroupHeader {
+            crc: 0x1122_3344,
+            lsn: 0x0102_0304_0506_0800,
+            payload: 77,
+            flags: FLAG_FIRST,
+            nonce: 0x99aa_bbcc_ddee_ff00,
+            durable: 0x0102_0304_0506_0600,
+        };
+        let mut bytes = [0; GROUP_HEADER_BYTES];
+        header.encode(&mut bytes);
+        let rows = table(include_str!("../../../docs/format/log.md"));
+        assert_eq!(rows.iter().map(|(_, len, _)| len).sum::<usize>(), GROUP_HEADER_BYTES);
+        for (offset, len, field) in rows {
+            let expected = match &*field {
+                "magic" => b"MGgr".to_vec(),
+                "crc" => header.crc.to_le_bytes().to_vec(),
+                "lsn" => header.lsn.to_le_bytes().to_vec(),
+                "payload" => header.payload.to_le_bytes().to_vec(),
+                "flags" => header.flags.to_le_bytes().to_vec(),
+                "nonce" => header.nonce.to_le_bytes().to_vec(),
+                "durable" => header.durable.to_le_bytes().to_vec(),
+                other => panic!("the page tells of a field {other} that there is not"),
+            };
+            assert_eq!(bytes[offset..offset + len], expected, "{field}");
+        }
+    }
+
     #[test]
     fn a_header_returns() {
         let header = GroupHeader { crc: 7, lsn: 1024, payload: 9, flags: FLAG_FIRST, nonce: 5, durable: 512 };

@@ -325,3 +325,89 @@ impl SuperblockFile {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Superblock {
+        Superblock {
+            seq: 0x0102_0304_0506_0708,
+            uuid: *b"0123456789abcdef",
+            medium: MediumKind::Dax,
+            clean: true,
+            kind: "map".into(),
+            capacity: 1 << 30,
+            image_bytes: 5 << 12,
+            log_bytes: 0,
+            tail: 512,
+            target: 512,
+            nonce: 0x1122_3344_5566_7788,
+            devdax: Some("/dev/dax0.0".into()),
+        }
+    }
+
+    #[test]
+    fn the_page_about_the_pool_tells_the_same_superblock() {
+        let sb = sample();
+        let bytes = sb.encode();
+        let mut covered = vec![false; COPY_BYTES];
+        let page = include_str!("../../../docs/format/pool.md");
+        for line in page.lines() {
+            let mut cells = line.split('|').skip(1).map(|c| c.trim().trim_matches('`'));
+            let (Some(Ok(offset)), Some(Ok(len))) =
+                (cells.next().map(str::parse::<usize>), cells.next().map(str::parse::<usize>))
+            else {
+                continue;
+            };
+            let field = cells.next().unwrap();
+            let expected = match field {
+                "magic" => MAGIC.to_vec(),
+                "version" => VERSION.to_le_bytes().to_vec(),
+                "endian" => ENDIAN_MARK.to_le_bytes().to_vec(),
+                "seq" => sb.seq.to_le_bytes().to_vec(),
+                "uuid" => sb.uuid.to_vec(),
+                "medium" => vec![2],
+                "clean" => vec![1],
+                "kind" => b"map\0\0\0\0\0\0\0\0\0\0\0\0\0".to_vec(),
+                "capacity" => sb.capacity.to_le_bytes().to_vec(),
+                "image_bytes" => sb.image_bytes.to_le_bytes().to_vec(),
+                "log_bytes" => sb.log_bytes.to_le_bytes().to_vec(),
+                "tail" => sb.tail.to_le_bytes().to_vec(),
+                "target" => sb.target.to_le_bytes().to_vec(),
+                "nonce" => sb.nonce.to_le_bytes().to_vec(),
+                "devdax_len" => 11u32.to_le_bytes().to_vec(),
+                "devdax" => [b"/dev/dax0.0".to_vec(), vec![0; DEVDAX_BYTES_MAX - 11]].concat(),
+                "crc" => crc32c(0, &bytes[..AT_CRC]).to_le_bytes().to_vec(),
+                other => panic!("the page tells of a field {other} that there is not"),
+            };
+            assert_eq!(bytes[offset..offset + len], expected, "{field}");
+            covered[offset..offset + len].fill(true);
+        }
+        let untold = bytes.iter().zip(&covered).position(|(&byte, &told)| byte != 0 && !told);
+        assert_eq!(untold, None, "the page does not tell of this byte");
+        assert_eq!(covered.iter().filter(|&&c| c).count(), 42 + 16 + 6 * 8 + 4 + DEVDAX_BYTES_MAX + 4);
+    }
+
+    #[test]
+    fn of_two_copies_the_newer_whole_one_counts() {
+        let path = Path::new("pool");
+        let (mut a, mut b) = (sample(), sample());
+        (a.seq, b.seq) = (10, 11);
+        b.nonce = 1;
+        let file = |a: &Superblock, b: &Superblock| [&a.encode()[..], &b.encode()[..]].concat();
+        let whole = file(&a, &b);
+        assert_eq!(decode(path, &whole).unwrap(), b);
+        let mut torn = whole.clone();
+        torn[COPY_BYTES + 100] ^= 1;
+        assert_eq!(decode(path, &torn).unwrap(), a);
+        torn[100] ^= 1;
+        assert!(matches!(decode(path, &torn), Err(Error::Corrupt { .. })));
+        (a.seq, b.seq) = (12, 11);
+        assert_eq!(decode(path, &file(&a, &b)).unwrap(), a);
+        assert!(
+            matches!(decode(path, &file(&b, &a)), Err(Error::Corrupt { .. })),
+            "copies in each other's place"
+        );
+    }
+}
