@@ -136,7 +136,8 @@ fn run(threads: usize, waits: usize, fails_at: u64) {
             thread::spawn(move || (0..waits).all(|_| model.append_and_wait().is_ok()))
         })
         .collect();
-    let fine = workers.into_iter().map(|w| w.join().unwrap()).fold(true, |a, b| a && b);
+    let fine = workers.into_iter().map(|w| w.join().unwrap()).collect::<Vec<_>>();
+    let fine = fine.into_iter().all(|ok| ok);
     let total = (threads * waits) as u64;
     if fails_at > total {
         assert!(fine);

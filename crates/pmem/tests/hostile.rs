@@ -156,6 +156,37 @@ fn a_damaged_group_in_the_middle_of_the_log_is_refused_and_a_torn_tail_is_not() 
 }
 
 #[test]
+fn a_damaged_superblock_copy_of_a_crashed_pool_changes_no_answer() {
+    for checkpoints in 0..3 {
+        let dir = folder();
+        let path = dir.path().join("p");
+        let mut bytes = make(&path, false);
+        let pool = options().open(&path).unwrap();
+        for i in 0..checkpoints {
+            pool.checkpoint().unwrap();
+            bytes[i * 50_000..i * 50_000 + 3000].fill(200 + i as u8);
+            pool.region().write(i as u64 * 50_000, &bytes[i * 50_000..i * 50_000 + 3000]);
+            pool.region().flush(i as u64 * 50_000, 3000);
+            pool.region().drain().unwrap();
+        }
+        drop(pool);
+        let mut served = 0;
+        for at in [0, 8, 16, 41, 88, 96, 104, 4092, 4096, 4104, 4112, 4137, 4184, 4192, 4200, 8191] {
+            flip(&path.join("pool"), at, 0);
+            match PoolOptions::new().read_only(true).open(&path) {
+                Ok(pool) => {
+                    assert!(read(&pool) == bytes, "superblock byte {at}: silently wrong");
+                    served += 1;
+                }
+                Err(e) => assert!(matches!(e, Error::Corrupt { .. }), "superblock byte {at}: {e}"),
+            }
+            flip(&path.join("pool"), at, 0);
+        }
+        assert!(served >= 8, "one of the copies is the older one: {served}");
+    }
+}
+
+#[test]
 fn files_cut_short_missing_or_of_another_kind() {
     for name in ["pool", "image", "log", "sums"] {
         for clean in [true, false] {
