@@ -13,8 +13,8 @@ use crate::world::World;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Small enough that a run wraps it, large enough for one operation of the workloads.
-const LOG_BYTES: u64 = 64 << 10;
+/// Small enough that a run wraps it several times.
+const LOG_BYTES: u64 = 16 << 10;
 
 /// One in so many images of the file domain is of a pool with durability by interval.
 const INTERVAL_SHARE: u64 = 4;
@@ -137,7 +137,7 @@ pub fn domains_of(kind: SiteKind) -> &'static [Domain] {
 /// # Errors
 /// A violation: sites are looked for in code that is right.
 pub fn discover(seed: u64) -> Result<BTreeMap<SiteKey, u64>, Box<Violation>> {
-    let limits = Limits { cut_images: 1, again_every: 64, again_images: 2, images: u64::MAX };
+    let limits = Limits { cut_images: 1, again_every: 64, again_images: 2, extra_every: 8, images: u64::MAX };
     let mut all = BTreeMap::new();
     for domain in [Domain::Adr, Domain::File] {
         let campaign = Campaign {

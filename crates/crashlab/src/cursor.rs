@@ -136,7 +136,7 @@ impl Cursor {
         let count = words(offset, len).count() as u64;
         let arrived = match choice {
             Choice::Index(n) => n.min(count),
-            Choice::Seed(seed) => seed % count,
+            Choice::Seed(seed) | Choice::Extra(seed) => seed % count,
         };
         let bytes = trace.stored(at, len);
         let mut out: Overlay = Vec::new();

@@ -1,7 +1,8 @@
 //! The world of ordinary disks: the real pool code on simulated files.
 //!
 //! A crash leaves each sector at any value it had at or after its durable one, the length of each file
-//! and the names of each folder likewise.
+//! and the names of each folder likewise. Extraordinary faults: the process dies and the machine does
+//! not, so that what is read back is not durable yet; or a byte of the superblock is damaged as well.
 
 use crate::cursor::unit_hash;
 use crate::disk::{Disk, DiskEvent, DiskRecord, Names, Node, Tree};
@@ -13,7 +14,7 @@ use crate::site::Sites;
 use crate::trace::Mark;
 use crate::world::{Machine, World};
 use mangrove_pmem::{CreateMode, Durability, MediumChoice, Pool, PoolOptions, Region, SECTOR_BYTES};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +24,11 @@ const SECTOR: u64 = SECTOR_BYTES as u64;
 const FILE_SHIFT: u32 = 32;
 const ROOT: &str = "/";
 const POOL: &str = "/pool";
+/// The file that extraordinary faults damage: all others are checked by sums of their own, and a torn
+/// log cannot be told from a damaged one.
+const SUPERBLOCK: &str = "pool";
+/// Random numbers that one boot may draw.
+const RANDOM_STEP: u64 = 1000;
 
 /// Geometry of the simulated pools.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +60,7 @@ struct FileAt {
 }
 
 /// A position of a record.
+#[derive(Clone)]
 pub struct FileCursor {
     files: BTreeMap<u64, FileAt>,
     units: Units<SECTOR_BYTES>,
@@ -66,12 +73,17 @@ pub struct FileCursor {
 
 /// A crash image as a difference.
 pub struct FileOverlay {
+    /// The process died and the machine did not: nothing is lost, but nothing more is durable either.
+    process_only: bool,
+    /// Byte of the superblock that is damaged after the crash.
+    damage: Option<u64>,
     sectors: Vec<(u64, [u8; SECTOR_BYTES])>,
     lengths: BTreeMap<u64, u64>,
     folders: BTreeMap<PathBuf, Names>,
 }
 
 struct FileMachine {
+    was_clean: Cell<Option<bool>>,
     disk: Disk,
     plan: FilePlan,
     sites: Arc<Sites>,
@@ -93,9 +105,14 @@ impl Machine for FileMachine {
             .storage(Arc::new(self.disk.clone()))
             .open(POOL)
             .map_err(|e| e.to_string())?;
+        self.was_clean.set(Some(pool.was_clean()));
         let region = filtered(pool.region().clone(), &self.sites);
         *self.pool.borrow_mut() = Some(pool);
         Ok(region)
+    }
+
+    fn was_clean(&self) -> Option<bool> {
+        self.was_clean.get()
     }
 
     fn mark(&self, mark: Mark) {
@@ -206,10 +223,24 @@ impl FileCursor {
             }
         }
         files.retain(|file, _| live.contains(file));
-        Tree { files, folders, next_file: self.next_file, random: self.random + 1000 }
+        if let Some(at) = overlay.damage {
+            let superblock = folders.values().find_map(|names| match names.get(SUPERBLOCK) {
+                Some(Node::File(file)) => Some(file),
+                _ => None,
+            });
+            if let Some(file) = superblock
+                && let Some(data) = files.get_mut(file).filter(|d| !d.is_empty())
+            {
+                let at = (at % data.len() as u64) as usize;
+                data[at] ^= 1 << (overlay.damage.unwrap_or(0) >> 32 & 7);
+            }
+        }
+        Tree { files, folders, next_file: self.next_file, random: self.random + RANDOM_STEP }
     }
 
     fn overlay(&self, choice: Choice) -> FileOverlay {
+        let mut process_only = false;
+        let mut damage = None;
         let sectors;
         let mut pick: Box<dyn FnMut(u64) -> u64> = match choice {
             Choice::Index(index) => {
@@ -222,7 +253,15 @@ impl FileCursor {
                     at
                 })
             }
-            Choice::Seed(seed) => {
+            Choice::Extra(seed) if seed % 2 == 0 => {
+                process_only = true;
+                sectors = self.units.latest();
+                Box::new(|n| n - 1)
+            }
+            Choice::Seed(seed) | Choice::Extra(seed) => {
+                if matches!(choice, Choice::Extra(_)) {
+                    damage = Some(seed >> 1);
+                }
                 sectors = self.units.pick(choice);
                 let mut rng = Rng::new(mix(seed, 1));
                 Box::new(move |n| if rng.one_in(2) { n - 1 } else { rng.below(n) })
@@ -237,7 +276,7 @@ impl FileCursor {
         for (folder, versions) in &self.folders {
             folders.insert(folder.clone(), versions[pick(versions.len() as u64) as usize].clone());
         }
-        FileOverlay { sectors, lengths, folders }
+        FileOverlay { process_only, damage, sectors, lengths, folders }
     }
 }
 
@@ -255,6 +294,7 @@ impl World for FileWorld {
         let tree = crashed.map_or_else(empty_disk, |(at, overlay)| at.image(overlay));
         let disk = Disk::new(tree, sites.clone());
         let machine = FileMachine {
+            was_clean: Cell::new(None),
             disk: disk.clone(),
             plan: self.plan,
             sites: sites.clone(),
@@ -269,7 +309,13 @@ impl World for FileWorld {
     }
 
     fn start(&self, _recording: &FileRecording, crashed: Option<(&FileCursor, &FileOverlay)>) -> FileCursor {
-        FileCursor::new(crashed.map_or_else(empty_disk, |(at, overlay)| at.image(overlay)))
+        match crashed {
+            None => FileCursor::new(empty_disk()),
+            Some((at, overlay)) if overlay.process_only => {
+                FileCursor { random: at.random + RANDOM_STEP, ..at.clone() }
+            }
+            Some((at, overlay)) => FileCursor::new(at.image(overlay)),
+        }
     }
 
     fn event_count(recording: &FileRecording) -> usize {
@@ -299,6 +345,16 @@ impl World for FileWorld {
         at.overlay(choice)
     }
 
+    const HAS_EXTRAS: bool = true;
+
+    fn may_refuse(overlay: &FileOverlay) -> bool {
+        overlay.damage.is_some()
+    }
+
+    fn fault(overlay: &FileOverlay) -> u64 {
+        u64::from(overlay.process_only)
+    }
+
     fn identity(at: &FileCursor, overlay: &FileOverlay) -> u64 {
         let mut hash = overlay.sectors.iter().fold(at.hash, |h, (id, bytes)| {
             h.wrapping_sub(unit_hash(*id, &at.sector(*id))).wrapping_add(unit_hash(*id, bytes))
@@ -312,6 +368,10 @@ impl World for FileWorld {
                 hash = mix(hash, unit_hash(number, name.as_bytes()));
             }
             hash = mix(hash, unit_hash(0, folder.as_os_str().as_encoded_bytes()));
+        }
+        if let Some(damage) = overlay.damage {
+            // The same byte of the same image: its place is what matters.
+            hash = mix(hash, damage);
         }
         hash
     }

@@ -47,10 +47,11 @@ fn drive<S: Subject>(
     machine: &dyn Machine,
     subject: &mut S,
     ops: &[S::Op],
+    first: usize,
     models: &[S::Model],
 ) -> Result<(), String> {
     for (index, op) in ops.iter().enumerate() {
-        let index = index as u32;
+        let index = (first + index) as u32;
         machine.mark(Mark::Begin(index));
         let promised = subject
             .apply(index, op, &models[index as usize])
@@ -65,7 +66,7 @@ fn drive<S: Subject>(
     Ok(())
 }
 
-/// The first run: create, work, close.
+/// The first run: create, work, close, open, work, close.
 ///
 /// # Errors
 /// A wrong answer or an error of the engine.
@@ -75,12 +76,25 @@ pub(crate) fn first_run<S: Subject>(
     expect: &Expect<S>,
 ) -> Result<(), String> {
     let region = machine.open(true).map_err(|e| format!("creating the pool: {e}"))?;
+    machine.mark(Mark::Opened);
     let mut subject = S::create(region).map_err(|e| format!("creating the structure: {e}"))?;
     machine.mark(Mark::Ready);
-    drive(machine, &mut subject, ops, &expect.models)?;
+    let (before, after) = ops.split_at(ops.len() / 2);
+    drive(machine, &mut subject, before, 0, &expect.models)?;
+    drop(subject);
+    machine.close().map_err(|e| format!("closing: {e}"))?;
+    machine.mark(Mark::Closed);
+    let region = machine.open(false).map_err(|e| format!("opening a closed pool: {e}"))?;
+    if machine.was_clean() == Some(false) {
+        return Err("the pool was closed in order and does not say so".to_owned());
+    }
+    let mut subject = S::recover(region).map_err(|e| format!("opening a closed pool: {e}"))?;
+    drive(machine, &mut subject, after, before.len(), &expect.models)?;
     settle(&subject, &expect.models)?;
     drop(subject);
-    machine.close().map_err(|e| format!("closing: {e}"))
+    machine.close().map_err(|e| format!("closing: {e}"))?;
+    machine.mark(Mark::Closed);
+    Ok(())
 }
 
 fn settle<S: Subject>(subject: &S, models: &[S::Model]) -> Result<(), String> {
@@ -89,6 +103,23 @@ fn settle<S: Subject>(subject: &S, models: &[S::Model]) -> Result<(), String> {
         return Err(format!("without any further crash, {}", subject.difference(last)));
     }
     subject.check().map_err(|e| format!("without any further crash, check: {e}"))
+}
+
+/// What happens after a recovery.
+pub(crate) struct Then<S: Subject> {
+    /// Operations to go on with.
+    pub ops: Vec<S::Op>,
+    /// Close the pool in order afterwards.
+    pub close: bool,
+}
+
+impl<S: Subject> Then<S> {
+    /// A few operations of the subject's choice.
+    pub(crate) fn seeded(seed: u64, model: &S::Model) -> Self {
+        let mut rng = Rng::new(seed);
+        let ops = S::follow_up(&mut rng, model);
+        Self { ops, close: rng.one_in(4) }
+    }
 }
 
 /// Judges one image. On success the history of the recovery itself, for a second crash during it; `None`
@@ -100,12 +131,21 @@ pub(crate) fn judge<S: Subject>(
     machine: &dyn Machine,
     expect: &Expect<S>,
     promise: Promise,
-    seed: u64,
+    may_refuse: bool,
+    then: impl FnOnce(&S::Model) -> Then<S>,
 ) -> Result<Option<Expect<S>>, String> {
-    let recovered = machine.open(false).and_then(S::recover);
-    let mut subject = match recovered {
+    let again = expect.unready.is_some();
+    let region = match machine.open(false) {
+        Ok(region) => region,
+        Err(_) if may_refuse || !(promise.opened || again) => return Ok(None),
+        Err(e) => return Err(format!("the pool does not open: {e}")),
+    };
+    if promise.closed && !may_refuse && machine.was_clean() == Some(false) {
+        return Err("the pool was closed in order and does not say so".to_owned());
+    }
+    let mut subject = match S::recover(region) {
         Ok(subject) => subject,
-        Err(_) if !promise.ready && expect.unready.is_none() => return Ok(None),
+        Err(_) if may_refuse || !(promise.ready || again) => return Ok(None),
         Err(e) => return Err(format!("recovery failed: {e}")),
     };
     subject.check().map_err(|e| format!("check after recovery: {e}"))?;
@@ -130,14 +170,14 @@ pub(crate) fn judge<S: Subject>(
     };
     S::rebase(&mut model);
     machine.mark(Mark::Ready);
-    let mut rng = Rng::new(seed);
-    let ops = S::follow_up(&mut rng, &model);
+    let Then { ops, close } = then(&model);
     let models = states::<S>(model, &ops);
-    drive(machine, &mut subject, &ops, &models).map_err(|e| format!("after recovery, {e}"))?;
+    drive(machine, &mut subject, &ops, 0, &models).map_err(|e| format!("after recovery, {e}"))?;
     settle(&subject, &models).map_err(|e| format!("after recovery, {e}"))?;
     drop(subject);
-    if rng.one_in(4) {
+    if close {
         machine.close().map_err(|e| format!("closing after recovery: {e}"))?;
+        machine.mark(Mark::Closed);
     }
     Ok(Some(Expect { unready: Some(allowed.to_vec()), models }))
 }

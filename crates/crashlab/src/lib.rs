@@ -6,10 +6,12 @@
 //! call site whose calls do nothing) must be caught.
 
 mod campaign;
+mod chain;
 mod cursor;
 mod disk;
 mod file_world;
 mod filter;
+pub mod fuzz;
 mod judge;
 mod lines;
 mod map;
@@ -27,6 +29,7 @@ mod trace;
 mod world;
 
 pub use campaign::{Campaign, discover, domains_of, is_ours};
+pub use chain::chain;
 pub use cursor::Domain;
 pub use disk::{Disk, Node, Tree};
 pub use file_world::{FilePlan, FileWorld};

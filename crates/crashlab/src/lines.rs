@@ -31,6 +31,8 @@ pub enum Choice {
     Index(u64),
     /// A sample, with partly arrived multi-word stores among the values.
     Seed(u64),
+    /// A fault beyond a plain crash, where the world knows one (see [`crate::FileWorld`]).
+    Extra(u64),
 }
 
 /// The durable value of every unit, and the values that dirty ones may have.
@@ -120,8 +122,16 @@ impl<const N: usize> Units<N> {
     pub(crate) fn pick(&self, choice: Choice) -> Vec<(u64, [u8; N])> {
         match choice {
             Choice::Index(index) => self.pick_index(index),
-            Choice::Seed(seed) => self.pick_seed(&mut Rng::new(seed)),
+            Choice::Seed(seed) | Choice::Extra(seed) => self.pick_seed(&mut Rng::new(seed)),
         }
+    }
+
+    /// The units as they are, that differ from the durable state.
+    #[must_use]
+    pub(crate) fn latest(&self) -> Vec<(u64, [u8; N])> {
+        let last = |unit: &Unit<N>| unit.versions[unit.versions.len() - 1].bytes;
+        let dirty = self.dirty.iter().filter(|(_, unit)| unit.versions.len() > 1);
+        dirty.map(|(id, unit)| (*id, last(unit))).collect()
     }
 
     fn pick_index(&self, mut index: u64) -> Vec<(u64, [u8; N])> {

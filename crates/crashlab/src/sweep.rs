@@ -4,7 +4,7 @@
 //! are crashed again, during or after their recovery.
 
 use crate::cursor::Domain;
-use crate::judge::{Expect, first_run, judge};
+use crate::judge::{Expect, Then, first_run, judge};
 use crate::lines::Choice;
 use crate::rng::{Rng, mix};
 use crate::site::Sites;
@@ -16,6 +16,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+/// So many extraordinary faults on a closed pool.
+const EXTRA_CLOSED: u64 = 8;
+
 /// How much of each run is looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -25,13 +28,15 @@ pub struct Limits {
     pub again_every: u64,
     /// Second crashes of such an image.
     pub again_images: u64,
+    /// One extraordinary fault at so many crash points.
+    pub extra_every: u64,
     /// Stop when so many distinct images were judged.
     pub images: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { cut_images: 24, again_every: 24, again_images: 24, images: 100_000 }
+        Self { cut_images: 24, again_every: 24, again_images: 24, extra_every: 4, images: 100_000 }
     }
 }
 
@@ -150,20 +155,31 @@ impl<W: World> Sweep<W> {
                 let count = W::combinations(&at, &recording, event);
                 let exhaustive = count <= self.limits.cut_images;
                 *(if exhaustive { &mut tally.exhaustive } else { &mut tally.sampled }) += 1;
-                for n in 0..count.min(self.limits.cut_images) {
-                    let choice = if exhaustive { Choice::Index(n) } else { Choice::Seed(rng.next()) };
+                let extra = match promise.closed {
+                    _ if !W::HAS_EXTRAS => 0,
+                    true => EXTRA_CLOSED,
+                    false => u64::from(rng.one_in(self.limits.extra_every.max(1))),
+                };
+                for n in 0..count.min(self.limits.cut_images) + extra {
+                    let choice = match n {
+                        n if n >= count.min(self.limits.cut_images) => Choice::Extra(rng.next()),
+                        n if exhaustive => Choice::Index(n),
+                        _ => Choice::Seed(rng.next()),
+                    };
                     let crash = Crash { cut: event as u64, choice };
                     let overlay = W::pick(&at, &recording, event, choice);
                     let identity = W::identity(&at, &overlay);
-                    if !note(tally, identity, promise, scenario::<S>(run).1) {
+                    if !note(tally, identity, W::fault(&overlay), promise, scenario::<S>(run).1) {
                         continue;
                     }
                     let result = self.judge_first::<S>(run, crash, (&mut at, &overlay), &expect, promise)?;
                     tally.judged += 1;
-                    if rng.one_in(self.limits.again_every.max(1)) && self.limits.again_images > 0 {
+                    // What an extraordinary fault breaks shows mostly at the next crash.
+                    let every = if W::fault(&overlay) != 0 { 2 } else { self.limits.again_every };
+                    if self.limits.again_images > 0 && rng.one_in(every.max(1)) {
                         self.crash_again(run, crash, (&at, &overlay), &result, &mut rng, tally)?;
                     }
-                    if tally.distinct.len() as u64 >= self.limits.images {
+                    if tally.images() >= self.limits.images {
                         return Ok(());
                     }
                 }
@@ -202,8 +218,10 @@ impl<W: World> Sweep<W> {
         self.watch.set(self.token::<S>(run, vec![crash]));
         let sites = self.sites.clone();
         let seed = image_seed(self.seed, run, crash);
-        let (answer, recording) =
-            self.machines[1].boot(Some(image), &sites, |machine| judge::<S>(machine, expect, promise, seed));
+        let refuse = W::may_refuse(image.1) && !promise.closed;
+        let (answer, recording) = self.machines[1].boot(Some(image), &sites, |machine| {
+            judge::<S>(machine, expect, promise, refuse, |model| Then::seeded(seed, model))
+        });
         match answer {
             Ok(expect) => Ok(Recovered { recording, expect }),
             Err(message) => Err(self.violation::<S>(run, vec![crash], message)),
@@ -233,7 +251,8 @@ impl<W: World> Sweep<W> {
                 cuts.next();
                 let crash = Crash { cut: event as u64, choice: Choice::Seed(rng.next()) };
                 let overlay = W::pick(&at, recording, event, crash.choice);
-                if !note(tally, W::identity(&at, &overlay), promise, scenario::<S>(run).1) {
+                let identity = W::identity(&at, &overlay);
+                if !note(tally, identity, W::fault(&overlay), promise, scenario::<S>(run).1) {
                     continue;
                 }
                 self.judge_second::<S>(run, first, crash, (&mut at, &overlay), expect, promise)?;
@@ -262,8 +281,10 @@ impl<W: World> Sweep<W> {
         self.watch.set(self.token::<S>(run, vec![first, second]));
         let sites = self.sites.clone();
         let seed = image_seed(self.seed, run, second);
-        let (answer, _) =
-            self.machines[2].boot(Some(image), &sites, |machine| judge::<S>(machine, expect, promise, seed));
+        let refuse = W::may_refuse(image.1) && !promise.closed;
+        let (answer, _) = self.machines[2].boot(Some(image), &sites, |machine| {
+            judge::<S>(machine, expect, promise, refuse, |model| Then::seeded(seed, model))
+        });
         answer.map(drop).map_err(|message| self.violation::<S>(run, vec![first, second], message))
     }
 
@@ -334,16 +355,18 @@ fn scenario<S: Subject>(run: u64) -> (u32, &'static str) {
 fn image_seed(seed: u64, run: u64, crash: Crash) -> u64 {
     let n = match crash.choice {
         Choice::Index(n) => n << 1,
-        Choice::Seed(n) => n << 1 | 1,
+        Choice::Seed(n) | Choice::Extra(n) => n << 1 | 1,
     };
     mix(mix(seed, run), mix(crash.cut, n))
 }
 
 /// True when this image has not been judged with this promise.
-fn note(tally: &mut Tally, identity: u64, promise: Promise, scenario: &'static str) -> bool {
+fn note(tally: &mut Tally, identity: u64, fault: u64, promise: Promise, scenario: &'static str) -> bool {
     if tally.distinct.insert(identity) {
         *tally.by_scenario.entry(scenario).or_insert(0) += 1;
     }
-    let promise = u64::from(promise.low) << 33 | u64::from(promise.high) << 1 | u64::from(promise.ready);
-    tally.seen.insert(mix(identity, promise))
+    let flags = [promise.ready, promise.opened, promise.closed].map(u64::from);
+    let promise = u64::from(promise.low) << 32 | u64::from(promise.high) << 3;
+    let promise = promise | flags[0] | flags[1] << 1 | flags[2] << 2;
+    tally.seen.insert(mix(identity, mix(promise, fault)))
 }

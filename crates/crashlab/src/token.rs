@@ -1,7 +1,7 @@
 //! Tokens: one word that names a crash image, on every machine.
 //!
 //! `map:adr:1:7:123i5:12s99` is: engine, domain, seed, run, then each crash: the event before which it
-//! comes and the n-th (`i`) or seeded (`s`) choice among its images.
+//! comes and the n-th (`i`), seeded (`s`) or extraordinary (`x`) choice among its images.
 
 use crate::cursor::Domain;
 use crate::lines::Choice;
@@ -39,6 +39,7 @@ impl fmt::Display for Token {
             match crash.choice {
                 Choice::Index(n) => write!(f, ":{}i{n}", crash.cut)?,
                 Choice::Seed(n) => write!(f, ":{}s{n}", crash.cut)?,
+                Choice::Extra(n) => write!(f, ":{}x{n}", crash.cut)?,
             }
         }
         Ok(())
@@ -57,9 +58,13 @@ impl FromStr for Token {
         let (seed, run) = (number(next()?)?, number(next()?)?);
         let mut crashes = Vec::new();
         for part in parts {
-            let at = part.find(['i', 's']).ok_or_else(bad)?;
+            let at = part.find(['i', 's', 'x']).ok_or_else(bad)?;
             let n = number(&part[at + 1..])?;
-            let choice = if part.as_bytes()[at] == b'i' { Choice::Index(n) } else { Choice::Seed(n) };
+            let choice = match part.as_bytes()[at] {
+                b'i' => Choice::Index(n),
+                b's' => Choice::Seed(n),
+                _ => Choice::Extra(n),
+            };
             crashes.push(Crash { cut: number(&part[..at])?, choice });
         }
         Ok(Self { engine, domain, seed, run, crashes })
@@ -72,7 +77,7 @@ mod tests {
 
     #[test]
     fn tokens_round_trip() {
-        for text in ["map:adr:1:7:123i5:12s99", "toy:file:0:0", "map:eadr:18446744073709551615:3:0s1"] {
+        for text in ["map:adr:1:7:123i5:12s99", "toy:file:0:0", "map:eadr:18446744073709551615:3:0x1"] {
             assert_eq!(text.parse::<Token>().map(|t| t.to_string()).as_deref(), Ok(text));
         }
         for text in ["", "map", "map:adr", "map:adr:1", "map:adr:1:x", "map:adr:1:1:5", "map:ram:1:1"] {

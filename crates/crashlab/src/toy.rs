@@ -102,6 +102,7 @@ impl Subject for Cell {
         region.store(0, MAGIC, Ordering::Release);
         region.flush(0, 8);
         region.fence();
+        region.drain().map_err(|e| e.to_string())?;
         Ok(Self { region })
     }
 

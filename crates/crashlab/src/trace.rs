@@ -33,6 +33,10 @@ pub(crate) enum Event {
 /// Where the history of operations stood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
+    /// The pool was created: from here on there is a pool to open, if only an empty one.
+    Opened,
+    /// The pool was closed in order: it must say so when it is opened again.
+    Closed,
     /// Creation (or a first recovery) returned: from here on the structure must be recoverable.
     Ready,
     /// Operation `n` (from 0) was called.
@@ -71,6 +75,10 @@ impl Trace {
 /// What a crash at some point of a history may legally leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Promise {
+    /// The pool had been created: it must open.
+    pub opened: bool,
+    /// The pool had been closed in order.
+    pub closed: bool,
     /// Creation had returned: the structure must be there.
     pub ready: bool,
     /// At least the effects of this many operations.
@@ -83,8 +91,16 @@ impl Promise {
     /// The promise after one more mark.
     pub(crate) fn advance(&mut self, mark: Mark) {
         match mark {
+            Mark::Opened => self.opened = true,
+            Mark::Closed => {
+                self.closed = true;
+                self.low = self.high;
+            }
             Mark::Ready => self.ready = true,
-            Mark::Begin(n) => self.high = n + 1,
+            Mark::Begin(n) => {
+                self.high = n + 1;
+                self.closed = false;
+            }
             Mark::End { durable } => self.low = self.low.max(durable),
         }
     }

@@ -14,6 +14,11 @@ pub trait Machine {
     /// The pool's own sentence.
     fn open(&self, fresh: bool) -> Result<Region, String>;
 
+    /// Whether the pool that [`Machine::open`] found had been closed in order, where it can tell.
+    fn was_clean(&self) -> Option<bool> {
+        None
+    }
+
     /// Notes where the history stands.
     fn mark(&self, mark: Mark);
 
@@ -71,6 +76,20 @@ pub trait World {
         event: usize,
         choice: Choice,
     ) -> Self::Overlay;
+
+    /// True when this world knows faults beyond a plain crash ([`Choice::Extra`]).
+    const HAS_EXTRAS: bool = false;
+
+    /// True when the image is damaged, not just crashed: it may be refused, but not answered wrongly.
+    /// (Not even that when it had been closed in order: one damaged copy of the superblock is harmless then.)
+    fn may_refuse(_overlay: &Self::Overlay) -> bool {
+        false
+    }
+
+    /// Tells images of one content apart by what else is wrong with the machine.
+    fn fault(_overlay: &Self::Overlay) -> u64 {
+        0
+    }
 
     /// The identity of an image: equal contents, equal number.
     fn identity(cursor: &Self::Cursor, overlay: &Self::Overlay) -> u64;

@@ -1,0 +1,115 @@
+//! Pools to damage: made once by the real code on a simulated disk.
+
+use crate::disk::{Disk, Node, Tree};
+use crate::map::{MapModel, MapSubject};
+use crate::map_workload::workload;
+use crate::rng::Rng;
+use crate::site::Sites;
+use crate::subject::Subject;
+use mangrove_pmem::{CreateMode, MediumChoice, Pool, PoolOptions};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+/// Where the pool lies on the simulated disk.
+pub(super) const POOL: &str = "/pool";
+const LOG_BYTES: u64 = 64 << 10;
+
+/// A pool as it lies on a disk, and every state that its history went through.
+pub(super) struct Victim {
+    pub(super) tree: Tree,
+    pub(super) states: Vec<MapModel>,
+    /// Closed in order: every damage must be noticed.
+    pub(super) clean: bool,
+}
+
+/// Options of the victims' pools on `disk`.
+pub(super) fn options(disk: &Disk) -> PoolOptions {
+    PoolOptions::new()
+        .medium(MediumChoice::File)
+        .capacity(MapSubject::<false>::REGION_BYTES)
+        .log_bytes(LOG_BYTES)
+        .kind("crashlab")
+        .background(false)
+        .storage(Arc::new(disk.clone()))
+}
+
+/// The pools: closed and crashed, of several workloads. Built on first use.
+pub(super) fn victims() -> &'static [Victim] {
+    static VICTIMS: OnceLock<Vec<Victim>> = OnceLock::new();
+    VICTIMS.get_or_init(|| {
+        let scenarios = ["everything", "update across classes", "extents", "batch"];
+        scenarios.into_iter().flat_map(|s| [make(s, true), make(s, false)]).collect()
+    })
+}
+
+fn make(scenario: &str, clean: bool) -> Victim {
+    let mut tree = Tree::default();
+    tree.folders.insert("/".into(), Default::default());
+    let disk = Disk::new(tree, Arc::new(Sites::new()));
+    let pool: Pool =
+        options(&disk).create(CreateMode::CreateNew).open(POOL).expect("a new pool on a new disk");
+    let mut map = MapSubject::<false>::create(pool.region().clone()).expect("a new map in a new pool");
+    let mut states = vec![MapModel::default()];
+    for (index, op) in workload(scenario, &mut Rng::new(7), false).iter().enumerate() {
+        let before = states[index].clone();
+        map.apply(index as u32, op, &before).expect("an operation on a sound pool");
+        let mut after = before;
+        MapSubject::<false>::advance(&mut after, index as u32, op);
+        states.push(after);
+    }
+    drop(map);
+    if clean {
+        pool.close().expect("closing a sound pool");
+    } else {
+        drop(pool);
+    }
+    Victim { tree: disk.finish().1, states, clean }
+}
+
+impl Victim {
+    /// The numbers of the pool's files by name.
+    pub(super) fn files(&self) -> Vec<(String, u64)> {
+        let names = self.tree.folders.get(Path::new(POOL));
+        let files = names.into_iter().flatten().filter_map(|(name, node)| match node {
+            Node::File(file) => Some((name.clone(), *file)),
+            Node::Folder => None,
+        });
+        files.collect()
+    }
+}
+
+/// Opens the map on `tree` and works on it a little. `Ok(None)`: it was refused with an error.
+///
+/// # Errors
+/// A structure that opened and then did not keep its own promises.
+pub(super) fn try_open(tree: Tree, victim: &Victim, strict: bool) -> Result<Option<()>, String> {
+    let disk = Disk::new(tree, Arc::new(Sites::new()));
+    let Ok(pool) = options(&disk).open(POOL) else { return Ok(None) };
+    let Ok(mut map) = MapSubject::<false>::recover(pool.region().clone()) else { return Ok(None) };
+    // A check may find damage, but not panic.
+    let sound = map.check();
+    if strict {
+        let allowed =
+            if victim.clean { &victim.states[victim.states.len() - 1..] } else { &victim.states[..] };
+        let mut same = false;
+        for state in allowed.iter().rev() {
+            // A read that reports an error is no wrong answer.
+            same |= !matches!(map.holds(state), Ok(false));
+        }
+        if !same {
+            let last = &allowed[allowed.len() - 1];
+            return Err(format!("damage went unnoticed: {} (check says {sound:?})", map.difference(last)));
+        }
+        return Ok(Some(()));
+    }
+    // Whatever it holds now: using it must neither panic nor hang.
+    let mut rng = Rng::new(3);
+    for (index, op) in
+        MapSubject::<false>::follow_up(&mut rng, &victim.states[victim.states.len() - 1]).iter().enumerate()
+    {
+        let _ = map.apply(index as u32, op, &MapModel::default());
+    }
+    drop(map);
+    let _ = pool.close();
+    Ok(Some(()))
+}
