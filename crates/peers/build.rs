@@ -1,0 +1,21 @@
+//! Says what to install when a C library is missing, instead of letting the linker say less.
+
+use std::path::Path;
+
+/// A header that the package brings, and the package.
+const NEEDED: [(&str, &str); 3] =
+    [("lmdb.h", "liblmdb-dev"), ("leveldb/c.h", "libleveldb-dev"), ("rocksdb/c.h", "librocksdb-dev")];
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let there = |header: &str| {
+        ["/usr/include", "/usr/local/include"].iter().any(|d| Path::new(d).join(header).exists())
+    };
+    let missing: Vec<&str> = NEEDED.iter().filter(|(h, _)| !there(h)).map(|(_, package)| *package).collect();
+    if !missing.is_empty() {
+        println!(
+            "cargo::error=the peers of the bench need C libraries that are not installed; run: apt-get install {}",
+            missing.join(" ")
+        );
+    }
+}

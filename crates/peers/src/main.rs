@@ -1,0 +1,16 @@
+//! `mangrove bench map` with every peer beside Mangrove.
+
+use clap::Parser;
+use mangrove_bench::{MapArgs, run_with};
+
+/// The map against its peers, on this machine.
+#[derive(Parser)]
+#[command(name = "mangrove-bench-peers")]
+struct Cli {
+    #[command(flatten)]
+    args: MapArgs,
+}
+
+fn main() -> anyhow::Result<()> {
+    run_with(Cli::parse().args, &mangrove_peers::all())
+}
