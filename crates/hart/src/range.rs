@@ -153,14 +153,23 @@ impl<'a> Range<'a> {
                 return None;
             }
             if let Err(e) = self.fetch(direction) {
-                self.exhausted = true;
                 return Some(Err(e));
             }
         }
     }
 
-    /// Fetches the next records of one end, whose buffer is empty.
+    /// Fetches the next records of one end, whose buffer is empty. An error ends the range.
     fn fetch(&mut self, direction: Direction) -> Result<()> {
+        let answer = self.try_fetch(direction);
+        if answer.is_err() {
+            self.exhausted = true;
+            self.front.items.clear();
+            self.back.items.clear();
+        }
+        answer
+    }
+
+    fn try_fetch(&mut self, direction: Direction) -> Result<()> {
         let pin = Arc::clone(&self.pin);
         let end = match direction {
             Direction::Forward => &mut self.front,

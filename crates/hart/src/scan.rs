@@ -50,14 +50,14 @@ pub(crate) fn root(region: &Region) -> Result<(Geometry, u32)> {
     }
     let shift = (word(ROOT_VERSION) >> 32) as u32;
     let count = word(ROOT_SEGMENT_COUNT);
-    let data_start = Geometry::data_start(count);
-    let fits = (SEGMENT_SHIFT_MIN..=SEGMENT_SHIFT_MAX).contains(&shift)
+    let possible = (SEGMENT_SHIFT_MIN..=SEGMENT_SHIFT_MAX).contains(&shift)
         && (1..=u64::from(u32::MAX >> 4)).contains(&count)
-        && word(ROOT_DATA_START) == data_start
-        && data_start <= region.len();
-    if !fits {
+        && word(ROOT_DATA_START) == Geometry::data_start(count)
+        && Geometry::data_start(count) <= region.len();
+    if !possible {
         return Err(damage(ROOT_SEGMENT_COUNT, "the root describes more than the region holds").into());
     }
+    let data_start = Geometry::data_start(count);
     // Another process may have had more address space than this one gets (ulimit -v, valgrind): what
     // was never used is not needed now.
     let count = count.min((region.len() - data_start) >> shift);
@@ -65,7 +65,9 @@ pub(crate) fn root(region: &Region) -> Result<(Geometry, u32)> {
     match unseal(Tag::HighWater, word(ROOT_HIGH_WATER)) {
         Some(high_water) if high_water <= count => Ok((geometry, high_water as u32)),
         Some(_) => Err(damage(ROOT_HIGH_WATER, "more segments are in use than the region holds").into()),
-        None => Err(damage(ROOT_HIGH_WATER, "the count of segments in use does not have its checksum").into()),
+        None => {
+            Err(damage(ROOT_HIGH_WATER, "the count of segments in use does not have its checksum").into())
+        }
     }
 }
 

@@ -1,28 +1,21 @@
 //! The map against a `BTreeMap`: every operation, reopened again and again over the same bytes.
 
+mod support;
+
 use mangrove_hart::{Batch, Hart, Locking, Options, WriteMode};
 use mangrove_pmem::{Emulated, Region};
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use support::Random;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A small deterministic generator (splitmix64).
-struct Random(u64);
+trait Draw {
+    fn key(&mut self) -> Vec<u8>;
+    fn value(&mut self) -> Vec<u8>;
+}
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
+impl Draw for Random {
     fn key(&mut self) -> Vec<u8> {
         let len = match self.below(20) {
             0 => 0,
@@ -41,7 +34,8 @@ impl Random {
             0..=5 => self.below(10),
             6..=8 => self.below(300),
             9 | 10 => self.below(5000),
-            _ => self.below(40_000),
+            _ if self.below(4) == 0 => self.below(40_000),
+            _ => self.below(3000),
         };
         let fill = self.next() as u8;
         (0..len).map(|i| fill.wrapping_add(i as u8)).collect()

@@ -1,0 +1,138 @@
+//! Who may see what before it is durable, on a medium with a log; and what a failed medium leaves.
+
+mod support;
+
+use mangrove_hart::{Batch, Error, Hart, Options, WriteMode};
+use std::ops::Bound;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+use support::Counting;
+
+#[test]
+fn readers_wait_for_what_a_crash_could_undo() {
+    let (region, medium) = Counting::region(16 << 20, true);
+    let hart = Hart::create(region, &Options::default()).unwrap();
+    hart.put(b"old", b"1", WriteMode::Durable).unwrap();
+    medium.eager.store(false, Ordering::SeqCst);
+    hart.put(b"new", b"2", WriteMode::Buffered).unwrap();
+    hart.delete(b"old", WriteMode::Buffered).unwrap();
+    thread::scope(|scope| {
+        let new = scope.spawn(|| hart.get(b"new").unwrap());
+        let old = scope.spawn(|| hart.get(b"old").unwrap());
+        let lost = scope.spawn(|| hart.insert_new(b"new", b"3", WriteMode::Buffered).unwrap());
+        let all = scope.spawn(|| hart.range(Bound::Unbounded, Bound::Unbounded).unwrap().count());
+        thread::sleep(Duration::from_millis(80));
+        assert!(!new.is_finished() && !old.is_finished() && !lost.is_finished() && !all.is_finished());
+        medium.settle();
+        assert_eq!(new.join().unwrap(), Some(b"2".to_vec()));
+        assert_eq!(old.join().unwrap(), None);
+        assert!(!lost.join().unwrap());
+        assert_eq!(all.join().unwrap(), 1);
+    });
+    // Durable now: nobody waits.
+    let before = medium.cost().waits;
+    assert_eq!(hart.get(b"new").unwrap(), Some(b"2".to_vec()));
+    assert_eq!(medium.cost().waits, before);
+}
+
+#[test]
+fn ungated_readers_do_not_wait() {
+    let (region, medium) = Counting::region(16 << 20, true);
+    let hart = Hart::create(region, &Options { gate_reads: Some(false), ..Options::default() }).unwrap();
+    medium.eager.store(false, Ordering::SeqCst);
+    hart.put(b"new", b"2", WriteMode::Buffered).unwrap();
+    assert_eq!(hart.get(b"new").unwrap(), Some(b"2".to_vec()));
+    assert_eq!(hart.range(Bound::Unbounded, Bound::Unbounded).unwrap().count(), 1);
+}
+
+#[test]
+fn writers_share_one_wait_and_sync_waits_for_all() {
+    let (region, medium) = Counting::region(16 << 20, true);
+    let hart = Hart::create(region, &Options::default()).unwrap();
+    let before = medium.cost().waits;
+    for i in 0..100u32 {
+        hart.put(&i.to_le_bytes(), b"v", WriteMode::Buffered).unwrap();
+    }
+    assert_eq!(medium.cost().waits, before);
+    hart.sync().unwrap();
+    assert_eq!(medium.cost().waits, before + 1);
+    assert_eq!(hart.get(&7u32.to_le_bytes()).unwrap(), Some(b"v".to_vec()));
+}
+
+#[test]
+fn a_failed_medium_ends_writing_and_not_reading() {
+    let (region, medium) = Counting::region(16 << 20, true);
+    let hart = Hart::create(region, &Options::default()).unwrap();
+    for i in 0..50u32 {
+        hart.put(&i.to_be_bytes(), b"good", WriteMode::Durable).unwrap();
+    }
+    medium.eager.store(false, Ordering::SeqCst);
+    medium.broken.store(true, Ordering::SeqCst);
+    let first = hart.put(b"never", b"acknowledged", WriteMode::Durable).unwrap_err();
+    assert!(first.to_string().contains("the test broke the medium"), "{first}");
+    // From now on no write is tried.
+    let cost = medium.cost_of(|| {
+        assert!(matches!(hart.put(b"k", b"v", WriteMode::Buffered), Err(Error::Medium(_))));
+        assert!(hart.delete(&1u32.to_be_bytes(), WriteMode::Durable).is_err());
+        let mut batch = Batch::new();
+        batch.put("a", "1").put("b", "2");
+        assert!(hart.write(batch, WriteMode::Durable).is_err());
+        assert!(hart.delete_range(Bound::Unbounded, Bound::Unbounded, WriteMode::Durable).is_err());
+    });
+    assert_eq!(cost.flushes, 0);
+    // What was durable is read; what never became durable is an error, not an answer.
+    for i in 0..50u32 {
+        assert_eq!(hart.get(&i.to_be_bytes()).unwrap(), Some(b"good".to_vec()));
+    }
+    assert!(matches!(hart.get(b"never"), Err(Error::Medium(_))));
+    let good = hart.range(Bound::Unbounded, Bound::Excluded(&b"never"[..])).unwrap();
+    assert_eq!(good.map(Result::unwrap).count(), 50);
+    let mut all = hart.range(Bound::Unbounded, Bound::Unbounded).unwrap();
+    assert!(all.next_back().unwrap().is_err());
+    assert!(hart.sync().is_err());
+}
+
+#[test]
+fn a_snapshot_that_costs_too_much_expires() {
+    let (region, _) = Counting::region(16 << 20, false);
+    let hart = Hart::create(region, &Options { snapshot_bytes_max: 10_000, ..Options::default() }).unwrap();
+    for i in 0..100u32 {
+        hart.put(&i.to_be_bytes(), &[1; 100], WriteMode::Durable).unwrap();
+    }
+    let snapshot = hart.snapshot().unwrap();
+    for i in 0..20u32 {
+        hart.put(&i.to_be_bytes(), &[2; 100], WriteMode::Durable).unwrap();
+    }
+    assert_eq!(snapshot.get(&3u32.to_be_bytes()).unwrap(), Some(vec![1; 100]));
+    let mut range = snapshot.range(Bound::Unbounded, Bound::Unbounded).unwrap();
+    assert_eq!(range.next().unwrap().unwrap().1, [1; 100]);
+    for i in 20..100u32 {
+        hart.put(&i.to_be_bytes(), &[2; 100], WriteMode::Durable).unwrap();
+    }
+    assert!(matches!(snapshot.get(&3u32.to_be_bytes()), Err(Error::SnapshotExpired)));
+    assert!(range.any(|record| matches!(record, Err(Error::SnapshotExpired))));
+    assert!(range.next().is_none());
+    assert_eq!(hart.stat().snapshot_bytes, 0);
+    // A new one is fine.
+    assert_eq!(hart.snapshot().unwrap().get(&3u32.to_be_bytes()).unwrap(), Some(vec![2; 100]));
+}
+
+#[test]
+fn a_read_only_map_reads() {
+    let (region, medium) = Counting::region(16 << 20, false);
+    let hart = Hart::create(region.clone(), &Options::default()).unwrap();
+    for i in 0..100u32 {
+        hart.put(&i.to_be_bytes(), &[1; 100], WriteMode::Durable).unwrap();
+    }
+    drop(hart);
+    let cost = medium.cost_of(|| {
+        let options = Options { read_only: true, ..Options::default() };
+        let (hart, _) = Hart::recover(region.clone(), &options).unwrap();
+        assert!(matches!(hart.put(b"k", b"v", WriteMode::Durable), Err(Error::ReadOnly)));
+        assert!(matches!(hart.delete(b"k", WriteMode::Durable), Err(Error::ReadOnly)));
+        assert_eq!(hart.range(Bound::Unbounded, Bound::Unbounded).unwrap().count(), 100);
+        assert!(hart.check().unwrap().is_sound());
+    });
+    assert_eq!((cost.flushes, cost.fences), (0, 0));
+}

@@ -1,0 +1,208 @@
+//! Keys and values at every boundary, and that nothing is lost or leaked when values change class.
+
+mod support;
+
+use mangrove_hart::{Batch, Error, Hart, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX, WriteMode};
+use mangrove_pmem::Emulated;
+use std::ops::Bound;
+use support::{Counting, Random};
+
+const MODE: WriteMode = WriteMode::Durable;
+
+fn value(len: usize, salt: u8) -> Vec<u8> {
+    (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add(salt)).collect()
+}
+
+fn sound(hart: &Hart) {
+    let report = hart.check().unwrap();
+    assert!(report.is_sound(), "{:#?}", report.damage);
+}
+
+#[test]
+fn values_change_class_in_every_direction() {
+    let region = Emulated::region(256 << 20).unwrap();
+    let options = Options::default();
+    let mut hart = Hart::create(region.clone(), &options).unwrap();
+    let lens =
+        [0, 1, 7, 8, 9, 24, 100, 248, 249, 1000, 60_000, 131_064, 131_065, 262_136, 262_137, 1_000_000];
+    for (i, from) in lens.iter().enumerate() {
+        for (j, to) in lens.iter().enumerate() {
+            let key = format!("{i}/{j}");
+            hart.put(key.as_bytes(), &value(*from, 1), MODE).unwrap();
+            assert_eq!(hart.get(key.as_bytes()).unwrap().unwrap(), value(*from, 1));
+            hart.put(key.as_bytes(), &value(*to, 2), MODE).unwrap();
+            assert_eq!(hart.get(key.as_bytes()).unwrap().unwrap(), value(*to, 2));
+        }
+    }
+    sound(&hart);
+    drop(hart);
+    hart = Hart::recover(region.clone(), &options).unwrap().0;
+    sound(&hart);
+    for i in 0..lens.len() {
+        for (j, to) in lens.iter().enumerate() {
+            assert_eq!(hart.get(format!("{i}/{j}").as_bytes()).unwrap().unwrap(), value(*to, 2));
+        }
+    }
+}
+
+#[test]
+fn a_large_value_goes_in_and_out() {
+    let region = Emulated::region(400 << 20).unwrap();
+    let hart = Hart::create(region.clone(), &Options::default()).unwrap();
+    let large = value(64 << 20, 3);
+    hart.put(b"large", &large, MODE).unwrap();
+    hart.put(b"small", b"s", MODE).unwrap();
+    assert!(hart.get(b"large").unwrap().unwrap() == large);
+    drop(hart);
+    let (hart, _) = Hart::recover(region, &Options::default()).unwrap();
+    assert!(hart.get(b"large").unwrap().unwrap() == large);
+    assert!(hart.delete(b"large", MODE).unwrap());
+    sound(&hart);
+    assert_eq!(hart.stat().extent_segments, 0);
+}
+
+#[test]
+fn any_key_up_to_the_limit_is_a_key() {
+    let region = Emulated::region(64 << 20).unwrap();
+    let hart = Hart::create(region.clone(), &Options::default()).unwrap();
+    let mut keys: Vec<Vec<u8>> = (0..=KEY_BYTES_MAX).map(|len| vec![b'k'; len]).collect();
+    keys.extend((0..=255).map(|b| vec![b]));
+    keys.extend((0..20).map(|len| vec![0; len]));
+    keys.extend((0..20).map(|len| vec![255; len]));
+    keys.sort();
+    keys.dedup();
+    for key in &keys {
+        hart.put(key, &(key.len() as u64).to_le_bytes(), MODE).unwrap();
+    }
+    let check = |hart: &Hart| {
+        assert_eq!(hart.len(), keys.len() as u64);
+        for key in &keys {
+            assert_eq!(hart.get(key).unwrap().unwrap(), (key.len() as u64).to_le_bytes());
+        }
+        let seen: Vec<_> =
+            hart.range(Bound::Unbounded, Bound::Unbounded).unwrap().map(|r| r.unwrap().0).collect();
+        assert!(seen == keys);
+        sound(hart);
+    };
+    check(&hart);
+    drop(hart);
+    check(&Hart::recover(region, &Options::default()).unwrap().0);
+}
+
+#[test]
+fn too_long_says_so_and_changes_nothing() {
+    let region = Emulated::region(64 << 20).unwrap();
+    let hart = Hart::create(region, &Options::default()).unwrap();
+    let key = vec![b'k'; KEY_BYTES_MAX + 1];
+    for answer in [
+        hart.put(&key, b"v", MODE),
+        hart.get(&key).map(|_| ()),
+        hart.delete(&key, MODE).map(|_| ()),
+        hart.insert_new(&key, b"v", MODE).map(|_| ()),
+        hart.snapshot().unwrap().get(&key).map(|_| ()),
+    ] {
+        let error = answer.unwrap_err();
+        assert!(matches!(error, Error::KeyTooLong { len: 1025, max: 1024 }), "{error}");
+        assert!(error.to_string().contains("1024"));
+    }
+    let mut batch = Batch::new();
+    batch.put("fine", "v").put(key, "v");
+    assert!(matches!(hart.write(batch, MODE), Err(Error::KeyTooLong { .. })));
+    // Never touched, so it costs address space only.
+    let value = vec![0u8; VALUE_BYTES_MAX + 1];
+    assert!(matches!(hart.put(b"k", &value, MODE), Err(Error::ValueTooLong { .. })));
+    // Within the limit, but more than this region.
+    assert!(matches!(hart.put(b"k", &value[1..], MODE), Err(Error::Full { .. })));
+    assert!(hart.is_empty());
+    sound(&hart);
+}
+
+#[test]
+fn nothing_leaks_through_any_history() {
+    let region = Emulated::region(64 << 20).unwrap();
+    let options = Options { segment_shift: 14, ..Options::default() };
+    let mut hart = Hart::create(region.clone(), &options).unwrap();
+    let mut random = Random(5);
+    for round in 0..6 {
+        for _ in 0..4000 {
+            let key = format!("{}", random.below(1500));
+            let len = [3, 20, 200, 3000, 20_000][random.below(5) as usize];
+            match random.below(10) {
+                0..=5 => hart.put(key.as_bytes(), &value(len, 7), MODE).unwrap(),
+                6..=8 => drop(hart.delete(key.as_bytes(), MODE).unwrap()),
+                _ => {
+                    let mut batch = Batch::new();
+                    (0..20).for_each(|_| {
+                        batch.put(format!("{}", random.below(1500)), value(len, 8));
+                    });
+                    hart.write(batch, MODE).unwrap();
+                }
+            }
+        }
+        sound(&hart);
+        let grown = hart.stat().grown_bytes;
+        let records = hart.len();
+        assert_eq!(hart.delete_range(Bound::Unbounded, Bound::Unbounded, MODE).unwrap(), records);
+        assert!(hart.is_empty() && hart.range(Bound::Unbounded, Bound::Unbounded).unwrap().next().is_none());
+        sound(&hart);
+        drop(hart);
+        hart = Hart::recover(region.clone(), &options).unwrap().0;
+        let stat = hart.stat();
+        assert_eq!(
+            stat.leaf_segments + stat.value_segments + stat.extent_segments,
+            0,
+            "round {round}: {stat:?}"
+        );
+        assert_eq!(
+            stat.free_segments * stat.segment_bytes,
+            grown - (stat.durable_bytes),
+            "round {round}: {stat:?}"
+        );
+    }
+}
+
+#[test]
+fn a_full_map_says_so_and_goes_on() {
+    let (region, medium) = Counting::region(4 << 20, false);
+    let options = Options { segment_shift: 14, grow_bytes: 1 << 14, ..Options::default() };
+    let hart = Hart::create(region.clone(), &options).unwrap();
+    // First the medium is full, then the region.
+    medium.room.store(1 << 20, std::sync::atomic::Ordering::SeqCst);
+    let mut written = Vec::new();
+    let mut refused = 0;
+    for i in 0..20_000u32 {
+        let key = i.to_be_bytes();
+        match hart.put(&key, &value(300, i as u8), MODE) {
+            Ok(()) => written.push(i),
+            Err(Error::Medium(mangrove_pmem::Error::NoSpace { .. })) => {
+                medium.room.store(u64::MAX, std::sync::atomic::Ordering::SeqCst);
+                refused += 1;
+            }
+            Err(Error::Full { .. }) => break,
+            Err(e) => panic!("{e}"),
+        }
+    }
+    assert_eq!(refused, 1);
+    assert!(written.len() > 8000, "{}", written.len());
+    let mut batch = Batch::new();
+    (0..500u32).for_each(|i| {
+        batch.put(format!("batch {i}"), value(400, 1));
+    });
+    assert!(matches!(hart.write(batch.clone(), MODE), Err(Error::Full { .. })));
+    assert_eq!(hart.len(), written.len() as u64);
+    sound(&hart);
+    for i in &written {
+        assert_eq!(hart.get(&i.to_be_bytes()).unwrap().unwrap(), value(300, *i as u8));
+    }
+    // Deleting makes room, across classes.
+    for i in &written[..4000] {
+        assert!(hart.delete(&i.to_be_bytes(), MODE).unwrap());
+    }
+    hart.write(batch, MODE).unwrap();
+    hart.put(b"other class", &value(7000, 1), MODE).unwrap();
+    sound(&hart);
+    drop(hart);
+    let (hart, report) = Hart::recover(region, &options).unwrap();
+    assert_eq!(report.records, written.len() as u64 - 4000 + 500 + 1);
+    sound(&hart);
+}
