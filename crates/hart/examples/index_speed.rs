@@ -67,7 +67,7 @@ impl Leaves {
     }
 }
 
-impl KeySource for Leaves {
+impl KeySource for &Leaves {
     #[inline]
     fn key_len(&self, leaf: Leaf) -> usize {
         Self::word(leaf, 0).load(Ordering::Relaxed) as usize
@@ -181,10 +181,11 @@ struct Figures {
 }
 
 fn ours(keys: &Keys) -> Figures {
-    let index = Index::new(Leaves::new());
+    let leaves = Leaves::new();
+    let index = Index::new(&leaves);
     let insert = time(keys.len(), || {
         for key in keys.iter() {
-            let leaf = index.keys().put(key, key.len() as u64);
+            let leaf = leaves.put(key, key.len() as u64);
             index.modify(key, Intent::Upsert, |_| (Change::Insert(leaf), ()));
         }
     });
@@ -283,14 +284,15 @@ fn btree(keys: &Keys) -> Figures {
 
 /// Building all trees from leaves sorted into entries, as recovery does: ns per key on `threads` threads.
 fn build(keys: &Keys, threads: usize) -> f64 {
-    let index = Index::new(Leaves::new());
+    let leaves = Leaves::new();
+    let index = Index::new(&leaves);
     let mut parts: Vec<Vec<BuildItem>> = (0..ENTRY_COUNT).map(|_| Vec::new()).collect();
     for key in keys.iter() {
         let mut head = [0; 8];
         let rest = key.get(2..).unwrap_or(&[]);
         let len = rest.len().min(8);
         head[..len].copy_from_slice(&rest[..len]);
-        let leaf = index.keys().put(key, key.len() as u64);
+        let leaf = leaves.put(key, key.len() as u64);
         parts[entry_of(key)].push(BuildItem { head: u64::from_be_bytes(head), leaf });
     }
     let mut parts: Vec<_> = parts.into_iter().enumerate().filter(|(_, items)| !items.is_empty()).collect();
@@ -308,6 +310,9 @@ fn build(keys: &Keys, threads: usize) -> f64 {
         });
     })
 }
+
+/// One round on one structure.
+type Run = fn(&Keys) -> Figures;
 
 fn median(runs: &[Figures], of: impl Fn(&Figures) -> f64) -> f64 {
     let mut all: Vec<f64> = runs.iter().map(of).collect();
@@ -332,8 +337,7 @@ fn main() {
             println!("{name}: no word list here");
             continue;
         }
-        let structures: [(&str, fn(&Keys) -> Figures); 3] =
-            [("index", ours), ("ART (blart)", art), ("BTreeMap", btree)];
+        let structures: [(&str, Run); 3] = [("index", ours), ("ART (blart)", art), ("BTreeMap", btree)];
         let mut runs = [const { Vec::new() }; 3];
         for _ in 0..ROUNDS {
             for ((_, run), runs) in structures.iter().zip(&mut runs) {

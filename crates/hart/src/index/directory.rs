@@ -36,7 +36,7 @@ pub(super) struct Entry {
 /// All trees.
 #[derive(Debug)]
 pub(super) struct Directory {
-    entries: Box<[Entry]>,
+    entries: Box<[Entry; ENTRY_COUNT]>,
     /// A bit for each entry whose root is not empty, set before and cleared after it, under its lock.
     present: [AtomicU64; PRESENT_WORDS],
 }
@@ -45,7 +45,7 @@ impl Directory {
     pub(super) fn new() -> Self {
         // SAFETY: an entry is two atomic words, for which zero is a value. Zeroed memory costs nothing until
         // it is touched, so small maps stay small.
-        let entries = unsafe { Box::new_zeroed_slice(ENTRY_COUNT).assume_init() };
+        let entries = unsafe { Box::new_zeroed().assume_init() };
         Self { entries, present: [const { AtomicU64::new(0) }; PRESENT_WORDS] }
     }
 
@@ -92,7 +92,7 @@ impl Directory {
 
     /// Bytes of the directory.
     pub(super) fn bytes(&self) -> u64 {
-        (size_of_val(&*self.entries) + size_of_val(&self.present)) as u64
+        (size_of::<[Entry; ENTRY_COUNT]>() + size_of_val(&self.present)) as u64
     }
 
     /// True if `entry` holds nothing.

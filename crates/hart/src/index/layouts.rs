@@ -309,8 +309,8 @@ impl<const CAPACITY: usize> Ranked<CAPACITY> {
         let word = u32::from(byte / 64);
         let bits = self.present[word as usize].load(Ordering::Relaxed);
         let before = ((self.header.meta.load(Ordering::Relaxed) >> (8 * word)) & 0xff) as usize;
-        let mask = (1_u64 << (byte % 64)) - 1;
-        (before + count_ones(bits & mask) as usize, bits & (mask + 1) != 0)
+        let from_byte = u64::MAX << (byte % 64);
+        (before + count_ones(bits & !from_byte) as usize, (bits >> (byte % 64)) & 1 != 0)
     }
 
     fn flip_and_rerank(&self, byte: u8, len: usize) {

@@ -25,5 +25,4 @@ pub(crate) use cursor::{Cursor, Direction};
 pub(crate) use directory::{ENTRY_COUNT, entry_of};
 pub(crate) use leaf::{KeySource, Leaf};
 pub(crate) use modify::{Change, Intent};
-pub(crate) use stats::Stats;
 pub(crate) use tree::Index;

@@ -19,10 +19,8 @@ use super::word::{Child, Word};
 pub(crate) enum Change {
     /// Leave the index as it is (the leaf's content may have changed in place).
     Keep,
-    /// Put this leaf where none was.
+    /// Put this leaf under the key, in place of the one that was there, if any.
     Insert(Leaf),
-    /// Put this leaf where another of the same key was.
-    Replace(Leaf),
     /// Take the leaf out.
     Remove,
 }
@@ -81,8 +79,7 @@ impl<K: KeySource> Index<K> {
                 let (change, result) = change(Some(leaf));
                 match change {
                     Change::Keep => drop(locked),
-                    Change::Insert(new) | Change::Replace(new) => {
-                        debug_assert!(matches!(change, Change::Replace(_)), "the key is there already");
+                    Change::Insert(new) => {
                         store(place.slot, Word::leaf(new));
                         drop(locked);
                     }
@@ -204,7 +201,7 @@ impl<K: KeySource> Index<K> {
 /// The child word that `change` adds.
 fn inserted(change: Change) -> Option<Word> {
     match change {
-        Change::Insert(leaf) | Change::Replace(leaf) => Some(Word::leaf(leaf)),
+        Change::Insert(leaf) => Some(Word::leaf(leaf)),
         Change::Keep | Change::Remove => {
             debug_assert_eq!(change, Change::Keep, "nothing is there to remove");
             None

@@ -54,11 +54,6 @@ impl<K: KeySource> Index<K> {
         Self { keys, directory: Directory::new(), arena: Arena::default() }
     }
 
-    /// The reader of keys given to [`Index::new`].
-    pub(crate) fn keys(&self) -> &K {
-        &self.keys
-    }
-
     /// The node that a word out of a child slot names.
     #[inline]
     pub(super) fn node(&self, word: Word) -> Node<'_> {

@@ -62,14 +62,14 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 pub(super) fn put(index: &Index<Heap>, key: &[u8], value: u64) -> Option<u64> {
-    let heap = index.keys();
+    let heap = &index.keys;
     index.modify(key, Intent::Upsert, |leaf| {
         let new = heap.put(key, value);
         match leaf {
             Some(old) => {
                 let before = heap.value(old).expect("whole");
                 heap.free(old);
-                (Change::Replace(new), Some(before))
+                (Change::Insert(new), Some(before))
             }
             None => (Change::Insert(new), None),
         }
@@ -77,7 +77,7 @@ pub(super) fn put(index: &Index<Heap>, key: &[u8], value: u64) -> Option<u64> {
 }
 
 pub(super) fn delete(index: &Index<Heap>, key: &[u8]) -> Option<u64> {
-    let heap = index.keys();
+    let heap = &index.keys;
     index.modify(key, Intent::Existing, |leaf| match leaf {
         Some(old) => {
             let before = heap.value(old).expect("whole");
@@ -89,13 +89,13 @@ pub(super) fn delete(index: &Index<Heap>, key: &[u8]) -> Option<u64> {
 }
 
 pub(super) fn get(index: &Index<Heap>, key: &[u8]) -> Option<u64> {
-    index.get(key, |leaf| index.keys().value(leaf)).map(|value| value.expect("whole"))
+    index.get(key, |leaf| index.keys.value(leaf)).map(|value| value.expect("whole"))
 }
 
 pub(super) fn scan(index: &Index<Heap>, start: Bound<&[u8]>, direction: Direction) -> Vec<(Vec<u8>, u64)> {
     let mut cursor = index.cursor(start, direction);
     let mut all = Vec::new();
-    while let Some(value) = cursor.advance(|leaf| index.keys().value(leaf)) {
+    while let Some(value) = cursor.advance(|leaf| index.keys.value(leaf)) {
         all.push((cursor.key().to_vec(), value.expect("whole")));
     }
     all
@@ -141,7 +141,7 @@ fn run(ops: Vec<Op>) {
             for bound in [Bound::Included(key.as_slice()), Bound::Excluded(key)] {
                 let mut cursor = index.cursor(bound, direction);
                 let next = cursor
-                    .advance(|leaf| index.keys().value(leaf))
+                    .advance(|leaf| index.keys.value(leaf))
                     .map(|value| (cursor.key().to_vec(), value.expect("whole")));
                 assert_eq!(next, expected(&model, bound, direction).into_iter().next());
             }

@@ -86,7 +86,7 @@ fn a_built_tree_is_the_inserted_one() {
     let mut items = Vec::new();
     for (number, key) in keys.iter().enumerate() {
         put(&inserted, key, number as u64);
-        items.push(BuildItem { head: head(key), leaf: built.keys().put(key, number as u64) });
+        items.push(BuildItem { head: head(key), leaf: built.keys.put(key, number as u64) });
     }
     items.reverse();
     let len = items.len();
@@ -106,7 +106,7 @@ fn a_built_tree_is_the_inserted_one() {
 fn two_leaves_of_one_key_are_refused() {
     for key in [b"ab".as_slice(), b"abc", b"ab\0", &[b'l'; 200]] {
         let index = Index::new(Heap::new(8, 1024));
-        let leaves = [index.keys().put(key, 1), index.keys().put(key, 2)];
+        let leaves = [index.keys.put(key, 1), index.keys.put(key, 2)];
         let mut items = leaves.map(|leaf| BuildItem { head: head(key), leaf });
         let Err(DuplicateKey(one, other)) = index.build_entry(entry_of(key), &mut items) else {
             panic!("{key:?} was accepted twice");
@@ -120,7 +120,7 @@ fn two_leaves_of_one_key_are_refused() {
 fn short_keys_are_built_too() {
     for key in [b"".as_slice(), b"q", b"qr"] {
         let index = Index::new(Heap::new(8, 16));
-        let leaf = index.keys().put(key, 7);
+        let leaf = index.keys.put(key, 7);
         index.build_entry(entry_of(key), &mut [BuildItem { head: head(key), leaf }]).expect("one key");
         assert_eq!(get(&index, key), Some(7));
         assert_eq!(audit(&index), [leaf]);

@@ -77,7 +77,7 @@ fn owner(key: &[u8]) -> u64 {
 
 /// Changes this writer's own keys, of which it knows every state.
 fn write(index: &Index<Heap>, stable: &Stable, number: u64) -> BTreeMap<Vec<u8>, u64> {
-    let heap = index.keys();
+    let heap = &index.keys;
     let mut dice = Dice(0x1234_5678_9abc_def1 + number);
     let mut model = BTreeMap::new();
     for round in 0..ROUNDS {
@@ -145,7 +145,7 @@ fn scan(index: &Index<Heap>, stable: &Stable, stop: &AtomicBool, direction: Dire
         let mut seen = Vec::new();
         let mut last: Option<Vec<u8>> = None;
         let mut cursor = index.cursor(bound, direction);
-        while let Some(value) = cursor.advance(|leaf| index.keys().value(leaf)) {
+        while let Some(value) = cursor.advance(|leaf| index.keys.value(leaf)) {
             let key = cursor.key().to_vec();
             check(&key, value.expect("whole"));
             assert!(within(&&key), "{key:?} is not behind {bound:?}");
