@@ -104,7 +104,7 @@ enum mangrove_status
     MANGROVE_ERR_CORRUPT = -10,
     // The map is open read-only, or its files cannot be written.
     MANGROVE_ERR_READ_ONLY = -11,
-    // The medium or the pool's capacity is full. Nothing changed, and the map goes on.
+    // The medium is full. Nothing changed; free some space there and retry.
     MANGROVE_ERR_NO_SPACE = -12,
     // This pool or this machine cannot do that.
     MANGROVE_ERR_UNSUPPORTED = -13,
@@ -122,6 +122,8 @@ enum mangrove_status
     MANGROVE_ERR_IN_USE = -19,
     // A bug in Mangrove. The map may be used on; please report the sentence.
     MANGROVE_ERR_INTERNAL = -20,
+    // The pool's capacity is in use. Nothing changed; delete records, or load a larger pool.
+    MANGROVE_ERR_FULL = -21,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -423,8 +425,8 @@ mangrove_status mangrove_options_set_durability_sync(mangrove_options *options);
 mangrove_status mangrove_options_set_durability_interval(mangrove_options *options,
                                                          uint32_t milliseconds);
 
-// The most bytes that a new pool can grow to, 1 MiB to 16 TiB: address space, not disk space.
-// Default: 64 GiB (1 GiB on the emulated medium without a file).
+// The most bytes that a new pool can grow to, 1 MiB to 64 TiB: address space, not disk space.
+// Default: 1 TiB.
 mangrove_status mangrove_options_set_capacity(mangrove_options *options, uint64_t bytes);
 
 // Bytes of a new pool's redo log, preallocated (file medium). Bounds the time of recovery and the
@@ -450,7 +452,7 @@ mangrove_status mangrove_options_set_recovery_threads(mangrove_options *options,
 //
 // Time: reads the pool's image once, and its log, plus about 100 ns a record and CPU.
 // Errors: MANGROVE_ERR_POOL_NOT_FOUND, _POOL_EXISTS, _POOL_BUSY, _FOREIGN, _NEWER, _WRONG_KIND,
-// _CORRUPT, _READ_ONLY, _NO_SPACE, _UNSUPPORTED, _IO; the pool is as it was.
+// _CORRUPT, _READ_ONLY, _NO_SPACE, _FULL, _UNSUPPORTED, _IO; the pool is as it was.
 // Crash: inside a creation leaves either no pool or a whole one, which opens.
 // Give back with mangrove_map_close. Threads: any.
 mangrove_status mangrove_map_open(const char *path,
@@ -500,7 +502,7 @@ mangrove_status mangrove_map_contains(const mangrove_map *map, const void *key, 
 
 // Sets `key` to `value`.
 //
-// Errors: MANGROVE_ERR_KEY_TOO_LONG, _VALUE_TOO_LONG, _READ_ONLY, _NO_SPACE: nothing changed.
+// Errors: MANGROVE_ERR_KEY_TOO_LONG, _VALUE_TOO_LONG, _READ_ONLY, _NO_SPACE, _FULL: nothing changed.
 // MANGROVE_ERR_POISONED, _IO: not acknowledged; whether it survives a restart is open.
 // Crash: once acknowledged it is kept; during the call the key has its old or its new value, whole.
 // Threads: any.
@@ -649,11 +651,12 @@ mangrove_status mangrove_batch_clear(mangrove_batch *batch);
 // Applies a batch: all of it or nothing, and no reader sees a part. The entries move into the
 // map: afterwards the batch is empty, whatever the answer, and may be filled again.
 //
-// Errors: MANGROVE_ERR_READ_ONLY, _NO_SPACE: nothing of it happened. MANGROVE_ERR_POISONED, _IO:
+// Errors: MANGROVE_ERR_READ_ONLY, _NO_SPACE, _FULL: nothing of it happened. MANGROVE_ERR_POISONED, _IO:
 // not acknowledged; whether it survives a restart, as a whole, is open.
 // Crash: once acknowledged all of it is kept; during the call all of it or nothing.
 // Threads: any for the map, one at a time for the batch.
-mangrove_status mangrove_map_write(const mangrove_map *map, mangrove_batch *batch);
+mangrove_status mangrove_map_write(const mangrove_map *map,
+                                   mangrove_batch *batch);
 
 // Removes every key in `range` (NULL: every key), all or nothing. *removed, which may be NULL, is
 // how many there were.
@@ -694,7 +697,7 @@ uint64_t mangrove_snapshot_len(const mangrove_snapshot *snapshot);
 // on. `callback` (NULL for none) is called every few thousand records, with `context`.
 // *records, which may be NULL, is how many were copied.
 //
-// Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _IO, _SNAPSHOT_EXPIRED, _STOPPED, _CORRUPT; nothing
+// Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _FULL, _IO, _SNAPSHOT_EXPIRED, _STOPPED, _CORRUPT; nothing
 // is left at `path`.
 // Crash: the new pool appears whole and durable, or not at all. Threads: any.
 mangrove_status mangrove_map_backup(const mangrove_map *map,

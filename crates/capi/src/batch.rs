@@ -104,7 +104,7 @@ pub unsafe extern "C" fn mangrove_batch_clear(batch: *mut mangrove_batch) -> man
 /// Applies a batch: all of it or nothing, and no reader sees a part. The entries move into the
 /// map: afterwards the batch is empty, whatever the answer, and may be filled again.
 ///
-/// Errors: MANGROVE_ERR_READ_ONLY, _NO_SPACE: nothing of it happened. MANGROVE_ERR_POISONED, _IO:
+/// Errors: MANGROVE_ERR_READ_ONLY, _NO_SPACE, _FULL: nothing of it happened. MANGROVE_ERR_POISONED, _IO:
 /// not acknowledged; whether it survives a restart, as a whole, is open.
 /// Crash: once acknowledged all of it is kept; during the call all of it or nothing.
 /// Threads: any for the map, one at a time for the batch.

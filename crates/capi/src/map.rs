@@ -4,8 +4,9 @@ use crate::bytes::{allocate, check_buffer, fill, handle, optional, out, path, sl
 use crate::options::mangrove_options;
 use crate::status::mangrove_status::*;
 use crate::status::{Failure, guard, mangrove_status};
-use mangrove::Map;
+use mangrove::{Map, MapOptions};
 use std::ffi::{c_char, c_void};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The most bytes of a key. The empty key is a key.
@@ -37,7 +38,7 @@ pub(crate) const fn yes_or(answer: bool, otherwise: mangrove_status) -> mangrove
 ///
 /// Time: reads the pool's image once, and its log, plus about 100 ns a record and CPU.
 /// Errors: MANGROVE_ERR_POOL_NOT_FOUND, _POOL_EXISTS, _POOL_BUSY, _FOREIGN, _NEWER, _WRONG_KIND,
-/// _CORRUPT, _READ_ONLY, _NO_SPACE, _UNSUPPORTED, _IO; the pool is as it was.
+/// _CORRUPT, _READ_ONLY, _NO_SPACE, _FULL, _UNSUPPORTED, _IO; the pool is as it was.
 /// Crash: inside a creation leaves either no pool or a whole one, which opens.
 /// Give back with mangrove_map_close. Threads: any.
 #[unsafe(no_mangle)]
@@ -50,13 +51,24 @@ pub unsafe extern "C" fn mangrove_map_open(
         // SAFETY: the header's contract for out-parameters, paths and handles.
         let (map, path, options) =
             unsafe { (out(map, std::ptr::null_mut(), "map")?, self::path(path, "path")?, options.as_ref()) };
-        let opened = match options {
-            Some(options) => options.for_open().open(path)?,
-            None => Map::open(path)?,
-        };
+        let options = options.map_or_else(|| Map::options().create(true), mangrove_options::for_open);
+        let opened = open_aside(options, path)?;
         *map = Box::into_raw(Box::new(mangrove_map { map: Arc::new(opened) }));
         Ok(MANGROVE_OK)
     })
+}
+
+/// Opens on a thread of its own. Recovery starts threads, and Rust then notes 48 bytes about the
+/// thread that starts them, which are freed when that thread ends; for a main thread of C's that is
+/// never, and every run under memcheck would report them.
+fn open_aside(options: MapOptions, path: &Path) -> Result<Map, Failure> {
+    let (own_options, own_path) = (options.clone(), path.to_owned());
+    let opened = match std::thread::Builder::new().spawn(move || own_options.open(own_path)) {
+        Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        // No thread to be had: it goes without, and opening may still succeed.
+        Err(_) => options.open(path),
+    };
+    Ok(opened?)
 }
 
 /// Makes everything durable, brings the image up to date, marks the pool clean, unlocks it and
@@ -163,7 +175,7 @@ pub unsafe extern "C" fn mangrove_map_contains(
 
 /// Sets `key` to `value`.
 ///
-/// Errors: MANGROVE_ERR_KEY_TOO_LONG, _VALUE_TOO_LONG, _READ_ONLY, _NO_SPACE: nothing changed.
+/// Errors: MANGROVE_ERR_KEY_TOO_LONG, _VALUE_TOO_LONG, _READ_ONLY, _NO_SPACE, _FULL: nothing changed.
 /// MANGROVE_ERR_POISONED, _IO: not acknowledged; whether it survives a restart is open.
 /// Crash: once acknowledged it is kept; during the call the key has its old or its new value, whole.
 /// Threads: any.

@@ -209,8 +209,8 @@ pub unsafe extern "C" fn mangrove_options_set_durability_interval(
     unsafe { set(options, change) }
 }
 
-/// The most bytes that a new pool can grow to, 1 MiB to 16 TiB: address space, not disk space.
-/// Default: 64 GiB (1 GiB on the emulated medium without a file).
+/// The most bytes that a new pool can grow to, 1 MiB to 64 TiB: address space, not disk space.
+/// Default: 1 TiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_options_set_capacity(
     options: *mut mangrove_options,

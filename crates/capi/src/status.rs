@@ -43,7 +43,7 @@ pub enum mangrove_status {
     MANGROVE_ERR_CORRUPT = -10,
     /// The map is open read-only, or its files cannot be written.
     MANGROVE_ERR_READ_ONLY = -11,
-    /// The medium or the pool's capacity is full. Nothing changed, and the map goes on.
+    /// The medium is full. Nothing changed; free some space there and retry.
     MANGROVE_ERR_NO_SPACE = -12,
     /// This pool or this machine cannot do that.
     MANGROVE_ERR_UNSUPPORTED = -13,
@@ -61,6 +61,8 @@ pub enum mangrove_status {
     MANGROVE_ERR_IN_USE = -19,
     /// A bug in Mangrove. The map may be used on; please report the sentence.
     MANGROVE_ERR_INTERNAL = -20,
+    /// The pool's capacity is in use. Nothing changed; delete records, or load a larger pool.
+    MANGROVE_ERR_FULL = -21,
 }
 
 use mangrove_status::*;
@@ -94,12 +96,13 @@ impl mangrove_status {
             MANGROVE_ERR_NO_MEMORY => (c"MANGROVE_ERR_NO_MEMORY", c"out of memory"),
             MANGROVE_ERR_IN_USE => (c"MANGROVE_ERR_IN_USE", c"snapshots or iterators are still alive"),
             MANGROVE_ERR_INTERNAL => (c"MANGROVE_ERR_INTERNAL", c"a bug in Mangrove"),
+            MANGROVE_ERR_FULL => (c"MANGROVE_ERR_FULL", c"the pool's capacity is in use"),
         }
     }
 
     /// The status with this number.
     fn from_number(number: i32) -> Option<Self> {
-        const ALL: [mangrove_status; 25] = [
+        const ALL: [mangrove_status; 26] = [
             MANGROVE_OK,
             MANGROVE_NOT_FOUND,
             MANGROVE_MISMATCH,
@@ -125,6 +128,7 @@ impl mangrove_status {
             MANGROVE_ERR_NO_MEMORY,
             MANGROVE_ERR_IN_USE,
             MANGROVE_ERR_INTERNAL,
+            MANGROVE_ERR_FULL,
         ];
         ALL.into_iter().find(|s| *s as i32 == number)
     }
@@ -166,6 +170,7 @@ impl From<Error> for Failure {
             Error::Corrupt { .. } => MANGROVE_ERR_CORRUPT,
             Error::ReadOnly { .. } => MANGROVE_ERR_READ_ONLY,
             Error::NoSpace { .. } => MANGROVE_ERR_NO_SPACE,
+            Error::Full { .. } => MANGROVE_ERR_FULL,
             Error::Unsupported { .. } => MANGROVE_ERR_UNSUPPORTED,
             Error::Poisoned { .. } => MANGROVE_ERR_POISONED,
             Error::SnapshotExpired => MANGROVE_ERR_SNAPSHOT_EXPIRED,
@@ -332,6 +337,7 @@ mod tests {
             (-18, "MANGROVE_ERR_NO_MEMORY"),
             (-19, "MANGROVE_ERR_IN_USE"),
             (-20, "MANGROVE_ERR_INTERNAL"),
+            (-21, "MANGROVE_ERR_FULL"),
         ];
         for (number, name) in table {
             // SAFETY: static strings.
@@ -339,7 +345,7 @@ mod tests {
             assert_eq!(found.to_str().unwrap(), name, "{number}");
             assert_ne!(mangrove_status_text(number), mangrove_status_text(9999));
         }
-        for number in [5, 9999, -21, i32::MIN] {
+        for number in [5, 9999, -22, i32::MIN] {
             assert_eq!(mangrove_status_name(number), mangrove_status_name(9999), "{number}");
         }
     }

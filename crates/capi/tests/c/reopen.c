@@ -9,20 +9,26 @@ static void text_of(int i, char *key, char *value) {
     snprintf(value, 64, "value %d of the writer who gets killed", i);
 }
 
-/* Puts and tells each acknowledged number through the pipe, until killed. */
-static void write_until_killed(const char *path, int pipe_end) {
+/*
+ * Puts and tells each acknowledged number through the pipe, until killed. What acknowledges is the put
+ * itself, or, with a durability that would let a minute pass, the sync behind it.
+ */
+static void write_until_killed(const char *path, int pipe_end, int lazily) {
+    mangrove_options *options = mangrove_options_new();
     mangrove_map *map;
     int i;
-    OK(mangrove_map_open(path, NULL, &map));
+    if (lazily) OK(mangrove_options_set_durability_interval(options, 60000));
+    OK(mangrove_map_open(path, options, &map));
     for (i = 0;; i++) {
         char key[32], value[64];
         text_of(i, key, value);
         OK(mangrove_map_put(map, key, strlen(key), value, strlen(value)));
+        if (lazily) OK(mangrove_map_sync(map));
         CHECK(write(pipe_end, &i, sizeof i) == (ssize_t)sizeof i);
     }
 }
 
-static void survive_sigkill(const char *path) {
+static void survive_sigkill(const char *path, int lazily) {
     int ends[2], last = -1, i, status;
     pid_t child;
     mangrove_map *map;
@@ -32,7 +38,7 @@ static void survive_sigkill(const char *path) {
     CHECK(child >= 0);
     if (child == 0) {
         close(ends[0]);
-        write_until_killed(path, ends[1]);
+        write_until_killed(path, ends[1], lazily);
         _exit(1);
     }
     close(ends[1]);
@@ -78,7 +84,8 @@ static void survive_close(const char *path) {
 
 int main(int argc, char **argv) {
     const char *scratch = scratch_of(argc, argv);
-    survive_sigkill(below(scratch, "killed"));
+    survive_sigkill(below(scratch, "killed"), 0);
+    survive_sigkill(below(scratch, "killed lazily"), 1);
     survive_close(below(scratch, "closed"));
     return 0;
 }
