@@ -71,6 +71,20 @@ pub(crate) fn create(options: &PoolOptions, folder: &Path, pool_file: &dyn Stora
         let path = folder.join(name);
         storage.remove(&path, here()).map_err(io_error(&path, "remove"))?;
     }
+    let bytes = prepare(options, folder).inspect_err(|_| {
+        // No superblock names these files yet; what they take of a full file system is given back.
+        for name in PARTS {
+            let _ = storage.remove(&folder.join(name), here());
+        }
+    })?;
+    let path = folder.join("pool");
+    pool_file.write_at(0, &bytes, here()).map_err(io_error(&path, "write"))?;
+    pool_file.sync(here()).map_err(io_error(&path, "sync"))
+}
+
+/// Makes the files beside the superblock, durable, and says what the superblock's file shall hold.
+fn prepare(options: &PoolOptions, folder: &Path) -> Result<Vec<u8>> {
+    let storage = &*options.storage;
     let medium = choose_medium(options, folder)?;
     let devdax = if medium == MediumKind::Dax { devdax_of(options) } else { None };
     let mut capacity = options.capacity.next_multiple_of(4096);
@@ -89,7 +103,10 @@ pub(crate) fn create(options: &PoolOptions, folder: &Path, pool_file: &dyn Stora
     if medium == MediumKind::File {
         let path = folder.join("log");
         let log = storage.open(&path, OpenHow::Create, here()).map_err(io_error(&path, "create"))?;
-        write_zeros(&*log, log_bytes).map_err(io_error(&path, "write"))?;
+        write_zeros(&*log, log_bytes).map_err(|e| match io_error(&path, "write")(e) {
+            Error::NoSpace { path, .. } => Error::NoSpace { path, wanted: log_bytes },
+            other => other,
+        })?;
     }
     storage.sync_dir(folder, here()).map_err(io_error(folder, "sync"))?;
     let mut uuid = [0; 16];
@@ -116,9 +133,7 @@ pub(crate) fn create(options: &PoolOptions, folder: &Path, pool_file: &dyn Stora
     bytes.extend_from_slice(&sb.encode()[..]);
     sb.seq = 1;
     bytes.extend_from_slice(&sb.encode()[..]);
-    let path = folder.join("pool");
-    pool_file.write_at(0, &bytes, here()).map_err(io_error(&path, "write"))?;
-    pool_file.sync(here()).map_err(io_error(&path, "sync"))
+    Ok(bytes)
 }
 
 fn choose_medium(options: &PoolOptions, folder: &Path) -> Result<MediumKind> {
