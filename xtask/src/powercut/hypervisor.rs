@@ -69,7 +69,7 @@ impl Guest {
         let keyboard = File::options().read(true).write(true).open(&typed)?;
         File::create(&said)?;
         let program = packages::find("qemu-system-x86_64").context("qemu-system-x86_64 is not installed")?;
-        let mut command = Command::new(program);
+        let mut command = dying_with_us(&program);
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-smp", "2"]);
         command.args(["-machine", "pc,nvdimm=on,nvdimm-persistence=mem-ctrl", "-m", "1G,slots=2,maxmem=4G"]);
         command.args(match machine.accelerator {
@@ -192,6 +192,14 @@ impl Drop for Guest {
         let _ = self.qemu.kill();
         let _ = self.qemu.wait();
     }
+}
+
+/// A command that the kernel kills when this process ends, however it ends: nobody else would.
+fn dying_with_us(program: &Path) -> Command {
+    let Some(setpriv) = packages::find("setpriv") else { return Command::new(program) };
+    let mut command = Command::new(setpriv);
+    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    command
 }
 
 /// KVM if a guest really comes to its shell under it (a nested machine often offers a KVM that does not), else

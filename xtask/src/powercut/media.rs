@@ -52,7 +52,7 @@ impl Storage {
     /// The devices of the virtual machine: for [`Storage::Ext4`] our disk behind `socket`, for
     /// [`Storage::Dax`] the image itself as memory.
     pub(super) fn devices(self, image: &Path, socket: &Path) -> Vec<String> {
-        let arguments = match self {
+        match self {
             Self::Ext4 => vec![
                 "-blockdev".to_owned(),
                 format!("driver=nbd,node-name=disk,server.type=unix,server.path={}", argument(socket)),
@@ -69,15 +69,6 @@ impl Storage {
                 "-device".to_owned(),
                 "nvdimm,id=nvdimm,memdev=memory".to_owned(),
             ],
-        };
-        arguments
-    }
-
-    /// How e2fsck names the file system.
-    pub(super) fn repair_target(self, image: &Path) -> String {
-        match self {
-            Self::Ext4 => image.display().to_string(),
-            Self::Dax => format!("{}?offset={NAMESPACE_HEAD_BYTES}", image.display()),
         }
     }
 
