@@ -70,12 +70,12 @@ impl Leaves {
 impl KeySource for &Leaves {
     #[inline]
     fn key_len(&self, leaf: Leaf) -> usize {
-        Self::word(leaf, 0).load(Ordering::Relaxed) as usize
+        Leaves::word(leaf, 0).load(Ordering::Relaxed) as usize
     }
 
     #[inline]
     fn key_word(&self, leaf: Leaf, index: usize) -> u64 {
-        Self::word(leaf, 2 + index).load(Ordering::Relaxed)
+        Leaves::word(leaf, 2 + index).load(Ordering::Relaxed)
     }
 }
 
