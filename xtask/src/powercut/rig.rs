@@ -75,7 +75,10 @@ impl Rig {
             let console = powered.guest.console_tail();
             self.cut(powered)?;
             // Only our disk tears; whatever retired is in the NVDIMM.
-            ensure!(!repaired && self.storage == Storage::Ext4, "the file system cannot be mounted\n{console}");
+            ensure!(
+                !repaired && self.storage == Storage::Ext4,
+                "the file system cannot be mounted\n{console}"
+            );
             self.repair()?;
         }
         unreachable!("the second turn returns or fails")
