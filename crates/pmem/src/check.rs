@@ -128,7 +128,7 @@ fn check_image(
         report.damage.push(Damage { path: files.image_path.clone(), offset: size, what });
     }
     let size = size.min(sb.capacity);
-    let sums = match read_sums(&files, sb, size) {
+    let sums = match read_sums(&files, sb, size, sb.capacity) {
         Ok(sums) => sums,
         Err(e) => return push(report, e),
     };

@@ -106,15 +106,15 @@ impl FileMedium {
     }
 
     /// Starts the threads that `background` asks for; they end after `shut_down`.
-    pub(crate) fn start(self: &Arc<Self>) -> Result<Vec<std::thread::JoinHandle<()>>> {
+    pub(crate) fn start(self: &Arc<Self>, threads: &mut Vec<std::thread::JoinHandle<()>>) -> Result<()> {
         if !self.background {
-            return Ok(Vec::new());
+            return Ok(());
         }
-        let mut threads = vec![self.spawn("mangrove-ckpt", Self::checkpoint_loop)?];
+        threads.push(self.spawn("mangrove-ckpt", Self::checkpoint_loop)?);
         if let Durability::Interval(ms) = self.durability {
             threads.push(self.spawn("mangrove-sync", move |medium| medium.sync_loop(ms))?);
         }
-        Ok(threads)
+        Ok(())
     }
 
     fn spawn(
@@ -123,9 +123,16 @@ impl FileMedium {
         body: impl FnOnce(&Self) + Send + 'static,
     ) -> Result<std::thread::JoinHandle<()>> {
         let medium = Arc::clone(self);
+        // A bug that ends the thread must not leave others waiting for it.
+        let guarded = move || {
+            let run = std::panic::AssertUnwindSafe(|| body(&medium));
+            if std::panic::catch_unwind(run).is_err() {
+                medium.latch(Error::Poisoned { first: "a thread of the pool panicked".into() });
+            }
+        };
         std::thread::Builder::new()
             .name(name.into())
-            .spawn(move || body(&medium))
+            .spawn(guarded)
             .map_err(|e| Error::Unsupported { what: format!("cannot start the thread {name}: {e}") })
     }
 

@@ -23,6 +23,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
+/// The image grows by an eighth of itself, up to this.
+const GROW_BYTES_MAX: u64 = 64 << 20;
 /// Unit in which closing finds out what to sum again.
 const SEGMENT_BYTES: u64 = 256 << 10;
 
@@ -255,19 +257,27 @@ impl Medium for Mapped {
             return Ok(());
         }
         let Some(files) = guard.as_ref() else { return Err(Error::Closed { path: self.path.clone() }) };
-        let to = bytes.next_multiple_of(SEGMENT_BYTES).min(capacity);
-        let allocate = || -> std::io::Result<()> {
+        let spare = (grown / 8).clamp(SEGMENT_BYTES, GROW_BYTES_MAX).next_multiple_of(SEGMENT_BYTES);
+        let exact = bytes.next_multiple_of(SEGMENT_BYTES).min(capacity);
+        let generous = (grown + spare).clamp(exact, capacity);
+        let allocate = |to: u64| -> std::io::Result<()> {
             if let Some(image) = &files.image {
                 image.allocate(grown, to - grown, here())?;
-                // Durable-order: the length before any store beyond the old one can count as durable.
-                // MAP_SYNC promises it for mapped blocks; the sync covers file systems that do not.
-                image.sync(here())?;
+                if self.kind == MediumKind::Dax {
+                    // Durable-order: the length before any store beyond the old one counts as durable.
+                    // MAP_SYNC promises it for mapped blocks; the sync covers systems that do not.
+                    image.sync(here())?;
+                }
             }
             let (a, b) =
                 (Sums::file_bytes(grown / PAGE_BYTES as u64), Sums::file_bytes(to / PAGE_BYTES as u64));
             if b > a { files.sums_file.allocate(a, b - a, here()) } else { Ok(()) }
         };
-        match allocate() {
+        let (mut to, mut result) = (generous, allocate(generous));
+        if generous > exact && result.as_ref().is_err_and(is_no_space) {
+            (to, result) = (exact, allocate(exact));
+        }
+        match result {
             Ok(()) => {
                 self.grown.store(to, Ordering::Release);
                 Ok(())

@@ -5,7 +5,7 @@ use crate::emulated::model;
 use crate::mapped::{Mapped, MappedFiles};
 use crate::options::{MediumChoice, PoolOptions};
 use crate::read_only::ReadOnly;
-use crate::recover::{open_part, read_sums};
+use crate::recover::{open_part, read_sums, reserve};
 use crate::stat::{MediumKind, OpenReport};
 use crate::storage::{OpenHow, Storage, StorageFile, here};
 use crate::sums::{PAGE_BYTES, Sums, page_sum};
@@ -43,8 +43,8 @@ pub(crate) fn open_mapped(
         sums_path,
     };
     let size = usable_bytes(&files, &sb)?;
-    let sums = read_sums(&files, &sb, size)?;
     let memory = map(&files, &sb, size, options.read_only)?;
+    let sums = read_sums(&files, &sb, size, memory.len() as u64)?;
     if sb.clean {
         verify(&memory, &sums, size, &files.image_path)?;
     }
@@ -137,7 +137,10 @@ fn map(files: &ImageFiles, sb: &Superblock, size: u64, read_only: bool) -> Resul
         MediumKind::Dax => MapKind::SharedSync,
         _ => MapKind::Shared,
     };
-    Reservation::file(fd, len, kind).map_err(unsupported)
+    if let Err(e) = Reservation::file(fd, PAGE_BYTES, kind) {
+        return Err(unsupported(e));
+    }
+    reserve(sb.capacity, size, |len| Reservation::file(fd, len, kind))
 }
 
 /// Compares every page of a closed pool with its sum.

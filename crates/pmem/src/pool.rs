@@ -158,8 +158,16 @@ impl Pool {
         }
         let parts = recovered.into_parts(storage, folder, SuperblockFile::new(file, sb));
         let medium = Arc::new(FileMedium::new(parts, options.durability, options.background));
-        let threads = medium.start()?;
-        Ok(Self { region: medium.region(), info, report, backing: Backing::File(medium), threads })
+        // A pool from here on, so that its drop ends what has been started.
+        let mut pool = Self {
+            region: medium.region(),
+            info,
+            report,
+            backing: Backing::File(Arc::clone(&medium)),
+            threads: Vec::new(),
+        };
+        medium.start(&mut pool.threads)?;
+        Ok(pool)
     }
 
     fn open_mapped(

@@ -40,16 +40,26 @@ pub(crate) struct Recovered {
     pub(crate) report: OpenReport,
 }
 
-/// Reserves `capacity` bytes, or, where the process may not have so much, the greatest power of two
-/// that it may, but at least `needed`.
-pub(crate) fn reserve(capacity: u64, needed: u64) -> Result<Reservation> {
+/// Has `map` map `capacity` bytes, or, where the process may not have so much, half the greatest power
+/// of two that it may (the other half is for its threads and its heap), but at least `needed`.
+pub(crate) fn reserve(
+    capacity: u64,
+    needed: u64,
+    map: impl Fn(usize) -> std::io::Result<Reservation>,
+) -> Result<Reservation> {
     let mut len = capacity;
     loop {
-        match Reservation::anonymous(len as usize) {
-            Ok(memory) => return Ok(memory),
-            Err(e) => {
+        match map(len as usize) {
+            Ok(memory) if len == capacity || len / 2 < needed => return Ok(memory),
+            Ok(memory) => {
+                drop(memory);
+                len /= 2;
+                let unsupported = |e| Error::Unsupported { what: format!("cannot map {len} bytes: {e}") };
+                return map(len as usize).map_err(unsupported);
+            }
+            Err(e) if e.raw_os_error() == Some(libc::ENOMEM) => {
                 let smaller = (len - 1).next_power_of_two() / 2;
-                if smaller < needed.max(PAGE_BYTES as u64) {
+                if smaller < needed.max(1 << 20) {
                     return Err(Error::Unsupported {
                         what: format!(
                             "cannot reserve {needed} bytes of address space ({e}); raise the limit (ulimit -v)"
@@ -58,6 +68,7 @@ pub(crate) fn reserve(capacity: u64, needed: u64) -> Result<Reservation> {
                 }
                 len = smaller;
             }
+            Err(e) => return Err(Error::Unsupported { what: format!("cannot map {len} bytes: {e}") }),
         }
     }
 }
@@ -104,8 +115,8 @@ pub(crate) fn recover(
         });
     }
     let image_size = image_size(&files, sb)?;
-    let sums = read_sums(&files, sb, image_size)?;
-    let memory = reserve(sb.capacity, image_size)?;
+    let memory = reserve(sb.capacity, image_size, Reservation::anonymous)?;
+    let sums = read_sums(&files, sb, image_size, memory.len() as u64)?;
     if image_size >= HUGE_PAGES_FROM_BYTES {
         memory.advise_huge(0, image_size as usize);
     }
@@ -149,15 +160,6 @@ pub(crate) fn recover(
         let size = files.sums.size().map_err(|e| Error::from_io(files.sums_path.clone(), "read", &e))?;
         let beyond = image_size / PAGE_BYTES as u64..(size / SUM_BYTES as u64).min(sums.pages());
         suspects.extend(beyond.filter(|&page| sums.get(page) != 0));
-        // Addresses may be fewer than the pool has; such a page cannot have been logged to then.
-        let last = memory.len() as u64 / PAGE_BYTES as u64;
-        if let Some(page) = suspects.iter().find(|&&page| page >= last) {
-            return Err(Error::Corrupt {
-                path: files.sums_path,
-                offset: page * SUM_BYTES as u64,
-                what: "there is a sum for a page beyond the image".into(),
-            });
-        }
     }
     let mut records = apply(&ring, &memory, sb.tail, sb.target);
     verify_suspects(&suspects, &memory, &sums, &files)?;
@@ -190,12 +192,17 @@ fn image_size(files: &ImageFiles, sb: &Superblock) -> Result<u64> {
     Ok(size - size % PAGE_BYTES as u64)
 }
 
-/// Reads the sums; those of pages beyond the image must be zero.
-pub(crate) fn read_sums(files: &ImageFiles, sb: &Superblock, image_size: u64) -> Result<Sums> {
-    let mut sums = Sums::new(sb.capacity)?;
+/// Reads the sums of a region of `addresses` bytes; those of pages beyond the image must be zero.
+pub(crate) fn read_sums(
+    files: &ImageFiles,
+    sb: &Superblock,
+    image_size: u64,
+    addresses: u64,
+) -> Result<Sums> {
+    let mut sums = Sums::new(addresses)?;
     let path = &files.sums_path;
     let size = files.sums.size().map_err(|e| Error::from_io(path.clone(), "read", &e))?;
-    let most = Sums::file_bytes(sb.capacity / PAGE_BYTES as u64);
+    let most = Sums::file_bytes(addresses / PAGE_BYTES as u64);
     let corrupt = |offset, what: String| Err(Error::Corrupt { path: path.clone(), offset, what });
     if size > most {
         return corrupt(most, format!("the file of page sums has {size} bytes, but {most} are the most"));

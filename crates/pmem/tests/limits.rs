@@ -1,0 +1,118 @@
+//! Real limits of a real system: little address space, a full file system. Each test runs itself again
+//! as a child under the limit, because limits are for whole processes.
+
+use mangrove_pmem::{CreateMode, Error, MediumChoice, Pool, PoolOptions};
+use std::path::Path;
+use std::process::Command;
+
+const ROLE: &str = "MANGROVE_LIMITS_FOLDER";
+
+/// The folder given to a child; `None` in the parent.
+fn role() -> Option<std::path::PathBuf> {
+    std::env::var_os(ROLE).map(Into::into)
+}
+
+/// Runs `test` of this binary again through `sh -c script`, where `"$@"` is the command.
+fn child(test: &str, folder: &Path, wrapper: &[&str], script: &str) -> (bool, String) {
+    let me = std::env::current_exe().unwrap();
+    let mut words = wrapper.iter().copied().chain(["sh", "-c", script, "sh"]);
+    let output = Command::new(words.next().unwrap())
+        .args(words)
+        .arg(me)
+        .args(["--exact", test, "--nocapture"])
+        .env(ROLE, folder)
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+fn options() -> PoolOptions {
+    PoolOptions::new().create(CreateMode::CreateIfMissing).medium(MediumChoice::File).log_bytes(1 << 20)
+}
+
+fn fill(pool: &Pool, from: u64, to: u64) -> Result<(), Error> {
+    for at in (from..to).step_by(4096) {
+        pool.region().grow(at + 4096)?;
+        pool.region().write(at, &[at as u8 | 1; 4096]);
+        pool.region().flush(at, 4096);
+    }
+    pool.region().drain()
+}
+
+fn holds(pool: &Pool, to: u64) -> bool {
+    (0..to).step_by(4096).all(|at| pool.region().word(at).load(std::sync::atomic::Ordering::Relaxed) & 1 == 1)
+}
+
+#[test]
+fn little_address_space_gets_a_smaller_region() {
+    if let Some(folder) = role() {
+        let pool = options().open(folder.join("p")).unwrap();
+        let stat = pool.stat();
+        assert_eq!(stat.capacity, 1 << 40, "the pool keeps the capacity that it was made with");
+        assert!(stat.reserved < 2 << 30 && stat.reserved >= 256 << 20, "{}", stat.reserved);
+        fill(&pool, 4096 * 100, 4096 * 200).unwrap();
+        assert!(holds(&pool, 4096 * 200));
+        assert!(matches!(pool.region().grow(4 << 30), Err(Error::NoSpace { .. })));
+        pool.close().unwrap();
+        let emulated = options().medium(MediumChoice::Emulated(mangrove_pmem::Latency::default()));
+        let pool = emulated.open(folder.join("e")).unwrap();
+        assert!(pool.stat().reserved < 2 << 30);
+        fill(&pool, 0, 4096 * 100).unwrap();
+        pool.close().unwrap();
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let pool = options().open(dir.path().join("p")).unwrap();
+    assert_eq!(pool.stat().reserved, 1 << 40);
+    fill(&pool, 0, 4096 * 100).unwrap();
+    drop(pool);
+    let test = "little_address_space_gets_a_smaller_region";
+    let (ok, text) = child(test, dir.path(), &[], "ulimit -v 2000000 && exec \"$@\"");
+    assert!(ok && text.contains("1 passed"), "{text}");
+    let pool = options().open(dir.path().join("p")).unwrap();
+    assert!(pool.was_clean() && holds(&pool, 4096 * 200));
+}
+
+#[test]
+fn a_full_file_system_refuses_growth_and_loses_nothing() {
+    if let Some(folder) = role() {
+        let path = folder.join("p");
+        let big = options().log_bytes(64 << 20).open(folder.join("too-big")).unwrap_err();
+        assert!(matches!(big, Error::NoSpace { .. }), "{big}");
+        let pool = options().open(&path).unwrap();
+        let mut at = 0;
+        let error = loop {
+            match fill(&pool, at, at + 65536) {
+                Ok(()) => at += 65536,
+                Err(e) => break e,
+            }
+        };
+        assert!(matches!(error, Error::NoSpace { .. }), "{error}");
+        assert!(at > 1 << 20, "{at} bytes fit");
+        // The disk is full to the last page; the pool goes on with what it has.
+        std::fs::write(folder.join("filler"), vec![1u8; 8 << 20]).unwrap_err();
+        for _ in 0..20 {
+            fill(&pool, 0, at).unwrap();
+        }
+        pool.checkpoint().unwrap();
+        pool.close().unwrap();
+        let pool = options().open(&path).unwrap();
+        assert!(pool.was_clean() && holds(&pool, at));
+        drop(pool);
+        assert_eq!(Pool::check(&path).unwrap().damage, []);
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let test = "a_full_file_system_refuses_growth_and_loses_nothing";
+    let script = format!("mount -t tmpfs -o size=6m none \"${ROLE}\" && exec \"$@\"");
+    // A mount namespace of its own: nothing to clean up, and no need to be root.
+    let (ok, text) = child(test, dir.path(), &["unshare", "--user", "--map-root-user", "--mount"], &script);
+    if !ok && (text.contains("unshare:") || text.contains("mount:")) {
+        eprintln!(
+            "this system lets nobody mount in a namespace, so a full file system was not tried: {text}"
+        );
+        return;
+    }
+    assert!(ok && text.contains("1 passed"), "{text}");
+}
