@@ -1,11 +1,14 @@
 //! Online backup.
 
+use crate::aside::aside_asking;
 use crate::bytes::{handle, path, put_out};
 use crate::map::mangrove_map;
 use crate::status::mangrove_status::*;
 use crate::status::{guard, mangrove_status};
+use mangrove::Progress;
 use std::ffi::{c_char, c_void};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// How far a backup is. Later versions may append fields.
 #[repr(C)]
@@ -44,7 +47,9 @@ pub unsafe extern "C" fn mangrove_map_backup(
         unsafe { put_out(records, 0) };
         // SAFETY: the header's contract for handles and paths.
         let (map, path) = unsafe { (handle(map, "map")?, self::path(path, "path")?) };
-        let report = map.map.backup(path, |p| {
+        let (map, path) = (Arc::clone(&map.map), path.to_owned());
+        let copy = move |ask: &mut dyn FnMut(Progress) -> ControlFlow<()>| map.backup(path, ask);
+        let report = aside_asking(copy, |p| {
             let Some(callback) = callback else { return ControlFlow::Continue(()) };
             let progress =
                 mangrove_progress { records: p.records, records_total: p.records_total, bytes: p.bytes };

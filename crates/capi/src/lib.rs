@@ -31,6 +31,7 @@ mod backup;
 mod check;
 mod stat;
 
+mod aside;
 mod bytes;
 mod held;
 

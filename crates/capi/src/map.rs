@@ -1,12 +1,12 @@
 //! Opening, single keys, durability, closing.
 
+use crate::aside::aside;
 use crate::bytes::{allocate, check_buffer, fill, handle, optional, out, path, slice};
 use crate::options::mangrove_options;
 use crate::status::mangrove_status::*;
 use crate::status::{Failure, guard, mangrove_status};
-use mangrove::{Map, MapOptions};
+use mangrove::Map;
 use std::ffi::{c_char, c_void};
-use std::path::Path;
 use std::sync::Arc;
 
 /// The most bytes of a key. The empty key is a key.
@@ -52,23 +52,11 @@ pub unsafe extern "C" fn mangrove_map_open(
         let (map, path, options) =
             unsafe { (out(map, std::ptr::null_mut(), "map")?, self::path(path, "path")?, options.as_ref()) };
         let options = options.map_or_else(|| Map::options().create(true), mangrove_options::for_open);
-        let opened = open_aside(options, path)?;
+        let path = path.to_owned();
+        let opened = aside(move || options.open(path))?;
         *map = Box::into_raw(Box::new(mangrove_map { map: Arc::new(opened) }));
         Ok(MANGROVE_OK)
     })
-}
-
-/// Opens on a thread of its own. Recovery starts threads, and Rust then notes 48 bytes about the
-/// thread that starts them, which are freed when that thread ends; for a main thread of C's that is
-/// never, and every run under memcheck would report them.
-fn open_aside(options: MapOptions, path: &Path) -> Result<Map, Failure> {
-    let (own_options, own_path) = (options.clone(), path.to_owned());
-    let opened = match std::thread::Builder::new().spawn(move || own_options.open(own_path)) {
-        Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-        // No thread to be had: it goes without, and opening may still succeed.
-        Err(_) => options.open(path),
-    };
-    Ok(opened?)
 }
 
 /// Makes everything durable, brings the image up to date, marks the pool clean, unlocks it and
