@@ -57,7 +57,8 @@ pub(crate) fn reserve(
                 let unsupported = |e| Error::Unsupported { what: format!("cannot map {len} bytes: {e}") };
                 return map(len as usize).map_err(unsupported);
             }
-            Err(e) if e.raw_os_error() == Some(libc::ENOMEM) => {
+            // valgrind says EINVAL where the kernel says ENOMEM.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ENOMEM | libc::EINVAL)) => {
                 let smaller = (len - 1).next_power_of_two() / 2;
                 if smaller < needed.max(1 << 20) {
                     return Err(Error::Unsupported {
