@@ -43,6 +43,8 @@ const WORD_LISTS: [&str; 4] = [
     "/usr/share/dict/american-english",
     "/usr/share/dict/words",
 ];
+/// Names of the files of a pool.
+const POOL_FILES: [&str; 4] = ["pool", "image", "log", "sums"];
 /// Where in the load the kill may fall, in percent of the words.
 const KILL_PERCENT: Range<u64> = 10..90;
 
@@ -52,12 +54,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     let words = read_words(&words_file)?;
     println!("{} words from {}", count(words.len() as u64), words_file.display());
     let pool = prepare(&args.dir)?;
-    let floor = floor::measure(&args.dir, Duration::from_secs(1))?;
-    println!(
-        "this disk: {} fdatasync a second ({:.0} us each)",
-        count(floor.per_second as u64),
-        floor.median_us
-    );
+    let floor = floor::measure(&args.dir, Duration::from_secs(2))?;
+    println!("this disk, 512 bytes made durable one after the other: {}", floor.best());
 
     let seed = args.seed.unwrap_or_else(rand::random);
     let goal = StdRng::seed_from_u64(seed).random_range(KILL_PERCENT) * words.len() as u64 / 100;
@@ -142,9 +140,17 @@ fn read_words(path: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
 fn prepare(dir: &Path) -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let pool = dir.join("demo.pool");
-    if pool.exists() {
-        // Only what is certainly the pool of an earlier demo is removed.
-        mangrove::pool_info(&pool).context("refusing to remove what lies in the way of the demo's pool")?;
+    if pool.symlink_metadata().is_ok() {
+        // Only what is certainly the pool of an earlier demo, whole or half made, is removed.
+        let names = std::fs::read_dir(&pool).with_context(|| format!("{} is in the way", pool.display()))?;
+        for name in names {
+            let name = name?.file_name();
+            if !POOL_FILES.iter().any(|file| name == *file) {
+                let sentence =
+                    format!("{} holds {name:?}, which no demo made; remove it yourself", pool.display());
+                return Err(Usage(sentence).into());
+            }
+        }
         std::fs::remove_dir_all(&pool).with_context(|| format!("cannot remove {}", pool.display()))?;
     }
     Ok(pool)
@@ -342,23 +348,23 @@ fn table(figures: &Figures<'_>) -> anyhow::Result<()> {
     let Figures { floor, killed, recovery_s, finish, written, clean_open, stat } = figures;
     let rate = finish.words as f64 / finish.seconds.max(1e-9);
     let per_put = *written as f64 / finish.words.max(1) as f64;
+    let floor_rate = floor.best().per_second;
+    let direct = floor.direct.map_or_else(|| "not possible here".to_owned(), |rate| rate.to_string());
     println!();
     output::table(&[
-        (
-            "fdatasync on this disk",
-            format!("{} a second, {:.0} us", count(floor.per_second as u64), floor.median_us),
-        ),
+        ("floor: write and fdatasync", floor.fdatasync.to_string()),
+        ("floor: direct durable write", direct),
         (
             "durable puts, before the kill",
             format!(
-                "{} a second, {:.1} a fdatasync",
+                "{} a second, {:.1} times the floor",
                 count(killed.rate as u64),
-                killed.rate / floor.per_second
+                killed.rate / floor_rate
             ),
         ),
         (
             "durable puts, after it",
-            format!("{} a second, {:.1} a fdatasync", count(rate as u64), rate / floor.per_second),
+            format!("{} a second, {:.1} times the floor", count(rate as u64), rate / floor_rate),
         ),
         ("recovery after the kill", format!("{:.0} ms", recovery_s * 1e3)),
         ("opening after a close", format!("{:.0} ms", clean_open.as_secs_f64() * 1e3)),

@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// Folder on the disk in question
     #[arg(default_value = ".")]
     dir: PathBuf,
-    /// Milliseconds to measure fdatasync for
+    /// Milliseconds to measure durable writes for
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     measure: u64,
     /// Print a JSON object
@@ -50,6 +50,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     let limits = limits();
     let domain = domain_choice(eadr, flush);
     let medium = medium_choice(&args.dir, on_dax, &fs_type);
+    let rate =
+        |r: floor::Rate| json!({ "per_second": r.per_second, "median_us": r.median_us, "p99_us": r.p99_us });
     if args.json {
         output::json(&json!({
             "flush_instructions": available,
@@ -60,9 +62,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
             "devdax_devices": devices,
             "dir": args.dir,
             "file_system": fs_type,
-            "fdatasync": {
-                "per_second": floor.per_second, "median_us": floor.median_us, "p99_us": floor.p99_us,
-            },
+            "fdatasync": rate(floor.fdatasync),
+            "direct_write": floor.direct.map(rate),
             "limits": limits.iter().map(|(k, v)| ((*k).to_owned(), v.clone().into()))
                 .collect::<serde_json::Map<String, serde_json::Value>>(),
             "choice": { "medium": medium.0, "why": medium.1, "domain": domain },
@@ -71,6 +72,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     }
     let or_none = |list: Vec<String>| if list.is_empty() { "none".to_owned() } else { list.join(", ") };
     let shown = |paths: &[PathBuf]| or_none(paths.iter().map(|p| p.display().to_string()).collect());
+    let direct = floor.direct.map_or_else(|| "not possible there".to_owned(), |rate| rate.to_string());
     let mut rows = vec![
         ("flush instructions", or_none(available)),
         ("persistence domain", or_none(domains.iter().map(|(r, d)| format!("{r}: {d}")).collect())),
@@ -84,15 +86,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
                 point.map_or("?".into(), |p| p.display().to_string())
             ),
         ),
-        (
-            "fdatasync there",
-            format!(
-                "{} a second; median {:.0} us, 99th percentile {:.0} us",
-                count(floor.per_second as u64),
-                floor.median_us,
-                floor.p99_us
-            ),
-        ),
+        ("write and fdatasync there", floor.fdatasync.to_string()),
+        ("direct durable write", direct),
     ];
     rows.extend(limits);
     rows.push(("Mangrove would use", format!("medium {}: {}", medium.0, medium.1)));

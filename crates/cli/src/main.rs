@@ -70,8 +70,18 @@ fn main() -> ExitCode {
         Command::Pool(command) => pool::run(command),
         Command::Doctor(args) => doctor::run(args),
         Command::Demo(args) => demo::run(args),
-        Command::Bench(Bench::Map(args)) => mangrove_bench::run(args).map(|()| Exit::Ok),
+        Command::Bench(Bench::Map(args)) => bench_map(args).map(|()| Exit::Ok),
         Command::Stress(command) => stress::run(command),
     };
     exit::code(result)
+}
+
+#[cfg(feature = "peers")]
+fn bench_map(args: mangrove_bench::MapArgs) -> anyhow::Result<()> {
+    mangrove_bench::run_with(args, &mangrove_peers::all())
+}
+
+#[cfg(not(feature = "peers"))]
+fn bench_map(args: mangrove_bench::MapArgs) -> anyhow::Result<()> {
+    mangrove_bench::run(args)
 }

@@ -288,7 +288,8 @@ impl Map {
         Stat::new(&pool.stat(), pool.info(), &self.hart.stat(), self.durability, self.medium_asked)
     }
 
-    /// Reads every record against its checksums and every structure against its rules. Writers go on.
+    /// Reads every record against its checksums and every structure against its rules. Writers wait
+    /// meanwhile; readers do not.
     ///
     /// # Errors
     /// Only when the check itself cannot run; what it finds is in the report.

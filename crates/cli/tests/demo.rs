@@ -1,0 +1,27 @@
+//! The demo on a small list: it kills its loader, balances the books, and refuses to clear what is not its own.
+
+mod support;
+
+use std::fs;
+use support::Yard;
+
+#[test]
+fn the_demo_loses_nothing_and_prints_its_table() {
+    let yard = Yard::new();
+    let words: String = (0..4000).map(|i| format!("mangrove-{i}\n")).collect();
+    fs::write(yard.path("words"), words).unwrap();
+    for seed in ["1", "2"] {
+        let said = yard.ok(&["demo", "--words", "words", "--dir", ".", "--seed", seed]);
+        for line in ["4,000 words", "SIGKILL, seed", "is there and correct", "recovery after the kill", "floor: "] {
+            assert!(said.contains(line), "no '{line}' in: {said}");
+        }
+        assert_eq!(yard.ok(&["map", "count", "demo.pool"]), "4000\n");
+        assert_eq!(yard.ok(&["map", "get", "demo.pool", "mangrove-41"]), "42\n");
+        yard.ok(&["map", "check", "demo.pool"]);
+    }
+    fs::write(yard.path("demo.pool/letter"), "dear").unwrap();
+    yard.fails(&["demo", "--words", "words", "--dir", "."], 2, "which no demo made");
+    assert!(yard.path("demo.pool/letter").exists());
+    fs::write(yard.path("twice"), "a\nb\na\n").unwrap();
+    yard.fails(&["demo", "--words", "twice", "--dir", "elsewhere"], 2, "holds a word twice");
+}
