@@ -4,6 +4,30 @@
 //! the region's store functions, asks with [`Region::flush`] for ranges to become durable, orders
 //! with [`Region::fence`] and waits with [`Region::drain`]. What these mean is the [`Medium`]'s
 //! business: cache-line write-back on persistent memory, a redo log with group commit on a disk.
+//!
+//! ```
+//! use mangrove_pmem::{CreateMode, PoolOptions};
+//! use std::sync::atomic::Ordering;
+//!
+//! # fn main() -> mangrove_pmem::Result<()> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("counter");
+//! let options = PoolOptions::new().create(CreateMode::CreateIfMissing).log_bytes(1 << 20).kind("counter");
+//! let pool = options.open(&path)?;
+//! let region = pool.region();
+//! region.grow(4096)?; // give the first page space on the medium
+//! region.store(0, 41, Ordering::Relaxed);
+//! region.flush(0, 8); // ask for it,
+//! region.drain()?; //    and wait until it is durable
+//! drop(pool); //         a crash, as far as the data can tell
+//!
+//! let pool = options.open(&path)?;
+//! assert_eq!(pool.region().word(0).load(Ordering::Relaxed), 41);
+//! pool.close()
+//! # }
+//! ```
+//!
+//! What a crash may do: docs/fault-model.md. The bytes: docs/format/pool.md and docs/format/log.md.
 
 mod check;
 mod checkpoint;

@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// Files of the operating system.
@@ -16,7 +16,6 @@ pub struct OsStorage;
 
 struct OsFile {
     file: File,
-    path: PathBuf,
     /// The second handle for durable writes, opened at the first one; `None` inside: not possible here.
     direct: OnceLock<Option<File>>,
 }
@@ -55,7 +54,7 @@ impl Storage for OsStorage {
             }
         }
         let file = options.open(path)?;
-        Ok(Box::new(OsFile { file, path: path.to_owned(), direct: OnceLock::new() }))
+        Ok(Box::new(OsFile { file, direct: OnceLock::new() }))
     }
 
     fn remove(&self, path: &Path, _site: Site) -> io::Result<()> {
@@ -76,7 +75,7 @@ impl Storage for OsStorage {
 
 impl OsFile {
     fn direct(&self) -> Option<&File> {
-        self.direct.get_or_init(|| file::open_direct_durable(&self.path).ok()).as_ref()
+        self.direct.get_or_init(|| file::open_direct_durable(&self.file).ok()).as_ref()
     }
 }
 

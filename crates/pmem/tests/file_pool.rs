@@ -124,6 +124,22 @@ fn a_second_opener_is_told_and_a_reader_joins_readers() {
 }
 
 #[test]
+fn a_pool_that_is_moved_while_open_stays_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let (here, there) = (dir.path().join("here"), dir.path().join("there"));
+    let pool = open(&here);
+    std::fs::rename(&here, &there).unwrap();
+    let other = open(&here);
+    put(&pool, 0, b"moved");
+    put(&other, 0, b"other");
+    pool.region().drain().unwrap();
+    other.region().drain().unwrap();
+    drop((pool, other));
+    assert_eq!(read(&open(&there), 0, 5), b"moved");
+    assert_eq!(read(&open(&here), 0, 5), b"other");
+}
+
+#[test]
 fn durability_by_interval_acknowledges_at_once_and_syncs_soon() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("p");
@@ -178,4 +194,28 @@ fn many_threads_share_syncs_and_each_finds_its_writes() {
             assert_eq!(word, thread << 32 | i);
         }
     }
+}
+
+#[test]
+fn a_long_log_is_applied_by_several_threads_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    let options = options().log_bytes(16 << 20);
+    let pool = options.open(&path).unwrap();
+    let mut model = vec![0u8; 2 << 20];
+    let mut seed = 3u64;
+    while pool.stat().log_used < 7 << 20 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let len = if seed.is_multiple_of(50) { 150_000 } else { 1 + (seed >> 33) as usize % 900 };
+        let offset = (seed >> 20) % (model.len() - len) as u64;
+        let bytes: Vec<u8> = (0..len).map(|j| (seed >> 7) as u8 ^ j as u8).collect();
+        put(&pool, offset, &bytes);
+        model[offset as usize..offset as usize + len].copy_from_slice(&bytes);
+    }
+    pool.region().drain().unwrap();
+    assert_eq!(pool.stat().checkpoints, 0);
+    drop(pool);
+    let pool = options.open(&path).unwrap();
+    assert!(pool.open_report().records > 500);
+    assert!(read(&pool, 0, model.len()) == model);
 }

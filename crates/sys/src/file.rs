@@ -2,16 +2,17 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Opens `path` so that each write goes past the page cache and is durable when it returns
-/// (O_DIRECT and O_DSYNC).
+/// Opens an open file once more, so that each write goes past the page cache and is durable when it
+/// returns (O_DIRECT and O_DSYNC). By its handle, not by its name: that may name another file by now.
 ///
 /// # Errors
 /// `InvalidInput` where the file system has no direct I/O; else what open(2) says.
-pub fn open_direct_durable(path: &Path) -> io::Result<File> {
+pub fn open_direct_durable(file: &File) -> io::Result<File> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     OpenOptions::new().write(true).custom_flags(libc::O_DIRECT | libc::O_DSYNC).open(path)
 }
 
