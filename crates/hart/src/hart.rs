@@ -212,3 +212,8 @@ pub(crate) fn root_crc(region: &Region) -> u64 {
     }
     u64::from(crc32c(0, &bytes))
 }
+
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    shared::<Hart>();
+};

@@ -81,7 +81,8 @@ const _: () = {
     assert!(NEXT_FREE_SHIFT == CHUNK_SLOTS && FULL_SHIFT == NEXT_FREE_SHIFT + 6);
     assert!(ROOT_HIGH_WATER == 64 && ROOT_BATCH == 128);
     assert!(
-        ROOT_BATCH_AREA % 64 == 0 && (ROOT_BATCH_AREA_BYTES - REDO_HEADER_BYTES) / REDO_ENTRY_BYTES == 159
+        ROOT_BATCH_AREA.is_multiple_of(64)
+            && (ROOT_BATCH_AREA_BYTES - REDO_HEADER_BYTES) / REDO_ENTRY_BYTES == 159
     );
     assert!(ROOT_CRC + 8 == 64, "the root's fixed words are one cache line");
 };

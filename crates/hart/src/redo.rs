@@ -53,7 +53,7 @@ fn list_crc(area: u64, count: u64, entries: &[u8]) -> u32 {
 pub(crate) fn decode(space: &Space, area: u64) -> Result<Vec<Entry>, Damage> {
     let damage = |what: &str| Damage { offset: area, what: what.into() };
     let end = space.usable_offset();
-    if area % 64 != 0 || area + REDO_HEADER_BYTES > end {
+    if !area.is_multiple_of(64) || area + REDO_HEADER_BYTES > end {
         return Err(damage("the redo list of the committed batch lies outside the map"));
     }
     let head = space.region.word(area).load(Ordering::Acquire);

@@ -12,12 +12,14 @@ use support::{Counting, Random};
 
 const BYTES: usize = 1 << 20;
 
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
 fn options(salvage: bool) -> Options {
     Options { segment_shift: 14, grow_bytes: 1 << 14, recovery_threads: 1, salvage, ..Options::default() }
 }
 
 /// A map with leaves and values of several classes and an extent; what it holds; and its bytes.
-fn specimen() -> (BTreeMap<Vec<u8>, Vec<u8>>, Vec<u64>) {
+fn specimen() -> (Model, Vec<u64>) {
     let (region, _) = Counting::region(BYTES, false);
     let hart = Hart::create(region.clone(), &options(false)).unwrap();
     let mut model = BTreeMap::new();
@@ -53,7 +55,7 @@ fn region_of(words: &[u64]) -> Region {
 }
 
 /// Opens, reads everything, writes a little. Says whether it opened.
-fn exercise(words: &[u64], salvage: bool) -> Option<(BTreeMap<Vec<u8>, Vec<u8>>, usize)> {
+fn exercise(words: &[u64], salvage: bool) -> Option<(Model, usize)> {
     let (hart, report) = match Hart::recover(region_of(words), &options(salvage)) {
         Ok(opened) => opened,
         Err(Error::Corrupt { offset, what }) => {
@@ -63,7 +65,7 @@ fn exercise(words: &[u64], salvage: bool) -> Option<(BTreeMap<Vec<u8>, Vec<u8>>,
         Err(Error::Unsupported { .. }) => return None,
         Err(e) => panic!("{e}"),
     };
-    let seen: BTreeMap<_, _> =
+    let seen: Model =
         hart.range(Bound::Unbounded, Bound::Unbounded).unwrap().filter_map(Result::ok).collect();
     let _ = hart.check().unwrap();
     for i in 0..60u32 {
@@ -176,7 +178,7 @@ fn stopped_at_any_flush_operations_are_whole_or_absent() {
     for i in 0..30 {
         hart.put(format!("k{i:02}").as_bytes(), b"before", WriteMode::Durable).unwrap();
     }
-    let contents = |hart: &Hart| -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let contents = |hart: &Hart| -> Model {
         hart.range(Bound::Unbounded, Bound::Unbounded).unwrap().map(Result::unwrap).collect()
     };
     let mut replayed = 0;
