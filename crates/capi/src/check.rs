@@ -1,5 +1,6 @@
 //! Is it sound?
 
+use crate::aside::aside;
 use crate::bytes::{allocate, handle, path, put_out};
 use crate::map::mangrove_map;
 use crate::status::mangrove_status::*;
@@ -59,7 +60,8 @@ pub unsafe extern "C" fn mangrove_pool_check(
         // SAFETY: the header's contract for out-parameters.
         unsafe { put_out(problems, std::ptr::null_mut()) };
         // SAFETY: the header's contract for paths.
-        let found = mangrove::pool_check(unsafe { self::path(path, "path") }?)?;
+        let path = unsafe { self::path(path, "path") }?.to_owned();
+        let found = aside(move || mangrove::pool_check(path))?;
         // SAFETY: as above.
         unsafe { answer(&found, problems) }
     })

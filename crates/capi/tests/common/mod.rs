@@ -47,7 +47,7 @@ pub(crate) fn libraries() -> &'static Path {
             if cfg!(debug_assertions) { ("test", "debug") } else { ("release", "release") };
         run(Command::new(env!("CARGO"))
             .current_dir(root())
-            .args(["build", "--quiet", "--locked", "--package", "mangrove-capi", "--lib"])
+            .args(["build", "--quiet", "--offline", "--package", "mangrove-capi", "--lib"])
             .args(["--profile", profile, "--target-dir"])
             .arg(target));
         let libraries = target.join(folder);
