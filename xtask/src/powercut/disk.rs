@@ -68,6 +68,8 @@ pub(super) struct Disk {
     traffic: Traffic,
     lies: bool,
     off: bool,
+    /// Flushes until the power goes by itself.
+    fuse: Option<u64>,
     rng: StdRng,
 }
 
@@ -85,6 +87,7 @@ impl Disk {
             traffic: Traffic::default(),
             lies,
             off: false,
+            fuse: None,
             rng,
         })
     }
@@ -136,8 +139,13 @@ impl Disk {
         Ok(())
     }
 
-    /// How long the next flush takes. While a disk is busy with it, its cache is full of what may be lost.
-    pub(super) fn flush_delay(&mut self) -> Duration {
+    /// A flush has come; how long it will take. While a disk is busy with it, its cache is full of what may be
+    /// lost.
+    pub(super) fn flush_begins(&mut self) -> Duration {
+        if let Some(fuse) = &mut self.fuse {
+            *fuse = fuse.saturating_sub(1);
+            self.off |= *fuse == 0;
+        }
         FLUSH_MAX.mul_f64(self.rng.random())
     }
 
@@ -158,6 +166,17 @@ impl Disk {
     /// The instant of the power cut: from here on nothing is taken, flushed or answered.
     pub(super) fn power_off(&mut self) {
         self.off = true;
+    }
+
+    /// Lets the power go when the `flushes`th flush from now comes: before it has done anything, when the most
+    /// can be lost.
+    pub(super) fn power_off_at_flush(&mut self, flushes: u64) {
+        self.fuse = Some(flushes);
+    }
+
+    /// Whether the power is gone.
+    pub(super) fn is_off(&self) -> bool {
+        self.off
     }
 
     fn must_be_on(&self) -> io::Result<()> {
@@ -308,6 +327,17 @@ mod tests {
             assert_eq!(disk.traffic().torn, u64::from(first.contains(&0) && first.contains(&1)));
         }
         assert!(reordered > 10 && torn > 10, "{reordered} reordered, {torn} torn");
+    }
+
+    #[test]
+    fn the_power_goes_when_the_flush_comes_that_was_named() {
+        let (_file, mut disk) = disk(false, 3);
+        disk.power_off_at_flush(2);
+        disk.flush_begins();
+        disk.flush().unwrap();
+        assert!(!disk.is_off());
+        disk.flush_begins();
+        assert!(disk.is_off() && disk.flush().is_err());
     }
 
     #[test]

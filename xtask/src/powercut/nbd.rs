@@ -65,7 +65,7 @@ impl Server {
         Ok(Self { thread })
     }
 
-    /// Waits until the client or the power is gone; neither is an error.
+    /// Waits until the client is gone; a client that was killed is no error.
     pub(super) fn finish(self) -> io::Result<()> {
         match self.thread.join().expect("the disk's thread does not panic") {
             Err(error) if is_hang_up(&error) => Ok(()),
@@ -169,7 +169,7 @@ fn answer(input: &mut impl Read, output: &mut impl Write, disk: &Mutex<Disk>) ->
             lock().write(offset, &data, flags & COMMAND_FLAG_FUA != 0)
         }
         COMMAND_FLUSH => {
-            let delay = lock().flush_delay();
+            let delay = lock().flush_begins();
             std::thread::sleep(delay);
             lock().flush()
         }
@@ -178,7 +178,8 @@ fn answer(input: &mut impl Read, output: &mut impl Write, disk: &Mutex<Disk>) ->
     };
     let error = match outcome {
         Ok(()) => 0,
-        Err(error) if is_hang_up(&error) => return Err(error),
+        // Without power there is no answer, not even an error.
+        Err(_) if lock().is_off() => return Ok(true),
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => ERROR_INVALID,
         Err(_) => ERROR_IO,
     };

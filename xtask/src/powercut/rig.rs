@@ -17,6 +17,9 @@ use super::nbd::Server;
 use super::packages;
 use crate::tree;
 
+/// Boots in a row that may fail before the file system is mounted.
+const BOOT_DEATHS_MAX: u32 = 2;
+
 /// The parts that do not change.
 pub(super) struct Rig {
     pub(super) accelerator: Accelerator,
@@ -40,6 +43,20 @@ pub(super) struct Totals {
     pub(super) boot_seconds: f64,
 }
 
+impl Powered {
+    /// Lets the disk, if it is ours, cut the power when the `flushes`th flush from now comes.
+    pub(super) fn cut_at_flush(&self, flushes: u64) {
+        if let Some((disk, _)) = &self.disk {
+            disk.lock().expect("no panic under the lock").power_off_at_flush(flushes);
+        }
+    }
+
+    /// Whether the disk has cut the power.
+    pub(super) fn is_off(&self) -> bool {
+        self.disk.as_ref().is_some_and(|(disk, _)| disk.lock().expect("no panic under the lock").is_off())
+    }
+}
+
 /// A machine that runs, with its file system mounted on `/mnt`.
 pub(super) struct Powered {
     pub(super) guest: Guest,
@@ -58,13 +75,22 @@ impl Rig {
         self.storage.format(&self.image())
     }
 
-    /// Boots and mounts.
+    /// Boots and mounts. A kernel that dies on its way up (on a busy machine, of its timers) is booted again.
     pub(super) fn boot(&mut self) -> anyhow::Result<Powered> {
-        for repaired in [false, true] {
+        let mut repaired = false;
+        let mut deaths = 0;
+        loop {
             let start = Instant::now();
             let mut powered = self.power_on()?;
             powered.guest.type_in(&self.storage.mount(&self.image())?)?;
-            let answer = powered.guest.lines_until("# ")?.pop().unwrap_or_default();
+            let answer = match powered.guest.lines_until("# ") {
+                Ok(mut lines) => lines.pop().unwrap_or_default(),
+                Err(_) if deaths < BOOT_DEATHS_MAX => {
+                    deaths += 1;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             if answer != "# no mount" {
                 let expected = self.storage.mounted();
                 ensure!(answer == expected, "the guest says {answer:?} where {expected:?} must be");
@@ -80,8 +106,8 @@ impl Rig {
                 "the file system cannot be mounted\n{console}"
             );
             self.repair()?;
+            repaired = true;
         }
-        unreachable!("the second turn returns or fails")
     }
 
     /// Cuts the power and returns what the guest had said last.

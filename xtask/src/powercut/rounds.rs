@@ -19,6 +19,10 @@ const ROUNDS_PER_DISK: u64 = 10;
 /// The cut comes after at most so many acknowledged writes, and at most so much later.
 const ACKNOWLEDGED_MAX: f64 = 3_000.0;
 const WRITE_MAX: Duration = Duration::from_millis(1_000);
+/// A cut at a flush waits for at most so many.
+const FLUSHES_MAX: f64 = 50.0;
+/// How often we look whether the disk has cut the power.
+const OFF_POLL: Duration = Duration::from_millis(2);
 /// A slow machine need not reach the number of acknowledgements.
 const WRITE_PATIENCE: Duration = Duration::from_secs(8);
 /// A check is cut, if it is, within this time.
@@ -167,12 +171,17 @@ impl Rounds {
     }
 
     /// Lets the writer write until a random instant, and cuts. One cut in four falls anywhere from the opening of
-    /// the pool on, the others after a random number of acknowledgements and some time.
+    /// the pool on, the others after a random number of acknowledgements. On a disk of ours every other cut
+    /// waits for a flush, the instant at which the most can be lost.
     fn write_and_cut(&mut self, mut powered: Powered, round: u64) -> Result<()> {
+        let ours = self.rig.storage == Storage::Ext4;
         let rng = &mut self.rig.rng;
-        let while_opening = rng.random_ratio(1, 4);
+        let count = if rng.random_ratio(1, 4) { 0 } else { (ACKNOWLEDGED_MAX * scattered(rng)) as u64 };
+        let at_flush = (ours && rng.random_ratio(1, 2)).then(|| (FLUSHES_MAX * scattered(rng)).ceil() as u64);
         let delay = WRITE_MAX.mul_f64(scattered(rng));
-        let count = if while_opening { 0 } else { (ACKNOWLEDGED_MAX * scattered(rng)) as u64 };
+        if let (0, Some(flushes)) = (count, at_flush) {
+            powered.cut_at_flush(flushes);
+        }
         powered.guest.type_in(&self.script.write(round, rng.random()))?;
         let mut lines = Vec::new();
         let patience = Instant::now() + WRITE_PATIENCE;
@@ -187,8 +196,18 @@ impl Rounds {
             "nothing was acknowledged within {WRITE_PATIENCE:?}; the guest said: {:?}",
             lines.last()
         );
-        lines.extend(powered.guest.lines_before(Instant::now() + delay, ENDED)?);
-        if let Some(end) = lines.iter().find(|line| line.starts_with(ENDED)) {
+        if let Some(flushes) = at_flush {
+            if count > 0 {
+                powered.cut_at_flush(flushes);
+            }
+            let patience = Instant::now() + WRITE_PATIENCE;
+            while !powered.is_off() && Instant::now() < patience && !lines.last().is_some_and(is_end) {
+                lines.extend(powered.guest.lines_before(Instant::now() + OFF_POLL, ENDED)?);
+            }
+        } else {
+            lines.extend(powered.guest.lines_before(Instant::now() + delay, ENDED)?);
+        }
+        if let Some(end) = lines.iter().find(|line| is_end(line)) {
             bail!("the writer ended by itself ({end})\n{}", powered.guest.console_tail());
         }
         lines.extend(self.rig.cut(powered)?);
@@ -236,6 +255,10 @@ pub(super) fn medium(storage: Storage) -> &'static str {
         Storage::Ext4 => "file",
         Storage::Dax => "dax",
     }
+}
+
+fn is_end(line: &String) -> bool {
+    line.starts_with(ENDED)
 }
 
 /// Between 0.001 and 1, each order of magnitude as likely as another.
