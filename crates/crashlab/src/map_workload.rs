@@ -6,13 +6,14 @@ use crate::subject::Subject;
 use mangrove_hart::WriteMode::{self, Buffered, Durable};
 
 /// The scenarios, by name.
-pub const SCENARIOS: [&str; 10] = [
+pub const SCENARIOS: [&str; 11] = [
     "insert and update in place",
     "update across classes",
     "delete and insert again",
     "batch",
     "range delete",
     "chunk allocation and recycle",
+    "segments change hands",
     "extents",
     "buffered writes and reads",
     "checkpoint and log wrap",
@@ -200,6 +201,7 @@ pub(crate) fn workload(scenario: &str, rng: &mut Rng, interval: bool) -> Vec<Map
             }
         }
         "chunk allocation and recycle" => recycle(&mut w),
+        "segments change hands" => change_hands(&mut w),
         "extents" => {
             w.lengths = EXTENTS;
             w.keys = 6;
@@ -256,6 +258,26 @@ fn recycle(w: &mut Writer<'_>) {
     }
 }
 
+/// Keys and values so long that a few fill a segment: what one class gives back, another takes.
+fn change_hands(w: &mut Writer<'_>) {
+    const SHAPES: [(usize, usize); 8] =
+        [(900, 4), (400, 4), (200, 4), (3, 1100), (3, 1900), (3, 700), (3, 4500), (3, 9000)];
+    for _ in 0..7 {
+        let (key_len, value_len) = SHAPES[w.rng.below(SHAPES.len() as u64) as usize];
+        let key = |n: u64| -> Bytes { [format!("{n:02}").into_bytes(), vec![b'h'; key_len]].concat().into() };
+        let count = 2 + w.rng.below(8);
+        for n in 0..count {
+            let value = w.rng.bytes(value_len).into();
+            w.push(MapOp::Put(key(n), value, Durable));
+        }
+        if w.rng.one_in(2) {
+            w.push(MapOp::DeleteRange(key(0), key(99), Durable));
+        } else {
+            (0..count).for_each(|n| w.push(MapOp::Delete(key(n), Durable)));
+        }
+    }
+}
+
 /// Writes that promise nothing, between reads and durable writes that promise what they saw.
 fn buffered(w: &mut Writer<'_>) {
     w.keys = 12;
@@ -298,6 +320,8 @@ fn add_syncs(ops: Vec<MapOp>, rng: &mut Rng) -> Vec<MapOp> {
 pub(crate) fn follow_up(rng: &mut Rng, recovered: &MapModel) -> Vec<MapOp> {
     let mut w =
         Writer { rng, model: recovered.clone(), ops: Vec::new(), mode: Durable, keys: 30, lengths: SMALL };
+    // A recovery must have found what is free: let it be used, by whatever class.
+    w.lengths = [SMALL, SMALL, CLASSES, EXTENTS][w.rng.below(4) as usize];
     for _ in 0..3 {
         match w.rng.below(8) {
             0..=1 => w.update(),
