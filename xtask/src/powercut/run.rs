@@ -17,6 +17,7 @@ use super::program::{Program, Script};
 use super::raw;
 use super::rig::{Rig, Totals};
 use super::rounds::{Outcome, Rounds, medium};
+use crate::history::Verdict;
 use crate::tree;
 
 /// Rounds within which a planted bug must show.
@@ -77,20 +78,22 @@ impl Bench {
             MediumChoice::Dax => vec![Storage::Dax],
             MediumChoice::Both => vec![Storage::Ext4, Storage::Dax],
         };
-        let mut clean = true;
-        for storage in storages {
-            let mut rounds = self.rounds(storage, self.args.program, NONE)?;
-            let start = Instant::now();
-            let outcome = match &self.args.examine {
-                Some(kept) => rounds.examine(kept),
-                None => rounds.run(self.args.rounds),
-            };
-            let outcome = outcome.with_context(|| format!("{}, seed {}", storage.name(), self.args.seed))?;
-            clean &= outcome.verdict.is_clean();
-            report(storage, &outcome, rounds.totals(), start.elapsed().as_secs_f64());
-            rounds.clear()?;
-        }
-        ensure!(clean, "the store broke its word");
+        // Side by side: a guest that boots keeps one processor busy.
+        let rounds: Vec<Rounds> = storages
+            .into_iter()
+            .map(|storage| self.rounds(storage, self.args.program, NONE))
+            .collect::<Result<_>>()?;
+        let args = &self.args;
+        let outcomes: Vec<Result<bool>> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                rounds.into_iter().map(|rounds| scope.spawn(move || one_medium(rounds, args))).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
+        });
+        let clean = outcomes.into_iter().collect::<Result<Vec<bool>>>()?;
+        ensure!(clean.into_iter().all(|clean| clean), "the store broke its word");
         Ok(())
     }
 
@@ -170,7 +173,9 @@ impl Bench {
             Program::Raw => ("raw", std::env::current_exe()?),
         };
         let file = self.run_folder.join(name).with_extension("cpio");
-        initramfs::build(&self.kernel, &binary, &file)?;
+        if !file.exists() {
+            initramfs::build(&self.kernel, &binary, &file)?;
+        }
         Ok(file)
     }
 
@@ -185,21 +190,36 @@ impl Bench {
     }
 }
 
+/// The rounds on one medium, and their report; whether all was well.
+fn one_medium(mut rounds: Rounds, args: &Args) -> Result<bool> {
+    let storage = rounds.rig.storage;
+    let start = Instant::now();
+    let outcome = match &args.examine {
+        Some(kept) => rounds.examine(kept),
+        None => rounds.run(args.rounds),
+    };
+    let outcome = outcome.with_context(|| format!("{}, seed {}", storage.name(), args.seed))?;
+    report(storage, &outcome, rounds.totals(), start.elapsed().as_secs_f64());
+    rounds.clear()?;
+    Ok(outcome.verdict.is_clean())
+}
+
 fn report(storage: Storage, outcome: &Outcome, totals: Totals, seconds: f64) {
     let Outcome { rounds, acknowledged, verified, checks_cut, verdict } = outcome;
-    println!(
+    let mut text = format!(
         "powercut: {}: {rounds} rounds, {acknowledged} writes acknowledged, {verified} records verified, \
-         {checks_cut} checks cut, {} boots of {:.1} s, {seconds:.0} s",
+         {checks_cut} checks cut, {} boots of {:.1} s, {seconds:.0} s\n",
         storage.name(),
         totals.boots,
         totals.boot_seconds / totals.boots.max(1) as f64,
     );
     if storage == Storage::Ext4 {
         let traffic = totals.traffic;
-        println!(
-            "  disk: {} writes, {} flushes; the cuts took {} unflushed writes, {} of them in part; {} mounts needed e2fsck",
+        text.push_str(&format!(
+            "  disk: {} writes, {} flushes; the cuts took {} unflushed writes, {} of them in part; {} mounts needed e2fsck\n",
             traffic.writes, traffic.flushes, traffic.lost, traffic.torn, totals.repairs
-        );
+        ));
     }
-    println!("  {} lost, {} phantom, {} torn", verdict.lost.len(), verdict.phantom.len(), verdict.torn.len());
+    let Verdict { lost, phantom, torn, .. } = verdict;
+    println!("{text}  {} lost, {} phantom, {} torn", lost.len(), phantom.len(), torn.len());
 }
