@@ -36,7 +36,7 @@ pub(crate) fn page_sum(page: &[u8]) -> u32 {
     debug_assert_eq!(page.len(), PAGE_BYTES);
     let sum = crc32c(0, page) ^ zero_crc();
     // One page in four billion has the zero page's CRC without being it.
-    if sum == 0 && page.iter().any(|&b| b != 0) { 1 } else { sum }
+    if sum == 0 && page != ZERO_PAGE { 1 } else { sum }
 }
 
 /// The sums in memory.
