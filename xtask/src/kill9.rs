@@ -120,7 +120,7 @@ struct Rounds<'a> {
 
 impl Rounds<'_> {
     fn round(&mut self, round: u16) -> Result<()> {
-        if round % ROUNDS_PER_POOL == 0 {
+        if round.is_multiple_of(ROUNDS_PER_POOL) {
             self.start_afresh()?;
         }
         self.write_and_kill(round)?;

@@ -219,7 +219,8 @@ fn a_process_killed_inside_create_leaves_nothing_in_the_way() {
 #[test]
 fn ctrl_c_stops_in_order_and_says_what_stays() {
     let yard = Yard::new();
-    let mut child = spawn(yard.command(&["map", "load", "p", "-", "--threads", "2"]).stdin(Stdio::piped()));
+    let load = ["map", "load", "p", "-", "--threads", "2", "--report"];
+    let mut child = spawn(yard.command(&load).stdin(Stdio::piped()));
     let mut stdin = child.stdin.take().unwrap();
     let feeder = std::thread::spawn(move || {
         use std::io::Write;
@@ -230,7 +231,11 @@ fn ctrl_c_stops_in_order_and_says_what_stays() {
             }
         }
     });
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    // Once the first record is acknowledged, it listens to signals.
+    let mut reports = child.stdout.take().unwrap();
+    std::io::Read::read_exact(&mut reports, &mut [0; 8]).unwrap();
+    child.stdout = Some(reports);
+    std::thread::sleep(std::time::Duration::from_millis(100));
     signal(&child, "INT");
     let output = child.wait_with_output().unwrap();
     feeder.join().unwrap();
@@ -242,7 +247,7 @@ fn ctrl_c_stops_in_order_and_says_what_stays() {
         .and_then(|rest| rest.split(' ').next())
         .and_then(|n| n.replace(',', "").parse().ok())
         .unwrap_or_else(|| panic!("no count in: {err}"));
-    assert!(told > 0);
+    assert_eq!(told, 1 + output.stdout.len() as u64 / 8);
     let there: u64 = yard.ok(&["map", "count", "p"]).trim().parse().unwrap();
     assert_eq!(there, told, "{err}");
     assert!(yard.ok(&["pool", "info", "p"]).contains("closed in order"));

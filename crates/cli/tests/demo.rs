@@ -12,7 +12,9 @@ fn the_demo_loses_nothing_and_prints_its_table() {
     fs::write(yard.path("words"), words).unwrap();
     for seed in ["1", "2"] {
         let said = yard.ok(&["demo", "--words", "words", "--dir", ".", "--seed", seed]);
-        for line in ["4,000 words", "SIGKILL, seed", "is there and correct", "recovery after the kill", "floor: "] {
+        for line in
+            ["4,000 words", "SIGKILL, seed", "is there and correct", "recovery after the kill", "floor: "]
+        {
             assert!(said.contains(line), "no '{line}' in: {said}");
         }
         assert_eq!(yard.ok(&["map", "count", "demo.pool"]), "4000\n");

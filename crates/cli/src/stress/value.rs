@@ -40,7 +40,7 @@ pub(crate) fn encode(operation: Operation, key: &[u8], noise: u64) -> Vec<u8> {
         }
         24..56 => noise / 64 % 200,
         56..63 => noise / 64 % 9_000,
-        _ if noise / 64 % 16 == 0 => noise / 1024 % (LONG_BYTES_MAX as u64 - 24),
+        _ if (noise / 64).is_multiple_of(16) => noise / 1024 % (LONG_BYTES_MAX as u64 - 24),
         _ => noise / 64 % 40_000,
     };
     let mut value = Vec::with_capacity(24 + extra as usize);

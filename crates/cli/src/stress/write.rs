@@ -118,7 +118,7 @@ impl Writer<'_> {
             1 => {
                 let group = format!("group{:04}", key_number / 16);
                 self.begin('d', &group)?;
-                if noise_of_value % 2 == 0 {
+                if noise_of_value.is_multiple_of(2) {
                     let mut batch = Batch::new();
                     for member in members(&group) {
                         batch.delete(&member);

@@ -7,37 +7,37 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 /// A folder that goes away with the test, and the binary to run in it.
-pub struct Yard {
+pub(crate) struct Yard {
     dir: tempfile::TempDir,
 }
 
 /// What one run of the binary said.
-pub struct Said {
-    pub code: i32,
-    pub out: Vec<u8>,
-    pub err: String,
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) out: Vec<u8>,
+    pub(crate) err: String,
 }
 
 impl Yard {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { dir: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder for the test") }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
     /// The binary, to be run in the folder.
-    pub fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         command_in(self.dir.path(), args)
     }
 
-    pub fn run(&self, args: &[&str]) -> Said {
+    pub(crate) fn run(&self, args: &[&str]) -> Said {
         finish(self.command(args))
     }
 
     /// Runs it with `input` on standard input.
-    pub fn feed(&self, args: &[&str], input: &[u8]) -> Said {
+    pub(crate) fn feed(&self, args: &[&str], input: &[u8]) -> Said {
         let mut child = spawn(self.command(args).stdin(Stdio::piped()));
         let mut stdin = child.stdin.take().expect("a pipe");
         // The command may end before it has read everything (that may be the very test).
@@ -47,19 +47,19 @@ impl Yard {
     }
 
     /// Runs it and demands success.
-    pub fn ok(&self, args: &[&str]) -> String {
+    pub(crate) fn ok(&self, args: &[&str]) -> String {
         let said = self.run(args);
         assert_eq!(said.code, 0, "mangrove {args:?}: {}", said.err);
         String::from_utf8(said.out).expect("text")
     }
 
     /// Runs it and demands an exit code and a part of the sentence on standard error.
-    pub fn fails(&self, args: &[&str], code: i32, sentence: &str) {
+    pub(crate) fn fails(&self, args: &[&str], code: i32, sentence: &str) {
         self.run(args).is(code, sentence, &format!("{args:?}"));
     }
 
     /// A closed pool `p` with records k0000 to k0999, values of 0 to 999 bytes.
-    pub fn sample(&self) -> Vec<u8> {
+    pub(crate) fn sample(&self) -> Vec<u8> {
         let tsv: String = (0..1000).map(|i| format!("k{i:04}\t{}\n", "v".repeat(i))).collect();
         std::fs::write(self.path("sample.tsv"), &tsv).expect("write");
         self.ok(&["map", "load", "p", "sample.tsv", "--log", "1M", "--medium", "file"]);
@@ -68,24 +68,24 @@ impl Yard {
 }
 
 impl Said {
-    pub fn is(&self, code: i32, sentence: &str, what: &str) {
+    pub(crate) fn is(&self, code: i32, sentence: &str, what: &str) {
         assert_eq!(self.code, code, "{what}: {}", self.err);
         assert!(self.err.contains(sentence), "{what}: '{}' does not say '{sentence}'", self.err.trim());
         assert!(!self.err.contains("panicked"), "{what}: {}", self.err);
     }
 }
 
-pub fn command_in(dir: &Path, args: &[&str]) -> Command {
+pub(crate) fn command_in(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mangrove"));
     command.args(args).current_dir(dir).stdin(Stdio::null());
     command
 }
 
-pub fn spawn(command: &mut Command) -> Child {
+pub(crate) fn spawn(command: &mut Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start mangrove")
 }
 
-pub fn finish(mut command: Command) -> Said {
+pub(crate) fn finish(mut command: Command) -> Said {
     said(command.output().expect("run mangrove"))
 }
 
@@ -98,17 +98,17 @@ fn said(output: Output) -> Said {
 }
 
 /// Sends a signal by name (`INT`, `TERM`).
-pub fn signal(child: &Child, name: &str) {
+pub(crate) fn signal(child: &Child, name: &str) {
     let status = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
     assert!(status.expect("kill").success());
 }
 
 /// Unmounts a small tmpfs when dropped.
-pub struct Mount(PathBuf);
+pub(crate) struct Mount(PathBuf);
 
 impl Mount {
     /// A tmpfs of so many bytes, or the reason why there is none.
-    pub fn tmpfs(at: &Path, bytes: u64) -> Result<Self, String> {
+    pub(crate) fn tmpfs(at: &Path, bytes: u64) -> Result<Self, String> {
         std::fs::create_dir_all(at).expect("create");
         let output = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"])
@@ -122,7 +122,7 @@ impl Mount {
         }
     }
 
-    pub fn read_only(&self) {
+    pub(crate) fn read_only(&self) {
         let status = Command::new("mount").args(["-o", "remount,ro"]).arg(&self.0).status();
         assert!(status.expect("mount").success());
     }
