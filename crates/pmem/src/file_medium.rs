@@ -297,7 +297,8 @@ impl FileMedium {
             // SAFETY: the caller vouches for the range.
             match unsafe { self.log.append(offset, ptr, len) } {
                 Ok(end) => {
-                    if end - self.log.tail() > self.log.log_bytes() / 2 {
+                    // A checkpoint may have passed `end` by now.
+                    if end.saturating_sub(self.log.tail()) > self.log.log_bytes() / 2 {
                         self.want_checkpoint();
                     }
                     return;
