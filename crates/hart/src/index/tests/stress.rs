@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::super::{Change, Direction, Index, Intent};
+use super::super::{Change, Direction, Index, Intent, Leaf};
 use super::audit::audit;
 use super::heap::Heap;
 use super::model::{delete, get, put};
@@ -115,12 +115,21 @@ fn write(index: &Index<Heap>, stable: &Stable, number: u64) -> BTreeMap<Vec<u8>,
     model
 }
 
+/// Reads a value as slowly as a reader may that loses its processor in the middle; none if it is torn.
+fn read_slowly(heap: &Heap, leaf: Leaf, dice: &mut Dice) -> Option<u64> {
+    let before = heap.value(leaf)?;
+    if dice.roll(16) == 0 {
+        std::thread::yield_now();
+    }
+    heap.value(leaf).filter(|after| *after == before)
+}
+
 fn read(index: &Index<Heap>, stable: &Stable, stop: &AtomicBool) {
     let mut dice = Dice(0xfeed_beef);
     while !stop.load(Ordering::Relaxed) {
         let key = key(&mut dice);
-        match get(index, &key) {
-            Some(value) => check(&key, value),
+        match index.get(&key, |leaf| read_slowly(&index.keys, leaf, &mut dice)) {
+            Some(value) => check(&key, value.expect("whole")),
             None => assert!(!stable.has(&key), "a key that is always there was missed: {key:?}"),
         }
     }
@@ -145,7 +154,7 @@ fn scan(index: &Index<Heap>, stable: &Stable, stop: &AtomicBool, direction: Dire
         let mut seen = Vec::new();
         let mut last: Option<Vec<u8>> = None;
         let mut cursor = index.cursor(bound, direction);
-        while let Some(value) = cursor.advance(|leaf| index.keys.value(leaf)) {
+        while let Some(value) = cursor.advance(|leaf| read_slowly(&index.keys, leaf, &mut dice)) {
             let key = cursor.key().to_vec();
             check(&key, value.expect("whole"));
             assert!(within(&&key), "{key:?} is not behind {bound:?}");
@@ -180,7 +189,9 @@ fn writers_readers_and_scanners_share_one_prefix() {
         let (index, stable, stop) = (&index, &stable, &stop);
         let writers: Vec<_> =
             (0..WRITERS).map(|number| scope.spawn(move || write(index, stable, number))).collect();
-        scope.spawn(move || read(index, stable, stop));
+        for _ in 0..2 {
+            scope.spawn(move || read(index, stable, stop));
+        }
         for direction in [Direction::Forward, Direction::Backward] {
             scope.spawn(move || scan(index, stable, stop, direction));
         }
