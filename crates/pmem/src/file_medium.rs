@@ -201,15 +201,12 @@ impl FileMedium {
         if superblock.current().clean {
             return Ok(());
         }
-        let image_bytes = self.grown.load(Ordering::Acquire);
         for _ in 0..2 {
             // Durable-order: everything else has been synced before. Otherwise the log would be
             // skipped at the next opening although it holds what the image lacks.
+            // `image_bytes` stays what the last checkpoint synced: what was grown since may be lost.
             superblock
-                .update(here(), |sb| {
-                    sb.clean = true;
-                    sb.image_bytes = image_bytes;
-                })
+                .update(here(), |sb| sb.clean = true)
                 .map_err(|e| Error::from_io(self.superblock_path.clone(), "write", &e))?;
         }
         Ok(())

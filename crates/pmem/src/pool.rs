@@ -49,6 +49,11 @@ pub(crate) fn read_superblock_file(file: &dyn StorageFile, path: &Path) -> Resul
     Ok(bytes)
 }
 
+/// What a failure to open says: only who wants to write is told that he may not.
+pub(crate) fn opening(read_only: bool) -> &'static str {
+    if read_only { "read" } else { "open" }
+}
+
 /// What there is at the path of a pool.
 enum Found {
     /// Neither folder nor file.
@@ -95,7 +100,9 @@ impl Pool {
             }
             (Found::Folder, _) => OpenHow::Create,
         };
-        let file = storage.open(&path, how, here()).map_err(|e| Error::from_io(path.clone(), "open", &e))?;
+        let file = storage
+            .open(&path, how, here())
+            .map_err(|e| Error::from_io(path.clone(), opening(options.read_only), &e))?;
         let lock = if options.read_only { LockKind::Shared } else { LockKind::Exclusive };
         if !file.lock(lock).map_err(|e| Error::from_io(path.clone(), "lock", &e))? {
             return Err(Error::Busy { path: folder.to_owned() });

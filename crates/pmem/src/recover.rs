@@ -13,6 +13,7 @@ use crate::file_medium::{FileParts, HUGE_PAGES_FROM_BYTES};
 use crate::log::Log;
 use crate::log_format::{GROUP_HEADER_BYTES, GroupHeader, Records};
 use crate::log_scan::{Scan, scan};
+use crate::pool::opening;
 use crate::stat::OpenReport;
 use crate::storage::{OpenHow, PathKind, Storage, StorageFile, here};
 use crate::sums::{PAGE_BYTES, SUM_BYTES, Sums, page_sum};
@@ -88,7 +89,7 @@ pub(crate) fn open_part(storage: &dyn Storage, path: &Path, read_only: bool) -> 
         PathKind::File => {}
     }
     let how = if read_only { OpenHow::Read } else { OpenHow::Write };
-    storage.open(path, how, here()).map_err(|e| Error::from_io(path.to_owned(), "open", &e))
+    storage.open(path, how, here()).map_err(|e| Error::from_io(path.to_owned(), opening(read_only), &e))
 }
 
 /// Reads the file pool in `folder` whose superblock is `sb`.
