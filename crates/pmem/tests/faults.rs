@@ -312,5 +312,14 @@ fn an_open_error_names_the_file() {
             text.contains(wanted) && text.contains(&*Path::new("p").join("pool").to_string_lossy()),
             "{text}"
         );
+        storage.plant(Fault {
+            file: None,
+            operations: vec![Operation::Open],
+            nth: 0,
+            kind: FaultKind::Errno(code),
+        });
+        let reader = PoolOptions::new().read_only(true).storage(Arc::new(storage.clone()));
+        let text = reader.open(&path).unwrap_err().to_string();
+        assert!(text.contains("cannot read"), "a reader is not told to open read-only: {text}");
     }
 }
