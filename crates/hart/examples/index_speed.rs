@@ -4,7 +4,7 @@
 //! each workload. Figures are medians of rounds, in ns per operation; every structure finds, in the same
 //! order, the same keys with 8-byte values. Leaves lie in chunks of 56 slots, as the durable ones do.
 
-#[expect(dead_code, unused_imports, reason = "the module is compiled for the crate; this uses a part of it")]
+#[expect(unused_imports, reason = "the module is compiled for the crate; this uses a part of it")]
 #[path = "../src/index/mod.rs"]
 mod index;
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ops::Bound;
 
 use super::super::arena::CHUNKS_LIVE;
-use super::super::{BuildItem, Direction, DuplicateKey, Index, entry_of};
+use super::super::{BuildItem, Change, Direction, DuplicateKey, Index, Intent, entry_of};
 use super::audit::audit;
 use super::heap::Heap;
 use super::model::{delete, get, put, scan};
@@ -67,6 +67,29 @@ fn prefixes_of_each_other_and_zero_bytes_are_ordinary_keys() {
         assert!(delete(&index, key).is_some());
     }
     assert!(audit(&index).is_empty());
+}
+
+#[test]
+fn a_path_collapses_although_the_node_above_changes_meanwhile() {
+    // One more child changes the node above in place, four make it grow out of its layout and away.
+    for added in [1, 4] {
+        let index = Index::new(Heap::new(16, 16));
+        for key in ["abX1", "abX2", "abY"] {
+            put(&index, key.as_bytes(), 1);
+        }
+        index.modify(b"abX1", Intent::Existing, |_| {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    (0..added).for_each(|byte| assert_eq!(put(&index, &[b'a', b'b', byte], 2), None))
+                });
+            });
+            (Change::Remove, ())
+        });
+        assert_eq!(audit(&index).len(), 2 + usize::from(added));
+        assert_eq!(index.stats().nodes.iter().sum::<u64>(), 1, "only the node above is left");
+        assert_eq!(get(&index, b"abX2"), Some(1));
+        assert_eq!(get(&index, b"abX1"), None);
+    }
 }
 
 #[test]

@@ -75,6 +75,20 @@ fn owner(key: &[u8]) -> u64 {
     (mark(key) >> 40) % WRITERS
 }
 
+/// Deletes, sometimes losing the processor under the lock, so that the node above changes meanwhile.
+fn delete_slowly(index: &Index<Heap>, key: &[u8], dice: &mut Dice) -> Option<u64> {
+    let heap = &index.keys;
+    index.modify(key, Intent::Existing, |leaf| {
+        if dice.roll(16) == 0 {
+            std::thread::yield_now();
+        }
+        let Some(leaf) = leaf else { return (Change::Keep, None) };
+        let before = heap.value(leaf).expect("whole");
+        heap.free(leaf);
+        (Change::Remove, Some(before))
+    })
+}
+
 /// Changes this writer's own keys, of which it knows every state.
 fn write(index: &Index<Heap>, stable: &Stable, number: u64) -> BTreeMap<Vec<u8>, u64> {
     let heap = &index.keys;
@@ -94,7 +108,7 @@ fn write(index: &Index<Heap>, stable: &Stable, number: u64) -> BTreeMap<Vec<u8>,
             continue;
         }
         match dice.roll(5) {
-            0 | 1 => assert_eq!(delete(index, &key), model.remove(&key)),
+            0 | 1 => assert_eq!(delete_slowly(index, &key, &mut dice), model.remove(&key)),
             2 => {
                 let seen = index.modify(&key, Intent::Existing, |leaf| {
                     let before = leaf.map(|leaf| heap.value(leaf).expect("whole"));
