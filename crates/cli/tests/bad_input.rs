@@ -279,8 +279,12 @@ fn a_full_file_system_fails_the_write_and_keeps_what_was_acknowledged() {
         assert!(keys.contains(format!("k{number:06}").as_bytes()), "acknowledged k{number:06} is lost");
     }
     run(&["map", "check", "p"]).is(0, "", "check");
-    // Deleting makes room without new room on the device.
-    run(&["map", "del", "p", "--from", "k000000", "--to", "k030000"]).is(0, "", "delete");
+    // Deleting single records takes no new room and makes some. (A long range first writes down what it
+    // deletes, and says so when that does not fit.)
+    let keys: Vec<String> = (0..500).map(|i| format!("k{i:06}")).collect();
+    let mut del = vec!["map", "del", "p"];
+    del.extend(keys.iter().map(String::as_str));
+    run(&del).is(0, "500 deleted", "delete");
     run(&["map", "put", "p", "one", "more"]).is(0, "", "put");
     drop(mount);
 }

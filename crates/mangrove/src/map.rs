@@ -203,7 +203,9 @@ impl Map {
         self.hart.write(batch.inner, WriteMode::Durable).map_err(|e| self.failed(e))
     }
 
-    /// Removes every key between the bounds, all or nothing; returns how many there were.
+    /// Removes every key between the bounds, all or nothing; returns how many there were. Writes a
+    /// redo list of about 16 bytes a record first: a full pool may have no room for a long one, where
+    /// [`Map::delete`] needs none.
     ///
     /// # Errors
     /// As [`Map::write`].
