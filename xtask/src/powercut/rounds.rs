@@ -201,7 +201,10 @@ impl Rounds {
                 powered.cut_at_flush(flushes);
             }
             let patience = Instant::now() + WRITE_PATIENCE;
-            while !powered.is_off() && Instant::now() < patience && !lines.last().is_some_and(is_end) {
+            while !powered.is_off()
+                && Instant::now() < patience
+                && !lines.last().is_some_and(|line| is_end(line))
+            {
                 lines.extend(powered.guest.lines_before(Instant::now() + OFF_POLL, ENDED)?);
             }
         } else {
@@ -257,7 +260,7 @@ pub(super) fn medium(storage: Storage) -> &'static str {
     }
 }
 
-fn is_end(line: &String) -> bool {
+fn is_end(line: &str) -> bool {
     line.starts_with(ENDED)
 }
 
