@@ -65,6 +65,7 @@ impl GroupHeader {
         let sane = header.payload as usize <= GROUP_PAYLOAD_BYTES_MAX
             && header.payload > 0
             && header.lsn.is_multiple_of(SECTOR_BYTES as u64)
+            && header.durable.is_multiple_of(SECTOR_BYTES as u64)
             && header.durable <= header.lsn;
         sane.then_some(header)
     }

@@ -31,6 +31,9 @@ pub(crate) struct Scan {
     /// Nonce of the last group before the superblock's target.
     pub(crate) target_nonce: u64,
     pub(crate) groups: u64,
+    /// Where the write of the last group began: what comes before was durable then, the rest may be
+    /// in the operating system's cache only.
+    pub(crate) last_write: Lsn,
     /// End of the last record's range: the image must be able to hold it.
     pub(crate) image_end: u64,
 }
@@ -109,6 +112,7 @@ pub(crate) fn scan(file: &dyn StorageFile, path: &Path, sb: &Superblock, ring: &
         scan.end += header.total();
         scan.groups += 1;
         scan.last_nonce = header.nonce;
+        scan.last_write = header.durable.max(sb.tail);
         if scan.end <= sb.target {
             scan.target_nonce = header.nonce;
             at_target = scan.end == sb.target;

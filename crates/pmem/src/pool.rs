@@ -148,7 +148,7 @@ impl Pool {
         file: Box<dyn StorageFile>,
     ) -> Result<Self> {
         let storage = &*options.storage;
-        let recovered = recover(storage, folder, &sb, &*file, options.read_only)?;
+        let recovered = recover(storage, folder, &sb, options.read_only)?;
         let (info, report) = (sb.info(folder), recovered.report);
         if options.read_only {
             let usable = recovered.memory.len() as u64;
@@ -163,7 +163,14 @@ impl Pool {
                 threads: Vec::new(),
             });
         }
-        let parts = recovered.into_parts(storage, folder, SuperblockFile::new(file, sb));
+        let clean = sb.clean;
+        let superblock = SuperblockFile::new(file, sb);
+        if !clean {
+            // Durable-order: see recover.rs. Otherwise new groups could overwrite log space that only a
+            // superblock in the cache of the operating system had freed.
+            superblock.rewrite(here()).map_err(|e| Error::from_io(folder.join("pool"), "write", &e))?;
+        }
+        let parts = recovered.into_parts(storage, folder, superblock);
         let medium = Arc::new(FileMedium::new(parts, options.durability, options.background));
         // A pool from here on, so that its drop ends what has been started.
         let mut pool = Self {

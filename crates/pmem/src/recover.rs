@@ -1,11 +1,13 @@
 //! Opening a file pool: reads and verifies the image in parallel, then applies the log.
 //!
 //! Invariants:
-//! 1. Nothing is written before the pool is used, so a crash while opening changes nothing. (The
-//!    exception gives the image the space that a logged range needs; it changes no byte.)
+//! 1. No byte of a file changes before the pool is used, so a crash while opening changes nothing. (The
+//!    image is given the space that a logged range needs, and some bytes are written again as they are.)
 //! 2. Every byte that enters the working copy was under a checksum that fits.
-//! 3. Durable-order: what a killed process left in the operating system's cache is synced before
-//!    anybody sees it. Otherwise a read answered now could be undone by a power cut later.
+//! 3. Durable-order: what the last process may have left in the operating system's cache only, the
+//!    groups of its last write and the superblock, is written once more, the same bytes, before anybody
+//!    sees it. Otherwise a read answered now could be undone by a power cut later. A sync alone would
+//!    not do: if that process died of a failed one, the kernel may hold the pages for clean.
 
 use crate::checkpoint::{Checkpointer, ImageFiles};
 use crate::error::is_no_space;
@@ -100,7 +102,6 @@ pub(crate) fn recover(
     storage: &dyn Storage,
     folder: &Path,
     sb: &Superblock,
-    superblock_file: &dyn StorageFile,
     read_only: bool,
 ) -> Result<Recovered> {
     let begun = std::time::Instant::now();
@@ -130,11 +131,6 @@ pub(crate) fn recover(
         what: format!("cannot map {} bytes for the log: {e}", sb.log_bytes),
     })?;
     let empty = Scan { end: sb.tail, last_nonce: sb.nonce, target_nonce: sb.nonce, ..Scan::default() };
-    if !sb.clean && !read_only {
-        let path = || folder.join("pool");
-        superblock_file.sync(here()).map_err(|e| Error::from_io(path(), "sync", &e))?;
-        log_file.sync(here()).map_err(|e| Error::from_io(log_path.clone(), "sync", &e))?;
-    }
     let (mut suspects, scan) = std::thread::scope(|scope| {
         let ring = &mut ring;
         let log = &*log_file;
@@ -166,6 +162,10 @@ pub(crate) fn recover(
         let size = files.sums.size().map_err(|e| Error::from_io(files.sums_path.clone(), "read", &e))?;
         let beyond = image_size / PAGE_BYTES as u64..(size / SUM_BYTES as u64).min(sums.pages());
         suspects.extend(beyond.filter(|&page| sums.get(page) != 0));
+    }
+    if scan.groups > 0 && !read_only {
+        rewrite(&*log_file, &ring, scan.last_write, scan.end)
+            .map_err(|e| Error::from_io(log_path.clone(), "write", &e))?;
     }
     let mut records = apply(&ring, &memory, sb.tail, sb.target);
     verify_suspects(&suspects, &memory, &sums, &files)?;
@@ -298,6 +298,22 @@ fn read_chunk(
             }
         }
         page += run;
+    }
+    Ok(())
+}
+
+/// Writes `from..to` of the log again, durably.
+fn rewrite(file: &dyn StorageFile, ring: &Mirror, from: Lsn, to: Lsn) -> std::io::Result<()> {
+    let log_bytes = ring.len() as u64;
+    let mut at = from;
+    while at < to {
+        let physical = at % log_bytes;
+        let len = (to - at).min(log_bytes - physical).min(CHUNK_BYTES);
+        // SAFETY: inside the first view of the ring, which the scan filled and nobody writes now.
+        let bytes =
+            unsafe { std::slice::from_raw_parts(ring.base().as_ptr().add(physical as usize), len as usize) };
+        file.write_durable(physical, bytes, here())?;
+        at += len;
     }
     Ok(())
 }

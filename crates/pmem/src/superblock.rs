@@ -311,6 +311,14 @@ impl SuperblockFile {
         self.file = None;
     }
 
+    /// Writes the newer copy again as it is, and syncs it. Where the disk has it already, a tear between
+    /// equal bytes changes nothing; where it has not, nothing relied on it, and the older copy serves.
+    pub(crate) fn rewrite(&self, site: Site) -> std::io::Result<()> {
+        let Some(file) = &self.file else { return Err(std::io::Error::other("the pool has been closed")) };
+        file.write_at((self.current.seq & 1) * COPY_BYTES as u64, &self.current.encode()[..], site)?;
+        file.sync(site)
+    }
+
     /// Applies `change`, writes the older copy and syncs it. Nothing that relies on the change may
     /// happen before this returned `Ok`.
     pub(crate) fn update(&mut self, site: Site, change: impl FnOnce(&mut Superblock)) -> std::io::Result<()> {
