@@ -10,13 +10,12 @@ use super::super::{ENTRY_COUNT, Index, entry_of, keys};
 pub(super) fn audit<K: KeySource>(index: &Index<K>) -> Vec<Leaf> {
     let mut leaves = Vec::new();
     let mut nodes = [0; Kind::COUNT];
+    let mut filled = Vec::new();
     for entry in 0..ENTRY_COUNT {
         let word = load(&index.directory.entry(entry).root);
-        assert_eq!(
-            index.directory.next_up(entry) == Some(entry),
-            !word.is_empty(),
-            "presence of entry {entry}"
-        );
+        if !word.is_empty() {
+            filled.push(entry);
+        }
         let first = leaves.len();
         visit(index, word, 2, &mut leaves, &mut nodes);
         for leaf in &leaves[first..] {
@@ -25,6 +24,12 @@ pub(super) fn audit<K: KeySource>(index: &Index<K>) -> Vec<Leaf> {
             assert_eq!(entry_of(&key), entry);
         }
     }
+    let next_up = |entry| index.directory.next_up(entry);
+    assert!(std::iter::successors(next_up(0), |entry| next_up(entry + 1)).eq(filled.iter().copied()));
+    let next_down = |entry| index.directory.next_down(entry);
+    let downwards =
+        std::iter::successors(next_down(ENTRY_COUNT - 1), |entry| next_down(entry.checked_sub(1)?));
+    assert!(downwards.eq(filled.iter().rev().copied()), "the directory's bitmap says what is filled");
     assert!(leaves.is_sorted_by(|a, b| keys::compare(&index.keys, *a, *b).is_lt()), "leaves are ordered");
     assert_eq!(index.stats().nodes, nodes, "every node in use is in the tree, none leaked");
     leaves
