@@ -47,6 +47,10 @@ pub struct MapArgs {
     /// Seed of all workloads
     #[arg(long, default_value_t = 42)]
     pub seed: u64,
+    /// Time the one-thread sections on emulated memory by the thread's processor time: for a machine
+    /// on which other programs run
+    #[arg(long)]
+    pub cpu_time: bool,
     /// Smoke test: tiny inputs, one round, a few seconds; its figures mean nothing
     #[arg(long)]
     pub quick: bool,

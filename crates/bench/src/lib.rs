@@ -5,6 +5,7 @@
 
 mod args;
 mod baselines;
+mod clock;
 mod context;
 mod counting;
 mod figures;

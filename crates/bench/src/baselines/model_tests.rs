@@ -65,7 +65,7 @@ fn churn(
         let k = key(rng);
         let v = rng.random();
         // Phases of growth and of decay, so that nodes and chunks go through all sizes.
-        let grow = step / (steps / 4) % 2 == 0;
+        let grow = (step / (steps / 4)).is_multiple_of(2);
         match rng.random_range(0..10) {
             0..=1 => assert_eq!(index.get(&k), model.get(&k).copied(), "{name}: get {k:?}"),
             2..=3 => {

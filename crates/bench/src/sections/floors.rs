@@ -70,7 +70,7 @@ fn persist_cost(repeats: u64) -> anyhow::Result<[f64; 2]> {
     Ok([64, 64 * 4099].map(|stride| {
         super::operations::per_record(repeats as usize, || {
             for i in 0..repeats {
-                let at = i * stride % region.len() & !63;
+                let at = (i * stride % region.len()) & !63;
                 region.store(at, i, std::sync::atomic::Ordering::Relaxed);
                 region.flush(at, 8);
                 region.fence();

@@ -1,6 +1,7 @@
 //! Random gets on one and two threads, with all keys under one prefix while a writer runs, and an
 //! ordered scan of everything.
 
+use super::threads::span;
 use crate::context::{Context, Line};
 use crate::progress::Progress;
 use crate::records;
@@ -26,7 +27,7 @@ fn get_rate(
     loaded: usize,
     key_of: fn(u64) -> [u8; records::KEY_BYTES],
 ) -> anyhow::Result<f64> {
-    let barrier = Barrier::new(threads + 1);
+    let barrier = Barrier::new(threads);
     let wrong = AtomicU64::new(0);
     let seconds = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads as u64)
@@ -37,6 +38,7 @@ fn get_rate(
                     let mut value = Vec::with_capacity(records::VALUE_BYTES);
                     let mut bad = 0;
                     barrier.wait();
+                    let start = Instant::now();
                     for _ in 0..gets {
                         let key = key_of(rng.random_range(0..loaded as u64));
                         let found = store.get(&key, &mut value).unwrap_or(false);
@@ -44,17 +46,11 @@ fn get_rate(
                         bad += u64::from(!found || value.len() != records::VALUE_BYTES);
                     }
                     wrong.fetch_add(bad, Ordering::Relaxed);
+                    (start, Instant::now())
                 })
             })
             .collect();
-        barrier.wait();
-        let start = Instant::now();
-        for worker in workers {
-            if let Err(panic) = worker.join() {
-                std::panic::resume_unwind(panic);
-            }
-        }
-        start.elapsed().as_secs_f64()
+        span(workers)
     });
     let wrong = wrong.into_inner();
     ensure!(wrong == 0, "{wrong} gets found nothing or the wrong length");

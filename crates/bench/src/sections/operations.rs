@@ -1,23 +1,20 @@
 //! The four operations of section IV-B on each workload and each emulated medium.
 
-use crate::Keys;
 use crate::context::{Context, Line};
 use crate::index::Index;
 use crate::media::BenchMedium;
 use crate::progress::Progress;
 use crate::report::{OURS, Unit};
 use crate::subjects::Subject;
+use crate::{Keys, clock};
 use anyhow::ensure;
 use mangrove_pmem::Latency;
-use std::time::Instant;
 
 pub(crate) const SECTION: &str = "operations";
 
 /// Nanoseconds per record of `body`.
 pub(super) fn per_record(records: usize, body: impl FnOnce()) -> f64 {
-    let start = Instant::now();
-    body();
-    start.elapsed().as_nanos() as f64 / records.max(1) as f64
+    clock::time(body).as_nanos() as f64 / records.max(1) as f64
 }
 
 /// Runs the four operations once and returns their times; every answer is checked.

@@ -5,9 +5,8 @@ use crate::index::Index;
 use crate::media::BenchMedium;
 use crate::progress::Progress;
 use crate::report::Unit;
-use crate::{Keys, Workload};
+use crate::{Keys, Workload, clock};
 use anyhow::ensure;
-use std::time::Instant;
 
 pub(crate) const SECTION: &str = "range";
 const RANGE_RECORDS: usize = 100_000;
@@ -17,20 +16,21 @@ const REPEATS: usize = 5;
 /// Milliseconds of one range; the keys are compared with what they should be.
 fn one(index: &mut dyn Index, keys: &Keys, wanted: &[u32]) -> (f64, usize) {
     let mut wrong = 0;
-    let start = Instant::now();
-    if index.scans_by_search() {
-        for &i in wanted {
-            wrong += usize::from(index.get(keys.get(i as usize)) != Some(u64::from(i)));
+    let elapsed = clock::time(|| {
+        if index.scans_by_search() {
+            for &i in wanted {
+                wrong += usize::from(index.get(keys.get(i as usize)) != Some(u64::from(i)));
+            }
+        } else {
+            let mut at = 0;
+            let seen = index.scan(keys.get(wanted[0] as usize), wanted.len(), &mut |_, value| {
+                wrong += usize::from(wanted.get(at).is_none_or(|i| u64::from(*i) != value));
+                at += 1;
+            });
+            wrong += wanted.len() - seen;
         }
-    } else {
-        let mut at = 0;
-        let seen = index.scan(keys.get(wanted[0] as usize), wanted.len(), &mut |_, value| {
-            wrong += usize::from(wanted.get(at).is_none_or(|i| u64::from(*i) != value));
-            at += 1;
-        });
-        wrong += wanted.len() - seen;
-    }
-    (start.elapsed().as_secs_f64() * 1e3, wrong)
+    });
+    (elapsed.as_secs_f64() * 1e3, wrong)
 }
 
 pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {

@@ -4,6 +4,7 @@ use crate::report::OURS;
 use crate::store::{Store, StoreKind, SyncMode};
 use anyhow::Result;
 use mangrove::{Batch, Durability, Map, Medium};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
@@ -55,11 +56,11 @@ impl Store for Open {
 
     fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
         let mut count = 0;
-        for record in self.0.iter()? {
-            let (key, value) = record?;
-            visit(&key, &value);
+        self.0.iter()?.visit(|key, value| {
+            visit(key, value);
             count += 1;
-        }
+            ControlFlow::Continue(())
+        })?;
         Ok(count)
     }
 

@@ -1,5 +1,6 @@
 //! Whom the sections on emulated memory compare.
 
+mod blart_index;
 mod btree;
 mod mangrove_index;
 mod mangrove_store;
@@ -16,6 +17,9 @@ use mangrove_pmem::Region;
 pub(crate) const HART_PAPER: &str = "HART-paper";
 /// The volatile bound that the goals name.
 pub(crate) const VOLATILE_ART: &str = "ART (volatile)";
+
+/// A volatile ART of somebody else.
+pub(crate) const BLART: &str = "blart (volatile)";
 
 /// Makes an index in a region.
 pub(crate) type Make = fn(Region) -> anyhow::Result<Box<dyn Index>>;
@@ -70,6 +74,7 @@ pub(crate) fn all() -> Vec<Subject> {
             recover: Some(|r| Ok(Box::new(PArt::open(r)))),
         },
         Subject { name: VOLATILE_ART, create: |_| Ok(Box::new(VolatileArt::new())), recover: None },
+        Subject { name: BLART, create: |_| Ok(Box::new(blart_index::Blart::default())), recover: None },
         Subject { name: "BTreeMap", create: |_| Ok(Box::new(btree::BTree::default())), recover: None },
         Subject { name: "SkipMap", create: |_| Ok(Box::new(skiplist::Skip::default())), recover: None },
     ]

@@ -1,0 +1,44 @@
+//! The clock of the sections with one thread: the wall, or the processor time of the thread where
+//! other programs disturb the machine (`--cpu-time`). It does not see waiting, so the sections on a
+//! disk and those with several threads always go by the wall.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Set once, before the first section.
+static CPU_TIME: AtomicBool = AtomicBool::new(false);
+
+/// Chooses the clock for the rest of the run.
+pub(crate) fn use_cpu_time(yes: bool) {
+    CPU_TIME.store(yes, Ordering::Relaxed);
+}
+
+fn thread_time() -> Duration {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(t.tv_sec.unsigned_abs(), t.tv_nsec as u32)
+}
+
+/// How long `body` takes.
+pub(crate) fn time(body: impl FnOnce()) -> Duration {
+    if CPU_TIME.load(Ordering::Relaxed) {
+        let start = thread_time();
+        body();
+        return thread_time().saturating_sub(start);
+    }
+    let start = Instant::now();
+    body();
+    start.elapsed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_does_not_count_sleep() {
+        let start = thread_time();
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(thread_time() - start < Duration::from_millis(40));
+        assert!(time(|| std::thread::sleep(Duration::from_millis(20))) >= Duration::from_millis(20));
+    }
+}
