@@ -33,8 +33,8 @@ build:
 	$(CARGO) build --release --package mangrove-cli --package mangrove-capi
 
 bench:
-	@scripts/setup run
-	$(CARGO) build --release --package mangrove-cli
+	@scripts/setup bench
+	$(CARGO) build --release --package mangrove-cli --features peers
 	$(MANGROVE) bench map --all
 
 install: build
