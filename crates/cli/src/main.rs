@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 ok; 1 not found, or a check failed; 2 usage; 3 pool or I/O error; 130 interrupted.
 
+#![forbid(unsafe_code)]
+
 mod demo;
 mod doctor;
 mod exit;

@@ -39,6 +39,8 @@
 //! | `Durability::Interval(t)`, medium file | a prefix of the writes, at most `t` older than the last | the same |
 //! | medium emulated on tmpfs | every acknowledged write | nothing: it is DRAM |
 
+#![forbid(unsafe_code)]
+
 mod backup;
 mod batch;
 mod check;
