@@ -2,6 +2,10 @@
 //!
 //! Records are fetched some hundred at a time into one buffer: live ones by a cursor of the index, then corrected
 //! by the pre-images of the instant. `lower` and `upper` bound what neither end has fetched yet.
+//!
+//! Values in blocks are copied in a second pass, so that their cache misses overlap. That pass looks at leaves no
+//! more, and needs not: whoever changed a key since the instant has saved its pre-image before, which replaces
+//! whatever the pass has copied for it, a value half overwritten or damaged included.
 
 use crate::commit::{is_before, is_beyond};
 use crate::hart::Hart;
@@ -25,9 +29,8 @@ const FETCH_BYTES_MAX: usize = 256 << 10;
 /// Where a fetched record lies in its end's buffer.
 #[derive(Clone, Copy, Debug)]
 struct Item {
-    start: usize,
-    key_len: usize,
-    end: usize,
+    key: (usize, usize),
+    value: (usize, usize),
     /// Set for a record that cannot be handed out.
     damage: Option<(u64, &'static str)>,
 }
@@ -82,18 +85,19 @@ impl End<'_> {
     }
 
     fn key(&self, item: &Item) -> &[u8] {
-        &self.bytes[item.start..item.start + item.key_len]
+        &self.bytes[item.key.0..item.key.1]
     }
 
     fn value(&self, item: &Item) -> &[u8] {
-        &self.bytes[item.start + item.key_len..item.end]
+        &self.bytes[item.value.0..item.value.1]
     }
 
     fn push(&mut self, key: &[u8], value: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
-        self.items.push_back(Item { start, key_len: key.len(), end: self.bytes.len(), damage: None });
+        let middle = start + key.len();
+        self.items.push_back(Item { key: (start, middle), value: (middle, self.bytes.len()), damage: None });
     }
 }
 
@@ -177,7 +181,7 @@ impl<'a> Range<'a> {
         };
         end.bytes.clear();
         end.items.clear();
-        let complete = fetch_live(&pin, end, &self.lower, &self.upper)?;
+        let complete = fetch_live(&pin, end, &self.lower, &self.upper);
         // What this fetch covers ends at its last live key, or at the far bound.
         let reached = match (complete, end.items.back()) {
             (false, Some(item)) => Some(end.key(item).to_vec()),
@@ -208,7 +212,7 @@ fn fetch_live<'a>(
     end: &mut End<'a>,
     lower: &Bound<Vec<u8>>,
     upper: &Bound<Vec<u8>>,
-) -> Result<bool> {
+) -> bool {
     let hart: &'a Hart = pin.hart;
     let (lower, upper) = (as_slices(lower), as_slices(upper));
     let direction = end.direction;
@@ -218,37 +222,74 @@ fn fetch_live<'a>(
     let count = end.fetch_count;
     end.fetch_count = (count * 2).min(FETCH_COUNT_MAX);
     let bytes = &mut end.bytes;
-    let mut value = Vec::new();
-    while end.items.len() < count && bytes.len() < FETCH_BYTES_MAX {
-        let read = cursor.advance(|leaf| {
-            value.clear();
-            hart.append_value(hart.space.offset(leaf), &mut value)
-        });
-        let Some(read) = read else { return Ok(true) };
+    let mut blocks = false;
+    let mut complete = false;
+    while end.items.len() < count {
+        let value = cursor.advance(|leaf| hart.live_value(hart.space.offset(leaf)));
+        let Some(value) = value else {
+            complete = true;
+            break;
+        };
         let key = cursor.key();
         let outside = match direction {
             Direction::Forward => is_beyond(key, upper),
             Direction::Backward => is_before(key, lower),
         };
         if outside {
-            return Ok(true);
+            complete = true;
+            break;
         }
         let start = bytes.len();
         bytes.extend_from_slice(key);
-        let mut damage = None;
-        match read {
-            Read::Inline(inline) => {
-                bytes.extend_from_slice(&inline.word.to_le_bytes()[..usize::from(inline.kind)]);
+        let middle = bytes.len();
+        let value = match value.block_offset() {
+            None => {
+                bytes.extend_from_slice(&value.word.to_le_bytes()[..usize::from(value.kind).min(8)]);
+                (middle, bytes.len())
             }
-            Read::Copied => bytes.extend_from_slice(&value),
-            Read::Damaged { offset, what } => damage = Some((offset, what)),
-        }
+            Some(block) => {
+                hart.prefetch_block(block);
+                blocks = true;
+                (BLOCK, block as usize)
+            }
+        };
+        let mut damage = None;
         if pin.unsettled && hart.visible.settled(hart.region(), key).is_err() {
             damage = Some((0, "the record never became durable, since the medium failed"));
         }
-        end.items.push_back(Item { start, key_len: key.len(), end: bytes.len(), damage });
+        end.items.push_back(Item { key: (start, middle), value, damage });
     }
-    Ok(false)
+    if blocks && !copy_blocks(hart, end) {
+        // The cursor has gone further than the values; the next fetch seeks again.
+        end.cursor = None;
+        return false;
+    }
+    complete
+}
+
+/// Start of a value that is still in its block, whose offset stands for the end.
+const BLOCK: usize = usize::MAX;
+
+/// The second pass. False when records were dropped again because their values are too many bytes for one fetch.
+fn copy_blocks(hart: &Hart, end: &mut End<'_>) -> bool {
+    let bytes = &mut end.bytes;
+    let mut taken = end.items.len();
+    for (number, item) in end.items.iter_mut().enumerate() {
+        if item.value.0 == BLOCK {
+            let start = bytes.len();
+            if let Read::Damaged { offset, what } = hart.append_block(item.value.1 as u64, bytes) {
+                item.damage = item.damage.or(Some((offset, what)));
+            }
+            item.value = (start, bytes.len());
+        }
+        if bytes.len() > FETCH_BYTES_MAX {
+            taken = number + 1;
+            break;
+        }
+    }
+    let whole = taken == end.items.len();
+    end.items.truncate(taken);
+    whole
 }
 
 /// Replaces live states by the states that keys had, where those are known.

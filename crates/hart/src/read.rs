@@ -148,7 +148,26 @@ impl Hart {
         self.append_block(word, buffer)
     }
 
-    fn append_block(&self, block: u64, buffer: &mut Vec<u8>) -> Read {
+    /// The value of the leaf at `offset` as its two words have it.
+    #[inline]
+    pub(crate) fn live_value(&self, offset: u64) -> Value {
+        let (meta, word) = self.space.leaf_words(offset);
+        Value { kind: meta.kind(), word }
+    }
+
+    /// Brings the first lines of a value block near. Any offset will do.
+    #[inline]
+    pub(crate) fn prefetch_block(&self, block: u64) {
+        if block < self.space.usable_offset() {
+            let line = self.region().at(block).cast_const();
+            mangrove_sys::prefetch_read(line);
+            mangrove_sys::prefetch_read(line.wrapping_add(64));
+        }
+    }
+
+    /// Appends the value in the block at `block` to `buffer`, bounded and verified as above.
+    #[inline]
+    pub(crate) fn append_block(&self, block: u64, buffer: &mut Vec<u8>) -> Read {
         if !block.is_multiple_of(16) {
             return Read::Damaged { offset: block, what: "no value block begins here" };
         }
