@@ -1,10 +1,166 @@
-//! `cargo xtask fuzz`.
+//! `cargo xtask fuzz`: builds the fuzz targets with coverage counters and runs them, on stable Rust and
+//! without cargo-fuzz.
+
+use anyhow::{Context, bail};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const TARGETS: [&str; 3] = ["pool", "log", "operations"];
+/// What libFuzzer reads, made by the compiler's own coverage pass.
+const RUSTFLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares";
+/// One input that takes longer hangs.
+const INPUT_SECONDS_MAX: u64 = 30;
+/// Memory that one target may take.
+const MEMORY_MB_MAX: u64 = 2048;
 
 /// Options of this chore.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Seconds of fuzzing, split evenly over the targets.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Only this target: pool, log or operations.
+    #[arg(long, value_parser = TARGETS)]
+    target: Option<String>,
+    /// Run this input once (an artifact of an earlier finding); needs --target.
+    #[arg(long, value_name = "FILE", requires = "target")]
+    replay: Option<PathBuf>,
+    /// libFuzzer's own seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u32,
+    /// Write the committed seed corpus anew.
+    #[arg(long)]
+    write_seeds: bool,
+}
 
 /// Runs the chore.
-pub(crate) fn run(_args: Args) -> anyhow::Result<()> {
-    anyhow::bail!("this chore is not part of this build")
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz").canonicalize()?;
+    if args.write_seeds {
+        return write_seeds(&root);
+    }
+    let binaries = build(&root)?;
+    let wanted = |t: &&str| args.target.as_deref().is_none_or(|wanted| wanted == *t);
+    let targets: Vec<&str> = TARGETS.into_iter().filter(wanted).collect();
+    if let Some(input) = &args.replay {
+        let status = Command::new(binaries.join(targets[0])).arg(input).status()?;
+        return if status.success() { Ok(()) } else { bail!("the input still finds it: {status}") };
+    }
+    let share = (args.seconds / targets.len() as u64).max(1);
+    let mut findings = Vec::new();
+    for target in targets {
+        let result = fuzz(&root, &binaries, target, share, args.seed)?;
+        match result.finding {
+            None => println!("{target:>10}: {} executions in {share} s, no finding", result.executions),
+            Some(finding) => {
+                println!("{target:>10}: {} executions, FINDING: {finding}", result.executions);
+                findings.push(target);
+            }
+        }
+    }
+    if !findings.is_empty() {
+        bail!("findings in: {}", findings.join(", "));
+    }
+    println!("no finding");
+    Ok(())
+}
+
+/// Builds all targets; answers the folder of the binaries.
+fn build(root: &Path) -> anyhow::Result<PathBuf> {
+    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
+    let probe = Command::new(&compiler).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !probe.is_ok_and(|status| status.success()) {
+        bail!("libFuzzer needs a C++ compiler and \"{compiler}\" does not run; on Debian: apt install g++");
+    }
+    let triple = host()?;
+    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let folder = folder.join("fuzz");
+    eprintln!("building the fuzz targets with coverage counters");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    // With --target the flags stay away from build scripts and macros, which run on the host.
+    let status = Command::new(cargo)
+        .args(["build", "--release", "--target", &triple, "--manifest-path"])
+        .arg(root.join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(&folder)
+        .env("RUSTFLAGS", RUSTFLAGS)
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .status()
+        .context("cannot start cargo")?;
+    if !status.success() {
+        bail!("the fuzz targets do not build");
+    }
+    Ok(folder.join(triple).join("release"))
+}
+
+fn host() -> anyhow::Result<String> {
+    let out = Command::new("rustc").arg("-vV").output().context("cannot start rustc")?;
+    let text = String::from_utf8(out.stdout)?;
+    let line = text.lines().find_map(|l| l.strip_prefix("host: "));
+    Ok(line.context("rustc does not name its host")?.to_owned())
+}
+
+struct Outcome {
+    executions: u64,
+    finding: Option<String>,
+}
+
+fn fuzz(root: &Path, binaries: &Path, target: &str, seconds: u64, seed: u32) -> anyhow::Result<Outcome> {
+    let corpus = root.join("corpus").join(target);
+    let artifacts = root.join("artifacts").join(target);
+    std::fs::create_dir_all(&corpus)?;
+    std::fs::create_dir_all(&artifacts)?;
+    eprintln!("fuzzing {target} for {seconds} s");
+    let out = Command::new(binaries.join(target))
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-seed={seed}"))
+        .arg(format!("-timeout={INPUT_SECONDS_MAX}"))
+        .arg(format!("-rss_limit_mb={MEMORY_MB_MAX}"))
+        .arg(format!("-artifact_prefix={}/", artifacts.display()))
+        .args(["-print_final_stats=1", "-max_len=4096", "-use_value_profile=1"])
+        .arg(&corpus)
+        .arg(root.join("seeds").join(target))
+        .output()
+        .with_context(|| format!("cannot start the target {target}"))?;
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    let executions = said
+        .lines()
+        .find_map(|l| l.strip_prefix("stat::number_of_executed_units:"))
+        .and_then(|n| n.trim().parse().ok())
+        .unwrap_or(0);
+    if out.status.success() {
+        return if executions > 0 {
+            Ok(Outcome { executions, finding: None })
+        } else {
+            bail!("{target} ran nothing:\n{said}")
+        };
+    }
+    let panic = said
+        .split("panicked at ")
+        .nth(1)
+        .or_else(|| said.split("ERROR: ").nth(1))
+        .map_or(said.as_str(), |rest| rest.split("stack backtrace").next().unwrap_or(rest));
+    let artifact = said.lines().find_map(|l| l.split("Test unit written to ").nth(1));
+    let replay = artifact
+        .map(|a| format!("\n  replay: cargo xtask fuzz --target {target} --replay {a}"))
+        .unwrap_or_default();
+    let what: String = panic.trim().chars().take(2000).collect();
+    Ok(Outcome { executions, finding: Some(format!("{what}{replay}")) })
+}
+
+/// Writes the seed corpus that the repository holds.
+fn write_seeds(root: &Path) -> anyhow::Result<()> {
+    use mangrove_crashlab::fuzz::{log_seeds, operations_seeds, pool_seeds};
+    for (target, seeds) in [("pool", pool_seeds()), ("log", log_seeds()), ("operations", operations_seeds())]
+    {
+        let folder = root.join("seeds").join(target);
+        std::fs::create_dir_all(&folder)?;
+        for (n, seed) in seeds.iter().enumerate() {
+            std::fs::write(folder.join(format!("{n:02}")), seed)?;
+        }
+        println!("{}: {} seeds", folder.display(), seeds.len());
+    }
+    Ok(())
 }

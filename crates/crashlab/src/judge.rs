@@ -13,21 +13,36 @@ pub struct Expect<S: Subject> {
     pub unready: Option<Vec<S::Model>>,
     /// The state before each operation, and after the last.
     pub models: Vec<S::Model>,
+    /// The operations.
+    pub ops: Vec<S::Op>,
 }
 
 impl<S: Subject> Expect<S> {
     /// For a first run of `ops` on nothing.
     #[must_use]
     pub fn fresh(ops: &[S::Op]) -> Self {
-        Self { unready: None, models: states::<S>(S::Model::default(), ops) }
+        Self { unready: None, models: states::<S>(S::Model::default(), ops), ops: ops.to_vec() }
     }
 
     /// The states that a crash with this promise may leave.
-    fn allowed(&self, promise: Promise) -> &[S::Model] {
+    fn allowed(&self, promise: Promise) -> Vec<S::Model> {
         match &self.unready {
-            _ if promise.ready => &self.models[promise.low as usize..=promise.high as usize],
-            Some(states) => states,
-            None => &self.models[..1],
+            _ if promise.ready => {
+                let (low, high) = (promise.low as usize, promise.high as usize);
+                let inside = match promise.busy.then(|| high - 1) {
+                    Some(n) => S::between(&self.models[n], n as u32, &self.ops[n], promise.inner),
+                    None => Vec::new(),
+                };
+                if promise.inner && !inside.is_empty() {
+                    return inside;
+                }
+                let mut all = self.models[low..=high].to_vec();
+                // The latest state stays last: it is looked at first.
+                all.splice(all.len() - 1..all.len() - 1, inside);
+                all
+            }
+            Some(states) => states.clone(),
+            None => self.models[..1].to_vec(),
         }
     }
 }
@@ -179,5 +194,5 @@ pub(crate) fn judge<S: Subject>(
         machine.close().map_err(|e| format!("closing after recovery: {e}"))?;
         machine.mark(Mark::Closed);
     }
-    Ok(Some(Expect { unready: Some(allowed.to_vec()), models }))
+    Ok(Some(Expect { unready: Some(allowed), models, ops }))
 }

@@ -12,6 +12,7 @@ mod disk;
 mod file_world;
 mod filter;
 pub mod fuzz;
+mod interrupt;
 mod judge;
 mod lines;
 mod map;

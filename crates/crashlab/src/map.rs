@@ -1,6 +1,8 @@
 //! The map (`hart`) as a subject, with its reference: a `BTreeMap`.
 
+use crate::interrupt::during;
 use crate::map_workload::{self, SCENARIOS};
+use crate::quiet::quietly;
 use crate::rng::Rng;
 use crate::subject::{Promised, Subject};
 use mangrove_hart::{Batch, Hart, Options, WriteMode};
@@ -15,6 +17,9 @@ pub(crate) type Bytes = Arc<[u8]>;
 
 /// Smallest segments, so that chunks and segments are taken and given back within a short run.
 const SEGMENT_SHIFT: u32 = 12;
+
+/// Readers' epochs advance every so many reads; three must pass.
+const QUIESCE_READS: u32 = 600;
 
 /// One operation of the map's language. The fuzzer writes in it too.
 #[derive(Clone, PartialEq, Eq)]
@@ -39,6 +44,10 @@ pub enum MapOp {
     Sync,
     /// Brings the image up to date.
     Checkpoint,
+    /// Reads so often that what deletes left to readers is given back.
+    Quiesce,
+    /// A put or delete, and at its n-th step on the medium a put of another key by another thread.
+    During((Bytes, Option<Bytes>), u32, (Bytes, Bytes)),
 }
 
 struct Short<'a>(&'a [u8]);
@@ -74,6 +83,11 @@ impl fmt::Debug for MapOp {
             Self::Scan => f.write_str("scan"),
             Self::Sync => f.write_str("sync"),
             Self::Checkpoint => f.write_str("checkpoint"),
+            Self::Quiesce => f.write_str("quiesce"),
+            Self::During((k, v), at, (ik, iv)) => {
+                let (k, v, ik, iv) = (Short(k), v.as_deref().map(Short), Short(ik), Short(iv));
+                write!(f, "set {k:?} to {v:?} and at step {at} of it put {ik:?} {iv:?}")
+            }
         }
     }
 }
@@ -116,7 +130,7 @@ impl MapModel {
 
 /// The map under test. `INTERVAL`: acknowledged writes are durable at `sync` only.
 pub struct MapSubject<const INTERVAL: bool> {
-    map: Hart,
+    map: Arc<Hart>,
 }
 
 fn options(interval: bool) -> Options {
@@ -185,12 +199,12 @@ impl<const INTERVAL: bool> Subject for MapSubject<INTERVAL> {
 
     fn create(region: Region) -> Result<Self, String> {
         let map = Hart::create(region, &options(INTERVAL)).map_err(|e| e.to_string())?;
-        Ok(Self { map })
+        Ok(Self { map: Arc::new(map) })
     }
 
     fn recover(region: Region) -> Result<Self, String> {
         let (map, _) = Hart::recover(region, &options(INTERVAL)).map_err(|e| e.to_string())?;
-        Ok(Self { map })
+        Ok(Self { map: Arc::new(map) })
     }
 
     fn apply(&mut self, _index: u32, op: &MapOp, before: &MapModel) -> Result<Promised, String> {
@@ -249,6 +263,27 @@ impl<const INTERVAL: bool> Subject for MapSubject<INTERVAL> {
                 map.region().medium().checkpoint().map_err(|e| e.to_string())?;
                 Promised::Nothing
             }
+            MapOp::Quiesce => {
+                for _ in 0..QUIESCE_READS {
+                    map.contains(b"").map_err(text)?;
+                }
+                Promised::Nothing
+            }
+            MapOp::During((key, value), at, (inner_key, inner_value)) => {
+                let (other, inner_key, inner_value) =
+                    (self.map.clone(), inner_key.clone(), inner_value.clone());
+                let (outer, inner) = during(
+                    *at,
+                    || match value {
+                        Some(value) => map.put(key, value, WriteMode::Durable),
+                        None => map.delete(key, WriteMode::Durable).map(drop),
+                    },
+                    move || quietly(|| other.put(&inner_key, &inner_value, WriteMode::Durable).map_err(text)),
+                );
+                outer.map_err(text)?;
+                inner.map_err(|e| format!("the inner put: {e}"))?;
+                Self::wrote(WriteMode::Durable, true, 0)
+            }
         })
     }
 
@@ -276,7 +311,31 @@ impl<const INTERVAL: bool> Subject for MapSubject<INTERVAL> {
                     model.set(index, &key, None);
                 }
             }
-            MapOp::Get(_) | MapOp::Scan | MapOp::Sync | MapOp::Checkpoint => {}
+            MapOp::During((key, value), _, (inner_key, inner_value)) => {
+                model.set(index, key, value.as_ref());
+                model.set(index, inner_key, Some(inner_value));
+            }
+            MapOp::Get(_) | MapOp::Scan | MapOp::Sync | MapOp::Checkpoint | MapOp::Quiesce => {}
+        }
+    }
+
+    fn between(before: &MapModel, index: u32, op: &MapOp, inner: bool) -> Vec<MapModel> {
+        let MapOp::During((key, value), _, (inner_key, inner_value)) = op else { return Vec::new() };
+        let with = |outer: bool, inner: bool| {
+            let mut model = before.clone();
+            if outer {
+                model.set(index, key, value.as_ref());
+            }
+            if inner {
+                model.set(index, inner_key, Some(inner_value));
+            }
+            model
+        };
+        // Once the inner put was acknowledged it is durable.
+        if inner && !INTERVAL {
+            vec![with(false, true), with(true, true)]
+        } else {
+            vec![with(true, false), with(false, true)]
         }
     }
 

@@ -6,7 +6,7 @@ use crate::subject::Subject;
 use mangrove_hart::WriteMode::{self, Buffered, Durable};
 
 /// The scenarios, by name.
-pub const SCENARIOS: [&str; 11] = [
+pub const SCENARIOS: [&str; 13] = [
     "insert and update in place",
     "update across classes",
     "delete and insert again",
@@ -15,9 +15,11 @@ pub const SCENARIOS: [&str; 11] = [
     "chunk allocation and recycle",
     "segments change hands",
     "extents",
+    "extents grow together",
     "buffered writes and reads",
     "checkpoint and log wrap",
     "everything",
+    "one put inside another",
 ];
 
 /// Writes operations and keeps the model, so that comparisons can be right on purpose.
@@ -67,6 +69,21 @@ impl Writer<'_> {
     fn put(&mut self) {
         let op = MapOp::Put(self.key(), self.value(), self.mode());
         self.push(op);
+    }
+
+    /// Two puts in one class, of which the one allocates what the other uses.
+    fn during(&mut self, n: u64) {
+        // Small leaves share a segment; each length of values is the first of its class now and then.
+        let key = |who: u64| -> Bytes { format!("{:02}{who}", (n / 2 + who) % 14).into_bytes().into() };
+        let (outer, inner) = (key(0), key(1));
+        let len = 9 + 16 * (n as usize * 7 % 40);
+        let (outer_value, inner_value) = (self.rng.bytes(len).into(), self.rng.bytes(len).into());
+        let at = self.rng.below(14) as u32;
+        self.push(MapOp::During((outer, Some(outer_value)), at, (inner, inner_value)));
+        if self.rng.one_in(6) {
+            let (start, end): (Bytes, Bytes) = (b"0".to_vec().into(), b"9".to_vec().into());
+            self.push(MapOp::DeleteRange(start, end, Durable));
+        }
     }
 
     fn delete(&mut self) {
@@ -202,6 +219,7 @@ pub(crate) fn workload(scenario: &str, rng: &mut Rng, interval: bool) -> Vec<Map
         }
         "chunk allocation and recycle" => recycle(&mut w),
         "segments change hands" => change_hands(&mut w),
+        "extents grow together" => grow_together(&mut w),
         "extents" => {
             w.lengths = EXTENTS;
             w.keys = 6;
@@ -212,6 +230,12 @@ pub(crate) fn workload(scenario: &str, rng: &mut Rng, interval: bool) -> Vec<Map
             w.delete_range();
         }
         "buffered writes and reads" => buffered(&mut w),
+        "one put inside another" => {
+            w.lengths = CLASSES;
+            for n in 0..50 {
+                w.during(n);
+            }
+        }
         "checkpoint and log wrap" => {
             w.lengths = CLASSES;
             w.keys = 10;
@@ -245,6 +269,7 @@ fn recycle(w: &mut Writer<'_>) {
     }
     let (start, end) = (w.rng.below(10), total - w.rng.below(10));
     w.push(MapOp::DeleteRange(wide(start), wide(end), Durable));
+    w.push(MapOp::Quiesce);
     for n in 0..30 {
         let op = MapOp::Put(long(n), w.value(), Durable);
         w.push(op);
@@ -260,20 +285,52 @@ fn recycle(w: &mut Writer<'_>) {
 
 /// Keys and values so long that a few fill a segment: what one class gives back, another takes.
 fn change_hands(w: &mut Writer<'_>) {
-    const SHAPES: [(usize, usize); 8] =
-        [(900, 4), (400, 4), (200, 4), (3, 1100), (3, 1900), (3, 700), (3, 4500), (3, 9000)];
-    for _ in 0..7 {
-        let (key_len, value_len) = SHAPES[w.rng.below(SHAPES.len() as u64) as usize];
+    // Key bytes, value bytes, and how many fill more segments than caches and hysteresis keep.
+    const SHAPES: [(usize, usize, u64); 7] =
+        [(900, 4, 14), (400, 4, 30), (200, 4, 60), (900, 4, 14), (3, 1100, 12), (3, 1900, 9), (3, 4500, 4)];
+    let mut shape = w.rng.below(7);
+    for _ in 0..6 {
+        shape = (shape + 1 + w.rng.below(6)) % 7;
+        let (key_len, value_len, most) = SHAPES[shape as usize];
         let key = |n: u64| -> Bytes { [format!("{n:02}").into_bytes(), vec![b'h'; key_len]].concat().into() };
-        let count = 2 + w.rng.below(8);
-        for n in 0..count {
-            let value = w.rng.bytes(value_len).into();
-            w.push(MapOp::Put(key(n), value, Durable));
+        let count = most - w.rng.below(3);
+        let puts: Vec<_> = (0..count).map(|n| (key(n), Some(w.rng.bytes(value_len).into()))).collect();
+        for part in puts.chunks(8) {
+            w.push(MapOp::Batch(part.to_vec(), Durable));
         }
         if w.rng.one_in(2) {
             w.push(MapOp::DeleteRange(key(0), key(99), Durable));
         } else {
             (0..count).for_each(|n| w.push(MapOp::Delete(key(n), Durable)));
+        }
+        w.push(MapOp::Quiesce);
+    }
+}
+
+/// Small extents are given back and become one large one, whose directory entry says nothing of theirs;
+/// the last of them sometimes while another thread is already waiting for the room.
+fn grow_together(w: &mut Writer<'_>) {
+    let small = |n: u64| -> Bytes { format!("small{n}").into_bytes().into() };
+    let large = |n: u64| -> Bytes { format!("large{n}").into_bytes().into() };
+    for round in 0..4 {
+        let count = 5 + w.rng.below(4);
+        for n in 0..count {
+            let value = w.rng.bytes(4500).into();
+            w.push(MapOp::Put(small(n), value, Durable));
+        }
+        for n in 0..count - 1 {
+            w.push(MapOp::Delete(small(n), Durable));
+        }
+        let value: Bytes = w.rng.bytes(8000 * count as usize).into();
+        if w.rng.one_in(3) {
+            w.push(MapOp::Delete(small(count - 1), Durable));
+            w.push(MapOp::Put(large(round), value, Durable));
+        } else {
+            let at = w.rng.below(6) as u32;
+            w.push(MapOp::During((small(count - 1), None), at, (large(round), value)));
+        }
+        if w.rng.one_in(2) {
+            w.push(MapOp::Delete(large(round), Durable));
         }
     }
 }

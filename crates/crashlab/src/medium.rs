@@ -121,11 +121,18 @@ impl RecordingMedium {
         self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn interrupted(&self) {
+        if crate::interrupt::step() {
+            self.mark(Mark::Inner);
+        }
+    }
+
     fn push(&self, event: Event) {
         let mut recorder = self.lock();
         let count = recorder.trace.events.len();
         recorder.trace.events.push(event);
         drop(recorder);
+        self.interrupted();
         assert!(
             count < EVENT_COUNT_MAX,
             "the run does not end: {EVENT_COUNT_MAX} stores, flushes and fences"
@@ -150,6 +157,7 @@ impl Medium for RecordingMedium {
         // Nothing to leave out here: a fence is what makes bytes durable on this medium. The file
         // simulator is where a missing wait shows.
         self.sites.suppressed(SiteKind::Wait, site);
+        self.interrupted();
         Ok(())
     }
 
@@ -171,8 +179,8 @@ impl Medium for RecordingMedium {
     }
 
     fn stored(&self, offset: u64, len: usize, site: Site) {
-        let mut recorder = self.lock();
-        let recorder = &mut *recorder;
+        let mut guard = self.lock();
+        let recorder = &mut *guard;
         if offset + len as u64 > recorder.usable && recorder.fault.is_none() {
             recorder.fault = Some(format!(
                 "{site} stores at bytes {offset}..{} of a region that was grown to {} only",
@@ -184,5 +192,7 @@ impl Medium for RecordingMedium {
             self.memory.append_to(&mut recorder.trace, offset, len);
         }
         assert!(recorder.trace.events.len() < EVENT_COUNT_MAX, "the run does not end: too many stores");
+        drop(guard);
+        self.interrupted();
     }
 }

@@ -52,6 +52,12 @@ pub trait Subject: Sized {
     /// The effect of an operation on the model. `index` is its place in the history.
     fn advance(model: &mut Self::Model, index: u32, op: &Self::Op);
 
+    /// For an operation that runs another one inside itself: the states between the one before it and the
+    /// one after it; once the inner one has returned, every state that is allowed then.
+    fn between(_before: &Self::Model, _index: u32, _op: &Self::Op, _inner: bool) -> Vec<Self::Model> {
+        Vec::new()
+    }
+
     /// Forgets places in a history that is over: the next operation has index 0.
     fn rebase(model: &mut Self::Model);
 

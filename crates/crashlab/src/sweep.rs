@@ -365,8 +365,8 @@ fn note(tally: &mut Tally, identity: u64, fault: u64, promise: Promise, scenario
     if tally.distinct.insert(identity) {
         *tally.by_scenario.entry(scenario).or_insert(0) += 1;
     }
-    let flags = [promise.ready, promise.opened, promise.closed].map(u64::from);
-    let promise = u64::from(promise.low) << 32 | u64::from(promise.high) << 3;
-    let promise = promise | flags[0] | flags[1] << 1 | flags[2] << 2;
+    let flags = [promise.ready, promise.opened, promise.closed, promise.inner, promise.busy];
+    let flags = flags.iter().fold(0, |bits, flag| bits << 1 | u64::from(*flag));
+    let promise = mix(u64::from(promise.low) << 32 | u64::from(promise.high), flags);
     tally.seen.insert(mix(identity, mix(promise, fault)))
 }

@@ -41,6 +41,8 @@ pub enum Mark {
     Ready,
     /// Operation `n` (from 0) was called.
     Begin(u32),
+    /// An operation that ran inside another one returned.
+    Inner,
     /// An operation returned, and with it the first `durable` operations are promised durable.
     End {
         /// How many operations of the history a crash may no longer undo.
@@ -79,6 +81,10 @@ pub(crate) struct Promise {
     pub opened: bool,
     /// The pool had been closed in order.
     pub closed: bool,
+    /// The operation inside the one in flight had returned.
+    pub inner: bool,
+    /// An operation is in flight.
+    pub busy: bool,
     /// Creation had returned: the structure must be there.
     pub ready: bool,
     /// At least the effects of this many operations.
@@ -99,9 +105,16 @@ impl Promise {
             Mark::Ready => self.ready = true,
             Mark::Begin(n) => {
                 self.high = n + 1;
+                self.busy = true;
+                self.inner = false;
                 self.closed = false;
             }
-            Mark::End { durable } => self.low = self.low.max(durable),
+            Mark::Inner => self.inner = true,
+            Mark::End { durable } => {
+                self.low = self.low.max(durable);
+                self.busy = false;
+                self.inner = false;
+            }
         }
     }
 }

@@ -38,8 +38,7 @@ fn the_map_survives_crashes_on_disks() {
 
 fn caught(site: &SiteKey) -> Option<Box<Violation>> {
     domains_of(site.kind).iter().find_map(|domain| {
-        let campaign =
-            Campaign { sites: Arc::new(Sites::without(site.clone())), ..campaign(*domain, 3000) };
+        let campaign = Campaign { sites: Arc::new(Sites::without(site.clone())), ..campaign(*domain, 3000) };
         campaign.sweep(&mut |_| {}).err()
     })
 }
@@ -50,7 +49,8 @@ fn the_busiest_site_of_each_kind_is_caught_when_silenced() {
     let sites = discover(SEED).expect("no violation without a planted bug");
     assert!(sites.len() > 20, "only {} sites reached", sites.len());
     for kind in [SiteKind::Flush, SiteKind::Fence, SiteKind::Wait, SiteKind::Sync, SiteKind::LateWrite] {
-        let busiest = sites.iter().filter(|(s, _)| s.kind == kind && is_foreground(s)).max_by_key(|(_, n)| **n);
+        let busiest =
+            sites.iter().filter(|(s, _)| s.kind == kind && is_foreground(s)).max_by_key(|(_, n)| **n);
         let (site, _) = busiest.unwrap_or_else(|| panic!("no {kind} reached"));
         let violation = caught(site).unwrap_or_else(|| panic!("{site} silenced, and nothing noticed"));
         // The token names the image: it fails again with the bug, and passes without.
