@@ -72,6 +72,9 @@ fn steps() -> Result<Vec<Step>> {
         Step::One("lints", cargo(&["clippy", "--quiet", "--all-targets", "--", "-D", "warnings"])),
         Step::Tests("tests", cargo(&["test", "--no-fail-fast"])),
         Step::One("docs", docs),
+        Step::One("crash", xtask(&["crash", "--engine", "map", "--images", "5000"])?),
+        Step::One("crash, planted", xtask(&["crash", "--engine", "map", "--planted"])?),
+        Step::One("fuzz", xtask(&["fuzz", "--seconds", "15"])?),
         Step::One("kill9", xtask(&["kill9", "--rounds", "20"])?),
         Step::One("kill9, planted", xtask(&["kill9", "--rounds", "5", "--planted"])?),
     ])
