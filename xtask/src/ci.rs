@@ -96,7 +96,8 @@ fn xtask(args: &[&str]) -> Result<Command> {
 /// Runs `cargo test`, shows its output, and counts. A command that fails without a failed test (it
 /// did not compile) counts as one failure.
 fn tests(command: &mut Command) -> Result<(u64, u64)> {
-    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {command:?}"))?;
+    let mut child =
+        command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {command:?}"))?;
     let (mut passed, mut failed) = (0, 0);
     for line in BufReader::new(child.stdout.take().context("no pipe")?).lines() {
         let line = line?;
