@@ -46,7 +46,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         return replay(&args, token);
     }
     if args.planted {
-        return planted::run(args.seed, args.images.unwrap_or(15_000), args.jobs);
+        return planted::run(args.seed, args.images.unwrap_or(60_000), args.jobs);
     }
     let images = args.images.unwrap_or(100_000);
     let domains = if args.domain == "all" {

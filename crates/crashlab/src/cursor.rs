@@ -77,7 +77,7 @@ impl Cursor {
     /// Starts from the durable bytes `start`.
     #[must_use]
     pub(crate) fn new(domain: Domain, start: Vec<u8>) -> Self {
-        assert!(start.len() % LINE == 0);
+        assert!(start.len().is_multiple_of(LINE));
         let hash = start
             .chunks(LINE)
             .enumerate()

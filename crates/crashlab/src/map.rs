@@ -15,6 +15,8 @@ use std::sync::Arc;
 /// Shared bytes: models are copied once an operation.
 pub(crate) type Bytes = Arc<[u8]>;
 
+type Record = (Vec<u8>, Vec<u8>);
+
 /// Smallest segments, so that chunks and segments are taken and given back within a short run.
 const SEGMENT_SHIFT: u32 = 12;
 
@@ -154,7 +156,7 @@ impl<const INTERVAL: bool> MapSubject<INTERVAL> {
         &self.map
     }
 
-    fn contents(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, String> {
+    fn contents(&self) -> Result<Vec<Record>, String> {
         let range = self.map.range(Bound::Unbounded, Bound::Unbounded).map_err(|e| format!("scan: {e}"))?;
         range.collect::<Result<_, _>>().map_err(|e| format!("scan: {e}"))
     }

@@ -79,7 +79,7 @@ impl StoreWorld {
             self.memory.put(id as usize * LINE, at.cursor.line(id));
         }
         self.boots += 1;
-        if self.boots % AUDIT_EVERY == 0 {
+        if self.boots.is_multiple_of(AUDIT_EVERY) {
             let all = self.memory.read(0, self.memory.len());
             assert!(all == at.cursor.durable(), "a store went past the region's store functions");
         }
