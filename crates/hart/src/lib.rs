@@ -27,6 +27,7 @@ mod report;
 mod scan;
 mod snapshot;
 mod space;
+mod spin;
 mod visible;
 mod write;
 

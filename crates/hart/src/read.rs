@@ -176,7 +176,7 @@ impl Hart {
         };
         let head = self.space.region.word(block).load(std::sync::atomic::Ordering::Acquire);
         let len = head & 0xffff_ffff;
-        if len + VALUE_HEADER_BYTES > capacity {
+        if len + VALUE_HEADER_BYTES > capacity || len > VALUE_BYTES_MAX as u64 {
             return Read::Damaged { offset: block, what: "the value is longer than its block" };
         }
         let start = buffer.len();

@@ -35,7 +35,7 @@ struct Sweep<'a> {
     marks: Vec<Vec<AtomicU64>>,
     /// For each segment, whether a live value's extent begins there.
     extents: Vec<AtomicBool>,
-    /// Segments whose directory entry is damaged: neither read nor handed out.
+    /// Segments whose directory entry is damaged, in order: neither read nor handed out.
     lost: Vec<u32>,
     verify_values: bool,
     salvage: bool,
@@ -385,7 +385,7 @@ impl<'a> Sweep<'a> {
                 continue;
             }
             match *kind {
-                Kind::Free if self.lost.contains(&segment) => {}
+                Kind::Free if self.lost.binary_search(&segment).is_ok() => {}
                 Kind::Free => alloc.pool.release(segment, 1),
                 Kind::Leaves { .. } => {}
                 Kind::Values { class } => {

@@ -50,7 +50,8 @@ enum Done {
     Removed(u64, Value),
     /// Something else was there than expected.
     Unchanged,
-    Failed(Error),
+    /// Boxed, so that the usual answers fit registers.
+    Failed(Box<Error>),
 }
 
 impl Hart {
@@ -117,7 +118,7 @@ impl Hart {
             (done, lsn)
         };
         match done {
-            Done::Failed(e) => return Err(e),
+            Done::Failed(e) => return Err(*e),
             Done::Unchanged => {
                 // The answer tells what is there: it must be durable as a read's must.
                 while !self.visible.settled(self.region(), key)? {}
@@ -143,8 +144,10 @@ impl Hart {
         let may_insert = new.is_some() && matches!(expect, Expect::Any | Expect::Absent);
         let intent = if may_insert { Intent::Upsert } else { Intent::Existing };
         let mut lsn = 0;
-        let done = self.index.modify(key, intent, |leaf| {
-            let (change, done) = match (leaf, prepared) {
+        let mut done = Done::Unchanged;
+        self.index.modify(key, intent, |leaf| {
+            let change;
+            (change, done) = match (leaf, prepared) {
                 (Some(_), _) if matches!(expect, Expect::Absent) => (Change::Keep, Done::Unchanged),
                 (Some(leaf), None) => self.remove(key, leaf, expect),
                 (Some(leaf), Some(value)) => self.replace(key, leaf, value, expect, new.unwrap_or_default()),
@@ -155,7 +158,7 @@ impl Hart {
                 lsn = self.region().appended();
                 self.visible.raise(key, lsn);
             }
-            (change, done)
+            (change, ())
         });
         (done, lsn)
     }
@@ -221,7 +224,7 @@ impl Hart {
     fn insert(&self, key: &[u8], value: Value) -> (Change, Done) {
         let slot = match self.prepare_leaf(key, value) {
             Ok(slot) => slot,
-            Err(e) => return (Change::Keep, Done::Failed(e)),
+            Err(e) => return (Change::Keep, Done::Failed(e.into())),
         };
         if self.overlays.any() {
             self.overlays.save(key, |_| Some(None));
@@ -249,7 +252,7 @@ impl Hart {
         match self.is_expected(slot, expect) {
             Ok(true) => {}
             Ok(false) => return (Change::Keep, Done::Unchanged),
-            Err(e) => return (Change::Keep, Done::Failed(e)),
+            Err(e) => return (Change::Keep, Done::Failed(e.into())),
         }
         let meta = match meta.updated(key, old, value) {
             Some(meta) => meta,
@@ -258,7 +261,7 @@ impl Hart {
                     value = other;
                     meta
                 }
-                Err(e) => return (Change::Keep, Done::Failed(e)),
+                Err(e) => return (Change::Keep, Done::Failed(e.into())),
             },
         };
         self.save_image(key, slot);
@@ -310,7 +313,7 @@ impl Hart {
         match self.is_expected(slot, expect) {
             Ok(true) => {}
             Ok(false) => return (Change::Keep, Done::Unchanged),
-            Err(e) => return (Change::Keep, Done::Failed(e)),
+            Err(e) => return (Change::Keep, Done::Failed(e.into())),
         }
         self.save_image(key, slot);
         let (meta, word) = self.space.leaf_words(slot);

@@ -227,7 +227,7 @@ fn run(seed: u64, steps: u64, options: &Options, bytes: u64) {
 #[test]
 fn every_operation_agrees_with_the_model() {
     for seed in 0..4 {
-        run(seed, 6000, &Options::default(), 256 << 20);
+        run(seed, 3000, &Options::default(), 256 << 20);
     }
 }
 
@@ -235,12 +235,12 @@ fn every_operation_agrees_with_the_model() {
 fn tiny_segments_agree_with_the_model() {
     let options = Options { segment_shift: 12, recovery_threads: 1, grow_bytes: 4096, ..Options::default() };
     for seed in 100..104 {
-        run(seed, 4000, &options, 64 << 20);
+        run(seed, 2500, &options, 64 << 20);
     }
 }
 
 #[test]
 fn the_paper_locking_agrees_with_the_model() {
     let options = Options { locking: Locking::PerTree, ..Options::default() };
-    run(7, 4000, &options, 256 << 20);
+    run(7, 2500, &options, 256 << 20);
 }

@@ -16,6 +16,7 @@ use crate::class::{Class, Classes, Cut, is_leaf_class};
 use crate::lane::{LANE_COUNT, lane};
 use crate::layout::{CHUNK_BITMAP, CHUNK_IDENTITY, Kind, VALUE_HEADER_BYTES, chunk_identity, chunk_word};
 use crate::space::Space;
+use crate::spin::Spin;
 use crate::{Error, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -78,7 +79,7 @@ pub(crate) struct Allocator {
     pub(crate) pool: Pool,
     segments: Box<[Segment]>,
     lists: Box<[Mutex<ClassList>]>,
-    shards: Box<[Box<[Mutex<Cache>]>]>,
+    shards: Box<[Box<[Spin<Cache>]>]>,
 }
 
 impl std::fmt::Debug for Allocator {
@@ -104,7 +105,7 @@ impl Allocator {
         Self {
             pool: Pool::new(&space, high_water, grow_bytes),
             lists: (0..count).map(|_| Mutex::default()).collect(),
-            shards: (0..LANE_COUNT).map(|_| (0..count).map(|_| Mutex::default()).collect()).collect(),
+            shards: (0..LANE_COUNT).map(|_| (0..count).map(|_| Spin::default()).collect()).collect(),
             classes,
             segments,
             space,
@@ -368,8 +369,11 @@ impl Allocator {
         let state = &self.segments[segment as usize];
         match state.class.load(Ordering::Acquire) {
             0 | EXTENT_TAIL => None,
-            EXTENT_HEAD => (place == 0)
-                .then(|| u64::from(state.extra.load(Ordering::Relaxed)) << self.space.geometry.shift),
+            EXTENT_HEAD => (place == 0).then(|| {
+                // The count may be another use's by now, and any number.
+                let bytes = u64::from(state.extra.load(Ordering::Relaxed)) << self.space.geometry.shift;
+                bytes.min(self.space.usable_offset() - offset)
+            }),
             class if is_leaf_class(class) => None,
             class => {
                 let bytes = self.classes.cut(class).slot_bytes;
