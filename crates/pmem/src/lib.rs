@@ -79,5 +79,12 @@ pub use mangrove_sys::FlushInstruction;
 #[inline]
 #[must_use]
 pub fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
+    // Longer inputs gain from the crate's three streams at a time, shorter ones lose by its set-up.
+    const SHORT_BYTES_MAX: usize = 256;
+    if bytes.len() <= SHORT_BYTES_MAX
+        && let Some(crc) = mangrove_sys::crc32c_short(seed, bytes)
+    {
+        return crc;
+    }
     crc32c::crc32c_append(seed, bytes)
 }

@@ -4,6 +4,7 @@
 
 mod bits;
 mod cacheline;
+mod crc;
 mod domain;
 pub mod file;
 mod gate;
@@ -13,6 +14,7 @@ mod spin;
 
 pub use bits::count_ones;
 pub use cacheline::{CACHE_LINE_BYTES, FlushInstruction, fence, flush_range, prefetch_read};
+pub use crc::crc32c_short;
 pub use domain::{caches_are_persistent, dax_mounts};
 pub use gate::Gate;
 pub use mapping::{MapKind, Reservation};
