@@ -2,7 +2,8 @@
 //!
 //! A crash leaves each sector at any value it had at or after its durable one, the length of each file
 //! and the names of each folder likewise. Extraordinary faults: the process dies and the machine does
-//! not, so that what is read back is not durable yet; or a byte of the superblock is damaged as well.
+//! not, so that what is read back is not durable yet (or, when it died of a failed sync, never will be
+//! unless it is written again); or a byte of the superblock is damaged as well.
 
 use crate::cursor::unit_hash;
 use crate::disk::{Disk, DiskEvent, DiskRecord, Names, Node, Tree};
@@ -75,6 +76,9 @@ pub struct FileCursor {
 pub struct FileOverlay {
     /// The process died and the machine did not: nothing is lost, but nothing more is durable either.
     process_only: bool,
+    /// Moreover a sync had failed, and this range of sectors looks written and will never be, unless it
+    /// is written again.
+    forgotten: Option<std::ops::Range<u64>>,
     /// Byte of the superblock that is damaged after the crash.
     damage: Option<u64>,
     sectors: Vec<(u64, [u8; SECTOR_BYTES])>,
@@ -276,7 +280,7 @@ impl FileCursor {
         for (folder, versions) in &self.folders {
             folders.insert(folder.clone(), versions[pick(versions.len() as u64) as usize].clone());
         }
-        FileOverlay { process_only, damage, sectors, lengths, folders }
+        FileOverlay { process_only, forgotten: None, damage, sectors, lengths, folders }
     }
 }
 
@@ -312,7 +316,11 @@ impl World for FileWorld {
         match crashed {
             None => FileCursor::new(empty_disk()),
             Some((at, overlay)) if overlay.process_only => {
-                FileCursor { random: at.random + RANDOM_STEP, ..at.clone() }
+                let mut cursor = FileCursor { random: at.random + RANDOM_STEP, ..at.clone() };
+                if let Some(range) = overlay.forgotten.clone() {
+                    cursor.units.settle(range, |_, _| {});
+                }
+                cursor
             }
             Some((at, overlay)) => FileCursor::new(at.image(overlay)),
         }
@@ -341,8 +349,19 @@ impl World for FileWorld {
         lengths.chain(folders).fold(at.units.combinations(), u64::saturating_mul)
     }
 
-    fn pick(at: &FileCursor, _recording: &FileRecording, _event: usize, choice: Choice) -> FileOverlay {
-        at.overlay(choice)
+    fn pick(at: &FileCursor, recording: &FileRecording, event: usize, choice: Choice) -> FileOverlay {
+        let mut overlay = at.overlay(choice);
+        if matches!(choice, Choice::Extra(seed) if seed % 4 == 0) {
+            overlay.forgotten = match recording.record.events.get(event) {
+                Some(DiskEvent::Sync { file }) => Some(file << FILE_SHIFT..(file + 1) << FILE_SHIFT),
+                Some(DiskEvent::Durable { file, offset, len }) => {
+                    let first = file << FILE_SHIFT;
+                    Some(first + offset / SECTOR..first + (offset + len).div_ceil(SECTOR))
+                }
+                _ => None,
+            };
+        }
+        overlay
     }
 
     const HAS_EXTRAS: bool = true;
@@ -352,7 +371,7 @@ impl World for FileWorld {
     }
 
     fn fault(overlay: &FileOverlay) -> u64 {
-        u64::from(overlay.process_only)
+        u64::from(overlay.process_only) + u64::from(overlay.forgotten.is_some())
     }
 
     fn identity(at: &FileCursor, overlay: &FileOverlay) -> u64 {

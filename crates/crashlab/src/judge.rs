@@ -29,16 +29,18 @@ impl<S: Subject> Expect<S> {
         match &self.unready {
             _ if promise.ready => {
                 let (low, high) = (promise.low as usize, promise.high as usize);
-                let inside = match promise.busy.then(|| high - 1) {
-                    Some(n) => S::between(&self.models[n], n as u32, &self.ops[n], promise.inner),
-                    None => Vec::new(),
-                };
-                if promise.inner && !inside.is_empty() {
-                    return inside;
+                if promise.inner && promise.busy {
+                    let n = high - 1;
+                    return S::between(&self.models[n], n as u32, &self.ops[n], true);
                 }
-                let mut all = self.models[low..=high].to_vec();
-                // The latest state stays last: it is looked at first.
-                all.splice(all.len() - 1..all.len() - 1, inside);
+                // The latest state stays last: it is looked at first. Returned operations that promised
+                // nothing may survive in part too, where one of them ran inside another.
+                let mut all = Vec::new();
+                for n in low..high {
+                    all.push(self.models[n].clone());
+                    all.extend(S::between(&self.models[n], n as u32, &self.ops[n], false));
+                }
+                all.push(self.models[high].clone());
                 all
             }
             Some(states) => states.clone(),

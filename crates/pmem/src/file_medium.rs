@@ -314,6 +314,9 @@ impl FileMedium {
         if !superblock.current().clean {
             return Ok(());
         }
+        // Durable-order: the copy that was read is durable before the other is overwritten. The process
+        // that wrote it may have died before its sync, and a power cut could then tear both.
+        superblock.rewrite(here())?;
         // Both copies: if the newer one were damaged later, the older must not say clean.
         superblock.update(here(), |sb| sb.clean = false)?;
         superblock.update(here(), |sb| sb.clean = false)
