@@ -4,6 +4,22 @@
 //! Leaves and values are durable, in chunks of 56 with a bitmap header (EPallocator); everything
 //! else is volatile and rebuilt by recovery. docs/format/map.md tells the bytes, docs/decisions
 //! what differs from the paper and why.
+//!
+//! ```
+//! use mangrove_hart::{Hart, Options, WriteMode};
+//! use mangrove_pmem::Emulated;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let region = Emulated::region(1 << 26)?;
+//! let map = Hart::create(region.clone(), &Options::default())?;
+//! map.put(b"key", b"value", WriteMode::Durable)?;
+//! drop(map);
+//! let (map, report) = Hart::recover(region, &Options::default())?;
+//! assert_eq!(report.records, 1);
+//! assert_eq!(map.get(b"key")?, Some(b"value".to_vec()));
+//! # Ok(())
+//! # }
+//! ```
 
 mod alloc;
 mod batch;
