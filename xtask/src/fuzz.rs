@@ -119,7 +119,7 @@ fn fuzz(root: &Path, binaries: &Path, target: &str, seconds: u64, seed: u32) -> 
         .arg(format!("-timeout={INPUT_SECONDS_MAX}"))
         .arg(format!("-rss_limit_mb={MEMORY_MB_MAX}"))
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
-        .args(["-print_final_stats=1", "-max_len=4096", "-use_value_profile=1"])
+        .args(["-print_final_stats=1", "-max_len=4096"])
         .arg(&corpus)
         .arg(root.join("seeds").join(target))
         .output()

@@ -209,7 +209,7 @@ impl<const INTERVAL: bool> Subject for MapSubject<INTERVAL> {
         Ok(Self { map: Arc::new(map) })
     }
 
-    fn apply(&mut self, _index: u32, op: &MapOp, before: &MapModel) -> Result<Promised, String> {
+    fn apply(&mut self, index: u32, op: &MapOp, before: &MapModel) -> Result<Promised, String> {
         let text = |e: mangrove_hart::Error| e.to_string();
         let map = &self.map;
         Ok(match op {
@@ -230,11 +230,14 @@ impl<const INTERVAL: bool> Subject for MapSubject<INTERVAL> {
             MapOp::CompareAndSet(key, old, new, mode) => {
                 let done = map.compare_and_set(key, old.as_deref(), new.as_deref(), *mode).map_err(text)?;
                 expect("compare_and_set", done, before.records.get(key) == old.as_ref())?;
-                Self::wrote(*mode, done, before.seen(key))
+                // Nothing for nothing changes nothing, so there is nothing to make durable.
+                Self::wrote(*mode, done && old != new, before.seen(key))
             }
             MapOp::Batch(ops, mode) => {
                 self.batch(ops, *mode).map_err(text)?;
-                Self::wrote(*mode, !ops.is_empty(), 0)
+                let mut after = before.clone();
+                Self::advance(&mut after, index, op);
+                Self::wrote(*mode, after.records != before.records, 0)
             }
             MapOp::DeleteRange(start, end, mode) => {
                 let (from, to) = (Bound::Included(&**start), Bound::Excluded(&**end));
