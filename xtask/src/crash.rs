@@ -54,7 +54,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     } else {
         vec![args.domain.parse::<Domain>().map_err(anyhow::Error::msg)?]
     };
-    println!("crash simulator: engine {}, seed {}, {images} distinct images a domain", args.engine, args.seed);
+    println!(
+        "crash simulator: engine {}, seed {}, {images} distinct images a domain",
+        args.engine, args.seed
+    );
     let mut violations = 0;
     let mut counts = Vec::new();
     for domain in domains {

@@ -28,7 +28,9 @@ pub(crate) fn run(args: Args) -> Result<()> {
         .context("cannot list specs/")?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
         .filter(|path| path.extension().is_some_and(|ext| ext == "tla"))
-        .filter(|path| args.model.as_ref().is_none_or(|name| path.file_stem().is_some_and(|s| s == name.as_str())))
+        .filter(|path| {
+            args.model.as_ref().is_none_or(|name| path.file_stem().is_some_and(|s| s == name.as_str()))
+        })
         .collect();
     models.sort();
     if models.is_empty() {

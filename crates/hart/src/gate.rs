@@ -1,10 +1,18 @@
 //! Who may write: any number of single writes, or one batch, range delete, check or snapshot being taken.
 //!
 //! Readers never come here. A writer announces itself in its lane, then looks whether the gate is closed; who
-//! closes the gate does so first, then waits for the lanes to empty. Both steps are sequentially consistent, so
-//! one of the two sees the other.
+//! closes the gate does so first, then waits for the lanes to empty. A store-load barrier between the two steps
+//! on both sides makes one of the two see the other. The writers' side of it is free ([`AsymmetricBarrier`]):
+//! a locked instruction there would wait for the write-back of the write before, 100 ns and more
+//! (docs/decisions/hart-gate.md).
+//!
+//! Invariants:
+//! 1. A lane of `own` is stored to only by the thread that owns it, so plain loads and stores count in it;
+//!    `shared` serves the threads beyond [`OWN_LANES_MAX`] and is counted by atomic additions.
+//! 2. While an [`Exclusive`] lives, every lane is 0 or about to be taken back by a writer that saw it.
 
-use crate::lane::{LANE_COUNT, lane};
+use crate::lane::{OWN_LANES_MAX, own_lane};
+use mangrove_sys::AsymmetricBarrier;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -18,16 +26,20 @@ struct Lane {
 }
 
 /// The gate that writers pass.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Gate {
-    lanes: [Lane; LANE_COUNT],
+    own: Box<[Lane]>,
+    shared: Lane,
     closed: AtomicBool,
     owner: Mutex<()>,
+    barrier: AsymmetricBarrier,
 }
 
-/// The right to write one record.
+/// The right to write one record. Not sent to other threads: it belongs to its thread's lane.
 pub(crate) struct Ticket<'a> {
-    lane: &'a Lane,
+    gate: &'a Gate,
+    lane: Option<usize>,
+    _here: std::marker::PhantomData<*const ()>,
 }
 
 /// The right to write alone.
@@ -36,18 +48,41 @@ pub(crate) struct Exclusive<'a> {
     _owner: MutexGuard<'a, ()>,
 }
 
+impl Default for Gate {
+    fn default() -> Self {
+        Self {
+            own: (0..OWN_LANES_MAX).map(|_| Lane::default()).collect(),
+            shared: Lane::default(),
+            closed: AtomicBool::new(false),
+            owner: Mutex::default(),
+            barrier: AsymmetricBarrier::detect(),
+        }
+    }
+}
+
 impl Gate {
     /// Waits while the gate is closed, then keeps it from closing as long as the ticket lives.
     #[inline]
     pub(crate) fn enter(&self) -> Ticket<'_> {
-        let lane = &self.lanes[lane()];
+        let ticket = Ticket { gate: self, lane: own_lane(), _here: std::marker::PhantomData };
         loop {
-            // SeqCst, with `close`: either we see `closed`, or it sees us.
-            lane.writers.fetch_add(1, Ordering::SeqCst);
-            if !self.closed.load(Ordering::SeqCst) {
-                return Ticket { lane };
+            match ticket.lane {
+                Some(lane) => {
+                    let writers = &self.own[lane].writers;
+                    writers.store(writers.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                    // With `heavy` in `close`: either we see `closed`, or it sees us.
+                    self.barrier.light();
+                }
+                // SeqCst, with `close`, likewise.
+                None => {
+                    self.shared.writers.fetch_add(1, Ordering::SeqCst);
+                }
             }
-            lane.writers.fetch_sub(1, Ordering::Release);
+            // SeqCst (a plain load on x86), with the store in `close`.
+            if !self.closed.load(Ordering::SeqCst) {
+                return ticket;
+            }
+            ticket.leave();
             drop(self.owner.lock());
         }
     }
@@ -57,7 +92,8 @@ impl Gate {
         let owner = self.owner.lock();
         // SeqCst, with `enter`.
         self.closed.store(true, Ordering::SeqCst);
-        for lane in &self.lanes {
+        self.barrier.heavy();
+        for lane in self.own.iter().chain([&self.shared]) {
             let mut tries = 0u32;
             while lane.writers.load(Ordering::SeqCst) != 0 {
                 tries += 1;
@@ -70,20 +106,44 @@ impl Gate {
     /// Counts records; any thread.
     #[inline]
     pub(crate) fn add_records(&self, delta: i64) {
-        self.lanes[lane()].records.fetch_add(delta, Ordering::Relaxed);
+        match own_lane() {
+            Some(lane) => {
+                let records = &self.own[lane].records;
+                records.store(records.load(Ordering::Relaxed) + delta, Ordering::Relaxed);
+            }
+            None => {
+                self.shared.records.fetch_add(delta, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Records counted.
     pub(crate) fn records(&self) -> u64 {
-        self.lanes.iter().map(|lane| lane.records.load(Ordering::Relaxed)).sum::<i64>().max(0) as u64
+        let lanes = self.own.iter().chain([&self.shared]);
+        lanes.map(|lane| lane.records.load(Ordering::Relaxed)).sum::<i64>().max(0) as u64
+    }
+}
+
+impl Ticket<'_> {
+    #[inline]
+    fn leave(&self) {
+        // Release, with the loads in `close`: our write is seen by who waited for us.
+        match self.lane {
+            Some(lane) => {
+                let writers = &self.gate.own[lane].writers;
+                writers.store(writers.load(Ordering::Relaxed) - 1, Ordering::Release);
+            }
+            None => {
+                self.gate.shared.writers.fetch_sub(1, Ordering::Release);
+            }
+        }
     }
 }
 
 impl Drop for Ticket<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release, with the loads in `close`: our write is seen by who waited for us.
-        self.lane.writers.fetch_sub(1, Ordering::Release);
+        self.leave();
     }
 }
 

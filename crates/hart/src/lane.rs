@@ -1,13 +1,17 @@
 //! Which of a few lanes a thread uses where threads should not share a cache line.
 
+use parking_lot::Mutex;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Lanes of every laned structure.
+/// Lanes of every laned structure whose lanes are locked.
 pub(crate) const LANE_COUNT: usize = 16;
+/// Lanes that belong to one thread at a time.
+pub(crate) const OWN_LANES_MAX: usize = 64;
 
 thread_local! {
     static LANE: Cell<usize> = const { Cell::new(usize::MAX) };
+    static OWN: OwnLane = OwnLane::claim();
 }
 
 /// The lane of the calling thread: threads take lanes in turn.
@@ -20,4 +24,69 @@ pub(crate) fn lane() -> usize {
         }
         lane.get()
     })
+}
+
+/// The lane that no other living thread has, if there are enough.
+#[inline]
+pub(crate) fn own_lane() -> Option<usize> {
+    // A thread that is ending has given its lane back.
+    OWN.try_with(|own| own.0).ok().flatten()
+}
+
+/// Lanes that threads have given back, and the first that nobody ever had. The lock orders what a
+/// thread did in its lane before what the lane's next owner does.
+static RETURNED: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
+
+struct OwnLane(Option<usize>);
+
+impl OwnLane {
+    fn claim() -> Self {
+        let mut lanes = RETURNED.lock();
+        if let Some(lane) = lanes.0.pop() {
+            return Self(Some(lane));
+        }
+        let fresh = lanes.1;
+        if fresh == OWN_LANES_MAX {
+            return Self(None);
+        }
+        lanes.1 += 1;
+        Self(Some(fresh))
+    }
+}
+
+impl Drop for OwnLane {
+    fn drop(&mut self) {
+        if let Some(lane) = self.0 {
+            RETURNED.lock().0.push(lane);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OWN_LANES_MAX, own_lane};
+    use std::collections::HashSet;
+    use std::sync::Barrier;
+
+    #[test]
+    fn living_threads_have_lanes_of_their_own_and_give_them_back() {
+        for _ in 0..3 {
+            let barrier = Barrier::new(OWN_LANES_MAX + 8);
+            let lanes: Vec<Option<usize>> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..OWN_LANES_MAX + 8)
+                    .map(|_| {
+                        scope.spawn(|| {
+                            let lane = own_lane();
+                            barrier.wait();
+                            lane
+                        })
+                    })
+                    .collect();
+                threads.into_iter().map(|t| t.join().expect("no panic")).collect()
+            });
+            let own: Vec<usize> = lanes.into_iter().flatten().collect();
+            assert!(own.len() <= OWN_LANES_MAX && !own.is_empty());
+            assert_eq!(own.iter().collect::<HashSet<_>>().len(), own.len(), "a lane twice: {own:?}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! Everything above is portable Rust; another machine is a matter of this crate alone.
 
+mod barrier;
 mod bits;
 mod cacheline;
 mod crc;
@@ -12,6 +13,7 @@ mod mapping;
 mod mirror;
 mod spin;
 
+pub use barrier::AsymmetricBarrier;
 pub use bits::count_ones;
 pub use cacheline::{CACHE_LINE_BYTES, FlushInstruction, fence, flush_range, prefetch_read};
 pub use crc::crc32c_short;

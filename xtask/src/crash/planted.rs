@@ -118,7 +118,9 @@ fn unreached(sites: &BTreeMap<SiteKey, u64>) -> anyhow::Result<Vec<String>> {
     for root in ["crates/hart/src", "crates/pmem/src"] {
         let mut folders = vec![std::path::PathBuf::from(root)];
         while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))? {
+            for entry in
+                std::fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))?
+            {
                 let path = entry?.path();
                 if path.is_dir() {
                     folders.push(path);
@@ -138,7 +140,14 @@ fn scan(
     out: &mut Vec<String>,
 ) -> anyhow::Result<()> {
     const CALLS: [&str; 9] = [
-        ".flush(", ".fence(", ".drain(", ".wait(", ".sync(", ".sync_dir(", ".write_durable(", ".write_at(",
+        ".flush(",
+        ".fence(",
+        ".drain(",
+        ".wait(",
+        ".sync(",
+        ".sync_dir(",
+        ".write_durable(",
+        ".write_at(",
         ".persist(",
     ];
     const PASSED_ON: [&str; 5] = ["..)", "site)", "ticket)", "Location::caller()", "self)"];
