@@ -11,6 +11,11 @@ pub struct Expect<S: Subject> {
     /// The states allowed before the run was ready; `None`: the structure was being created, and may be
     /// absent, or empty.
     pub unready: Option<Vec<S::Model>>,
+    /// An earlier history promised that the pool is there, whatever this one comes to.
+    pub pool_promised: bool,
+    /// ... and the structure in it. A process that died while it made the structure promised nothing,
+    /// even if the next one found it finished: that was the page cache, and a power cut may still undo it.
+    pub structure_promised: bool,
     /// The state before each operation, and after the last.
     pub models: Vec<S::Model>,
     /// The operations.
@@ -21,7 +26,8 @@ impl<S: Subject> Expect<S> {
     /// For a first run of `ops` on nothing.
     #[must_use]
     pub fn fresh(ops: &[S::Op]) -> Self {
-        Self { unready: None, models: states::<S>(S::Model::default(), ops), ops: ops.to_vec() }
+        let models = states::<S>(S::Model::default(), ops);
+        Self { unready: None, pool_promised: false, structure_promised: false, models, ops: ops.to_vec() }
     }
 
     /// The states that a crash with this promise may leave.
@@ -151,10 +157,11 @@ pub(crate) fn judge<S: Subject>(
     may_refuse: bool,
     then: impl FnOnce(&S::Model) -> Then<S>,
 ) -> Result<Option<Expect<S>>, String> {
-    let again = expect.unready.is_some();
+    let pool_promised = expect.pool_promised || promise.opened;
+    let structure_promised = expect.structure_promised || promise.ready;
     let region = match machine.open(false) {
         Ok(region) => region,
-        Err(_) if may_refuse || !(promise.opened || again) => return Ok(None),
+        Err(_) if may_refuse || !pool_promised => return Ok(None),
         Err(e) => return Err(format!("the pool does not open: {e}")),
     };
     if promise.closed && !may_refuse && machine.was_clean() == Some(false) {
@@ -162,7 +169,7 @@ pub(crate) fn judge<S: Subject>(
     }
     let mut subject = match S::recover(region) {
         Ok(subject) => subject,
-        Err(_) if may_refuse || !(promise.ready || again) => return Ok(None),
+        Err(_) if may_refuse || !structure_promised => return Ok(None),
         Err(e) => return Err(format!("recovery failed: {e}")),
     };
     subject.check().map_err(|e| format!("check after recovery: {e}"))?;
@@ -196,5 +203,5 @@ pub(crate) fn judge<S: Subject>(
         machine.close().map_err(|e| format!("closing after recovery: {e}"))?;
         machine.mark(Mark::Closed);
     }
-    Ok(Some(Expect { unready: Some(allowed), models, ops }))
+    Ok(Some(Expect { unready: Some(allowed), pool_promised, structure_promised, models, ops }))
 }
