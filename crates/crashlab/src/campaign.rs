@@ -81,6 +81,7 @@ impl Campaign {
             sweep.run::<S>(run, &mut tally)?;
             progress(&tally);
         }
+        self.watch.rest();
         Ok(tally)
     }
 

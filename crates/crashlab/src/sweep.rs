@@ -88,6 +88,11 @@ impl Watch {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((token, Instant::now()));
     }
 
+    /// Nothing is being judged any more.
+    pub(crate) fn rest(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// The image that is being judged, and since when.
     #[must_use]
     pub fn now(&self) -> Option<(Token, Instant)> {

@@ -162,7 +162,10 @@ impl<'a> Sweep<'a> {
         if !read_only {
             // Durable-order: the effects before the list is forgotten, and that before the next write.
             region.fence();
-            region.store(ROOT_BATCH, 0, Ordering::Release);
+        }
+        // Read-only too, in private memory as the effects: the map is as if the batch had ended.
+        region.store(ROOT_BATCH, 0, Ordering::Release);
+        if !read_only {
             region.flush(ROOT_BATCH, 8);
             region.fence();
         }

@@ -195,6 +195,10 @@ fn stopped_at_any_flush_operations_are_whole_or_absent() {
             last = seen == after && before != after;
             assert!(again.check().unwrap().is_sound());
             replayed += u32::from(report.batch_replayed);
+            let read_only = Options { read_only: true, ..options(false) };
+            let (again, _) = Hart::recover(region_of(image), &read_only).unwrap();
+            assert!(contents(&again) == seen, "{name}, flush {at}: read-only tells something else");
+            assert!(again.check().unwrap().is_sound(), "{name}, flush {at}: read-only");
             exercise(image, false).unwrap();
         }
         assert!(before == after || last, "{name}");
