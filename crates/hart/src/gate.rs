@@ -3,7 +3,7 @@
 //! Readers never come here. A writer announces itself in its lane, then looks whether the gate is closed; who
 //! closes the gate does so first, then waits for the lanes to empty. A store-load barrier between the two steps
 //! on both sides makes one of the two see the other. The writers' side of it is free ([`AsymmetricBarrier`]):
-//! a locked instruction there would wait for the write-back of the write before, 100 ns and more
+//! a locked instruction there may wait for the write-back of the write before
 //! (docs/decisions/hart-gate.md).
 //!
 //! Invariants:
