@@ -77,6 +77,8 @@ fn steps() -> Result<Vec<Step>> {
         Step::One("fuzz", xtask(&["fuzz", "--seconds", "15"])?),
         Step::One("kill9", xtask(&["kill9", "--rounds", "20"])?),
         Step::One("kill9, planted", xtask(&["kill9", "--rounds", "5", "--planted"])?),
+        Step::One("powercut", xtask(&["powercut", "--rounds", "2"])?),
+        Step::One("tla", xtask(&["tla"])?),
     ])
 }
 

@@ -98,7 +98,8 @@ fn tlc(tools: &Path, model: &Path, config: &str) -> Result<Outcome> {
     let output = Command::new("java")
         .args(["-XX:+UseParallelGC", "-cp"])
         .arg(tools)
-        .args(["tlc2.TLC", "-workers", "auto", "-cleanup", "-metadir"])
+        // Temporal properties once, over the whole graph: they are most of the time otherwise.
+        .args(["tlc2.TLC", "-workers", "auto", "-lncheck", "final", "-cleanup", "-metadir"])
         .arg(work.join("states"))
         .arg(format!("{name}.tla"))
         .current_dir(&work)
@@ -106,10 +107,12 @@ fn tlc(tools: &Path, model: &Path, config: &str) -> Result<Outcome> {
         .context("cannot start java; install a Java runtime (openjdk-17-jre-headless)")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let line = |needle: &str| text.lines().find(|line| line.contains(needle)).map(str::to_owned);
-    if let Some(invariant) = line("is violated") {
+    if let Some(invariant) = line("is violated").or_else(|| line("properties were violated")) {
         return Ok(Outcome::Violated { invariant });
     }
-    match (line("No error has been found"), line("distinct states found")) {
+    // The last of its kind: earlier ones are progress.
+    let states = text.lines().rfind(|line| line.contains("distinct states found")).map(str::to_owned);
+    match (line("No error has been found"), states) {
         (Some(_), Some(states)) => Ok(Outcome::Holds { states }),
         _ => Ok(Outcome::Broken { output: text }),
     }
