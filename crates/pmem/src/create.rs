@@ -7,13 +7,23 @@
 
 use crate::error::is_no_space;
 use crate::open_mapped::{devdax_of, supports_map_sync, zero_device};
-use crate::options::{MediumChoice, PoolOptions};
+use crate::options::{AddressChoice, MediumChoice, PoolOptions};
 use crate::stat::MediumKind;
 use crate::storage::{OpenHow, PathKind, Storage, StorageFile, here};
 use crate::superblock::{COPY_BYTES, DEVDAX_BYTES_MAX, FILE_BYTES, Superblock};
 use crate::{Error, Result};
+use mangrove_sys::Reservation;
 use std::io;
 use std::path::Path;
+
+/// Where regions with an address of their own lie: above the shadow memory of the address sanitizer, below
+/// where Linux on x86-64 puts programs that may be moved.
+const ADDRESS_START: u64 = 0x1200_0000_0000;
+const ADDRESS_END: u64 = 0x5000_0000_0000;
+const ADDRESS_ALIGN_BYTES: u64 = 1 << 30;
+const ADDRESS_TRIES_MAX: u64 = 256;
+/// A process may not be allowed to reserve a whole capacity; see `reserve`.
+const ADDRESS_PROBE_BYTES: u64 = 1 << 20;
 
 /// Bytes of zeros written at a time.
 const ZERO_BYTES: usize = 1 << 20;
@@ -115,6 +125,16 @@ fn prepare(options: &PoolOptions, folder: &Path) -> Result<Vec<u8>> {
     // Version 4, variant 1 of RFC 9562.
     uuid[6] = uuid[6] & 0x0f | 0x40;
     uuid[8] = uuid[8] & 0x3f | 0x80;
+    let address = match options.address {
+        AddressChoice::Anywhere => 0,
+        _ if medium != MediumKind::File => {
+            return Err(Error::Unsupported {
+                what: format!("the region of a pool on the medium {medium} has no address of its own"),
+            });
+        }
+        AddressChoice::At(address) => address,
+        AddressChoice::Chosen => choose_address(capacity, storage.random())?,
+    };
     let mut sb = Superblock {
         seq: 0,
         uuid,
@@ -128,12 +148,30 @@ fn prepare(options: &PoolOptions, folder: &Path) -> Result<Vec<u8>> {
         target: 0,
         nonce: 0,
         devdax,
+        address,
     };
     let mut bytes = Vec::with_capacity(FILE_BYTES);
     bytes.extend_from_slice(&sb.encode()[..]);
     sb.seq = 1;
     bytes.extend_from_slice(&sb.encode()[..]);
     Ok(bytes)
+}
+
+/// An address for a region of `capacity` bytes: a free one of the places into which the middle of the address
+/// space is divided, begun at a random one, so that pools of one process rarely meet. Programs, heaps, stacks
+/// and the shadow memory of sanitizers lie below and above.
+pub(crate) fn choose_address(capacity: u64, random: u64) -> Result<u64> {
+    let stride = capacity.next_multiple_of(ADDRESS_ALIGN_BYTES);
+    let places = (ADDRESS_END - ADDRESS_START) / stride;
+    for n in 0..places.min(ADDRESS_TRIES_MAX) {
+        let address = ADDRESS_START + (random.wrapping_add(n) % places) * stride;
+        if Reservation::anonymous_at(address as usize, capacity.min(ADDRESS_PROBE_BYTES) as usize).is_ok() {
+            return Ok(address);
+        }
+    }
+    Err(Error::Unsupported {
+        what: format!("no address is free for a region of {capacity} bytes; make its capacity smaller"),
+    })
 }
 
 fn choose_medium(options: &PoolOptions, folder: &Path) -> Result<MediumKind> {

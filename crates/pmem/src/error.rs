@@ -28,6 +28,8 @@ pub enum Error {
     ReadOnly { path: PathBuf },
     /// The medium is full; nothing acknowledged is lost, and the pool goes on.
     NoSpace { path: PathBuf, wanted: u64 },
+    /// Something else lies at the address that the pool's pointers were made for.
+    AddressTaken { address: u64, len: u64 },
     /// An option has a value that this pool or machine cannot honour.
     Unsupported { what: String },
     /// An earlier I/O error latched: reads go on, writes fail.
@@ -94,6 +96,11 @@ impl std::fmt::Display for Error {
                 f,
                 "no space left on the medium of {} ({wanted} more bytes were wanted); free some space and retry",
                 path.display()
+            ),
+            Self::AddressTaken { address, len } => write!(
+                f,
+                "the pool belongs at address {address:#x} (up to {len} bytes), where this process has something \
+                 else; open it earlier, or in a process started again"
             ),
             Self::Unsupported { what } => f.write_str(what),
             Self::Poisoned { first } => write!(

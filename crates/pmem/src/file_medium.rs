@@ -18,7 +18,7 @@ use crate::storage::here;
 use crate::sums::PAGE_BYTES;
 use crate::superblock::SuperblockFile;
 use crate::sync::Mutex;
-use crate::{Error, Lsn, Medium, Region, Result, Site};
+use crate::{Error, Lsn, Medium, Range, Region, Result, Site};
 use mangrove_sys::{Gate, Reservation};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -300,7 +300,7 @@ impl FileMedium {
                     }
                     return;
                 }
-                Err(Refused::Full) => {
+                Err(Refused::Full | Refused::TooLong) => {
                     if !self.make_space(ticket) {
                         return;
                     }
@@ -411,6 +411,34 @@ impl Medium for FileMedium {
 
     fn fence(&self, _site: Site) {
         // The log is ordered already.
+    }
+
+    fn has_units(&self) -> bool {
+        true
+    }
+
+    unsafe fn flush_unit(&self, base: *const u8, ranges: &[Range], _site: Site) -> Result<Lsn> {
+        loop {
+            if self.log.commit.has_failed() {
+                return Err(self.failure());
+            }
+            let ticket = self.space.ticket();
+            // SAFETY: the caller vouches for the ranges.
+            match unsafe { self.log.append_unit(base, ranges) } {
+                Ok(end) => {
+                    if end.saturating_sub(self.log.tail()) > self.log.log_bytes() / 2 {
+                        self.want_checkpoint();
+                    }
+                    return Ok(end);
+                }
+                Err(Refused::Full) => {
+                    self.make_space(ticket);
+                }
+                Err(Refused::TooLong) => {
+                    return Err(Error::Unsupported { what: "a unit longer than half the log".into() });
+                }
+            }
+        }
     }
 
     #[inline]

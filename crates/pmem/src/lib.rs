@@ -63,12 +63,12 @@ pub use error::{Error, Result};
 pub use faulty::{Fault, FaultKind, Faulty, Operation};
 pub use medium::{Lsn, Medium, Site};
 pub use options::{
-    CAPACITY_BYTES_DEFAULT, CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, CreateMode, DomainChoice, Durability,
-    KIND_BYTES_MAX, LOG_BYTES_DEFAULT, LOG_BYTES_MAX, LOG_BYTES_MIN, MediumChoice, PoolOptions,
+    AddressChoice, CAPACITY_BYTES_DEFAULT, CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, CreateMode, DomainChoice,
+    Durability, KIND_BYTES_MAX, LOG_BYTES_DEFAULT, LOG_BYTES_MAX, LOG_BYTES_MIN, MediumChoice, PoolOptions,
 };
 pub use os_storage::OsStorage;
 pub use pool::Pool;
-pub use region::Region;
+pub use region::{Range, Region};
 pub use stat::{CheckReport, Damage, MediumKind, OpenReport, PoolInfo, PoolStat};
 pub use storage::{LockKind, OpenHow, PathKind, SECTOR_BYTES, Storage, StorageFile, here};
 

@@ -12,12 +12,12 @@
 
 use crate::commit::{Failed, GroupCommit, GroupWriter};
 use crate::log_format::{
-    FLAG_FIRST, GROUP_HEADER_BYTES, GROUP_PAYLOAD_BYTES_MAX, GroupHeader, RECORD_HEADER_BYTES_MAX, group_crc,
-    group_total, put_varint,
+    FLAG_FIRST, FLAG_GOES_ON, GROUP_HEADER_BYTES, GROUP_PAYLOAD_BYTES_MAX, GroupHeader,
+    RECORD_HEADER_BYTES_MAX, group_crc, group_total, put_varint,
 };
 use crate::storage::{SECTOR_BYTES, StorageFile, here};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
-use crate::{Lsn, Site};
+use crate::{Lsn, Range, Site};
 use mangrove_sys::Mirror;
 use std::io;
 
@@ -67,6 +67,8 @@ pub(crate) struct Log {
 pub(crate) enum Refused {
     /// The checkpointer must free space first.
     Full,
+    /// A unit of more than half a log: the other half is there so that appending goes on while one is applied.
+    TooLong,
 }
 
 impl Log {
@@ -200,6 +202,88 @@ impl Log {
         Ok(end)
     }
 
+    /// Appends `ranges` of the region at `base` as one unit, all of which recovery takes or leaves, and
+    /// returns the position after it. A unit that does not fit into the open group begins a new one, and goes
+    /// on in as many as it needs: so no group that goes on holds records of anybody else, and dropping an
+    /// unfinished unit drops nothing that was acknowledged. The lock is held throughout, so sealing, and with
+    /// it every durable position and checkpoint, comes before a unit or behind it.
+    ///
+    /// # Safety
+    /// Each range is valid for reads; nobody stores to them meanwhile.
+    pub(crate) unsafe fn append_unit(&self, base: *const u8, ranges: &[Range]) -> Result<Lsn, Refused> {
+        let bytes = ranges.iter().map(|r| r.len).sum::<u64>() as usize;
+        let plain = ranges.len() * RECORD_HEADER_BYTES_MAX + bytes;
+        let mut open = self.open.lock();
+        let group_max = (GROUP_HEADER_BYTES + self.group_payload_max) as u64;
+        let at = if open.pos == open.group_start { open.pos + GROUP_HEADER_BYTES as u64 } else { open.pos };
+        let fits = at + plain as u64 - open.group_start <= group_max;
+        if !fits {
+            self.close_group(&mut open);
+        }
+        let begin = if fits { at } else { open.group_start };
+        let need = if plain <= self.group_payload_max {
+            (GROUP_HEADER_BYTES + plain) as u64
+        } else {
+            self.unit_log_bytes(ranges.len(), bytes)
+        };
+        if need > self.log_bytes / 2 {
+            return Err(Refused::TooLong);
+        }
+        if (begin + need).next_multiple_of(SECTOR_BYTES as u64) > self.tail() + self.log_bytes {
+            // Closing a group above has published nothing: its padding counts once something follows.
+            return Err(Refused::Full);
+        }
+        for range in ranges {
+            // SAFETY: the caller vouches for the range.
+            unsafe { self.put_range(&mut open, base, *range) };
+        }
+        open.flushes += 1;
+        open.flushed_bytes += bytes as u64;
+        // Release pairs with the Acquire in `appended`.
+        self.appended.store(open.pos, Ordering::Release);
+        Ok(open.pos)
+    }
+
+    /// Log bytes that a unit of several groups takes at most: every group is filled up, except for what is too
+    /// short to hold another record.
+    fn unit_log_bytes(&self, ranges: usize, bytes: usize) -> u64 {
+        // A range is cut where a group ends, and each cut takes another record header.
+        let least = self.group_payload_max - 2 * RECORD_HEADER_BYTES_MAX;
+        let groups = (ranges * RECORD_HEADER_BYTES_MAX + bytes) / least + 1;
+        (groups * (group_total(self.group_payload_max) as usize)) as u64
+    }
+
+    /// Writes one range of a unit behind the open group, cut where groups end.
+    ///
+    /// # Safety
+    /// As `append_unit`, with the space checked.
+    unsafe fn put_range(&self, open: &mut Open, base: *const u8, range: Range) {
+        let (mut offset, mut len) = (range.offset, range.len as usize);
+        while len > 0 {
+            let at =
+                if open.pos == open.group_start { open.pos + GROUP_HEADER_BYTES as u64 } else { open.pos };
+            let left = GROUP_HEADER_BYTES + self.group_payload_max - (at - open.group_start) as usize;
+            if left <= RECORD_HEADER_BYTES_MAX {
+                self.close_group_with(open, FLAG_GOES_ON);
+                continue;
+            }
+            let part = len.min(left - RECORD_HEADER_BYTES_MAX);
+            let mut header = [0u8; RECORD_HEADER_BYTES_MAX];
+            let a = put_varint(&mut header, offset);
+            let header_len = a + put_varint(&mut header[a..], part as u64);
+            // SAFETY: the range behind the group is free (checked by the caller) and ours under the lock; the
+            // source is the caller's promise.
+            unsafe {
+                let to = self.ptr(at);
+                copy_small(header.as_ptr(), to, header_len);
+                std::ptr::copy_nonoverlapping(base.add(offset as usize), to.add(header_len), part);
+            }
+            open.pos = at + (header_len + part) as u64;
+            offset += part as u64;
+            len -= part;
+        }
+    }
+
     /// Records appended since the pool was opened, and the bytes in them.
     pub(crate) fn flushed(&self) -> (u64, u64) {
         let open = self.open.lock();
@@ -208,6 +292,10 @@ impl Log {
 
     /// Closes the open group if it holds a record: its length goes into the header, zeros behind it.
     fn close_group(&self, open: &mut Open) {
+        self.close_group_with(open, 0);
+    }
+
+    fn close_group_with(&self, open: &mut Open, flags: u32) {
         if open.pos == open.group_start {
             return;
         }
@@ -217,7 +305,7 @@ impl Log {
             crc: 0,
             lsn: open.group_start,
             payload: payload as u32,
-            flags: 0,
+            flags,
             nonce: self.nonce,
             durable: 0,
         };

@@ -15,6 +15,8 @@ pub(crate) const GROUP_HEADER_BYTES: usize = 40;
 pub(crate) const GROUP_MAGIC: u32 = u32::from_le_bytes(*b"MGgr");
 /// Flag: the first group that a process wrote.
 pub(crate) const FLAG_FIRST: u32 = 1;
+/// Flag: the unit at the end of this group goes on in the next one.
+pub(crate) const FLAG_GOES_ON: u32 = 2;
 /// Longest header of a record: two varints of 10 bytes.
 pub(crate) const RECORD_HEADER_BYTES_MAX: usize = 20;
 /// Greatest payload of a group.
@@ -28,7 +30,7 @@ pub(crate) struct GroupHeader {
     pub(crate) lsn: Lsn,
     /// Bytes of records; the group ends there and is padded with zeros to whole sectors.
     pub(crate) payload: u32,
-    /// [`FLAG_FIRST`] or 0.
+    /// [`FLAG_FIRST`], [`FLAG_GOES_ON`].
     pub(crate) flags: u32,
     /// A number drawn when the pool was opened: tells the writes of one process from another's.
     pub(crate) nonce: u64,

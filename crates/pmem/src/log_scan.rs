@@ -10,8 +10,10 @@
 //!    that this place had been durable when that group was written, the end is damage: acknowledged
 //!    writes would be lost silently. (Groups of one torn write may survive without the ones before
 //!    them; their `durable` does not reach the hole, so they prove nothing.)
+//! 3. A unit whose groups are not all there is not there at all: the log ends where it begins. Sealing never
+//!    cuts a unit, so nothing that was durable is lost with it, and no `durable` lies inside it.
 
-use crate::log_format::{FLAG_FIRST, GROUP_HEADER_BYTES, GroupHeader, Records, group_crc};
+use crate::log_format::{FLAG_FIRST, FLAG_GOES_ON, GROUP_HEADER_BYTES, GroupHeader, Records, group_crc};
 use crate::storage::{SECTOR_BYTES, StorageFile};
 use crate::superblock::Superblock;
 use crate::{Error, Lsn, Result};
@@ -22,7 +24,7 @@ use std::path::Path;
 const STEP_BYTES: u64 = 256 << 10;
 
 /// What the log holds.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Scan {
     /// Position after the last group.
     pub(crate) end: Lsn,
@@ -96,6 +98,8 @@ pub(crate) fn scan(file: &dyn StorageFile, path: &Path, sb: &Superblock, ring: &
     let mut reader = Reader { file, path, ring, loaded: sb.tail, limit: sb.tail + log_bytes };
     let mut scan = Scan { end: sb.tail, last_nonce: sb.nonce, target_nonce: sb.nonce, ..Scan::default() };
     let mut at_target = sb.target == sb.tail;
+    // The log up to the last end of a unit.
+    let mut whole = scan.clone();
     while let Some(header) = next_group(&mut reader, &scan, sb)? {
         let body = reader.bytes(scan.end + GROUP_HEADER_BYTES as u64, header.payload as usize);
         let mut records = Records::new(body, sb.capacity);
@@ -115,9 +119,13 @@ pub(crate) fn scan(file: &dyn StorageFile, path: &Path, sb: &Superblock, ring: &
         scan.last_write = header.durable.max(sb.tail);
         if scan.end <= sb.target {
             scan.target_nonce = header.nonce;
-            at_target = scan.end == sb.target;
+        }
+        if header.flags & FLAG_GOES_ON == 0 {
+            at_target |= scan.end == sb.target;
+            whole = scan.clone();
         }
     }
+    let scan = whole;
     if scan.end >= sb.target && !at_target {
         let what = format!("no group ends at position {}, where a checkpoint was to end", sb.target);
         return Err(corrupt(path, sb.target % log_bytes, what));

@@ -1,6 +1,6 @@
 //! The one door to what a pool lies on.
 
-use crate::Result;
+use crate::{Range, Result};
 use std::panic::Location;
 
 /// A place in the source that stores, flushes, fences or syncs. The crash simulator uses it to
@@ -28,6 +28,24 @@ pub trait Medium: Send + Sync {
     /// # Safety
     /// `ptr` must be valid for reads of `len` bytes; concurrent stores to them must be ordered by the caller.
     unsafe fn flush(&self, offset: u64, ptr: *const u8, len: usize, site: Site);
+
+    /// True when [`Medium::flush_unit`] works: the medium has a log of its own.
+    fn has_units(&self) -> bool {
+        false
+    }
+
+    /// Logs `ranges` of the region, which begins at `base`, as one unit: after a crash all of them are there or
+    /// none. Returns the position after it, for [`Medium::wait`]. Blocks while a log is full.
+    ///
+    /// # Errors
+    /// `Unsupported` without [`Medium::has_units`]; `NoSpace` when a unit longer than half the log finds no room
+    /// beside it (nothing is poisoned, the unit is not there); else as `wait`.
+    ///
+    /// # Safety
+    /// The ranges must be valid for reads, and nobody may store to them during the call.
+    unsafe fn flush_unit(&self, _base: *const u8, _ranges: &[Range], _site: Site) -> Result<Lsn> {
+        Err(crate::Error::Unsupported { what: "this medium logs no units".into() })
+    }
 
     /// Orders this thread's earlier flushes before its later stores and flushes (pfence).
     fn fence(&self, site: Site);

@@ -73,6 +73,19 @@ impl fmt::Display for Durability {
     }
 }
 
+/// Where in the address space a new file pool's region shall lie, in this and every later process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AddressChoice {
+    /// Anywhere, elsewhere each time: the region holds offsets, not pointers.
+    #[default]
+    Anywhere,
+    /// At an address that the pool chooses when it is made and keeps: the region may hold pointers into itself.
+    Chosen,
+    /// At this address (whole pages).
+    At(u64),
+}
+
 /// What the persistence domain holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -99,6 +112,7 @@ pub struct PoolOptions {
     pub(crate) domain: DomainChoice,
     pub(crate) instruction: Option<FlushInstruction>,
     pub(crate) kind: String,
+    pub(crate) address: AddressChoice,
     pub(crate) background: bool,
     pub(crate) storage: Arc<dyn Storage>,
 }
@@ -116,6 +130,7 @@ impl Default for PoolOptions {
             domain: DomainChoice::Auto,
             instruction: None,
             kind: String::new(),
+            address: AddressChoice::Anywhere,
             background: true,
             storage: Arc::new(OsStorage),
         }
@@ -202,6 +217,14 @@ impl PoolOptions {
         self
     }
 
+    /// Where a new pool's region shall lie. An existing pool keeps its address. File medium only: elsewhere
+    /// the region is the medium itself, and `mangrove-shadow` puts a working copy at an address of its own.
+    #[must_use]
+    pub fn address(mut self, address: AddressChoice) -> Self {
+        self.address = address;
+        self
+    }
+
     /// False: no background thread. A log that is full is then checkpointed by whoever flushes,
     /// and `Interval` syncs only at `sync`. Deterministic; for tests and the simulator.
     #[must_use]
@@ -245,6 +268,11 @@ impl PoolOptions {
                 "a log has {LOG_BYTES_MIN} to {LOG_BYTES_MAX} bytes, not {}",
                 self.log_bytes
             ));
+        }
+        if let AddressChoice::At(address) = self.address
+            && (address == 0 || !address.is_multiple_of(4096))
+        {
+            return unsupported(format!("a region cannot lie at address {address:#x}: it is not a page's"));
         }
         if self.read_only && self.create != CreateMode::OpenOnly {
             return unsupported("a pool cannot be created read-only; open it for writing first".into());

@@ -81,6 +81,17 @@ pub(crate) fn reserve(
     }
 }
 
+/// As `reserve`, at the address that the pool's pointers were made for.
+fn reserve_at(address: u64, capacity: u64, needed: u64) -> Result<Reservation> {
+    let taken = std::cell::Cell::new(false);
+    let at = |len| {
+        Reservation::anonymous_at(address as usize, len)
+            .inspect_err(|e| taken.set(e.kind() == std::io::ErrorKind::AlreadyExists))
+    };
+    reserve(capacity, needed, at)
+        .map_err(|e| if taken.get() { Error::AddressTaken { address, len: capacity } } else { e })
+}
+
 /// Opens one of the pool's files, which must be there and be a file.
 pub(crate) fn open_part(storage: &dyn Storage, path: &Path, read_only: bool) -> Result<Box<dyn StorageFile>> {
     let kind = storage.kind(path).map_err(|e| Error::from_io(path.to_owned(), "read", &e))?;
@@ -122,7 +133,10 @@ pub(crate) fn recover(
         });
     }
     let image_size = image_size(&files, sb)?;
-    let memory = reserve(sb.capacity, image_size, Reservation::anonymous)?;
+    let memory = match sb.address {
+        0 => reserve(sb.capacity, image_size, Reservation::anonymous)?,
+        address => reserve_at(address, sb.capacity, image_size)?,
+    };
     let sums = read_sums(&files, sb, image_size, memory.len() as u64)?;
     if image_size >= HUGE_PAGES_FROM_BYTES {
         memory.advise_huge(0, image_size as usize);

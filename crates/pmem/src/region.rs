@@ -10,6 +10,15 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// A part of a region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Range {
+    /// First byte, from the region's start.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
 /// A durable range and the medium it lies on. Cheap to clone.
 #[derive(Clone)]
 pub struct Region {
@@ -153,6 +162,26 @@ impl Region {
         debug_assert!(offset + len as u64 <= self.len);
         // SAFETY: inside the region; the caller orders concurrent stores.
         unsafe { self.medium.flush(offset, self.at(offset), len, Location::caller()) };
+    }
+
+    /// Logs all `ranges` as one unit that a crash keeps or loses whole; see [`Medium::flush_unit`]. Returns the
+    /// position to [`Region::wait`] for.
+    ///
+    /// # Errors
+    /// See [`Medium::flush_unit`].
+    ///
+    /// # Panics
+    /// When a range lies beyond the region.
+    #[track_caller]
+    pub fn flush_unit(&self, ranges: &[Range]) -> Result<Lsn> {
+        for range in ranges {
+            assert!(
+                range.offset <= self.len && range.len <= self.len - range.offset,
+                "flush beyond the region"
+            );
+        }
+        // SAFETY: inside the region (asserted); the caller orders concurrent stores, as with `flush`.
+        unsafe { self.medium.flush_unit(self.base(), ranges, Location::caller()) }
     }
 
     /// Orders earlier flushes before later stores (pfence).

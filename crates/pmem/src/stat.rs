@@ -43,6 +43,8 @@ pub struct PoolInfo {
     pub medium: MediumKind,
     /// The devdax device, if the region lies on one.
     pub devdax: Option<PathBuf>,
+    /// Where the region lies in every process; 0 for anywhere.
+    pub address: u64,
     /// Address space in bytes.
     pub capacity: u64,
     /// Bytes of the image in use at the last checkpoint.

@@ -17,7 +17,7 @@ pub(crate) const COPY_BYTES: usize = 4096;
 /// Bytes of the file `pool`.
 pub(crate) const FILE_BYTES: usize = 2 * COPY_BYTES;
 /// Version that this code writes, and the newest that it reads.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 const MAGIC: [u8; 8] = *b"MANGROVE";
 const ENDIAN_MARK: u32 = 0x0a0b_0c0d;
 /// Longest name of a devdax device.
@@ -38,8 +38,9 @@ const AT_TARGET: usize = 96;
 const AT_NONCE: usize = 104;
 const AT_DEVDAX_LEN: usize = 112;
 const AT_DEVDAX: usize = 116;
+const AT_ADDRESS: usize = 1144;
 const AT_CRC: usize = COPY_BYTES - 4;
-const _: () = assert!(AT_DEVDAX + DEVDAX_BYTES_MAX <= AT_CRC);
+const _: () = assert!(AT_DEVDAX + DEVDAX_BYTES_MAX <= AT_ADDRESS && AT_ADDRESS + 8 <= AT_CRC);
 
 /// One copy of the superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +63,8 @@ pub(crate) struct Superblock {
     /// Nonce of the last group before `tail`: the first group after it has it too, or starts a new one.
     pub(crate) nonce: u64,
     pub(crate) devdax: Option<PathBuf>,
+    /// Where the region lies in every process; 0 for anywhere. Version 1 had no such field.
+    pub(crate) address: u64,
 }
 
 impl Superblock {
@@ -91,6 +94,7 @@ impl Superblock {
             (AT_TAIL, self.tail),
             (AT_TARGET, self.target),
             (AT_NONCE, self.nonce),
+            (AT_ADDRESS, self.address),
         ] {
             b[at..][..8].copy_from_slice(&value.to_le_bytes());
         }
@@ -114,6 +118,7 @@ impl Superblock {
             kind: self.kind.clone(),
             medium: self.medium,
             devdax: self.devdax.clone(),
+            address: self.address,
             capacity: self.capacity,
             image_bytes: self.image_bytes,
             log_bytes: self.log_bytes,
@@ -191,6 +196,7 @@ fn decode_copy(b: &[u8], place: u64) -> std::result::Result<Superblock, CopyFaul
         target: le64(AT_TARGET),
         nonce: le64(AT_NONCE),
         devdax,
+        address: le64(AT_ADDRESS),
     };
     if sb.seq & 1 != place {
         return damaged("this copy of the superblock belongs in the other place");
@@ -212,6 +218,11 @@ fn check_geometry(sb: &Superblock) -> std::result::Result<(), String> {
             "an image of {} bytes in a capacity of {} cannot be",
             sb.image_bytes, sb.capacity
         ));
+    }
+    let end = sb.address.checked_add(sb.capacity);
+    let placed = sb.address == 0 || (sb.medium == MediumKind::File && end.is_some_and(|e| e <= 1 << 56));
+    if !placed || !sb.address.is_multiple_of(4096) {
+        return Err(format!("a region at address {:#x} cannot be", sb.address));
     }
     if sb.medium == MediumKind::File {
         if !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&sb.log_bytes) || !sb.log_bytes.is_multiple_of(4096) {
@@ -352,6 +363,7 @@ mod tests {
             target: 512,
             nonce: 0x1122_3344_5566_7788,
             devdax: Some("/dev/dax0.0".into()),
+            address: 0,
         }
     }
 
@@ -384,6 +396,7 @@ mod tests {
                 "tail" => sb.tail.to_le_bytes().to_vec(),
                 "target" => sb.target.to_le_bytes().to_vec(),
                 "nonce" => sb.nonce.to_le_bytes().to_vec(),
+                "address" => sb.address.to_le_bytes().to_vec(),
                 "devdax_len" => 11u32.to_le_bytes().to_vec(),
                 "devdax" => [b"/dev/dax0.0".to_vec(), vec![0; DEVDAX_BYTES_MAX - 11]].concat(),
                 "crc" => crc32c(0, &bytes[..AT_CRC]).to_le_bytes().to_vec(),
@@ -394,7 +407,7 @@ mod tests {
         }
         let untold = bytes.iter().zip(&covered).position(|(&byte, &told)| byte != 0 && !told);
         assert_eq!(untold, None, "the page does not tell of this byte");
-        assert_eq!(covered.iter().filter(|&&c| c).count(), 42 + 16 + 6 * 8 + 4 + DEVDAX_BYTES_MAX + 4);
+        assert_eq!(covered.iter().filter(|&&c| c).count(), 42 + 16 + 6 * 8 + 4 + DEVDAX_BYTES_MAX + 8 + 4);
     }
 
     #[test]

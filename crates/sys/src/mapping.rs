@@ -37,6 +37,49 @@ impl Reservation {
         Self::map(len, libc::PROT_READ | libc::PROT_WRITE, flags, -1)
     }
 
+    /// As [`Reservation::anonymous`], at `address` and nowhere else.
+    ///
+    /// # Errors
+    /// `AlreadyExists` (EEXIST) when something is mapped in the range; else what mmap(2) says.
+    pub fn anonymous_at(address: usize, len: usize) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        let got = Self::map_at(address, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1)?;
+        // Kernels before 4.17 take the address for a hint.
+        if got.base.as_ptr() as usize != address {
+            return Err(io::Error::from_raw_os_error(libc::EEXIST));
+        }
+        Ok(got)
+    }
+
+    /// Puts a private copy on write of `len` bytes of `file`, from its byte `from` on, at `offset` of this
+    /// range, in place of what is there. All three are whole pages, and the file is that long.
+    ///
+    /// # Errors
+    /// What mmap(2) says; the range is then as before, or unmapped.
+    pub fn replace_by_private(
+        &self,
+        offset: usize,
+        len: usize,
+        file: BorrowedFd<'_>,
+        from: u64,
+    ) -> io::Result<()> {
+        assert!(offset <= self.len && len <= self.len - offset);
+        let flags = libc::MAP_PRIVATE | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        let to = self.base.as_ptr().wrapping_add(offset);
+        // SAFETY: replaces pages of a mapping that is ours alone (asserted to lie inside it).
+        let got = unsafe {
+            libc::mmap(
+                to.cast(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                file.as_raw_fd(),
+                from as libc::off_t,
+            )
+        };
+        if got == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
     /// Reserves addresses that fault when touched, to put files at.
     ///
     /// # Errors
@@ -59,8 +102,13 @@ impl Reservation {
     }
 
     fn map(len: usize, protection: i32, flags: i32, fd: i32) -> io::Result<Self> {
-        // SAFETY: a fresh mapping at an address of the kernel's choice.
-        let ptr = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, 0) };
+        Self::map_at(0, len, protection, flags, fd)
+    }
+
+    fn map_at(address: usize, len: usize, protection: i32, flags: i32, fd: i32) -> io::Result<Self> {
+        let address = std::ptr::without_provenance_mut(address);
+        // SAFETY: a fresh mapping; MAP_FIXED_NOREPLACE, where given, replaces nothing.
+        let ptr = unsafe { libc::mmap(address, len, protection, flags, fd, 0) };
         if ptr == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
