@@ -1,0 +1,80 @@
+//! Which thread is in a tracked call, and where its writes go.
+//!
+//! One tracked call runs at a time in the process, whatever tracker makes it.
+
+use crate::error::{Error, Result};
+use crate::write_set::WriteSet;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// Identity of the thread in a tracked call, 0 if there is none.
+static OWNER: AtomicUsize = AtomicUsize::new(0);
+/// Where the owner's writes go; only the owner looks at it.
+static WRITES: AtomicPtr<WriteSet> = AtomicPtr::new(null_mut());
+
+#[cfg(not(target_arch = "x86_64"))]
+thread_local! {
+    static SELF: std::cell::Cell<u8> = const { std::cell::Cell::new(0) };
+}
+
+/// An address that no other living thread has.
+#[inline]
+pub(crate) fn thread_identity() -> usize {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let identity: usize;
+        // SAFETY: the thread control block's first word is its own address (System V ABI, TLS variant II).
+        unsafe {
+            std::arch::asm!("mov {}, fs:[0]", out(reg) identity, options(nostack, readonly, preserves_flags))
+        };
+        identity
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    SELF.with(|cell| std::ptr::from_ref(cell).addr())
+}
+
+/// The right to make the process's one tracked call; given back on drop.
+pub(crate) struct Turn(());
+
+impl Turn {
+    /// Takes the turn for `writes`, which must stay where it is until the turn is over.
+    #[inline]
+    pub(crate) fn take(writes: *mut WriteSet) -> Result<Self> {
+        // Acquire: pairs with the release in `drop`; the last owner's work is visible.
+        if OWNER.compare_exchange(0, thread_identity(), Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return Err(Error::Busy);
+        }
+        WRITES.store(writes, Ordering::Relaxed);
+        Ok(Self(()))
+    }
+}
+
+impl Drop for Turn {
+    #[inline]
+    fn drop(&mut self) {
+        WRITES.store(null_mut(), Ordering::Relaxed);
+        // Release: pairs with the acquire in `take`.
+        OWNER.store(0, Ordering::Release);
+    }
+}
+
+/// True if the calling thread is in a tracked call.
+#[inline]
+#[must_use]
+pub fn in_tracked_call() -> bool {
+    OWNER.load(Ordering::Relaxed) == thread_identity()
+}
+
+/// Says that the calling thread is about to write `[addr, addr + len)`: outside a tracked call nothing happens.
+///
+/// This is the whole of the explicit tracker, and how native leaves report. Write after the call, before
+/// anything else is called that might end the batch.
+#[inline]
+pub fn will_write(addr: *const u8, len: usize) {
+    if in_tracked_call() {
+        let writes = WRITES.load(Ordering::Relaxed);
+        // SAFETY: this thread has the turn, whose set lives until the turn ends and is not used otherwise
+        // while the tracked function runs.
+        unsafe { (*writes).record(addr.addr(), len) };
+    }
+}

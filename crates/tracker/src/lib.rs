@@ -1,0 +1,45 @@
+//! Floor 1: which bytes did this call write?
+//!
+//! A [`Tracker`] runs a function and adds what it wrote, wherever that was, to a [`WriteSet`]: sorted,
+//! merged ranges of addresses, exact bytes where they are wanted, and changes of mappings. Nothing here
+//! knows of persistence. Three trackers:
+//!
+//! - `Recompiler` (x86-64): translates what the call reaches, instruction by instruction, and runs that.
+//!   Sees the program, libc, every library; needs nothing rebuilt.
+//! - `Compiler`: the program was built by clang with `-fsanitize-coverage=func,trace-stores`.
+//! - [`Explicit`]: the program says [`will_write`] before it writes.
+//!
+//! ```
+//! use mangrove_tracker::{Explicit, Tracker, WriteSet, will_write};
+//! use std::ffi::c_void;
+//!
+//! unsafe extern "C" fn set(arg: *mut c_void) {
+//!     will_write(arg.cast(), 8);
+//!     unsafe { arg.cast::<u64>().write(7) };
+//! }
+//!
+//! let mut cell = Box::new(0u64);
+//! let address = std::ptr::from_mut(&mut *cell);
+//! let mut writes = WriteSet::new(32)?;
+//! unsafe { Explicit.call(&mut writes, set, address.cast())? };
+//! assert_eq!(*cell, 7);
+//! assert!(writes.ranges().iter().any(|&(addr, len)| (addr..addr + len).contains(&address.addr())));
+//! # Ok::<(), mangrove_tracker::Error>(())
+//! ```
+
+#![expect(dead_code, reason = "for the trackers that come next")]
+
+mod active;
+mod block_table;
+mod error;
+mod exact;
+mod explicit;
+mod map_vec;
+mod tracker;
+mod write_set;
+
+pub use active::{in_tracked_call, will_write};
+pub use error::{Error, Result};
+pub use explicit::Explicit;
+pub use tracker::{Decision, SyscallHook, Tracker};
+pub use write_set::{BLOCK_BYTES_DEFAULT, Event, WriteSet};

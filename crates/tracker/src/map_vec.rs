@@ -1,0 +1,146 @@
+//! A growable array in mappings of its own.
+//!
+//! Trackers work in the middle of a program's `malloc`, with its locks held: nothing here may use the
+//! global allocator. Growing is mremap(2), which moves page tables and copies nothing.
+
+use std::ops::{Deref, DerefMut};
+
+const PAGE_BYTES: usize = 4096;
+
+/// Grows without bound but for the address space; contents are plain old data.
+pub(crate) struct MapVec<T: Copy> {
+    base: *mut T,
+    len: usize,
+    capacity: usize,
+}
+
+// SAFETY: plain owned memory, as a Vec's.
+unsafe impl<T: Copy + Send> Send for MapVec<T> {}
+// SAFETY: as a Vec's.
+unsafe impl<T: Copy + Sync> Sync for MapVec<T> {}
+
+impl<T: Copy> MapVec<T> {
+    /// An empty array without memory.
+    pub(crate) const fn new() -> Self {
+        Self { base: std::ptr::without_provenance_mut(PAGE_BYTES), len: 0, capacity: 0 }
+    }
+
+    /// Appends, growing if needed. Amortised O(1); aborts the process when there is no memory left, as
+    /// every allocation of the standard library does.
+    #[inline]
+    pub(crate) fn push(&mut self, value: T) {
+        if self.len == self.capacity {
+            self.grow(self.len + 1);
+        }
+        // SAFETY: len < capacity elements are mapped.
+        unsafe { self.base.add(self.len).write(value) };
+        self.len += 1;
+    }
+
+    /// Appends all of `values`.
+    pub(crate) fn extend(&mut self, values: &[T]) {
+        let wanted = self.len + values.len();
+        if wanted > self.capacity {
+            self.grow(wanted);
+        }
+        // SAFETY: `wanted` elements are mapped, and `values` cannot lie in memory that is exclusively ours.
+        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), self.base.add(self.len), values.len()) };
+        self.len = wanted;
+    }
+
+    /// Forgets all elements, keeps the memory.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Keeps the first `len` elements.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Makes the array `len` elements long, filling with `value`.
+    pub(crate) fn resize(&mut self, len: usize, value: T) {
+        if len > self.capacity {
+            self.grow(len);
+        }
+        for idx in self.len..len {
+            // SAFETY: below the capacity.
+            unsafe { self.base.add(idx).write(value) };
+        }
+        self.len = len;
+    }
+
+    #[cold]
+    fn grow(&mut self, wanted: usize) {
+        let size = std::mem::size_of::<T>();
+        let old_bytes = (self.capacity * size).next_multiple_of(PAGE_BYTES);
+        let bytes = (wanted * size).max(2 * old_bytes).next_multiple_of(PAGE_BYTES);
+        // SAFETY: a fresh mapping, or our own mapping moved; no reference to it is alive (`&mut self`).
+        let ptr = unsafe {
+            if self.capacity == 0 {
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+                libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+            } else {
+                libc::mremap(self.base.cast(), old_bytes, bytes, libc::MREMAP_MAYMOVE)
+            }
+        };
+        if ptr == libc::MAP_FAILED {
+            std::alloc::handle_alloc_error(
+                std::alloc::Layout::array::<u8>(bytes).unwrap_or(std::alloc::Layout::new::<u8>()),
+            );
+        }
+        self.base = ptr.cast();
+        self.capacity = bytes / size;
+    }
+}
+
+impl<T: Copy> Deref for MapVec<T> {
+    type Target = [T];
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: `len` elements are initialised; the base is aligned even when there is no memory.
+        unsafe { std::slice::from_raw_parts(self.base, self.len) }
+    }
+}
+
+impl<T: Copy> DerefMut for MapVec<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`, exclusively ours.
+        unsafe { std::slice::from_raw_parts_mut(self.base, self.len) }
+    }
+}
+
+impl<T: Copy> Drop for MapVec<T> {
+    fn drop(&mut self) {
+        if self.capacity > 0 {
+            let bytes = (self.capacity * std::mem::size_of::<T>()).next_multiple_of(PAGE_BYTES);
+            // SAFETY: our own mapping, and nobody refers to it any more.
+            unsafe { libc::munmap(self.base.cast(), bytes) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MapVec;
+
+    #[test]
+    fn grows_like_a_vector() {
+        let (mut ours, mut model) = (MapVec::new(), Vec::new());
+        for value in 0..10_000u64 {
+            ours.push((value, value * 3));
+            model.push((value, value * 3));
+        }
+        ours.extend(&model[5..500]);
+        model.extend_from_within(5..500);
+        assert_eq!(&ours[..], &model[..]);
+        ours.truncate(7);
+        assert_eq!(&ours[..], &model[..7]);
+        ours.resize(9, (1, 1));
+        assert_eq!(ours[8], (1, 1));
+        ours.clear();
+        assert!(ours.is_empty());
+    }
+}

@@ -1,0 +1,474 @@
+//! What a batch of calls wrote: the instrumentation state machine of the Mangosteen paper, Fig. 3.
+//!
+//! Small writes become blocks, deduplicated in a table; large ones (one memcpy, one read(2)) become ranges;
+//! writes to *exact* ranges keep their bytes; changes of mappings become events. A `WriteSet` never calls
+//! the global allocator between [`WriteSet::clear`] calls: it may be filled in the middle of `malloc`.
+
+use crate::block_table::BlockTable;
+use crate::error::{Error, Result};
+use crate::exact::ExactRanges;
+use crate::map_vec::MapVec;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The block of the paper: 32 bytes.
+pub const BLOCK_BYTES_DEFAULT: usize = 32;
+
+/// Writes up to this many bytes become blocks, longer ones ranges.
+pub(crate) const SMALL_BYTES_MAX: usize = 64;
+/// Ranges kept unmerged at most.
+const RANGE_COUNT_MAX: usize = 1 << 16;
+/// Slots of the little cache of recent (address, length) pairs.
+const RECENT_SLOTS: usize = 256;
+
+/// A change of the address space, in the order in which the calls made them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the fields are those of the system calls")]
+pub enum Event {
+    /// mmap(2) put something at [addr, addr + len): zeros, or the file's bytes.
+    Map { addr: usize, len: usize, prot: i32, flags: i32, fd: i32, offset: i64 },
+    /// munmap(2), or the part of it that mremap(2) and brk(2) do.
+    Unmap { addr: usize, len: usize },
+    /// mprotect(2).
+    Protect { addr: usize, len: usize, prot: i32 },
+    /// mremap(2) moved or resized: `old_len` bytes at `old` are now `len` bytes at `addr`.
+    Remap { old: usize, old_len: usize, addr: usize, len: usize },
+    /// brk(2) moved the end of the heap.
+    Break { old: usize, new: usize },
+    /// madvise(2) with an advice that drops contents.
+    Discard { addr: usize, len: usize },
+}
+
+/// The addresses that a batch of calls wrote. One thread at a time.
+///
+/// ```
+/// let mut writes = mangrove_tracker::WriteSet::new(32)?;
+/// writes.record(0x1004, 8);
+/// writes.record(0x1008, 4);
+/// writes.record(0x101c, 8);
+/// assert_eq!(writes.ranges(), [(0x1000, 64)]);
+/// # Ok::<(), mangrove_tracker::Error>(())
+/// ```
+pub struct WriteSet {
+    block_bytes: usize,
+    table: BlockTable,
+    /// Block addresses, each once as long as the table held it.
+    blocks: MapVec<u64>,
+    ranges: MapVec<(usize, usize)>,
+    recent: [(usize, usize); RECENT_SLOTS],
+    exact_ranges: ExactRanges,
+    exact: MapVec<(usize, usize)>,
+    exact_from: usize,
+    events: MapVec<Event>,
+    /// Stacks of the threads that called: what is written there is nobody's.
+    stacks: MapVec<(usize, usize)>,
+    merged: MapVec<(usize, usize)>,
+    scratch: MapVec<(usize, usize)>,
+    holes: MapVec<(usize, usize)>,
+    id: u64,
+    generation: u64,
+}
+
+impl WriteSet {
+    /// An empty set of blocks of `block_bytes` (16, 32, 64 or 128).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for any other size.
+    pub fn new(block_bytes: usize) -> Result<Self> {
+        static ID: AtomicU64 = AtomicU64::new(1);
+        if !matches!(block_bytes, 16 | 32 | 64 | 128) {
+            return Err(Error::Invalid {
+                what: format!("blocks of {block_bytes} bytes: use 16, 32, 64 or 128"),
+            });
+        }
+        Ok(Self {
+            block_bytes,
+            table: BlockTable::new(),
+            blocks: MapVec::new(),
+            ranges: MapVec::new(),
+            recent: [(0, 0); RECENT_SLOTS],
+            exact_ranges: ExactRanges::default(),
+            exact: MapVec::new(),
+            exact_from: 0,
+            events: MapVec::new(),
+            stacks: MapVec::new(),
+            merged: MapVec::new(),
+            scratch: MapVec::new(),
+            holes: MapVec::new(),
+            id: ID.fetch_add(1, Relaxed),
+            generation: 0,
+        })
+    }
+
+    /// Bytes of a block.
+    #[must_use]
+    pub fn block_bytes(&self) -> usize {
+        self.block_bytes
+    }
+
+    /// Names the ranges (address, length) whose written bytes are wanted exactly: see [`WriteSet::exact`].
+    /// Replaces earlier ones; call it while the set is empty. Allocates, so never call it in a tracked call.
+    pub fn set_exact(&mut self, ranges: &[(usize, usize)]) {
+        self.exact_ranges = ExactRanges::new(ranges);
+    }
+
+    /// Adds [addr, addr + len). A few nanoseconds for what was recorded lately. O(blocks touched) up to 64
+    /// bytes, O(1) beyond.
+    #[inline]
+    pub fn record(&mut self, addr: usize, len: usize) {
+        if len == 0 {
+            return;
+        }
+        if self.exact_ranges.may_touch(addr, addr + len) {
+            return self.record_split(addr, len);
+        }
+        self.record_plain(addr, len);
+    }
+
+    #[inline]
+    fn record_plain(&mut self, addr: usize, len: usize) {
+        if len > SMALL_BYTES_MAX {
+            return self.record_range(addr, len);
+        }
+        let mask = !(self.block_bytes - 1);
+        let (mut block, last) = (addr & mask, (addr + len - 1) & mask);
+        loop {
+            // Block 0 is page 0, which nobody can write.
+            if block != 0 && self.table.insert(block as u64) {
+                self.blocks.push(block as u64);
+            }
+            if block == last {
+                break;
+            }
+            block += self.block_bytes;
+        }
+    }
+
+    #[cold]
+    fn record_split(&mut self, addr: usize, len: usize) {
+        let ranges = std::mem::take(&mut self.exact_ranges);
+        ranges.split(addr, addr + len, |lo, hi, exact| {
+            if exact { self.record_exact(lo, hi - lo) } else { self.record_plain(lo, hi - lo) }
+        });
+        self.exact_ranges = ranges;
+    }
+
+    fn record_range(&mut self, addr: usize, len: usize) {
+        if self.is_recent(addr, len) {
+            return;
+        }
+        if self.ranges.len() >= RANGE_COUNT_MAX {
+            merge(&mut self.ranges);
+            if self.ranges.len() > RANGE_COUNT_MAX / 2 {
+                // They do not merge: let them grow, and try again at twice as many.
+                self.ranges.push((addr, len));
+                return;
+            }
+        }
+        self.ranges.push((addr, len));
+    }
+
+    /// Bytes inside the exact ranges.
+    pub(crate) fn record_exact(&mut self, addr: usize, len: usize) {
+        if self.is_recent(addr, len) {
+            return;
+        }
+        if self.exact.len() - self.exact_from >= RANGE_COUNT_MAX {
+            merge(&mut self.exact);
+            self.exact_from = self.exact.len();
+        }
+        self.exact.push((addr, len));
+    }
+
+    #[inline]
+    fn is_recent(&mut self, addr: usize, len: usize) -> bool {
+        let slot = &mut self.recent[((addr >> 3) ^ (addr >> 12) ^ len) % RECENT_SLOTS];
+        if *slot == (addr, len) {
+            return true;
+        }
+        *slot = (addr, len);
+        false
+    }
+
+    /// The bytes of the exact ranges that were written, as (address, length); unsorted, may repeat.
+    #[must_use]
+    pub fn exact(&self) -> &[(usize, usize)] {
+        &self.exact
+    }
+
+    /// Changes of mappings, in order.
+    #[must_use]
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// Adds an event. Trackers do; so may a hook that serves mappings itself.
+    pub fn record_event(&mut self, event: Event) {
+        self.events.push(event);
+    }
+
+    /// Distinct blocks (nearly: after an overflow of the table a block can be there twice), unsorted.
+    /// Neither the exact bytes nor the large ranges are among them.
+    #[must_use]
+    pub fn blocks(&self) -> &[u64] {
+        &self.blocks
+    }
+
+    /// Writes of more than 64 bytes, as (address, length), unsorted, may overlap.
+    #[must_use]
+    pub fn large(&self) -> &[(usize, usize)] {
+        &self.ranges
+    }
+
+    /// True if nothing was recorded since the last [`WriteSet::clear`].
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty() && self.ranges.is_empty() && self.exact.is_empty() && self.events.is_empty()
+    }
+
+    /// Everything written, as sorted, disjoint, non-adjacent (address, length).
+    ///
+    /// Outside the exact ranges the borders are those of blocks: bytes beside a written one may be reported
+    /// that nobody wrote. Inside them exactly the written bytes are. Left out: the stacks of the calling
+    /// threads, and what was unmapped or made unreadable and not mapped again. O(n log n).
+    pub fn ranges(&mut self) -> &[(usize, usize)] {
+        self.merged.clear();
+        for &block in self.blocks.iter() {
+            self.merged.push((block as usize, self.block_bytes));
+        }
+        self.merged.extend(&self.ranges);
+        merge(&mut self.merged);
+        if !self.exact_ranges.spans().is_empty() {
+            for &(lo, hi) in self.exact_ranges.spans() {
+                subtract(&mut self.merged, &mut self.scratch, lo, hi);
+            }
+            self.merged.extend(&self.exact);
+        }
+        for idx in 0..self.stacks.len() {
+            let (lo, hi) = self.stacks[idx];
+            subtract(&mut self.merged, &mut self.scratch, lo, hi);
+        }
+        self.find_holes();
+        for idx in 0..self.holes.len() {
+            let (lo, len) = self.holes[idx];
+            subtract(&mut self.merged, &mut self.scratch, lo, lo + len);
+        }
+        merge(&mut self.merged);
+        &self.merged
+    }
+
+    /// What the events took away and did not bring back.
+    fn find_holes(&mut self) {
+        self.holes.clear();
+        for idx in 0..self.events.len() {
+            let (gone, back) = match self.events[idx] {
+                Event::Unmap { addr, len } => ((addr, addr + len), (0, 0)),
+                Event::Protect { addr, len, prot } | Event::Map { addr, len, prot, .. } => {
+                    let span = (addr, addr + len);
+                    if prot & libc::PROT_READ == 0 { (span, (0, 0)) } else { ((0, 0), span) }
+                }
+                Event::Remap { old, old_len, addr, len } => ((old, old + old_len), (addr, addr + len)),
+                Event::Break { old, new } if new < old => ((new, old), (0, 0)),
+                Event::Break { old, new } => ((0, 0), (old, new)),
+                Event::Discard { .. } => continue,
+            };
+            if gone.1 > gone.0 {
+                self.holes.push((gone.0, gone.1 - gone.0));
+                merge(&mut self.holes);
+            }
+            if back.1 > back.0 {
+                subtract(&mut self.holes, &mut self.scratch, back.0, back.1);
+            }
+        }
+    }
+
+    /// Forgets everything but the exact ranges.
+    pub fn clear(&mut self) {
+        self.table.clear();
+        self.blocks.clear();
+        if !self.ranges.is_empty() || !self.exact.is_empty() {
+            self.recent.fill((0, 0));
+        }
+        self.ranges.clear();
+        self.exact.clear();
+        self.exact_from = 0;
+        self.events.clear();
+        self.stacks.clear();
+        self.generation += 1;
+    }
+
+    // For the trackers of this crate.
+
+    /// Names the set and what it holds: changes with every clear.
+    pub(crate) fn version(&self) -> (u64, u64) {
+        (self.id, self.generation)
+    }
+
+    pub(crate) fn exact_ranges(&self) -> &ExactRanges {
+        &self.exact_ranges
+    }
+
+    /// Blocks that a tracker's own table has deduplicated.
+    pub(crate) fn add_blocks(&mut self, blocks: &[u64]) {
+        // The set's own table knows nothing of them: whoever mixes both gets a block twice, not less.
+        self.blocks.extend(blocks);
+    }
+
+    pub(crate) fn add_ranges(&mut self, ranges: &[(usize, usize)]) {
+        self.ranges.extend(ranges);
+        if self.ranges.len() > RANGE_COUNT_MAX {
+            merge(&mut self.ranges);
+        }
+    }
+
+    pub(crate) fn add_exact(&mut self, ranges: &[(usize, usize)]) {
+        self.exact.extend(ranges);
+    }
+
+    /// What lies on this stack is left out.
+    pub(crate) fn add_stack(&mut self, lo: usize, hi: usize) {
+        if !self.stacks.contains(&(lo, hi)) {
+            self.stacks.push((lo, hi));
+        }
+    }
+}
+
+/// Sorts and joins (address, length) pairs that touch.
+fn merge(ranges: &mut MapVec<(usize, usize)>) {
+    ranges.sort_unstable();
+    let mut kept = 0;
+    for idx in 0..ranges.len() {
+        let (addr, len) = ranges[idx];
+        if len == 0 {
+            continue;
+        }
+        if kept > 0 {
+            let (last, last_len) = ranges[kept - 1];
+            if addr <= last + last_len {
+                ranges[kept - 1].1 = last_len.max(addr + len - last);
+                continue;
+            }
+        }
+        ranges[kept] = (addr, len);
+        kept += 1;
+    }
+    ranges.truncate(kept);
+}
+
+/// Takes [lo, hi) out of sorted, disjoint pairs.
+fn subtract(ranges: &mut MapVec<(usize, usize)>, scratch: &mut MapVec<(usize, usize)>, lo: usize, hi: usize) {
+    let first = ranges.partition_point(|&(addr, len)| addr + len <= lo);
+    let last = first + ranges[first..].partition_point(|&(addr, _)| addr < hi);
+    if first == last {
+        return;
+    }
+    scratch.clear();
+    let (addr, _) = ranges[first];
+    if addr < lo {
+        scratch.push((addr, lo - addr));
+    }
+    let (addr, len) = ranges[last - 1];
+    if addr + len > hi {
+        scratch.push((hi, addr + len - hi));
+    }
+    scratch.extend(&ranges[last..]);
+    ranges.truncate(first);
+    ranges.extend(scratch);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Event, WriteSet};
+    use proptest::prelude::*;
+
+    const SPAN: usize = 4096;
+    const BASE: usize = 0x10_0000;
+
+    proptest! {
+        /// Against one flag a byte: outside the exact ranges whole blocks, inside them the bytes.
+        #[test]
+        fn ranges_agree_with_a_byte_map(
+            shift in 4usize..8,
+            writes in prop::collection::vec((0usize..SPAN - 600, 1usize..600), 0..80),
+            exact in prop::collection::vec((0usize..SPAN - 100, 1usize..100), 0..4),
+            rounds in 1usize..3,
+        ) {
+            let block = 1 << shift;
+            let mut set = WriteSet::new(block).unwrap();
+            set.set_exact(&exact.iter().map(|&(a, l)| (BASE + a, l)).collect::<Vec<_>>());
+            let is_exact = |b: usize| exact.iter().any(|&(a, l)| (a..a + l).contains(&b));
+            for _ in 0..rounds {
+                set.clear();
+                let mut must = vec![false; SPAN];
+                let mut may = vec![false; SPAN];
+                for &(addr, len) in &writes {
+                    set.record(BASE + addr, len);
+                    for byte in addr..addr + len {
+                        must[byte] = true;
+                        may[byte] = true;
+                        if !is_exact(byte) {
+                            let first = byte & !(block - 1);
+                            (first..first + block).filter(|&b| !is_exact(b)).for_each(|b| may[b] = true);
+                        }
+                    }
+                }
+                let mut reported = vec![false; SPAN];
+                let mut last = 0;
+                for &(addr, len) in set.ranges() {
+                    prop_assert!(addr > last, "sorted and apart");
+                    last = addr + len;
+                    (addr..addr + len).for_each(|b| reported[b - BASE] = true);
+                }
+                for byte in 0..SPAN {
+                    prop_assert!(reported[byte] || !must[byte], "missed {byte}");
+                    prop_assert!(may[byte] || !reported[byte], "reported {byte}");
+                }
+            }
+        }
+
+        /// Events against one flag a page.
+        #[test]
+        fn unmapped_memory_is_left_out(events in prop::collection::vec((0usize..16, 1usize..6, 0u8..4, 0usize..16), 0..12)) {
+            let mut set = WriteSet::new(32).unwrap();
+            let mut mapped = [true; 40];
+            set.record(BASE, 40 * 4096);
+            for (page, count, what, other) in events {
+                let (addr, len) = (BASE + page * 4096, count * 4096);
+                match what {
+                    0 => {
+                        set.record_event(Event::Unmap { addr, len });
+                        mapped[page..page + count].fill(false);
+                    }
+                    1 => {
+                        set.record_event(Event::Map { addr, len, prot: 3, flags: 0, fd: -1, offset: 0 });
+                        mapped[page..page + count].fill(true);
+                    }
+                    2 => {
+                        set.record_event(Event::Protect { addr, len, prot: 0 });
+                        mapped[page..page + count].fill(false);
+                    }
+                    _ => {
+                        set.record_event(Event::Remap { old: addr, old_len: len, addr: BASE + (other + 20) * 4096, len: 4096 });
+                        mapped[page..page + count].fill(false);
+                        mapped[other + 20] = true;
+                    }
+                }
+            }
+            let mut reported = [false; 40];
+            for &(addr, len) in set.ranges() {
+                (addr..addr + len).step_by(4096).for_each(|b| reported[(b - BASE) / 4096] = true);
+            }
+            prop_assert_eq!(reported, mapped);
+        }
+    }
+
+    #[test]
+    fn stacks_are_left_out() {
+        let mut set = WriteSet::new(64).unwrap();
+        set.record(BASE, 1000);
+        set.add_stack(BASE + 100, BASE + 200);
+        assert_eq!(set.ranges(), [(BASE, 100), (BASE + 200, 800)]);
+        set.clear();
+        assert!(set.is_empty() && set.ranges().is_empty());
+    }
+}
