@@ -1,0 +1,85 @@
+//! The page bitmaps: one bit a page, words that report themselves when they change.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::heap::Heap;
+use super::layout::{GROUP_PAGES, Group};
+use super::space::Writes;
+
+/// Which of a group's bitmaps.
+#[derive(Clone, Copy)]
+pub(super) enum Map {
+    Starts,
+    Touched,
+    FreeEnds,
+}
+
+impl Map {
+    #[inline]
+    fn words(self, group: &Group) -> &[AtomicU64; 16] {
+        match self {
+            Self::Starts => &group.starts,
+            Self::Touched => &group.touched,
+            Self::FreeEnds => &group.free_ends,
+        }
+    }
+}
+
+impl Heap {
+    #[inline]
+    pub(super) fn bit(&self, map: Map, page: u64) -> bool {
+        let at = (page % GROUP_PAGES) as usize;
+        // Relaxed: changed by the one thread that allocates; others ask only about their own blocks' pages.
+        map.words(self.group(page))[at / 64].load(Ordering::Relaxed) >> (at % 64) & 1 == 1
+    }
+
+    pub(super) fn set_bit<W: Writes>(&mut self, w: &mut W, map: Map, page: u64, on: bool) {
+        let at = (page % GROUP_PAGES) as usize;
+        let word = &map.words(self.group(page))[at / 64];
+        let old = word.load(Ordering::Relaxed);
+        let new = if on { old | 1 << (at % 64) } else { old & !(1 << (at % 64)) };
+        if new != old {
+            word.store(new, Ordering::Relaxed);
+            w.wrote(word.as_ptr() as usize, 8);
+        }
+    }
+
+    /// Marks pages as handed out. Returns whether none of them ever was.
+    pub(super) fn touch<W: Writes>(&mut self, w: &mut W, first: u64, pages: u64) -> bool {
+        let mut untouched = true;
+        let (mut page, end) = (first, first + pages);
+        while page < end {
+            let at = page % 64;
+            let count = (64 - at).min(end - page);
+            let mask = (!0u64 >> (64 - count)) << at;
+            let word = &Map::Touched.words(self.group(page))[((page % GROUP_PAGES) / 64) as usize];
+            let old = word.load(Ordering::Relaxed);
+            untouched &= old & mask == 0;
+            if old | mask != old {
+                word.store(old | mask, Ordering::Relaxed);
+                w.wrote(word.as_ptr() as usize, 8);
+            }
+            page += count;
+        }
+        untouched
+    }
+
+    /// The first page of the span that `page` belongs to. O(pages of the span / 64).
+    #[inline]
+    pub(super) fn start_of(&self, page: u64) -> u64 {
+        let mut number = page / GROUP_PAGES;
+        let mut at = ((page % GROUP_PAGES) / 64) as usize;
+        let mut bits =
+            Map::Starts.words(self.group(page))[at].load(Ordering::Relaxed) & (!0 >> (63 - page % 64));
+        while bits == 0 {
+            // Page 0 starts a span: this ends.
+            if at == 0 {
+                number -= 1;
+                at = 16;
+            }
+            at -= 1;
+            bits = Map::Starts.words(self.group(number * GROUP_PAGES))[at].load(Ordering::Relaxed);
+        }
+        number * GROUP_PAGES + at as u64 * 64 + (63 - u64::from(bits.leading_zeros()))
+    }
+}

@@ -1,0 +1,88 @@
+//! A new arena in a region of zeroes, and an old one found again.
+
+use super::bitmap::Map;
+use super::heap::Heap;
+use super::layout::{GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, arena_front_bytes, kind};
+use super::pages::{GROW_GROUPS_MIN, meta_pages};
+use super::space::{Space, Writes};
+
+impl Heap {
+    /// Makes an arena in a space of zeroes. Its head goes to `head_offset`, a multiple of the page; what is
+    /// before it stays the caller's.
+    ///
+    /// # Errors
+    /// A sentence, when the space is too small or does not grow.
+    pub(crate) fn format<W: Writes>(space: Box<dyn Space>, head_offset: u64, w: &mut W) -> Result<Self, String> {
+        let mut space = space;
+        assert!(head_offset.is_multiple_of(PAGE_BYTES as u64));
+        let capacity = space.capacity() / GROUP_BYTES * GROUP_BYTES;
+        let front = head_offset + arena_front_bytes(capacity);
+        let groups = (front + 2 * size_of::<Group>() as u64).div_ceil(GROUP_BYTES);
+        let groups = groups.max(GROW_GROUPS_MIN.min(capacity / GROUP_BYTES)).max(space.len() / GROUP_BYTES);
+        // Descriptions of a space that is large from the start need more than what `groups` counted.
+        let reserved = front.div_ceil(PAGE_BYTES as u64) + meta_pages(groups);
+        if groups * GROUP_BYTES > capacity || reserved + 16 > groups * GROUP_PAGES {
+            return Err(format!(
+                "a region of {capacity} bytes is too small for an arena; give it at least {}",
+                (groups + 1) * GROUP_BYTES
+            ));
+        }
+        if space.len() < groups * GROUP_BYTES {
+            space.grow(groups * GROUP_BYTES).map_err(|e| format!("the region cannot grow: {e}"))?;
+        }
+        let mut heap = Self::attach(space, head_offset);
+        let head = heap.head_mut();
+        head.pages = groups * GROUP_PAGES;
+        head.groups_max = capacity / GROUP_BYTES;
+        let at = std::ptr::from_ref(head) as usize;
+        w.wrote(at, 16);
+        for group in 0..groups {
+            let offset = front.next_multiple_of(PAGE_BYTES as u64) + group * size_of::<Group>() as u64;
+            heap.set_directory(w, group, offset);
+        }
+        let span = heap.span_mut(0);
+        (span.kind, span.pages) = (kind::META, reserved);
+        heap.report_links(w, 0);
+        heap.set_bit(w, Map::Starts, 0, true);
+        heap.touch(w, 0, reserved);
+        heap.free_run_silently(w, reserved, groups * GROUP_PAGES - reserved);
+        Ok(heap)
+    }
+
+    /// Finds the arena that [`Heap::format`] made, in this run or an earlier one. Reads a word a group: what
+    /// each page holds is looked at when it is used, and all of it by [`Heap::check`].
+    ///
+    /// # Errors
+    /// A sentence, when the head cannot be an arena's.
+    pub(crate) fn open(space: Box<dyn Space>, head_offset: u64) -> Result<Self, String> {
+        let (len, capacity) = (space.len(), space.capacity());
+        let heap = Self::attach(space, head_offset);
+        let (pages, groups_max) = (heap.head().pages, heap.head().groups_max);
+        if pages == 0 || !pages.is_multiple_of(GROUP_PAGES) || pages > len / PAGE_BYTES as u64 {
+            return Err(format!(
+                "the arena says it has {pages} pages, but the region has {}",
+                len / PAGE_BYTES as u64
+            ));
+        }
+        if pages / GROUP_PAGES > groups_max || groups_max > capacity / GROUP_BYTES {
+            return Err(format!(
+                "the arena's directory is for {groups_max} groups, but the region has {} and room for {}",
+                pages / GROUP_PAGES,
+                capacity / GROUP_BYTES
+            ));
+        }
+        for group in 0..pages / GROUP_PAGES {
+            let offset = heap.directory_entry(group);
+            if offset < arena_front_bytes(0)
+                || !offset.is_multiple_of(64)
+                || offset.saturating_add(size_of::<Group>() as u64) > pages * PAGE_BYTES as u64
+            {
+                return Err(format!("the arena's directory has offset {offset:#x} for group {group}"));
+            }
+        }
+        if !heap.bit(Map::Starts, 0) {
+            return Err("the arena's first page starts no span".to_owned());
+        }
+        Ok(heap)
+    }
+}

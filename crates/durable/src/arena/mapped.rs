@@ -1,0 +1,139 @@
+//! Memory that a command mapped: whole pages, zero when they come, unmapped in any parts.
+
+use super::bitmap::Map;
+use super::heap::Heap;
+use super::layout::{PAGE_BYTES, kind};
+use super::space::Writes;
+
+/// Why a mapping was not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MapError {
+    /// The region cannot hold it (ENOMEM).
+    Full,
+    /// The range is not memory that a command mapped (EINVAL).
+    NotMapped,
+}
+
+impl Heap {
+    /// Maps `len` bytes, rounded up to pages, all zero, at a multiple of `align`.
+    ///
+    /// # Errors
+    /// The region is full.
+    pub(crate) fn map<W: Writes>(&mut self, w: &mut W, len: usize, align: usize) -> Result<*mut u8, MapError> {
+        let pages = pages_of(len).ok_or(MapError::Full)?;
+        let (page, zero) =
+            self.take_aligned(w, pages, (align / PAGE_BYTES) as u64).ok_or(MapError::Full)?;
+        self.describe(w, page, pages, kind::MAPPED);
+        if !zero {
+            self.zero(w, page, pages);
+        }
+        Ok(self.address(page))
+    }
+
+    /// Unmaps the range, which may cover parts of mappings, several of them and free pages.
+    ///
+    /// # Errors
+    /// Other memory than mapped or free in the range; nothing changed.
+    pub(crate) fn unmap<W: Writes>(&mut self, w: &mut W, address: usize, len: usize) -> Result<(), MapError> {
+        let (first, end) = self.mapped_pages(address, len, true)?;
+        let mut page = first;
+        while page < end {
+            let start = self.start_of(page);
+            let span_end = start + self.span(start).pages;
+            let until = span_end.min(end);
+            if self.span(start).kind == kind::MAPPED {
+                if until < span_end {
+                    self.set_bit(w, Map::Starts, until, true);
+                    self.describe(w, until, span_end - until, kind::MAPPED);
+                }
+                if page > start {
+                    self.describe(w, start, page - start, kind::MAPPED);
+                }
+                self.free_run(w, page, until - page);
+            }
+            page = until;
+        }
+        Ok(())
+    }
+
+    /// Makes a mapped range zero again, as a fixed anonymous mapping over it or MADV_DONTNEED does.
+    ///
+    /// # Errors
+    /// The range is not all mapped; nothing changed.
+    pub(crate) fn map_again<W: Writes>(&mut self, w: &mut W, address: usize, len: usize) -> Result<(), MapError> {
+        let (first, end) = self.mapped_pages(address, len, false)?;
+        self.zero(w, first, end - first);
+        Ok(())
+    }
+
+    /// Changes a mapping's length, in place or, if `may_move`, elsewhere; returns where it is. What is added
+    /// is zero.
+    ///
+    /// # Errors
+    /// The range is not mapped, or there is no room; nothing changed.
+    pub(crate) fn remap<W: Writes>(
+        &mut self,
+        w: &mut W,
+        address: usize,
+        old_len: usize,
+        new_len: usize,
+        may_move: bool,
+    ) -> Result<*mut u8, MapError> {
+        let (first, end) = self.mapped_pages(address, old_len, false)?;
+        let pages = pages_of(new_len).ok_or(MapError::Full)?;
+        let has = end - first;
+        if pages <= has {
+            if pages < has {
+                self.unmap(w, self.address(first + pages) as usize, (has - pages) as usize * PAGE_BYTES)?;
+            }
+            return Ok(self.address(first));
+        }
+        let start = self.start_of(first);
+        let whole = self.span(start).pages;
+        if start + whole == end {
+            if let Some(zero) = self.extend_run(w, start, whole, pages - has) {
+                self.describe(w, start, whole + pages - has, kind::MAPPED);
+                if !zero {
+                    self.zero(w, end, pages - has);
+                }
+                return Ok(self.address(first));
+            }
+        }
+        if !may_move {
+            return Err(MapError::Full);
+        }
+        let new = self.map(w, new_len, PAGE_BYTES)?;
+        let copy = has as usize * PAGE_BYTES;
+        // SAFETY: two mappings that do not overlap, each at least `copy` bytes long.
+        unsafe { std::ptr::copy_nonoverlapping(self.address(first), new, copy) };
+        w.wrote(new as usize, copy);
+        self.unmap(w, address, copy)?;
+        Ok(new)
+    }
+
+    /// The pages of a range that is mapped, or, if `or_free`, mapped or free.
+    fn mapped_pages(&self, address: usize, len: usize, or_free: bool) -> Result<(u64, u64), MapError> {
+        let first = self.page_of(address).ok_or(MapError::NotMapped)?;
+        let end = first + pages_of(len).ok_or(MapError::NotMapped)?;
+        if !address.is_multiple_of(PAGE_BYTES) || self.page_of(self.address(end - 1) as usize).is_none() {
+            return Err(MapError::NotMapped);
+        }
+        let mut page = first;
+        while page < end {
+            let start = self.start_of(page);
+            let span = self.span(start);
+            if span.kind != kind::MAPPED && !(or_free && span.kind == kind::FREE) {
+                return Err(MapError::NotMapped);
+            }
+            page = start + span.pages;
+        }
+        Ok((first, end))
+    }
+}
+
+fn pages_of(len: usize) -> Option<u64> {
+    if len == 0 {
+        return None;
+    }
+    Some((len.checked_add(PAGE_BYTES - 1)? / PAGE_BYTES) as u64)
+}

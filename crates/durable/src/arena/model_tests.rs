@@ -1,0 +1,267 @@
+//! The arena against a model, through commits and crashes: what comes back is the committed state, byte by
+//! byte, and nothing else.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use mangrove_sys::Reservation;
+use proptest::prelude::*;
+
+use super::{Heap, PAGE_BYTES, Space, Writes};
+
+const CAPACITY: usize = 48 << 20;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Alloc { bytes: usize, align: usize, zeroed: bool },
+    Free(usize),
+    Resize(usize, usize),
+    Map(usize),
+    Unmap { which: usize, from: usize, pages: usize },
+    Trim,
+    Commit,
+    Crash,
+}
+
+fn size() -> impl Strategy<Value = usize> {
+    prop_oneof![6 => 0usize..600, 3 => 0usize..20_000, 1 => 0usize..3_000_000]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => (size(), 0u32..14, any::<bool>())
+            .prop_map(|(bytes, align, zeroed)| Step::Alloc { bytes, align: 1 << align, zeroed }),
+        8 => any::<usize>().prop_map(Step::Free),
+        4 => (any::<usize>(), size()).prop_map(|(which, bytes)| Step::Resize(which, bytes)),
+        1 => (1usize..300).prop_map(Step::Map),
+        1 => (any::<usize>(), 0usize..300, 1usize..100)
+            .prop_map(|(which, from, pages)| Step::Unmap { which, from, pages }),
+        1 => Just(Step::Trim),
+        2 => Just(Step::Commit),
+        1 => Just(Step::Crash),
+    ]
+}
+
+/// Memory at one address, whose content a crash replaces by the image's.
+struct Working {
+    base: *mut u8,
+    len: u64,
+}
+// SAFETY: test memory, used by one thread.
+unsafe impl Send for Working {}
+
+impl Space for Working {
+    fn base(&self) -> *mut u8 {
+        self.base
+    }
+    fn len(&self) -> u64 {
+        self.len
+    }
+    fn capacity(&self) -> u64 {
+        CAPACITY as u64
+    }
+    fn grow(&mut self, len: u64) -> io::Result<()> {
+        if len > CAPACITY as u64 {
+            return Err(io::Error::other("full"));
+        }
+        self.len = len;
+        Ok(())
+    }
+    fn discard(&mut self, offset: u64, len: u64) {
+        // The worst that a hint may do.
+        // SAFETY: inside the test's memory; the arena says nobody needs it.
+        unsafe { std::ptr::write_bytes(self.base.add(offset as usize), 0xDD, len as usize) };
+    }
+}
+
+/// The 32-byte blocks written since the last commit.
+#[derive(Default)]
+struct Written(BTreeMap<usize, usize>);
+
+impl Writes for Written {
+    fn wrote(&mut self, ptr: usize, len: usize) {
+        if len > 0 {
+            let end = self.0.entry(ptr / 32 * 32).or_default();
+            *end = (*end).max((ptr + len).next_multiple_of(32));
+        }
+    }
+}
+
+struct World {
+    working: Reservation,
+    image: Vec<u8>,
+    heap: Heap,
+    written: Written,
+    /// Address to contents; of mappings too.
+    blocks: BTreeMap<usize, Vec<u8>>,
+    maps: BTreeMap<usize, Vec<u8>>,
+    committed: (BTreeMap<usize, Vec<u8>>, BTreeMap<usize, Vec<u8>>),
+    tick: u8,
+}
+
+impl World {
+    fn new() -> Self {
+        let working = Reservation::anonymous(CAPACITY).unwrap();
+        let mut written = Written::default();
+        let space = Box::new(Working { base: working.base().as_ptr(), len: 0 });
+        let heap = Heap::format(space, 8192, &mut written).unwrap();
+        let mut world = Self {
+            working,
+            image: vec![0; CAPACITY],
+            heap,
+            written,
+            blocks: BTreeMap::new(),
+            maps: BTreeMap::new(),
+            committed: Default::default(),
+            tick: 0,
+        };
+        world.commit();
+        world
+    }
+
+    fn bytes(&self, at: usize, len: usize) -> &[u8] {
+        // SAFETY: inside the working copy.
+        unsafe { std::slice::from_raw_parts(at as *const u8, len) }
+    }
+
+    /// Writes into a block as a tracked program does.
+    fn fill(&mut self, at: usize, len: usize) -> Vec<u8> {
+        self.tick = self.tick.wrapping_add(1);
+        // SAFETY: the block is in use and this long.
+        unsafe { std::slice::from_raw_parts_mut(at as *mut u8, len).fill(self.tick) };
+        self.written.wrote(at, len);
+        vec![self.tick; len]
+    }
+
+    fn commit(&mut self) {
+        let base = self.working.base().as_ptr() as usize;
+        for (at, end) in std::mem::take(&mut self.written.0) {
+            // SAFETY: inside the working copy.
+            let now = unsafe { std::slice::from_raw_parts(at as *const u8, end - at) };
+            self.image[at - base..end - base].copy_from_slice(now);
+        }
+        self.committed = (self.blocks.clone(), self.maps.clone());
+    }
+
+    fn crash(&mut self) {
+        // SAFETY: the working copy's memory; the handle to it is replaced below.
+        unsafe { std::slice::from_raw_parts_mut(self.working.base().as_ptr(), CAPACITY) }.copy_from_slice(&self.image);
+        self.written = Written::default();
+        let space = Box::new(Working { base: self.working.base().as_ptr(), len: CAPACITY as u64 });
+        self.heap = Heap::open(space, 8192).unwrap();
+        (self.blocks, self.maps) = self.committed.clone();
+    }
+
+    fn verify(&self) {
+        assert_eq!(self.heap.check(), Vec::<String>::new());
+        for (&at, content) in self.blocks.iter().chain(&self.maps) {
+            assert_eq!(self.bytes(at, content.len()), &content[..], "content of {at:#x}");
+        }
+        let mut ranges: Vec<_> = self
+            .blocks
+            .keys()
+            .map(|&at| (at, self.heap.usable_bytes(at).unwrap()))
+            .chain(self.maps.iter().map(|(&at, content)| (at, content.len())))
+            .collect();
+        ranges.sort_unstable();
+        assert!(ranges.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0), "blocks overlap");
+        let stat = self.heap.stat();
+        assert_eq!(stat.blocks, self.blocks.len() as u64);
+        assert_eq!(stat.mapped_bytes, self.maps.values().map(|m| m.len() as u64).sum::<u64>());
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Alloc { bytes, align, zeroed } => {
+                let at = if zeroed {
+                    self.heap.alloc_zeroed(&mut self.written, bytes, align)
+                } else {
+                    self.heap.alloc_aligned(&mut self.written, bytes, align)
+                } as usize;
+                if at != 0 {
+                    assert!(at % align.max(16) == 0);
+                    if zeroed {
+                        assert!(self.bytes(at, bytes).iter().all(|&b| b == 0));
+                    }
+                    // Half of the zeroed ones stay as they came.
+                    let content = if zeroed && bytes % 2 == 0 { vec![0; bytes] } else { self.fill(at, bytes) };
+                    assert!(self.blocks.insert(at, content).is_none());
+                }
+            }
+            Step::Free(which) => {
+                if let Some(at) = pick(&self.blocks, which) {
+                    self.heap.free(&mut self.written, at).unwrap();
+                    self.blocks.remove(&at);
+                    assert!(self.heap.free(&mut self.written, at).is_err());
+                }
+            }
+            Step::Resize(which, bytes) => {
+                if let Some(at) = pick(&self.blocks, which) {
+                    let new = self.heap.resize(&mut self.written, at, bytes).unwrap() as usize;
+                    if new != 0 {
+                        let mut content = self.blocks.remove(&at).unwrap();
+                        content.truncate(bytes);
+                        let kept = content.len();
+                        assert_eq!(self.bytes(new, kept), &content[..]);
+                        let tail = self.fill(new + kept, bytes - kept);
+                        content.extend(tail);
+                        self.blocks.insert(new, content);
+                    }
+                }
+            }
+            Step::Map(pages) => {
+                if let Ok(at) = self.heap.map(&mut self.written, pages * PAGE_BYTES, PAGE_BYTES) {
+                    let at = at as usize;
+                    assert!(self.bytes(at, pages * PAGE_BYTES).iter().all(|&b| b == 0));
+                    let mut content = vec![0; pages * PAGE_BYTES];
+                    let written = self.fill(at, pages * 100);
+                    content[..written.len()].copy_from_slice(&written);
+                    self.maps.insert(at, content);
+                }
+            }
+            Step::Unmap { which, from, pages } => {
+                if let Some(at) = pick(&self.maps, which) {
+                    let content = self.maps.remove(&at).unwrap();
+                    let has = content.len() / PAGE_BYTES;
+                    let from = from % has;
+                    let until = (from + pages).min(has);
+                    let range = at + from * PAGE_BYTES;
+                    self.heap.unmap(&mut self.written, range, (until - from) * PAGE_BYTES).unwrap();
+                    if from > 0 {
+                        self.maps.insert(at, content[..from * PAGE_BYTES].to_vec());
+                    }
+                    if until < has {
+                        self.maps.insert(at + until * PAGE_BYTES, content[until * PAGE_BYTES..].to_vec());
+                    }
+                }
+            }
+            Step::Trim => {
+                self.heap.trim();
+            }
+            Step::Commit => self.commit(),
+            Step::Crash => self.crash(),
+        }
+    }
+}
+
+fn pick(of: &BTreeMap<usize, Vec<u8>>, which: usize) -> Option<usize> {
+    of.keys().nth(which % of.len().max(1)).copied()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_arena_is_its_model_through_commits_and_crashes(steps in prop::collection::vec(step(), 1..250)) {
+        let mut world = World::new();
+        for step in &steps {
+            world.step(step);
+            if matches!(step, Step::Commit | Step::Crash) {
+                world.verify();
+            }
+        }
+        world.verify();
+        world.crash();
+        world.verify();
+    }
+}

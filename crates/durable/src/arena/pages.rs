@@ -1,0 +1,185 @@
+//! Runs of pages: taken from the bins, split, given back, merged with their free neighbours.
+//!
+//! Invariants:
+//! 1. Spans cover pages 0 to `pages` without gaps; each has its start bit.
+//! 2. No two free runs are neighbours.
+//! 3. The last page of a free run, and no other, has its free-end bit.
+
+use super::bitmap::Map;
+use super::heap::{DISCARD_PAGES_MIN, Heap};
+use super::layout::{GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, kind};
+use super::space::Writes;
+
+/// Groups that a growth adds at least, if they are left: 16 MiB.
+pub(super) const GROW_GROUPS_MIN: u64 = 4;
+/// Groups that one growth adds at most unless more are needed: 1 GiB.
+const GROW_GROUPS_MAX: u64 = 256;
+
+impl Heap {
+    /// A run of exactly `pages`, its start bit set, its entry the caller's to fill. Also returns whether
+    /// none of it was ever handed out, so that it is zero. `None` when the region can grow no more.
+    pub(super) fn take_run<W: Writes>(&mut self, w: &mut W, pages: u64) -> Option<(u64, bool)> {
+        let (page, has) = self.find_run(w, pages)?;
+        self.split_taken(w, page, has, pages);
+        Some((page, self.touch(w, page, pages)))
+    }
+
+    /// A run of `pages` that starts at a multiple of `align` pages.
+    pub(super) fn take_aligned<W: Writes>(&mut self, w: &mut W, pages: u64, align: u64) -> Option<(u64, bool)> {
+        if align <= 1 {
+            return self.take_run(w, pages);
+        }
+        let room = pages.checked_add(align)?.checked_sub(1)?;
+        let (page, has) = self.find_run(w, room)?;
+        // Addresses, not offsets, are aligned.
+        let base = (self.base_address() / PAGE_BYTES) as u64;
+        let at = (base + page).next_multiple_of(align) - base;
+        if at > page {
+            self.set_bit(w, Map::FreeEnds, at - 1, true);
+            self.bin_add(w, page, at - page);
+            self.set_bit(w, Map::Starts, at, true);
+        }
+        self.split_taken(w, at, has - (at - page), pages);
+        Some((at, self.touch(w, at, pages)))
+    }
+
+    /// Takes a run of at least `pages` out of its bin, after growth if there is none, and after emptying the
+    /// slabs that are kept for the next block if the region cannot grow.
+    fn find_run<W: Writes>(&mut self, w: &mut W, pages: u64) -> Option<(u64, u64)> {
+        if let Some(run) = self.bin_take(w, pages) {
+            return Some(run);
+        }
+        if self.grow(w, pages).is_none() {
+            self.release_empty_slabs(w);
+        }
+        self.bin_take(w, pages)
+    }
+
+    /// Of a run of `has` pages that was taken out of its bin, keeps `pages` and gives the rest back.
+    fn split_taken<W: Writes>(&mut self, w: &mut W, page: u64, has: u64, pages: u64) {
+        if has > pages {
+            let rest = page + pages;
+            self.set_bit(w, Map::Starts, rest, true);
+            self.bin_add(w, rest, has - pages);
+        } else {
+            self.set_bit(w, Map::FreeEnds, page + pages - 1, false);
+        }
+    }
+
+    /// Gives a run back and merges it with its neighbours. Its start bit may be set or not.
+    pub(super) fn free_run<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64) {
+        if pages >= DISCARD_PAGES_MIN {
+            self.remember_discard(page, pages);
+        }
+        let (mut first, mut all) = (page, pages);
+        let end = page + pages;
+        if end < self.head().pages && self.span(end).kind == kind::FREE {
+            all += self.span(end).pages;
+            self.bin_remove(w, end);
+            self.set_bit(w, Map::Starts, end, false);
+        } else {
+            self.set_bit(w, Map::FreeEnds, end - 1, true);
+        }
+        if page > 0 && self.bit(Map::FreeEnds, page - 1) {
+            let before = self.span(page - 1).free[0];
+            first -= before;
+            all += before;
+            self.bin_remove(w, first);
+            self.set_bit(w, Map::FreeEnds, page - 1, false);
+            self.set_bit(w, Map::Starts, page, false);
+        } else {
+            self.set_bit(w, Map::Starts, page, true);
+        }
+        self.bin_add(w, first, all);
+    }
+
+    /// Lengthens the taken run at `page` by `more` pages if what follows is free and long enough. Returns
+    /// whether it is, and whether the new pages are zero.
+    pub(super) fn extend_run<W: Writes>(
+        &mut self,
+        w: &mut W,
+        page: u64,
+        pages: u64,
+        more: u64,
+    ) -> Option<bool> {
+        let next = page + pages;
+        if next >= self.head().pages || self.span(next).kind != kind::FREE || self.span(next).pages < more {
+            return None;
+        }
+        let has = self.span(next).pages;
+        self.bin_remove(w, next);
+        self.set_bit(w, Map::Starts, next, false);
+        self.split_taken(w, next, has, more);
+        Some(self.touch(w, next, more))
+    }
+
+    /// Makes the region larger, so that a run of `pages` fits.
+    fn grow<W: Writes>(&mut self, w: &mut W, pages: u64) -> Option<()> {
+        let old = self.head().pages;
+        let groups_left = self.head().groups_max - old / GROUP_PAGES;
+        // Each group needs the pages of its own description as well.
+        let needed = |extra: u64| (pages + extra).div_ceil(GROUP_PAGES);
+        let groups = needed(meta_pages(needed(meta_pages(needed(0))) + 1));
+        if groups > groups_left {
+            return None;
+        }
+        let step = (old / GROUP_PAGES / 4).clamp(GROW_GROUPS_MIN, GROW_GROUPS_MAX);
+        let groups = groups.max(step).min(groups_left);
+        let to = (old + groups * GROUP_PAGES) * PAGE_BYTES as u64;
+        if self.space_len() < to {
+            self.space_grow(to)?;
+        }
+        // The description goes into a free run if there is one, so that new pages join those before them.
+        let meta = meta_pages(groups);
+        let inside = self.bin_take(w, meta).map(|(page, has)| {
+            self.split_taken(w, page, has, meta);
+            let untouched = self.touch(w, page, meta);
+            if !untouched {
+                self.zero(w, page, meta);
+            }
+            page
+        });
+        let meta_page = inside.unwrap_or(old);
+        for i in 0..groups {
+            let offset = meta_page * PAGE_BYTES as u64 + i * size_of::<Group>() as u64;
+            self.set_directory(w, old / GROUP_PAGES + i, offset);
+        }
+        self.head_mut().pages = old + groups * GROUP_PAGES;
+        let at = std::ptr::from_ref(&self.head().pages) as usize;
+        w.wrote(at, 8);
+        let span = self.span_mut(meta_page);
+        (span.kind, span.pages, span.next, span.prev) = (kind::META, meta, 0, 0);
+        self.report_links(w, meta_page);
+        let first = if inside.is_some() {
+            old
+        } else {
+            self.set_bit(w, Map::Starts, old, true);
+            self.touch(w, old, meta);
+            old + meta
+        };
+        self.free_run_silently(w, first, old + groups * GROUP_PAGES - first);
+        Some(())
+    }
+
+    /// As [`Heap::free_run`], for pages that nobody has touched: there is nothing to discard.
+    pub(super) fn free_run_silently<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64) {
+        let kept = self.discards_len();
+        self.free_run(w, page, pages);
+        self.forget_discards(kept);
+    }
+
+    /// Fills pages with zeroes and reports them.
+    pub(super) fn zero<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64) {
+        let (at, len) = (self.address(page), pages as usize * PAGE_BYTES);
+        // SAFETY: the pages lie inside the region (the caller took them as a run) and belong to nobody else.
+        unsafe { std::ptr::write_bytes(at, 0, len) };
+        w.wrote(at as usize, len);
+    }
+}
+
+/// Pages that describe `groups` groups.
+pub(super) const fn meta_pages(groups: u64) -> u64 {
+    (groups * size_of::<Group>() as u64).div_ceil(PAGE_BYTES as u64)
+}
+
+const _: () = assert!(GROUP_BYTES > 2 * size_of::<Group>() as u64);

@@ -1,0 +1,35 @@
+//! What the arena stands on: a region that only grows, and somebody who is told of each write.
+
+use std::io;
+
+/// Learns which bytes changed. The bytes themselves are read when the batch is committed, so a range may be
+/// reported before or after it is written, and more than once.
+pub(crate) trait Writes {
+    /// `len` bytes from address `ptr` on were, or are about to be, written.
+    fn wrote(&mut self, ptr: usize, len: usize);
+}
+
+/// The region: one range of addresses that never moves.
+pub(crate) trait Space: Send {
+    /// The first byte. The same in every run that opens this region.
+    fn base(&self) -> *mut u8;
+
+    /// Bytes that may be touched now.
+    fn len(&self) -> u64;
+
+    /// Bytes that the region can ever have.
+    fn capacity(&self) -> u64;
+
+    /// Makes the region at least `len` bytes long. What is new reads as zero, also after a crash that comes
+    /// before the commit of the batch that uses it.
+    ///
+    /// # Errors
+    /// No room, or the medium's failure; the region is then as before.
+    fn grow(&mut self, len: u64) -> io::Result<()>;
+
+    /// Nobody needs the content of this range any more: its memory may go back to the system. A hint; what
+    /// the range reads as afterwards is undefined until it is written again.
+    fn discard(&mut self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
+}

@@ -1,0 +1,307 @@
+//! The arena by example, and what a block costs in logged bytes.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use mangrove_sys::Reservation;
+
+use super::class::{CLASS_BYTES, CLASSES};
+use super::mapped::MapError;
+use super::{BadFree, Heap, PAGE_BYTES, Space, Writes};
+
+pub(super) struct TestSpace {
+    memory: Reservation,
+    len: u64,
+    pub(super) capacity: u64,
+}
+
+impl TestSpace {
+    pub(super) fn new(capacity: u64) -> Self {
+        Self { memory: Reservation::anonymous(capacity as usize).unwrap(), len: 0, capacity }
+    }
+}
+
+impl Space for TestSpace {
+    fn base(&self) -> *mut u8 {
+        self.memory.base().as_ptr()
+    }
+    fn len(&self) -> u64 {
+        self.len
+    }
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+    fn grow(&mut self, len: u64) -> io::Result<()> {
+        if len > self.capacity {
+            return Err(io::Error::other("full"));
+        }
+        self.len = len;
+        Ok(())
+    }
+}
+
+/// Counts 32-byte blocks, as the log has them.
+#[derive(Default)]
+pub(super) struct Blocks(pub(super) BTreeSet<usize>);
+
+impl Writes for Blocks {
+    fn wrote(&mut self, ptr: usize, len: usize) {
+        self.0.extend((ptr / 32..=(ptr + len - 1) / 32).filter(|_| len > 0));
+    }
+}
+
+fn heap(capacity: u64) -> (Heap, Blocks) {
+    let mut w = Blocks::default();
+    (Heap::format(Box::new(TestSpace::new(capacity)), 4096, &mut w).unwrap(), w)
+}
+
+fn sound(heap: &Heap) {
+    assert_eq!(heap.check(), Vec::<String>::new());
+}
+
+#[test]
+fn a_small_block_costs_one_logged_block() {
+    let (mut heap, mut w) = heap(64 << 20);
+    for bytes in CLASS_BYTES {
+        let first = heap.alloc(&mut w, bytes as usize);
+        w.0.clear();
+        let second = heap.alloc(&mut w, bytes as usize);
+        assert_eq!(w.0.len(), 1, "allocating {bytes}");
+        w.0.clear();
+        heap.free(&mut w, second as usize).unwrap();
+        assert_eq!(w.0.len(), 1, "freeing {bytes}");
+        // A batch of many pays for their slabs' bitmaps once.
+        w.0.clear();
+        let all: Vec<_> = (0..16).map(|_| heap.alloc(&mut w, bytes as usize)).collect();
+        assert!(bytes > 2048 || w.0.len() <= 8, "{bytes}: {}", w.0.len());
+        for at in all {
+            heap.free(&mut w, at as usize).unwrap();
+        }
+        heap.free(&mut w, first as usize).unwrap();
+        sound(&heap);
+    }
+}
+
+#[test]
+fn blocks_do_not_overlap_and_are_aligned() {
+    let (mut heap, mut w) = heap(256 << 20);
+    let mut all = Vec::new();
+    for round in 0..3000usize {
+        let bytes = round * 37 % 9000;
+        let align = 1 << (round % 15);
+        let at = heap.alloc_aligned(&mut w, bytes, align) as usize;
+        assert!(at % align == 0 && at % 16 == 0);
+        assert!(heap.usable_bytes(at).unwrap() >= bytes.max(1));
+        all.push((at, heap.usable_bytes(at).unwrap()));
+    }
+    sound(&heap);
+    all.sort_unstable();
+    assert!(all.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0));
+    for (at, _) in all {
+        heap.free(&mut w, at).unwrap();
+    }
+    sound(&heap);
+    assert_eq!(heap.stat().blocks, 0);
+}
+
+#[test]
+fn alignments_beyond_a_page_leave_no_waste() {
+    let (mut heap, mut w) = heap(64 << 20);
+    let free = heap.stat().free_bytes;
+    for align in [8192, 1 << 16, 1 << 21, 1 << 22] {
+        let at = heap.alloc_aligned(&mut w, 20_000, align);
+        assert_eq!(at as usize % align, 0);
+        assert_eq!(heap.usable_bytes(at as usize), Some(20_480));
+        sound(&heap);
+        heap.free(&mut w, at as usize).unwrap();
+        sound(&heap);
+    }
+    assert!(heap.stat().free_bytes >= free);
+}
+
+#[test]
+fn bad_frees_are_told_and_change_nothing() {
+    let (mut heap, mut w) = heap(64 << 20);
+    let small = heap.alloc(&mut w, 100) as usize;
+    let large = heap.alloc(&mut w, 100_000) as usize;
+    let mapped = heap.map(&mut w, 100_000, PAGE_BYTES).unwrap() as usize;
+    for (address, says) in [
+        (small + 16, BadFree::NotABlock),
+        (small + 112, BadFree::Double),
+        (large + 4096, BadFree::NotABlock),
+        (large + 16, BadFree::NotABlock),
+        (mapped, BadFree::NotABlock),
+        (heap.base_address(), BadFree::NotABlock),
+        (heap.base_address() - 16, BadFree::NotABlock),
+        (heap.end_address(), BadFree::NotABlock),
+    ] {
+        w.0.clear();
+        assert_eq!(heap.free(&mut w, address), Err(says));
+        assert_eq!(heap.resize(&mut w, address, 10), Err(BadFree::NotABlock));
+        assert_eq!(heap.usable_bytes(address), None);
+        assert!(w.0.is_empty());
+    }
+    heap.free(&mut w, small).unwrap();
+    heap.free(&mut w, large).unwrap();
+    assert_eq!(heap.free(&mut w, small), Err(BadFree::Double));
+    assert_eq!(heap.free(&mut w, large), Err(BadFree::Double));
+    sound(&heap);
+}
+
+#[test]
+fn a_large_block_grows_in_place_and_keeps_its_bytes_where_it_cannot() {
+    let (mut heap, mut w) = heap(256 << 20);
+    let at = heap.alloc(&mut w, 1 << 20) as usize;
+    let grown = heap.resize(&mut w, at, 3 << 20).unwrap() as usize;
+    assert_eq!(at, grown);
+    let wall = heap.alloc(&mut w, 1 << 20);
+    // SAFETY: blocks of the arena, in use.
+    unsafe { std::slice::from_raw_parts_mut(at as *mut u8, 3 << 20).fill(7) };
+    w.0.clear();
+    let moved = heap.resize(&mut w, at, 9 << 20).unwrap() as usize;
+    assert_ne!(moved, at);
+    // SAFETY: as above.
+    assert!(unsafe { std::slice::from_raw_parts(moved as *const u8, 3 << 20) }.iter().all(|&b| b == 7));
+    // What was copied is reported; what is new is not until somebody writes it.
+    let reported = w.0.iter().filter(|&&b| (moved / 32..(moved + (9 << 20)) / 32).contains(&b)).count();
+    assert_eq!(reported, (3 << 20) / 32);
+    let shrunk = heap.resize(&mut w, moved, 100_000).unwrap() as usize;
+    assert_eq!(shrunk, moved);
+    heap.free(&mut w, moved).unwrap();
+    heap.free(&mut w, wall as usize).unwrap();
+    sound(&heap);
+    assert_eq!(heap.stat().used_bytes, 0);
+}
+
+#[test]
+fn zeroed_blocks_are_zero_and_fresh_ones_cost_nothing() {
+    let (mut heap, mut w) = heap(256 << 20);
+    w.0.clear();
+    let fresh = heap.alloc_zeroed(&mut w, 64 << 20, 16) as usize;
+    assert!(w.0.len() < 600, "{}", w.0.len());
+    // SAFETY: a block of the arena.
+    unsafe { std::slice::from_raw_parts_mut(fresh as *mut u8, 64 << 20).fill(9) };
+    heap.free(&mut w, fresh).unwrap();
+    w.0.clear();
+    let again = heap.alloc_zeroed(&mut w, 1 << 20, 16) as usize;
+    assert!(w.0.len() >= (1 << 20) / 32);
+    // SAFETY: as above.
+    assert!(unsafe { std::slice::from_raw_parts(again as *const u8, 1 << 20) }.iter().all(|&b| b == 0));
+    let small = heap.alloc_zeroed(&mut w, 100, 64) as usize;
+    assert_eq!(small % 64, 0);
+    // SAFETY: as above.
+    assert!(unsafe { std::slice::from_raw_parts(small as *const u8, 100) }.iter().all(|&b| b == 0));
+}
+
+#[test]
+fn a_full_region_says_so_and_stays_sound() {
+    let (mut heap, mut w) = heap(16 << 20);
+    let mut all = Vec::new();
+    loop {
+        let at = heap.alloc(&mut w, 10_000);
+        if at.is_null() {
+            break;
+        }
+        all.push(at as usize);
+    }
+    assert!(all.len() > 1300, "{} blocks of 10,000 bytes fit 16 MiB", all.len());
+    assert!(heap.alloc(&mut w, 1 << 20).is_null());
+    assert!(heap.alloc(&mut w, usize::MAX).is_null());
+    assert!(heap.alloc_zeroed(&mut w, usize::MAX - 8192, 4096).is_null());
+    assert_eq!(heap.map(&mut w, usize::MAX, PAGE_BYTES), Err(MapError::Full));
+    assert!(heap.resize(&mut w, all[0], 1 << 20).unwrap().is_null());
+    sound(&heap);
+    for at in all {
+        heap.free(&mut w, at).unwrap();
+    }
+    sound(&heap);
+    assert!(!heap.alloc(&mut w, 8 << 20).is_null());
+}
+
+#[test]
+fn mappings_are_split_and_joined() {
+    let (mut heap, mut w) = heap(64 << 20);
+    let page = PAGE_BYTES;
+    let at = heap.map(&mut w, 10 * page, page).unwrap() as usize;
+    // SAFETY: mapped just now.
+    unsafe { std::slice::from_raw_parts_mut(at as *mut u8, 10 * page).fill(5) };
+    heap.unmap(&mut w, at + 3 * page, 2 * page).unwrap();
+    sound(&heap);
+    heap.unmap(&mut w, at + 2 * page, 5 * page).unwrap();
+    sound(&heap);
+    assert_eq!(heap.stat().mapped_bytes as usize, 5 * page);
+    assert_eq!(heap.map_again(&mut w, at + page, 2 * page), Err(MapError::NotMapped));
+    heap.map_again(&mut w, at, page).unwrap();
+    // SAFETY: still mapped.
+    assert_eq!(unsafe { (*(at as *const u8), *((at + page) as *const u8)) }, (0, 5));
+    let moved = heap.remap(&mut w, at, 2 * page, 40 * page, true).unwrap() as usize;
+    // SAFETY: mapped by remap.
+    let bytes = unsafe { std::slice::from_raw_parts(moved as *const u8, 40 * page) };
+    assert!(bytes[page..2 * page].iter().all(|&b| b == 5));
+    assert!(bytes[2 * page..].iter().all(|&b| b == 0));
+    assert_eq!(heap.remap(&mut w, moved, 40 * page, page, false).unwrap() as usize, moved);
+    heap.unmap(&mut w, moved, page).unwrap();
+    heap.unmap(&mut w, at + 7 * page, 3 * page).unwrap();
+    sound(&heap);
+    assert_eq!(heap.stat().mapped_bytes, 0);
+    let block = heap.alloc(&mut w, 100_000) as usize;
+    assert_eq!(heap.unmap(&mut w, block, page), Err(MapError::NotMapped));
+    assert_eq!(heap.unmap(&mut w, block + 1, page), Err(MapError::NotMapped));
+    assert_eq!(heap.unmap(&mut w, heap.end_address(), page), Err(MapError::NotMapped));
+}
+
+#[test]
+fn an_image_with_a_broken_head_is_refused() {
+    for (at, value) in [(0, 0), (0, 1000), (0, 1 << 40), (8, 0), (8, 1 << 40)] {
+        let (heap, _) = heap(64 << 20);
+        let base = heap.base_address();
+        // SAFETY: the arena's head, 4 KiB into the region; nobody else looks.
+        unsafe { *((base + 4096 + at) as *mut u64) = value };
+        let space = Borrowed { base: base as *mut u8, len: 4 << 20, capacity: 64 << 20 };
+        assert!(Heap::open(Box::new(space), 4096).is_err());
+    }
+}
+
+struct Borrowed {
+    base: *mut u8,
+    len: u64,
+    capacity: u64,
+}
+// SAFETY: test memory.
+unsafe impl Send for Borrowed {}
+impl Space for Borrowed {
+    fn base(&self) -> *mut u8 {
+        self.base
+    }
+    fn len(&self) -> u64 {
+        self.len
+    }
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+    fn grow(&mut self, _: u64) -> io::Result<()> {
+        Err(io::Error::other("no"))
+    }
+}
+
+#[test]
+fn little_is_lost_to_fragmentation() {
+    let (mut heap, mut w) = heap(1 << 30);
+    let mut all = Vec::new();
+    let mut wanted = 0u64;
+    for i in 0..60_000usize {
+        let bytes = 16 + (i * 7919) % 700;
+        wanted += bytes as u64;
+        all.push(heap.alloc(&mut w, bytes) as usize);
+    }
+    let stat = heap.stat();
+    let held = stat.bytes - stat.free_bytes;
+    assert!(held * 100 < wanted * 118, "{held} bytes held for {wanted}");
+    for at in all {
+        heap.free(&mut w, at).unwrap();
+    }
+    sound(&heap);
+    let left = heap.stat();
+    let slabs: u64 = CLASSES.iter().map(|c| u64::from(c.pages) * 4096).sum();
+    assert!(left.bytes - left.free_bytes - left.meta_bytes <= slabs);
+}
