@@ -33,6 +33,40 @@ pub(crate) const fn yes_or(answer: bool, otherwise: mangrove_status) -> mangrove
     if answer { MANGROVE_OK } else { otherwise }
 }
 
+/// Runs `body` with the map and the key that the caller named.
+///
+/// # Safety
+/// The header's contract for handles and bytes.
+unsafe fn with_key(
+    map: *const mangrove_map,
+    key: (*const c_void, usize),
+    body: impl FnOnce(&Map, &[u8]) -> Result<mangrove_status, Failure>,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the caller's.
+        let (map, key) = unsafe { (handle(map, "map")?, slice(key.0, key.1, "key")?) };
+        body(&map.map, key)
+    })
+}
+
+/// Runs `body` with the map, the key and the value that the caller named.
+///
+/// # Safety
+/// The header's contract for handles and bytes.
+unsafe fn with_record(
+    map: *const mangrove_map,
+    key: (*const c_void, usize),
+    value: (*const c_void, usize),
+    body: impl FnOnce(&Map, &[u8], &[u8]) -> Result<mangrove_status, Failure>,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the caller's.
+        let (map, key, value) =
+            unsafe { (handle(map, "map")?, slice(key.0, key.1, "key")?, slice(value.0, value.1, "value")?) };
+        body(&map.map, key, value)
+    })
+}
+
 /// Opens the pool at `path`, a directory, and recovers the map in it. `options` may be NULL: then
 /// the pool is created when missing, with all defaults.
 ///
@@ -154,11 +188,8 @@ pub unsafe extern "C" fn mangrove_map_contains(
     key: *const c_void,
     key_len: usize,
 ) -> mangrove_status {
-    guard(|| {
-        // SAFETY: the header's contract for handles and bytes.
-        let (map, key) = unsafe { (handle(map, "map")?, slice(key, key_len, "key")?) };
-        Ok(yes_or(map.map.contains(key)?, MANGROVE_NOT_FOUND))
-    })
+    // SAFETY: the header's contract for handles and bytes.
+    unsafe { with_key(map, (key, key_len), |map, key| Ok(yes_or(map.contains(key)?, MANGROVE_NOT_FOUND))) }
 }
 
 /// Sets `key` to `value`.
@@ -175,13 +206,13 @@ pub unsafe extern "C" fn mangrove_map_put(
     value: *const c_void,
     value_len: usize,
 ) -> mangrove_status {
-    guard(|| {
-        // SAFETY: the header's contract for handles and bytes.
-        let (map, key, value) =
-            unsafe { (handle(map, "map")?, slice(key, key_len, "key")?, slice(value, value_len, "value")?) };
-        map.map.put(key, value)?;
-        Ok(MANGROVE_OK)
-    })
+    // SAFETY: the header's contract for handles and bytes.
+    unsafe {
+        with_record(map, (key, key_len), (value, value_len), |map, key, value| {
+            map.put(key, value)?;
+            Ok(MANGROVE_OK)
+        })
+    }
 }
 
 /// As mangrove_map_put, but returns before the write is durable, whatever the durability.
@@ -194,13 +225,13 @@ pub unsafe extern "C" fn mangrove_map_put_nowait(
     value: *const c_void,
     value_len: usize,
 ) -> mangrove_status {
-    guard(|| {
-        // SAFETY: the header's contract for handles and bytes.
-        let (map, key, value) =
-            unsafe { (handle(map, "map")?, slice(key, key_len, "key")?, slice(value, value_len, "value")?) };
-        map.map.put_nowait(key, value)?;
-        Ok(MANGROVE_OK)
-    })
+    // SAFETY: the header's contract for handles and bytes.
+    unsafe {
+        with_record(map, (key, key_len), (value, value_len), |map, key, value| {
+            map.put_nowait(key, value)?;
+            Ok(MANGROVE_OK)
+        })
+    }
 }
 
 /// Sets `key` to `value` when `key` is absent; else answers MANGROVE_MISMATCH and changes nothing.
@@ -213,12 +244,12 @@ pub unsafe extern "C" fn mangrove_map_insert_new(
     value: *const c_void,
     value_len: usize,
 ) -> mangrove_status {
-    guard(|| {
-        // SAFETY: the header's contract for handles and bytes.
-        let (map, key, value) =
-            unsafe { (handle(map, "map")?, slice(key, key_len, "key")?, slice(value, value_len, "value")?) };
-        Ok(yes_or(map.map.insert_new(key, value)?, MANGROVE_MISMATCH))
-    })
+    // SAFETY: the header's contract for handles and bytes.
+    unsafe {
+        with_record(map, (key, key_len), (value, value_len), |map, key, value| {
+            Ok(yes_or(map.insert_new(key, value)?, MANGROVE_MISMATCH))
+        })
+    }
 }
 
 /// Removes `key`; answers MANGROVE_NOT_FOUND when it was not there.
@@ -230,11 +261,8 @@ pub unsafe extern "C" fn mangrove_map_delete(
     key: *const c_void,
     key_len: usize,
 ) -> mangrove_status {
-    guard(|| {
-        // SAFETY: the header's contract for handles and bytes.
-        let (map, key) = unsafe { (handle(map, "map")?, slice(key, key_len, "key")?) };
-        Ok(yes_or(map.map.delete(key)?, MANGROVE_NOT_FOUND))
-    })
+    // SAFETY: the header's contract for handles and bytes.
+    unsafe { with_key(map, (key, key_len), |map, key| Ok(yes_or(map.delete(key)?, MANGROVE_NOT_FOUND))) }
 }
 
 /// As mangrove_map_delete, but returns before it is durable. See mangrove_map_put_nowait.
@@ -245,11 +273,10 @@ pub unsafe extern "C" fn mangrove_map_delete_nowait(
     key: *const c_void,
     key_len: usize,
 ) -> mangrove_status {
-    guard(|| {
-        // SAFETY: the header's contract for handles and bytes.
-        let (map, key) = unsafe { (handle(map, "map")?, slice(key, key_len, "key")?) };
-        Ok(yes_or(map.map.delete_nowait(key)?, MANGROVE_NOT_FOUND))
-    })
+    // SAFETY: the header's contract for handles and bytes.
+    unsafe {
+        with_key(map, (key, key_len), |map, key| Ok(yes_or(map.delete_nowait(key)?, MANGROVE_NOT_FOUND)))
+    }
 }
 
 /// Changes `key` from `expected` to `desired`, with nothing in between; answers MANGROVE_MISMATCH,

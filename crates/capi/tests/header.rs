@@ -81,7 +81,14 @@ fn every_entry_point_is_guarded() {
             seen += 1;
             let body = part.split("\n}\n").next().unwrap_or_default();
             let name = body.split('(').next().unwrap_or_default().trim();
-            let guarded = ["guard(", "unsafe { set(", "unsafe { set_flag(", "unsafe { moving("];
+            let guarded = [
+                "guard(",
+                "unsafe { with_key(",
+                "unsafe { with_record(",
+                "unsafe { set(",
+                "unsafe { set_flag(",
+                "unsafe { moving(",
+            ];
             let harmless = ["Nothing here can panic", "Box::into_raw", "Box::from_raw", "libc::free"];
             let constant = ["concat!(", "mangrove_status::from_number", "LAST.try_with"];
             assert!(
