@@ -83,8 +83,8 @@ fn every_entry_point_is_guarded() {
             let name = body.split('(').next().unwrap_or_default().trim();
             let guarded = [
                 "guard(",
-                "unsafe { with_key(",
-                "unsafe { with_record(",
+                "with_key(map, ",
+                "with_record(map, ",
                 "unsafe { set(",
                 "unsafe { set_flag(",
                 "unsafe { moving(",
