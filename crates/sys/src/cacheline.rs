@@ -123,3 +123,16 @@ pub fn prefetch_read(ptr: *const u8) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = ptr;
 }
+
+/// Asks for the line of `ptr` to be brought near to be written to; a hint, never a fault.
+#[inline]
+pub fn prefetch_write(ptr: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch of any address, mapped or not, has no effect but on the cache; processors without the
+    // instruction take it for one that does nothing (Intel SDM vol. 2B, PREFETCHW).
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) ptr, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = ptr;
+}

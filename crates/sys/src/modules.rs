@@ -1,0 +1,256 @@
+//! The modules of this process: its program and the libraries that are loaded, as the dynamic linker has them.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::ops::Range;
+
+/// One loaded program or library.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Module {
+    /// The file's path as the dynamic linker knows it; the program's own from /proc/self/exe.
+    pub path: String,
+    /// What is added to the file's addresses.
+    pub bias: usize,
+    /// The program itself.
+    pub is_program: bool,
+    /// First address and the one after the last, over all its segments.
+    pub span: Range<usize>,
+    /// GNU build id; empty if the linker was told not to leave one.
+    pub build_id: Vec<u8>,
+    /// Parts that stay writable while it runs: writable segments without those made read-only after
+    /// relocation (RELRO), without the jump table of lazy binding, and without copies of other modules'
+    /// variables (copy relocations).
+    pub data: Vec<Range<usize>>,
+    /// Segments that hold code.
+    pub code: Vec<Range<usize>>,
+}
+
+/// Every module, the program first.
+#[must_use]
+pub fn loaded_modules() -> Vec<Module> {
+    unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _: usize, to: *mut c_void) -> c_int {
+        // SAFETY: the linker passes a valid description, and `to` is the vector below.
+        unsafe {
+            let to = &mut *to.cast::<Vec<Module>>();
+            let first = to.is_empty();
+            to.push(read_module(&*info, first));
+        }
+        0
+    }
+    let mut all: Vec<Module> = Vec::new();
+    // SAFETY: the callback has the promised signature and only runs during the call.
+    unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut all).cast()) };
+    all.retain(|module| !module.span.is_empty());
+    all
+}
+
+/// Changes whenever a library was loaded or unloaded.
+#[must_use]
+pub fn loaded_modules_generation() -> u64 {
+    unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, to: *mut c_void) -> c_int {
+        // SAFETY: as in `loaded_modules`.
+        unsafe { *to.cast::<u64>() = (*info).dlpi_adds << 32 ^ (*info).dlpi_subs };
+        1
+    }
+    let mut generation = 0u64;
+    // SAFETY: as in `loaded_modules`.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut generation).cast()) };
+    generation
+}
+
+/// # Safety
+/// `info` describes a module that stays loaded during the call.
+unsafe fn read_module(info: &libc::dl_phdr_info, is_program: bool) -> Module {
+    let bias = info.dlpi_addr as usize;
+    // SAFETY: the linker's own table, `dlpi_phnum` entries long.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
+    let range = |h: &libc::Elf64_Phdr| {
+        let from = bias.wrapping_add(h.p_vaddr as usize);
+        from..from.wrapping_add(h.p_memsz as usize)
+    };
+    let mut module = Module { bias, is_program, ..Module::default() };
+    let loads = || headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
+    if let (Some(from), Some(to)) =
+        (loads().map(|h| range(h).start).min(), loads().map(|h| range(h).end).max())
+    {
+        module.span = from..to;
+    }
+    module.code = loads().filter(|h| h.p_flags & libc::PF_X != 0).map(range).collect();
+    module.data = loads().filter(|h| h.p_flags & libc::PF_W != 0).map(range).collect();
+    for relro in headers.iter().filter(|h| h.p_type == libc::PT_GNU_RELRO) {
+        // The linker protects whole pages only.
+        let part = range(relro);
+        cut(&mut module.data, &(part.start..part.end & !4095));
+    }
+    if let Some(dynamic) = headers.iter().find(|h| h.p_type == libc::PT_DYNAMIC) {
+        // SAFETY: the dynamic section of a loaded module is mapped and ends with a DT_NULL entry.
+        for part in unsafe { linkers_parts(bias, range(dynamic).start, &module.span) } {
+            cut(&mut module.data, &part);
+        }
+        cut(&mut module.data, &range(dynamic));
+    }
+    for note in headers.iter().filter(|h| h.p_type == libc::PT_NOTE) {
+        let part = range(note);
+        // SAFETY: a note segment is part of a loaded, readable segment.
+        let bytes = unsafe { std::slice::from_raw_parts(part.start as *const u8, part.len()) };
+        if let Some(id) = build_id(bytes) {
+            module.build_id = id.to_vec();
+        }
+    }
+    module.path = if is_program {
+        std::fs::read_link("/proc/self/exe").map(|p| p.to_string_lossy().into_owned()).unwrap_or_default()
+    } else if info.dlpi_name.is_null() {
+        String::new()
+    } else {
+        // SAFETY: a NUL-terminated string of the linker's.
+        unsafe { CStr::from_ptr(info.dlpi_name) }.to_string_lossy().into_owned()
+    };
+    module
+}
+
+/// What the dynamic linker writes while the program runs, or copies in from other modules: the table of
+/// lazily bound functions, and variables of other modules that live here.
+///
+/// # Safety
+/// `dynamic` is the address of a loaded module's dynamic section.
+unsafe fn linkers_parts(bias: usize, dynamic: usize, span: &Range<usize>) -> Vec<Range<usize>> {
+    const DT_PLTRELSZ: u64 = 2;
+    const DT_PLTGOT: u64 = 3;
+    const DT_SYMTAB: u64 = 6;
+    const DT_RELA: u64 = 7;
+    const DT_RELASZ: u64 = 8;
+    const RELA_BYTES: usize = 24;
+    // R_X86_64_COPY and R_AARCH64_COPY.
+    const COPY: u32 = if cfg!(target_arch = "aarch64") { 1024 } else { 5 };
+
+    let (mut jump_bytes, mut table, mut symbols, mut rela, mut rela_bytes) = (0, 0, 0, 0, 0);
+    let mut entry = dynamic as *const [u64; 2];
+    loop {
+        // SAFETY: the section ends with a zero tag.
+        let [tag, value] = unsafe { entry.read_unaligned() };
+        // glibc has put addresses here, others leave the file's.
+        let address = || {
+            let value = value as usize;
+            if span.contains(&value) { value } else { bias.wrapping_add(value) }
+        };
+        match tag {
+            0 => break,
+            DT_PLTRELSZ => jump_bytes = value as usize,
+            DT_PLTGOT => table = address(),
+            DT_SYMTAB => symbols = address(),
+            DT_RELA => rela = address(),
+            DT_RELASZ => rela_bytes = value as usize,
+            _ => {}
+        }
+        entry = entry.wrapping_add(1);
+    }
+    let mut parts = Vec::new();
+    if span.contains(&table) {
+        parts.push(table..table + 8 * (3 + jump_bytes / RELA_BYTES));
+    }
+    if span.contains(&rela) && span.contains(&symbols) {
+        for at in 0..rela_bytes / RELA_BYTES {
+            // SAFETY: the relocation table of a loaded module is mapped, and so are the symbols it names.
+            unsafe {
+                let [offset, info, _] = (rela as *const [u64; 3]).add(at).read_unaligned();
+                if info as u32 == COPY {
+                    let symbol =
+                        (symbols as *const libc::Elf64_Sym).add((info >> 32) as usize).read_unaligned();
+                    let from = bias.wrapping_add(offset as usize);
+                    parts.push(from..from + symbol.st_size as usize);
+                }
+            }
+        }
+    }
+    parts
+}
+
+/// Takes `part` out of sorted ranges.
+fn cut(ranges: &mut Vec<Range<usize>>, part: &Range<usize>) {
+    if part.is_empty() {
+        return;
+    }
+    *ranges = ranges
+        .iter()
+        .flat_map(|r| [r.start..r.end.min(part.start), r.start.max(part.end)..r.end])
+        .filter(|r| !r.is_empty())
+        .collect();
+}
+
+/// The GNU build id among ELF notes.
+fn build_id(mut notes: &[u8]) -> Option<&[u8]> {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    while notes.len() >= 12 {
+        let word = |at: usize| u32::from_le_bytes(notes[at..at + 4].try_into().expect("four bytes"));
+        let (name_len, len, kind) = (word(0) as usize, word(4) as usize, word(8));
+        let from = 12 + name_len.next_multiple_of(4);
+        let end = from.checked_add(len)?;
+        if end > notes.len() {
+            return None;
+        }
+        if kind == NT_GNU_BUILD_ID && notes[12..].starts_with(b"GNU\0") {
+            return Some(&notes[from..end]);
+        }
+        notes = notes.get(end.next_multiple_of(4)..)?;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    static VARIABLE: AtomicU64 = AtomicU64::new(1);
+    static ZERO: AtomicU64 = AtomicU64::new(0);
+
+    #[test]
+    fn this_program_is_found_with_its_variables_and_code() {
+        let all = loaded_modules();
+        let me = &all[0];
+        assert!(me.is_program && me.path.starts_with('/'), "{me:?}");
+        let holds = |ranges: &[Range<usize>], at: usize| ranges.iter().any(|r| r.contains(&at));
+        assert!(holds(&me.data, std::ptr::from_ref(&VARIABLE) as usize));
+        assert!(holds(&me.data, std::ptr::from_ref(&ZERO) as usize));
+        assert!(holds(&me.code, loaded_modules as *const () as usize));
+        assert!(me.span.contains(&(loaded_modules as *const () as usize)));
+        let relro: &dyn std::any::Any = &VARIABLE;
+        // A vtable is read-only after relocation.
+        // SAFETY: a fat pointer is two words, the second its vtable.
+        let vtable = unsafe { std::mem::transmute::<&dyn std::any::Any, [usize; 2]>(relro)[1] };
+        assert!(me.span.contains(&vtable) && !holds(&me.data, vtable));
+        let libc = all.iter().find(|m| m.path.contains("libc.so")).unwrap();
+        assert!(!libc.build_id.is_empty() && !libc.data.is_empty());
+        VARIABLE.fetch_add(ZERO.load(Ordering::Relaxed), Ordering::Relaxed);
+        assert_eq!(loaded_modules_generation(), loaded_modules_generation());
+    }
+
+    #[test]
+    fn parts_are_cut_out() {
+        let mut ranges = vec![10..20, 30..40];
+        cut(&mut ranges, &(0..5));
+        cut(&mut ranges, &(15..15));
+        assert_eq!(ranges, [10..20, 30..40]);
+        cut(&mut ranges, &(12..14));
+        cut(&mut ranges, &(18..35));
+        assert_eq!(ranges, [10..12, 14..18, 35..40]);
+        cut(&mut ranges, &(0..100));
+        assert_eq!(ranges, []);
+    }
+
+    #[test]
+    fn build_ids_are_found_among_notes_and_torn_notes_are_not_read() {
+        let mut notes = vec![];
+        for (kind, id) in [(1u32, &[9u8; 5][..]), (3, &[1, 2, 3, 4, 5][..])] {
+            notes.extend(4u32.to_le_bytes());
+            notes.extend((id.len() as u32).to_le_bytes());
+            notes.extend(kind.to_le_bytes());
+            notes.extend(b"GNU\0");
+            notes.extend(id);
+            notes.resize(notes.len().next_multiple_of(4), 0);
+        }
+        assert_eq!(build_id(&notes), Some(&[1, 2, 3, 4, 5][..]));
+        for len in 0..notes.len() - 3 {
+            assert_eq!(build_id(&notes[..len]), None);
+        }
+    }
+}
