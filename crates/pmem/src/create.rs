@@ -160,7 +160,10 @@ fn prepare(options: &PoolOptions, folder: &Path) -> Result<Vec<u8>> {
 /// An address for a region of `capacity` bytes: a free one of the places into which the middle of the address
 /// space is divided, begun at a random one, so that pools of one process rarely meet. Programs, heaps, stacks
 /// and the shadow memory of sanitizers lie below and above.
-pub(crate) fn choose_address(capacity: u64, random: u64) -> Result<u64> {
+///
+/// # Errors
+/// `Unsupported` when none of those tried is free.
+pub fn choose_address(capacity: u64, random: u64) -> Result<u64> {
     let stride = capacity.next_multiple_of(ADDRESS_ALIGN_BYTES);
     let places = (ADDRESS_END - ADDRESS_START) / stride;
     for n in 0..places.min(ADDRESS_TRIES_MAX) {

@@ -57,6 +57,7 @@ mod sums;
 mod superblock;
 mod sync;
 
+pub use create::choose_address;
 pub use domain::Domain;
 pub use emulated::{Emulated, Latency};
 pub use error::{Error, Result};

@@ -198,6 +198,13 @@ pub(crate) fn supports_map_sync(storage: &dyn Storage, folder: &Path) -> bool {
     Reservation::file(fd, PAGE_BYTES, MapKind::SharedSync).is_ok()
 }
 
+/// True when the nearest existing folder above `path` lies on a file system mounted with dax.
+pub(crate) fn is_on_dax_mount(path: &Path) -> bool {
+    let above = path.ancestors().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p });
+    let Some(folder) = above.filter_map(|p| std::fs::canonicalize(p).ok()).next() else { return false };
+    mangrove_sys::dax_mounts().iter().any(|mount| folder.starts_with(mount))
+}
+
 /// Zeroes a new devdax device, whose content is whatever it held before.
 pub(crate) fn zero_device(
     storage: &dyn Storage,

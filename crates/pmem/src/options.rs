@@ -240,6 +240,31 @@ impl PoolOptions {
         self
     }
 
+    /// What the superblock of the pool at `path` says; see [`Pool::inspect`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn inspect(&self, path: impl AsRef<Path>) -> Result<crate::PoolInfo> {
+        Pool::inspect_in(&*self.storage, path.as_ref())
+    }
+
+    /// Resolves `Auto` for a pool to be made at `path`, by the mount options of its file system: true when it is
+    /// then dax or emulated, and its region the medium itself.
+    #[must_use]
+    pub fn settle_medium(&mut self, path: impl AsRef<Path>) -> bool {
+        if self.medium == MediumChoice::Auto {
+            let dax = self.devdax.is_some() || crate::open_mapped::is_on_dax_mount(path.as_ref());
+            self.medium = if dax { MediumChoice::Dax } else { MediumChoice::File };
+        }
+        self.medium != MediumChoice::File
+    }
+
+    /// A number that nobody can guess or repeat, from the storage.
+    #[must_use]
+    pub fn random(&self) -> u64 {
+        self.storage.random()
+    }
+
     /// Opens or creates the pool in the folder `path`.
     ///
     /// # Errors

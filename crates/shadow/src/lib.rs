@@ -33,14 +33,23 @@
 //! The bytes: docs/format/shadow.md. What was chosen and why: docs/decisions/shadow.md. Source: the Mangosteen
 //! paper (USENIX ATC 2024), section 4.3, figures 3 and 4.
 
+mod check;
+mod handover;
+mod layout;
+mod lines;
 mod options;
+mod recover;
+mod replay;
+mod ring;
 mod shadow;
 mod stat;
+mod sync;
+mod working;
 
 pub use mangrove_pmem::{
     AddressChoice, CheckReport, CreateMode, Domain, DomainChoice, Durability, Error, FlushInstruction,
-    Latency, MediumChoice, MediumKind, OpenReport, Result, Storage,
+    Latency, MediumChoice, MediumKind, Region, Result, Storage,
 };
-pub use options::{CAPACITY_BYTES_DEFAULT, LOG_COUNT_MAX, Options};
+pub use options::{CAPACITY_BYTES_DEFAULT, CAPACITY_BYTES_MAX, LOG_COUNT_MAX, Options};
 pub use shadow::{Shadow, Ticket};
-pub use stat::Stat;
+pub use stat::{Report, Stat};

@@ -1,6 +1,6 @@
 //! How a shadow is opened or created.
 
-use crate::{Result, Shadow};
+use crate::{Error, Result, Shadow};
 use mangrove_pmem::{
     AddressChoice, CreateMode, DomainChoice, Durability, FlushInstruction, MediumChoice, PoolOptions, Storage,
 };
@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 /// Address space of a new shadow unless asked otherwise: 256 GiB.
 pub const CAPACITY_BYTES_DEFAULT: u64 = 256 << 30;
+/// Greatest address space of a shadow in bytes.
+pub const CAPACITY_BYTES_MAX: u64 = 1 << 44;
 /// Most logs that a shadow can have.
 pub const LOG_COUNT_MAX: usize = 64;
 
@@ -20,6 +22,7 @@ pub struct Options {
     pub(crate) capacity: u64,
     pub(crate) log_bytes: u64,
     pub(crate) log_count: usize,
+    pub(crate) background: bool,
 }
 
 impl Default for Options {
@@ -30,6 +33,7 @@ impl Default for Options {
             capacity: CAPACITY_BYTES_DEFAULT,
             log_bytes: mangrove_pmem::LOG_BYTES_DEFAULT,
             log_count: 1,
+            background: true,
         }
     }
 }
@@ -41,7 +45,7 @@ impl Options {
         Self::default()
     }
 
-    fn pool(mut self, change: impl FnOnce(PoolOptions) -> PoolOptions) -> Self {
+    fn with(mut self, change: impl FnOnce(PoolOptions) -> PoolOptions) -> Self {
         self.pool = change(self.pool);
         self
     }
@@ -49,37 +53,37 @@ impl Options {
     /// What to do when there is, or is not, a shadow at the path.
     #[must_use]
     pub fn create(self, mode: CreateMode) -> Self {
-        self.pool(|p| p.create(mode))
+        self.with(|p| p.create(mode))
     }
 
     /// What a new shadow shall lie on; an existing one keeps its medium.
     #[must_use]
     pub fn medium(self, medium: MediumChoice) -> Self {
-        self.pool(|p| p.medium(medium))
+        self.with(|p| p.medium(medium))
     }
 
     /// When a waited-for unit is durable (file medium; elsewhere it always is at once).
     #[must_use]
     pub fn durability(self, durability: Durability) -> Self {
-        self.pool(|p| p.durability(durability))
+        self.with(|p| p.durability(durability))
     }
 
     /// What the persistence domain holds (dax and emulated).
     #[must_use]
     pub fn domain(self, domain: DomainChoice) -> Self {
-        self.pool(|p| p.domain(domain))
+        self.with(|p| p.domain(domain))
     }
 
     /// Which instruction flushes a line (dax and emulated).
     #[must_use]
     pub fn flush_instruction(self, instruction: FlushInstruction) -> Self {
-        self.pool(|p| p.flush_instruction(instruction))
+        self.with(|p| p.flush_instruction(instruction))
     }
 
     /// The engine that owns the bytes, up to 16 bytes: recorded in a new shadow, compared in an existing one.
     #[must_use]
     pub fn kind(self, kind: &str) -> Self {
-        self.pool(|p| p.kind(kind))
+        self.with(|p| p.kind(kind))
     }
 
     /// Where a new shadow shall lie in every process. An existing one keeps its address. `Chosen` unless asked
@@ -114,14 +118,34 @@ impl Options {
 
     /// False: no background thread; whoever finds a log full applies it. Deterministic; for tests.
     #[must_use]
-    pub fn background(self, yes: bool) -> Self {
-        self.pool(|p| p.background(yes))
+    pub fn background(mut self, yes: bool) -> Self {
+        self.background = yes;
+        self
     }
 
     /// Where the files live, instead of the operating system's file systems.
     #[must_use]
     pub fn storage(self, storage: Arc<dyn Storage>) -> Self {
-        self.pool(|p| p.storage(storage))
+        self.with(|p| p.storage(storage))
+    }
+
+    pub(crate) fn validate(&self) -> Result<()> {
+        let unsupported = |what| Err(Error::Unsupported { what });
+        if !(1..=LOG_COUNT_MAX).contains(&self.log_count) {
+            return unsupported(format!("a shadow has 1 to {LOG_COUNT_MAX} logs, not {}", self.log_count));
+        }
+        if self.capacity == 0 || self.capacity > CAPACITY_BYTES_MAX {
+            return unsupported(format!(
+                "a shadow's capacity is 1 to {CAPACITY_BYTES_MAX} bytes, not {}",
+                self.capacity
+            ));
+        }
+        if let AddressChoice::At(address) = self.address
+            && (address == 0 || !address.is_multiple_of(4096) || address > 1 << 56)
+        {
+            return unsupported(format!("a shadow cannot lie at address {address:#x}: it is not a page's"));
+        }
+        Ok(())
     }
 
     /// Opens or creates the shadow in the folder `path`.

@@ -4,34 +4,62 @@
 //! 1. The working copy never moves, and is never written by this crate once it has been opened.
 //! 2. Tickets grow in the order of commits; a unit is durable only with every one before it.
 
-use crate::{Error, Options, Result, Stat};
-use mangrove_pmem::{CheckReport, MediumKind, OpenReport, Pool, Range, Region};
+use crate::layout::{AT_RINGS, Layout, PAGE_BYTES, RING_BYTES_MAX, RING_BYTES_MIN};
+use crate::recover::{Recovery, recover};
+use crate::ring::Rings;
+use crate::working::Working;
+use crate::{Error, Options, Report, Result, Stat};
+use mangrove_pmem::{AddressChoice, CheckReport, MediumKind, Pool, Range, Region};
 use parking_lot::Mutex;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
 
 /// Names a committed unit, and with it everything committed before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
+
+/// What keeps the working copy durable.
+enum Backing {
+    /// The medium is log and replayer itself, and its region the working copy.
+    Log(LogBacking),
+    /// Rings and image in a region that is the medium.
+    Rings(Arc<Rings>),
+}
+
+struct LogBacking {
+    region: Region,
+    /// Usable bytes.
+    len: AtomicU64,
+    scratch: Mutex<Vec<Range>>,
+}
 
 /// A durable region with a working copy at a fixed address. See the crate's page.
 ///
 /// Dropping it without [`Shadow::close`] is a tidy crash: nothing more is written, the next opening recovers
 /// what was durable.
 pub struct Shadow {
-    pool: Pool,
-    region: Region,
-    /// Usable bytes.
-    len: AtomicU64,
+    backing: Backing,
+    base: *mut u8,
     logs: usize,
-    scratch: Mutex<Vec<Range>>,
+    replayer: Option<JoinHandle<()>>,
+    report: Report,
     units: AtomicU64,
     unit_bytes: AtomicU64,
+    /// Dropped last: it ends all use of the region.
+    pool: Option<Pool>,
 }
+
+// SAFETY: `base` points at memory that the backing owns; who stores where is the owner's business.
+unsafe impl Send for Shadow {}
+// SAFETY: as above.
+unsafe impl Sync for Shadow {}
 
 impl std::fmt::Debug for Shadow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shadow").field("base", &self.base()).field("len", &self.len()).finish_non_exhaustive()
+        f.debug_struct("Shadow").field("base", &self.base).field("len", &self.len()).finish_non_exhaustive()
     }
 }
 
@@ -41,38 +69,90 @@ impl Shadow {
     /// # Errors
     /// See [`Error`].
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
-        let pool = options.pool.clone().capacity(options.capacity).log_bytes(options.log_bytes);
-        let pool = pool.address(options.address).open(path)?;
-        if pool.info().medium != MediumKind::File {
-            return Err(Error::Unsupported {
-                what: format!("a shadow on the medium {} is not there yet", pool.info().medium),
-            });
+        options.validate()?;
+        let begun = Instant::now();
+        let pool = options.pool(path.as_ref())?;
+        let mut shadow = Self::on_region(pool.region().clone(), options)?;
+        let found = pool.open_report();
+        shadow.report.created = found.created;
+        shadow.report.was_clean = found.was_clean;
+        if let Backing::Log(log) = &shadow.backing {
+            // Relaxed: nobody shares it yet.
+            log.len.store(pool.stat().grown, Ordering::Relaxed);
+            shadow.report.units = found.groups;
+            shadow.report.image_bytes = found.image_bytes;
         }
-        let region = pool.region().clone();
-        Ok(Self {
-            len: AtomicU64::new(pool.stat().grown),
-            region,
-            pool,
-            logs: options.log_count.max(1),
-            scratch: Mutex::default(),
+        shadow.pool = Some(pool);
+        shadow.report.nanoseconds = begun.elapsed().as_nanos() as u64;
+        Ok(shadow)
+    }
+
+    /// A shadow on a region that the caller keeps; makes it where there is none. (For the crash simulator.)
+    /// On a medium with a log of its own the usable part is what the caller grows.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn on_region(region: Region, options: &Options) -> Result<Self> {
+        if region.medium().has_units() {
+            let base = region.base();
+            let backing = LogBacking { region, len: AtomicU64::new(0), scratch: Mutex::default() };
+            return Ok(Self::new(Backing::Log(backing), base, options.log_count, Report::default()));
+        }
+        // Nobody shares it yet; what was there already stays.
+        region.grow(AT_RINGS.min(region.len()))?;
+        let layout = match Layout::read(&region)? {
+            Some(layout) => layout,
+            None => options.make(&region)?,
+        };
+        let working = Working::reserve(&layout)?;
+        let base = working.base();
+        let (start, recovery) = recover(&region, &layout)?;
+        working.load(&region, layout.image_start(), start.len);
+        let Recovery { units, bytes, dropped } = recovery;
+        let report =
+            Report { units, unit_bytes: bytes, dropped, image_bytes: start.len, ..Report::default() };
+        let log_count = layout.log_count as usize;
+        let rings = Arc::new(Rings::new(region, layout, working, &start, options.background));
+        let mut shadow = Self::new(Backing::Rings(Arc::clone(&rings)), base, log_count, report);
+        if options.background {
+            let thread = std::thread::Builder::new().name("mangrove-replay".into());
+            let thread = thread.spawn(move || rings.replay_loop());
+            shadow.replayer = Some(thread.map_err(|e| Error::Unsupported {
+                what: format!("cannot start the thread mangrove-replay: {e}"),
+            })?);
+        }
+        Ok(shadow)
+    }
+
+    fn new(backing: Backing, base: *mut u8, logs: usize, report: Report) -> Self {
+        Self {
+            backing,
+            base,
+            logs,
+            replayer: None,
+            report,
             units: AtomicU64::new(0),
             unit_bytes: AtomicU64::new(0),
-        })
+            pool: None,
+        }
     }
 
     /// First byte of the working copy: the same in every process, unless created `Anywhere`.
     #[inline]
     #[must_use]
     pub fn base(&self) -> *mut u8 {
-        self.region.base()
+        self.base
     }
 
     /// Bytes that may be used; they begin as zeros. Grows only.
     #[inline]
     #[must_use]
     pub fn len(&self) -> u64 {
-        // Acquire pairs with the Release in `grow`.
-        self.len.load(Ordering::Acquire)
+        match &self.backing {
+            // Acquire pairs with the Release in `grow`.
+            Backing::Log(log) => log.len.load(Ordering::Acquire),
+            Backing::Rings(rings) => rings.len(),
+        }
     }
 
     /// True when nothing has been grown yet.
@@ -84,7 +164,10 @@ impl Shadow {
     /// Bytes of address space reserved: what it may ever grow to.
     #[must_use]
     pub fn capacity(&self) -> u64 {
-        self.region.len()
+        match &self.backing {
+            Backing::Log(log) => log.region.len(),
+            Backing::Rings(rings) => rings.working.len(),
+        }
     }
 
     /// Makes at least the first `bytes` bytes usable and durable-able. What was never committed reads as zeros
@@ -93,10 +176,15 @@ impl Shadow {
     /// # Errors
     /// `NoSpace` when the medium or the address space is full: nothing is poisoned, the caller goes on.
     pub fn grow(&self, bytes: u64) -> Result<()> {
-        self.region.grow(bytes)?;
-        // Release pairs with the Acquire in `len`.
-        self.len.fetch_max(bytes.next_multiple_of(4096), Ordering::Release);
-        Ok(())
+        match &self.backing {
+            Backing::Log(log) => {
+                log.region.grow(bytes)?;
+                // Release pairs with the Acquire in `len`.
+                log.len.fetch_max(bytes.next_multiple_of(PAGE_BYTES), Ordering::Release);
+                Ok(())
+            }
+            Backing::Rings(rings) => rings.grow(bytes),
+        }
     }
 
     /// Takes the present bytes of all `ranges` (address, length) into the log `log` as one unit, and returns
@@ -112,24 +200,40 @@ impl Shadow {
     /// When a range lies outside the usable part of the working copy, or there is no such log.
     pub fn commit(&self, log: usize, ranges: &[(usize, usize)]) -> Result<Ticket> {
         assert!(log < self.logs, "log {log} of {}", self.logs);
-        let (base, len) = (self.base() as usize, self.len());
-        let mut scratch = self.scratch.lock();
-        scratch.clear();
-        let mut bytes = 0;
-        for &(address, count) in ranges {
-            let offset = address.wrapping_sub(base) as u64;
-            assert!(offset <= len && count as u64 <= len - offset, "a range outside the working copy");
-            if count > 0 {
-                scratch.push(Range { offset, len: count as u64 });
-                bytes += count as u64;
+        let bytes: u64 = ranges.iter().map(|&(_, len)| len as u64).sum();
+        let ticket = match &self.backing {
+            Backing::Log(backing) => {
+                let mut scratch = backing.scratch.lock();
+                self.to_offsets(ranges, &mut scratch);
+                backing.region.flush_unit(&scratch)?
             }
-        }
-        let lsn = self.region.flush_unit(&scratch)?;
-        drop(scratch);
+            Backing::Rings(rings) => match ranges {
+                // Without an allocation, and without a lock that logs would share.
+                [] => rings.commit(log, &[])?,
+                &[one] if one.1 > 0 => rings.commit(log, &[self.to_offset(one)])?,
+                _ => {
+                    let mut offsets = Vec::with_capacity(ranges.len());
+                    self.to_offsets(ranges, &mut offsets);
+                    rings.commit(log, &offsets)?
+                }
+            },
+        };
         // Relaxed: counters.
         self.units.fetch_add(1, Ordering::Relaxed);
         self.unit_bytes.fetch_add(bytes, Ordering::Relaxed);
-        Ok(Ticket(lsn))
+        Ok(Ticket(ticket))
+    }
+
+    #[inline]
+    fn to_offset(&self, (address, count): (usize, usize)) -> Range {
+        let (offset, len) = (address.wrapping_sub(self.base as usize) as u64, self.len());
+        assert!(offset <= len && count as u64 <= len - offset, "a range outside the working copy");
+        Range { offset, len: count as u64 }
+    }
+
+    fn to_offsets(&self, ranges: &[(usize, usize)], offsets: &mut Vec<Range>) {
+        offsets.clear();
+        offsets.extend(ranges.iter().filter(|r| r.1 > 0).map(|&range| self.to_offset(range)));
     }
 
     /// Waits until the unit and every one before it is durable. With durability by interval it returns at once;
@@ -138,7 +242,10 @@ impl Shadow {
     /// # Errors
     /// `Poisoned`, or the first error: nothing may be acknowledged.
     pub fn wait(&self, ticket: Ticket) -> Result<()> {
-        self.region.wait(ticket.0)
+        match &self.backing {
+            Backing::Log(log) => log.region.wait(ticket.0),
+            Backing::Rings(rings) => rings.wait(ticket.0),
+        }
     }
 
     /// Waits until everything committed so far is durable, in every durability mode.
@@ -146,27 +253,39 @@ impl Shadow {
     /// # Errors
     /// As `wait`.
     pub fn sync(&self) -> Result<()> {
-        self.region.sync()
+        match &self.backing {
+            Backing::Log(log) => log.region.sync(),
+            Backing::Rings(rings) => rings.wait(rings.handover.begun()),
+        }
     }
 
-    /// Everything up to this ticket is durable. One load.
+    /// Everything up to this ticket is durable. A load, or one for each log.
     #[inline]
     #[must_use]
     pub fn durable(&self) -> Ticket {
-        Ticket(self.region.medium().durable())
+        Ticket(match &self.backing {
+            Backing::Log(log) => log.region.medium().durable(),
+            Backing::Rings(rings) => rings.handover.watermark(),
+        })
     }
 
     /// Everything committed so far, by anybody.
     #[inline]
     #[must_use]
     pub fn committed(&self) -> Ticket {
-        Ticket(self.region.appended())
+        Ticket(match &self.backing {
+            Backing::Log(log) => log.region.appended(),
+            Backing::Rings(rings) => rings.handover.begun(),
+        })
     }
 
     /// The error that latched, if any: from then on nothing is committed.
     #[must_use]
     pub fn poisoned(&self) -> Option<Error> {
-        self.region.medium().poisoned()
+        match &self.backing {
+            Backing::Log(log) => log.region.medium().poisoned(),
+            Backing::Rings(rings) => rings.poisoned(),
+        }
     }
 
     /// Applies everything committed so far to the image and frees the log.
@@ -174,39 +293,60 @@ impl Shadow {
     /// # Errors
     /// The first I/O error, which latches.
     pub fn checkpoint(&self) -> Result<()> {
-        self.pool.checkpoint()
+        match &self.backing {
+            Backing::Log(log) => log.region.medium().checkpoint(),
+            Backing::Rings(rings) => rings.checkpoint(),
+        }
     }
 
     /// What opening had to do.
     #[must_use]
-    pub fn open_report(&self) -> &OpenReport {
-        self.pool.open_report()
+    pub fn report(&self) -> &Report {
+        &self.report
     }
 
     /// True when this call of `open` made it: it is all zero.
     #[must_use]
     pub fn was_created(&self) -> bool {
-        self.pool.was_created()
+        self.report.created
     }
 
     /// What it lies on.
     #[must_use]
     pub fn medium(&self) -> MediumKind {
-        self.pool.info().medium
+        match &self.pool {
+            Some(pool) => pool.info().medium,
+            None if matches!(self.backing, Backing::Log(_)) => MediumKind::File,
+            None => MediumKind::Emulated,
+        }
     }
 
     /// Counters.
     #[must_use]
     pub fn stat(&self) -> Stat {
-        Stat {
-            pool: self.pool.stat(),
+        let mut stat = Stat {
+            pool: self.pool.as_ref().map(Pool::stat),
             len: self.len(),
             capacity: self.capacity(),
             logs: self.logs,
             // Relaxed: counters.
             units: self.units.load(Ordering::Relaxed),
             unit_bytes: self.unit_bytes.load(Ordering::Relaxed),
+            ..Stat::default()
+        };
+        match &self.backing {
+            Backing::Log(_) => {
+                if let Some(pool) = &stat.pool {
+                    stat.log_bytes = pool.log_bytes;
+                    stat.log_used = pool.log_used;
+                    stat.log_written = pool.log_written;
+                    stat.full_waits = pool.log_full_waits;
+                    stat.image_written = pool.image_written;
+                }
+            }
+            Backing::Rings(rings) => rings.count(&mut stat),
         }
+        stat
     }
 
     /// Reads everything at `path` and lists every damaged place. Takes a shared lock.
@@ -214,7 +354,7 @@ impl Shadow {
     /// # Errors
     /// When not even the superblock can be read, or somebody has it open.
     pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
-        Pool::check(path)
+        crate::check::check(path.as_ref())
     }
 
     /// Makes everything committed durable, applies it to the image, and marks it closed. Nobody uses the working
@@ -222,7 +362,81 @@ impl Shadow {
     ///
     /// # Errors
     /// The first I/O error: it is then as after a crash, and opens again by recovery.
-    pub fn close(self) -> Result<()> {
-        self.pool.close()
+    pub fn close(mut self) -> Result<()> {
+        let settled = match &self.backing {
+            Backing::Log(_) => Ok(()),
+            Backing::Rings(rings) => rings.checkpoint(),
+        };
+        self.stop();
+        match (settled, self.pool.take()) {
+            (Ok(()), Some(pool)) => pool.close(),
+            (settled, _) => settled,
+        }
+    }
+
+    fn stop(&mut self) {
+        if let (Backing::Rings(rings), Some(thread)) = (&self.backing, self.replayer.take()) {
+            rings.stop();
+            // A replayer that panicked has said so to everybody who waits.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Shadow {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Options {
+    /// The pool at `path`: on dax and emulated its region holds logs and image, and room for units beside them.
+    fn pool(&self, path: &Path) -> Result<Pool> {
+        let mut pool = self.pool.clone().background(self.background);
+        let ringed = match pool.inspect(path) {
+            Ok(info) => info.medium != MediumKind::File,
+            // There is none, or opening will say what is wrong.
+            Err(_) => pool.settle_medium(path),
+        };
+        if !ringed {
+            let pool = pool.capacity(self.capacity).log_bytes(self.log_bytes);
+            return pool.address(self.address).open(path);
+        }
+        let layout = self.layout(0);
+        let capacity = (layout.image_start() + layout.capacity).saturating_add(layout.capacity);
+        pool.capacity(capacity.min(mangrove_pmem::CAPACITY_BYTES_MAX)).open(path)
+    }
+
+    fn layout(&self, address: u64) -> Layout {
+        Layout {
+            address,
+            capacity: self.capacity.next_multiple_of(PAGE_BYTES),
+            ring_bytes: self.log_bytes.next_multiple_of(PAGE_BYTES).clamp(RING_BYTES_MIN, RING_BYTES_MAX),
+            log_count: self.log_count as u64,
+            nonce: 0,
+        }
+    }
+
+    /// Makes a shadow in a region that is all zero.
+    fn make(&self, region: &Region) -> Result<Layout> {
+        let nonce = self.pool.random();
+        let layout = self.layout(0);
+        let room = region.len().saturating_sub(layout.image_start());
+        if room == 0 {
+            return Err(Error::Unsupported {
+                what: format!("{} bytes hold no shadow of {} logs", region.len(), self.log_count),
+            });
+        }
+        // Half of the room is for units beside the image.
+        let capacity =
+            layout.capacity.min((room / 2).next_multiple_of(PAGE_BYTES)).min(room & !(PAGE_BYTES - 1));
+        let address = match self.address {
+            AddressChoice::Anywhere => 0,
+            AddressChoice::At(address) => address,
+            _ => mangrove_pmem::choose_address(capacity, nonce)?,
+        };
+        let layout = Layout { address, capacity, nonce, ..layout };
+        layout.write(region)?;
+        Ok(layout)
     }
 }

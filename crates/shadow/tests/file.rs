@@ -7,6 +7,7 @@ fn options() -> Options {
     options.capacity(64 << 20).log_bytes(1 << 20)
 }
 
+#[expect(clippy::mut_from_ref, reason = "each test uses its working copy alone")]
 fn bytes(shadow: &Shadow) -> &mut [u8] {
     // SAFETY: the usable part, and each test uses it alone.
     unsafe { std::slice::from_raw_parts_mut(shadow.base(), shadow.len() as usize) }

@@ -1,0 +1,246 @@
+//! The bytes of a shadow on dax and emulated: header, log rings, image. Told in prose in
+//! docs/format/shadow.md; a test ties the two.
+//!
+//! Invariants:
+//! 1. The words of the header's first line never change once its magic number is there.
+//! 2. Words that change are 8 bytes, aligned, and have one writer: `len` and `dirty_end` whoever grows, `tail` the
+//!    front of its log, `upto` and `head` the replayer.
+//! 3. A unit's checksum covers all its bytes but the padding, and through its seed the shadow and the log.
+
+use crate::{Error, Result};
+use mangrove_pmem::{Region, crc32c};
+use std::sync::atomic::Ordering;
+
+/// "MGshadow" read as a little-endian number.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"MGshadow");
+/// Version that this code writes and reads.
+pub(crate) const VERSION: u64 = 1;
+/// Unit of everything that has a size here.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+/// Least bytes of one ring.
+pub(crate) const RING_BYTES_MIN: u64 = 4096;
+/// Greatest bytes of one ring.
+pub(crate) const RING_BYTES_MAX: u64 = 1 << 30;
+
+pub(crate) const AT_MAGIC: u64 = 0;
+pub(crate) const AT_VERSION: u64 = 8;
+pub(crate) const AT_ADDRESS: u64 = 16;
+pub(crate) const AT_CAPACITY: u64 = 24;
+pub(crate) const AT_RING_BYTES: u64 = 32;
+pub(crate) const AT_LOG_COUNT: u64 = 40;
+pub(crate) const AT_NONCE: u64 = 48;
+pub(crate) const AT_CRC: u64 = 56;
+/// Bytes of the working copy that may be used: one line of its own.
+pub(crate) const AT_LEN: u64 = 64;
+/// Bytes of the image behind which the region is still zero: one line of its own.
+pub(crate) const AT_DIRTY_END: u64 = 128;
+/// The logs' own words, two lines for each log.
+pub(crate) const AT_LOGS: u64 = PAGE_BYTES;
+pub(crate) const LOG_BYTES: u64 = 128;
+pub(crate) const IN_LOG_TAIL: u64 = 0;
+pub(crate) const IN_LOG_UPTO: u64 = 64;
+pub(crate) const IN_LOG_HEAD: u64 = 72;
+/// The first ring.
+pub(crate) const AT_RINGS: u64 =
+    AT_LOGS + (crate::LOG_COUNT_MAX as u64 * LOG_BYTES).next_multiple_of(PAGE_BYTES);
+
+/// Bytes of a COMMIT record, which stands first in its unit.
+pub(crate) const COMMIT_BYTES: u64 = 32;
+/// Bytes of a REDO record before its data.
+pub(crate) const REDO_BYTES: u64 = 16;
+/// Bytes of an ASIDE record.
+pub(crate) const ASIDE_BYTES: u64 = 32;
+/// Kinds of records: the low byte of their first word.
+pub(crate) const KIND_COMMIT: u64 = 0xc1;
+pub(crate) const KIND_REDO: u64 = 0xd2;
+pub(crate) const KIND_ASIDE: u64 = 0xa3;
+
+/// Where everything lies: what the header's first line says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Where the working copy lies in every process; 0 for anywhere.
+    pub(crate) address: u64,
+    /// Bytes that the working copy may grow to.
+    pub(crate) capacity: u64,
+    /// Bytes of one ring.
+    pub(crate) ring_bytes: u64,
+    /// Rings.
+    pub(crate) log_count: u64,
+    /// Tells this shadow's records from any other's.
+    pub(crate) nonce: u64,
+}
+
+impl Layout {
+    fn words(&self) -> [(u64, u64); 6] {
+        [
+            (AT_VERSION, VERSION),
+            (AT_ADDRESS, self.address),
+            (AT_CAPACITY, self.capacity),
+            (AT_RING_BYTES, self.ring_bytes),
+            (AT_LOG_COUNT, self.log_count),
+            (AT_NONCE, self.nonce),
+        ]
+    }
+
+    fn crc(&self) -> u64 {
+        let crc = self.words().iter().fold(0, |crc, (_, word)| crc32c(crc, &word.to_le_bytes()));
+        u64::from(crc)
+    }
+
+    /// Where the image begins.
+    pub(crate) fn image_start(&self) -> u64 {
+        AT_RINGS + self.log_count * self.ring_bytes
+    }
+
+    /// The own words of a log.
+    pub(crate) fn log(&self, log: usize) -> u64 {
+        AT_LOGS + log as u64 * LOG_BYTES
+    }
+
+    /// Where the byte at `position` of the endless log lies.
+    #[inline]
+    pub(crate) fn ring(&self, log: usize, position: u64) -> u64 {
+        AT_RINGS + log as u64 * self.ring_bytes + position % self.ring_bytes
+    }
+
+    /// Seed of the checksums of a log's units.
+    pub(crate) fn seed(&self, log: usize) -> u32 {
+        crc32c(log as u32, &self.nonce.to_le_bytes())
+    }
+
+    /// Writes the header of a fresh, zero region; durable on return. Returns false when there is one.
+    ///
+    /// Durable-order: every other word before the magic number. Otherwise a crash could leave a shadow whose
+    /// geometry is not there.
+    pub(crate) fn write(&self, region: &Region) -> Result<()> {
+        region.grow(self.image_start())?;
+        for (at, word) in self.words() {
+            region.store(at, word, Ordering::Relaxed);
+        }
+        region.store(AT_CRC, self.crc(), Ordering::Relaxed);
+        region.flush(AT_VERSION, (AT_CRC + 8 - AT_VERSION) as usize);
+        region.fence();
+        region.store(AT_MAGIC, MAGIC, Ordering::Release);
+        region.flush(AT_MAGIC, 8);
+        region.fence();
+        region.drain()
+    }
+
+    /// What the header says; `None` when nobody finished writing one. The first `AT_RINGS` bytes are usable.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Newer`.
+    pub(crate) fn read(region: &Region) -> Result<Option<Self>> {
+        let corrupt = |offset, what: &str| {
+            Err(Error::Corrupt { path: "the shadow's image".into(), offset, what: what.into() })
+        };
+        if region.len() < AT_RINGS {
+            return Ok(None);
+        }
+        // Relaxed: nobody writes yet.
+        let word = |at: u64| region.word(at).load(Ordering::Relaxed);
+        match word(AT_MAGIC) {
+            0 => return Ok(None),
+            MAGIC => {}
+            _ => return corrupt(AT_MAGIC, "its first bytes are not those of a shadow"),
+        }
+        if word(AT_VERSION) > VERSION {
+            let found = u32::try_from(word(AT_VERSION)).unwrap_or(u32::MAX);
+            return Err(Error::Newer { path: "the shadow's image".into(), found, supported: VERSION as u32 });
+        }
+        let layout = Self {
+            address: word(AT_ADDRESS),
+            capacity: word(AT_CAPACITY),
+            ring_bytes: word(AT_RING_BYTES),
+            log_count: word(AT_LOG_COUNT),
+            nonce: word(AT_NONCE),
+        };
+        if word(AT_CRC) != layout.crc() {
+            return corrupt(AT_CRC, "the checksum of its header does not match");
+        }
+        let sane = (1..=crate::LOG_COUNT_MAX as u64).contains(&layout.log_count)
+            && (RING_BYTES_MIN..=RING_BYTES_MAX).contains(&layout.ring_bytes)
+            && layout.ring_bytes.is_multiple_of(PAGE_BYTES)
+            && layout.capacity.is_multiple_of(PAGE_BYTES)
+            && layout.address.is_multiple_of(PAGE_BYTES)
+            && layout.address <= 1 << 56
+            && layout.image_start() <= region.len()
+            && layout.capacity <= region.len() - layout.image_start();
+        if !sane {
+            return corrupt(AT_ADDRESS, "its header describes what cannot be");
+        }
+        Ok(Some(layout))
+    }
+}
+
+/// The first words of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Commit {
+    /// Bytes of the unit, this record included.
+    pub(crate) bytes: u64,
+    /// Number among the units of all logs, from 1.
+    pub(crate) seq: u64,
+    /// Position of this record in its log.
+    pub(crate) position: u64,
+    /// Records that follow.
+    pub(crate) records: u32,
+    /// CRC32C of the first three words, `records`, and every record without padding.
+    pub(crate) crc: u32,
+}
+
+impl Commit {
+    pub(crate) fn words(&self) -> [u64; 4] {
+        [
+            self.bytes << 8 | KIND_COMMIT,
+            self.seq,
+            self.position,
+            u64::from(self.records) << 32 | u64::from(self.crc),
+        ]
+    }
+
+    /// The record in these words, if it is one that stands at `position`.
+    pub(crate) fn decode(words: [u64; 4], position: u64) -> Option<Self> {
+        let commit = Self {
+            bytes: words[0] >> 8,
+            seq: words[1],
+            position: words[2],
+            records: (words[3] >> 32) as u32,
+            crc: words[3] as u32,
+        };
+        let right = words[0] & 0xff == KIND_COMMIT
+            && commit.position == position
+            && commit.bytes >= COMMIT_BYTES
+            && commit.bytes.is_multiple_of(8);
+        right.then_some(commit)
+    }
+
+    /// What the checksum begins with.
+    pub(crate) fn crc_of_head(&self, seed: u32) -> u32 {
+        let mut head = [0; 28];
+        let words = self.words();
+        for (to, word) in head.chunks_exact_mut(8).zip(words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        head[24..].copy_from_slice(&self.records.to_le_bytes());
+        crc32c(seed, &head)
+    }
+}
+
+/// The first words of a REDO record: `len` bytes for `offset` of the working copy follow, padded to 8.
+pub(crate) fn redo_words(offset: u64, len: u64) -> [u64; 2] {
+    [len << 8 | KIND_REDO, offset]
+}
+
+/// Bytes that a REDO record of `len` bytes takes.
+#[inline]
+pub(crate) fn redo_total(len: u64) -> u64 {
+    REDO_BYTES + len.next_multiple_of(8)
+}
+
+pub(crate) fn le_bytes<const N: usize, const B: usize>(words: [u64; N]) -> [u8; B] {
+    let mut bytes = [0; B];
+    for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}

@@ -1,0 +1,243 @@
+//! What happens to a shadow on dax or emulated after a crash: the units that were published are applied to the
+//! image, in order, up to the first number that is missing; what lies behind it was never acknowledged, and is
+//! dropped.
+//!
+//! Invariants:
+//! 1. Nothing is stored before everything that will be applied has been verified.
+//! 2. Durable-order: the image before the heads and tails that drop the records. Otherwise a second crash would
+//!    find the records gone and the image old.
+//! 3. Done again after a crash at any point, it does the same: `upto` of whatever lines survive names the last
+//!    unit applied, the next number is missing, and dropped units are behind it.
+
+use crate::layout::{
+    ASIDE_BYTES, AT_DIRTY_END, AT_LEN, COMMIT_BYTES, Commit, IN_LOG_HEAD, IN_LOG_TAIL, IN_LOG_UPTO,
+    KIND_ASIDE, KIND_REDO, Layout, redo_total,
+};
+use crate::lines::Lines;
+use crate::replay::{apply, flush, read_commit, store_head, word};
+use crate::ring::Start;
+use crate::{Error, Result};
+use mangrove_pmem::{Region, crc32c};
+use std::sync::atomic::Ordering;
+
+/// One unit that was found.
+struct Found {
+    log: usize,
+    position: u64,
+    commit: Commit,
+}
+
+/// What recovery did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Recovery {
+    pub(crate) units: u64,
+    pub(crate) bytes: u64,
+    /// Published, but behind a number that was not: never acknowledged.
+    pub(crate) dropped: u64,
+}
+
+fn corrupt<T>(offset: u64, what: &str) -> Result<T> {
+    Err(Error::Corrupt { path: "the shadow's image".into(), offset, what: what.into() })
+}
+
+fn durable_word(region: &Region, at: u64) -> u64 {
+    // Relaxed: nobody writes yet.
+    region.word(at).load(Ordering::Relaxed)
+}
+
+/// Bytes of the working copy that may be used.
+pub(crate) fn read_len(region: &Region, layout: &Layout) -> Result<u64> {
+    let (len, dirty) = (durable_word(region, AT_LEN), durable_word(region, AT_DIRTY_END));
+    if len > layout.capacity || !len.is_multiple_of(4096) {
+        return corrupt(AT_LEN, "a length that cannot be");
+    }
+    if dirty > region.len() - layout.image_start() {
+        return corrupt(AT_DIRTY_END, "an end of the records beside the image that cannot be");
+    }
+    Ok(len)
+}
+
+/// Applies what was published; where the logs stand then.
+pub(crate) fn recover(region: &Region, layout: &Layout) -> Result<(Start, Recovery)> {
+    let len = read_len(region, layout)?;
+    region.grow(layout.image_start() + len)?;
+    let (found, upto) = scan(region, layout, len, u64::MAX)?;
+    let mut recovery = Recovery::default();
+    let mut seq = upto;
+    let mut lines = Lines::new();
+    let logs = 0..layout.log_count as usize;
+    let mut ends: Vec<u64> = logs.map(|log| durable_word(region, layout.log(log) + IN_LOG_HEAD)).collect();
+    for unit in &found {
+        if unit.commit.seq > upto {
+            if unit.commit.seq != seq + 1 {
+                recovery.dropped += 1;
+                continue;
+            }
+            seq += 1;
+            recovery.units += 1;
+            recovery.bytes += apply(region, layout, unit.log, unit.position, &unit.commit, |offset, len| {
+                lines.insert(layout.image_start() + offset, len);
+                if lines.is_full() {
+                    flush(&mut lines, region);
+                }
+            });
+        }
+        ends[unit.log] = unit.position + unit.commit.bytes;
+    }
+    flush(&mut lines, region);
+    region.fence();
+    for (log, &end) in ends.iter().enumerate() {
+        let at = layout.log(log);
+        store_head(region, at, seq, end);
+        if durable_word(region, at + IN_LOG_TAIL) != end {
+            // Never below a durable head: that was stored first, and is no greater.
+            region.store(at + IN_LOG_TAIL, end, Ordering::Release);
+            region.flush(at + IN_LOG_TAIL, 8);
+        }
+    }
+    region.fence();
+    region.drain()?;
+    Ok((Start { positions: ends, seq, len }, recovery))
+}
+
+/// Verifies header words and logs of a region of which `usable` bytes are there, without changing anything; the
+/// units found.
+pub(crate) fn verify_all(region: &Region, layout: &Layout, usable: u64) -> Result<u64> {
+    if layout.image_start() > usable {
+        return corrupt(usable, "the image ends before its logs do");
+    }
+    let len = read_len(region, layout)?;
+    if len > usable - layout.image_start() {
+        return corrupt(usable, "the image ends before its length");
+    }
+    Ok(scan(region, layout, len, usable)?.0.len() as u64)
+}
+
+/// Every unit between head and tail of every log, verified, by number; and up to which number all are in the
+/// image.
+fn scan(region: &Region, layout: &Layout, len: u64, usable: u64) -> Result<(Vec<Found>, u64)> {
+    let mut found = Vec::new();
+    let mut upto = 0;
+    for log in 0..layout.log_count as usize {
+        let at = layout.log(log);
+        let (head, tail) = (durable_word(region, at + IN_LOG_HEAD), durable_word(region, at + IN_LOG_TAIL));
+        upto = upto.max(durable_word(region, at + IN_LOG_UPTO));
+        if head > tail
+            || tail - head > layout.ring_bytes
+            || !head.is_multiple_of(8)
+            || !tail.is_multiple_of(8)
+        {
+            return corrupt(at, "the ends of a log that cannot be");
+        }
+        let mut position = head;
+        while position < tail {
+            let place = layout.ring(log, position);
+            let Some(commit) = read_commit(region, layout, log, position) else {
+                return corrupt(place, "no unit stands where the log goes on");
+            };
+            if commit.bytes > tail - position {
+                return corrupt(place, "a unit reaches beyond its log's end");
+            }
+            found.push(Found { log, position, commit });
+            position += commit.bytes;
+        }
+    }
+    found.sort_unstable_by_key(|unit| unit.commit.seq);
+    if found.windows(2).any(|pair| pair[0].commit.seq == pair[1].commit.seq) {
+        return corrupt(layout.log(0), "two units carry the same number");
+    }
+    // What has been applied is not looked at again: a unit aside may have been overwritten by the next.
+    for unit in found.iter().filter(|unit| unit.commit.seq > upto) {
+        verify(region, layout, unit, len, usable)?;
+    }
+    Ok((found, upto))
+}
+
+/// Compares a unit with its checksum, and its ranges with the working copy's length.
+fn verify(region: &Region, layout: &Layout, unit: &Found, len: u64, usable: u64) -> Result<()> {
+    let Found { log, position, commit } = unit;
+    let place = layout.ring(*log, *position);
+    let end = position + commit.bytes;
+    let mut crc = commit.crc_of_head(layout.seed(*log));
+    let (mut at, mut records, mut aside) = (position + COMMIT_BYTES, 0u64, None);
+    while at < end {
+        if end - at < 16 {
+            return corrupt(place, "a record is cut short");
+        }
+        let words = [word(region, layout, *log, at), word(region, layout, *log, at + 8)];
+        crc = crc32c(crc, &crate::layout::le_bytes::<2, 16>(words));
+        records += 1;
+        match words[0] & 0xff {
+            KIND_REDO => {
+                let count = words[0] >> 8;
+                if count > end - at || redo_total(count) > end - at || !inside(words[1], count, len) {
+                    return corrupt(place, "a range lies outside the image");
+                }
+                crc = crc_of_ring(region, layout, *log, at + 16, count, crc);
+                at += redo_total(count);
+            }
+            KIND_ASIDE if end - at == ASIDE_BYTES => {
+                let more = [16, 24].map(|n| word(region, layout, *log, at + n));
+                crc = crc32c(crc, &crate::layout::le_bytes::<2, 16>(more));
+                aside = Some([words[0], words[1], more[0], more[1]]);
+                at = end;
+            }
+            _ => return corrupt(place, "a record of an unknown kind"),
+        }
+    }
+    if crc != commit.crc || records != u64::from(commit.records) {
+        return corrupt(place, "a unit does not match its checksum");
+    }
+    aside.map_or(Ok(()), |record| verify_aside(region, layout, record, len, usable))
+}
+
+fn inside(offset: u64, count: u64, len: u64) -> bool {
+    offset <= len && count <= len - offset
+}
+
+fn crc_of_ring(region: &Region, layout: &Layout, log: usize, position: u64, len: u64, crc: u32) -> u32 {
+    let left = len.min(layout.ring_bytes - position % layout.ring_bytes);
+    let crc = crc32c(crc, bytes(region, layout.ring(log, position), left));
+    if len > left { crc32c(crc, bytes(region, layout.ring(log, position + left), len - left)) } else { crc }
+}
+
+fn bytes(region: &Region, at: u64, len: u64) -> &[u8] {
+    assert!(at <= region.len() && len <= region.len() - at);
+    // SAFETY: inside the region (asserted); nobody uses it yet.
+    unsafe { std::slice::from_raw_parts(region.at(at), len as usize) }
+}
+
+fn verify_aside(region: &Region, layout: &Layout, record: [u64; 4], len: u64, usable: u64) -> Result<()> {
+    let [first, start, total, records] = record;
+    let end = start.checked_add(total).filter(|&end| {
+        start >= layout.image_start()
+            && end <= region.len().min(usable)
+            && start.is_multiple_of(8)
+            && total.is_multiple_of(8)
+    });
+    let Some(end) = end else { return corrupt(start, "records beside the image that cannot be") };
+    if !region.medium().read_only() {
+        region.grow(end)?;
+    }
+    let (mut at, mut crc, mut count) = (start, 0, 0u64);
+    while at < end {
+        let head = bytes(region, at, 16.min(end - at));
+        let words = [0, 8].map(|n| durable_word(region, at + n));
+        let data = words[0] >> 8;
+        if head.len() < 16
+            || words[0] & 0xff != KIND_REDO
+            || data > end - at
+            || redo_total(data) > end - at
+            || !inside(words[1], data, len)
+        {
+            return corrupt(at, "a record beside the image that cannot be");
+        }
+        crc = crc32c(crc32c(crc, head), bytes(region, at + 16, data));
+        at += redo_total(data);
+        count += 1;
+    }
+    if u64::from(crc) != first >> 32 || count != records {
+        return corrupt(start, "the records beside the image do not match their checksum");
+    }
+    Ok(())
+}

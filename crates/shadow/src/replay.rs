@@ -1,0 +1,207 @@
+//! The replayer: applies published units to the image, in the order of their numbers, and frees their space.
+//!
+//! Source: Fig. 4 of the Mangosteen paper. Two fences a batch: the first makes the image durable, the second
+//! the heads. Deviations: a batch is many units, not one, so that a line that many of them changed is flushed
+//! once; several logs are merged by number.
+//!
+//! Invariants:
+//! 1. Only units up to the watermark are applied (`handover.rs`): each is durable, and so are all before it.
+//! 2. Durable-order: the image before the heads. Otherwise a crash would find records gone and the image old.
+//! 3. Durable-order: in each log's line `upto` before `head` (stores to one line persist in their order): whatever
+//!    heads survive, the greatest `upto` among all logs is at least the number of every unit that is gone.
+//!    Otherwise recovery would take such a unit for one that was never published, and drop all behind it.
+
+use crate::layout::{
+    COMMIT_BYTES, Commit, IN_LOG_HEAD, IN_LOG_UPTO, KIND_ASIDE, KIND_REDO, Layout, redo_total,
+};
+use crate::lines::Lines;
+use crate::ring::Rings;
+use mangrove_pmem::Region;
+use std::sync::atomic::Ordering;
+
+/// A batch ends after so much of a ring, so that fronts that wait for space get it in pieces.
+const BATCH_SHARE: u64 = 4;
+
+/// What one thread at a time replays with.
+pub(crate) struct Replayer {
+    /// Where the next unit of each log to be applied stands.
+    positions: Vec<u64>,
+    /// The number of the last unit applied, durably.
+    applied: u64,
+    lines: Lines,
+    /// Units, and bytes of ranges, applied; lines flushed.
+    pub(crate) units: u64,
+    pub(crate) bytes: u64,
+    pub(crate) flushed_bytes: u64,
+    pub(crate) batches: u64,
+}
+
+impl Replayer {
+    pub(crate) fn new(positions: Vec<u64>, applied: u64) -> Self {
+        Self { positions, applied, lines: Lines::new(), units: 0, bytes: 0, flushed_bytes: 0, batches: 0 }
+    }
+
+    /// The number of the last unit in the image.
+    pub(crate) fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// Applies some units; false when there are none.
+    pub(crate) fn batch(&mut self, rings: &Rings) -> bool {
+        let (region, layout) = (&rings.region, &rings.layout);
+        let watermark = rings.handover.watermark();
+        if watermark <= self.applied {
+            return false;
+        }
+        // After the watermark: every unit up to it lies before these.
+        let tails: Vec<u64> = (0..self.positions.len()).map(|log| rings.handover.tail(log)).collect();
+        let mut budget = layout.ring_bytes / BATCH_SHARE;
+        let (mut applied, mut flushed) = (self.applied, 0);
+        while applied < watermark && budget > 0 {
+            let Some((log, commit)) = self.next(region, layout, &tails) else { break };
+            assert!(commit.seq <= watermark, "a unit beyond the watermark comes first");
+            let position = self.positions[log];
+            let lines = &mut self.lines;
+            self.bytes += apply(region, layout, log, position, &commit, |offset, len| {
+                lines.insert(layout.image_start() + offset, len);
+                if lines.is_full() {
+                    flushed += flush(lines, region);
+                }
+            });
+            self.positions[log] += commit.bytes;
+            self.units += 1;
+            applied = commit.seq;
+            budget = budget.saturating_sub(commit.bytes);
+        }
+        flushed += flush(&mut self.lines, region);
+        region.fence();
+        for (log, &position) in self.positions.iter().enumerate() {
+            let at = layout.log(log);
+            if position != rings.handover.head(log) {
+                store_head(region, at, applied, position);
+            }
+        }
+        region.fence();
+        for (log, &position) in self.positions.iter().enumerate() {
+            rings.handover.free(log, position);
+        }
+        self.flushed_bytes += flushed;
+        self.batches += 1;
+        self.applied = applied;
+        true
+    }
+
+    /// The published unit with the least number.
+    fn next(&self, region: &Region, layout: &Layout, tails: &[u64]) -> Option<(usize, Commit)> {
+        let logs = self.positions.iter().zip(tails).enumerate();
+        let first = logs.filter(|(_, (position, tail))| position < tail).map(|(log, (&position, _))| {
+            let commit = read_commit(region, layout, log, position);
+            (log, commit.expect("a published unit starts with its commit record"))
+        });
+        first.min_by_key(|(_, commit)| commit.seq)
+    }
+}
+
+/// Flushes every line and forgets it; the bytes flushed.
+pub(crate) fn flush(lines: &mut Lines, region: &Region) -> u64 {
+    let mut flushed = 0;
+    lines.drain(|offset, len| {
+        region.flush(offset, len as usize);
+        flushed += len;
+    });
+    flushed
+}
+
+/// Stores where a log begins, and up to which number everything is in the image. Flushed, not fenced.
+pub(crate) fn store_head(region: &Region, log_words: u64, upto: u64, head: u64) {
+    region.store(log_words + IN_LOG_UPTO, upto, Ordering::Release);
+    region.store(log_words + IN_LOG_HEAD, head, Ordering::Release);
+    region.flush(log_words + IN_LOG_UPTO, 16);
+}
+
+/// The word at a position of a log.
+#[inline]
+pub(crate) fn word(region: &Region, layout: &Layout, log: usize, position: u64) -> u64 {
+    // Relaxed: published, or nobody's yet.
+    region.word(layout.ring(log, position)).load(Ordering::Relaxed)
+}
+
+/// The commit record at a position, if there is one.
+pub(crate) fn read_commit(region: &Region, layout: &Layout, log: usize, position: u64) -> Option<Commit> {
+    region.reading(layout.ring(log, position), 8);
+    let words = [0, 8, 16, 24].map(|at| word(region, layout, log, position + at));
+    Commit::decode(words, position)
+}
+
+/// Copies the unit's ranges into the image, and names each; the bytes copied. The unit is one that was
+/// published, or that recovery has verified.
+pub(crate) fn apply(
+    region: &Region,
+    layout: &Layout,
+    log: usize,
+    position: u64,
+    commit: &Commit,
+    mut touched: impl FnMut(u64, u64),
+) -> u64 {
+    let (mut at, end) = (position + COMMIT_BYTES, position + commit.bytes);
+    let mut bytes = 0;
+    while at < end {
+        let (first, offset) = (word(region, layout, log, at), word(region, layout, log, at + 8));
+        match first & 0xff {
+            KIND_REDO => {
+                let len = first >> 8;
+                copy_from_ring(region, layout, log, at + 16, layout.image_start() + offset, len);
+                touched(offset, len);
+                bytes += len;
+                at += redo_total(len);
+            }
+            KIND_ASIDE => {
+                let total = word(region, layout, log, at + 16);
+                bytes += apply_aside(region, layout, offset, total, &mut touched);
+                at = end;
+            }
+            kind => panic!("a published unit holds a record of kind {kind:#x}"),
+        }
+    }
+    bytes
+}
+
+/// As `apply`, for the records of a unit that lie in one piece at `start` of the region.
+fn apply_aside(
+    region: &Region,
+    layout: &Layout,
+    start: u64,
+    total: u64,
+    touched: &mut impl FnMut(u64, u64),
+) -> u64 {
+    let (mut at, mut bytes) = (start, 0);
+    while at < start + total {
+        // Relaxed: published, or nobody's yet.
+        let (first, offset) =
+            (region.word(at).load(Ordering::Relaxed), region.word(at + 8).load(Ordering::Relaxed));
+        assert_eq!(first & 0xff, KIND_REDO, "a unit aside holds REDO records only");
+        let len = first >> 8;
+        copy(region, at + 16, layout.image_start() + offset, len);
+        touched(offset, len);
+        bytes += len;
+        at += redo_total(len);
+    }
+    bytes
+}
+
+fn copy_from_ring(region: &Region, layout: &Layout, log: usize, position: u64, to: u64, len: u64) {
+    let left = layout.ring_bytes - position % layout.ring_bytes;
+    copy(region, layout.ring(log, position), to, len.min(left));
+    if len > left {
+        copy(region, layout.ring(log, position + left), to + left, len - left);
+    }
+}
+
+fn copy(region: &Region, from: u64, to: u64, len: u64) {
+    region.reading(from, len as usize);
+    assert!(from + len <= region.len() && (to + len <= from || from + len <= to));
+    // SAFETY: inside the region (asserted), and not written meanwhile: it is published, or nobody uses the
+    // region yet. `write` copies into another part of it.
+    let bytes = unsafe { std::slice::from_raw_parts(region.at(from), len as usize) };
+    region.write(to, bytes);
+}

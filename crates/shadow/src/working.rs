@@ -1,0 +1,101 @@
+//! The working copy: DRAM at the recorded address.
+
+use crate::layout::Layout;
+use crate::{Error, Result};
+use mangrove_pmem::{Range, Region};
+use mangrove_sys::Reservation;
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes that one worker copies at a time.
+const CHUNK_BYTES: u64 = 2 << 20;
+/// From this size on, the working copy asks for huge pages, and is loaded by several threads.
+const LARGE_BYTES: u64 = 16 << 20;
+/// Pages that are zero are not touched.
+const PAGE_BYTES: usize = 4096;
+
+/// The program's memory.
+pub(crate) struct Working {
+    memory: Reservation,
+}
+
+impl Working {
+    /// Zeroed memory where the layout says.
+    ///
+    /// # Errors
+    /// `AddressTaken`, or `Unsupported` when the process may not have so much address space.
+    pub(crate) fn reserve(layout: &Layout) -> Result<Self> {
+        let len = layout.capacity as usize;
+        let memory = match layout.address {
+            0 => Reservation::anonymous(len),
+            address => Reservation::anonymous_at(address as usize, len),
+        };
+        memory.map(|memory| Self { memory }).map_err(|e| match e.kind() {
+            ErrorKind::AlreadyExists => Error::AddressTaken { address: layout.address, len: layout.capacity },
+            _ => Error::Unsupported { what: format!("cannot map {len} bytes: {e}") },
+        })
+    }
+
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.memory.base().as_ptr()
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.memory.len() as u64
+    }
+
+    /// The present bytes of a range.
+    #[inline]
+    pub(crate) fn bytes(&self, range: Range) -> &[u8] {
+        assert!(range.offset <= self.len() && range.len <= self.len() - range.offset);
+        // SAFETY: inside the reservation; whoever commits keeps everybody from storing to it meanwhile.
+        unsafe { std::slice::from_raw_parts(self.base().add(range.offset as usize), range.len as usize) }
+    }
+
+    /// Copies the first `len` bytes of the image into it, in parallel where there are many.
+    pub(crate) fn load(&self, region: &Region, image_start: u64, len: u64) {
+        if len >= LARGE_BYTES {
+            self.memory.advise_huge(0, len as usize);
+        }
+        let next = AtomicU64::new(0);
+        let work = || {
+            loop {
+                // Relaxed: only hands out chunks.
+                let offset = next.fetch_add(CHUNK_BYTES, Ordering::Relaxed);
+                if offset >= len {
+                    return;
+                }
+                self.load_chunk(region, image_start, offset, CHUNK_BYTES.min(len - offset) as usize);
+            }
+        };
+        let threads = if len < LARGE_BYTES {
+            1
+        } else {
+            std::thread::available_parallelism().map_or(1, usize::from).min(16)
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                // Without a helper the others do its share.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+            }
+            work();
+        });
+    }
+
+    fn load_chunk(&self, region: &Region, image_start: u64, offset: u64, len: usize) {
+        region.reading(image_start + offset, len);
+        for at in (0..len).step_by(PAGE_BYTES) {
+            let count = PAGE_BYTES.min(len - at);
+            // SAFETY: inside the region's image and the reservation, which nobody else uses yet; the two do not
+            // overlap.
+            unsafe {
+                let from = region.at(image_start + offset + at as u64);
+                let page = std::slice::from_raw_parts(from, count);
+                // The first word tells most pages from zero.
+                if page[..8.min(count)].iter().any(|&b| b != 0) || page.iter().any(|&b| b != 0) {
+                    std::ptr::copy_nonoverlapping(from, self.base().add(offset as usize + at), count);
+                }
+            }
+        }
+    }
+}

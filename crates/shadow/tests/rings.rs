@@ -1,0 +1,227 @@
+//! The shadow on the emulated medium: rings, replayer, recovery.
+
+use mangrove_shadow::{AddressChoice, CreateMode, Error, Latency, MediumChoice, Options, Shadow};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+fn options() -> Options {
+    let options = Options::new().create(CreateMode::CreateIfMissing);
+    options.medium(MediumChoice::Emulated(Latency::default())).capacity(64 << 20).log_bytes(64 << 10)
+}
+
+#[expect(clippy::mut_from_ref, reason = "each test uses its working copy alone")]
+fn bytes(shadow: &Shadow) -> &mut [u8] {
+    // SAFETY: the usable part, and each test uses it alone.
+    unsafe { std::slice::from_raw_parts_mut(shadow.base(), shadow.len() as usize) }
+}
+
+#[test]
+fn what_was_committed_is_back_at_the_same_address_and_the_rest_is_not() {
+    let dir = folder();
+    let path = dir.path().join("s");
+    for background in [false, true] {
+        let options = || options().background(background);
+        let shadow = options().open(&path).unwrap();
+        shadow.grow(1 << 20).unwrap();
+        let base = shadow.base() as usize;
+        bytes(&shadow)[..100].fill(7);
+        bytes(&shadow)[5000..5010].fill(8);
+        bytes(&shadow)[300..400].fill(9);
+        let ticket = shadow.commit(0, &[(base + 10, 10), (base + 5000, 10), (base, 0)]).unwrap();
+        shadow.wait(ticket).unwrap();
+        assert_eq!(shadow.durable(), ticket);
+        drop(shadow);
+        let shadow = options().open(&path).unwrap();
+        assert_eq!(shadow.base() as usize, base);
+        assert_eq!(shadow.len(), 1 << 20);
+        assert_eq!(bytes(&shadow)[..10], [0; 10]);
+        assert_eq!(bytes(&shadow)[10..20], [7; 10]);
+        assert_eq!(bytes(&shadow)[20..100], [0; 80]);
+        assert_eq!(bytes(&shadow)[5000..5010], [8; 10]);
+        assert!(bytes(&shadow)[300..400].iter().all(|&b| b == 0), "never committed");
+        let other = options().address(AddressChoice::At(base as u64)).open(dir.path().join("t"));
+        assert!(matches!(other, Err(Error::AddressTaken { .. })), "{other:?}");
+        std::fs::remove_dir_all(dir.path().join("t")).unwrap();
+        shadow.close().unwrap();
+        assert!(Shadow::check(&path).unwrap().damage.is_empty());
+        let shadow = options().open(&path).unwrap();
+        assert!(shadow.report().was_clean);
+        assert_eq!((shadow.report().units, shadow.report().dropped), (0, 0));
+        assert_eq!(bytes(&shadow)[10..20], [7; 10]);
+        shadow.close().unwrap();
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+}
+
+/// Small random numbers, the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % n
+    }
+}
+
+#[test]
+fn random_units_and_tidy_crashes_leave_what_a_model_says() {
+    const LEN: usize = 1 << 20;
+    let dir = folder();
+    for (logs, background) in [(1, false), (3, false), (3, true)] {
+        let path = dir.path().join(format!("s{logs}{background}"));
+        let options = || options().log_count(logs).background(background).log_bytes(16 << 10);
+        let mut random = Random(logs as u64);
+        let mut model = vec![0u8; LEN];
+        for round in 0..12 {
+            let shadow = options().open(&path).unwrap();
+            if round == 0 {
+                shadow.grow(LEN as u64).unwrap();
+            }
+            assert!(bytes(&shadow)[..LEN] == model[..], "round {round} with {logs} logs");
+            let base = shadow.base() as usize;
+            for unit in 0..300 {
+                let mut ranges = Vec::new();
+                for _ in 0..random.below(8) {
+                    // Now and then one that no ring of 16 KiB takes.
+                    let longest = if random.below(40) == 0 { 60_000 } else { 200 };
+                    let len = random.below(longest);
+                    let at = random.below(LEN - len);
+                    let fill = random.below(256) as u8;
+                    bytes(&shadow)[at..at + len].fill(fill);
+                    model[at..at + len].fill(fill);
+                    ranges.push((base + at, len));
+                }
+                shadow.commit(unit % logs, &ranges).unwrap();
+            }
+            assert!(shadow.stat().log_written > 20 << 10, "the rings never wrapped");
+            match round % 3 {
+                0 => drop(shadow),
+                1 => shadow.checkpoint().unwrap(),
+                _ => shadow.close().unwrap(),
+            }
+        }
+    }
+}
+
+#[test]
+fn growing_finds_zeros_where_a_long_unit_had_lain() {
+    let dir = folder();
+    let path = dir.path().join("s");
+    let shadow = options().background(false).open(&path).unwrap();
+    shadow.grow(1 << 20).unwrap();
+    let base = shadow.base() as usize;
+    bytes(&shadow).fill(5);
+    shadow.commit(0, &[(base, 1 << 20)]).unwrap();
+    shadow.grow(2 << 20).unwrap();
+    drop(shadow);
+    let shadow = options().background(false).open(&path).unwrap();
+    assert_eq!(shadow.len(), 2 << 20);
+    assert!(bytes(&shadow)[..1 << 20].iter().all(|&b| b == 5));
+    assert!(bytes(&shadow)[1 << 20..].iter().all(|&b| b == 0));
+    // And where it lies still, not yet applied.
+    bytes(&shadow).fill(6);
+    shadow.commit(0, &[(base, 2 << 20)]).unwrap();
+    drop(shadow);
+    let shadow = options().background(false).open(&path).unwrap();
+    assert_eq!(shadow.report().units, 1);
+    assert!(bytes(&shadow).iter().all(|&b| b == 6));
+    shadow.grow(8 << 20).unwrap();
+    assert!(bytes(&shadow)[2 << 20..].iter().all(|&b| b == 0));
+    drop(shadow);
+    let shadow = options().background(false).open(&path).unwrap();
+    assert!(bytes(&shadow)[2 << 20..].iter().all(|&b| b == 0));
+    // One for which there is no room beside the image.
+    shadow.grow(64 << 20).unwrap();
+    let error = shadow.grow((64 << 20) + 1).unwrap_err();
+    assert!(matches!(error, Error::NoSpace { .. }), "{error}");
+    shadow.close().unwrap();
+}
+
+/// Threads commit to logs of their own, each a counter and a copy; what is acknowledged is in order.
+#[test]
+fn threads_with_logs_of_their_own_keep_each_unit_whole_and_lose_nothing_acknowledged() {
+    const THREADS: usize = 4;
+    let dir = folder();
+    let path = dir.path().join("s");
+    let options = || options().log_count(THREADS).log_bytes(16 << 10);
+    let mut least = [0u64; THREADS];
+    for _ in 0..5 {
+        let shadow = options().open(&path).unwrap();
+        shadow.grow(64 << 10).unwrap();
+        let word = |at: usize| {
+            // SAFETY: inside what was grown, aligned; each word is one thread's.
+            unsafe { shadow.base().add(at).cast::<u64>() }
+        };
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..THREADS)
+                .map(|t| {
+                    let (shadow, stop, word) = (&shadow, &stop, &word);
+                    let floor = least[t];
+                    scope.spawn(move || {
+                        let (a, b) = (word(t * 8192), word(t * 8192 + 4096));
+                        // SAFETY: this thread's words.
+                        let mut n = unsafe { *a };
+                        assert!(n >= floor, "thread {t} lost units: {n} after {floor}");
+                        // SAFETY: as above.
+                        let copy = unsafe { *b };
+                        assert_eq!(n, copy, "a unit came back in part");
+                        while !stop.load(Ordering::Relaxed) {
+                            n += 1;
+                            // SAFETY: as above.
+                            unsafe {
+                                *a = n;
+                                *b = n;
+                            }
+                            let ticket = shadow.commit(t, &[(a as usize, 8), (b as usize, 8)]).unwrap();
+                            shadow.wait(ticket).unwrap();
+                        }
+                        n
+                    })
+                })
+                .collect();
+            std::thread::sleep(std::time::Duration::from_millis(60));
+            stop.store(true, Ordering::Relaxed);
+            for (t, worker) in workers.into_iter().enumerate() {
+                least[t] = worker.join().unwrap();
+            }
+        });
+        drop(shadow);
+    }
+    assert!(least.iter().all(|&n| n > 100), "{least:?}");
+}
+
+#[test]
+fn damage_in_a_log_is_named_and_refused() {
+    let dir = folder();
+    let path = dir.path().join("s");
+    let shadow = options().background(false).open(&path).unwrap();
+    shadow.grow(64 << 10).unwrap();
+    let base = shadow.base() as usize;
+    bytes(&shadow)[..4096].fill(3);
+    for _ in 0..4 {
+        shadow.commit(0, &[(base, 1000)]).unwrap();
+    }
+    drop(shadow);
+    let image = path.join("image");
+    let whole = std::fs::read(&image).unwrap();
+    // The first ring begins behind the logs' words.
+    let rings = 4096 + 64 * 128;
+    for at in [3, 20, 60, rings + 1, rings + 9, rings + 17, rings + 500, rings + 2000] {
+        let mut bad = whole.clone();
+        bad[at] ^= 4;
+        std::fs::write(&image, &bad).unwrap();
+        let error = options().background(false).open(&path).expect_err(&format!("byte {at}"));
+        assert!(matches!(error, Error::Corrupt { .. } | Error::Newer { .. }), "byte {at}: {error}");
+        let report = Shadow::check(&path);
+        assert!(report.is_err() || !report.unwrap().damage.is_empty(), "byte {at}: check found nothing");
+    }
+    std::fs::write(&image, &whole).unwrap();
+    assert!(Shadow::check(&path).unwrap().damage.is_empty());
+    let shadow = options().background(false).open(&path).unwrap();
+    assert_eq!(shadow.report().units, 4);
+    shadow.close().unwrap();
+}
