@@ -25,4 +25,6 @@ pub use mapping::{MapKind, Reservation};
 pub use mirror::Mirror;
 pub use modules::{Module, loaded_modules, loaded_modules_generation};
 pub use spin::{spin_ticks, ticks, ticks_per_microsecond};
-pub use thread::{addresses_are_random, set_random_addresses, thread_count, thread_mark};
+pub use thread::{
+    addresses_are_random, run_again, set_random_addresses, stack_limit, thread_count, thread_mark,
+};

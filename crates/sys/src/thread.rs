@@ -68,6 +68,73 @@ pub fn set_random_addresses(random: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// The soft limit of the main thread's stack in bytes, after setting it if asked to (no more than the hard limit).
+/// Returns what it was before; `u64::MAX` is unlimited.
+///
+/// # Errors
+/// What setrlimit(2) says.
+pub fn stack_limit(set: Option<u64>) -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: fills the struct.
+    if unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let before = limit.rlim_cur;
+    if let Some(bytes) = set {
+        limit.rlim_cur = bytes.min(limit.rlim_max);
+        // SAFETY: reads the struct.
+        if unsafe { libc::setrlimit(libc::RLIMIT_STACK, &raw const limit) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(before)
+}
+
+/// Replaces this process by a new start of its program, with the arguments it was started with, its present
+/// environment, and `variable` ("NAME=VALUE") in place of one of that name. Returns only if that fails.
+#[must_use]
+pub fn run_again(variable: &str) -> io::Error {
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStringExt;
+
+    let strings = || -> io::Result<(CString, Vec<CString>, Vec<CString>)> {
+        // SAFETY: asks for a number.
+        if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+            return Err(io::Error::other("it runs with the privileges of its file's owner"));
+        }
+        // The path it was started by, so that its name stays as it was; else the file itself, whatever its name is now.
+        let path = std::fs::read_link("/proc/self/exe")?;
+        let path = if path.exists() { path } else { "/proc/self/exe".into() };
+        let path = CString::new(path.into_os_string().into_vec())?;
+        let all = |bytes: Vec<u8>| -> io::Result<Vec<CString>> {
+            let text = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+            Ok(text.split(|&b| b == 0).map(CString::new).collect::<Result<_, _>>()?)
+        };
+        let arguments = all(std::fs::read("/proc/self/cmdline")?)?;
+        let name = variable.split_inclusive('=').next().unwrap_or(variable);
+        let mut environment = Vec::new();
+        for (key, value) in std::env::vars_os() {
+            let entry = [key.into_vec(), b"=".to_vec(), value.into_vec()].concat();
+            if !entry.starts_with(name.as_bytes()) {
+                environment.push(CString::new(entry)?);
+            }
+        }
+        environment.push(CString::new(variable)?);
+        Ok((path, arguments, environment))
+    };
+    let (path, arguments, environment) = match strings() {
+        Ok(strings) => strings,
+        Err(e) => return e,
+    };
+    let pointers = |all: &[CString]| {
+        all.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect::<Vec<*const libc::c_char>>()
+    };
+    let (arguments_ptr, environment_ptr) = (pointers(&arguments), pointers(&environment));
+    // SAFETY: NUL-terminated strings in null-terminated arrays, all alive.
+    unsafe { libc::execve(path.as_ptr(), arguments_ptr.as_ptr(), environment_ptr.as_ptr()) };
+    io::Error::last_os_error()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -32,8 +32,8 @@ impl Heap {
         let first = bin_that_fits(pages);
         let used = self.head().bins_used;
         let mut found = None;
-        for word in first / 64..BIN_COUNT / 64 {
-            let bits = if word == first / 64 { used[word] & (!0 << (first % 64)) } else { used[word] };
+        for (word, &has) in used.iter().enumerate().skip(first / 64) {
+            let bits = if word == first / 64 { has & (!0 << (first % 64)) } else { has };
             if bits != 0 {
                 found = Some(self.head().bins[word * 64 + bits.trailing_zeros() as usize] - 1);
                 break;

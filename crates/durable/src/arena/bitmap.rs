@@ -1,9 +1,9 @@
 //! The page bitmaps: one bit a page, words that report themselves when they change.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::heap::Heap;
-use super::layout::{GROUP_PAGES, Group};
+use super::layout::GROUP_PAGES;
 use super::space::Writes;
 
 /// Which of a group's bitmaps.
@@ -14,28 +14,17 @@ pub(super) enum Map {
     FreeEnds,
 }
 
-impl Map {
-    #[inline]
-    fn words(self, group: &Group) -> &[AtomicU64; 16] {
-        match self {
-            Self::Starts => &group.starts,
-            Self::Touched => &group.touched,
-            Self::FreeEnds => &group.free_ends,
-        }
-    }
-}
-
 impl Heap {
     #[inline]
     pub(super) fn bit(&self, map: Map, page: u64) -> bool {
         let at = (page % GROUP_PAGES) as usize;
         // Relaxed: changed by the one thread that allocates; others ask only about their own blocks' pages.
-        map.words(self.group(page))[at / 64].load(Ordering::Relaxed) >> (at % 64) & 1 == 1
+        self.view.bits(map, page)[at / 64].load(Ordering::Relaxed) >> (at % 64) & 1 == 1
     }
 
     pub(super) fn set_bit<W: Writes>(&mut self, w: &mut W, map: Map, page: u64, on: bool) {
         let at = (page % GROUP_PAGES) as usize;
-        let word = &map.words(self.group(page))[at / 64];
+        let word = &self.view.bits(map, page)[at / 64];
         let old = word.load(Ordering::Relaxed);
         let new = if on { old | 1 << (at % 64) } else { old & !(1 << (at % 64)) };
         if new != old {
@@ -52,7 +41,7 @@ impl Heap {
             let at = page % 64;
             let count = (64 - at).min(end - page);
             let mask = (!0u64 >> (64 - count)) << at;
-            let word = &Map::Touched.words(self.group(page))[((page % GROUP_PAGES) / 64) as usize];
+            let word = &self.view.bits(Map::Touched, page)[((page % GROUP_PAGES) / 64) as usize];
             let old = word.load(Ordering::Relaxed);
             untouched &= old & mask == 0;
             if old | mask != old {
@@ -62,24 +51,5 @@ impl Heap {
             page += count;
         }
         untouched
-    }
-
-    /// The first page of the span that `page` belongs to. O(pages of the span / 64).
-    #[inline]
-    pub(super) fn start_of(&self, page: u64) -> u64 {
-        let mut number = page / GROUP_PAGES;
-        let mut at = ((page % GROUP_PAGES) / 64) as usize;
-        let mut bits =
-            Map::Starts.words(self.group(page))[at].load(Ordering::Relaxed) & (!0 >> (63 - page % 64));
-        while bits == 0 {
-            // Page 0 starts a span: this ends.
-            if at == 0 {
-                number -= 1;
-                at = 16;
-            }
-            at -= 1;
-            bits = Map::Starts.words(self.group(number * GROUP_PAGES))[at].load(Ordering::Relaxed);
-        }
-        number * GROUP_PAGES + at as u64 * 64 + (63 - u64::from(bits.leading_zeros()))
     }
 }

@@ -1,6 +1,6 @@
 //! The arena's blocks as malloc(3) has them: any size, any alignment, zeroed, freed.
 
-use super::class::{ALIGN_MIN, CLASSES, SMALL_BYTES_MAX, class_of};
+use super::class::{ALIGN_MIN, SMALL_BYTES_MAX, class_of};
 use super::heap::Heap;
 use super::layout::{PAGE_BYTES, kind};
 pub(crate) use super::slab::BadFree;
@@ -98,15 +98,12 @@ impl Heap {
         Ok(())
     }
 
-    /// Bytes that may be used of the block at `address`; `None` if no block in use starts there. May run on
-    /// any thread that holds the block.
+    /// Bytes that may be used of the block at `address`; `None` if no block in use starts there.
     pub(crate) fn usable_bytes(&self, address: usize) -> Option<usize> {
         let start = self.start_of(self.page_of(address)?);
-        let span = self.span(start);
-        match span.kind {
-            kind::SLAB if self.slab_in_use(start, address) => Some(CLASSES[span.class as usize].bytes as usize),
-            kind::LARGE if self.address(start) as usize == address => Some(span.pages as usize * PAGE_BYTES),
-            _ => None,
+        if self.span(start).kind == kind::SLAB && !self.slab_in_use(start, address) {
+            return None;
         }
+        self.view.usable_bytes(address)
     }
 }

@@ -11,26 +11,25 @@ use super::layout::{BIN_COUNT, PAGE_BYTES, kind};
 /// What an arena holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub(crate) struct ArenaStat {
+pub struct ArenaStat {
     /// Bytes under management.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Bytes of blocks in use, each counted as its class has it.
-    pub(crate) used_bytes: u64,
+    pub used_bytes: u64,
     /// Blocks in use.
-    pub(crate) blocks: u64,
+    pub blocks: u64,
     /// Bytes that commands have mapped.
-    pub(crate) mapped_bytes: u64,
+    pub mapped_bytes: u64,
     /// Bytes of whole free pages.
-    pub(crate) free_bytes: u64,
+    pub free_bytes: u64,
     /// Bytes of the arena's own state.
-    pub(crate) meta_bytes: u64,
+    pub meta_bytes: u64,
 }
 
 impl Heap {
     /// Counts everything. O(spans).
     pub(crate) fn stat(&self) -> ArenaStat {
-        let mut stat =
-            ArenaStat { bytes: self.head().pages * PAGE_BYTES as u64, ..ArenaStat::default() };
+        let mut stat = ArenaStat { bytes: self.head().pages * PAGE_BYTES as u64, ..ArenaStat::default() };
         let mut page = 0;
         while page < self.head().pages {
             let span = self.span(page);

@@ -12,7 +12,11 @@ impl Heap {
     ///
     /// # Errors
     /// A sentence, when the space is too small or does not grow.
-    pub(crate) fn format<W: Writes>(space: Box<dyn Space>, head_offset: u64, w: &mut W) -> Result<Self, String> {
+    pub(crate) fn format<W: Writes>(
+        space: Box<dyn Space>,
+        head_offset: u64,
+        w: &mut W,
+    ) -> Result<Self, String> {
         let mut space = space;
         assert!(head_offset.is_multiple_of(PAGE_BYTES as u64));
         let capacity = space.capacity() / GROUP_BYTES * GROUP_BYTES;

@@ -4,19 +4,18 @@
 //! the same arena as the one that wrote it.
 
 use super::class::CLASS_COUNT;
-use super::layout::{GROUP_PAGES, Group, Head, PAGE_BYTES, Span};
+use super::layout::{Head, PAGE_BYTES, Span};
 use super::slab::Current;
 use super::space::{Space, Writes};
+use super::view::View;
 
 /// Free runs from this length on give their memory back to the system: 256 KiB.
 pub(super) const DISCARD_PAGES_MIN: u64 = 64;
 const DISCARDS_MAX: usize = 64;
 
-/// An allocator in a region. One thread at a time allocates; only [`Heap::usable_bytes`] may run beside it.
+/// An allocator in a region. One thread at a time uses it; others have a [`View`].
 pub(crate) struct Heap {
-    base: *mut u8,
-    head: *mut Head,
-    directory: *mut u64,
+    pub(super) view: View,
     space: Box<dyn Space>,
     /// The slab that each class allocates from; a cache of the class lists' heads.
     pub(super) current: [Current; CLASS_COUNT],
@@ -32,12 +31,8 @@ impl Heap {
     /// A handle to the arena whose head lies at `head_offset` of the space. The caller has formatted or
     /// verified it ([`Heap::format`], [`Heap::open`]).
     pub(super) fn attach(space: Box<dyn Space>, head_offset: u64) -> Self {
-        let base = space.base();
-        let head = base.wrapping_add(head_offset as usize);
         Self {
-            base,
-            head: head.cast(),
-            directory: head.wrapping_add(super::layout::ARENA_HEAD_BYTES).cast(),
+            view: View::new(space.base(), head_offset),
             space,
             current: [Current::NONE; CLASS_COUNT],
             discards: [(0, 0); DISCARDS_MAX],
@@ -48,64 +43,48 @@ impl Heap {
     #[inline]
     pub(super) fn head(&self) -> &Head {
         // SAFETY: the head lies in the space's first pages, aligned to a page, and is plain numbers.
-        unsafe { &*self.head }
+        unsafe { &*self.view.head }
     }
 
     #[inline]
     pub(super) fn head_mut(&mut self) -> &mut Head {
         // SAFETY: as in `head`; `&mut self` is the only writer.
-        unsafe { &mut *self.head }
+        unsafe { &mut *self.view.head }
     }
 
-    /// The description of the group that `page` lies in; `page` is under management.
-    #[inline]
-    pub(super) fn group(&self, page: u64) -> &Group {
-        // SAFETY: the directory has an entry for every group under management (`grow`, `format`), checked
-        // by `open` to lie inside the space.
-        unsafe {
-            let offset = *self.directory.add((page / GROUP_PAGES) as usize);
-            &*self.base.add(offset as usize).cast::<Group>()
-        }
-    }
-
-    #[inline]
-    fn span_ptr(&self, page: u64) -> *mut Span {
-        // SAFETY: as in `group`; the index is below the length of the array.
-        unsafe {
-            let offset = *self.directory.add((page / GROUP_PAGES) as usize);
-            let group = self.base.add(offset as usize).cast::<Group>();
-            (&raw mut (*group).spans).cast::<Span>().add((page % GROUP_PAGES) as usize)
-        }
+    /// Where things are, for other threads.
+    pub(crate) fn view(&self) -> View {
+        self.view
     }
 
     #[inline]
     pub(super) fn span(&self, page: u64) -> &Span {
         // SAFETY: a span of a group under management; plain numbers.
-        unsafe { &*self.span_ptr(page) }
+        unsafe { &*self.view.span_ptr(page) }
     }
 
     #[inline]
     pub(super) fn span_mut(&mut self, page: u64) -> &mut Span {
         // SAFETY: as in `span`; `&mut self` is the only writer, and readers on other threads look at fields
         // of their own blocks' spans that do not change while the block lives.
-        unsafe { &mut *self.span_ptr(page) }
+        unsafe { &mut *self.view.span_ptr(page) }
     }
 
     /// Reports the half of an entry that holds kind, pages and links.
     #[inline]
     pub(super) fn report_links<W: Writes>(&self, w: &mut W, page: u64) {
-        w.wrote(self.span_ptr(page) as usize, 32);
+        w.wrote(self.view.span_ptr(page) as usize, 32);
     }
 
     pub(super) fn directory_entry(&self, group: u64) -> u64 {
         assert!(group < self.head().groups_max);
         // SAFETY: the directory has `groups_max` entries, in pages that `format` reserved.
-        unsafe { *self.directory.add(group as usize) }
+        unsafe { *self.view.directory.add(group as usize) }
     }
 
     pub(super) fn set_directory<W: Writes>(&mut self, w: &mut W, group: u64, offset: u64) {
         assert!(group < self.head().groups_max);
-        let at = self.directory.wrapping_add(group as usize);
+        let at = self.view.directory.wrapping_add(group as usize);
         // SAFETY: as in `directory_entry`.
         unsafe { *at = offset };
         w.wrote(at as usize, 8);
@@ -114,24 +93,35 @@ impl Heap {
     /// The address of the region's first byte.
     #[inline]
     pub(crate) fn base_address(&self) -> usize {
-        self.base as usize
+        self.view.base as usize
     }
 
     /// The address behind the last page under management.
     pub(crate) fn end_address(&self) -> usize {
-        self.base as usize + self.head().pages as usize * PAGE_BYTES
+        self.view.base as usize + self.head().pages as usize * PAGE_BYTES
     }
 
     #[inline]
     pub(super) fn address(&self, page: u64) -> *mut u8 {
-        self.base.wrapping_add(page as usize * PAGE_BYTES)
+        self.view.base.wrapping_add(page as usize * PAGE_BYTES)
     }
 
     /// The page of an address, if it lies under management.
     #[inline]
     pub(super) fn page_of(&self, address: usize) -> Option<u64> {
-        let page = (address.wrapping_sub(self.base as usize) / PAGE_BYTES) as u64;
-        (page < self.head().pages).then_some(page)
+        self.view.page_of(address)
+    }
+
+    /// The first page of the span that `page` belongs to.
+    #[inline]
+    pub(super) fn start_of(&self, page: u64) -> u64 {
+        self.view.start_of(page)
+    }
+
+    /// Whether the address lies in this arena.
+    #[inline]
+    pub(crate) fn holds(&self, address: usize) -> bool {
+        self.page_of(address).is_some()
     }
 
     pub(super) fn space_len(&self) -> u64 {

@@ -19,10 +19,14 @@ impl Heap {
     ///
     /// # Errors
     /// The region is full.
-    pub(crate) fn map<W: Writes>(&mut self, w: &mut W, len: usize, align: usize) -> Result<*mut u8, MapError> {
+    pub(crate) fn map<W: Writes>(
+        &mut self,
+        w: &mut W,
+        len: usize,
+        align: usize,
+    ) -> Result<*mut u8, MapError> {
         let pages = pages_of(len).ok_or(MapError::Full)?;
-        let (page, zero) =
-            self.take_aligned(w, pages, (align / PAGE_BYTES) as u64).ok_or(MapError::Full)?;
+        let (page, zero) = self.take_aligned(w, pages, (align / PAGE_BYTES) as u64).ok_or(MapError::Full)?;
         self.describe(w, page, pages, kind::MAPPED);
         if !zero {
             self.zero(w, page, pages);
@@ -60,7 +64,12 @@ impl Heap {
     ///
     /// # Errors
     /// The range is not all mapped; nothing changed.
-    pub(crate) fn map_again<W: Writes>(&mut self, w: &mut W, address: usize, len: usize) -> Result<(), MapError> {
+    pub(crate) fn map_again<W: Writes>(
+        &mut self,
+        w: &mut W,
+        address: usize,
+        len: usize,
+    ) -> Result<(), MapError> {
         let (first, end) = self.mapped_pages(address, len, false)?;
         self.zero(w, first, end - first);
         Ok(())
@@ -90,14 +99,14 @@ impl Heap {
         }
         let start = self.start_of(first);
         let whole = self.span(start).pages;
-        if start + whole == end {
-            if let Some(zero) = self.extend_run(w, start, whole, pages - has) {
-                self.describe(w, start, whole + pages - has, kind::MAPPED);
-                if !zero {
-                    self.zero(w, end, pages - has);
-                }
-                return Ok(self.address(first));
+        if start + whole == end
+            && let Some(zero) = self.extend_run(w, start, whole, pages - has)
+        {
+            self.describe(w, start, whole + pages - has, kind::MAPPED);
+            if !zero {
+                self.zero(w, end, pages - has);
             }
+            return Ok(self.address(first));
         }
         if !may_move {
             return Err(MapError::Full);

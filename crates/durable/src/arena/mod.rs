@@ -1,8 +1,8 @@
 //! The persistent arena: an allocator whose every byte of state lies in the region it allocates from.
 
-mod blocks;
-mod bitmap;
 mod bins;
+mod bitmap;
+mod blocks;
 mod check;
 mod class;
 mod format;
@@ -13,15 +13,17 @@ mod pages;
 mod realloc;
 mod slab;
 mod space;
+mod view;
 
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use check::ArenaStat;
-pub(crate) use heap::Heap;
-pub(crate) use layout::{ARENA_HEAD_BYTES, PAGE_BYTES, arena_front_bytes};
-pub(crate) use mapped::MapError;
 pub(crate) use blocks::BadFree;
+pub use check::ArenaStat;
+pub(crate) use heap::Heap;
+pub(crate) use layout::PAGE_BYTES;
+pub(crate) use mapped::MapError;
 pub(crate) use space::{Space, Writes};
+pub(crate) use view::View;

@@ -145,7 +145,8 @@ impl World {
 
     fn crash(&mut self) {
         // SAFETY: the working copy's memory; the handle to it is replaced below.
-        unsafe { std::slice::from_raw_parts_mut(self.working.base().as_ptr(), CAPACITY) }.copy_from_slice(&self.image);
+        unsafe { std::slice::from_raw_parts_mut(self.working.base().as_ptr(), CAPACITY) }
+            .copy_from_slice(&self.image);
         self.written = Written::default();
         let space = Box::new(Working { base: self.working.base().as_ptr(), len: CAPACITY as u64 });
         self.heap = Heap::open(space, 8192).unwrap();
@@ -179,12 +180,13 @@ impl World {
                     self.heap.alloc_aligned(&mut self.written, bytes, align)
                 } as usize;
                 if at != 0 {
-                    assert!(at % align.max(16) == 0);
+                    assert!(at.is_multiple_of(align.max(16)));
                     if zeroed {
                         assert!(self.bytes(at, bytes).iter().all(|&b| b == 0));
                     }
                     // Half of the zeroed ones stay as they came.
-                    let content = if zeroed && bytes % 2 == 0 { vec![0; bytes] } else { self.fill(at, bytes) };
+                    let content =
+                        if zeroed && bytes % 2 == 0 { vec![0; bytes] } else { self.fill(at, bytes) };
                     assert!(self.blocks.insert(at, content).is_none());
                 }
             }

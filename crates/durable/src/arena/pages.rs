@@ -25,7 +25,12 @@ impl Heap {
     }
 
     /// A run of `pages` that starts at a multiple of `align` pages.
-    pub(super) fn take_aligned<W: Writes>(&mut self, w: &mut W, pages: u64, align: u64) -> Option<(u64, bool)> {
+    pub(super) fn take_aligned<W: Writes>(
+        &mut self,
+        w: &mut W,
+        pages: u64,
+        align: u64,
+    ) -> Option<(u64, bool)> {
         if align <= 1 {
             return self.take_run(w, pages);
         }

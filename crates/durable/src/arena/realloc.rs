@@ -13,7 +13,12 @@ impl Heap {
     ///
     /// # Errors
     /// No block in use starts there; nothing changed.
-    pub(crate) fn resize<W: Writes>(&mut self, w: &mut W, address: usize, bytes: usize) -> Result<*mut u8, BadFree> {
+    pub(crate) fn resize<W: Writes>(
+        &mut self,
+        w: &mut W,
+        address: usize,
+        bytes: usize,
+    ) -> Result<*mut u8, BadFree> {
         let page = self.page_of(address).ok_or(BadFree::NotABlock)?;
         let start = self.start_of(page);
         let has = self.usable_bytes(address).ok_or(BadFree::NotABlock)?;

@@ -90,7 +90,7 @@ fn blocks_do_not_overlap_and_are_aligned() {
         let bytes = round * 37 % 9000;
         let align = 1 << (round % 15);
         let at = heap.alloc_aligned(&mut w, bytes, align) as usize;
-        assert!(at % align == 0 && at % 16 == 0);
+        assert!(at.is_multiple_of(align) && at.is_multiple_of(16));
         assert!(heap.usable_bytes(at).unwrap() >= bytes.max(1));
         all.push((at, heap.usable_bytes(at).unwrap()));
     }

@@ -1,0 +1,94 @@
+//! The same addresses in every run: a program that is started with random ones starts itself again without.
+//!
+//! The state holds addresses of functions, vtables, constants and variables of the program. The kernel
+//! gives a program other ones at each start unless its personality says no (ADDR_NO_RANDOMIZE), which only
+//! takes effect at exec. So the program executes itself once more, with the same arguments and environment,
+//! before it has done anything. No privilege is needed. Where a sandbox forbids it (container runtimes filter
+//! personality(2)) the program goes on as it is; whether its state can live there is seen at opening.
+//!
+//! Two more things move modules between starts: the limit of the stack, from which the kernel
+//! computes where libraries go, is set to 8 MiB for the second start, and put back. Another kernel may place
+//! them differently all the same.
+
+use mangrove_sys::{addresses_are_random, run_again, set_random_addresses, stack_limit, thread_count};
+use std::sync::OnceLock;
+
+/// Names the process that started itself again, and its stack limit before: the guard against doing it twice.
+const VARIABLE: &str = "MANGROVE_SAME_ADDRESSES";
+/// Set by the user: never start again.
+const NEVER: &str = "MANGROVE_RANDOM_ADDRESSES";
+const STACK_BYTES: u64 = 8 << 20;
+
+/// Where this process's modules lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Addresses {
+    /// Where every start with the same program, libraries and kernel has them.
+    Same,
+    /// Anywhere, and this is why.
+    Random {
+        /// What kept the process from starting again.
+        why: String,
+    },
+}
+
+/// Starts the program again without address randomisation, if that is on and can be turned off. Returns
+/// in the process that needs no more starting. Call it first thing: everything done before is done twice.
+pub fn settle_addresses() -> Addresses {
+    static SETTLED: OnceLock<Addresses> = OnceLock::new();
+    SETTLED.get_or_init(settle).clone()
+}
+
+fn settle() -> Addresses {
+    let random = |why: String| Addresses::Random { why };
+    if let Some(value) = std::env::var_os(VARIABLE) {
+        let value = value.to_string_lossy().into_owned();
+        let mut parts = value.split(':').map(str::parse::<u64>);
+        // Inherited from a parent process it means nothing here.
+        if let (Some(Ok(pid)), Some(Ok(stack))) = (parts.next(), parts.next())
+            && pid == u64::from(std::process::id())
+        {
+            return second_start(stack);
+        }
+    }
+    if std::fs::read_to_string("/proc/sys/kernel/randomize_va_space").is_ok_and(|s| s.trim() == "0") {
+        return Addresses::Same;
+    }
+    match addresses_are_random() {
+        Ok(false) => return Addresses::Same,
+        Ok(true) => {}
+        Err(e) => return random(format!("a sandbox forbids personality(2): {e}")),
+    }
+    if std::env::var_os(NEVER).is_some() {
+        return random(format!("{NEVER} is set"));
+    }
+    match thread_count() {
+        Ok(1) => {}
+        Ok(_) => {
+            return random("threads were started before; settle the addresses first thing in main".into());
+        }
+        Err(e) => return random(format!("/proc cannot be read: {e}")),
+    }
+    if let Err(e) = set_random_addresses(false) {
+        return random(format!("a sandbox forbids personality(2): {e}"));
+    }
+    let stack = stack_limit(Some(STACK_BYTES)).unwrap_or(STACK_BYTES);
+    let error = run_again(&format!("{VARIABLE}={}:{stack}", std::process::id()));
+    let _ = stack_limit(Some(stack));
+    let _ = set_random_addresses(true);
+    random(format!("the program cannot be started again: {error}"))
+}
+
+/// Tidies up after the first start, so that programs that this one starts find what they expect.
+fn second_start(stack: u64) -> Addresses {
+    let fixed = addresses_are_random();
+    let _ = stack_limit(Some(stack));
+    let _ = set_random_addresses(true);
+    if thread_count().is_ok_and(|count| count == 1) {
+        // SAFETY: no other thread reads the environment.
+        unsafe { std::env::remove_var(VARIABLE) };
+    }
+    match fixed {
+        Ok(false) => Addresses::Same,
+        _ => Addresses::Random { why: "the kernel ignored personality(2)".into() },
+    }
+}

@@ -1,0 +1,102 @@
+//! Looking things up: what may be asked on any thread while another allocates.
+
+use super::bitmap::Map;
+use super::class::CLASSES;
+use super::layout::{ARENA_HEAD_BYTES, GROUP_PAGES, Group, Head, PAGE_BYTES, Span, kind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Where an arena's bytes are. Reads only what does not change while the block that is asked about lives:
+/// the kind, class and length of its span, and, atomically, the bitmap that finds it.
+#[derive(Clone, Copy)]
+pub(crate) struct View {
+    pub(super) base: *mut u8,
+    pub(super) head: *mut Head,
+    pub(super) directory: *mut u64,
+}
+
+// SAFETY: plain addresses of the region; what is read there on other threads is said above.
+unsafe impl Send for View {}
+// SAFETY: as above.
+unsafe impl Sync for View {}
+
+impl View {
+    pub(super) fn new(base: *mut u8, head_offset: u64) -> Self {
+        let head = base.wrapping_add(head_offset as usize);
+        Self { base, head: head.cast(), directory: head.wrapping_add(ARENA_HEAD_BYTES).cast() }
+    }
+
+    /// The description of the group that `page` lies in; `page` is under management.
+    #[inline]
+    pub(super) fn group_ptr(&self, page: u64) -> *mut Group {
+        // SAFETY: the directory has an entry for every group under management (`grow`, `format`), checked
+        // by `open` to lie inside the space.
+        unsafe { self.base.add(*self.directory.add((page / GROUP_PAGES) as usize) as usize).cast() }
+    }
+
+    #[inline]
+    pub(super) fn span_ptr(&self, page: u64) -> *mut Span {
+        // SAFETY: as in `group_ptr`; the index is below the length of the array.
+        unsafe { (&raw mut (*self.group_ptr(page)).spans).cast::<Span>().add((page % GROUP_PAGES) as usize) }
+    }
+
+    #[inline]
+    pub(super) fn bits(&self, map: Map, page: u64) -> &[AtomicU64; 16] {
+        let group = self.group_ptr(page);
+        // SAFETY: bitmaps of a group under management, only ever used through atomics.
+        unsafe {
+            match map {
+                Map::Starts => &(*group).starts,
+                Map::Touched => &(*group).touched,
+                Map::FreeEnds => &(*group).free_ends,
+            }
+        }
+    }
+
+    /// The page of an address, if it lies under management.
+    #[inline]
+    pub(super) fn page_of(&self, address: usize) -> Option<u64> {
+        let page = (address.wrapping_sub(self.base as usize) / PAGE_BYTES) as u64;
+        // SAFETY: the head is in the region's first pages. Relaxed: who holds a block sees the growth that
+        // made it.
+        let pages = unsafe { AtomicU64::from_ptr(&raw mut (*self.head).pages) }.load(Ordering::Relaxed);
+        (page < pages).then_some(page)
+    }
+
+    /// The first page of the span that `page` belongs to. O(pages of the span / 64).
+    #[inline]
+    pub(super) fn start_of(&self, page: u64) -> u64 {
+        let mut number = page / GROUP_PAGES;
+        let mut at = ((page % GROUP_PAGES) / 64) as usize;
+        let mut bits = self.bits(Map::Starts, page)[at].load(Ordering::Relaxed) & (!0 >> (63 - page % 64));
+        while bits == 0 {
+            // Page 0 starts a span: this ends.
+            if at == 0 {
+                number -= 1;
+                at = 16;
+            }
+            at -= 1;
+            bits = self.bits(Map::Starts, number * GROUP_PAGES)[at].load(Ordering::Relaxed);
+        }
+        number * GROUP_PAGES + at as u64 * 64 + (63 - u64::from(bits.leading_zeros()))
+    }
+
+    /// Bytes that may be used of the block that starts at `address`; `None` if none can start there. Whether
+    /// the block is in use is not looked at.
+    pub(crate) fn usable_bytes(&self, address: usize) -> Option<usize> {
+        let start = self.start_of(self.page_of(address)?);
+        let offset = address - self.base as usize - start as usize * PAGE_BYTES;
+        let span = self.span_ptr(start);
+        // SAFETY: a span under management; these fields stay as they are while it holds a block in use.
+        let (kind, class, pages) = unsafe { ((*span).kind, (*span).class, (*span).pages) };
+        match kind {
+            kind::SLAB => {
+                let shape = CLASSES.get(class as usize)?;
+                let slot = shape.slot_of(offset);
+                (slot * shape.bytes as usize == offset && slot < shape.slots as usize)
+                    .then_some(shape.bytes as usize)
+            }
+            kind::LARGE if offset == 0 => Some(pages as usize * PAGE_BYTES),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The program's own variables: bytes of .data and .bss that write commands wrote.
+//!
+//! Each page of variables of which a command wrote something has a *mirror* in the arena: the bytes, and
+//! a bit per byte that says which of them count. A commit copies what was written into the mirrors, which
+//! are part of the same unit; opening copies it back. Bytes that no command wrote are never touched: the
+//! listening socket beside the state's pointer stays this run's.
+//!
+//! Invariants:
+//! 1. At most one mirror a page of a module.
+//! 2. A bit once set stays set: the variable belongs to the state from then on.
+
+use crate::arena::{Heap, PAGE_BYTES, Writes};
+use crate::image_layout::Header;
+use crate::modules::Modules;
+use std::collections::HashMap;
+
+/// A page of variables, in the arena.
+#[repr(C)]
+struct Mirror {
+    /// Address of the next; 0 ends the list.
+    next: u64,
+    /// The module's place in the table of modules.
+    module: u64,
+    /// The page's address less the module's bias.
+    page: u64,
+    /// Bit per byte: it counts.
+    counts: [u64; PAGE_BYTES / 64],
+    bytes: [u8; PAGE_BYTES],
+}
+
+/// Where the mirrors are.
+pub(crate) struct Globals {
+    /// By the address of the page.
+    mirrors: HashMap<usize, *mut Mirror>,
+    last: (usize, *mut Mirror),
+}
+
+// SAFETY: the pointers are to the region; used by who commits only.
+unsafe impl Send for Globals {}
+
+/// The arena has no room for the variables' copies.
+#[derive(Debug)]
+pub(crate) struct NoRoom;
+
+impl Globals {
+    pub(crate) fn new() -> Self {
+        Self { mirrors: HashMap::new(), last: (0, std::ptr::null_mut()) }
+    }
+
+    /// Copies variables that were written, as (address, bytes), into their mirrors. What is not a variable
+    /// of a program module is left out.
+    pub(crate) fn keep<W: Writes>(
+        &mut self,
+        header: *mut Header,
+        heap: &mut Heap,
+        modules: &Modules,
+        written: &[(usize, usize)],
+        w: &mut W,
+    ) -> Result<(), NoRoom> {
+        for &(address, len) in written {
+            let mut from = address;
+            while from < address + len {
+                let page = from & !(PAGE_BYTES - 1);
+                let until = (address + len).min(page + PAGE_BYTES);
+                if let Some(mirror) = self.mirror(header, heap, modules, page, w)? {
+                    // SAFETY: a mirror lives as long as the image; `from..until` are bytes of a variable
+                    // that a command of this process just wrote, so they are mapped.
+                    unsafe { copy_in(&mut *mirror, from, until, w) };
+                }
+                from = until;
+            }
+        }
+        Ok(())
+    }
+
+    fn mirror<W: Writes>(
+        &mut self,
+        header: *mut Header,
+        heap: &mut Heap,
+        modules: &Modules,
+        page: usize,
+        w: &mut W,
+    ) -> Result<Option<*mut Mirror>, NoRoom> {
+        if self.last.0 == page {
+            return Ok(Some(self.last.1));
+        }
+        let mirror = match self.mirrors.get(&page) {
+            Some(&mirror) => mirror,
+            None => {
+                let Some((module, bias)) = modules.variable_owner(page) else { return Ok(None) };
+                let mirror = heap.alloc_zeroed(w, size_of::<Mirror>(), 8).cast::<Mirror>();
+                if mirror.is_null() {
+                    return Err(NoRoom);
+                }
+                // SAFETY: a fresh block of this size, zero; the header is the region's first page.
+                unsafe {
+                    (*mirror).next = (*header).globals;
+                    (*mirror).module = module as u64;
+                    (*mirror).page = page.wrapping_sub(bias) as u64;
+                    w.wrote(mirror as usize, 24);
+                    (*header).globals = mirror as u64;
+                    Header::report(w, &(*header).globals);
+                }
+                self.mirrors.insert(page, mirror);
+                mirror
+            }
+        };
+        self.last = (page, mirror);
+        Ok(Some(mirror))
+    }
+
+    /// Puts the variables of all mirrors back where their modules are now.
+    ///
+    /// # Errors
+    /// A sentence, when a mirror cannot be one, or its module is not there; some variables may be back.
+    ///
+    /// # Safety
+    /// Nobody else uses those variables now.
+    pub(crate) unsafe fn restore(
+        header: *const Header,
+        heap: &Heap,
+        modules: &Modules,
+    ) -> Result<Self, String> {
+        let mut all = Self::new();
+        // SAFETY: the header is the region's first page.
+        let mut next = unsafe { (*header).globals } as usize;
+        while next != 0 {
+            if heap.usable_bytes(next).is_none_or(|bytes| bytes < size_of::<Mirror>()) {
+                return Err(format!("the list of variables leads to {next:#x}, where no block is"));
+            }
+            // SAFETY: a block in use that is large enough; plain numbers.
+            let mirror = unsafe { &*(next as *const Mirror) };
+            let page = modules.variable_page(mirror.module as usize, mirror.page as usize)?;
+            if all.mirrors.insert(page, next as *mut Mirror).is_some() {
+                return Err(format!("the list of variables has the page at {page:#x} twice"));
+            }
+            for at in (0..PAGE_BYTES).filter(|at| mirror.counts[at / 64] >> (at % 64) & 1 == 1) {
+                if modules.is_variable(page + at) {
+                    // SAFETY: a writable byte of a loaded module (just asked), nobody else's by the caller.
+                    unsafe { ((page + at) as *mut u8).write(mirror.bytes[at]) };
+                }
+            }
+            next = mirror.next as usize;
+        }
+        Ok(all)
+    }
+
+    /// Pages of variables with a mirror.
+    pub(crate) fn pages(&self) -> usize {
+        self.mirrors.len()
+    }
+}
+
+/// # Safety
+/// `from..until` lies in the mirror's page and is readable.
+unsafe fn copy_in<W: Writes>(mirror: &mut Mirror, from: usize, until: usize, w: &mut W) {
+    let (at, len) = (from % PAGE_BYTES, until - from);
+    // SAFETY: the caller's promise.
+    let now = unsafe { std::slice::from_raw_parts(from as *const u8, len) };
+    let bytes = &mut mirror.bytes[at..at + len];
+    if bytes != now {
+        bytes.copy_from_slice(now);
+        w.wrote(bytes.as_ptr() as usize, len);
+    }
+    let (mut bit, end) = (at, at + len);
+    while bit < end {
+        let count = (64 - bit % 64).min(end - bit);
+        let mask = (!0u64 >> (64 - count)) << (bit % 64);
+        let word = &mut mirror.counts[bit / 64];
+        if *word & mask != mask {
+            *word |= mask;
+            w.wrote(std::ptr::from_ref(word) as usize, 8);
+        }
+        bit += count;
+    }
+}

@@ -1,0 +1,456 @@
+//! The image: everything persistent of one program in one region, as the runtime's [`Backing`].
+//!
+//! Invariants:
+//! 1. The header's magic word is committed together with everything that initialisation made: a region
+//!    without it is new, whatever is in it.
+//! 2. What a command wrote is in its commit if it lies in the region or is a variable of a program module;
+//!    everything else (stacks, the process's heap, libc's own data) is not persistent.
+//! 3. Between opening and the first commit nothing durable changes.
+
+use crate::arena::{ArenaStat, Heap, Space, View, Writes};
+use crate::backing::Backing;
+use crate::globals::Globals;
+use crate::image_layout::{ARENA_OFFSET, Header, MAGIC, ROOT_COUNT, VERSION};
+use crate::modules::{Gone, Modules, find_pointer};
+use crate::route::{self, Place};
+use crate::{Error, Result};
+use mangrove_shadow::{Shadow, Ticket};
+use mangrove_sys::{loaded_modules_generation, ticks, ticks_per_microsecond};
+use mangrove_tracker::WriteSet;
+use parking_lot::Mutex;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// New libraries are looked for this often, at commits.
+const MODULES_CHECK_MICROSECONDS: u64 = 1000;
+/// Long free runs go back to the system after so many commits.
+const TRIM_COMMITS: u64 = 4096;
+
+/// How an image is opened.
+#[derive(Clone, Debug)]
+pub(crate) struct ImageOptions {
+    pub(crate) shadow: mangrove_shadow::Options,
+    /// Variables of program modules that commands write are part of the state.
+    pub(crate) keeps_variables: bool,
+}
+
+/// What opening found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Opened {
+    /// Nobody has finished initialising this state.
+    pub(crate) new: bool,
+}
+
+/// Counters of an image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ImageStat {
+    /// What the arena holds.
+    pub arena: ArenaStat,
+    /// Pages of the program's variables of which something is part of the state.
+    pub variable_pages: u64,
+    /// Persistent blocks that were freed outside commands, in this run.
+    pub freed_outside: u64,
+}
+
+pub(crate) struct Image {
+    place: Place,
+    heap: Box<Heap>,
+    _view: Box<View>,
+    header: *mut Header,
+    shadow: Arc<Shadow>,
+    inner: Mutex<Inner>,
+    /// The set of variables has changed: the next write set has to be told.
+    variables_changed: AtomicBool,
+}
+
+// SAFETY: the heap is used by who is inside a command, or commits, and both are one at a time (`Backing`);
+// the header's words likewise.
+unsafe impl Send for Image {}
+// SAFETY: as above.
+unsafe impl Sync for Image {}
+
+struct Inner {
+    globals: Globals,
+    modules: Modules,
+    generation: u64,
+    next_check: u64,
+    commits: u64,
+    /// Written by this side since the last commit, as (address, bytes).
+    early: Early,
+    ranges: Vec<(usize, usize)>,
+    written: Vec<(usize, usize)>,
+}
+
+/// Remembers ranges for the next commit.
+#[derive(Default)]
+struct Early(Vec<(usize, usize)>);
+
+impl Writes for Early {
+    fn wrote(&mut self, ptr: usize, len: usize) {
+        self.0.push((ptr, len));
+    }
+}
+
+/// The shadow as the arena wants it.
+struct Ground(Arc<Shadow>);
+
+impl Space for Ground {
+    fn base(&self) -> *mut u8 {
+        self.0.base()
+    }
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    fn capacity(&self) -> u64 {
+        self.0.capacity()
+    }
+    fn grow(&mut self, len: u64) -> io::Result<()> {
+        // In the middle of a command's malloc: what growing allocates is not the state's.
+        route::outside(|| self.0.grow(len).map_err(|e| io::Error::other(e.to_string())))
+    }
+}
+
+impl Image {
+    /// Opens the image at `path`, or makes one. Everything is put back when this returns: memory at its
+    /// addresses, variables in their modules.
+    ///
+    /// # Errors
+    /// What the pool says; `Foreign`, `Moved` when this process is not one that the state can live in.
+    pub(crate) fn open(path: &Path, options: &ImageOptions) -> Result<(Self, Opened)> {
+        let shadow = Arc::new(options.shadow.clone().kind("durable").open(path)?);
+        let header = shadow.base().cast::<Header>();
+        let mut early = Early::default();
+        let new = shadow.is_empty() || {
+            // SAFETY: the region has at least a page; plain numbers.
+            unsafe { (*header).magic != MAGIC }
+        };
+        let (heap, modules, globals) = if new {
+            Self::make(&shadow, header, options, &mut early)?
+        } else {
+            Self::find(&shadow, header, options)?
+        };
+        let mut heap = Box::new(heap);
+        let mut view = Box::new(heap.view());
+        let (base, reach) = (shadow.base() as usize, shadow.capacity() as usize);
+        // SAFETY: both are boxes that live as long as the place, in this struct; the heap is used as asked.
+        let place = unsafe { route::register(&raw mut *heap, &raw mut *view, base, reach) };
+        let place = place.ok_or_else(|| Error::Invalid {
+            what: "too many durable applications are open in this process; close one".into(),
+        })?;
+        let inner = Inner {
+            globals,
+            modules,
+            generation: loaded_modules_generation(),
+            next_check: 0,
+            commits: 0,
+            early,
+            ranges: Vec::new(),
+            written: Vec::new(),
+        };
+        let image = Self {
+            place,
+            heap,
+            _view: view,
+            header,
+            shadow,
+            inner: Mutex::new(inner),
+            variables_changed: AtomicBool::new(true),
+        };
+        Ok((image, Opened { new }))
+    }
+
+    fn make(
+        shadow: &Arc<Shadow>,
+        header: *mut Header,
+        options: &ImageOptions,
+        early: &mut Early,
+    ) -> Result<(Heap, Modules, Globals)> {
+        wipe(shadow, early);
+        let ground = Box::new(Ground(Arc::clone(shadow)));
+        let mut heap = Heap::format(ground, ARENA_OFFSET, early).map_err(|what| Error::Invalid { what })?;
+        let modules = Modules::present(options.keeps_variables);
+        // SAFETY: the region's first page, which `format` grew and leaves to us.
+        let head = unsafe { &mut *header };
+        head.version = VERSION;
+        head.header_bytes = size_of::<Header>() as u32;
+        head.base = shadow.base() as u64;
+        early.wrote(header as usize, size_of::<Header>());
+        record_modules(head, &mut heap, &modules, early)?;
+        Ok((heap, modules, Globals::new()))
+    }
+
+    fn find(
+        shadow: &Arc<Shadow>,
+        header: *mut Header,
+        options: &ImageOptions,
+    ) -> Result<(Heap, Modules, Globals)> {
+        // SAFETY: the region's first page.
+        let head = unsafe { &*header };
+        if head.version != VERSION || head.header_bytes as usize != size_of::<Header>() {
+            return Err(Error::Invalid {
+                what: format!(
+                    "this state has format {} and this library knows format {VERSION}; use the library that wrote it",
+                    head.version
+                ),
+            });
+        }
+        let damaged = |what: String| Error::Damaged { what };
+        if head.base != shadow.base() as u64 {
+            return Err(damaged(format!(
+                "the state says it lies at {:#x}, but its pool says {:p}",
+                head.base,
+                shadow.base()
+            )));
+        }
+        let heap = Heap::open(Box::new(Ground(Arc::clone(shadow))), ARENA_OFFSET).map_err(damaged)?;
+        let table = bytes_at(&heap, head.modules, head.modules_bytes)
+            .and_then(Modules::decode)
+            .ok_or_else(|| damaged("the state's table of modules cannot be read".into()))?;
+        let (modules, gone) = Modules::compare(table, options.keeps_variables)?;
+        if let Some(what) = points_there(&heap, head, &gone) {
+            return Err(Error::Moved { what });
+        }
+        // SAFETY: the program opens its state before anybody uses it.
+        let globals = unsafe { Globals::restore(header, &heap, &modules) }.map_err(damaged)?;
+        Ok((heap, modules, globals))
+    }
+
+    /// The next commit ends initialisation: a crash after it finds the state, a crash before it nothing. To be
+    /// called once, before that commit.
+    pub(crate) fn mark_initialised(&self) {
+        let mut inner = self.inner.lock();
+        // SAFETY: the region's first page; nobody is inside a command.
+        unsafe { (*self.header).magic = MAGIC };
+        inner.early.wrote(self.header as usize, 8);
+    }
+
+    /// Words of the state for the runtime and its user: a command may write them like any memory.
+    pub(crate) fn roots(&self) -> *mut [usize; ROOT_COUNT] {
+        // SAFETY: only computes an address in the region's first page.
+        unsafe { &raw mut (*self.header).roots }
+    }
+
+    /// Counts everything. O(spans of the arena). No command may run.
+    pub(crate) fn stat(&self) -> ImageStat {
+        ImageStat {
+            arena: self.heap.stat(),
+            variable_pages: self.inner.lock().globals.pages() as u64,
+            freed_outside: self.place.deferred_count(),
+        }
+    }
+
+    /// What is wrong with the state's own structures, as sentences. No command may run.
+    pub(crate) fn check(&self) -> Vec<String> {
+        self.heap.check()
+    }
+
+    #[expect(clippy::mut_from_ref, reason = "one caller at a time, see SAFETY")]
+    fn heap(&self) -> &mut Heap {
+        // SAFETY: called by `commit` only: one at a time, and nobody is inside a command (`Backing`). The
+        // box is reached through the same pointer that commands use.
+        unsafe { &mut *(&raw const *self.heap).cast_mut() }
+    }
+}
+
+impl Backing for Image {
+    #[inline]
+    unsafe fn enter(&self, writes: *mut WriteSet) {
+        // Relaxed: set by who opened, or by a commit, which are ordered before by the runtime.
+        if self.variables_changed.load(Ordering::Relaxed) {
+            self.variables_changed.store(false, Ordering::Relaxed);
+            let variables = self.inner.lock().modules.variables();
+            // SAFETY: the caller's write set, which is empty now.
+            unsafe { (*writes).set_exact(&variables) };
+        }
+        // SAFETY: passed on.
+        unsafe { self.place.enter(writes) };
+    }
+
+    #[inline]
+    fn leave(&self) {
+        route::leave();
+    }
+
+    fn commit(&self, writes: &mut WriteSet) -> Result<Ticket> {
+        let mut inner = self.inner.lock();
+        let inner = &mut *inner;
+        self.look_for_modules(inner)?;
+        if !writes.exact().is_empty() {
+            inner.written.clear();
+            inner.written.extend_from_slice(writes.exact());
+            inner
+                .globals
+                .keep(self.header, self.heap(), &inner.modules, &inner.written, writes)
+                .map_err(|_| full())?;
+        }
+        let (base, len) = (self.shadow.base() as usize, self.shadow.len() as usize);
+        gather(writes, base, len, &mut inner.ranges);
+        inner.ranges.append(&mut inner.early.0);
+        writes.clear();
+        let ticket = self.shadow.commit(0, &inner.ranges)?;
+        inner.commits += 1;
+        if inner.commits.is_multiple_of(TRIM_COMMITS) {
+            self.heap().trim();
+        }
+        Ok(ticket)
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<()> {
+        Ok(self.shadow.wait(ticket)?)
+    }
+
+    fn durable(&self) -> Ticket {
+        self.shadow.durable()
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(self.shadow.sync()?)
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        Ok(self.shadow.checkpoint()?)
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        let Self { place, heap, shadow, .. } = *self;
+        drop(place);
+        drop(heap);
+        match Arc::try_unwrap(shadow) {
+            Ok(shadow) => Ok(shadow.close()?),
+            Err(_) => Err(Error::Invalid { what: "the state is still in use; close it last".into() }),
+        }
+    }
+}
+
+impl Image {
+    /// Records libraries that were loaded since, from time to time: the state may have their addresses.
+    fn look_for_modules(&self, inner: &mut Inner) -> Result<()> {
+        let now = ticks();
+        if now < inner.next_check {
+            return Ok(());
+        }
+        inner.next_check = now + MODULES_CHECK_MICROSECONDS * ticks_per_microsecond();
+        let generation = loaded_modules_generation();
+        if generation != inner.generation {
+            inner.generation = generation;
+            if inner.modules.refresh() {
+                // SAFETY: the region's first page; no command runs.
+                let head = unsafe { &mut *self.header };
+                record_modules(head, self.heap(), &inner.modules, &mut inner.early)?;
+                self.variables_changed.store(true, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn full() -> Error {
+    Error::Full {
+        what:
+            "the durable state's address space is in use; make room, or create it anew with a larger capacity"
+                .into(),
+    }
+}
+
+/// Puts the table of modules into a block of its own, in place of the last one.
+fn record_modules(head: &mut Header, heap: &mut Heap, modules: &Modules, w: &mut Early) -> Result<()> {
+    let table = modules.encode();
+    let block = heap.alloc(w, table.len());
+    if block.is_null() {
+        return Err(full());
+    }
+    // SAFETY: a fresh block of this many bytes.
+    unsafe { std::ptr::copy_nonoverlapping(table.as_ptr(), block, table.len()) };
+    w.wrote(block as usize, table.len());
+    if head.modules != 0 {
+        // A table that is no block would have been refused at opening.
+        let _ = heap.free(w, head.modules as usize);
+    }
+    (head.modules, head.modules_bytes) = (block as u64, table.len() as u64);
+    Header::report(w, &head.modules);
+    Header::report(w, &head.modules_bytes);
+    Ok(())
+}
+
+/// The bytes of a block in use, if it is one and has as many.
+fn bytes_at(heap: &Heap, address: u64, len: u64) -> Option<&[u8]> {
+    let usable = heap.usable_bytes(address as usize)?;
+    if usable < len as usize {
+        return None;
+    }
+    // SAFETY: a block in use, in the region; nobody writes while the state is opened.
+    Some(unsafe { std::slice::from_raw_parts(address as *const u8, len as usize) })
+}
+
+/// Makes a region that nobody finished initialising all zero again.
+fn wipe(shadow: &Shadow, w: &mut Early) {
+    const CHUNK: usize = 4096;
+    let base = shadow.base();
+    for at in (0..shadow.len() as usize).step_by(CHUNK) {
+        // SAFETY: inside the region; nobody else uses it yet.
+        let chunk = unsafe { std::slice::from_raw_parts_mut(base.add(at), CHUNK) };
+        if chunk.iter().any(|&b| b != 0) {
+            chunk.fill(0);
+            w.wrote(chunk.as_ptr() as usize, CHUNK);
+        }
+    }
+}
+
+/// What of the write set lies in the region, sorted and joined, into `out`.
+fn gather(writes: &WriteSet, base: usize, len: usize, out: &mut Vec<(usize, usize)>) {
+    out.clear();
+    let block = writes.block_bytes();
+    out.extend(
+        writes
+            .blocks()
+            .iter()
+            .map(|&b| b as usize)
+            .filter(|b| b.wrapping_sub(base) < len)
+            .map(|b| (b, block)),
+    );
+    for &(from, bytes) in writes.large() {
+        let (from, until) = (from.max(base), (from + bytes).min(base + len));
+        if from < until {
+            out.push((from, until - from));
+        }
+    }
+    out.sort_unstable();
+    let mut kept = 0;
+    for at in 0..out.len() {
+        let (from, bytes) = out[at];
+        if kept > 0 && from <= out[kept - 1].0 + out[kept - 1].1 {
+            let last = &mut out[kept - 1];
+            last.1 = last.1.max(from + bytes - last.0);
+        } else {
+            out[kept] = (from, bytes);
+            kept += 1;
+        }
+    }
+    out.truncate(kept);
+}
+
+/// Why the state cannot live without the modules of `gone`, if it points into one.
+fn points_there(heap: &Heap, head: &Header, gone: &[Gone]) -> Option<String> {
+    if gone.is_empty() {
+        return None;
+    }
+    let say = |at: usize, word: usize, which: usize| {
+        format!("the durable state at {at:#x} points to {word:#x}, and {}", gone[which].why)
+    };
+    if let Some((at, which)) = find_pointer(&head.roots, gone) {
+        return Some(say((&raw const head.roots[at]) as usize, head.roots[at], which));
+    }
+    let mut found = None;
+    heap.for_each_live(|from, len| {
+        if found.is_some() || from as u64 == head.modules {
+            return;
+        }
+        // SAFETY: a block in use or a mapping, in the region, aligned to 16; nobody writes during opening.
+        let words = unsafe { std::slice::from_raw_parts(from as *const usize, len / size_of::<usize>()) };
+        found = find_pointer(words, gone).map(|(at, which)| say(from + at * 8, words[at], which));
+    });
+    found
+}

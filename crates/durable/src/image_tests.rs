@@ -1,0 +1,287 @@
+//! The image by example: what comes back after a crash, and what is refused.
+
+use crate::backing::Backing;
+use crate::image::{Image, ImageOptions, Opened};
+use crate::image_layout::Header;
+use crate::route::{
+    is_inside, is_persistent, mangrove_arena_alloc, mangrove_arena_free, mangrove_arena_usable,
+};
+use crate::{Error, route};
+use mangrove_shadow::{AddressChoice, CreateMode};
+use mangrove_tracker::WriteSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One image at a time: inside is one thread of the process.
+static ONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+
+fn options() -> ImageOptions {
+    let shadow = mangrove_shadow::Options::new()
+        .create(CreateMode::CreateIfMissing)
+        .address(AddressChoice::Chosen)
+        .capacity(1 << 30);
+    ImageOptions { shadow, keeps_variables: true }
+}
+
+fn open(path: &Path) -> (Image, Opened) {
+    Image::open(path, &options()).unwrap()
+}
+
+/// Runs `work` as a write command that reports by hand, and makes it durable.
+fn command(image: &Image, writes: &mut WriteSet, work: impl FnOnce(&mut dyn FnMut(usize, usize))) {
+    // SAFETY: `writes` outlives the command; one thread.
+    unsafe { image.enter(writes) };
+    let set = std::ptr::from_mut(writes);
+    // SAFETY: the same set that enter was given, on the same thread.
+    work(&mut |at, len| unsafe { (*set).record(at, len) });
+    image.leave();
+    let ticket = image.commit(writes).unwrap();
+    image.wait(ticket).unwrap();
+}
+
+fn alloc(bytes: usize) -> usize {
+    assert!(is_inside());
+    // SAFETY: inside.
+    unsafe { mangrove_arena_alloc(bytes, 16) as usize }
+}
+
+fn put(at: usize, value: u64, wrote: &mut dyn FnMut(usize, usize)) {
+    // SAFETY: the tests' own blocks.
+    unsafe { (at as *mut u64).write(value) };
+    wrote(at, 8);
+}
+
+fn get(at: usize) -> u64 {
+    // SAFETY: the tests' own blocks.
+    unsafe { (at as *const u64).read() }
+}
+
+fn root(image: &Image) -> usize {
+    // SAFETY: a word of the region.
+    unsafe { (*image.roots())[0] }
+}
+
+fn start(path: &Path, writes: &mut WriteSet) -> Image {
+    let (image, opened) = open(path);
+    assert!(opened.new);
+    image.mark_initialised();
+    command(&image, writes, |wrote| {
+        let list = alloc(16);
+        put(list, 7, wrote);
+        put(image.roots() as usize, list as u64, wrote);
+    });
+    image
+}
+
+#[test]
+fn memory_comes_back_at_its_address_after_a_crash() {
+    let _one = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let mut writes = WriteSet::new(32).unwrap();
+    let image = start(&path, &mut writes);
+    let list = root(&image);
+    assert!(is_persistent(list) && image.check().is_empty());
+    drop(image);
+    assert!(!is_persistent(list));
+    for round in 0..5 {
+        let (image, opened) = open(&path);
+        assert!(!opened.new);
+        assert_eq!((root(&image), get(list)), (list, 7 + round));
+        command(&image, &mut writes, |wrote| put(list, 8 + round, wrote));
+        // A command that was not committed.
+        // SAFETY: `writes` outlives the command; one thread.
+        unsafe { image.enter(&raw mut writes) };
+        put(list, 99, &mut |at, len| writes.record(at, len));
+        alloc(100_000);
+        image.leave();
+        writes.clear();
+        assert!(image.check().is_empty());
+        if round % 2 == 0 { drop(image) } else { Box::new(image).close().unwrap() }
+    }
+    let (image, _) = open(&path);
+    assert_eq!(image.stat().arena.blocks, 2, "the list and the table of modules");
+}
+
+#[test]
+fn a_crash_before_initialisation_ends_leaves_nothing() {
+    let _one = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let mut writes = WriteSet::new(32).unwrap();
+    for _ in 0..3 {
+        let (image, opened) = open(&path);
+        assert!(opened.new && root(&image) == 0);
+        // Even something committed does not make it initialised.
+        command(&image, &mut writes, |wrote| {
+            let at = alloc(1000);
+            put(at, 1, wrote);
+            put(image.roots() as usize, at as u64, wrote);
+        });
+    }
+    let image = start(&path, &mut writes);
+    assert_eq!(image.stat().arena.blocks, 2);
+    assert!(image.check().is_empty());
+}
+
+static COUNTED: AtomicU64 = AtomicU64::new(5);
+static TABLE: [AtomicU64; 3000] = [const { AtomicU64::new(0) }; 3000];
+
+#[test]
+fn variables_that_commands_wrote_come_back_and_their_neighbours_do_not() {
+    let _one = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let mut writes = WriteSet::new(32).unwrap();
+    let image = start(&path, &mut writes);
+    command(&image, &mut writes, |wrote| {
+        put(COUNTED.as_ptr() as usize, 6, wrote);
+        for at in (0..3000).step_by(2) {
+            put(TABLE[at].as_ptr() as usize, at as u64, wrote);
+        }
+    });
+    assert!(image.stat().variable_pages >= 6);
+    drop(image);
+    // Another run: what it sets itself stays where no command wrote.
+    COUNTED.store(1, Ordering::Relaxed);
+    TABLE.iter().for_each(|t| t.store(77, Ordering::Relaxed));
+    let (image, _) = open(&path);
+    assert_eq!(COUNTED.load(Ordering::Relaxed), 6);
+    for (at, value) in TABLE.iter().enumerate() {
+        assert_eq!(value.load(Ordering::Relaxed), if at % 2 == 0 { at as u64 } else { 77 });
+    }
+    drop(image);
+    let without = ImageOptions { keeps_variables: false, ..options() };
+    let error = Image::open(&path, &without).err().unwrap().to_string();
+    assert!(error.contains("open it as it was written"), "{error}");
+}
+
+#[test]
+fn blocks_freed_outside_commands_are_freed_by_the_next_one() {
+    let _one = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let mut writes = WriteSet::new(32).unwrap();
+    let image = start(&folder.path().join("state"), &mut writes);
+    let mut blocks = vec![];
+    command(&image, &mut writes, |_| blocks.extend((0..100).map(|i| alloc(i * 100))));
+    let before = image.stat().arena.blocks;
+    std::thread::scope(|scope| {
+        for part in blocks.chunks(25) {
+            scope.spawn(move || {
+                for &block in part {
+                    // SAFETY: in use, and given up.
+                    unsafe {
+                        assert!(mangrove_arena_usable(block as *const u8) >= 16);
+                        mangrove_arena_free(block as *mut u8);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(image.stat().arena.blocks, before);
+    command(&image, &mut writes, |_| {});
+    assert_eq!(image.stat().arena.blocks, before - 100);
+    assert_eq!(image.stat().freed_outside, 100);
+    assert!(image.check().is_empty());
+}
+
+#[test]
+fn what_the_runtime_allocates_inside_a_command_is_not_persistent() {
+    let _one = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let mut writes = WriteSet::new(32).unwrap();
+    let image = start(&folder.path().join("state"), &mut writes);
+    command(&image, &mut writes, |_| {
+        assert!(!route::outside(|| {
+            assert!(!route::outside(is_inside));
+            is_inside()
+        }));
+        assert!(is_inside());
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(!is_inside()));
+        });
+    });
+    assert!(!is_inside());
+}
+
+/// Changes the header of a state as its program would, and opens it again.
+fn spoiled(change: impl FnOnce(&mut Header)) -> Error {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let mut writes = WriteSet::new(32).unwrap();
+    let image = start(&path, &mut writes);
+    command(&image, &mut writes, |wrote| {
+        // SAFETY: the region's first page.
+        let header = unsafe { &mut *((image.roots() as usize & !4095) as *mut Header) };
+        let (table, len) = (header.modules as usize, header.modules_bytes as usize);
+        change(header);
+        wrote(std::ptr::from_ref(header) as usize, 4096);
+        wrote(table, len);
+    });
+    drop(image);
+    Image::open(&path, &options()).err().unwrap()
+}
+
+#[test]
+fn states_that_cannot_live_here_are_refused_with_a_sentence() {
+    let _one = ONE.lock();
+    let says = |error: Error, text: &str| assert!(error.to_string().contains(text), "{error}");
+    says(spoiled(|h| h.version = 9), "use the library that wrote it");
+    says(spoiled(|h| h.base += 4096), "says it lies at");
+    says(spoiled(|h| h.modules += 16), "table of modules cannot be read");
+    says(spoiled(|h| h.modules_bytes -= 1), "table of modules cannot be read");
+    says(spoiled(|h| h.modules_bytes += 1 << 40), "table of modules cannot be read");
+    says(spoiled(|h| h.globals = 4096), "where no block is");
+    // Another build of this program.
+    says(
+        spoiled(|h| {
+            // SAFETY: the table of modules is a block; after the count and the path's length comes the path,
+            // then the id's length, then the id.
+            unsafe {
+                let table = h.modules as *mut u8;
+                let path = table.add(4).cast::<u32>().read_unaligned() as usize;
+                *table.add(8 + path + 4) ^= 1;
+            }
+        }),
+        "start the build that wrote it",
+    );
+}
+
+#[test]
+fn a_module_that_moved_matters_only_if_the_state_points_to_it() {
+    let _one = ONE.lock();
+    for points in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let mut writes = WriteSet::new(32).unwrap();
+        let image = start(&path, &mut writes);
+        command(&image, &mut writes, |wrote| {
+            // SAFETY: the region's first page and the table of modules, whose first entry is the program.
+            unsafe {
+                let header = &*((image.roots() as usize & !4095) as *const Header);
+                let table = header.modules as *mut u8;
+                let path = table.add(4).cast::<u32>().read_unaligned() as usize;
+                let id = table.add(8 + path).cast::<u32>().read_unaligned() as usize;
+                let span = table.add(8 + path + 4 + id + 8).cast::<[u64; 2]>();
+                // As if it had been elsewhere when the state was written.
+                span.write_unaligned([0x1234_0000, 0x1235_0000]);
+                wrote(table as usize, header.modules_bytes as usize);
+            }
+            if points {
+                let at = alloc(64);
+                put(at + 24, 0x1234_5678, wrote);
+            }
+        });
+        drop(image);
+        match Image::open(&path, &options()) {
+            Ok((image, opened)) => assert!(!points && !opened.new && image.check().is_empty()),
+            Err(error) => {
+                let text = error.to_string();
+                assert!(
+                    points && text.contains("points to 0x12345678") && text.contains("was at 0x12340000"),
+                    "{text}"
+                );
+            }
+        }
+    }
+}

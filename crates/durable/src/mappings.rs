@@ -1,0 +1,144 @@
+//! Memory calls that a command makes to the kernel: anonymous mappings come from the arena, so that they are
+//! as persistent as what malloc gives. Files, shared memory and threads' stacks stay the process's own.
+
+use crate::arena::{MapError, PAGE_BYTES};
+use crate::route;
+use mangrove_tracker::{Decision, SyscallHook, WriteSet};
+
+/// The one hook of all trackers.
+pub(crate) struct Mappings;
+
+/// As trackers want it.
+pub(crate) static MAPPINGS: Mappings = Mappings;
+
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// How a range lies to the durable state.
+#[derive(PartialEq, Eq)]
+enum Place {
+    Outside,
+    Inside,
+    Across,
+}
+
+fn place(address: usize, len: usize) -> Place {
+    let last = address.wrapping_add(len.max(1) - 1);
+    match (route::is_persistent(address), route::is_persistent(last)) {
+        (true, true) => Place::Inside,
+        (false, false) if !route::overlaps(address, len) => Place::Outside,
+        _ => Place::Across,
+    }
+}
+
+fn fail(code: i32) -> Decision {
+    Decision::Return(-i64::from(code))
+}
+
+fn answer<T>(result: Result<T, MapError>, then: impl FnOnce(T) -> i64) -> Decision {
+    match result {
+        Ok(value) => Decision::Return(then(value)),
+        Err(MapError::Full) => fail(libc::ENOMEM),
+        Err(MapError::NotMapped) => fail(libc::EINVAL),
+    }
+}
+
+const ACROSS: Decision = Decision::Refuse(
+    "a command changed mappings across the border of the durable state; only what it mapped itself may be changed",
+);
+
+impl SyscallHook for Mappings {
+    fn before(&self, number: i64, args: &[u64; 6], writes: &mut WriteSet) -> Decision {
+        if !route::is_inside() {
+            return Decision::Native;
+        }
+        let [a, b, c, d, e, _] = args.map(|arg| arg as usize);
+        match number {
+            libc::SYS_mmap => map(a, b, c as i32, d as i32, writes),
+            libc::SYS_munmap => match place(a, b) {
+                Place::Outside => Decision::Native,
+                Place::Across => ACROSS,
+                Place::Inside => answer(route::with_heap(|heap| heap.unmap(writes, a, b)), |()| 0),
+            },
+            libc::SYS_mremap => remap(a, b, c, d as i32, writes),
+            libc::SYS_madvise => match place(a, b) {
+                Place::Outside => Decision::Native,
+                Place::Across => ACROSS,
+                Place::Inside => match c as i32 {
+                    libc::MADV_DONTNEED | libc::MADV_REMOVE => {
+                        answer(route::with_heap(|heap| heap.map_again(writes, a, b)), |()| 0)
+                    }
+                    libc::MADV_WIPEONFORK | libc::MADV_DONTFORK => fail(libc::EINVAL),
+                    // Hints about huge pages, read-ahead, dumps, and "may be dropped": it is not.
+                    _ => Decision::Return(0),
+                },
+            },
+            libc::SYS_mprotect => match place(a, b) {
+                Place::Outside => Decision::Native,
+                Place::Across => ACROSS,
+                Place::Inside if c as i32 & libc::PROT_EXEC != 0 => Decision::Refuse(
+                    "a command made durable memory executable; code that is made at run time cannot be durable",
+                ),
+                // The runtime itself reads and writes there: what the program asks for is a guard at most.
+                Place::Inside => Decision::Return(0),
+            },
+            libc::SYS_brk => {
+                let _ = e;
+                if a == 0 {
+                    return Decision::Native;
+                }
+                Decision::Refuse(
+                    "a command moved the end of the process's heap (brk, sbrk), which is not durable; let the allocator use mmap instead",
+                )
+            }
+            _ => Decision::Native,
+        }
+    }
+}
+
+fn map(address: usize, len: usize, protection: i32, flags: i32, writes: &mut WriteSet) -> Decision {
+    let fixed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
+    let at = if fixed { place(address, len) } else { Place::Outside };
+    if at == Place::Across {
+        return ACROSS;
+    }
+    if flags & libc::MAP_ANONYMOUS == 0 {
+        return if at == Place::Inside {
+            Decision::Refuse("a command mapped a file over durable memory; map it elsewhere and copy")
+        } else {
+            // A file's mapping is the process's: the state must not keep addresses of it.
+            Decision::Native
+        };
+    }
+    if at == Place::Inside {
+        if flags & libc::MAP_FIXED_NOREPLACE != 0 {
+            return fail(libc::EEXIST);
+        }
+        return answer(route::with_heap(|heap| heap.map_again(writes, address, len)), |()| address as i64);
+    }
+    // Fixed elsewhere is the dynamic linker, at a place that it reserved; stacks are threads'.
+    if fixed || flags & libc::MAP_STACK != 0 || protection & libc::PROT_EXEC != 0 || len == 0 {
+        return Decision::Native;
+    }
+    if flags & libc::MAP_TYPE != libc::MAP_PRIVATE {
+        return Decision::Refuse(
+            "a command asked for shared memory, which cannot be durable; ask for private memory",
+        );
+    }
+    let align = if flags & libc::MAP_HUGETLB != 0 { HUGE_PAGE_BYTES } else { PAGE_BYTES };
+    answer(route::with_heap(|heap| heap.map(writes, len, align)), |at| at as i64)
+}
+
+fn remap(old: usize, old_len: usize, len: usize, flags: i32, writes: &mut WriteSet) -> Decision {
+    match place(old, old_len) {
+        Place::Outside => return Decision::Native,
+        Place::Across => return ACROSS,
+        Place::Inside => {}
+    }
+    if flags & !libc::MREMAP_MAYMOVE != 0 || old_len == 0 {
+        return Decision::Refuse(
+            "a command moved durable memory to a fixed address; let the system choose it",
+        );
+    }
+    let may_move = flags & libc::MREMAP_MAYMOVE != 0;
+    answer(route::with_heap(|heap| heap.remap(writes, old, old_len, len, may_move)), |at| at as i64)
+}

@@ -1,0 +1,411 @@
+//! Which modules the state's addresses belong to, and whether they are where they were.
+//!
+//! The state holds addresses of functions, vtables, constants and variables. So the image records every
+//! module with its build id and place, and opening compares. Two kinds:
+//!
+//! - *program modules*: the executable and its own libraries. Their variables are part of the state, so they must
+//!   be the same builds.
+//! - *system modules*: the C and C++ runtimes, the dynamic linker, this library. Their variables are not part of
+//!   the state; another build of them is all right as long as the state does not hold their addresses.
+//!
+//! A module that moved is all right under the same condition, which is looked into word by word.
+
+use crate::{Error, Result};
+use mangrove_sys::{Module, loaded_modules};
+use std::ops::Range;
+
+/// File names (up to the first of "-", ".", digits for the rest) of libraries whose variables are not part of the state.
+const SYSTEM_NAMES: [&str; 26] = [
+    "ld-linux",
+    "ld-musl",
+    "ld.so",
+    "libc.so",
+    "libc-",
+    "libc.musl",
+    "libpthread",
+    "libm.so",
+    "libm-",
+    "libmvec",
+    "libdl",
+    "librt",
+    "libresolv",
+    "libutil",
+    "libnss_",
+    "libnsl",
+    "libanl",
+    "libstdc++",
+    "libgcc_s",
+    "libc++",
+    "libunwind",
+    "linux-vdso",
+    "libmangrove",
+    "libjemalloc",
+    "libtcmalloc",
+    "libmimalloc",
+];
+
+/// A module as the image has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Recorded {
+    pub(crate) path: String,
+    pub(crate) id: Vec<u8>,
+    pub(crate) bias: usize,
+    pub(crate) span: Range<usize>,
+    pub(crate) is_executable: bool,
+    pub(crate) is_system: bool,
+}
+
+/// The modules of this process, in the order of the image's table.
+#[derive(Debug)]
+pub(crate) struct Modules {
+    recorded: Vec<Recorded>,
+    /// Where the module of each entry is now, if it is loaded.
+    now: Vec<Option<Module>>,
+    /// Whether the variables of program modules are part of the state.
+    keeps_variables: bool,
+}
+
+/// A part of the address space that the state must not point into, since what was there is not there now.
+#[derive(Clone, Debug)]
+pub(crate) struct Gone {
+    pub(crate) span: Range<usize>,
+    pub(crate) why: String,
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+impl Recorded {
+    fn of(module: &Module) -> Self {
+        let name = file_name(&module.path);
+        let is_system = !module.is_program
+            && (name.is_empty() || SYSTEM_NAMES.iter().any(|known| name.starts_with(known)));
+        Self {
+            path: module.path.clone(),
+            id: identity(module),
+            bias: module.bias,
+            span: module.span.clone(),
+            is_executable: module.is_program,
+            is_system,
+        }
+    }
+
+    /// Whether `module` is what this entry names: the program, or a library of that file name.
+    fn names(&self, module: &Module) -> bool {
+        if self.is_executable || module.is_program {
+            return self.is_executable && module.is_program;
+        }
+        file_name(&self.path) == file_name(&module.path)
+    }
+}
+
+/// The build id; of a module without one a checksum of its code.
+fn identity(module: &Module) -> Vec<u8> {
+    if !module.build_id.is_empty() {
+        return module.build_id.clone();
+    }
+    let mut sum = 0u32;
+    let mut bytes = 0;
+    for range in &module.code {
+        // SAFETY: a code segment of a loaded module is readable and does not change.
+        let code = unsafe { std::slice::from_raw_parts(range.start as *const u8, range.len()) };
+        sum = crc32c::crc32c_append(sum, code);
+        bytes += range.len();
+    }
+    let mut id = b"code".to_vec();
+    id.extend(sum.to_le_bytes());
+    id.extend((bytes as u64).to_le_bytes());
+    id
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+impl Modules {
+    /// Those of this process, for a new image.
+    pub(crate) fn present(keeps_variables: bool) -> Self {
+        let now = loaded_modules();
+        Self {
+            recorded: now.iter().map(Recorded::of).collect(),
+            now: now.into_iter().map(Some).collect(),
+            keeps_variables,
+        }
+    }
+
+    /// Adds modules loaded since. Returns whether there are any, and the table has changed.
+    pub(crate) fn refresh(&mut self) -> bool {
+        let mut changed = false;
+        for module in loaded_modules() {
+            let entry = self.recorded.iter().position(|r| r.names(&module));
+            match entry {
+                Some(at) if self.now[at].is_some() && self.recorded[at].span == module.span => {}
+                Some(at) => {
+                    self.recorded[at] = Recorded::of(&module);
+                    self.now[at] = Some(module);
+                    changed = true;
+                }
+                None => {
+                    self.recorded.push(Recorded::of(&module));
+                    self.now.push(Some(module));
+                    changed = true;
+                }
+            }
+        }
+        changed
+    }
+
+    /// Compares an image's table with this process. Returns the modules in the table's order, this process's
+    /// others behind, and what the state must not point into.
+    ///
+    /// # Errors
+    /// A program module is another build.
+    pub(crate) fn compare(recorded: Vec<Recorded>, keeps_variables: bool) -> Result<(Self, Vec<Gone>)> {
+        let mut present: Vec<_> = loaded_modules();
+        let mut gone = Vec::new();
+        let (mut table, mut now) = (Vec::new(), Vec::new());
+        for was in recorded {
+            let found = present.iter().position(|module| was.names(module));
+            let Some(module) = found.map(|at| present.remove(at)) else {
+                gone.push(Gone {
+                    span: was.span.clone(),
+                    why: format!("{} is not loaded now; load it before opening", was.path),
+                });
+                table.push(was);
+                now.push(None);
+                continue;
+            };
+            let is = Recorded::of(&module);
+            if is.id != was.id {
+                if !was.is_system {
+                    return Err(Error::Foreign {
+                        what: format!(
+                            "this state was written by build {} of {}, and {} is build {}: its addresses of functions and constants mean nothing here; start the build that wrote it, or have that build write the data out and read it in with this one",
+                            hex(&was.id),
+                            was.path,
+                            is.path,
+                            hex(&is.id)
+                        ),
+                    });
+                }
+                gone.push(Gone {
+                    span: was.span.clone(),
+                    why: format!("{} is another build now; install the one of before", was.path),
+                });
+            } else if is.span != was.span {
+                gone.push(Gone {
+                    span: was.span.clone(),
+                    why: format!(
+                        "{} was at {:#x} and is at {:#x} now; start the program with the same libraries, environment and limits, without address randomisation (setarch -R, where a sandbox keeps this library from arranging it)",
+                        was.path, was.span.start, is.span.start
+                    ),
+                });
+            }
+            table.push(is);
+            now.push(Some(module));
+        }
+        for module in present {
+            table.push(Recorded::of(&module));
+            now.push(Some(module));
+        }
+        Ok((Self { recorded: table, now, keeps_variables }, gone))
+    }
+
+    /// The table as the image has it.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = (self.recorded.len() as u32).to_le_bytes().to_vec();
+        for entry in &self.recorded {
+            for bytes in [entry.path.as_bytes(), &entry.id] {
+                out.extend((bytes.len() as u32).to_le_bytes());
+                out.extend(bytes);
+            }
+            for number in [entry.bias, entry.span.start, entry.span.end] {
+                out.extend((number as u64).to_le_bytes());
+            }
+            out.push(u8::from(entry.is_executable) | u8::from(entry.is_system) << 1);
+        }
+        out
+    }
+
+    /// Reads what [`Modules::encode`] wrote; `None` if it is not that.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Recorded>> {
+        let mut rest = bytes;
+        let mut take = |len: usize| {
+            let (head, tail) = rest.split_at_checked(len)?;
+            rest = tail;
+            Some(head)
+        };
+        let count = u32::from_le_bytes(take(4)?.try_into().ok()?);
+        let mut all = Vec::new();
+        for _ in 0..count {
+            let mut text = || {
+                let len = u32::from_le_bytes(take(4)?.try_into().ok()?);
+                Some(take(len as usize)?.to_vec())
+            };
+            let path = String::from_utf8(text()?).ok()?;
+            let id = text()?;
+            let mut number = || Some(u64::from_le_bytes(take(8)?.try_into().ok()?) as usize);
+            let (bias, start, end) = (number()?, number()?, number()?);
+            let flags = take(1)?[0];
+            all.push(Recorded {
+                path,
+                id,
+                bias,
+                span: start..end,
+                is_executable: flags & 1 != 0,
+                is_system: flags & 2 != 0,
+            });
+        }
+        rest.is_empty().then_some(all)
+    }
+
+    /// Variables that belong to the state if a command writes them, as (address, bytes).
+    pub(crate) fn variables(&self) -> Vec<(usize, usize)> {
+        self.kept().flat_map(|(_, m)| m.data.iter().map(|r| (r.start, r.len()))).collect()
+    }
+
+    fn kept(&self) -> impl Iterator<Item = (usize, &Module)> {
+        let keeps = self.keeps_variables;
+        self.recorded.iter().zip(&self.now).enumerate().filter_map(move |(at, (entry, now))| {
+            (keeps && !entry.is_system).then_some(()).and(now.as_ref()).map(|m| (at, m))
+        })
+    }
+
+    /// The module with variables in the page at `page`: its place in the table, and its bias.
+    pub(crate) fn variable_owner(&self, page: usize) -> Option<(usize, usize)> {
+        self.kept()
+            .find(|(_, m)| m.data.iter().any(|r| r.start < page + 4096 && page < r.end))
+            .map(|(at, m)| (at, m.bias))
+    }
+
+    /// Whether this byte is a variable of a program module.
+    pub(crate) fn is_variable(&self, address: usize) -> bool {
+        self.kept().any(|(_, m)| m.data.iter().any(|r| r.contains(&address)))
+    }
+
+    /// Where the page of variables at `offset` of a module is now.
+    pub(crate) fn variable_page(&self, module: usize, offset: usize) -> std::result::Result<usize, String> {
+        let entry = self
+            .recorded
+            .get(module)
+            .ok_or_else(|| format!("variables of module {module} of {}", self.recorded.len()))?;
+        let now = self.now[module].as_ref().ok_or_else(|| {
+            format!("the state has variables of {}, which is not loaded; load it before opening", entry.path)
+        })?;
+        let page = now.bias.wrapping_add(offset);
+        if !self.keeps_variables {
+            return Err(
+                "the state has variables of the program, but was opened without; open it as it was written"
+                    .into(),
+            );
+        }
+        if page % 4096 != 0 || !now.data.iter().any(|r| r.start < page + 4096 && page < r.end) {
+            return Err(format!("the state has variables at {page:#x}, where {} has none", entry.path));
+        }
+        Ok(page)
+    }
+}
+
+/// The first word of `memory` that points into one of `gone`, with its place among them.
+pub(crate) fn find_pointer(memory: &[usize], gone: &[Gone]) -> Option<(usize, usize)> {
+    let low = gone.iter().map(|g| g.span.start).min()?;
+    let reach = gone.iter().map(|g| g.span.end).max()? - low;
+    memory.iter().enumerate().find_map(|(at, &word)| {
+        if word.wrapping_sub(low) >= reach {
+            return None;
+        }
+        gone.iter().position(|g| g.span.contains(&word)).map(|which| (at, which))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_comes_back_and_torn_ones_do_not() {
+        let here = Modules::present(true);
+        let bytes = here.encode();
+        assert_eq!(Modules::decode(&bytes).unwrap(), here.recorded);
+        for len in 0..bytes.len() {
+            assert_eq!(Modules::decode(&bytes[..len]), None);
+        }
+        let mut longer = bytes.clone();
+        longer.push(0);
+        assert_eq!(Modules::decode(&longer), None);
+    }
+
+    #[test]
+    fn the_program_is_a_program_module_and_libc_is_not() {
+        let here = Modules::present(true);
+        assert!(here.recorded[0].is_executable && !here.recorded[0].is_system);
+        let libc = here.recorded.iter().find(|r| r.path.contains("libc.so")).unwrap();
+        assert!(libc.is_system && !libc.is_executable);
+        static VARIABLE: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(3);
+        assert!(here.is_variable(VARIABLE.as_ptr() as usize));
+        assert!(!Modules::present(false).is_variable(VARIABLE.as_ptr() as usize));
+        assert!(!here.is_variable(Modules::present as *const () as usize));
+    }
+
+    #[test]
+    fn the_same_process_has_nothing_gone() {
+        let here = Modules::present(true);
+        let (again, gone) = Modules::compare(here.recorded.clone(), true).unwrap();
+        assert!(gone.is_empty(), "{gone:?}");
+        assert_eq!(again.encode(), here.encode());
+    }
+
+    #[test]
+    fn another_program_is_refused_another_libc_and_moved_modules_are_looked_into() {
+        let here = Modules::present(true).recorded;
+        let mut other = here.clone();
+        other[0].id[0] ^= 1;
+        let error = Modules::compare(other, true).unwrap_err().to_string();
+        assert!(error.contains("start the build that wrote it"), "{error}");
+
+        let libc = here.iter().position(|r| r.path.contains("libc.so")).unwrap();
+        for (at, change) in [(libc, true), (libc, false), (0, false)] {
+            let mut other = here.clone();
+            if change {
+                other[at].id[0] ^= 1;
+            } else {
+                other[at].span = other[at].span.start - 4096..other[at].span.end - 4096;
+            }
+            let (_, gone) = Modules::compare(other.clone(), true).unwrap();
+            assert_eq!(gone.len(), 1);
+            assert_eq!(gone[0].span, other[at].span);
+        }
+
+        let mut more = here.clone();
+        more.push(Recorded {
+            path: "/lib/plugin.so".into(),
+            is_executable: false,
+            span: 4096..8192,
+            ..here[0].clone()
+        });
+        let (modules, gone) = Modules::compare(more, true).unwrap();
+        assert!(gone[0].why.contains("load it before opening"));
+        assert!(modules.variable_page(here.len(), 0).unwrap_err().contains("not loaded"));
+    }
+
+    #[test]
+    fn pointers_are_found_at_both_ends() {
+        let gone: Vec<_> =
+            [100..200, 400..500].into_iter().map(|span| Gone { span, why: String::new() }).collect();
+        for (word, which) in [
+            (99, None),
+            (100, Some(0)),
+            (199, Some(0)),
+            (200, None),
+            (400, Some(1)),
+            (499, Some(1)),
+            (500, None),
+            (0, None),
+            (usize::MAX, None),
+        ] {
+            assert_eq!(find_pointer(&[0, word, 0], &gone), which.map(|w| (1, w)), "{word}");
+        }
+        assert_eq!(find_pointer(&[1], &[]), None);
+    }
+}

@@ -1,0 +1,391 @@
+//! Split allocation: who allocates inside a write command gets persistent memory, everybody else the
+//! process's own. Blocks are freed and resized by address. Section 4.4 of the Mangosteen paper, without a
+//! second copy of the allocator and without instrumentation of the rest of the process.
+//!
+//! Invariants:
+//! 1. At most one thread of the process is inside a command; only it touches an arena, or whoever commits
+//!    while nobody is inside.
+//! 2. A persistent block that is freed outside a command is freed by the next command's beginning, so that
+//!    it is part of a batch: never by itself, never lost while the process lives.
+//! 3. Nothing here allocates, takes a lock or uses thread-local storage on the way of a malloc: all three
+//!    may call malloc.
+
+use crate::arena::{BadFree, Heap, View, Writes};
+use mangrove_sys::thread_mark;
+use mangrove_tracker::WriteSet;
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+/// Durable applications that one process can have open at a time.
+pub(crate) const REGION_COUNT_MAX: usize = 16;
+
+/// One open arena.
+struct Region {
+    /// First address; 0: the place is free.
+    base: AtomicUsize,
+    /// Address space reserved for it.
+    len: AtomicUsize,
+    heap: AtomicPtr<Heap>,
+    view: AtomicPtr<View>,
+    /// Blocks freed outside commands: a stack linked through their first words.
+    deferred: AtomicUsize,
+    deferred_count: AtomicU64,
+}
+
+impl Region {
+    const fn free() -> Self {
+        Self {
+            base: AtomicUsize::new(0),
+            len: AtomicUsize::new(0),
+            heap: AtomicPtr::new(std::ptr::null_mut()),
+            view: AtomicPtr::new(std::ptr::null_mut()),
+            deferred: AtomicUsize::new(0),
+            deferred_count: AtomicU64::new(0),
+        }
+    }
+}
+
+static REGIONS: [Region; REGION_COUNT_MAX] = [const { Region::free() }; REGION_COUNT_MAX];
+/// The lowest address of all regions, and how far they reach: one compare sends every other pointer away.
+static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
+static REACH: AtomicUsize = AtomicUsize::new(0);
+
+/// The mark of the thread that is inside a command, plus one while the runtime itself has work to do there.
+static INSIDE: AtomicUsize = AtomicUsize::new(0);
+/// The arena and the write set of that command; touched by that thread only.
+static HEAP: AtomicPtr<Heap> = AtomicPtr::new(std::ptr::null_mut());
+static WRITES: AtomicPtr<WriteSet> = AtomicPtr::new(std::ptr::null_mut());
+
+impl Writes for WriteSet {
+    #[inline]
+    fn wrote(&mut self, ptr: usize, len: usize) {
+        self.record(ptr, len);
+    }
+}
+
+/// A place among the open arenas; given back on drop.
+pub(crate) struct Place(&'static Region);
+
+/// Makes an arena known, so that frees find it. `None` when there are too many.
+///
+/// # Safety
+/// `heap` and `view` stay where they are until the place is dropped, and the heap is used by who is inside
+/// a command, or commits, only.
+pub(crate) unsafe fn register(heap: *mut Heap, view: *mut View, base: usize, len: usize) -> Option<Place> {
+    let region = REGIONS.iter().find(|region| {
+        // Acquire: what the place's last owner did is over.
+        region.base.compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    })?;
+    region.heap.store(heap, Ordering::Relaxed);
+    region.view.store(view, Ordering::Relaxed);
+    region.deferred.store(0, Ordering::Relaxed);
+    region.deferred_count.store(0, Ordering::Relaxed);
+    // Release, with the Acquire in `owner`: who sees the length sees the rest.
+    region.len.store(len, Ordering::Release);
+    widen();
+    Some(Place(region))
+}
+
+/// Sets the bounds of all regions.
+fn widen() {
+    let (mut low, mut high) = (usize::MAX, 0);
+    for region in &REGIONS {
+        let (base, len) = (region.base.load(Ordering::Relaxed), region.len.load(Ordering::Acquire));
+        if base != 0 && len != 0 {
+            low = low.min(base);
+            high = high.max(base + len);
+        }
+    }
+    // Between the two stores the bounds may hold too much, never too little of what is open and in use.
+    REACH.store(0, Ordering::Relaxed);
+    LOWEST.store(low, Ordering::Release);
+    REACH.store(high.saturating_sub(low), Ordering::Release);
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.len.store(0, Ordering::Release);
+        self.0.heap.store(std::ptr::null_mut(), Ordering::Relaxed);
+        self.0.view.store(std::ptr::null_mut(), Ordering::Relaxed);
+        self.0.base.store(0, Ordering::Release);
+        widen();
+    }
+}
+
+impl Place {
+    /// The calling thread is inside a command from now on: what it allocates is persistent. Blocks freed
+    /// outside commands since the last time are freed now.
+    ///
+    /// # Safety
+    /// Nobody is inside; `writes` stays valid until [`leave`].
+    #[inline]
+    pub(crate) unsafe fn enter(&self, writes: *mut WriteSet) {
+        debug_assert_eq!(INSIDE.load(Ordering::Relaxed), 0, "one command at a time");
+        let heap = self.0.heap.load(Ordering::Relaxed);
+        if self.0.deferred.load(Ordering::Relaxed) != 0 {
+            // SAFETY: nobody is inside, so the heap is ours; the writes are the caller's.
+            unsafe { self.free_deferred(&mut *heap, &mut *writes) };
+        }
+        HEAP.store(heap, Ordering::Relaxed);
+        WRITES.store(writes, Ordering::Relaxed);
+        // Relaxed: only this thread finds its own mark here, and sees its own stores.
+        INSIDE.store(thread_mark(), Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn free_deferred(&self, heap: &mut Heap, writes: &mut WriteSet) {
+        // Acquire, with the Release in `defer`: the links are there.
+        let mut next = self.0.deferred.swap(0, Ordering::Acquire);
+        while next != 0 {
+            let block = next;
+            // SAFETY: `defer` put a link into this block, which nobody has used since.
+            next = unsafe { (block as *const usize).read() };
+            if let Err(why) = heap.free(writes, block) {
+                fatal("free", block, why);
+            }
+        }
+    }
+
+    /// Blocks that were freed outside commands, ever.
+    pub(crate) fn deferred_count(&self) -> u64 {
+        self.0.deferred_count.load(Ordering::Relaxed)
+    }
+}
+
+/// Ends what [`Place::enter`] began.
+#[inline]
+pub(crate) fn leave() {
+    INSIDE.store(0, Ordering::Relaxed);
+    HEAP.store(std::ptr::null_mut(), Ordering::Relaxed);
+    WRITES.store(std::ptr::null_mut(), Ordering::Relaxed);
+}
+
+/// Runs the runtime's own code inside a command: what it allocates is not persistent.
+pub(crate) fn outside<R>(work: impl FnOnce() -> R) -> R {
+    struct Again(usize);
+    impl Drop for Again {
+        fn drop(&mut self) {
+            INSIDE.store(self.0, Ordering::Relaxed);
+        }
+    }
+    if !is_inside() {
+        return work();
+    }
+    let _again = Again(INSIDE.load(Ordering::Relaxed));
+    // Marks are multiples of eight: nobody has this one.
+    INSIDE.store(thread_mark() + 1, Ordering::Relaxed);
+    work()
+}
+
+/// Whether the calling thread runs a write command: what it allocates now is persistent.
+#[inline]
+#[must_use]
+pub fn is_inside() -> bool {
+    let inside = INSIDE.load(Ordering::Relaxed);
+    inside != 0 && inside == thread_mark()
+}
+
+/// Whether an address belongs to an open durable application.
+#[inline]
+#[must_use]
+pub fn is_persistent(address: usize) -> bool {
+    // Relaxed: who has a pointer into a region got it after the region was opened.
+    address.wrapping_sub(LOWEST.load(Ordering::Relaxed)) < REACH.load(Ordering::Relaxed)
+        && owner(address).is_some()
+}
+
+#[inline]
+fn owner(address: usize) -> Option<&'static Region> {
+    REGIONS.iter().find(|region| {
+        // Acquire, with the Release in `register`.
+        let len = region.len.load(Ordering::Acquire);
+        address.wrapping_sub(region.base.load(Ordering::Relaxed)) < len
+    })
+}
+
+/// The arena and the write set of the command that the calling thread is inside of.
+///
+/// # Safety
+/// `is_inside()`, and no other reference from here lives.
+#[inline]
+unsafe fn mine<'a>() -> (&'a mut Heap, &'a mut WriteSet) {
+    // SAFETY: set by `enter` on this thread, valid until `leave`; the caller has the only references.
+    unsafe { (&mut *HEAP.load(Ordering::Relaxed), &mut *WRITES.load(Ordering::Relaxed)) }
+}
+
+/// Whether a range touches an open durable application.
+pub(crate) fn overlaps(address: usize, len: usize) -> bool {
+    REGIONS.iter().any(|region| {
+        let (base, bytes) = (region.base.load(Ordering::Relaxed), region.len.load(Ordering::Acquire));
+        bytes != 0 && address < base + bytes && base < address.saturating_add(len)
+    })
+}
+
+/// Lends the arena of the command that the calling thread is inside of.
+///
+/// # Panics
+/// Outside commands.
+pub(crate) fn with_heap<R>(work: impl FnOnce(&mut Heap) -> R) -> R {
+    assert!(is_inside(), "outside commands there is no arena");
+    // SAFETY: inside, and nothing that runs here has another reference: commands' code is not running.
+    work(unsafe { &mut *HEAP.load(Ordering::Relaxed) })
+}
+
+/// The functions below are *leaves* for a tracker: they report what they write, and may run untracked.
+/// With each its name, for people.
+#[must_use]
+pub fn leaves() -> [(usize, &'static str); 6] {
+    [
+        (mangrove_arena_alloc as *const () as usize, "mangrove_arena_alloc"),
+        (mangrove_arena_alloc_zeroed as *const () as usize, "mangrove_arena_alloc_zeroed"),
+        (mangrove_arena_resize as *const () as usize, "mangrove_arena_resize"),
+        (mangrove_arena_adopt as *const () as usize, "mangrove_arena_adopt"),
+        (mangrove_arena_free as *const () as usize, "mangrove_arena_free"),
+        (mangrove_arena_usable as *const () as usize, "mangrove_arena_usable"),
+    ]
+}
+
+/// A persistent block of `bytes` at a multiple of `align` (a power of two), or null when the region is full.
+///
+/// # Safety
+/// The calling thread [is inside](is_inside) a command.
+#[inline(never)]
+pub unsafe extern "C" fn mangrove_arena_alloc(bytes: usize, align: usize) -> *mut u8 {
+    // SAFETY: the caller is inside; the references end with this call.
+    let (heap, writes) = unsafe { mine() };
+    heap.alloc_aligned(writes, bytes, align)
+}
+
+/// As [`mangrove_arena_alloc`], every byte zero.
+///
+/// # Safety
+/// As there.
+#[inline(never)]
+pub unsafe extern "C" fn mangrove_arena_alloc_zeroed(bytes: usize, align: usize) -> *mut u8 {
+    // SAFETY: as in `mangrove_arena_alloc`.
+    let (heap, writes) = unsafe { mine() };
+    heap.alloc_zeroed(writes, bytes, align)
+}
+
+/// Resizes a persistent block; it may move. Null when the region is full: the block is then as before.
+///
+/// # Safety
+/// As [`mangrove_arena_alloc`]; `block` is persistent, and of alignment 16.
+#[inline(never)]
+pub unsafe extern "C" fn mangrove_arena_resize(block: *mut u8, bytes: usize) -> *mut u8 {
+    // SAFETY: as in `mangrove_arena_alloc`.
+    let (heap, writes) = unsafe { mine() };
+    if !heap.holds(block as usize) {
+        // Of another durable application: it moves here.
+        // SAFETY: as above, and the block is in use.
+        unsafe {
+            let used = mangrove_arena_usable(block).min(bytes);
+            let new = mangrove_arena_adopt(block, used, bytes, 1);
+            if !new.is_null() {
+                defer(block as usize);
+            }
+            return new;
+        }
+    }
+    match heap.resize(writes, block as usize, bytes) {
+        Ok(new) => new,
+        Err(why) => fatal("realloc", block as usize, why),
+    }
+}
+
+/// A persistent copy of `used` bytes of other memory, in a block of `bytes`.
+///
+/// # Safety
+/// As [`mangrove_arena_alloc`]; `from` has `used` readable bytes, at most `bytes`.
+#[inline(never)]
+pub unsafe extern "C" fn mangrove_arena_adopt(
+    from: *const u8,
+    used: usize,
+    bytes: usize,
+    align: usize,
+) -> *mut u8 {
+    // SAFETY: as in `mangrove_arena_alloc`.
+    let (heap, writes) = unsafe { mine() };
+    let new = heap.alloc_aligned(writes, bytes, align);
+    if !new.is_null() {
+        // SAFETY: the caller's promise, and a fresh block of at least `bytes`.
+        unsafe { std::ptr::copy_nonoverlapping(from, new, used) };
+        writes.wrote(new as usize, used);
+    }
+    new
+}
+
+/// Frees a persistent block: at once inside a command of its application, else with the next command.
+///
+/// # Safety
+/// The block is persistent and in use, and nobody uses it any more.
+#[inline(never)]
+pub unsafe extern "C" fn mangrove_arena_free(block: *mut u8) {
+    if is_inside() {
+        // SAFETY: as in `mangrove_arena_alloc`.
+        let (heap, writes) = unsafe { mine() };
+        if heap.holds(block as usize) {
+            if let Err(why) = heap.free(writes, block as usize) {
+                fatal("free", block as usize, why);
+            }
+            return;
+        }
+    }
+    defer(block as usize);
+}
+
+/// Bytes that may be used of a persistent block.
+///
+/// # Safety
+/// The block is persistent and in use.
+#[inline(never)]
+pub unsafe extern "C" fn mangrove_arena_usable(block: *const u8) -> usize {
+    match view(block as usize).and_then(|view| view.usable_bytes(block as usize)) {
+        Some(bytes) => bytes,
+        None => fatal("malloc_usable_size", block as usize, BadFree::NotABlock),
+    }
+}
+
+fn view(address: usize) -> Option<&'static View> {
+    // SAFETY: a registered view stays valid until its place is dropped, after which no block of it is used.
+    owner(address).and_then(|region| unsafe { region.view.load(Ordering::Relaxed).as_ref() })
+}
+
+#[cold]
+fn defer(block: usize) {
+    let Some(region) = owner(block) else { return };
+    if view(block).is_none_or(|view| view.usable_bytes(block).is_none()) {
+        fatal("free", block, BadFree::NotABlock);
+    }
+    region.deferred_count.fetch_add(1, Ordering::Relaxed);
+    let mut first = region.deferred.load(Ordering::Relaxed);
+    loop {
+        // SAFETY: the block is its last user's, at least 16 bytes long, aligned, and dead: its content is
+        // nobody's, in the durable image as well.
+        unsafe { (block as *mut usize).write(first) };
+        // Release, with the Acquire in `free_deferred`.
+        match region.deferred.compare_exchange_weak(first, block, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => first = now,
+        }
+    }
+}
+
+/// A program that frees what it does not have is wrong, and its next command would spoil the state: it ends
+/// as under any malloc, and the next start has the state before the command.
+#[cold]
+fn fatal(call: &str, address: usize, why: BadFree) -> ! {
+    let why = match why {
+        BadFree::Double => "is freed already",
+        BadFree::NotABlock => "is no block of the durable state",
+    };
+    // No formatting that allocates: a command may be running.
+    let mut text = crate::say::Line::new();
+    text.push(call);
+    text.push(": ");
+    text.push_hex(address);
+    text.push(" ");
+    text.push(why);
+    text.push("; the program is stopped, and restarts from before this command");
+    text.print();
+    std::process::abort()
+}
