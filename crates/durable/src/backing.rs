@@ -1,0 +1,53 @@
+//! The one door from the runtime to the durable bytes, so that tests can stand in for them.
+
+use crate::Result;
+use mangrove_shadow::Ticket;
+use mangrove_tracker::WriteSet;
+
+/// What the runtime needs of the memory that it makes durable.
+pub(crate) trait Backing: Send + Sync {
+    /// The calling thread is about to run write commands that report to `writes`: what it allocates
+    /// until [`Backing::leave`] is persistent. Never nested, one thread at a time.
+    ///
+    /// # Safety
+    /// `writes` stays valid until `leave`, and nobody but this thread uses it.
+    unsafe fn enter(&self, writes: *mut WriteSet);
+
+    /// Ends what [`Backing::enter`] began.
+    fn leave(&self);
+
+    /// Takes the present bytes of everything persistent in `writes` into the log as one unit, does not
+    /// wait for durability, and clears `writes`. One caller at a time.
+    ///
+    /// # Errors
+    /// `NoSpace` says that nothing was taken, but memory has changed: the caller treats it as any
+    /// other error. Errors of the medium latch.
+    fn commit(&self, writes: &mut WriteSet) -> Result<Ticket>;
+
+    /// Waits until the unit and all before it are durable; at once where durability is by interval.
+    ///
+    /// # Errors
+    /// The medium failed first: nothing may be acknowledged.
+    fn wait(&self, ticket: Ticket) -> Result<()>;
+
+    /// Everything up to this ticket is durable. One load.
+    fn durable(&self) -> Ticket;
+
+    /// Waits until everything committed is durable, in every durability mode.
+    ///
+    /// # Errors
+    /// As `wait`.
+    fn sync(&self) -> Result<()>;
+
+    /// Applies everything committed to the image and frees the log.
+    ///
+    /// # Errors
+    /// The first error of the medium, which latches.
+    fn checkpoint(&self) -> Result<()>;
+
+    /// Checkpoints and marks the pool closed. No command runs any more.
+    ///
+    /// # Errors
+    /// As `checkpoint`; the pool then opens by recovery.
+    fn close(self: Box<Self>) -> Result<()>;
+}

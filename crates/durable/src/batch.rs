@@ -1,0 +1,202 @@
+//! One batch: tracked calls, one commit, and what each job is told.
+//!
+//! Invariants:
+//! 1. A batch is committed whole or not at all: after a call that ended halfway nothing is committed
+//!    any more in this process, and nothing is served (`broken`).
+//! 2. `last` is the newest committed ticket whenever nobody executes: who reads inside the combiner's
+//!    read section has seen at most that.
+//! 3. After the first failed commit no command runs: memory then holds what that batch did, which
+//!    nobody was told of.
+
+use crate::backing::Backing;
+use crate::{Error, Result};
+use mangrove_shadow::Ticket;
+use mangrove_tracker::{Tracker, WriteSet};
+use parking_lot::Mutex;
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A write command: tracked when it runs, by whichever thread combines.
+pub type Command = unsafe extern "C" fn(*mut c_void);
+
+/// Commands that one client has for a batch, and how it ended.
+pub(crate) struct Job {
+    pub(crate) command: Command,
+    /// The command runs once with each.
+    pub(crate) args: *const *mut c_void,
+    pub(crate) count: usize,
+    pub(crate) outcome: Option<Result<Ticket>>,
+}
+
+// SAFETY: what the pointers lead to belongs to the client, who waits for the job: while a combiner has
+// it nobody else touches it. That a command may run on another thread is the commands' contract.
+unsafe impl Send for Job {}
+
+/// Counters of batches, since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) batches: AtomicU64,
+    pub(crate) commands: AtomicU64,
+}
+
+/// Executes batches. One at a time; the combiner sees to that.
+pub(crate) struct Executor {
+    tracker: Box<dyn Tracker>,
+    backing: Box<dyn Backing>,
+    writes: UnsafeCell<WriteSet>,
+    last: AtomicU64,
+    failed: AtomicBool,
+    failure: OnceLock<Error>,
+    broken: AtomicBool,
+    /// A command of the batch that runs has given up halfway.
+    abandoned: AtomicBool,
+    pub(crate) counters: Counters,
+}
+
+// SAFETY: `writes` is touched in `execute`, `run_alone` and `into_backing` only, whose callers are alone.
+unsafe impl Sync for Executor {}
+
+/// One tracked call runs at a time in a process, whatever the number of runtimes in it.
+static TRACKED: Mutex<()> = Mutex::new(());
+
+impl Executor {
+    pub(crate) fn new(tracker: Box<dyn Tracker>, backing: Box<dyn Backing>, writes: WriteSet) -> Self {
+        let last = backing.durable().0;
+        Self {
+            tracker,
+            backing,
+            writes: UnsafeCell::new(writes),
+            last: AtomicU64::new(last),
+            failed: AtomicBool::new(false),
+            failure: OnceLock::new(),
+            broken: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
+            counters: Counters::default(),
+        }
+    }
+
+    pub(crate) fn backing(&self) -> &dyn Backing {
+        &*self.backing
+    }
+
+    pub(crate) fn tracker_name(&self) -> &'static str {
+        self.tracker.name()
+    }
+
+    /// The newest ticket that a command of a batch before now may have had.
+    #[inline]
+    pub(crate) fn last(&self) -> Ticket {
+        // Acquire, with the Release in `execute`; inside a read section the combiner orders it anyway.
+        Ticket(self.last.load(Ordering::Acquire))
+    }
+
+    /// Why nothing is written any more, if so.
+    #[inline]
+    pub(crate) fn failure(&self) -> Option<Error> {
+        // Acquire, with the Release in `fail`.
+        if !self.failed.load(Ordering::Acquire) {
+            return None;
+        }
+        self.failure.get().cloned()
+    }
+
+    /// Why nothing may even be read any more, if so: memory holds half a command.
+    #[inline]
+    pub(crate) fn broken(&self) -> Result<()> {
+        if !self.broken.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        Err(self.failure().unwrap_or(Error::Broken { what: "unknown".into() }))
+    }
+
+    /// Latches the first failure.
+    pub(crate) fn fail(&self, error: Error) -> Error {
+        let latched = match error {
+            Error::Broken { .. } | Error::Poisoned { .. } => error,
+            other => Error::Poisoned { first: other.to_string() },
+        };
+        if matches!(latched, Error::Broken { .. }) {
+            self.broken.store(true, Ordering::Release);
+        }
+        let first = self.failure.get_or_init(|| latched).clone();
+        // Release, with the Acquire in `failure`.
+        self.failed.store(true, Ordering::Release);
+        first
+    }
+
+    /// Says, from inside a command, that it gave up halfway: its batch is not committed, and nothing after it.
+    pub(crate) fn abandon(&self) {
+        // Relaxed: looked at by this thread, when the batch has run.
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    /// Runs every command of every job and commits what they wrote as one unit.
+    ///
+    /// # Safety
+    /// The caller is alone (the combiner's `execute`), and each job's command is sound to call with each
+    /// of its arguments, which stay valid.
+    pub(crate) unsafe fn execute(&self, jobs: &[NonNull<Job>]) {
+        let result = match self.failure() {
+            Some(error) => Err(error),
+            // SAFETY: passed on.
+            None => unsafe { self.run_and_commit(jobs) }.map_err(|e| self.fail(e)),
+        };
+        for job in jobs {
+            // SAFETY: a job is the combiner's until it is DONE.
+            unsafe { (*job.as_ptr()).outcome = Some(result.clone()) };
+        }
+    }
+
+    unsafe fn run_and_commit(&self, jobs: &[NonNull<Job>]) -> Result<Ticket> {
+        // SAFETY: the caller is alone.
+        let writes = unsafe { &mut *self.writes.get() };
+        let _one = TRACKED.lock();
+        // SAFETY: valid until `leave`.
+        unsafe { self.backing.enter(writes) };
+        let mut commands = 0;
+        let mut ran = Ok(());
+        'jobs: for job in jobs {
+            // SAFETY: as in `execute`.
+            let job = unsafe { job.as_ref() };
+            for at in 0..job.count {
+                // SAFETY: `args` has `count` elements; the rest is passed on.
+                ran = unsafe { self.tracker.call(writes, job.command, *job.args.add(at)) };
+                if ran.is_err() {
+                    break 'jobs;
+                }
+                commands += 1;
+            }
+        }
+        self.backing.leave();
+        if let Err(error) = ran {
+            // Also an error that changed nothing by itself: earlier commands of the batch have run.
+            writes.clear();
+            return Err(Error::Broken { what: error.to_string() });
+        }
+        // Relaxed: counters.
+        self.counters.batches.fetch_add(1, Ordering::Relaxed);
+        self.counters.commands.fetch_add(commands, Ordering::Relaxed);
+        if self.abandoned.load(Ordering::Relaxed) {
+            writes.clear();
+            return Err(Error::Broken { what: "it panicked, or gave up".into() });
+        }
+        let ticket = self.backing.commit(writes)?;
+        // Release, with the Acquire in `last`.
+        self.last.store(ticket.0, Ordering::Release);
+        Ok(ticket)
+    }
+
+    /// Closes the backing. After half a command it is left as it is: something of the process may point there.
+    pub(crate) fn close(self) -> Result<()> {
+        if let Err(error) = self.broken() {
+            std::mem::forget(self.backing);
+            return Err(error);
+        }
+        let failure = self.failure();
+        let closed = self.backing.close();
+        failure.map_or(closed, Err)
+    }
+}

@@ -1,0 +1,91 @@
+//! What can go wrong with a durable application, by what the caller can do about it.
+
+use std::fmt;
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call failed. `Display` is a sentence for the user.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the variants say what their fields are")]
+pub enum Error {
+    /// The pool could not be opened, read or written: see the inner error.
+    Pool(mangrove_shadow::Error),
+    /// The machine or the process cannot host the tracker that was asked for.
+    Tracker { what: String },
+    /// An option has a value that cannot be honoured.
+    Invalid { what: String },
+    /// An earlier error of the medium latched: reads go on, writes fail.
+    Poisoned { first: String },
+    /// A command ended halfway: memory is not what a restart would find. Nothing more is committed or served.
+    Broken { what: String },
+    /// The call came from inside a command, or a second time on a client that is in a call.
+    Nested,
+    /// The application's own initialisation or recovery callback said no.
+    Refused { what: String },
+    /// The state belongs to another build of the program.
+    Foreign { what: String },
+    /// The state points to something of the process that is elsewhere, or another build, in this run.
+    Moved { what: String },
+    /// The state's own structures contradict each other.
+    Damaged { what: String },
+    /// The state's address space is used up.
+    Full { what: String },
+    /// More clients at a time than there can be.
+    TooManyClients,
+    /// The server was asked for something in the wrong order, or is being stopped.
+    Server { what: String },
+    /// The operating system refused.
+    Io { doing: String, code: Option<i32>, message: String },
+}
+
+impl std::error::Error for Error {}
+
+impl Error {
+    /// The operating system's error while doing something.
+    pub(crate) fn io(doing: impl Into<String>, e: &std::io::Error) -> Self {
+        Self::Io { doing: doing.into(), code: e.raw_os_error(), message: e.to_string() }
+    }
+}
+
+impl From<mangrove_shadow::Error> for Error {
+    fn from(error: mangrove_shadow::Error) -> Self {
+        match error {
+            mangrove_shadow::Error::Poisoned { first } => Self::Poisoned { first },
+            other => Self::Pool(other),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pool(error) => error.fmt(f),
+            Self::Tracker { what } => {
+                write!(f, "writes cannot be tracked here: {what}; choose another tracker")
+            }
+            Self::Invalid { what } => f.write_str(what),
+            Self::Poisoned { first } => write!(
+                f,
+                "an earlier error ended writing ({first}); reads go on, and the next start has every acknowledged write"
+            ),
+            Self::Broken { what } => write!(
+                f,
+                "a command ended halfway ({what}); nothing of its batch is durable, restart the program to go on from before it"
+            ),
+            Self::Nested => f.write_str(
+                "this client is already in a call, or the call came from inside a command; use a client of its own, outside commands",
+            ),
+            Self::Refused { what } | Self::Foreign { what } | Self::Moved { what } | Self::Full { what } => {
+                f.write_str(what)
+            }
+            Self::Damaged { what } => {
+                write!(f, "the durable state is damaged: {what}; restore a backup of its folder")
+            }
+            Self::TooManyClients => f.write_str("there are more clients than can be counted; close some"),
+            Self::Server { what } => f.write_str(what),
+            Self::Io { doing, message, .. } => write!(f, "cannot {doing}: {message}"),
+        }
+    }
+}

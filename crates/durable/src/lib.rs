@@ -1,0 +1,47 @@
+//! Floor 3: durable applications. An in-memory program survives any crash.
+//!
+//! A [`Runtime`] runs a program's commands: reads in parallel on the memory itself, writes in batches whose every
+//! store is tracked and committed to a redo log as one unit. An answer is given when what it rests on is durable.
+
+mod address;
+mod allocator;
+#[allow(dead_code, reason = "in the making")]
+mod arena;
+mod backing;
+mod batch;
+mod combiner;
+mod error;
+mod globals;
+#[allow(dead_code, reason = "in the making")]
+mod image;
+mod image_layout;
+#[allow(dead_code, reason = "in the making")]
+mod mappings;
+mod modules;
+mod options;
+pub mod route;
+mod rpc;
+mod runtime;
+mod say;
+mod slots;
+mod stat;
+mod sync;
+
+#[cfg(test)]
+mod image_tests;
+#[cfg(test)]
+mod runtime_tests;
+#[cfg(test)]
+mod slots_tests;
+
+pub use address::{Addresses, settle_addresses};
+pub use allocator::Allocator;
+pub use arena::ArenaStat;
+pub use batch::Command;
+pub use error::{Error, Result};
+pub use image::ImageStat;
+pub use mangrove_shadow::{CreateMode, Durability, Latency, MediumChoice, Ticket};
+pub use options::{Options, TrackerChoice};
+pub use rpc::{Answer, Context, Frame, Server, ServerOptions, ServerStat, Service, Stopper};
+pub use runtime::{Client, Initialise, Runtime};
+pub use stat::Stat;

@@ -1,0 +1,146 @@
+//! How a durable application is opened.
+
+use crate::image::ImageOptions;
+use crate::mappings::MAPPINGS;
+use crate::{Error, Result, route};
+use mangrove_shadow::{CreateMode, Durability, MediumChoice};
+use mangrove_tracker::{BLOCK_BYTES_DEFAULT, Explicit, Tracker, WriteSet};
+
+/// Who learns what commands write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TrackerChoice {
+    /// The recompiler where there is one for this machine, else the compiler's.
+    #[default]
+    Auto,
+    /// Translates what commands reach, while they run; nothing has to be rebuilt. x86-64.
+    Recompiler,
+    /// The program was built by clang with `-fsanitize-coverage=func,trace-stores`.
+    Compiler,
+    /// The program says `will_write` before it writes. What it forgets is not durable.
+    Explicit,
+}
+
+/// How a durable application is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    shadow: mangrove_shadow::Options,
+    durability: Durability,
+    tracker: TrackerChoice,
+    block_bytes: usize,
+    keeps_variables: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            shadow: mangrove_shadow::Options::new().create(CreateMode::CreateIfMissing),
+            durability: Durability::Sync,
+            tracker: TrackerChoice::Auto,
+            block_bytes: BLOCK_BYTES_DEFAULT,
+            keeps_variables: true,
+        }
+    }
+}
+
+impl Options {
+    /// Made when missing, durable at each answer, tracked by the best there is.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What to do when there is, or is not, a state at the path.
+    #[must_use]
+    pub fn create(mut self, mode: CreateMode) -> Self {
+        self.shadow = self.shadow.create(mode);
+        self
+    }
+
+    /// What a new state shall lie on; an existing one keeps its medium.
+    #[must_use]
+    pub fn medium(mut self, medium: MediumChoice) -> Self {
+        self.shadow = self.shadow.medium(medium);
+        self
+    }
+
+    /// When answers are given: when what they rest on is durable, or at once.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Address space of a new state in bytes: what it may ever grow to. Default: 256 GiB.
+    #[must_use]
+    pub fn capacity(mut self, bytes: u64) -> Self {
+        self.shadow = self.shadow.capacity(bytes);
+        self
+    }
+
+    /// Size of a new state's redo log in bytes. Default: 64 MiB.
+    #[must_use]
+    pub fn log_bytes(mut self, bytes: u64) -> Self {
+        self.shadow = self.shadow.log_bytes(bytes);
+        self
+    }
+
+    /// Who learns what commands write.
+    #[must_use]
+    pub fn tracker(mut self, tracker: TrackerChoice) -> Self {
+        self.tracker = tracker;
+        self
+    }
+
+    /// The block in which writes are deduplicated: 16, 32, 64 or 128 bytes. Default: 32, as in the paper.
+    #[must_use]
+    pub fn block_bytes(mut self, bytes: usize) -> Self {
+        self.block_bytes = bytes;
+        self
+    }
+
+    /// Whether variables of the program and of its libraries (.data, .bss) that commands write are part of the
+    /// state. Default: true.
+    #[must_use]
+    pub fn keeps_variables(mut self, yes: bool) -> Self {
+        self.keeps_variables = yes;
+        self
+    }
+
+    pub(crate) fn image(&self) -> ImageOptions {
+        ImageOptions {
+            shadow: self.shadow.clone().durability(self.durability),
+            keeps_variables: self.keeps_variables,
+        }
+    }
+
+    /// True when answers wait for durability.
+    pub(crate) fn gated(&self) -> bool {
+        self.durability == Durability::Sync
+    }
+
+    pub(crate) fn write_set(&self) -> Result<WriteSet> {
+        WriteSet::new(self.block_bytes).map_err(|e| Error::Invalid { what: e.to_string() })
+    }
+
+    /// The tracker, told of what it must not translate and of who serves mappings.
+    pub(crate) fn make_tracker(&self) -> Result<Box<dyn Tracker>> {
+        let tracker = self.choose_tracker()?;
+        for (address, _) in route::leaves() {
+            tracker.add_leaf(address);
+        }
+        tracker.set_syscall_hook(&MAPPINGS);
+        Ok(tracker)
+    }
+
+    fn choose_tracker(&self) -> Result<Box<dyn Tracker>> {
+        let missing = |what: &str| Err(Error::Tracker { what: what.into() });
+        match self.tracker {
+            TrackerChoice::Explicit => Ok(Box::new(Explicit)),
+            TrackerChoice::Auto | TrackerChoice::Recompiler => {
+                missing("there is no recompiler for this machine")
+            }
+            TrackerChoice::Compiler => missing("the program was not built for the compiler's tracker"),
+        }
+    }
+}

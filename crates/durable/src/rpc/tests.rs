@@ -1,0 +1,382 @@
+//! Tests of the event loops over a backing in memory: a line protocol with one counter per name.
+
+#![expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "what the tests point to lives on their stacks, and waits"
+)]
+
+use super::*;
+use crate::runtime_tests::{Fake, fake_runtime};
+use crate::{Command, Error, Runtime};
+use mangrove_tracker::will_write;
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// `inc\n` answers the count after it, `get\n` the count, `big N\n` N letters, `bye\n` says bye and closes.
+struct Counting {
+    state: Box<State>,
+    connected: Arc<AtomicUsize>,
+    speaks_of_errors: bool,
+}
+
+#[repr(align(64))]
+struct State(UnsafeCell<u64>);
+
+struct Peer {
+    state: *const State,
+    request: Vec<u8>,
+    answer: Vec<u8>,
+}
+
+unsafe extern "C" fn process(arg: *mut c_void) {
+    // SAFETY: the loops pass contexts of `connect`.
+    let peer = unsafe { &mut *arg.cast::<Peer>() };
+    let state = unsafe { (*peer.state).0.get() };
+    peer.answer.clear();
+    match peer.request.as_slice() {
+        b"inc" => unsafe {
+            will_write(state.cast(), 8);
+            *state += 1;
+            writeln!(peer.answer, "{}", *state).unwrap();
+        },
+        b"get" => writeln!(peer.answer, "{}", unsafe { *state }).unwrap(),
+        b"bye" => peer.answer.extend_from_slice(b"bye\n"),
+        big => {
+            let count = std::str::from_utf8(&big[4..]).unwrap().parse().unwrap();
+            peer.answer.resize(count, b'x');
+            peer.answer.push(b'\n');
+        }
+    }
+}
+
+// SAFETY: `process` takes contexts of `connect`, and touches the state as the contract says.
+unsafe impl Service for Counting {
+    fn connect(&self, _: u64) -> Option<Context> {
+        self.connected.fetch_add(1, Ordering::SeqCst);
+        let peer = Peer { state: &raw const *self.state, request: Vec::new(), answer: Vec::new() };
+        Some(Context(Box::into_raw(Box::new(peer)).cast()))
+    }
+
+    fn disconnect(&self, client: Context) {
+        self.connected.fetch_sub(1, Ordering::SeqCst);
+        drop(unsafe { Box::from_raw(client.0.cast::<Peer>()) });
+    }
+
+    fn deserialize(&self, client: Context, input: &[u8]) -> Frame {
+        let peer = unsafe { &mut *client.0.cast::<Peer>() };
+        let Some(end) = input.iter().position(|&b| b == b'\n') else { return Frame::Incomplete };
+        peer.request = input[..end].to_vec();
+        match peer.request.as_slice() {
+            b"inc" | b"get" | b"bye" => Frame::Request(end + 1),
+            big if big.starts_with(b"big ") => Frame::Request(end + 1),
+            _ => Frame::Malformed,
+        }
+    }
+
+    fn is_read_only(&self, client: Context) -> bool {
+        unsafe { &*client.0.cast::<Peer>() }.request != b"inc"
+    }
+
+    fn command(&self) -> Command {
+        process
+    }
+
+    fn answer(&self, client: Context) -> Answer<'_> {
+        let peer = unsafe { &*client.0.cast::<Peer>() };
+        Answer { bytes: &peer.answer, close: peer.request == b"bye" }
+    }
+
+    fn failed(&self, client: Context, error: &Error) -> bool {
+        let peer = unsafe { &mut *client.0.cast::<Peer>() };
+        peer.answer = format!("error: {error}\n").into_bytes();
+        self.speaks_of_errors
+    }
+}
+
+// SAFETY: the cell is touched by commands only.
+unsafe impl Sync for State {}
+
+struct Running {
+    address: String,
+    stopper: Stopper,
+    thread: std::thread::JoinHandle<crate::Result<ServerStat>>,
+    runtime: Arc<Runtime>,
+    fake: Fake,
+    connected: Arc<AtomicUsize>,
+}
+
+fn start(options: ServerOptions, speaks_of_errors: bool, address: &str) -> Running {
+    let (runtime, fake) = fake_runtime(true);
+    let connected = Arc::new(AtomicUsize::new(0));
+    let service = Counting {
+        state: Box::new(State(UnsafeCell::new(0))),
+        connected: Arc::clone(&connected),
+        speaks_of_errors,
+    };
+    let mut server = Server::new(Arc::clone(&runtime), Box::new(service), options).unwrap();
+    let address = server.listen(address).unwrap();
+    let stopper = server.stopper();
+    let thread = std::thread::spawn(move || server.serve());
+    Running { address, stopper, thread, runtime, fake, connected }
+}
+
+impl Running {
+    fn stop(self) -> ServerStat {
+        self.stopper.stop();
+        let stat = self.thread.join().unwrap().unwrap();
+        assert_eq!(self.connected.load(Ordering::SeqCst), 0, "every client is ended");
+        self.runtime.close().unwrap();
+        stat
+    }
+
+    fn connect(&self) -> BufReader<TcpStream> {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        BufReader::new(stream)
+    }
+}
+
+fn ask(peer: &mut BufReader<TcpStream>, request: &str) -> String {
+    peer.get_mut().write_all(request.as_bytes()).unwrap();
+    line(peer)
+}
+
+fn line(peer: &mut BufReader<TcpStream>) -> String {
+    let mut line = String::new();
+    peer.read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}
+
+fn two() -> ServerOptions {
+    ServerOptions::new().workers(2)
+}
+
+#[test]
+fn requests_are_answered_in_order_whole_split_or_many_at_once() {
+    let server = start(two(), false, "127.0.0.1:0");
+    let mut peer = server.connect();
+    assert_eq!(ask(&mut peer, "get\n"), "0");
+    assert_eq!(ask(&mut peer, "inc\n"), "1");
+    peer.get_mut().write_all(b"in").unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(ask(&mut peer, "c\nge"), "2");
+    assert_eq!(ask(&mut peer, "t\n"), "2");
+    let many = "inc\nget\nget\ninc\n".repeat(500);
+    peer.get_mut().write_all(many.as_bytes()).unwrap();
+    for n in 0..500 {
+        let got = [line(&mut peer), line(&mut peer), line(&mut peer), line(&mut peer)];
+        assert_eq!(got, [2 * n + 3, 2 * n + 3, 2 * n + 3, 2 * n + 4].map(|n: u32| n.to_string()));
+    }
+    assert_eq!(ask(&mut peer, "bye\n"), "bye");
+    assert_eq!(line(&mut peer), "", "closed after the answer");
+    let stat = server.stop();
+    assert_eq!((stat.clients, stat.writes, stat.reads, stat.cut_off), (1, 1002, 1003, 0));
+}
+
+#[test]
+fn no_answer_leaves_before_it_is_durable_and_the_loop_goes_on_meanwhile() {
+    let server = start(ServerOptions::new().workers(1), false, "127.0.0.1:0");
+    let (mut writer, mut reader) = (server.connect(), server.connect());
+    assert_eq!(ask(&mut reader, "get\n"), "0");
+    server.fake.hold(true);
+    writer.get_mut().write_all(b"inc\ninc\n").unwrap();
+    while server.runtime.stat().commands < 2 {
+        std::thread::yield_now();
+    }
+    reader.get_mut().write_all(b"get\n").unwrap(); // has seen what may be lost
+    let mut bystander = server.connect();
+    bystander.get_mut().write_all(b"inc\n").unwrap(); // the loop still executes
+    while server.runtime.stat().commands < 3 {
+        std::thread::yield_now();
+    }
+    for peer in [&mut writer, &mut reader, &mut bystander] {
+        peer.get_mut().set_read_timeout(Some(Duration::from_millis(60))).unwrap();
+        assert!(peer.read(&mut [0; 8]).is_err(), "an answer left early");
+        peer.get_mut().set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    }
+    server.fake.hold(false);
+    assert_eq!([line(&mut writer), line(&mut writer)], ["1", "2"]);
+    assert!(["2", "3"].contains(&line(&mut reader).as_str()));
+    assert_eq!(line(&mut bystander), "3");
+    server.stop();
+}
+
+#[test]
+fn an_error_of_the_medium_is_told_or_closes_and_reads_go_on() {
+    for speaks in [true, false] {
+        let server = start(two(), speaks, "127.0.0.1:0");
+        let mut peer = server.connect();
+        assert_eq!(ask(&mut peer, "inc\n"), "1");
+        server.fake.fail();
+        let told = ask(&mut peer, "inc\n");
+        if speaks {
+            assert!(told.starts_with("error: an earlier error ended writing"), "{told}");
+            assert!(ask(&mut peer, "inc\n").starts_with("error: "));
+            assert!(!ask(&mut peer, "get\n").is_empty());
+        } else {
+            assert_eq!(told, "");
+            assert!(!ask(&mut server.connect(), "get\n").is_empty(), "reads of others go on");
+        }
+        server.stopper.stop();
+        assert!(server.thread.join().unwrap().is_err(), "the last sync says so");
+    }
+}
+
+#[test]
+fn answers_that_were_held_when_the_medium_failed_are_never_given() {
+    let server = start(two(), true, "127.0.0.1:0");
+    let mut peer = server.connect();
+    assert_eq!(ask(&mut peer, "inc\n"), "1");
+    server.fake.hold(true);
+    peer.get_mut().write_all(b"inc\n").unwrap();
+    while server.runtime.stat().commands < 2 {
+        std::thread::yield_now();
+    }
+    server.fake.fail();
+    assert_eq!(line(&mut peer), "", "cut off without the answer");
+    server.stopper.stop();
+    assert!(server.thread.join().unwrap().is_err());
+}
+
+#[test]
+fn limits_meet_the_one_client_that_breaks_them() {
+    let options = two().request_bytes_max(1000).clients_max(3).backlog_bytes_max(4096);
+    let server = start(options, false, "127.0.0.1:0");
+    let mut good = server.connect();
+    assert_eq!(ask(&mut good, "inc\n"), "1");
+    let mut long = server.connect();
+    long.get_mut().write_all(&[b'i'; 1001]).unwrap();
+    assert_eq!(line(&mut long), "", "a request that is too long");
+    let mut odd = server.connect();
+    odd.get_mut().write_all(b"inc\nwhat\ninc\n").unwrap();
+    assert_eq!([line(&mut odd), line(&mut odd)], ["2", ""], "answered up to what is no request");
+    drop((long, odd));
+    // Somebody who takes nothing: the others go on, and he is not read from without bound.
+    let mut deaf = server.connect();
+    deaf.get_mut().set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+    let flood = "big 900000\n".repeat(1000);
+    deaf.get_mut().write_all(flood.as_bytes()).unwrap();
+    assert_eq!(ask(&mut good, "inc\n"), "3");
+    let mut rest = Vec::new();
+    deaf.get_mut().shutdown(std::net::Shutdown::Write).unwrap();
+    deaf.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest.len(), 900_001 * 1000, "he gets all of it when he listens");
+    assert_eq!(ask(&mut good, "get\n"), "3");
+    let fourth = (server.connect(), server.connect(), server.connect());
+    let mut refused = fourth.2;
+    let mut byte = [0; 1];
+    assert!(matches!(refused.read(&mut byte), Ok(0) | Err(_)), "a client too many");
+    drop(refused);
+    server.stop();
+}
+
+#[test]
+fn clients_that_stall_or_say_nothing_are_cut_off() {
+    let options = two().stalled_max(Duration::from_millis(300)).idle_max(Some(Duration::from_millis(700)));
+    let server = start(options, false, "127.0.0.1:0");
+    let mut deaf = server.connect();
+    deaf.get_mut().write_all("big 900000\n".repeat(50).as_bytes()).unwrap();
+    let _silent = server.connect();
+    let begun = std::time::Instant::now();
+    while server.connected.load(Ordering::SeqCst) > 0 || begun.elapsed() < Duration::from_millis(100) {
+        assert!(begun.elapsed() < Duration::from_secs(15), "nobody was cut off");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(server.stop().cut_off, 2);
+}
+
+#[test]
+fn clients_that_vanish_leave_nothing_behind() {
+    let server = start(two(), false, "127.0.0.1:0");
+    for n in 0..60u32 {
+        let mut peer = server.connect();
+        match n % 3 {
+            0 => {}
+            1 => peer.get_mut().write_all(b"inc\nin").unwrap(),
+            _ => drop(ask(&mut peer, "inc\n")),
+        }
+    }
+    let begun = std::time::Instant::now();
+    while server.connected.load(Ordering::SeqCst) > 0 || begun.elapsed() < Duration::from_millis(50) {
+        assert!(begun.elapsed() < Duration::from_secs(15), "clients stay");
+        std::thread::yield_now();
+    }
+    let mut last = server.connect();
+    let count: u32 = ask(&mut last, "get\n").parse().unwrap();
+    assert!((20..=40).contains(&count), "{count}");
+    server.stop();
+}
+
+#[test]
+fn a_stop_answers_what_was_received() {
+    let server = start(two(), false, "127.0.0.1:0");
+    let mut peer = server.connect();
+    assert_eq!(ask(&mut peer, "inc\n"), "1");
+    server.fake.hold(true);
+    peer.get_mut().write_all("inc\n".repeat(100).as_bytes()).unwrap();
+    while server.runtime.stat().commands < 101 {
+        std::thread::yield_now();
+    }
+    server.stopper.stop();
+    std::thread::sleep(Duration::from_millis(30));
+    server.fake.hold(false);
+    for n in 2..=101 {
+        assert_eq!(line(&mut peer), n.to_string());
+    }
+    assert_eq!(line(&mut peer), "");
+    server.stop();
+}
+
+#[test]
+fn a_unix_socket_serves_and_a_stale_one_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = format!("unix:{}", folder.path().join("door").display());
+    let path = address.strip_prefix("unix:").unwrap();
+    drop(std::os::unix::net::UnixListener::bind(path).unwrap()); // a crash leaves the file
+    let server = start(two(), false, &address);
+    let mut stream = std::os::unix::net::UnixStream::connect(path).unwrap();
+    stream.write_all(b"inc\nbye\n").unwrap();
+    let mut all = String::new();
+    stream.read_to_string(&mut all).unwrap();
+    assert_eq!(all, "1\nbye\n");
+    let (runtime, _) = fake_runtime(true);
+    let state = Box::new(State(UnsafeCell::new(0)));
+    let service = Counting { state, connected: Arc::default(), speaks_of_errors: false };
+    let mut second = Server::new(runtime, Box::new(service), two()).unwrap();
+    assert!(second.listen(&address).is_err(), "a living one is not");
+    server.stop();
+    assert!(!std::path::Path::new(path).exists());
+}
+
+#[test]
+fn many_clients_agree_on_one_counter() {
+    let server = start(two(), false, "127.0.0.1:0");
+    let workers: Vec<_> = (0..16)
+        .map(|_| {
+            let mut peer = server.connect();
+            std::thread::spawn(move || {
+                let (mut mine, mut last) = (Vec::new(), 0);
+                for round in 0..100 {
+                    let count: u64 =
+                        ask(&mut peer, if round % 4 == 0 { "get\n" } else { "inc\n" }).parse().unwrap();
+                    assert!(count >= last, "a client sees its past");
+                    if round % 4 != 0 {
+                        assert!(count > last);
+                        mine.push(count);
+                    }
+                    last = count;
+                }
+                mine
+            })
+        })
+        .collect();
+    let mut all: Vec<u64> = workers.into_iter().flat_map(|w| w.join().unwrap()).collect();
+    all.sort_unstable();
+    assert_eq!(all, (1..=1200).collect::<Vec<_>>(), "each increment has a number of its own");
+    server.stop();
+}

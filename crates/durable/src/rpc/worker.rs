@@ -1,0 +1,323 @@
+//! One event loop: its clients, their requests, and their answers.
+//!
+//! A turn reads from the clients that have something to say, then goes round them: each round takes one
+//! request of each (any number of reads, which are answered on the spot), has all writes of the round done
+//! as one job of the combiner, and takes the answers. So the requests of a client are processed in order, one
+//! at a time, and clients share batches. Nothing in a turn waits for the medium: answers are held back in
+//! `output.rs`, and the syncer rings.
+
+use super::connection::{Connection, Next, Phase};
+use super::server::Shared;
+use super::service::Context;
+use super::stream::Stream;
+use crate::{Client, Error};
+use mio::event::Source;
+use mio::{Events, Interest, Poll, Token};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// The token of the bell; clients have those above.
+pub(super) const BELL: Token = Token(0);
+/// Rounds in a turn, so that sockets are looked at in between.
+const ROUND_COUNT_MAX: usize = 32;
+/// Reads of one client in a round.
+const READ_COUNT_MAX: usize = 64;
+/// How often overdue clients are looked for.
+const TICK: Duration = Duration::from_millis(500);
+
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    number: usize,
+    poll: Poll,
+    client: Client,
+    connections: Vec<Option<Connection>>,
+    vacant: Vec<usize>,
+    /// Clients that have something to do; each once.
+    active: Vec<usize>,
+    /// Clients of this round that wait for the batch, and its arguments.
+    going: Vec<usize>,
+    writers: Vec<usize>,
+    args: Vec<Context>,
+    draining: Option<Instant>,
+    last_tick: Instant,
+    now: Instant,
+}
+
+impl Worker {
+    pub(super) fn new(shared: Arc<Shared>, number: usize, poll: Poll, client: Client) -> Self {
+        let now = Instant::now();
+        Self {
+            shared,
+            number,
+            poll,
+            client,
+            connections: Vec::new(),
+            vacant: Vec::new(),
+            active: Vec::new(),
+            going: Vec::new(),
+            writers: Vec::new(),
+            args: Vec::new(),
+            draining: None,
+            last_tick: now,
+            now,
+        }
+    }
+
+    /// Serves until the server is stopped and the last client has gone.
+    pub(super) fn run(mut self) {
+        let mut events = Events::with_capacity(1024);
+        loop {
+            let timeout = if self.active.is_empty() { self.sleep_time() } else { Some(Duration::ZERO) };
+            if let Err(error) = self.poll.poll(&mut events, timeout)
+                && error.kind() != std::io::ErrorKind::Interrupted
+            {
+                self.shared.report(Error::io("wait for clients", &error));
+                break;
+            }
+            self.now = Instant::now();
+            for event in &events {
+                if event.token() == BELL {
+                    self.answer_bell();
+                } else if let Some(connection) =
+                    self.connections.get_mut(event.token().0 - 1).and_then(Option::as_mut)
+                {
+                    connection.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+                    connection.writable |= event.is_writable() || event.is_write_closed() || event.is_error();
+                    self.list(event.token().0 - 1);
+                }
+            }
+            if self.shared.stopping.load(Ordering::Acquire) && self.draining.is_none() {
+                self.drain();
+            }
+            self.turn();
+            self.tick();
+            if self.draining.is_some() && self.connections.iter().all(Option::is_none) {
+                break;
+            }
+        }
+        for index in 0..self.connections.len() {
+            self.remove(index);
+        }
+    }
+
+    /// How long the loop may sleep when nobody has something to do.
+    fn sleep_time(&self) -> Option<Duration> {
+        let anybody = self.connections.len() > self.vacant.len();
+        anybody.then_some(TICK)
+    }
+
+    fn list(&mut self, index: usize) {
+        if let Some(connection) = self.connections[index].as_mut()
+            && !connection.listed
+        {
+            connection.listed = true;
+            self.active.push(index);
+        }
+    }
+
+    /// New clients, a stop, or durability reached.
+    fn answer_bell(&mut self) {
+        let arrived = std::mem::take(&mut *self.shared.loops[self.number].arriving.lock());
+        for stream in arrived {
+            self.welcome(stream);
+        }
+        for index in 0..self.connections.len() {
+            if self.connections[index].as_ref().is_some_and(|c| c.output.waits_for().is_some()) {
+                self.list(index);
+            }
+        }
+    }
+
+    fn welcome(&mut self, mut stream: Stream) {
+        let shared = Arc::clone(&self.shared);
+        let index = self.vacant.last().copied().unwrap_or(self.connections.len());
+        let interests = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = stream.register(self.poll.registry(), Token(index + 1), interests) {
+            shared.report(Error::io("watch a client", &error));
+            shared.clients.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let id = shared.next_id.fetch_add(1, Ordering::Relaxed);
+        let Some(context) = shared.service.connect(id) else {
+            shared.clients.fetch_sub(1, Ordering::Relaxed);
+            shared.counters.refused.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        let connection = Connection::new(stream, context, self.now);
+        if self.vacant.pop().is_some() {
+            self.connections[index] = Some(connection);
+        } else {
+            self.connections.push(Some(connection));
+        }
+        self.list(index);
+    }
+
+    fn remove(&mut self, index: usize) {
+        let Some(mut connection) = self.connections[index].take() else { return };
+        let _ = connection.stream.deregister(self.poll.registry());
+        self.shared.service.disconnect(connection.context);
+        self.shared.clients.fetch_sub(1, Ordering::Relaxed);
+        self.vacant.push(index);
+    }
+
+    /// Shutdown: what was received in full is still processed and answered.
+    fn drain(&mut self) {
+        self.draining = Some(self.now + self.shared.options.shutdown_max);
+        for index in 0..self.connections.len() {
+            self.list(index);
+        }
+    }
+
+    fn turn(&mut self) {
+        let options = &self.shared.options;
+        let (request_max, backlog_max) = (options.request_bytes_max, options.backlog_bytes_max);
+        let active = std::mem::take(&mut self.active);
+        for &index in &active {
+            if let Some(connection) = self.connections[index].as_mut() {
+                connection.listed = false;
+                connection.fill(request_max, backlog_max, self.now);
+            }
+        }
+        self.going.clear();
+        self.going.extend_from_slice(&active);
+        let mut rounds = 0;
+        while !self.going.is_empty() && rounds < ROUND_COUNT_MAX {
+            self.round(request_max, backlog_max);
+            rounds += 1;
+        }
+        let runs_dry = self.going.is_empty();
+        for &index in &active {
+            self.settle(index, runs_dry, backlog_max);
+        }
+        self.await_durability(&active);
+    }
+
+    /// One request of each client that has one.
+    fn round(&mut self, request_max: usize, backlog_max: usize) {
+        let shared = Arc::clone(&self.shared);
+        self.writers.clear();
+        self.args.clear();
+        let mut going = std::mem::take(&mut self.going);
+        going.retain(|&index| {
+            let Some(connection) = self.connections[index].as_mut() else { return false };
+            for _ in 0..READ_COUNT_MAX {
+                match connection.next(&*shared.service, request_max, backlog_max) {
+                    Next::Nothing => return false,
+                    Next::Write => {
+                        self.writers.push(index);
+                        self.args.push(connection.context);
+                        return true;
+                    }
+                    Next::Read => {
+                        let (command, Context(arg)) = (shared.service.command(), connection.context);
+                        // SAFETY: the service's contract, for a request that is a read.
+                        match self.client.read(|| unsafe { command(arg) }) {
+                            Ok(((), seen)) => {
+                                shared.counters.reads.fetch_add(1, Ordering::Relaxed);
+                                connection.take_answer(&*shared.service, seen);
+                            }
+                            Err(error) => refuse(&shared, connection, &error),
+                        }
+                    }
+                }
+            }
+            true
+        });
+        self.going = going;
+        if self.writers.is_empty() {
+            return;
+        }
+        // SAFETY: the service's contract; the contexts' owners wait here.
+        let result = unsafe { self.client.write(shared.service.command(), Context::args(&self.args)) };
+        shared.counters.writes.fetch_add(self.args.len() as u64, Ordering::Relaxed);
+        for &index in &self.writers {
+            let Some(connection) = self.connections[index].as_mut() else { continue };
+            match &result {
+                Ok(ticket) => connection.take_answer(&*shared.service, *ticket),
+                Err(error) => refuse(&shared, connection, error),
+            }
+        }
+    }
+
+    /// Sends what may be sent, and decides what becomes of the client.
+    fn settle(&mut self, index: usize, runs_dry: bool, backlog_max: usize) {
+        let draining = self.draining.is_some();
+        let (runtime, now) = (&self.shared.runtime, self.now);
+        let Some(connection) = self.connections[index].as_mut() else { return };
+        connection.flush(|ticket| runtime.may_answer(ticket), now);
+        if draining && runs_dry && connection.phase == Phase::Open {
+            connection.phase = Phase::Ending;
+            connection.flush(|ticket| runtime.may_answer(ticket), now);
+        }
+        if connection.phase == Phase::Dead {
+            self.remove(index);
+        } else if connection.has_more(backlog_max) {
+            self.list(index);
+        }
+    }
+
+    /// Has the syncer ring when held answers may leave; lets those leave that may already.
+    fn await_durability(&mut self, active: &[usize]) {
+        let runtime = Arc::clone(&self.shared.runtime);
+        let held = |c: &Connection| c.output.waits_for();
+        let newest = active.iter().filter_map(|&i| self.connections[i].as_ref().and_then(held)).max();
+        let Some(newest) = newest else { return };
+        if runtime.failure().is_some() {
+            self.cut_off_held();
+            return;
+        }
+        // SeqCst with the swap in `Shared::ring`: after it we are rung for whatever becomes durable.
+        self.shared.loops[self.number].listening.store(true, Ordering::SeqCst);
+        self.shared.syncer.want(newest);
+        if active
+            .iter()
+            .any(|&i| self.connections[i].as_ref().and_then(held).is_some_and(|_| runtime.may_answer(newest)))
+        {
+            for &index in active {
+                self.list(index);
+            }
+        }
+    }
+
+    /// The medium failed: answers that are not durable are never given.
+    fn cut_off_held(&mut self) {
+        for index in 0..self.connections.len() {
+            if self.connections[index]
+                .as_ref()
+                .is_some_and(|c| c.output.waits_for().is_some_and(|t| !self.shared.runtime.may_answer(t)))
+            {
+                self.remove(index);
+            }
+        }
+    }
+
+    /// Now and then: clients that are overdue, and the end of a shutdown.
+    fn tick(&mut self) {
+        if self.now.saturating_duration_since(self.last_tick) < TICK {
+            return;
+        }
+        self.last_tick = self.now;
+        let late = self.draining.is_some_and(|until| self.now >= until);
+        let (stalled_max, idle_max) = (self.shared.options.stalled_max, self.shared.options.idle_max);
+        for index in 0..self.connections.len() {
+            let Some(connection) = &self.connections[index] else { continue };
+            if late || connection.is_overdue(self.now, stalled_max, idle_max) {
+                if !matches!(connection.phase, Phase::Lingering(_)) {
+                    self.shared.counters.cut_off.fetch_add(1, Ordering::Relaxed);
+                }
+                self.remove(index);
+            }
+        }
+    }
+}
+
+/// The request that the context holds was not done.
+fn refuse(shared: &Shared, connection: &mut Connection, error: &Error) {
+    if shared.service.failed(connection.context, error) {
+        // It rests on nothing that could be lost.
+        connection.take_answer(&*shared.service, mangrove_shadow::Ticket(0));
+    } else {
+        connection.give_up();
+    }
+}

@@ -1,0 +1,341 @@
+//! The runtime: clients, reads, writes, and what their answers wait for.
+
+use crate::backing::Backing;
+use crate::batch::{Command, Executor, Job};
+use crate::combiner::Combiner;
+use crate::image::Image;
+use crate::slots::Slot;
+use crate::stat::Stat;
+use crate::{Error, Options, Result};
+use mangrove_shadow::Ticket;
+use mangrove_tracker::{Tracker, WriteSet, in_tracked_call};
+use std::ffi::{c_int, c_void};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A program's durable state, open: reads run in parallel on the memory itself, writes in batches whose
+/// changes are committed as one unit each.
+///
+/// Durable linearizability: a write that was answered survives every crash that the medium survives; one
+/// that was not answered is there whole or not at all; no answer rests on a write that may still be lost.
+/// With durability by interval a crash loses a suffix of the writes instead, answered or not.
+pub struct Runtime {
+    combiner: Combiner<Job>,
+    executor: Executor,
+    /// Answers wait for durability.
+    gated: bool,
+    new: bool,
+    roots: *mut usize,
+}
+
+// SAFETY: `roots` is an address that is handed out; who follows it does so in commands and reads.
+unsafe impl Send for Runtime {}
+// SAFETY: as above.
+unsafe impl Sync for Runtime {}
+
+/// Makes the first state of a program: tracked, alone. 0 says that it succeeded.
+pub type Initialise = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+struct First<'a> {
+    executor: &'a Executor,
+    initialise: Option<(Initialise, *mut c_void)>,
+    answer: c_int,
+}
+
+/// The command around the initialisation.
+///
+/// # Safety
+/// `arg` is a `First`, alone.
+unsafe extern "C" fn run_initialise(arg: *mut c_void) {
+    // SAFETY: by contract.
+    let first = unsafe { &mut *arg.cast::<First<'_>>() };
+    if let Some((initialise, arg)) = first.initialise {
+        // SAFETY: promised to `Runtime::open`.
+        first.answer = unsafe { initialise(arg) };
+        if first.answer != 0 {
+            first.executor.abandon();
+        }
+    }
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runtime").field("stat", &self.stat()).finish_non_exhaustive()
+    }
+}
+
+/// Somebody who issues commands, one at a time. Any number; cheap; a slot of its own in the combiner.
+pub struct Client {
+    runtime: Arc<Runtime>,
+    slot: NonNull<Slot<Job>>,
+}
+
+// SAFETY: the slot lives as long as the runtime that the client holds, and `&mut self` makes its user one.
+unsafe impl Send for Client {}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
+impl Runtime {
+    /// A runtime over parts that are open already. `gated`: answers wait for durability.
+    pub(crate) fn over(
+        tracker: Box<dyn Tracker>,
+        backing: Box<dyn Backing>,
+        writes: WriteSet,
+        gated: bool,
+    ) -> Self {
+        let executor = Executor::new(tracker, backing, writes);
+        Self { combiner: Combiner::new(), executor, gated, new: true, roots: std::ptr::null_mut() }
+    }
+
+    /// A new client.
+    ///
+    /// # Errors
+    /// `TooManyClients` beyond 2^26 at a time.
+    pub fn client(self: &Arc<Self>) -> Result<Client> {
+        let slot = NonNull::from(self.combiner.join().ok_or(Error::TooManyClients)?);
+        Ok(Client { runtime: Arc::clone(self), slot })
+    }
+
+    /// Opens the state at `path`, or makes one. A state that nobody finished initialising is new: then
+    /// `initialise` runs, tracked, and everything it made is durable when this returns; a crash before leaves
+    /// nothing. Its answer must be 0.
+    ///
+    /// # Errors
+    /// What the pool says; `Foreign` and `Moved` when the state belongs to another program or another build;
+    /// `Tracker` when the tracker asked for cannot work here; `Refused` when `initialise` answered something else.
+    ///
+    /// # Safety
+    /// `initialise` is sound to call with its argument. The state's own code must keep what the state relies on:
+    /// it is opened by the program that made it.
+    pub unsafe fn open(
+        path: impl AsRef<Path>,
+        options: &Options,
+        initialise: Option<(Initialise, *mut c_void)>,
+    ) -> Result<Arc<Self>> {
+        let (tracker, writes) = (options.make_tracker()?, options.write_set()?);
+        let (image, opened) = Image::open(path.as_ref(), &options.image())?;
+        if opened.new {
+            image.mark_initialised();
+        }
+        let roots = image.roots();
+        let mut runtime = Self::over(tracker, Box::new(image), writes, options.gated());
+        runtime.new = opened.new;
+        runtime.roots = roots.cast();
+        if opened.new {
+            // SAFETY: passed on.
+            unsafe { runtime.run_first(initialise) }?;
+            runtime.sync()?;
+        }
+        Ok(Arc::new(runtime))
+    }
+
+    /// Runs the initialisation alone, tracked, and commits what it wrote.
+    ///
+    /// # Safety
+    /// `initialise` is sound to call with its argument.
+    unsafe fn run_first(&self, initialise: Option<(Initialise, *mut c_void)>) -> Result<()> {
+        let mut first = First { executor: &self.executor, initialise, answer: 0 };
+        let arg = (&raw mut first).cast();
+        let mut job = Job { command: run_initialise, args: &raw const arg, count: 1, outcome: None };
+        self.combiner.exclusive(|| {
+            // SAFETY: alone; the rest is passed on.
+            unsafe { self.executor.execute(&[NonNull::from(&mut job)]) };
+        });
+        if first.answer != 0 {
+            let what = format!("the initialisation answered {}; nothing was made durable", first.answer);
+            return Err(Error::Refused { what });
+        }
+        job.outcome.unwrap_or(Err(Error::Broken { what: "the initialisation was not run".into() }))?;
+        Ok(())
+    }
+
+    /// True when this opening made the state, and did not find one.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.new
+    }
+
+    /// Sixteen words of the state, zero at first: where the program finds its data again. Commands write
+    /// them like any memory.
+    #[must_use]
+    pub fn roots(&self) -> *mut usize {
+        self.roots
+    }
+
+    /// True when answers wait for durability (`sync`), false when they do not (`interval`).
+    #[must_use]
+    pub fn answers_wait(&self) -> bool {
+        self.gated
+    }
+
+    /// True when an answer that rests on `ticket` may be given now.
+    #[inline]
+    #[must_use]
+    pub fn may_answer(&self, ticket: Ticket) -> bool {
+        !self.gated || self.executor.backing().durable() >= ticket
+    }
+
+    /// Waits until an answer that rests on `ticket` may be given.
+    ///
+    /// # Errors
+    /// The medium failed first: what rests on the ticket must not be acknowledged.
+    #[inline]
+    pub fn wait(&self, ticket: Ticket) -> Result<()> {
+        if self.may_answer(ticket) {
+            return Ok(());
+        }
+        self.wait_slow(ticket)
+    }
+
+    #[cold]
+    fn wait_slow(&self, ticket: Ticket) -> Result<()> {
+        self.executor.backing().wait(ticket).map_err(|error| self.executor.fail(error))
+    }
+
+    /// Waits until everything committed so far is durable, whatever the durability mode.
+    ///
+    /// # Errors
+    /// The medium failed, now or before.
+    pub fn sync(&self) -> Result<()> {
+        self.executor.backing().sync().map_err(|error| self.executor.fail(error))
+    }
+
+    /// Applies everything committed so far to the image and frees the log: the next opening has less to do.
+    ///
+    /// # Errors
+    /// The medium failed, now or before.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.executor.backing().checkpoint().map_err(|error| self.executor.fail(error))
+    }
+
+    /// Why nothing is written any more, if so.
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        self.executor.failure()
+    }
+
+    /// Says, from inside a command of this runtime, that it gave up halfway: nothing of its batch, and nothing
+    /// after it, becomes durable; every further call answers `Broken`.
+    pub fn abandon(&self) {
+        self.executor.abandon();
+    }
+
+    /// Counters and state.
+    #[must_use]
+    pub fn stat(&self) -> Stat {
+        Stat {
+            batches: self.executor.counters.batches.load(Ordering::Relaxed),
+            commands: self.executor.counters.commands.load(Ordering::Relaxed),
+            committed: self.executor.last(),
+            durable: self.executor.backing().durable(),
+            tracker: self.executor.tracker_name(),
+            failure: self.executor.failure(),
+        }
+    }
+
+    /// Makes everything durable, brings the image up to date, and closes the pool.
+    ///
+    /// # Errors
+    /// `Nested` while clients are alive (the runtime goes on, and is given back to nobody: drop them first);
+    /// the medium's error, after which the pool opens by recovery.
+    pub fn close(self: Arc<Self>) -> Result<()> {
+        let runtime = Arc::into_inner(self).ok_or(Error::Server {
+            what: "clients are still alive; end them before the runtime is closed".into(),
+        })?;
+        runtime.executor.close()
+    }
+}
+
+impl Client {
+    /// The runtime that this is a client of.
+    #[must_use]
+    pub fn runtime(&self) -> &Arc<Runtime> {
+        &self.runtime
+    }
+
+    fn slot(&self) -> &Slot<Job> {
+        // SAFETY: slots live as long as the combiner, which the client's Arc keeps.
+        unsafe { self.slot.as_ref() }
+    }
+
+    /// Runs a read on this thread, natively, beside other reads and never beside a write; returns what it
+    /// returned, and the ticket that its answer must wait for.
+    ///
+    /// # Errors
+    /// `Broken`: memory holds half a command. `Nested`: called from inside a command.
+    #[inline]
+    pub fn read<R>(&mut self, call: impl FnOnce() -> R) -> Result<(R, Ticket)> {
+        let runtime = &*self.runtime;
+        if runtime.combiner.is_taken() && in_tracked_call() {
+            return Err(Error::Nested);
+        }
+        runtime.combiner.read(self.slot(), || {
+            runtime.executor.broken()?;
+            let result = call();
+            Ok((result, runtime.executor.last()))
+        })
+    }
+
+    /// As [`Client::read`], and waits until its answer may be given. After the medium failed reads go on
+    /// without: they then see everything durable, and what was being written when it failed.
+    ///
+    /// # Errors
+    /// As `read`.
+    #[inline]
+    pub fn read_durable<R>(&mut self, call: impl FnOnce() -> R) -> Result<R> {
+        let (result, seen) = self.read(call)?;
+        // The error has latched, and reads go on.
+        let _ = self.runtime.wait(seen);
+        Ok(result)
+    }
+
+    /// Has `command` run with each of `args`, in order, tracked, in one batch, perhaps with commands of other
+    /// clients and perhaps on another client's thread; returns when the batch is committed. The answer must
+    /// wait for the ticket ([`Runtime::wait`]).
+    ///
+    /// # Errors
+    /// `Poisoned` and `Broken` latch: the commands were not run, or their batch is not and will not be durable.
+    /// `Nested`: called from inside a command; nothing was done.
+    ///
+    /// # Safety
+    /// `command` is sound to call with each of `args`, on any thread, while no other command or read runs.
+    #[inline]
+    pub unsafe fn write(&mut self, command: Command, args: &[*mut c_void]) -> Result<Ticket> {
+        if in_tracked_call() {
+            return Err(Error::Nested);
+        }
+        let runtime = &*self.runtime;
+        let mut job = Job { command, args: args.as_ptr(), count: args.len(), outcome: None };
+        runtime.combiner.write(self.slot(), &mut job, |jobs| {
+            // SAFETY: alone by the combiner; the rest is every caller's promise.
+            unsafe { runtime.executor.execute(jobs) };
+        });
+        job.outcome.unwrap_or(Err(Error::Broken { what: "the command was not run".into() }))
+    }
+
+    /// As [`Client::write`], and waits until its answer may be given.
+    ///
+    /// # Errors
+    /// As `write`; also when the medium failed before the batch was durable.
+    ///
+    /// # Safety
+    /// As `write`.
+    #[inline]
+    pub unsafe fn write_durable(&mut self, command: Command, args: &[*mut c_void]) -> Result<()> {
+        // SAFETY: passed on.
+        let ticket = unsafe { self.write(command, args) }?;
+        self.runtime.wait(ticket)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.runtime.combiner.part(self.slot());
+    }
+}

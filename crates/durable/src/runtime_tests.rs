@@ -1,0 +1,334 @@
+//! Tests of the runtime over a backing that forgets, delays and fails as it is told.
+
+#![expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "what the tests point to lives on their stacks, and waits"
+)]
+
+use crate::backing::Backing;
+use crate::runtime::Runtime;
+use crate::{Error, Result};
+use mangrove_shadow::Ticket;
+use mangrove_tracker::{Explicit, WriteSet, in_tracked_call, will_write};
+use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+#[derive(Default)]
+struct Medium {
+    /// Committed units: address to bytes, each.
+    units: Vec<BTreeMap<usize, Vec<u8>>>,
+    durable: u64,
+    failed: bool,
+    /// Syncs happen only when told.
+    held: bool,
+}
+
+/// A backing in memory. The "disk" is a list of units.
+#[derive(Clone, Default)]
+pub(crate) struct Fake {
+    medium: Arc<(Mutex<Medium>, Condvar)>,
+    durable: Arc<AtomicU64>,
+    inside: Arc<AtomicBool>,
+}
+
+impl Fake {
+    pub(crate) fn hold(&self, yes: bool) {
+        self.medium.0.lock().held = yes;
+        self.medium.1.notify_all();
+    }
+
+    pub(crate) fn fail(&self) {
+        self.medium.0.lock().failed = true;
+        self.medium.1.notify_all();
+    }
+
+    fn units(&self) -> usize {
+        self.medium.0.lock().units.len()
+    }
+
+    /// What a crash now would leave of the `u64` at `address`.
+    fn survivor(&self, address: *const u64) -> u64 {
+        let medium = self.medium.0.lock();
+        let mut bytes = [0; 8];
+        for unit in &medium.units[..medium.durable as usize] {
+            for (&at, data) in unit {
+                for (i, byte) in data.iter().enumerate() {
+                    if let Some(slot) = (at + i).checked_sub(address.addr()).and_then(|o| bytes.get_mut(o)) {
+                        *slot = *byte;
+                    }
+                }
+            }
+        }
+        u64::from_ne_bytes(bytes)
+    }
+}
+
+impl Backing for Fake {
+    unsafe fn enter(&self, _: *mut WriteSet) {
+        assert!(!self.inside.swap(true, Ordering::SeqCst));
+    }
+
+    fn leave(&self) {
+        assert!(self.inside.swap(false, Ordering::SeqCst));
+    }
+
+    fn commit(&self, writes: &mut WriteSet) -> Result<Ticket> {
+        let mut medium = self.medium.0.lock();
+        if medium.failed {
+            return Err(Error::Io {
+                doing: "append".into(),
+                code: Some(5),
+                message: "the disk is gone".into(),
+            });
+        }
+        let unit = writes
+            .ranges()
+            .iter()
+            // SAFETY: the tests write to memory that lives on.
+            .map(|&(at, len)| (at, unsafe { std::slice::from_raw_parts(at as *const u8, len) }.to_vec()))
+            .collect();
+        medium.units.push(unit);
+        writes.clear();
+        Ok(Ticket(medium.units.len() as u64))
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<()> {
+        let mut medium = self.medium.0.lock();
+        loop {
+            if medium.failed {
+                return Err(Error::Poisoned { first: "the disk is gone".into() });
+            }
+            if !medium.held {
+                medium.durable = medium.durable.max(ticket.0);
+                self.durable.store(medium.durable, Ordering::Release);
+            }
+            if medium.durable >= ticket.0 {
+                return Ok(());
+            }
+            self.medium.1.wait(&mut medium);
+        }
+    }
+
+    fn durable(&self) -> Ticket {
+        Ticket(self.durable.load(Ordering::Acquire))
+    }
+
+    fn sync(&self) -> Result<()> {
+        let all = self.medium.0.lock().units.len() as u64;
+        self.wait(Ticket(all))
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        self.sync()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.sync()
+    }
+}
+
+/// A runtime over a fake, tracked by marks.
+pub(crate) fn fake_runtime(gated: bool) -> (Arc<Runtime>, Fake) {
+    let fake = Fake::default();
+    let writes = WriteSet::new(32).unwrap();
+    (Arc::new(Runtime::over(Box::new(Explicit), Box::new(fake.clone()), writes, gated)), fake)
+}
+
+/// An argument of `add`: where, how much, and what was there.
+#[repr(C)]
+struct Add {
+    to: *mut u64,
+    amount: u64,
+    before: u64,
+}
+
+unsafe extern "C" fn add(arg: *mut c_void) {
+    assert!(in_tracked_call());
+    // SAFETY: the tests pass an Add, alone.
+    unsafe {
+        let add = &mut *arg.cast::<Add>();
+        will_write(add.to.cast(), 8);
+        add.before = *add.to;
+        *add.to += add.amount;
+    }
+}
+
+fn cell() -> *mut u64 {
+    // A cache line of its own: blocks of 32 bytes may be copied beside it.
+    let line: &'static mut [u64; 16] = Box::leak(Box::new([0; 16]));
+    let at = line.as_mut_ptr();
+    // SAFETY: within the sixteen words.
+    unsafe { at.add(at.align_offset(64)) }
+}
+
+#[test]
+fn an_answered_write_survives_and_one_that_waits_is_not_answered() {
+    let (runtime, fake) = fake_runtime(true);
+    let counter = cell();
+    let mut client = runtime.client().unwrap();
+    let mut one = Add { to: counter, amount: 5, before: 9 };
+    let arg = (&raw mut one).cast();
+    unsafe { client.write_durable(add, &[arg, arg]) }.unwrap();
+    assert_eq!((one.before, fake.survivor(counter), fake.units()), (5, 10, 1), "two commands, one unit");
+
+    fake.hold(true);
+    let ticket = unsafe { client.write(add, &[arg]) }.unwrap();
+    assert!(!runtime.may_answer(ticket));
+    assert_eq!(fake.survivor(counter), 10);
+    let ((), seen) = client.read(|| ()).unwrap();
+    assert_eq!(seen, ticket, "a read waits for what it may have seen");
+    fake.hold(false);
+    runtime.wait(seen).unwrap();
+    assert_eq!(fake.survivor(counter), 15);
+    let stat = runtime.stat();
+    assert_eq!((stat.batches, stat.commands, stat.committed, stat.durable), (2, 3, ticket, ticket));
+    drop(client);
+    runtime.close().unwrap();
+}
+
+#[test]
+fn the_next_batch_runs_while_the_last_is_synced() {
+    let (runtime, fake) = fake_runtime(true);
+    let counter = cell();
+    fake.hold(true);
+    let done = Arc::new(AtomicU64::new(0));
+    let workers: Vec<_> = (0..4)
+        .map(|_| {
+            let (mut client, done, at) = (runtime.client().unwrap(), Arc::clone(&done), counter.addr());
+            std::thread::spawn(move || {
+                let mut one = Add { to: at as *mut u64, amount: 1, before: 0 };
+                unsafe { client.write_durable(add, &[(&raw mut one).cast()]) }.unwrap();
+                done.fetch_add(1, Ordering::SeqCst);
+            })
+        })
+        .collect();
+    while runtime.stat().commands < 4 {
+        std::thread::yield_now();
+    }
+    assert_eq!(done.load(Ordering::SeqCst), 0, "nobody is answered before the sync");
+    fake.hold(false);
+    for worker in workers {
+        worker.join().unwrap();
+    }
+    assert_eq!(fake.survivor(counter), 4);
+}
+
+#[test]
+fn with_an_interval_answers_do_not_wait() {
+    let (runtime, fake) = fake_runtime(false);
+    fake.hold(true);
+    let counter = cell();
+    let mut one = Add { to: counter, amount: 1, before: 0 };
+    let mut client = runtime.client().unwrap();
+    unsafe { client.write_durable(add, &[(&raw mut one).cast()]) }.unwrap();
+    assert_eq!(client.read_durable(|| unsafe { *counter }).unwrap(), 1);
+    fake.hold(false);
+    runtime.sync().unwrap();
+    assert_eq!(fake.survivor(counter), 1);
+}
+
+#[test]
+fn an_error_of_the_medium_ends_writing_and_reads_go_on() {
+    let (runtime, fake) = fake_runtime(true);
+    let counter = cell();
+    let mut one = Add { to: counter, amount: 1, before: 0 };
+    let arg = (&raw mut one).cast();
+    let mut client = runtime.client().unwrap();
+    unsafe { client.write_durable(add, &[arg]) }.unwrap();
+    fake.fail();
+    let error = unsafe { client.write_durable(add, &[arg]) }.unwrap_err();
+    assert!(matches!(&error, Error::Poisoned { first } if first.contains("the disk is gone")), "{error}");
+    let ran = runtime.stat().commands;
+    let again = unsafe { client.write(add, &[arg]) }.unwrap_err();
+    assert_eq!(again.to_string(), error.to_string(), "the first error stays");
+    assert_eq!(runtime.stat().commands, ran, "no command runs any more");
+    assert!(client.read_durable(|| unsafe { *counter }).unwrap() >= 1);
+    assert_eq!(fake.survivor(counter), 1);
+    drop(client);
+    assert!(runtime.close().is_err());
+}
+
+#[test]
+fn a_command_that_ended_halfway_ends_everything() {
+    let (runtime, fake) = fake_runtime(true);
+    let counter = cell();
+    let mut one = Add { to: counter, amount: 1, before: 0 };
+    let arg = (&raw mut one).cast();
+    let mut client = runtime.client().unwrap();
+    unsafe { client.write_durable(add, &[arg]) }.unwrap();
+    static BROKEN: Mutex<Option<Arc<Runtime>>> = Mutex::new(None);
+    *BROKEN.lock() = Some(Arc::clone(&runtime));
+    unsafe extern "C" fn half(arg: *mut c_void) {
+        // SAFETY: passed on.
+        unsafe { add(arg) };
+        let runtime = BROKEN.lock().take().unwrap();
+        runtime.abandon();
+    }
+    let error = unsafe { client.write(half, &[arg]) }.unwrap_err();
+    assert!(matches!(&error, Error::Broken { what } if what.contains("it panicked")), "{error}");
+    assert!(matches!(client.read(|| ()), Err(Error::Broken { .. })));
+    assert_eq!((fake.units(), fake.survivor(counter)), (1, 1), "half a command is never committed");
+}
+
+#[test]
+fn calls_from_inside_a_command_are_refused() {
+    let (runtime, _fake) = fake_runtime(true);
+    struct Inner {
+        client: crate::Client,
+        answers: [bool; 2],
+    }
+    unsafe extern "C" fn nested(arg: *mut c_void) {
+        // SAFETY: the test passes an Inner, alone.
+        let inner = unsafe { &mut *arg.cast::<Inner>() };
+        let write = unsafe { inner.client.write(nested, &[arg]) };
+        let read = inner.client.read(|| ());
+        inner.answers = [matches!(write, Err(Error::Nested)), matches!(read, Err(Error::Nested))];
+    }
+    let mut inner = Inner { client: runtime.client().unwrap(), answers: [false; 2] };
+    let mut client = runtime.client().unwrap();
+    unsafe { client.write_durable(nested, &[(&raw mut inner).cast()]) }.unwrap();
+    assert_eq!(inner.answers, [true, true]);
+}
+
+#[test]
+fn a_runtime_with_clients_is_not_closed() {
+    let (runtime, _fake) = fake_runtime(true);
+    let client = runtime.client().unwrap();
+    let error = Arc::clone(&runtime).close().unwrap_err().to_string();
+    assert!(error.contains("clients are still alive"), "{error}");
+    drop(client);
+    runtime.close().unwrap();
+}
+
+/// Eight threads, one counter each and one of all: sums are right, reads see batches whole.
+#[test]
+fn threads_agree() {
+    let (runtime, fake) = fake_runtime(true);
+    let cells = [cell(), cell()];
+    let workers: Vec<_> = (0..8)
+        .map(|_| {
+            let (mut client, at) = (runtime.client().unwrap(), cells.map(|c| c.addr()));
+            std::thread::spawn(move || {
+                for _ in 0..300 {
+                    let mut adds = at.map(|a| Add { to: a as *mut u64, amount: 1, before: 0 });
+                    let [first, second] = &mut adds;
+                    let args = [(&raw mut *first).cast(), (&raw mut *second).cast()];
+                    unsafe { client.write_durable(add, &args) }.unwrap();
+                    assert_eq!(adds[0].before, adds[1].before, "a job's commands run together");
+                    let (a, b) = client
+                        .read_durable(|| unsafe { (*(at[0] as *mut u64), *(at[1] as *mut u64)) })
+                        .unwrap();
+                    assert_eq!(a, b);
+                    assert!(a > adds[0].before, "a thread reads its own write");
+                }
+            })
+        })
+        .collect();
+    for worker in workers {
+        worker.join().unwrap();
+    }
+    assert_eq!(cells.map(|c| fake.survivor(c)), [2400, 2400]);
+}

@@ -1,0 +1,48 @@
+//! The one door to atomics, gates and spinning of code that is model-checked: `tests/combiner_model.rs`
+//! and `tests/combiner_loom.rs` compile that code against a `sync` module of their own.
+
+pub(crate) use mangrove_sys::{AsymmetricBarrier, Gate};
+pub(crate) use parking_lot::Mutex;
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// Completes a read-modify-write to a full barrier: loads after it are not done before it.
+///
+/// On x86-64 the locked instruction is one already, so only the compiler is told.
+#[inline]
+pub(crate) fn barrier_after_rmw() {
+    #[cfg(target_arch = "x86_64")]
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(not(target_arch = "x86_64"))]
+    std::sync::atomic::fence(Ordering::SeqCst);
+}
+
+/// Counts the rounds of a wait that first spins and then sleeps.
+pub(crate) struct Patience {
+    left: u32,
+}
+
+/// Rounds of spinning before a thread sleeps; a pause is 10 to 140 cycles, so a few microseconds.
+const SPIN_ROUNDS: u32 = 200;
+
+impl Patience {
+    /// A new wait. On a machine with one CPU nobody else can move while we spin: none.
+    pub(crate) fn new() -> Self {
+        static ROUNDS: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+        let rounds = *ROUNDS.get_or_init(|| match std::thread::available_parallelism() {
+            Ok(cpus) if cpus.get() > 1 => SPIN_ROUNDS,
+            _ => 0,
+        });
+        Self { left: rounds }
+    }
+
+    /// Spins a little; false when it is time to sleep.
+    #[inline]
+    pub(crate) fn spin(&mut self) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        self.left -= 1;
+        std::hint::spin_loop();
+        true
+    }
+}

@@ -1,0 +1,188 @@
+//! The combiner of `src/combiner.rs` under loom: what weakly ordered memory may do to its flags.
+//!
+//! Loom has no total order of sequentially consistent accesses, only of fences; so the barriers that
+//! the code asks for are fences here, and leaving one out must be noticed.
+
+#![expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "what the tests point to lives on their stacks, and waits"
+)]
+
+#[path = "../src/combiner.rs"]
+#[allow(dead_code, reason = "the crate uses more of it than the model does")]
+mod combiner;
+#[path = "../src/slots.rs"]
+#[allow(dead_code, reason = "the crate uses more of it than the model does")]
+mod slots;
+
+mod sync {
+    use loom::sync::atomic::fence;
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(loom::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
+            self.0.lock().unwrap()
+        }
+    }
+
+    pub(crate) struct AsymmetricBarrier;
+
+    impl AsymmetricBarrier {
+        pub(crate) fn detect() -> Self {
+            Self
+        }
+
+        pub(crate) fn light(&self) {
+            fence(Ordering::SeqCst);
+        }
+
+        pub(crate) fn heavy(&self) {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    pub(crate) fn barrier_after_rmw() {
+        if !super::WITHOUT_BARRIER.load(std::sync::atomic::Ordering::Relaxed) {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Never spins: loom explores sleeping, where wake-ups can be lost.
+    pub(crate) struct Patience;
+
+    impl Patience {
+        pub(crate) fn new() -> Self {
+            Self
+        }
+
+        pub(crate) fn spin(&mut self) -> bool {
+            loom::thread::yield_now();
+            false
+        }
+    }
+
+    pub(crate) struct Gate {
+        word: loom::sync::Mutex<u32>,
+        opened: loom::sync::Condvar,
+    }
+
+    impl Gate {
+        pub(crate) fn new() -> Self {
+            Self { word: loom::sync::Mutex::new(0), opened: loom::sync::Condvar::new() }
+        }
+
+        pub(crate) fn ticket(&self) -> u32 {
+            *self.word.lock().unwrap()
+        }
+
+        pub(crate) fn wait(&self, ticket: u32) {
+            let mut word = self.word.lock().unwrap();
+            while *word == ticket {
+                word = self.opened.wait(word).unwrap();
+            }
+        }
+
+        pub(crate) fn open(&self) {
+            *self.word.lock().unwrap() += 1;
+            self.opened.notify_all();
+        }
+    }
+}
+
+use combiner::Combiner;
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use std::sync::atomic::AtomicBool;
+
+/// The planted bug: the barriers between announcing and looking are left out.
+static WITHOUT_BARRIER: AtomicBool = AtomicBool::new(false);
+/// Models share the flag above: one at a time.
+static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+struct Model {
+    combiner: Combiner<u32>,
+    /// Loom itself complains when this is written beside any other access.
+    state: UnsafeCell<u32>,
+}
+
+impl Model {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { combiner: Combiner::new(), state: UnsafeCell::new(0) })
+    }
+
+    fn add(&self, slot: &slots::Slot<u32>) {
+        let mut job = 1;
+        self.combiner.write(slot, &mut job, |jobs| {
+            for job in jobs {
+                self.state.with_mut(|state| unsafe { *state += *job.as_ptr() });
+                unsafe { *job.as_ptr() = 0 };
+            }
+        });
+        assert_eq!(job, 0, "done and seen");
+    }
+
+    fn look(&self, slot: &slots::Slot<u32>) -> u32 {
+        self.combiner.read(slot, || self.state.with(|state| unsafe { *state }))
+    }
+}
+
+// SAFETY: what the model tests is that the combiner makes it so.
+unsafe impl Sync for Model {}
+// SAFETY: as above.
+unsafe impl Send for Model {}
+
+fn check(body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.max_branches = 20_000;
+    builder.check(body);
+}
+
+fn a_writer_and_a_reader() {
+    let model = Model::new();
+    let (first, second) = (Arc::clone(&model), Arc::clone(&model));
+    let writer = thread::spawn(move || first.add(first.combiner.join().unwrap()));
+    let slot = second.combiner.join().unwrap();
+    let seen = second.look(slot);
+    assert!(seen <= 1);
+    writer.join().unwrap();
+    assert_eq!(model.look(slot), 1);
+}
+
+fn two_writers() {
+    let model = Model::new();
+    let (first, second) = (Arc::clone(&model), Arc::clone(&model));
+    let writer = thread::spawn(move || first.add(first.combiner.join().unwrap()));
+    let slot = second.combiner.join().unwrap();
+    second.add(slot);
+    writer.join().unwrap();
+    assert_eq!(model.look(slot), 2);
+}
+
+#[test]
+fn a_reader_beside_a_writer_sees_all_or_nothing() {
+    let _one = ONE.lock().unwrap();
+    check(a_writer_and_a_reader);
+}
+
+#[test]
+fn two_writers_both_end() {
+    let _one = ONE.lock().unwrap();
+    check(two_writers);
+}
+
+#[test]
+fn a_barrier_left_out_is_caught() {
+    let _one = ONE.lock().unwrap();
+    WITHOUT_BARRIER.store(true, std::sync::atomic::Ordering::Relaxed);
+    let found = std::panic::catch_unwind(|| check(a_writer_and_a_reader));
+    WITHOUT_BARRIER.store(false, std::sync::atomic::Ordering::Relaxed);
+    assert!(found.is_err(), "a reader that does not see the writer went unnoticed");
+}

@@ -1,0 +1,234 @@
+//! The combiner of `src/combiner.rs`, compiled against shuttle's threads and atomics and run under
+//! thousands of schedules: Mutex and Prog of the paper's section 5, no wake-up lost, no job done twice.
+
+#![expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "what the tests point to lives on their stacks, and waits"
+)]
+
+#[path = "../src/combiner.rs"]
+#[allow(dead_code, reason = "the crate uses more of it than the model does")]
+mod combiner;
+#[path = "../src/slots.rs"]
+#[allow(dead_code, reason = "the crate uses more of it than the model does")]
+mod slots;
+
+/// What the two files find as `crate::sync` here.
+mod sync {
+    pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+    #[derive(Default)]
+    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(shuttle::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> shuttle::sync::MutexGuard<'_, T> {
+            self.0.lock().unwrap()
+        }
+    }
+
+    /// Shuttle's memory is sequentially consistent: barriers are nothing.
+    pub(crate) struct AsymmetricBarrier;
+
+    impl AsymmetricBarrier {
+        pub(crate) fn detect() -> Self {
+            Self
+        }
+
+        pub(crate) fn light(&self) {}
+
+        pub(crate) fn heavy(&self) {}
+    }
+
+    pub(crate) fn barrier_after_rmw() {}
+
+    /// Sleeps at the first or the second opportunity, so that both ways are explored.
+    pub(crate) struct Patience(u32);
+
+    impl Patience {
+        pub(crate) fn new() -> Self {
+            Self(1)
+        }
+
+        pub(crate) fn spin(&mut self) -> bool {
+            shuttle::thread::yield_now();
+            let spun = self.0 > 0;
+            self.0 = self.0.saturating_sub(1);
+            spun
+        }
+    }
+
+    /// As `mangrove_sys::Gate`.
+    pub(crate) struct Gate {
+        word: shuttle::sync::Mutex<u32>,
+        opened: shuttle::sync::Condvar,
+    }
+
+    impl Gate {
+        pub(crate) fn new() -> Self {
+            Self { word: shuttle::sync::Mutex::new(0), opened: shuttle::sync::Condvar::new() }
+        }
+
+        pub(crate) fn ticket(&self) -> u32 {
+            *self.word.lock().unwrap()
+        }
+
+        pub(crate) fn wait(&self, ticket: u32) {
+            let mut word = self.word.lock().unwrap();
+            let ticket = if super::FORGETFUL.get() { *word } else { ticket };
+            while *word == ticket {
+                word = self.opened.wait(word).unwrap();
+            }
+        }
+
+        pub(crate) fn open(&self) {
+            *self.word.lock().unwrap() += 1;
+            self.opened.notify_all();
+        }
+    }
+}
+
+use combiner::Combiner;
+use shuttle::sync::Arc;
+use shuttle::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use shuttle::thread;
+
+std::thread_local! {
+    /// The planted bug: a sleeper forgets its ticket, and with it what opened the gate meanwhile.
+    /// (Shuttle runs all threads of a model on one thread of the system.)
+    static FORGETFUL: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// A job adds `amount`, and learns the sum before it and how often it ran.
+struct Job {
+    amount: u32,
+    before: u32,
+    runs: u32,
+}
+
+struct Model {
+    combiner: Combiner<Job>,
+    /// Two words that agree whenever nobody writes.
+    state: [AtomicU32; 2],
+    writing: AtomicBool,
+    readers: AtomicU32,
+}
+
+impl Model {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            combiner: Combiner::new(),
+            state: [AtomicU32::new(0), AtomicU32::new(0)],
+            writing: AtomicBool::new(false),
+            readers: AtomicU32::new(0),
+        })
+    }
+
+    fn add(&self, slot: &slots::Slot<Job>, amount: u32) -> u32 {
+        let mut job = Job { amount, before: 0, runs: 0 };
+        self.combiner.write(slot, &mut job, |jobs| {
+            assert!(!self.writing.swap(true, Ordering::SeqCst), "two combine at once");
+            assert!(!jobs.is_empty(), "a batch holds the combiner's own job at least");
+            for job in jobs {
+                assert_eq!(self.readers.load(Ordering::SeqCst), 0, "a reader is in beside a writer");
+                let job = unsafe { &mut *job.as_ptr() };
+                job.runs += 1;
+                job.before = self.state[0].load(Ordering::SeqCst);
+                self.state[0].store(job.before + job.amount, Ordering::SeqCst);
+                thread::yield_now();
+                self.state[1].store(job.before + job.amount, Ordering::SeqCst);
+            }
+            assert!(self.writing.swap(false, Ordering::SeqCst));
+        });
+        assert_eq!(job.runs, 1, "a job runs once");
+        job.before
+    }
+
+    fn look(&self, slot: &slots::Slot<Job>) -> u32 {
+        self.combiner.read(slot, || {
+            self.readers.fetch_add(1, Ordering::SeqCst);
+            assert!(!self.writing.load(Ordering::SeqCst), "a writer is in beside a reader");
+            let first = self.state[0].load(Ordering::SeqCst);
+            thread::yield_now();
+            assert_eq!(first, self.state[1].load(Ordering::SeqCst), "a batch seen in part");
+            self.readers.fetch_sub(1, Ordering::SeqCst);
+            first
+        })
+    }
+}
+
+/// Each thread does `rounds` operations; `writers` write, then `readers` read, the rest mix.
+fn run(writers: u32, readers: u32, mixed: u32, rounds: u32) {
+    let model = Model::new();
+    let workers: Vec<_> = (0..writers + readers + mixed)
+        .map(|who| {
+            let model = Arc::clone(&model);
+            thread::spawn(move || {
+                let slot = model.combiner.join().unwrap();
+                let (mut seen, mut added) = (0, 0);
+                for round in 0..rounds {
+                    let writes = who < writers || (who >= writers + readers && (who + round) % 2 == 0);
+                    let sum = if writes {
+                        added += 1;
+                        model.add(slot, 1) + 1
+                    } else {
+                        model.look(slot)
+                    };
+                    assert!(sum >= seen, "a thread sees its past");
+                    seen = sum;
+                }
+                model.combiner.part(slot);
+                added
+            })
+        })
+        .collect();
+    let added: u32 = workers.into_iter().map(|w| w.join().unwrap()).sum();
+    assert_eq!(model.state[0].load(Ordering::SeqCst), added, "each write counts once");
+    assert_eq!(model.combiner.exclusive(|| model.state[1].load(Ordering::SeqCst)), added);
+}
+
+#[test]
+fn no_schedule_breaks_mutex_or_prog() {
+    shuttle::check_random(|| run(2, 1, 1, 3), 6_000);
+    shuttle::check_random(|| run(0, 0, 3, 4), 4_000);
+    shuttle::check_pct(|| run(2, 2, 1, 3), 4_000, 4);
+    shuttle::check_dfs(|| run(1, 1, 0, 1), Some(20_000));
+    shuttle::check_dfs(|| run(2, 0, 0, 1), Some(20_000));
+}
+
+#[test]
+fn who_wants_it_alone_gets_it() {
+    let body = || {
+        let model = Model::new();
+        let other = Arc::clone(&model);
+        let worker = thread::spawn(move || {
+            let slot = other.combiner.join().unwrap();
+            for _ in 0..3 {
+                other.add(slot, 1);
+                other.look(slot);
+            }
+        });
+        for _ in 0..2 {
+            model.combiner.exclusive(|| {
+                assert!(!model.writing.swap(true, Ordering::SeqCst), "a combiner is in");
+                assert_eq!(model.readers.load(Ordering::SeqCst), 0, "a reader is in");
+                thread::yield_now();
+                model.writing.store(false, Ordering::SeqCst);
+            });
+        }
+        worker.join().unwrap();
+    };
+    shuttle::check_random(body, 4_000);
+    shuttle::check_pct(body, 2_000, 3);
+}
+
+#[test]
+fn the_model_finds_a_lost_wake_up() {
+    FORGETFUL.set(true);
+    let found = std::panic::catch_unwind(|| shuttle::check_pct(|| run(2, 0, 0, 1), 20_000, 3));
+    FORGETFUL.set(false);
+    assert!(found.is_err(), "a wake-up that was lost went unnoticed");
+}
