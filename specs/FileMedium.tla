@@ -7,18 +7,23 @@
 (* Flush number n (1, 2, ...) sets address Addr(n) to n, so the state      *)
 (* after a prefix of k flushes is known: each address holds the greatest   *)
 (* n <= k that wrote to it. Durability says: what recovery would find now  *)
-(* is such a prefix, and it holds everything acknowledged.                 *)
+(* is such a prefix, and it holds everything acknowledged. NoFalseDamage   *)
+(* says: no whole group that a crash leaves in the log claims that the     *)
+(* place where recovery stops had been durable.                            *)
 (*                                                                         *)
 (* The constants Sync... drop one wait each. With all of them TRUE the     *)
 (* invariant must hold; with any of them FALSE TLC must find a crash that  *)
 (* breaks it (cargo xtask tla demands both).                               *)
 (***************************************************************************)
-EXTENDS Naturals, FiniteSets
+EXTENDS Naturals, FiniteSets, Sequences
 
 CONSTANTS
     FlushesMax,        \* flushes in a run
     Addresses,         \* image pages: 0 .. Addresses - 1
     RingSlots,         \* flushes that the log can hold
+    WritesMax,         \* writes of the log under way at once
+    AdvanceInOrder,    \* a write counts only when all before it are done
+    SayWhatWasDurable, \* a group says what was durable when it was issued, not where its write began
     SyncLogBeforeAck,  \* drain waits for the log write
     ReplayOnlyDurable, \* the checkpointer applies only what the log holds durably
     SyncImageBeforeTail, \* the image is synced before the tail advances
@@ -26,7 +31,9 @@ CONSTANTS
 
 VARIABLES
     appended,   \* flushes in the DRAM ring
-    sealed,     \* last flush of the group whose write is under way; = logged when none is
+    sealed,     \* last flush of the group last issued; = logged when none is under way
+    flights,    \* the writes under way: [from, to, done], in the order of positions
+    said,       \* said[n]: what the group of flush n says was durable
     logged,     \* flushes that the log holds durably
     acked,      \* flushes that some drain acknowledged
     ring,       \* ring[s]: the flush whose record lies durably in slot s of the log file, 0 for none
@@ -39,7 +46,7 @@ VARIABLES
     target,     \* the running checkpoint brings the image up to this flush; 0: none runs
     applied     \* ... and has applied this many
 
-vars == <<appended, sealed, logged, acked, ring, ringCache, image, imageCache,
+vars == <<appended, sealed, flights, said, logged, acked, ring, ringCache, image, imageCache,
           tail, tailCache, free, target, applied>>
 
 Addr(n) == n % Addresses
@@ -63,80 +70,96 @@ Init ==
     /\ ringCache = [s \in 0..(RingSlots - 1) |-> 0]
     /\ image = [a \in 0..(Addresses - 1) |-> 0]
     /\ imageCache = [a \in 0..(Addresses - 1) |-> 0]
+    /\ flights = <<>> /\ said = [n \in 1..FlushesMax |-> 0]
     /\ tail = 0 /\ tailCache = 0 /\ free = 0 /\ target = 0 /\ applied = 0
 
 \* A writer flushes; it waits while the ring is full.
-Append ==
+Flush ==
     /\ appended < FlushesMax
     /\ appended - free < RingSlots
     /\ appended' = appended + 1
-    /\ UNCHANGED <<sealed, logged, acked, ring, ringCache, image, imageCache, tail, tailCache, free, target, applied>>
+    /\ UNCHANGED <<sealed, flights, said, logged, acked, ring, ringCache, image, imageCache, tail, tailCache, free, target, applied>>
 
-\* The leader seals everything appended into one group and writes it; one write at a time.
+\* A leader seals everything appended into one group and issues its write.
 Seal ==
-    /\ sealed = logged /\ appended > sealed
+    /\ Len(flights) < WritesMax /\ appended > sealed
     /\ sealed' = appended
+    /\ flights' = Append(flights, [from |-> sealed, to |-> appended, done |-> FALSE])
+    /\ said' = [n \in DOMAIN said |->
+                  IF n > sealed /\ n <= appended THEN IF SayWhatWasDurable THEN logged ELSE sealed ELSE said[n]]
     /\ ringCache' = [s \in DOMAIN ringCache |->
                        LET W == {n \in (sealed + 1)..appended : Slot(n) = s}
                        IN IF W = {} THEN ringCache[s] ELSE Max(W)]
     /\ UNCHANGED <<appended, logged, acked, ring, image, imageCache, tail, tailCache, free, target, applied>>
 
-\* The group is durable, whole: its checksum makes it all or nothing.
-LogDurable ==
-    /\ sealed > logged
-    /\ logged' = sealed
-    /\ ring' = ringCache
-    /\ UNCHANGED <<appended, sealed, acked, ringCache, image, imageCache, tail, tailCache, free, target, applied>>
+\* A write is done: its group is durable, whole (its checksum makes it all or nothing). It may overtake
+\* the write before it.
+WriteDone(i) ==
+    /\ ~flights[i].done
+    /\ flights' = [flights EXCEPT ![i].done = TRUE]
+    /\ ring' = [s \in DOMAIN ring |->
+                  IF ringCache[s] > flights[i].from /\ ringCache[s] <= flights[i].to
+                  THEN ringCache[s] ELSE ring[s]]
+    /\ UNCHANGED <<appended, sealed, said, logged, acked, ringCache, image, imageCache, tail, tailCache, free, target, applied>>
+
+\* What is durable grows to the end of a write that is done.
+LogDurable(i) ==
+    /\ flights[i].done
+    /\ AdvanceInOrder => i = 1
+    /\ logged' = flights[i].to
+    /\ flights' = SubSeq(flights, i + 1, Len(flights))
+    /\ UNCHANGED <<appended, sealed, said, acked, ring, ringCache, image, imageCache, tail, tailCache, free, target, applied>>
 
 Acknowledge ==
     /\ acked' = (IF SyncLogBeforeAck THEN logged ELSE sealed)
     /\ acked' > acked
-    /\ UNCHANGED <<appended, sealed, logged, ring, ringCache, image, imageCache, tail, tailCache, free, target, applied>>
+    /\ UNCHANGED <<appended, sealed, flights, said, logged, ring, ringCache, image, imageCache, tail, tailCache, free, target, applied>>
 
 CheckpointBegin ==
     /\ target = 0
     /\ target' = (IF ReplayOnlyDurable THEN logged ELSE appended)
     /\ target' > tailCache
     /\ applied' = tailCache
-    /\ UNCHANGED <<appended, sealed, logged, acked, ring, ringCache, image, imageCache, tail, tailCache, free>>
+    /\ UNCHANGED <<appended, sealed, flights, said, logged, acked, ring, ringCache, image, imageCache, tail, tailCache, free>>
 
 CheckpointApply ==
     /\ target > 0 /\ applied < target
     /\ applied' = applied + 1
     /\ imageCache' = [imageCache EXCEPT ![Addr(applied + 1)] = applied + 1]
-    /\ UNCHANGED <<appended, sealed, logged, acked, ring, ringCache, image, tail, tailCache, free, target>>
+    /\ UNCHANGED <<appended, sealed, flights, said, logged, acked, ring, ringCache, image, tail, tailCache, free, target>>
 
 \* The medium may write any page of the image whenever it likes.
 PageReachesMedium(a) ==
     /\ image[a] # imageCache[a]
     /\ image' = [image EXCEPT ![a] = imageCache[a]]
-    /\ UNCHANGED <<appended, sealed, logged, acked, ring, ringCache, imageCache, tail, tailCache, free, target, applied>>
+    /\ UNCHANGED <<appended, sealed, flights, said, logged, acked, ring, ringCache, imageCache, tail, tailCache, free, target, applied>>
 
 CheckpointTail ==
     /\ target > 0 /\ applied = target /\ tailCache < target
     /\ SyncImageBeforeTail => image = imageCache
     /\ tailCache' = target
-    /\ UNCHANGED <<appended, sealed, logged, acked, ring, ringCache, image, imageCache, tail, free, target, applied>>
+    /\ UNCHANGED <<appended, sealed, flights, said, logged, acked, ring, ringCache, image, imageCache, tail, free, target, applied>>
 
 TailReachesMedium ==
     /\ tail # tailCache
     /\ tail' = tailCache
-    /\ UNCHANGED <<appended, sealed, logged, acked, ring, ringCache, image, imageCache, tailCache, free, target, applied>>
+    /\ UNCHANGED <<appended, sealed, flights, said, logged, acked, ring, ringCache, image, imageCache, tailCache, free, target, applied>>
 
 CheckpointEnd ==
     /\ target > 0 /\ tailCache = target
     /\ SyncTailBeforeReuse => tail = tailCache
     /\ free' = target /\ target' = 0 /\ applied' = 0
-    /\ UNCHANGED <<appended, sealed, logged, acked, ring, ringCache, image, imageCache, tail, tailCache>>
+    /\ UNCHANGED <<appended, sealed, flights, said, logged, acked, ring, ringCache, image, imageCache, tail, tailCache>>
 
 \* A record of the group under way reaches the medium before the whole group does (torn write).
 RecordReachesMedium(s) ==
     /\ ring[s] # ringCache[s]
     /\ ring' = [ring EXCEPT ![s] = 0]
-    /\ UNCHANGED <<appended, sealed, logged, acked, ringCache, image, imageCache, tail, tailCache, free, target, applied>>
+    /\ UNCHANGED <<appended, sealed, flights, said, logged, acked, ringCache, image, imageCache, tail, tailCache, free, target, applied>>
 
 Next ==
-    \/ Append \/ Seal \/ LogDurable \/ Acknowledge
+    \/ Flush \/ Seal \/ Acknowledge
+    \/ \E i \in DOMAIN flights : WriteDone(i) \/ LogDurable(i)
     \/ CheckpointBegin \/ CheckpointApply \/ CheckpointTail \/ TailReachesMedium \/ CheckpointEnd
     \/ \E a \in 0..(Addresses - 1) : PageReachesMedium(a)
     \/ \E s \in 0..(RingSlots - 1) : RecordReachesMedium(s)
@@ -150,4 +173,8 @@ TypeOK ==
 Durability ==
     \E k \in acked..FlushesMax :
         \A a \in 0..(Addresses - 1) : Recovered(ring, tail, image, a) = Prefix(k, a)
+
+\* Recovery takes a group that says more was durable than recovery finds for a proof of damage.
+NoFalseDamage ==
+    \A s \in DOMAIN ring : ring[s] # 0 => said[ring[s]] <= LogEnd(ring, tail)
 =============================================================================

@@ -92,7 +92,7 @@ impl Checkpointer {
             log.set_tail(interrupted);
         }
         if target > log.tail() {
-            let nonce = log.last_nonce();
+            let nonce = log.nonce_at(target);
             self.run_to(log, superblock, superblock_path, target, nonce, image_bytes, false)?;
             log.set_tail(target);
         }

@@ -56,6 +56,7 @@ pub(crate) struct FileMedium {
     /// Usable bytes; changed under `growing`.
     grown: AtomicU64,
     growing: Mutex<()>,
+    /// The superblock says "not clean"; changed under its lock.
     marked_dirty: AtomicBool,
     first_error: OnceLock<Error>,
     /// Opened when log space was freed, or never will be.
@@ -309,8 +310,35 @@ impl FileMedium {
         }
     }
 
-    fn mark_dirty(&self) -> std::io::Result<()> {
+    /// The superblock says "not clean" when this returns: invariant 1. False when it could not be made to.
+    fn mark_dirty(&self) -> bool {
+        // Acquire pairs with the Release below.
+        if self.marked_dirty.load(Ordering::Acquire) {
+            return true;
+        }
         let mut superblock = self.superblock.lock();
+        if self.marked_dirty.load(Ordering::Relaxed) {
+            return true;
+        }
+        // Another leader may have failed to, and a failed sync is not tried again.
+        if self.log.commit.has_failed() {
+            return false;
+        }
+        match Self::write_dirty(&mut superblock) {
+            Ok(()) => {
+                // Release pairs with the Acquire above: the leader of another write goes on only now.
+                self.marked_dirty.store(true, Ordering::Release);
+                true
+            }
+            Err(e) => {
+                self.first_error.get_or_init(|| Error::from_io(self.superblock_path.clone(), "write", &e));
+                self.log.commit.refuse();
+                false
+            }
+        }
+    }
+
+    fn write_dirty(superblock: &mut SuperblockFile) -> std::io::Result<()> {
         if !superblock.current().clean {
             return Ok(());
         }
@@ -369,23 +397,21 @@ impl GroupWriter for FileMedium {
         self.log.seal()
     }
 
-    fn write(&self, from: u64, to: u64) -> bool {
-        // Relaxed: only the leader looks, and leadership is handed over under a lock.
-        let mut result = Ok(());
-        if !self.marked_dirty.swap(true, Ordering::Relaxed) {
-            result = self.mark_dirty().map_err(|e| Error::from_io(self.superblock_path.clone(), "write", &e));
+    fn write(&self, from: u64, to: u64, durable: u64) -> bool {
+        let written = self.mark_dirty()
+            && match self.log.write(from, to, durable) {
+                Ok(()) => true,
+                Err(e) => {
+                    let path = self.superblock_path.with_file_name("log");
+                    self.first_error.get_or_init(|| Error::from_io(path, "write", &e));
+                    false
+                }
+            };
+        if !written {
+            self.log.commit.fail();
+            self.space.open();
         }
-        let result = result.and_then(|()| {
-            let path = || self.superblock_path.with_file_name("log");
-            self.log.write(from, to).map_err(|e| Error::from_io(path(), "write", &e))
-        });
-        match result {
-            Ok(()) => true,
-            Err(e) => {
-                self.latch(e);
-                false
-            }
-        }
+        written
     }
 }
 

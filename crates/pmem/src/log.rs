@@ -6,17 +6,17 @@
 //! 2. `tail <= durable <= sealed <= group_start <= pos <= tail + log_bytes`, and the group that is
 //!    open will end, padded, within `tail + log_bytes`: sealing never needs space.
 //! 3. The ring's bytes in `tail..pos` are never overwritten; those of `durable..sealed` belong to
-//!    the leader of the group commit, those before to the checkpointer's reads.
-//! 4. Durable-order: a group is durable before any group behind it counts as durable (one write at a
-//!    time). Otherwise recovery would stop at the hole, and lose acknowledged groups behind it.
+//!    the leaders of the group commit, each of whom sealed a part, those before to the checkpointer's reads.
+//! 4. Durable-order: a group is durable before any group behind it counts as durable, although writes overlap.
+//!    Otherwise recovery would stop at the hole, and lose acknowledged groups behind it.
 
-use crate::commit::{Failed, GroupCommit, GroupWriter};
+use crate::commit::{Failed, GroupCommit, GroupWriter, crowd_here};
 use crate::log_format::{
     FLAG_FIRST, FLAG_GOES_ON, GROUP_HEADER_BYTES, GROUP_PAYLOAD_BYTES_MAX, GroupHeader,
     RECORD_HEADER_BYTES_MAX, group_crc, group_total, put_varint,
 };
 use crate::storage::{SECTOR_BYTES, StorageFile, here};
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::{Lsn, Range, Site};
 use mangrove_sys::Mirror;
 use std::io;
@@ -54,11 +54,11 @@ pub(crate) struct Log {
     tail: AtomicU64,
     pub(crate) commit: GroupCommit,
     seed: u32,
+    /// Where the first group of this process stands.
+    first: Lsn,
+    /// Nonce of the groups from there on, and of the one before.
     nonce: u64,
-    /// True once this process wrote a group. Only the leader touches it.
-    begun: AtomicBool,
-    /// Nonce of the last group written or recovered.
-    last_nonce: AtomicU64,
+    nonce_before: u64,
     pub(crate) counters: LogCounters,
 }
 
@@ -92,11 +92,11 @@ impl Log {
             open: Mutex::new(Open { group_start: end, pos: end, flushes: 0, flushed_bytes: 0 }),
             appended: AtomicU64::new(end),
             tail: AtomicU64::new(tail),
-            commit: GroupCommit::new(end),
+            commit: GroupCommit::new(end, crowd_here()),
             seed,
+            first: end,
             nonce: nonces.0,
-            begun: AtomicBool::new(false),
-            last_nonce: AtomicU64::new(nonces.1),
+            nonce_before: nonces.1,
             counters: LogCounters::default(),
         }
     }
@@ -130,9 +130,9 @@ impl Log {
         &*self.file
     }
 
-    /// Nonce that a group at `durable` may carry without being the first of a process.
-    pub(crate) fn last_nonce(&self) -> u64 {
-        self.last_nonce.load(Ordering::Relaxed)
+    /// Nonce of the group that ends at `lsn`: one at `lsn` carries it too, or is the first of a process.
+    pub(crate) fn nonce_at(&self, lsn: Lsn) -> u64 {
+        if lsn > self.first { self.nonce } else { self.nonce_before }
     }
 
     #[inline]
@@ -320,7 +320,7 @@ impl Log {
     }
 
     /// Completes the headers of the closed groups in `from..to`; returns how many.
-    fn finish_groups(&self, from: Lsn, to: Lsn) -> u64 {
+    fn finish_groups(&self, from: Lsn, to: Lsn, durable: Lsn) -> u64 {
         let mut at = from;
         let mut groups = 0;
         while at < to {
@@ -328,8 +328,8 @@ impl Log {
             let bytes = unsafe { self.bytes_mut(at, to - at) };
             let mut header = GroupHeader::decode(bytes).expect("a sealed group starts with its header");
             assert_eq!(header.lsn, at, "a sealed group knows its position");
-            header.durable = from;
-            if !self.begun.swap(true, Ordering::Relaxed) {
+            header.durable = durable;
+            if at == self.first {
                 header.flags |= FLAG_FIRST;
             }
             header.encode(bytes);
@@ -369,12 +369,11 @@ impl Log {
         sealed
     }
 
-    /// Finishes and writes the sealed groups `from..to`.
-    pub(crate) fn write(&self, from: Lsn, to: Lsn) -> io::Result<()> {
-        let groups = self.finish_groups(from, to);
+    /// Finishes and writes the sealed groups `from..to`; see [`GroupWriter::write`].
+    pub(crate) fn write(&self, from: Lsn, to: Lsn, durable: Lsn) -> io::Result<()> {
+        let groups = self.finish_groups(from, to, durable);
         // Durable-order: the group's bytes before `durable` moves (and with it every acknowledgement).
         self.write_file(from, to, here())?;
-        self.last_nonce.store(self.nonce, Ordering::Relaxed);
         self.counters.groups.fetch_add(groups, Ordering::Relaxed);
         Ok(())
     }

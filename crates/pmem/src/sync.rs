@@ -1,6 +1,13 @@
-//! The one door to locks, atomics and gates of code that is model-checked: `tests/handover.rs`
+//! The one door to locks, atomics, gates and clocks of code that is model-checked: `tests/handover.rs`
 //! compiles that code against a `sync` module of its own, made of the model checker's parts.
 
 pub(crate) use mangrove_sys::Gate;
 pub(crate) use parking_lot::{Mutex, MutexGuard};
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+pub(crate) use std::thread::yield_now;
+
+/// Nanoseconds since some fixed moment.
+pub(crate) fn nanoseconds() -> u64 {
+    static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    START.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64
+}

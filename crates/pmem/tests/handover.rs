@@ -1,6 +1,6 @@
 //! A model of the log's hand-over: the group commit of `src/commit.rs`, compiled against shuttle's
 //! threads and locks, run under thousands of schedules. It must never lose a wake-up (shuttle reports
-//! a deadlock), never let two lead, never acknowledge what was not written.
+//! a deadlock), never write a position twice or out of order, never acknowledge what was not written.
 
 #[path = "../src/commit.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the crate uses more of it than the model does")]
@@ -10,6 +10,12 @@ mod commit;
 mod sync {
     pub(crate) use shuttle::sync::MutexGuard;
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    pub(crate) use shuttle::thread::yield_now;
+
+    /// Time stands still.
+    pub(crate) fn nanoseconds() -> u64 {
+        0
+    }
 
     #[derive(Default)]
     pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
@@ -46,23 +52,35 @@ mod sync {
             }
         }
 
+        /// The limit passes after a few turns of the others.
+        pub(crate) fn wait_for(&self, ticket: u32, _limit: std::time::Duration) -> bool {
+            if super::PATIENT.get() {
+                self.wait(ticket);
+            }
+            for _ in 0..3 {
+                if self.ticket() != ticket {
+                    return true;
+                }
+                yield_now();
+            }
+            self.ticket() != ticket
+        }
+
         pub(crate) fn open(&self) {
             self.advance();
             self.wake();
         }
 
         pub(crate) fn advance(&self) {
-            if !super::LATE.get() {
-                *self.word.lock().unwrap() += 1;
-            }
+            *self.word.lock().unwrap() += 1;
         }
 
         pub(crate) fn wake(&self) {
-            // The futex compares again before it sleeps; a condition variable needs the lock for that.
-            let mut word = self.word.lock().unwrap();
-            if super::LATE.get() {
-                *word += 1;
+            if super::SLEEPY.get() {
+                return;
             }
+            // The futex compares again before it sleeps; a condition variable needs the lock for that.
+            let _word = self.word.lock().unwrap();
             self.opened.notify_all();
         }
     }
@@ -70,42 +88,60 @@ mod sync {
 
 use commit::{Failed, GroupCommit, GroupWriter};
 use shuttle::sync::Arc;
-use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread;
+use sync::Mutex;
 
 std::thread_local! {
-    /// The planted bug: a gate advances when it wakes, outside the lock under which leadership was
-    /// handed over. (Shuttle runs all threads of a model on one thread of the system.)
-    static LATE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    /// Planted bugs (shuttle runs all threads of a model on one thread of the system): a candidate that waits
+    /// for the rest of its group as long as it takes,
+    static PATIENT: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    /// and gates that advance and wake nobody.
+    static SLEEPY: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
 /// A log of numbers: `appended` grows by one, a write takes a while and may fail.
 struct Model {
     commit: GroupCommit,
     appended: AtomicU64,
-    written: AtomicU64,
-    writing: AtomicBool,
+    /// Ranges written so far, and everything before this number with them.
+    written: Mutex<(Vec<(u64, u64)>, u64)>,
+    /// Ranges whose write began.
+    begun: Mutex<Vec<(u64, u64)>>,
     fails_at: u64,
 }
 
 impl Model {
     fn new(fails_at: u64) -> Arc<Self> {
         Arc::new(Self {
-            commit: GroupCommit::new(0),
+            // Three clients are a crowd: some threads yield before they sleep, some do not.
+            commit: GroupCommit::new(0, 3),
             appended: AtomicU64::new(0),
-            written: AtomicU64::new(0),
-            writing: AtomicBool::new(false),
+            written: Mutex::default(),
+            begun: Mutex::default(),
             fails_at,
         })
+    }
+
+    fn durable(&self) -> u64 {
+        self.written.lock().1
     }
 
     fn append_and_wait(&self) -> Result<(), Failed> {
         let lsn = self.appended.fetch_add(1, Ordering::SeqCst) + 1;
         let result = self.commit.wait(lsn, self);
         if result.is_ok() {
-            assert!(self.written.load(Ordering::SeqCst) >= lsn, "acknowledged before it was written");
+            assert!(self.durable() >= lsn, "acknowledged before it was written");
         }
         result
+    }
+
+    fn finish(&self, from: u64, to: u64) {
+        let mut written = self.written.lock();
+        written.0.push((from, to));
+        while let Some(place) = written.0.iter().position(|range| range.0 == written.1) {
+            written.1 = written.0.swap_remove(place).1;
+        }
     }
 }
 
@@ -114,16 +150,18 @@ impl GroupWriter for Model {
         self.appended.load(Ordering::SeqCst)
     }
 
-    fn write(&self, from: u64, to: u64) -> bool {
-        assert!(!self.writing.swap(true, Ordering::SeqCst), "two lead");
-        assert_eq!(self.written.load(Ordering::SeqCst), from, "a write begins where the last ended");
+    fn write(&self, from: u64, to: u64, durable: u64) -> bool {
         assert!(to > from, "nothing is written for nothing");
+        assert!(durable <= self.durable(), "a group calls durable what was not written when it was issued");
+        let mut begun = self.begun.lock();
+        assert!(begun.iter().all(|b| b.1 <= from || b.0 >= to), "a position is written twice");
+        begun.push((from, to));
+        drop(begun);
         thread::yield_now();
         let ok = to < self.fails_at;
         if ok {
-            self.written.store(to, Ordering::SeqCst);
+            self.finish(from, to);
         }
-        assert!(self.writing.swap(false, Ordering::SeqCst));
         ok
     }
 }
@@ -157,11 +195,19 @@ fn no_schedule_loses_a_wake_up_or_a_write() {
 }
 
 #[test]
-fn the_model_finds_a_hand_over_that_is_announced_too_late() {
-    LATE.set(true);
+fn the_model_finds_a_candidate_that_waits_for_ever() {
+    PATIENT.set(true);
     let found = std::panic::catch_unwind(|| shuttle::check_random(|| run(4, 3, u64::MAX), 20_000));
-    LATE.set(false);
-    assert!(found.is_err(), "two leaders at once went unnoticed");
+    PATIENT.set(false);
+    assert!(found.is_err(), "a group that nobody completes went unnoticed");
+}
+
+#[test]
+fn the_model_finds_sleepers_that_nobody_wakes() {
+    SLEEPY.set(true);
+    let found = std::panic::catch_unwind(|| shuttle::check_random(|| run(4, 3, u64::MAX), 20_000));
+    SLEEPY.set(false);
+    assert!(found.is_err(), "a lost wake-up went unnoticed");
 }
 
 #[test]
