@@ -18,6 +18,8 @@ mod view;
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]
+mod speed_tests;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use blocks::BadFree;
