@@ -61,6 +61,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mode = WriteMode::Durable;
     timed("insert", count, || Ok(keys.iter().try_for_each(|k| hart.put(k, &one, mode))?))?;
     let mut sum = 0usize;
+    for _ in 0..2 {
+        timed("delete", count, || {
+            for key in &keys {
+                hart.delete(key, mode)?;
+            }
+            Ok(())
+        })?;
+        timed("again", count, || Ok(keys.iter().try_for_each(|k| hart.put(k, &one, mode))?))?;
+    }
     for _ in 0..3 {
         timed("get_with", count, || {
             for key in &keys {
@@ -75,8 +84,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         Ok(())
     })?;
-    timed("update", count, || Ok(keys.iter().try_for_each(|k| hart.put(k, &two, mode))?))?;
-    for _ in 0..2 {
+    for _ in 0..3 {
+        timed("update", count, || Ok(keys.iter().try_for_each(|k| hart.put(k, &two, mode))?))?;
+    }
+    for _ in 0..3 {
         timed("scan", count, || {
             let mut range = hart.range(Bound::Unbounded, Bound::Unbounded)?;
             Ok(range.for_each_ref(|k, v| {

@@ -4,13 +4,15 @@
 //! 2. Each chunk's header agrees with its bitmap and place; each live leaf and its value verify.
 //! 3. No two leaves have one key, no two leaves one value block.
 //! 4. The index holds exactly the live leaves, in order.
-//! 5. Every slot is live, or free, or set aside by a shard: exactly one of these (else it is leaked, or handed out
+//! 5. Every slot is live, or free, or set aside by a lane: exactly one of these (else it is leaked, or handed out
 //!    twice).
 
 use crate::class::{Class, is_leaf_class};
+use crate::gate::Lane;
 use crate::hart::Hart;
 use crate::index::Direction;
 use crate::layout::Kind;
+use crate::leaf::Meta;
 use crate::report::Damage;
 use crate::scan::{self, Block, damage};
 use crate::{Report, Result};
@@ -32,7 +34,7 @@ impl Hart {
     /// # Errors
     /// Only when the check cannot run: the root is unreadable. What it finds is in the report.
     pub fn check(&self) -> Result<Report> {
-        let _alone = self.gate.close();
+        let alone = self.gate.close();
         let (_, high_water) = scan::root(self.region())?;
         let mut walk = Walk {
             hart: self,
@@ -44,7 +46,7 @@ impl Hart {
         walk.directory(high_water);
         walk.leaves();
         walk.index();
-        walk.slots();
+        walk.slots(&alone.lane());
         Ok(walk.report)
     }
 }
@@ -90,11 +92,16 @@ impl Walk<'_> {
             for chunk in 0..cut.chunk_count {
                 let (header, bitmap, problem) = scan::chunk(space, segment, class, &cut, chunk);
                 problem.into_iter().for_each(|found| self.found(found));
-                self.live.insert((segment, chunk), bitmap);
+                let mut live = bitmap;
                 for slot in (0..cut.slots(chunk)).filter(|slot| bitmap >> slot & 1 == 1) {
                     let offset = header + u64::from(cut.header_bytes + slot * cut.slot_bytes);
-                    self.leaf(&cut, offset, &mut key, &mut value);
+                    if space.leaf_words(offset).0 == Meta::NONE {
+                        live &= !(1 << slot);
+                    } else {
+                        self.leaf(&cut, offset, &mut key, &mut value);
+                    }
                 }
+                self.live.insert((segment, chunk), live);
             }
         }
     }
@@ -156,6 +163,8 @@ impl Walk<'_> {
             before = Some(cursor.key().to_vec());
             if !self.hart.alloc.leaf_bit(offset) {
                 self.found(damage(offset, "the index has a leaf whose bit is not set"));
+            } else if space.leaf_words(offset).0 == Meta::NONE {
+                self.found(damage(offset, "the index has a slot that holds no leaf"));
             } else if space.key(offset) != cursor.key() {
                 self.found(damage(offset, "the index has the leaf under another key"));
             }
@@ -171,16 +180,16 @@ impl Walk<'_> {
         }
     }
 
-    fn slots(&mut self) {
+    fn slots(&mut self, alone: &Lane<'_>) {
         let space = &self.hart.space;
         let alloc = &self.hart.alloc;
         let mut cached: HashMap<(u32, u32), u64> = HashMap::new();
-        for offset in alloc.cached_slots() {
+        for offset in alloc.cached_slots(alone) {
             let (segment, place) = space.geometry.locate(offset);
             let slot = alloc.slab(segment).and_then(|(class, _)| alloc.classes.cut(class).slot_at(place));
             match slot {
                 Some((chunk, slot)) => *cached.entry((segment, chunk)).or_default() |= 1 << slot,
-                None => self.found(damage(offset, "a shard has set aside what is no slot")),
+                None => self.found(damage(offset, "a lane has set aside what is no slot")),
             }
         }
         for segment in 0..self.kinds.len() as u32 {

@@ -1,6 +1,7 @@
 //! Batches and range deletes: many records change together or not at all.
 //!
-//! The caller's values and new leaves are written first, with the leaves' bits clear. Then, alone in the gate:
+//! The caller's values and new leaves are written first, the leaves where possible into slots whose bit is clear, so
+//! that one entry of the list commits all leaves of a chunk. Then, alone in the gate:
 //!
 //! Durable-order:
 //! 1. values, leaves and the redo list, fence;
@@ -12,11 +13,14 @@
 //!
 //! Between 2 and 4 the index is changed, while readers of these keys wait at their buckets ([`crate::visible`]).
 
-use crate::gate::Exclusive;
+use crate::gate::{Exclusive, Lane};
 use crate::hart::Hart;
 use crate::index::{Change, Direction, Intent};
-use crate::layout::{REDO_ENTRY_BYTES, ROOT_BATCH, ROOT_BATCH_AREA, ROOT_BATCH_AREA_BYTES, Tag, seal};
-use crate::leaf::Value;
+use crate::layout::{
+    LEAF_KEY, LEAF_META, LEAF_WORD, REDO_ENTRY_BYTES, ROOT_BATCH, ROOT_BATCH_AREA, ROOT_BATCH_AREA_BYTES,
+    Tag, seal,
+};
+use crate::leaf::{Meta, Value, key_crc};
 use crate::read::{check_key, check_value};
 use crate::redo::{self, Entry};
 use crate::write::Expect;
@@ -37,8 +41,8 @@ struct Step {
 
 /// What is to happen to it.
 enum Effect {
-    /// A leaf at this slot becomes live.
-    Insert(u64),
+    /// A leaf at this slot becomes live: by these words, or, where it has them already, by its bit.
+    Insert { slot: u64, meta: u64, value: Value, by_bit: bool },
     /// The leaf at this slot gets these words; its value was `old`.
     Update { slot: u64, meta: u64, word: u64, old: Value },
     /// The leaf at this slot, with this value, dies.
@@ -74,10 +78,18 @@ impl Hart {
                 _ => last.push(op),
             }
         }
-        let prepared = self.prepare_all(last)?;
+        let prepared = match self.prepare_all(&last) {
+            Err(Error::Full { .. }) => {
+                self.alloc.reclaim_idle(&self.gate.close().lane());
+                self.prepare_all(&last)?
+            }
+            answer => answer?,
+        };
+        let prepared: Vec<Prepared> =
+            last.into_iter().zip(prepared).map(|((key, bytes), value)| (key, value.zip(bytes))).collect();
         let lsn = {
             let alone = self.gate.close();
-            let steps = self.plan(prepared)?;
+            let steps = self.plan(&alone.lane(), prepared)?;
             self.commit(&alone, steps)?
         };
         self.acknowledge(lsn, mode)
@@ -112,43 +124,41 @@ impl Hart {
         if mode == WriteMode::Durable { self.wait(lsn) } else { Ok(()) }
     }
 
-    /// Writes the values, outside the gate.
-    fn prepare_all(&self, ops: Vec<(Vec<u8>, Option<Vec<u8>>)>) -> Result<Vec<Prepared>> {
-        let mut prepared: Vec<Prepared> = Vec::with_capacity(ops.len());
-        for (key, value) in ops {
-            let value = match value {
-                None => None,
-                Some(bytes) => match self.prepare(&bytes) {
-                    Ok(value) => Some((value, bytes)),
-                    Err(e) => {
-                        prepared.iter().for_each(|(_, v)| self.give_value(v.as_ref().map(|v| v.0)));
-                        return Err(e);
-                    }
-                },
-            };
-            prepared.push((key, value));
+    /// Writes the values, before the gate is closed.
+    fn prepare_all(&self, ops: &[(Vec<u8>, Option<Vec<u8>>)]) -> Result<Vec<Option<Value>>> {
+        let ticket = self.gate.enter();
+        let lane = &ticket.lane();
+        let mut prepared = Vec::with_capacity(ops.len());
+        for (_, bytes) in ops {
+            match bytes.as_deref().map(|bytes| self.prepare(lane, bytes)).transpose() {
+                Ok(value) => prepared.push(value),
+                Err(e) => {
+                    prepared.iter().for_each(|value| self.give_value(lane, *value));
+                    return Err(e);
+                }
+            }
         }
         Ok(prepared)
     }
 
-    fn give_value(&self, value: Option<Value>) {
+    fn give_value(&self, lane: &Lane<'_>, value: Option<Value>) {
         if let Some(block) = value.and_then(Value::block_offset) {
-            self.alloc.give(block);
+            self.alloc.give(lane, block);
         }
     }
 
     /// Finds out what each operation means, and writes new leaves. The gate is closed.
-    fn plan(&self, prepared: Vec<Prepared>) -> Result<Vec<Step>> {
+    fn plan(&self, alone: &Lane<'_>, prepared: Vec<Prepared>) -> Result<Vec<Step>> {
         let mut steps = Vec::with_capacity(prepared.len());
         let mut prepared = prepared.into_iter();
         while let Some((key, value)) = prepared.next() {
-            match self.effect(&key, value.as_ref()) {
+            match self.effect(alone, &key, value.as_ref()) {
                 Ok(Some(effect)) => steps.push(Step { key, effect }),
                 Ok(None) => {}
                 Err(e) => {
-                    self.give_value(value.map(|v| v.0));
-                    prepared.for_each(|(_, v)| self.give_value(v.map(|v| v.0)));
-                    self.give_new(&steps);
+                    self.give_value(alone, value.map(|v| v.0));
+                    prepared.for_each(|(_, v)| self.give_value(alone, v.map(|v| v.0)));
+                    self.give_new(alone, &steps);
                     return Err(e);
                 }
             }
@@ -156,11 +166,16 @@ impl Hart {
         Ok(steps)
     }
 
-    fn effect(&self, key: &[u8], value: Option<&(Value, Vec<u8>)>) -> Result<Option<Effect>> {
+    fn effect(
+        &self,
+        alone: &Lane<'_>,
+        key: &[u8],
+        value: Option<&(Value, Vec<u8>)>,
+    ) -> Result<Option<Effect>> {
         let slot = self.index.get(key, |leaf| self.space.offset(leaf));
         Ok(match (slot, value) {
             (None, None) => None,
-            (None, Some((value, _))) => Some(Effect::Insert(self.prepare_leaf(key, *value)?)),
+            (None, Some((value, _))) => Some(self.prepare_leaf(alone, key, *value)?),
             (Some(slot), None) => {
                 let (meta, word) = self.space.leaf_words(slot);
                 Some(Effect::Remove(slot, Value { kind: meta.kind(), word }))
@@ -168,48 +183,76 @@ impl Hart {
             (Some(slot), Some((value, bytes))) => {
                 let (meta, word) = self.space.leaf_words(slot);
                 let old = Value { kind: meta.kind(), word };
-                let (meta, value) = match meta.updated(key, old, *value) {
+                let key_crc = key_crc(key);
+                let (meta, value) = match meta.updated(key_crc, old, *value) {
                     Some(meta) => (meta, *value),
-                    None => self.other_word(key, meta, old, *value, bytes)?,
+                    None => self.other_word(alone, key_crc, meta, old, *value, bytes)?,
                 };
                 Some(Effect::Update { slot, meta: meta.0, word: value.word, old })
             }
         })
     }
 
+    /// Writes and flushes a leaf that the batch will commit. The caller fences.
+    fn prepare_leaf(&self, alone: &Lane<'_>, key: &[u8], value: Value) -> Result<Effect> {
+        let slot = match self.alloc.take_leaf(alone, key.len()) {
+            Err(Error::Full { .. }) => {
+                self.alloc.reclaim_idle(alone);
+                self.alloc.take_leaf(alone, key.len())?
+            }
+            answer => answer?,
+        };
+        let region = self.region();
+        let meta = Meta::new(key.len(), key_crc(key), value).0;
+        let by_bit = !self.alloc.leaf_bit(slot);
+        // Where the bit is set already, the list brings meta and word.
+        let from = if by_bit {
+            region.store(slot + LEAF_META, meta, Ordering::Release);
+            region.store(slot + LEAF_WORD, value.word, Ordering::Release);
+            slot
+        } else {
+            slot + LEAF_KEY
+        };
+        if !key.is_empty() {
+            region.write(slot + LEAF_KEY, key);
+        }
+        region.flush(from, (slot + LEAF_KEY - from) as usize + key.len());
+        Ok(Effect::Insert { slot, meta, value, by_bit })
+    }
+
     /// Gives back what a plan that is not carried out has written.
-    fn give_new(&self, steps: &[Step]) {
+    fn give_new(&self, alone: &Lane<'_>, steps: &[Step]) {
         for step in steps {
             match step.effect {
-                Effect::Insert(slot) => {
-                    let (meta, word) = self.space.leaf_words(slot);
-                    self.give_value(Some(Value { kind: meta.kind(), word }));
-                    self.alloc.give(slot);
+                Effect::Insert { slot, value, .. } => {
+                    self.give_value(alone, Some(value));
+                    self.alloc.give(alone, slot);
                 }
                 Effect::Update { meta, word, .. } => {
-                    self.give_value(Some(Value { kind: crate::leaf::Meta(meta).kind(), word }));
+                    self.give_value(alone, Some(Value { kind: Meta(meta).kind(), word }));
                 }
                 Effect::Remove(..) => {}
             }
         }
     }
 
-    fn commit(&self, _alone: &Exclusive<'_>, steps: Vec<Step>) -> Result<Lsn> {
+    fn commit(&self, alone: &Exclusive<'_>, steps: Vec<Step>) -> Result<Lsn> {
+        let lane = &alone.lane();
         if steps.is_empty() {
             return Ok(self.region().appended());
         }
         let entries = self.entries(&steps);
-        let (area, segments) = match self.write_list(&entries) {
+        let (area, segments) = match self.write_list(lane, &entries) {
             Ok(place) => place,
             Err(e) => {
-                self.give_new(&steps);
+                self.give_new(lane, &steps);
                 return Err(e);
             }
         };
         for step in &steps {
             match step.effect {
-                Effect::Insert(_) if self.overlays.any() => self.overlays.save(&step.key, |_| Some(None)),
-                Effect::Insert(_) => {}
+                Effect::Insert { .. } if self.overlays.any() => self.overlays.save(&step.key, |_| Some(None)),
+                Effect::Insert { .. } => {}
                 Effect::Update { slot, .. } | Effect::Remove(slot, _) => self.save_image(&step.key, slot),
             }
         }
@@ -233,7 +276,7 @@ impl Hart {
         if let Some((first, count)) = segments {
             self.alloc.pool.release(first, count);
         }
-        self.settle_batch(&steps);
+        self.settle_batch(lane, &steps);
         Ok(lsn)
     }
 
@@ -243,12 +286,15 @@ impl Hart {
         let mut entries = Vec::new();
         for step in steps {
             match step.effect {
-                Effect::Insert(slot) => {
-                    let (header, number, _) = self.alloc.leaf_place(slot);
+                Effect::Insert { slot, by_bit: true, .. } => {
+                    let (header, number) = self.alloc.leaf_place(slot);
                     bits.entry(header).or_default().0 |= 1 << number;
                 }
+                Effect::Insert { slot, meta, value, .. } => {
+                    entries.push(Entry::Leaf { slot, meta, word: value.word });
+                }
                 Effect::Remove(slot, _) => {
-                    let (header, number, _) = self.alloc.leaf_place(slot);
+                    let (header, number) = self.alloc.leaf_place(slot);
                     bits.entry(header).or_default().1 |= 1 << number;
                 }
                 Effect::Update { slot, meta, word, .. } => entries.push(Entry::Leaf { slot, meta, word }),
@@ -260,7 +306,7 @@ impl Hart {
 
     /// Writes and flushes the list, and says where it is and which segments it borrowed. Borrowed segments have
     /// no directory entry: the batch word alone names the list, and recovery applies it before it allocates.
-    fn write_list(&self, entries: &[Entry]) -> Result<(u64, Option<(u32, u32)>)> {
+    fn write_list(&self, alone: &Lane<'_>, entries: &[Entry]) -> Result<(u64, Option<(u32, u32)>)> {
         let bytes = redo::list_bytes(entries.len());
         let (area, segments) = if bytes <= ROOT_BATCH_AREA_BYTES {
             (ROOT_BATCH_AREA, None)
@@ -269,7 +315,13 @@ impl Hart {
                 return Err(Error::Unsupported { what: "the batch is too large; write it in parts".into() });
             }
             let count = bytes.div_ceil(self.space.geometry.segment_bytes()) as u32;
-            let first = self.alloc.take_segments(count)?;
+            let first = match self.alloc.take_segments(count) {
+                Err(Error::Full { .. }) => {
+                    self.alloc.reclaim_idle(alone);
+                    self.alloc.take_segments(count)?
+                }
+                answer => answer?,
+            };
             (self.space.geometry.start(first), Some((first, count)))
         };
         let list = redo::encode(area, entries);
@@ -289,15 +341,18 @@ impl Hart {
         let region = self.region();
         for entry in entries {
             if let Entry::Bits { header, set, clear } = *entry {
-                let slots = self.alloc.chunk_slots(header);
-                self.alloc.change_bitmap(header, slots, clear, set);
+                self.alloc.change_bitmap(header, clear, set);
                 region.flush(header, 8);
             }
         }
         for step in steps {
             let _tree = self.lock_tree(&step.key);
             match step.effect {
-                Effect::Insert(slot) => {
+                Effect::Insert { slot, meta, value, by_bit } => {
+                    if !by_bit {
+                        redo::apply(&self.space, Entry::Leaf { slot, meta, word: value.word }, 0);
+                        region.flush(slot, 16);
+                    }
                     let leaf = self.space.leaf(slot);
                     self.index.modify(&step.key, Intent::Upsert, |_| (Change::Insert(leaf), ()));
                 }
@@ -316,15 +371,15 @@ impl Hart {
         }
     }
 
-    fn settle_batch(&self, steps: &[Step]) {
+    fn settle_batch(&self, alone: &Lane<'_>, steps: &[Step]) {
         for step in steps {
             match step.effect {
-                Effect::Insert(_) => self.gate.add_records(1),
-                Effect::Update { old, .. } => self.give_value(Some(old)),
+                Effect::Insert { .. } => self.gate.add_records(alone, 1),
+                Effect::Update { old, .. } => self.give_value(alone, Some(old)),
                 Effect::Remove(slot, old) => {
-                    self.gate.add_records(-1);
-                    self.give_value(Some(old));
-                    self.alloc.give(slot);
+                    self.gate.add_records(alone, -1);
+                    self.give_value(alone, Some(old));
+                    self.alloc.give(alone, slot);
                 }
             }
         }

@@ -7,19 +7,49 @@
 //! (docs/decisions/hart-gate.md).
 //!
 //! Invariants:
-//! 1. A lane of `own` is stored to only by the thread that owns it, so plain loads and stores count in it;
-//!    `shared` serves the threads beyond [`OWN_LANES_MAX`] and is counted by atomic additions.
+//! 1. A lane is stored to only by the thread that owns it, so plain loads and stores count in it. Threads beyond
+//!    [`OWN_LANES_MAX`] share the lane behind the own ones, one at a time: they write one after the other.
 //! 2. While an [`Exclusive`] lives, every lane is 0 or about to be taken back by a writer that saw it.
+//! 3. So whatever is kept for each lane elsewhere (the allocator's caches) belongs to whoever holds the lane's
+//!    ticket, or to whoever has closed the gate: a [`Lane`] stands for that right.
 
 use crate::lane::{OWN_LANES_MAX, own_lane};
 use mangrove_sys::AsymmetricBarrier;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
+/// The lane of threads that have none of their own.
+const SHARED: usize = OWN_LANES_MAX;
+/// The lane of who has closed the gate.
+const ALONE: usize = OWN_LANES_MAX + 1;
+/// Lanes for which something may be kept.
+pub(crate) const LANE_COUNT: usize = OWN_LANES_MAX + 2;
+
+/// The right to what is kept for one lane. While it lives nobody else has it.
+#[derive(Debug)]
+pub(crate) struct Lane<'a> {
+    number: usize,
+    _right: std::marker::PhantomData<(&'a (), *const ())>,
+}
+
+impl Lane<'_> {
+    /// Number of the lane, below [`LANE_COUNT`].
+    #[inline]
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// True when the gate is closed and this is the lane of who closed it.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.number == ALONE
+    }
+}
+
 /// On a line pair of its own: adjacent lines are fetched together.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Lane {
+struct Count {
     writers: AtomicU64,
     /// Records inserted minus records removed by threads of this lane.
     records: AtomicI64,
@@ -28,8 +58,9 @@ struct Lane {
 /// The gate that writers pass.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    own: Box<[Lane]>,
-    shared: Lane,
+    lanes: Box<[Count]>,
+    /// Held by the one thread that is using the shared lane.
+    shared: Mutex<()>,
     closed: AtomicBool,
     owner: Mutex<()>,
     barrier: AsymmetricBarrier,
@@ -38,7 +69,8 @@ pub(crate) struct Gate {
 /// The right to write one record. Not sent to other threads: it belongs to its thread's lane.
 pub(crate) struct Ticket<'a> {
     gate: &'a Gate,
-    lane: Option<usize>,
+    lane: usize,
+    _shared: Option<MutexGuard<'a, ()>>,
     _here: std::marker::PhantomData<*const ()>,
 }
 
@@ -51,8 +83,8 @@ pub(crate) struct Exclusive<'a> {
 impl Default for Gate {
     fn default() -> Self {
         Self {
-            own: (0..OWN_LANES_MAX).map(|_| Lane::default()).collect(),
-            shared: Lane::default(),
+            lanes: (0..LANE_COUNT).map(|_| Count::default()).collect(),
+            shared: Mutex::default(),
             closed: AtomicBool::new(false),
             owner: Mutex::default(),
             barrier: AsymmetricBarrier::detect(),
@@ -64,27 +96,45 @@ impl Gate {
     /// Waits while the gate is closed, then keeps it from closing as long as the ticket lives.
     #[inline]
     pub(crate) fn enter(&self) -> Ticket<'_> {
-        let ticket = Ticket { gate: self, lane: own_lane(), _here: std::marker::PhantomData };
-        loop {
-            match ticket.lane {
-                Some(lane) => {
-                    let writers = &self.own[lane].writers;
-                    writers.store(writers.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-                    // With `heavy` in `close`: either we see `closed`, or it sees us.
-                    self.barrier.light();
-                }
-                // SeqCst, with `close`, likewise.
-                None => {
-                    self.shared.writers.fetch_add(1, Ordering::SeqCst);
-                }
+        match own_lane() {
+            Some(lane) => {
+                self.pass(lane);
+                // Made where it stays: a copy would wait in the store buffer for the fence of the write before.
+                Ticket { gate: self, lane, _shared: None, _here: std::marker::PhantomData }
             }
+            None => self.enter_shared(),
+        }
+    }
+
+    #[cold]
+    fn enter_shared(&self) -> Ticket<'_> {
+        let shared = Some(self.shared.lock());
+        self.pass(SHARED);
+        Ticket { gate: self, lane: SHARED, _shared: shared, _here: std::marker::PhantomData }
+    }
+
+    /// Enters by a lane that nobody else has.
+    #[inline]
+    fn pass(&self, lane: usize) {
+        let writers = &self.lanes[lane].writers;
+        loop {
+            writers.store(writers.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            // With `heavy` in `close`: either we see `closed`, or it sees us.
+            self.barrier.light();
             // SeqCst (a plain load on x86), with the store in `close`.
             if !self.closed.load(Ordering::SeqCst) {
-                return ticket;
+                return;
             }
-            ticket.leave();
+            self.leave(lane);
             drop(self.owner.lock());
         }
+    }
+
+    #[inline]
+    fn leave(&self, lane: usize) {
+        let writers = &self.lanes[lane].writers;
+        // Release, with the loads in `close`: our write is seen by who waited for us.
+        writers.store(writers.load(Ordering::Relaxed) - 1, Ordering::Release);
     }
 
     /// Waits until nobody else writes.
@@ -93,7 +143,7 @@ impl Gate {
         // SeqCst, with `enter`.
         self.closed.store(true, Ordering::SeqCst);
         self.barrier.heavy();
-        for lane in self.own.iter().chain([&self.shared]) {
+        for lane in &self.lanes {
             let mut tries = 0u32;
             while lane.writers.load(Ordering::SeqCst) != 0 {
                 tries += 1;
@@ -103,47 +153,39 @@ impl Gate {
         Exclusive { gate: self, _owner: owner }
     }
 
-    /// Counts records; any thread.
+    /// Counts records.
     #[inline]
-    pub(crate) fn add_records(&self, delta: i64) {
-        match own_lane() {
-            Some(lane) => {
-                let records = &self.own[lane].records;
-                records.store(records.load(Ordering::Relaxed) + delta, Ordering::Relaxed);
-            }
-            None => {
-                self.shared.records.fetch_add(delta, Ordering::Relaxed);
-            }
-        }
+    pub(crate) fn add_records(&self, lane: &Lane<'_>, delta: i64) {
+        let records = &self.lanes[lane.number].records;
+        records.store(records.load(Ordering::Relaxed) + delta, Ordering::Relaxed);
     }
 
     /// Records counted.
     pub(crate) fn records(&self) -> u64 {
-        let lanes = self.own.iter().chain([&self.shared]);
-        lanes.map(|lane| lane.records.load(Ordering::Relaxed)).sum::<i64>().max(0) as u64
+        self.lanes.iter().map(|lane| lane.records.load(Ordering::Relaxed)).sum::<i64>().max(0) as u64
     }
 }
 
 impl Ticket<'_> {
+    /// The lane that belongs to the ticket.
     #[inline]
-    fn leave(&self) {
-        // Release, with the loads in `close`: our write is seen by who waited for us.
-        match self.lane {
-            Some(lane) => {
-                let writers = &self.gate.own[lane].writers;
-                writers.store(writers.load(Ordering::Relaxed) - 1, Ordering::Release);
-            }
-            None => {
-                self.gate.shared.writers.fetch_sub(1, Ordering::Release);
-            }
-        }
+    pub(crate) fn lane(&self) -> Lane<'_> {
+        Lane { number: self.lane, _right: std::marker::PhantomData }
+    }
+}
+
+impl Exclusive<'_> {
+    /// The lane of who is alone. What is kept for other lanes is free for the taking too.
+    #[inline]
+    pub(crate) fn lane(&self) -> Lane<'_> {
+        Lane { number: ALONE, _right: std::marker::PhantomData }
     }
 }
 
 impl Drop for Ticket<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.leave();
+        self.gate.leave(self.lane);
     }
 }
 

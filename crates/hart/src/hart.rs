@@ -161,8 +161,12 @@ impl Hart {
     }
 
     /// Waits for a position of the medium; the first failure ends all writing.
+    #[track_caller]
     pub(crate) fn wait(&self, lsn: Lsn) -> Result<()> {
-        self.region().wait(lsn).map_err(|e| self.medium_failed(e))
+        match self.region().wait(lsn) {
+            Ok(()) => Ok(()),
+            Err(e) => Err(self.medium_failed(e)),
+        }
     }
 
     #[cold]

@@ -1,29 +1,12 @@
 //! Which of a few lanes a thread uses where threads should not share a cache line.
 
 use parking_lot::Mutex;
-use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Lanes of every laned structure whose lanes are locked.
-pub(crate) const LANE_COUNT: usize = 16;
 /// Lanes that belong to one thread at a time.
 pub(crate) const OWN_LANES_MAX: usize = 64;
 
 thread_local! {
-    static LANE: Cell<usize> = const { Cell::new(usize::MAX) };
     static OWN: OwnLane = OwnLane::claim();
-}
-
-/// The lane of the calling thread: threads take lanes in turn.
-#[inline]
-pub(crate) fn lane() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    LANE.with(|lane| {
-        if lane.get() == usize::MAX {
-            lane.set(NEXT.fetch_add(1, Ordering::Relaxed) % LANE_COUNT);
-        }
-        lane.get()
-    })
 }
 
 /// The lane that no other living thread has, if there are enough.

@@ -46,9 +46,7 @@ impl Value {
     /// A value of at most 8 bytes.
     #[inline]
     pub(crate) fn inline(bytes: &[u8]) -> Self {
-        let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
-        Self { kind: bytes.len() as u8, word: u64::from_le_bytes(word) }
+        Self { kind: bytes.len() as u8, word: word_of(bytes) }
     }
 
     /// A value in a block.
@@ -64,7 +62,16 @@ impl Value {
     }
 }
 
-/// The first word of a leaf.
+/// The word of a value of at most 8 bytes.
+#[inline]
+pub(crate) fn word_of(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk::<8>() {
+        Some(word) => u64::from_le_bytes(*word),
+        None => bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    }
+}
+
+/// The first word of a leaf. The last one stored of a new leaf, so that it is there or not; zero is no leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meta(pub(crate) u64);
 
@@ -87,11 +94,15 @@ fn leaf_crc(key_crc: u32, key_len: u64, salt: u64, value: Value) -> u64 {
 }
 
 impl Meta {
-    /// The meta word of a fresh leaf.
+    /// No leaf. A leaf never has this word: of the values of kind 0, whose word is 0, the empty key's alone could,
+    /// and its CRC is not zero.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// The meta word of a fresh leaf with a key of this length and CRC.
     #[inline]
-    pub(crate) fn new(key: &[u8], value: Value) -> Self {
-        let len = key.len() as u64;
-        Self::pack(len, 0, u64::from(KIND_NONE), 0, value.kind, leaf_crc(key_crc(key), len, 0, value))
+    pub(crate) fn new(key_len: usize, key_crc: u32, value: Value) -> Self {
+        let len = key_len as u64;
+        Self::pack(len, 0, u64::from(KIND_NONE), 0, value.kind, leaf_crc(key_crc, len, 0, value))
     }
 
     #[inline]
@@ -126,9 +137,8 @@ impl Meta {
     /// The meta word of this leaf with the value `new`, where `old` is the value now. Nothing, once in 2^44
     /// times, when both salts would let `old` pass for `new`: then the caller writes `new` some other way.
     #[inline]
-    pub(crate) fn updated(self, key: &[u8], old: Value, new: Value) -> Option<Self> {
+    pub(crate) fn updated(self, key_crc: u32, old: Value, new: Value) -> Option<Self> {
         let len = self.key_len() as u64;
-        let key_crc = key_crc(key);
         for salt in [self.salt(), self.salt() ^ 1] {
             let b_crc = leaf_crc(key_crc, len, salt, new);
             let mistaken = Value { kind: new.kind, word: old.word };
@@ -168,7 +178,7 @@ mod tests {
     fn each_crash_state_of_an_update_reads_as_before_or_after() {
         let key = b"some key";
         let mut value = Value::inline(b"");
-        let mut meta = Meta::new(key, value);
+        let mut meta = Meta::new(key.len(), key_crc(key), value);
         assert_eq!(meta.settle(key, value.word), Some((meta, value)));
         for step in 0..100_000u64 {
             let new = match step % 3 {
@@ -176,7 +186,7 @@ mod tests {
                 1 => Value::inline(&step.to_le_bytes()[..(step % 9) as usize]),
                 _ => Value::inline(&step.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()),
             };
-            let next = meta.updated(key, value, new).expect("one salt of two");
+            let next = meta.updated(key_crc(key), value, new).expect("one salt of two");
             let (_, torn) = next.settle(key, value.word).expect("meta only");
             assert!(torn == value || value.word == new.word, "{value:?} -> {new:?} reads {torn:?}");
             let (settled, whole) = next.settle(key, new.word).expect("both");
@@ -189,24 +199,35 @@ mod tests {
     fn a_word_that_collides_gets_the_other_salt() {
         let key = b"k";
         let old = Value::inline(&0u64.to_le_bytes());
-        let meta = Meta::new(key, old);
+        let meta = Meta::new(key.len(), key_crc(key), old);
         // 22 bits: among four million words some collide with zero under salt 0.
         let crc = leaf_crc(key_crc(key), 1, 0, old);
         let twin = (1..1u64 << 26)
             .find(|w| leaf_crc(key_crc(key), 1, 0, Value { kind: 8, word: *w }) == crc)
             .expect("a collision of 22 bits");
         let new = Value { kind: 8, word: twin };
-        let next = meta.updated(key, old, new).expect("the other salt");
+        let next = meta.updated(key_crc(key), old, new).expect("the other salt");
         assert_eq!(next.salt(), 1);
         assert_eq!(next.settle(key, old.word).map(|s| s.1), Some(old));
         assert_eq!(next.settle(key, new.word).map(|s| s.1), Some(new));
     }
 
     #[test]
+    fn no_leaf_looks_like_none() {
+        let empty = Value::inline(b"");
+        let mut meta = Meta::new(0, key_crc(b""), empty);
+        for _ in 0..3 {
+            assert_ne!(meta, Meta::NONE);
+            meta = meta.updated(key_crc(b""), empty, empty).expect("one salt of two");
+        }
+        assert_eq!(Meta::NONE.settle(b"", 0), None, "and none does not verify as a leaf");
+    }
+
+    #[test]
     fn damage_does_not_verify() {
         let key = b"key";
         let value = Value::inline(b"value");
-        let meta = Meta::new(key, value);
+        let meta = Meta::new(key.len(), key_crc(key), value);
         for bit in 0..64 {
             assert_eq!(meta.settle(key, value.word ^ 1 << bit), None);
             let bad = Meta(meta.0 ^ 1 << bit);

@@ -43,7 +43,6 @@ mod report;
 mod scan;
 mod snapshot;
 mod space;
-mod spin;
 mod visible;
 mod write;
 

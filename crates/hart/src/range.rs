@@ -10,6 +10,7 @@
 use crate::commit::{is_before, is_beyond};
 use crate::hart::Hart;
 use crate::index::{Cursor, Direction};
+use crate::leaf::Value;
 use crate::overlay::is_ordered;
 use crate::read::Read;
 use crate::snapshot::Pin;
@@ -29,18 +30,31 @@ const FETCH_BYTES_MAX: usize = 256 << 10;
 /// Where a fetched record lies in its end's buffer.
 #[derive(Clone, Copy, Debug)]
 struct Item {
-    key: (usize, usize),
-    value: (usize, usize),
-    /// Set for a record that cannot be handed out.
-    damage: Option<(u64, &'static str)>,
+    key: usize,
+    key_len: usize,
+    value: usize,
+    /// Or [`BLOCK`]: the value is still in the block at offset `value`. Or [`DAMAGED`]: the record cannot be handed
+    /// out; `value` is the place of the reason among the end's damage.
+    value_len: usize,
 }
+
+/// See [`Item::value_len`].
+const BLOCK: usize = usize::MAX;
+/// See [`Item::value_len`].
+const DAMAGED: usize = usize::MAX - 1;
+
+/// Why a record cannot be handed out, and where.
+type Damage = (u64, &'static str);
 
 /// What one end has fetched and not yet handed out, in the direction of that end.
 struct End<'a> {
     direction: Direction,
     cursor: Option<Cursor<'a, Leaves>>,
     bytes: Vec<u8>,
-    items: VecDeque<Item>,
+    items: Vec<Item>,
+    /// Items before this one have been handed out.
+    first: usize,
+    damage: Vec<Damage>,
     fetch_count: usize,
 }
 
@@ -79,17 +93,45 @@ impl End<'_> {
             direction,
             cursor: None,
             bytes: Vec::new(),
-            items: VecDeque::new(),
+            items: Vec::new(),
+            first: 0,
+            damage: Vec::new(),
             fetch_count: FETCH_COUNT_MIN,
         }
     }
 
-    fn key(&self, item: &Item) -> &[u8] {
-        &self.bytes[item.key.0..item.key.1]
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.items.clear();
+        self.damage.clear();
+        self.first = 0;
     }
 
-    fn value(&self, item: &Item) -> &[u8] {
-        &self.bytes[item.value.0..item.value.1]
+    #[inline]
+    fn pop_front(&mut self) -> Option<Item> {
+        let item = self.items.get(self.first).copied()?;
+        self.first += 1;
+        Some(item)
+    }
+
+    #[inline]
+    fn pop_back(&mut self) -> Option<Item> {
+        if self.first < self.items.len() { self.items.pop() } else { None }
+    }
+
+    /// Key and value of an item of this end.
+    #[inline]
+    fn record(&self, item: Item) -> Result<(&[u8], &[u8])> {
+        if item.value_len >= DAMAGED {
+            let (offset, what) = self.damage[item.value];
+            return Err(Read::damage(offset, what));
+        }
+        Ok((self.key(item), &self.bytes[item.value..][..item.value_len]))
+    }
+
+    #[inline]
+    fn key(&self, item: Item) -> &[u8] {
+        &self.bytes[item.key..][..item.key_len]
     }
 
     fn push(&mut self, key: &[u8], value: &[u8]) {
@@ -97,7 +139,15 @@ impl End<'_> {
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
         let middle = start + key.len();
-        self.items.push_back(Item { key: (start, middle), value: (middle, self.bytes.len()), damage: None });
+        self.items.push(Item { key: start, key_len: key.len(), value: middle, value_len: value.len() });
+    }
+
+    fn push_damaged(&mut self, key: &[u8], damage: Damage) {
+        self.push(key, &[]);
+        if let Some(item) = self.items.last_mut() {
+            (item.value, item.value_len) = (self.damage.len(), DAMAGED);
+        }
+        self.damage.push(damage);
     }
 }
 
@@ -117,22 +167,42 @@ impl<'a> Range<'a> {
     ///
     /// # Errors
     /// `SnapshotExpired`, `Corrupt`, or the medium's error, at the record that has it.
-    pub fn for_each_ref(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+    pub fn for_each_ref(&mut self, visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        self.visit(Direction::Forward, visit)
+    }
+
+    /// As [`Range::for_each_ref`], from the far end.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn for_each_ref_back(&mut self, visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        self.visit(Direction::Backward, visit)
+    }
+
+    fn visit(&mut self, direction: Direction, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         loop {
-            while let Some(item) = self.front.items.pop_front() {
-                check(&item)?;
-                if !visit(self.front.key(&item), self.front.value(&item)) {
+            let near = match direction {
+                Direction::Forward => &mut self.front,
+                Direction::Backward => &mut self.back,
+            };
+            while let Some(item) = near.pop_front() {
+                let (key, value) = near.record(item)?;
+                if !visit(key, value) {
                     return Ok(());
                 }
             }
             if self.exhausted {
                 break;
             }
-            self.fetch(Direction::Forward)?;
+            self.fetch(direction)?;
         }
-        while let Some(item) = self.back.items.pop_back() {
-            check(&item)?;
-            if !visit(self.back.key(&item), self.back.value(&item)) {
+        let far = match direction {
+            Direction::Forward => &mut self.back,
+            Direction::Backward => &mut self.front,
+        };
+        while let Some(item) = far.pop_back() {
+            let (key, value) = far.record(item)?;
+            if !visit(key, value) {
                 return Ok(());
             }
         }
@@ -145,13 +215,13 @@ impl<'a> Range<'a> {
                 Direction::Forward => (&mut self.front, &mut self.back),
                 Direction::Backward => (&mut self.back, &mut self.front),
             };
-            let found = match near.items.pop_front() {
+            let found = match near.pop_front() {
                 Some(item) => Some((item, &*near)),
-                None if self.exhausted => far.items.pop_back().map(|item| (item, &*far)),
+                None if self.exhausted => far.pop_back().map(|item| (item, &*far)),
                 None => None,
             };
             if let Some((item, end)) = found {
-                return Some(check(&item).map(|()| (end.key(&item).to_vec(), end.value(&item).to_vec())));
+                return Some(end.record(item).map(|(key, value)| (key.to_vec(), value.to_vec())));
             }
             if self.exhausted {
                 return None;
@@ -167,8 +237,8 @@ impl<'a> Range<'a> {
         let answer = self.try_fetch(direction);
         if answer.is_err() {
             self.exhausted = true;
-            self.front.items.clear();
-            self.back.items.clear();
+            self.front.clear();
+            self.back.clear();
         }
         answer
     }
@@ -179,12 +249,11 @@ impl<'a> Range<'a> {
             Direction::Forward => &mut self.front,
             Direction::Backward => &mut self.back,
         };
-        end.bytes.clear();
-        end.items.clear();
+        end.clear();
         let complete = fetch_live(&pin, end, &self.lower, &self.upper);
         // What this fetch covers ends at its last live key, or at the far bound.
-        let reached = match (complete, end.items.back()) {
-            (false, Some(item)) => Some(end.key(item).to_vec()),
+        let reached = match (complete, end.items.last()) {
+            (false, Some(item)) => Some(end.key(*item).to_vec()),
             _ => None,
         };
         let near = match (&reached, direction) {
@@ -221,44 +290,39 @@ fn fetch_live<'a>(
     });
     let count = end.fetch_count;
     end.fetch_count = (count * 2).min(FETCH_COUNT_MAX);
-    let bytes = &mut end.bytes;
+    let (items, damage) = (&mut end.items, &mut end.damage);
     let mut blocks = false;
-    let mut complete = false;
-    while end.items.len() < count {
-        let value = cursor.advance(|leaf| hart.live_value(hart.space.offset(leaf)));
-        let Some(value) = value else {
-            complete = true;
-            break;
-        };
-        let key = cursor.key();
-        let outside = match direction {
+    let mut beyond = false;
+    let read = |leaf| hart.live_value(hart.space.offset(leaf));
+    let take = |bytes: &mut Vec<u8>, start: usize, value: Value| {
+        let middle = bytes.len();
+        let key = &bytes[start..];
+        beyond = match direction {
             Direction::Forward => is_beyond(key, upper),
             Direction::Backward => is_before(key, lower),
         };
-        if outside {
-            complete = true;
-            break;
+        if beyond {
+            return false;
         }
-        let start = bytes.len();
-        bytes.extend_from_slice(key);
-        let middle = bytes.len();
-        let value = match value.block_offset() {
-            None => {
-                bytes.extend_from_slice(&value.word.to_le_bytes()[..usize::from(value.kind).min(8)]);
-                (middle, bytes.len())
-            }
-            Some(block) => {
-                hart.prefetch_block(block);
-                blocks = true;
-                (BLOCK, block as usize)
-            }
+        let unsettled = pin.unsettled && hart.visible.settled(hart.region(), key).is_err();
+        let (value, value_len) = if unsettled {
+            damage.push((0, "the record never became durable, since the medium failed"));
+            (damage.len() - 1, DAMAGED)
+        } else if let Some(block) = value.block_offset() {
+            hart.prefetch_block(block);
+            blocks = true;
+            (block as usize, BLOCK)
+        } else {
+            // The whole word at once, which is faster than its first bytes.
+            bytes.extend_from_slice(&value.word.to_le_bytes());
+            let len = usize::from(value.kind).min(8);
+            bytes.truncate(middle + len);
+            (middle, len)
         };
-        let mut damage = None;
-        if pin.unsettled && hart.visible.settled(hart.region(), key).is_err() {
-            damage = Some((0, "the record never became durable, since the medium failed"));
-        }
-        end.items.push_back(Item { key: (start, middle), value, damage });
-    }
+        items.push(Item { key: start, key_len: middle - start, value, value_len });
+        true
+    };
+    let complete = cursor.advance_many(count, &mut end.bytes, read, take) || beyond;
     if blocks && !copy_blocks(hart, end) {
         // The cursor has gone further than the values; the next fetch seeks again.
         end.cursor = None;
@@ -267,20 +331,20 @@ fn fetch_live<'a>(
     complete
 }
 
-/// Start of a value that is still in its block, whose offset stands for the end.
-const BLOCK: usize = usize::MAX;
-
 /// The second pass. False when records were dropped again because their values are too many bytes for one fetch.
 fn copy_blocks(hart: &Hart, end: &mut End<'_>) -> bool {
     let bytes = &mut end.bytes;
     let mut taken = end.items.len();
     for (number, item) in end.items.iter_mut().enumerate() {
-        if item.value.0 == BLOCK {
+        if item.value_len == BLOCK {
             let start = bytes.len();
-            if let Read::Damaged { offset, what } = hart.append_block(item.value.1 as u64, bytes) {
-                item.damage = item.damage.or(Some((offset, what)));
-            }
-            item.value = (start, bytes.len());
+            (item.value, item.value_len) = match hart.append_block(item.value as u64, bytes) {
+                Read::Damaged { offset, what } => {
+                    end.damage.push((offset, what));
+                    (end.damage.len() - 1, DAMAGED)
+                }
+                _ => (start, bytes.len() - start),
+            };
         }
         if bytes.len() > FETCH_BYTES_MAX {
             taken = number + 1;
@@ -305,7 +369,7 @@ fn correct(end: &mut End<'_>, states: crate::overlay::Images) {
         Direction::Backward => a > b,
     };
     for item in &end.items {
-        let key = end.key(item);
+        let key = end.key(*item);
         while let Some((saved_key, saved)) = states.pop_front_if(|(k, _)| comes_first(k, key)) {
             if let Some(saved) = saved {
                 fixed.push(&saved_key, &saved);
@@ -314,12 +378,10 @@ fn correct(end: &mut End<'_>, states: crate::overlay::Images) {
         match states.pop_front_if(|(k, _)| k.as_slice() == key) {
             Some((_, Some(saved))) => fixed.push(key, &saved),
             Some((_, None)) => {}
-            None => {
-                fixed.push(key, end.value(item));
-                if let Some(last) = fixed.items.back_mut() {
-                    last.damage = item.damage;
-                }
-            }
+            None => match end.record(*item) {
+                Ok((key, value)) => fixed.push(key, value),
+                Err(_) => fixed.push_damaged(key, end.damage[item.value]),
+            },
         }
     }
     for (key, saved) in states {
@@ -327,15 +389,7 @@ fn correct(end: &mut End<'_>, states: crate::overlay::Images) {
             fixed.push(&key, &saved);
         }
     }
-    (end.bytes, end.items) = (fixed.bytes, fixed.items);
-}
-
-#[inline]
-fn check(item: &Item) -> Result<()> {
-    match item.damage {
-        Some((offset, what)) => Err(Read::damage(offset, what)),
-        None => Ok(()),
-    }
+    (end.bytes, end.items, end.damage) = (fixed.bytes, fixed.items, fixed.damage);
 }
 
 fn as_slices(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {

@@ -24,6 +24,13 @@ pub(crate) enum Read {
     },
 }
 
+/// In place of an inline value's length: there is no record.
+const ABSENT: u64 = u64::MAX;
+/// The value is in the buffer.
+const COPIED: u64 = u64::MAX - 1;
+/// The value is damaged.
+const DAMAGED: u64 = u64::MAX - 2;
+
 impl Read {
     pub(crate) fn damage(offset: u64, what: &str) -> Error {
         Error::Corrupt { offset, what: what.into() }
@@ -76,14 +83,20 @@ impl Hart {
     /// As [`Hart::get`].
     #[inline]
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        value.clear();
-        match self.read(key, value)? {
-            None => {
+        let (kind, word) = self.read(key, value)?;
+        match kind {
+            ABSENT => {
                 value.clear();
-                Ok(false)
+                return Ok(false);
             }
-            Some(read) => read.append_inline(value).map(|()| true),
+            COPIED => {}
+            DAMAGED => return Err(self.damaged(key)),
+            len => {
+                value.clear();
+                value.extend_from_slice(&word.to_le_bytes()[..(len as usize).min(INLINE_BYTES_MAX)]);
+            }
         }
+        Ok(true)
     }
 
     /// Calls `read` once with the value of `key`, if there is one.
@@ -93,11 +106,12 @@ impl Hart {
     #[inline]
     pub fn get_with<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         let mut buffer = Vec::new();
-        match self.read(key, &mut buffer)? {
-            None => Ok(None),
-            Some(Read::Inline(value)) => Ok(Some(read(&value.word.to_le_bytes()[..usize::from(value.kind)]))),
-            Some(Read::Copied) => Ok(Some(read(&buffer))),
-            Some(Read::Damaged { offset, what }) => Err(Read::damage(offset, what)),
+        let (kind, word) = self.read(key, &mut buffer)?;
+        match kind {
+            ABSENT => Ok(None),
+            COPIED => Ok(Some(read(&buffer))),
+            DAMAGED => Err(self.damaged(key)),
+            len => Ok(Some(read(&word.to_le_bytes()[..(len as usize).min(INLINE_BYTES_MAX)]))),
         }
     }
 
@@ -117,19 +131,41 @@ impl Hart {
         }
     }
 
+    /// The length of an inline value, and the leaf's word; or what else there is. Two words, so that they stay in
+    /// registers.
     #[inline]
-    fn read(&self, key: &[u8], buffer: &mut Vec<u8>) -> Result<Option<Read>> {
+    fn read(&self, key: &[u8], buffer: &mut Vec<u8>) -> Result<(u64, u64)> {
         check_key(key)?;
         loop {
             let tree = self.share_tree(key);
             let found = self.index.get(key, |leaf| {
+                let offset = self.space.offset(leaf);
+                let (meta, word) = self.space.leaf_words(offset);
+                let kind = u64::from(meta.kind());
+                if kind <= INLINE_BYTES_MAX as u64 {
+                    return (kind, word);
+                }
                 buffer.clear();
-                self.append_value(self.space.offset(leaf), buffer)
+                match self.append_value(offset, buffer) {
+                    Read::Inline(value) => (u64::from(value.kind), value.word),
+                    Read::Copied => (COPIED, 0),
+                    Read::Damaged { .. } => (DAMAGED, 0),
+                }
             });
             drop(tree);
             if self.visible.settled(self.region(), key)? {
-                return Ok(found);
+                return Ok(found.unwrap_or((ABSENT, 0)));
             }
+        }
+    }
+
+    /// Says what is wrong with the value of `key`.
+    #[cold]
+    fn damaged(&self, key: &[u8]) -> Error {
+        let read = self.index.get(key, |leaf| self.append_value(self.space.offset(leaf), &mut Vec::new()));
+        match read {
+            Some(Read::Damaged { offset, what }) => Read::damage(offset, what),
+            _ => Read::damage(0, "a value did not have its checksum, and then was changed"),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::class::Class;
 use crate::hart::Hart;
 use crate::index::{BuildItem, DuplicateKey, entry_of};
 use crate::layout::{Kind, LEAF_META, ROOT_BATCH};
-use crate::leaf::Value;
+use crate::leaf::{Meta, Value};
 use crate::redo::{self, Entry};
 use crate::report::Damage;
 use crate::scan::{self, Block, damage};
@@ -73,7 +73,7 @@ impl Hart {
         report.segments_reclaimed = sweep.hand_over(harvests);
         report.build_ns = started.elapsed().as_nanos() as u64;
         report.skipped = sweep.damage.into_inner();
-        hart.gate.add_records(report.records as i64);
+        hart.gate.add_records(&hart.gate.close().lane(), report.records as i64);
         Ok((hart, report))
     }
 }
@@ -251,12 +251,16 @@ impl<'a> Sweep<'a> {
             if let Some(problem) = problem {
                 self.report(problem)?;
             }
-            masks.push(cut.full_mask(number) & !bitmap);
+            let mut free = cut.full_mask(number) & !bitmap;
             let mut left = bitmap;
             while left != 0 {
                 let slot = left.trailing_zeros();
                 left &= left - 1;
                 let offset = header + u64::from(cut.header_bytes + slot * cut.slot_bytes);
+                if space.leaf_words(offset).0 == Meta::NONE {
+                    free |= 1 << slot;
+                    continue;
+                }
                 match self.leaf(cut, offset, key, value) {
                     Ok(()) => {
                         let (group, pending) = pending(key, space.leaf(offset));
@@ -266,6 +270,7 @@ impl<'a> Sweep<'a> {
                     Err(found) => self.report(found)?,
                 }
             }
+            masks.push(free);
         }
         harvest.slabs.push((segment, class, masks));
         Ok(())

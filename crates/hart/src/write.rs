@@ -2,23 +2,26 @@
 //!
 //! Deviations from the paper, with the holes of its text that they close (docs/decisions/hart-holes.md):
 //!
-//! - The bit of the leaf is the only commit record. Value blocks have no durable bit: which are live is derived
-//!   from live leaves at recovery. So an insert needs two fences, not six, and nothing leaks (1, 8, 11).
+//! - The leaf's meta word is the commit record of its record, and lies in a line with key and value where the key
+//!   is short. Value blocks have no durable bit: which are live is derived from live leaves at recovery. So an insert
+//!   needs one fence, not six, and nothing leaks (1, 8, 11). How bits come into it: `alloc/leafbit.rs`.
 //! - An update swaps one line of two words; there is no update log to replay (2, 3, 4).
-//! - A record is published in the index after its bit is durable (or, on a medium with a log, in the log, and
-//!   readers wait for the log); a delete is hidden before its bit is cleared (12).
+//! - A record is published in the index, and a delete hidden, under a lock that is held until the change is durable
+//!   (or, on a medium with a log, in the log, and readers wait for the log) (12).
 //!
 //! Durable orders:
 //!
-//! 1. Insert: value and leaf, fence, bit, fence, publish. Else recovery finds a bit with no leaf behind it.
+//! 1. Insert: value and lines behind the leaf's first, fence (when there are any); in the first line the value word,
+//!    key and, last, meta; fence, readers. Else recovery finds a live leaf with a wrong key or no value behind it.
 //! 2. Update out of line: value, fence, leaf line, fence, old block free. Else a leaf refers to a value that is
 //!    not there, or to a block that is somebody else's.
-//! 3. Delete: bit, fence, slot and block free. Else a live bit refers to somebody else's leaf.
+//! 3. Delete: meta word, fence, slot and block free. Else a live leaf lies in a slot that is somebody else's.
 
+use crate::gate::Lane;
 use crate::hart::Hart;
-use crate::index::{Change, Intent, Leaf};
+use crate::index::{Change, Edit, Intent, Leaf};
 use crate::layout::{LEAF_KEY, LEAF_META, LEAF_WORD, VALUE_HEADER_BYTES};
-use crate::leaf::{INLINE_BYTES_MAX, Meta, Value};
+use crate::leaf::{self, INLINE_BYTES_MAX, KIND_BLOCK, Meta, Value};
 use crate::read::{Read, check_key, check_value};
 use crate::space::value_crc;
 use crate::{Error, Result, WriteMode};
@@ -27,6 +30,8 @@ use std::sync::atomic::Ordering;
 
 /// A value is handed to the medium in pieces of this many bytes, so that none outgrows a log.
 const FLUSH_BYTES_MAX: usize = 256 << 10;
+/// What a medium keeps stores in order within.
+const LINE_BYTES: u64 = mangrove_sys::CACHE_LINE_BYTES as u64;
 
 /// What must be there for a change to happen.
 #[derive(Clone, Copy, Debug)]
@@ -42,16 +47,39 @@ pub(crate) enum Expect<'a> {
 }
 
 /// What a change did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
 enum Done {
     Inserted,
-    /// The value before.
-    Updated(Value),
-    /// The slot and the value of the leaf before.
-    Removed(u64, Value),
+    Updated,
+    Removed,
     /// Something else was there than expected.
     Unchanged,
-    /// Boxed, so that the usual answers fit registers.
-    Failed(Box<Error>),
+    Failed,
+}
+
+/// One change on its way. Every field is a word: see [`Edit`].
+struct Write<'a> {
+    hart: &'a Hart,
+    lane: &'a Lane<'a>,
+    key: &'a [u8],
+    /// The new value; none removes.
+    new: Option<&'a [u8]>,
+    expect: &'a Expect<'a>,
+    key_crc: u64,
+    /// Kind and word of the new value.
+    kind: u64,
+    word: u64,
+    /// The slot of the leaf that is there, or the one taken for the new leaf (0: none yet).
+    slot: u64,
+    taken: u64,
+    /// The leaf's words before, and its meta word with the new value (0: none fits).
+    old_meta: u64,
+    old_word: u64,
+    meta: u64,
+    done: Done,
+    error: Option<Box<Error>>,
+    lsn: Lsn,
 }
 
 impl Hart {
@@ -110,86 +138,88 @@ impl Hart {
         check_key(key)?;
         check_value(new.unwrap_or_default())?;
         self.check_writable()?;
-        let (done, lsn) = {
-            let _ticket = self.gate.enter();
-            let prepared = new.map(|value| self.prepare(value)).transpose()?;
-            let (done, lsn) = self.change_index(key, new, prepared, expect);
-            self.settle_slots(&done, prepared);
-            (done, lsn)
-        };
-        match done {
-            Done::Failed(e) => return Err(*e),
-            Done::Unchanged => {
-                // The answer tells what is there: it must be durable as a read's must.
-                while !self.visible.settled(self.region(), key)? {}
-                return Ok(false);
-            }
-            Done::Inserted | Done::Updated(_) | Done::Removed(..) => {}
+        let mut reclaimed = false;
+        loop {
+            let full = match self.change_once(key, new, &expect, mode) {
+                Ok(Done::Unchanged) => break,
+                Ok(_) => return Ok(true),
+                Err(e) if matches!(*e, Error::Full { .. }) && !reclaimed => e,
+                Err(e) => return Err(*e),
+            };
+            drop(full);
+            // Lanes have set slots aside, and each class an empty segment.
+            self.alloc.reclaim_idle(&self.gate.close().lane());
+            reclaimed = true;
         }
-        if mode == WriteMode::Durable {
-            self.wait(lsn)?;
-        }
-        Ok(true)
+        // The answer tells what is there: it must be durable as a read's must.
+        while !self.visible.settled(self.region(), key)? {}
+        Ok(false)
     }
 
     #[inline]
-    fn change_index(
+    fn change_once(
         &self,
         key: &[u8],
         new: Option<&[u8]>,
-        prepared: Option<Value>,
-        expect: Expect<'_>,
-    ) -> (Done, Lsn) {
-        let _tree = self.lock_tree(key);
-        let may_insert = new.is_some() && matches!(expect, Expect::Any | Expect::Absent);
-        let intent = if may_insert { Intent::Upsert } else { Intent::Existing };
-        let mut lsn = 0;
-        let mut done = Done::Unchanged;
-        self.index.modify(key, intent, |leaf| {
-            let change;
-            (change, done) = match (leaf, prepared) {
-                (Some(_), _) if matches!(expect, Expect::Absent) => (Change::Keep, Done::Unchanged),
-                (Some(leaf), None) => self.remove(key, leaf, expect),
-                (Some(leaf), Some(value)) => self.replace(key, leaf, value, expect, new.unwrap_or_default()),
-                (None, Some(value)) if may_insert => self.insert(key, value),
-                (None, _) => (Change::Keep, Done::Unchanged),
-            };
-            if !matches!(done, Done::Unchanged | Done::Failed(_)) {
-                lsn = self.region().appended();
-                self.visible.raise(key, lsn);
+        expect: &Expect<'_>,
+        mode: WriteMode,
+    ) -> std::result::Result<Done, Box<Error>> {
+        let ticket = self.gate.enter();
+        let lane = &ticket.lane();
+        let (kind, word) = match new {
+            Some(value) if value.len() > INLINE_BYTES_MAX => {
+                (u64::from(KIND_BLOCK), self.prepare_block(lane, value)?.word)
             }
-            (change, ())
-        });
-        (done, lsn)
-    }
-
-    /// Gives back what the change made free, now that nothing durable refers to it.
-    #[inline]
-    fn settle_slots(&self, done: &Done, prepared: Option<Value>) {
-        let mut old = None;
-        match done {
-            Done::Inserted => self.gate.add_records(1),
-            Done::Updated(value) => old = Some(*value),
-            Done::Removed(slot, value) => {
-                self.gate.add_records(-1);
-                self.alloc.give(*slot);
-                old = Some(*value);
-            }
-            Done::Unchanged | Done::Failed(_) => old = prepared,
+            Some(value) => (value.len() as u64, leaf::word_of(value)),
+            None => (0, 0),
+        };
+        let mut write = Write {
+            hart: self,
+            lane,
+            key,
+            new,
+            expect,
+            key_crc: u64::from(leaf::key_crc(key)),
+            kind,
+            word,
+            slot: 0,
+            taken: 0,
+            old_meta: 0,
+            old_word: 0,
+            meta: 0,
+            done: Done::Unchanged,
+            error: None,
+            lsn: 0,
+        };
+        let intent = if write.may_insert() { Intent::Upsert } else { Intent::Existing };
+        {
+            let _tree = self.lock_tree(key);
+            self.index.edit(key, intent, &mut write);
         }
-        if let Some(block) = old.and_then(Value::block_offset) {
-            self.alloc.give(block);
+        write.settle_slots();
+        let (done, lsn) = (write.done, write.lsn);
+        if let Some(e) = write.error.take() {
+            return Err(e);
         }
+        drop(ticket);
+        if mode == WriteMode::Durable && done != Done::Unchanged {
+            self.wait(lsn)?;
+        }
+        Ok(done)
     }
 
     /// Writes and flushes the value's block, if it needs one. The caller fences.
     #[inline]
-    pub(crate) fn prepare(&self, value: &[u8]) -> Result<Value> {
-        if value.len() <= INLINE_BYTES_MAX { Ok(Value::inline(value)) } else { self.prepare_block(value) }
+    pub(crate) fn prepare(&self, lane: &Lane<'_>, value: &[u8]) -> Result<Value> {
+        if value.len() <= INLINE_BYTES_MAX {
+            Ok(Value::inline(value))
+        } else {
+            self.prepare_block(lane, value)
+        }
     }
 
-    pub(crate) fn prepare_block(&self, value: &[u8]) -> Result<Value> {
-        let block = self.alloc.take_value(value.len())?;
+    pub(crate) fn prepare_block(&self, lane: &Lane<'_>, value: &[u8]) -> Result<Value> {
+        let block = self.alloc.take_value(lane, value.len())?;
         let region = self.region();
         let head = value.len() as u64 | u64::from(value_crc(value)) << 32;
         region.store(block, head, Ordering::Release);
@@ -206,130 +236,33 @@ impl Hart {
         Ok(Value::block(block))
     }
 
-    /// Writes and flushes a leaf whose bit is clear. The caller fences.
-    #[inline]
-    pub(crate) fn prepare_leaf(&self, key: &[u8], value: Value) -> Result<u64> {
-        let slot = self.alloc.take_leaf(key.len())?;
-        let region = self.region();
-        region.store(slot + LEAF_META, Meta::new(key, value).0, Ordering::Release);
-        region.store(slot + LEAF_WORD, value.word, Ordering::Release);
-        if !key.is_empty() {
-            region.write(slot + LEAF_KEY, key);
-        }
-        region.flush(slot, LEAF_KEY as usize + key.len());
-        Ok(slot)
-    }
-
-    #[inline]
-    fn insert(&self, key: &[u8], value: Value) -> (Change, Done) {
-        let slot = match self.prepare_leaf(key, value) {
-            Ok(slot) => slot,
-            Err(e) => return (Change::Keep, Done::Failed(e.into())),
-        };
-        if self.overlays.any() {
-            self.overlays.save(key, |_| Some(None));
-        }
-        // Durable-order 1: value and leaf before the bit.
-        self.region().fence();
-        self.alloc.set_leaf_bit(slot, true);
-        // Durable-order 1: the bit before the record is seen.
-        self.region().fence();
-        (Change::Insert(self.space.leaf(slot)), Done::Inserted)
-    }
-
-    #[inline]
-    fn replace(
-        &self,
-        key: &[u8],
-        leaf: Leaf,
-        mut value: Value,
-        expect: Expect<'_>,
-        bytes: &[u8],
-    ) -> (Change, Done) {
-        let slot = self.space.offset(leaf);
-        let (meta, word) = self.space.leaf_words(slot);
-        let old = Value { kind: meta.kind(), word };
-        match self.is_expected(slot, expect) {
-            Ok(true) => {}
-            Ok(false) => return (Change::Keep, Done::Unchanged),
-            Err(e) => return (Change::Keep, Done::Failed(e.into())),
-        }
-        let meta = match meta.updated(key, old, value) {
-            Some(meta) => meta,
-            None => match self.other_word(key, meta, old, value, bytes) {
-                Ok((meta, other)) => {
-                    value = other;
-                    meta
-                }
-                Err(e) => return (Change::Keep, Done::Failed(e.into())),
-            },
-        };
-        self.save_image(key, slot);
-        let region = self.region();
-        if value.block_offset().is_some() {
-            // Durable-order 2: the value before the leaf that refers to it.
-            region.fence();
-        }
-        // One line, meta first: a crash leaves a prefix of the two stores, and each prefix reads as old or new.
-        region.store(slot + LEAF_META, meta.0, Ordering::Release);
-        region.store(slot + LEAF_WORD, value.word, Ordering::Release);
-        region.flush(slot, 16);
-        // Durable-order 2: the leaf before its old block is free.
-        region.fence();
-        (Change::Keep, Done::Updated(old))
-    }
-
     /// Once in 2^44 updates the old word would pass for the new one: then the value goes to another block, whose
     /// offset is another word.
     #[cold]
     pub(crate) fn other_word(
         &self,
-        key: &[u8],
+        lane: &Lane<'_>,
+        key_crc: u32,
         meta: Meta,
         old: Value,
         value: Value,
         bytes: &[u8],
     ) -> Result<(Meta, Value)> {
-        let other = self.prepare_block(bytes)?;
-        match (meta.updated(key, old, other), value.block_offset()) {
+        let other = self.prepare_block(lane, bytes)?;
+        match (meta.updated(key_crc, old, other), value.block_offset()) {
             (Some(meta), block) => {
                 if let Some(block) = block {
-                    self.alloc.give(block);
+                    self.alloc.give(lane, block);
                 }
                 Ok((meta, other))
             }
             (None, _) => {
-                self.alloc.give(other.word);
+                self.alloc.give(lane, other.word);
                 Err(Error::Unsupported {
                     what: "the value's checksum collides with the old value's four times; write another value first".into(),
                 })
             }
         }
-    }
-
-    #[inline]
-    fn remove(&self, key: &[u8], leaf: Leaf, expect: Expect<'_>) -> (Change, Done) {
-        let slot = self.space.offset(leaf);
-        match self.is_expected(slot, expect) {
-            Ok(true) => {}
-            Ok(false) => return (Change::Keep, Done::Unchanged),
-            Err(e) => return (Change::Keep, Done::Failed(e.into())),
-        }
-        self.save_image(key, slot);
-        let (meta, word) = self.space.leaf_words(slot);
-        self.alloc.set_leaf_bit(slot, false);
-        // Durable-order 3: the bit before the slot is free. Readers wait at the index's lock meanwhile.
-        self.region().fence();
-        (Change::Remove, Done::Removed(slot, Value { kind: meta.kind(), word }))
-    }
-
-    /// Whether the record at `slot`, which is locked, has the expected value.
-    #[inline]
-    fn is_expected(&self, slot: u64, expect: Expect<'_>) -> Result<bool> {
-        let Expect::Value(wanted) = expect else { return Ok(true) };
-        let mut value = Vec::new();
-        self.append_value(slot, &mut value).append_inline(&mut value)?;
-        Ok(value == wanted)
     }
 
     /// Saves the state of `key`, whose leaf is at `slot` and locked, for live snapshots.
@@ -349,5 +282,191 @@ impl Hart {
             read.append_inline(&mut value).ok()?;
             (value.len() as u64 <= bytes_max).then_some(Some(value))
         });
+    }
+}
+
+impl Write<'_> {
+    #[inline]
+    fn may_insert(&self) -> bool {
+        self.new.is_some() && matches!(self.expect, Expect::Any | Expect::Absent)
+    }
+
+    #[inline]
+    fn value(&self) -> Value {
+        Value { kind: self.kind as u8, word: self.word }
+    }
+
+    #[inline]
+    fn old(&self) -> Value {
+        Value { kind: Meta(self.old_meta).kind(), word: self.old_word }
+    }
+
+    #[cold]
+    fn fail(&mut self, error: Error) -> Change {
+        self.error = Some(error.into());
+        self.done = Done::Failed;
+        Change::Keep
+    }
+
+    /// Whether the leaf that is there, which is locked, has the expected value.
+    #[cold]
+    fn is_expected(&self, wanted: &[u8]) -> Result<bool> {
+        let mut value = Vec::new();
+        self.hart.append_value(self.slot, &mut value).append_inline(&mut value)?;
+        Ok(value == wanted)
+    }
+
+    /// Writes and flushes the leaf into the slot taken for it, which is in service.
+    #[inline]
+    fn insert(&mut self) -> Change {
+        let (hart, key, slot) = (self.hart, self.key, self.taken);
+        if slot == 0 {
+            // The error is there already.
+            self.done = Done::Failed;
+            return Change::Keep;
+        }
+        if hart.overlays.any() {
+            hart.overlays.save(key, |_| Some(None));
+        }
+        let region = hart.region();
+        region.store(slot + LEAF_WORD, self.word, Ordering::Release);
+        if !key.is_empty() {
+            region.write(slot + LEAF_KEY, key);
+        }
+        let bytes = LEAF_KEY as usize + key.len();
+        let beyond = (slot % LINE_BYTES) as usize + bytes > LINE_BYTES as usize;
+        if beyond {
+            region.flush(slot + LEAF_WORD, bytes - LEAF_WORD as usize);
+        }
+        if beyond || self.value().block_offset().is_some() {
+            // Durable-order 1: what lies in other lines, before the word that makes it count.
+            region.fence();
+        }
+        // The last store into the line: a crash leaves a prefix of them, and without this one there is no leaf.
+        region.store(slot + LEAF_META, self.meta, Ordering::Release);
+        region.flush(slot, if beyond { LEAF_WORD as usize } else { bytes });
+        (self.slot, self.taken, self.done) = (slot, 0, Done::Inserted);
+        Change::Insert(hart.space.leaf(slot))
+    }
+
+    /// Stores and flushes the words of the leaf that is there.
+    #[inline]
+    fn update(&mut self) -> Change {
+        if self.meta == 0 {
+            let (meta, old, value) = (Meta(self.old_meta), self.old(), self.value());
+            let bytes = self.new.unwrap_or_default();
+            match self.hart.other_word(self.lane, self.key_crc as u32, meta, old, value, bytes) {
+                Ok((meta, value)) => {
+                    (self.meta, self.kind, self.word) = (meta.0, u64::from(value.kind), value.word);
+                }
+                Err(e) => return self.fail(e),
+            }
+        }
+        let region = self.hart.region();
+        if self.value().block_offset().is_some() {
+            // Durable-order 2: the value before the leaf that refers to it.
+            region.fence();
+        }
+        // One line, meta first: a crash leaves a prefix of the two stores, and each prefix reads as old or new.
+        region.store(self.slot + LEAF_META, self.meta, Ordering::Release);
+        region.store(self.slot + LEAF_WORD, self.word, Ordering::Release);
+        region.flush(self.slot, 16);
+        self.done = Done::Updated;
+        Change::Keep
+    }
+
+    /// Gives back what the change made free, now that nothing durable refers to it.
+    #[inline]
+    fn settle_slots(&mut self) {
+        let (hart, lane) = (self.hart, self.lane);
+        if self.taken != 0 {
+            // Another writer of the key was faster. Durable-order: the bit of the slot, before others get it.
+            hart.region().fence();
+            hart.alloc.give(lane, self.taken);
+        }
+        let unused = match self.done {
+            Done::Inserted => {
+                hart.gate.add_records(lane, 1);
+                return;
+            }
+            Done::Updated => self.old(),
+            Done::Removed => {
+                hart.gate.add_records(lane, -1);
+                hart.alloc.give(lane, self.slot);
+                self.old()
+            }
+            Done::Unchanged | Done::Failed => self.value(),
+        };
+        if let Some(block) = unused.block_offset() {
+            hart.alloc.give(lane, block);
+        }
+    }
+}
+
+impl Edit for Write<'_> {
+    #[inline]
+    fn prepare(&mut self, leaf: Option<Leaf>) {
+        match leaf {
+            Some(leaf) => {
+                self.slot = self.hart.space.offset(leaf);
+                let (meta, word) = self.hart.space.leaf_words(self.slot);
+                (self.old_meta, self.old_word) = (meta.0, word);
+                if self.new.is_some() {
+                    let updated = meta.updated(self.key_crc as u32, self.old(), self.value());
+                    self.meta = updated.map_or(0, |meta| meta.0);
+                }
+            }
+            None if self.may_insert() => {
+                self.meta = Meta::new(self.key.len(), self.key_crc as u32, self.value()).0;
+                if self.taken == 0 {
+                    match self.hart.alloc.take_leaf(self.lane, self.key.len()) {
+                        Ok(slot) => (self.taken, self.error) = (slot, None),
+                        Err(e) => self.error = Some(e.into()),
+                    }
+                }
+            }
+            None => {}
+        }
+    }
+
+    #[inline]
+    fn change(&mut self, leaf: Option<Leaf>) -> Change {
+        if leaf.is_none() {
+            return if self.may_insert() { self.insert() } else { Change::Keep };
+        }
+        // A slot was not to be had when the key was not there yet; now it is not needed.
+        self.error = None;
+        match self.expect {
+            Expect::Any | Expect::Present => {}
+            Expect::Absent => return Change::Keep,
+            Expect::Value(wanted) => match self.is_expected(wanted) {
+                Ok(true) => {}
+                Ok(false) => return Change::Keep,
+                Err(e) => return self.fail(e),
+            },
+        }
+        self.hart.save_image(self.key, self.slot);
+        if self.new.is_some() {
+            return self.update();
+        }
+        self.done = Done::Removed;
+        Change::Remove
+    }
+
+    #[inline]
+    fn settle(&mut self) {
+        let region = self.hart.region();
+        match self.done {
+            Done::Unchanged | Done::Failed => return,
+            Done::Removed => {
+                region.store(self.slot + LEAF_META, Meta::NONE.0, Ordering::Release);
+                region.flush(self.slot + LEAF_META, 8);
+            }
+            Done::Inserted | Done::Updated => {}
+        }
+        // Durable-order 1, 2, 3: the change before it is seen, and before what it made free is used.
+        region.fence();
+        self.lsn = region.appended();
+        self.hart.visible.raise(self.key, self.lsn);
     }
 }

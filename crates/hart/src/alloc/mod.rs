@@ -1,5 +1,6 @@
 //! EPallocator: durable slots in chunks of 56, segments, extents (paper, section III-A.4, Algorithms 2 and 6).
 
+mod cache;
 mod leafbit;
 mod segments;
 mod slab;

@@ -23,6 +23,8 @@ struct Runs {
     high_water: u32,
     /// Free segments whose durable entry is not clear yet.
     stale: Vec<u32>,
+    /// From here on segments have never held anything: they are zero, durably.
+    blank_from: u32,
 }
 
 impl Runs {
@@ -63,7 +65,9 @@ impl Pool {
     /// An empty pool that asks the medium for `grow_bytes` at a time.
     pub(crate) fn new(space: &Space, high_water: u32, grow_bytes: u64) -> Self {
         let grow_segments = (grow_bytes >> space.geometry.shift).clamp(1, 1 << 20) as u32;
-        Self { runs: Mutex::new(Runs { high_water, ..Runs::default() }), grow_segments }
+        // What a past run did with the segments that it had is not known.
+        let runs = Runs { high_water, blank_from: high_water, ..Runs::default() };
+        Self { runs: Mutex::new(runs), grow_segments }
     }
 
     /// Segments that the medium provides.
@@ -76,15 +80,20 @@ impl Pool {
         self.runs.lock().free.values().map(|len| u64::from(*len)).sum()
     }
 
-    /// Takes `count` segments in a row; their entries are durably free.
-    pub(crate) fn take(&self, space: &Space, count: u32) -> Result<u32> {
+    /// Takes `count` segments in a row; their entries are durably free. Says the first, and whether one of them
+    /// may hold something other than zeros.
+    pub(crate) fn take(&self, space: &Space, count: u32) -> Result<(u32, bool)> {
         let mut runs = self.runs.lock();
         clear_stale(space, &mut runs.stale);
-        if let Some(start) = runs.first_fit(count) {
-            return Ok(start);
+        let mut start = runs.first_fit(count);
+        if start.is_none() {
+            self.grow(space, &mut runs, count)?;
+            start = runs.first_fit(count);
         }
-        self.grow(space, &mut runs, count)?;
-        runs.first_fit(count).ok_or_else(|| unreachable_growth(space))
+        let start = start.ok_or_else(|| unreachable_growth(space))?;
+        let used = start < runs.blank_from;
+        runs.blank_from = runs.blank_from.max(start + count);
+        Ok((start, used))
     }
 
     /// Gives segments back whose entries are durably free, or will be by way of `stale`.

@@ -3,21 +3,22 @@
 //! The paper reserves nothing and walks a list from its head (Algorithms 2 and 6); here the durable side knows
 //! only live leaves, and this volatile side knows the rest:
 //!
-//! 1. Every slot is live, or cached by one shard, or set in its chunk's free mask; never two of these.
+//! 1. Every slot is live, or cached by one lane, or set in its chunk's free mask; never two of these.
 //! 2. A chunk is listed in its segment's summary if its mask is not zero; whoever makes a mask nonzero lists it.
 //!    Masks are emptied only by `refill`, under the class lock, and only when listed.
 //! 3. A segment is recycled under its class lock when all its chunks are entirely free and listed: then no slot
 //!    is cached or live, and no thread is between freeing a slot of it and listing the chunk.
-//! 4. One empty segment of each class is kept, so that an insert and a delete at the boundary do not pay for a
+//! 4. In a segment of leaves that is not `stale`, slots whose bit is clear have a durable meta word of zero.
+//! 5. One empty segment of each class is kept, so that an insert and a delete at the boundary do not pay for a
 //!    segment each time.
 
+use super::cache::{Cache, Caches};
 use super::segments::{Pool, set_kind};
+use crate::Result;
 use crate::class::{Class, Classes, Cut, is_leaf_class};
-use crate::lane::{LANE_COUNT, lane};
+use crate::gate::Lane;
 use crate::layout::{CHUNK_BITMAP, CHUNK_IDENTITY, Kind, VALUE_HEADER_BYTES, chunk_identity, chunk_word};
 use crate::space::Space;
-use crate::spin::Spin;
-use crate::{Error, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -35,6 +36,8 @@ struct Segment {
     class: AtomicU8,
     /// Counted among its class's empty segments. Changed under the class lock.
     empty: AtomicBool,
+    /// Slots whose bit is clear may have a meta word that is not zero: what the segment held before, or a batch's.
+    stale: AtomicBool,
     /// Chunks whose slots are all in their mask.
     full_chunks: AtomicI32,
     /// Chunks in the summary. Changed under the class lock.
@@ -50,14 +53,6 @@ struct Segment {
 struct ClassList {
     segments: Vec<u32>,
     empties: u32,
-}
-
-/// Slots set aside for the threads of one lane.
-#[derive(Debug, Default)]
-struct Cache {
-    mask: u64,
-    base: u64,
-    slot_bytes: u32,
 }
 
 /// Segments and bytes by use.
@@ -79,7 +74,7 @@ pub(crate) struct Allocator {
     pub(crate) pool: Pool,
     segments: Box<[Segment]>,
     lists: Box<[Mutex<ClassList>]>,
-    shards: Box<[Box<[Spin<Cache>]>]>,
+    caches: Caches,
 }
 
 impl std::fmt::Debug for Allocator {
@@ -105,7 +100,7 @@ impl Allocator {
         Self {
             pool: Pool::new(&space, high_water, grow_bytes),
             lists: (0..count).map(|_| Mutex::default()).collect(),
-            shards: (0..LANE_COUNT).map(|_| (0..count).map(|_| Spin::default()).collect()).collect(),
+            caches: Caches::new(count),
             classes,
             segments,
             space,
@@ -118,36 +113,39 @@ impl Allocator {
         &self.space
     }
 
-    /// A slot for a leaf with a key of `key_len` bytes. Its bit is clear.
+    /// A slot for a leaf with a key of `key_len` bytes. For a thread's lane its bit is set and its meta word
+    /// durably zero; who is alone must look at the bit.
     #[inline]
-    pub(crate) fn take_leaf(&self, key_len: usize) -> Result<Slot> {
-        self.take(self.classes.of_key(key_len))
+    pub(crate) fn take_leaf(&self, lane: &Lane<'_>, key_len: usize) -> Result<Slot> {
+        self.take(lane, self.classes.of_key(key_len))
     }
 
     /// A block for a value of `len` bytes. For an extent its directory entry is flushed, not fenced.
     #[inline]
-    pub(crate) fn take_value(&self, len: usize) -> Result<u64> {
+    pub(crate) fn take_value(&self, lane: &Lane<'_>, len: usize) -> Result<u64> {
         match self.classes.of_value(len) {
-            Some(class) => self.take(class),
+            Some(class) => self.take(lane, class),
             None => self.take_extent(VALUE_HEADER_BYTES + len as u64),
         }
     }
 
     #[inline]
-    fn take(&self, class: Class) -> Result<u64> {
-        let mut cache = self.shards[lane()][usize::from(class)].lock();
-        if cache.mask == 0 {
-            self.refill(class, &mut cache)?;
-        }
-        let slot = cache.mask.trailing_zeros();
-        cache.mask &= cache.mask - 1;
-        Ok(cache.base + u64::from(slot) * u64::from(cache.slot_bytes))
+    fn take(&self, lane: &Lane<'_>, class: Class) -> Result<u64> {
+        self.caches.with(lane, class, |cache| {
+            if let Some(slot) = cache.take() {
+                // The line of the next one: it would be fetched under a fence otherwise.
+                mangrove_sys::prefetch_write(self.space.region.base().wrapping_add(cache.next() as usize));
+                return Ok(slot);
+            }
+            self.refill(lane, class, cache)?;
+            Ok(cache.take().expect("a refilled cache has a slot"))
+        })
     }
 
     /// Takes all free slots of one chunk of the class.
     #[cold]
     #[inline(never)]
-    fn refill(&self, class: Class, cache: &mut Cache) -> Result<()> {
+    fn refill(&self, lane: &Lane<'_>, class: Class, cache: &mut Cache) -> Result<()> {
         let cut = *self.classes.cut(class);
         let mut list = self.lists[usize::from(class)].lock();
         let segment = match list.segments.last() {
@@ -177,16 +175,34 @@ impl Allocator {
         if listed == 0 {
             self.unlist(segment, &mut list);
         }
+        let header = self.space.geometry.start(segment) + u64::from(chunk * cut.chunk_bytes);
+        if is_leaf_class(class) {
+            if lane.is_alone() {
+                state.stale.store(true, Ordering::Relaxed);
+            } else {
+                let scrub = state.stale.load(Ordering::Relaxed);
+                self.put_in_service(header, cut.slots(chunk), &cut, mask, scrub);
+            }
+        }
         cache.mask = mask;
         cache.slot_bytes = cut.slot_bytes;
-        let place = chunk * cut.chunk_bytes + cut.header_bytes;
-        cache.base = self.space.geometry.start(segment) + u64::from(place);
+        cache.base = header + u64::from(cut.header_bytes);
         Ok(())
+    }
+
+    /// Notes that a batch is about to change bits of the chunk whose header is at `header`; says its slots.
+    pub(super) fn batch_changes(&self, header: u64) -> u32 {
+        let (segment, place) = self.space.geometry.locate(header);
+        let state = &self.segments[segment as usize];
+        state.stale.store(true, Ordering::Relaxed);
+        let cut = self.classes.cut(state.class.load(Ordering::Relaxed));
+        cut.slots(place / cut.chunk_bytes)
     }
 
     /// A fresh segment of the class (the paper's AllocMemChunk, Algorithm 2 lines 8-11).
     fn add_segment(&self, class: Class, cut: &Cut, list: &mut ClassList) -> Result<u32> {
-        let segment = self.take_segments(1)?;
+        let (segment, used) = self.pool.take(&self.space, 1)?;
+        self.segments[segment as usize].stale.store(used, Ordering::Relaxed);
         let region = &self.space.region;
         if is_leaf_class(class) {
             for chunk in 0..cut.chunk_count {
@@ -214,16 +230,7 @@ impl Allocator {
 
     /// Segments in a row whose durable entries are free.
     pub(crate) fn take_segments(&self, count: u32) -> Result<u32> {
-        match self.pool.take(&self.space, count) {
-            Err(Error::Full { wanted, capacity }) => {
-                self.reclaim_idle();
-                self.pool.take(&self.space, count).map_err(|e| match e {
-                    Error::Full { .. } => Error::Full { wanted, capacity },
-                    other => other,
-                })
-            }
-            answer => answer,
-        }
+        Ok(self.pool.take(&self.space, count)?.0)
     }
 
     fn take_extent(&self, bytes: u64) -> Result<u64> {
@@ -237,13 +244,31 @@ impl Allocator {
 
     /// Gives back a slot that no durable state and no reader's validated answer refers to.
     #[inline]
-    pub(crate) fn give(&self, offset: u64) {
-        let (segment, place) = self.space.geometry.locate(offset);
-        let state = &self.segments[segment as usize];
-        let class = state.class.load(Ordering::Acquire);
+    pub(crate) fn give(&self, lane: &Lane<'_>, offset: u64) {
+        let (segment, _) = self.space.geometry.locate(offset);
+        let class = self.segments[segment as usize].class.load(Ordering::Acquire);
         if class == EXTENT_HEAD {
             return self.give_extent(segment);
         }
+        // Leaves that a batch has freed are not as a thread's lane wants them.
+        if lane.is_alone() || !self.caches.with(lane, class, |cache| cache.keep(offset)) {
+            self.give_many(lane, class, offset);
+        }
+    }
+
+    /// Gives `offset` back to all lanes, with what its lane kept before.
+    #[inline(never)]
+    fn give_many(&self, lane: &Lane<'_>, class: Class, offset: u64) {
+        if !lane.is_alone() {
+            self.caches.with(lane, class, Cache::take_spare).for_each(|slot| self.give_shared(slot));
+        }
+        self.give_shared(offset);
+    }
+
+    fn give_shared(&self, offset: u64) {
+        let (segment, place) = self.space.geometry.locate(offset);
+        let state = &self.segments[segment as usize];
+        let class = state.class.load(Ordering::Acquire);
         let cut = self.classes.cut(class);
         let (chunk, slot) = cut.slot_at(place).expect("a slot begins here");
         let (masks, _) = self.masks(segment, cut);
@@ -322,21 +347,12 @@ impl Allocator {
         state.listed.store(0, Ordering::Relaxed);
     }
 
-    /// Gives back what shards have set aside and recycles the kept empty segments, as far as nobody is using
-    /// them at this moment. For a region that is nearly full.
-    pub(crate) fn reclaim_idle(&self) {
-        for shard in &self.shards {
-            for cache in shard {
-                if let Some(mut cache) = cache.try_lock() {
-                    let mask = std::mem::take(&mut cache.mask);
-                    for slot in (0..64).filter(|slot| mask >> slot & 1 == 1) {
-                        self.give_unless_locked(&mut cache, slot);
-                    }
-                }
-            }
-        }
+    /// Gives back what lanes have set aside and recycles the kept empty segments. For a region that is nearly
+    /// full.
+    pub(crate) fn reclaim_idle(&self, alone: &Lane<'_>) {
+        self.caches.all(alone, true).into_iter().for_each(|slot| self.give_shared(slot));
         for list in &self.lists {
-            let Some(mut list) = list.try_lock() else { continue };
+            let mut list = list.lock();
             let is_empty = |s: &&u32| self.segments[**s as usize].empty.load(Ordering::Relaxed);
             while let Some(segment) = list.segments.iter().find(is_empty).copied() {
                 self.segments[segment as usize].empty.store(false, Ordering::Relaxed);
@@ -344,19 +360,6 @@ impl Allocator {
                 self.recycle(segment, &mut list);
             }
         }
-    }
-
-    /// Gives back one cached slot, or leaves it cached when its class list is taken: the taker may be waiting
-    /// for a list that our caller holds.
-    fn give_unless_locked(&self, cache: &mut Cache, slot: u32) {
-        let offset = cache.base + u64::from(slot) * u64::from(cache.slot_bytes);
-        let (segment, _) = self.space.geometry.locate(offset);
-        let class = self.segments[segment as usize].class.load(Ordering::Acquire);
-        if self.lists[usize::from(class)].is_locked() {
-            cache.mask |= 1 << slot;
-            return;
-        }
-        self.give(offset);
     }
 
     /// Bytes of the value block that begins at `offset`, or nothing when none can: the bound for readers.
@@ -385,21 +388,12 @@ impl Allocator {
         }
     }
 
-    /// Chunk header, slot number and slots of the chunk of the leaf at `offset`.
-    #[inline]
-    pub(crate) fn leaf_place(&self, offset: u64) -> (u64, u32, u32) {
+    /// Chunk header and slot number of the leaf at `offset`.
+    pub(crate) fn leaf_place(&self, offset: u64) -> (u64, u32) {
         let (segment, place) = self.space.geometry.locate(offset);
         let cut = self.classes.cut(self.segments[segment as usize].class.load(Ordering::Relaxed));
         let (chunk, slot) = cut.slot_at(place).expect("a leaf begins here");
-        let header = self.space.geometry.start(segment) + u64::from(chunk * cut.chunk_bytes);
-        (header, slot, cut.slots(chunk))
-    }
-
-    /// Slots of the leaf chunk whose header is at `header`.
-    pub(crate) fn chunk_slots(&self, header: u64) -> u32 {
-        let (segment, place) = self.space.geometry.locate(header);
-        let cut = self.classes.cut(self.segments[segment as usize].class.load(Ordering::Relaxed));
-        cut.slots(place / cut.chunk_bytes)
+        (self.space.geometry.start(segment) + u64::from(chunk * cut.chunk_bytes), slot)
     }
 
     #[inline]
@@ -427,7 +421,10 @@ impl Allocator {
     }
 
     /// Makes `segment` a slab with these free masks and nothing cached. The masks may all be zero.
+    ///
+    /// For recovery: what free slots of leaves hold is not known.
     pub(crate) fn adopt(&self, segment: u32, class: Class, masks: Vec<u64>) {
+        self.segments[segment as usize].stale.store(true, Ordering::Relaxed);
         let mut list = self.lists[usize::from(class)].lock();
         self.adopt_listed(segment, class, masks, &mut list);
     }
@@ -504,15 +501,9 @@ impl Allocator {
         masks.iter().map(|m| u64::from(m.load(Ordering::Relaxed).count_ones())).sum()
     }
 
-    /// Slots that are neither live nor in a mask: set aside by shards. For `check`, while no writer runs.
-    pub(crate) fn cached_slots(&self) -> Vec<u64> {
-        let mut slots = Vec::new();
-        for cache in self.shards.iter().flatten() {
-            let cache = cache.lock();
-            let set = (0..64).filter(|bit| cache.mask >> bit & 1 == 1);
-            slots.extend(set.map(|bit| cache.base + bit * u64::from(cache.slot_bytes)));
-        }
-        slots
+    /// Slots that are neither live nor in a mask: set aside by lanes.
+    pub(crate) fn cached_slots(&self, alone: &Lane<'_>) -> Vec<u64> {
+        self.caches.all(alone, false)
     }
 
     /// The class of a slab segment and its free masks, for `check`, while no writer runs.

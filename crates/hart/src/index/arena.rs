@@ -199,6 +199,11 @@ impl Depot {
         let layout = AllocLayout::from_size_align(bytes, bytes).expect("chunk sizes are powers of two");
         // SAFETY: the layout is not empty.
         let Some(base) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
+        if bytes == CHUNK_BYTES {
+            // A walk of the tree misses the cache at its last nodes, and with small pages the TLB as well.
+            // SAFETY: just allocated.
+            unsafe { mangrove_sys::advise_huge_pages(base, bytes) };
+        }
         #[cfg(test)]
         CHUNKS_LIVE.with(|live| live.set(live.get() + 1));
         self.unused = base.as_ptr().expose_provenance();

@@ -143,6 +143,66 @@ impl<'a, K: KeySource> Cursor<'a, K> {
         }
     }
 
+    /// Moves over up to `count` keys, as that many times [`Cursor::advance`] would. Each key is appended to `bytes`;
+    /// then `take` gets where it begins there and what `read` made of its leaf, and says whether to go on. True
+    /// when there are no more keys.
+    #[inline]
+    pub(crate) fn advance_many<R>(
+        &mut self,
+        count: usize,
+        bytes: &mut Vec<u8>,
+        mut read: impl FnMut(Leaf) -> R,
+        mut take: impl FnMut(&mut Vec<u8>, usize, R) -> bool,
+    ) -> bool {
+        // The last key lies in `bytes`, and is copied only when the way must be sought from it.
+        let mut last = None;
+        for _ in 0..count {
+            let (start, result) = loop {
+                if self.ring_len < RING_LOW && self.way != Way::Done {
+                    self.remember(bytes, last);
+                    self.explore();
+                }
+                let Some(found) = self.pop() else {
+                    self.remember(bytes, last);
+                    return true;
+                };
+                let start = bytes.len();
+                if self.failures > FAILURES_BEFORE_LOCK {
+                    self.remember(bytes, last);
+                    let Some(result) = self.read_locked(found, &mut read) else { continue };
+                    bytes.extend_from_slice(&self.key);
+                    last = Some((start, bytes.len()));
+                    break (start, result);
+                }
+                keys::append(&self.index.keys, found.leaf, bytes);
+                let result = read(found.leaf);
+                if found.lock.is_still(found.version) {
+                    last = Some((start, bytes.len()));
+                    self.failures = 0;
+                    break (start, result);
+                }
+                bytes.truncate(start);
+                self.remember(bytes, last);
+                self.spoilt();
+            };
+            if !take(bytes, start, result) {
+                break;
+            }
+        }
+        self.remember(bytes, last);
+        false
+    }
+
+    /// Notes the last key returned.
+    #[inline]
+    fn remember(&mut self, bytes: &[u8], last: Option<(usize, usize)>) {
+        if let Some((start, end)) = last {
+            self.key.clear();
+            self.key.extend_from_slice(&bytes[start..end]);
+            self.returned = true;
+        }
+    }
+
     /// The key that the last [`Cursor::advance`] moved to.
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {

@@ -105,6 +105,24 @@ pub(super) fn copy(keys: &impl KeySource, leaf: Leaf, key: &mut Vec<u8>) {
     key.truncate(len);
 }
 
+/// Appends the leaf's key.
+#[inline]
+pub(super) fn append(keys: &impl KeySource, leaf: Leaf, out: &mut Vec<u8>) {
+    let len = keys.key_len(leaf);
+    let words = len.div_ceil(8);
+    out.reserve(words * 8);
+    let start = out.len();
+    for index in 0..words {
+        // SAFETY: `words * 8` bytes were reserved behind `start`.
+        unsafe {
+            let target = out.as_mut_ptr().add(start + index * 8).cast::<u64>();
+            target.write_unaligned(keys.key_word(leaf, index).to_le());
+        }
+    }
+    // SAFETY: the first `len` of the reserved bytes were written.
+    unsafe { out.set_len(start + len) };
+}
+
 /// Orders the keys of two leaves.
 pub(super) fn compare(keys: &impl KeySource, one: Leaf, other: Leaf) -> std::cmp::Ordering {
     let (one_len, other_len) = (keys.key_len(one), keys.key_len(other));

@@ -24,5 +24,5 @@ pub(crate) use build::{BuildItem, DuplicateKey};
 pub(crate) use cursor::{Cursor, Direction};
 pub(crate) use directory::{ENTRY_COUNT, entry_of};
 pub(crate) use leaf::{KeySource, Leaf};
-pub(crate) use modify::{Change, Intent};
+pub(crate) use modify::{Change, Edit, Intent};
 pub(crate) use tree::Index;

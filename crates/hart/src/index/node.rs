@@ -35,10 +35,6 @@ macro_rules! in_layout {
                 let $layout = node.cast::<Ranked<48>>();
                 $body
             }
-            Kind::N112 => {
-                let $layout = node.cast::<Ranked<112>>();
-                $body
-            }
             Kind::N256 => {
                 let $layout = node.cast::<Full>();
                 $body

@@ -9,52 +9,64 @@ use super::sync::relax;
 use super::tree::{Index, Place, place_in};
 use super::word::{Child, Kind};
 
+/// What holds readers off after a removal, and whether nodes are left to be tidied.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Erased<'a> {
+    locked: Locked<'a>,
+    untidy: bool,
+}
+
 impl<K: KeySource> Index<K> {
-    /// Takes the leaf of `key` out of `place`, whose lock is held; `above` holds the word of its node.
+    /// Takes the leaf of `key` out of `place`, whose lock is held; `above` holds the word of its node. Readers of
+    /// the key wait until [`Index::after_erasing`].
+    #[inline]
     pub(super) fn erase<'a>(
         &'a self,
         key: &[u8],
         locked: Locked<'a>,
         place: Place<'a>,
-        above: Option<Place<'a>>,
-    ) {
-        let (Some(node), Some(above)) = (place.node, above) else {
+        above: Place<'a>,
+    ) -> Erased<'a> {
+        if place.holder.is_empty() {
             self.directory.empty(entry_of(key));
-            return;
-        };
-        node.take(place.byte);
+            return Erased { locked, untidy: false };
+        }
+        let node = self.node(place.holder);
+        node.take(key.get(node.position()).copied());
         if !node.is_underfull() {
-            return;
+            return Erased { locked, untidy: false };
         }
         // Locks are taken downwards; upwards they may only be tried. If that fails, the node is left as it is
         // (which is sound, only wasteful) and found again from the root.
         match above.lock.try_lock(above.version) {
             Ok(above_locked) => {
-                if !self.tidy_node(key, above, above_locked, node, locked) {
-                    return;
-                }
+                let untidy = self.tidy_node(key, above, node, locked);
+                Erased { locked: above_locked, untidy }
             }
-            Err(Retry) => drop(locked),
+            Err(Retry) => Erased { locked, untidy: true },
         }
-        self.tidy(key);
+    }
+
+    /// Lets readers in again, and tidies what [`Index::erase`] could not.
+    #[inline]
+    pub(super) fn after_erasing(&self, key: &[u8], erased: Erased<'_>) {
+        drop(erased.locked);
+        if erased.untidy {
+            self.tidy(key);
+        }
     }
 
     /// Replaces `node`, named by `above`, by what is left of it; both are locked. True if that may have left
     /// the node above underfull.
-    fn tidy_node(
-        &self,
-        key: &[u8],
-        above: Place<'_>,
-        above_locked: Locked<'_>,
-        node: Node<'_>,
-        locked: Locked<'_>,
-    ) -> bool {
+    fn tidy_node(&self, key: &[u8], above: Place<'_>, node: Node<'_>, locked: Locked<'_>) -> bool {
         debug_assert_eq!(load(above.slot), node.word());
         let mut more = false;
-        match (node.total(), above.node) {
-            (0, None) => self.directory.empty(entry_of(key)),
-            (0, Some(parent)) => {
-                parent.take(above.byte);
+        match (node.total(), above.holder.is_empty()) {
+            (0, true) => self.directory.empty(entry_of(key)),
+            (0, false) => {
+                let parent = self.node(above.holder);
+                parent.take(key.get(parent.position()).copied());
                 more = parent.is_underfull();
             }
             // A path collapses: the child knows its own position, so nothing in it changes.
@@ -68,7 +80,6 @@ impl<K: KeySource> Index<K> {
             }
         }
         self.arena.free(node, locked);
-        drop(above_locked);
         more
     }
 
@@ -101,7 +112,8 @@ impl<K: KeySource> Index<K> {
                 let above_locked = place.lock.try_lock(place.version)?;
                 match node.lock().try_lock(version) {
                     Ok(locked) => {
-                        self.tidy_node(key, place, above_locked, node, locked);
+                        self.tidy_node(key, place, node, locked);
+                        drop(above_locked);
                         return Ok(true);
                     }
                     Err(Retry) => {

@@ -7,7 +7,7 @@ use super::word::Kind;
 /// Nodes and bytes of the index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stats {
-    /// Nodes in use, by layout: 4, 10, 16, 48, 112 and 256 children.
+    /// Nodes in use, by layout: 4, 10, 16, 48 and 256 children.
     pub(crate) nodes: [u64; Kind::COUNT],
     /// Bytes of nodes in use, the directory included.
     pub(crate) bytes_used: u64,

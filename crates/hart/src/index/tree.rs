@@ -33,10 +33,8 @@ pub(super) struct Place<'a> {
     pub(super) lock: &'a VersionLock,
     pub(super) version: Version,
     pub(super) slot: &'a AtomicU64,
-    /// The node that holds the slot, none for a directory entry.
-    pub(super) node: Option<Node<'a>>,
-    /// The byte of the slot in its node, none for the end of the path.
-    pub(super) byte: Option<u8>,
+    /// The word of the node that holds the slot, empty for a directory entry.
+    pub(super) holder: Word,
 }
 
 /// How a key relates to the path that leads to a node.
@@ -66,12 +64,13 @@ impl<K: KeySource> Index<K> {
     pub(super) fn root(&self, entry: usize) -> Result<Place<'_>, Retry> {
         let entry = self.directory.entry(entry);
         let version = entry.lock.read()?;
-        Ok(Place { lock: &entry.lock, version, slot: &entry.root, node: None, byte: None })
+        Ok(Place { lock: &entry.lock, version, slot: &entry.root, holder: Word::EMPTY })
     }
 
     /// Compares `key`, known to agree in the first `depth` bytes, with the path down to `node`.
     ///
     /// `version` is the node's, read before.
+    #[inline]
     pub(super) fn compare_path(
         &self,
         key: &[u8],
@@ -153,14 +152,13 @@ fn tail_byte(tail: u64, position: usize, at: usize) -> u8 {
 }
 
 /// The place of the child that `key` leads to from `node`.
-#[inline]
+#[inline(always)]
 pub(super) fn place_in<'a>(node: Node<'a>, version: Version, key: &[u8]) -> Option<Place<'a>> {
-    let byte = key.get(node.position()).copied();
-    let slot = match byte {
-        Some(byte) => node.find(byte)?,
+    let slot = match key.get(node.position()) {
+        Some(byte) => node.find(*byte)?,
         None => node.end(),
     };
-    Some(Place { lock: node.lock(), version, slot, node: Some(node), byte })
+    Some(Place { lock: node.lock(), version, slot, holder: node.word() })
 }
 
 impl Place<'_> {

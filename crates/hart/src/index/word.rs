@@ -13,7 +13,7 @@ const KIND_MASK: u64 = 0b111;
 const POSITION_SHIFT: u32 = 48;
 const ADDRESS_MASK: u64 = ((1 << POSITION_SHIFT) - 1) & !63;
 
-/// The node layouts, small to large. Four are those of the ART paper; 10 and 112 fill its gaps.
+/// The node layouts, small to large. Four are those of the ART paper; 10 fills its largest gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -21,32 +21,30 @@ pub(super) enum Kind {
     N10,
     N16,
     N48,
-    N112,
     N256,
 }
 
 impl Kind {
-    pub(super) const COUNT: usize = 6;
-    pub(super) const ALL: [Self; Self::COUNT] =
-        [Self::N4, Self::N10, Self::N16, Self::N48, Self::N112, Self::N256];
+    pub(super) const COUNT: usize = 5;
+    pub(super) const ALL: [Self; Self::COUNT] = [Self::N4, Self::N10, Self::N16, Self::N48, Self::N256];
 
     /// Children that the layout has room for, the one that ends at the node not counted.
     #[inline]
     pub(super) fn capacity(self) -> usize {
-        [4, 10, 16, 48, 112, 256][self as usize]
+        [4, 10, 16, 48, 256][self as usize]
     }
 
     /// Bytes of the layout; `layouts.rs` asserts them.
     #[inline]
     pub(super) fn bytes(self) -> usize {
-        [64, 128, 192, 448, 960, 2112][self as usize]
+        [64, 128, 192, 448, 2112][self as usize]
     }
 
     /// Children at or below which the next smaller layout is due; apart from its capacity, so that a node
     /// that swings by one child is not copied each time.
     #[inline]
     pub(super) fn shrink_len(self) -> usize {
-        [0, 3, 8, 13, 40, 96][self as usize]
+        [0, 3, 8, 13, 40][self as usize]
     }
 
     /// The smallest layout for `len` children.
@@ -57,7 +55,6 @@ impl Kind {
             5..=10 => Self::N10,
             11..=16 => Self::N16,
             17..=48 => Self::N48,
-            49..=112 => Self::N112,
             _ => Self::N256,
         }
     }
@@ -69,7 +66,6 @@ impl Kind {
             1 => Self::N10,
             2 => Self::N16,
             3 => Self::N48,
-            4 => Self::N112,
             _ => Self::N256,
         }
     }
