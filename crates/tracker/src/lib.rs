@@ -35,11 +35,18 @@ mod error;
 mod exact;
 mod explicit;
 mod map_vec;
+mod own_memory;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod recompiler;
 mod tracker;
+mod verify;
 mod write_set;
 
 pub use active::{in_tracked_call, will_write};
 pub use error::{Error, Result};
 pub use explicit::Explicit;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub use recompiler::Recompiler;
 pub use tracker::{Decision, SyscallHook, Tracker};
+pub use verify::{Verdict, Verifier};
 pub use write_set::{BLOCK_BYTES_DEFAULT, Event, WriteSet};

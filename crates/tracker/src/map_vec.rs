@@ -3,6 +3,7 @@
 //! Trackers work in the middle of a program's `malloc`, with its locks held: nothing here may use the
 //! global allocator. Growing is mremap(2), which moves page tables and copies nothing.
 
+use crate::own_memory;
 use std::ops::{Deref, DerefMut};
 
 const PAGE_BYTES: usize = 4096;
@@ -76,21 +77,15 @@ impl<T: Copy> MapVec<T> {
         let size = std::mem::size_of::<T>();
         let old_bytes = (self.capacity * size).next_multiple_of(PAGE_BYTES);
         let bytes = (wanted * size).max(2 * old_bytes).next_multiple_of(PAGE_BYTES);
-        // SAFETY: a fresh mapping, or our own mapping moved; no reference to it is alive (`&mut self`).
-        let ptr = unsafe {
-            if self.capacity == 0 {
-                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-                libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
-            } else {
-                libc::mremap(self.base.cast(), old_bytes, bytes, libc::MREMAP_MAYMOVE)
-            }
+        let ptr = if self.capacity == 0 {
+            own_memory::map(bytes)
+        } else {
+            own_memory::remap(self.base.expose_provenance(), old_bytes, bytes)
         };
-        if ptr == libc::MAP_FAILED {
-            std::alloc::handle_alloc_error(
-                std::alloc::Layout::array::<u8>(bytes).unwrap_or(std::alloc::Layout::new::<u8>()),
-            );
-        }
-        self.base = ptr.cast();
+        let Some(ptr) = ptr else {
+            std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u8; PAGE_BYTES]>());
+        };
+        self.base = std::ptr::with_exposed_provenance_mut(ptr);
         self.capacity = bytes / size;
     }
 }
@@ -116,8 +111,7 @@ impl<T: Copy> Drop for MapVec<T> {
     fn drop(&mut self) {
         if self.capacity > 0 {
             let bytes = (self.capacity * std::mem::size_of::<T>()).next_multiple_of(PAGE_BYTES);
-            // SAFETY: our own mapping, and nobody refers to it any more.
-            unsafe { libc::munmap(self.base.cast(), bytes) };
+            own_memory::unmap(self.base.expose_provenance(), bytes);
         }
     }
 }

@@ -1,0 +1,400 @@
+//! Control transfers: links between blocks, indirect branches, calls, native leaves.
+//!
+//! Original return addresses lie on the program's stack, always: the unwinder, longjmp and debuggers see what
+//! they would see natively.
+//!
+//! An indirect branch jumps through a table by the low 16 bits of its target, without touching flags. What it
+//! finds is the *entry* of a block, which compares bits 16 to 47 of the target with its own, again without
+//! flags, and goes on to the next entry of the same slot if they differ. Bits above are 0 in user space.
+
+use super::blocks::Mode;
+use super::cache::link;
+use super::context::{RCX, TARGETS};
+use super::decode::{Insn, Kind};
+use super::emit::{Base, Mem, Segment, reaches};
+use super::gate;
+use super::state::{Exit, Failure, Leaf, State};
+use super::translate::{Piece, Then};
+use iced_x86::{Mnemonic, OpKind, Register};
+
+impl State {
+    /// Emits the entry of the block of `pc` and puts it first in its slot; `main`: where to go on, None: what
+    /// is emitted next. Returns its address.
+    pub(crate) fn emit_entry(&mut self, arena: usize, pc: usize, mode: Mode, main: Option<usize>) -> usize {
+        let slot = TARGETS[mode as usize] + (pc & 0xffff) * 8;
+        // SAFETY: a slot of the branch table.
+        let next = unsafe { std::ptr::with_exposed_provenance::<u64>(slot).read() };
+        let arena = self.cache.arena(arena);
+        let next = arena.constant(next);
+        let code = if main.is_some() { &mut arena.cold } else { &mut arena.hot };
+        let entry = code.pos;
+        code.op_mem(false, &[0x8b], RCX, &Mem::low(at!(branch_target) + 2), 0);
+        code.bytes(&[0x8d, 0x89]); // lea ecx, [rcx - bits]
+        code.u32(((pc >> 16) as u32).wrapping_neg());
+        code.bytes(&[0xe3, 0x06]); // jrcxz over the jump
+        code.rip(&[0xff, 0x25], next);
+        code.load_low(RCX, at!(branch_rcx));
+        if let Some(main) = main {
+            code.relative(&[0xe9], main);
+        }
+        // SAFETY: as above; only this thread looks at it.
+        unsafe { std::ptr::with_exposed_provenance_mut::<u64>(slot).write(entry as u64) };
+        entry
+    }
+
+    /// Gives a translated block an entry.
+    pub(crate) fn add_entry(&mut self, pc: usize, mode: Mode, main: usize) -> Result<(), Failure> {
+        let arena = self.cache.all().position(|arena| arena.contains(main)).ok_or(Failure::NoRoom)?;
+        if self.cache.arena(arena).cold.room() < 256 {
+            self.flush();
+            return self.block_with_entry(pc, mode).map(drop);
+        }
+        let entry = self.emit_entry(arena, pc, mode, Some(main));
+        self.blocks.set(pc, mode, main, entry);
+        Ok(())
+    }
+
+    /// A jump (`opcode`: e9 or 0f 8x) to the translation of `target`.
+    pub(crate) fn emit_jump(&mut self, piece: &Piece, opcode: &[u8], target: usize) {
+        let known = self.blocks.get(target, piece.mode).map(|block| block.main);
+        let arena = self.cache.arena(piece.arena);
+        if let Some(main) = known.filter(|main| arena.contains(*main)) {
+            arena.hot.relative(opcode, main);
+            return;
+        }
+        let stub = arena.cold.pos;
+        arena.cold.store_low_imm(at!(exit), self.exits.len() as u32);
+        arena.cold.jump_low(at!(dispatch));
+        arena.hot.relative(opcode, stub);
+        let site = arena.hot.pos - 4;
+        self.exits.push(Exit::Direct { target, site, stub, mode: piece.mode });
+    }
+
+    /// Links a jump that came to the dispatcher, and returns where to go on.
+    pub(crate) fn link_exit(
+        &mut self,
+        target: usize,
+        site: usize,
+        stub: usize,
+        mode: Mode,
+    ) -> Result<usize, Failure> {
+        let flushes = self.counts.flushes;
+        let main = self.block(target, mode)?.main;
+        if self.counts.flushes != flushes {
+            return Ok(main);
+        }
+        if let Some(arena) = self.cache.arena_of(site)
+            && !link(arena, site, main)
+        {
+            // Another arena: the stub becomes a jump through memory. It is longer than that.
+            let constant = arena.constant(main as u64);
+            let rel = constant.wrapping_sub(stub + 6) as u32;
+            let (delta, stub) = (arena.cold.delta, stub);
+            let mut bytes = [0xff, 0x25, 0, 0, 0, 0];
+            bytes[2..].copy_from_slice(&rel.to_le_bytes());
+            // SAFETY: the stub's own bytes, in the writable mapping of its arena.
+            unsafe {
+                let to = std::ptr::with_exposed_provenance_mut::<u8>(stub.wrapping_add_signed(delta));
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+            }
+        }
+        Ok(main)
+    }
+
+    /// Copies an instruction; its RIP-relative operand stays where it is.
+    pub(crate) fn emit_copy(&mut self, piece: &Piece, insn: &Insn) {
+        if matches!(insn.raw.mnemonic(), Mnemonic::Endbr64 | Mnemonic::Endbr32) {
+            return;
+        }
+        let code = &mut self.cache.arena(piece.arena).hot;
+        let at = code.pos;
+        let mut bytes = [0u8; 16];
+        let len = copy_bytes(insn, &mut bytes);
+        code.bytes(&bytes[..len]);
+        if insn.raw.is_ip_rel_memory_operand() {
+            let target = insn.raw.ip_rel_memory_address() as usize;
+            let rel = target.wrapping_sub(at + len) as u32;
+            assert!(reaches(target, at + len), "an arena serves what its modules refer to");
+            code.patch32(at + usize::from(insn.disp_offset), rel);
+        }
+    }
+
+    /// After an instruction that set rsp: is it still on the right stack?
+    pub(crate) fn emit_stack_check(&mut self, piece: &Piece, next: usize) {
+        let exit = self.exits.len() as u32;
+        self.exits.push(Exit::Stack { next });
+        let code = &mut self.cache.arena(piece.arena).hot;
+        code.store_low(at!(stub) + 24, 0);
+        let site = code.relative_later(&[0x48, 0x8d, 0x05]); // lea rax, [rip + back]
+        code.store_low(at!(resume), 0);
+        code.store_low_imm(at!(exit), exit);
+        code.jump_low(at!(check_stack) + 8 * piece.mode as u32);
+        let back = code.pos;
+        code.patch_relative(site, back);
+    }
+
+    /// The instruction that ends a block.
+    pub(crate) fn emit_transfer(&mut self, piece: &mut Piece, insn: &Insn) -> Then {
+        let (next, target) = (insn.raw.next_ip() as usize, insn.raw.near_branch_target() as usize);
+        match insn.kind {
+            Kind::Jump => return self.emit_goto(piece, target),
+            Kind::Branch => {
+                let condition = insn.raw.condition_code() as u8 - 1;
+                self.emit_jump(piece, &[0x0f, 0x80 | condition], target);
+                return self.emit_goto(piece, next);
+            }
+            Kind::ShortBranch => {
+                let mut bytes = [0u8; 16];
+                let len = copy_bytes(insn, &mut bytes);
+                bytes[len - 1] = 2;
+                let code = &mut self.cache.arena(piece.arena).hot;
+                code.bytes(&bytes[..len]);
+                code.bytes(&[0xeb, 0x05]);
+                self.emit_jump(piece, &[0xe9], target);
+                return self.emit_goto(piece, next);
+            }
+            Kind::Call => {
+                if let Some((leaf, function, slot)) = self.leaf_behind(target) {
+                    self.emit_leaf_call(piece, leaf, function, slot, target, next);
+                    return self.emit_goto(piece, next);
+                }
+                self.emit_push(piece, next);
+                self.emit_jump(piece, &[0xe9], target);
+            }
+            Kind::IndirectJump | Kind::IndirectCall => self.emit_indirect(piece, insn, next),
+            Kind::Return => {
+                let code = &mut self.cache.arena(piece.arena).hot;
+                code.store_low(at!(branch_rcx), RCX);
+                code.bytes(&[0x59]); // pop rcx
+                if insn.raw.op_count() == 1 {
+                    let popped =
+                        Mem { base: Base::Reg(4), disp: insn.raw.immediate16().into(), ..Mem::low(0) };
+                    code.op_mem(true, &[0x8d], 4, &popped, 0);
+                }
+                emit_lookup(code, piece.mode);
+            }
+            Kind::Syscall => self.emit_exit(piece, Exit::Syscall { next }),
+            Kind::TransactionBegin => {
+                self.cache.arena(piece.arena).hot.bytes(&[0xb8, 0, 0, 0, 0]); // mov eax, 0: aborted, no retry
+                self.emit_jump(piece, &[0xe9], target);
+            }
+            Kind::Refused(why) => self.emit_exit(piece, Exit::Refused { why }),
+            Kind::Trap | Kind::Plain | Kind::SwitchesStack => {
+                let mut bytes = [0x0f, 0x0b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+                let len = if insn.raw.is_invalid() { 2 } else { copy_bytes(insn, &mut bytes) };
+                let code = &mut self.cache.arena(piece.arena).hot;
+                code.bytes(&bytes[..len]);
+                self.emit_jump(piece, &[0xe9], next);
+            }
+        }
+        Then::End
+    }
+
+    fn emit_exit(&mut self, piece: &Piece, exit: Exit) {
+        let number = self.exits.len() as u32;
+        self.exits.push(exit);
+        let code = &mut self.cache.arena(piece.arena).hot;
+        code.store_low_imm(at!(exit), number);
+        code.jump_low(at!(dispatch));
+    }
+
+    /// On to `pc`: in line if that is possible.
+    fn emit_goto(&mut self, piece: &Piece, pc: usize) -> Then {
+        if self.may_continue(piece, pc) {
+            return Then::Continue(pc);
+        }
+        self.emit_jump(piece, &[0xe9], pc);
+        Then::End
+    }
+
+    /// Pushes an original return address.
+    fn emit_push(&mut self, piece: &Piece, value: usize) {
+        let arena = self.cache.arena(piece.arena);
+        if let Ok(small) = i32::try_from(value) {
+            arena.hot.bytes(&[0x68]);
+            arena.hot.u32(small as u32);
+            return;
+        }
+        let constant = arena.constant(value as u64);
+        arena.hot.rip(&[0xff, 0x35], constant);
+    }
+
+    fn emit_indirect(&mut self, piece: &Piece, insn: &Insn, next: usize) {
+        let code = &mut self.cache.arena(piece.arena).hot;
+        code.store_low(at!(branch_rcx), RCX);
+        if insn.raw.op0_kind() == OpKind::Register {
+            let from = super::decode::gpr(insn.raw.op0_register()).unwrap_or(RCX);
+            if from != RCX {
+                code.op_reg(true, &[0x89], from, RCX);
+            }
+        } else {
+            code.op_mem(true, &[0x8b], RCX, &operand(insn), 0);
+        }
+        if insn.kind == Kind::IndirectCall {
+            self.emit_push(piece, next);
+        }
+        emit_lookup(&mut self.cache.arena(piece.arena).hot, piece.mode);
+    }
+
+    /// Code for addresses that are no ordinary code. True if `pc` is one.
+    pub(crate) fn emit_special(&mut self, piece: &Piece, pc: usize) -> bool {
+        let leave = gate::mangrove_tracker_leave as *const () as usize;
+        let leave_thrown = gate::mangrove_tracker_leave_thrown as *const () as usize;
+        if pc == gate::mangrove_tracker_return as *const () as usize {
+            self.emit_native_jump(piece, leave);
+        } else if pc == gate::mangrove_tracker_thrown as *const () as usize {
+            self.emit_native_jump(piece, leave_thrown);
+        } else if let Some(leaf) = self.leaf(pc) {
+            self.emit_leaf(piece, leaf, pc);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Leaves the cache for `pc`.
+    pub(crate) fn emit_native_jump(&mut self, piece: &Piece, pc: usize) {
+        let arena = self.cache.arena(piece.arena);
+        let constant = arena.constant(pc as u64);
+        arena.hot.rip(&[0xff, 0x25], constant);
+    }
+
+    /// A native leaf entered by a jump: its return address is on the stack already.
+    fn emit_leaf(&mut self, piece: &Piece, leaf: Leaf, function: usize) {
+        self.emit_leaf_record(piece, leaf);
+        let arena = self.cache.arena(piece.arena);
+        let constant = arena.constant(function as u64);
+        let code = &mut arena.hot;
+        code.op_mem(false, &[0x8f], 0, &Mem::low(at!(leaf_return)), 0); // pop [leaf_return]
+        code.rip(&[0xff, 0x15], constant); // call
+        code.store_low(at!(branch_rcx), RCX);
+        code.load_low(RCX, at!(leaf_return));
+        emit_lookup(code, piece.mode);
+    }
+
+    fn emit_leaf_record(&mut self, piece: &Piece, leaf: Leaf) {
+        if leaf == Leaf::Copy {
+            let code = &mut self.cache.arena(piece.arena).hot;
+            let site = code.relative_later(&[0x48, 0x8d, 0x0d]); // lea rcx, [rip + back]
+            code.jump_low(at!(slow_copy));
+            let back = code.pos;
+            code.patch_relative(site, back);
+        }
+    }
+
+    /// A call of a native leaf in line; `slot`: a GOT slot that must still hold the function.
+    fn emit_leaf_call(
+        &mut self,
+        piece: &Piece,
+        leaf: Leaf,
+        function: usize,
+        slot: Option<usize>,
+        target: usize,
+        next: usize,
+    ) {
+        if let Some(slot) = slot {
+            const R11: u8 = 11; // belongs to the PLT by convention
+            let arena = self.cache.arena(piece.arena);
+            let constant = arena.constant(function as u64);
+            let code = &mut arena.hot;
+            code.op_mem(true, &[0x8b], R11, &Mem { base: Base::Rip, disp: slot as i64, ..Mem::low(0) }, 0);
+            code.op_mem(
+                true,
+                &[0x3b],
+                R11,
+                &Mem { base: Base::Rip, disp: constant as i64, ..Mem::low(0) },
+                0,
+            );
+            let other = code.relative_later(&[0x0f, 0x85]);
+            self.emit_ordinary_call_aside(piece, other, target, next);
+        }
+        self.emit_leaf_record(piece, leaf);
+        let arena = self.cache.arena(piece.arena);
+        let constant = arena.constant(function as u64);
+        arena.hot.rip(&[0xff, 0x15], constant);
+    }
+
+    /// The call as it stands, out of line, for a GOT slot that changed.
+    fn emit_ordinary_call_aside(&mut self, piece: &Piece, site: usize, target: usize, next: usize) {
+        let arena = self.cache.arena(piece.arena);
+        let constant = arena.constant(next as u64);
+        let at = arena.cold.pos;
+        arena.hot.patch_relative(site, at);
+        arena.cold.rip(&[0xff, 0x35], constant);
+        let jump = arena.cold.relative_later(&[0xe9]);
+        let stub = arena.cold.pos;
+        arena.cold.store_low_imm(at!(exit), self.exits.len() as u32);
+        arena.cold.jump_low(at!(dispatch));
+        arena.cold.patch_relative(jump, stub);
+        self.exits.push(Exit::Direct { target, site: jump, stub, mode: piece.mode });
+    }
+
+    /// Is `target` a native leaf, or a PLT stub bound to one? The slot is None if it cannot change.
+    fn leaf_behind(&mut self, target: usize) -> Option<(Leaf, usize, Option<usize>)> {
+        if let Some(leaf) = self.leaf(target) {
+            return Some((leaf, target, None));
+        }
+        let mut pc = target;
+        for _ in 0..2 {
+            let mapping = self.maps.find(pc).filter(|mapping| mapping.execute && mapping.read)?;
+            // SAFETY: readable, and so is the rest of the page.
+            let (raw, _) = unsafe { super::decode::decode(pc, (pc | 4095) + 1 < mapping.hi) };
+            if raw.mnemonic() == Mnemonic::Endbr64 {
+                pc = raw.next_ip() as usize;
+                continue;
+            }
+            if raw.mnemonic() != Mnemonic::Jmp || !raw.is_ip_rel_memory_operand() {
+                return None;
+            }
+            let slot = raw.ip_rel_memory_address() as usize;
+            let holds = self.maps.find(slot).filter(|mapping| mapping.read)?;
+            // SAFETY: a readable, aligned word of the module's GOT.
+            let function = unsafe { std::ptr::with_exposed_provenance::<usize>(slot).read_unaligned() };
+            let leaf = self.leaf(function)?;
+            return Some((leaf, function, holds.write.then_some(slot)));
+        }
+        None
+    }
+}
+
+/// rcx holds the original target, the program's rcx is saved: go there.
+fn emit_lookup(code: &mut super::emit::Code, mode: Mode) {
+    code.store_low(at!(branch_target), RCX);
+    code.bytes(&[0x0f, 0xb7, 0xc9]); // movzx ecx, cx
+    let slot = Mem { index: Some(RCX), scale: 8, disp: TARGETS[mode as usize] as i64, ..Mem::low(0) };
+    code.op_mem(false, &[0xff], 4, &slot, 0);
+}
+
+/// The instruction's bytes; their number.
+fn copy_bytes(insn: &Insn, to: &mut [u8; 16]) -> usize {
+    let len = insn.raw.len();
+    // SAFETY: the instruction was decoded from there.
+    unsafe {
+        let from = std::ptr::with_exposed_provenance::<u8>(insn.raw.ip() as usize);
+        std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), len);
+    }
+    len
+}
+
+/// The memory operand of an indirect branch.
+fn operand(insn: &Insn) -> Mem {
+    let raw = &insn.raw;
+    let base = raw.memory_base();
+    let narrow = raw.memory_base().is_gpr32() || raw.memory_index().is_gpr32();
+    Mem {
+        base: match base {
+            Register::RIP | Register::EIP => Base::Rip,
+            Register::None => Base::None,
+            _ => super::decode::gpr(base).map_or(Base::None, Base::Reg),
+        },
+        index: super::decode::gpr(raw.memory_index()),
+        scale: raw.memory_index_scale() as u8,
+        disp: raw.memory_displacement64() as i64,
+        narrow,
+        segment: match raw.segment_prefix() {
+            Register::FS => Segment::Fs,
+            Register::GS => Segment::Gs,
+            _ => Segment::Flat,
+        },
+    }
+}

@@ -1,0 +1,180 @@
+//! The code cache: arenas within reach of the modules whose code they hold.
+//!
+//! Each arena is one memfd mapped twice: where it runs it is readable and executable, where it is written it
+//! is readable and writable, and nobody is told where that is. No page is ever both.
+
+use super::emit::{Code, reaches};
+use super::maps::Maps;
+use super::raw::{failed, syscall};
+use crate::own_memory;
+
+/// Address space of an arena; memory is used as code is translated.
+const ARENA_BYTES: usize = 64 << 20;
+/// Shares of its parts.
+const HOT_BYTES: usize = 32 << 20;
+const SLOW_BYTES: usize = 16 << 20;
+/// Most that the translation of one piece of code takes in any part.
+pub(crate) const ROOM_MIN: usize = 256 << 10;
+/// How far a module may be from its arena.
+const REACH: usize = 0x6000_0000;
+const ARENA_COUNT_MAX: usize = 16;
+
+/// One arena.
+pub(crate) struct Arena {
+    /// Translated code.
+    pub(crate) hot: Code,
+    /// Out-of-line parts of records.
+    pub(crate) slow: Code,
+    /// Exit stubs, entries for indirect branches, constants.
+    pub(crate) cold: Code,
+}
+
+impl Arena {
+    pub(crate) fn lo(&self) -> usize {
+        self.hot.base
+    }
+
+    pub(crate) fn hi(&self) -> usize {
+        self.cold.end
+    }
+
+    pub(crate) fn contains(&self, addr: usize) -> bool {
+        (self.lo()..self.hi()).contains(&addr)
+    }
+
+    /// True if code of `addr` may be kept here.
+    pub(crate) fn serves(&self, addr: usize) -> bool {
+        self.hi().max(addr) - self.lo().min(addr) < REACH
+    }
+
+    /// True if there is room for one more piece of code.
+    pub(crate) fn has_room(&self) -> bool {
+        self.hot.room() >= ROOM_MIN && self.slow.room() >= ROOM_MIN && self.cold.room() >= ROOM_MIN
+    }
+
+    /// A constant in memory; its address.
+    pub(crate) fn constant(&mut self, value: u64) -> usize {
+        while !self.cold.pos.is_multiple_of(8) {
+            self.cold.bytes(&[0xcc]);
+        }
+        self.cold.u64(value);
+        self.cold.pos - 8
+    }
+
+    fn reset(&mut self) {
+        for code in [&mut self.hot, &mut self.slow, &mut self.cold] {
+            code.pos = code.base;
+        }
+    }
+}
+
+/// All arenas.
+pub(crate) struct Cache {
+    arenas: [Option<Arena>; ARENA_COUNT_MAX],
+    count: usize,
+}
+
+impl Cache {
+    pub(crate) const fn new() -> Self {
+        Self { arenas: [const { None }; ARENA_COUNT_MAX], count: 0 }
+    }
+
+    /// The arena for code at `addr`, made if there is none. None: no memory or no address space.
+    pub(crate) fn arena_for(&mut self, addr: usize, maps: &mut Maps) -> Option<usize> {
+        if let Some(idx) = self.all().position(|arena| arena.serves(addr)) {
+            return Some(idx);
+        }
+        if self.count == ARENA_COUNT_MAX {
+            return None;
+        }
+        maps.refresh();
+        let at = maps.gap_near(addr, ARENA_BYTES)?;
+        let arena = self.map(at)?;
+        if !arena.serves(addr) {
+            return None;
+        }
+        self.arenas[self.count] = Some(arena);
+        self.count += 1;
+        Some(self.count - 1)
+    }
+
+    fn map(&mut self, at: usize) -> Option<Arena> {
+        const MFD_EXEC: u64 = 0x10;
+        let name = c"mangrove-code".as_ptr() as u64;
+        let (read_write, read_execute) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::PROT_READ | libc::PROT_EXEC);
+        // SAFETY: a new file of our own, mapped at a free place twice; nothing else is touched.
+        let (runs, written) = unsafe {
+            let mut fd =
+                syscall(libc::SYS_memfd_create, [name, u64::from(libc::MFD_CLOEXEC) | MFD_EXEC, 0, 0, 0, 0]);
+            if failed(fd) {
+                fd = syscall(libc::SYS_memfd_create, [name, u64::from(libc::MFD_CLOEXEC), 0, 0, 0, 0]);
+            }
+            if failed(fd) {
+                return None;
+            }
+            let map = |addr: usize, prot: i32, flags: i32| {
+                let len = ARENA_BYTES as u64;
+                syscall(libc::SYS_mmap, [addr as u64, len, prot as u64, flags as u64, fd as u64, 0])
+            };
+            let grown = syscall(libc::SYS_ftruncate, [fd as u64, ARENA_BYTES as u64, 0, 0, 0, 0]);
+            let runs = map(at, read_execute, libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE);
+            let written = map(0, read_write, libc::MAP_SHARED);
+            syscall(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]);
+            if failed(grown) || runs != at as i64 || failed(written) {
+                return None;
+            }
+            for addr in [runs, written] {
+                // A forked child must not write into the code that its parent runs.
+                let advice = libc::MADV_DONTFORK as u64;
+                syscall(libc::SYS_madvise, [addr as u64, ARENA_BYTES as u64, advice, 0, 0, 0]);
+                let advice = libc::MADV_DONTDUMP as u64;
+                syscall(libc::SYS_madvise, [addr as u64, ARENA_BYTES as u64, advice, 0, 0, 0]);
+            }
+            (runs as usize, written as usize)
+        };
+        own_memory::note(runs, ARENA_BYTES);
+        own_memory::note(written, ARENA_BYTES);
+        let delta = written as isize - runs as isize;
+        let part =
+            |from: usize, to: usize| Code { base: runs + from, pos: runs + from, end: runs + to, delta };
+        Some(Arena {
+            hot: part(0, HOT_BYTES),
+            slow: part(HOT_BYTES, HOT_BYTES + SLOW_BYTES),
+            cold: part(HOT_BYTES + SLOW_BYTES, ARENA_BYTES),
+        })
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arena> {
+        self.arenas[..self.count].iter().flatten()
+    }
+
+    pub(crate) fn arena(&mut self, idx: usize) -> &mut Arena {
+        self.arenas[idx].as_mut().expect("an index that arena_for gave")
+    }
+
+    /// The arena that holds cache address `addr`.
+    pub(crate) fn arena_of(&mut self, addr: usize) -> Option<&mut Arena> {
+        self.arenas[..self.count].iter_mut().flatten().find(|arena| arena.contains(addr))
+    }
+
+    /// Forgets all code.
+    pub(crate) fn reset(&mut self) {
+        self.arenas[..self.count].iter_mut().flatten().for_each(Arena::reset);
+    }
+}
+
+/// Points the 32-bit displacement at cache address `site` to `target`, if it reaches.
+pub(crate) fn link(arena: &Arena, site: usize, target: usize) -> bool {
+    if !reaches(target, site + 4) {
+        return false;
+    }
+    let rel = target.wrapping_sub(site + 4) as u32;
+    // SAFETY: a displacement of an emitted jump, written through the arena's writable mapping. This thread
+    // is the only one that runs the code, and it is not in it now.
+    unsafe {
+        let at = site.wrapping_add_signed(arena.hot.delta);
+        std::ptr::with_exposed_provenance_mut::<u32>(at).write_unaligned(rel);
+    }
+    true
+}

@@ -1,0 +1,128 @@
+//! The one page and the tables that translated code addresses absolutely.
+//!
+//! They lie below 2 GiB, where an instruction reaches them with a 32-bit displacement and no base register:
+//! translated code needs no register and no segment of its own. One thread at a time runs translated code,
+//! so there is one of each.
+//!
+//! Invariants:
+//! 1. Every block in [`FILTER`] is in [`TABLE`] too, or lies on the calling thread's stack.
+//! 2. Every block in [`TABLE`] is in the list that starts at [`LIST`], once.
+//! 3. No block that touches an exact range is in [`FILTER`] or [`TABLE`].
+
+use crate::block_table::{LOAD_MAX, SLOT_COUNT};
+
+/// Start of the low region: free in practice, above what a program linked at 4 MiB and its heap fill.
+pub(crate) const LOW: usize = 0x4d40_0000;
+/// Bytes of the low region.
+pub(crate) const LOW_BYTES: usize = 0x20_0000;
+/// Slots of the direct-mapped filter of recent blocks (16 KiB: a third of a first-level cache).
+pub(crate) const FILTER_SLOTS: usize = 2048;
+pub(crate) const FILTER: usize = LOW + 0x4000;
+/// Recent (address, length) pairs of large and exact writes.
+pub(crate) const RECENT_SLOTS: usize = 256;
+pub(crate) const RECENT: usize = LOW + 0x8000;
+pub(crate) const RECENT_EXACT: usize = LOW + 0xa000;
+/// One byte for each page number modulo 65,536: may the page hold exact bytes?
+pub(crate) const EXACT_PAGES: usize = LOW + 0x1_0000;
+pub(crate) const EXACT_PAGE_SLOTS: usize = 1 << 16;
+/// The block table of Fig. 3.
+pub(crate) const TABLE: usize = LOW + 0x2_0000;
+/// New blocks in order.
+pub(crate) const LIST: usize = LOW + 0x5_0000;
+pub(crate) const LIST_END: usize = LIST + LOAD_MAX * 8;
+/// Large writes, (address, length).
+pub(crate) const LARGE: usize = LOW + 0x7_0000;
+pub(crate) const LARGE_END: usize = LARGE + 0x8000;
+/// Exact writes, (address, length).
+pub(crate) const EXACT: usize = LOW + 0x8_0000;
+pub(crate) const EXACT_END: usize = EXACT + 0x8000;
+/// Indirect branch targets by the low 16 bits of the original address; the second for foreign stacks.
+pub(crate) const TARGETS: [usize; 2] = [LOW + 0x10_0000, LOW + 0x18_0000];
+pub(crate) const TARGET_SLOTS: usize = 1 << 16;
+
+const _: () = assert!(TABLE + SLOT_COUNT * 8 <= LIST && LIST_END <= LARGE && LARGE_END <= EXACT);
+const _: () = assert!(TARGETS[1] + TARGET_SLOTS * 8 <= LOW + LOW_BYTES && LOW + LOW_BYTES < 1 << 31);
+
+/// General registers in hardware order, as the dispatcher saves them.
+pub(crate) const RAX: u8 = 0;
+pub(crate) const RCX: u8 = 1;
+pub(crate) const RDX: u8 = 2;
+pub(crate) const RSP: u8 = 4;
+pub(crate) const RSI: u8 = 6;
+pub(crate) const RDI: u8 = 7;
+pub(crate) const R8: u8 = 8;
+pub(crate) const R10: u8 = 10;
+pub(crate) const R11: u8 = 11;
+
+/// What translated code, stubs and dispatcher hand to each other.
+#[repr(C)]
+pub(crate) struct Context {
+    /// The program's registers while the dispatcher runs (rsp among them).
+    pub(crate) regs: [u64; 16],
+    pub(crate) flags: u64,
+    /// Where the dispatcher sends the program next: a cache address.
+    pub(crate) next: u64,
+    /// Saved scratch registers of a record.
+    pub(crate) scratch_a: u64,
+    pub(crate) scratch_b: u64,
+    /// lahf + seto of a record in the middle of live flags.
+    pub(crate) saved_flags: u64,
+    /// The program's rcx and the original target of an indirect branch.
+    pub(crate) branch_rcx: u64,
+    pub(crate) branch_target: u64,
+    /// A record's address and length on its way out of line, and where it came from.
+    pub(crate) write_addr: u64,
+    pub(crate) write_len: u64,
+    pub(crate) resume: u64,
+    pub(crate) stub: [u64; 4],
+    /// Return address of a native leaf entered through a pointer.
+    pub(crate) leaf_return: u64,
+    /// Why the dispatcher was entered.
+    pub(crate) exit: u64,
+    /// Entry points, for jumps through memory.
+    pub(crate) dispatch: u64,
+    pub(crate) slow: u64,
+    pub(crate) slow_masked: u64,
+    pub(crate) slow_copy: u64,
+    pub(crate) slow_range: u64,
+    pub(crate) range_stub: [u64; 8],
+    pub(crate) check_stack: [u64; 2],
+    /// Own stack and vector state area of the dispatcher.
+    pub(crate) host_rsp: u64,
+    pub(crate) xsave_area: u64,
+    pub(crate) xsave_mask: u64,
+    /// The thread's stack: [lo, lo + len) up to the frame of the call.
+    pub(crate) stack_lo: u64,
+    pub(crate) stack_len: u64,
+    pub(crate) stack_all: u64,
+    /// The frame that the call returns to.
+    pub(crate) frame: u64,
+    pub(crate) fs_base: u64,
+    /// Ends of the lists.
+    pub(crate) list_ptr: u64,
+    pub(crate) large_ptr: u64,
+    pub(crate) exact_ptr: u64,
+    /// Pairs may be in the caches of recent ones.
+    pub(crate) recent_used: u64,
+    /// Block size: mask, size, and the shift of a block address to a filter offset.
+    pub(crate) block_mask: u64,
+    pub(crate) block_bytes: u64,
+    pub(crate) filter_shift: u64,
+}
+
+/// Absolute address of a field of the context, for displacements.
+macro_rules! at {
+    ($field:ident) => {
+        ($crate::recompiler::context::LOW
+            + core::mem::offset_of!($crate::recompiler::context::Context, $field)) as u32
+    };
+}
+pub(crate) use at;
+
+const _: () = assert!(size_of::<Context>() <= 4096);
+
+/// The context. Valid once the low region is mapped.
+#[inline]
+pub(crate) fn context() -> *mut Context {
+    std::ptr::with_exposed_provenance_mut(LOW)
+}

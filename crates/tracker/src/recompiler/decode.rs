@@ -1,0 +1,355 @@
+//! One instruction: its registers, its flags, its stores.
+
+use super::context::{RCX, RDI, RSP};
+use super::emit::{Base, Mem, Segment};
+use iced_x86::{
+    Code, CodeSize, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
+    OpAccess, OpKind, Register, RflagsBits, UsedMemory,
+};
+
+/// The arithmetic flags.
+pub(crate) const STATUS: u32 =
+    RflagsBits::OF | RflagsBits::SF | RflagsBits::ZF | RflagsBits::AF | RflagsBits::CF | RflagsBits::PF;
+
+/// Stores of one instruction that are handled apart from each other; more than that is a rare instruction.
+pub(crate) const STORES_MAX: usize = 2;
+
+/// Bytes that a translated instruction reads at most.
+const INSTRUCTION_BYTES_MAX: usize = 15;
+
+/// A decoded instruction.
+#[derive(Clone, Copy)]
+pub(crate) struct Insn {
+    pub(crate) raw: Instruction,
+    /// Where in its bytes the displacement of a memory operand lies.
+    pub(crate) disp_offset: u8,
+    /// General registers read; overwritten in full; changed at all.
+    pub(crate) reads: u16,
+    pub(crate) kills: u16,
+    pub(crate) changes: u16,
+    /// Arithmetic flags read and surely overwritten.
+    pub(crate) flags_read: u32,
+    pub(crate) flags_killed: u32,
+    pub(crate) stores: [Option<Store>; STORES_MAX],
+    pub(crate) kind: Kind,
+}
+
+/// A store as its instruction addresses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Store {
+    pub(crate) mem: Mem,
+    pub(crate) bytes: u32,
+    pub(crate) shape: Shape,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Always `bytes` bytes.
+    Plain,
+    /// Some of them: a masked store.
+    Masked,
+    /// rep movs / rep stos: rcx elements of `bytes` bytes upwards from rdi.
+    Repeat,
+    /// Worked out by the dispatcher, with all registers at hand.
+    Rare,
+}
+
+/// How the instruction is translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Copied.
+    Plain,
+    /// Changes rsp to something not derived from it by a constant.
+    SwitchesStack,
+    /// Ends a block.
+    Jump,
+    Branch,
+    /// jrcxz, loop: no long form.
+    ShortBranch,
+    Call,
+    IndirectJump,
+    IndirectCall,
+    Return,
+    Syscall,
+    /// xbegin: aborts at once.
+    TransactionBegin,
+    /// ud2, int3, hlt...: faults, or does what nobody can follow.
+    Trap,
+    /// Cannot be run translated; why.
+    Refused(&'static str),
+}
+
+/// Number of a general register (of any width), if it is one.
+pub(crate) fn gpr(register: Register) -> Option<u8> {
+    let full = register.full_register();
+    full.is_gpr64().then(|| (full as u32 - Register::RAX as u32) as u8)
+}
+
+/// Decodes the instruction at `pc`.
+///
+/// # Safety
+/// `pc` must be readable, and so must the rest of its page.
+pub(crate) unsafe fn decode(pc: usize, next_page_readable: bool) -> (Instruction, u8) {
+    let left = 4096 - (pc & 4095);
+    let len = if next_page_readable { INSTRUCTION_BYTES_MAX } else { INSTRUCTION_BYTES_MAX.min(left) };
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance::<u8>(pc), len) };
+    let mut decoder = Decoder::with_ip(64, bytes, pc as u64, DecoderOptions::NONE);
+    let raw = decoder.decode();
+    let offset = decoder.get_constant_offsets(&raw).displacement_offset();
+    (raw, offset as u8)
+}
+
+/// Works out everything about `raw`. `direction_known`: no code seen so far ever sets the direction flag.
+pub(crate) fn analyse(
+    raw: &Instruction,
+    factory: &mut InstructionInfoFactory,
+    direction_known: bool,
+) -> Insn {
+    let mut insn = Insn {
+        raw: *raw,
+        disp_offset: 0,
+        reads: 0,
+        kills: 0,
+        changes: 0,
+        flags_read: raw.rflags_read() & STATUS,
+        flags_killed: raw.rflags_modified() & STATUS,
+        stores: [None; STORES_MAX],
+        kind: kind(raw),
+    };
+    if may_leave_flags(raw) {
+        insn.flags_killed = 0;
+    }
+    if raw.mnemonic() == Mnemonic::Enter {
+        // Its many stores go below rsp; `info` would list them all.
+        insn.reads = 1 << RSP | 1 << 5;
+        insn.changes = 1 << RSP | 1 << 5;
+        insn.stores[0] = Some(Store { mem: stack_top(), bytes: 8, shape: Shape::Rare });
+        return insn;
+    }
+    let info = factory.info(raw);
+    for used in info.used_registers() {
+        let Some(reg) = gpr(used.register()) else { continue };
+        let bit = 1 << reg;
+        match used.access() {
+            OpAccess::Write if used.register().size() >= 4 => {
+                insn.kills |= bit;
+                insn.changes |= bit;
+            }
+            OpAccess::None | OpAccess::NoMemAccess => {}
+            OpAccess::Read | OpAccess::CondRead => insn.reads |= bit,
+            _ => {
+                insn.reads |= bit;
+                insn.changes |= bit;
+            }
+        }
+    }
+    let rare = is_rare(raw, direction_known);
+    let mut count = 0;
+    for used in info.used_memory() {
+        let writes = matches!(
+            used.access(),
+            OpAccess::Write | OpAccess::ReadWrite | OpAccess::CondWrite | OpAccess::ReadCondWrite
+        );
+        if !writes || count == STORES_MAX {
+            continue;
+        }
+        insn.stores[count] = Some(store(raw, used, rare));
+        count += 1;
+    }
+    if rare && count == 0 {
+        insn.stores[0] = Some(Store { mem: Mem::low(0), bytes: 8, shape: Shape::Rare });
+    }
+    insn
+}
+
+/// Instructions whose flags results depend on a count that may be 0.
+fn may_leave_flags(raw: &Instruction) -> bool {
+    let shifts = matches!(
+        raw.mnemonic(),
+        Mnemonic::Shl
+            | Mnemonic::Shr
+            | Mnemonic::Sar
+            | Mnemonic::Sal
+            | Mnemonic::Rol
+            | Mnemonic::Ror
+            | Mnemonic::Rcl
+            | Mnemonic::Rcr
+            | Mnemonic::Shld
+            | Mnemonic::Shrd
+    );
+    shifts || (raw.is_string_instruction() && (raw.has_rep_prefix() || raw.has_repne_prefix()))
+}
+
+fn stack_top() -> Mem {
+    Mem { base: Base::Reg(RSP), index: None, scale: 1, disp: 0, narrow: false, segment: Segment::Flat }
+}
+
+fn store(raw: &Instruction, used: &UsedMemory, rare: bool) -> Store {
+    let mut base = used.base().full_register();
+    if raw.is_ip_rel_memory_operand() && (base == Register::None || base == Register::RIP) {
+        base = Register::RIP;
+    }
+    let segment = match used.segment() {
+        Register::FS => Segment::Fs,
+        Register::GS => Segment::Gs,
+        _ => Segment::Flat,
+    };
+    let narrow = used.address_size() == CodeSize::Code32;
+    let mut disp = used.displacement() as i64;
+    if narrow && base != Register::RIP {
+        disp = i64::from(disp as i32);
+    }
+    let mem = Mem {
+        base: if base == Register::RIP { Base::Rip } else { gpr(base).map_or(Base::None, Base::Reg) },
+        index: gpr(used.index()),
+        scale: used.scale() as u8,
+        disp,
+        narrow: narrow && base != Register::RIP,
+        segment,
+    };
+    let bytes = used.memory_size().size() as u32;
+    let repeated = raw.is_string_instruction() && (raw.has_rep_prefix() || raw.has_repne_prefix());
+    let far = mem.base == Base::None && i32::try_from(mem.disp).is_err();
+    let shape = if rare
+        || far
+        || bytes == 0
+        || bytes > 64
+        || segment == Segment::Gs
+        || used.index().is_vector_register()
+    {
+        Shape::Rare
+    } else if repeated {
+        Shape::Repeat
+    } else if matches!(used.access(), OpAccess::CondWrite) && raw.op_mask() != Register::None {
+        Shape::Masked
+    } else {
+        Shape::Plain
+    };
+    if shape == Shape::Repeat {
+        let mem = Mem { base: Base::Reg(RDI), ..stack_top() };
+        return Store { mem, bytes: element_bytes(raw), shape: if narrow { Shape::Rare } else { shape } };
+    }
+    Store { mem, bytes, shape }
+}
+
+/// Bytes of one element of a string instruction.
+pub(crate) fn element_bytes(raw: &Instruction) -> u32 {
+    match raw.mnemonic() {
+        Mnemonic::Movsb | Mnemonic::Stosb | Mnemonic::Insb => 1,
+        Mnemonic::Movsw | Mnemonic::Stosw | Mnemonic::Insw => 2,
+        Mnemonic::Movsd | Mnemonic::Stosd | Mnemonic::Insd => 4,
+        _ => 8,
+    }
+}
+
+/// Stores that only the dispatcher can work out.
+fn is_rare(raw: &Instruction, direction_known: bool) -> bool {
+    use Mnemonic as M;
+    if raw.is_string_instruction() && !direction_known {
+        return matches!(raw.mnemonic(), M::Movsb | M::Movsw | M::Movsd | M::Movsq)
+            || matches!(raw.mnemonic(), M::Stosb | M::Stosw | M::Stosd | M::Stosq);
+    }
+    matches!(
+        raw.mnemonic(),
+        M::Xsave
+            | M::Xsave64
+            | M::Xsavec
+            | M::Xsavec64
+            | M::Xsaveopt
+            | M::Xsaveopt64
+            | M::Fxsave
+            | M::Fxsave64
+            | M::Maskmovq
+            | M::Maskmovdqu
+            | M::Vmaskmovdqu
+            | M::Vmaskmovps
+            | M::Vmaskmovpd
+            | M::Vpmaskmovd
+            | M::Vpmaskmovq
+            | M::Clzero
+            | M::Fnsave
+            | M::Fnstenv
+    ) || (raw.op_mask() != Register::None && compresses(raw))
+}
+
+/// vpcompress*: how far it writes depends on how many mask bits are set.
+pub(crate) fn compresses(raw: &Instruction) -> bool {
+    use Mnemonic as M;
+    matches!(
+        raw.mnemonic(),
+        M::Vpcompressb | M::Vpcompressw | M::Vpcompressd | M::Vpcompressq | M::Vcompressps | M::Vcompresspd
+    )
+}
+
+fn kind(raw: &Instruction) -> Kind {
+    use Mnemonic as M;
+    if raw.is_invalid() {
+        return Kind::Trap;
+    }
+    if let Some(why) = refused(raw) {
+        return Kind::Refused(why);
+    }
+    match raw.flow_control() {
+        FlowControl::Next if switches_stack(raw) => Kind::SwitchesStack,
+        FlowControl::Next => Kind::Plain,
+        FlowControl::UnconditionalBranch => Kind::Jump,
+        FlowControl::ConditionalBranch if raw.is_jcc_short_or_near() => Kind::Branch,
+        FlowControl::ConditionalBranch => Kind::ShortBranch,
+        FlowControl::Call if raw.mnemonic() == M::Syscall => Kind::Syscall,
+        FlowControl::Call => Kind::Call,
+        FlowControl::IndirectBranch => Kind::IndirectJump,
+        FlowControl::IndirectCall => Kind::IndirectCall,
+        FlowControl::Return => Kind::Return,
+        FlowControl::XbeginXabortXend if raw.mnemonic() == M::Xbegin => Kind::TransactionBegin,
+        _ => Kind::Trap,
+    }
+}
+
+fn refused(raw: &Instruction) -> Option<&'static str> {
+    use Mnemonic as M;
+    Some(match raw.mnemonic() {
+        M::Sysenter | M::Int => "it uses a 32-bit system call, which the recompiler does not follow",
+        M::Wrfsbase => "it changes the thread pointer (wrfsbase)",
+        M::Tilestored => "it stores matrix tiles (AMX), which the recompiler does not follow",
+        M::Rstorssp | M::Saveprevssp | M::Wrssd | M::Wrssq | M::Setssbsy | M::Clrssbsy => {
+            "it changes a hardware shadow stack (CET), which the recompiler does not follow"
+        }
+        M::Enqcmd | M::Enqcmds => "it submits work to a device (enqcmd), whose writes nobody sees",
+        M::Iret | M::Iretd | M::Iretq | M::Retf | M::Sysexit | M::Sysret => "it returns across segments",
+        M::Senduipi | M::Uiret => "it uses user interrupts",
+        M::Jmp | M::Call
+            if matches!(raw.op0_kind(), OpKind::FarBranch16 | OpKind::FarBranch32)
+                || matches!(raw.code(), Code::Jmp_m1616 | Code::Jmp_m1632 | Code::Jmp_m1664)
+                || matches!(raw.code(), Code::Call_m1616 | Code::Call_m1632 | Code::Call_m1664) =>
+        {
+            "it jumps across segments"
+        }
+        M::Mov
+            if raw.op0_kind() == OpKind::Register
+                && matches!(raw.op0_register(), Register::FS | Register::GS) =>
+        {
+            "it loads a segment register"
+        }
+        _ => return None,
+    })
+}
+
+/// True if rsp becomes something else than itself plus a constant, or aligned.
+fn switches_stack(raw: &Instruction) -> bool {
+    use Mnemonic as M;
+    let op =
+        |idx: u32| if raw.op_kind(idx) == OpKind::Register { raw.op_register(idx) } else { Register::None };
+    let is_rsp = |register: Register| register.full_register() == Register::RSP;
+    match raw.mnemonic() {
+        M::Leave => true,
+        M::Lea => is_rsp(op(0)) && raw.memory_base() != Register::RSP,
+        M::Mov | M::Pop | M::Cmovne | M::Cmove | M::Cmova | M::Cmovae | M::Cmovb | M::Cmovbe => is_rsp(op(0)),
+        M::Xchg => is_rsp(op(0)) || is_rsp(op(1)),
+        M::Incsspd | M::Incsspq => false,
+        _ => false,
+    }
+}
+
+/// The registers that a rep string instruction fixes.
+pub(crate) const REPEAT_REGISTERS: u16 = 1 << RCX | 1 << RDI;

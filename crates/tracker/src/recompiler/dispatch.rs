@@ -1,0 +1,189 @@
+//! Where translated code goes when it does not know how to go on.
+//!
+//! Runs on a stack of its own, with the program's registers in the context, and must not touch the process
+//! heap: the program may be in the middle of `malloc`.
+
+use super::blocks::Mode;
+use super::context::{EXACT, EXACT_END, LARGE, LARGE_END, LIST, RECENT_EXACT, RECENT_SLOTS, RSP, context};
+use super::gate::{EXIT_BRANCH, EXIT_RECORD};
+use super::index;
+use super::state::{Exit, Failure, State};
+use crate::write_set::SMALL_BYTES_MAX;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// The one state, made with the first recompiler and never freed.
+static STATE: AtomicPtr<State> = AtomicPtr::new(null_mut());
+
+pub(crate) fn publish(state: *mut State) {
+    // Release: pairs with the acquire in `state`.
+    STATE.store(state, Ordering::Release);
+}
+
+/// The state, null before the first recompiler. Only who has the turn may use what it points to.
+pub(crate) fn state() -> *mut State {
+    STATE.load(Ordering::Acquire)
+}
+
+/// Decides where the program goes on; returns a cache address (or a native one to leave).
+pub(super) unsafe extern "C" fn dispatch() -> usize {
+    // SAFETY: translated code runs in the turn only, and enters here one at a time.
+    let (state, context) = unsafe { (&mut *state(), &mut *context()) };
+    state.counts.dispatches += 1;
+    match context.exit as u32 {
+        EXIT_BRANCH => {
+            let target = context.branch_target as usize;
+            let mode = state.mode;
+            state
+                .block_with_entry(target, mode)
+                .map_or_else(|failure| state.abandon(failure), |block| block.main)
+        }
+        EXIT_RECORD => {
+            state.record(context.write_addr as usize, context.write_len as usize);
+            context.resume as usize
+        }
+        number => {
+            let exit = state.exits[number as usize];
+            state.handle(exit)
+        }
+    }
+}
+
+impl State {
+    fn handle(&mut self, exit: Exit) -> usize {
+        let result = match exit {
+            Exit::Direct { target, site, stub, mode } => self.link_exit(target, site, stub, mode),
+            Exit::Syscall { next } => self.system_call(next).and_then(|()| self.go_on(next)),
+            Exit::Rare { pc, resume } => {
+                self.record_rare(pc);
+                Ok(resume)
+            }
+            Exit::Masked { pc } => {
+                self.record_rare(pc);
+                // SAFETY: the context is mapped; the record's code left its way back there.
+                Ok(unsafe { (*context()).resume } as usize)
+            }
+            Exit::Stack { next } => self.switch_stack().and_then(|()| self.go_on(next)),
+            Exit::Refused { why } => Err(Failure::Refused(why)),
+        };
+        result.unwrap_or_else(|failure| self.abandon(failure))
+    }
+
+    fn go_on(&mut self, pc: usize) -> Result<usize, Failure> {
+        let mode = self.mode;
+        Ok(self.block(pc, mode)?.main)
+    }
+
+    /// rsp points somewhere else: which translation comes next?
+    fn switch_stack(&mut self) -> Result<(), Failure> {
+        // SAFETY: the context is mapped.
+        let (lo, len, all) =
+            unsafe { ((*context()).stack_lo, (*context()).stack_len, (*context()).stack_all) };
+        let offset = self.register(RSP).wrapping_sub(lo);
+        self.mode = if offset < len {
+            Mode::OwnStack
+        } else if offset < all {
+            return Err(Failure::LongJump);
+        } else {
+            Mode::ForeignStack
+        };
+        Ok(())
+    }
+
+    /// Records [addr, addr + len) the long way: exact bytes, large ranges, full lists.
+    pub(crate) fn record(&mut self, addr: usize, len: usize) {
+        if len == 0 {
+            return;
+        }
+        self.counts.records_by_hand += 1;
+        // SAFETY: the context is mapped.
+        let full = unsafe {
+            let context = &*context();
+            context.list_ptr as usize >= super::context::LIST_END
+                || context.large_ptr as usize + 4 * 16 > LARGE_END
+                || context.exact_ptr as usize + 4 * 16 > EXACT_END
+        };
+        if full {
+            self.hand_over();
+            // SAFETY: the context is mapped, and this thread has the turn.
+            index::forget(unsafe { &mut *context() });
+            self.handed = 0;
+        }
+        let writes: *mut _ = self.writes();
+        // SAFETY: the set is lent to the call until it ends; what is called below touches only the context.
+        let exact = unsafe { (*writes).exact_ranges() };
+        exact.split(addr, addr + len, |lo, hi, exact| {
+            if exact { self.record_exact(lo, hi - lo) } else { self.record_plain(lo, hi - lo) }
+        });
+        if len <= SMALL_BYTES_MAX {
+            let slot = ((addr >> 2) ^ len) & (RECENT_SLOTS - 1);
+            // SAFETY: the context, and a slot of the low region.
+            unsafe {
+                (*context()).recent_used = 1;
+                let pair = std::ptr::with_exposed_provenance_mut::<(usize, usize)>(RECENT_EXACT).add(slot);
+                pair.cast::<usize>().write(addr);
+                pair.cast::<usize>().add(1).write(len);
+            }
+        }
+    }
+
+    fn record_plain(&mut self, addr: usize, len: usize) {
+        // SAFETY: the context is mapped, and this thread has the turn.
+        let context = unsafe { &mut *context() };
+        if len > SMALL_BYTES_MAX {
+            push_pair(&mut context.large_ptr, LARGE_END, addr, len);
+            return;
+        }
+        let mask = context.block_mask as usize;
+        let (mut block, last) = (addr & mask, (addr + len - 1) & mask);
+        while block <= last {
+            index::insert(context, block as u64);
+            block += context.block_bytes as usize;
+        }
+    }
+
+    fn record_exact(&mut self, addr: usize, len: usize) {
+        // SAFETY: as above.
+        let context = unsafe { &mut *context() };
+        push_pair(&mut context.exact_ptr, EXACT_END, addr, len);
+    }
+
+    /// Gives the write set what the lists hold since the last time.
+    pub(crate) fn hand_over(&mut self) {
+        // SAFETY: the lists of the low region, between their start and their ends.
+        unsafe {
+            let context = &mut *context();
+            let blocks = (context.list_ptr as usize - LIST) / 8;
+            let list = std::slice::from_raw_parts(std::ptr::with_exposed_provenance::<u64>(LIST), blocks);
+            let handed = self.handed;
+            self.writes().add_blocks(&list[handed..]);
+            self.handed = blocks;
+            let pairs = |from: usize, to: u64| {
+                let ptr = std::ptr::with_exposed_provenance::<(usize, usize)>(from);
+                std::slice::from_raw_parts(ptr, (to as usize - from) / 16)
+            };
+            if context.large_ptr as usize != LARGE || context.exact_ptr as usize != EXACT {
+                context.recent_used = 1;
+            }
+            if context.large_ptr as usize != LARGE {
+                self.writes().add_ranges(pairs(LARGE, context.large_ptr));
+                context.large_ptr = LARGE as u64;
+            }
+            if context.exact_ptr as usize != EXACT {
+                self.writes().add_exact(pairs(EXACT, context.exact_ptr));
+                context.exact_ptr = EXACT as u64;
+            }
+        }
+    }
+}
+
+fn push_pair(ptr: &mut u64, end: usize, addr: usize, len: usize) {
+    assert!(*ptr as usize + 16 <= end, "the list was emptied before");
+    // SAFETY: between start and end of a list of the low region.
+    unsafe {
+        let to = std::ptr::with_exposed_provenance_mut::<usize>(*ptr as usize);
+        to.write(addr);
+        to.add(1).write(len);
+    }
+    *ptr += 16;
+}

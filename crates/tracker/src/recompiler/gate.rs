@@ -1,0 +1,541 @@
+//! The border between native and translated code, and the stubs that translated code jumps to.
+//!
+//! Hand-written machine code; everything it addresses absolutely is laid out in `context.rs`. Rules:
+//! - nothing below the program's stack pointer is touched (its red zone), except by `enter`;
+//! - stubs keep every register; they may change flags, because records run where flags are dead or saved.
+
+use super::context::{
+    Context, EXACT_END, EXACT_PAGES, FILTER, FILTER_SLOTS, LARGE_END, LIST_END, LOW, RECENT, RECENT_EXACT,
+    RECENT_SLOTS, TABLE, TARGETS,
+};
+use crate::block_table::{HASH_FACTOR, HASH_SHIFT, SLOT_COUNT};
+use std::arch::global_asm;
+
+/// What `enter` returns.
+pub(crate) const LEFT_NORMALLY: u64 = 0;
+pub(crate) const LEFT_BY_EXCEPTION: u64 = 1;
+pub(crate) const LEFT_ABANDONED: u64 = 2;
+pub(crate) const LEFT_ESCAPED: u64 = 3;
+
+/// Exit numbers that are no index of the exit table.
+pub(crate) const EXIT_BRANCH: u32 = u32::MAX;
+pub(crate) const EXIT_RECORD: u32 = u32::MAX - 1;
+
+unsafe extern "C" {
+    /// Runs `f(arg)` translated; `targets` is the branch table to start with.
+    pub(crate) fn mangrove_tracker_enter(f: usize, arg: usize, targets: usize) -> u64;
+    /// Where the called function returns to. Reached natively, the call has escaped.
+    pub(crate) fn mangrove_tracker_return();
+    /// Where the dispatcher sends a function that returned.
+    pub(crate) fn mangrove_tracker_leave();
+    /// Landing pad of exceptions, run translated; ends at `mangrove_tracker_thrown`.
+    pub(crate) fn mangrove_tracker_caught();
+    pub(crate) fn mangrove_tracker_thrown();
+    pub(crate) fn mangrove_tracker_leave_thrown();
+    pub(crate) fn mangrove_tracker_abandon();
+    pub(crate) fn mangrove_tracker_dispatch();
+    pub(crate) fn mangrove_tracker_branch_miss();
+    pub(crate) fn mangrove_tracker_slow();
+    pub(crate) fn mangrove_tracker_slow_masked();
+    pub(crate) fn mangrove_tracker_slow_copy();
+    pub(crate) fn mangrove_tracker_slow_range();
+    pub(crate) fn mangrove_tracker_check_own_stack();
+    pub(crate) fn mangrove_tracker_check_foreign_stack();
+}
+
+macro_rules! at_reg {
+    ($reg:expr) => {
+        LOW + std::mem::offset_of!(Context, regs) + 8 * $reg
+    };
+}
+
+global_asm!(
+    r#"
+    .text
+    .p2align 4
+    .globl mangrove_tracker_enter
+    .hidden mangrove_tracker_enter
+    .hidden mangrove_tracker_personality
+    .type mangrove_tracker_enter, @function
+mangrove_tracker_enter:
+    .cfi_startproc
+    .cfi_personality 0x1b, mangrove_tracker_personality
+    push rbp
+    .cfi_adjust_cfa_offset 8
+    .cfi_offset rbp, -16
+    mov rbp, rsp
+    .cfi_def_cfa_register rbp
+    push rbx
+    push r12
+    push r13
+    push r14
+    push r15
+    .cfi_offset rbx, -24
+    .cfi_offset r12, -32
+    .cfi_offset r13, -40
+    .cfi_offset r14, -48
+    .cfi_offset r15, -56
+    sub rsp, 8
+    mov [{frame}], rsp
+    mov [{target}], rdi
+    mov rcx, rdi
+    mov rdi, rsi
+    lea rax, [rip + mangrove_tracker_return]
+    push rax
+    movzx ecx, cx
+    jmp qword ptr [rdx + rcx*8]
+    .globl mangrove_tracker_return
+    .hidden mangrove_tracker_return
+    nop
+mangrove_tracker_return:
+    mov eax, {escaped}
+    jmp 2f
+    .globl mangrove_tracker_caught
+    .hidden mangrove_tracker_caught
+mangrove_tracker_caught:
+    mov rdi, rax
+    call {destroy}
+    .globl mangrove_tracker_thrown
+    .hidden mangrove_tracker_thrown
+mangrove_tracker_thrown:
+    mov eax, {escaped}
+    jmp 2f
+    .globl mangrove_tracker_leave_thrown
+    .hidden mangrove_tracker_leave_thrown
+mangrove_tracker_leave_thrown:
+    mov eax, {exception}
+    jmp 2f
+    .globl mangrove_tracker_abandon
+    .hidden mangrove_tracker_abandon
+mangrove_tracker_abandon:
+    cld
+    mov eax, {abandoned}
+    jmp 2f
+    .globl mangrove_tracker_leave
+    .hidden mangrove_tracker_leave
+mangrove_tracker_leave:
+    xor eax, eax
+2:
+    mov rsp, [{frame}]
+    add rsp, 8
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbx
+    pop rbp
+    .cfi_def_cfa rsp, 8
+    ret
+    .cfi_endproc
+    .size mangrove_tracker_enter, . - mangrove_tracker_enter
+
+    .globl mangrove_tracker_branch_miss
+    .hidden mangrove_tracker_branch_miss
+mangrove_tracker_branch_miss:
+    mov rcx, [{branch_rcx}]
+    mov dword ptr [{exit}], {exit_branch}
+    .globl mangrove_tracker_dispatch
+    .hidden mangrove_tracker_dispatch
+mangrove_tracker_dispatch:
+    mov [{r0}], rax
+    mov [{r1}], rcx
+    mov [{r2}], rdx
+    mov [{r3}], rbx
+    mov [{r4}], rsp
+    mov [{r5}], rbp
+    mov [{r6}], rsi
+    mov [{r7}], rdi
+    mov [{r8}], r8
+    mov [{r9}], r9
+    mov [{r10}], r10
+    mov [{r11}], r11
+    mov [{r12}], r12
+    mov [{r13}], r13
+    mov [{r14}], r14
+    mov [{r15}], r15
+    mov rsp, [{host_rsp}]
+    pushfq
+    pop qword ptr [{flags}]
+    cld
+    mov eax, [{xsave_mask}]
+    xor edx, edx
+    mov rbx, [{xsave}]
+    xsave64 [rbx]
+    call {dispatcher}
+    mov [{next}], rax
+    mov eax, [{xsave_mask}]
+    xor edx, edx
+    mov rbx, [{xsave}]
+    xrstor64 [rbx]
+    push qword ptr [{flags}]
+    popfq
+    mov rax, [{r0}]
+    mov rcx, [{r1}]
+    mov rdx, [{r2}]
+    mov rbx, [{r3}]
+    mov rsp, [{r4}]
+    mov rbp, [{r5}]
+    mov rsi, [{r6}]
+    mov rdi, [{r7}]
+    mov r8, [{r8}]
+    mov r9, [{r9}]
+    mov r10, [{r10}]
+    mov r11, [{r11}]
+    mov r12, [{r12}]
+    mov r13, [{r13}]
+    mov r14, [{r14}]
+    mov r15, [{r15}]
+    jmp qword ptr [{next}]
+
+    # A write [write_addr, +write_len) whose block is not in the filter; back to [resume].
+    .p2align 4
+    .globl mangrove_tracker_slow
+    .hidden mangrove_tracker_slow
+mangrove_tracker_slow:
+    mov [{s0}], rax
+    mov [{s1}], rcx
+    mov [{s2}], rdx
+    mov rax, [{addr}]
+    mov ecx, [{len}]
+    lea rcx, [rax + rcx - 1]
+    mov rdx, rax
+    shr rdx, 12
+    movzx edx, dx
+    cmp byte ptr [rdx + {exact_pages}], 0
+    jne 8f
+    mov rdx, rcx
+    shr rdx, 12
+    movzx edx, dx
+    cmp byte ptr [rdx + {exact_pages}], 0
+    jne 8f
+    and rax, [{mask}]
+    and rcx, [{mask}]
+    mov [{s3}], rcx
+    # own stack: remember in the filter only
+    mov rdx, rax
+    sub rdx, [{stack_lo}]
+    cmp rdx, [{stack_all}]
+    jb 7f
+3:  # rax is a block
+    mov rdx, rax
+    mov ecx, [{filter_shift}]
+    shr rdx, cl
+    and edx, {filter_mask}
+    cmp [rdx + {filter}], rax
+    je 5f
+    mov [rdx + {filter}], rax
+    imul rdx, rax, {hash_factor}
+    shr rdx, {hash_shift} - 3
+    and edx, {table_mask}
+4:
+    mov rcx, [rdx + {table}]
+    cmp rcx, rax
+    je 5f
+    test rcx, rcx
+    jz 6f
+    add edx, 8
+    and edx, {table_mask}
+    jmp 4b
+6:
+    mov [rdx + {table}], rax
+    mov rcx, [{list_ptr}]
+    mov [rcx], rax
+    add rcx, 8
+    mov [{list_ptr}], rcx
+    cmp rcx, {list_end}
+    je 9f
+5:
+    cmp rax, [{s3}]
+    je 5f
+    add rax, [{block_bytes}]
+    jmp 3b
+7:
+    mov rdx, rax
+    mov ecx, [{filter_shift}]
+    shr rdx, cl
+    and edx, {filter_mask}
+    mov [rdx + {filter}], rax
+    mov rcx, [{s3}]
+    mov rdx, rcx
+    mov rax, rcx
+    mov ecx, [{filter_shift}]
+    shr rdx, cl
+    and edx, {filter_mask}
+    mov [rdx + {filter}], rax
+5:
+    mov rax, [{s0}]
+    mov rcx, [{s1}]
+    mov rdx, [{s2}]
+    jmp qword ptr [{resume}]
+8:  # a page with exact bytes: known, or by hand
+    mov rax, [{addr}]
+    mov ecx, [{len}]
+    mov rdx, rax
+    shr rdx, 2
+    xor edx, ecx
+    and edx, {recent_mask}
+    shl edx, 4
+    cmp [rdx + {recent_exact}], rax
+    jne 9f
+    cmp [rdx + {recent_exact} + 8], rcx
+    je 5b
+9:
+    mov rax, [{s0}]
+    mov rcx, [{s1}]
+    mov rdx, [{s2}]
+    mov dword ptr [{exit}], {exit_record}
+    jmp mangrove_tracker_dispatch
+
+    # As `slow`, for a masked store: its exit number is in [exit], for the cases that need the mask.
+    .globl mangrove_tracker_slow_masked
+    .hidden mangrove_tracker_slow_masked
+mangrove_tracker_slow_masked:
+    mov [{s0}], rax
+    mov [{s1}], rcx
+    mov rax, [{addr}]
+    mov ecx, [{len}]
+    lea rcx, [rax + rcx - 1]
+    xor rcx, rax
+    test rcx, -4096
+    jne 2f
+    shr rax, 12
+    movzx eax, ax
+    cmp byte ptr [rax + {exact_pages}], 0
+    jne 2f
+    mov rax, [{s0}]
+    mov rcx, [{s1}]
+    jmp mangrove_tracker_slow
+2:
+    mov rax, [{s0}]
+    mov rcx, [{s1}]
+    jmp mangrove_tracker_dispatch
+
+    # memcpy and its kin are about to write [rdi, +rdx); back to rcx. May use rax, rcx, r8-r11 and flags.
+    .p2align 4
+    .globl mangrove_tracker_slow_copy
+    .hidden mangrove_tracker_slow_copy
+mangrove_tracker_slow_copy:
+    test rdx, rdx
+    je 6f
+    lea r8, [rdi + rdx - 1]
+    mov rax, rdi
+    shr rax, 12
+    movzx eax, ax
+    cmp byte ptr [rax + {exact_pages}], 0
+    jne 7f
+    cmp rdx, {small_max}
+    jae 3f
+    mov r9, r8
+    shr r9, 12
+    movzx r9d, r9w
+    cmp byte ptr [r9 + {exact_pages}], 0
+    jne 7f
+    # small: block by block
+    mov r9, rdi
+    and r9, [{mask}]
+    and r8, [{mask}]
+    mov r10, rcx
+    mov ecx, [{filter_shift}]
+2:
+    mov rax, r9
+    shr rax, cl
+    and eax, {filter_mask}
+    cmp [rax + {filter}], r9
+    jne 5f
+4:
+    cmp r9, r8
+    je 8f
+    add r9, [{block_bytes}]
+    jmp 2b
+8:
+    jmp r10
+5:  # a new block
+    mov r11, r9
+    sub r11, [{stack_lo}]
+    cmp r11, [{stack_all}]
+    jb 4b
+    mov [rax + {filter}], r9
+    imul rax, r9, {hash_factor}
+    shr rax, {hash_shift} - 3
+    and eax, {table_mask}
+9:
+    mov r11, [rax + {table}]
+    cmp r11, r9
+    je 4b
+    test r11, r11
+    jz 9f
+    add eax, 8
+    and eax, {table_mask}
+    jmp 9b
+9:
+    mov [rax + {table}], r9
+    mov r11, [{list_ptr}]
+    mov [r11], r9
+    add r11, 8
+    mov [{list_ptr}], r11
+    mov rax, {list_end}
+    cmp r11, rax
+    jne 4b
+    mov rcx, r10
+    jmp 7f
+3:  # large: one range, unless it is the same again
+    cmp rdx, 0x100000
+    ja 7f
+    shr r8, 12
+    sub r8d, eax
+    movzx r8d, r8w
+3:
+    lea r9d, [rax + r8]
+    movzx r9d, r9w
+    cmp byte ptr [r9 + {exact_pages}], 0
+    jne 7f
+    sub r8d, 1
+    jae 3b
+    mov rax, rdi
+    sub rax, [{stack_lo}]
+    cmp rax, [{stack_all}]
+    jb 6f
+    mov rax, rdi
+    shr rax, 4
+    xor rax, rdx
+    and eax, {recent_mask}
+    shl eax, 4
+    cmp [rax + {recent}], rdi
+    jne 3f
+    cmp [rax + {recent} + 8], rdx
+    je 6f
+3:
+    mov [rax + {recent}], rdi
+    mov [rax + {recent} + 8], rdx
+    mov rax, [{large_ptr}]
+    mov [rax], rdi
+    mov [rax + 8], rdx
+    add rax, 16
+    mov [{large_ptr}], rax
+    cmp rax, {large_end}
+    je 7f
+6:
+    jmp rcx
+7:
+    mov [{addr}], rdi
+    mov [{len}], rdx
+    mov [{resume}], rcx
+    mov dword ptr [{exit}], {exit_record}
+    jmp mangrove_tracker_dispatch
+
+    # A write of write_len bytes (64 bits) at write_addr; back to [resume] with all registers.
+    .globl mangrove_tracker_slow_range
+    .hidden mangrove_tracker_slow_range
+mangrove_tracker_slow_range:
+    mov [{q0}], rax
+    mov [{q0} + 8], rcx
+    mov [{q0} + 16], rdx
+    mov [{q0} + 24], rdi
+    mov [{q0} + 32], r8
+    mov [{q0} + 40], r9
+    mov [{q0} + 48], r10
+    mov [{q0} + 56], r11
+    mov rax, [{resume}]
+    mov [{leaf_return}], rax
+    mov rdi, [{addr}]
+    mov rdx, [{len}]
+    lea rcx, [rip + 2f]
+    jmp mangrove_tracker_slow_copy
+2:
+    mov rax, [{q0}]
+    mov rcx, [{q0} + 8]
+    mov rdx, [{q0} + 16]
+    mov rdi, [{q0} + 24]
+    mov r8, [{q0} + 32]
+    mov r9, [{q0} + 40]
+    mov r10, [{q0} + 48]
+    mov r11, [{q0} + 56]
+    jmp qword ptr [{leaf_return}]
+
+    # rsp was just changed: does it still (or again) point into the thread's own stack?
+    # The program's rax is in [stub + 24]; back to [resume], or to the dispatcher with [exit].
+    .globl mangrove_tracker_check_own_stack
+    .hidden mangrove_tracker_check_own_stack
+mangrove_tracker_check_own_stack:
+    lahf
+    seto al
+    mov [{saved_flags}], rax
+    mov rax, rsp
+    sub rax, [{stack_lo}]
+    cmp rax, [{stack_len}]
+    mov rax, [{saved_flags}]
+    jae 2f
+3:
+    add al, 0x7f
+    sahf
+    mov rax, [{s3}]
+    jmp qword ptr [{resume}]
+2:
+    add al, 0x7f
+    sahf
+    mov rax, [{s3}]
+    jmp mangrove_tracker_dispatch
+    .globl mangrove_tracker_check_foreign_stack
+    .hidden mangrove_tracker_check_foreign_stack
+mangrove_tracker_check_foreign_stack:
+    lahf
+    seto al
+    mov [{saved_flags}], rax
+    mov rax, rsp
+    sub rax, [{stack_lo}]
+    cmp rax, [{stack_all}]
+    mov rax, [{saved_flags}]
+    jb 2b
+    jmp 3b
+"#,
+    frame = const at!(frame),
+    target = const at!(branch_target),
+    branch_rcx = const at!(branch_rcx),
+    exit = const at!(exit),
+    exit_branch = const EXIT_BRANCH as i32,
+    exit_record = const EXIT_RECORD as i32,
+    escaped = const LEFT_ESCAPED,
+    exception = const LEFT_BY_EXCEPTION,
+    abandoned = const LEFT_ABANDONED,
+    destroy = sym super::unwind::destroy_exception,
+    dispatcher = sym super::dispatch::dispatch,
+    host_rsp = const at!(host_rsp),
+    flags = const at!(flags),
+    next = const at!(next),
+    xsave = const at!(xsave_area),
+    xsave_mask = const at!(xsave_mask),
+    r0 = const at_reg!(0), r1 = const at_reg!(1), r2 = const at_reg!(2), r3 = const at_reg!(3),
+    r4 = const at_reg!(4), r5 = const at_reg!(5), r6 = const at_reg!(6), r7 = const at_reg!(7),
+    r8 = const at_reg!(8), r9 = const at_reg!(9), r10 = const at_reg!(10), r11 = const at_reg!(11),
+    r12 = const at_reg!(12), r13 = const at_reg!(13), r14 = const at_reg!(14), r15 = const at_reg!(15),
+    s0 = const at!(stub), s1 = const at!(stub) + 8, s2 = const at!(stub) + 16, s3 = const at!(stub) + 24,
+    q0 = const at!(range_stub),
+    leaf_return = const at!(leaf_return),
+    addr = const at!(write_addr),
+    len = const at!(write_len),
+    resume = const at!(resume),
+    saved_flags = const at!(saved_flags),
+    mask = const at!(block_mask),
+    block_bytes = const at!(block_bytes),
+    filter_shift = const at!(filter_shift),
+    filter_mask = const (FILTER_SLOTS - 1) * 8,
+    filter = const FILTER,
+    exact_pages = const EXACT_PAGES,
+    table = const TABLE,
+    table_mask = const (SLOT_COUNT - 1) * 8,
+    hash_factor = const HASH_FACTOR,
+    hash_shift = const HASH_SHIFT,
+    list_ptr = const at!(list_ptr),
+    list_end = const LIST_END,
+    large_ptr = const at!(large_ptr),
+    large_end = const LARGE_END,
+    recent = const RECENT,
+    recent_exact = const RECENT_EXACT,
+    recent_mask = const RECENT_SLOTS - 1,
+    small_max = const crate::write_set::SMALL_BYTES_MAX + 1,
+    stack_lo = const at!(stack_lo),
+    stack_len = const at!(stack_len),
+    stack_all = const at!(stack_all),
+);
+
+const _: () = assert!(EXACT_END > LARGE_END && TARGETS[0] > EXACT_END && LEFT_NORMALLY == 0);

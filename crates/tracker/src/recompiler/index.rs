@@ -1,0 +1,94 @@
+//! The filter and the block table of the low region, from Rust's side; `gate.rs` has the same by hand.
+
+use super::context::{
+    Context, EXACT, EXACT_PAGE_SLOTS, EXACT_PAGES, FILTER, FILTER_SLOTS, LARGE, LIST, LIST_END, RECENT,
+    RECENT_EXACT, RECENT_SLOTS, TABLE,
+};
+use crate::block_table::{SLOT_COUNT, home_slot};
+use crate::exact::ExactRanges;
+
+fn table(slot: usize) -> *mut u64 {
+    std::ptr::with_exposed_provenance_mut::<u64>(TABLE).wrapping_add(slot)
+}
+
+fn filter(context: &Context, block: u64) -> *mut u64 {
+    let offset = (block >> context.filter_shift) as usize & ((FILTER_SLOTS - 1) * 8);
+    std::ptr::with_exposed_provenance_mut::<u64>(FILTER + offset)
+}
+
+/// Adds a block to the table and the list. It does not enter the filter: it may hold exact bytes.
+pub(super) fn insert(context: &mut Context, block: u64) {
+    let mut slot = home_slot(block);
+    // SAFETY: slots of the low region's table, and a list with room (its end is checked before).
+    unsafe {
+        while table(slot).read() != 0 {
+            if table(slot).read() == block {
+                return;
+            }
+            slot = (slot + 1) & (SLOT_COUNT - 1);
+        }
+        assert!((context.list_ptr as usize) < LIST_END, "the list was emptied before");
+        table(slot).write(block);
+        std::ptr::with_exposed_provenance_mut::<u64>(context.list_ptr as usize).write(block);
+    }
+    context.list_ptr += 8;
+}
+
+/// Empties filter, table and lists.
+pub(super) fn forget(context: &mut Context) {
+    let count = (context.list_ptr as usize - LIST) / 8;
+    // SAFETY: all of it lies in the low region, and the list holds `count` blocks.
+    unsafe {
+        let list = std::slice::from_raw_parts(std::ptr::with_exposed_provenance::<u64>(LIST), count);
+        if count > SLOT_COUNT / 16 {
+            std::ptr::write_bytes(table(0), 0, SLOT_COUNT);
+            forget_filter();
+        } else {
+            // Youngest first: the way to a block runs over older ones only.
+            for &block in list.iter().rev() {
+                let mut slot = home_slot(block);
+                while table(slot).read() != block {
+                    slot = (slot + 1) & (SLOT_COUNT - 1);
+                }
+                table(slot).write(0);
+                filter(context, block).write(0);
+            }
+        }
+        let recent = std::ptr::with_exposed_provenance_mut::<[u64; 2]>(RECENT);
+        if context.large_ptr as usize != LARGE || context.recent_used != 0 {
+            std::ptr::write_bytes(recent, 0, RECENT_SLOTS);
+        }
+        let recent = std::ptr::with_exposed_provenance_mut::<[u64; 2]>(RECENT_EXACT);
+        if context.exact_ptr as usize != EXACT || context.recent_used != 0 {
+            std::ptr::write_bytes(recent, 0, RECENT_SLOTS);
+        }
+    }
+    context.recent_used = 0;
+    context.list_ptr = LIST as u64;
+    context.large_ptr = LARGE as u64;
+    context.exact_ptr = EXACT as u64;
+}
+
+/// Empties the filter: after a change of thread, whose stack blocks it may hold.
+pub(super) fn forget_filter() {
+    // SAFETY: the filter's own memory.
+    unsafe { std::ptr::write_bytes(std::ptr::with_exposed_provenance_mut::<u64>(FILTER), 0, FILTER_SLOTS) };
+}
+
+/// Marks the pages that may hold exact bytes, and `also`, a range that is watched for another reason.
+pub(super) fn mark_exact_pages(exact: &ExactRanges, also: usize) {
+    let base = std::ptr::with_exposed_provenance_mut::<u8>(EXACT_PAGES);
+    let mark = |page: usize| {
+        // SAFETY: inside the page bytes.
+        unsafe { base.add(page & (EXACT_PAGE_SLOTS - 1)).write(1) };
+    };
+    // SAFETY: the page bytes are ours.
+    unsafe { std::ptr::write_bytes(base, 0, EXACT_PAGE_SLOTS) };
+    for &(lo, hi) in exact.spans() {
+        // A misaligned store may begin on the page before.
+        (lo >> 12..=(hi - 1) >> 12).take(EXACT_PAGE_SLOTS).for_each(mark);
+    }
+    if also != 0 {
+        mark(also >> 12);
+    }
+}

@@ -1,0 +1,349 @@
+//! The recompiler as a [`Tracker`].
+
+use super::blocks::Mode;
+use super::context::{EXACT, LARGE, LIST, LOW, LOW_BYTES, TARGETS, context};
+use super::dispatch::{publish, state};
+use super::gate;
+use super::index;
+use super::raw::{failed, syscall};
+use super::state::{Failure, Leaf, State};
+use super::thread::{find_stack, fs_base};
+use crate::active::{Turn, will_write};
+use crate::error::{Error, Result};
+use crate::own_memory;
+use crate::tracker::{SyscallHook, Tracker};
+use crate::write_set::WriteSet;
+use std::ffi::c_void;
+use std::sync::Mutex;
+
+/// Bytes of the dispatcher's own stack.
+const HOST_STACK_BYTES: usize = 512 << 10;
+/// x87, SSE, AVX, opmask, ZMM: what the dispatcher's own code, and libc under it, may change.
+const STATE_COMPONENTS: u64 = 0xe7;
+/// libc functions that run natively and write [rdi, rdi + rdx).
+const COPIES: [&std::ffi::CStr; 4] = [c"memcpy", c"memmove", c"memset", c"mempcpy"];
+/// libc functions that run natively and write nothing.
+const READERS: [&std::ffi::CStr; 14] = [
+    c"strlen",
+    c"strnlen",
+    c"strcmp",
+    c"strncmp",
+    c"memcmp",
+    c"bcmp",
+    c"memchr",
+    c"memrchr",
+    c"rawmemchr",
+    c"strchr",
+    c"strrchr",
+    c"strchrnul",
+    c"strspn",
+    c"strcspn",
+];
+
+/// Serialises making the one state.
+static MAKING: Mutex<()> = Mutex::new(());
+
+/// Tracks calls by translating what they reach, block by block, as it is reached (x86-64 Linux).
+///
+/// All recompilers of a process share one code cache. Everything reached is seen: the program, libc, any
+/// library. What cannot be followed is refused with [`Error::Refused`]; `docs/tracker.md` has the list.
+#[derive(Clone, Copy, Debug)]
+pub struct Recompiler(());
+
+impl Recompiler {
+    /// Prepares the process for translated calls: a few mappings, no code yet.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the CPU or the process lacks something, with what it is.
+    pub fn new() -> Result<Self> {
+        let _making = MAKING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if state().is_null() {
+            make_state()?;
+        }
+        Ok(Self(()))
+    }
+
+    /// Numbers about the recompiler's work so far, for people: (name, value).
+    #[must_use]
+    pub fn statistics(&self) -> Vec<(&'static str, u64)> {
+        // SAFETY: plain counters of a state that is never freed; a torn view of them harms nobody.
+        let counts = unsafe { (*state()).counts };
+        vec![
+            ("blocks translated", counts.blocks),
+            ("instructions translated", counts.instructions),
+            ("dispatches", counts.dispatches),
+            ("records by hand", counts.records_by_hand),
+            ("flushes", counts.flushes),
+        ]
+    }
+
+    /// Forgets all translated code. Needed only after code was changed behind the recompiler's back, outside of
+    /// tracked calls.
+    pub fn forget_code(&self) {
+        with_turn(State::flush);
+    }
+}
+
+/// Runs `work` on the state when nobody is in a tracked call.
+fn with_turn<T>(work: impl FnOnce(&mut State) -> T) -> T {
+    let turn = loop {
+        match Turn::take(std::ptr::null_mut()) {
+            Ok(turn) => break turn,
+            Err(_) => std::thread::yield_now(),
+        }
+    };
+    // SAFETY: the turn makes it exclusive; the state exists as long as a recompiler does.
+    let result = work(unsafe { &mut *state() });
+    drop(turn);
+    result
+}
+
+impl Tracker for Recompiler {
+    fn name(&self) -> &'static str {
+        "recompiler"
+    }
+
+    #[inline]
+    unsafe fn call(
+        &self,
+        writes: &mut WriteSet,
+        f: unsafe extern "C" fn(*mut c_void),
+        arg: *mut c_void,
+    ) -> Result<()> {
+        let writes = std::ptr::from_mut(writes);
+        let turn = Turn::take(writes)?;
+        let marker = 0u8;
+        let here = std::ptr::from_ref(&marker).addr();
+        // SAFETY: the turn makes state and context exclusive; references to them end before translated code
+        // runs and are made anew after it.
+        let left = unsafe {
+            let state = &mut *state();
+            state.begin(writes, here);
+            let mode = state.mode;
+            gate::mangrove_tracker_enter(f as usize, arg.expose_provenance(), TARGETS[mode as usize])
+        };
+        // SAFETY: as above.
+        let result = unsafe { (*state()).finish(left) };
+        drop(turn);
+        result
+    }
+
+    fn add_leaf(&self, address: usize) {
+        with_turn(|state| state.add_leaf(address, Leaf::Silent));
+    }
+
+    fn set_syscall_hook(&self, hook: &'static dyn SyscallHook) {
+        with_turn(|state| state.hook = Some(hook));
+    }
+}
+
+impl State {
+    /// Before translated code runs.
+    #[inline]
+    fn begin(&mut self, writes: *mut WriteSet, here: usize) {
+        self.writes = writes;
+        self.failure = Failure::None;
+        if self.thread != fs_base() {
+            self.change_thread(here);
+        }
+        // SAFETY: the caller lends the set for the call.
+        if self.version != unsafe { (*writes).version() } {
+            self.attach();
+        }
+        // SAFETY: the context is mapped.
+        let context = unsafe { &mut *context() };
+        // Up to the caller's frame: what comes to lie above has jumped out.
+        let offset = (here as u64).wrapping_sub(context.stack_lo);
+        self.mode = if offset < context.stack_all { Mode::OwnStack } else { Mode::ForeignStack };
+        context.stack_len = if self.mode == Mode::OwnStack { offset } else { context.stack_all };
+    }
+
+    #[cold]
+    fn change_thread(&mut self, here: usize) {
+        let stack = find_stack(&mut self.maps, here, fs_base());
+        // SAFETY: the context is mapped.
+        let context = unsafe { &mut *context() };
+        context.stack_lo = stack.lo as u64;
+        context.stack_all = (stack.hi - stack.lo) as u64;
+        context.fs_base = fs_base() as u64;
+        index::forget_filter();
+        // A stack that cannot be told now may be told next time.
+        self.thread = if stack.hi == 0 { 0 } else { fs_base() };
+    }
+
+    /// The tables now serve another write set, or the same emptied.
+    fn attach(&mut self) {
+        // SAFETY: the set is lent for the call; the context is mapped.
+        let (writes, context) = unsafe { (&mut *self.writes, &mut *context()) };
+        index::forget(context);
+        self.handed = 0;
+        self.version = writes.version();
+        let exact = writes.exact_ranges();
+        if exact.version() != self.exact_version {
+            index::mark_exact_pages(exact, 0);
+            self.exact_version = exact.version();
+        }
+        if writes.block_bytes() as u32 != self.block_bytes {
+            self.block_bytes = writes.block_bytes() as u32;
+            set_block_bytes(self.block_bytes);
+            index::forget_filter();
+            self.flush();
+        }
+    }
+
+    /// After translated code ran.
+    #[inline]
+    fn finish(&mut self, left: u64) -> Result<()> {
+        self.hand_over();
+        // SAFETY: the context is mapped.
+        let (lo, all) = unsafe { ((*context()).stack_lo as usize, (*context()).stack_all as usize) };
+        if all > 0 {
+            self.writes().add_stack(lo, lo + all);
+        }
+        self.writes = std::ptr::null_mut();
+        if left == gate::LEFT_NORMALLY { Ok(()) } else { Err(self.why(left)) }
+    }
+
+    #[cold]
+    fn why(&self, left: u64) -> Error {
+        let refused = |what: String| Error::Refused { what };
+        match (left, self.failure) {
+            (gate::LEFT_BY_EXCEPTION, _) => Error::Exception,
+            (gate::LEFT_ESCAPED, _) => Error::Escaped {
+                how: "something jumped into it from outside (a signal handler that does not return?)".into(),
+            },
+            (_, Failure::Refused(what)) => refused(what.into()),
+            (_, Failure::Syscall(number)) => {
+                refused(format!("it makes system call {number}, whose writes the recompiler does not know"))
+            }
+            (_, Failure::MadeCode(pc)) => refused(format!(
+                "it runs code that was made at run time or can be written (at {pc:#x}), which the recompiler does not follow"
+            )),
+            (_, Failure::LongJump) => Error::LongJump,
+            (_, Failure::NoRoom | Failure::None) => {
+                refused("there is no memory or address space near the program for translated code".into())
+            }
+        }
+    }
+}
+
+fn set_block_bytes(block_bytes: u32) {
+    // SAFETY: the context is mapped.
+    let context = unsafe { &mut *context() };
+    context.block_bytes = block_bytes.into();
+    context.block_mask = (-i64::from(block_bytes)) as u64;
+    context.filter_shift = u64::from(block_bytes.trailing_zeros() - 3);
+}
+
+#[cold]
+fn make_state() -> Result<()> {
+    let unsupported = |what: &str| Error::Unsupported { what: what.into() };
+    if !std::is_x86_feature_detected!("xsave") {
+        return Err(unsupported("the CPU has no XSAVE"));
+    }
+    if shadow_stacks_enabled() {
+        return Err(unsupported("hardware shadow stacks (CET) are enabled; start the program without them"));
+    }
+    map_low_region()?;
+    let components = super::rare::xcr0() & STATE_COMPONENTS;
+    // SAFETY: CPUID leaf 0xD exists where XSAVE does.
+    let area_bytes = std::arch::x86_64::__cpuid_count(0xd, 0).ecx as usize;
+    let area = map_anonymous(area_bytes)?;
+    let stack = map_anonymous(HOST_STACK_BYTES)?;
+    // SAFETY: the region was just mapped.
+    let context = unsafe { &mut *context() };
+    context.xsave_area = area as u64;
+    context.xsave_mask = components;
+    context.host_rsp = (stack + HOST_STACK_BYTES - 64) as u64;
+    context.list_ptr = LIST as u64;
+    context.large_ptr = LARGE as u64;
+    context.exact_ptr = EXACT as u64;
+    context.dispatch = gate::mangrove_tracker_dispatch as *const () as u64;
+    context.slow = gate::mangrove_tracker_slow as *const () as u64;
+    context.slow_masked = gate::mangrove_tracker_slow_masked as *const () as u64;
+    context.slow_copy = gate::mangrove_tracker_slow_copy as *const () as u64;
+    context.slow_range = gate::mangrove_tracker_slow_range as *const () as u64;
+    context.check_stack = [
+        gate::mangrove_tracker_check_own_stack as *const () as u64,
+        gate::mangrove_tracker_check_foreign_stack as *const () as u64,
+    ];
+    set_block_bytes(32);
+    let place = map_anonymous(size_of::<State>().next_multiple_of(4096))?;
+    let state: *mut State = std::ptr::with_exposed_provenance_mut(place);
+    // SAFETY: fresh memory, page-aligned and large enough; nobody else knows it yet.
+    let state = unsafe {
+        state.write(State::new(std::is_x86_feature_detected!("bmi2")));
+        &mut *state
+    };
+    warm_up(state);
+    for (names, leaf) in [(&COPIES[..], Leaf::Copy), (&READERS[..], Leaf::Silent)] {
+        for name in names {
+            // SAFETY: asks the dynamic linker for a symbol.
+            let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr();
+            if address != 0 {
+                state.add_leaf(address, leaf);
+            }
+        }
+    }
+    state.add_leaf(will_write as *const () as usize, Leaf::Silent);
+    state.flush();
+    publish(std::ptr::from_mut(state));
+    Ok(())
+}
+
+/// Lets the decoder allocate what it keeps: later it must not.
+fn warm_up(state: &mut State) {
+    const GREEDY: [&[u8]; 4] = [
+        &[0xc5, 0xfc, 0x77],
+        &[0x0f, 0xae, 0x20],
+        &[0x0f, 0x05],
+        &[0x62, 0xf2, 0x7d, 0x49, 0xa0, 0x04, 0x08],
+    ];
+    for bytes in GREEDY {
+        let mut decoder = iced_x86::Decoder::with_ip(64, bytes, 0, iced_x86::DecoderOptions::NONE);
+        let raw = decoder.decode();
+        let _ = decoder.get_constant_offsets(&raw);
+        let _ = super::decode::analyse(&raw, &mut state.factory, true);
+    }
+    state.maps.refresh();
+}
+
+fn map_low_region() -> Result<()> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE | libc::MAP_NORESERVE;
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a fresh mapping that replaces nothing.
+    let at = unsafe {
+        syscall(libc::SYS_mmap, [LOW as u64, LOW_BYTES as u64, prot as u64, flags as u64, u64::MAX, 0])
+    };
+    if at != LOW as i64 {
+        if !failed(at) {
+            // SAFETY: a kernel without MAP_FIXED_NOREPLACE put it elsewhere: our own mapping.
+            unsafe { syscall(libc::SYS_munmap, [at as u64, LOW_BYTES as u64, 0, 0, 0, 0]) };
+        }
+        return Err(Error::Unsupported {
+            what: format!(
+                "the addresses from {LOW:#x} on, which the recompiler needs, are taken by something else"
+            ),
+        });
+    }
+    own_memory::note(LOW, LOW_BYTES);
+    // SAFETY: our own mapping; a forked child gets a state of its own.
+    unsafe {
+        syscall(libc::SYS_madvise, [LOW as u64, LOW_BYTES as u64, libc::MADV_DONTFORK as u64, 0, 0, 0])
+    };
+    Ok(())
+}
+
+fn map_anonymous(len: usize) -> Result<usize> {
+    own_memory::map(len).ok_or_else(|| Error::Unsupported { what: "there is no memory left to map".into() })
+}
+
+/// Asks the kernel (6.6 and later) whether this thread has a user shadow stack.
+fn shadow_stacks_enabled() -> bool {
+    const ARCH_SHSTK_STATUS: u64 = 0x5005;
+    let mut features = 0u64;
+    let to = std::ptr::from_mut(&mut features).expose_provenance() as u64;
+    // SAFETY: writes the features into our variable, or fails.
+    let result = unsafe { syscall(libc::SYS_arch_prctl, [ARCH_SHSTK_STATUS, to, 0, 0, 0, 0]) };
+    !failed(result) && features & 1 != 0
+}

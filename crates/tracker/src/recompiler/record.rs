@@ -1,0 +1,233 @@
+//! The code that records a store before it happens.
+//!
+//! Preserves semantics: a record changes no register and no flag that anybody reads afterwards, and computes
+//! its address before it clobbers anything.
+
+use super::cache::Arena;
+use super::context::{FILTER, FILTER_SLOTS, RAX, RCX, RDI, RSP};
+use super::decode::{REPEAT_REGISTERS, STATUS, Shape, Store};
+use super::emit::{Base, Code, Mem, Segment};
+use super::liveness::Dead;
+
+/// A record to be emitted: one store, or several off the same registers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record {
+    /// Index of the instruction before which it is made.
+    pub(crate) at: usize,
+    /// The store (index of its instruction) that the dispatcher evaluates for rare and masked ones.
+    pub(crate) of: usize,
+    pub(crate) store: Store,
+}
+
+/// Widest record of several stores.
+pub(crate) const SPAN_MAX: i64 = 64;
+/// Registers tried for scratch, those with short encodings first.
+const SCRATCH_ORDER: [u8; 13] = [0, 2, 6, 7, 1, 3, 5, 8, 9, 10, 11, 14, 15];
+
+/// Emits records into one arena.
+pub(crate) struct Recorder<'a> {
+    pub(crate) arena: &'a mut Arena,
+    pub(crate) block_bytes: u32,
+    /// rorx is there.
+    pub(crate) bmi2: bool,
+}
+
+/// Scratch registers of one record and how they come back.
+struct Scratch {
+    a: u8,
+    a_saved: bool,
+    b: u8,
+    b_saved: bool,
+    flags_saved: bool,
+}
+
+impl Recorder<'_> {
+    /// Emits the record of a plain, masked or repeated store. `exit` numbers the masked store for the dispatcher.
+    pub(crate) fn record(&mut self, store: &Store, dead: Dead, exit: u32) {
+        if store.shape == Shape::Repeat {
+            return self.repeat(store, dead);
+        }
+        let uses = store.mem.registers();
+        let scratch = self.begin(&store.mem, uses, dead);
+        let bytes = store.bytes;
+        let block = self.block_bytes;
+        let mut misses = [0usize; 8];
+        let mut count = 0;
+        if bytes <= block && bytes.is_power_of_two() {
+            // Misaligned addresses keep a low bit, match nothing, and go out of line.
+            let hot = &mut self.arena.hot;
+            hot.op_imm(true, 4, scratch.a, (-i64::from(block) | i64::from(bytes - 1)) as i32);
+            misses[0] = self.check(&scratch);
+            count = 1;
+        } else if bytes <= 16.min(block) {
+            let hot = &mut self.arena.hot;
+            let end = Mem { disp: i64::from(bytes) - 1, ..Mem::low(0) };
+            hot.op_mem(true, &[0x8d], scratch.b, &Mem { base: Base::Reg(scratch.a), ..end }, 0);
+            hot.op_reg(true, &[0x31], scratch.a, scratch.b);
+            hot.op_imm(true, 7, scratch.b, block as i32);
+            misses[0] = hot.relative_later(&[0x0f, 0x83]);
+            hot.op_imm(true, 4, scratch.a, -(block as i32));
+            misses[1] = self.check(&scratch);
+            count = 2;
+        } else {
+            let mut offset = 0;
+            loop {
+                if offset > 0 {
+                    self.address(&store.mem, offset, &scratch);
+                }
+                self.arena.hot.op_imm(true, 4, scratch.a, -(block as i32));
+                misses[count] = self.check(&scratch);
+                count += 1;
+                if offset == bytes - 1 {
+                    break;
+                }
+                offset = (offset + block).min(bytes - 1);
+            }
+        }
+        let back = self.arena.hot.pos;
+        self.end(&scratch);
+        self.out_of_line(store, &scratch, &misses[..count], back, exit);
+    }
+
+    /// Saves what must be saved and leaves the address in `a`.
+    fn begin(&mut self, mem: &Mem, uses: u16, dead: Dead) -> Scratch {
+        let flags_saved = dead.flags != STATUS;
+        let mut taken = uses | 1 << RSP;
+        if flags_saved {
+            taken |= 1 << RAX;
+        }
+        let (a, a_free) = pick(dead.registers, taken);
+        taken |= 1 << a;
+        let (b, b_free) =
+            if flags_saved { (RAX, dead.registers & 1 << RAX != 0) } else { pick(dead.registers, taken) };
+        // rax may be part of the address: then it is alive, and saved.
+        let b_saved = !b_free || (flags_saved && uses & 1 << RAX != 0);
+        let scratch = Scratch { a, a_saved: !a_free, b, b_saved, flags_saved };
+        let hot = &mut self.arena.hot;
+        if scratch.a_saved {
+            hot.store_low(at!(scratch_a), a);
+        }
+        if scratch.b_saved {
+            hot.store_low(at!(scratch_b), b);
+        }
+        lea(hot, a, mem, 0);
+        if flags_saved {
+            hot.bytes(&[0x9f, 0x0f, 0x90, 0xc0]); // lahf; seto al
+            hot.store_low(at!(saved_flags), RAX);
+        }
+        if mem.segment == Segment::Fs {
+            hot.op_mem(true, &[0x03], a, &Mem::low(at!(fs_base)), 0);
+        }
+        if flags_saved {
+            hot.store_low(at!(write_addr), a);
+        }
+        scratch
+    }
+
+    /// Address of the store plus `offset` into `a`, a second time.
+    fn address(&mut self, mem: &Mem, offset: u32, scratch: &Scratch) {
+        let hot = &mut self.arena.hot;
+        if scratch.flags_saved {
+            hot.load_low(scratch.a, at!(write_addr));
+            hot.op_imm(true, 0, scratch.a, offset as i32);
+            return;
+        }
+        lea(hot, scratch.a, mem, i64::from(offset));
+        if mem.segment == Segment::Fs {
+            hot.op_mem(true, &[0x03], scratch.a, &Mem::low(at!(fs_base)), 0);
+        }
+    }
+
+    /// Is the block in `a` in the filter? Clobbers `b`; returns the jump to patch.
+    fn check(&mut self, scratch: &Scratch) -> usize {
+        let shift = (self.block_bytes.trailing_zeros() - 3) as u8;
+        let hot = &mut self.arena.hot;
+        if self.bmi2 {
+            let (a, b) = (scratch.a, scratch.b);
+            let r = if b < 8 { 0x80 } else { 0 };
+            let base = if a < 8 { 0x20 } else { 0 };
+            hot.bytes(&[0xc4, 0x43 | r | base, 0x7b, 0xf0, 0xc0 | (b & 7) << 3 | (a & 7), shift]); // rorx b, a, shift
+        } else {
+            hot.op_reg(false, &[0x89], scratch.a, scratch.b);
+            hot.op_reg(false, &[0xc1], 5, scratch.b);
+            hot.bytes(&[shift]);
+        }
+        hot.op_imm(false, 4, scratch.b, ((FILTER_SLOTS - 1) * 8) as i32);
+        let slot = Mem { base: Base::Reg(scratch.b), disp: FILTER as i64, ..Mem::low(0) };
+        hot.op_mem(true, &[0x39], scratch.a, &slot, 0);
+        hot.relative_later(&[0x0f, 0x85])
+    }
+
+    fn end(&mut self, scratch: &Scratch) {
+        let hot = &mut self.arena.hot;
+        if scratch.flags_saved {
+            hot.load_low(RAX, at!(saved_flags));
+            hot.bytes(&[0x04, 0x7f, 0x9e]); // add al, 0x7f; sahf
+        }
+        if scratch.b_saved {
+            hot.load_low(scratch.b, at!(scratch_b));
+        }
+        if scratch.a_saved {
+            hot.load_low(scratch.a, at!(scratch_a));
+        }
+    }
+
+    fn out_of_line(&mut self, store: &Store, scratch: &Scratch, misses: &[usize], back: usize, exit: u32) {
+        let target = self.arena.slow.pos;
+        for &site in misses {
+            self.arena.hot.patch_relative(site, target);
+        }
+        let slow = &mut self.arena.slow;
+        if !scratch.flags_saved {
+            lea(slow, scratch.a, &store.mem, 0);
+            if store.mem.segment == Segment::Fs {
+                slow.op_mem(true, &[0x03], scratch.a, &Mem::low(at!(fs_base)), 0);
+            }
+            slow.store_low(at!(write_addr), scratch.a);
+        }
+        slow.store_low_imm(at!(write_len), store.bytes);
+        resume_at(slow, scratch.a, back);
+        if store.shape == Shape::Masked {
+            slow.store_low_imm(at!(exit), exit);
+            slow.jump_low(at!(slow_masked));
+        } else {
+            slow.jump_low(at!(slow));
+        }
+    }
+
+    /// rep movs, rep stos upwards: rcx elements from rdi, one range.
+    fn repeat(&mut self, store: &Store, dead: Dead) {
+        let scratch = self.begin(&store.mem, REPEAT_REGISTERS, dead);
+        let hot = &mut self.arena.hot;
+        hot.store_low(at!(write_addr), RDI);
+        let count = Mem { index: Some(RCX), scale: store.bytes as u8, ..Mem::low(0) };
+        hot.op_mem(true, &[0x8d], scratch.a, &count, 0);
+        hot.store_low(at!(write_len), scratch.a);
+        let site = hot.relative_later(&[0x48 | (scratch.a >> 3) << 2, 0x8d, 5 | (scratch.a & 7) << 3]);
+        hot.store_low(at!(resume), scratch.a);
+        hot.jump_low(at!(slow_range));
+        let back = hot.pos;
+        hot.patch_relative(site, back);
+        self.end(&scratch);
+    }
+}
+
+/// resume = back
+pub(crate) fn resume_at(code: &mut Code, scratch: u8, back: usize) {
+    code.rip(&[0x48 | (scratch >> 3) << 2, 0x8d, 5 | (scratch & 7) << 3], back);
+    code.store_low(at!(resume), scratch);
+}
+
+/// lea reg, mem + offset, without the segment's base.
+fn lea(code: &mut Code, reg: u8, mem: &Mem, offset: i64) {
+    let flat = Mem { segment: Segment::Flat, disp: mem.disp + offset, ..*mem };
+    code.op_mem(true, &[0x8d], reg, &flat, 0);
+}
+
+fn pick(dead: u16, taken: u16) -> (u8, bool) {
+    let free = |reg: &&u8| taken & 1 << **reg == 0;
+    if let Some(&reg) = SCRATCH_ORDER.iter().filter(free).find(|&&reg| dead & 1 << reg != 0) {
+        return (reg, true);
+    }
+    (SCRATCH_ORDER.iter().find(free).copied().unwrap_or(12), false)
+}

@@ -1,0 +1,225 @@
+//! What the kernel writes into user memory, for every system call that tracked code may make.
+//!
+//! Source: the Linux manual pages, section 2, and the kernel's own structures for x86-64. A call that is not
+//! here is refused by number: an unknown one may write anywhere.
+
+/// How many bytes at a pointer argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    Fixed(u32),
+    /// As many as the call returned.
+    Result,
+    /// The result times this.
+    Results(u32),
+    /// An argument's value.
+    Arg(u8),
+    /// An argument's value times this.
+    Args(u8, u32),
+    /// An argument's value in bits, as fd_set.
+    Bits(u8),
+    /// A socket address: what the socklen_t at this argument said before, or says after, the smaller.
+    Socket(u8),
+    /// The call's result, over the iovec array here, of as many entries as this argument says.
+    Vector(u8),
+    /// One byte for each page of an argument's bytes.
+    Pages(u8),
+    /// A msghdr.
+    Message,
+    /// An array of mmsghdr.
+    Messages,
+}
+
+/// A pointer argument that is written through (if it is not null).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Out(pub(crate) u8, pub(crate) Size);
+
+/// What is done with a system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// Made; writes these.
+    Writes(&'static [Out]),
+    /// Made; writes these even if it fails.
+    WritesAlways(&'static [Out]),
+    /// Changes mappings.
+    Mapping,
+    /// ioctl, fcntl, prctl, arch_prctl, futex: depends on an argument.
+    Depends,
+    /// Ends the process.
+    Exit,
+    Refused(&'static str),
+    Unknown,
+}
+
+const NONE: Plan = Plan::Writes(&[]);
+
+/// The plan for a system call by number.
+pub(crate) fn plan(number: i64) -> Plan {
+    use Size::{Arg, Args, Bits, Fixed, Message, Messages, Result, Results, Socket, Vector};
+    const PROCESSES: &str =
+        "it makes or replaces a process (fork, vfork, exec): do that outside of write commands";
+    const THREADS: &str = "it starts or ends a thread: do that outside of write commands";
+    const ASYNC: &str =
+        "it starts asynchronous input or output (aio, io_uring), whose writes come later and unseen";
+    const SHARED: &str = "it attaches System V shared memory";
+    const ROOT: &str = "it changes the process's root, namespaces or tracing";
+    match number {
+        libc::SYS_read | libc::SYS_pread64 => Plan::Writes(&[Out(1, Result)]),
+        libc::SYS_readv | libc::SYS_preadv | libc::SYS_preadv2 => Plan::Writes(&[Out(1, Vector(2))]),
+        libc::SYS_process_vm_readv => Plan::Writes(&[Out(1, Vector(2))]),
+        libc::SYS_write | libc::SYS_pwrite64 | libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => {
+            NONE
+        }
+        libc::SYS_open | libc::SYS_openat | libc::SYS_openat2 | libc::SYS_creat | libc::SYS_close => NONE,
+        libc::SYS_close_range | libc::SYS_dup | libc::SYS_dup2 | libc::SYS_dup3 | libc::SYS_lseek => NONE,
+        libc::SYS_stat | libc::SYS_fstat | libc::SYS_lstat => Plan::Writes(&[Out(1, Fixed(144))]),
+        libc::SYS_newfstatat => Plan::Writes(&[Out(2, Fixed(144))]),
+        libc::SYS_statx => Plan::Writes(&[Out(4, Fixed(256))]),
+        libc::SYS_statfs | libc::SYS_fstatfs => Plan::Writes(&[Out(1, Fixed(120))]),
+        libc::SYS_access | libc::SYS_faccessat | libc::SYS_faccessat2 => NONE,
+        libc::SYS_pipe | libc::SYS_pipe2 => Plan::Writes(&[Out(0, Fixed(8))]),
+        libc::SYS_getdents | libc::SYS_getdents64 => Plan::Writes(&[Out(1, Result)]),
+        libc::SYS_getcwd => Plan::Writes(&[Out(0, Result)]),
+        libc::SYS_readlink => Plan::Writes(&[Out(1, Result)]),
+        libc::SYS_readlinkat => Plan::Writes(&[Out(2, Result)]),
+        libc::SYS_chdir | libc::SYS_fchdir | libc::SYS_mkdir | libc::SYS_mkdirat | libc::SYS_rmdir => NONE,
+        libc::SYS_unlink
+        | libc::SYS_unlinkat
+        | libc::SYS_rename
+        | libc::SYS_renameat
+        | libc::SYS_renameat2 => NONE,
+        libc::SYS_link | libc::SYS_linkat | libc::SYS_symlink | libc::SYS_symlinkat | libc::SYS_mknod => NONE,
+        libc::SYS_chmod | libc::SYS_fchmod | libc::SYS_fchmodat | libc::SYS_chown | libc::SYS_fchown => NONE,
+        libc::SYS_lchown
+        | libc::SYS_fchownat
+        | libc::SYS_umask
+        | libc::SYS_utimensat
+        | libc::SYS_futimesat => NONE,
+        libc::SYS_utime
+        | libc::SYS_utimes
+        | libc::SYS_truncate
+        | libc::SYS_ftruncate
+        | libc::SYS_fallocate => NONE,
+        libc::SYS_fsync
+        | libc::SYS_fdatasync
+        | libc::SYS_sync
+        | libc::SYS_syncfs
+        | libc::SYS_sync_file_range => NONE,
+        libc::SYS_flock | libc::SYS_fadvise64 | libc::SYS_readahead | libc::SYS_memfd_create => NONE,
+        libc::SYS_sendfile => Plan::Writes(&[Out(2, Fixed(8))]),
+        libc::SYS_copy_file_range | libc::SYS_splice => Plan::Writes(&[Out(1, Fixed(8)), Out(3, Fixed(8))]),
+        libc::SYS_tee | libc::SYS_vmsplice => NONE,
+        libc::SYS_getxattr | libc::SYS_lgetxattr | libc::SYS_fgetxattr => Plan::Writes(&[Out(2, Result)]),
+        libc::SYS_listxattr | libc::SYS_llistxattr | libc::SYS_flistxattr => Plan::Writes(&[Out(1, Result)]),
+        libc::SYS_setxattr | libc::SYS_lsetxattr | libc::SYS_fsetxattr | libc::SYS_removexattr => NONE,
+        libc::SYS_poll => Plan::Writes(&[Out(0, Args(1, 8))]),
+        libc::SYS_ppoll => Plan::WritesAlways(&[Out(0, Args(1, 8)), Out(2, Fixed(16))]),
+        libc::SYS_select => {
+            Plan::WritesAlways(&[Out(1, Bits(0)), Out(2, Bits(0)), Out(3, Bits(0)), Out(4, Fixed(16))])
+        }
+        libc::SYS_pselect6 => {
+            Plan::WritesAlways(&[Out(1, Bits(0)), Out(2, Bits(0)), Out(3, Bits(0)), Out(4, Fixed(16))])
+        }
+        libc::SYS_epoll_create | libc::SYS_epoll_create1 | libc::SYS_epoll_ctl => NONE,
+        libc::SYS_epoll_wait | libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => {
+            Plan::Writes(&[Out(1, Results(12))])
+        }
+        libc::SYS_eventfd | libc::SYS_eventfd2 | libc::SYS_signalfd | libc::SYS_signalfd4 => NONE,
+        libc::SYS_inotify_init | libc::SYS_inotify_init1 | libc::SYS_inotify_add_watch => NONE,
+        libc::SYS_inotify_rm_watch => NONE,
+        libc::SYS_socket | libc::SYS_bind | libc::SYS_connect | libc::SYS_listen | libc::SYS_shutdown => NONE,
+        libc::SYS_setsockopt | libc::SYS_sendto | libc::SYS_sendmsg => NONE,
+        libc::SYS_sendmmsg => Plan::Writes(&[Out(1, Args(2, 64))]),
+        libc::SYS_socketpair => Plan::Writes(&[Out(3, Fixed(8))]),
+        libc::SYS_accept | libc::SYS_accept4 | libc::SYS_getsockname | libc::SYS_getpeername => {
+            Plan::Writes(&[Out(1, Socket(2)), Out(2, Fixed(4))])
+        }
+        libc::SYS_getsockopt => Plan::Writes(&[Out(3, Socket(4)), Out(4, Fixed(4))]),
+        libc::SYS_recvfrom => Plan::Writes(&[Out(1, Result), Out(4, Socket(5)), Out(5, Fixed(4))]),
+        libc::SYS_recvmsg => Plan::Writes(&[Out(1, Message)]),
+        libc::SYS_recvmmsg => Plan::Writes(&[Out(1, Messages), Out(4, Fixed(16))]),
+        libc::SYS_getrandom => Plan::Writes(&[Out(0, Result)]),
+        libc::SYS_clock_gettime | libc::SYS_clock_getres => Plan::Writes(&[Out(1, Fixed(16))]),
+        libc::SYS_gettimeofday => Plan::Writes(&[Out(0, Fixed(16)), Out(1, Fixed(8))]),
+        libc::SYS_time => Plan::Writes(&[Out(0, Fixed(8))]),
+        libc::SYS_times => Plan::Writes(&[Out(0, Fixed(32))]),
+        libc::SYS_nanosleep => Plan::WritesAlways(&[Out(1, Fixed(16))]),
+        libc::SYS_clock_nanosleep => Plan::WritesAlways(&[Out(3, Fixed(16))]),
+        libc::SYS_getitimer => Plan::Writes(&[Out(1, Fixed(32))]),
+        libc::SYS_setitimer => Plan::Writes(&[Out(2, Fixed(32))]),
+        libc::SYS_alarm | libc::SYS_pause => NONE,
+        libc::SYS_timer_create => Plan::Writes(&[Out(2, Fixed(4))]),
+        libc::SYS_timer_gettime => Plan::Writes(&[Out(1, Fixed(32))]),
+        libc::SYS_timer_settime => Plan::Writes(&[Out(3, Fixed(32))]),
+        libc::SYS_timer_delete | libc::SYS_timer_getoverrun => NONE,
+        libc::SYS_timerfd_create => NONE,
+        libc::SYS_timerfd_gettime => Plan::Writes(&[Out(1, Fixed(32))]),
+        libc::SYS_timerfd_settime => Plan::Writes(&[Out(3, Fixed(32))]),
+        libc::SYS_getrusage => Plan::Writes(&[Out(1, Fixed(144))]),
+        libc::SYS_sysinfo => Plan::Writes(&[Out(0, Fixed(112))]),
+        libc::SYS_uname => Plan::Writes(&[Out(0, Fixed(390))]),
+        libc::SYS_getrlimit => Plan::Writes(&[Out(1, Fixed(16))]),
+        libc::SYS_prlimit64 => Plan::Writes(&[Out(3, Fixed(16))]),
+        libc::SYS_setrlimit | libc::SYS_getpriority | libc::SYS_setpriority => NONE,
+        libc::SYS_getpid | libc::SYS_getppid | libc::SYS_gettid | libc::SYS_getuid | libc::SYS_geteuid => {
+            NONE
+        }
+        libc::SYS_getgid | libc::SYS_getegid | libc::SYS_getpgrp | libc::SYS_getpgid | libc::SYS_getsid => {
+            NONE
+        }
+        libc::SYS_getresuid | libc::SYS_getresgid => {
+            Plan::Writes(&[Out(0, Fixed(4)), Out(1, Fixed(4)), Out(2, Fixed(4))])
+        }
+        libc::SYS_getgroups => Plan::Writes(&[Out(1, Results(4))]),
+        libc::SYS_getcpu => Plan::Writes(&[Out(0, Fixed(4)), Out(1, Fixed(4))]),
+        libc::SYS_sched_yield | libc::SYS_sched_setaffinity | libc::SYS_sched_setscheduler => NONE,
+        libc::SYS_sched_getscheduler
+        | libc::SYS_sched_get_priority_max
+        | libc::SYS_sched_get_priority_min => NONE,
+        libc::SYS_sched_getaffinity => Plan::Writes(&[Out(2, Result)]),
+        libc::SYS_sched_getparam => Plan::Writes(&[Out(1, Fixed(4))]),
+        libc::SYS_sched_rr_get_interval => Plan::Writes(&[Out(1, Fixed(16))]),
+        libc::SYS_rt_sigaction => Plan::Writes(&[Out(2, Fixed(32))]),
+        libc::SYS_rt_sigprocmask => Plan::Writes(&[Out(2, Arg(3))]),
+        libc::SYS_rt_sigpending => Plan::Writes(&[Out(0, Arg(1))]),
+        libc::SYS_rt_sigtimedwait => Plan::Writes(&[Out(1, Fixed(128))]),
+        libc::SYS_rt_sigsuspend | libc::SYS_kill | libc::SYS_tgkill | libc::SYS_tkill => NONE,
+        libc::SYS_rt_sigqueueinfo | libc::SYS_rt_tgsigqueueinfo => NONE,
+        libc::SYS_sigaltstack => Plan::Writes(&[Out(1, Fixed(24))]),
+        libc::SYS_wait4 => Plan::Writes(&[Out(1, Fixed(4)), Out(3, Fixed(144))]),
+        libc::SYS_waitid => Plan::Writes(&[Out(2, Fixed(128)), Out(4, Fixed(144))]),
+        libc::SYS_set_robust_list | libc::SYS_membarrier | libc::SYS_restart_syscall => NONE,
+        libc::SYS_mlock
+        | libc::SYS_mlock2
+        | libc::SYS_munlock
+        | libc::SYS_mlockall
+        | libc::SYS_munlockall => NONE,
+        libc::SYS_msync | libc::SYS_mbind | libc::SYS_set_mempolicy => NONE,
+        libc::SYS_mincore => Plan::Writes(&[Out(2, Size::Pages(1))]),
+        libc::SYS_ioctl | libc::SYS_fcntl | libc::SYS_prctl | libc::SYS_arch_prctl | libc::SYS_futex => {
+            Plan::Depends
+        }
+        libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_mremap => Plan::Mapping,
+        libc::SYS_brk | libc::SYS_madvise => Plan::Mapping,
+        libc::SYS_exit_group => Plan::Exit,
+        libc::SYS_fork | libc::SYS_vfork | libc::SYS_execve | libc::SYS_execveat => Plan::Refused(PROCESSES),
+        libc::SYS_clone | libc::SYS_clone3 => Plan::Depends,
+        libc::SYS_exit => Plan::Refused(THREADS),
+        libc::SYS_io_setup
+        | libc::SYS_io_submit
+        | libc::SYS_io_getevents
+        | libc::SYS_io_uring_setup
+        | libc::SYS_io_uring_enter
+        | libc::SYS_io_uring_register => Plan::Refused(ASYNC),
+        libc::SYS_shmat | libc::SYS_shmdt => Plan::Refused(SHARED),
+        libc::SYS_ptrace | libc::SYS_unshare | libc::SYS_setns | libc::SYS_chroot | libc::SYS_pivot_root => {
+            Plan::Refused(ROOT)
+        }
+        libc::SYS_rt_sigreturn => Plan::Refused("it returns from a signal handler that it did not enter"),
+        libc::SYS_rseq => Plan::Refused("it registers restartable sequences"),
+        libc::SYS_pkey_mprotect | libc::SYS_remap_file_pages => {
+            Plan::Refused("it changes mappings in a rare way")
+        }
+        libc::SYS_userfaultfd => Plan::Refused("it opens a userfaultfd"),
+        _ => Plan::Unknown,
+    }
+}

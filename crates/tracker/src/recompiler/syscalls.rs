@@ -1,0 +1,299 @@
+//! System calls of tracked code: made here, with what they wrote recorded after.
+
+use super::context::{R8, R10, R11, RAX, RCX, RDI, RDX, RSI, context};
+use super::raw::{failed, syscall};
+use super::state::{Failure, State};
+use super::syscall_table::{Out, Plan, Size, plan};
+use crate::tracker::Decision;
+use crate::write_set::Event;
+
+const R9: u8 = 9;
+
+impl State {
+    /// Makes the system call that the program's registers describe; it returns to `next`.
+    pub(crate) fn system_call(&mut self, next: usize) -> Result<(), Failure> {
+        let number = self.register(RAX) as i64;
+        let args = [RDI, RSI, RDX, R10, R8, R9].map(|reg| self.register(reg));
+        let result = self.make(number, args)?;
+        // SAFETY: the context is mapped, and the program's registers lie there until it goes on.
+        unsafe {
+            let context = &mut *context();
+            context.regs[usize::from(RAX)] = result as u64;
+            // What the kernel leaves: the return address and the flags.
+            context.regs[usize::from(RCX)] = next as u64;
+            context.regs[usize::from(R11)] = context.flags;
+        }
+        Ok(())
+    }
+
+    fn make(&mut self, number: i64, args: [u64; 6]) -> Result<i64, Failure> {
+        match plan(number) {
+            Plan::Writes(outs) => Ok(self.make_plain(number, args, outs, false)),
+            Plan::WritesAlways(outs) => Ok(self.make_plain(number, args, outs, true)),
+            Plan::Mapping => self.make_mapping(number, args),
+            Plan::Depends => self.make_dependent(number, args),
+            // SAFETY: the program's own wish. The batch is not committed.
+            Plan::Exit => Ok(unsafe { syscall(number, args) }),
+            Plan::Refused(why) => Err(Failure::Refused(why)),
+            Plan::Unknown => Err(Failure::Syscall(number)),
+        }
+    }
+
+    fn make_plain(&mut self, number: i64, args: [u64; 6], outs: &[Out], always: bool) -> i64 {
+        // Socket lengths before the call: the kernel writes no more than that.
+        let mut before = [0usize; 6];
+        for out in outs {
+            if let Size::Socket(at) = out.1 {
+                before[usize::from(at)] = read_u32(args[usize::from(at)]);
+            }
+        }
+        // SAFETY: the program's own call with its own arguments.
+        let result = unsafe { syscall(number, args) };
+        if !failed(result) || always {
+            for out in outs.iter().filter(|out| args[usize::from(out.0)] != 0) {
+                self.record_out(*out, &args, result, &before);
+            }
+        }
+        result
+    }
+
+    fn record_out(&mut self, out: Out, args: &[u64; 6], result: i64, before: &[usize; 6]) {
+        let addr = args[usize::from(out.0)] as usize;
+        let arg = |at: u8| args[usize::from(at)] as usize;
+        let got = result.max(0) as usize;
+        let len = match out.1 {
+            Size::Fixed(bytes) => bytes as usize,
+            // recv with MSG_TRUNC returns more than fits; getxattr with size 0 writes nothing.
+            Size::Result => got.min(args.get(usize::from(out.0) + 1).map_or(got, |len| *len as usize)),
+            Size::Results(bytes) => got * bytes as usize,
+            Size::Arg(at) => arg(at),
+            Size::Args(at, bytes) => arg(at) * bytes as usize,
+            Size::Bits(at) => arg(at).div_ceil(64) * 8,
+            Size::Pages(at) => arg(at).div_ceil(4096),
+            Size::Socket(at) => read_u32(args[usize::from(at)]).min(before[usize::from(at)]),
+            Size::Vector(at) => return self.record_vector(addr, arg(at), got),
+            Size::Message => return self.record_message(addr, got),
+            Size::Messages => {
+                for idx in 0..got {
+                    let header = addr + idx * size_of::<libc::mmsghdr>();
+                    let filled = read_u32((header + size_of::<libc::msghdr>()) as u64);
+                    self.record_message(header, filled);
+                    self.record(header + size_of::<libc::msghdr>(), 4);
+                }
+                return;
+            }
+        };
+        self.record(addr, len);
+    }
+
+    fn record_vector(&mut self, vector: usize, count: usize, mut left: usize) {
+        for idx in 0..count {
+            // SAFETY: the kernel has just read this array.
+            let part = unsafe { std::ptr::with_exposed_provenance::<libc::iovec>(vector).add(idx).read() };
+            let len = part.iov_len.min(left);
+            self.record(part.iov_base.addr(), len);
+            left -= len;
+            if left == 0 {
+                break;
+            }
+        }
+    }
+
+    fn record_message(&mut self, header: usize, got: usize) {
+        // SAFETY: the kernel has just used this header.
+        let message = unsafe { std::ptr::with_exposed_provenance::<libc::msghdr>(header).read() };
+        self.record_vector(message.msg_iov.addr(), message.msg_iovlen, got);
+        self.record(
+            message.msg_name.addr(),
+            if message.msg_name.is_null() { 0 } else { message.msg_namelen as usize },
+        );
+        if !message.msg_control.is_null() {
+            self.record(message.msg_control.addr(), message.msg_controllen);
+        }
+        self.record(header, size_of::<libc::msghdr>());
+    }
+
+    /// Calls whose writes depend on an argument.
+    fn make_dependent(&mut self, number: i64, args: [u64; 6]) -> Result<i64, Failure> {
+        const THREADS: &str = "it starts a thread or a process: do that outside of write commands";
+        let outs: &[Out] = match number {
+            libc::SYS_clone | libc::SYS_clone3 => return Err(Failure::Refused(THREADS)),
+            libc::SYS_fcntl => match args[1] as i32 {
+                libc::F_GETLK | libc::F_OFD_GETLK => &[Out(2, Size::Fixed(32))],
+                15.. => match args[1] as i32 {
+                    // F_GETOWN_EX, F_GETOWNER_UIDS, F_GET_RW_HINT, F_GET_FILE_RW_HINT
+                    16 => &[Out(2, Size::Fixed(8))],
+                    17 => &[Out(2, Size::Fixed(8))],
+                    1035 | 1037 => &[Out(2, Size::Fixed(8))],
+                    _ => &[],
+                },
+                _ => &[],
+            },
+            libc::SYS_futex => match args[1] as i32 & 0x7f {
+                libc::FUTEX_WAKE_OP => &[Out(4, Size::Fixed(4))],
+                libc::FUTEX_LOCK_PI | libc::FUTEX_UNLOCK_PI | libc::FUTEX_TRYLOCK_PI => {
+                    &[Out(0, Size::Fixed(4))]
+                }
+                libc::FUTEX_WAIT
+                | libc::FUTEX_WAKE
+                | libc::FUTEX_WAIT_BITSET
+                | libc::FUTEX_WAKE_BITSET
+                | libc::FUTEX_REQUEUE
+                | libc::FUTEX_CMP_REQUEUE => &[],
+                _ => {
+                    return Err(Failure::Refused(
+                        "it uses a futex operation that the recompiler does not know",
+                    ));
+                }
+            },
+            libc::SYS_prctl => match args[0] as i32 {
+                libc::PR_GET_NAME => &[Out(1, Size::Fixed(16))],
+                libc::PR_GET_PDEATHSIG | libc::PR_GET_TSC | libc::PR_GET_CHILD_SUBREAPER => {
+                    &[Out(1, Size::Fixed(4))]
+                }
+                libc::PR_SET_NAME
+                | libc::PR_SET_VMA
+                | libc::PR_GET_DUMPABLE
+                | libc::PR_SET_DUMPABLE
+                | libc::PR_SET_PDEATHSIG
+                | libc::PR_CAPBSET_READ
+                | libc::PR_GET_NO_NEW_PRIVS
+                | libc::PR_SET_TIMERSLACK
+                | libc::PR_GET_TIMERSLACK
+                | libc::PR_SET_THP_DISABLE
+                | libc::PR_GET_THP_DISABLE
+                | libc::PR_GET_SECCOMP
+                | libc::PR_GET_KEEPCAPS => &[],
+                _ => {
+                    return Err(Failure::Refused(
+                        "it uses a prctl operation that the recompiler does not know",
+                    ));
+                }
+            },
+            libc::SYS_arch_prctl => match args[0] {
+                0x1003 | 0x1004 => &[Out(1, Size::Fixed(8))], // ARCH_GET_FS, ARCH_GET_GS
+                0x1001 => &[],                                // ARCH_SET_GS
+                _ => {
+                    return Err(Failure::Refused(
+                        "it changes the thread pointer or the CPU's features (arch_prctl)",
+                    ));
+                }
+            },
+            _ => return self.make_ioctl(args),
+        };
+        Ok(self.make_plain(number, args, outs, false))
+    }
+
+    fn make_ioctl(&mut self, args: [u64; 6]) -> Result<i64, Failure> {
+        let request = args[1];
+        let encoded = (request >> 16 & 0x3fff) as usize;
+        let bytes = match request {
+            0x5401 => 36,                           // TCGETS
+            0x5413 => 8,                            // TIOCGWINSZ
+            0x541b | 0x540f | 0x5411 | 0x5429 => 4, // FIONREAD, TIOCGPGRP, TIOCOUTQ, TIOCGSID
+            0x5421 | 0x5450 | 0x5451 | 0x5452 => 0, // FIONBIO, FIONCLEX, FIOCLEX, FIOASYNC
+            0x5402..=0x5404 | 0x5410 | 0x5414 => 0, // TCSETS*, TIOCSPGRP, TIOCSWINSZ
+            _ if request >> 30 & 2 != 0 => encoded,
+            _ if request >> 30 != 0 => 0,
+            _ => return Err(Failure::Refused("it uses an ioctl whose writes the recompiler does not know")),
+        };
+        // SAFETY: the program's own call.
+        let result = unsafe { syscall(libc::SYS_ioctl, args) };
+        if !failed(result) {
+            self.record(args[2] as usize, bytes);
+        }
+        Ok(result)
+    }
+
+    /// Calls that change the address space: the hook decides first.
+    fn make_mapping(&mut self, number: i64, args: [u64; 6]) -> Result<i64, Failure> {
+        if let Some(hook) = self.hook {
+            match hook.before(number, &args, self.writes()) {
+                Decision::Native => {}
+                Decision::Return(result) => {
+                    self.forget_code(args[0] as usize, args[1] as usize);
+                    return Ok(result);
+                }
+                Decision::Refuse(why) => return Err(Failure::Refused(why)),
+            }
+        }
+        if number == libc::SYS_brk && self.heap_end == 0 {
+            // SAFETY: asks where the break is.
+            self.heap_end = unsafe { syscall(libc::SYS_brk, [0; 6]) } as usize;
+        }
+        // SAFETY: the program's own call.
+        let result = unsafe { syscall(number, args) };
+        if !failed(result) {
+            self.note_mapping(number, &args, result as usize);
+        }
+        Ok(result)
+    }
+
+    fn note_mapping(&mut self, number: i64, args: &[u64; 6], result: usize) {
+        let (addr, len) = (args[0] as usize, (args[1] as usize).next_multiple_of(4096));
+        let event = match number {
+            libc::SYS_mmap => {
+                self.forget_code(result, len);
+                let (prot, flags) = (args[2] as i32, args[3] as i32);
+                Event::Map { addr: result, len, prot, flags, fd: args[4] as i32, offset: args[5] as i64 }
+            }
+            libc::SYS_munmap => {
+                self.forget_code(addr, len);
+                Event::Unmap { addr, len }
+            }
+            libc::SYS_mprotect => {
+                self.forget_code(addr, len);
+                Event::Protect { addr, len, prot: args[2] as i32 }
+            }
+            libc::SYS_mremap => {
+                let new_len = (args[2] as usize).next_multiple_of(4096);
+                self.forget_code(addr, len);
+                self.forget_code(result, new_len);
+                Event::Remap { old: addr, old_len: len, addr: result, len: new_len }
+            }
+            libc::SYS_brk => {
+                let old = std::mem::replace(&mut self.heap_end, result);
+                if old == result {
+                    return;
+                }
+                Event::Break { old: old.next_multiple_of(4096), new: result.next_multiple_of(4096) }
+            }
+            _ => match args[2] as i32 {
+                libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE => Event::Discard { addr, len },
+                _ => return,
+            },
+        };
+        self.writes().record_event(event);
+    }
+
+    /// The mapping there changed: what was translated from it is not valid any more.
+    pub(crate) fn forget_code(&mut self, addr: usize, len: usize) {
+        let end = addr.saturating_add(len);
+        if self.maps.all().iter().any(|mapping| mapping.execute && mapping.lo < end && addr < mapping.hi) {
+            self.maps.refresh();
+        }
+        if self.sources.iter().any(|source| source.0 < end && addr < source.1) {
+            let mut kept = 0;
+            for idx in 0..self.sources.len() {
+                let source = self.sources[idx];
+                if source.0 < end && addr < source.1 {
+                    self.pinned -= usize::from(idx < self.pinned);
+                    continue;
+                }
+                self.sources[kept] = source;
+                kept += 1;
+            }
+            self.sources.truncate(kept);
+            self.flush();
+        }
+    }
+}
+
+fn read_u32(addr: u64) -> usize {
+    if addr == 0 {
+        return 0;
+    }
+    // SAFETY: a pointer that the program hands to the kernel to be read; a bad one faults here as a program
+    // that reads it would.
+    unsafe { std::ptr::with_exposed_provenance::<u32>(addr as usize).read_unaligned() as usize }
+}
