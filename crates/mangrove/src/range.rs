@@ -47,6 +47,16 @@ impl<'map> Range<'map> {
             .for_each_ref(|key, value| visit(key, value).is_continue())
             .map_err(|e| engine(self.path, e))
     }
+
+    /// As [`Range::visit`], from the far end.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn visit_back(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
+        self.inner
+            .for_each_ref_back(|key, value| visit(key, value).is_continue())
+            .map_err(|e| engine(self.path, e))
+    }
 }
 
 impl std::fmt::Debug for Range<'_> {
