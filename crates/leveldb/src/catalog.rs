@@ -1,0 +1,267 @@
+//! The folder of a database: its lock, and the file that says what it is.
+//!
+//! | name | what |
+//! |---|---|
+//! | `LOCK` | empty; whoever has the database open holds a lock on it |
+//! | `MANGROVE` | three lines of text: format, engine, comparator; a fourth with their CRC-32C |
+//! | `pool` | the engine's files |
+//!
+//! `MANGROVE` is the commit point of creation: it is renamed into place when the engine's files are
+//! there. A folder without it holds no database.
+
+use crate::status::{Failure, Result};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+const FORMAT: &str = "mangrove-leveldb 1";
+const LOCK_FILE: &str = "LOCK";
+const CATALOG_FILE: &str = "MANGROVE";
+const CATALOG_FILE_NEW: &str = "MANGROVE.new";
+const POOL_FOLDER: &str = "pool";
+/// The file by which a folder of LevelDB's own is known.
+const LEVELDB_FILE: &str = "CURRENT";
+/// A catalog is a few lines; a longer file is none.
+const CATALOG_BYTES_MAX: u64 = 1 << 20;
+
+/// Which engine holds the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EngineKind {
+    /// The durable map.
+    Map,
+}
+
+impl EngineKind {
+    const ALL: [Self; 1] = [Self::Map];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Map => "map",
+        }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// What a database is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Catalog {
+    pub(crate) engine: EngineKind,
+    /// Name of the comparator.
+    pub(crate) comparator: Vec<u8>,
+}
+
+impl Catalog {
+    /// The catalog of the database in `folder`; `None` when there is no database.
+    pub(crate) fn read(folder: &Path) -> Result<Option<Self>> {
+        let path = folder.join(CATALOG_FILE);
+        let bytes = match std::fs::metadata(&path)
+            .and_then(|m| if m.len() > CATALOG_BYTES_MAX { Ok(Vec::new()) } else { std::fs::read(&path) })
+        {
+            Ok(bytes) => bytes,
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+            Err(e) => return Err(Failure::io("read", &path, &e)),
+        };
+        let parsed = std::str::from_utf8(&bytes).ok().and_then(Self::parse);
+        parsed.map(Some).ok_or_else(|| {
+            Failure::corruption(format!(
+                "{} is damaged, or of a newer version; leveldb_repair_db writes it anew",
+                path.display()
+            ))
+        })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (lines, sum) = text.rsplit_once("crc32c ")?;
+        if u32::from_str_radix(sum.trim(), 16).ok()? != crc32c::crc32c(lines.as_bytes()) {
+            return None;
+        }
+        let mut lines = lines.lines();
+        if lines.next()? != FORMAT {
+            return None;
+        }
+        let engine = EngineKind::from_name(lines.next()?.strip_prefix("engine ")?)?;
+        let comparator = unescape(lines.next()?.strip_prefix("comparator ")?)?;
+        Some(Self { engine, comparator })
+    }
+
+    fn text(&self) -> String {
+        let engine = self.engine.name();
+        let comparator = escape(&self.comparator);
+        let lines = format!("{FORMAT}\nengine {engine}\ncomparator {comparator}\n");
+        let sum = crc32c::crc32c(lines.as_bytes());
+        format!("{lines}crc32c {sum:08x}\n")
+    }
+
+    /// Puts the catalog in place, durably: from then on there is a database.
+    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
+        let (new, path) = (folder.join(CATALOG_FILE_NEW), folder.join(CATALOG_FILE));
+        let written = File::create(&new)
+            .and_then(|mut file| {
+                file.write_all(self.text().as_bytes())?;
+                file.sync_all()
+            })
+            // Durable-order: the new file before its name; otherwise a crash leaves a name without text.
+            .and_then(|()| std::fs::rename(&new, &path))
+            .and_then(|()| File::open(folder)?.sync_all());
+        written.map_err(|e| Failure::io("write", &path, &e))
+    }
+}
+
+/// Printable ASCII but `%` as it is, everything else as `%xx`.
+fn escape(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        if byte.is_ascii_graphic() && byte != b'%' {
+            text.push(char::from(byte));
+        } else {
+            text.push_str(&format!("%{byte:02x}"));
+        }
+    }
+    text
+}
+
+fn unescape(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digits = [rest.next()?, rest.next()?];
+            bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    Some(bytes)
+}
+
+/// The engine's files.
+pub(crate) fn pool(folder: &Path) -> PathBuf {
+    folder.join(POOL_FOLDER)
+}
+
+/// Refuses a folder that holds files of LevelDB itself.
+pub(crate) fn refuse_leveldb(folder: &Path) -> Result<()> {
+    if folder.join(LEVELDB_FILE).exists() {
+        return Err(Failure::invalid(format!(
+            "{}: holds files of LevelDB itself, which Mangrove does not read; choose another folder and copy the records over",
+            folder.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Locks the folder, which exists, for as long as the file lives.
+pub(crate) fn lock(folder: &Path) -> Result<File> {
+    let path = folder.join(LOCK_FILE);
+    loop {
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(|e| Failure::io("open", &path, &e))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Failure::new(
+                    crate::status::Kind::IoError,
+                    format!(
+                        "lock {}: already held by this process or another; close the database there first",
+                        path.display()
+                    ),
+                ));
+            }
+            Err(TryLockError::Error(e)) => return Err(Failure::io("lock", &path, &e)),
+        }
+        // Whoever held it may have removed it with the database: then this is the lock of nothing.
+        if is_at(&file, &path) {
+            return Ok(file);
+        }
+    }
+}
+
+/// True when `path` still names `file`.
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    match (file.metadata(), std::fs::metadata(path)) {
+        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        _ => false,
+    }
+}
+
+/// Removes the database in `folder`, its engine's files only when they are `ours`, and the folder if
+/// nothing else is in it. The caller holds the lock.
+pub(crate) fn remove(folder: &Path, ours: bool) -> Result<()> {
+    let gone = |result: std::io::Result<()>, path: &Path| match result {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(Failure::io("remove", path, &e)),
+        _ => Ok(()),
+    };
+    if ours {
+        let pool = pool(folder);
+        gone(std::fs::remove_dir_all(&pool), &pool)?;
+    }
+    // The lock last: whoever waits for it must find nothing half removed.
+    for name in [CATALOG_FILE, CATALOG_FILE_NEW, LOCK_FILE] {
+        let path = folder.join(name);
+        gone(std::fs::remove_file(&path), &path)?;
+    }
+    // As LevelDB does: what else is in the folder is not ours, and keeps it.
+    let _ = std::fs::remove_dir(folder);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn catalog(name: &[u8]) -> Catalog {
+        Catalog { engine: EngineKind::Map, comparator: name.to_vec() }
+    }
+
+    #[test]
+    fn what_is_written_is_read_whatever_the_name() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Catalog::read(folder.path()), Ok(None));
+        for name in [&b"leveldb.BytewiseComparator"[..], b"", b"a\nb %25 \xff\xc3", b"crc32c 0"] {
+            catalog(name).write(folder.path()).unwrap();
+            assert_eq!(Catalog::read(folder.path()), Ok(Some(catalog(name))));
+        }
+    }
+
+    #[test]
+    fn any_damage_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = catalog(b"order").text();
+        for at in 0..text.len() {
+            for bit in 0..8 {
+                let mut bytes = text.clone().into_bytes();
+                bytes[at] ^= 1 << bit;
+                std::fs::write(folder.path().join(CATALOG_FILE), &bytes).unwrap();
+                let read = Catalog::read(folder.path());
+                // The case of a hexadecimal digit and the white space at the end mean nothing.
+                assert!(
+                    read.is_err() || read == Ok(Some(catalog(b"order"))),
+                    "byte {at} bit {bit}: {read:?}"
+                );
+            }
+            std::fs::write(folder.path().join(CATALOG_FILE), &text.as_bytes()[..at]).unwrap();
+            let read = Catalog::read(folder.path());
+            assert!(read.is_err() || at + 1 == text.len(), "cut at {at}: {read:?}");
+        }
+    }
+
+    #[test]
+    fn one_holds_the_lock_and_a_removed_one_is_nobodys() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = lock(folder.path()).unwrap();
+        assert!(lock(folder.path()).is_err_and(|e| e.to_string().contains("already held")));
+        drop(first);
+        let _again = lock(folder.path()).unwrap();
+        remove(folder.path(), true).unwrap();
+        std::fs::create_dir(folder.path()).unwrap();
+        lock(folder.path()).unwrap();
+    }
+}

@@ -1,0 +1,37 @@
+//! LevelDB's C API over Mangrove: a program written for `<leveldb/c.h>` links to this library instead,
+//! unchanged, and every synced write is durable at Mangrove's speed.
+//!
+//! The entry points have LevelDB's names, types and conventions (errors are strings from malloc(), see
+//! `status.rs`); the header is LevelDB's own. docs/leveldb.md says what differs.
+//!
+//! Invariants:
+//! 1. Each entry point that calls an engine runs inside `status::guard` or `status::quietly`.
+//! 2. A pointer that came from the caller is followed in `bytes.rs` or right in the entry point, under
+//!    the API's contract: handles are live and of their type, bytes are readable for the whole call.
+
+#![expect(non_camel_case_types, reason = "types carry C's names, so that a grep finds both sides")]
+#![expect(clippy::missing_safety_doc, reason = "the contract of each function is LevelDB's header")]
+
+mod status;
+
+mod objects;
+mod options;
+
+mod batch;
+mod db;
+mod iter;
+mod manage;
+
+mod catalog;
+mod engine;
+mod hart_engine;
+
+mod aside;
+mod bytes;
+
+pub use batch::*;
+pub use db::*;
+pub use iter::*;
+pub use manage::*;
+pub use objects::*;
+pub use options::*;

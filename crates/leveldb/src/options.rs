@@ -1,0 +1,245 @@
+//! Options. What steers LevelDB's files has no counterpart here: it is accepted, so that programs run
+//! unchanged, and means nothing (docs/leveldb.md lists which).
+
+use crate::bytes::{give, take_back};
+use crate::db::leveldb_snapshot_t;
+use crate::objects::{
+    Comparator, leveldb_cache_t, leveldb_comparator_t, leveldb_env_t, leveldb_filterpolicy_t,
+    leveldb_logger_t,
+};
+use crate::status::{Failure, Result};
+use std::ffi::c_int;
+
+/// The name that LevelDB stores for its own order, byte by byte as unsigned.
+pub(crate) const BYTEWISE: &[u8] = b"leveldb.BytewiseComparator";
+
+/// How to open a database.
+pub struct leveldb_options_t {
+    comparator: *const leveldb_comparator_t,
+    create_if_missing: bool,
+    error_if_exists: bool,
+    paranoid_checks: bool,
+}
+
+/// The order that was asked for: its name, and the function unless it is LevelDB's own order.
+#[derive(Clone)]
+pub(crate) struct Order {
+    pub(crate) name: Vec<u8>,
+    #[expect(dead_code, reason = "the map orders byte by byte; an engine that does not is to come")]
+    pub(crate) comparator: Option<Comparator>,
+}
+
+/// What opening needs of the options.
+#[derive(Clone)]
+pub(crate) struct Opening {
+    pub(crate) order: Order,
+    pub(crate) create_if_missing: bool,
+    pub(crate) error_if_exists: bool,
+    pub(crate) paranoid_checks: bool,
+}
+
+impl leveldb_options_t {
+    pub(crate) fn opening(&self) -> Result<Opening> {
+        Ok(Opening {
+            order: self.order()?,
+            create_if_missing: self.create_if_missing,
+            error_if_exists: self.error_if_exists,
+            paranoid_checks: self.paranoid_checks,
+        })
+    }
+
+    pub(crate) fn order(&self) -> Result<Order> {
+        // SAFETY: the API's contract: the comparator outlives its use by options and databases.
+        let Some(comparator) = (unsafe { self.comparator.as_ref() }) else {
+            return Ok(Order { name: BYTEWISE.to_vec(), comparator: None });
+        };
+        let (comparator, name) = comparator
+            .parts()
+            .ok_or_else(|| Failure::invalid("the comparator lacks its compare or its name function"))?;
+        Ok(Order { name, comparator: Some(comparator) })
+    }
+}
+
+/// Options as they are without being set.
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_options_create() -> *mut leveldb_options_t {
+    give(leveldb_options_t {
+        comparator: std::ptr::null(),
+        create_if_missing: false,
+        error_if_exists: false,
+        paranoid_checks: false,
+    })
+}
+
+/// Frees options.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leveldb_options_destroy(options: *mut leveldb_options_t) {
+    // SAFETY: the API's contract.
+    unsafe { take_back(options) };
+}
+
+/// The order of keys; NULL is byte by byte. The comparator must live as long as the database is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leveldb_options_set_comparator(
+    options: *mut leveldb_options_t,
+    comparator: *mut leveldb_comparator_t,
+) {
+    // SAFETY: the API's contract: a live handle that nobody else uses now.
+    if let Some(options) = unsafe { options.as_mut() } {
+        options.comparator = comparator;
+    }
+}
+
+/// Makes a setter of a truth value.
+macro_rules! set_bool {
+    ($(#[$doc:meta])* $name:ident, $field:ident) => {
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(options: *mut leveldb_options_t, yes: u8) {
+            // SAFETY: the API's contract: a live handle that nobody else uses now.
+            if let Some(options) = unsafe { options.as_mut() } {
+                options.$field = yes != 0;
+            }
+        }
+    };
+}
+
+/// Makes a setter of something that is accepted and means nothing here.
+macro_rules! set_nothing {
+    ($(#[$doc:meta])* $name:ident, $type:ty) => {
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name(_options: *mut leveldb_options_t, _value: $type) {}
+    };
+}
+
+set_bool!(
+    /// Makes the database when there is none.
+    leveldb_options_set_create_if_missing,
+    create_if_missing
+);
+set_bool!(
+    /// Fails when there is a database.
+    leveldb_options_set_error_if_exists,
+    error_if_exists
+);
+set_bool!(
+    /// Reads every record against its checksums when the database is opened, and fails on damage.
+    leveldb_options_set_paranoid_checks,
+    paranoid_checks
+);
+set_nothing!(
+    /// Accepted: no read looks in vain on a disk.
+    leveldb_options_set_filter_policy,
+    *mut leveldb_filterpolicy_t
+);
+set_nothing!(
+    /// Accepted: there is one environment.
+    leveldb_options_set_env,
+    *mut leveldb_env_t
+);
+set_nothing!(
+    /// Accepted: nothing is logged for people.
+    leveldb_options_set_info_log,
+    *mut leveldb_logger_t
+);
+set_nothing!(
+    /// Accepted: nothing is buffered before it is sorted.
+    leveldb_options_set_write_buffer_size,
+    usize
+);
+set_nothing!(
+    /// Accepted: a database has a handful of files.
+    leveldb_options_set_max_open_files,
+    c_int
+);
+set_nothing!(
+    /// Accepted: all data is in memory.
+    leveldb_options_set_cache,
+    *mut leveldb_cache_t
+);
+set_nothing!(
+    /// Accepted: there are no blocks.
+    leveldb_options_set_block_size,
+    usize
+);
+set_nothing!(
+    /// Accepted: there are no blocks.
+    leveldb_options_set_block_restart_interval,
+    c_int
+);
+set_nothing!(
+    /// Accepted: there are no tables.
+    leveldb_options_set_max_file_size,
+    usize
+);
+set_nothing!(
+    /// Accepted: nothing is compressed.
+    leveldb_options_set_compression,
+    c_int
+);
+
+/// How to read.
+pub struct leveldb_readoptions_t {
+    pub(crate) snapshot: *const leveldb_snapshot_t,
+}
+
+/// Read options as they are without being set.
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_readoptions_create() -> *mut leveldb_readoptions_t {
+    give(leveldb_readoptions_t { snapshot: std::ptr::null() })
+}
+
+/// Frees read options.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leveldb_readoptions_destroy(options: *mut leveldb_readoptions_t) {
+    // SAFETY: the API's contract.
+    unsafe { take_back(options) };
+}
+
+/// Accepted: checksums are always verified.
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_readoptions_set_verify_checksums(_options: *mut leveldb_readoptions_t, _yes: u8) {}
+
+/// Accepted: all data is in memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_readoptions_set_fill_cache(_options: *mut leveldb_readoptions_t, _yes: u8) {}
+
+/// Reads from a snapshot; NULL: from the present.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leveldb_readoptions_set_snapshot(
+    options: *mut leveldb_readoptions_t,
+    snapshot: *const leveldb_snapshot_t,
+) {
+    // SAFETY: the API's contract: a live handle that nobody else uses now.
+    if let Some(options) = unsafe { options.as_mut() } {
+        options.snapshot = snapshot;
+    }
+}
+
+/// How to write.
+pub struct leveldb_writeoptions_t {
+    pub(crate) sync: bool,
+}
+
+/// Write options as they are without being set: not synced.
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_writeoptions_create() -> *mut leveldb_writeoptions_t {
+    give(leveldb_writeoptions_t { sync: false })
+}
+
+/// Frees write options.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leveldb_writeoptions_destroy(options: *mut leveldb_writeoptions_t) {
+    // SAFETY: the API's contract.
+    unsafe { take_back(options) };
+}
+
+/// Whether a write returns when it is durable (1), or at once (0).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leveldb_writeoptions_set_sync(options: *mut leveldb_writeoptions_t, yes: u8) {
+    // SAFETY: the API's contract: a live handle that nobody else uses now.
+    if let Some(options) = unsafe { options.as_mut() } {
+        options.sync = yes != 0;
+    }
+}

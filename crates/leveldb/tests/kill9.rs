@@ -1,0 +1,68 @@
+//! A program that writes with sync is killed again and again; what it was told is there.
+
+mod common;
+
+use common::{ENGINES, Whose, build, has_leveldb, scratch, under_leveldbs_names};
+use std::io::Write;
+use std::process::Stdio;
+use std::time::Duration;
+
+const THREADS: &str = "6";
+const KILLS: u64 = 6;
+
+#[test]
+fn what_was_acknowledged_survives_sigkill() {
+    if !has_leveldb() {
+        return;
+    }
+    let parent = tempfile::tempdir().expect("a scratch folder");
+    let program = build("acked", parent.path());
+    let folder = under_leveldbs_names(parent.path());
+    for engine in ENGINES {
+        let (whose, data) = (Whose::Ours(&folder, engine), scratch(parent.path(), engine));
+        let mut told = Vec::new();
+        for kill in 0..KILLS {
+            let mut child = whose
+                .command(&program)
+                .args(["write".as_ref(), data.as_os_str(), THREADS.as_ref()])
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("the program");
+            let mut out = child.stdout.take().expect("its output");
+            let reader = std::thread::spawn(move || {
+                let mut said = Vec::new();
+                std::io::Read::read_to_end(&mut out, &mut said).expect("read");
+                said
+            });
+            std::thread::sleep(Duration::from_millis(120 + 70 * kill));
+            child.kill().expect("SIGKILL");
+            assert!(child.wait().expect("its end").code().is_none(), "{engine}: it ended by itself");
+            told = reader.join().expect("the reader");
+            // The pipe may have been cut in the middle of a line.
+            let whole = told.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
+            told.truncate(whole);
+            verify(whose, &program, &data, &told);
+        }
+        assert!(!told.is_empty(), "{engine}: nothing was acknowledged");
+        // The check can say no: a number that nobody was told.
+        told.extend_from_slice(b"0 99999999\n");
+        assert!(!verified(whose, &program, &data, &told));
+    }
+}
+
+#[track_caller]
+fn verify(whose: Whose<'_>, program: &std::path::Path, data: &std::path::Path, told: &[u8]) {
+    assert!(verified(whose, program, data, told), "{whose:?} lost something");
+}
+
+fn verified(whose: Whose<'_>, program: &std::path::Path, data: &std::path::Path, told: &[u8]) -> bool {
+    let mut child = whose
+        .command(program)
+        .args(["verify".as_ref(), data.as_os_str(), THREADS.as_ref()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the program");
+    child.stdin.take().expect("its input").write_all(told).expect("write");
+    child.wait().expect("its end").success()
+}

@@ -1,0 +1,94 @@
+//! The C programs of tests/c, built once against LevelDB's own header and library, and run with
+//! LevelDB and with ours: what they print must be the same.
+
+mod common;
+
+use common::{ENGINES, Whose, build, has_leveldb, run, scratch, under_leveldbs_names};
+use std::path::Path;
+
+/// Runs a program with LevelDB and with each engine, and compares what they say.
+fn same(name: &str, engines: &[&str], arguments: &[&str]) {
+    if !has_leveldb() {
+        return;
+    }
+    let parent = tempfile::tempdir().expect("a scratch folder");
+    let program = build(name, parent.path());
+    let folder = under_leveldbs_names(parent.path());
+    let said = |whose: Whose<'_>, place: &str| {
+        let output = run(whose.command(&program).arg(scratch(parent.path(), place)).args(arguments)).stdout;
+        String::from_utf8(output).expect("UTF-8")
+    };
+    let expected = said(Whose::LevelDb, "leveldb-data");
+    assert!(expected.lines().count() > 10 || name == "threads", "{name} says next to nothing:\n{expected}");
+    for engine in engines {
+        let ours = said(Whose::Ours(&folder, engine), &format!("{engine}-data"));
+        compare(&expected, &ours, engine);
+    }
+}
+
+/// Names the first line that differs, with those before it.
+#[track_caller]
+fn compare(expected: &str, ours: &str, engine: &str) {
+    if expected == ours {
+        return;
+    }
+    let lines = expected.lines().zip(ours.lines()).take_while(|(a, b)| a == b).count();
+    let tail = |text: &str| text.lines().skip(lines.saturating_sub(5)).take(8).collect::<Vec<_>>().join("\n");
+    panic!("line {lines} differs\n--- LevelDB\n{}\n--- {engine}\n{}", tail(expected), tail(ours));
+}
+
+/// Under memcheck, with ours.
+fn clean(name: &str, arguments: &[&str]) {
+    if !has_leveldb() {
+        return;
+    }
+    let parent = tempfile::tempdir().expect("a scratch folder");
+    let program = build(name, parent.path());
+    let folder = under_leveldbs_names(parent.path());
+    for engine in ENGINES {
+        let Some(mut command) = Whose::Ours(&folder, engine).checked(&program) else { return };
+        run(command.arg(scratch(parent.path(), engine)).args(arguments));
+    }
+}
+
+#[test]
+fn opening_and_what_is_said_when_it_cannot_be() {
+    same("open", &ENGINES, &[]);
+}
+
+#[test]
+fn every_operation_in_random_order() {
+    for seed in ["1", "2", "3"] {
+        same("random", &ENGINES, &[seed, "20000"]);
+    }
+}
+
+#[test]
+fn many_threads() {
+    same("threads", &ENGINES, &["300"]);
+}
+
+#[test]
+fn memcheck_finds_nothing() {
+    clean("open", &[]);
+    clean("random", &["7", "1500"]);
+}
+
+/// The program was linked with LevelDB's library, and must really run with ours.
+#[test]
+fn the_programs_run_with_our_library() {
+    if !has_leveldb() {
+        return;
+    }
+    let parent = tempfile::tempdir().expect("a scratch folder");
+    let program = build("open", parent.path());
+    let folder = under_leveldbs_names(parent.path());
+    let trace = |whose: Whose<'_>| {
+        let mut command = whose.command(Path::new("/bin/sh"));
+        let output = run(command.arg("-c").arg(format!("ldd {}", program.display()))).stdout;
+        String::from_utf8(output).expect("UTF-8")
+    };
+    let ours = trace(Whose::Ours(&folder, ENGINES[0]));
+    assert!(ours.contains(&format!("{}/libleveldb.so", folder.display())), "{ours}");
+    assert!(!trace(Whose::LevelDb).contains(&folder.display().to_string()));
+}
