@@ -10,7 +10,9 @@
 //! computes where libraries go, is set to 8 MiB for the second start, and put back. Another kernel may place
 //! them differently all the same.
 
-use mangrove_sys::{addresses_are_random, run_again, set_random_addresses, stack_limit, thread_count};
+use mangrove_sys::{
+    addresses_are_random, forget_variable, run_again, set_random_addresses, stack_limit, thread_count,
+};
 use std::sync::OnceLock;
 
 /// Names the process that started itself again, and its stack limit before: the guard against doing it twice.
@@ -18,6 +20,8 @@ const VARIABLE: &str = "MANGROVE_SAME_ADDRESSES";
 /// Set by the user: never start again.
 const NEVER: &str = "MANGROVE_RANDOM_ADDRESSES";
 const STACK_BYTES: u64 = 8 << 20;
+/// A process that executes others in its place may start again for each, but not for ever.
+const STARTS_MAX: u64 = 16;
 
 /// Where this process's modules lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,15 +44,12 @@ pub fn settle_addresses() -> Addresses {
 
 fn settle() -> Addresses {
     let random = |why: String| Addresses::Random { why };
-    if let Some(value) = std::env::var_os(VARIABLE) {
-        let value = value.to_string_lossy().into_owned();
-        let mut parts = value.split(':').map(str::parse::<u64>);
-        // Inherited from a parent process it means nothing here.
-        if let (Some(Ok(pid)), Some(Ok(stack))) = (parts.next(), parts.next())
-            && pid == u64::from(std::process::id())
-        {
-            return second_start(stack);
-        }
+    let (starts, stack) = earlier_starts();
+    if starts > 0 && matches!(addresses_are_random(), Ok(false)) {
+        return second_start(stack);
+    }
+    if starts >= STARTS_MAX {
+        return random("the kernel ignores personality(2)".into());
     }
     if std::fs::read_to_string("/proc/sys/kernel/randomize_va_space").is_ok_and(|s| s.trim() == "0") {
         return Addresses::Same;
@@ -72,23 +73,31 @@ fn settle() -> Addresses {
         return random(format!("a sandbox forbids personality(2): {e}"));
     }
     let stack = stack_limit(Some(STACK_BYTES)).unwrap_or(STACK_BYTES);
-    let error = run_again(&format!("{VARIABLE}={}:{stack}", std::process::id()));
+    let error = run_again(&format!("{VARIABLE}={}:{stack}:{}", std::process::id(), starts + 1));
     let _ = stack_limit(Some(stack));
     let _ = set_random_addresses(true);
     random(format!("the program cannot be started again: {error}"))
 }
 
+/// How often this process has started itself again (a program that it executes in its place counts on), and its stack
+/// limit before.
+fn earlier_starts() -> (u64, u64) {
+    let value = std::env::var(VARIABLE).unwrap_or_default();
+    let mut parts = value.split(':').map(|part| part.parse::<u64>().ok());
+    match (parts.next().flatten(), parts.next().flatten(), parts.next().flatten()) {
+        (Some(pid), Some(stack), Some(starts)) if pid == u64::from(std::process::id()) => (starts, stack),
+        // Inherited from a parent process it means nothing here.
+        _ => (0, STACK_BYTES),
+    }
+}
+
 /// Tidies up after the first start, so that programs that this one starts find what they expect.
 fn second_start(stack: u64) -> Addresses {
-    let fixed = addresses_are_random();
     let _ = stack_limit(Some(stack));
     let _ = set_random_addresses(true);
     if thread_count().is_ok_and(|count| count == 1) {
         // SAFETY: no other thread reads the environment.
-        unsafe { std::env::remove_var(VARIABLE) };
+        unsafe { forget_variable(VARIABLE) };
     }
-    match fixed {
-        Ok(false) => Addresses::Same,
-        _ => Addresses::Random { why: "the kernel ignored personality(2)".into() },
-    }
+    Addresses::Same
 }

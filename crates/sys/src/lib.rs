@@ -21,10 +21,10 @@ pub use cacheline::{CACHE_LINE_BYTES, FlushInstruction, fence, flush_range, pref
 pub use crc::crc32c_short;
 pub use domain::{caches_are_persistent, dax_mounts};
 pub use gate::Gate;
-pub use mapping::{MapKind, Reservation};
+pub use mapping::{MapKind, Reservation, advise_huge_pages};
 pub use mirror::Mirror;
 pub use modules::{Module, loaded_modules, loaded_modules_generation};
 pub use spin::{spin_ticks, ticks, ticks_per_microsecond};
 pub use thread::{
-    addresses_are_random, run_again, set_random_addresses, stack_limit, thread_count, thread_mark,
+    addresses_are_random, forget_variable, run_again, set_random_addresses, stack_limit, thread_count, thread_mark,
 };

@@ -90,6 +90,34 @@ pub fn stack_limit(set: Option<u64>) -> io::Result<u64> {
     Ok(before)
 }
 
+/// Takes a variable out of the environment that programs started from here get. Works on the environment itself:
+/// some programs (bash) have an unsetenv of their own.
+///
+/// # Safety
+/// No other thread reads or changes the environment meanwhile.
+pub unsafe fn forget_variable(name: &str) {
+    unsafe extern "C" {
+        static mut environ: *mut *mut libc::c_char;
+    }
+    // SAFETY: a null-terminated array of NUL-terminated strings, or null; nobody else looks (the caller's promise).
+    unsafe {
+        let mut from = environ;
+        let mut to = from;
+        while !from.is_null() && !(*from).is_null() {
+            let entry = std::ffi::CStr::from_ptr(*from).to_bytes();
+            let is_it = entry.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'='));
+            if !is_it {
+                *to = *from;
+                to = to.add(1);
+            }
+            from = from.add(1);
+        }
+        if !to.is_null() {
+            *to = std::ptr::null_mut();
+        }
+    }
+}
+
 /// Replaces this process by a new start of its program, with the arguments it was started with, its present
 /// environment, and `variable` ("NAME=VALUE") in place of one of that name. Returns only if that fails.
 #[must_use]

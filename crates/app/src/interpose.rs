@@ -1,0 +1,258 @@
+//! malloc and its kin for the whole program: persistent memory inside write commands, the process's own heap
+//! elsewhere; frees by address. C++ `new` and `delete`, `strdup` and every other allocating function of the C
+//! and C++ libraries come through here.
+//!
+//! These symbols take the place of libc's in programs that link libmangrove_app, and only there.
+
+use crate::heap;
+use mangrove_durable::route::{
+    is_inside, is_persistent, mangrove_arena_adopt, mangrove_arena_alloc, mangrove_arena_alloc_zeroed,
+    mangrove_arena_free, mangrove_arena_resize, mangrove_arena_usable,
+};
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::null_mut;
+
+const ALIGN_MIN: usize = 16;
+const PAGE_BYTES: usize = 4096;
+
+#[cold]
+fn no_memory() -> *mut c_void {
+    fail(libc::ENOMEM)
+}
+
+#[cold]
+fn fail(code: c_int) -> *mut c_void {
+    // SAFETY: this thread's errno.
+    unsafe { *libc::__errno_location() = code };
+    null_mut()
+}
+
+/// A persistent block. The calling thread is inside a command.
+#[inline]
+fn persistent(bytes: usize, align: usize) -> *mut c_void {
+    // SAFETY: every caller has asked `is_inside`.
+    let block = unsafe { mangrove_arena_alloc(bytes, align) };
+    if block.is_null() { no_memory() } else { block.cast() }
+}
+
+/// As malloc(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc(bytes: usize) -> *mut c_void {
+    if is_inside() { persistent(bytes, ALIGN_MIN) } else { heap::malloc(bytes) }
+}
+
+/// As calloc(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
+    if !is_inside() {
+        return heap::calloc(count, bytes);
+    }
+    let Some(all) = count.checked_mul(bytes) else { return no_memory() };
+    // SAFETY: inside.
+    let block = unsafe { mangrove_arena_alloc_zeroed(all, ALIGN_MIN) };
+    if block.is_null() { no_memory() } else { block.cast() }
+}
+
+/// As free(3).
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free(block: *mut c_void) {
+    if is_persistent(block as usize) {
+        // SAFETY: persistent, and the caller's to free.
+        unsafe { mangrove_arena_free(block.cast()) };
+    } else if !block.is_null() {
+        // SAFETY: the caller's contract.
+        unsafe { heap::free(block) };
+    }
+}
+
+/// As realloc(3). A block stays where the calling thread allocates now: a command makes it persistent, who is
+/// outside takes a copy out of the durable state.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
+    if block.is_null() {
+        return malloc(bytes);
+    }
+    // SAFETY: the caller's contract; each block goes to the heap that its address tells.
+    unsafe {
+        match (is_inside(), is_persistent(block as usize)) {
+            (false, false) => heap::realloc(block, bytes),
+            (_, persistent) if bytes == 0 && (persistent || is_inside()) => {
+                free(block);
+                null_mut()
+            }
+            (true, true) => {
+                let new = mangrove_arena_resize(block.cast(), bytes);
+                if new.is_null() { no_memory() } else { new.cast() }
+            }
+            (true, false) => {
+                let used = heap::usable(block).min(bytes);
+                let new = mangrove_arena_adopt(block.cast(), used, bytes, ALIGN_MIN);
+                if new.is_null() {
+                    return no_memory();
+                }
+                heap::free(block);
+                new.cast()
+            }
+            (false, true) => {
+                let used = mangrove_arena_usable(block.cast());
+                if bytes <= used {
+                    return block;
+                }
+                let new = heap::malloc(bytes);
+                if !new.is_null() {
+                    std::ptr::copy_nonoverlapping(block.cast::<u8>(), new.cast(), used);
+                    mangrove_arena_free(block.cast());
+                }
+                new
+            }
+        }
+    }
+}
+
+/// As reallocarray(3).
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, bytes: usize) -> *mut c_void {
+    let Some(all) = count.checked_mul(bytes) else { return no_memory() };
+    // SAFETY: the caller's contract.
+    unsafe { realloc(block, all) }
+}
+
+/// As memalign(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_void {
+    if !is_inside() {
+        return heap::memalign(align, bytes);
+    }
+    match align.checked_next_power_of_two() {
+        Some(align) => persistent(bytes, align),
+        None => fail(libc::EINVAL),
+    }
+}
+
+/// As aligned_alloc(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
+    if !is_inside() {
+        return heap::aligned_alloc(align, bytes);
+    }
+    if !align.is_power_of_two() {
+        return fail(libc::EINVAL);
+    }
+    persistent(bytes, align)
+}
+
+/// As posix_memalign(3).
+///
+/// # Safety
+/// `out` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, bytes: usize) -> c_int {
+    if !is_inside() {
+        // SAFETY: the caller's contract.
+        return unsafe { heap::posix_memalign(out, align, bytes) };
+    }
+    if !align.is_power_of_two() || align % size_of::<usize>() != 0 {
+        return libc::EINVAL;
+    }
+    // SAFETY: inside.
+    let block = unsafe { mangrove_arena_alloc(bytes, align) };
+    if block.is_null() {
+        return libc::ENOMEM;
+    }
+    // This function may run untracked: it says itself what it writes.
+    mangrove_durable::will_write(out.cast(), size_of::<*mut c_void>());
+    // SAFETY: the caller's contract.
+    unsafe { *out = block.cast() };
+    0
+}
+
+/// As valloc(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn valloc(bytes: usize) -> *mut c_void {
+    memalign(PAGE_BYTES, bytes)
+}
+
+/// As pvalloc(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn pvalloc(bytes: usize) -> *mut c_void {
+    match bytes.max(1).checked_next_multiple_of(PAGE_BYTES) {
+        Some(bytes) => memalign(PAGE_BYTES, bytes),
+        None => no_memory(),
+    }
+}
+
+/// As malloc_usable_size(3).
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
+    if block.is_null() {
+        return 0;
+    }
+    // SAFETY: the caller's contract; the block's address tells whose it is.
+    unsafe {
+        if is_persistent(block as usize) { mangrove_arena_usable(block.cast()) } else { heap::usable(block) }
+    }
+}
+
+/// The functions that a tracker may run untracked, with their names: they say themselves what they write.
+pub(crate) fn leaves() -> [(usize, &'static CStr); 11] {
+    [
+        (malloc as *const () as usize, c"malloc"),
+        (calloc as *const () as usize, c"calloc"),
+        (realloc as *const () as usize, c"realloc"),
+        (reallocarray as *const () as usize, c"reallocarray"),
+        (free as *const () as usize, c"free"),
+        (memalign as *const () as usize, c"memalign"),
+        (aligned_alloc as *const () as usize, c"aligned_alloc"),
+        (posix_memalign as *const () as usize, c"posix_memalign"),
+        (valloc as *const () as usize, c"valloc"),
+        (pvalloc as *const () as usize, c"pvalloc"),
+        (malloc_usable_size as *const () as usize, c"malloc_usable_size"),
+    ]
+}
+
+/// Whether the program's allocations come here.
+///
+/// # Errors
+/// A sentence that names whose malloc the program has instead.
+pub(crate) fn check() -> Result<(), String> {
+    // Our own functions' addresses would not do: in a library that comes late they are those of libc.
+    let here = module_of(module_of as *const () as *const c_void);
+    for (_, name) in leaves() {
+        // SAFETY: a NUL-terminated name.
+        let used = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+        let whose = module_of(used);
+        // A program that was linked statically with this library need not export its malloc.
+        if !used.is_null() && whose.0 != here.0 {
+            return Err(format!(
+                "the program's {} is that of {}, so what commands allocate would not be durable; link mangrove_app before it, or start the program with LD_PRELOAD=libmangrove_app.so",
+                name.to_string_lossy(),
+                whose.1
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Base address and file name of the module that an address lies in.
+fn module_of(address: *const c_void) -> (usize, String) {
+    // SAFETY: fills the struct; its name is the dynamic linker's, which lives on.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(address, &raw mut info) == 0 || info.dli_fname.is_null() {
+            return (0, "another library".to_owned());
+        }
+        (info.dli_fbase as usize, CStr::from_ptr(info.dli_fname).to_string_lossy().into_owned())
+    }
+}
