@@ -159,3 +159,12 @@ impl Drop for Reservation {
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
+
+/// Asks for huge pages behind memory of the caller, from whatever allocator; a hint that changes no content.
+///
+/// # Safety
+/// `base..base + bytes` is memory of the caller.
+pub unsafe fn advise_huge_pages(base: NonNull<u8>, bytes: usize) {
+    // SAFETY: the caller's memory; the advice changes no content. A range of less than whole pages is refused.
+    unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+}
