@@ -107,6 +107,15 @@ static kept_statement *find(const request *r)
     return NULL;
 }
 
+/* What begins otherwise may still only read, and then runs tracked. BEGIN, for one, "only reads" to SQLite. */
+static bool looks_like_reading(const char *sql)
+{
+    while (*sql == ' ' || *sql == '\n' || *sql == '\t')
+        sql++;
+    return sqlite3_strnicmp(sql, "SELECT", 6) == 0 || sqlite3_strnicmp(sql, "WITH", 4) == 0
+        || sqlite3_strnicmp(sql, "VALUES", 6) == 0;
+}
+
 /* Whether a reading statement may run natively: it opens no virtual table. */
 static bool may_run_natively(const char *sql)
 {
@@ -131,7 +140,7 @@ static kept_statement *keep(const request *r, sqlite3_stmt *statement)
 {
     if (base->kept_count == STATEMENTS_MAX)
         forget_statements();
-    bool native = sqlite3_stmt_readonly(statement) && !sqlite3_stmt_isexplain(statement) && may_run_natively(r->sql);
+    bool native = looks_like_reading(r->sql) && sqlite3_stmt_readonly(statement) && may_run_natively(r->sql);
     char *sql = strdup(r->sql);
     if (!sql) {
         sqlite3_finalize(statement);
@@ -412,15 +421,6 @@ void database_disconnect(database_client *client)
         free(client->rows.text);
         free(client);
     }
-}
-
-/* A guess that saves a look: what begins otherwise may still only read, and then runs tracked. */
-static bool looks_like_reading(const char *sql)
-{
-    while (*sql == ' ' || *sql == '\n' || *sql == '\t')
-        sql++;
-    return sqlite3_strnicmp(sql, "SELECT", 6) == 0 || sqlite3_strnicmp(sql, "WITH", 4) == 0
-        || sqlite3_strnicmp(sql, "VALUES", 6) == 0;
 }
 
 int database_run(database_client *client, const char *sql, const database_value *values, size_t count)
