@@ -58,6 +58,12 @@ impl Drop for Turn {
     }
 }
 
+/// In a forked child: whoever had the turn is not here.
+pub(crate) fn forget_turn() {
+    WRITES.store(null_mut(), Ordering::Relaxed);
+    OWNER.store(0, Ordering::Relaxed);
+}
+
 /// True if the calling thread is in a tracked call.
 #[inline]
 #[must_use]

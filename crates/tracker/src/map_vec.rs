@@ -1,7 +1,7 @@
-//! A growable array in mappings of its own.
+//! A growable array in memory of the trackers' own.
 //!
 //! Trackers work in the middle of a program's `malloc`, with its locks held: nothing here may use the
-//! global allocator. Growing is mremap(2), which moves page tables and copies nothing.
+//! global allocator.
 
 use crate::own_memory;
 use std::ops::{Deref, DerefMut};
@@ -75,18 +75,22 @@ impl<T: Copy> MapVec<T> {
     #[cold]
     fn grow(&mut self, wanted: usize) {
         let size = std::mem::size_of::<T>();
-        let old_bytes = (self.capacity * size).next_multiple_of(PAGE_BYTES);
-        let bytes = (wanted * size).max(2 * old_bytes).next_multiple_of(PAGE_BYTES);
-        let ptr = if self.capacity == 0 {
-            own_memory::map(bytes)
-        } else {
-            own_memory::remap(self.base.expose_provenance(), old_bytes, bytes)
-        };
-        let Some(ptr) = ptr else {
+        let bytes = own_memory::size_of_piece((wanted * size).max(2 * self.capacity * size));
+        let Some(ptr) = own_memory::map(bytes) else {
             std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u8; PAGE_BYTES]>());
         };
-        self.base = std::ptr::with_exposed_provenance_mut(ptr);
+        let base: *mut T = std::ptr::with_exposed_provenance_mut(ptr);
+        // SAFETY: `len` elements are initialised in the old memory and fit the new, which is apart from it.
+        unsafe { std::ptr::copy_nonoverlapping(self.base, base, self.len) };
+        self.give_back();
+        self.base = base;
         self.capacity = bytes / size;
+    }
+
+    fn give_back(&mut self) {
+        if self.capacity > 0 {
+            own_memory::unmap(self.base.expose_provenance(), self.capacity * std::mem::size_of::<T>());
+        }
     }
 }
 
@@ -109,10 +113,7 @@ impl<T: Copy> DerefMut for MapVec<T> {
 
 impl<T: Copy> Drop for MapVec<T> {
     fn drop(&mut self) {
-        if self.capacity > 0 {
-            let bytes = (self.capacity * std::mem::size_of::<T>()).next_multiple_of(PAGE_BYTES);
-            own_memory::unmap(self.base.expose_provenance(), bytes);
-        }
+        self.give_back();
     }
 }
 

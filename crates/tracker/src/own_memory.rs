@@ -1,92 +1,138 @@
-//! Memory that belongs to the trackers, and where it is: a verifier must not take it for the program's.
+//! Memory that belongs to the trackers, and where it is.
+//!
+//! One reserved region serves all of it, for three reasons: trackers work in the middle of a program's
+//! `malloc` and must not enter it again; a verifier must not take it for the program's; and the program's own
+//! mappings come to lie where they would natively.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Mappings at most; what does not fit is mapped all the same, but a verifier would report it.
-const MAPPING_COUNT_MAX: usize = 4096;
+/// Address space that is tried for, largest first.
+const REGION_BYTES: [usize; 4] = [64 << 30, 8 << 30, 1 << 30, 128 << 20];
+const PAGE_BYTES: usize = 4096;
+const CLASS_COUNT: usize = 64;
+/// Mappings outside of the region: the code cache and the low region.
+const OUTSIDE_COUNT_MAX: usize = 64;
 
-struct Slot {
-    addr: AtomicUsize,
-    len: AtomicUsize,
+/// All variables of this module, so that a verifier can leave them out.
+struct Variables {
+    locked: AtomicBool,
+    base: AtomicUsize,
+    next: AtomicUsize,
+    end: AtomicUsize,
+    /// Heads of lists of free pieces, by the logarithm of their size; the first word of a piece links on.
+    free: [AtomicUsize; CLASS_COUNT],
+    outside: [(AtomicUsize, AtomicUsize); OUTSIDE_COUNT_MAX],
 }
 
-static MAPPINGS: [Slot; MAPPING_COUNT_MAX] =
-    [const { Slot { addr: AtomicUsize::new(0), len: AtomicUsize::new(0) } }; MAPPING_COUNT_MAX];
+static VARIABLES: Variables = Variables {
+    locked: AtomicBool::new(false),
+    base: AtomicUsize::new(0),
+    next: AtomicUsize::new(0),
+    end: AtomicUsize::new(0),
+    free: [const { AtomicUsize::new(0) }; CLASS_COUNT],
+    outside: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; OUTSIDE_COUNT_MAX],
+};
 
-/// Notes a mapping as ours.
-pub(crate) fn note(addr: usize, len: usize) {
-    for slot in &MAPPINGS {
-        if slot.addr.load(Relaxed) == 0 && slot.addr.compare_exchange(0, addr, Relaxed, Relaxed).is_ok() {
-            slot.len.store(len, Relaxed);
+/// Runs `f` alone. Never held for long, never held across a call into the program.
+fn locked<T>(f: impl FnOnce() -> T) -> T {
+    // Acquire and release pair with each other: the lists are consistent.
+    while VARIABLES.locked.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        std::hint::spin_loop();
+    }
+    let result = f();
+    VARIABLES.locked.store(false, Ordering::Release);
+    result
+}
+
+/// Bytes that a request of `len` takes: a power of two, whole pages.
+pub(crate) fn size_of_piece(len: usize) -> usize {
+    len.max(PAGE_BYTES).next_power_of_two()
+}
+
+/// At least `len` zeroed bytes, page-aligned.
+pub(crate) fn map(len: usize) -> Option<usize> {
+    let bytes = size_of_piece(len);
+    let class = bytes.trailing_zeros() as usize;
+    locked(|| {
+        let head = VARIABLES.free[class].load(Ordering::Relaxed);
+        if head != 0 {
+            let link: *mut usize = std::ptr::with_exposed_provenance_mut(head);
+            // SAFETY: a free piece of the region; its first word is its link, the rest was zeroed when it came.
+            unsafe {
+                VARIABLES.free[class].store(link.read(), Ordering::Relaxed);
+                link.write(0);
+            }
+            return Some(head);
+        }
+        if VARIABLES.base.load(Ordering::Relaxed) == 0 {
+            reserve();
+        }
+        let at = VARIABLES.next.load(Ordering::Relaxed);
+        if VARIABLES.end.load(Ordering::Relaxed) - at < bytes {
+            return None;
+        }
+        VARIABLES.next.store(at + bytes, Ordering::Relaxed);
+        Some(at)
+    })
+}
+
+/// Gives back what `map` returned for `len`.
+pub(crate) fn unmap(addr: usize, len: usize) {
+    let bytes = size_of_piece(len);
+    let class = bytes.trailing_zeros() as usize;
+    // SAFETY: the owner's piece, which it refers to no more: its pages become zeros again.
+    unsafe { libc::madvise(std::ptr::with_exposed_provenance_mut(addr), bytes, libc::MADV_DONTNEED) };
+    locked(|| {
+        let head = VARIABLES.free[class].load(Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { std::ptr::with_exposed_provenance_mut::<usize>(addr).write(head) };
+        VARIABLES.free[class].store(addr, Ordering::Relaxed);
+    });
+}
+
+fn reserve() {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    for len in REGION_BYTES {
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        let ptr = unsafe {
+            libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+        };
+        if ptr != libc::MAP_FAILED {
+            let base = ptr.expose_provenance();
+            VARIABLES.base.store(base, Ordering::Relaxed);
+            VARIABLES.next.store(base, Ordering::Relaxed);
+            VARIABLES.end.store(base + len, Ordering::Relaxed);
             return;
         }
     }
 }
 
-fn forget(addr: usize) {
-    if let Some(slot) = MAPPINGS.iter().find(|slot| slot.addr.load(Relaxed) == addr) {
-        slot.len.store(0, Relaxed);
-        slot.addr.store(0, Relaxed);
+/// Notes a mapping that lies elsewhere.
+pub(crate) fn note(addr: usize, len: usize) {
+    if let Some(slot) = VARIABLES.outside.iter().find(|slot| slot.0.load(Ordering::Relaxed) == 0) {
+        slot.1.store(len, Ordering::Relaxed);
+        slot.0.store(addr, Ordering::Relaxed);
     }
 }
 
-/// All mappings of the trackers: (address, length).
+/// All memory of the trackers: (address, length).
 pub(crate) fn each(mut f: impl FnMut(usize, usize)) {
-    for slot in &MAPPINGS {
-        let (addr, len) = (slot.addr.load(Relaxed), slot.len.load(Relaxed));
-        if addr != 0 && len != 0 {
+    let base = VARIABLES.base.load(Ordering::Relaxed);
+    f(base, VARIABLES.end.load(Ordering::Relaxed) - base);
+    for slot in &VARIABLES.outside {
+        let (addr, len) = (slot.0.load(Ordering::Relaxed), slot.1.load(Ordering::Relaxed));
+        if addr != 0 {
             f(addr, len);
         }
     }
 }
 
-/// Maps `len` bytes of zeros.
-pub(crate) fn map(len: usize) -> Option<usize> {
-    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a fresh mapping at an address of the kernel's choice.
-    let ptr = unsafe { libc::mmap(std::ptr::null_mut(), len, prot, flags, -1, 0) };
-    if ptr == libc::MAP_FAILED {
-        return None;
-    }
-    note(ptr.expose_provenance(), len);
-    Some(ptr.expose_provenance())
-}
-
-/// Reserves `len` bytes of address space, zeros when touched, that no neighbour merges with.
-pub(crate) fn reserve(len: usize) -> Option<usize> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    let prot = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a fresh mapping at an address of the kernel's choice.
-    let ptr = unsafe { libc::mmap(std::ptr::null_mut(), len, prot, flags, -1, 0) };
-    if ptr == libc::MAP_FAILED {
-        return None;
-    }
-    note(ptr.expose_provenance(), len);
-    Some(ptr.expose_provenance())
-}
-
-/// Grows a mapping that `map` made; it may move.
-pub(crate) fn remap(addr: usize, old_len: usize, len: usize) -> Option<usize> {
-    // SAFETY: our own mapping; the one owner holds no reference into it now.
-    let ptr = unsafe {
-        libc::mremap(std::ptr::with_exposed_provenance_mut(addr), old_len, len, libc::MREMAP_MAYMOVE)
-    };
-    if ptr == libc::MAP_FAILED {
-        return None;
-    }
-    forget(addr);
-    note(ptr.expose_provenance(), len);
-    Some(ptr.expose_provenance())
-}
-
-/// Gives back what `map` or `remap` returned.
-pub(crate) fn unmap(addr: usize, len: usize) {
-    forget(addr);
-    // SAFETY: our own mapping, and nobody refers to it any more.
-    unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(addr), len) };
-}
-
-/// The variable that lists them, itself.
+/// Where this module's variables lie.
 pub(crate) fn variables() -> [(usize, usize); 1] {
-    [(std::ptr::from_ref(&MAPPINGS).addr(), size_of_val(&MAPPINGS))]
+    [(std::ptr::from_ref(&VARIABLES).addr(), size_of_val(&VARIABLES))]
+}
+
+/// In a forked child: whoever had the lock is not here.
+pub(crate) fn forget_lock() {
+    VARIABLES.locked.store(false, Ordering::Relaxed);
 }

@@ -13,7 +13,7 @@ use std::io::Read;
 
 const PAGE_BYTES: usize = 4096;
 /// Writable memory that a snapshot can hold.
-const COPY_BYTES_MAX: usize = 64 << 30;
+const COPY_BYTES_MAX: usize = 16 << 30;
 /// Missed addresses that a verdict lists.
 const MISSED_LISTED_MAX: usize = 64;
 
@@ -76,7 +76,7 @@ impl Verifier {
         Self {
             spans: room(),
             later: room(),
-            copy: own_memory::reserve(COPY_BYTES_MAX).expect("address space for the snapshot"),
+            copy: own_memory::map(COPY_BYTES_MAX).expect("address space for the snapshot"),
             skip: ranges,
             text,
             missed_at,

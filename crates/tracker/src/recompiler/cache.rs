@@ -103,7 +103,8 @@ impl Cache {
         let name = c"mangrove-code".as_ptr() as u64;
         let (read_write, read_execute) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::PROT_READ | libc::PROT_EXEC);
-        // SAFETY: a new file of our own, mapped at a free place twice; nothing else is touched.
+        let place = own_memory::map(ARENA_BYTES)?;
+        // SAFETY: a new file of our own, mapped at a free place and over a piece of our own memory; nothing else is touched.
         let (runs, written) = unsafe {
             let mut fd =
                 syscall(libc::SYS_memfd_create, [name, u64::from(libc::MFD_CLOEXEC) | MFD_EXEC, 0, 0, 0, 0]);
@@ -119,7 +120,7 @@ impl Cache {
             };
             let grown = syscall(libc::SYS_ftruncate, [fd as u64, ARENA_BYTES as u64, 0, 0, 0, 0]);
             let runs = map(at, read_execute, libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE);
-            let written = map(0, read_write, libc::MAP_SHARED);
+            let written = map(place, read_write, libc::MAP_SHARED | libc::MAP_FIXED);
             syscall(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]);
             if failed(grown) || runs != at as i64 || failed(written) {
                 return None;
@@ -134,7 +135,6 @@ impl Cache {
             (runs as usize, written as usize)
         };
         own_memory::note(runs, ARENA_BYTES);
-        own_memory::note(written, ARENA_BYTES);
         let delta = written as isize - runs as isize;
         let part =
             |from: usize, to: usize| Code { base: runs + from, pos: runs + from, end: runs + to, delta };

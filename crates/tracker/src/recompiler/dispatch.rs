@@ -25,6 +25,11 @@ pub(crate) fn state() -> *mut State {
     STATE.load(Ordering::Acquire)
 }
 
+/// Takes the state away: in a forked child, which has no code cache.
+pub(crate) fn withdraw() -> *mut State {
+    STATE.swap(null_mut(), Ordering::AcqRel)
+}
+
 /// Decides where the program goes on; returns a cache address (or a native one to leave).
 pub(super) unsafe extern "C" fn dispatch() -> usize {
     // SAFETY: translated code runs in the turn only, and enters here one at a time.

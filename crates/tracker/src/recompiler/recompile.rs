@@ -15,6 +15,7 @@ use crate::tracker::{SyscallHook, Tracker};
 use crate::write_set::WriteSet;
 use std::ffi::c_void;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Bytes of the dispatcher's own stack.
 const HOST_STACK_BYTES: usize = 512 << 10;
@@ -59,6 +60,8 @@ impl Recompiler {
         let _making = MAKING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if state().is_null() {
             make_state()?;
+            // SAFETY: registers a handler that only touches atomics of this crate.
+            unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
         }
         Ok(Self(()))
     }
@@ -82,6 +85,37 @@ impl Recompiler {
     pub fn forget_code(&self) {
         with_turn(State::flush);
     }
+}
+
+/// State of the parent process, for its leaves and its hook.
+static INHERITED: AtomicPtr<State> = AtomicPtr::new(std::ptr::null_mut());
+
+/// A forked child has neither code cache nor low region (they are not forked): it starts afresh with its first
+/// tracked call.
+unsafe extern "C" fn after_fork_in_child() {
+    own_memory::forget_lock();
+    crate::active::forget_turn();
+    let state = super::dispatch::withdraw();
+    if !state.is_null() {
+        INHERITED.store(state, Ordering::Release);
+    }
+}
+
+#[cold]
+fn remake_state() -> Result<()> {
+    let _making = MAKING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if !state().is_null() {
+        return Ok(());
+    }
+    make_state()?;
+    let inherited = INHERITED.load(Ordering::Acquire);
+    if !inherited.is_null() {
+        // SAFETY: the parent's state as it was at the fork, and a fresh one that only this thread uses yet.
+        let (old, new) = unsafe { (&*inherited, &mut *state()) };
+        old.leaves.iter().for_each(|leaf| new.add_leaf(leaf.0, leaf.1));
+        new.hook = old.hook;
+    }
+    Ok(())
 }
 
 /// Runs `work` on the state when nobody is in a tracked call.
@@ -110,6 +144,9 @@ impl Tracker for Recompiler {
         f: unsafe extern "C" fn(*mut c_void),
         arg: *mut c_void,
     ) -> Result<()> {
+        if state().is_null() {
+            remake_state()?;
+        }
         let writes = std::ptr::from_mut(writes);
         let turn = Turn::take(writes)?;
         let marker = 0u8;

@@ -1,0 +1,6 @@
+//! What the tracker's tests and its suite share.
+
+pub(crate) mod differential;
+pub(crate) mod instructions;
+pub(crate) mod library;
+pub(crate) mod programs;
