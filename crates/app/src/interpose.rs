@@ -37,13 +37,13 @@ fn persistent(bytes: usize, align: usize) -> *mut c_void {
 
 /// As malloc(3).
 #[unsafe(no_mangle)]
-pub extern "C" fn malloc(bytes: usize) -> *mut c_void {
+pub(crate) extern "C" fn malloc(bytes: usize) -> *mut c_void {
     if is_inside() { persistent(bytes, ALIGN_MIN) } else { heap::malloc(bytes) }
 }
 
 /// As calloc(3).
 #[unsafe(no_mangle)]
-pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
+pub(crate) extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
     if !is_inside() {
         return heap::calloc(count, bytes);
     }
@@ -58,7 +58,7 @@ pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
 /// # Safety
 /// As there.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn free(block: *mut c_void) {
+pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
     if is_persistent(block as usize) {
         // SAFETY: persistent, and the caller's to free.
         unsafe { mangrove_arena_free(block.cast()) };
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 /// # Safety
 /// As there.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
+pub(crate) unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
     if block.is_null() {
         return malloc(bytes);
     }
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_voi
 /// # Safety
 /// As there.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, bytes: usize) -> *mut c_void {
+pub(crate) unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, bytes: usize) -> *mut c_void {
     let Some(all) = count.checked_mul(bytes) else { return no_memory() };
     // SAFETY: the caller's contract.
     unsafe { realloc(block, all) }
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, bytes: u
 
 /// As memalign(3).
 #[unsafe(no_mangle)]
-pub extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_void {
+pub(crate) extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_void {
     if !is_inside() {
         return heap::memalign(align, bytes);
     }
@@ -140,7 +140,7 @@ pub extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_void {
 
 /// As aligned_alloc(3).
 #[unsafe(no_mangle)]
-pub extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
+pub(crate) extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
     if !is_inside() {
         return heap::aligned_alloc(align, bytes);
     }
@@ -155,12 +155,12 @@ pub extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
 /// # Safety
 /// `out` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, bytes: usize) -> c_int {
+pub(crate) unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, bytes: usize) -> c_int {
     if !is_inside() {
         // SAFETY: the caller's contract.
         return unsafe { heap::posix_memalign(out, align, bytes) };
     }
-    if !align.is_power_of_two() || align % size_of::<usize>() != 0 {
+    if !align.is_power_of_two() || !align.is_multiple_of(size_of::<usize>()) {
         return libc::EINVAL;
     }
     // SAFETY: inside.
@@ -177,13 +177,13 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, byt
 
 /// As valloc(3).
 #[unsafe(no_mangle)]
-pub extern "C" fn valloc(bytes: usize) -> *mut c_void {
+pub(crate) extern "C" fn valloc(bytes: usize) -> *mut c_void {
     memalign(PAGE_BYTES, bytes)
 }
 
 /// As pvalloc(3).
 #[unsafe(no_mangle)]
-pub extern "C" fn pvalloc(bytes: usize) -> *mut c_void {
+pub(crate) extern "C" fn pvalloc(bytes: usize) -> *mut c_void {
     match bytes.max(1).checked_next_multiple_of(PAGE_BYTES) {
         Some(bytes) => memalign(PAGE_BYTES, bytes),
         None => no_memory(),
@@ -195,7 +195,7 @@ pub extern "C" fn pvalloc(bytes: usize) -> *mut c_void {
 /// # Safety
 /// As there.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
+pub(crate) unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     if block.is_null() {
         return 0;
     }

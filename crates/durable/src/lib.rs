@@ -41,6 +41,7 @@ pub use batch::Command;
 pub use error::{Error, Result};
 pub use image::ImageStat;
 pub use mangrove_shadow::{CreateMode, Durability, Latency, MediumChoice, Ticket};
+pub use mangrove_tracker::will_write;
 pub use options::{Options, TrackerChoice};
 pub use rpc::{Answer, Context, Frame, Server, ServerOptions, ServerStat, Service, Stopper};
 pub use runtime::{Client, Initialise, Runtime};

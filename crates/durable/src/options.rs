@@ -29,6 +29,7 @@ pub struct Options {
     tracker: TrackerChoice,
     block_bytes: usize,
     keeps_variables: bool,
+    leaves: Vec<usize>,
 }
 
 impl Default for Options {
@@ -39,6 +40,7 @@ impl Default for Options {
             tracker: TrackerChoice::Auto,
             block_bytes: BLOCK_BYTES_DEFAULT,
             keeps_variables: true,
+            leaves: Vec::new(),
         }
     }
 }
@@ -107,6 +109,14 @@ impl Options {
         self
     }
 
+    /// Addresses of functions that run untranslated wherever commands call them, and report what they write
+    /// (`will_write`): an allocator, for instance. They neither throw nor jump out.
+    #[must_use]
+    pub fn leaves(mut self, addresses: &[usize]) -> Self {
+        self.leaves.extend_from_slice(addresses);
+        self
+    }
+
     pub(crate) fn image(&self) -> ImageOptions {
         ImageOptions {
             shadow: self.shadow.clone().durability(self.durability),
@@ -126,7 +136,7 @@ impl Options {
     /// The tracker, told of what it must not translate and of who serves mappings.
     pub(crate) fn make_tracker(&self) -> Result<Box<dyn Tracker>> {
         let tracker = self.choose_tracker()?;
-        for (address, _) in route::leaves() {
+        for address in route::leaves().iter().map(|leaf| leaf.0).chain(self.leaves.iter().copied()) {
             tracker.add_leaf(address);
         }
         tracker.set_syscall_hook(&MAPPINGS);
@@ -137,10 +147,19 @@ impl Options {
         let missing = |what: &str| Err(Error::Tracker { what: what.into() });
         match self.tracker {
             TrackerChoice::Explicit => Ok(Box::new(Explicit)),
-            TrackerChoice::Auto | TrackerChoice::Recompiler => {
-                missing("there is no recompiler for this machine")
-            }
+            TrackerChoice::Auto | TrackerChoice::Recompiler => recompiler(),
             TrackerChoice::Compiler => missing("the program was not built for the compiler's tracker"),
         }
     }
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn recompiler() -> Result<Box<dyn Tracker>> {
+    let tracker = mangrove_tracker::Recompiler::new().map_err(|e| Error::Tracker { what: e.to_string() })?;
+    Ok(Box::new(tracker))
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+fn recompiler() -> Result<Box<dyn Tracker>> {
+    Err(Error::Tracker { what: "there is no recompiler for this machine".into() })
 }

@@ -183,6 +183,7 @@ impl Heap {
         if align > PAGE_BYTES || bytes.max(align) > super::class::SMALL_BYTES_MAX {
             return None;
         }
-        (class_of(bytes.max(align))..CLASSES.len()).find(|&c| (CLASSES[c].bytes as usize).is_multiple_of(align))
+        (class_of(bytes.max(align))..CLASSES.len())
+            .find(|&c| (CLASSES[c].bytes as usize).is_multiple_of(align))
     }
 }

@@ -1,0 +1,501 @@
+/*
+ * mangrove_app.h: an in-memory program whose state survives any crash.
+ *
+ * The program keeps its data structures as they are and links this library. Commands that only read
+ * run natively and in parallel. Commands that write run in batches, one after another; every store
+ * they make is tracked, committed to a redo log as one unit per batch, and their answers are given
+ * when the batch is durable. At the next start memory is put back as the last durable batch left it.
+ *
+ *     static bool is_read_only(void *ctx) { return ((command *)ctx)->kind == GET; }
+ *     static void process(void *ctx) { handle_request(ctx); }
+ *     static int init_state(void *user) { return init_store(); }
+ *
+ *     mangrove_app_callbacks callbacks = { .bytes = sizeof callbacks, .is_read_only = is_read_only,
+ *                                          .process = process, .init_state = init_state };
+ *     mangrove_app *app;
+ *     mangrove_app_client *client;
+ *     if (mangrove_app_open("state", NULL, &callbacks, &app) != MANGROVE_APP_OK ||
+ *         mangrove_app_client_new(app, &client) != MANGROVE_APP_OK) {
+ *         fprintf(stderr, "%s\n", mangrove_app_last_error());
+ *         exit(1);
+ *     }
+ *     mangrove_app_cmd(client, &some_command);   // acknowledged: it survives
+ *
+ * What is persistent: memory that write commands (and init_state) allocate or map, and the variables
+ * of the program and its libraries that they write. What is not: the rest of the heap, stacks,
+ * thread-local variables, files, sockets, threads. docs/durable.md tells more, on one page.
+ *
+ * Rules that hold for every function:
+ *
+ * Answers.  A mangrove_app_status of 0 is success, below 0 an error. The numbers are part of the ABI
+ *   and never change. After an error mangrove_app_last_error() says in a sentence what happened and
+ *   what to do. Errors that any function may answer and that are therefore not repeated below:
+ *   MANGROVE_APP_ERR_INVALID_ARGUMENT (a NULL handle or out-parameter, a number out of range; nothing
+ *   happened) and MANGROVE_APP_ERR_INTERNAL (a bug in Mangrove: please report it).
+ *
+ * Ownership.  What a function hands out through `T **out` belongs to the caller, who gives it back
+ *   with the function named there; *out is NULL after an error. Functions that free take NULL and do
+ *   nothing. Using a handle after it was freed or closed is undefined.
+ *
+ * Threads.  "any" means that any number of threads may call it on the same handle at the same time.
+ *   "one at a time" means that the handle may wander between threads but not be used by two at once.
+ *
+ * Callbacks.  No C++ exception and no longjmp may leave a callback. A write's process() may run on
+ *   another thread than its client's. Inside process() of a write, calls of this library answer
+ *   MANGROVE_APP_ERR_NESTED, except mangrove_app_will_write, mangrove_app_root and mangrove_app_stop.
+ *
+ * Crashes.  A command that crashes, or ends the process, is not committed, nor is its batch: the next
+ *   start finds the state before it. Nothing is ever committed in part.
+ *
+ * Processes.  Handles do not survive fork() in the child; let it exec or _exit.
+ *
+ * This file is generated from crates/app/src; edit there.
+ */
+
+
+#ifndef MANGROVE_APP_H
+#define MANGROVE_APP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// The version of this header. Compare with mangrove_app_version(), the library's.
+#define MANGROVE_APP_VERSION "0.1.0"
+
+
+// What a call answers. 0: done. Below 0: an error, see mangrove_app_last_error().
+// The numbers are part of the ABI. New ones may be added: treat an unknown one by its sign.
+enum mangrove_app_status
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // Done.
+    MANGROVE_APP_OK = 0,
+    // An argument breaks the rules of the call. Nothing happened.
+    MANGROVE_APP_ERR_INVALID_ARGUMENT = -1,
+    // The pool could not be opened, read or written; the sentence says why and what to do.
+    MANGROVE_APP_ERR_POOL = -2,
+    // The state belongs to another build of the program, or to another program.
+    MANGROVE_APP_ERR_FOREIGN = -3,
+    // The state points to something of the process that lies elsewhere in this run.
+    MANGROVE_APP_ERR_MOVED = -4,
+    // The state's own structures contradict each other; nothing was served.
+    MANGROVE_APP_ERR_DAMAGED = -5,
+    // The state's address space is used up.
+    MANGROVE_APP_ERR_FULL = -6,
+    // An earlier error of the medium latched: reads go on, writes fail. The next start has every
+    // acknowledged write.
+    MANGROVE_APP_ERR_POISONED = -7,
+    // A command ended halfway: nothing of its batch is durable, and memory is served no more. Restart.
+    MANGROVE_APP_ERR_BROKEN = -8,
+    // The call came from inside a command, or on a client that is in a call. Nothing happened.
+    MANGROVE_APP_ERR_NESTED = -9,
+    // The tracker that was asked for cannot work here.
+    MANGROVE_APP_ERR_TRACKER = -10,
+    // init_state or on_recover answered something else than 0.
+    MANGROVE_APP_ERR_REFUSED = -11,
+    // More clients at a time than can be counted.
+    MANGROVE_APP_ERR_TOO_MANY_CLIENTS = -12,
+    // The server was asked for something in the wrong order.
+    MANGROVE_APP_ERR_SERVER = -13,
+    // The operating system refused; mangrove_app_last_os_error() has its number.
+    MANGROVE_APP_ERR_IO = -14,
+    // Clients are still alive. Nothing happened.
+    MANGROVE_APP_ERR_IN_USE = -15,
+    // A bug in Mangrove; please report the sentence.
+    MANGROVE_APP_ERR_INTERNAL = -16,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum mangrove_app_status mangrove_app_status;
+#else
+typedef int32_t mangrove_app_status;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// What a pool lies on.
+enum mangrove_app_medium
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // What an existing pool says; for a new one dax where the directory can, else file.
+    MANGROVE_APP_MEDIUM_AUTO = 0,
+    // Any file system.
+    MANGROVE_APP_MEDIUM_FILE = 1,
+    // Persistent memory mapped with MAP_SYNC.
+    MANGROVE_APP_MEDIUM_DAX = 2,
+    // DRAM that pretends to be persistent memory, for figures and tests. On tmpfs it survives the
+    // process, never the machine.
+    MANGROVE_APP_MEDIUM_EMULATED = 3,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum mangrove_app_medium mangrove_app_medium;
+#else
+typedef int32_t mangrove_app_medium;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Who learns what write commands write.
+enum mangrove_app_tracker
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // The best there is: the recompiler on x86-64.
+    MANGROVE_APP_TRACKER_AUTO = 0,
+    // Translates what commands reach while they run. Nothing has to be rebuilt.
+    MANGROVE_APP_TRACKER_RECOMPILER = 1,
+    // The program was built by clang with -fsanitize-coverage=func,trace-stores.
+    MANGROVE_APP_TRACKER_COMPILER = 2,
+    // The program calls mangrove_app_will_write before it writes. What it forgets is not durable.
+    MANGROVE_APP_TRACKER_EXPLICIT = 3,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum mangrove_app_tracker mangrove_app_tracker;
+#else
+typedef int32_t mangrove_app_tracker;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// A durable application, open.
+typedef struct mangrove_app mangrove_app;
+
+// Somebody who issues commands, one at a time: a thread, as a rule. Cheap; any number.
+typedef struct mangrove_app_client mangrove_app_client;
+
+// How to open an application and how to serve it. Threads: one at a time.
+typedef struct mangrove_app_options mangrove_app_options;
+
+// An answer to a client. `data` stays the application's; it is copied before the next callback on this
+// client. `close`: say goodbye, and close the connection once everything is sent.
+typedef struct {
+    // First byte; may be NULL when len is 0.
+    const void *data;
+    // Number of bytes.
+    size_t len;
+    // Whether the connection ends after it.
+    bool close;
+} mangrove_app_response;
+
+// What the application does. Set `bytes` to sizeof(mangrove_app_callbacks) and what is not needed to
+// NULL. Local mode needs process; RPC mode also deserialize and get_response.
+//
+// Callbacks of one client run one after another on one thread, except process of a write, which runs on
+// whichever thread has the batch executed. Different clients' callbacks run at the same time, except
+// process of writes, which runs alone.
+typedef struct {
+    // sizeof(mangrove_app_callbacks).
+    size_t bytes;
+    // Handed to init_client, init_state and on_recover.
+    void *user;
+    // RPC mode: a client connected; `id` is its number. Returns the context that the other callbacks
+    // get; NULL refuses the client. When this is NULL the context is NULL.
+    void *(*init_client)(uint64_t id, void *user);
+    // RPC mode: the client is gone.
+    void (*destroy_client)(void *ctx);
+    // RPC mode: looks for one request at the start of `input`. Returns the bytes that it takes (1 to
+    // len), 0 when it is not there in full (called again with more), a negative number when this is no
+    // request (the client is cut off). The bytes stay where they are until get_response was called, so
+    // the context may keep the pointer.
+    ptrdiff_t (*deserialize)(void *ctx, const void *input, size_t len);
+    // True when the request in the context changes nothing that is persistent. When this is NULL every
+    // request is taken for a write.
+    bool (*is_read_only)(void *ctx);
+    // Processes the request in the context. Reads run natively and in parallel; writes are tracked.
+    void (*process)(void *ctx);
+    // RPC mode: says what the client is told about the request that was processed.
+    void (*get_response)(void *ctx, mangrove_app_response *response);
+    // RPC mode: the write in the context was not and will not be made durable; `status` and `sentence`
+    // say why. True: get_response has something to say about it. False, or NULL here: the connection is
+    // closed.
+    bool (*failed)(void *ctx, int32_t status, const char *sentence);
+    // The state is new: makes it, tracked, as a write command would. Runs once in the state's life;
+    // a crash before mangrove_app_open returned runs it again, on nothing. Answers 0, or anything else
+    // to refuse.
+    int (*init_state)(void *user);
+    // The state is back: opens again what is transient (files, sockets, threads). Native. Answers 0, or
+    // anything else to refuse.
+    int (*on_recover)(void *user);
+} mangrove_app_callbacks;
+
+// Counters since the opening. Set nothing; mangrove_app_stat fills as many bytes as it is told.
+typedef struct {
+    // Batches that were executed.
+    uint64_t batches;
+    // Write commands in them.
+    uint64_t commands;
+    // Names the newest committed batch; grows.
+    uint64_t committed;
+    // Names the newest durable one; behind `committed` while a sync is under way.
+    uint64_t durable;
+    // 1 after an error latched: writes fail, see mangrove_app_status of any write.
+    uint64_t failed;
+} mangrove_app_counters;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// The version of the library, as "0.1.0". Compare with MANGROVE_APP_VERSION, the header's. Static.
+// Threads: any.
+const char *mangrove_app_version(void);
+
+// The name of a status, as "MANGROVE_APP_ERR_IO"; "MANGROVE_APP_UNKNOWN" for other numbers. Static.
+// Threads: any.
+const char *mangrove_app_status_name(int32_t status);
+
+// What a status means in general, in a few words. mangrove_app_last_error() knows more about the one
+// case. Static. Threads: any.
+const char *mangrove_app_status_text(int32_t status);
+
+// What went wrong in the last call of this thread that answered an error: a sentence in UTF-8 of at
+// most 1023 bytes. "" when there was none yet. A call that answers no error leaves it alone.
+// Valid until the next call of this library on this thread; not to be freed. Threads: any, each has
+// its own.
+const char *mangrove_app_last_error(void);
+
+// The errno that goes with mangrove_app_last_error() when that was MANGROVE_APP_ERR_IO; 0 when there
+// is none. Threads: any, each has its own.
+int32_t mangrove_app_last_os_error(void);
+
+// New options: create the state when it is missing, durability sync, all else automatic; the same that
+// NULL stands for in mangrove_app_open. Never NULL. Give back with mangrove_app_options_free.
+// Threads: any.
+mangrove_app_options *mangrove_app_options_new(void);
+
+// Frees options; applications opened with them go on. NULL is fine.
+void mangrove_app_options_free(mangrove_app_options *options);
+
+// Whether to make the state when there is none. Default: true. With false, opening a missing one
+// answers MANGROVE_APP_ERR_POOL.
+mangrove_app_status mangrove_app_options_set_create(mangrove_app_options *options, bool create);
+
+// What a new state shall lie on: one of mangrove_app_medium. Default: MANGROVE_APP_MEDIUM_AUTO.
+mangrove_app_status mangrove_app_options_set_medium(mangrove_app_options *options, int32_t medium);
+
+// Chooses the emulated medium, with nanoseconds added to each flushed cache line and to each line that
+// is read from memory.
+mangrove_app_status mangrove_app_options_set_emulated_latency(mangrove_app_options *options,
+                                                              uint32_t write_ns,
+                                                              uint32_t read_ns);
+
+// An answer is given when what it rests on is durable. The default.
+mangrove_app_status mangrove_app_options_set_durability_sync(mangrove_app_options *options);
+
+// Answers are given at once and are durable at most about `milliseconds` (1 to 60000) later. A crash
+// keeps a prefix of the batches, in the order in which they took effect; mangrove_app_sync waits.
+mangrove_app_status mangrove_app_options_set_durability_interval(mangrove_app_options *options,
+                                                                 uint32_t milliseconds);
+
+// The most bytes that a new state can grow to: address space, not disk space. Default: 256 GiB.
+mangrove_app_status mangrove_app_options_set_capacity(mangrove_app_options *options,
+                                                      uint64_t bytes);
+
+// Bytes of a new state's redo log. Bounds the time of recovery and the burst of writes that is taken
+// without waiting. Default: 64 MiB.
+mangrove_app_status mangrove_app_options_set_log_bytes(mangrove_app_options *options,
+                                                       uint64_t bytes);
+
+// Who learns what commands write: one of mangrove_app_tracker. Default: MANGROVE_APP_TRACKER_AUTO.
+mangrove_app_status mangrove_app_options_set_tracker(mangrove_app_options *options,
+                                                     int32_t tracker);
+
+// The block in which writes are deduplicated: 16, 32, 64 or 128 bytes. Default: 32.
+mangrove_app_status mangrove_app_options_set_block_bytes(mangrove_app_options *options,
+                                                         uint32_t bytes);
+
+// Whether variables of the program and its libraries (.data, .bss) that commands write are part of the
+// state. Default: true.
+mangrove_app_status mangrove_app_options_set_variables(mangrove_app_options *options,
+                                                       bool keep);
+
+// Event loops of the server, 1 to 1024. Default: one a CPU.
+mangrove_app_status mangrove_app_options_set_workers(mangrove_app_options *options, uint32_t count);
+
+// Longest request in bytes; a client that sends a longer one is cut off. Default: 512 MiB.
+mangrove_app_status mangrove_app_options_set_request_bytes_max(mangrove_app_options *options,
+                                                               uint64_t bytes);
+
+// Unsent answers in bytes at which a client's further requests wait. Default: 1 MiB.
+mangrove_app_status mangrove_app_options_set_backlog_bytes_max(mangrove_app_options *options,
+                                                               uint64_t bytes);
+
+// Clients at a time; more are closed as they come. Default: 10000.
+mangrove_app_status mangrove_app_options_set_clients_max(mangrove_app_options *options,
+                                                         uint32_t count);
+
+// Milliseconds that a client may take none of the answer that waits for it; it is then cut off.
+// Default: 60000.
+mangrove_app_status mangrove_app_options_set_stalled_max(mangrove_app_options *options,
+                                                         uint32_t milliseconds);
+
+// Milliseconds that a client may say nothing; it is then cut off. 0: for ever, the default (clients
+// that vanished are found by TCP keep-alive).
+mangrove_app_status mangrove_app_options_set_idle_max(mangrove_app_options *options,
+                                                      uint32_t milliseconds);
+
+// Milliseconds that a shutdown waits for clients to take their answers. Default: 10000.
+mangrove_app_status mangrove_app_options_set_shutdown_max(mangrove_app_options *options,
+                                                          uint32_t milliseconds);
+
+// Opens the state in the directory `path`, or makes it, with `options` (NULL: the defaults) and the
+// application's `callbacks`, which are copied. On success memory is as the last durable batch left it,
+// and init_state (new) or on_recover (found) has run.
+//
+// Call it early in main, before the program makes threads or uses what is persistent. Close with
+// mangrove_app_close. Errors: MANGROVE_APP_ERR_POOL, _FOREIGN, _MOVED, _DAMAGED, _TRACKER, _REFUSED, _IO.
+// A crash during the call: the next one finds the state whole, or none.
+mangrove_app_status mangrove_app_open(const char *path,
+                                      const mangrove_app_options *options,
+                                      const mangrove_app_callbacks *callbacks,
+                                      mangrove_app **out);
+
+// Makes everything durable, brings the image up to date, and closes the state. NULL is fine. After
+// MANGROVE_APP_ERR_IN_USE (clients are alive) the application is still open; after every other answer it
+// is gone, and with an error the next opening recovers. Not to be called while another thread uses it.
+mangrove_app_status mangrove_app_close(mangrove_app *app);
+
+// True when mangrove_app_open made the state and did not find one. False for NULL. Threads: any.
+bool mangrove_app_is_new(const mangrove_app *app);
+
+// One of sixteen pointers of the state (`index` 0 to 15), NULL at first: where a program without
+// variables of its own finds its data again. Write it inside write commands only. NULL for a NULL
+// application or another index. Threads: any.
+void **mangrove_app_root(const mangrove_app *app, uint32_t index);
+
+// Waits until everything that was answered so far is durable, whatever the durability mode.
+// Errors: MANGROVE_APP_ERR_POISONED. Threads: any.
+mangrove_app_status mangrove_app_sync(const mangrove_app *app);
+
+// Brings the image up to date and frees the log: the next opening has less to do. Runs beside commands.
+// Errors: MANGROVE_APP_ERR_POISONED. Threads: any.
+mangrove_app_status mangrove_app_checkpoint(const mangrove_app *app);
+
+// A new client of the application. Free it with mangrove_app_client_free.
+// Errors: MANGROVE_APP_ERR_TOO_MANY_CLIENTS. Threads: any.
+mangrove_app_status mangrove_app_client_new(const mangrove_app *app, mangrove_app_client **out);
+
+// Ends a client. NULL is fine. Not while it is in a call.
+void mangrove_app_client_free(mangrove_app_client *client);
+
+// Processes one command, `ctx` being what the callbacks get: a read natively, beside other reads, a
+// write in a batch. Returns when it is acknowledged: the write is durable, what the read saw is (with
+// interval durability: at once). The results are where process() put them.
+//
+// Errors: MANGROVE_APP_ERR_POISONED, _BROKEN (a write: not durable; with _POISONED it may or may not
+// have run), _NESTED. A crash during the call: the write is there whole or not at all. Complexity: that
+// of process(), plus 20 ns for a read, plus the tracking and the log for a write.
+// Threads: one at a time.
+mangrove_app_status mangrove_app_cmd(mangrove_app_client *client,
+                                     void *ctx);
+
+// As mangrove_app_cmd, for a read that is another function than the process callback: f(ctx) runs
+// natively, beside other reads, never beside a write. Threads: one at a time.
+mangrove_app_status mangrove_app_read(mangrove_app_client *client, void (*f)(void *ctx), void *ctx);
+
+// As mangrove_app_cmd, for a write that is another function than the process callback: f(ctx) runs
+// tracked and alone. Threads: one at a time.
+mangrove_app_status mangrove_app_write(mangrove_app_client *client,
+                                       void (*f)(void *ctx),
+                                       void *ctx);
+
+// With MANGROVE_APP_TRACKER_EXPLICIT: says, inside a write command, that `len` bytes at `ptr` are about
+// to be written. Elsewhere it does nothing.
+void mangrove_app_will_write(const void *ptr,
+                             size_t len);
+
+// Listens at `address`: "HOST:PORT" (port 0: the system chooses, see mangrove_app_address) or
+// "unix:PATH" (a socket file that a crash left behind is replaced). May be called several times before
+// mangrove_app_serve. Clients may connect from now on and are served from then on.
+// Errors: MANGROVE_APP_ERR_IO, _SERVER (deserialize or get_response is missing; or it has served already).
+// Threads: any.
+mangrove_app_status mangrove_app_listen(const mangrove_app *app,
+                                        const char *address);
+
+// The `index`-th address that mangrove_app_listen opened, as clients need it; NULL when there is none.
+// Valid until the application is closed. Threads: any.
+const char *mangrove_app_address(const mangrove_app *app,
+                                 uint32_t index);
+
+// Serves until mangrove_app_stop: takes clients in, has their requests processed, gives answers when
+// they are durable. Once in the life of an application. On return every client is gone and everything is
+// durable. Errors: MANGROVE_APP_ERR_SERVER (listens nowhere), _IO, _POISONED (at the last sync).
+// Threads: any; the others may go on using clients of their own.
+mangrove_app_status mangrove_app_serve(const mangrove_app *app);
+
+// Ends mangrove_app_serve: no new clients; requests that were received in full are processed and
+// answered first. Async-signal-safe. Does nothing when nothing listens. Threads: any.
+void mangrove_app_stop(const mangrove_app *app);
+
+// Fills `out`, `bytes` being sizeof(mangrove_app_counters) as the caller's header has it.
+// Threads: any.
+mangrove_app_status mangrove_app_stat(const mangrove_app *app,
+                                      mangrove_app_counters *out,
+                                      size_t bytes);
+
+// Whether this process has its modules where every start has them. False where a sandbox forbids
+// personality(2), or with MANGROVE_RANDOM_ADDRESSES in the environment: a state that points to functions
+// or variables of the program then opens only if they happen to lie where they lay.
+// Threads: any.
+bool mangrove_app_addresses_are_fixed(void);
+
+// As malloc(3).
+void *malloc(size_t bytes);
+
+// As calloc(3).
+void *calloc(size_t count, size_t bytes);
+
+// As free(3).
+//
+// # Safety
+// As there.
+void free(void *block);
+
+// As realloc(3). A block stays where the calling thread allocates now: a command makes it persistent, who is
+// outside takes a copy out of the durable state.
+//
+// # Safety
+// As there.
+void *realloc(void *block,
+              size_t bytes);
+
+// As reallocarray(3).
+//
+// # Safety
+// As there.
+void *reallocarray(void *block, size_t count, size_t bytes);
+
+// As memalign(3).
+void *memalign(size_t align, size_t bytes);
+
+// As aligned_alloc(3).
+void *aligned_alloc(size_t align, size_t bytes);
+
+// As posix_memalign(3).
+//
+// # Safety
+// `out` can be written.
+int posix_memalign(void **out, size_t align, size_t bytes);
+
+// As valloc(3).
+void *valloc(size_t bytes);
+
+// As pvalloc(3).
+void *pvalloc(size_t bytes);
+
+// As malloc_usable_size(3).
+//
+// # Safety
+// As there.
+size_t malloc_usable_size(void *block);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* MANGROVE_APP_H */

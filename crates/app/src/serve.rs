@@ -1,0 +1,115 @@
+//! RPC mode: the library owns the sockets.
+
+use crate::app::{app, mangrove_app, text};
+use crate::callbacks::CallbackService;
+use crate::status::mangrove_app_status::*;
+use crate::status::{Failure, guard, mangrove_app_status};
+use mangrove_durable::Server;
+use std::ffi::{CString, c_char};
+use std::sync::PoisonError;
+
+/// The server of an application.
+#[derive(Default)]
+pub(crate) struct Serving {
+    /// Listens, and waits to serve.
+    server: Option<Server>,
+    /// Where; kept for mangrove_app_address.
+    addresses: Vec<CString>,
+    served: bool,
+}
+
+impl mangrove_app {
+    /// True while a server exists that does not serve: it holds the runtime.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner).server.is_some()
+    }
+}
+
+/// Listens at `address`: "HOST:PORT" (port 0: the system chooses, see mangrove_app_address) or
+/// "unix:PATH" (a socket file that a crash left behind is replaced). May be called several times before
+/// mangrove_app_serve. Clients may connect from now on and are served from then on.
+/// Errors: MANGROVE_APP_ERR_IO, _SERVER (deserialize or get_response is missing; or it has served already).
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_app_listen(
+    app: *const mangrove_app,
+    address: *const c_char,
+) -> mangrove_app_status {
+    let handle = app;
+    guard(|| {
+        // SAFETY: passed on from the caller.
+        let (app, address) = unsafe { (self::app(handle)?, text(address, "address")?) };
+        let address = address.to_str().map_err(|_| Failure::invalid("'address' is not UTF-8"))?;
+        let mut serving = app.serving.lock().unwrap_or_else(PoisonError::into_inner);
+        if serving.served {
+            let what = "the application has served already; close it and open it again";
+            return Err(Failure::new(MANGROVE_APP_ERR_SERVER, what));
+        }
+        if app.callbacks.deserialize.is_none() || app.callbacks.get_response.is_none() {
+            let what = "RPC mode needs the callbacks deserialize and get_response";
+            return Err(Failure::new(MANGROVE_APP_ERR_SERVER, what));
+        }
+        if serving.server.is_none() {
+            let service = Box::new(CallbackService(app.callbacks));
+            let server = Server::new(app.runtime.clone(), service, app.server_options.clone())?;
+            let _ = app.stopper.set(server.stopper());
+            serving.server = Some(server);
+        }
+        if let Some(server) = &mut serving.server {
+            let bound = server.listen(address)?;
+            serving.addresses.push(CString::new(bound).unwrap_or_default());
+        }
+        Ok(())
+    })
+}
+
+/// The `index`-th address that mangrove_app_listen opened, as clients need it; NULL when there is none.
+/// Valid until the application is closed. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_app_address(app: *const mangrove_app, index: u32) -> *const c_char {
+    let handle = app;
+    let mut found = std::ptr::null();
+    guard(|| {
+        // SAFETY: passed on from the caller.
+        let app = unsafe { self::app(handle) }?;
+        let serving = app.serving.lock().unwrap_or_else(PoisonError::into_inner);
+        // The text's own block stays when the list grows.
+        found = serving.addresses.get(index as usize).map_or(std::ptr::null(), |a| a.as_ptr());
+        Ok(())
+    });
+    found
+}
+
+/// Serves until mangrove_app_stop: takes clients in, has their requests processed, gives answers when
+/// they are durable. Once in the life of an application. On return every client is gone and everything is
+/// durable. Errors: MANGROVE_APP_ERR_SERVER (listens nowhere), _IO, _POISONED (at the last sync).
+/// Threads: any; the others may go on using clients of their own.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_app_serve(app: *const mangrove_app) -> mangrove_app_status {
+    let handle = app;
+    guard(|| {
+        // SAFETY: passed on from the caller.
+        let app = unsafe { self::app(handle) }?;
+        let server = {
+            let mut serving = app.serving.lock().unwrap_or_else(PoisonError::into_inner);
+            serving.served |= serving.server.is_some();
+            serving.server.take()
+        };
+        let Some(server) = server else {
+            let what = "the application listens nowhere; call mangrove_app_listen first";
+            return Err(Failure::new(MANGROVE_APP_ERR_SERVER, what));
+        };
+        server.serve()?;
+        Ok(())
+    })
+}
+
+/// Ends mangrove_app_serve: no new clients; requests that were received in full are processed and
+/// answered first. Async-signal-safe. Does nothing when nothing listens. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_app_stop(app: *const mangrove_app) {
+    // Nothing here can panic. SAFETY: NULL or a living object of ours.
+    if let Some(stopper) = unsafe { app.as_ref() }.and_then(|app| app.stopper.get()) {
+        stopper.stop();
+    }
+}

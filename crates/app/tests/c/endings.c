@@ -1,0 +1,101 @@
+/*
+ * Commands that do not come to their end. The first run (argv: STATE HOW) makes a state, acknowledges two
+ * writes, and then issues a command that ends in the middle; the second (argv: STATE check) must find what
+ * was acknowledged and nothing of the last command.
+ */
+#include "check.h"
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct node {
+    struct node *next;
+    char text[200];
+} node;
+
+static node *list;
+static long long count, sum;
+static const char *how;
+static mangrove_app *app;
+
+static int init_state(void *user) {
+    (void)user;
+    count = sum = 0;
+    list = NULL;
+    return 0;
+}
+
+static void push(const char *text) {
+    node *one = malloc(sizeof *one);
+    one->next = list;
+    snprintf(one->text, sizeof one->text, "%s", text);
+    list = one;
+    count++;
+    sum += (long long)strlen(text);
+}
+
+static void process(void *ctx) {
+    push(ctx);
+}
+
+static volatile int *nowhere;
+
+static void end(void *ctx) {
+    push(ctx);
+    if (strcmp(how, "segv") == 0) *nowhere = 1;
+    if (strcmp(how, "abort") == 0) abort();
+    if (strcmp(how, "exit") == 0) exit(7);
+    if (strcmp(how, "_exit") == 0) _exit(7);
+    if (strcmp(how, "kill") == 0) kill(getpid(), SIGKILL);
+    if (strcmp(how, "fork") == 0) {
+        pid_t child = fork();
+        if (child == 0) _exit(0);
+        if (child > 0) waitpid(child, NULL, 0);
+    }
+    push("and more");
+}
+
+static void check(void) {
+    long long nodes = 0, bytes = 0;
+    for (node *n = list; n != NULL; n = n->next) {
+        nodes++;
+        bytes += (long long)strlen(n->text);
+    }
+    CHECK(nodes == count && bytes == sum);
+    CHECK(count == 2);
+    CHECK(strcmp(list->text, "second") == 0 && strcmp(list->next->text, "first") == 0);
+}
+
+int main(int argc, char **argv) {
+    mangrove_app_callbacks callbacks = {.bytes = sizeof callbacks, .process = process, .init_state = init_state};
+    mangrove_app_client *client, *other;
+    CHECK(argc == 3);
+    how = argv[2];
+    OK(mangrove_app_open(argv[1], NULL, &callbacks, &app));
+    OK(mangrove_app_client_new(app, &client));
+    if (strcmp(how, "check") == 0) {
+        CHECK(!mangrove_app_is_new(app));
+        check();
+        /* And it goes on: this time the command comes to its end. */
+        OK(mangrove_app_cmd(client, "third"));
+        CHECK(count == 3);
+        mangrove_app_client_free(client);
+        OK(mangrove_app_close(app));
+        return 0;
+    }
+    CHECK(mangrove_app_is_new(app));
+    OK(mangrove_app_cmd(client, "first"));
+    OK(mangrove_app_cmd(client, "second"));
+    OK(mangrove_app_client_new(app, &other));
+    mangrove_app_status status = mangrove_app_write(client, end, "half");
+    /* Only what does not end the process arrives here. */
+    CHECK(status == MANGROVE_APP_ERR_BROKEN);
+    SAYS(how);
+    SAYS("restart");
+    ANSWERS(MANGROVE_APP_ERR_BROKEN, mangrove_app_cmd(other, "never"));
+    ANSWERS(MANGROVE_APP_ERR_BROKEN, mangrove_app_read(other, end, "never"));
+    mangrove_app_client_free(client);
+    mangrove_app_client_free(other);
+    ANSWERS(MANGROVE_APP_ERR_BROKEN, mangrove_app_close(app));
+    return 3;
+}

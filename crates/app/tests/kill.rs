@@ -1,0 +1,246 @@
+//! The key-value example, killed at random instants and started again: what was acknowledged is there, nothing
+//! is there in part, and the histories of clients are linearizable across the crashes.
+
+mod common;
+#[path = "common/linear.rs"]
+mod linear;
+
+use common::{build_example, told};
+use linear::{Operation, What, is_linearizable};
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Different in each run: what is tested is chance.
+fn dice(seed: &mut u64) -> u64 {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    *seed
+}
+
+fn seed() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    now.as_nanos() as u64 | 1
+}
+
+fn dump(program: &Path, state: &Path, threads: u64) -> HashMap<u64, u64> {
+    let output =
+        Command::new(program).arg(state).args(["dump", &threads.to_string()]).output().expect("runs");
+    assert!(output.status.success(), "{}", told(&output));
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    text.lines().map(pair).collect()
+}
+
+fn pair(line: &str) -> (u64, u64) {
+    let (thread, number) = line.split_once(' ').expect("two numbers");
+    (thread.parse().expect("a number"), number.parse().expect("a number"))
+}
+
+#[test]
+fn local_mode_loses_nothing_acknowledged() {
+    const THREADS: u64 = 4;
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let (program, state) =
+        (build_example("kv", &["kv.c", "local.c"], scratch.path()), scratch.path().join("s"));
+    let mut seed = seed();
+    let mut total = 0;
+    for round in 0..8 {
+        let mut child = Command::new(&program)
+            .arg(&state)
+            .args(["run", &THREADS.to_string(), "100000000"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("runs");
+        let stdout = child.stdout.take().expect("piped");
+        let reader = std::thread::spawn(move || {
+            let mut last: HashMap<u64, u64> = HashMap::new();
+            for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
+                let (thread, number) = pair(std::str::from_utf8(&line).expect("UTF-8"));
+                last.insert(thread, number);
+            }
+            last
+        });
+        // In the first round the first moments too, where the state is made.
+        let most = if round == 0 { 60 } else { 400 };
+        std::thread::sleep(Duration::from_millis(dice(&mut seed) % most));
+        child.kill().expect("SIGKILL");
+        let output = child.wait_with_output().expect("ends");
+        assert!(output.stderr.is_empty(), "{}", told(&output));
+        let acknowledged = reader.join().expect("reads");
+        let found = dump(&program, &state, THREADS);
+        for thread in 0..THREADS {
+            let (found, told) = (found[&thread], acknowledged.get(&thread).copied().unwrap_or(0));
+            // One more may have been durable, and not told yet. With nothing told, an earlier round speaks.
+            assert!(
+                told == 0 || found == told || found == told + 1,
+                "round {round}, thread {thread}: {found}, told {told}"
+            );
+            total = total.max(found);
+        }
+    }
+    assert!(total > 100, "the rounds did next to nothing: {total}");
+}
+
+struct Serving {
+    child: Child,
+    door: PathBuf,
+}
+
+impl Serving {
+    fn start(program: &Path, state: &Path, door: &Path) -> Self {
+        let mut child = Command::new(program)
+            .arg(state)
+            .arg(format!("unix:{}", door.display()))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("runs");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("says where");
+        if line.is_empty() {
+            let output = child.wait_with_output().expect("ends");
+            panic!("the server did not start: {}", told(&output));
+        }
+        Self { child, door: door.to_owned() }
+    }
+}
+
+/// As examples/kv/kv.h has them.
+const REQUEST_BYTES: usize = 108;
+const REPLY_BYTES: usize = 128;
+
+fn request(kind: u8, key: u64, value: u64) -> [u8; REQUEST_BYTES] {
+    let mut bytes = [0; REQUEST_BYTES];
+    bytes[0] = kind;
+    let (key, value) = (key.to_string(), value.to_string());
+    bytes[1..1 + key.len()].copy_from_slice(key.as_bytes());
+    if kind == b'P' {
+        bytes[8..8 + value.len()].copy_from_slice(value.as_bytes());
+    }
+    bytes
+}
+
+fn ask(stream: &mut UnixStream, request: &[u8]) -> std::io::Result<String> {
+    stream.write_all(request)?;
+    let mut reply = [0; REPLY_BYTES];
+    stream.read_exact(&mut reply)?;
+    let text = reply.split(|&b| b == b'\n').next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(text).into_owned())
+}
+
+#[test]
+fn rpc_mode_is_linearizable_across_crashes() {
+    const CLIENTS: usize = 6;
+    const KEYS: u64 = 5;
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let program = build_example("kv", &["kv.c", "server.c"], scratch.path());
+    let (state, door) = (scratch.path().join("s"), scratch.path().join("door"));
+    let begun = Instant::now();
+    let clock = || begun.elapsed().as_nanos() as u64;
+    let (history, values, incarnations) =
+        (Mutex::new(Vec::<(u64, Operation)>::new()), AtomicU64::new(1), AtomicU64::new(0));
+    let mut seed = seed();
+    for _ in 0..6 {
+        let mut serving = Serving::start(&program, &state, &door);
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..CLIENTS {
+                let client = incarnations.fetch_add(1, Ordering::Relaxed) as usize;
+                let mut seed = dice(&mut seed) | 1;
+                let (history, values, door, ended) = (&history, &values, &serving.door, &ended);
+                scope.spawn(move || {
+                    let Ok(mut stream) = UnixStream::connect(door) else { return };
+                    let mut mine = Vec::new();
+                    while !ended.load(Ordering::Relaxed) {
+                        let key = dice(&mut seed) % KEYS;
+                        let (write, value) =
+                            (dice(&mut seed).is_multiple_of(2), values.fetch_add(1, Ordering::Relaxed));
+                        let bytes = request(if write { b'P' } else { b'G' }, key, value);
+                        let begin = clock();
+                        let answer = ask(&mut stream, &bytes);
+                        let end = answer.is_ok().then(clock);
+                        let what = match &answer {
+                            _ if write => What::Put(value),
+                            Ok(text) if text.is_empty() => What::Get(0),
+                            Ok(text) => What::Get(text.parse().unwrap_or_else(|_| panic!("{text}"))),
+                            Err(_) => What::Get(0),
+                        };
+                        if let (true, Ok(text)) = (write, &answer) {
+                            assert!(text.starts_with("OK "), "{text}");
+                        }
+                        mine.push((key, Operation { client, begin, end, what }));
+                        if answer.is_err() {
+                            break;
+                        }
+                    }
+                    history.lock().expect("unpoisoned").append(&mut mine);
+                });
+            }
+            std::thread::sleep(Duration::from_millis(30 + dice(&mut seed) % 150));
+            serving.child.kill().expect("SIGKILL");
+            serving.child.wait().expect("ends");
+            ended.store(true, Ordering::Relaxed);
+        });
+    }
+    // A last look by a client of the last recovery, and an orderly end.
+    let mut serving = Serving::start(&program, &state, &door);
+    let mut history = history.into_inner().expect("unpoisoned");
+    let mut stream = UnixStream::connect(&door).expect("connects");
+    for key in 0..KEYS {
+        let begin = clock();
+        let text = ask(&mut stream, &request(b'G', key, 0)).expect("answers");
+        let what = What::Get(if text.is_empty() { 0 } else { text.parse().expect("a number") });
+        let client = incarnations.load(Ordering::Relaxed) as usize;
+        history.push((key, Operation { client, begin, end: Some(clock()), what }));
+    }
+    drop(stream);
+    let term = Command::new("kill").args(["-TERM", &serving.child.id().to_string()]).status().expect("kill");
+    assert!(term.success());
+    assert!(serving.child.wait().expect("ends").success(), "an orderly end");
+    let answered = history.iter().filter(|(_, op)| op.end.is_some()).count();
+    assert!(answered > 500, "the clients did next to nothing: {answered}");
+    for key in 0..KEYS {
+        let one: Vec<Operation> =
+            history.iter().filter(|(k, _)| *k == key).map(|(_, op)| op.clone()).collect();
+        assert!(is_linearizable(&one), "key {key}: {} operations", one.len());
+    }
+}
+
+#[test]
+fn a_pipeline_is_answered_in_order_and_survives() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let program = build_example("kv", &["kv.c", "server.c"], scratch.path());
+    let (state, door) = (scratch.path().join("s"), scratch.path().join("door"));
+    let mut serving = Serving::start(&program, &state, &door);
+    let mut stream = UnixStream::connect(&door).expect("connects");
+    let mut all = Vec::new();
+    for n in 1..=500u64 {
+        all.extend_from_slice(&request(b'P', n % 7, n));
+        all.extend_from_slice(&request(b'G', n % 7, 0));
+    }
+    stream.write_all(&all).expect("sends");
+    for n in 1..=500u64 {
+        for expected in [format!("OK {n}"), n.to_string()] {
+            let mut reply = [0; REPLY_BYTES];
+            stream.read_exact(&mut reply).expect("answers");
+            let text = reply.split(|&b| b == b'\n').next().unwrap_or_default();
+            assert_eq!(String::from_utf8_lossy(text), expected);
+        }
+    }
+    serving.child.kill().expect("SIGKILL");
+    serving.child.wait().expect("ends");
+    let mut serving = Serving::start(&program, &state, &door);
+    let mut stream = UnixStream::connect(&door).expect("connects");
+    for n in 494..=500u64 {
+        assert_eq!(ask(&mut stream, &request(b'G', n % 7, 0)).expect("answers"), n.to_string());
+    }
+    serving.child.kill().expect("SIGKILL");
+    serving.child.wait().expect("ends");
+}

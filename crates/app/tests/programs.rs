@@ -1,0 +1,48 @@
+//! C programs against the shared library: what calls answer, and commands that do not come to their end.
+
+mod common;
+
+use common::{build, run, told};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+/// Options and openings that are refused, an initialisation that says no.
+#[test]
+fn misuse() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let (program, state) = (build("misuse", scratch.path()), scratch.path().join("s"));
+    run(Command::new(program).arg(&state));
+    run(Command::new(build("calls", scratch.path())).arg(&state)); // which demands that the state is new
+}
+
+#[test]
+fn calls() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let program = build("calls", scratch.path());
+    run(Command::new(program).arg(scratch.path().join("s")));
+}
+
+/// How a command ends in the middle, and how the process then ends: a signal, or a code.
+const ENDINGS: [(&str, Result<i32, i32>); 5] = [
+    ("segv", Err(libc::SIGSEGV)),
+    ("abort", Err(libc::SIGABRT)),
+    ("exit", Ok(7)),
+    ("_exit", Ok(7)),
+    ("kill", Err(libc::SIGKILL)),
+];
+
+#[test]
+fn a_command_that_ends_halfway_leaves_no_trace() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let program = build("endings", scratch.path());
+    for (how, expected) in ENDINGS {
+        let state = scratch.path().join(how);
+        let output = Command::new(&program).arg(&state).arg(how).output().expect("runs");
+        let ended = match expected {
+            Ok(code) => output.status.code() == Some(code),
+            Err(signal) => output.status.signal() == Some(signal),
+        };
+        assert!(ended, "{how}: {}", told(&output));
+        run(Command::new(&program).arg(&state).arg("check"));
+    }
+}

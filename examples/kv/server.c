@@ -1,0 +1,77 @@
+/*
+ * The store in RPC mode: the library owns the sockets.
+ *
+ *     kv_server STATE ADDRESS...     ADDRESS is HOST:PORT or unix:PATH; prints where it listens
+ *
+ * A request is a kv_request; a reply is REPLY_BYTES long.
+ */
+#include "glue.h"
+#include <signal.h>
+#include <string.h>
+
+static mangrove_app *app;
+
+static void *init_client(uint64_t id, void *user) {
+    (void)user;
+    kv_client *client = calloc(1, sizeof *client);
+    if (client != NULL) client->id = id;
+    return client;
+}
+
+static void destroy_client(void *ctx) {
+    free(ctx);
+}
+
+static ptrdiff_t deserialize(void *ctx, const void *input, size_t len) {
+    const kv_request *request = input;
+    if (len < sizeof *request) return 0;
+    if (request->kind != KV_GET && request->kind != KV_PUT) return -1;
+    ((kv_client *)ctx)->request = request;
+    return sizeof *request;
+}
+
+static void get_response(void *ctx, mangrove_app_response *response) {
+    kv_client *client = ctx;
+    response->data = client->reply;
+    response->len = REPLY_BYTES;
+}
+
+static bool failed(void *ctx, int32_t status, const char *sentence) {
+    kv_client *client = ctx;
+    snprintf(client->reply, REPLY_BYTES, "ERROR %d %s\n", (int)status, sentence);
+    return true;
+}
+
+static void stop(int signal) {
+    (void)signal;
+    mangrove_app_stop(app);
+}
+
+int main(int argc, char **argv) {
+    mangrove_app_callbacks callbacks = {
+        .bytes = sizeof callbacks,
+        .init_client = init_client,
+        .destroy_client = destroy_client,
+        .deserialize = deserialize,
+        .is_read_only = glue_is_read_only,
+        .process = glue_process,
+        .get_response = get_response,
+        .failed = failed,
+        .init_state = glue_init_state,
+    };
+    if (argc < 3) {
+        fprintf(stderr, "usage: %s STATE ADDRESS...\n", argv[0]);
+        return 2;
+    }
+    must(mangrove_app_open(argv[1], NULL, &callbacks, &app));
+    for (int i = 2; i < argc; i++) {
+        must(mangrove_app_listen(app, argv[i]));
+        printf("%s\n", mangrove_app_address(app, (uint32_t)(i - 2)));
+    }
+    fflush(stdout);
+    signal(SIGTERM, stop);
+    signal(SIGINT, stop);
+    must(mangrove_app_serve(app));
+    must(mangrove_app_close(app));
+    return 0;
+}
