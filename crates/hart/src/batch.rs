@@ -3,7 +3,26 @@
 /// Puts and deletes that take effect all or none. Of several for one key the last counts.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    pub(crate) ops: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// Keys and values, one behind the other.
+    bytes: Vec<u8>,
+    ops: Vec<Place>,
+}
+
+/// Where an operation's key begins, with its value behind it.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    at: usize,
+    key_len: usize,
+    /// Nothing for a delete.
+    value_len: Option<usize>,
+}
+
+/// One operation of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Op<'a> {
+    pub(crate) key: &'a [u8],
+    /// Nothing for a delete.
+    pub(crate) value: Option<&'a [u8]>,
 }
 
 impl Batch {
@@ -14,15 +33,22 @@ impl Batch {
     }
 
     /// Sets `key` to `value`.
-    pub fn put(&mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> &mut Self {
-        self.ops.push((key.into(), Some(value.into())));
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
+        self.push(key.as_ref(), Some(value.as_ref()));
         self
     }
 
     /// Removes `key`, if it is there.
-    pub fn delete(&mut self, key: impl Into<Vec<u8>>) -> &mut Self {
-        self.ops.push((key.into(), None));
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
+        self.push(key.as_ref(), None);
         self
+    }
+
+    fn push(&mut self, key: &[u8], value: Option<&[u8]>) {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        self.ops.push(Place { at, key_len: key.len(), value_len: value.map(<[u8]>::len) });
     }
 
     /// Operations in the batch.
@@ -39,6 +65,82 @@ impl Batch {
 
     /// Forgets all operations.
     pub fn clear(&mut self) {
+        self.bytes.clear();
         self.ops.clear();
+    }
+
+    /// The operations in the order in which they were added.
+    pub(crate) fn ops(&self) -> impl Iterator<Item = Op<'_>> {
+        self.ops.iter().map(|place| {
+            let (key, rest) = self.bytes[place.at..].split_at(place.key_len);
+            Op { key, value: place.value_len.map(|len| &rest[..len]) }
+        })
+    }
+
+    /// The operations that count, in the order of their keys.
+    pub(crate) fn sorted(&self) -> Vec<Op<'_>> {
+        let ops: Vec<Op<'_>> = self.ops().collect();
+        // The first bytes of a key in one word decide most comparisons without a look at the key.
+        let mut order: Vec<(u64, u32)> = ops.iter().zip(0..).map(|(op, n)| (head_of(op.key), n)).collect();
+        order.sort_unstable_by(|a, b| {
+            let keys = || ops[a.1 as usize].key.cmp(ops[b.1 as usize].key);
+            a.0.cmp(&b.0).then_with(keys).then_with(|| a.1.cmp(&b.1))
+        });
+        let mut sorted: Vec<Op<'_>> = Vec::with_capacity(ops.len());
+        for (_, n) in order {
+            let op = ops[n as usize];
+            match sorted.last_mut() {
+                Some(before) if before.key == op.key => *before = op,
+                _ => sorted.push(op),
+            }
+        }
+        sorted
+    }
+}
+
+/// The first eight bytes of a key, the first one highest: ordered as keys are, but for keys that it cannot tell
+/// apart.
+fn head_of(key: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    let len = key.len().min(8);
+    head[..len].copy_from_slice(&key[..len]);
+    u64::from_be_bytes(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Batch;
+
+    #[test]
+    fn the_last_operation_on_a_key_counts_and_keys_are_in_order() {
+        let keys: [&[u8]; 9] = [
+            b"",
+            b"a",
+            b"a\0",
+            b"a\0\0\0\0\0\0\0",
+            b"a\0\0\0\0\0\0\0\0",
+            b"aaaaaaaab",
+            b"aaaaaaaa",
+            b"\xff",
+            b"b",
+        ];
+        let mut batch = Batch::new();
+        for (n, key) in keys.iter().enumerate().rev() {
+            batch.put(key, [0]);
+            batch.delete(key);
+            if n % 3 != 0 {
+                batch.put(key, [n as u8; 3]);
+            }
+        }
+        let mut expected: Vec<_> = keys.iter().enumerate().collect();
+        expected.sort_by_key(|(_, key)| **key);
+        let sorted = batch.sorted();
+        assert_eq!(sorted.len(), keys.len());
+        for (op, (n, key)) in sorted.iter().zip(expected) {
+            assert_eq!(op.key, *key);
+            assert_eq!(op.value, (n % 3 != 0).then_some(&[n as u8; 3][..]));
+        }
+        batch.clear();
+        assert!(batch.is_empty() && batch.sorted().is_empty());
     }
 }

@@ -13,6 +13,7 @@
 //!
 //! Between 2 and 4 the index is changed, while readers of these keys wait at their buckets ([`crate::visible`]).
 
+use crate::batch::Op;
 use crate::gate::{Exclusive, Lane};
 use crate::hart::Hart;
 use crate::index::{Change, Direction, Intent};
@@ -20,22 +21,25 @@ use crate::layout::{
     LEAF_KEY, LEAF_META, LEAF_WORD, REDO_ENTRY_BYTES, ROOT_BATCH, ROOT_BATCH_AREA, ROOT_BATCH_AREA_BYTES,
     Tag, seal,
 };
-use crate::leaf::{Meta, Value, key_crc};
+use crate::leaf::{INLINE_BYTES_MAX, Meta, Value, key_crc};
 use crate::read::{check_key, check_value};
 use crate::redo::{self, Entry};
 use crate::write::Expect;
 use crate::{Batch, Error, Result, WriteMode};
-use mangrove_pmem::Lsn;
-use std::collections::BTreeMap;
+use mangrove_pmem::{Lsn, Region};
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
-/// Pieces in which a redo list is handed to the medium.
-const FLUSH_BYTES_MAX: usize = 256 << 10;
+/// A flush of a batch is at most this long.
+const FLUSH_BYTES_MAX: u64 = 256 << 10;
+/// Ranges so near to each other are flushed in one: less than a flush of its own costs in a log.
+const FLUSH_GAP_BYTES_MAX: u64 = 8;
+/// Keys that are looked up together.
+const LOOKUPS: usize = 64;
 
 /// One key of a batch.
-struct Step {
-    key: Vec<u8>,
+struct Step<'a> {
+    key: &'a [u8],
     effect: Effect,
 }
 
@@ -49,8 +53,35 @@ enum Effect {
     Remove(u64, Value),
 }
 
-/// A value to write, before the gate is closed.
-type Prepared = (Vec<u8>, Option<(Value, Vec<u8>)>);
+/// Flushes ranges, neighbours together. What was added is flushed by `finish`, not before.
+struct Flusher<'a> {
+    region: &'a Region,
+    start: u64,
+    end: u64,
+}
+
+impl<'a> Flusher<'a> {
+    fn new(region: &'a Region) -> Self {
+        Self { region, start: 0, end: 0 }
+    }
+
+    fn add(&mut self, offset: u64, len: u64) {
+        let follows = offset >= self.end && offset - self.end <= FLUSH_GAP_BYTES_MAX;
+        if !follows || offset + len - self.start > FLUSH_BYTES_MAX {
+            self.finish();
+            self.start = offset;
+        }
+        self.end = offset + len;
+    }
+
+    fn finish(&mut self) {
+        while self.start < self.end {
+            let piece = (self.end - self.start).min(FLUSH_BYTES_MAX);
+            self.region.flush(self.start, piece as usize);
+            self.start += piece;
+        }
+    }
+}
 
 impl Hart {
     /// Applies the batch: after a crash all of it is there or nothing, and so for readers.
@@ -59,38 +90,26 @@ impl Hart {
     /// As [`Hart::put`], and nothing of the batch happened where nothing would have happened there.
     pub fn write(&self, batch: Batch, mode: WriteMode) -> Result<()> {
         self.check_writable()?;
-        for (key, value) in &batch.ops {
-            check_key(key)?;
-            check_value(value.as_deref().unwrap_or_default())?;
+        for op in batch.ops() {
+            check_key(op.key)?;
+            check_value(op.value.unwrap_or_default())?;
         }
-        let mut ops = batch.ops;
-        if ops.len() == 1 {
-            let (key, value) = ops.swap_remove(0);
+        let ops = batch.sorted();
+        if let [Op { key, value }] = ops[..] {
             let expect = if value.is_some() { Expect::Any } else { Expect::Present };
-            return self.change(&key, value.as_deref(), expect, mode).map(|_| ());
+            return self.change(key, value, expect, mode).map(|_| ());
         }
-        // Of several operations on one key the last counts: the sort is stable.
-        ops.sort_by(|a, b| a.0.cmp(&b.0));
-        let mut last: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::with_capacity(ops.len());
-        for op in ops {
-            match last.last_mut() {
-                Some(before) if before.0 == op.0 => *before = op,
-                _ => last.push(op),
-            }
-        }
-        let prepared = match self.prepare_all(&last) {
+        let prepared = match self.prepare_all(&ops) {
             Err(Error::Full { .. }) => {
                 self.alloc.reclaim_idle(&self.gate.close().lane());
-                self.prepare_all(&last)?
+                self.prepare_all(&ops)?
             }
             answer => answer?,
         };
-        let prepared: Vec<Prepared> =
-            last.into_iter().zip(prepared).map(|((key, bytes), value)| (key, value.zip(bytes))).collect();
         let lsn = {
             let alone = self.gate.close();
-            let steps = self.plan(&alone.lane(), prepared)?;
-            self.commit(&alone, steps)?
+            let steps = self.plan(&alone.lane(), &ops, &prepared)?;
+            self.commit(&alone, &steps)?
         };
         self.acknowledge(lsn, mode)
     }
@@ -103,7 +122,7 @@ impl Hart {
         self.check_writable()?;
         let (count, lsn) = {
             let alone = self.gate.close();
-            let mut steps = Vec::new();
+            let (mut keys, mut found) = (Vec::new(), Vec::new());
             let mut cursor = self.index.cursor(start, Direction::Forward);
             while let Some(leaf) = cursor.advance(|leaf| leaf) {
                 if is_beyond(cursor.key(), end) {
@@ -111,10 +130,13 @@ impl Hart {
                 }
                 let slot = self.space.offset(leaf);
                 let (meta, word) = self.space.leaf_words(slot);
-                let effect = Effect::Remove(slot, Value { kind: meta.kind(), word });
-                steps.push(Step { key: cursor.key().to_vec(), effect });
+                let from = keys.len();
+                keys.extend_from_slice(cursor.key());
+                found.push((from..keys.len(), Effect::Remove(slot, Value { kind: meta.kind(), word })));
             }
-            (steps.len() as u64, self.commit(&alone, steps)?)
+            let steps: Vec<Step<'_>> =
+                found.into_iter().map(|(key, effect)| Step { key: &keys[key], effect }).collect();
+            (steps.len() as u64, self.commit(&alone, &steps)?)
         };
         self.acknowledge(lsn, mode)?;
         Ok(count)
@@ -124,13 +146,22 @@ impl Hart {
         if mode == WriteMode::Durable { self.wait(lsn) } else { Ok(()) }
     }
 
-    /// Writes the values, before the gate is closed.
-    fn prepare_all(&self, ops: &[(Vec<u8>, Option<Vec<u8>>)]) -> Result<Vec<Option<Value>>> {
+    /// Writes the values, before the gate is closed. The caller fences.
+    fn prepare_all(&self, ops: &[Op<'_>]) -> Result<Vec<Option<Value>>> {
         let ticket = self.gate.enter();
         let lane = &ticket.lane();
+        let mut flusher = Flusher::new(self.region());
         let mut prepared = Vec::with_capacity(ops.len());
-        for (_, bytes) in ops {
-            match bytes.as_deref().map(|bytes| self.prepare(lane, bytes)).transpose() {
+        for op in ops {
+            let value = op.value.map(|bytes| {
+                if bytes.len() <= INLINE_BYTES_MAX {
+                    return Ok(Value::inline(bytes));
+                }
+                let (block, len) = self.place_block(lane, bytes)?;
+                flusher.add(block, len);
+                Ok(Value::block(block))
+            });
+            match value.transpose() {
                 Ok(value) => prepared.push(value),
                 Err(e) => {
                     prepared.iter().for_each(|value| self.give_value(lane, *value));
@@ -138,6 +169,7 @@ impl Hart {
                 }
             }
         }
+        flusher.finish();
         Ok(prepared)
     }
 
@@ -148,53 +180,70 @@ impl Hart {
     }
 
     /// Finds out what each operation means, and writes new leaves. The gate is closed.
-    fn plan(&self, alone: &Lane<'_>, prepared: Vec<Prepared>) -> Result<Vec<Step>> {
-        let mut steps = Vec::with_capacity(prepared.len());
-        let mut prepared = prepared.into_iter();
-        while let Some((key, value)) = prepared.next() {
-            match self.effect(alone, &key, value.as_ref()) {
-                Ok(Some(effect)) => steps.push(Step { key, effect }),
+    fn plan<'a>(
+        &self,
+        alone: &Lane<'_>,
+        ops: &[Op<'a>],
+        prepared: &[Option<Value>],
+    ) -> Result<Vec<Step<'a>>> {
+        let mut steps: Vec<Step<'a>> = Vec::with_capacity(ops.len());
+        let mut flusher = Flusher::new(self.region());
+        for (number, (op, value)) in ops.iter().zip(prepared).enumerate() {
+            if number % LOOKUPS == 0 {
+                self.index.warm(ops[number..].iter().take(LOOKUPS).map(|op| op.key));
+            }
+            match self.effect(alone, op, *value, &mut flusher) {
+                Ok(Some(effect)) => steps.push(Step { key: op.key, effect }),
                 Ok(None) => {}
                 Err(e) => {
-                    self.give_value(alone, value.map(|v| v.0));
-                    prepared.for_each(|(_, v)| self.give_value(alone, v.map(|v| v.0)));
+                    prepared[number..].iter().for_each(|value| self.give_value(alone, *value));
                     self.give_new(alone, &steps);
                     return Err(e);
                 }
             }
         }
+        flusher.finish();
         Ok(steps)
     }
 
     fn effect(
         &self,
         alone: &Lane<'_>,
-        key: &[u8],
-        value: Option<&(Value, Vec<u8>)>,
+        op: &Op<'_>,
+        value: Option<Value>,
+        flusher: &mut Flusher<'_>,
     ) -> Result<Option<Effect>> {
-        let slot = self.index.get(key, |leaf| self.space.offset(leaf));
+        let slot = self.index.get(op.key, |leaf| self.space.offset(leaf));
         Ok(match (slot, value) {
             (None, None) => None,
-            (None, Some((value, _))) => Some(self.prepare_leaf(alone, key, *value)?),
+            (None, Some(value)) => Some(self.prepare_leaf(alone, op.key, value, flusher)?),
             (Some(slot), None) => {
                 let (meta, word) = self.space.leaf_words(slot);
                 Some(Effect::Remove(slot, Value { kind: meta.kind(), word }))
             }
-            (Some(slot), Some((value, bytes))) => {
+            (Some(slot), Some(value)) => {
                 let (meta, word) = self.space.leaf_words(slot);
                 let old = Value { kind: meta.kind(), word };
-                let key_crc = key_crc(key);
-                let (meta, value) = match meta.updated(key_crc, old, *value) {
-                    Some(meta) => (meta, *value),
-                    None => self.other_word(alone, key_crc, meta, old, *value, bytes)?,
+                let key_crc = key_crc(op.key);
+                let (meta, value) = match meta.updated(key_crc, old, value) {
+                    Some(meta) => (meta, value),
+                    None => {
+                        self.other_word(alone, key_crc, meta, old, value, op.value.unwrap_or_default())?
+                    }
                 };
                 Some(Effect::Update { slot, meta: meta.0, word: value.word, old })
             }
         })
     }
 
-    /// Writes and flushes a leaf that the batch will commit. The caller fences.
-    fn prepare_leaf(&self, alone: &Lane<'_>, key: &[u8], value: Value) -> Result<Effect> {
+    /// Writes a leaf that the batch will commit.
+    fn prepare_leaf(
+        &self,
+        alone: &Lane<'_>,
+        key: &[u8],
+        value: Value,
+        flusher: &mut Flusher<'_>,
+    ) -> Result<Effect> {
         let slot = match self.alloc.take_leaf(alone, key.len()) {
             Err(Error::Full { .. }) => {
                 self.alloc.reclaim_idle(alone);
@@ -216,12 +265,15 @@ impl Hart {
         if !key.is_empty() {
             region.write(slot + LEAF_KEY, key);
         }
-        region.flush(from, (slot + LEAF_KEY - from) as usize + key.len());
+        let end = slot + LEAF_KEY + key.len() as u64;
+        if end > from {
+            flusher.add(from, end - from);
+        }
         Ok(Effect::Insert { slot, meta, value, by_bit })
     }
 
     /// Gives back what a plan that is not carried out has written.
-    fn give_new(&self, alone: &Lane<'_>, steps: &[Step]) {
+    fn give_new(&self, alone: &Lane<'_>, steps: &[Step<'_>]) {
         for step in steps {
             match step.effect {
                 Effect::Insert { slot, value, .. } => {
@@ -236,24 +288,24 @@ impl Hart {
         }
     }
 
-    fn commit(&self, alone: &Exclusive<'_>, steps: Vec<Step>) -> Result<Lsn> {
+    fn commit(&self, alone: &Exclusive<'_>, steps: &[Step<'_>]) -> Result<Lsn> {
         let lane = &alone.lane();
         if steps.is_empty() {
             return Ok(self.region().appended());
         }
-        let entries = self.entries(&steps);
+        let entries = self.entries(steps);
         let (area, segments) = match self.write_list(lane, &entries) {
             Ok(place) => place,
             Err(e) => {
-                self.give_new(lane, &steps);
+                self.give_new(lane, steps);
                 return Err(e);
             }
         };
-        for step in &steps {
+        for step in steps {
             match step.effect {
-                Effect::Insert { .. } if self.overlays.any() => self.overlays.save(&step.key, |_| Some(None)),
+                Effect::Insert { .. } if self.overlays.any() => self.overlays.save(step.key, |_| Some(None)),
                 Effect::Insert { .. } => {}
-                Effect::Update { slot, .. } | Effect::Remove(slot, _) => self.save_image(&step.key, slot),
+                Effect::Update { slot, .. } | Effect::Remove(slot, _) => self.save_image(step.key, slot),
             }
         }
         let region = self.region();
@@ -264,43 +316,55 @@ impl Hart {
         // Durable-order 2: the commit before its first effect.
         region.fence();
         let lsn = region.appended();
-        self.visible.mark(steps.iter().map(|s| s.key.as_slice()), lsn);
-        self.publish(&steps, &entries);
+        self.visible.mark(steps.iter().map(|s| s.key), lsn);
+        self.publish(steps, &entries);
         // Durable-order 3: the effects before the list is forgotten.
         region.fence();
         region.store(ROOT_BATCH, 0, Ordering::Release);
         region.flush(ROOT_BATCH, 8);
         // Durable-order 4: the list is forgotten before the next write.
         region.fence();
-        self.visible.unmark(steps.iter().map(|s| s.key.as_slice()));
+        self.visible.unmark(steps.iter().map(|s| s.key));
         if let Some((first, count)) = segments {
             self.alloc.pool.release(first, count);
         }
-        self.settle_batch(lane, &steps);
+        self.settle_batch(lane, steps);
         Ok(lsn)
     }
 
     /// The redo list: bitmap changes by chunk, then leaf lines.
-    fn entries(&self, steps: &[Step]) -> Vec<Entry> {
-        let mut bits: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    fn entries(&self, steps: &[Step<'_>]) -> Vec<Entry> {
+        // Slots come chunk after chunk, so that most changes of a bitmap meet in the last entry.
+        let mut bits: Vec<(u64, u64, u64)> = Vec::new();
+        let mut change = |slot: u64, is_set: bool| {
+            let (header, number) = self.alloc.leaf_place(slot);
+            if bits.last().is_none_or(|last| last.0 != header) {
+                bits.push((header, 0, 0));
+            }
+            if let Some((_, set, clear)) = bits.last_mut() {
+                *if is_set { set } else { clear } |= 1 << number;
+            }
+        };
         let mut entries = Vec::new();
         for step in steps {
             match step.effect {
-                Effect::Insert { slot, by_bit: true, .. } => {
-                    let (header, number) = self.alloc.leaf_place(slot);
-                    bits.entry(header).or_default().0 |= 1 << number;
-                }
+                Effect::Insert { slot, by_bit: true, .. } => change(slot, true),
                 Effect::Insert { slot, meta, value, .. } => {
                     entries.push(Entry::Leaf { slot, meta, word: value.word });
                 }
-                Effect::Remove(slot, _) => {
-                    let (header, number) = self.alloc.leaf_place(slot);
-                    bits.entry(header).or_default().1 |= 1 << number;
-                }
+                Effect::Remove(slot, _) => change(slot, false),
                 Effect::Update { slot, meta, word, .. } => entries.push(Entry::Leaf { slot, meta, word }),
             }
         }
-        entries.extend(bits.into_iter().map(|(header, (set, clear))| Entry::Bits { header, set, clear }));
+        bits.sort_unstable_by_key(|bits| bits.0);
+        bits.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            if same {
+                (kept.1, kept.2) = (kept.1 | next.1, kept.2 | next.2);
+            }
+            same
+        });
+        entries.extend(bits.into_iter().map(|(header, set, clear)| Entry::Bits { header, set, clear }));
         entries
     }
 
@@ -327,17 +391,14 @@ impl Hart {
         let list = redo::encode(area, entries);
         let region = self.region();
         region.write(area, &list);
-        let mut at = 0;
-        while at < list.len() {
-            let piece = (list.len() - at).min(FLUSH_BYTES_MAX);
-            region.flush(area + at as u64, piece);
-            at += piece;
-        }
+        let mut flusher = Flusher::new(region);
+        flusher.add(area, list.len() as u64);
+        flusher.finish();
         Ok((area, segments))
     }
 
     /// Applies the list and changes the index.
-    fn publish(&self, steps: &[Step], entries: &[Entry]) {
+    fn publish(&self, steps: &[Step<'_>], entries: &[Entry]) {
         let region = self.region();
         for entry in entries {
             if let Entry::Bits { header, set, clear } = *entry {
@@ -346,7 +407,7 @@ impl Hart {
             }
         }
         for step in steps {
-            let _tree = self.lock_tree(&step.key);
+            let _tree = self.lock_tree(step.key);
             match step.effect {
                 Effect::Insert { slot, meta, value, by_bit } => {
                     if !by_bit {
@@ -354,24 +415,24 @@ impl Hart {
                         region.flush(slot, 16);
                     }
                     let leaf = self.space.leaf(slot);
-                    self.index.modify(&step.key, Intent::Upsert, |_| (Change::Insert(leaf), ()));
+                    self.index.modify(step.key, Intent::Upsert, |_| (Change::Insert(leaf), ()));
                 }
                 Effect::Update { slot, meta, word, .. } => {
                     // Under the leaf's lock, so that readers never see one word of two.
-                    self.index.modify(&step.key, Intent::Existing, |_| {
+                    self.index.modify(step.key, Intent::Existing, |_| {
                         redo::apply(&self.space, Entry::Leaf { slot, meta, word }, 0);
                         (Change::Keep, ())
                     });
                     region.flush(slot, 16);
                 }
                 Effect::Remove(..) => {
-                    self.index.modify(&step.key, Intent::Existing, |_| (Change::Remove, ()));
+                    self.index.modify(step.key, Intent::Existing, |_| (Change::Remove, ()));
                 }
             }
         }
     }
 
-    fn settle_batch(&self, alone: &Lane<'_>, steps: &[Step]) {
+    fn settle_batch(&self, alone: &Lane<'_>, steps: &[Step<'_>]) {
         for step in steps {
             match step.effect {
                 Effect::Insert { .. } => self.gate.add_records(alone, 1),

@@ -29,7 +29,7 @@ use mangrove_pmem::Lsn;
 use std::sync::atomic::Ordering;
 
 /// A value is handed to the medium in pieces of this many bytes, so that none outgrows a log.
-const FLUSH_BYTES_MAX: usize = 256 << 10;
+const FLUSH_BYTES_MAX: u64 = 256 << 10;
 /// What a medium keeps stores in order within.
 const LINE_BYTES: u64 = mangrove_sys::CACHE_LINE_BYTES as u64;
 
@@ -208,17 +208,22 @@ impl Hart {
         Ok(done)
     }
 
-    /// Writes and flushes the value's block, if it needs one. The caller fences.
+    /// Writes a value to a new block and flushes it. The caller fences.
     #[inline]
-    pub(crate) fn prepare(&self, lane: &Lane<'_>, value: &[u8]) -> Result<Value> {
-        if value.len() <= INLINE_BYTES_MAX {
-            Ok(Value::inline(value))
-        } else {
-            self.prepare_block(lane, value)
+    pub(crate) fn prepare_block(&self, lane: &Lane<'_>, value: &[u8]) -> Result<Value> {
+        let (block, bytes) = self.place_block(lane, value)?;
+        let (region, mut at) = (self.region(), 0);
+        while at < bytes {
+            let piece = (bytes - at).min(FLUSH_BYTES_MAX);
+            region.flush(block + at, piece as usize);
+            at += piece;
         }
+        Ok(Value::block(block))
     }
 
-    pub(crate) fn prepare_block(&self, lane: &Lane<'_>, value: &[u8]) -> Result<Value> {
+    /// Writes a value to a new block, which the caller flushes; its offset, and the bytes written.
+    #[inline]
+    pub(crate) fn place_block(&self, lane: &Lane<'_>, value: &[u8]) -> Result<(u64, u64)> {
         let block = self.alloc.take_value(lane, value.len())?;
         let region = self.region();
         let head = value.len() as u64 | u64::from(value_crc(value)) << 32;
@@ -226,14 +231,7 @@ impl Hart {
         if !value.is_empty() {
             region.write(block + VALUE_HEADER_BYTES, value);
         }
-        let mut at = 0;
-        let bytes = VALUE_HEADER_BYTES as usize + value.len();
-        while at < bytes {
-            let piece = (bytes - at).min(FLUSH_BYTES_MAX);
-            region.flush(block + at as u64, piece);
-            at += piece;
-        }
-        Ok(Value::block(block))
+        Ok((block, VALUE_HEADER_BYTES + value.len() as u64))
     }
 
     /// Once in 2^44 updates the old word would pass for the new one: then the value goes to another block, whose
@@ -449,21 +447,20 @@ impl Edit for Write<'_> {
         if self.new.is_some() {
             return self.update();
         }
+        // Flushed first: while the line is on its way the index lets go of the leaf.
+        let region = self.hart.region();
+        region.store(self.slot + LEAF_META, Meta::NONE.0, Ordering::Release);
+        region.flush(self.slot + LEAF_META, 8);
         self.done = Done::Removed;
         Change::Remove
     }
 
     #[inline]
     fn settle(&mut self) {
-        let region = self.hart.region();
-        match self.done {
-            Done::Unchanged | Done::Failed => return,
-            Done::Removed => {
-                region.store(self.slot + LEAF_META, Meta::NONE.0, Ordering::Release);
-                region.flush(self.slot + LEAF_META, 8);
-            }
-            Done::Inserted | Done::Updated => {}
+        if matches!(self.done, Done::Unchanged | Done::Failed) {
+            return;
         }
+        let region = self.hart.region();
         // Durable-order 1, 2, 3: the change before it is seen, and before what it made free is used.
         region.fence();
         self.lsn = region.appended();
