@@ -1,0 +1,127 @@
+//! Memory that outlives its owner: moved aside while the owner unmaps its addresses, then moved back.
+
+use crate::Reservation;
+use std::io;
+use std::ops::Range;
+
+/// Mappings moved aside.
+#[derive(Debug)]
+pub struct Parked {
+    /// Where each mapping was, and where it is now.
+    parts: Vec<(Range<usize>, usize)>,
+    scratch: Reservation,
+}
+
+/// Memory at its old addresses, owned by nobody else; unmapped on drop.
+#[derive(Debug)]
+pub struct LeftMemory(Vec<Range<usize>>);
+
+/// Moves everything mapped in a range aside, with its content. Costs a system call a mapping.
+///
+/// # Errors
+/// What /proc/self/maps or mremap(2) say; everything is then where it was.
+///
+/// # Safety
+/// Nobody touches the range until [`Parked::put_back`].
+pub unsafe fn park(range: Range<usize>) -> io::Result<Parked> {
+    let mapped = mappings_in(&range)?;
+    let bytes: usize = mapped.iter().map(Range::len).sum();
+    let mut parked = Parked { parts: Vec::new(), scratch: Reservation::addresses(bytes.max(1))? };
+    let mut to = parked.scratch.base().as_ptr() as usize;
+    for part in mapped {
+        let len = part.len();
+        // SAFETY: the scratch is ours, and nobody uses the part (the caller's promise).
+        if let Err(e) = unsafe { move_mapping(part.clone(), to) } {
+            parked.restore();
+            return Err(e);
+        }
+        parked.parts.push((part, to));
+        to += len;
+    }
+    Ok(parked)
+}
+
+impl Parked {
+    /// Moves everything back. What was mapped at the old addresses meanwhile is replaced.
+    #[must_use]
+    pub fn put_back(mut self) -> LeftMemory {
+        LeftMemory(self.restore())
+    }
+
+    fn restore(&mut self) -> Vec<Range<usize>> {
+        let mut back = Vec::new();
+        for (part, at) in self.parts.drain(..) {
+            // SAFETY: the part was there, and its owner has given the addresses up.
+            if unsafe { move_mapping(at..at + part.len(), part.start) }.is_ok() {
+                back.push(part);
+            }
+        }
+        back
+    }
+}
+
+impl Drop for LeftMemory {
+    fn drop(&mut self) {
+        for part in &self.0 {
+            // SAFETY: ours since it was put back.
+            unsafe { libc::munmap(part.start as *mut libc::c_void, part.len()) };
+        }
+    }
+}
+
+/// # Safety
+/// Nobody uses `from`, and what is mapped at `to` may be replaced.
+unsafe fn move_mapping(from: Range<usize>, to: usize) -> io::Result<()> {
+    // SAFETY: the caller's promise.
+    let got = unsafe {
+        libc::mremap(
+            from.start as *mut libc::c_void,
+            from.len(),
+            from.len(),
+            libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED,
+            to as *mut libc::c_void,
+        )
+    };
+    if got == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The parts of a range that are mapped, one per mapping.
+fn mappings_in(range: &Range<usize>) -> io::Result<Vec<Range<usize>>> {
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let hex = |text: &str| usize::from_str_radix(text, 16).ok();
+    Ok(maps
+        .lines()
+        .filter_map(|line| {
+            let (from, to) = line.split_whitespace().next()?.split_once('-')?;
+            let part = hex(from)?.max(range.start)..hex(to)?.min(range.end);
+            (!part.is_empty()).then_some(part)
+        })
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_survives_its_owner() {
+        let owner = Reservation::anonymous(64 << 10).unwrap();
+        let base = owner.base().as_ptr();
+        // SAFETY: the test's own memory; a part of it is made a mapping of its own.
+        unsafe {
+            base.write_bytes(7, 64 << 10);
+            libc::mprotect(base.add(8192).cast(), 4096, libc::PROT_READ);
+        }
+        let range = base as usize..base as usize + (64 << 10);
+        // SAFETY: nobody else knows it.
+        let parked = unsafe { park(range.clone()) }.unwrap();
+        assert!(mappings_in(&range).unwrap().is_empty());
+        drop(owner);
+        let left = parked.put_back();
+        // SAFETY: back at its address.
+        assert!(unsafe { std::slice::from_raw_parts(base, 64 << 10) }.iter().all(|&b| b == 7));
+        assert_eq!(mappings_in(&range).unwrap().len(), 3);
+        drop(left);
+        assert!(mappings_in(&range).unwrap().is_empty());
+    }
+}
