@@ -15,9 +15,9 @@ MANGROVE = $(TARGET)/release/mangrove
 help:
 	@echo 'make run      build, then load a dictionary, kill the loader, and show that nothing is lost'
 	@echo 'make test     every test, and a slice of each proof (crash simulator, SIGKILL, fuzzing)'
-	@echo 'make build    build the mangrove command and the C library'
+	@echo 'make build    build the mangrove command and the C libraries'
 	@echo 'make bench    measure; figures and tables go to bench-out'
-	@echo 'make install  install the command, the C library and its header in PREFIX=$(PREFIX)'
+	@echo 'make install  install the command, the C libraries and their headers in PREFIX=$(PREFIX)'
 
 run:
 	@scripts/setup run
@@ -30,7 +30,7 @@ test:
 
 build:
 	@scripts/setup build
-	$(CARGO) build --release --package mangrove-cli --package mangrove-capi
+	$(CARGO) build --release --package mangrove-cli --package mangrove-capi --package mangrove-app
 
 bench:
 	@scripts/setup bench

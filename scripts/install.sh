@@ -1,7 +1,8 @@
 #!/bin/bash
-# Installs the C library, its header and its pkg-config file.
+# Installs the C libraries, their headers and their pkg-config files: mangrove (the map) and mangrove_app
+# (durable applications).
 # Usage: [DESTDIR=STAGE] scripts/install.sh PREFIX [FOLDER-OF-BUILT-LIBRARIES]
-# Without the folder it builds them first, optimised.
+# Without the folder it builds them first, optimised; with it, it installs those that are there.
 set -euo pipefail
 
 prefix=${1:?"usage: [DESTDIR=STAGE] scripts/install.sh PREFIX [FOLDER-OF-BUILT-LIBRARIES]"}
@@ -14,7 +15,7 @@ to=${DESTDIR:-}$prefix
 cd "$(dirname "$0")/.."
 
 if [ -z "$built" ]; then
-    ${CARGO:-cargo} build --release --package mangrove-capi
+    ${CARGO:-cargo} build --release --package mangrove-capi --package mangrove-app
     built=${CARGO_TARGET_DIR:-target}/release
 fi
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
@@ -24,27 +25,45 @@ install -d "$to/lib/pkgconfig" "$to/include"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# The shared library, and the two names that the dynamic and the static linker look for.
-cp "$built/libmangrove_c.so" "$scratch/so"
-strip --strip-unneeded "$scratch/so"
-install -m 755 "$scratch/so" "$to/lib/libmangrove.so.$version"
-ln -sf "libmangrove.so.$version" "$to/lib/libmangrove.so.$major"
-ln -sf "libmangrove.so.$major" "$to/lib/libmangrove.so"
+# install_one BUILT-NAME NAME CRATE EXPORTED...: one library. EXPORTED are patterns of the names that others see.
+install_one() {
+    local from=$built/lib$1 name=$2 crate=$3 entry_points
+    shift 3
 
-# The static library: one object that holds what the entry points reach, and in which only they can
-# be seen from outside. As cargo makes it, it also holds all of Rust's standard library, with names
-# that clash with those of any other Rust library in the same program.
-entry_points=$(nm -D --defined-only "$built/libmangrove_c.so" | awk '{print $3}')
-# shellcheck disable=SC2086 # one argument an entry point
-ld -r --gc-sections $(printf -- '-u %s ' $entry_points) -o "$scratch/mangrove.o" "$built/libmangrove_c.a"
-# .llvmbc: bitcode of the standard library, which trips `ar` where an LLVM plugin reads along.
-objcopy --strip-debug -R .llvmbc -R .llvmcmd --wildcard --keep-global-symbol='mangrove_*' "$scratch/mangrove.o"
-ar rcsD "$scratch/a" "$scratch/mangrove.o"
-install -m 644 "$scratch/a" "$to/lib/libmangrove.a"
+    # The shared library, and the two names that the dynamic and the static linker look for.
+    cp "$from.so" "$scratch/so"
+    strip --strip-unneeded "$scratch/so"
+    install -m 755 "$scratch/so" "$to/lib/lib$name.so.$version"
+    ln -sf "lib$name.so.$version" "$to/lib/lib$name.so.$major"
+    ln -sf "lib$name.so.$major" "$to/lib/lib$name.so"
 
-install -m 644 crates/capi/include/mangrove.h "$to/include/mangrove.h"
-sed -e "s|@PREFIX@|$prefix|" -e "s|@VERSION@|$version|" crates/capi/mangrove.pc.in >"$scratch/pc"
-install -m 644 "$scratch/pc" "$to/lib/pkgconfig/mangrove.pc"
+    # The static library: one object that holds what the entry points reach, and in which only they can
+    # be seen from outside. As cargo makes it, it also holds all of Rust's standard library, with names
+    # that clash with those of any other Rust library in the same program.
+    entry_points=$(nm -D --defined-only "$from.so" | awk '{print $3}')
+    # shellcheck disable=SC2086 # one argument an entry point
+    ld -r --gc-sections $(printf -- '-u %s ' $entry_points) -o "$scratch/one.o" "$from.a"
+    # .llvmbc: bitcode of the standard library, which trips `ar` where an LLVM plugin reads along.
+    objcopy --strip-debug -R .llvmbc -R .llvmcmd --wildcard \
+        $(printf -- '--keep-global-symbol=%s ' "$@") "$scratch/one.o"
+    rm -f "$scratch/a"
+    ar rcsD "$scratch/a" "$scratch/one.o"
+    install -m 644 "$scratch/a" "$to/lib/lib$name.a"
+
+    install -m 644 "crates/$crate/include/$name.h" "$to/include/$name.h"
+    sed -e "s|@PREFIX@|$prefix|" -e "s|@VERSION@|$version|" "crates/$crate/$name.pc.in" >"$scratch/pc"
+    install -m 644 "$scratch/pc" "$to/lib/pkgconfig/$name.pc"
+}
+
+set -f # the patterns are the linker's, not the shell's
+if [ -e "$built/libmangrove_c.so" ]; then
+    install_one mangrove_c mangrove capi 'mangrove_*'
+fi
+if [ -e "$built/libmangrove_app.so" ]; then
+    install_one mangrove_app mangrove_app app 'mangrove_app_*' \
+        malloc calloc realloc reallocarray free memalign aligned_alloc posix_memalign valloc pvalloc malloc_usable_size
+fi
+set +f
 
 echo "installed libmangrove $version in $to"
 if [ -z "${DESTDIR:-}" ]; then

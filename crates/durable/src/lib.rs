@@ -19,6 +19,7 @@ mod image_layout;
 mod mappings;
 mod modules;
 mod options;
+mod persist;
 pub mod route;
 mod rpc;
 mod runtime;
@@ -26,6 +27,7 @@ mod say;
 mod slots;
 mod stat;
 mod sync;
+mod typed;
 
 #[cfg(test)]
 mod image_tests;
@@ -43,6 +45,8 @@ pub use image::ImageStat;
 pub use mangrove_shadow::{CreateMode, Durability, Latency, MediumChoice, Ticket};
 pub use mangrove_tracker::will_write;
 pub use options::{Options, TrackerChoice};
+pub use persist::Persist;
 pub use rpc::{Answer, Context, Frame, Server, ServerOptions, ServerStat, Service, Stopper};
 pub use runtime::{Client, Initialise, Runtime};
 pub use stat::Stat;
+pub use typed::Durable;

@@ -98,8 +98,58 @@ impl Runtime {
     /// # Errors
     /// `TooManyClients` beyond 2^26 at a time.
     pub fn client(self: &Arc<Self>) -> Result<Client> {
-        let slot = NonNull::from(self.combiner.join().ok_or(Error::TooManyClients)?);
-        Ok(Client { runtime: Arc::clone(self), slot })
+        Ok(Client { runtime: Arc::clone(self), slot: self.join()? })
+    }
+
+    /// A slot in the combiner; lives as long as the runtime, and goes back by `part`.
+    pub(crate) fn join(&self) -> Result<NonNull<Slot<Job>>> {
+        self.combiner.join().map(NonNull::from).ok_or(Error::TooManyClients)
+    }
+
+    pub(crate) fn part(&self, slot: &Slot<Job>) {
+        self.combiner.part(slot);
+    }
+
+    /// See [`Client::read`].
+    ///
+    /// # Safety
+    /// The slot is of this runtime, and in no other call.
+    #[inline]
+    pub(crate) unsafe fn read_at<R>(
+        &self,
+        slot: &Slot<Job>,
+        call: impl FnOnce() -> R,
+    ) -> Result<(R, Ticket)> {
+        if self.combiner.is_taken() && in_tracked_call() {
+            return Err(Error::Nested);
+        }
+        self.combiner.read(slot, || {
+            self.executor.broken()?;
+            let result = call();
+            Ok((result, self.executor.last()))
+        })
+    }
+
+    /// See [`Client::write`].
+    ///
+    /// # Safety
+    /// As there; the slot is of this runtime, and in no other call.
+    #[inline]
+    pub(crate) unsafe fn write_at(
+        &self,
+        slot: &Slot<Job>,
+        command: Command,
+        args: &[*mut c_void],
+    ) -> Result<Ticket> {
+        if in_tracked_call() {
+            return Err(Error::Nested);
+        }
+        let mut job = Job { command, args: args.as_ptr(), count: args.len(), outcome: None };
+        self.combiner.write(slot, &mut job, |jobs| {
+            // SAFETY: alone by the combiner; the rest is every caller's promise.
+            unsafe { self.executor.execute(jobs) };
+        });
+        job.outcome.unwrap_or(Err(Error::Broken { what: "the command was not run".into() }))
     }
 
     /// Opens the state at `path`, or makes one. A state that nobody finished initialising is new: then
@@ -118,8 +168,22 @@ impl Runtime {
         options: &Options,
         initialise: Option<(Initialise, *mut c_void)>,
     ) -> Result<Arc<Self>> {
+        // SAFETY: passed on.
+        unsafe { Self::open_prepared(path.as_ref(), options, initialise, |_| ()) }
+    }
+
+    /// As `open`; `prepare` gets the roots before the initialisation runs.
+    ///
+    /// # Safety
+    /// As `open`.
+    pub(crate) unsafe fn open_prepared(
+        path: &Path,
+        options: &Options,
+        initialise: Option<(Initialise, *mut c_void)>,
+        prepare: impl FnOnce(*mut usize),
+    ) -> Result<Arc<Self>> {
         let (tracker, writes) = (options.make_tracker()?, options.write_set()?);
-        let (image, opened) = Image::open(path.as_ref(), &options.image())?;
+        let (image, opened) = Image::open(path, &options.image())?;
         if opened.new {
             image.mark_initialised();
         }
@@ -127,6 +191,7 @@ impl Runtime {
         let mut runtime = Self::over(tracker, Box::new(image), writes, options.gated());
         runtime.new = opened.new;
         runtime.roots = roots.cast();
+        prepare(runtime.roots);
         if opened.new {
             // SAFETY: passed on.
             unsafe { runtime.run_first(initialise) }?;
@@ -271,15 +336,8 @@ impl Client {
     /// `Broken`: memory holds half a command. `Nested`: called from inside a command.
     #[inline]
     pub fn read<R>(&mut self, call: impl FnOnce() -> R) -> Result<(R, Ticket)> {
-        let runtime = &*self.runtime;
-        if runtime.combiner.is_taken() && in_tracked_call() {
-            return Err(Error::Nested);
-        }
-        runtime.combiner.read(self.slot(), || {
-            runtime.executor.broken()?;
-            let result = call();
-            Ok((result, runtime.executor.last()))
-        })
+        // SAFETY: the slot is this client's, who is borrowed.
+        unsafe { self.runtime.read_at(self.slot(), call) }
     }
 
     /// As [`Client::read`], and waits until its answer may be given. After the medium failed reads go on
@@ -307,16 +365,8 @@ impl Client {
     /// `command` is sound to call with each of `args`, on any thread, while no other command or read runs.
     #[inline]
     pub unsafe fn write(&mut self, command: Command, args: &[*mut c_void]) -> Result<Ticket> {
-        if in_tracked_call() {
-            return Err(Error::Nested);
-        }
-        let runtime = &*self.runtime;
-        let mut job = Job { command, args: args.as_ptr(), count: args.len(), outcome: None };
-        runtime.combiner.write(self.slot(), &mut job, |jobs| {
-            // SAFETY: alone by the combiner; the rest is every caller's promise.
-            unsafe { runtime.executor.execute(jobs) };
-        });
-        job.outcome.unwrap_or(Err(Error::Broken { what: "the command was not run".into() }))
+        // SAFETY: the slot is this client's, who is borrowed; the rest is passed on.
+        unsafe { self.runtime.write_at(self.slot(), command, args) }
     }
 
     /// As [`Client::write`], and waits until its answer may be given.

@@ -5,9 +5,10 @@ use super::address::Listener;
 use super::options::ServerOptions;
 use super::service::Service;
 use super::stream::Stream;
-use super::syncer::Syncer;
+use super::syncer::{Listener as DurabilityListener, Syncer};
 use super::worker::{BELL, Worker};
 use crate::{Error, Result, Runtime};
+use mangrove_shadow::Ticket;
 use mio::{Poll, Waker};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -86,7 +87,7 @@ impl Stopper {
 pub(super) struct Loop {
     waker: Waker,
     /// True while clients of it wait for durability.
-    pub(super) listening: AtomicBool,
+    pub(super) listening: DurabilityListener,
     pub(super) arriving: Mutex<Vec<Stream>>,
 }
 
@@ -120,7 +121,7 @@ impl Shared {
 
     fn ring_listening(&self) {
         for one in &self.loops {
-            if one.listening.swap(false, Ordering::SeqCst)
+            if one.listening.take()
                 && let Err(error) = one.ring()
             {
                 self.report(error);
@@ -177,14 +178,14 @@ impl Server {
             let poll = Poll::new().map_err(no_poll)?;
             let waker = Waker::new(poll.registry(), BELL).map_err(no_poll)?;
             polls.push(poll);
-            loops.push(Loop { waker, listening: AtomicBool::new(false), arriving: Mutex::default() });
+            loops.push(Loop { waker, listening: DurabilityListener::new(), arriving: Mutex::default() });
         }
         let shared = Arc::new(Shared {
             runtime: self.runtime,
             service: self.service,
             options: self.options,
             loops,
-            syncer: Syncer::default(),
+            syncer: Syncer::new(),
             stop: self.stop,
             stopping: AtomicBool::new(false),
             clients: AtomicUsize::new(0),
@@ -195,7 +196,9 @@ impl Server {
         let accepted = std::thread::scope(|scope| {
             let spawn = |name: String| std::thread::Builder::new().name(name);
             let syncer = spawn("mangrove-sync".into()).spawn_scoped(scope, || {
-                shared.syncer.run(&shared.runtime, || shared.ring_listening());
+                // An error latches in the runtime, where the loops find it.
+                let wait = |ticket| drop(shared.runtime.wait(Ticket(ticket)));
+                shared.syncer.run(wait, || shared.ring_listening());
             });
             let mut workers = Vec::new();
             let mut outcome = syncer.as_ref().map(|_| ()).map_err(|e| Error::io("start a thread", e));

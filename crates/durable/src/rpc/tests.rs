@@ -256,16 +256,19 @@ fn limits_meet_the_one_client_that_breaks_them() {
     odd.get_mut().write_all(b"inc\nwhat\ninc\n").unwrap();
     assert_eq!([line(&mut odd), line(&mut odd)], ["2", ""], "answered up to what is no request");
     drop((long, odd));
+    while server.connected.load(Ordering::SeqCst) > 1 {
+        std::thread::yield_now();
+    }
     // Somebody who takes nothing: the others go on, and he is not read from without bound.
     let mut deaf = server.connect();
     deaf.get_mut().set_write_timeout(Some(Duration::from_millis(100))).unwrap();
-    let flood = "big 900000\n".repeat(1000);
+    let flood = "big 900000\n".repeat(150);
     deaf.get_mut().write_all(flood.as_bytes()).unwrap();
     assert_eq!(ask(&mut good, "inc\n"), "3");
     let mut rest = Vec::new();
     deaf.get_mut().shutdown(std::net::Shutdown::Write).unwrap();
     deaf.read_to_end(&mut rest).unwrap();
-    assert_eq!(rest.len(), 900_001 * 1000, "he gets all of it when he listens");
+    assert_eq!(rest.len(), 900_001 * 150, "he gets all of it when he listens");
     assert_eq!(ask(&mut good, "get\n"), "3");
     let fourth = (server.connect(), server.connect(), server.connect());
     let mut refused = fourth.2;

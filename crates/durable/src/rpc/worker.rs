@@ -267,9 +267,8 @@ impl Worker {
             self.cut_off_held();
             return;
         }
-        // SeqCst with the swap in `Shared::ring`: after it we are rung for whatever becomes durable.
-        self.shared.loops[self.number].listening.store(true, Ordering::SeqCst);
-        self.shared.syncer.want(newest);
+        self.shared.loops[self.number].listening.listen();
+        self.shared.syncer.want(newest.0);
         if active
             .iter()
             .any(|&i| self.connections[i].as_ref().and_then(held).is_some_and(|_| runtime.may_answer(newest)))

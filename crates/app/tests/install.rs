@@ -1,0 +1,41 @@
+//! The way of a C user: install, build the example through pkg-config as its README says, shared and static.
+
+mod common;
+
+use common::{libraries, root, run};
+use std::path::Path;
+use std::process::Command;
+
+/// The build line that the README of examples/kv promises, without the compiler's other flags.
+const BUILD: &str = "cc -O2 -pthread kv.c local.c $(pkg-config --cflags --libs mangrove_app) -o kv_local";
+
+fn shell(line: &str, folder: &Path, prefix: &Path) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-e", "-c", line]).current_dir(folder);
+    command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    command.env("LD_LIBRARY_PATH", prefix.join("lib"));
+    command
+}
+
+#[test]
+fn what_is_installed_builds_and_runs_the_example() {
+    let readme = std::fs::read_to_string(root().join("examples/kv/README.md")).expect("the README");
+    assert!(readme.contains(BUILD), "the README says another line");
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let prefix = scratch.path().join("prefix");
+    run(Command::new(root().join("scripts/install.sh")).arg(&prefix).arg(libraries()).env_remove("DESTDIR"));
+    for file in ["kv.c", "kv.h", "glue.h", "local.c"] {
+        std::fs::copy(root().join("examples/kv").join(file), scratch.path().join(file)).expect("the example");
+    }
+    let linking_static = BUILD.replace("--libs", "--static --libs").replace(
+        "$(pkg-config --cflags --static --libs mangrove_app)",
+        "$(pkg-config --cflags mangrove_app) prefix/lib/libmangrove_app.a $(pkg-config --static --libs-only-l mangrove_app | sed s/-lmangrove_app//)",
+    );
+    for (way, line) in [("shared", BUILD), ("static", &linking_static)] {
+        run(&mut shell(line, scratch.path(), &prefix));
+        for (command, expected) in [("put 7 seven", "OK 1\n"), ("get 7", "seven\n")] {
+            let output = run(&mut shell(&format!("./kv_local {way} {command}"), scratch.path(), &prefix));
+            assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{way}: {command}");
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! Rust state: [`Durable`].
+//!
+//! The state is one value of the program's own type, in a box of the persistent arena. Its address and a
+//! fingerprint of its type stand in the state's first two roots.
+//!
+//! Invariants:
+//! 1. A thread has one slot a state (`SLOTS`), which goes back when the thread ends.
+//! 2. What a panicking closure left half done is never committed and never seen again (`Runtime::abandon`).
+
+use crate::batch::Job;
+use crate::persist::Persist;
+use crate::slots::Slot;
+use crate::{Error, Options, Result, Runtime, Stat, route, settle_addresses};
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::ffi::{c_int, c_void};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// A value of ordinary Rust types that survives every crash.
+///
+/// Reads run in parallel on the value itself. Writes run one after another, in batches; their stores are
+/// tracked, and they return when they are durable. The program's global allocator must be
+/// [`Allocator`](crate::Allocator), so that what a write allocates is part of the state.
+///
+/// ```no_run
+/// use mangrove_durable::{Allocator, Durable};
+/// use std::collections::BTreeMap;
+///
+/// #[global_allocator]
+/// static ALLOCATOR: Allocator = Allocator::new();
+///
+/// fn main() -> mangrove_durable::Result<()> {
+///     let book = Durable::open("phonebook", || BTreeMap::<String, String>::new())?;
+///     let (name, number) = ("ada", "+44 20 7946 0001");
+///     book.write(|book| book.insert(name.to_owned(), number.to_owned()))?; // survives from here on
+///     assert_eq!(book.read(|book| book.get(name).cloned())?.as_deref(), Some(number));
+///     book.close()
+/// }
+/// ```
+///
+/// A closure that panics in [`Durable::write`] leaves nothing durable: the panic goes on in the caller, every
+/// other call answers [`Error::Broken`] from then on (as a poisoned lock does), and the next opening finds the
+/// state before the closure's batch.
+///
+/// Two things the compiler cannot see are the program's duty. What a write stores must be made inside the write:
+/// that the closure is `Copy` keeps it from bringing an owned `String` along, but not from taking one out of a
+/// lock or a static. And a write must not put what it allocates anywhere else than into the state and the value
+/// that it returns.
+pub struct Durable<T: Persist> {
+    shared: Arc<Shared>,
+    root: *mut T,
+}
+
+// SAFETY: the value is reached through the runtime only, which keeps writers alone; T: Send + Sync.
+unsafe impl<T: Persist> Send for Durable<T> {}
+// SAFETY: as above.
+unsafe impl<T: Persist> Sync for Durable<T> {}
+
+impl<T: Persist> std::fmt::Debug for Durable<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Durable").field("runtime", &self.shared.runtime).finish_non_exhaustive()
+    }
+}
+
+struct Shared {
+    runtime: Arc<Runtime>,
+    /// Never used twice in a process.
+    id: u64,
+}
+
+/// A thread's slot of one state.
+struct Mine {
+    id: u64,
+    slot: NonNull<Slot<Job>>,
+    busy: Cell<bool>,
+    shared: Weak<Shared>,
+}
+
+impl Drop for Mine {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade() {
+            // SAFETY: the runtime, and with it the slot, is alive; nobody is in a call with it.
+            shared.runtime.part(unsafe { self.slot.as_ref() });
+        }
+    }
+}
+
+thread_local! {
+    static SLOTS: RefCell<Vec<Rc<Mine>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A thread in a call.
+struct InCall(Rc<Mine>);
+
+impl Drop for InCall {
+    fn drop(&mut self) {
+        self.0.busy.set(false);
+    }
+}
+
+impl Shared {
+    /// This thread's slot, marked as in a call.
+    fn enter(self: &Arc<Self>) -> Result<InCall> {
+        let mine = SLOTS.with(|slots| {
+            if let Some(mine) = slots.borrow().iter().find(|mine| mine.id == self.id) {
+                return Ok(Rc::clone(mine));
+            }
+            self.new_slot(&mut slots.borrow_mut())
+        })?;
+        if mine.busy.replace(true) {
+            return Err(Error::Nested);
+        }
+        Ok(InCall(mine))
+    }
+
+    #[cold]
+    fn new_slot(self: &Arc<Self>, slots: &mut Vec<Rc<Mine>>) -> Result<Rc<Mine>> {
+        slots.retain(|mine| mine.shared.strong_count() > 0);
+        let mine = Rc::new(Mine {
+            id: self.id,
+            slot: self.runtime.join()?,
+            busy: Cell::new(false),
+            shared: Arc::downgrade(self),
+        });
+        slots.push(Rc::clone(&mine));
+        Ok(mine)
+    }
+}
+
+/// Says whether the value at the root is a `T`.
+fn fingerprint<T>() -> usize {
+    let mut hasher = DefaultHasher::new();
+    (std::any::type_name::<T>(), size_of::<T>(), align_of::<T>()).hash(&mut hasher);
+    hasher.finish() as usize | 1
+}
+
+type Payload = Box<dyn Any + Send>;
+
+/// The value in its block, which is never empty.
+#[repr(C)]
+struct Held<T> {
+    value: T,
+    _not_empty: u8,
+}
+
+/// The initialisation as a command.
+struct Begin<I> {
+    make: Option<I>,
+    panic: Option<Payload>,
+    persistent: bool,
+    /// The state's roots: the first is the value's address, the second its fingerprint.
+    roots: *mut usize,
+}
+
+const PANICKED: c_int = 1;
+const NOT_PERSISTENT: c_int = 2;
+
+/// # Safety
+/// `arg` is a `Begin<I>`, alone.
+unsafe extern "C" fn begin<T: Persist, I: FnOnce() -> T>(arg: *mut c_void) -> c_int {
+    // SAFETY: by contract.
+    let begin = unsafe { &mut *arg.cast::<Begin<I>>() };
+    let Some(make) = begin.make.take() else { return PANICKED };
+    let made = catch_unwind(AssertUnwindSafe(|| Box::new(Held { value: make(), _not_empty: 0 })));
+    match made {
+        Ok(held) => {
+            let root = Box::into_raw(held).expose_provenance();
+            begin.persistent = route::is_persistent(root);
+            if !begin.persistent {
+                return NOT_PERSISTENT;
+            }
+            crate::will_write(begin.roots.cast(), 2 * size_of::<usize>());
+            // SAFETY: two of the state's sixteen words.
+            unsafe { begin.roots.cast::<[usize; 2]>().write([root, fingerprint::<T>()]) };
+            0
+        }
+        Err(payload) => {
+            begin.panic = Some(payload);
+            PANICKED
+        }
+    }
+}
+
+/// A write as a command.
+struct Writing<T, F, R> {
+    root: *mut T,
+    runtime: *const Runtime,
+    call: Option<F>,
+    result: Option<std::result::Result<R, Payload>>,
+}
+
+/// # Safety
+/// `arg` is a `Writing<T, F, R>`, alone, and so is the state.
+unsafe extern "C" fn run_write<T, F: FnOnce(&mut T) -> R, R>(arg: *mut c_void) {
+    // SAFETY: by contract.
+    let writing = unsafe { &mut *arg.cast::<Writing<T, F, R>>() };
+    let Some(call) = writing.call.take() else { return };
+    let root = writing.root;
+    // AssertUnwindSafe: after a panic nobody sees the state again.
+    // SAFETY: the state's value, alone.
+    let result = catch_unwind(AssertUnwindSafe(|| call(unsafe { &mut *root })));
+    if result.is_err() {
+        // SAFETY: the runtime that runs this command.
+        unsafe { (*writing.runtime).abandon() };
+    }
+    writing.result = Some(result);
+}
+
+impl<T: Persist> Durable<T> {
+    /// Opens the state in the folder `path`, or makes it with `initialise`.
+    ///
+    /// Call it early in `main`, before other threads are started: the program may start itself once more, with
+    /// its modules at the addresses that they have in every run ([`settle_addresses`]).
+    ///
+    /// # Errors
+    /// See [`Error`]; `Refused` when the global allocator is not [`Allocator`](crate::Allocator), `Foreign` when
+    /// the state is of another type or another program.
+    pub fn open(path: impl AsRef<Path>, initialise: impl FnOnce() -> T) -> Result<Self> {
+        Self::open_with(path, &Options::new(), initialise)
+    }
+
+    /// As [`Durable::open`], with options.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// When `initialise` does; nothing is left behind.
+    pub fn open_with(
+        path: impl AsRef<Path>,
+        options: &Options,
+        initialise: impl FnOnce() -> T,
+    ) -> Result<Self> {
+        static IDS: AtomicU64 = AtomicU64::new(1);
+        settle_addresses();
+        // The standard library keeps its own state in the program's variables: those are not the value's.
+        let options = options.clone().keeps_variables(false);
+        let runtime = Self::open_runtime(path.as_ref(), &options, initialise)?;
+        // SAFETY: two of the sixteen words; the runtime is open and nobody writes.
+        let (root, found) = unsafe { (*runtime.roots(), *runtime.roots().add(1)) };
+        if found != fingerprint::<T>() || !route::is_persistent(root) {
+            let what = format!(
+                "this state is not a {}; open it with the type that made it",
+                std::any::type_name::<T>()
+            );
+            return Err(Error::Foreign { what });
+        }
+        let id = IDS.fetch_add(1, Ordering::Relaxed);
+        let root = std::ptr::with_exposed_provenance_mut(root);
+        Ok(Self { shared: Arc::new(Shared { runtime, id }), root })
+    }
+
+    fn open_runtime<I: FnOnce() -> T>(path: &Path, options: &Options, initialise: I) -> Result<Arc<Runtime>> {
+        let mut start =
+            Begin { make: Some(initialise), panic: None, persistent: true, roots: std::ptr::null_mut() };
+        let start_ptr = &raw mut start;
+        // SAFETY: the argument is what `begin` wants; types of the state are `Persist`.
+        let opened = unsafe {
+            Runtime::open_prepared(path, options, Some((begin::<T, I>, start_ptr.cast())), |roots| {
+                (*start_ptr).roots = roots;
+            })
+        };
+        if let Some(payload) = start.panic.take() {
+            resume_unwind(payload);
+        }
+        if !start.persistent {
+            return Err(Error::Refused {
+                what: "the program's global allocator must be mangrove_durable::Allocator; declare it with #[global_allocator]"
+                    .into(),
+            });
+        }
+        opened
+    }
+
+    /// Changes the value, alone, and returns what the closure returned, once it is durable. The closure may run
+    /// on another thread, as part of that thread's batch.
+    ///
+    /// # Errors
+    /// `Poisoned`: the medium failed, the write is not durable. `Broken`: another closure panicked. `Nested`:
+    /// called from inside a read or write of the same state.
+    ///
+    /// # Panics
+    /// When the closure does.
+    pub fn write<R: Send>(&self, call: impl FnOnce(&mut T) -> R + Send + Copy) -> Result<R> {
+        self.run(call)
+    }
+
+    fn run<F: FnOnce(&mut T) -> R + Send, R: Send>(&self, call: F) -> Result<R> {
+        let inside = self.shared.enter()?;
+        let runtime = &*self.shared.runtime;
+        let mut writing = Writing::<T, F, R> { root: self.root, runtime, call: Some(call), result: None };
+        let arg = (&raw mut writing).cast::<c_void>();
+        // SAFETY: the slot is this thread's; the argument is what `run_write` wants, and waits here.
+        let ticket = unsafe { runtime.write_at(inside.0.slot.as_ref(), run_write::<T, F, R>, &[arg]) };
+        drop(inside);
+        match (writing.result, ticket) {
+            (Some(Err(payload)), _) => resume_unwind(payload),
+            (Some(Ok(result)), Ok(ticket)) => {
+                runtime.wait(ticket)?;
+                Ok(result)
+            }
+            (_, Err(error)) => Err(error),
+            (None, Ok(_)) => Err(Error::Broken { what: "the write was not run".into() }),
+        }
+    }
+
+    /// Looks at the value, beside other reads and never beside a write, and returns what the closure returned,
+    /// once what it saw is durable.
+    ///
+    /// # Errors
+    /// `Broken`: a write's closure panicked. `Nested`: called from inside a read or write of the same state.
+    pub fn read<R>(&self, call: impl FnOnce(&T) -> R) -> Result<R> {
+        let inside = self.shared.enter()?;
+        let runtime = &*self.shared.runtime;
+        // SAFETY: the slot is this thread's; the value is shared with readers only.
+        let (result, seen) =
+            unsafe { runtime.read_at(inside.0.slot.as_ref(), || call(&*self.root.cast_const())) }?;
+        // After the medium failed reads go on (see `Client::read_durable`).
+        let _ = runtime.wait(seen);
+        Ok(result)
+    }
+
+    /// Waits until everything that was answered is durable, whatever the durability mode.
+    ///
+    /// # Errors
+    /// The medium failed.
+    pub fn sync(&self) -> Result<()> {
+        self.shared.runtime.sync()
+    }
+
+    /// Brings the image up to date and frees the log.
+    ///
+    /// # Errors
+    /// The medium failed.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.shared.runtime.checkpoint()
+    }
+
+    /// Counters and state.
+    #[must_use]
+    pub fn stat(&self) -> Stat {
+        self.shared.runtime.stat()
+    }
+
+    /// True when this opening made the state.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.shared.runtime.is_new()
+    }
+
+    /// Makes everything durable and closes the state. What writes returned and is still held must not own memory
+    /// of the state any more.
+    ///
+    /// # Errors
+    /// The medium's error, after which the state opens by recovery; `Broken` after a closure panicked.
+    pub fn close(self) -> Result<()> {
+        let shared = Arc::into_inner(self.shared);
+        shared.map_or_else(
+            || Err(Error::Server { what: "the state is still in use by a thread that is ending".into() }),
+            |shared| shared.runtime.close(),
+        )
+    }
+}

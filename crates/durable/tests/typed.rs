@@ -1,0 +1,62 @@
+//! The example `phonebook`, killed at random instants: what was acknowledged is there, and everything agrees.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+fn program() -> PathBuf {
+    let this = std::env::current_exe().expect("a path");
+    let target = this.parent().and_then(Path::parent).expect("the target folder");
+    target.join("examples/phonebook")
+}
+
+fn run(state: &Path, args: &[&str]) -> Output {
+    let output = Command::new(program()).arg(state).args(args).output().expect("runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?} ended with {}\n{said}", output.status);
+    output
+}
+
+fn pairs(text: impl BufRead) -> HashMap<u64, u64> {
+    let pair = |line: String| {
+        let (thread, number) = line.split_once(' ').expect("two numbers");
+        (thread.parse().expect("a number"), number.parse().expect("a number"))
+    };
+    text.lines().map_while(Result::ok).map(pair).collect()
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_sigkill() {
+    const THREADS: &str = "3";
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let state = scratch.path().join("books");
+    let mut most = 0;
+    for round in 0..5u64 {
+        let mut child = Command::new(program())
+            .arg(&state)
+            .args(["run", THREADS])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("runs");
+        let stdout = child.stdout.take().expect("piped");
+        let reader = std::thread::spawn(move || pairs(BufReader::new(stdout)));
+        std::thread::sleep(Duration::from_millis(if round == 0 { 40 } else { 150 + 97 * round % 200 }));
+        child.kill().expect("SIGKILL");
+        let output = child.wait_with_output().expect("ends");
+        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+        let told = reader.join().expect("reads");
+        let found = pairs(&*run(&state, &["check", THREADS]).stdout);
+        for (thread, told) in told {
+            assert!(found[&thread] == told || found[&thread] == told + 1, "{thread}: {found:?}, told {told}");
+            most = most.max(told);
+        }
+    }
+    assert!(most > 20, "the rounds did next to nothing: {most}");
+    // A panic leaves the state as it was.
+    let before = run(&state, &["check", THREADS]).stdout;
+    assert!(String::from_utf8_lossy(&run(&state, &["panic"]).stdout).contains("panicked"));
+    assert_eq!(run(&state, &["check", THREADS]).stdout, before);
+}
