@@ -444,56 +444,6 @@ mangrove_app_status mangrove_app_stat(const mangrove_app *app,
 // Threads: any.
 bool mangrove_app_addresses_are_fixed(void);
 
-// As malloc(3).
-void *malloc(size_t bytes);
-
-// As calloc(3).
-void *calloc(size_t count, size_t bytes);
-
-// As free(3).
-//
-// # Safety
-// As there.
-void free(void *block);
-
-// As realloc(3). A block stays where the calling thread allocates now: a command makes it persistent, who is
-// outside takes a copy out of the durable state.
-//
-// # Safety
-// As there.
-void *realloc(void *block,
-              size_t bytes);
-
-// As reallocarray(3).
-//
-// # Safety
-// As there.
-void *reallocarray(void *block, size_t count, size_t bytes);
-
-// As memalign(3).
-void *memalign(size_t align, size_t bytes);
-
-// As aligned_alloc(3).
-void *aligned_alloc(size_t align, size_t bytes);
-
-// As posix_memalign(3).
-//
-// # Safety
-// `out` can be written.
-int posix_memalign(void **out, size_t align, size_t bytes);
-
-// As valloc(3).
-void *valloc(size_t bytes);
-
-// As pvalloc(3).
-void *pvalloc(size_t bytes);
-
-// As malloc_usable_size(3).
-//
-// # Safety
-// As there.
-size_t malloc_usable_size(void *block);
-
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus

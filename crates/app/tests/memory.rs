@@ -1,0 +1,220 @@
+//! C and C++ programs whose memory survives: every way to allocate, ordinary containers under SIGKILL, variables,
+//! addresses of functions; and what is refused.
+
+mod common;
+
+use common::{cc, here, libraries, run, told};
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn compile(source: &str, folder: &Path, name: &str, flags: &[&str]) -> PathBuf {
+    let program = folder.join(name);
+    let mut compiler = if source.ends_with(".cc") {
+        let mut cxx = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
+        cxx.args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-g", "-O2", "-pthread", "-I"]);
+        cxx.arg(here().join("include"));
+        cxx
+    } else {
+        cc()
+    };
+    run(compiler
+        .arg(here().join("tests").join(source))
+        .arg("-o")
+        .arg(&program)
+        .args(flags)
+        .arg(libraries().join("libmangrove_app.so"))
+        .arg(format!("-Wl,-rpath,{}", libraries().display())));
+    program
+}
+
+fn output(program: &Path, arguments: &[&str], state: &Path) -> Output {
+    Command::new(program).arg(state).args(arguments).output().expect("runs")
+}
+
+#[track_caller]
+fn says(output: &Output, code: i32, text: &str) {
+    assert!(
+        output.status.code() == Some(code) && told(output).contains(text),
+        "not '{text}': {}",
+        told(output)
+    );
+}
+
+#[test]
+fn every_way_to_get_memory_survives() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let (program, state) = (compile("c/memory.c", scratch.path(), "memory", &[]), scratch.path().join("s"));
+    run(Command::new(&program).arg(&state).arg("make"));
+    for _ in 0..3 {
+        run(Command::new(&program).arg(&state).arg("verify"));
+    }
+    for how in ["double", "wild"] {
+        let output = output(&program, &[how], &state);
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{how}: {}", told(&output));
+        assert!(told(&output).contains("mangrove: free: 0x"), "{how}: {}", told(&output));
+        run(Command::new(&program).arg(&state).arg("verify"));
+    }
+    for (how, text) in [
+        ("brk", "let the allocator use mmap"),
+        ("shared", "ask for private memory"),
+        ("execute", "code that is made at run time"),
+        ("over", "let the system choose it"),
+    ] {
+        says(&output(&program, &[how], &state), 3, text);
+        run(Command::new(&program).arg(&state).arg("verify"));
+    }
+}
+
+/// Kills the program while it makes commands, several times, and checks what it finds.
+fn killed_and_restarted(flags: &[&str], rounds: u32) {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let program = compile("cpp/containers.cc", scratch.path(), "containers", flags);
+    let state = scratch.path().join("s");
+    let mut acknowledged = 0u64;
+    for round in 0..rounds {
+        let mut child = Command::new(&program)
+            .arg(&state)
+            .args(["run", "1000000"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("runs");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let target = acknowledged + 60 + u64::from(round * 37 % 100);
+        for line in lines {
+            acknowledged = line.expect("a line").parse().expect("a number");
+            if acknowledged == target {
+                child.kill().expect("killed");
+            }
+        }
+        let status = child.wait().expect("ended");
+        assert_eq!(status.signal(), Some(libc::SIGKILL), "round {round}, after {acknowledged}: {status}");
+        let found = run(Command::new(&program).arg(&state).args(["check", &acknowledged.to_string()]));
+        let found: u64 = String::from_utf8_lossy(&found.stdout).trim().parse().expect("a number");
+        // The one that was under way, at most.
+        assert!(found <= acknowledged + 1, "{found} commands, {acknowledged} acknowledged");
+        acknowledged = found;
+    }
+    assert!(acknowledged > 100, "{acknowledged}");
+}
+
+#[test]
+fn containers_survive_kills() {
+    killed_and_restarted(&[], 5);
+}
+
+#[test]
+fn containers_survive_kills_in_a_program_without_pie() {
+    killed_and_restarted(&["-no-pie"], 3);
+}
+
+#[test]
+fn an_environment_of_another_size_or_another_stack_limit_moves_nothing() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let program = compile("c/addresses.c", scratch.path(), "addresses", &["-DBUILD=1", "-pie", "-fPIE"]);
+    let state = scratch.path().join("s");
+    run(Command::new(&program).arg(&state).arg("libc"));
+    for bytes in [0, 5000, 100_000] {
+        let output = run(Command::new(&program).arg(&state).arg("open").env("LARGE", "x".repeat(bytes)));
+        assert!(told(&output).contains("fixed 1"), "{}", told(&output));
+    }
+    for limit in ["unlimited", "65536", "1024"] {
+        let command = format!("ulimit -S -s {limit} && exec \"$0\" \"$@\"");
+        let output = Command::new("sh").args(["-c", &command]).arg(&program).arg(&state).arg("open").output();
+        says(&output.expect("runs"), 0, "fine");
+    }
+}
+
+#[test]
+fn another_build_is_refused() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let state = scratch.path().join("s");
+    let program = compile("c/addresses.c", scratch.path(), "one", &["-DBUILD=1"]);
+    let other = compile("c/addresses.c", scratch.path(), "other", &["-DBUILD=2"]);
+    run(Command::new(&program).arg(&state).arg("own"));
+    says(&output(&other, &["open"], &state), 2, "start the build that wrote it");
+    // Nothing was harmed; a copy under another name is the same build.
+    std::fs::rename(&program, scratch.path().join("renamed")).expect("renamed");
+    says(&output(&scratch.path().join("renamed"), &["open"], &state), 0, "fine");
+}
+
+#[test]
+fn where_addresses_are_random_a_state_opens_if_it_points_to_nothing_that_moved() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let sandbox = scratch.path().join("sandbox");
+    run(cc().arg(here().join("tests/c/sandbox.c")).arg("-o").arg(&sandbox));
+    let pie = compile("c/addresses.c", scratch.path(), "pie", &["-DBUILD=1", "-pie", "-fPIE"]);
+    let fixed = compile("c/addresses.c", scratch.path(), "fixed", &["-DBUILD=1", "-no-pie", "-fno-pie"]);
+    let random = |program: &Path, state: &Path, how: &str| {
+        Command::new(&sandbox).arg(program).arg(state).arg(how).output().expect("runs")
+    };
+    for (program, what, opens) in [
+        (&pie, "none", true),
+        (&pie, "own", false),
+        (&pie, "libc", false),
+        (&fixed, "own", true),
+        (&fixed, "libc", false),
+    ] {
+        let state = scratch.path().join(format!("{what}-{}", program.display().to_string().len()));
+        let state = state.with_extension(program.file_name().expect("a name"));
+        says(&random(program, &state, what), 0, "fixed 0");
+        for _ in 0..3 {
+            let output = random(program, &state, "open");
+            if opens {
+                says(&output, 0, "fine");
+            } else {
+                says(&output, 2, "MOVED");
+                says(&output, 2, "setarch -R");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_library_that_is_missing_is_asked_for() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let library = scratch.path().join("plugin.so");
+    run(cc().args(["-shared", "-fPIC"]).arg(here().join("tests/c/plugin.c")).arg("-o").arg(&library));
+    let program = compile("c/addresses.c", scratch.path(), "addresses", &["-DBUILD=1"]);
+    let state = scratch.path().join("s");
+    let library = library.to_str().expect("UTF-8");
+    says(&output(&program, &["plugin", library], &state), 0, "fine");
+    says(&output(&program, &["open"], &state), 2, "load it before opening");
+    says(&output(&program, &["plugin", library], &state), 0, "fine");
+}
+
+#[test]
+fn addresses_that_are_taken_are_told() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let program = compile("c/addresses.c", scratch.path(), "addresses", &["-DBUILD=1"]);
+    let state = scratch.path().join("s");
+    let first = run(Command::new(&program).arg(&state).arg("own"));
+    let text = String::from_utf8_lossy(&first.stdout).into_owned();
+    let address = text.split_whitespace().nth(1).expect("an address").trim_start_matches("0x");
+    let page = usize::from_str_radix(address, 16).expect("hexadecimal") & !4095;
+    let output = output(&program, &["taken", &format!("{page:x}")], &state);
+    says(&output, 2, "POOL");
+    assert!(told(&output).contains("address"), "{}", told(&output));
+}
+
+#[test]
+fn a_library_that_comes_late_says_that_it_is_not_the_programs_malloc() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let program = scratch.path().join("late");
+    run(cc().arg(here().join("tests/c/late.c")).arg("-o").arg(&program).arg("-ldl"));
+    let output = Command::new(&program)
+        .arg(libraries().join("libmangrove_app.so"))
+        .arg(scratch.path().join("s"))
+        .output()
+        .expect("runs");
+    says(&output, 0, "link mangrove_app before it");
+    // Preloaded it is.
+    let output = Command::new(&program)
+        .env("LD_PRELOAD", libraries().join("libmangrove_app.so"))
+        .arg(libraries().join("libmangrove_app.so"))
+        .arg(scratch.path().join("s"))
+        .output()
+        .expect("runs");
+    says(&output, 0, "0 ");
+}
