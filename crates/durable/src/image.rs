@@ -34,6 +34,8 @@ pub(crate) struct ImageOptions {
     pub(crate) shadow: mangrove_shadow::Options,
     /// Variables of program modules that commands write are part of the state.
     pub(crate) keeps_variables: bool,
+    /// The state points only into itself: modules do not matter.
+    pub(crate) self_contained: bool,
 }
 
 /// What opening found.
@@ -171,7 +173,8 @@ impl Image {
         wipe(shadow, early);
         let ground = Box::new(Ground(Arc::clone(shadow)));
         let mut heap = Heap::format(ground, ARENA_OFFSET, early).map_err(|what| Error::Invalid { what })?;
-        let modules = Modules::present(options.keeps_variables);
+        let modules =
+            if options.self_contained { Modules::none() } else { Modules::present(options.keeps_variables) };
         // SAFETY: the region's first page, which `format` grew and leaves to us.
         let head = unsafe { &mut *header };
         head.version = VERSION;
@@ -209,7 +212,11 @@ impl Image {
         let table = bytes_at(&heap, head.modules, head.modules_bytes)
             .and_then(Modules::decode)
             .ok_or_else(|| damaged("the state's table of modules cannot be read".into()))?;
-        let (modules, gone) = Modules::compare(table, options.keeps_variables)?;
+        let (modules, gone) = if options.self_contained {
+            (Modules::none(), Vec::new())
+        } else {
+            Modules::compare(table, options.keeps_variables)?
+        };
         if let Some(what) = points_there(&heap, head, &gone) {
             return Err(Error::Moved { what });
         }

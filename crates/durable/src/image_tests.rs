@@ -20,7 +20,7 @@ fn options() -> ImageOptions {
         .create(CreateMode::CreateIfMissing)
         .address(AddressChoice::Chosen)
         .capacity(1 << 30);
-    ImageOptions { shadow, keeps_variables: true }
+    ImageOptions { shadow, keeps_variables: true, self_contained: false }
 }
 
 fn open(path: &Path) -> (Image, Opened) {

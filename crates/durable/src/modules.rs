@@ -63,6 +63,8 @@ pub(crate) struct Modules {
     now: Vec<Option<Module>>,
     /// Whether the variables of program modules are part of the state.
     keeps_variables: bool,
+    /// Whether the state may have addresses of modules at all.
+    matter: bool,
 }
 
 /// A part of the address space that the state must not point into, since what was there is not there now.
@@ -131,11 +133,20 @@ impl Modules {
             recorded: now.iter().map(Recorded::of).collect(),
             now: now.into_iter().map(Some).collect(),
             keeps_variables,
+            matter: true,
         }
+    }
+
+    /// No modules, now and later: for a state that points only into itself.
+    pub(crate) fn none() -> Self {
+        Self { recorded: Vec::new(), now: Vec::new(), keeps_variables: false, matter: false }
     }
 
     /// Adds modules loaded since. Returns whether there are any, and the table has changed.
     pub(crate) fn refresh(&mut self) -> bool {
+        if !self.matter {
+            return false;
+        }
         let mut changed = false;
         for module in loaded_modules() {
             let entry = self.recorded.iter().position(|r| r.names(&module));
@@ -209,7 +220,7 @@ impl Modules {
             table.push(Recorded::of(&module));
             now.push(Some(module));
         }
-        Ok((Self { recorded: table, now, keeps_variables }, gone))
+        Ok((Self { recorded: table, now, keeps_variables, matter: true }, gone))
     }
 
     /// The table as the image has it.

@@ -29,6 +29,7 @@ pub struct Options {
     tracker: TrackerChoice,
     block_bytes: usize,
     keeps_variables: bool,
+    self_contained: bool,
     leaves: Vec<usize>,
 }
 
@@ -40,6 +41,7 @@ impl Default for Options {
             tracker: TrackerChoice::Auto,
             block_bytes: BLOCK_BYTES_DEFAULT,
             keeps_variables: true,
+            self_contained: false,
             leaves: Vec::new(),
         }
     }
@@ -109,6 +111,14 @@ impl Options {
         self
     }
 
+    /// Promises that the state points only into itself, not to code, constants or variables of any module:
+    /// then any program and any build of it may open it, and no variables are kept. Default: false.
+    #[must_use]
+    pub fn self_contained(mut self, yes: bool) -> Self {
+        self.self_contained = yes;
+        self
+    }
+
     /// Addresses of functions that run untranslated wherever commands call them, and report what they write
     /// (`will_write`): an allocator, for instance. They neither throw nor jump out.
     #[must_use]
@@ -120,7 +130,8 @@ impl Options {
     pub(crate) fn image(&self) -> ImageOptions {
         ImageOptions {
             shadow: self.shadow.clone().durability(self.durability),
-            keeps_variables: self.keeps_variables,
+            keeps_variables: self.keeps_variables && !self.self_contained,
+            self_contained: self.self_contained,
         }
     }
 
