@@ -27,15 +27,18 @@ const CATALOG_BYTES_MAX: u64 = 1 << 20;
 /// Which engine holds the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EngineKind {
+    /// An ordered structure in memory, made durable by the runtime.
+    Durable,
     /// The durable map.
     Map,
 }
 
 impl EngineKind {
-    const ALL: [Self; 1] = [Self::Map];
+    const ALL: [Self; 2] = [Self::Durable, Self::Map];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::Durable => "durable",
             Self::Map => "map",
         }
     }

@@ -4,9 +4,12 @@ use crate::aside::aside;
 use crate::batch::leveldb_writebatch_t;
 use crate::bytes::{allocate, give, handle, path, slice, take_back};
 use crate::catalog::{self, Catalog, EngineKind};
+use crate::durable_engine::DurableEngine;
 use crate::engine::{Engine, View};
 use crate::hart_engine::HartEngine;
-use crate::options::{BYTEWISE, Opening, leveldb_options_t, leveldb_readoptions_t, leveldb_writeoptions_t};
+use crate::options::{
+    BYTEWISE, Opening, Order, leveldb_options_t, leveldb_readoptions_t, leveldb_writeoptions_t,
+};
 use crate::status::{Failure, Kind, Result, guard, quietly};
 use std::ffi::{CStr, c_char, c_int};
 use std::fs::File;
@@ -34,7 +37,7 @@ pub struct leveldb_snapshot_t {
 /// The engine that a new database gets.
 fn engine_of_new() -> Result<EngineKind> {
     match std::env::var(ENGINE_VARIABLE) {
-        Err(_) => Ok(EngineKind::Map),
+        Err(_) => Ok(EngineKind::Durable),
         Ok(name) => EngineKind::from_name(&name)
             .ok_or_else(|| Failure::invalid(format!("{ENGINE_VARIABLE}={name}: there is no such engine"))),
     }
@@ -44,28 +47,37 @@ fn engine_of_new() -> Result<EngineKind> {
 pub(crate) fn open_engine(
     folder: &Path,
     catalog: &Catalog,
+    order: &Order,
     create: bool,
     lock: File,
 ) -> Result<Box<dyn Engine>> {
-    match catalog.engine {
-        EngineKind::Map => {
-            if catalog.comparator != BYTEWISE {
-                return Err(Failure::unsupported(format!(
-                    "{}: the engine 'map' orders keys byte by byte, and not by the comparator {}; use another engine",
-                    folder.display(),
-                    String::from_utf8_lossy(&catalog.comparator)
-                )));
-            }
-            let engine = HartEngine::open(&catalog::pool(folder), create, lock)?;
-            if create && !engine.is_empty() {
-                return Err(Failure::corruption(format!(
-                    "{}: the file that says what the database is has been lost; leveldb_repair_db writes it anew",
-                    folder.display()
-                )));
-            }
-            Ok(Box::new(engine))
+    let pool = catalog::pool(folder);
+    let (engine, is_empty): (Box<dyn Engine>, bool) = match catalog.engine {
+        EngineKind::Durable => {
+            let engine = DurableEngine::open(&pool, create, order, lock)?;
+            let is_empty = engine.is_empty()?;
+            (Box::new(engine), is_empty)
         }
+        EngineKind::Map if catalog.comparator != BYTEWISE => {
+            return Err(Failure::unsupported(format!(
+                "{}: the engine 'map' orders keys byte by byte, and not by the comparator {}; use the engine 'durable'",
+                folder.display(),
+                String::from_utf8_lossy(&catalog.comparator)
+            )));
+        }
+        EngineKind::Map => {
+            let engine = HartEngine::open(&pool, create, lock)?;
+            let is_empty = engine.is_empty();
+            (Box::new(engine), is_empty)
+        }
+    };
+    if create && !is_empty {
+        return Err(Failure::corruption(format!(
+            "{}: the file that says what the database is has been lost; leveldb_repair_db writes it anew",
+            folder.display()
+        )));
     }
+    Ok(engine)
 }
 
 fn open(folder: &Path, options: &Opening) -> Result<leveldb_t> {
@@ -94,10 +106,10 @@ fn open(folder: &Path, options: &Opening) -> Result<leveldb_t> {
                 String::from_utf8_lossy(&order.name)
             )));
         }
-        Some(catalog) => (open_engine(folder, &catalog, false, lock)?, catalog.engine),
+        Some(catalog) => (open_engine(folder, &catalog, &order, false, lock)?, catalog.engine),
         None => {
-            let catalog = Catalog { engine: engine_of_new()?, comparator: order.name };
-            let engine = open_engine(folder, &catalog, true, lock)?;
+            let catalog = Catalog { engine: engine_of_new()?, comparator: order.name.clone() };
+            let engine = open_engine(folder, &catalog, &order, true, lock)?;
             catalog.write(folder)?;
             (engine, catalog.engine)
         }
@@ -247,17 +259,13 @@ impl leveldb_t {
         cursor.seek(start)?;
         let mut bytes = 0;
         while let Some((key, value)) = cursor.record() {
-            if !self.is_before(key, limit) {
+            if self.engine.compare(key, limit) != std::cmp::Ordering::Less {
                 break;
             }
             bytes += (key.len() + value.len()) as u64;
             cursor.next()?;
         }
         Ok(bytes)
-    }
-
-    fn is_before(&self, a: &[u8], b: &[u8]) -> bool {
-        a < b
     }
 
     fn property(&self, name: &str) -> Option<String> {

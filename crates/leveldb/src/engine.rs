@@ -2,6 +2,7 @@
 
 use crate::batch::leveldb_writebatch_t;
 use crate::status::Result;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// An open engine. Any number of threads may call it at the same time.
@@ -27,6 +28,8 @@ pub(crate) trait Engine: Send + Sync {
     fn check(&self) -> Result<Vec<String>>;
     /// Figures.
     fn figures(&self) -> Figures;
+    /// The order of two keys.
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
 }
 
 /// An instant. It keeps the engine open.

@@ -148,6 +148,10 @@ impl Engine for HartEngine {
             views: stat.snapshots,
         }
     }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        a.cmp(b)
+    }
 }
 
 fn as_map_batch(batch: &leveldb_writebatch_t) -> Batch {

@@ -24,6 +24,14 @@ mod manage;
 
 mod catalog;
 mod engine;
+
+mod durable_engine;
+mod order;
+mod pins;
+mod tree;
+#[cfg(test)]
+mod tree_tests;
+
 mod hart_engine;
 
 mod aside;

@@ -41,7 +41,6 @@ unsafe impl Sync for Comparator {}
 impl Comparator {
     /// The order of two keys.
     #[inline]
-    #[cfg_attr(not(test), expect(dead_code, reason = "the map orders keys byte by byte"))]
     pub(crate) fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         // SAFETY: the API's contract for `compare`; the slices outlive the call.
         let order =

@@ -25,7 +25,6 @@ pub struct leveldb_options_t {
 #[derive(Clone)]
 pub(crate) struct Order {
     pub(crate) name: Vec<u8>,
-    #[expect(dead_code, reason = "the map orders byte by byte; an engine that does not is to come")]
     pub(crate) comparator: Option<Comparator>,
 }
 

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 pub(crate) const HEADER: &str = "/usr/include/leveldb/c.h";
 
 /// The engines that must pass.
-pub(crate) const ENGINES: [&str; 1] = ["map"];
+pub(crate) const ENGINES: [&str; 2] = ["durable", "map"];
 
 /// The crate's folder.
 pub(crate) fn here() -> &'static Path {

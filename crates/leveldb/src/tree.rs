@@ -1,0 +1,950 @@
+//! An ordered structure in memory: a B+-tree of records with versions, in one thread's hands at a time
+//! when it is written.
+//!
+//! It knows nothing of durability, except that it says what it writes (`Memory::wrote`), and that all of
+//! it, the root included, lies in blocks of one `Memory`: whoever keeps those blocks keeps the tree.
+//!
+//! Versions, as in LevelDB's memtable: each batch has a number; a record carries the number of its
+//! batch and leads to the older version of its key, as long as somebody who reads at an older number may
+//! need it. What nobody needs is freed at once; the rest stands in a queue by number.
+//!
+//! Leaves keep their slots in the order of arrival and a permutation of them in one 32-byte block, so
+//! that an insertion writes little (after Masstree). Inner nodes are sorted arrays. A node that becomes
+//! empty is freed; nodes are not merged otherwise.
+//!
+//! Invariants:
+//! 1. Along a leaf's permutation, and along the chain of leaves, keys strictly ascend.
+//! 2. Along a chain of versions numbers descend or, within one batch, stay equal.
+//! 3. A record with an older version stands in the queue (its `queued` flag is set), and the numbers in
+//!    the queue ascend.
+
+use crate::batch::Change;
+use crate::order::KeyOrder;
+use std::cmp::Ordering;
+use std::ptr;
+
+/// Where the tree's blocks come from, and who hears what is written to them.
+pub(crate) trait Memory {
+    /// A block at a multiple of `align`, or null when there is no more.
+    fn alloc(&self, bytes: usize, align: usize) -> *mut u8;
+    /// Frees a block of `alloc`.
+    ///
+    /// # Safety
+    /// The block is from `alloc` and not used any more.
+    unsafe fn free(&self, block: *mut u8);
+    /// Bytes of a block were or will be written by the present call.
+    fn wrote(&self, at: *const u8, bytes: usize);
+}
+
+/// There is no more memory. Nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+/// Length of the value of a record that says "deleted".
+const DELETED: u64 = u64::MAX;
+
+/// A version of a record; key and value lie behind it.
+#[repr(C)]
+pub(crate) struct Record {
+    number: u64,
+    older: *mut Record,
+    queue_next: *mut Record,
+    value_len: u64,
+    key_len: u32,
+    queued: u32,
+}
+
+impl Record {
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn is_deleted(&self) -> bool {
+        self.value_len == DELETED
+    }
+
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        let start = ptr::from_ref(self).wrapping_add(1).cast::<u8>();
+        // SAFETY: `Tree::record` put the key there.
+        unsafe { std::slice::from_raw_parts(start, self.key_len as usize) }
+    }
+
+    #[inline]
+    pub(crate) fn value(&self) -> &[u8] {
+        let len = if self.is_deleted() { 0 } else { self.value_len as usize };
+        let start = ptr::from_ref(self).wrapping_add(1).cast::<u8>().wrapping_add(self.key_len as usize);
+        // SAFETY: `Tree::record` put the value there.
+        unsafe { std::slice::from_raw_parts(start, len) }
+    }
+
+    /// The version that a reader at `number` sees; none when the key was not there.
+    ///
+    /// # Safety
+    /// `newest` leads a chain of live records.
+    #[inline]
+    unsafe fn seen_at(mut newest: *const Self, number: u64) -> Option<*const Self> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            while !newest.is_null() && (*newest).number > number {
+                newest = (*newest).older;
+            }
+            (!newest.is_null() && !(*newest).is_deleted()).then_some(newest)
+        }
+    }
+}
+
+/// Records of the queue that each batch looks at.
+const SWEEP_MAX: usize = 8;
+/// Slots of a leaf.
+const LEAF_SLOTS: usize = 30;
+/// Children of an inner node.
+const CHILDREN: usize = 22;
+/// More levels than any address space can fill.
+const HEIGHT_MAX: usize = 40;
+
+/// The order of a leaf's slots: so many of the entries, as one block of the write set.
+#[repr(C, align(32))]
+#[derive(Clone, Copy)]
+struct Permutation {
+    slot: [u8; LEAF_SLOTS],
+    count: u8,
+    _pad: u8,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Slot {
+    prefix: u64,
+    record: *mut Record,
+}
+
+#[repr(C, align(32))]
+struct Leaf {
+    order: Permutation,
+    next: *mut Leaf,
+    prev: *mut Leaf,
+    slots: [Slot; LEAF_SLOTS],
+}
+
+/// A child, and the least key that may be in it; of the first child that is not looked at.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Child {
+    prefix: u64,
+    separator: *mut Separator,
+    node: *mut u8,
+}
+
+/// A key; its bytes lie behind it.
+#[repr(C)]
+struct Separator {
+    len: u64,
+}
+
+impl Separator {
+    fn key(&self) -> &[u8] {
+        let start = ptr::from_ref(self).wrapping_add(1).cast::<u8>();
+        // SAFETY: `Tree::separator` put the key there.
+        unsafe { std::slice::from_raw_parts(start, self.len as usize) }
+    }
+}
+
+#[repr(C, align(32))]
+struct Inner {
+    count: u64,
+    children: [Child; CHILDREN],
+}
+
+/// Marks a root, and its format.
+const MAGIC: u64 = u64::from_le_bytes(*b"MGLDBT01");
+
+/// What leads to everything.
+#[repr(C, align(32))]
+pub(crate) struct Root {
+    magic: u64,
+    /// The last batch.
+    number: u64,
+    /// Records that a reader sees now, and their bytes.
+    records: u64,
+    bytes: u64,
+    queue_first: *mut Record,
+    queue_last: *mut Record,
+    node: *mut u8,
+    /// Levels of inner nodes above the leaves.
+    height: u64,
+}
+
+/// Who reads at older numbers: the least and the greatest of those, if any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Readers {
+    pub(crate) span: Option<(u64, u64)>,
+}
+
+impl Readers {
+    /// Nobody reads at a number from `number` on.
+    fn none_from(self, number: u64) -> bool {
+        self.span.is_none_or(|(_, newest)| newest < number)
+    }
+
+    /// Everybody reads at a number from `number` on.
+    fn all_from(self, number: u64) -> bool {
+        self.span.is_none_or(|(oldest, _)| oldest >= number)
+    }
+}
+
+/// The inner nodes above a leaf, from the root down, and which child was taken.
+struct Path {
+    steps: [(*mut Inner, usize); HEIGHT_MAX],
+    len: usize,
+}
+
+/// A place in the chain of leaves; good until the tree is written.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    leaf: *mut Leaf,
+    /// Position in the permutation; may be one beyond either end.
+    at: isize,
+}
+
+/// Where a walk begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum From<'a> {
+    End,
+    /// The key itself counts.
+    At(&'a [u8]),
+    /// The key itself does not.
+    Beyond(&'a [u8]),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Forward,
+    Backward,
+}
+
+/// A tree, reached from its root.
+pub(crate) struct Tree<M> {
+    root: *mut Root,
+    order: KeyOrder,
+    memory: M,
+}
+
+/// What a batch has done to one key so far: enough to take it back.
+struct Step {
+    record: *mut Record,
+    /// The newest version before; null where there was none.
+    before: *mut Record,
+}
+
+impl<M: Memory> Tree<M> {
+    /// A new, empty tree; its root is the first block that it allocates.
+    pub(crate) fn create(order: KeyOrder, memory: M) -> Result<Self, Full> {
+        let root = memory.alloc(size_of::<Root>(), align_of::<Root>()).cast::<Root>();
+        let mut tree = Self { root, order, memory };
+        if root.is_null() {
+            return Err(Full);
+        }
+        let Some(leaf) = tree.new_leaf() else {
+            // SAFETY: just allocated.
+            unsafe { tree.memory.free(root.cast()) };
+            return Err(Full);
+        };
+        let empty = Root {
+            magic: MAGIC,
+            number: 0,
+            records: 0,
+            bytes: 0,
+            queue_first: ptr::null_mut(),
+            queue_last: ptr::null_mut(),
+            node: leaf.cast(),
+            height: 0,
+        };
+        tree.set(root, empty);
+        tree.root = root;
+        Ok(tree)
+    }
+
+    /// The tree of a root that `create` made; `None` when this is none.
+    ///
+    /// # Safety
+    /// `root` has the bytes of a root, and if they are one's, the tree is whole.
+    pub(crate) unsafe fn open(root: *mut Root, order: KeyOrder, memory: M) -> Option<Self> {
+        // SAFETY: the caller's promise.
+        let found = unsafe { !root.is_null() && (*root).magic == MAGIC };
+        found.then_some(Self { root, order, memory })
+    }
+
+    pub(crate) fn root(&self) -> *mut Root {
+        self.root
+    }
+
+    fn head(&self) -> &Root {
+        // SAFETY: the root lives as long as the tree.
+        unsafe { &*self.root }
+    }
+
+    /// The number of the last batch.
+    pub(crate) fn number(&self) -> u64 {
+        self.head().number
+    }
+
+    /// Records and their bytes, as seen now.
+    pub(crate) fn size(&self) -> (u64, u64) {
+        (self.head().records, self.head().bytes)
+    }
+
+    /// True when there are versions that nobody may need any more.
+    pub(crate) fn has_leftovers(&self) -> bool {
+        !self.head().queue_first.is_null()
+    }
+
+    /// The first of them.
+    pub(crate) fn first_leftover(&self) -> *const Record {
+        self.head().queue_first
+    }
+
+    pub(crate) fn order(&self) -> &KeyOrder {
+        &self.order
+    }
+
+    /// Writes a part of the tree, and says so.
+    #[inline]
+    fn set<T>(&self, at: *mut T, value: T) {
+        self.memory.wrote(at.cast(), size_of::<T>());
+        // SAFETY: every caller passes a place in one of the tree's blocks.
+        unsafe { at.write(value) };
+    }
+
+    fn new_leaf(&self) -> Option<*mut Leaf> {
+        let leaf = self.memory.alloc(size_of::<Leaf>(), align_of::<Leaf>()).cast::<Leaf>();
+        if leaf.is_null() {
+            return None;
+        }
+        // SAFETY: a fresh block of a leaf's size.
+        unsafe {
+            self.set(&raw mut (*leaf).order, Permutation { slot: [0; LEAF_SLOTS], count: 0, _pad: 0 });
+            self.set(&raw mut (*leaf).next, ptr::null_mut());
+            self.set(&raw mut (*leaf).prev, ptr::null_mut());
+        }
+        Some(leaf)
+    }
+
+    /// A record that nothing leads to yet.
+    fn record(&self, number: u64, key: &[u8], value: Option<&[u8]>) -> Option<*mut Record> {
+        let key_len = u32::try_from(key.len()).ok()?;
+        let value_bytes = value.unwrap_or_default();
+        let bytes = size_of::<Record>() + key.len() + value_bytes.len();
+        let record = self.memory.alloc(bytes, align_of::<Record>()).cast::<Record>();
+        if record.is_null() {
+            return None;
+        }
+        self.memory.wrote(record.cast(), bytes);
+        // SAFETY: a fresh block of that many bytes.
+        unsafe {
+            record.write(Record {
+                number,
+                older: ptr::null_mut(),
+                queue_next: ptr::null_mut(),
+                value_len: value.map_or(DELETED, |v| v.len() as u64),
+                key_len,
+                queued: 0,
+            });
+            let at = record.add(1).cast::<u8>();
+            ptr::copy_nonoverlapping(key.as_ptr(), at, key.len());
+            ptr::copy_nonoverlapping(value_bytes.as_ptr(), at.add(key.len()), value_bytes.len());
+        }
+        Some(record)
+    }
+
+    fn separator(&self, key: &[u8]) -> Option<*mut Separator> {
+        let bytes = size_of::<Separator>() + key.len();
+        let separator = self.memory.alloc(bytes, align_of::<Separator>()).cast::<Separator>();
+        if separator.is_null() {
+            return None;
+        }
+        self.memory.wrote(separator.cast(), bytes);
+        // SAFETY: a fresh block of that many bytes.
+        unsafe {
+            separator.write(Separator { len: key.len() as u64 });
+            ptr::copy_nonoverlapping(key.as_ptr(), separator.add(1).cast(), key.len());
+        }
+        Some(separator)
+    }
+
+    /// The leaf that `key` belongs to, and the way there.
+    fn descend(&self, key: &[u8], mut step: impl FnMut(*mut Inner, usize)) -> *mut Leaf {
+        let prefix = self.order.prefix(key);
+        let (mut node, height) = (self.head().node, self.head().height);
+        for _ in 0..height {
+            let inner = node.cast::<Inner>();
+            // SAFETY: above the leaves there are inner nodes, with at least one child.
+            unsafe {
+                let children = &(&(*inner).children)[..(*inner).count as usize];
+                let at = children[1..].partition_point(|child| {
+                    child.prefix < prefix
+                        || (child.prefix == prefix
+                            && self.order.compare((*child.separator).key(), key) != Ordering::Greater)
+                });
+                step(inner, at);
+                node = children[at].node;
+            }
+        }
+        node.cast()
+    }
+
+    fn path(&self, key: &[u8]) -> (Path, *mut Leaf) {
+        let mut path = Path { steps: [(ptr::null_mut(), 0); HEIGHT_MAX], len: 0 };
+        let leaf = self.descend(key, |inner, at| {
+            path.steps[path.len] = (inner, at);
+            path.len += 1;
+        });
+        (path, leaf)
+    }
+
+    /// The position of `key` in a leaf's permutation: where it is, or where it would be.
+    ///
+    /// # Safety
+    /// A live leaf.
+    unsafe fn position(&self, leaf: *const Leaf, key: &[u8]) -> Result<usize, usize> {
+        // SAFETY: the caller's promise; records in leaves are live.
+        unsafe {
+            let prefix = self.order.prefix(key);
+            let order = &(*leaf).order;
+            order.slot[..usize::from(order.count)].binary_search_by(|&slot| {
+                let slot = (*leaf).slots[usize::from(slot)];
+                slot.prefix.cmp(&prefix).then_with(|| self.order.compare((*slot.record).key(), key))
+            })
+        }
+    }
+
+    /// The slot at a position of the permutation.
+    ///
+    /// # Safety
+    /// A live leaf with that many records.
+    unsafe fn slot(leaf: *mut Leaf, position: usize) -> *mut Slot {
+        // SAFETY: the caller's promise.
+        unsafe { &raw mut (*leaf).slots[usize::from((*leaf).order.slot[position])] }
+    }
+
+    /// The newest version of a key.
+    fn newest(&self, key: &[u8]) -> *mut Record {
+        let leaf = self.descend(key, |_, _| {});
+        // SAFETY: a live leaf, and a position in it.
+        unsafe {
+            match self.position(leaf, key) {
+                Ok(at) => (*Self::slot(leaf, at)).record,
+                Err(_) => ptr::null_mut(),
+            }
+        }
+    }
+
+    /// The version of `key` that a reader at `number` sees.
+    pub(crate) fn get(&self, key: &[u8], number: u64) -> Option<&Record> {
+        // SAFETY: records that the tree leads to are live.
+        unsafe { Record::seen_at(self.newest(key), number).map(|record| &*record) }
+    }
+
+    /// Applies the changes as one batch, whose number it answers. `Full`: nothing changed.
+    pub(crate) fn apply<'a>(
+        &mut self,
+        changes: impl Iterator<Item = Change<'a>>,
+        readers: Readers,
+    ) -> Result<u64, Full> {
+        let root = self.root;
+        let number = self.head().number + 1;
+        let mut steps = Vec::with_capacity(changes.size_hint().0);
+        for change in changes {
+            let done = match change {
+                Change::Put(key, value) => self.supersede(number, key, Some(value)),
+                Change::Delete(key) => self.supersede(number, key, None),
+            };
+            match done {
+                Some(step) => steps.push(step),
+                None => {
+                    self.take_back(steps);
+                    return Err(Full);
+                }
+            }
+        }
+        // SAFETY: the root is the tree's.
+        unsafe { self.set(&raw mut (*root).number, number) };
+        for step in steps {
+            self.finish(step, readers);
+        }
+        self.sweep(readers, SWEEP_MAX);
+        Ok(number)
+    }
+
+    /// Puts a new version of a key in front of the others.
+    fn supersede(&mut self, number: u64, key: &[u8], value: Option<&[u8]>) -> Option<Step> {
+        let record = self.record(number, key, value)?;
+        let leaf = self.descend(key, |_, _| {});
+        // SAFETY: a live leaf, and positions in it; the record is fresh.
+        unsafe {
+            if let Ok(at) = self.position(leaf, key) {
+                let slot = Self::slot(leaf, at);
+                let before = (*slot).record;
+                (*record).older = before;
+                self.set(&raw mut (*slot).record, record);
+                return Some(Step { record, before });
+            }
+            if self.insert(key, record).is_none() {
+                self.memory.free(record.cast());
+                return None;
+            }
+        }
+        Some(Step { record, before: ptr::null_mut() })
+    }
+
+    /// Takes steps back, the last first. Needs no memory.
+    fn take_back(&mut self, steps: Vec<Step>) {
+        for step in steps.into_iter().rev() {
+            // SAFETY: the step's record is live and the newest of its key.
+            unsafe {
+                if step.before.is_null() {
+                    self.remove((*step.record).key());
+                } else {
+                    self.replace(step.record, step.before);
+                }
+                self.memory.free(step.record.cast());
+            }
+        }
+    }
+
+    /// Puts `new` where `old`, the newest version of its key, was.
+    ///
+    /// # Safety
+    /// Both live; `old` is in its leaf.
+    unsafe fn replace(&mut self, old: *mut Record, new: *mut Record) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let key = (*old).key();
+            let leaf = self.descend(key, |_, _| {});
+            if let Ok(at) = self.position(leaf, key) {
+                self.set(&raw mut (*Self::slot(leaf, at)).record, new);
+            }
+        }
+    }
+
+    /// Ends a step of a batch that stands: counts it, and frees what it superseded or queues it.
+    fn finish(&mut self, step: Step, readers: Readers) {
+        let root = self.root;
+        let Step { record, before } = step;
+        // SAFETY: both live until freed here; `before` is not the newest of its key any more.
+        unsafe {
+            let bytes = |r: *const Record| ((*r).key().len() + (*r).value().len()) as u64;
+            let there = !before.is_null() && !(*before).is_deleted();
+            let (mut records, mut sum) = self.size();
+            if there {
+                (records, sum) = (records - 1, sum - bytes(before));
+            }
+            if !(*record).is_deleted() {
+                (records, sum) = (records + 1, sum + bytes(record));
+            }
+            self.set(&raw mut (*root).records, records);
+            self.set(&raw mut (*root).bytes, sum);
+            if !before.is_null() {
+                if (*before).queued != 0 || !readers.none_from((*before).number) {
+                    self.enqueue(record);
+                    return;
+                }
+                self.set(&raw mut (*record).older, ptr::null_mut());
+                self.memory.free(before.cast());
+            }
+            if (*record).is_deleted() && self.newest((*record).key()) == record {
+                self.remove((*record).key());
+                self.memory.free(record.cast());
+            }
+        }
+    }
+
+    /// # Safety
+    /// A live record that is not in the queue, whose number is the greatest.
+    unsafe fn enqueue(&mut self, record: *mut Record) {
+        let root = self.root;
+        // SAFETY: the caller's promise; the queue's records are live.
+        unsafe {
+            self.set(&raw mut (*record).queued, 1);
+            let last = self.head().queue_last;
+            if last.is_null() {
+                self.set(&raw mut (*root).queue_first, record);
+            } else {
+                self.set(&raw mut (*last).queue_next, record);
+            }
+            self.set(&raw mut (*root).queue_last, record);
+        }
+    }
+
+    /// Frees versions that nobody needs any more, of at most `count` records of the queue.
+    pub(crate) fn sweep(&mut self, readers: Readers, count: usize) {
+        let root = self.root;
+        for _ in 0..count {
+            let record = self.head().queue_first;
+            // SAFETY: the queue's records are live, and so is what they lead to.
+            unsafe {
+                if record.is_null() || !readers.all_from((*record).number) {
+                    return;
+                }
+                let next = (*record).queue_next;
+                self.set(&raw mut (*root).queue_first, next);
+                if next.is_null() {
+                    self.set(&raw mut (*root).queue_last, next);
+                }
+                self.set(&raw mut (*record).queued, 0);
+                self.set(&raw mut (*record).queue_next, ptr::null_mut());
+                // What is older has left the queue before this one: its chain ends with it.
+                let mut older = (*record).older;
+                self.set(&raw mut (*record).older, ptr::null_mut());
+                while !older.is_null() {
+                    let further = (*older).older;
+                    self.memory.free(older.cast());
+                    older = further;
+                }
+                if (*record).is_deleted() && self.newest((*record).key()) == record {
+                    self.remove((*record).key());
+                    self.memory.free(record.cast());
+                }
+            }
+        }
+    }
+
+    /// Inserts the first record of a key. `None`: no memory, nothing changed.
+    ///
+    /// # Safety
+    /// A live record, of this key, which is not in the tree.
+    unsafe fn insert(&mut self, key: &[u8], record: *mut Record) -> Option<()> {
+        let (path, mut leaf) = self.path(key);
+        // SAFETY: nodes that the tree leads to are live; the permutation names each slot once.
+        unsafe {
+            if usize::from((*leaf).order.count) == LEAF_SLOTS {
+                self.split_leaf(&path, leaf)?;
+                leaf = self.descend(key, |_, _| {});
+            }
+            let mut order = (*leaf).order;
+            let count = usize::from(order.count);
+            let mut used = 0u32;
+            for slot in &order.slot[..count] {
+                used |= 1 << slot;
+            }
+            let free = (!used).trailing_zeros() as usize;
+            let at = self.position(leaf, key).unwrap_or_else(|at| at);
+            order.slot.copy_within(at..count, at + 1);
+            order.slot[at] = free as u8;
+            order.count += 1;
+            self.set(&raw mut (*leaf).slots[free], Slot { prefix: self.order.prefix(key), record });
+            self.set(&raw mut (*leaf).order, order);
+        }
+        Some(())
+    }
+
+    /// Moves the upper part of a full leaf into a new one behind it.
+    ///
+    /// # Safety
+    /// A live, full leaf and the path to it.
+    unsafe fn split_leaf(&mut self, path: &Path, leaf: *mut Leaf) -> Option<()> {
+        // SAFETY: the caller's promise; fresh nodes are this function's until they are linked.
+        unsafe {
+            let order = (*leaf).order;
+            // Ascending insertions fill leaves whole: behind the last leaf only one record moves.
+            let keep = if (*leaf).next.is_null() { LEAF_SLOTS - 1 } else { LEAF_SLOTS / 2 };
+            let first = (*leaf).slots[usize::from(order.slot[keep])];
+            let separator = self.separator((*first.record).key())?;
+            let Some(new) = self.new_leaf() else {
+                self.memory.free(separator.cast());
+                return None;
+            };
+            let child = Child { prefix: first.prefix, separator, node: new.cast() };
+            if self.add_child(path, path.len, child).is_none() {
+                self.memory.free(separator.cast());
+                self.memory.free(new.cast());
+                return None;
+            }
+            let mut moved = Permutation { slot: [0; LEAF_SLOTS], count: 0, _pad: 0 };
+            for (to, from) in order.slot[keep..].iter().enumerate() {
+                self.set(&raw mut (*new).slots[to], (*leaf).slots[usize::from(*from)]);
+                moved.slot[to] = to as u8;
+                moved.count += 1;
+            }
+            self.set(&raw mut (*new).order, moved);
+            self.set(&raw mut (*leaf).order.count, keep as u8);
+            let next = (*leaf).next;
+            self.set(&raw mut (*new).next, next);
+            self.set(&raw mut (*new).prev, leaf);
+            if !next.is_null() {
+                self.set(&raw mut (*next).prev, new);
+            }
+            self.set(&raw mut (*leaf).next, new);
+        }
+        Some(())
+    }
+
+    /// Adds a child behind the one that the path took at `level` (0: a new root above everything).
+    /// `None`: no memory, nothing changed.
+    ///
+    /// # Safety
+    /// A path of live nodes.
+    unsafe fn add_child(&mut self, path: &Path, level: usize, child: Child) -> Option<()> {
+        let root = self.root;
+        // SAFETY: the caller's promise; fresh nodes are this function's until they are linked.
+        unsafe {
+            let Some(level) = level.checked_sub(1) else {
+                if self.head().height as usize + 1 >= HEIGHT_MAX {
+                    return None;
+                }
+                let top = self.memory.alloc(size_of::<Inner>(), align_of::<Inner>()).cast::<Inner>();
+                if top.is_null() {
+                    return None;
+                }
+                let only = Child { prefix: 0, separator: ptr::null_mut(), node: self.head().node };
+                self.set(&raw mut (*top).children[0], only);
+                self.set(&raw mut (*top).children[1], child);
+                self.set(&raw mut (*top).count, 2);
+                let height = self.head().height + 1;
+                self.set(&raw mut (*root).node, top.cast());
+                self.set(&raw mut (*root).height, height);
+                return Some(());
+            };
+            let (inner, at) = path.steps[level];
+            let count = (*inner).count as usize;
+            if count < CHILDREN {
+                self.open_gap(inner, at + 1, child);
+                return Some(());
+            }
+            // Split: the upper half moves, its first separator goes up.
+            let new = self.memory.alloc(size_of::<Inner>(), align_of::<Inner>()).cast::<Inner>();
+            if new.is_null() {
+                return None;
+            }
+            let keep = if at + 1 == count { CHILDREN - 1 } else { CHILDREN / 2 };
+            let up = (*inner).children[keep];
+            if self.add_child(path, level, Child { node: new.cast(), ..up }).is_none() {
+                self.memory.free(new.cast());
+                return None;
+            }
+            for from in keep..count {
+                let mut moved = (*inner).children[from];
+                if from == keep {
+                    (moved.prefix, moved.separator) = (0, ptr::null_mut());
+                }
+                self.set(&raw mut (*new).children[from - keep], moved);
+            }
+            self.set(&raw mut (*new).count, (count - keep) as u64);
+            self.set(&raw mut (*inner).count, keep as u64);
+            if at < keep {
+                self.open_gap(inner, at + 1, child);
+            } else {
+                self.open_gap(new, at + 1 - keep, child);
+            }
+        }
+        Some(())
+    }
+
+    /// # Safety
+    /// A live inner node with room, and a position in it.
+    unsafe fn open_gap(&mut self, inner: *mut Inner, at: usize, child: Child) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let count = (*inner).count as usize;
+            let from = &raw mut (*inner).children[at];
+            self.memory.wrote(from.cast(), (count + 1 - at) * size_of::<Child>());
+            (*inner).children.copy_within(at..count, at + 1);
+            (*inner).children[at] = child;
+            self.set(&raw mut (*inner).count, count as u64 + 1);
+        }
+    }
+
+    /// Removes a key with its slot, which is there; its records stay. Needs no memory.
+    fn remove(&mut self, key: &[u8]) {
+        let (path, leaf) = self.path(key);
+        // SAFETY: nodes that the tree leads to are live.
+        unsafe {
+            let Ok(at) = self.position(leaf, key) else { return };
+            let mut order = (*leaf).order;
+            let count = usize::from(order.count);
+            order.slot.copy_within(at + 1..count, at);
+            order.count -= 1;
+            self.set(&raw mut (*leaf).order, order);
+            if order.count > 0 || path.len == 0 {
+                return;
+            }
+            let (prev, next) = ((*leaf).prev, (*leaf).next);
+            if !prev.is_null() {
+                self.set(&raw mut (*prev).next, next);
+            }
+            if !next.is_null() {
+                self.set(&raw mut (*next).prev, prev);
+            }
+            self.memory.free(leaf.cast());
+            self.remove_child(&path);
+        }
+    }
+
+    /// Removes the child that the path ends with, and every inner node that becomes empty by it.
+    ///
+    /// # Safety
+    /// A path of live nodes; the child has been freed.
+    unsafe fn remove_child(&mut self, path: &Path) {
+        let root = self.root;
+        // SAFETY: the caller's promise.
+        unsafe {
+            for level in (0..path.len).rev() {
+                let (inner, at) = path.steps[level];
+                let count = (*inner).count as usize;
+                // Of the first child the separator is not its own: the next child becomes the first.
+                let gone = if at == 0 && count > 1 { 1 } else { at };
+                let separator = (*inner).children[gone].separator;
+                if !separator.is_null() {
+                    self.memory.free(separator.cast());
+                }
+                if count == 1 {
+                    self.memory.free(inner.cast());
+                    continue;
+                }
+                let from = &raw mut (*inner).children[at];
+                self.memory.wrote(from.cast(), (count - at) * size_of::<Child>());
+                (*inner).children.copy_within(at + 1..count, at);
+                if at == 0 {
+                    ((*inner).children[0].prefix, (*inner).children[0].separator) = (0, ptr::null_mut());
+                }
+                self.set(&raw mut (*inner).count, count as u64 - 1);
+                break;
+            }
+            // A root with one child is none. It never loses its last: the tree keeps one leaf.
+            while self.head().height > 0 {
+                let top = self.head().node.cast::<Inner>();
+                if (*top).count != 1 {
+                    break;
+                }
+                let (node, height) = ((*top).children[0].node, self.head().height - 1);
+                self.set(&raw mut (*root).node, node);
+                self.set(&raw mut (*root).height, height);
+                self.memory.free(top.cast());
+            }
+        }
+    }
+
+    /// The place where a walk begins.
+    pub(crate) fn place(&self, from: From<'_>, direction: Direction) -> Place {
+        // SAFETY: nodes that the tree leads to are live.
+        unsafe {
+            match from {
+                From::End => {
+                    let mut node = self.head().node;
+                    for _ in 0..self.head().height {
+                        let inner = node.cast::<Inner>();
+                        let last = (*inner).count as usize - 1;
+                        node = (*inner).children[if direction == Direction::Forward { 0 } else { last }].node;
+                    }
+                    let leaf = node.cast::<Leaf>();
+                    let at = if direction == Direction::Forward { 0 } else { (*leaf).last() };
+                    Place { leaf, at }
+                }
+                From::At(key) | From::Beyond(key) => {
+                    let leaf = self.descend(key, |_, _| {});
+                    let includes = matches!(from, From::At(_));
+                    let at = match (self.position(leaf, key), direction) {
+                        (Ok(at), _) if includes => at as isize,
+                        (Ok(at), Direction::Forward) => at as isize + 1,
+                        (Ok(at) | Err(at), Direction::Backward) => at as isize - 1,
+                        (Err(at), Direction::Forward) => at as isize,
+                    };
+                    Place { leaf, at }
+                }
+            }
+        }
+    }
+
+    /// Collects up to `count` records as seen at `number`, from `place` on, which it moves on.
+    pub(crate) fn collect(
+        &self,
+        place: &mut Place,
+        direction: Direction,
+        number: u64,
+        count: usize,
+        records: &mut Vec<*const Record>,
+    ) {
+        // SAFETY: the place is good: leaves that it leads to, and records in them, are live.
+        unsafe {
+            let mut near = ptr::null_mut();
+            while !place.leaf.is_null() && records.len() < count {
+                let leaf = place.leaf;
+                if near != leaf {
+                    near = leaf;
+                    // Records lie anywhere: let their cache misses overlap.
+                    for &slot in &(&(*leaf).order.slot)[..usize::from((*leaf).order.count)] {
+                        let record = (*leaf).slots[usize::from(slot)].record.cast::<u8>().cast_const();
+                        mangrove_sys::prefetch_read(record);
+                        mangrove_sys::prefetch_read(record.wrapping_add(64));
+                    }
+                }
+                if place.at < 0 || place.at > (*leaf).last() {
+                    *place = match direction {
+                        Direction::Forward => Place { leaf: (*leaf).next, at: 0 },
+                        Direction::Backward if (*leaf).prev.is_null() => {
+                            Place { leaf: ptr::null_mut(), at: 0 }
+                        }
+                        Direction::Backward => Place { leaf: (*leaf).prev, at: (*(*leaf).prev).last() },
+                    };
+                    continue;
+                }
+                let newest = (*Self::slot(leaf, place.at as usize)).record;
+                if let Some(record) = Record::seen_at(newest, number) {
+                    records.push(record);
+                }
+                place.at += if direction == Direction::Forward { 1 } else { -1 };
+            }
+        }
+    }
+
+    /// Reads everything; one sentence for each rule that is broken. Time: all records.
+    pub(crate) fn check(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let (mut records, mut bytes) = (0, 0);
+        let mut last: Option<&[u8]> = None;
+        let mut leaf = self.place(From::End, Direction::Forward).leaf;
+        // SAFETY: nodes and records that the tree leads to are live; a tree that is not whole was
+        // refused by the checksums below it.
+        unsafe {
+            while !leaf.is_null() {
+                for position in 0..usize::from((*leaf).order.count) {
+                    let slot = *Self::slot(leaf, position);
+                    let record = &*slot.record;
+                    let key = record.key();
+                    if slot.prefix != self.order.prefix(key) {
+                        problems.push(format!("the key {key:?} has not the prefix that its leaf says"));
+                    }
+                    if last.is_some_and(|last| self.order.compare(last, key) != Ordering::Less) {
+                        problems
+                            .push(format!("the key {key:?} stands behind one that does not come before it"));
+                    }
+                    if self.newest(key) != slot.record {
+                        problems.push(format!("the key {key:?} is not found where it is"));
+                    }
+                    if !record.older.is_null() && record.queued == 0 {
+                        problems.push(format!("the key {key:?} has versions that will never be freed"));
+                    }
+                    if !record.is_deleted() {
+                        (records, bytes) = (records + 1, bytes + (key.len() + record.value().len()) as u64);
+                    }
+                    last = Some(key);
+                }
+                leaf = (*leaf).next;
+            }
+        }
+        if (records, bytes) != self.size() {
+            problems.push(format!(
+                "there are {records} records of {bytes} bytes, and the root says {:?}",
+                self.size()
+            ));
+        }
+        problems
+    }
+}
+
+impl Leaf {
+    /// The last position; -1 when there is none.
+    fn last(&self) -> isize {
+        isize::from(self.order.count) - 1
+    }
+}

@@ -1,0 +1,280 @@
+//! The tree against a BTreeMap, over memory that knows its blocks: what is written must be said, what is
+//! freed must not be used, and nothing may be left over.
+
+use crate::batch::Change;
+use crate::order::KeyOrder;
+use crate::tree::{Direction, From, Full, Memory, Readers, Record, Tree};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::rc::Rc;
+
+/// A block: its memory, and its bytes as they were said.
+struct Block {
+    memory: Box<[u128]>,
+    bytes: usize,
+    said: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Inner {
+    blocks: BTreeMap<usize, Block>,
+    /// Freed, and kept so that nobody gets the place again.
+    freed: Vec<Block>,
+    wrote: Vec<(usize, usize)>,
+    /// Allocations until there is no more memory.
+    left: Option<usize>,
+}
+
+#[derive(Clone, Default)]
+struct Watched(Rc<RefCell<Inner>>);
+
+const FRESH: u8 = 0xA5;
+const DEAD: u8 = 0xDD;
+
+impl Memory for Watched {
+    fn alloc(&self, bytes: usize, align: usize) -> *mut u8 {
+        let mut inner = self.0.borrow_mut();
+        if let Some(left) = &mut inner.left {
+            if *left == 0 {
+                return std::ptr::null_mut();
+            }
+            *left -= 1;
+        }
+        let fill = u128::from_ne_bytes([FRESH; 16]);
+        let mut memory = vec![fill; (bytes + align).div_ceil(16)].into_boxed_slice();
+        let start = memory.as_mut_ptr().cast::<u8>();
+        let at = start.wrapping_add(start.align_offset(align));
+        inner.blocks.insert(at as usize, Block { memory, bytes, said: vec![FRESH; bytes] });
+        at
+    }
+
+    unsafe fn free(&self, block: *mut u8) {
+        let mut inner = self.0.borrow_mut();
+        let mut block = inner.blocks.remove(&(block as usize)).expect("a block is freed once");
+        block.memory.fill(u128::from_ne_bytes([DEAD; 16]));
+        inner.freed.push(block);
+    }
+
+    fn wrote(&self, at: *const u8, bytes: usize) {
+        self.0.borrow_mut().wrote.push((at as usize, bytes));
+    }
+}
+
+impl Watched {
+    fn bytes_at(at: usize, bytes: usize) -> &'static [u8] {
+        // SAFETY: a live block, read while the tree does nothing.
+        unsafe { std::slice::from_raw_parts(at as *const u8, bytes) }
+    }
+
+    /// Every byte that changed since the last time was said.
+    #[track_caller]
+    fn verify(&self) {
+        let mut inner = self.0.borrow_mut();
+        for (at, bytes) in std::mem::take(&mut inner.wrote) {
+            let Some((start, block)) = inner.blocks.range_mut(..=at).next_back() else { continue };
+            let offset = at - start;
+            // A block that was freed since is nobody's.
+            if offset + bytes <= block.bytes {
+                block.said[offset..offset + bytes].copy_from_slice(Self::bytes_at(at, bytes));
+            }
+        }
+        for (at, block) in &inner.blocks {
+            assert!(Self::bytes_at(*at, block.bytes) == block.said, "something was written and not said");
+        }
+        for block in &inner.freed {
+            let dead = u128::from_ne_bytes([DEAD; 16]);
+            assert!(block.memory.iter().all(|&w| w == dead), "something was written to a freed block");
+        }
+        inner.freed.clear();
+    }
+
+    fn blocks(&self) -> usize {
+        self.0.borrow().blocks.len()
+    }
+}
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut x = self.0;
+        x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((x ^ x >> 31) % limit as u64) as usize
+    }
+
+    fn key(&mut self, span: usize) -> Vec<u8> {
+        match self.below(4) {
+            0 => vec![0; self.below(12)],
+            1 => format!("with a common beginning {:04}", self.below(span)).into_bytes(),
+            _ => (self.below(span) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()
+                [..1 + self.0 as usize % 8]
+                .to_vec(),
+        }
+    }
+}
+
+fn all(tree: &Tree<Watched>, direction: Direction, number: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut place = tree.place(From::End, direction);
+    let (mut found, mut page) = (Vec::new(), Vec::new());
+    loop {
+        page.clear();
+        tree.collect(&mut place, direction, number, 7, &mut page);
+        // SAFETY: the tree does nothing meanwhile.
+        let record = |r: &*const Record| unsafe { ((**r).key().to_vec(), (**r).value().to_vec()) };
+        found.extend(page.iter().map(record));
+        if page.len() < 7 {
+            return found;
+        }
+    }
+}
+
+fn compare(tree: &Tree<Watched>, model: &Model, number: u64, random: &mut Random, span: usize) {
+    let expected: Vec<_> = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+    assert_eq!(all(tree, Direction::Forward, number), expected);
+    let backwards: Vec<_> = expected.iter().rev().cloned().collect();
+    assert_eq!(all(tree, Direction::Backward, number), backwards);
+    for _ in 0..20 {
+        let key = random.key(span);
+        assert_eq!(tree.get(&key, number).map(Record::value), model.get(&key).map(Vec::as_slice));
+        let mut page = Vec::new();
+        let range = (Bound::Excluded(key.clone()), Bound::Unbounded);
+        tree.collect(
+            &mut tree.place(From::Beyond(&key), Direction::Forward),
+            Direction::Forward,
+            number,
+            1,
+            &mut page,
+        );
+        let first = |page: &[*const Record]| {
+            // SAFETY: as in `all`.
+            page.first().map(|r| unsafe { (**r).key().to_vec() })
+        };
+        assert_eq!(first(&page), model.range(range).next().map(|(k, _)| k.clone()));
+        page.clear();
+        tree.collect(
+            &mut tree.place(From::At(&key), Direction::Backward),
+            Direction::Backward,
+            number,
+            1,
+            &mut page,
+        );
+        assert_eq!(first(&page), model.range(..=key).next_back().map(|(k, _)| k.clone()));
+    }
+}
+
+fn readers(pins: &BTreeMap<u64, Model>) -> Readers {
+    Readers { span: pins.first_key_value().zip(pins.last_key_value()).map(|(a, b)| (*a.0, *b.0)) }
+}
+
+/// Batches, pins and their ends, memory that ends: everything as in a model.
+fn run(seed: u64, steps: usize, span: usize) {
+    let (memory, mut random) = (Watched::default(), Random(seed));
+    let mut tree = Tree::create(KeyOrder::new(None), memory.clone()).expect("memory");
+    let empty = memory.blocks();
+    let mut model = Model::new();
+    let mut pins = BTreeMap::<u64, Model>::new();
+    for step in 0..steps {
+        let count = [1, 1, 1, 3, 40][random.below(5)];
+        let deletes = [1, 3, 9][step / 200 % 3];
+        let changes: Vec<(Vec<u8>, Option<Vec<u8>>)> = (0..count)
+            .map(|_| {
+                let value = (random.below(10) >= deletes).then(|| vec![step as u8; random.below(50)]);
+                (random.key(span), value)
+            })
+            .collect();
+        let borrowed =
+            || changes.iter().map(|(k, v)| v.as_ref().map_or(Change::Delete(k), |v| Change::Put(k, v)));
+        if random.below(8) == 0 {
+            let (before, number) = (memory.blocks(), tree.number());
+            memory.0.borrow_mut().left = Some(random.below(count));
+            let outcome = tree.apply(borrowed(), readers(&pins));
+            memory.0.borrow_mut().left = None;
+            memory.verify();
+            if outcome == Err(Full) {
+                assert_eq!(tree.number(), number);
+                // A split may stay: it changes nothing that anybody sees.
+                assert!(memory.blocks() <= before + 3 * count);
+                compare(&tree, &model, u64::MAX, &mut random, span);
+                continue;
+            }
+        } else {
+            tree.apply(borrowed(), readers(&pins)).expect("memory");
+            memory.verify();
+        }
+        for (key, value) in changes {
+            match value {
+                Some(value) => drop(model.insert(key, value)),
+                None => drop(model.remove(&key)),
+            }
+        }
+        match random.below(12) {
+            0 if pins.len() < 5 => drop(pins.insert(tree.number(), model.clone())),
+            1 => {
+                let nth = random.below(pins.len().max(1));
+                if let Some(number) = pins.keys().nth(nth).copied() {
+                    pins.remove(&number);
+                }
+            }
+            _ => {}
+        }
+        if step % 16 == 0 {
+            compare(&tree, &model, u64::MAX, &mut random, span);
+            for (number, model) in &pins {
+                compare(&tree, model, *number, &mut random, span);
+            }
+            let bytes: usize = model.iter().map(|(k, v)| k.len() + v.len()).sum();
+            assert_eq!(tree.size(), (model.len() as u64, bytes as u64));
+            assert_eq!(tree.check(), Vec::<String>::new());
+        }
+    }
+    // Without readers nothing but the records is left; without records nothing but the first leaf.
+    tree.sweep(Readers::default(), usize::MAX);
+    assert!(!tree.has_leftovers());
+    let keys: Vec<_> = model.keys().cloned().collect();
+    tree.apply(keys.iter().map(|k| Change::Delete(k)), Readers::default()).expect("memory");
+    memory.verify();
+    assert_eq!(memory.blocks(), empty, "blocks are left over");
+}
+
+#[test]
+fn as_a_model_with_few_keys() {
+    for seed in 0..3 {
+        run(seed, 1_000, 40);
+    }
+}
+
+#[test]
+fn as_a_model_with_many_keys() {
+    run(77, 1_000, 3_000);
+}
+
+#[test]
+fn ascending_keys_fill_the_leaves() {
+    let memory = Watched::default();
+    let mut tree = Tree::create(KeyOrder::new(None), memory.clone()).expect("memory");
+    let keys: Vec<_> = (0..20_000u32).map(u32::to_be_bytes).collect();
+    for key in &keys {
+        tree.apply(std::iter::once(Change::Put(key, b"")), Readers::default()).expect("memory");
+    }
+    // A block a record, and one leaf and one separator for 29 of them, with a few inner nodes.
+    let overhead = memory.blocks() - keys.len();
+    assert!(overhead < 2 * keys.len() / 29 + 200, "{overhead} blocks beside the records");
+    assert_eq!(tree.check(), Vec::<String>::new());
+}
+
+/// The checks above can fail: a store that is not said is found.
+#[test]
+#[should_panic(expected = "not said")]
+fn a_silent_write_is_found() {
+    let memory = Watched::default();
+    let tree = Tree::create(KeyOrder::new(None), memory.clone()).expect("memory");
+    memory.verify();
+    // SAFETY: the root is live.
+    unsafe { tree.root().cast::<u64>().add(1).write(7) };
+    memory.verify();
+}
