@@ -60,7 +60,7 @@ pub struct MapArgs {
 }
 
 /// Reads `250000`, `250k`, `1m`.
-fn parse_count(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     let lower = text.trim().to_ascii_lowercase().replace('_', "");
     let (digits, unit) = match lower.strip_suffix('m') {
         Some(d) => (d, 1_000_000.0),

@@ -1,4 +1,4 @@
-//! Workloads, baselines, statistics and figures: `mangrove bench map`.
+//! Workloads, baselines, statistics and figures: `mangrove bench map`, `mangrove bench leveldb`.
 //!
 //! Every subject is measured in the same run, in interleaved rounds, beside the floors of the
 //! machine; what is printed are medians and the ratio to Mangrove in the same line.
@@ -12,6 +12,7 @@ mod figures;
 mod goals;
 mod index;
 mod keys;
+mod leveldb;
 mod machine;
 mod media;
 mod progress;
@@ -27,6 +28,7 @@ mod workload;
 
 pub use args::MapArgs;
 pub use keys::Keys;
+pub use leveldb::{LeveldbArgs, run as run_leveldb};
 pub use report::{Goal, Key, Machine, Report, Row, Unit};
 pub use run::{run, run_with};
 pub use stats::Samples;

@@ -11,17 +11,32 @@ enum Form {
     Markdown,
 }
 
-/// The report for a terminal.
+/// What a report is called, and its sections: their names, and their captions.
+pub(crate) struct Page {
+    pub(crate) title: &'static str,
+    pub(crate) sections: &'static [(&'static str, &'static str)],
+}
+
+/// The report of the map for a terminal.
 pub(crate) fn text(report: &Report) -> String {
-    render(report, Form::Text)
+    render("The map, measured", &map_sections(), report, Form::Text)
 }
 
-/// The report as a page of the documentation.
+/// The report of the map as a page of the documentation.
 pub(crate) fn markdown(report: &Report) -> String {
-    render(report, Form::Markdown)
+    render("The map, measured", &map_sections(), report, Form::Markdown)
 }
 
-fn render(report: &Report, form: Form) -> String {
+fn map_sections() -> Vec<(&'static str, &'static str)> {
+    sections::ALL.iter().map(|s| (s.name, s.title)).collect()
+}
+
+/// Another report, for a terminal or as a page of the documentation.
+pub(crate) fn page(page: &Page, report: &Report, markdown: bool) -> String {
+    render(page.title, page.sections, report, if markdown { Form::Markdown } else { Form::Text })
+}
+
+fn render(name: &str, sections: &[(&str, &str)], report: &Report, form: Form) -> String {
     let mut out = String::new();
     let title = |out: &mut String, level: usize, text: &str| {
         let _ = match form {
@@ -29,18 +44,18 @@ fn render(report: &Report, form: Form) -> String {
             Form::Text => writeln!(out, "{text}\n{}", "-".repeat(text.chars().count())),
         };
     };
-    title(&mut out, 1, "The map, measured");
+    title(&mut out, 1, name);
     head(report, &mut out);
     if !report.goals.is_empty() {
         title(&mut out, 2, "Goals");
         table(&mut out, form, &["goal", "measured", "met"], &goal_rows(report));
     }
-    for section in &sections::ALL {
-        let rows: Vec<&Row> = report.select(|k| k.section == section.name).collect();
+    for (section, caption) in sections {
+        let rows: Vec<&Row> = report.select(|k| k.section == *section).collect();
         if rows.is_empty() {
             continue;
         }
-        title(&mut out, 2, section.title);
+        title(&mut out, 2, caption);
         let (header, lines) = matrix(&rows);
         let header: Vec<&str> = header.iter().map(String::as_str).collect();
         table(&mut out, form, &header, &lines);

@@ -1,0 +1,71 @@
+//! The goals of the LevelDB API, judged by what this run measured.
+
+use super::run::{READING, WRITING};
+use crate::report::{Goal, OURS, Report};
+
+/// The subject that the goals name.
+const RIVAL: &str = "LevelDB";
+
+/// At worst over the lines of `section` with `threads` threads, how many times better ours is.
+fn judge_one(report: &Report, goal: String, section: &str, threads: Option<usize>, wanted: f64) -> Goal {
+    let ours = report.select(|k| {
+        // 100 KB values are the disk's bandwidth, not commits: told in the table, not in the goal.
+        k.section == section
+            && k.subject == OURS
+            && k.operation != "fill100K"
+            && threads.is_none_or(|t| k.threads == t)
+    });
+    let worst = ours
+        .filter_map(|row| Some((row.times_better(report.beside(&row.key, RIVAL)?), row)))
+        .min_by(|a, b| a.0.total_cmp(&b.0));
+    match worst {
+        None => Goal { goal, measured: "not measured in this run".into(), met: None },
+        Some((ratio, row)) => Goal {
+            goal,
+            measured: format!("{ratio:.2}x at worst ({}, {} threads)", row.key.operation, row.key.threads),
+            met: Some(ratio >= wanted),
+        },
+    }
+}
+
+/// Judges every goal.
+pub(super) fn judge(report: &Report) -> Vec<Goal> {
+    let mut goals: Vec<Goal> = [(1, 1.0), (8, 2.0), (32, 3.0)]
+        .into_iter()
+        .map(|(threads, wanted)| {
+            let goal = format!("synced writes, {threads} threads: at least {wanted:.0}x LevelDB");
+            judge_one(report, goal, WRITING, Some(threads), wanted)
+        })
+        .collect();
+    goals.push(judge_one(report, "reads: at least 5x LevelDB".into(), READING, None, 5.0));
+    goals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{Key, Unit};
+
+    #[test]
+    fn the_worst_line_decides_and_nothing_measured_is_nothing_met() {
+        let mut report = Report::default();
+        assert!(judge(&report).iter().all(|g| g.met.is_none()));
+        for (operation, ours, theirs) in [("fillseq", 300.0, 100.0), ("overwrite", 250.0, 100.0)] {
+            for (subject, value) in [(OURS, ours), (RIVAL, theirs)] {
+                let key = Key {
+                    section: WRITING,
+                    medium: "file".into(),
+                    workload: String::new(),
+                    operation: operation.into(),
+                    threads: 32,
+                    subject: subject.into(),
+                };
+                report.add(key, Unit::PerSecond, value);
+            }
+        }
+        let goals = judge(&report);
+        assert_eq!(goals[2].met, Some(false), "{:?}", goals[2]);
+        assert!(goals[2].measured.contains("2.50x at worst (overwrite"));
+        assert_eq!(goals[1].met, None);
+    }
+}

@@ -1,0 +1,235 @@
+//! Runs the workloads on every subject and writes the report.
+
+use super::api::Subject;
+use super::workloads::{self, READS, WRITES};
+use super::{LeveldbArgs, goals};
+use crate::progress::Progress;
+use crate::render::Page;
+use crate::report::{Key, OURS, Report, Unit};
+use crate::{machine, render};
+use anyhow::{Context as _, bail};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub(super) const WRITING: &str = "writing";
+pub(super) const READING: &str = "reading";
+
+/// Our engines: their names in the report, and what a database that has one says. The first is the default.
+const OUR_ENGINES: [(&str, &str); 2] = [(OURS, "durable"), ("Mangrove (map)", "map")];
+const LIBRARY: &str = "libmangrove_leveldb.so";
+
+const PAGE: Page = Page {
+    title: "LevelDB's API, measured",
+    sections: &[
+        (WRITING, "Every write synced (the Mangosteen paper's Fig. 8)"),
+        (READING, "Reading (the Mangosteen paper's Fig. 9, and random gets)"),
+    ],
+};
+
+/// Records that are there to be overwritten.
+const OVERWRITTEN: u64 = 100_000;
+
+/// `mangrove bench leveldb`.
+///
+/// # Errors
+/// Our library is not built, a bad argument, or the first error of a subject.
+pub fn run(args: LeveldbArgs) -> anyhow::Result<()> {
+    let args = if args.quick { quick(args) } else { args };
+    let report = measure(&args)?;
+    print!("{}", render::page(&PAGE, &report, false));
+    println!("Written to {}.", args.out.display());
+    Ok(())
+}
+
+/// Tiny inputs: everything runs, nothing means anything.
+fn quick(args: LeveldbArgs) -> LeveldbArgs {
+    LeveldbArgs { records: args.records.min(4_000), rounds: 1, seconds: args.seconds.min(0.05), ..args }
+}
+
+/// Where our library is.
+fn library(args: &LeveldbArgs) -> anyhow::Result<PathBuf> {
+    if let Some(file) = &args.library {
+        return Ok(file.clone());
+    }
+    let exe = std::env::current_exe().context("cannot find this program's file")?;
+    let beside = exe.with_file_name(LIBRARY);
+    if !beside.exists() {
+        bail!(
+            "{} is not there; build it (cargo build --release --package mangrove-leveldb), or say where it is with --library",
+            beside.display()
+        );
+    }
+    Ok(beside)
+}
+
+/// Ours, and those of the others that are installed.
+fn subjects(args: &LeveldbArgs, report: &mut Report) -> anyhow::Result<Vec<Subject>> {
+    let ours = library(args)?;
+    let mut subjects = Vec::new();
+    for (name, engine) in OUR_ENGINES {
+        subjects.push(Subject::load(name, &ours, "leveldb", Some(engine))?);
+    }
+    for (name, prefix, files) in [
+        ("LevelDB", "leveldb", &["libleveldb.so.1d", "libleveldb.so.1"][..]),
+        ("RocksDB", "rocksdb", &["librocksdb.so.7.8", "librocksdb.so"][..]),
+    ] {
+        let found = files.iter().find_map(|file| Subject::load(name, Path::new(file), prefix, None).ok());
+        match found {
+            Some(subject) => subjects.push(subject),
+            None => report.note(format!("{name} is not installed here.")),
+        }
+    }
+    if let Some(unknown) = args.subjects.iter().find(|name| !subjects.iter().any(|s| is(s.name, name))) {
+        bail!("there is no subject '{unknown}' here");
+    }
+    subjects.retain(|s| args.subjects.is_empty() || args.subjects.iter().any(|name| is(s.name, name)));
+    Ok(subjects)
+}
+
+fn is(name: &str, asked: &str) -> bool {
+    name.eq_ignore_ascii_case(asked.trim())
+}
+
+fn measure(args: &LeveldbArgs) -> anyhow::Result<Report> {
+    let mut report = Report { quick: args.quick, rounds: args.rounds, ..Report::default() };
+    report.command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+    report.started = std::time::UNIX_EPOCH.elapsed().map_or(0, |t| t.as_secs());
+    std::fs::create_dir_all(&args.dir).with_context(|| format!("cannot make {}", args.dir.display()))?;
+    report.machine = machine::describe(&args.dir);
+    if report.machine.load > 0.5 && !args.quick {
+        let load = report.machine.load;
+        report.note(format!("The load average was {load:.2} when the run began: the figures are disturbed."));
+    }
+    report.note(
+        "All subjects through the same calls of LevelDB's C API; LevelDB and RocksDB with a cache that holds \
+         everything and a Bloom filter. fill100K is not part of the goals: it measures the disk's bandwidth.",
+    );
+    report.note(
+        "Reading: all threads read everything (readrandom: as many random keys); databases were loaded in \
+         random order and compacted; the first byte of each value is looked at.",
+    );
+    let subjects = subjects(args, &mut report)?;
+    let known = WRITES.iter().map(|w| w.name).chain(READS.iter().map(|r| r.0));
+    if let Some(unknown) = args.only.iter().find(|name| !known.clone().any(|k| is(k, name))) {
+        bail!("there is no workload '{unknown}'; there are {}", known.collect::<Vec<_>>().join(", "));
+    }
+    let steps = args.rounds * subjects.len() * (args.threads.len() * WRITES.len() + READS.len());
+    let progress = Progress::new("leveldb", steps);
+    for _ in 0..args.rounds {
+        for subject in &subjects {
+            let mut run = Round { args, report: &mut report, subject, progress: &progress };
+            run.writing()?;
+            run.reading()?;
+        }
+        // After every round, so that a long run that is interrupted leaves what it has.
+        report.goals = goals::judge(&report);
+        write(&report, args)?;
+    }
+    Ok(report)
+}
+
+/// One subject in one round.
+struct Round<'a> {
+    args: &'a LeveldbArgs,
+    report: &'a mut Report,
+    subject: &'a Subject,
+    progress: &'a Progress,
+}
+
+impl Round<'_> {
+    fn wanted(&self, name: &str) -> bool {
+        self.args.only.is_empty() || self.args.only.iter().any(|n| is(name, n))
+    }
+
+    fn fresh_dir(&self) -> anyhow::Result<PathBuf> {
+        let dir = self.args.dir.join("leveldb");
+        if dir.exists() {
+            std::fs::remove_dir_all(&dir).with_context(|| format!("cannot empty {}", dir.display()))?;
+        }
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        Ok(dir)
+    }
+
+    fn add(&mut self, section: &'static str, operation: &str, threads: usize, rate: f64) {
+        let key = Key {
+            section,
+            medium: "file".into(),
+            workload: String::new(),
+            operation: operation.into(),
+            threads,
+            subject: self.subject.name.into(),
+        };
+        self.report.add(key, Unit::PerSecond, rate);
+        self.progress.done();
+    }
+
+    fn writing(&mut self) -> anyhow::Result<()> {
+        let time = Duration::from_secs_f64(self.args.seconds);
+        for workload in WRITES.into_iter().filter(|w| self.wanted(w.name)).collect::<Vec<_>>() {
+            for &threads in &self.args.threads {
+                self.progress.step(format!("{} {} {threads}", self.subject.name, workload.name));
+                let dir = self.fresh_dir()?;
+                let db = self.subject.open(&dir)?;
+                let loaded = OVERWRITTEN.min(self.args.records);
+                if workload.overwrites {
+                    workloads::load(&db, loaded, 100)?;
+                }
+                // What came before belongs to nobody's writes.
+                rustix::fs::sync();
+                let rate = workloads::write_rate(&db, workload, threads, time, loaded)
+                    .with_context(|| format!("{}, {}", self.subject.name, workload.name))?;
+                drop(db);
+                std::fs::remove_dir_all(&dir)?;
+                self.add(WRITING, workload.name, threads, rate);
+            }
+        }
+        Ok(())
+    }
+
+    fn reading(&mut self) -> anyhow::Result<()> {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads: &[usize] = if cpus > 1 { &[1, 2] } else { &[1] };
+        let mut open: Option<(usize, u64, super::api::Database)> = None;
+        for (name, how, value_bytes) in READS {
+            if !self.wanted(name) {
+                continue;
+            }
+            self.progress.step(format!("{} {name}", self.subject.name));
+            if open.as_ref().is_none_or(|(bytes, ..)| *bytes != value_bytes) {
+                drop(open.take());
+                let records =
+                    if value_bytes > 1000 { self.args.records.div_ceil(4) } else { self.args.records };
+                let db = self.subject.open(&self.fresh_dir()?)?;
+                workloads::load(&db, records, value_bytes)?;
+                db.compact();
+                // Once without the clock: caches are to be as warm as they get.
+                db.scan(false)?;
+                open = Some((value_bytes, records, db));
+            }
+            let Some((_, records, db)) = &open else { continue };
+            let rates = threads
+                .iter()
+                .map(|&t| Ok((t, workloads::read_rate(db, how, t, *records, value_bytes)?)))
+                .collect::<anyhow::Result<Vec<_>>>()
+                .with_context(|| format!("{}, {name}", self.subject.name))?;
+            for (threads, rate) in rates {
+                self.add(READING, name, threads, rate);
+            }
+        }
+        drop(open);
+        self.fresh_dir().and_then(|dir| Ok(std::fs::remove_dir_all(dir)?))
+    }
+}
+
+fn write(report: &Report, args: &LeveldbArgs) -> anyhow::Result<()> {
+    std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
+    let save = |path: &Path, text: &str| {
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    save(&args.out.join("leveldb.txt"), &render::page(&PAGE, report, false))?;
+    save(&args.out.join("leveldb.json"), &serde_json::to_string_pretty(report)?)?;
+    match &args.markdown {
+        Some(page) => save(page, &render::page(&PAGE, report, true)),
+        None => Ok(()),
+    }
+}
