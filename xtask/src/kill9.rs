@@ -6,10 +6,16 @@
 //! `mangrove stress check`. The judge is `history.rs`. Some rounds kill the writer while it still
 //! creates or recovers the pool, some kill the checker while it recovers or closes it, and small logs
 //! make checkpoints happen under the kills.
+//!
+//! `--app` chooses another program: examples/sqlite has the same two roles; examples/kv is a server, whose
+//! clients (`kill9/rpc.rs`) are threads of this chore.
 
+mod rpc;
+
+use crate::apps::App;
 use crate::history::{History, Verdict};
 use crate::tree;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::io::{BufRead, BufReader, Read};
@@ -33,7 +39,10 @@ pub(crate) struct Args {
     /// Different keys; few keys make more updates and deletes
     #[arg(long, default_value_t = 2000)]
     keys: u64,
-    /// The `mangrove` binary; built when left out
+    /// The program under test
+    #[arg(long, value_enum, default_value_t = App::Map)]
+    app: App,
+    /// Its binary; built when left out
     #[arg(long)]
     binary: Option<PathBuf>,
     /// Folder for the pools, on the disk to be tested
@@ -59,8 +68,11 @@ struct Totals {
 
 /// Runs the chore.
 pub(crate) fn run(args: Args) -> Result<()> {
-    let binary = args.binary.clone().map_or_else(tree::mangrove, Ok)?;
-    let dir = args.dir.clone().unwrap_or_else(|| tree::target().join("kill9"));
+    if args.app == App::Rpc && args.planted {
+        bail!("the server of examples/kv cannot acknowledge early; --planted is for --app map and sqlite");
+    }
+    let binary = args.binary.clone().map_or_else(|| args.app.build(), Ok)?;
+    let dir = args.dir.clone().unwrap_or_else(|| tree::target().join(format!("kill9-{:?}", args.app)));
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let mut rounds = Rounds {
         args: &args,
@@ -87,7 +99,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
         println!("  {sentence}");
     }
     println!(
-        "kill9: {} rounds, {} threads, seed {}: {} writes acknowledged, {} records verified, {} kills while opening, {} checkers killed",
+        "kill9: {:?}: {} rounds, {} threads, seed {}: {} writes acknowledged, {} records verified, {} kills while opening, {} checkers killed",
+        args.app,
         args.rounds,
         args.threads,
         args.seed,
@@ -106,6 +119,14 @@ pub(crate) fn run(args: Args) -> Result<()> {
         (false, false) => bail!("the pool is kept in {}", dir.display()),
         (true, true) => bail!("planted: early acknowledgements were not found out"),
     }
+}
+
+/// When a writer is killed.
+enum When {
+    /// So long after its start.
+    Opening(Duration),
+    /// When so many writes were acknowledged.
+    Acknowledged(u64),
 }
 
 struct Rounds<'a> {
@@ -142,6 +163,49 @@ impl Rounds<'_> {
     }
 
     fn write_and_kill(&mut self, round: u16) -> Result<()> {
+        let lines =
+            if self.args.app == App::Rpc { self.serve_and_kill(round) } else { self.run_and_kill(round) }?;
+        self.totals.while_opening += u64::from(lines.is_empty());
+        for line in &lines {
+            self.history.line(line).map_err(anyhow::Error::msg)?;
+        }
+        Ok(())
+    }
+
+    /// One kill in five falls into the opening of the pool, the others at some write.
+    fn instant(&mut self) -> When {
+        let opening = self.rng.random_ratio(1, 5);
+        let after = self.rng.random_range(1..2_500);
+        let delay = Duration::from_micros(self.rng.random_range(0..40_000));
+        if opening { When::Opening(delay) } else { When::Acknowledged(after) }
+    }
+
+    fn serve_and_kill(&mut self, round: u16) -> Result<Vec<String>> {
+        let instant = self.instant();
+        let mut server = rpc::start(&self.binary, &self.pool)?;
+        let after = match instant {
+            When::Acknowledged(after) => after,
+            When::Opening(delay) => {
+                std::thread::sleep(delay);
+                end(&mut server)?;
+                return Ok(Vec::new());
+            }
+        };
+        let door = rpc::Door::of(&mut server)?;
+        let Args { threads, keys, .. } = *self.args;
+        let clients = rpc::Clients { round, threads, keys, seed: self.rng.random() };
+        let acknowledged = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| clients.write(&door, &acknowledged));
+            let waited = wait_for(&acknowledged, after, &mut server);
+            end(&mut server)?;
+            let lines = writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            waited?;
+            lines
+        })
+    }
+
+    fn run_and_kill(&mut self, round: u16) -> Result<Vec<String>> {
         let mut child = Command::new(&self.binary)
             .args(["stress", "write"])
             .arg(&self.pool)
@@ -155,17 +219,15 @@ impl Rounds<'_> {
             .with_context(|| format!("cannot start {}", self.binary.display()))?;
         let stdout = child.stdout.take().context("no pipe")?;
         let acknowledged = AtomicU64::new(0);
-        // One kill in five falls into the opening of the pool, the others at some write.
-        let opening = self.rng.random_ratio(1, 5);
-        let after = self.rng.random_range(1..2_500);
-        let delay = Duration::from_micros(self.rng.random_range(0..40_000));
-        let lines = std::thread::scope(|scope| -> Result<Vec<String>> {
+        let instant = self.instant();
+        std::thread::scope(|scope| -> Result<Vec<String>> {
             let reader = scope.spawn(|| read_lines(stdout, &acknowledged));
-            let waited = if opening {
-                std::thread::sleep(delay);
-                Ok(())
-            } else {
-                wait_for(&acknowledged, after, &mut child)
+            let waited = match instant {
+                When::Opening(delay) => {
+                    std::thread::sleep(delay);
+                    Ok(())
+                }
+                When::Acknowledged(after) => wait_for(&acknowledged, after, &mut child),
             };
             end(&mut child)?;
             waited?;
@@ -173,17 +235,16 @@ impl Rounds<'_> {
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
                 .context("cannot read the pipe")
-        })?;
-        self.totals.while_opening += u64::from(lines.is_empty());
-        for line in &lines {
-            self.history.line(line).map_err(anyhow::Error::msg)?;
-        }
-        Ok(())
+        })
     }
 
     /// Kills a process that recovers, reads and closes the pool.
     fn kill_checker(&mut self) -> Result<()> {
-        let mut child = self.checker(true).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let mut child = if self.args.app == App::Rpc {
+            rpc::start(&self.binary, &self.pool)?
+        } else {
+            self.checker(true).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?
+        };
         std::thread::sleep(Duration::from_micros(self.rng.random_range(0..60_000)));
         end(&mut child)?;
         self.totals.checkers_killed += 1;
@@ -191,6 +252,32 @@ impl Rounds<'_> {
     }
 
     fn check(&mut self) -> Result<()> {
+        let lines = if self.args.app == App::Rpc { self.ask_server() } else { self.run_checker() }?;
+        let verdict = self.history.check(lines.iter().map(String::as_str)).map_err(anyhow::Error::msg)?;
+        self.totals.found += verdict.found;
+        self.totals.verdict.lost.extend(verdict.lost);
+        self.totals.verdict.phantom.extend(verdict.phantom);
+        self.totals.verdict.torn.extend(verdict.torn);
+        Ok(())
+    }
+
+    /// A fresh server says what is there; half of them end in order, the others by a kill.
+    fn ask_server(&mut self) -> Result<Vec<String>> {
+        let close = self.rng.random_ratio(1, 2);
+        let mut server = rpc::start(&self.binary, &self.pool)?;
+        let door = rpc::Door::of(&mut server)?;
+        let lines = door.list(self.args.keys)?;
+        if close {
+            tree::run(Command::new("kill").args(["-TERM", &server.id().to_string()]))?;
+            let status = server.wait()?;
+            ensure!(status.success(), "the server ended with {status}");
+        } else {
+            end(&mut server)?;
+        }
+        Ok(lines)
+    }
+
+    fn run_checker(&mut self) -> Result<Vec<String>> {
         // Half of the pools stay as the kill left them, so that the next writer recovers them.
         let close = self.rng.random_ratio(1, 2);
         let output = self.checker(close).output().context("cannot start the checker")?;
@@ -202,13 +289,7 @@ impl Rounds<'_> {
         if !output.status.success() && !missing {
             bail!("the checker ended with {}: {complaint}", output.status);
         }
-        let lines: Vec<&str> = if missing { vec![". 0"] } else { said.lines().collect() };
-        let verdict = self.history.check(lines).map_err(anyhow::Error::msg)?;
-        self.totals.found += verdict.found;
-        self.totals.verdict.lost.extend(verdict.lost);
-        self.totals.verdict.phantom.extend(verdict.phantom);
-        self.totals.verdict.torn.extend(verdict.torn);
-        Ok(())
+        Ok(if missing { vec![". 0".to_owned()] } else { said.lines().map(str::to_owned).collect() })
     }
 
     fn checker(&self, close: bool) -> Command {

@@ -1,5 +1,6 @@
 //! The chores of this repository: `cargo xtask NAME`.
 
+mod apps;
 mod ci;
 mod crash;
 mod fuzz;

@@ -1,0 +1,63 @@
+//! The durable applications of `examples/` as programs under test: built by the system's compiler against the
+//! library of this checkout.
+
+use crate::tree;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A program under test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum App {
+    /// A durable map, by the `mangrove` binary
+    Map,
+    /// examples/sqlite: SQLite's `:memory:` behind local mode
+    Sqlite,
+    /// examples/kv: a key-value store in RPC mode, with clients of ours
+    Rpc,
+}
+
+impl App {
+    /// Builds the program and says where it is.
+    pub(crate) fn build(self) -> Result<PathBuf> {
+        match self {
+            Self::Map => tree::mangrove(),
+            Self::Sqlite => {
+                example("sqlite", &["durable_sqlite.c", "main.c", "stress.c", "bench.c"], &["-lsqlite3"])
+            }
+            Self::Rpc => example("kv", &["kv.c", "server.c"], &[]),
+        }
+    }
+}
+
+/// Builds an example against the release library.
+fn example(name: &str, sources: &[&str], libraries: &[&str]) -> Result<PathBuf> {
+    tree::run(tree::cargo().args(["build", "--quiet", "--release", "--package", "mangrove-app"]))?;
+    let built = tree::target().join("release");
+    let built = built.canonicalize().with_context(|| format!("cannot find {}", built.display()))?;
+    name_for_the_linker(&built)?;
+    let from = tree::root().join("examples").join(name);
+    let program = built.join(format!("example-{name}"));
+    let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    cc.args(["-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-pthread", "-I"])
+        .arg(tree::root().join("crates/app/include"))
+        .args(sources.iter().map(|source| from.join(source)))
+        .arg("-o")
+        .arg(&program)
+        .arg(built.join("libmangrove_app.so"))
+        .args(libraries)
+        .arg(format!("-Wl,-rpath,{}", built.display()));
+    tree::run(&mut cc)?;
+    Ok(program)
+}
+
+/// The library by the name in its SONAME, under which programs look for it.
+fn name_for_the_linker(folder: &Path) -> Result<()> {
+    let name = folder.join("libmangrove_app.so.0");
+    match std::os::unix::fs::symlink("libmangrove_app.so", &name) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(e).with_context(|| format!("cannot make {}", name.display()))
+        }
+        _ => Ok(()),
+    }
+}
