@@ -12,11 +12,11 @@ use crate::backing::Backing;
 use crate::globals::Globals;
 use crate::image_layout::{ARENA_OFFSET, Header, MAGIC, ROOT_COUNT, VERSION};
 use crate::modules::{Gone, Modules, find_pointer};
-use crate::route::{self, Place};
+use crate::route::{self, Place, Retired};
 use crate::{Error, Result};
 use mangrove_shadow::{Shadow, Ticket};
-use mangrove_sys::{loaded_modules_generation, ticks, ticks_per_microsecond};
-use mangrove_tracker::WriteSet;
+use mangrove_sys::{LeftMemory, loaded_modules_generation, park, ticks, ticks_per_microsecond};
+use mangrove_tracker::{BLOCK_BYTES_DEFAULT, WriteSet};
 use parking_lot::Mutex;
 use std::io;
 use std::path::Path;
@@ -60,7 +60,7 @@ pub struct ImageStat {
 pub(crate) struct Image {
     place: Place,
     heap: Box<Heap>,
-    _view: Box<View>,
+    view: Box<View>,
     header: *mut Header,
     shadow: Arc<Shadow>,
     inner: Mutex<Inner>,
@@ -115,6 +115,10 @@ impl Space for Ground {
     }
 }
 
+/// Memory of closed states. Destructors of a program's globals run after it has closed its state, and look at
+/// it: they find it as it was, and what they change and free is nobody's. Gone when a state is opened again.
+static LEFT: Mutex<Vec<(Retired, LeftMemory)>> = Mutex::new(Vec::new());
+
 impl Image {
     /// Opens the image at `path`, or makes one. Everything is put back when this returns: memory at its
     /// addresses, variables in their modules.
@@ -122,6 +126,7 @@ impl Image {
     /// # Errors
     /// What the pool says; `Foreign`, `Moved` when this process is not one that the state can live in.
     pub(crate) fn open(path: &Path, options: &ImageOptions) -> Result<(Self, Opened)> {
+        LEFT.lock().clear();
         let shadow = Arc::new(options.shadow.clone().kind("durable").open(path)?);
         let header = shadow.base().cast::<Header>();
         let mut early = Early::default();
@@ -155,7 +160,7 @@ impl Image {
         let image = Self {
             place,
             heap,
-            _view: view,
+            view,
             header,
             shadow,
             inner: Mutex::new(inner),
@@ -322,13 +327,30 @@ impl Backing for Image {
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        let Self { place, heap, shadow, .. } = *self;
-        drop(place);
-        drop(heap);
-        match Arc::try_unwrap(shadow) {
-            Ok(shadow) => Ok(shadow.close()?),
-            Err(_) => Err(Error::Invalid { what: "the state is still in use; close it last".into() }),
+        if self.place.has_deferred() && self.shadow.poisoned().is_none() {
+            // An empty command, which frees what was freed outside.
+            let mut writes =
+                WriteSet::new(BLOCK_BYTES_DEFAULT).map_err(|e| Error::Tracker { what: e.to_string() })?;
+            // SAFETY: the set lives until `leave`; no command runs any more.
+            unsafe { self.enter(&raw mut writes) };
+            self.leave();
+            self.commit(&mut writes)?;
         }
+        let Self { place, heap, view, shadow, .. } = *self;
+        drop(heap);
+        let Ok(shadow) = Arc::try_unwrap(shadow).map_err(drop) else {
+            return Err(Error::Invalid { what: "the state is still in use; close it last".into() });
+        };
+        let base = shadow.base() as usize;
+        // SAFETY: no command runs, and closing works from the log, not from the working copy.
+        let parked = unsafe { park(base..base + shadow.len() as usize) };
+        let closed = shadow.close();
+        match parked {
+            Ok(parked) => LEFT.lock().push((place.retire(view), parked.put_back())),
+            // Then destructors that run at exit had better not touch it.
+            Err(_) => drop(place),
+        }
+        Ok(closed?)
     }
 }
 

@@ -285,3 +285,30 @@ fn a_module_that_moved_matters_only_if_the_state_points_to_it() {
         }
     }
 }
+
+#[test]
+fn memory_is_still_there_after_closing_and_frees_of_it_do_nothing() {
+    let _one = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let mut writes = WriteSet::new(32).unwrap();
+    let image = start(&path, &mut writes);
+    let list = root(&image);
+    let mut late = 0;
+    command(&image, &mut writes, |_| late = alloc(1000));
+    assert_eq!(image.stat().arena.blocks, 3);
+    // SAFETY: in use, and given up.
+    unsafe { mangrove_arena_free(late as *mut u8) };
+    Box::new(image).close().unwrap();
+    assert!(is_persistent(list) && get(list) == 7);
+    // SAFETY: as a global's destructor does.
+    unsafe {
+        (list as *mut u64).write(1234);
+        mangrove_arena_free(list as *mut u8);
+        assert_eq!(mangrove_arena_usable(list as *const u8), 16);
+    }
+    let (image, opened) = open(&path);
+    assert!(!opened.new && root(&image) == list && get(list) == 7);
+    assert_eq!(image.stat().arena.blocks, 2, "what was freed before closing is free");
+    assert!(image.check().is_empty());
+}

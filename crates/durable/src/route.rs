@@ -101,6 +101,12 @@ fn widen() {
     REACH.store(high.saturating_sub(low), Ordering::Release);
 }
 
+/// A place whose state was closed: its memory is still there, and frees of its blocks do nothing.
+pub(crate) struct Retired {
+    _place: Place,
+    _view: Box<View>,
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         self.0.len.store(0, Ordering::Release);
@@ -112,6 +118,18 @@ impl Drop for Place {
 }
 
 impl Place {
+    /// From now on blocks are known by their addresses, and nothing happens when they are freed. `view` is the
+    /// one that was registered.
+    pub(crate) fn retire(self, view: Box<View>) -> Retired {
+        self.0.heap.store(std::ptr::null_mut(), Ordering::Release);
+        Retired { _place: self, _view: view }
+    }
+
+    /// Whether blocks that were freed outside commands wait for the next one.
+    pub(crate) fn has_deferred(&self) -> bool {
+        self.0.deferred.load(Ordering::Relaxed) != 0
+    }
+
     /// The calling thread is inside a command from now on: what it allocates is persistent. Blocks freed
     /// outside commands since the last time are freed now.
     ///
@@ -353,6 +371,10 @@ fn view(address: usize) -> Option<&'static View> {
 #[cold]
 fn defer(block: usize) {
     let Some(region) = owner(block) else { return };
+    if region.heap.load(Ordering::Acquire).is_null() {
+        // Its state was closed: a destructor of a global at exit, most likely.
+        return;
+    }
     if view(block).is_none_or(|view| view.usable_bytes(block).is_none()) {
         fatal("free", block, BadFree::NotABlock);
     }
