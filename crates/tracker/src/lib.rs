@@ -4,9 +4,9 @@
 //! merged ranges of addresses, exact bytes where they are wanted, and changes of mappings. Nothing here
 //! knows of persistence. Three trackers:
 //!
-//! - `Recompiler` (x86-64): translates what the call reaches, instruction by instruction, and runs that.
+//! - [`Recompiler`] (x86-64 Linux): translates what the call reaches, instruction by instruction, and runs that.
 //!   Sees the program, libc, every library; needs nothing rebuilt.
-//! - `Compiler`: the program was built by clang with `-fsanitize-coverage=func,trace-stores`.
+//! - [`Compiler`]: the program was built by clang with `-fsanitize-coverage=func,trace-stores`.
 //! - [`Explicit`]: the program says [`will_write`] before it writes.
 //!
 //! ```
@@ -27,10 +27,9 @@
 //! # Ok::<(), mangrove_tracker::Error>(())
 //! ```
 
-#![expect(dead_code, reason = "for the trackers that come next")]
-
 mod active;
 mod block_table;
+mod compiler;
 mod error;
 mod exact;
 mod explicit;
@@ -43,6 +42,7 @@ mod verify;
 mod write_set;
 
 pub use active::{in_tracked_call, will_write};
+pub use compiler::Compiler;
 pub use error::{Error, Result};
 pub use explicit::Explicit;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

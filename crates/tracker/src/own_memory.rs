@@ -13,6 +13,9 @@ const CLASS_COUNT: usize = 64;
 /// Mappings outside of the region: the code cache and the low region.
 const OUTSIDE_COUNT_MAX: usize = 64;
 
+/// Pieces of the process heap that libraries under us keep.
+const HEAP_COUNT_MAX: usize = 16;
+
 /// All variables of this module, so that a verifier can leave them out.
 struct Variables {
     locked: AtomicBool,
@@ -22,6 +25,7 @@ struct Variables {
     /// Heads of lists of free pieces, by the logarithm of their size; the first word of a piece links on.
     free: [AtomicUsize; CLASS_COUNT],
     outside: [(AtomicUsize, AtomicUsize); OUTSIDE_COUNT_MAX],
+    heap: [(AtomicUsize, AtomicUsize); HEAP_COUNT_MAX],
 }
 
 static VARIABLES: Variables = Variables {
@@ -31,6 +35,7 @@ static VARIABLES: Variables = Variables {
     end: AtomicUsize::new(0),
     free: [const { AtomicUsize::new(0) }; CLASS_COUNT],
     outside: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; OUTSIDE_COUNT_MAX],
+    heap: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; HEAP_COUNT_MAX],
 };
 
 /// Runs `f` alone. Never held for long, never held across a call into the program.
@@ -113,6 +118,23 @@ pub(crate) fn note(addr: usize, len: usize) {
         slot.1.store(len, Ordering::Relaxed);
         slot.0.store(addr, Ordering::Relaxed);
     }
+}
+
+/// Notes a piece of the process heap that is ours all the same.
+pub(crate) fn note_heap(addr: usize, len: usize) {
+    let free = |slot: &&(AtomicUsize, AtomicUsize)| matches!(slot.0.load(Ordering::Relaxed), at if at == 0 || at == addr);
+    if let Some(slot) = VARIABLES.heap.iter().find(free) {
+        slot.1.fetch_max(len, Ordering::Relaxed);
+        slot.0.store(addr, Ordering::Relaxed);
+    }
+}
+
+/// Those pieces.
+pub(crate) fn in_heap(byte: usize) -> bool {
+    VARIABLES.heap.iter().any(|slot| {
+        let addr = slot.0.load(Ordering::Relaxed);
+        (addr..addr + slot.1.load(Ordering::Relaxed)).contains(&byte)
+    })
 }
 
 /// All memory of the trackers: (address, length).

@@ -7,7 +7,7 @@
 
 use crate::map_vec::MapVec;
 use crate::own_memory;
-use crate::write_set::WriteSet;
+use crate::write_set::{Event, WriteSet};
 use std::fs::File;
 use std::io::Read;
 
@@ -46,6 +46,7 @@ pub struct Verifier {
     /// Reserved address space for the copies.
     copy: usize,
     skip: MapVec<(usize, usize)>,
+    files: MapVec<(usize, usize)>,
     text: MapVec<u8>,
     missed_at: MapVec<usize>,
 }
@@ -63,6 +64,7 @@ impl Verifier {
     pub fn new(skip: &[(usize, usize)]) -> Self {
         let mut ranges = MapVec::new();
         ranges.extend(skip);
+        ranges.extend(&kernel_area());
         // Large enough from the start: what grows moves, and then is in the list but no longer there.
         let room = || {
             let mut spans = MapVec::new();
@@ -78,6 +80,7 @@ impl Verifier {
             later: room(),
             copy: own_memory::map(COPY_BYTES_MAX).expect("address space for the snapshot"),
             skip: ranges,
+            files: MapVec::new(),
             text,
             missed_at,
         }
@@ -113,6 +116,13 @@ impl Verifier {
     /// # Panics
     /// If /proc/self/maps cannot be read.
     pub fn after(&mut self, writes: &mut WriteSet) -> Verdict {
+        // What a new file mapping brings along is in the event, not in the ranges.
+        self.files.clear();
+        for event in writes.events() {
+            if let Event::Map { addr, len, fd: 0.., .. } = *event {
+                self.files.push((addr, len));
+            }
+        }
         let ranges = writes.ranges();
         let mut verdict =
             Verdict { reported: ranges.iter().map(|range| range.1).sum(), ..Verdict::default() };
@@ -155,6 +165,9 @@ impl Verifier {
                 continue;
             }
             verdict.changed += 1;
+            if self.files.iter().any(|file| (file.0..file.0 + file.1).contains(&addr)) {
+                continue;
+            }
             let at = ranges.partition_point(|range| range.0 + range.1 <= addr);
             if ranges.get(at).is_none_or(|range| range.0 > addr) {
                 verdict.missed += 1;
@@ -176,10 +189,25 @@ impl Verifier {
     /// The same for one byte: of the few variables of the trackers, or of what the caller named.
     fn skipped_byte(&self, byte: usize) -> bool {
         let within = |&(addr, len): &(usize, usize)| (addr..addr + len).contains(&byte);
-        own_memory::variables().iter().any(within)
+        own_memory::in_heap(byte)
+            || own_memory::variables().iter().any(within)
             || crate::active::variables().iter().any(within)
             || self.skip.iter().any(within)
     }
+}
+
+/// The calling thread's area of restartable sequences, which the kernel writes at any time.
+fn kernel_area() -> Vec<(usize, usize)> {
+    const AREA_BYTES: usize = 32;
+    // SAFETY: asks for a symbol of glibc 2.35 and later, an int (ptrdiff_t) that never changes.
+    let offset = unsafe {
+        let symbol = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>();
+        if symbol.is_null() {
+            return Vec::new();
+        }
+        symbol.read()
+    };
+    vec![(crate::active::thread_identity().wrapping_add_signed(offset), AREA_BYTES)]
 }
 
 /// Writable, readable mappings but stacks, sorted.

@@ -18,7 +18,7 @@ pub(crate) const SMALL_BYTES_MAX: usize = 64;
 /// Ranges kept unmerged at most.
 const RANGE_COUNT_MAX: usize = 1 << 16;
 /// Slots of the little cache of recent (address, length) pairs.
-const RECENT_SLOTS: usize = 256;
+const RECENT_SLOTS: usize = 64;
 
 /// A change of the address space, in the order in which the calls made them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,7 @@ pub struct WriteSet {
     blocks: MapVec<u64>,
     ranges: MapVec<(usize, usize)>,
     recent: [(usize, usize); RECENT_SLOTS],
+    recent_used: bool,
     exact_ranges: ExactRanges,
     exact: MapVec<(usize, usize)>,
     exact_from: usize,
@@ -87,6 +88,7 @@ impl WriteSet {
             blocks: MapVec::new(),
             ranges: MapVec::new(),
             recent: [(0, 0); RECENT_SLOTS],
+            recent_used: false,
             exact_ranges: ExactRanges::default(),
             exact: MapVec::new(),
             exact_from: 0,
@@ -187,6 +189,7 @@ impl WriteSet {
             return true;
         }
         *slot = (addr, len);
+        self.recent_used = true;
         false
     }
 
@@ -286,8 +289,9 @@ impl WriteSet {
     pub fn clear(&mut self) {
         self.table.clear();
         self.blocks.clear();
-        if !self.ranges.is_empty() || !self.exact.is_empty() {
+        if self.recent_used {
             self.recent.fill((0, 0));
+            self.recent_used = false;
         }
         self.ranges.clear();
         self.exact.clear();

@@ -1,18 +1,49 @@
 //! The recompiler against native execution. One process, one thread: snapshots of all memory are compared.
 
+#[expect(dead_code, reason = "the suite of examples uses the rest")]
 mod suite;
 
-use mangrove_tracker::Recompiler;
+use mangrove_tracker::{Explicit, Recompiler};
+use suite::differential::Watch;
+use suite::instructions::Instructions;
+use suite::programs::PROGRAMS;
 
 fn main() {
     let tracker = Recompiler::new().expect("this machine can host the recompiler");
-    let mut failed = 0;
-    let instructions = suite::instructions::Instructions::new(std::env::args().any(|arg| arg == "--dense"))
-        .expect("the assembler works");
+    let (mut passed, mut failed) = (0, 0);
+    let mut count = |name: &str, text: String, wrong: &[String]| {
+        println!("{name}: {text}{}", if wrong.is_empty() { "" } else { " FAILED" });
+        wrong.iter().take(20).for_each(|line| println!("    {line}"));
+        if wrong.is_empty() { passed += 1 } else { failed += 1 }
+    };
+    let dense = std::env::args().any(|arg| arg == "--dense");
+    let instructions = Instructions::new(dense).expect("the assembler works");
     let wrong = instructions.check(&tracker);
-    println!("instructions: {} functions, {} wrong", instructions.lines.len(), wrong.len());
-    wrong.iter().take(20).for_each(|line| println!("  {line}"));
-    failed += usize::from(!wrong.is_empty());
-    println!("{} passed, {failed} failed", 1 - failed);
+    count("stores by register", format!("{} functions", instructions.lines.len()), &wrong);
+    // The check itself must be able to fail.
+    let unseen = instructions.check(&Explicit);
+    let planted =
+        if unseen.len() >= instructions.lines.len() { vec![] } else { vec!["a blind tracker passed".into()] };
+    count("stores by register, planted", format!("{} misses found", unseen.len()), &planted);
+    let mut watch = Watch::new(32);
+    for program in PROGRAMS {
+        match program.load() {
+            Ok(Some(library)) => {
+                if program.name == "libc" {
+                    let wrong = suite::refusals::check(&library, &tracker);
+                    count("refusals and crashes", String::new(), &wrong);
+                }
+                let outcome = program.check(&library, &tracker, &mut watch);
+                let text = format!(
+                    "{} calls, {} bytes changed, {} missed",
+                    outcome.calls, outcome.changed, outcome.missed
+                );
+                count(program.name, text, &outcome.wrong);
+            }
+            Ok(None) => println!("{}: not covered, {} is not installed", program.name, program.needs),
+            Err(why) => count(program.name, "did not build".into(), &[why]),
+        }
+    }
+    println!("{passed} passed, {failed} failed");
     std::process::exit(i32::from(failed > 0));
 }

@@ -273,7 +273,7 @@ impl State {
     }
 
     fn emit_leaf_record(&mut self, piece: &Piece, leaf: Leaf) {
-        if leaf == Leaf::Copy {
+        if leaf == Leaf::Copy && self.recording {
             let code = &mut self.cache.arena(piece.arena).hot;
             let site = code.relative_later(&[0x48, 0x8d, 0x0d]); // lea rcx, [rip + back]
             code.jump_low(at!(slow_copy));

@@ -19,7 +19,7 @@ pub(crate) const LOW_BYTES: usize = 0x20_0000;
 pub(crate) const FILTER_SLOTS: usize = 2048;
 pub(crate) const FILTER: usize = LOW + 0x4000;
 /// Recent (address, length) pairs of large and exact writes.
-pub(crate) const RECENT_SLOTS: usize = 256;
+pub(crate) const RECENT_SLOTS: usize = 64;
 pub(crate) const RECENT: usize = LOW + 0x8000;
 pub(crate) const RECENT_EXACT: usize = LOW + 0xa000;
 /// One byte for each page number modulo 65,536: may the page hold exact bytes?

@@ -44,7 +44,12 @@ pub(super) unsafe extern "C" fn dispatch() -> usize {
                 .map_or_else(|failure| state.abandon(failure), |block| block.main)
         }
         EXIT_RECORD => {
-            state.record(context.write_addr as usize, context.write_len as usize);
+            let (addr, len) = (context.write_addr as usize, context.write_len as usize);
+            if state.begins_restartable(addr, len) {
+                const WHY: &str = "it uses restartable sequences (rseq), which would not be restarted";
+                return state.abandon(Failure::Refused(WHY));
+            }
+            state.record(addr, len);
             context.resume as usize
         }
         number => {
@@ -71,12 +76,25 @@ impl State {
             Exit::Stack { next } => self.switch_stack().and_then(|()| self.go_on(next)),
             Exit::Refused { why } => Err(Failure::Refused(why)),
         };
-        result.unwrap_or_else(|failure| self.abandon(failure))
+        result.unwrap_or_else(|failure| self.fail(failure))
+    }
+
+    fn fail(&mut self, failure: Failure) -> usize {
+        match failure {
+            Failure::NoCode(pc) => pc,
+            failure => self.abandon(failure),
+        }
     }
 
     fn go_on(&mut self, pc: usize) -> Result<usize, Failure> {
         let mode = self.mode;
         Ok(self.block(pc, mode)?.main)
+    }
+
+    /// Does the write announce a restartable sequence to the kernel (rseq(2), field rseq_cs)?
+    fn begins_restartable(&self, addr: usize, len: usize) -> bool {
+        let field = self.restartable.wrapping_add(8);
+        self.restartable != 0 && addr < field + 8 && field < addr.wrapping_add(len)
     }
 
     /// rsp points somewhere else: which translation comes next?

@@ -92,3 +92,10 @@ pub(super) fn mark_exact_pages(exact: &ExactRanges, also: usize) {
         mark(also >> 12);
     }
 }
+
+/// Marks the page of `addr` besides those marked.
+pub(super) fn mark_page(addr: usize) {
+    let base = std::ptr::with_exposed_provenance_mut::<u8>(EXACT_PAGES);
+    // SAFETY: inside the page bytes, which are ours.
+    unsafe { base.add((addr >> 12) & (EXACT_PAGE_SLOTS - 1)).write(1) };
+}

@@ -97,7 +97,9 @@ impl Maps {
         let mut last = 1 << 16;
         for mapping in self.list.iter() {
             if mapping.lo > last && mapping.lo - last >= len + 2 * MARGIN {
-                for at in [(last + MARGIN).next_multiple_of(1 << 16), (mapping.lo - MARGIN - len) & !0xffff] {
+                let (first, end) =
+                    ((last + MARGIN).next_multiple_of(1 << 16), (mapping.lo - MARGIN - len) & !0xffff);
+                for at in [first, end, (addr & !0xffff).clamp(first.min(end), end)] {
                     if at >= last
                         && at + len <= mapping.lo
                         && best.is_none_or(|b| at.abs_diff(addr) < b.abs_diff(addr))

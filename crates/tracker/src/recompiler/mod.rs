@@ -16,6 +16,7 @@ mod rare;
 mod raw;
 mod recompile;
 mod record;
+mod signals;
 mod state;
 mod syscall_table;
 mod syscalls;

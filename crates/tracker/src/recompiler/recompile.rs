@@ -6,8 +6,8 @@ use super::dispatch::{publish, state};
 use super::gate;
 use super::index;
 use super::raw::{failed, syscall};
-use super::state::{Failure, Leaf, State};
-use super::thread::{find_stack, fs_base};
+use super::state::{Failure, Leaf, STACKS_KNOWN, State};
+use super::thread::{Stack, find_stack, fs_base};
 use crate::active::{Turn, will_write};
 use crate::error::{Error, Result};
 use crate::own_memory;
@@ -78,6 +78,15 @@ impl Recompiler {
             ("records by hand", counts.records_by_hand),
             ("flushes", counts.flushes),
         ]
+    }
+
+    /// Switches recording off or on, to measure what translation alone costs. Off, calls report nothing.
+    #[doc(hidden)]
+    pub fn set_recording(&self, on: bool) {
+        with_turn(|state| {
+            state.recording = on;
+            state.flush();
+        });
     }
 
     /// Forgets all translated code. Needed only after code was changed behind the recompiler's back, outside of
@@ -197,15 +206,31 @@ impl State {
 
     #[cold]
     fn change_thread(&mut self, here: usize) {
-        let stack = find_stack(&mut self.maps, here, fs_base());
+        let stack = self.stack_of_thread(here);
         // SAFETY: the context is mapped.
         let context = unsafe { &mut *context() };
         context.stack_lo = stack.lo as u64;
         context.stack_all = (stack.hi - stack.lo) as u64;
         context.fs_base = fs_base() as u64;
         index::forget_filter();
+        if self.restartable_offset != 0 {
+            self.restartable = fs_base().wrapping_add_signed(self.restartable_offset);
+            index::mark_page(self.restartable);
+        }
         // A stack that cannot be told now may be told next time.
         self.thread = if stack.hi == 0 { 0 } else { fs_base() };
+    }
+
+    /// The calling thread's stack, remembered: reading the list of mappings takes long.
+    fn stack_of_thread(&mut self, here: usize) -> Stack {
+        let slot = (fs_base() >> 6) % STACKS_KNOWN;
+        let (thread, known) = self.stacks[slot];
+        if thread == fs_base() && (known.lo..known.hi).contains(&here) {
+            return known;
+        }
+        let found = find_stack(&mut self.maps, here, fs_base());
+        self.stacks[slot] = (fs_base(), found);
+        found
     }
 
     /// The tables now serve another write set, or the same emptied.
@@ -217,7 +242,7 @@ impl State {
         self.version = writes.version();
         let exact = writes.exact_ranges();
         if exact.version() != self.exact_version {
-            index::mark_exact_pages(exact, 0);
+            index::mark_exact_pages(exact, self.restartable);
             self.exact_version = exact.version();
         }
         if writes.block_bytes() as u32 != self.block_bytes {
@@ -257,7 +282,7 @@ impl State {
                 "it runs code that was made at run time or can be written (at {pc:#x}), which the recompiler does not follow"
             )),
             (_, Failure::LongJump) => Error::LongJump,
-            (_, Failure::NoRoom | Failure::None) => {
+            (_, Failure::NoRoom | Failure::NoCode(_) | Failure::None) => {
                 refused("there is no memory or address space near the program for translated code".into())
             }
         }
@@ -322,17 +347,33 @@ fn make_state() -> Result<()> {
             }
         }
     }
+    // SAFETY: a symbol of glibc 2.35 and later, a ptrdiff_t that never changes.
+    unsafe {
+        let symbol = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>();
+        state.restartable_offset = if symbol.is_null() { 0 } else { symbol.read() };
+    }
     state.add_leaf(will_write as *const () as usize, Leaf::Silent);
     state.flush();
     publish(std::ptr::from_mut(state));
+    super::signals::install();
     Ok(())
 }
 
 /// Lets the decoder allocate what it keeps: later it must not.
 fn warm_up(state: &mut State) {
-    const GREEDY: [&[u8]; 4] = [
+    // vzeroall, vzeroupper, fxsave, fxrstor, xsave, xrstor, xsavec, fnsave, frstor, fninit, emms, syscall, a scatter
+    const GREEDY: [&[u8]; 13] = [
         &[0xc5, 0xfc, 0x77],
+        &[0xc5, 0xf8, 0x77],
+        &[0x0f, 0xae, 0x00],
+        &[0x0f, 0xae, 0x08],
         &[0x0f, 0xae, 0x20],
+        &[0x0f, 0xae, 0x28],
+        &[0x0f, 0xc7, 0x20],
+        &[0xdd, 0x30],
+        &[0xdd, 0x20],
+        &[0xdb, 0xe3],
+        &[0x0f, 0x77],
         &[0x0f, 0x05],
         &[0x62, 0xf2, 0x7d, 0x49, 0xa0, 0x04, 0x08],
     ];
@@ -341,6 +382,15 @@ fn warm_up(state: &mut State) {
         let raw = decoder.decode();
         let _ = decoder.get_constant_offsets(&raw);
         let _ = super::decode::analyse(&raw, &mut state.factory, true);
+    }
+    // The decoder's own lists lie in the heap; a verifier leaves them out.
+    let raw = iced_x86::Decoder::with_ip(64, GREEDY[0], 0, iced_x86::DecoderOptions::NONE).decode();
+    let info = state.factory.info(&raw);
+    for list in [info.used_registers().as_ptr().addr(), info.used_memory().as_ptr().addr()] {
+        // SAFETY: a piece that the process heap gave, if the global allocator is libc's (that only the verifier
+        // of tests cares for).
+        let len = unsafe { libc::malloc_usable_size(std::ptr::with_exposed_provenance_mut(list)) };
+        own_memory::note_heap(list, len);
     }
     state.maps.refresh();
 }

@@ -5,10 +5,14 @@ use super::cache::Cache;
 use super::context::{TARGET_SLOTS, TARGETS, context};
 use super::gate;
 use super::maps::Maps;
+use super::thread::Stack;
 use crate::map_vec::MapVec;
 use crate::tracker::SyscallHook;
 use crate::write_set::WriteSet;
 use iced_x86::InstructionInfoFactory;
+
+/// Threads whose stacks are remembered.
+pub(crate) const STACKS_KNOWN: usize = 61;
 
 /// Why translated code comes to the dispatcher; the exit number is the index.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +50,8 @@ pub(crate) enum Failure {
     /// Code made at run time, at this address.
     MadeCode(usize),
     LongJump,
+    /// A jump to what is no code: made natively, it faults there.
+    NoCode(usize),
     /// No memory or address space for translated code.
     NoRoom,
 }
@@ -66,6 +72,8 @@ pub(crate) struct State {
     pub(crate) factory: InstructionInfoFactory,
     pub(crate) block_bytes: u32,
     pub(crate) bmi2: bool,
+    /// False only to measure what translation alone costs.
+    pub(crate) recording: bool,
     /// Some code passes flags through a call or a return.
     pub(crate) flags_cross: bool,
     /// No code seen sets the direction flag.
@@ -82,7 +90,11 @@ pub(crate) struct State {
     /// Entries of the block list that the write set has already.
     pub(crate) handed: usize,
     pub(crate) thread: usize,
+    /// Stacks of threads that called, by thread pointer.
+    pub(crate) stacks: [(usize, Stack); STACKS_KNOWN],
     pub(crate) heap_end: usize,
+    /// glibc's area of restartable sequences: distance from the thread pointer (0: none), and its address.
+    pub(crate) restartable_offset: isize,
     pub(crate) restartable: usize,
     pub(crate) counts: Counts,
 }
@@ -111,6 +123,7 @@ impl State {
             factory: InstructionInfoFactory::new(),
             block_bytes: 32,
             bmi2,
+            recording: true,
             flags_cross: false,
             direction_known: true,
             flush_wanted: false,
@@ -122,7 +135,9 @@ impl State {
             exact_version: 0,
             handed: 0,
             thread: 0,
+            stacks: [(0, Stack::default()); STACKS_KNOWN],
             heap_end: 0,
+            restartable_offset: 0,
             restartable: 0,
             counts: Counts::default(),
         }

@@ -249,6 +249,10 @@ impl State {
                 let new_len = (args[2] as usize).next_multiple_of(4096);
                 self.forget_code(addr, len);
                 self.forget_code(result, new_len);
+                if result != addr {
+                    // The contents came along without a store.
+                    self.record(result, len.min(new_len));
+                }
                 Event::Remap { old: addr, old_len: len, addr: result, len: new_len }
             }
             libc::SYS_brk => {

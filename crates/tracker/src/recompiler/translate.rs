@@ -88,6 +88,9 @@ impl State {
     }
 
     fn translate(&mut self, start: usize, mode: Mode, entry: bool) -> Result<(), Failure> {
+        if !self.is_special(start) && !self.admit(start)? {
+            return Err(Failure::NoCode(start));
+        }
         let mut arena = self.arena(start)?;
         if !self.cache.arena(arena).has_room() {
             self.flush();
@@ -221,6 +224,9 @@ impl State {
     }
 
     fn collect_records(&mut self, piece: &Piece, block: &mut Basic) {
+        if !self.recording {
+            return;
+        }
         for idx in 0..block.len {
             let Some(insn) = block.insns[idx] else { continue };
             for store in insn.stores.into_iter().flatten() {

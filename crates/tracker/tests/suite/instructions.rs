@@ -81,7 +81,7 @@ impl Instructions {
     pub(crate) fn new(dense: bool) -> Result<Self, String> {
         let mut text = String::from(".intel_syntax noprefix\n.text\n");
         let mut lines = Vec::new();
-        for base in 0..16 {
+        for (base, names) in REGISTERS.iter().enumerate() {
             for index in (0..16).map(Some).chain([None]) {
                 if index == Some(RSP) {
                     continue;
@@ -92,7 +92,7 @@ impl Instructions {
                         emit(&mut text, lines.len(), base, index, store);
                         lines.push(format!(
                             "{store} base {} index {:?}",
-                            REGISTERS[base][0],
+                            names[0],
                             index.map(|i| REGISTERS[i][0])
                         ));
                     }
@@ -115,7 +115,7 @@ impl Instructions {
         let mut writes = WriteSet::new(32).expect("32 is a block size");
         for (number, line) in self.lines.iter().enumerate() {
             let function = self.library.function(&format!("store_{number}"));
-            // Aligned, and straddling a block.
+            // Aligned, and straddling a block; never a line, where locked instructions are punished.
             for shift in [0, 29] {
                 let mut run = |tracked: bool| {
                     buffer.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at * 7) as u8);
@@ -142,13 +142,13 @@ impl Instructions {
                 }
                 let ranges = writes.ranges().to_vec();
                 let base = buffer.as_ptr().addr();
-                for at in 0..buffer.len() {
+                let missed = buffer.iter().enumerate().find(|&(at, byte)| {
                     let covered =
                         ranges.iter().any(|range| (range.0..range.0 + range.1).contains(&(base + at)));
-                    if buffer[at] != (at * 7) as u8 && !covered {
-                        wrong.push(format!("missed byte {at}: {line} shift {shift}"));
-                        break;
-                    }
+                    *byte != (at * 7) as u8 && !covered
+                });
+                if let Some((at, _)) = missed {
+                    wrong.push(format!("missed byte {at}: {line} shift {shift}"));
                 }
                 if !ranges.iter().any(|range| range.0 <= results.addr() && results.addr() < range.0 + range.1)
                 {
@@ -205,18 +205,18 @@ fn emit(text: &mut String, number: usize, base: usize, index: Option<usize>, sto
             format!("[{0} + {0}]", REGISTERS[base][0])
         }
         Some(index) => {
-            line(format!("mov {}, 24\nmov {}, [rip + place]", REGISTERS[index][0], REGISTERS[base][0]));
+            line(format!("mov {}, 64\nmov {}, [rip + place]", REGISTERS[index][0], REGISTERS[base][0]));
             format!(
                 "[{} + {}*{} + {}]",
                 REGISTERS[base][0],
                 REGISTERS[index][0],
                 [1, 2, 4, 8][number % 4],
-                number % 3 * 300
+                number % 3 * 320
             )
         }
         None => {
             line(format!("mov {}, [rip + place]", REGISTERS[base][0]));
-            format!("[{} - {}]", REGISTERS[base][0], number % 2 * 200)
+            format!("[{} - {}]", REGISTERS[base][0], number % 2 * 192)
         }
     };
     // A source register that is neither base nor index, changing with the function.
@@ -244,5 +244,5 @@ fn emit(text: &mut String, number: usize, base: usize, index: Option<usize>, sto
         line(format!("pop {saved}"));
     }
     line("ret".into());
-    let _ = write!(text, ".size store_{number}, . - store_{number}\n");
+    let _ = writeln!(text, ".size store_{number}, . - store_{number}");
 }

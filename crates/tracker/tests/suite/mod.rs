@@ -4,3 +4,5 @@ pub(crate) mod differential;
 pub(crate) mod instructions;
 pub(crate) mod library;
 pub(crate) mod programs;
+pub(crate) mod refusals;
+pub(crate) mod speed;

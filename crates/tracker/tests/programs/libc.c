@@ -1,0 +1,77 @@
+// What programs do with libc inside a command.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <locale.h>
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <search.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+static char area[65536];
+static int numbers[20000];
+static char records[5000][64];
+void libc_strings(void *a) {
+    char *p = malloc(100), *q = strdup("a string to duplicate"); p = realloc(p, 50000); memset(p, 3, 50000);
+    snprintf(area, 500, "%d %s %g %5.3f", 42, q, 3.14159, 2.5); strcpy(area + 600, q); strncpy(area + 700, q, 90); stpcpy(area + 800, q);
+    strcat(area + 600, " and more"); strtok(area + 600, " "); wcscpy((wchar_t *)(area + 1000), L"wide"); swab(q, area + 1100, 10);
+    free(p); free(q); strtol("12345", 0, 10); strtod("3.25e10", 0); sscanf("17 99", "%d %d", (int *)(area + 1200), (int *)(area + 1204));
+    *(double *)(area + 1300) = sin(1.5) + pow(2.5, 3.1); bzero(area + 1400, 77); memccpy(area + 1500, "abcdef", 'd', 6); strerror_r(5, area + 1600, 100);
+}
+void libc_heap(void *a) {
+    void *v[300]; for (int i = 0; i < 300; i++) v[i] = calloc(1, i * 37 + 1); for (int i = 0; i < 300; i += 2) free(v[i]);
+    for (int i = 1; i < 300; i += 2) v[i] = realloc(v[i], i * 91 + 1); for (int i = 1; i < 300; i += 2) free(v[i]);
+    void *big = malloc(3 << 20); memset(big, 1, 1 << 20); big = realloc(big, 9 << 20); memset(big, 2, 100); free(big); void *al; if (posix_memalign(&al, 4096, 10000)) abort(); memset(al, 5, 10000); free(al);
+}
+static int cmp(const void *a, const void *b) { return (*(int *)a > *(int *)b) - (*(int *)a < *(int *)b); }
+void libc_qsort(void *a) { uint32_t s = 1; for (int i = 0; i < 20000; i++) numbers[i] = (s = s * 1664525 + 1013904223) >> 3; qsort(numbers, 20000, 4, cmp);
+    for (int i = 0; i < 5000; i++) *(int *)records[i] = (s = s * 1664525 + 1013904223) >> 3; qsort(records, 5000, 64, cmp); }
+static void *root; static int cmpp(const void *a, const void *b) { return ((long)a > (long)b) - ((long)a < (long)b); }
+void libc_search(void *a) { for (long i = 0; i < 2000; i++) tsearch((void *)((i * 7919) % 2003 * 4), &root, cmpp);
+    hcreate(3000); for (long i = 0; i < 2000; i++) { char *k = malloc(20); sprintf(k, "key%ld", i); ENTRY e = {k, (void *)i}; hsearch(e, ENTER); } hdestroy(); }
+void libc_files(void *a) {
+    int fd = open("/proc/self/stat", 0); *(long *)(area + 3000) = read(fd, area + 3100, 300); close(fd); struct stat st; stat("/", (struct stat *)(area + 4000)); (void)st;
+    FILE *f = fopen("/proc/self/status", "r"); char line[300]; while (fgets(line, 300, f)) if (strstr(line, "Name")) strcpy(area + 4500, line); fclose(f);
+    int p[2]; if (pipe(p) || write(p[1], "through a pipe", 14) != 14) abort(); struct iovec v[2] = {{area + 5000, 5}, {area + 5100, 50}}; *(long *)(area + 5200) = readv(p[0], v, 2);
+    struct pollfd *pf = (struct pollfd *)(area + 5300); pf[0] = (struct pollfd){p[1], POLLOUT}; poll(pf, 1, 0); fd_set *s = (fd_set *)(area + 5400); FD_ZERO(s); FD_SET(p[1], s); struct timeval tv = {0, 0}; select(p[1] + 1, 0, s, 0, &tv);
+    int e = epoll_create1(0); struct epoll_event ev = {EPOLLOUT, {.u64 = 77}}; epoll_ctl(e, EPOLL_CTL_ADD, p[1], &ev); epoll_wait(e, (struct epoll_event *)(area + 5600), 4, 0); close(e); close(p[0]); close(p[1]);
+    int sv[2]; if (socketpair(AF_UNIX, SOCK_DGRAM, 0, sv)) abort(); send(sv[0], "datagram", 8, 0); recv(sv[1], area + 5800, 100, 0); send(sv[0], "message", 7, 0); struct iovec iv = {area + 5900, 64}; struct msghdr m = {.msg_iov = &iv, .msg_iovlen = 1}; recvmsg(sv[1], &m, 0); *(socklen_t *)(area + 6000) = 100; getsockname(sv[0], (void *)(area + 6010), (socklen_t *)(area + 6000)); close(sv[0]); close(sv[1]);
+}
+void libc_time(void *a) { clock_gettime(CLOCK_MONOTONIC, (void *)(area + 7000)); clock_gettime(CLOCK_PROCESS_CPUTIME_ID, (void *)(area + 7100)); time_t t = time(0); gmtime_r(&t, (void *)(area + 7200)); localtime(&t); getrusage(RUSAGE_SELF, (void *)(area + 7400)); getrandom(area + 7600, 100, 0); setenv("XX", "YY", 1); getenv("HOME"); struct timespec d = {0, 1000}; nanosleep(&d, (void *)(area + 7800)); getcwd(area + 7900, 200); readlink("/proc/self/exe", area + 8200, 200); }
+void libc_maps(void *a) { char *m = mmap(0, 1 << 16, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); memset(m, 1, 1 << 16); m = mremap(m, 1 << 16, 1 << 18, MREMAP_MAYMOVE); m[100000] = 5; munmap(m + 4096, 8192); mprotect(m, 4096, PROT_NONE); char *k = mmap(0, 8192, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); k[5000] = 1; *(char **)(area + 9000) = k; void *b = sbrk(8192); memset(b, 7, 8192); sbrk(-4096); }
+void libc_locale(void *a) { setlocale(LC_ALL, "C.UTF-8"); setlocale(LC_ALL, "C"); errno = 77; }
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; static pthread_once_t once = PTHREAD_ONCE_INIT; static void init(void) { area[9100] = 1; } static __thread char local[64];
+void libc_locks(void *a) { pthread_mutex_lock(&mutex); area[9200]++; pthread_mutex_unlock(&mutex); pthread_once(&once, init); local[3]++; }
+// What is refused, and how the error says it.
+void refused_fork(void *a) { if (fork() == 0) _exit(0); }
+void refused_system(void *a) { area[9300] = system("true"); }
+static void *body(void *a) { return a; }
+void refused_thread(void *a) { pthread_t t; pthread_create(&t, 0, body, 0); pthread_join(t, 0); }
+void refused_jit(void *a) { unsigned char *p = mmap(0, 4096, 7, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); memcpy(p, "\xb8\x05\0\0\0\xc3", 6); area[9400] = ((int (*)(void))p)(); }
+void refused_jit_readonly(void *a) { unsigned char *p = mmap(0, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); memcpy(p, "\xb8\x05\0\0\0\xc3", 6); mprotect(p, 4096, 5); area[9400] = ((int (*)(void))p)(); }
+void refused_syscall(void *a) { syscall(9999); }
+void refused_exec(void *a) { char *v[] = {"true", 0}; execv("/bin/true", v); }
+#include <setjmp.h>
+static jmp_buf outside; void *jump_target = outside;
+void refused_longjmp(void *a) { longjmp(outside, 1); }
+int call_with_setjmp(int (*call)(void *), void *arg) { if (setjmp(outside)) return 99; return call(arg); }
+void refused_exit_thread(void *a) { syscall(60, 0); }
+void crash_null(void *a) { *(volatile int *)0 = 1; }
+void crash_abort(void *a) { abort(); }
+void crash_illegal(void *a) { __builtin_trap(); }
+void crash_wild(void *a) { void (*volatile f)(void) = (void (*)(void))0x123456789a; f(); area[1] = 1; }
+void crash_divide(void *a) { volatile int z = 0; area[0] = 5 / z; }
+void calls_exit(void *a) { _exit(7); }
