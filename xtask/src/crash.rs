@@ -1,7 +1,7 @@
 //! `cargo xtask crash`: the crash simulator on an engine, and planted bugs that it must catch.
 
 use anyhow::{Context, bail};
-use mangrove_crashlab::{Campaign, Domain, Limits, SiteKey, Sites, Tally, Token, Violation, Watch};
+use mangrove_crashlab::{Campaign, Domain, Engine, Limits, SiteKey, Sites, Tally, Token, Violation, Watch};
 use std::process::exit;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,8 +15,8 @@ const IMAGE_SECONDS_MAX: u64 = 60;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The engine under test.
-    #[arg(long, default_value = "map", value_parser = ["map"])]
-    engine: String,
+    #[arg(long, default_value = "map")]
+    engine: Engine,
     /// What survives a crash: adr, eadr, file, or all of them in turn.
     #[arg(long, default_value = "all")]
     domain: String,
@@ -46,7 +46,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         return replay(&args, token);
     }
     if args.planted {
-        return planted::run(args.seed, args.images.unwrap_or(60_000), args.jobs);
+        return planted::run(args.engine, args.seed, args.images.unwrap_or(60_000), args.jobs);
     }
     let images = args.images.unwrap_or(100_000);
     let domains = if args.domain == "all" {
@@ -56,7 +56,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     };
     println!(
         "crash simulator: engine {}, seed {}, {images} distinct images a domain",
-        args.engine, args.seed
+        args.engine.name(),
+        args.seed
     );
     let mut violations = 0;
     let mut counts = Vec::new();
@@ -89,7 +90,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 }
 
 fn campaign(args: &Args, domain: Domain, images: u64) -> Campaign {
-    let mut campaign = Campaign::new(domain, args.seed, Limits { images, ..Limits::default() });
+    let limits = Limits { images, ..Limits::default() };
+    let mut campaign = Campaign { engine: args.engine, ..Campaign::new(domain, args.seed, limits) };
     if let Some(site) = &args.without {
         campaign.sites = Arc::new(Sites::without(site.clone()));
     }

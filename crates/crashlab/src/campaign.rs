@@ -1,9 +1,10 @@
-//! Campaigns: sweeps of the map in one domain until enough distinct images were judged, and the search
+//! Campaigns: sweeps of an engine in one domain until enough distinct images were judged, and the search
 //! for the call sites that a planted bug silences.
 
 use crate::cursor::Domain;
 use crate::file_world::{FilePlan, FileWorld};
 use crate::map::MapSubject;
+use crate::shadow::ShadowSubject;
 use crate::site::{SiteKey, SiteKind, Sites};
 use crate::store_world::StoreWorld;
 use crate::subject::Subject;
@@ -19,9 +20,59 @@ const LOG_BYTES: u64 = 16 << 10;
 /// One in so many images of the file domain is of a pool with durability by interval.
 const INTERVAL_SHARE: u64 = 4;
 
-/// A campaign on the map.
+/// What is under test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// The map, `hart`.
+    #[default]
+    Map,
+    /// The working copy with its redo logs, `shadow`.
+    Shadow,
+}
+
+impl Engine {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Map, Self::Shadow];
+
+    /// The name that the command line uses.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Map => "map",
+            Self::Shadow => "shadow",
+        }
+    }
+
+    /// The engine that a token names.
+    #[must_use]
+    pub fn of(token: &Token) -> Self {
+        if token.engine.starts_with("shadow") { Self::Shadow } else { Self::Map }
+    }
+
+    /// Folders of the sources whose sites a planted campaign silences: the engine's and those of the pools.
+    #[must_use]
+    pub fn sources(self) -> [&'static str; 2] {
+        match self {
+            Self::Map => ["hart/src/", "pmem/src/"],
+            Self::Shadow => ["shadow/src/", "pmem/src/"],
+        }
+    }
+}
+
+impl std::str::FromStr for Engine {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|engine| engine.name() == text);
+        found.ok_or_else(|| format!("\"{text}\" is not an engine; choose map or shadow"))
+    }
+}
+
+/// A campaign on one engine.
 #[derive(Clone)]
 pub struct Campaign {
+    /// What is under test.
+    pub engine: Engine,
     /// The fault model.
     pub domain: Domain,
     /// Everything follows from it.
@@ -37,10 +88,11 @@ pub struct Campaign {
 }
 
 impl Campaign {
-    /// A campaign without planted bug.
+    /// A campaign on the map, without planted bug.
     #[must_use]
     pub fn new(domain: Domain, seed: u64, limits: Limits) -> Self {
         Self {
+            engine: Engine::default(),
             domain,
             seed,
             limits,
@@ -55,14 +107,31 @@ impl Campaign {
     /// # Errors
     /// The first violation.
     pub fn sweep(&self, progress: &mut dyn FnMut(&Tally)) -> Result<Tally, Box<Violation>> {
-        if self.domain != Domain::File {
-            let machine = || StoreWorld::new(self.domain, MapSubject::<false>::REGION_BYTES);
-            return self.sweep_in::<MapSubject<false>, _>(machine, Tally::default(), self.limits, progress);
+        match self.engine {
+            Engine::Map => self.sweep_of::<MapSubject<false>, MapSubject<true>>(false, progress),
+            Engine::Shadow => self.sweep_of::<ShadowSubject<false>, ShadowSubject<true>>(true, progress),
         }
-        let sync = Limits { images: self.limits.images - self.limits.images / INTERVAL_SHARE, ..self.limits };
-        let tally =
-            self.sweep_in::<MapSubject<false>, _>(|| file_machine(false), Tally::default(), sync, progress)?;
-        self.sweep_in::<MapSubject<true>, _>(|| file_machine(true), tally, self.limits, progress)
+    }
+
+    /// A quarter of the images goes to the engine's other form: durability by interval, on disks; where
+    /// there is one on memory, there too.
+    fn sweep_of<A: Subject, B: Subject>(
+        &self,
+        other_on_memory: bool,
+        progress: &mut dyn FnMut(&Tally),
+    ) -> Result<Tally, Box<Violation>> {
+        let file = self.domain == Domain::File;
+        let other = if file || other_on_memory { self.limits.images / INTERVAL_SHARE } else { 0 };
+        let first = Limits { images: self.limits.images - other, ..self.limits };
+        let none = Tally::default();
+        if file {
+            let bytes = A::REGION_BYTES;
+            let tally = self.sweep_in::<A, _>(|| file_machine(bytes, false), none, first, progress)?;
+            return self.sweep_in::<B, _>(|| file_machine(bytes, true), tally, self.limits, progress);
+        }
+        let machine = || StoreWorld::new(self.domain, A::REGION_BYTES);
+        let tally = self.sweep_in::<A, _>(machine, none, first, progress)?;
+        if other == 0 { Ok(tally) } else { self.sweep_in::<B, _>(machine, tally, self.limits, progress) }
     }
 
     fn sweep_in<S: Subject, W: World>(
@@ -90,15 +159,19 @@ impl Campaign {
     /// # Errors
     /// Its violation.
     pub fn replay(&self, token: &Token) -> Result<String, Box<Violation>> {
-        let interval = token.engine == MapSubject::<true>::NAME;
-        if token.domain != Domain::File {
-            let machine = || StoreWorld::new(token.domain, MapSubject::<false>::REGION_BYTES);
-            return self.replay_in::<MapSubject<false>, _>(machine, token);
+        match Engine::of(token) {
+            Engine::Map => self.replay_of::<MapSubject<false>, MapSubject<true>>(token),
+            Engine::Shadow => self.replay_of::<ShadowSubject<false>, ShadowSubject<true>>(token),
         }
-        if interval {
-            self.replay_in::<MapSubject<true>, _>(|| file_machine(true), token)
-        } else {
-            self.replay_in::<MapSubject<false>, _>(|| file_machine(false), token)
+    }
+
+    fn replay_of<A: Subject, B: Subject>(&self, token: &Token) -> Result<String, Box<Violation>> {
+        let (bytes, other) = (A::REGION_BYTES, token.engine == B::NAME);
+        match (token.domain, other) {
+            (Domain::File, false) => self.replay_in::<A, _>(|| file_machine(bytes, false), token),
+            (Domain::File, true) => self.replay_in::<B, _>(|| file_machine(bytes, true), token),
+            (domain, false) => self.replay_in::<A, _>(|| StoreWorld::new(domain, bytes), token),
+            (domain, true) => self.replay_in::<B, _>(|| StoreWorld::new(domain, bytes), token),
         }
     }
 
@@ -113,14 +186,8 @@ impl Campaign {
 }
 
 /// The file machine that campaigns use.
-fn file_machine(interval: bool) -> FileWorld {
-    FileWorld::new(FilePlan { capacity: MapSubject::<false>::REGION_BYTES, log_bytes: LOG_BYTES, interval })
-}
-
-/// True for the sites that a planted campaign silences: those of the engine and of the pools.
-#[must_use]
-pub fn is_ours(site: &SiteKey) -> bool {
-    ["hart/src/", "pmem/src/"].iter().any(|part| site.file.contains(part))
+fn file_machine(capacity: u64, interval: bool) -> FileWorld {
+    FileWorld::new(FilePlan { capacity, log_bytes: LOG_BYTES, interval })
 }
 
 /// The domains in which silencing this kind of call can show.
@@ -133,21 +200,24 @@ pub fn domains_of(kind: SiteKind) -> &'static [Domain] {
     }
 }
 
-/// Every site of ours that the workloads reach, and how often, in all domains.
+/// Every site of ours that the engine's workloads reach, and how often, in the domains where it matters.
 ///
 /// # Errors
 /// A violation: sites are looked for in code that is right.
-pub fn discover(seed: u64) -> Result<BTreeMap<SiteKey, u64>, Box<Violation>> {
+pub fn discover(engine: Engine, seed: u64) -> Result<BTreeMap<SiteKey, u64>, Box<Violation>> {
     let limits = Limits { cut_images: 1, again_every: 64, again_images: 2, extra_every: 8, images: u64::MAX };
+    let scenarios = match engine {
+        Engine::Map => MapSubject::<false>::scenario_count(),
+        Engine::Shadow => ShadowSubject::<false>::scenario_count(),
+    };
     let mut all = BTreeMap::new();
     for domain in [Domain::Adr, Domain::File] {
-        let campaign = Campaign {
-            runs_max: 2 * u64::from(MapSubject::<false>::scenario_count()),
-            ..Campaign::new(domain, seed, limits)
-        };
+        let campaign =
+            Campaign { engine, runs_max: 2 * u64::from(scenarios), ..Campaign::new(domain, seed, limits) };
         campaign.sweep(&mut |_| {})?;
         for (site, count) in campaign.sites.reached() {
-            if is_ours(&site) {
+            let ours = engine.sources().iter().any(|part| site.file.contains(part));
+            if ours && domains_of(site.kind).contains(&domain) {
                 *all.entry(site).or_insert(0) += count;
             }
         }

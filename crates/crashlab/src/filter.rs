@@ -1,7 +1,7 @@
 //! A region whose engine's own calls can be silenced, over any medium.
 
 use crate::site::{SiteKind, Sites};
-use mangrove_pmem::{Error, Lsn, Medium, Region, Result, Site};
+use mangrove_pmem::{Error, Lsn, Medium, Range, Region, Result, Site};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -25,6 +25,18 @@ impl Medium for Filter {
             // SAFETY: the caller's promise, passed on.
             unsafe { self.inner.medium().flush(offset, ptr, len, site) };
         }
+    }
+
+    fn has_units(&self) -> bool {
+        self.inner.medium().has_units()
+    }
+
+    unsafe fn flush_unit(&self, base: *const u8, ranges: &[Range], site: Site) -> Result<Lsn> {
+        if self.sites.suppressed(SiteKind::Flush, site) {
+            return Ok(self.appended());
+        }
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.inner.medium().flush_unit(base, ranges, site) }
     }
 
     fn fence(&self, site: Site) {

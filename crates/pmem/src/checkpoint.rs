@@ -11,11 +11,15 @@
 //!    gone and the pages old;
 //! 4. that superblock before log space is freed: else new groups overwrite records still needed.
 //!
+//! A long unit, whose records lie in a file of their own, is a checkpoint of its own: what is before it in the log
+//! is applied first, and has its tail. So each page changes once in a checkpoint, here too.
+//!
 //! A page read back for a change is verified first: bit rot is found, not sealed under a new sum.
 
+use crate::aside::{Reader, Reference};
 use crate::log::Log;
-use crate::log_format::{GROUP_HEADER_BYTES, GroupHeader, Records, get_varint};
-use crate::storage::{StorageFile, here};
+use crate::log_format::{FLAG_ASIDE, GROUP_HEADER_BYTES, GroupHeader, Records, get_varint};
+use crate::storage::{Storage, StorageFile, here};
 use crate::sums::{PAGE_BYTES, PAGES_PER_BLOCK, Sums, page_sum};
 use crate::superblock::SuperblockFile;
 use crate::sync::Mutex;
@@ -54,6 +58,8 @@ impl ImageFiles {
 /// The files and tables that a checkpoint works on. One at a time: it lives in a mutex.
 pub(crate) struct Checkpointer {
     pub(crate) files: Arc<ImageFiles>,
+    /// Where files of long units lie.
+    pub(crate) storage: Arc<dyn Storage>,
     pub(crate) sums: Sums,
     /// A checkpoint that a crash interrupted: its position, and the nonce before it. It is finished
     /// to exactly this position before another begins, or two generations of sums would mix.
@@ -91,10 +97,13 @@ impl Checkpointer {
             self.interrupted = None;
             log.set_tail(interrupted);
         }
-        if target > log.tail() {
-            let nonce = log.nonce_at(target);
-            self.run_to(log, superblock, superblock_path, target, nonce, image_bytes, false)?;
-            log.set_tail(target);
+        while target > log.tail() {
+            let tail = log.tail();
+            // SAFETY: `tail..target` is durable and not yet freed: nobody writes it.
+            let end = tail + first_part(unsafe { log.bytes(tail, target - tail) })?;
+            let nonce = log.nonce_at(end);
+            self.run_to(log, superblock, superblock_path, end, nonce, image_bytes, false)?;
+            log.set_tail(end);
         }
         Ok(())
     }
@@ -113,18 +122,22 @@ impl Checkpointer {
         let tail = log.tail();
         // SAFETY: `tail..target` is durable and not yet freed: nobody writes it.
         let bytes = unsafe { log.bytes(tail, target - tail) };
-        let work = gather(bytes)?;
+        let aside = reference_of(bytes)?;
         if !again {
             let r = superblock.lock().update(here(), |sb| sb.target = target);
             r.map_err(io_error(superblock_path, "write"))?;
             self.syncs += 1;
         }
-        let mut buffer = Vec::new();
-        let mut at = 0;
-        while at < work.len() {
-            let (changes, end) = next_batch(&work, at);
-            self.apply_batch(bytes, &work, &changes, &mut buffer, again)?;
-            at = end;
+        let folder = superblock_path.parent().unwrap_or(superblock_path);
+        match aside {
+            None => self.apply_groups(bytes, again)?,
+            Some(reference) => {
+                let mut reader = Reader::open(&*self.storage, folder, reference, log.seed())?;
+                let mut chunk = Vec::new();
+                while reader.next(&mut chunk)? {
+                    self.apply_groups(&chunk, again)?;
+                }
+            }
         }
         self.files.image.sync(here()).map_err(io_error(&self.files.image_path, "sync"))?;
         let r = superblock.lock().update(here(), |sb| {
@@ -136,6 +149,23 @@ impl Checkpointer {
         r.map_err(io_error(superblock_path, "write"))?;
         self.syncs += 2;
         self.finished += 1;
+        if let Some(reference) = aside {
+            // Durable-order: see aside.rs. What is not removed now is removed at the next opening.
+            let _ = self.storage.remove(&reference.path(folder), here());
+        }
+        Ok(())
+    }
+
+    /// Applies whole groups; no page may have records in another call of the same checkpoint.
+    fn apply_groups(&mut self, bytes: &[u8], again: bool) -> Result<()> {
+        let work = gather(bytes)?;
+        let mut buffer = Vec::new();
+        let mut at = 0;
+        while at < work.len() {
+            let (changes, end) = next_batch(&work, at);
+            self.apply_batch(bytes, &work, &changes, &mut buffer, again)?;
+            at = end;
+        }
         Ok(())
     }
 
@@ -221,16 +251,42 @@ impl Checkpointer {
     }
 }
 
+fn damaged_memory() -> Error {
+    Error::Poisoned { first: "the log in memory is damaged".into() }
+}
+
+/// Bytes of the groups before the first that names a file, or of that one, if it is the first.
+fn first_part(bytes: &[u8]) -> Result<u64> {
+    let mut at = 0;
+    while at < bytes.len() {
+        let header = GroupHeader::decode(&bytes[at..]).ok_or_else(damaged_memory)?;
+        if header.flags & FLAG_ASIDE != 0 {
+            return Ok(if at == 0 { header.total() } else { at as u64 });
+        }
+        at += header.total() as usize;
+    }
+    Ok(at as u64)
+}
+
+/// The file that the group at the start names, if it is one that does.
+fn reference_of(bytes: &[u8]) -> Result<Option<Reference>> {
+    let header = GroupHeader::decode(bytes).ok_or_else(damaged_memory)?;
+    if header.flags & FLAG_ASIDE == 0 {
+        return Ok(None);
+    }
+    let payload = bytes.get(GROUP_HEADER_BYTES..GROUP_HEADER_BYTES + header.payload as usize);
+    payload.and_then(Reference::decode).ok_or_else(damaged_memory).map(Some)
+}
+
 /// The work list: for each record and each page it touches, the page number above the record's
 /// position; sorted, so that pages are together and a page's records in log order.
 fn gather(bytes: &[u8]) -> Result<Vec<u64>> {
-    let damaged = || Error::Poisoned { first: "the log in memory is damaged".into() };
     let mut work = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
-        let header = GroupHeader::decode(&bytes[at..]).ok_or_else(damaged)?;
+        let header = GroupHeader::decode(&bytes[at..]).ok_or_else(damaged_memory)?;
         let start = at + GROUP_HEADER_BYTES;
-        let payload = bytes.get(start..start + header.payload as usize).ok_or_else(damaged)?;
+        let payload = bytes.get(start..start + header.payload as usize).ok_or_else(damaged_memory)?;
         let mut records = Records::new(payload, u64::MAX >> 1);
         let mut position = start;
         while let Some(record) = records.next() {
@@ -240,7 +296,7 @@ fn gather(bytes: &[u8]) -> Result<Vec<u64>> {
             position = start + payload.len() - records.left();
         }
         if records.damaged() {
-            return Err(damaged());
+            return Err(damaged_memory());
         }
         at += header.total() as usize;
     }

@@ -8,13 +8,14 @@
 //! 3. Locks, outermost first: checkpointer, group commit, superblock. Nobody holds a lock of an
 //!    engine while holding one of these.
 
+use crate::aside;
 use crate::checkpoint::{Checkpointer, ImageFiles};
 use crate::commit::GroupWriter;
 use crate::error::is_no_space;
 use crate::log::{Log, Refused};
 use crate::options::Durability;
 use crate::stat::{MediumKind, PoolStat};
-use crate::storage::here;
+use crate::storage::{Storage, here};
 use crate::sums::PAGE_BYTES;
 use crate::superblock::SuperblockFile;
 use crate::sync::Mutex;
@@ -38,6 +39,7 @@ pub(crate) struct FileParts {
     pub(crate) superblock: SuperblockFile,
     pub(crate) superblock_path: PathBuf,
     pub(crate) files: Arc<ImageFiles>,
+    pub(crate) storage: Arc<dyn Storage>,
     pub(crate) checkpointer: Checkpointer,
     pub(crate) grown: u64,
 }
@@ -49,6 +51,7 @@ pub(crate) struct FileMedium {
     superblock: Mutex<SuperblockFile>,
     superblock_path: PathBuf,
     files: Arc<ImageFiles>,
+    storage: Arc<dyn Storage>,
     checkpointer: Mutex<Checkpointer>,
     durability: Durability,
     /// Threads serve the log; otherwise whoever flushes does.
@@ -80,6 +83,7 @@ impl FileMedium {
             superblock: Mutex::new(parts.superblock),
             superblock_path: parts.superblock_path,
             files: parts.files,
+            storage: parts.storage,
             checkpointer: Mutex::new(parts.checkpointer),
             durability,
             background,
@@ -350,6 +354,37 @@ impl FileMedium {
         superblock.update(here(), |sb| sb.clean = false)
     }
 
+    /// Logs a unit that is longer than half the log, through a file of its own.
+    ///
+    /// # Safety
+    /// As [`Medium::flush_unit`].
+    #[cold]
+    unsafe fn flush_aside(&self, base: *const u8, ranges: &[Range]) -> Result<Lsn> {
+        let folder = self.superblock_path.parent().unwrap_or(&self.superblock_path);
+        // SAFETY: the caller vouches for the ranges.
+        let written = unsafe { aside::write(&*self.storage, folder, self.log.seed(), base, ranges) };
+        let reference = written.map_err(|(path, e)| {
+            if is_no_space(&e) {
+                return Error::NoSpace { path, wanted: ranges.iter().map(|r| r.len).sum() };
+            }
+            let error = Error::from_io(path, "write", &e);
+            self.latch(error.clone());
+            error
+        })?;
+        loop {
+            if self.log.commit.has_failed() {
+                return Err(self.failure());
+            }
+            let ticket = self.space.ticket();
+            if let Ok(end) = self.log.append_reference(&reference) {
+                // The file takes space until it has been applied.
+                self.want_checkpoint();
+                return Ok(end);
+            }
+            self.make_space(ticket);
+        }
+    }
+
     fn advise(&self, from: u64, to: u64) {
         if to >= HUGE_PAGES_FROM_BYTES {
             let from = if from < HUGE_PAGES_FROM_BYTES { 0 } else { from };
@@ -460,9 +495,8 @@ impl Medium for FileMedium {
                 Err(Refused::Full) => {
                     self.make_space(ticket);
                 }
-                Err(Refused::TooLong) => {
-                    return Err(Error::Unsupported { what: "a unit longer than half the log".into() });
-                }
+                // SAFETY: as above.
+                Err(Refused::TooLong) => return unsafe { self.flush_aside(base, ranges) },
             }
         }
     }

@@ -29,6 +29,7 @@
 //!
 //! What a crash may do: docs/fault-model.md. The bytes: docs/format/pool.md and docs/format/log.md.
 
+mod aside;
 mod check;
 mod checkpoint;
 mod commit;

@@ -10,9 +10,10 @@
 //! 4. Durable-order: a group is durable before any group behind it counts as durable, although writes overlap.
 //!    Otherwise recovery would stop at the hole, and lose acknowledged groups behind it.
 
+use crate::aside::{REFERENCE_BYTES, Reference};
 use crate::commit::{Failed, GroupCommit, GroupWriter, crowd_here};
 use crate::log_format::{
-    FLAG_FIRST, FLAG_GOES_ON, GROUP_HEADER_BYTES, GROUP_PAYLOAD_BYTES_MAX, GroupHeader,
+    FLAG_ASIDE, FLAG_FIRST, FLAG_GOES_ON, GROUP_HEADER_BYTES, GROUP_PAYLOAD_BYTES_MAX, GroupHeader,
     RECORD_HEADER_BYTES_MAX, group_crc, group_total, put_varint,
 };
 use crate::storage::{SECTOR_BYTES, StorageFile, here};
@@ -120,6 +121,11 @@ impl Log {
     /// Everything before `tail` is in the image, durably: its space is free.
     pub(crate) fn set_tail(&self, tail: Lsn) {
         self.tail.store(tail, Ordering::Release);
+    }
+
+    /// Seed of the checksums.
+    pub(crate) fn seed(&self) -> u32 {
+        self.seed
     }
 
     pub(crate) fn log_bytes(&self) -> u64 {
@@ -239,6 +245,26 @@ impl Log {
         }
         open.flushes += 1;
         open.flushed_bytes += bytes as u64;
+        // Release pairs with the Acquire in `appended`.
+        self.appended.store(open.pos, Ordering::Release);
+        Ok(open.pos)
+    }
+
+    /// Appends the group that names the file of a long unit; the position after it.
+    pub(crate) fn append_reference(&self, reference: &Reference) -> Result<Lsn, Refused> {
+        let mut open = self.open.lock();
+        self.close_group(&mut open);
+        let begin = open.group_start;
+        if begin + group_total(REFERENCE_BYTES) > self.tail() + self.log_bytes {
+            return Err(Refused::Full);
+        }
+        let at = begin + GROUP_HEADER_BYTES as u64;
+        // SAFETY: free (checked) and ours under the lock.
+        unsafe { self.bytes_mut(at, REFERENCE_BYTES as u64) }.copy_from_slice(&reference.encode());
+        open.pos = at + REFERENCE_BYTES as u64;
+        open.flushes += 1;
+        open.flushed_bytes += reference.bytes;
+        self.close_group_with(&mut open, FLAG_ASIDE);
         // Release pairs with the Acquire in `appended`.
         self.appended.store(open.pos, Ordering::Release);
         Ok(open.pos)

@@ -17,6 +17,8 @@ pub(crate) const GROUP_MAGIC: u32 = u32::from_le_bytes(*b"MGgr");
 pub(crate) const FLAG_FIRST: u32 = 1;
 /// Flag: the unit at the end of this group goes on in the next one.
 pub(crate) const FLAG_GOES_ON: u32 = 2;
+/// Flag: the payload is the reference to a file that holds the records of a long unit.
+pub(crate) const FLAG_ASIDE: u32 = 4;
 /// Longest header of a record: two varints of 10 bytes.
 pub(crate) const RECORD_HEADER_BYTES_MAX: usize = 20;
 /// Greatest payload of a group.
@@ -30,7 +32,7 @@ pub(crate) struct GroupHeader {
     pub(crate) lsn: Lsn,
     /// Bytes of records; the group ends there and is padded with zeros to whole sectors.
     pub(crate) payload: u32,
-    /// [`FLAG_FIRST`], [`FLAG_GOES_ON`].
+    /// [`FLAG_FIRST`], [`FLAG_GOES_ON`], [`FLAG_ASIDE`].
     pub(crate) flags: u32,
     /// A number drawn when the pool was opened: tells the writes of one process from another's.
     pub(crate) nonce: u64,
@@ -68,7 +70,8 @@ impl GroupHeader {
             && header.payload > 0
             && header.lsn.is_multiple_of(SECTOR_BYTES as u64)
             && header.durable.is_multiple_of(SECTOR_BYTES as u64)
-            && header.durable <= header.lsn;
+            && header.durable <= header.lsn
+            && header.flags & !(FLAG_FIRST | FLAG_GOES_ON | FLAG_ASIDE) == 0;
         sane.then_some(header)
     }
 

@@ -13,7 +13,10 @@
 //! 3. A unit whose groups are not all there is not there at all: the log ends where it begins. Sealing never
 //!    cuts a unit, so nothing that was durable is lost with it, and no `durable` lies inside it.
 
-use crate::log_format::{FLAG_FIRST, FLAG_GOES_ON, GROUP_HEADER_BYTES, GroupHeader, Records, group_crc};
+use crate::aside::Reference;
+use crate::log_format::{
+    FLAG_ASIDE, FLAG_FIRST, FLAG_GOES_ON, GROUP_HEADER_BYTES, GroupHeader, Records, group_crc,
+};
 use crate::storage::{SECTOR_BYTES, StorageFile};
 use crate::superblock::Superblock;
 use crate::{Error, Lsn, Result};
@@ -38,6 +41,8 @@ pub(crate) struct Scan {
     pub(crate) last_write: Lsn,
     /// End of the last record's range: the image must be able to hold it.
     pub(crate) image_end: u64,
+    /// Groups that name files of long units: where, and what.
+    pub(crate) asides: Vec<(Lsn, Reference)>,
 }
 
 /// Reads one group at a time into the ring.
@@ -102,11 +107,18 @@ pub(crate) fn scan(file: &dyn StorageFile, path: &Path, sb: &Superblock, ring: &
     let mut whole = scan.clone();
     while let Some(header) = next_group(&mut reader, &scan, sb)? {
         let body = reader.bytes(scan.end + GROUP_HEADER_BYTES as u64, header.payload as usize);
-        let mut records = Records::new(body, sb.capacity);
+        let aside = header.flags & FLAG_ASIDE != 0;
+        let reference =
+            if aside { Reference::decode(body).filter(|r| r.image_end <= sb.capacity) } else { None };
+        let mut records = Records::new(if aside { &[] } else { body }, sb.capacity);
         for record in records.by_ref() {
             scan.image_end = scan.image_end.max(record.offset + record.bytes.len() as u64);
         }
-        if records.damaged() {
+        if let Some(reference) = reference {
+            scan.image_end = scan.image_end.max(reference.image_end);
+            scan.asides.push((scan.end, reference));
+        }
+        if records.damaged() || aside != reference.is_some() {
             return Err(corrupt(
                 path,
                 scan.end % log_bytes,

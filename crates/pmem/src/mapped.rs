@@ -18,7 +18,7 @@ use crate::sums::{PAGE_BYTES, Sums, page_sum};
 use crate::superblock::SuperblockFile;
 use crate::sync::Mutex;
 use crate::{Error, Lsn, Medium, Region, Result, Site, error::is_no_space};
-use mangrove_sys::{Reservation, fence, flush_range};
+use mangrove_sys::{Reservation, fence, flush_range, write_around};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -226,6 +226,19 @@ impl Medium for Mapped {
         if let Some(latency) = &self.latency {
             latency.flushed(offset, len, self.domain.instruction);
         }
+    }
+
+    #[inline]
+    unsafe fn write_through(&self, offset: u64, to: *mut u8, bytes: &[u8], _site: Site) -> bool {
+        if let Some(dirty) = &self.dirty {
+            mark(dirty, offset, bytes.len() as u64);
+        }
+        // SAFETY: the caller vouches for the range.
+        let done = unsafe { write_around(self.domain.instruction, to, bytes) };
+        if let (true, Some(latency)) = (done, &self.latency) {
+            latency.flushed(offset, bytes.len(), self.domain.instruction);
+        }
+        done
     }
 
     #[inline]

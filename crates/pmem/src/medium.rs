@@ -29,6 +29,15 @@ pub trait Medium: Send + Sync {
     /// `ptr` must be valid for reads of `len` bytes; concurrent stores to them must be ordered by the caller.
     unsafe fn flush(&self, offset: u64, ptr: *const u8, len: usize, site: Site);
 
+    /// Stores `bytes` at `offset`, whose address is `to`, and flushes them, in a way that is cheaper than one after
+    /// the other; false when there is none, and nothing has been done.
+    ///
+    /// # Safety
+    /// `to` must be valid for writes of as many bytes, which nobody else uses meanwhile.
+    unsafe fn write_through(&self, _offset: u64, _to: *mut u8, _bytes: &[u8], _site: Site) -> bool {
+        false
+    }
+
     /// True when [`Medium::flush_unit`] works: the medium has a log of its own.
     fn has_units(&self) -> bool {
         false

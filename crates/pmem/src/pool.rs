@@ -165,12 +165,17 @@ impl Pool {
         }
         let clean = sb.clean;
         let superblock = SuperblockFile::new(file, sb);
-        if !clean {
+        let leftovers = recovered.leftovers(storage, folder)?;
+        if !clean || !leftovers.is_empty() {
             // Durable-order: see recover.rs. Otherwise new groups could overwrite log space that only a
-            // superblock in the cache of the operating system had freed.
+            // superblock in the cache of the operating system had freed, and so could a file of a long unit go
+            // that the durable superblock's log still names.
             superblock.rewrite(here()).map_err(|e| Error::from_io(folder.join("pool"), "write", &e))?;
         }
-        let parts = recovered.into_parts(storage, folder, superblock);
+        for path in leftovers {
+            storage.remove(&path, here()).map_err(|e| Error::from_io(path.clone(), "remove", &e))?;
+        }
+        let parts = recovered.into_parts(Arc::clone(&options.storage), folder, superblock);
         let medium = Arc::new(FileMedium::new(parts, options.durability, options.background));
         // A pool from here on, so that its drop ends what has been started.
         let mut pool = Self {

@@ -9,11 +9,12 @@
 //!    sees it. Otherwise a read answered now could be undone by a power cut later. A sync alone would
 //!    not do: if that process died of a failed one, the kernel may hold the pages for clean.
 
+use crate::aside::{self, REFERENCE_BYTES, Reader, Reference};
 use crate::checkpoint::{Checkpointer, ImageFiles};
 use crate::error::is_no_space;
 use crate::file_medium::{FileParts, HUGE_PAGES_FROM_BYTES};
 use crate::log::Log;
-use crate::log_format::{GROUP_HEADER_BYTES, GroupHeader, Records};
+use crate::log_format::{GROUP_HEADER_BYTES, GroupHeader, Records, group_total};
 use crate::log_scan::{Scan, scan};
 use crate::pool::opening;
 use crate::stat::OpenReport;
@@ -22,7 +23,7 @@ use crate::sums::{PAGE_BYTES, SUM_BYTES, Sums, page_sum};
 use crate::superblock::{Superblock, SuperblockFile};
 use crate::{Error, Lsn, Result};
 use mangrove_sys::{Mirror, Reservation};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -181,9 +182,10 @@ pub(crate) fn recover(
         rewrite(&*log_file, &ring, scan.last_write, scan.end)
             .map_err(|e| Error::from_io(log_path.clone(), "write", &e))?;
     }
-    let mut records = apply(&ring, &memory, sb.tail, sb.target);
+    let log = LogParts { storage, folder, seed: sb.seed(), ring: &ring, asides: &scan.asides };
+    let mut records = log.apply(&memory, sb.tail, sb.target)?;
     verify_suspects(&suspects, &memory, &sums, &files)?;
-    records += apply(&ring, &memory, sb.target, scan.end);
+    records += log.apply(&memory, sb.target, scan.end)?;
     let grown = make_room(&files, image_size, scan.image_end, read_only)?;
     let report = OpenReport {
         created: false,
@@ -332,6 +334,37 @@ fn rewrite(file: &dyn StorageFile, ring: &Mirror, from: Lsn, to: Lsn) -> std::io
     Ok(())
 }
 
+/// The log, and the files of its long units.
+struct LogParts<'a> {
+    storage: &'a dyn Storage,
+    folder: &'a Path,
+    seed: u32,
+    ring: &'a Mirror,
+    asides: &'a [(Lsn, Reference)],
+}
+
+impl LogParts<'_> {
+    /// Applies the records of `from..to`; returns how many.
+    fn apply(&self, memory: &Reservation, mut from: Lsn, to: Lsn) -> Result<u64> {
+        let mut count = 0;
+        let part = from..to;
+        for &(at, reference) in self.asides.iter().filter(|(at, _)| part.contains(at)) {
+            count += apply(self.ring, memory, from, at);
+            let mut reader = Reader::open(self.storage, self.folder, reference, self.seed)?;
+            let mut chunk = Vec::new();
+            while reader.next(&mut chunk)? {
+                count += apply_bytes(&chunk, memory, 0, 1).ok_or_else(|| Error::Corrupt {
+                    path: reference.path(self.folder),
+                    offset: 0,
+                    what: "a group with a right checksum holds no records".into(),
+                })?;
+            }
+            from = at + group_total(REFERENCE_BYTES);
+        }
+        Ok(count + apply(self.ring, memory, from, to))
+    }
+}
+
 /// Applies the records of the groups in `from..to`; returns how many.
 ///
 /// Several threads each read the whole log and apply what falls into their stripes of the region: the
@@ -374,17 +407,24 @@ fn apply_stripes(
     stripe: u64,
     stripes: u64,
 ) -> u64 {
-    let mut at = range.start;
+    let physical = (range.start % ring.len() as u64) as usize;
+    let len = (range.end - range.start) as usize;
+    // SAFETY: the ring is mapped twice in a row, the groups are at most its length in total, and
+    // nobody writes it.
+    let bytes = unsafe { std::slice::from_raw_parts(ring.base().as_ptr().add(physical), len) };
+    apply_bytes(bytes, memory, stripe, stripes).expect("the scan read these groups")
+}
+
+/// As `apply_stripes`, for verified groups; `None` when they hold no records.
+fn apply_bytes(bytes: &[u8], memory: &Reservation, stripe: u64, stripes: u64) -> Option<u64> {
+    let mut at = 0;
     let mut count = 0;
-    while at < range.end {
-        let physical = (at % ring.len() as u64) as usize;
-        let left = (range.end - at) as usize;
-        // SAFETY: the ring is mapped twice in a row, the groups are at most its length in total, and
-        // nobody writes it.
-        let bytes = unsafe { std::slice::from_raw_parts(ring.base().as_ptr().add(physical), left) };
-        let header = GroupHeader::decode(bytes).expect("the scan read this group");
-        let payload = &bytes[GROUP_HEADER_BYTES..GROUP_HEADER_BYTES + header.payload as usize];
-        for record in Records::new(payload, memory.len() as u64) {
+    while at < bytes.len() {
+        let header = GroupHeader::decode(&bytes[at..])?;
+        let payload =
+            bytes.get(at + GROUP_HEADER_BYTES..at + GROUP_HEADER_BYTES + header.payload as usize)?;
+        let mut records = Records::new(payload, memory.len() as u64);
+        for record in records.by_ref() {
             count += 1;
             let (mut offset, mut rest) = (record.offset, record.bytes);
             while !rest.is_empty() {
@@ -401,9 +441,12 @@ fn apply_stripes(
                 (offset, rest) = (offset + in_stripe, behind);
             }
         }
-        at += header.total();
+        if records.damaged() {
+            return None;
+        }
+        at += header.total() as usize;
     }
-    count
+    Some(count)
 }
 
 /// Pages whose sum did not fit must fit now that the interrupted checkpoint's records are applied.
@@ -441,10 +484,18 @@ fn make_room(files: &ImageFiles, image_size: u64, needed: u64, read_only: bool) 
 }
 
 impl Recovered {
+    /// Files of long units that no group names: their process died before it could, or after it had applied them.
+    pub(crate) fn leftovers(&self, storage: &dyn Storage, folder: &Path) -> Result<Vec<PathBuf>> {
+        let names = storage.list(folder).map_err(|e| Error::from_io(folder.to_owned(), "read", &e))?;
+        let paths = names.iter().filter(|name| aside::is_name(name)).map(|name| folder.join(name));
+        let named = |path: &PathBuf| self.scan.asides.iter().any(|(_, r)| r.path(folder) == *path);
+        Ok(paths.filter(|path| !named(path)).collect())
+    }
+
     /// What the medium is made of.
     pub(crate) fn into_parts(
         self,
-        storage: &dyn Storage,
+        storage: Arc<dyn Storage>,
         folder: &Path,
         superblock: SuperblockFile,
     ) -> FileParts {
@@ -455,6 +506,7 @@ impl Recovered {
         let files = Arc::new(self.files);
         let checkpointer = Checkpointer {
             files: Arc::clone(&files),
+            storage: Arc::clone(&storage),
             sums: self.sums,
             interrupted,
             finished: 0,
@@ -467,6 +519,7 @@ impl Recovered {
             superblock,
             superblock_path: folder.join("pool"),
             files,
+            storage,
             checkpointer,
             grown: self.grown,
         }

@@ -10,6 +10,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Shorter stores go through the cache.
+const WRITE_THROUGH_BYTES_MIN: usize = 512;
+
 /// A part of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Range {
@@ -135,6 +138,26 @@ impl Region {
         // SAFETY: inside the region; the caller owns the range.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(offset), bytes.len()) };
         self.note_store(offset, bytes.len(), Location::caller());
+    }
+
+    /// [`Region::write`] and [`Region::flush`] in one: for bytes that this program does not soon read again.
+    #[inline]
+    #[track_caller]
+    pub fn write_through(&self, offset: u64, bytes: &[u8]) {
+        assert!(offset + bytes.len() as u64 <= self.len, "store beyond the region");
+        let site = Location::caller();
+        if bytes.len() >= WRITE_THROUGH_BYTES_MIN {
+            // SAFETY: inside the region (asserted); the caller owns the range.
+            let done = unsafe { self.medium.write_through(offset, self.at(offset), bytes, site) };
+            if done {
+                return;
+            }
+        }
+        // SAFETY: as above.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(offset), bytes.len()) };
+        self.note_store(offset, bytes.len(), site);
+        // SAFETY: as above.
+        unsafe { self.medium.flush(offset, self.at(offset), bytes.len(), site) };
     }
 
     /// Zeroes `len` bytes at `offset`. Not atomic.

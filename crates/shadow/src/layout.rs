@@ -4,8 +4,9 @@
 //! Invariants:
 //! 1. The words of the header's first line never change once its magic number is there.
 //! 2. Words that change are 8 bytes, aligned, and have one writer: `len` and `dirty_end` whoever grows, `tail` the
-//!    front of its log, `upto` and `head` the replayer.
-//! 3. A unit's checksum covers all its bytes but the padding, and through its seed the shadow and the log.
+//!    front of its log, `upto` and `head` the replayer, all and `incarnation` recovery.
+//! 3. A unit's checksum covers all its bytes but the padding, and through its seed the shadow, the log and the
+//!    opening that wrote it.
 
 use crate::{Error, Result};
 use mangrove_pmem::{Region, crc32c};
@@ -30,10 +31,15 @@ pub(crate) const AT_RING_BYTES: u64 = 32;
 pub(crate) const AT_LOG_COUNT: u64 = 40;
 pub(crate) const AT_NONCE: u64 = 48;
 pub(crate) const AT_CRC: u64 = 56;
+/// Bytes of the header: one line.
+pub(crate) const HEADER_BYTES: u64 = 64;
+const _: () = assert!(AT_MAGIC == 0 && AT_CRC + 8 == HEADER_BYTES);
 /// Bytes of the working copy that may be used: one line of its own.
 pub(crate) const AT_LEN: u64 = 64;
 /// Bytes of the image behind which the region is still zero: one line of its own.
 pub(crate) const AT_DIRTY_END: u64 = 128;
+/// Counts the openings: units of an earlier one are no units. One line of its own.
+pub(crate) const AT_INCARNATION: u64 = 192;
 /// The logs' own words, two lines for each log.
 pub(crate) const AT_LOGS: u64 = PAGE_BYTES;
 pub(crate) const LOG_BYTES: u64 = 128;
@@ -104,26 +110,23 @@ impl Layout {
     }
 
     /// Seed of the checksums of a log's units.
-    pub(crate) fn seed(&self, log: usize) -> u32 {
-        crc32c(log as u32, &self.nonce.to_le_bytes())
+    pub(crate) fn seed(&self, log: usize, incarnation: u64) -> u32 {
+        crc32c(crc32c(log as u32, &self.nonce.to_le_bytes()), &incarnation.to_le_bytes())
     }
 
-    /// Writes the header of a fresh, zero region; durable on return. Returns false when there is one.
+    /// Writes the header of a fresh, zero region; durable with the caller's next fence.
     ///
     /// Durable-order: every other word before the magic number. Otherwise a crash could leave a shadow whose
-    /// geometry is not there.
+    /// geometry is not there. They share one cache line, and stores to one line persist in their order.
     pub(crate) fn write(&self, region: &Region) -> Result<()> {
         region.grow(self.image_start())?;
         for (at, word) in self.words() {
-            region.store(at, word, Ordering::Relaxed);
+            region.store(at, word, Ordering::Release);
         }
-        region.store(AT_CRC, self.crc(), Ordering::Relaxed);
-        region.flush(AT_VERSION, (AT_CRC + 8 - AT_VERSION) as usize);
-        region.fence();
+        region.store(AT_CRC, self.crc(), Ordering::Release);
         region.store(AT_MAGIC, MAGIC, Ordering::Release);
-        region.flush(AT_MAGIC, 8);
-        region.fence();
-        region.drain()
+        region.flush(AT_MAGIC, HEADER_BYTES as usize);
+        Ok(())
     }
 
     /// What the header says; `None` when nobody finished writing one. The first `AT_RINGS` bytes are usable.

@@ -1,17 +1,21 @@
-//! What happens to a shadow on dax or emulated after a crash: the units that were published are applied to the
-//! image, in order, up to the first number that is missing; what lies behind it was never acknowledged, and is
-//! dropped.
+//! What happens to a shadow on dax or emulated after a crash: the units in the logs are applied to the image, in
+//! order, up to the first number that is missing; what lies behind it was never acknowledged, and is dropped.
+//! Up to a log's tail all units must be right; behind it stands what was written last, and what is not right there
+//! was not finished. (So damage is told from a tear, except in the last unit of a log.)
 //!
 //! Invariants:
 //! 1. Nothing is stored before everything that will be applied has been verified.
 //! 2. Durable-order: the image before the heads and tails that drop the records. Otherwise a second crash would
 //!    find the records gone and the image old.
-//! 3. Done again after a crash at any point, it does the same: `upto` of whatever lines survive names the last
+//! 3. Durable-order: the emptied logs before the incarnation that makes every older unit no unit. Otherwise units
+//!    still needed would fail their checksums; and without it, a unit dropped now could be taken at the next
+//!    recovery for the one of that number which is written next.
+//! 4. Done again after a crash at any point, it does the same: `upto` of whatever lines survive names the last
 //!    unit applied, the next number is missing, and dropped units are behind it.
 
 use crate::layout::{
-    ASIDE_BYTES, AT_DIRTY_END, AT_LEN, COMMIT_BYTES, Commit, IN_LOG_HEAD, IN_LOG_TAIL, IN_LOG_UPTO,
-    KIND_ASIDE, KIND_REDO, Layout, redo_total,
+    ASIDE_BYTES, AT_DIRTY_END, AT_INCARNATION, AT_LEN, COMMIT_BYTES, Commit, IN_LOG_HEAD, IN_LOG_TAIL,
+    IN_LOG_UPTO, KIND_ASIDE, KIND_REDO, Layout, REDO_BYTES, le_bytes, redo_total,
 };
 use crate::lines::Lines;
 use crate::replay::{apply, flush, read_commit, store_head, word};
@@ -34,6 +38,8 @@ pub(crate) struct Recovery {
     pub(crate) bytes: u64,
     /// Published, but behind a number that was not: never acknowledged.
     pub(crate) dropped: u64,
+    /// Found behind the tail of their log.
+    pub(crate) behind_tail: u64,
 }
 
 fn corrupt<T>(offset: u64, what: &str) -> Result<T> {
@@ -61,12 +67,12 @@ pub(crate) fn read_len(region: &Region, layout: &Layout) -> Result<u64> {
 pub(crate) fn recover(region: &Region, layout: &Layout) -> Result<(Start, Recovery)> {
     let len = read_len(region, layout)?;
     region.grow(layout.image_start() + len)?;
-    let (found, upto) = scan(region, layout, len, u64::MAX)?;
-    let mut recovery = Recovery::default();
+    let incarnation = durable_word(region, AT_INCARNATION);
+    let Scan { found, upto, starts, behind_tail } = scan(region, layout, len, u64::MAX)?;
+    let mut recovery = Recovery { behind_tail, ..Recovery::default() };
     let mut seq = upto;
     let mut lines = Lines::new();
-    let logs = 0..layout.log_count as usize;
-    let mut ends: Vec<u64> = logs.map(|log| durable_word(region, layout.log(log) + IN_LOG_HEAD)).collect();
+    let mut ends = starts;
     for unit in &found {
         if unit.commit.seq > upto {
             if unit.commit.seq != seq + 1 {
@@ -89,15 +95,15 @@ pub(crate) fn recover(region: &Region, layout: &Layout) -> Result<(Start, Recove
     for (log, &end) in ends.iter().enumerate() {
         let at = layout.log(log);
         store_head(region, at, seq, end);
-        if durable_word(region, at + IN_LOG_TAIL) != end {
-            // Never below a durable head: that was stored first, and is no greater.
-            region.store(at + IN_LOG_TAIL, end, Ordering::Release);
-            region.flush(at + IN_LOG_TAIL, 8);
-        }
+        region.store(at + IN_LOG_TAIL, end, Ordering::Release);
+        region.flush(at + IN_LOG_TAIL, 8);
     }
     region.fence();
+    region.store(AT_INCARNATION, incarnation + 1, Ordering::Release);
+    region.flush(AT_INCARNATION, 8);
+    region.fence();
     region.drain()?;
-    Ok((Start { positions: ends, seq, len }, recovery))
+    Ok((Start { positions: ends, seq, len, incarnation: incarnation + 1 }, recovery))
 }
 
 /// Verifies header words and logs of a region of which `usable` bytes are there, without changing anything; the
@@ -110,85 +116,148 @@ pub(crate) fn verify_all(region: &Region, layout: &Layout, usable: u64) -> Resul
     if len > usable - layout.image_start() {
         return corrupt(usable, "the image ends before its length");
     }
-    Ok(scan(region, layout, len, usable)?.0.len() as u64)
+    Ok(scan(region, layout, len, usable)?.found.len() as u64)
 }
 
-/// Every unit between head and tail of every log, verified, by number; and up to which number all are in the
-/// image.
-fn scan(region: &Region, layout: &Layout, len: u64, usable: u64) -> Result<(Vec<Found>, u64)> {
-    let mut found = Vec::new();
-    let mut upto = 0;
+/// What the logs hold.
+struct Scan {
+    /// Every unit, verified, by number.
+    found: Vec<Found>,
+    /// Up to this number all are in the image.
+    upto: u64,
+    /// Where each log begins.
+    starts: Vec<u64>,
+    behind_tail: u64,
+}
+
+fn scan(region: &Region, layout: &Layout, len: u64, usable: u64) -> Result<Scan> {
+    let mut scan = Scan { found: Vec::new(), upto: 0, starts: Vec::new(), behind_tail: 0 };
+    let logs = 0..layout.log_count as usize;
+    let words = logs.map(|log| layout.log(log));
+    scan.upto = words.map(|at| durable_word(region, at + IN_LOG_UPTO)).max().unwrap_or(0);
+    let incarnation = durable_word(region, AT_INCARNATION);
+    let verifier = Verifier { region, layout, len, usable, incarnation, upto: scan.upto };
     for log in 0..layout.log_count as usize {
         let at = layout.log(log);
         let (head, tail) = (durable_word(region, at + IN_LOG_HEAD), durable_word(region, at + IN_LOG_TAIL));
-        upto = upto.max(durable_word(region, at + IN_LOG_UPTO));
-        if head > tail
-            || tail - head > layout.ring_bytes
-            || !head.is_multiple_of(8)
-            || !tail.is_multiple_of(8)
-        {
+        let apart = tail.abs_diff(head);
+        if apart > layout.ring_bytes || !head.is_multiple_of(8) || !tail.is_multiple_of(8) || tail > 1 << 62 {
             return corrupt(at, "the ends of a log that cannot be");
         }
+        scan.starts.push(head);
         let mut position = head;
-        while position < tail {
-            let place = layout.ring(log, position);
-            let Some(commit) = read_commit(region, layout, log, position) else {
-                return corrupt(place, "no unit stands where the log goes on");
-            };
-            if commit.bytes > tail - position {
-                return corrupt(place, "a unit reaches beyond its log's end");
+        loop {
+            match verifier.unit(log, position, head + layout.ring_bytes) {
+                Ok(commit) => {
+                    scan.found.push(Found { log, position, commit });
+                    scan.behind_tail += u64::from(position >= tail.max(head));
+                    position += commit.bytes;
+                }
+                // Up to the tail all had been durable. What follows is a unit that was not finished, or nothing.
+                Err(damage) if position < tail => return Err(damage),
+                Err(_) => break,
             }
-            found.push(Found { log, position, commit });
-            position += commit.bytes;
         }
     }
-    found.sort_unstable_by_key(|unit| unit.commit.seq);
-    if found.windows(2).any(|pair| pair[0].commit.seq == pair[1].commit.seq) {
+    scan.found.sort_unstable_by_key(|unit| unit.commit.seq);
+    if scan.found.windows(2).any(|pair| pair[0].commit.seq == pair[1].commit.seq) {
         return corrupt(layout.log(0), "two units carry the same number");
     }
-    // What has been applied is not looked at again: a unit aside may have been overwritten by the next.
-    for unit in found.iter().filter(|unit| unit.commit.seq > upto) {
-        verify(region, layout, unit, len, usable)?;
-    }
-    Ok((found, upto))
+    Ok(scan)
 }
 
-/// Compares a unit with its checksum, and its ranges with the working copy's length.
-fn verify(region: &Region, layout: &Layout, unit: &Found, len: u64, usable: u64) -> Result<()> {
-    let Found { log, position, commit } = unit;
-    let place = layout.ring(*log, *position);
-    let end = position + commit.bytes;
-    let mut crc = commit.crc_of_head(layout.seed(*log));
-    let (mut at, mut records, mut aside) = (position + COMMIT_BYTES, 0u64, None);
-    while at < end {
-        if end - at < 16 {
-            return corrupt(place, "a record is cut short");
-        }
-        let words = [word(region, layout, *log, at), word(region, layout, *log, at + 8)];
-        crc = crc32c(crc, &crate::layout::le_bytes::<2, 16>(words));
-        records += 1;
-        match words[0] & 0xff {
-            KIND_REDO => {
-                let count = words[0] >> 8;
-                if count > end - at || redo_total(count) > end - at || !inside(words[1], count, len) {
-                    return corrupt(place, "a range lies outside the image");
+/// Compares units with their checksums, and their ranges with the working copy's length.
+struct Verifier<'a> {
+    region: &'a Region,
+    layout: &'a Layout,
+    len: u64,
+    usable: u64,
+    incarnation: u64,
+    upto: u64,
+}
+
+impl Verifier<'_> {
+    /// The unit at `position`, which ends before `limit`. What a unit has beside the image is looked at only
+    /// when it has not been applied: later it may have been overwritten by the next.
+    fn unit(&self, log: usize, position: u64, limit: u64) -> Result<Commit> {
+        let Self { region, layout, len, .. } = *self;
+        let place = layout.ring(log, position);
+        let commit = read_commit(region, layout, log, position);
+        let Some(commit) = commit.filter(|c| position < limit && c.bytes <= limit - position) else {
+            return corrupt(place, "no unit stands where the log goes on");
+        };
+        let end = position + commit.bytes;
+        let mut crc = commit.crc_of_head(layout.seed(log, self.incarnation));
+        let (mut at, mut records, mut aside) = (position + COMMIT_BYTES, 0u64, None);
+        while at < end {
+            if end - at < REDO_BYTES {
+                return corrupt(place, "a record is cut short");
+            }
+            let words = [0, 8].map(|n| word(region, layout, log, at + n));
+            crc = crc32c(crc, &le_bytes::<2, 16>(words));
+            records += 1;
+            match words[0] & 0xff {
+                KIND_REDO => {
+                    let count = words[0] >> 8;
+                    if count > end - at || redo_total(count) > end - at || !inside(words[1], count, len) {
+                        return corrupt(place, "a range lies outside the image");
+                    }
+                    crc = crc_of_ring(region, layout, log, at + REDO_BYTES, count, crc);
+                    at += redo_total(count);
                 }
-                crc = crc_of_ring(region, layout, *log, at + 16, count, crc);
-                at += redo_total(count);
+                KIND_ASIDE if end - at == ASIDE_BYTES => {
+                    let more = [16, 24].map(|n| word(region, layout, log, at + n));
+                    crc = crc32c(crc, &le_bytes::<2, 16>(more));
+                    aside = Some([words[0], words[1], more[0], more[1]]);
+                    at = end;
+                }
+                _ => return corrupt(place, "a record of an unknown kind"),
             }
-            KIND_ASIDE if end - at == ASIDE_BYTES => {
-                let more = [16, 24].map(|n| word(region, layout, *log, at + n));
-                crc = crc32c(crc, &crate::layout::le_bytes::<2, 16>(more));
-                aside = Some([words[0], words[1], more[0], more[1]]);
-                at = end;
-            }
-            _ => return corrupt(place, "a record of an unknown kind"),
+        }
+        if crc != commit.crc || records != u64::from(commit.records) {
+            return corrupt(place, "a unit does not match its checksum");
+        }
+        match aside {
+            Some(record) if commit.seq > self.upto => self.aside(record).map(|()| commit),
+            _ => Ok(commit),
         }
     }
-    if crc != commit.crc || records != u64::from(commit.records) {
-        return corrupt(place, "a unit does not match its checksum");
+
+    /// The records of a unit beside the image.
+    fn aside(&self, record: [u64; 4]) -> Result<()> {
+        let Self { region, layout, .. } = *self;
+        let [first, start, total, records] = record;
+        let end = start.checked_add(total).filter(|&end| {
+            start >= layout.image_start()
+                && end <= region.len().min(self.usable)
+                && start.is_multiple_of(8)
+                && total.is_multiple_of(8)
+        });
+        let Some(end) = end else { return corrupt(start, "records beside the image that cannot be") };
+        if !region.medium().read_only() {
+            region.grow(end)?;
+        }
+        let (mut at, mut crc, mut count) = (start, 0, 0u64);
+        while at < end {
+            let head = bytes(region, at, REDO_BYTES.min(end - at));
+            if (head.len() as u64) < REDO_BYTES {
+                return corrupt(at, "a record beside the image is cut short");
+            }
+            let words = [0, 8].map(|n| durable_word(region, at + n));
+            let data = words[0] >> 8;
+            let fits = data <= end - at && redo_total(data) <= end - at && inside(words[1], data, self.len);
+            if words[0] & 0xff != KIND_REDO || !fits {
+                return corrupt(at, "a record beside the image that cannot be");
+            }
+            crc = crc32c(crc32c(crc, head), bytes(region, at + REDO_BYTES, data));
+            at += redo_total(data);
+            count += 1;
+        }
+        if u64::from(crc) != first >> 32 || count != records {
+            return corrupt(start, "the records beside the image do not match their checksum");
+        }
+        Ok(())
     }
-    aside.map_or(Ok(()), |record| verify_aside(region, layout, record, len, usable))
 }
 
 fn inside(offset: u64, count: u64, len: u64) -> bool {
@@ -205,39 +274,4 @@ fn bytes(region: &Region, at: u64, len: u64) -> &[u8] {
     assert!(at <= region.len() && len <= region.len() - at);
     // SAFETY: inside the region (asserted); nobody uses it yet.
     unsafe { std::slice::from_raw_parts(region.at(at), len as usize) }
-}
-
-fn verify_aside(region: &Region, layout: &Layout, record: [u64; 4], len: u64, usable: u64) -> Result<()> {
-    let [first, start, total, records] = record;
-    let end = start.checked_add(total).filter(|&end| {
-        start >= layout.image_start()
-            && end <= region.len().min(usable)
-            && start.is_multiple_of(8)
-            && total.is_multiple_of(8)
-    });
-    let Some(end) = end else { return corrupt(start, "records beside the image that cannot be") };
-    if !region.medium().read_only() {
-        region.grow(end)?;
-    }
-    let (mut at, mut crc, mut count) = (start, 0, 0u64);
-    while at < end {
-        let head = bytes(region, at, 16.min(end - at));
-        let words = [0, 8].map(|n| durable_word(region, at + n));
-        let data = words[0] >> 8;
-        if head.len() < 16
-            || words[0] & 0xff != KIND_REDO
-            || data > end - at
-            || redo_total(data) > end - at
-            || !inside(words[1], data, len)
-        {
-            return corrupt(at, "a record beside the image that cannot be");
-        }
-        crc = crc32c(crc32c(crc, head), bytes(region, at + 16, data));
-        at += redo_total(data);
-        count += 1;
-    }
-    if u64::from(crc) != first >> 32 || count != records {
-        return corrupt(start, "the records beside the image do not match their checksum");
-    }
-    Ok(())
 }

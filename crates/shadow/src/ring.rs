@@ -1,13 +1,15 @@
 //! A shadow on a medium without a log of its own (dax, emulated): the front of its logs.
 //!
-//! Source: Fig. 3 of the Mangosteen paper. One batch is one unit: its REDO records, then the tail. Two fences:
-//! the first makes the records durable, the second the tail, which is what commits. Deviations: records carry
-//! ranges of any length instead of one block each (the blocks are deduplicated before, by who tracks stores); the
-//! COMMIT record stands first, since length and number are known when it is written; several logs, in the order
-//! of one counter (`handover.rs`); everything has a checksum.
+//! Source: Fig. 3 of the Mangosteen paper. One batch is one unit: its REDO records, then the tail. The paper has
+//! two fences: one makes the records durable, one the tail, which is what commits. Here a unit has a checksum that
+//! tells by itself whether it is all there, so one fence will do: it makes the unit durable, and the tail *before*
+//! it. The paper's two are an option ([`Options::fences`](crate::Options::fences)). Further deviations: records
+//! carry ranges of any length instead of one block each (the blocks are deduplicated before, by who tracks
+//! stores); the COMMIT record stands first, since length and number are known when it is written; several logs,
+//! in the order of one counter (`handover.rs`).
 //!
 //! Invariants:
-//! 1. Durable-order: a unit before the tail that covers it. Otherwise recovery would find a tail, and behind it
+//! 1. Durable-order: a unit before any tail behind it. Otherwise recovery would find a tail, and before it
 //!    bytes of an earlier lap. (It would notice, by position and checksum, and call it damage.)
 //! 2. Durable-order: space is written again only when the head that frees it is durable. Otherwise recovery
 //!    would read new records as old ones.
@@ -22,12 +24,15 @@ use crate::replay::Replayer;
 use crate::working::Working;
 use crate::{Error, Result, Stat};
 use mangrove_pmem::{Range, Region, crc32c};
+use mangrove_sys::prefetch_write;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Units up to this size are put together on the stack and copied at once.
-const SMALL_BYTES: usize = 512;
+/// Units up to this size are put together first and copied at once: lines are then flushed once each.
+const SMALL_BYTES: usize = 8192;
+/// Lines fetched ahead.
+const PREFETCH_LINES: u64 = 6;
 /// How long the replayer lets units gather: what they have in common is then written once.
 const GATHER: Duration = Duration::from_millis(10);
 /// Spins before a wait for another front yields the processor.
@@ -38,6 +43,9 @@ struct Front {
     /// Where the next unit goes.
     position: u64,
     seed: u32,
+    units: u64,
+    bytes: u64,
+    unit: Box<[u8; SMALL_BYTES]>,
 }
 
 /// Where a unit that no ring takes is put: behind the image.
@@ -62,6 +70,8 @@ pub(crate) struct Rings {
     background: bool,
     stop: AtomicBool,
     panicked: AtomicBool,
+    /// Whether the tail has a fence of its own.
+    tail_fence: bool,
     len: AtomicU64,
     pub(crate) full_waits: AtomicU64,
 }
@@ -71,6 +81,8 @@ pub(crate) struct Start {
     pub(crate) positions: Vec<u64>,
     pub(crate) seq: u64,
     pub(crate) len: u64,
+    /// Of the units that will be written.
+    pub(crate) incarnation: u64,
 }
 
 impl Rings {
@@ -79,9 +91,17 @@ impl Rings {
         layout: Layout,
         working: Working,
         start: &Start,
-        background: bool,
+        options: &crate::Options,
     ) -> Self {
-        let front = |(log, &position): (usize, &u64)| Mutex::new(Front { position, seed: layout.seed(log) });
+        let front = |(log, &position): (usize, &u64)| {
+            Mutex::new(Front {
+                position,
+                seed: layout.seed(log, start.incarnation),
+                units: 0,
+                bytes: 0,
+                unit: Box::new([0; SMALL_BYTES]),
+            })
+        };
         Self {
             handover: Handover::new(start.seq + 1, &start.positions),
             fronts: start.positions.iter().enumerate().map(front).collect(),
@@ -90,7 +110,8 @@ impl Rings {
             region,
             layout,
             working,
-            background,
+            background: options.background,
+            tail_fence: options.fences > 1,
             stop: AtomicBool::new(false),
             panicked: AtomicBool::new(false),
             len: AtomicU64::new(start.len),
@@ -117,7 +138,7 @@ impl Rings {
         let mut commit =
             Commit { bytes, seq, position: front.position, records: ranges.len() as u32, crc: 0 };
         if bytes as usize <= SMALL_BYTES {
-            self.put_small(log, &front, &mut commit, ranges);
+            self.put_small(log, &mut front, &mut commit, ranges);
         } else {
             let mut at = front.position + COMMIT_BYTES;
             commit.crc = commit.crc_of_head(front.seed);
@@ -131,20 +152,28 @@ impl Rings {
             }
             self.put(log, front.position, &le_bytes::<4, 32>(commit.words()));
         }
+        front.units += 1;
+        front.bytes += bytes;
         self.publish(log, &mut front, bytes)?;
         Ok(seq)
     }
 
-    /// Makes the unit of `bytes` bytes at the front durable, then the tail behind it.
+    /// Makes the unit of `bytes` bytes at the front durable, whose bytes have been put and flushed.
     #[inline]
     fn publish(&self, log: usize, front: &mut Front, bytes: u64) -> Result<()> {
-        self.flush(log, front.position, bytes);
-        self.region.fence();
-        front.position += bytes;
         let tail = self.layout.log(log) + IN_LOG_TAIL;
-        self.region.store(tail, front.position, Ordering::Relaxed);
+        if self.tail_fence {
+            self.region.fence();
+        }
+        front.position += bytes;
+        let covered = if self.tail_fence { front.position } else { front.position - bytes };
+        self.region.store(tail, covered, Ordering::Release);
         self.region.flush(tail, 8);
         self.region.fence();
+        // The lines of the next unit, most likely a short one, are fetched while the caller goes on.
+        for line in 0..PREFETCH_LINES {
+            prefetch_write(self.region.at(self.layout.ring(log, front.position + line * 64)));
+        }
         let drained = self.region.drain();
         // Published in any case, or everybody would wait for it for ever; a failure latches below.
         self.handover.publish(log, front.position);
@@ -157,10 +186,10 @@ impl Rings {
         drained
     }
 
-    /// A whole unit on the stack: one copy into the ring.
+    /// A whole unit in one copy into the ring.
     #[inline]
-    fn put_small(&self, log: usize, front: &Front, commit: &mut Commit, ranges: &[Range]) {
-        let mut unit = [0u8; SMALL_BYTES];
+    fn put_small(&self, log: usize, front: &mut Front, commit: &mut Commit, ranges: &[Range]) {
+        let unit = &mut front.unit;
         let mut at = COMMIT_BYTES as usize;
         commit.crc = commit.crc_of_head(front.seed);
         for range in ranges {
@@ -168,29 +197,22 @@ impl Rings {
             unit[at..at + 16].copy_from_slice(&le_bytes::<2, 16>(redo_words(range.offset, range.len)));
             unit[at + 16..at + 16 + data.len()].copy_from_slice(data);
             commit.crc = crc32c(commit.crc, &unit[at..at + 16 + data.len()]);
-            at += redo_total(range.len) as usize;
+            let end = at + redo_total(range.len) as usize;
+            unit[at + 16 + data.len()..end].fill(0);
+            at = end;
         }
         unit[..COMMIT_BYTES as usize].copy_from_slice(&le_bytes::<4, 32>(commit.words()));
-        self.put(log, front.position, &unit[..at]);
+        self.put(log, front.position, &front.unit[..at]);
     }
 
-    /// Copies bytes to a position of a log, in two parts where the ring ends.
+    /// Copies bytes to a position of a log, in two parts where the ring ends, and asks for them to be durable.
     #[inline]
     fn put(&self, log: usize, position: u64, bytes: &[u8]) {
         let left = (self.layout.ring_bytes - position % self.layout.ring_bytes) as usize;
         let (first, second) = bytes.split_at(bytes.len().min(left));
-        self.region.write(self.layout.ring(log, position), first);
+        self.region.write_through(self.layout.ring(log, position), first);
         if !second.is_empty() {
-            self.region.write(self.layout.ring(log, position + left as u64), second);
-        }
-    }
-
-    #[inline]
-    fn flush(&self, log: usize, position: u64, bytes: u64) {
-        let left = self.layout.ring_bytes - position % self.layout.ring_bytes;
-        self.region.flush(self.layout.ring(log, position), bytes.min(left) as usize);
-        if bytes > left {
-            self.region.flush(self.layout.ring(log, position + left), (bytes - left) as usize);
+            self.region.write_through(self.layout.ring(log, position + left as u64), second);
         }
     }
 
@@ -226,9 +248,9 @@ impl Rings {
     /// Commits a unit that no ring takes. Its records are put behind the image, and the log gets one that
     /// names them. One such unit at a time: the place is free when the last one has been applied.
     ///
-    /// Durable-order: that the region is no longer zero behind the image, before the records; the records
-    /// before the unit that names them (the same fence that orders the unit before its tail would be too late:
-    /// `grow` must know what to zero after a crash at any time).
+    /// Durable-order: that the region is no longer zero behind the image, before the records. Otherwise `grow`
+    /// would not know, after a crash, what to zero. The records need no fence before the unit that names them: one
+    /// fence makes both durable, and a unit whose records do not match their checksum was not finished.
     fn commit_aside(&self, log: usize, ranges: &[Range], bytes: u64) -> Result<u64> {
         let mut aside = self.aside.lock();
         self.wait_applied(aside.seq)?;
@@ -251,12 +273,10 @@ impl Rings {
             let head: [u8; 16] = le_bytes(redo_words(range.offset, range.len));
             let data = self.working.bytes(*range);
             crc = crc32c(crc32c(crc, &head), data);
-            self.region.write(at, &head);
-            self.region.write(at + REDO_BYTES, data);
+            self.region.write_through(at, &head);
+            self.region.write_through(at + REDO_BYTES, data);
             at += redo_total(range.len);
         }
-        self.region.flush(start, records as usize);
-        self.region.fence();
         let mut front = self.fronts[log].lock();
         let bytes = COMMIT_BYTES + ASIDE_BYTES;
         self.make_space(log, front.position + bytes)?;
@@ -268,6 +288,8 @@ impl Rings {
         self.put(log, front.position, &le_bytes::<4, 32>(commit.words()));
         self.put(log, front.position + COMMIT_BYTES, &record);
         *aside = Aside { seq, end: start + records };
+        front.units += 1;
+        front.bytes += bytes + records;
         self.publish(log, &mut front, bytes)?;
         Ok(seq)
     }
@@ -362,7 +384,11 @@ impl Rings {
         let logs = self.layout.log_count as usize;
         stat.log_bytes = self.layout.log_count * self.layout.ring_bytes;
         stat.log_used = (0..logs).map(|log| self.handover.tail(log) - self.handover.head(log)).sum();
-        stat.log_written = (0..logs).map(|log| self.handover.tail(log)).sum();
+        for front in &self.fronts {
+            let front = front.lock();
+            stat.units += front.units;
+            stat.log_written += front.bytes;
+        }
         // Relaxed: a counter.
         stat.full_waits = self.full_waits.load(Ordering::Relaxed);
         let replayer = self.replayer.lock();

@@ -34,6 +34,7 @@ struct LogBacking {
     /// Usable bytes.
     len: AtomicU64,
     scratch: Mutex<Vec<Range>>,
+    units: AtomicU64,
 }
 
 /// A durable region with a working copy at a fixed address. See the crate's page.
@@ -46,8 +47,6 @@ pub struct Shadow {
     logs: usize,
     replayer: Option<JoinHandle<()>>,
     report: Report,
-    units: AtomicU64,
-    unit_bytes: AtomicU64,
     /// Dropped last: it ends all use of the region.
     pool: Option<Pool>,
 }
@@ -95,7 +94,12 @@ impl Shadow {
     pub fn on_region(region: Region, options: &Options) -> Result<Self> {
         if region.medium().has_units() {
             let base = region.base();
-            let backing = LogBacking { region, len: AtomicU64::new(0), scratch: Mutex::default() };
+            let backing = LogBacking {
+                region,
+                len: AtomicU64::new(0),
+                scratch: Mutex::default(),
+                units: AtomicU64::new(0),
+            };
             return Ok(Self::new(Backing::Log(backing), base, options.log_count, Report::default()));
         }
         // Nobody shares it yet; what was there already stays.
@@ -108,11 +112,17 @@ impl Shadow {
         let base = working.base();
         let (start, recovery) = recover(&region, &layout)?;
         working.load(&region, layout.image_start(), start.len);
-        let Recovery { units, bytes, dropped } = recovery;
-        let report =
-            Report { units, unit_bytes: bytes, dropped, image_bytes: start.len, ..Report::default() };
+        let Recovery { units, bytes, dropped, behind_tail } = recovery;
+        let report = Report {
+            units,
+            unit_bytes: bytes,
+            dropped,
+            behind_tail,
+            image_bytes: start.len,
+            ..Report::default()
+        };
         let log_count = layout.log_count as usize;
-        let rings = Arc::new(Rings::new(region, layout, working, &start, options.background));
+        let rings = Arc::new(Rings::new(region, layout, working, &start, options));
         let mut shadow = Self::new(Backing::Rings(Arc::clone(&rings)), base, log_count, report);
         if options.background {
             let thread = std::thread::Builder::new().name("mangrove-replay".into());
@@ -125,16 +135,7 @@ impl Shadow {
     }
 
     fn new(backing: Backing, base: *mut u8, logs: usize, report: Report) -> Self {
-        Self {
-            backing,
-            base,
-            logs,
-            replayer: None,
-            report,
-            units: AtomicU64::new(0),
-            unit_bytes: AtomicU64::new(0),
-            pool: None,
-        }
+        Self { backing, base, logs, replayer: None, report, pool: None }
     }
 
     /// First byte of the working copy: the same in every process, unless created `Anywhere`.
@@ -200,12 +201,14 @@ impl Shadow {
     /// When a range lies outside the usable part of the working copy, or there is no such log.
     pub fn commit(&self, log: usize, ranges: &[(usize, usize)]) -> Result<Ticket> {
         assert!(log < self.logs, "log {log} of {}", self.logs);
-        let bytes: u64 = ranges.iter().map(|&(_, len)| len as u64).sum();
         let ticket = match &self.backing {
             Backing::Log(backing) => {
                 let mut scratch = backing.scratch.lock();
                 self.to_offsets(ranges, &mut scratch);
-                backing.region.flush_unit(&scratch)?
+                let ticket = backing.region.flush_unit(&scratch)?;
+                // Relaxed: a counter.
+                backing.units.fetch_add(1, Ordering::Relaxed);
+                ticket
             }
             Backing::Rings(rings) => match ranges {
                 // Without an allocation, and without a lock that logs would share.
@@ -218,9 +221,6 @@ impl Shadow {
                 }
             },
         };
-        // Relaxed: counters.
-        self.units.fetch_add(1, Ordering::Relaxed);
-        self.unit_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(Ticket(ticket))
     }
 
@@ -299,6 +299,15 @@ impl Shadow {
         }
     }
 
+    /// Applies one batch of what is durable to the image, as the replayer does; false when there was nothing to
+    /// do, or the medium replays by itself.
+    pub fn replay(&self) -> bool {
+        match &self.backing {
+            Backing::Log(_) => false,
+            Backing::Rings(rings) => rings.replay_once(),
+        }
+    }
+
     /// What opening had to do.
     #[must_use]
     pub fn report(&self) -> &Report {
@@ -329,13 +338,12 @@ impl Shadow {
             len: self.len(),
             capacity: self.capacity(),
             logs: self.logs,
-            // Relaxed: counters.
-            units: self.units.load(Ordering::Relaxed),
-            unit_bytes: self.unit_bytes.load(Ordering::Relaxed),
             ..Stat::default()
         };
         match &self.backing {
-            Backing::Log(_) => {
+            Backing::Log(log) => {
+                // Relaxed: a counter.
+                stat.units = log.units.load(Ordering::Relaxed);
                 if let Some(pool) = &stat.pool {
                     stat.log_bytes = pool.log_bytes;
                     stat.log_used = pool.log_used;

@@ -16,6 +16,9 @@ pub struct Report {
     pub unit_bytes: u64,
     /// Units that were in a log, but behind one that was not: nobody had been told that they are durable.
     pub dropped: u64,
+    /// Units found behind the tail of their log, at most two of each: what stands before a tail and is damaged is
+    /// told from what was not finished (dax and emulated).
+    pub behind_tail: u64,
     /// Bytes of the image.
     pub image_bytes: u64,
     /// Time it all took, in nanoseconds.
@@ -36,8 +39,6 @@ pub struct Stat {
     pub logs: usize,
     /// Units committed.
     pub units: u64,
-    /// Bytes of the ranges in them.
-    pub unit_bytes: u64,
     /// Bytes of all logs.
     pub log_bytes: u64,
     /// Bytes of them in use.

@@ -62,3 +62,64 @@ fn a_unit_of_many_groups_is_whole() {
     }
     shadow.close().unwrap();
 }
+
+/// Units longer than half the log lie in files of their own until they have been applied.
+#[test]
+fn a_unit_longer_than_the_log_is_whole_and_leaves_no_file_behind() {
+    const LEN: usize = 24 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let files = || {
+        let names = std::fs::read_dir(&path).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with("unit-")).count()
+    };
+    let options = || options().log_bytes(64 << 10).background(false);
+    let shadow = options().open(&path).unwrap();
+    shadow.grow(LEN as u64).unwrap();
+    let base = shadow.base() as usize;
+    for (n, byte) in bytes(&shadow)[..LEN].iter_mut().enumerate() {
+        *byte = (n % 251) as u8 + 1;
+    }
+    // Before it, in it, after it: overlapping ranges, out of order, many in one page.
+    let mut before = shadow.commit(0, &[(base + 100, 8)]).unwrap();
+    let mut ranges = vec![(base + (9 << 20), 10 << 20), (base + 4000, 4 << 20), (base + (2 << 20), 4 << 20)];
+    ranges.extend((0..1000).rev().map(|n| (base + (20 << 20) + n * 3, 1)));
+    let ticket = shadow.commit(0, &ranges).unwrap();
+    assert!(ticket > before);
+    before = ticket;
+    bytes(&shadow)[5000..5010].fill(0);
+    let ticket = shadow.commit(0, &[(base + 5000, 10)]).unwrap();
+    assert!(ticket > before);
+    shadow.wait(ticket).unwrap();
+    assert_eq!(files(), 1);
+    let mut model = vec![0u8; LEN];
+    for &(at, len) in ranges.iter().chain(&[(base + 100, 8)]) {
+        for (n, byte) in model.iter_mut().enumerate().skip(at - base).take(len) {
+            *byte = (n % 251) as u8 + 1;
+        }
+    }
+    model[5000..5010].fill(0);
+    drop(shadow);
+    // A file that nothing names is left over from a crash.
+    std::fs::write(path.join("unit-0123456789abcdef"), [1; 100]).unwrap();
+    assert!(Shadow::check(&path).unwrap().damage.is_empty());
+    let shadow = options().open(&path).unwrap();
+    assert!(bytes(&shadow)[..LEN] == model[..]);
+    assert_eq!(files(), 1);
+    shadow.checkpoint().unwrap();
+    assert_eq!(files(), 0);
+    shadow.close().unwrap();
+    let shadow = options().open(&path).unwrap();
+    assert!(bytes(&shadow)[..LEN] == model[..]);
+    // Damage in it is found.
+    shadow.commit(0, &ranges).unwrap();
+    shadow.sync().unwrap();
+    drop(shadow);
+    let mut names = std::fs::read_dir(&path).unwrap().map(|e| e.unwrap().path());
+    let name = names.find(|p| p.to_str().unwrap().contains("unit-")).unwrap();
+    let mut file = std::fs::read(&name).unwrap();
+    file[5 << 20] ^= 1;
+    std::fs::write(&name, file).unwrap();
+    let error = options().open(&path).unwrap_err();
+    assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+}

@@ -100,6 +100,47 @@ pub unsafe fn flush_range(instruction: FlushInstruction, ptr: *const u8, len: us
     }
 }
 
+/// Stores `bytes` at `to` past the caches, where the CPU can: whole lines with non-temporal stores, the rest with
+/// plain ones that are written back with `instruction`. Ordered, and durable, by the next [`fence`]. False when
+/// it cannot, and nothing has been stored.
+///
+/// # Safety
+/// `to` must be valid for writes of as many bytes, which nobody else uses meanwhile.
+#[inline]
+pub unsafe fn write_around(instruction: FlushInstruction, to: *mut u8, bytes: &[u8]) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+        let head = to.align_offset(CACHE_LINE_BYTES).min(bytes.len());
+        let lines = (bytes.len() - head) / CACHE_LINE_BYTES;
+        let (first, rest) = bytes.split_at(head);
+        let (middle, last) = rest.split_at(lines * CACHE_LINE_BYTES);
+        // SAFETY: the parts of `to` that correspond to the parts of `bytes`; whole lines are aligned, and SSE2 is
+        // part of x86-64.
+        unsafe {
+            std::ptr::copy_nonoverlapping(first.as_ptr(), to, first.len());
+            flush_range(instruction, to, first.len());
+            let mut place = to.add(head);
+            for line in middle.chunks_exact(CACHE_LINE_BYTES) {
+                let from = line.as_ptr().cast::<__m128i>();
+                let parts = [0, 1, 2, 3].map(|n| _mm_loadu_si128(from.add(n)));
+                for (n, part) in parts.into_iter().enumerate() {
+                    _mm_stream_si128(place.cast::<__m128i>().add(n), part);
+                }
+                place = place.add(CACHE_LINE_BYTES);
+            }
+            std::ptr::copy_nonoverlapping(last.as_ptr(), place, last.len());
+            flush_range(instruction, place, last.len());
+        }
+        true
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = (instruction, to, bytes);
+        false
+    }
+}
+
 /// Orders every earlier flush and store of this thread before every later store.
 #[inline]
 pub fn fence() {

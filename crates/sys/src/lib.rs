@@ -18,7 +18,9 @@ mod thread;
 
 pub use barrier::AsymmetricBarrier;
 pub use bits::count_ones;
-pub use cacheline::{CACHE_LINE_BYTES, FlushInstruction, fence, flush_range, prefetch_read, prefetch_write};
+pub use cacheline::{
+    CACHE_LINE_BYTES, FlushInstruction, fence, flush_range, prefetch_read, prefetch_write, write_around,
+};
 pub use crc::crc32c_short;
 pub use domain::{caches_are_persistent, dax_mounts};
 pub use gate::Gate;

@@ -5,7 +5,7 @@
 
 use super::itself;
 use anyhow::{Context, bail};
-use mangrove_crashlab::{SiteKey, discover, domains_of};
+use mangrove_crashlab::{Engine, SiteKey, discover, domains_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -22,9 +22,9 @@ enum Verdict {
 }
 
 /// Silences every site that the workloads reach, prints the table and caught/total.
-pub(super) fn run(seed: u64, images: u64, jobs: usize) -> anyhow::Result<()> {
+pub(super) fn run(engine: Engine, seed: u64, images: u64, jobs: usize) -> anyhow::Result<()> {
     eprintln!("looking for flushes, fences, waits and syncs that the workloads reach");
-    let sites = discover(seed).map_err(|v| {
+    let sites = discover(engine, seed).map_err(|v| {
         anyhow::anyhow!("no bug is planted yet, and there is a violation: {} ({})", v.message, v.token)
     })?;
     let list: Vec<&SiteKey> = sites.keys().collect();
@@ -38,7 +38,7 @@ pub(super) fn run(seed: u64, images: u64, jobs: usize) -> anyhow::Result<()> {
                         // Relaxed: only uniqueness matters.
                         let n = next.fetch_add(1, Ordering::Relaxed);
                         let Some(site) = list.get(n) else { return Ok(()) };
-                        let verdict = judge(site, seed, images)?;
+                        let verdict = judge(engine, site, seed, images)?;
                         let (word, how) = match &verdict {
                             Verdict::Caught(how) => ("caught  ", how.as_str()),
                             Verdict::Survived => ("SURVIVED", ""),
@@ -54,7 +54,7 @@ pub(super) fn run(seed: u64, images: u64, jobs: usize) -> anyhow::Result<()> {
     let verdicts = verdicts.into_inner().unwrap_or_else(|e| e.into_inner());
     let survivors: Vec<_> =
         verdicts.iter().filter(|(_, v)| matches!(v, Verdict::Survived)).map(|(n, _)| list[*n]).collect();
-    for place in unreached(&sites)? {
+    for place in unreached(engine, &sites)? {
         println!("not reached by any workload: {place}");
     }
     println!("planted bugs: {}/{} caught", list.len() - survivors.len(), list.len());
@@ -68,10 +68,18 @@ pub(super) fn run(seed: u64, images: u64, jobs: usize) -> anyhow::Result<()> {
 }
 
 /// Runs the campaign without this site, in every domain where its absence can show, until one catches it.
-fn judge(site: &SiteKey, seed: u64, images: u64) -> anyhow::Result<Verdict> {
+fn judge(engine: Engine, site: &SiteKey, seed: u64, images: u64) -> anyhow::Result<Verdict> {
     for domain in domains_of(site.kind) {
         let mut child = Command::new(itself()?)
-            .args(["crash", "--domain", domain.name(), "--seed", &seed.to_string()])
+            .args([
+                "crash",
+                "--engine",
+                engine.name(),
+                "--domain",
+                domain.name(),
+                "--seed",
+                &seed.to_string(),
+            ])
             .args(["--images", &images.to_string(), "--without", &site.to_string()])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -112,11 +120,11 @@ fn judge(site: &SiteKey, seed: u64, images: u64) -> anyhow::Result<Verdict> {
 }
 
 /// Calls in the sources that look like sites and were not reached.
-fn unreached(sites: &BTreeMap<SiteKey, u64>) -> anyhow::Result<Vec<String>> {
+fn unreached(engine: Engine, sites: &BTreeMap<SiteKey, u64>) -> anyhow::Result<Vec<String>> {
     let reached: BTreeSet<(String, u32)> = sites.keys().map(|s| (s.file.clone(), s.line)).collect();
     let mut out = Vec::new();
-    for root in ["crates/hart/src", "crates/pmem/src"] {
-        let mut folders = vec![std::path::PathBuf::from(root)];
+    for root in engine.sources() {
+        let mut folders = vec![std::path::Path::new("crates").join(root.trim_end_matches('/'))];
         while let Some(folder) = folders.pop() {
             for entry in
                 std::fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))?

@@ -1,0 +1,377 @@
+//! The shadow as a subject: units of ranges of a small working copy, with an array as reference.
+//!
+//! Every operation scribbles over bytes that it does not commit, and puts them back when it is done: whatever takes
+//! them from the working copy into the image shows.
+
+use crate::interrupt::during;
+use crate::rng::Rng;
+use crate::subject::{Promised, Subject};
+use mangrove_pmem::Region;
+use mangrove_shadow::{AddressChoice, Options, Shadow, Ticket};
+use std::fmt;
+use std::sync::Arc;
+
+/// Bytes of the working copy.
+const LEN: u64 = 32 << 10;
+const RING_BYTES: u64 = 4096;
+const LOGS: usize = 2;
+
+/// A stored and committed range: where, how long, and what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fill {
+    at: u32,
+    len: u32,
+    seed: u8,
+}
+
+impl Fill {
+    fn byte(&self, n: u32) -> u8 {
+        (self.seed as u32).wrapping_add(n.wrapping_mul(7)) as u8 | 1
+    }
+
+    fn put(&self, bytes: &mut [u8]) {
+        for n in 0..self.len {
+            bytes[(self.at + n) as usize] = self.byte(n);
+        }
+    }
+}
+
+/// What another thread does in the middle of a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inner {
+    /// It commits to the other log. (Units of both are in the order of their beginnings.)
+    Unit(Vec<Fill>),
+    /// It applies what is durable to the image, as the replayer does.
+    Replay,
+}
+
+/// One operation on a shadow.
+#[derive(Clone, PartialEq, Eq)]
+pub enum ShadowOp {
+    /// Commits a unit to a log, and waits for it or does not.
+    Unit(usize, Vec<Fill>, bool),
+    /// Applies everything to the image.
+    Checkpoint,
+    /// Applies one batch to the image.
+    Replay,
+    /// Makes more of the working copy usable.
+    Grow(u64),
+    /// Commits a unit to the first log, and at its n-th step on the medium something else happens.
+    During(Vec<Fill>, u32, Inner),
+}
+
+impl fmt::Debug for ShadowOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fills = |fills: &[Fill]| -> Vec<_> { fills.iter().map(|f| (f.at, f.len, f.seed)).collect() };
+        match self {
+            Self::Unit(log, unit, wait) => {
+                write!(
+                    f,
+                    "unit {:?} in log {log}{}",
+                    fills(unit),
+                    if *wait { "" } else { ", not waited for" }
+                )
+            }
+            Self::Checkpoint => f.write_str("checkpoint"),
+            Self::Replay => f.write_str("replay"),
+            Self::Grow(bytes) => write!(f, "grow to {bytes}"),
+            Self::During(unit, at, inner) => {
+                write!(f, "unit {:?} and at step {at} of it {inner:?}", fills(unit))
+            }
+        }
+    }
+}
+
+/// What the working copy holds.
+#[derive(Clone)]
+pub struct ShadowModel(Arc<Vec<u8>>);
+
+impl Default for ShadowModel {
+    fn default() -> Self {
+        Self(Arc::new(vec![0; LEN as usize]))
+    }
+}
+
+impl ShadowModel {
+    fn put(&mut self, unit: &[Fill]) {
+        let bytes = Arc::make_mut(&mut self.0);
+        unit.iter().for_each(|fill| fill.put(bytes));
+    }
+}
+
+/// The shadow under test. `OTHER`: the paper's two fences, and on disks durability by interval.
+pub struct ShadowSubject<const OTHER: bool> {
+    shadow: Arc<Shadow>,
+    log: bool,
+}
+
+impl<const OTHER: bool> ShadowSubject<OTHER> {
+    fn open(region: Region) -> Result<Self, String> {
+        let log = region.medium().has_units();
+        let options = Options::new().address(AddressChoice::Anywhere).capacity(LEN).log_bytes(RING_BYTES);
+        let options = options.log_count(LOGS).background(false).fences(if OTHER { 2 } else { 1 });
+        let shadow = Shadow::on_region(region, &options).map_err(|e| e.to_string())?;
+        Ok(Self { shadow: Arc::new(shadow), log })
+    }
+
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the working copy is plain memory, and one thread at a time stores"
+    )]
+    fn bytes(&self) -> &mut [u8] {
+        let len = self.shadow.len().min(LEN) as usize;
+        // SAFETY: the usable part; the simulator runs one operation at a time, and those inside another store
+        // nothing.
+        unsafe { std::slice::from_raw_parts_mut(self.shadow.base(), len) }
+    }
+
+    fn ranges(&self, unit: &[Fill]) -> Vec<(usize, usize)> {
+        let base = self.shadow.base() as usize;
+        unit.iter().map(|f| (base + f.at as usize, f.len as usize)).collect()
+    }
+
+    fn reach(&self, unit: &[Fill]) -> Result<(), String> {
+        let end = unit.iter().map(|f| u64::from(f.at + f.len)).max().unwrap_or(0);
+        if end > self.shadow.len() { self.shadow.grow(end).map_err(|e| format!("grow: {e}")) } else { Ok(()) }
+    }
+
+    /// Garbage over a few bytes that are not the unit's, and back.
+    fn scribble(&self, before: &ShadowModel, units: &[&[Fill]], on: bool) {
+        let bytes = self.bytes();
+        for at in (0..bytes.len()).step_by(61) {
+            let inside = |f: &Fill| (f.at..f.at + f.len).contains(&(at as u32));
+            if !units.iter().any(|unit| unit.iter().any(inside)) {
+                bytes[at] = if on { before.0[at] ^ 0xff } else { before.0[at] };
+            }
+        }
+    }
+
+    fn unit(&self, log: usize, unit: &[Fill]) -> Result<Ticket, String> {
+        self.shadow.commit(log, &self.ranges(unit)).map_err(|e| format!("commit: {e}"))
+    }
+
+    /// Waited for, a unit is durable; by interval only `sync` waits.
+    fn promised(&self) -> Promised {
+        if OTHER && self.log { Promised::Nothing } else { Promised::All }
+    }
+}
+
+impl<const OTHER: bool> Subject for ShadowSubject<OTHER> {
+    type Op = ShadowOp;
+    type Model = ShadowModel;
+
+    const NAME: &'static str = if OTHER { "shadow-other" } else { "shadow" };
+    const REGION_BYTES: u64 = 128 << 10;
+
+    fn create(region: Region) -> Result<Self, String> {
+        Self::open(region)
+    }
+
+    fn recover(region: Region) -> Result<Self, String> {
+        let subject = Self::open(region)?;
+        if subject.log {
+            // What the pool gave back may be used; the file medium says so when it is asked for that much.
+            subject.shadow.grow(LEN).map_err(|e| e.to_string())?;
+        }
+        Ok(subject)
+    }
+
+    fn apply(&mut self, _index: u32, op: &ShadowOp, before: &ShadowModel) -> Result<Promised, String> {
+        let words = |e: mangrove_shadow::Error| e.to_string();
+        match op {
+            ShadowOp::Unit(log, unit, wait) => {
+                self.reach(unit)?;
+                self.scribble(before, &[unit], true);
+                unit.iter().for_each(|fill| fill.put(self.bytes()));
+                let ticket = self.unit(*log, unit)?;
+                if *wait {
+                    self.shadow.wait(ticket).map_err(words)?;
+                }
+                self.scribble(before, &[unit], false);
+                Ok(if *wait { self.promised() } else { Promised::Nothing })
+            }
+            ShadowOp::Checkpoint => {
+                self.shadow.checkpoint().map_err(words)?;
+                Ok(Promised::All)
+            }
+            ShadowOp::Replay => {
+                self.shadow.replay();
+                Ok(Promised::Nothing)
+            }
+            ShadowOp::Grow(bytes) => {
+                // By another thread: its fences are its own.
+                let grown = std::thread::scope(|scope| scope.spawn(|| self.shadow.grow(*bytes)).join());
+                grown.unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map_err(words)?;
+                Ok(Promised::Nothing)
+            }
+            ShadowOp::During(unit, at, inner) => {
+                let other: &[Fill] = if let Inner::Unit(other) = inner { other } else { &[] };
+                self.reach(unit)?;
+                self.reach(other)?;
+                // So that the first step of the commit is one of the unit's own: it is first in the order.
+                self.shadow.checkpoint().map_err(words)?;
+                self.scribble(before, &[unit, other], true);
+                unit.iter().chain(other).for_each(|fill| fill.put(self.bytes()));
+                let (shadow, ranges) = (self.shadow.clone(), self.ranges(other));
+                let replay = *inner == Inner::Replay;
+                let (first, second) = during(
+                    *at,
+                    || self.unit(0, unit),
+                    move || {
+                        if replay {
+                            shadow.replay();
+                            Ok(Ticket(0))
+                        } else {
+                            shadow.commit(1, &ranges)
+                        }
+                    },
+                );
+                let last = first?.max(second.map_err(words)?);
+                self.shadow.wait(last).map_err(words)?;
+                self.scribble(before, &[unit, other], false);
+                Ok(self.promised())
+            }
+        }
+    }
+
+    fn advance(model: &mut ShadowModel, _index: u32, op: &ShadowOp) {
+        match op {
+            ShadowOp::Unit(_, unit, _) => model.put(unit),
+            ShadowOp::During(unit, _, inner) => {
+                model.put(unit);
+                if let Inner::Unit(other) = inner {
+                    model.put(other);
+                }
+            }
+            ShadowOp::Checkpoint | ShadowOp::Replay | ShadowOp::Grow(_) => {}
+        }
+    }
+
+    fn between(before: &ShadowModel, _index: u32, op: &ShadowOp, inner: bool) -> Vec<ShadowModel> {
+        let ShadowOp::During(unit, _, Inner::Unit(other)) = op else {
+            if let (ShadowOp::During(unit, ..), true) = (op, inner) {
+                let mut after = before.clone();
+                after.put(unit);
+                return vec![before.clone(), after];
+            }
+            return Vec::new();
+        };
+        let mut first = before.clone();
+        first.put(unit);
+        if !inner {
+            return vec![first];
+        }
+        // The other one has returned, but it was not waited for: it may be lost, with the one before it or alone,
+        // but not kept alone.
+        let mut both = first.clone();
+        both.put(other);
+        vec![before.clone(), first, both]
+    }
+
+    fn rebase(_model: &mut ShadowModel) {}
+
+    fn holds(&self, model: &ShadowModel) -> Result<bool, String> {
+        let bytes = self.bytes();
+        let (usable, beyond) = model.0.split_at(bytes.len());
+        Ok(*bytes == *usable && beyond.iter().all(|&b| b == 0))
+    }
+
+    fn difference(&self, model: &ShadowModel) -> String {
+        let bytes = self.bytes();
+        let at = (0..LEN as usize).find(|&at| bytes.get(at).copied().unwrap_or(0) != model.0[at]);
+        match at {
+            Some(at) => {
+                let found = bytes.get(at).copied().unwrap_or(0);
+                format!("byte {at} is {found:#x} where {:#x} was expected", model.0[at])
+            }
+            None => "the same".to_owned(),
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let behind = self.shadow.report().behind_tail;
+        if behind > 2 * LOGS as u64 {
+            return Err(format!(
+                "{behind} units behind the tails of {LOGS} logs: damage to them would go unnoticed"
+            ));
+        }
+        self.shadow.poisoned().map_or(Ok(()), |e| Err(e.to_string()))
+    }
+
+    fn scenario_count() -> u32 {
+        6
+    }
+
+    fn scenario_name(scenario: u32) -> &'static str {
+        ["small units", "units not waited for", "long units", "two logs at once", "growth", "a mixture"]
+            [scenario as usize]
+    }
+
+    fn workload(scenario: u32, rng: &mut Rng) -> Vec<ShadowOp> {
+        let count = 10 + rng.below(6);
+        (0..count).map(|_| operation(scenario, rng)).collect()
+    }
+
+    fn follow_up(rng: &mut Rng, _recovered: &ShadowModel) -> Vec<ShadowOp> {
+        let scenario = rng.below(6) as u32;
+        (0..3).map(|_| operation(scenario, rng)).collect()
+    }
+}
+
+fn fills(rng: &mut Rng, from: u64, to: u64, count: u64, longest: u64) -> Vec<Fill> {
+    let fill = |rng: &mut Rng| {
+        let len = 1 + rng.below(longest);
+        let at = from + rng.below(to - from - len);
+        Fill { at: at as u32, len: len as u32, seed: rng.next() as u8 }
+    };
+    (0..count).map(|_| fill(rng)).collect()
+}
+
+fn operation(scenario: u32, rng: &mut Rng) -> ShadowOp {
+    let log = rng.below(LOGS as u64) as usize;
+    // Most of the working copy stays untouched: lines that several units share find more.
+    let near = 2048 + if rng.one_in(4) { LEN - 2048 } else { 0 };
+    match scenario {
+        0 => match rng.below(8) {
+            0 => ShadowOp::Checkpoint,
+            1 => ShadowOp::Replay,
+            _ => {
+                let count = rng.below(5);
+                ShadowOp::Unit(log, fills(rng, 0, near, count, 120), true)
+            }
+        },
+        1 => match rng.below(10) {
+            0 => ShadowOp::Replay,
+            n => {
+                let count = 1 + rng.below(3);
+                ShadowOp::Unit(log, fills(rng, 0, near, count, 300), n == 1)
+            }
+        },
+        2 => match rng.below(4) {
+            0 => ShadowOp::Unit(log, fills(rng, 0, near, 2, 64), true),
+            1 => ShadowOp::Unit(log, fills(rng, 0, LEN, 1, 1900), rng.one_in(2)),
+            _ => {
+                let longest = 1800 + rng.below(3000);
+                ShadowOp::Unit(log, fills(rng, 0, LEN, 3, longest), rng.one_in(2))
+            }
+        },
+        3 => match rng.below(3) {
+            0 => ShadowOp::Unit(log, fills(rng, 0, near, 2, 100), true),
+            _ => {
+                let unit = fills(rng, 0, 1024, 1 + log as u64, 100);
+                let inner =
+                    if rng.one_in(3) { Inner::Replay } else { Inner::Unit(fills(rng, 1024, 2048, 1, 100)) };
+                ShadowOp::During(unit, 1 + rng.below(10) as u32, inner)
+            }
+        },
+        4 => match rng.below(4) {
+            0 => ShadowOp::Grow(4096 * (1 + rng.below(LEN / 4096))),
+            1 => ShadowOp::Unit(log, fills(rng, 0, 4096, 1, 4000), rng.one_in(2)),
+            _ => {
+                let to = 4096 * (1 + rng.below(LEN / 4096));
+                ShadowOp::Unit(log, fills(rng, to - 4096, to, 1, 1000), rng.one_in(2))
+            }
+        },
+        _ => operation(rng.below(5) as u32, rng),
+    }
+}
