@@ -41,7 +41,7 @@ pub(super) unsafe extern "C" fn dispatch() -> usize {
             let mode = state.mode;
             state
                 .block_with_entry(target, mode)
-                .map_or_else(|failure| state.abandon(failure), |block| block.main)
+                .map_or_else(|failure| state.fail(failure), |block| block.main)
         }
         EXIT_RECORD => {
             let (addr, len) = (context.write_addr as usize, context.write_len as usize);

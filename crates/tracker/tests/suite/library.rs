@@ -31,7 +31,8 @@ pub(crate) fn compile(compiler: &str, source: &Path, flags: &[&str]) -> Result<L
     let name = source.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let out = scratch().join(format!("lib{name}.so"));
     let mut command = Command::new(compiler);
-    command.args(["-shared", "-fPIC", "-g", "-o"]).arg(&out).arg(source).args(flags);
+    // Its own symbols first: several libraries of one source are loaded.
+    command.args(["-shared", "-fPIC", "-g", "-Wl,-Bsymbolic", "-o"]).arg(&out).arg(source).args(flags);
     let output = command.output().map_err(|error| format!("{compiler}: {error}"))?;
     if !output.status.success() {
         return Err(format!("{compiler} {}: {}", source.display(), String::from_utf8_lossy(&output.stderr)));
