@@ -8,6 +8,7 @@ mod history;
 mod kill9;
 mod powercut;
 mod tla;
+mod tracker_suite;
 mod tree;
 
 use clap::{Parser, Subcommand};
@@ -33,6 +34,8 @@ enum Chore {
     Powercut(powercut::Args),
     /// Check every TLA+ model in specs/ to completion, and each with a safety step removed.
     Tla(tla::Args),
+    /// Instruction classes, libraries and programs under the tracker: missed bytes and slowdowns.
+    TrackerSuite(tracker_suite::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -43,5 +46,6 @@ fn main() -> anyhow::Result<()> {
         Chore::Kill9(args) => kill9::run(args),
         Chore::Powercut(args) => powercut::run(args),
         Chore::Tla(args) => tla::run(args),
+        Chore::TrackerSuite(args) => tracker_suite::run(args),
     }
 }
