@@ -77,7 +77,13 @@ fn steps() -> Result<Vec<Step>> {
         Step::One("fuzz", xtask(&["fuzz", "--seconds", "15"])?),
         Step::One("kill9", xtask(&["kill9", "--rounds", "20"])?),
         Step::One("kill9, planted", xtask(&["kill9", "--rounds", "5", "--planted"])?),
+        Step::One("kill9, sqlite", xtask(&["kill9", "--app", "sqlite", "--rounds", "10"])?),
+        Step::One("kill9, rpc", xtask(&["kill9", "--app", "rpc", "--rounds", "10"])?),
         Step::One("powercut", xtask(&["powercut", "--rounds", "2"])?),
+        Step::One(
+            "powercut, sqlite",
+            xtask(&["powercut", "--app", "sqlite", "--medium", "ext4", "--rounds", "2"])?,
+        ),
         Step::One("tla", xtask(&["tla"])?),
     ])
 }

@@ -34,7 +34,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1000)]
     pub(super) keys: u64,
     /// The program under test
-    #[arg(long, value_enum, default_value_t = Program::Map)]
+    #[arg(long, alias = "app", value_enum, default_value_t = Program::Map)]
     pub(super) program: Program,
     /// The `mangrove` binary; built when left out
     #[arg(long)]

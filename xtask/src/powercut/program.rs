@@ -1,4 +1,5 @@
-//! What runs in the guest: the real `mangrove stress`, or the raw program of `raw.rs`.
+//! What runs in the guest: the real `mangrove stress`, an example that speaks as it does, or the raw program of
+//! `raw.rs`.
 
 use super::initramfs::PROGRAM;
 
@@ -7,6 +8,8 @@ use super::initramfs::PROGRAM;
 pub(crate) enum Program {
     /// A durable map, by the real `mangrove` binary
     Map,
+    /// SQLite's `:memory:` made durable (examples/sqlite)
+    Sqlite,
     /// A file, appended to and synced: proves the harness without Mangrove
     Raw,
 }
@@ -30,7 +33,7 @@ impl Script {
         let Self { medium, threads, keys, log, early, .. } = self;
         let numbers = format!("--round {round} --seed {seed} --threads {threads} --keys {keys}");
         let command = match self.program {
-            Program::Map => {
+            Program::Map | Program::Sqlite => {
                 let durability = if *early { "interval=60000" } else { "sync" };
                 format!(
                     "stress write /mnt/pool {numbers} --medium {medium} --log {log} --durability {durability}"
@@ -47,7 +50,7 @@ impl Script {
     /// gone before it was made.
     pub(super) fn check(&self, close: bool) -> String {
         let command = match self.program {
-            Program::Map => {
+            Program::Map | Program::Sqlite => {
                 format!("stress check /mnt/pool{}", if close { " --close" } else { "" })
             }
             Program::Raw => "powercut --inside check".to_owned(),

@@ -17,6 +17,7 @@ use super::program::{Program, Script};
 use super::raw;
 use super::rig::{Rig, Totals};
 use super::rounds::{Outcome, Rounds, medium};
+use crate::apps::App;
 use crate::history::Verdict;
 use crate::tree;
 
@@ -170,6 +171,7 @@ impl Bench {
     fn initramfs(&self, program: Program) -> Result<PathBuf> {
         let (name, binary) = match program {
             Program::Map => ("map", self.args.binary.clone().map_or_else(tree::mangrove, Ok)?),
+            Program::Sqlite => ("sqlite", self.args.binary.clone().map_or_else(|| App::Sqlite.build(), Ok)?),
             Program::Raw => ("raw", std::env::current_exe()?),
         };
         let file = self.run_folder.join(name).with_extension("cpio");
