@@ -1,0 +1,69 @@
+//! The notes, killed at random instants: what was printed is there, and whole.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_notes");
+
+fn run(folder: &Path, args: &[&str]) -> (bool, String) {
+    let output = Command::new(PROGRAM).arg(folder).args(args).output().expect("runs");
+    assert_ne!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+    (output.status.success(), String::from_utf8(output.stdout).expect("UTF-8"))
+}
+
+#[test]
+fn notes_are_kept() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let folder = scratch.path().join("notes");
+    assert!(run(&folder, &["put", "tide", "high", "at", "noon"]).0);
+    assert!(run(&folder, &["put", "mud", "deep"]).0);
+    assert_eq!(run(&folder, &["get", "tide"]), (true, "high at noon\n".into()));
+    assert!(run(&folder, &["drop", "mud"]).0);
+    assert_eq!(run(&folder, &["get", "mud"]), (false, String::new()));
+    assert_eq!(run(&folder, &["list"]), (true, "tide 12\n".into()));
+}
+
+#[test]
+fn notes_survive_kills_at_random_instants() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let folder = scratch.path().join("notes");
+    let mut last = 0;
+    for round in 0..6u64 {
+        let mut child = Command::new(PROGRAM)
+            .arg(&folder)
+            .arg("fill")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("runs");
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let reader = std::thread::spawn(move || {
+            // The last line may be half a one, and then reads as a smaller number.
+            let numbers = stdout.lines().map_while(Result::ok).filter_map(|line| line.parse::<u64>().ok());
+            numbers.max().unwrap_or(0)
+        });
+        std::thread::sleep(Duration::from_millis(if round == 0 { 30 } else { 120 + round * 41 }));
+        child.kill().expect("SIGKILL");
+        let output = child.wait_with_output().expect("ends");
+        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+        let told = reader.join().expect("reads").max(last);
+        let (_, list) = run(&folder, &["list"]);
+        let mut numbers = Vec::new();
+        for line in list.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let number: u64 = words[1].parse().expect("a number");
+            assert_eq!(words[2].parse(), Ok(17 * (1 + number as usize % 40)), "{line}");
+            numbers.push(number);
+        }
+        assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "a gap: {numbers:?}");
+        let found = numbers.last().copied().unwrap_or(0);
+        assert!(found == told || found == told + 1, "round {round}: {found} notes, {told} told");
+        last = found;
+    }
+    assert!(last > 20, "the rounds did next to nothing: {last}");
+    let name = format!("note {last:012}");
+    let (_, text) = run(&folder, &["get", &name]);
+    assert_eq!(text.trim_end(), name.repeat(1 + last as usize % 40));
+}
