@@ -112,6 +112,7 @@ impl WriteSet {
     /// Replaces earlier ones; call it while the set is empty. Allocates, so never call it in a tracked call.
     pub fn set_exact(&mut self, ranges: &[(usize, usize)]) {
         self.exact_ranges = ExactRanges::new(ranges);
+        self.generation += 1;
     }
 
     /// Adds [addr, addr + len). A few nanoseconds for what was recorded lately. O(blocks touched) up to 64

@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //! 1. Every block in [`FILTER`] is in [`TABLE`] too, or lies on the calling thread's stack.
-//! 2. Every block in [`TABLE`] is in the list that starts at [`LIST`], once.
-//! 3. No block that touches an exact range is in [`FILTER`] or [`TABLE`].
+//! 2. Every block in [`TABLE`] is in the list that starts at [`LIST`], once; the list may hold more.
+//! 3. No block of a page that may hold exact bytes is in [`FILTER`] or [`TABLE`].
 
 use crate::block_table::{LOAD_MAX, SLOT_COUNT};
 
@@ -15,9 +15,9 @@ use crate::block_table::{LOAD_MAX, SLOT_COUNT};
 pub(crate) const LOW: usize = 0x4d40_0000;
 /// Bytes of the low region.
 pub(crate) const LOW_BYTES: usize = 0x20_0000;
-/// Slots of the direct-mapped filter of recent blocks (16 KiB: a third of a first-level cache).
-pub(crate) const FILTER_SLOTS: usize = 2048;
-pub(crate) const FILTER: usize = LOW + 0x4000;
+/// Slots of the direct-mapped filter of recent blocks: neighbours share cache lines, so few are touched.
+pub(crate) const FILTER_SLOTS: usize = 8192;
+pub(crate) const FILTER: usize = LOW + 0x9_0000;
 /// Recent (address, length) pairs of large and exact writes.
 pub(crate) const RECENT_SLOTS: usize = 64;
 pub(crate) const RECENT: usize = LOW + 0x8000;
@@ -40,6 +40,7 @@ pub(crate) const EXACT_END: usize = EXACT + 0x8000;
 pub(crate) const TARGETS: [usize; 2] = [LOW + 0x10_0000, LOW + 0x18_0000];
 pub(crate) const TARGET_SLOTS: usize = 1 << 16;
 
+const _: () = assert!(EXACT_END <= FILTER && FILTER + FILTER_SLOTS * 8 <= TARGETS[0]);
 const _: () = assert!(TABLE + SLOT_COUNT * 8 <= LIST && LIST_END <= LARGE && LARGE_END <= EXACT);
 const _: () = assert!(TARGETS[1] + TARGET_SLOTS * 8 <= LOW + LOW_BYTES && LOW + LOW_BYTES < 1 << 31);
 

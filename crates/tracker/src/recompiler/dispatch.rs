@@ -122,7 +122,7 @@ impl State {
         // SAFETY: the context is mapped.
         let full = unsafe {
             let context = &*context();
-            context.list_ptr as usize >= super::context::LIST_END
+            context.list_ptr as usize + 8 * 8 > super::context::LIST_END
                 || context.large_ptr as usize + 4 * 16 > LARGE_END
                 || context.exact_ptr as usize + 4 * 16 > EXACT_END
         };

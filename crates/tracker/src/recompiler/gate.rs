@@ -198,32 +198,10 @@ mangrove_tracker_slow:
     mov rax, [{addr}]
     mov ecx, [{len}]
     lea rcx, [rax + rcx - 1]
-    mov rdx, rax
-    shr rdx, 12
-    movzx edx, dx
-    cmp byte ptr [rdx + {exact_pages}], 0
-    jne 8f
-    mov rdx, rcx
-    shr rdx, 12
-    movzx edx, dx
-    cmp byte ptr [rdx + {exact_pages}], 0
-    jne 8f
     and rax, [{mask}]
     and rcx, [{mask}]
     mov [{s3}], rcx
-    # own stack: remember in the filter only
-    mov rdx, rax
-    sub rdx, [{stack_lo}]
-    cmp rdx, [{stack_all}]
-    jb 7f
-3:  # rax is a block
-    mov rdx, rax
-    mov ecx, [{filter_shift}]
-    shr rdx, cl
-    and edx, {filter_mask}
-    cmp [rdx + {filter}], rax
-    je 5f
-    mov [rdx + {filter}], rax
+3:  # rax is a block: in the table?
     imul rdx, rax, {hash_factor}
     shr rdx, {hash_shift} - 3
     and edx, {table_mask}
@@ -236,33 +214,34 @@ mangrove_tracker_slow:
     add edx, 8
     and edx, {table_mask}
     jmp 4b
-6:
+6:  # a new one: of a page with exact bytes? of the own stack?
+    mov rcx, rax
+    shr rcx, 12
+    movzx ecx, cx
+    cmp byte ptr [rcx + {exact_pages}], 0
+    jne 8f
+    mov rcx, rax
+    sub rcx, [{stack_lo}]
+    cmp rcx, [{stack_all}]
+    jb 5f
     mov [rdx + {table}], rax
     mov rcx, [{list_ptr}]
     mov [rcx], rax
     add rcx, 8
     mov [{list_ptr}], rcx
     cmp rcx, {list_end}
-    je 9f
+    jae 9f
 5:
-    cmp rax, [{s3}]
-    je 5f
-    add rax, [{block_bytes}]
-    jmp 3b
-7:
     mov rdx, rax
     mov ecx, [{filter_shift}]
     shr rdx, cl
     and edx, {filter_mask}
     mov [rdx + {filter}], rax
-    mov rcx, [{s3}]
-    mov rdx, rcx
-    mov rax, rcx
-    mov ecx, [{filter_shift}]
-    shr rdx, cl
-    and edx, {filter_mask}
-    mov [rdx + {filter}], rax
-5:
+    cmp rax, [{s3}]
+    je 7f
+    add rax, [{block_bytes}]
+    jmp 3b
+7:
     mov rax, [{s0}]
     mov rcx, [{s1}]
     mov rdx, [{s2}]
@@ -278,7 +257,7 @@ mangrove_tracker_slow:
     cmp [rdx + {recent_exact}], rax
     jne 9f
     cmp [rdx + {recent_exact} + 8], rcx
-    je 5b
+    je 7b
 9:
     mov rax, [{s0}]
     mov rcx, [{s1}]
@@ -375,7 +354,7 @@ mangrove_tracker_slow_copy:
     mov [{list_ptr}], r11
     mov rax, {list_end}
     cmp r11, rax
-    jne 4b
+    jb 4b
     mov rcx, r10
     jmp 7f
 3:  # large: one range, unless it is the same again

@@ -16,19 +16,23 @@ fn filter(context: &Context, block: u64) -> *mut u64 {
     std::ptr::with_exposed_provenance_mut::<u64>(FILTER + offset)
 }
 
-/// Adds a block to the table and the list. It does not enter the filter: it may hold exact bytes.
+/// Adds a block to the list, and to the table unless its page may hold exact bytes.
 pub(super) fn insert(context: &mut Context, block: u64) {
-    let mut slot = home_slot(block);
-    // SAFETY: slots of the low region's table, and a list with room (its end is checked before).
+    let page = std::ptr::with_exposed_provenance::<u8>(EXACT_PAGES)
+        .wrapping_add((block >> 12) as usize & (EXACT_PAGE_SLOTS - 1));
+    // SAFETY: the page bytes, slots of the table, and a list with room (its end is checked before).
     unsafe {
-        while table(slot).read() != 0 {
-            if table(slot).read() == block {
-                return;
+        if page.read() == 0 {
+            let mut slot = home_slot(block);
+            while table(slot).read() != 0 {
+                if table(slot).read() == block {
+                    return;
+                }
+                slot = (slot + 1) & (SLOT_COUNT - 1);
             }
-            slot = (slot + 1) & (SLOT_COUNT - 1);
+            table(slot).write(block);
         }
         assert!((context.list_ptr as usize) < LIST_END, "the list was emptied before");
-        table(slot).write(block);
         std::ptr::with_exposed_provenance_mut::<u64>(context.list_ptr as usize).write(block);
     }
     context.list_ptr += 8;
@@ -47,7 +51,7 @@ pub(super) fn forget(context: &mut Context) {
             // Youngest first: the way to a block runs over older ones only.
             for &block in list.iter().rev() {
                 let mut slot = home_slot(block);
-                while table(slot).read() != block {
+                while table(slot).read() != block && table(slot).read() != 0 {
                     slot = (slot + 1) & (SLOT_COUNT - 1);
                 }
                 table(slot).write(0);

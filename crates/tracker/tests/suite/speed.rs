@@ -40,9 +40,13 @@ pub(crate) const MAPS: &[Load] = &[
     load("std::map of strings, 100 puts a call", "map_puts", 100, 500, 100, 0.0),
     load("std::unordered_map of strings, 100 puts a call", "unordered_puts", 100, 500, 100, 0.0),
     Load { prepare: Some(("sort_fill", 1_000_000)), ..load("qsort of 1M ints", "sort_ints", 0, 1, 1, 1.5) },
-    Load { prepare: Some(("copy_open", 0)), ..load("memcpy of 4 KB", "copy", 4096, 20_000, 1, 1.1) },
-    load("memcpy of 64 KB", "copy", 65536, 2000, 1, 1.1),
-    load("memcpy of 1 MB", "copy", 1 << 20, 100, 1, 1.1),
+    Load {
+        prepare: Some(("copy_open", 0)),
+        ..load("memcpy of 4 KB, 64 a call", "copy_many", 4096, 400, 64, 1.1)
+    },
+    load("memcpy of 64 KB, 64 a call", "copy_many", 65536, 40, 64, 1.1),
+    load("memcpy of 1 MB, 64 a call", "copy_many", 1 << 20, 2, 64, 1.1),
+    load("memcpy of 4 KB, 1 a call", "copy", 4096, 20_000, 1, 0.0),
 ];
 /// Workloads of zlib.c.
 pub(crate) const ZLIB: &[Load] = &[load("zlib deflate of 1 MB", "zlib_deflate", 1 << 20, 1, 1, 1.25)];
