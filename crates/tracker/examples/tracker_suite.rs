@@ -1,6 +1,7 @@
 //! The tracker suite: what is covered, bytes missed, and the slowdown of each program.
 //!
-//! `cargo xtask tracker-suite`. `--quick` leaves out the dense instruction tests, `--only-speed` the checks.
+//! `cargo xtask tracker-suite`. `--quick` leaves out the dense instruction tests, `--only-speed` the checks;
+//! `--load=TEXT` times only workloads with that in their name.
 
 #[path = "../tests/suite/mod.rs"]
 mod suite;
@@ -93,7 +94,10 @@ fn speed(tracker: &Recompiler) {
             // SAFETY: a test program's function without an argument.
             unsafe { library.function(open)(std::ptr::null_mut()) };
         }
-        for load in loads {
+        let only = std::env::args()
+            .find_map(|arg| arg.strip_prefix("--load=").map(str::to_owned))
+            .unwrap_or_default();
+        for load in loads.iter().filter(|load| load.name.contains(&only)) {
             row(load, &library, tracker);
         }
     }
