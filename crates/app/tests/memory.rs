@@ -70,11 +70,15 @@ fn every_way_to_get_memory_survives() {
 /// Kills the program while it makes commands, several times, and checks what it finds.
 fn killed_and_restarted(flags: &[&str], rounds: u32) {
     let scratch = tempfile::tempdir().expect("a scratch folder");
-    let program = compile("cpp/containers.cc", scratch.path(), "containers", flags);
+    killed_and_checked(&compile("cpp/containers.cc", scratch.path(), "containers", flags), rounds);
+}
+
+fn killed_and_checked(program: &Path, rounds: u32) {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
     let state = scratch.path().join("s");
     let mut acknowledged = 0u64;
     for round in 0..rounds {
-        let mut child = Command::new(&program)
+        let mut child = Command::new(program)
             .arg(&state)
             .args(["run", "1000000"])
             .stdout(Stdio::piped())
@@ -90,7 +94,7 @@ fn killed_and_restarted(flags: &[&str], rounds: u32) {
         }
         let status = child.wait().expect("ended");
         assert_eq!(status.signal(), Some(libc::SIGKILL), "round {round}, after {acknowledged}: {status}");
-        let found = run(Command::new(&program).arg(&state).args(["check", &acknowledged.to_string()]));
+        let found = run(Command::new(program).arg(&state).args(["check", &acknowledged.to_string()]));
         let found: u64 = String::from_utf8_lossy(&found.stdout).trim().parse().expect("a number");
         // The one that was under way, at most.
         assert!(found <= acknowledged + 1, "{found} commands, {acknowledged} acknowledged");
@@ -107,6 +111,49 @@ fn containers_survive_kills() {
 #[test]
 fn containers_survive_kills_in_a_program_without_pie() {
     killed_and_restarted(&["-no-pie"], 3);
+}
+
+#[test]
+fn containers_survive_kills_in_a_program_with_the_static_library() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let program = scratch.path().join("containers");
+    run(Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()))
+        .args(["-std=c++17", "-O2", "-pthread", "-I"])
+        .arg(here().join("include"))
+        .arg(here().join("tests/cpp/containers.cc"))
+        .arg("-o")
+        .arg(&program)
+        .arg(libraries().join("libmangrove_app.a"))
+        .args(["-ldl", "-lm"]));
+    killed_and_checked(&program, 2);
+}
+
+#[test]
+fn a_program_keeps_an_allocator_of_its_own() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let program = compile("c/own_heap.c", scratch.path(), "own_heap", &[]);
+    let state = scratch.path().join("s");
+    for round in 1..5 {
+        let output = run(Command::new(&program).arg(&state).arg("40"));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let numbers: Vec<u64> = text.split_whitespace().map(|n| n.parse().expect("a number")).collect();
+        assert!(numbers[0] == 40 * round && numbers[1] >= 2, "{text}");
+    }
+}
+
+#[test]
+fn the_audit_tells_of_memory_that_was_made_too_early() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let program = compile("cpp/transient.cc", scratch.path(), "transient", &[]);
+    let state = scratch.path().join("s");
+    for found in ["300", "600"] {
+        let output = Command::new(&program).arg(&state).env("MANGROVE_AUDIT", "1").output().expect("runs");
+        says(&output, 0, found);
+        assert!(!told(&output).contains("points to"), "{}", told(&output));
+    }
+    let early =
+        Command::new(&program).arg(scratch.path().join("t")).arg("early").env("MANGROVE_AUDIT", "1").output();
+    says(&early.expect("runs"), 0, "memory of this run only; make what it points to in init_state");
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! 3. Between opening and the first commit nothing durable changes.
 
 use crate::arena::{ArenaStat, Heap, Space, View, Writes};
+use crate::audit::Audit;
 use crate::backing::Backing;
 use crate::globals::Globals;
 use crate::image_layout::{ARENA_OFFSET, Header, MAGIC, ROOT_COUNT, VERSION};
@@ -84,6 +85,7 @@ struct Inner {
     early: Early,
     ranges: Vec<(usize, usize)>,
     written: Vec<(usize, usize)>,
+    audit: Audit,
 }
 
 /// Remembers ranges for the next commit.
@@ -156,6 +158,7 @@ impl Image {
             early,
             ranges: Vec::new(),
             written: Vec::new(),
+            audit: Audit::new(),
         };
         let image = Self {
             place,
@@ -290,8 +293,8 @@ impl Backing for Image {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
         self.look_for_modules(inner)?;
+        inner.written.clear();
         if !writes.exact().is_empty() {
-            inner.written.clear();
             inner.written.extend_from_slice(writes.exact());
             inner
                 .globals
@@ -300,6 +303,7 @@ impl Backing for Image {
         }
         let (base, len) = (self.shadow.base() as usize, self.shadow.len() as usize);
         gather(writes, base, len, &mut inner.ranges);
+        inner.audit.look(&inner.written, &inner.ranges, &(base..base + len));
         inner.ranges.append(&mut inner.early.0);
         writes.clear();
         let ticket = self.shadow.commit(0, &inner.ranges)?;

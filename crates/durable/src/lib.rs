@@ -7,6 +7,7 @@ mod address;
 mod allocator;
 #[allow(dead_code, reason = "in the making")]
 mod arena;
+mod audit;
 mod backing;
 mod batch;
 mod combiner;

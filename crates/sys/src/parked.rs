@@ -85,6 +85,29 @@ unsafe fn move_mapping(from: Range<usize>, to: usize) -> io::Result<()> {
     if got == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Writable memory of this process that is no file's: heap, stacks, anonymous mappings.
+///
+/// # Errors
+/// When /proc/self/maps cannot be read.
+pub fn own_mappings() -> io::Result<Vec<Range<usize>>> {
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let hex = |text: &str| usize::from_str_radix(text, 16).ok();
+    Ok(maps
+        .lines()
+        .filter_map(|line| {
+            let mut parts = line.split_whitespace();
+            let (from, to) = parts.next()?.split_once('-')?;
+            let writable = parts.next()?.contains('w');
+            let name = parts.nth(3).unwrap_or("");
+            let own = name.is_empty()
+                || name == "[heap]"
+                || name.starts_with("[stack")
+                || name.starts_with("[anon");
+            if writable && own { Some(hex(from)?..hex(to)?) } else { None }
+        })
+        .collect())
+}
+
 /// The parts of a range that are mapped, one per mapping.
 fn mappings_in(range: &Range<usize>) -> io::Result<Vec<Range<usize>>> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
@@ -102,6 +125,16 @@ fn mappings_in(range: &Range<usize>) -> io::Result<Vec<Range<usize>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn own_memory_is_heap_and_stacks_and_no_variable() {
+        static VARIABLE: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(1);
+        let (boxed, local) = (Box::new(1u8), 1u8);
+        let own = own_mappings().unwrap();
+        let is_own = |at: *const u8| own.iter().any(|m| m.contains(&(at as usize)));
+        assert!(is_own(&raw const *boxed) && is_own(&raw const local));
+        assert!(!is_own(VARIABLE.as_ptr()) && !is_own(b"constant".as_ptr()));
+    }
 
     #[test]
     fn content_survives_its_owner() {

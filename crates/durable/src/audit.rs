@@ -1,0 +1,75 @@
+//! A help for porting: says when the durable state points to memory that will not be there in the next run.
+//!
+//! On with MANGROVE_AUDIT in the environment. Every word that a batch wrote into the state, or into a variable
+//! that belongs to it, is compared with the process's own memory: its heap, stacks and anonymous mappings.
+//! A hit is told on standard error, once for each address. It may be harmless: a pointer that nobody follows
+//! after a restart, or that `on_recover` sets anew.
+
+use crate::say::Line;
+use mangrove_sys::own_mappings;
+use std::collections::HashSet;
+use std::ops::Range;
+
+/// Findings told at most.
+const TOLD_MAX: usize = 50;
+
+pub(crate) struct Audit {
+    is_on: bool,
+    told: HashSet<usize>,
+}
+
+impl Audit {
+    pub(crate) fn new() -> Self {
+        Self { is_on: std::env::var_os("MANGROVE_AUDIT").is_some(), told: HashSet::new() }
+    }
+
+    /// Looks at what a batch wrote: variables, and memory of the state, which lies at `region`.
+    #[inline]
+    pub(crate) fn look(
+        &mut self,
+        variables: &[(usize, usize)],
+        written: &[(usize, usize)],
+        region: &Range<usize>,
+    ) {
+        if self.is_on {
+            self.look_closely(variables, written, region);
+        }
+    }
+
+    #[cold]
+    fn look_closely(
+        &mut self,
+        variables: &[(usize, usize)],
+        written: &[(usize, usize)],
+        region: &Range<usize>,
+    ) {
+        let Ok(own) = own_mappings() else { return };
+        for (what, ranges) in [("variable", variables), ("memory", written)] {
+            for &(from, len) in ranges {
+                let words = from.next_multiple_of(8)..from + len;
+                for at in words.step_by(8).filter(|at| at + 8 <= from + len) {
+                    // SAFETY: a commit takes these bytes now; they are mapped, and nobody writes them.
+                    let word = unsafe { (at as *const usize).read() };
+                    if !region.contains(&word) && own.iter().any(|m| m.contains(&word)) {
+                        self.tell(what, at, word);
+                    }
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, what: &str, at: usize, word: usize) {
+        if self.told.len() >= TOLD_MAX || !self.told.insert(word) {
+            return;
+        }
+        let mut line = Line::new();
+        line.push("the durable ");
+        line.push(what);
+        line.push(" at ");
+        line.push_hex(at);
+        line.push(" points to ");
+        line.push_hex(word);
+        line.push(", memory of this run only; make what it points to in init_state or in a command");
+        line.print();
+    }
+}
