@@ -223,15 +223,20 @@ pub unsafe extern "C" fn leveldb_get(
                 len = value.len();
                 copy = Some(allocate(value));
             };
-            match options.snapshot.as_ref() {
-                None => db.engine.get(key, &mut found)?,
-                Some(snapshot) => snapshot.view.get(key, &mut found)?,
-            }
-            match copy {
-                Some(block) if block.is_null() => {
+            let read = match options.snapshot.as_ref() {
+                None => db.engine.get(key, &mut found),
+                Some(snapshot) => snapshot.view.get(key, &mut found),
+            };
+            match (read, copy) {
+                (Err(failure), block) => {
+                    // Found, and then not to be told.
+                    libc::free(block.unwrap_or(ptr::null_mut()));
+                    Err(failure)
+                }
+                (Ok(()), Some(block)) if block.is_null() => {
                     Err(Failure::new(Kind::IoError, format!("no memory for a value of {len} bytes")))
                 }
-                block => Ok(block.unwrap_or(ptr::null_mut())),
+                (Ok(()), block) => Ok(block.unwrap_or(ptr::null_mut())),
             }
         })
     };

@@ -8,10 +8,21 @@ use crate::status::{Failure, Result, guard, tell};
 use std::ffi::c_char;
 use std::ptr;
 
+/// Where key and value of the present record lie.
+#[derive(Clone, Copy)]
+struct Present {
+    key: *const c_char,
+    key_len: usize,
+    value: *const c_char,
+    value_len: usize,
+}
+
 /// A place among the records of one instant. One thread at a time.
 pub struct leveldb_iterator_t {
-    /// None when the iterator could not be made.
+    /// None when the iterator could not be made, or has failed.
     cursor: Option<Box<dyn Cursor>>,
+    /// What the cursor stands on: looked at several times between two moves.
+    present: Option<Present>,
     /// Why it stands nowhere.
     error: Option<Failure>,
 }
@@ -27,16 +38,18 @@ impl leveldb_iterator_t {
             guard(&raw mut told, || walk(&mut **cursor).inspect_err(|f| failure = Some(f.clone())))
         };
         if done.is_none() {
-            self.cursor = None;
+            (self.cursor, self.present) = (None, None);
             self.error = failure.or_else(|| Some(Failure::corruption("a bug in Mangrove; please report it")));
             // SAFETY: from malloc(), or NULL.
             unsafe { libc::free(told.cast()) };
+            return;
         }
-    }
-
-    #[inline]
-    fn record(&self) -> Option<(&[u8], &[u8])> {
-        self.cursor.as_ref()?.record()
+        self.present = cursor.record().map(|(key, value)| Present {
+            key: key.as_ptr().cast(),
+            key_len: key.len(),
+            value: value.as_ptr().cast(),
+            value_len: value.len(),
+        });
     }
 }
 
@@ -47,7 +60,7 @@ pub unsafe extern "C" fn leveldb_create_iterator(
     db: *mut leveldb_t,
     options: *const leveldb_readoptions_t,
 ) -> *mut leveldb_iterator_t {
-    let mut iterator = leveldb_iterator_t { cursor: None, error: None };
+    let mut iterator = leveldb_iterator_t { cursor: None, present: None, error: None };
     // SAFETY: the API's contract: live handles.
     let view = unsafe { handle(db, "db").and_then(|db| db.view(handle(options, "options")?)) };
     match view {
@@ -68,7 +81,7 @@ pub unsafe extern "C" fn leveldb_iter_destroy(iterator: *mut leveldb_iterator_t)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_iter_valid(iterator: *const leveldb_iterator_t) -> u8 {
     // SAFETY: the API's contract: a live handle.
-    u8::from(unsafe { iterator.as_ref() }.is_some_and(|i| i.record().is_some()))
+    u8::from(unsafe { iterator.as_ref() }.is_some_and(|i| i.present.is_some()))
 }
 
 /// Makes an entry point that moves an iterator.
@@ -123,17 +136,17 @@ pub unsafe extern "C" fn leveldb_iter_seek(
 
 /// Makes an entry point that hands out a part of the record. The bytes stay until the iterator moves.
 macro_rules! part {
-    ($(#[$doc:meta])* $name:ident, $part:tt) => {
+    ($(#[$doc:meta])* $name:ident, $part:ident, $part_len:ident) => {
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(iterator: *const leveldb_iterator_t, len: *mut usize) -> *const c_char {
             // SAFETY: the API's contract: a live handle, and room for a length.
             unsafe {
-                let part = iterator.as_ref().and_then(leveldb_iterator_t::record).map(|record| record.$part);
+                let present = iterator.as_ref().and_then(|i| i.present);
                 if let Some(len) = len.as_mut() {
-                    *len = part.map_or(0, <[u8]>::len);
+                    *len = present.map_or(0, |p| p.$part_len);
                 }
-                part.map_or(ptr::null(), |bytes| bytes.as_ptr().cast())
+                present.map_or(ptr::null(), |p| p.$part)
             }
         }
     };
@@ -142,12 +155,14 @@ macro_rules! part {
 part!(
     /// The key of the record that the iterator stands on; NULL when it stands on none.
     leveldb_iter_key,
-    0
+    key,
+    key_len
 );
 part!(
     /// The value of the record that the iterator stands on; NULL when it stands on none.
     leveldb_iter_value,
-    1
+    value,
+    value_len
 );
 
 /// Why the iterator stands nowhere, if something went wrong.
