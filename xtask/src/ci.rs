@@ -74,6 +74,8 @@ fn steps() -> Result<Vec<Step>> {
         Step::One("docs", docs),
         Step::One("crash", xtask(&["crash", "--engine", "map", "--images", "5000"])?),
         Step::One("crash, planted", xtask(&["crash", "--engine", "map", "--planted"])?),
+        Step::One("crash, shadow", xtask(&["crash", "--engine", "shadow", "--images", "5000"])?),
+        Step::One("crash, shadow, planted", xtask(&["crash", "--engine", "shadow", "--planted"])?),
         Step::One("fuzz", xtask(&["fuzz", "--seconds", "15"])?),
         Step::One("kill9", xtask(&["kill9", "--rounds", "20"])?),
         Step::One("kill9, planted", xtask(&["kill9", "--rounds", "5", "--planted"])?),

@@ -42,6 +42,7 @@ pub(crate) struct FileParts {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) checkpointer: Checkpointer,
     pub(crate) grown: u64,
+    pub(crate) unverified: std::ops::Range<u64>,
 }
 
 /// The medium of an open file pool.
@@ -56,6 +57,8 @@ pub(crate) struct FileMedium {
     durability: Durability,
     /// Threads serve the log; otherwise whoever flushes does.
     background: bool,
+    /// Bytes of the image to be compared with their sums behind.
+    unverified: std::ops::Range<u64>,
     /// Usable bytes; changed under `growing`.
     grown: AtomicU64,
     growing: Mutex<()>,
@@ -87,6 +90,7 @@ impl FileMedium {
             checkpointer: Mutex::new(parts.checkpointer),
             durability,
             background,
+            unverified: parts.unverified,
             grown: AtomicU64::new(parts.grown),
             growing: Mutex::new(()),
             marked_dirty: AtomicBool::new(!clean),
@@ -116,6 +120,11 @@ impl FileMedium {
             return Ok(());
         }
         threads.push(self.spawn("mangrove-ckpt", Self::checkpoint_loop)?);
+        if !self.unverified.is_empty() {
+            threads.push(
+                self.spawn("mangrove-verify", |medium| medium.verify_later(medium.unverified.clone()))?,
+            );
+        }
         if let Durability::Interval(ms) = self.durability {
             threads.push(self.spawn("mangrove-sync", move |medium| medium.sync_loop(ms))?);
         }
@@ -231,7 +240,17 @@ impl FileMedium {
         self.first_error.get().cloned()
     }
 
-    fn latch(&self, error: Error) {
+    /// Nobody may go on: the pool is being given up, or has failed.
+    pub(crate) fn ended(&self) -> bool {
+        // Acquire pairs with the Release in `stop_threads`.
+        self.stop.load(Ordering::Acquire) || self.log.commit.has_failed()
+    }
+
+    pub(crate) fn checkpointer(&self) -> crate::sync::MutexGuard<'_, Checkpointer> {
+        self.checkpointer.lock()
+    }
+
+    pub(crate) fn latch(&self, error: Error) {
         self.first_error.get_or_init(|| error);
         self.log.commit.fail();
         self.space.open();

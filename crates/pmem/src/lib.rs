@@ -57,6 +57,7 @@ mod storage;
 mod sums;
 mod superblock;
 mod sync;
+mod verify_later;
 
 pub use create::choose_address;
 pub use domain::Domain;
@@ -67,6 +68,7 @@ pub use medium::{Lsn, Medium, Site};
 pub use options::{
     AddressChoice, CAPACITY_BYTES_DEFAULT, CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, CreateMode, DomainChoice,
     Durability, KIND_BYTES_MAX, LOG_BYTES_DEFAULT, LOG_BYTES_MAX, LOG_BYTES_MIN, MediumChoice, PoolOptions,
+    Start,
 };
 pub use os_storage::OsStorage;
 pub use pool::Pool;

@@ -112,6 +112,15 @@ impl Mapped {
         unsafe { Region::new(base, self.memory.len() as u64, Arc::clone(self) as Arc<dyn Medium>) }
     }
 
+    /// Another handle of the image's file.
+    pub(crate) fn image_file(&self) -> Result<Option<std::os::fd::OwnedFd>> {
+        let guard = self.files.lock();
+        let fd = guard.as_ref().and_then(|files| files.image.as_ref()).and_then(|image| image.fd());
+        fd.map(|fd| fd.try_clone_to_owned())
+            .transpose()
+            .map_err(|e| Error::from_io(self.path.clone(), "open", &e))
+    }
+
     /// Sums what changed and marks the pool clean.
     pub(crate) fn settle(&self) -> Result<()> {
         let mut guard = self.files.lock();

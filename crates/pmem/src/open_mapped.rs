@@ -3,7 +3,7 @@
 use crate::checkpoint::ImageFiles;
 use crate::emulated::model;
 use crate::mapped::{Mapped, MappedFiles};
-use crate::options::{MediumChoice, PoolOptions};
+use crate::options::{MediumChoice, PoolOptions, Start};
 use crate::read_only::ReadOnly;
 use crate::recover::{open_part, read_sums, reserve};
 use crate::stat::{MediumKind, OpenReport};
@@ -45,7 +45,7 @@ pub(crate) fn open_mapped(
     let size = usable_bytes(&files, &sb)?;
     let memory = map(&files, &sb, size, options.read_only)?;
     let sums = read_sums(&files, &sb, size, memory.len() as u64)?;
-    if sb.clean {
+    if sb.clean && options.start == Start::Read {
         verify(&memory, &sums, size, &files.image_path)?;
     }
     let report = OpenReport {

@@ -86,6 +86,19 @@ pub enum AddressChoice {
     At(u64),
 }
 
+/// How the image comes into memory when a file pool is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Start {
+    /// It is read, and every page compared with its sum, before anybody sees it.
+    #[default]
+    Read,
+    /// It is mapped, copy on write: ready at once, whatever its size. Every page is compared with its sum by a
+    /// thread behind (with `background`); one that does not fit poisons the pool, but may have been seen. A page
+    /// that cannot be read ends the process with SIGBUS instead of an error.
+    CopyOnWrite,
+}
+
 /// What the persistence domain holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -113,6 +126,7 @@ pub struct PoolOptions {
     pub(crate) instruction: Option<FlushInstruction>,
     pub(crate) kind: String,
     pub(crate) address: AddressChoice,
+    pub(crate) start: Start,
     pub(crate) background: bool,
     pub(crate) storage: Arc<dyn Storage>,
 }
@@ -131,6 +145,7 @@ impl Default for PoolOptions {
             instruction: None,
             kind: String::new(),
             address: AddressChoice::Anywhere,
+            start: Start::Read,
             background: true,
             storage: Arc::new(OsStorage),
         }
@@ -222,6 +237,14 @@ impl PoolOptions {
     #[must_use]
     pub fn address(mut self, address: AddressChoice) -> Self {
         self.address = address;
+        self
+    }
+
+    /// How the image comes into memory. Read-only openings always read it; on dax and emulated the region is
+    /// the image, and `CopyOnWrite` means that a closed pool's pages are not compared with their sums first.
+    #[must_use]
+    pub fn start(mut self, start: Start) -> Self {
+        self.start = start;
         self
     }
 

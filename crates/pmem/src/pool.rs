@@ -4,7 +4,7 @@ use crate::create;
 use crate::file_medium::FileMedium;
 use crate::mapped::Mapped;
 use crate::open_mapped::{OpenMapped, open_mapped};
-use crate::options::{CreateMode, MediumChoice, PoolOptions};
+use crate::options::{CreateMode, MediumChoice, PoolOptions, Start};
 use crate::os_storage::OsStorage;
 use crate::read_only::ReadOnly;
 use crate::recover::recover;
@@ -148,7 +148,8 @@ impl Pool {
         file: Box<dyn StorageFile>,
     ) -> Result<Self> {
         let storage = &*options.storage;
-        let recovered = recover(storage, folder, &sb, options.read_only)?;
+        let lazy = options.start == Start::CopyOnWrite && !options.read_only;
+        let recovered = recover(storage, folder, &sb, options.read_only, lazy)?;
         let (info, report) = (sb.info(folder), recovered.report);
         if options.read_only {
             let usable = recovered.memory.len() as u64;
@@ -202,6 +203,17 @@ impl Pool {
             OpenMapped::ReadOnly(medium) => (medium.region(), Backing::ReadOnly(medium)),
         };
         Ok(Self { region, info, report, backing, threads: Vec::new() })
+    }
+
+    /// The file that the region of a dax or emulated pool is mapped from, to map it once more; none for a device.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn image_file(&self) -> Result<Option<std::os::fd::OwnedFd>> {
+        match &self.backing {
+            Backing::Mapped(medium) => medium.image_file(),
+            Backing::File(_) | Backing::ReadOnly(_) => Ok(None),
+        }
     }
 
     /// The durable region.

@@ -3,7 +3,8 @@
 //! Invariants:
 //! 1. No byte of a file changes before the pool is used, so a crash while opening changes nothing. (The
 //!    image is given the space that a logged range needs, and some bytes are written again as they are.)
-//! 2. Every byte that enters the working copy was under a checksum that fits.
+//! 2. Every byte that enters the working copy was under a checksum that fits; mapped copy on write, it is compared
+//!    with its checksum afterwards (`verify_later.rs`).
 //! 3. Durable-order: what the last process may have left in the operating system's cache only, the
 //!    groups of its last write and the superblock, is written once more, the same bytes, before anybody
 //!    sees it. Otherwise a read answered now could be undone by a power cut later. A sync alone would
@@ -46,6 +47,8 @@ pub(crate) struct Recovered {
     scan: Scan,
     grown: u64,
     pub(crate) report: OpenReport,
+    /// Bytes of the image that have not been compared with their sums.
+    unverified: std::ops::Range<u64>,
 }
 
 /// Has `map` map `capacity` bytes, or, where the process may not have so much, half the greatest power
@@ -115,6 +118,7 @@ pub(crate) fn recover(
     folder: &Path,
     sb: &Superblock,
     read_only: bool,
+    lazy: bool,
 ) -> Result<Recovered> {
     let begun = std::time::Instant::now();
     let (image_path, log_path, sums_path) = (folder.join("image"), folder.join("log"), folder.join("sums"));
@@ -139,7 +143,10 @@ pub(crate) fn recover(
         address => reserve_at(address, sb.capacity, image_size)?,
     };
     let sums = read_sums(&files, sb, image_size, memory.len() as u64)?;
-    if image_size >= HUGE_PAGES_FROM_BYTES {
+    let mapped = lazy && map_image(&files, image_size, &memory)?;
+    // What is mapped is not read now.
+    let to_read = if mapped { 0 } else { image_size };
+    if !mapped && image_size >= HUGE_PAGES_FROM_BYTES {
         memory.advise_huge(0, image_size as usize);
     }
     let mut ring = Mirror::new(sb.log_bytes as usize).map_err(|e| Error::Unsupported {
@@ -151,12 +158,12 @@ pub(crate) fn recover(
         let log = &*log_file;
         let log_path = &log_path;
         let scanner = || if sb.clean { Ok(empty) } else { scan(log, log_path, sb, ring) };
-        if image_size < PARALLEL_FROM_BYTES {
+        if to_read < PARALLEL_FROM_BYTES {
             let scan = scanner()?;
-            return Ok((read_image(&files, &sums, image_size, &memory)?, scan));
+            return Ok((read_image(&files, &sums, to_read, &memory)?, scan));
         }
         let scanning = (!sb.clean).then(|| std::thread::Builder::new().spawn_scoped(scope, scanner));
-        let suspects = read_image(&files, &sums, image_size, &memory);
+        let suspects = read_image(&files, &sums, to_read, &memory);
         let scan = match scanning {
             Some(Ok(thread)) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?,
             Some(Err(e)) => return Err(Error::Unsupported { what: format!("cannot start a thread: {e}") }),
@@ -186,16 +193,39 @@ pub(crate) fn recover(
     let mut records = log.apply(&memory, sb.tail, sb.target)?;
     verify_suspects(&suspects, &memory, &sums, &files)?;
     records += log.apply(&memory, sb.target, scan.end)?;
+    let verified_to = to_read;
     let grown = make_room(&files, image_size, scan.image_end, read_only)?;
     let report = OpenReport {
         created: false,
         was_clean: sb.clean,
-        image_bytes: image_size,
+        image_bytes: to_read,
         groups: scan.groups,
         records,
         nanoseconds: begun.elapsed().as_nanos() as u64,
     };
-    Ok(Recovered { memory, files, log_file, ring, sums, scan, grown, report })
+    Ok(Recovered {
+        memory,
+        files,
+        log_file,
+        ring,
+        sums,
+        scan,
+        grown,
+        report,
+        unverified: verified_to..image_size,
+    })
+}
+
+/// Maps the image into `memory`, copy on write; false where its storage has no file to map.
+///
+/// A page that has not been stored to shows the file, which a checkpoint changes. But a checkpoint writes what was
+/// flushed from this very memory, and whoever flushes a byte has stored it first, or leaves it as it is.
+fn map_image(files: &ImageFiles, size: u64, memory: &Reservation) -> Result<bool> {
+    let Some(fd) = files.image.fd().filter(|_| size > 0) else { return Ok(false) };
+    memory
+        .replace_by_private(0, size as usize, fd, 0)
+        .map_err(|e| Error::from_io(files.image_path.clone(), "map", &e))?;
+    Ok(true)
 }
 
 fn image_size(files: &ImageFiles, sb: &Superblock) -> Result<u64> {
@@ -522,6 +552,7 @@ impl Recovered {
             storage,
             checkpointer,
             grown: self.grown,
+            unverified: self.unverified,
         }
     }
 }

@@ -247,3 +247,46 @@ pub(crate) fn le_bytes<const N: usize, const B: usize>(words: [u64; N]) -> [u8; 
     }
     bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_about_the_shadow_tells_the_same_header() {
+        let page = include_str!("../../../docs/format/shadow.md");
+        let rows = page.lines().filter_map(|line| {
+            let mut cells = line.split('|').skip(1).map(|c| c.trim().trim_matches('`').to_owned());
+            let (offset, bytes): (u64, u64) = (cells.next()?.parse().ok()?, cells.next()?.parse().ok()?);
+            Some((offset, bytes, cells.next()?))
+        });
+        let rows: Vec<_> = rows.collect();
+        let words = [
+            ("magic", AT_MAGIC),
+            ("version", AT_VERSION),
+            ("address", AT_ADDRESS),
+            ("capacity", AT_CAPACITY),
+            ("ring_bytes", AT_RING_BYTES),
+            ("log_count", AT_LOG_COUNT),
+            ("nonce", AT_NONCE),
+            ("crc", AT_CRC),
+            ("len", AT_LEN),
+            ("dirty_end", AT_DIRTY_END),
+            ("incarnation", AT_INCARNATION),
+        ];
+        let told: Vec<_> =
+            rows.iter().map(|(offset, bytes, field)| (field.as_str(), *offset, *bytes)).collect();
+        assert_eq!(told, words.map(|(field, offset)| (field, offset, 8)));
+        assert_eq!((AT_LOGS, LOG_BYTES, AT_RINGS), (4096, 128, 12288));
+        assert_eq!((IN_LOG_TAIL, IN_LOG_UPTO, IN_LOG_HEAD), (0, 64, 72));
+        assert_eq!((KIND_COMMIT, KIND_REDO, KIND_ASIDE), (0xc1, 0xd2, 0xa3));
+    }
+
+    #[test]
+    fn a_commit_record_returns_and_knows_its_place() {
+        let commit = Commit { bytes: 64, seq: 7, position: 4096, records: 2, crc: 0x1234_5678 };
+        assert_eq!(Commit::decode(commit.words(), 4096), Some(commit));
+        assert_eq!(Commit::decode(commit.words(), 8192), None, "of another lap");
+        assert_ne!(commit.crc_of_head(1), commit.crc_of_head(2));
+    }
+}

@@ -48,7 +48,7 @@ mod working;
 
 pub use mangrove_pmem::{
     AddressChoice, CheckReport, CreateMode, Domain, DomainChoice, Durability, Error, FlushInstruction,
-    Latency, MediumChoice, MediumKind, Region, Result, Storage,
+    Latency, MediumChoice, MediumKind, Region, Result, Start, Storage,
 };
 pub use options::{CAPACITY_BYTES_DEFAULT, CAPACITY_BYTES_MAX, LOG_COUNT_MAX, Options};
 pub use shadow::{Shadow, Ticket};

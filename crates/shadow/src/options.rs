@@ -2,7 +2,8 @@
 
 use crate::{Error, Result, Shadow};
 use mangrove_pmem::{
-    AddressChoice, CreateMode, DomainChoice, Durability, FlushInstruction, MediumChoice, PoolOptions, Storage,
+    AddressChoice, CreateMode, DomainChoice, Durability, FlushInstruction, MediumChoice, PoolOptions, Start,
+    Storage,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub struct Options {
     pub(crate) log_count: usize,
     pub(crate) background: bool,
     pub(crate) fences: u32,
+    pub(crate) start: Start,
 }
 
 impl Default for Options {
@@ -36,6 +38,7 @@ impl Default for Options {
             log_count: 1,
             background: true,
             fences: 1,
+            start: Start::Read,
         }
     }
 }
@@ -116,6 +119,15 @@ impl Options {
     pub fn log_count(mut self, count: usize) -> Self {
         self.log_count = count;
         self
+    }
+
+    /// How the image comes into the working copy: read by all processors (on file, and in a closed pool,
+    /// compared with its sums), or mapped copy on write, which takes no time and verifies later or, on dax and
+    /// emulated, not at all.
+    #[must_use]
+    pub fn start(mut self, start: Start) -> Self {
+        self.start = start;
+        self.with(|p| p.start(start))
     }
 
     /// Fences of a commit on dax and emulated: 1 (the unit's checksum says whether it is all there), or the

@@ -9,8 +9,9 @@ use crate::recover::{Recovery, recover};
 use crate::ring::Rings;
 use crate::working::Working;
 use crate::{Error, Options, Report, Result, Stat};
-use mangrove_pmem::{AddressChoice, CheckReport, MediumKind, Pool, Range, Region};
+use mangrove_pmem::{AddressChoice, CheckReport, MediumKind, Pool, Range, Region, Start};
 use parking_lot::Mutex;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,7 +72,8 @@ impl Shadow {
         options.validate()?;
         let begun = Instant::now();
         let pool = options.pool(path.as_ref())?;
-        let mut shadow = Self::on_region(pool.region().clone(), options)?;
+        let image = if options.start == Start::CopyOnWrite { pool.image_file()? } else { None };
+        let mut shadow = Self::build(pool.region().clone(), options, image)?;
         let found = pool.open_report();
         shadow.report.created = found.created;
         shadow.report.was_clean = found.was_clean;
@@ -92,6 +94,11 @@ impl Shadow {
     /// # Errors
     /// See [`Error`].
     pub fn on_region(region: Region, options: &Options) -> Result<Self> {
+        Self::build(region, options, None)
+    }
+
+    /// `image`: the region's file, to be mapped instead of read.
+    fn build(region: Region, options: &Options, image: Option<OwnedFd>) -> Result<Self> {
         if region.medium().has_units() {
             let base = region.base();
             let backing = LogBacking {
@@ -111,7 +118,10 @@ impl Shadow {
         let working = Working::reserve(&layout)?;
         let base = working.base();
         let (start, recovery) = recover(&region, &layout)?;
-        working.load(&region, layout.image_start(), start.len);
+        match image {
+            Some(file) => working.map(&file, layout.image_start(), start.len)?,
+            None => working.load(&region, layout.image_start(), start.len),
+        }
         let Recovery { units, bytes, dropped, behind_tail } = recovery;
         let report = Report {
             units,

@@ -5,6 +5,7 @@ use crate::{Error, Result};
 use mangrove_pmem::{Range, Region};
 use mangrove_sys::Reservation;
 use std::io::ErrorKind;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that one worker copies at a time.
@@ -50,6 +51,18 @@ impl Working {
         assert!(range.offset <= self.len() && range.len <= self.len() - range.offset);
         // SAFETY: inside the reservation; whoever commits keeps everybody from storing to it meanwhile.
         unsafe { std::slice::from_raw_parts(self.base().add(range.offset as usize), range.len as usize) }
+    }
+
+    /// Maps the first `len` bytes of the image, which begins at `from` of `file`, copy on write. A page not stored
+    /// to shows the file, which the replayer changes: but only to what was committed from this very page, and
+    /// whoever commits a byte has stored it first, or leaves it as it is.
+    pub(crate) fn map(&self, file: &OwnedFd, from: u64, len: u64) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        self.memory
+            .replace_by_private(0, len as usize, file.as_fd(), from)
+            .map_err(|e| Error::Unsupported { what: format!("cannot map the image copy on write: {e}") })
     }
 
     /// Copies the first `len` bytes of the image into it, in parallel where there are many.

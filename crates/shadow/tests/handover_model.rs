@@ -1,0 +1,180 @@
+//! Every interleaving of the logs' hand-over, by loom: `src/handover.rs` itself, with loom's atomics behind its
+//! `sync` door. Around it stand two fronts with a unit each, and a replayer.
+
+#[path = "../src/handover.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the crate uses more of it than the model does")]
+mod handover;
+
+/// What `src/handover.rs` finds as `crate::sync` here.
+mod sync {
+    pub(crate) use std::sync::atomic::Ordering;
+
+    std::thread_local! {
+        /// The planted bugs: which orderings count for nothing.
+        pub(super) static WEAK: std::cell::Cell<Option<Ordering>> = const { std::cell::Cell::new(None) };
+    }
+
+    fn order(order: Ordering) -> Ordering {
+        if WEAK.get() == Some(order) { Ordering::Relaxed } else { order }
+    }
+
+    pub(crate) struct AtomicU64(loom::sync::atomic::AtomicU64);
+
+    impl AtomicU64 {
+        pub(crate) fn new(value: u64) -> Self {
+            Self(loom::sync::atomic::AtomicU64::new(value))
+        }
+
+        pub(crate) fn load(&self, o: Ordering) -> u64 {
+            self.0.load(order(o))
+        }
+
+        pub(crate) fn store(&self, value: u64, o: Ordering) {
+            self.0.store(value, order(o));
+        }
+
+        pub(crate) fn fetch_add(&self, value: u64, o: Ordering) -> u64 {
+            self.0.fetch_add(value, order(o))
+        }
+    }
+
+    pub(crate) struct AtomicBool(loom::sync::atomic::AtomicBool);
+
+    impl AtomicBool {
+        pub(crate) fn new(value: bool) -> Self {
+            Self(loom::sync::atomic::AtomicBool::new(value))
+        }
+
+        pub(crate) fn load(&self, o: Ordering) -> bool {
+            self.0.load(o)
+        }
+
+        pub(crate) fn store(&self, value: bool, o: Ordering) {
+            self.0.store(value, o);
+        }
+
+        pub(crate) fn swap(&self, value: bool, o: Ordering) -> bool {
+            self.0.swap(value, o)
+        }
+    }
+
+    /// Nobody sleeps in the model: waking is a hint here, and what is missed waits (see `nudge`).
+    pub(crate) struct Gate;
+
+    impl Gate {
+        pub(crate) fn new() -> Self {
+            Self
+        }
+
+        pub(crate) fn open(&self) {}
+    }
+}
+
+use handover::Handover;
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicU64;
+use loom::thread;
+use std::sync::atomic::Ordering;
+use sync::WEAK;
+
+/// Two fronts publish a unit each; the replayer looks at the watermark once or twice.
+fn publish_and_replay() {
+    struct Model {
+        handover: Handover,
+        /// The bytes of each log's unit.
+        units: [AtomicU64; 2],
+    }
+    let model = Arc::new(Model { handover: Handover::new(1, &[0, 0]), units: [0, 0].map(AtomicU64::new) });
+    let fronts: Vec<_> = (0..2)
+        .map(|log| {
+            let model = Arc::clone(&model);
+            thread::spawn(move || {
+                let seq = model.handover.begin(log);
+                assert!((1..=2).contains(&seq));
+                model.units[log].store(seq, Ordering::Relaxed);
+                model.handover.publish(log, 8);
+                seq
+            })
+        })
+        .collect();
+    for _ in 0..2 {
+        let watermark = model.handover.watermark();
+        let tails = [0, 1].map(|log| model.handover.tail(log));
+        let published = tails.iter().filter(|&&tail| tail == 8).count() as u64;
+        assert!(published >= watermark, "units up to {watermark} are not all before the tails {tails:?}");
+        if watermark > 0 {
+            // Each of the first `watermark` numbers is in some log, and its bytes are there.
+            let units = [0, 1].map(|log| model.units[log].load(Ordering::Relaxed));
+            assert!((1..=watermark).all(|seq| units.contains(&seq)), "up to {watermark}, found {units:?}");
+        }
+    }
+    let mut seqs: Vec<_> = fronts.into_iter().map(|front| front.join().unwrap()).collect();
+    seqs.sort_unstable();
+    assert_eq!(seqs, [1, 2]);
+    assert_eq!(model.handover.watermark(), 2);
+}
+
+/// Three threads have more interleavings than a test has time for: those with few switches, which find what
+/// there is to find (the two planted bugs below).
+fn bounded(model: fn()) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(model);
+}
+
+/// The replayer frees a ring of one unit; the front writes over it only then.
+fn free_and_reuse() {
+    let handover = Arc::new(Handover::new(1, &[0]));
+    let slot = Arc::new(loom::cell::UnsafeCell::new(0u64));
+    let front = {
+        let (handover, slot) = (Arc::clone(&handover), Arc::clone(&slot));
+        thread::spawn(move || {
+            for unit in 0..2u64 {
+                while unit * 8 + 8 - handover.head(0) > 8 {
+                    thread::yield_now();
+                }
+                handover.begin(0);
+                // SAFETY: the slot is free; loom says so if it is not.
+                slot.with_mut(|place| unsafe { *place = unit + 1 });
+                handover.publish(0, unit * 8 + 8);
+            }
+        })
+    };
+    for unit in 1..=2u64 {
+        while handover.watermark() < unit {
+            thread::yield_now();
+        }
+        // SAFETY: published, and not yet freed; loom says so if it is not.
+        assert_eq!(slot.with(|place| unsafe { *place }), unit);
+        handover.free(0, unit * 8);
+    }
+    front.join().unwrap();
+}
+
+#[test]
+fn the_watermark_covers_what_is_published_and_nothing_else() {
+    bounded(publish_and_replay);
+}
+
+#[test]
+fn space_is_written_again_only_when_it_is_free() {
+    loom::model(free_and_reuse);
+}
+
+fn caught(weak: Ordering, model: fn()) -> bool {
+    WEAK.set(Some(weak));
+    let found = std::panic::catch_unwind(|| bounded(model)).is_err();
+    WEAK.set(None);
+    found
+}
+
+#[test]
+fn an_announcement_that_a_reader_may_miss_is_caught() {
+    assert!(caught(Ordering::AcqRel, publish_and_replay), "the addition orders nothing, and nothing noticed");
+}
+
+#[test]
+fn a_publication_that_orders_nothing_is_caught() {
+    assert!(caught(Ordering::Release, publish_and_replay));
+    assert!(caught(Ordering::Release, free_and_reuse));
+}

@@ -1,0 +1,142 @@
+//! Starting copy on write: ready at once, the same bytes, damage noticed behind; and faults of the disk.
+
+use mangrove_pmem::{Fault, FaultKind, Faulty, Operation, OsStorage};
+use mangrove_shadow::{CreateMode, Error, Latency, MediumChoice, Options, Shadow, Start};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const LEN: usize = 8 << 20;
+
+fn options(medium: MediumChoice) -> Options {
+    let options = Options::new().create(CreateMode::CreateIfMissing).medium(medium);
+    options.capacity(64 << 20).log_bytes(256 << 10)
+}
+
+#[expect(clippy::mut_from_ref, reason = "each test uses its working copy alone")]
+fn bytes(shadow: &Shadow) -> &mut [u8] {
+    // SAFETY: the usable part, and each test uses it alone.
+    unsafe { std::slice::from_raw_parts_mut(shadow.base(), LEN) }
+}
+
+#[test]
+fn copy_on_write_shows_the_same_and_keeps_what_is_committed_then() {
+    for medium in [MediumChoice::File, MediumChoice::Emulated(Latency::default())] {
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let path = dir.path().join("s");
+        let options = || options(medium).start(Start::CopyOnWrite);
+        let mut model: Vec<u8> = (0..LEN).map(|n| (n % 253) as u8).collect();
+        let shadow = options().open(&path).unwrap();
+        shadow.grow(LEN as u64).unwrap();
+        bytes(&shadow).copy_from_slice(&model);
+        shadow.commit(0, &[(shadow.base() as usize, LEN)]).unwrap();
+        shadow.close().unwrap();
+        for round in 0..6u8 {
+            let shadow = options().open(&path).unwrap();
+            assert!(bytes(&shadow) == &model[..], "{medium:?}, round {round}");
+            let base = shadow.base() as usize;
+            for n in 0..200 {
+                let at = (n * 37_777 + usize::from(round) * 501) % (LEN - 600);
+                bytes(&shadow)[at..at + 500].fill(round);
+                model[at..at + 500].fill(round);
+                shadow.commit(0, &[(base + at, 500)]).unwrap();
+                // Never committed.
+                bytes(&shadow)[at + 550] ^= 0xff;
+                if n % 50 == 0 {
+                    shadow.checkpoint().unwrap();
+                }
+                bytes(&shadow)[at + 550] ^= 0xff;
+            }
+            shadow.sync().unwrap();
+            if round % 2 == 0 { drop(shadow) } else { shadow.close().unwrap() }
+        }
+    }
+}
+
+#[test]
+fn damage_in_a_mapped_image_poisons_what_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let shadow = options(MediumChoice::File).open(&path).unwrap();
+    shadow.grow(LEN as u64).unwrap();
+    bytes(&shadow).fill(7);
+    shadow.commit(0, &[(shadow.base() as usize, LEN)]).unwrap();
+    shadow.close().unwrap();
+    let image = path.join("image");
+    let mut whole = std::fs::read(&image).unwrap();
+    whole[5 << 20] ^= 1;
+    std::fs::write(&image, whole).unwrap();
+    let error = options(MediumChoice::File).open(&path).unwrap_err();
+    assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+    let shadow = options(MediumChoice::File).start(Start::CopyOnWrite).open(&path).unwrap();
+    let begun = Instant::now();
+    while shadow.poisoned().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the damage went unnoticed");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(matches!(shadow.poisoned(), Some(Error::Corrupt { .. })));
+    let error = shadow.commit(0, &[(shadow.base() as usize, 8)]).unwrap_err();
+    assert!(matches!(error, Error::Poisoned { .. }), "{error}");
+}
+
+fn faulty(path: &std::path::Path) -> (Faulty, Shadow) {
+    let storage = Faulty::new(Arc::new(OsStorage));
+    let options = options(MediumChoice::File).background(false).storage(Arc::new(storage.clone()));
+    let shadow = options.open(path).unwrap();
+    shadow.grow(LEN as u64).unwrap();
+    (storage, shadow)
+}
+
+fn fault(operation: Operation, code: i32) -> Fault {
+    Fault { file: None, operations: vec![operation], nth: 0, kind: FaultKind::Errno(code) }
+}
+
+#[test]
+fn a_failed_write_latches_and_what_was_acknowledged_stays() {
+    const EIO: i32 = 5;
+    let dir = tempfile::tempdir().unwrap();
+    for (n, operation) in [Operation::Write, Operation::Sync].into_iter().enumerate() {
+        let path = dir.path().join(n.to_string());
+        let (storage, shadow) = faulty(&path);
+        let base = shadow.base() as usize;
+        bytes(&shadow)[..8].fill(1);
+        let ticket = shadow.commit(0, &[(base, 8)]).unwrap();
+        shadow.wait(ticket).unwrap();
+        bytes(&shadow)[..8].fill(2);
+        storage.plant(fault(operation, EIO));
+        let failed = shadow.commit(0, &[(base, 8)]).and_then(|ticket| shadow.wait(ticket));
+        // A sync happens at the checkpoint at the latest.
+        let failed = failed.and_then(|()| shadow.checkpoint());
+        assert!(failed.is_err(), "{operation:?} failed, and nobody was told");
+        assert!(shadow.poisoned().is_some());
+        let error = shadow.commit(0, &[(base, 8)]).unwrap_err();
+        assert!(matches!(error, Error::Poisoned { .. }), "{error}");
+        drop(shadow);
+        let shadow = options(MediumChoice::File).open(&path).unwrap();
+        assert!([[1; 8], [2; 8]].contains(&bytes(&shadow)[..8].try_into().unwrap()));
+        shadow.close().unwrap();
+    }
+}
+
+#[test]
+fn a_long_unit_that_finds_no_room_is_refused_and_nothing_else() {
+    const ENOSPC: i32 = 28;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let (storage, shadow) = faulty(&path);
+    let base = shadow.base() as usize;
+    bytes(&shadow).fill(3);
+    storage.plant(fault(Operation::Write, ENOSPC));
+    let error = shadow.commit(0, &[(base, LEN)]).unwrap_err();
+    assert!(matches!(error, Error::NoSpace { .. }), "{error}");
+    assert!(storage.struck());
+    storage.heal();
+    assert!(shadow.poisoned().is_none());
+    let left = std::fs::read_dir(&path).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    assert_eq!(left.filter(|name| name.starts_with("unit-")).count(), 0);
+    let ticket = shadow.commit(0, &[(base + 100, 50)]).unwrap();
+    shadow.wait(ticket).unwrap();
+    drop(shadow);
+    let shadow = options(MediumChoice::File).open(&path).unwrap();
+    assert_eq!(bytes(&shadow)[..200], [[0; 100].as_slice(), &[3; 50], &[0; 50]].concat()[..]);
+    shadow.close().unwrap();
+}
