@@ -1,4 +1,4 @@
-//! Workloads, baselines, statistics and figures: `mangrove bench map`, `mangrove bench leveldb`.
+//! Workloads, baselines, statistics and figures: `mangrove bench map`, `bench durable`, `bench leveldb`.
 //!
 //! Every subject is measured in the same run, in interleaved rounds, beside the floors of the
 //! machine; what is printed are medians and the ratio to Mangrove in the same line.
@@ -8,6 +8,7 @@ mod baselines;
 mod clock;
 mod context;
 mod counting;
+mod durable;
 mod figures;
 mod goals;
 mod index;
@@ -27,6 +28,7 @@ mod subjects;
 mod workload;
 
 pub use args::MapArgs;
+pub use durable::{DurableArgs, run as run_durable};
 pub use keys::Keys;
 pub use leveldb::{LeveldbArgs, run as run_leveldb};
 pub use report::{Goal, Key, Machine, Report, Row, Unit};

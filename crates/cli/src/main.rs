@@ -64,6 +64,8 @@ enum Command {
 enum Bench {
     /// The durable map against the structures of the literature, or against the floor of the disk
     Map(mangrove_bench::MapArgs),
+    /// What durability costs an in-memory program: calls, throughput, the log, SQLite, recovery
+    Durable(mangrove_bench::DurableArgs),
     /// LevelDB's API over Mangrove against LevelDB and RocksDB, with LevelDB's own workloads
     Leveldb(mangrove_bench::LeveldbArgs),
 }
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Bench(Bench::Map(args)) => bench_map(args).map(|()| Exit::Ok),
+        Command::Bench(Bench::Durable(args)) => mangrove_bench::run_durable(args).map(|()| Exit::Ok),
         Command::Bench(Bench::Leveldb(args)) => mangrove_bench::run_leveldb(args).map(|()| Exit::Ok),
         Command::Stress(command) => stress::run(command),
     };

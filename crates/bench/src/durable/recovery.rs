@@ -1,0 +1,169 @@
+//! Recovery by the size of the state: a process fills it and is killed, another opens it.
+
+use super::run::Bench;
+use crate::report::Unit;
+use anyhow::{Context as _, bail, ensure};
+use mangrove_durable::{MediumChoice, Options, Runtime};
+use std::ffi::c_void;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+pub(super) const RECOVERY: &str = "recovery";
+pub(super) const READY: &str = "open until ready";
+pub(super) const ALL: &str = "open and read everything";
+const COPY: &str = "one memcpy of it";
+const DISK: &str = "reading it from the disk";
+
+/// Allocated and written by one command.
+const CHUNK_BYTES: usize = 16 << 20;
+/// Roots are few: each chunk leads to the one before.
+const ROOT: usize = 0;
+
+/// A chunk on its way.
+struct Fill {
+    root: *mut usize,
+    number: usize,
+}
+
+unsafe extern "C" fn fill(arg: *mut c_void) {
+    // SAFETY: a `Fill`, inside a command; the chunk has its bytes.
+    unsafe {
+        let fill = &*arg.cast::<Fill>();
+        let chunk = mangrove_durable::route::mangrove_arena_alloc(CHUNK_BYTES, 4096);
+        if chunk.is_null() {
+            return;
+        }
+        std::ptr::write_bytes(chunk, fill.number as u8 | 1, CHUNK_BYTES);
+        chunk.cast::<usize>().write(fill.root.add(ROOT).read());
+        fill.root.add(ROOT).write(chunk as usize);
+    }
+}
+
+fn options() -> Options {
+    Options::new().medium(MediumChoice::File).keeps_variables(false)
+}
+
+/// The child's work: `fill:MIB:PATH` or `open:MIB:PATH`.
+pub(super) fn run_child(task: &str) -> anyhow::Result<()> {
+    let mut words = task.splitn(3, ':');
+    let (Some(what), Some(Ok(mib)), Some(path)) =
+        (words.next(), words.next().map(str::parse::<usize>), words.next())
+    else {
+        bail!("there is no such task: {task}");
+    };
+    let chunks = (mib << 20) / CHUNK_BYTES;
+    let begin = Instant::now();
+    // SAFETY: there is no initialisation.
+    let runtime = unsafe { Runtime::open(path, &options(), None) }?;
+    let root = runtime.roots();
+    if what == "fill" {
+        let mut client = runtime.client()?;
+        for number in 0..chunks {
+            let mut one = Fill { root, number };
+            // SAFETY: the argument is a `Fill`.
+            unsafe { client.write_durable(fill, &[(&raw mut one).cast()]) }?;
+        }
+        // Killed: nothing is closed.
+        // SAFETY: sends a signal to ourselves.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    }
+    let ready = begin.elapsed();
+    let (mut found, mut sum) = (0, 0u64);
+    // SAFETY: the root is a word of the state; chunks lead to each other, and end with 0.
+    unsafe {
+        let mut at = root.add(ROOT).read();
+        while at != 0 {
+            let chunk: *const u64 = std::ptr::with_exposed_provenance(at);
+            sum = (0..CHUNK_BYTES / 8).fold(sum, |sum, i| sum.wrapping_add(chunk.add(i).read()));
+            at = chunk.read() as usize;
+            found += 1;
+        }
+    }
+    ensure!(found == chunks, "{found} chunks of {chunks} are back (sum {sum})");
+    println!("{} {}", ready.as_secs_f64() * 1e3, begin.elapsed().as_secs_f64() * 1e3);
+    // The next round finds it as this one did: not closed.
+    std::process::exit(0);
+}
+
+/// Lets the page cache forget a file, as far as the kernel does that for the asking.
+fn forget(path: &Path) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(path)? {
+        let file = File::open(entry?.path())?;
+        file.sync_all()?;
+        // SAFETY: advice about a file of ours.
+        unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    }
+    Ok(())
+}
+
+pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
+    let sizes = if b.args.quick { vec![128] } else { b.args.states.clone() };
+    for mib in sizes {
+        let dir = b.args.dir.canonicalize()?.join("recovery-state");
+        if dir.exists() {
+            std::fs::remove_dir_all(&dir)?;
+        }
+        let child = |what: &str| -> anyhow::Result<std::process::Output> {
+            let task = format!("{what}:{mib}:{}", dir.display());
+            let args = ["bench", "durable", "--child", &task];
+            Ok(Command::new(std::env::current_exe()?).args(args).output()?)
+        };
+        let filled = child("fill")?;
+        let complaint = String::from_utf8_lossy(&filled.stderr);
+        ensure!(filled.status.code().is_none(), "the writer was not killed: {complaint}");
+        let workload = format!("{mib} MiB");
+        for (how, cold) in [("warm", false), ("cold", true)] {
+            if cold {
+                forget(&dir)?;
+            }
+            let opened = child("open")?;
+            let complaint = String::from_utf8_lossy(&opened.stderr);
+            ensure!(opened.status.success(), "the state did not open: {complaint}");
+            let text = String::from_utf8_lossy(&opened.stdout).into_owned();
+            let mut numbers = text.split_whitespace().map(str::parse::<f64>);
+            let (Some(Ok(ready)), Some(Ok(all))) = (numbers.next(), numbers.next()) else {
+                bail!("the child said {text:?}");
+            };
+            b.add(RECOVERY, "file", &workload, &format!("{READY}, {how}"), 1, Unit::Milliseconds, ready);
+            b.add(RECOVERY, "file", &workload, &format!("{ALL}, {how}"), 1, Unit::Milliseconds, all);
+        }
+        let copy = copy_time(mib)?;
+        b.add(RECOVERY, "file", &workload, COPY, 1, Unit::Milliseconds, copy);
+        let disk = disk_time(&dir, mib)?;
+        b.add(RECOVERY, "file", &workload, DISK, 1, Unit::Milliseconds, disk);
+        std::fs::remove_dir_all(&dir)?;
+    }
+    Ok(())
+}
+
+/// Milliseconds for copying so much between two buffers of 256 MiB.
+fn copy_time(mib: u64) -> anyhow::Result<f64> {
+    let from = vec![1u8; 256 << 20];
+    let mut to = vec![2u8; 256 << 20];
+    let begin = Instant::now();
+    for _ in 0..mib.div_ceil(256) {
+        to.copy_from_slice(std::hint::black_box(&from));
+        std::hint::black_box(&mut to);
+    }
+    Ok(begin.elapsed().as_secs_f64() * 1e3)
+}
+
+/// Milliseconds for reading the image, or as much of it as there is, from the disk.
+fn disk_time(dir: &Path, mib: u64) -> anyhow::Result<f64> {
+    forget(dir)?;
+    let image = dir.join("image");
+    let mut file = File::open(&image).with_context(|| format!("cannot read {}", image.display()))?;
+    let mut buffer = vec![0; 4 << 20];
+    let (mut bytes, begin) = (0, Instant::now());
+    while bytes < mib << 20 {
+        match file.read(&mut buffer)? {
+            0 => break,
+            count => bytes += count as u64,
+        }
+    }
+    Ok(begin.elapsed().as_secs_f64() * 1e3 * (mib << 20) as f64 / bytes.max(1) as f64)
+}

@@ -1,0 +1,80 @@
+//! SQLite's `:memory:` made durable (examples/sqlite) beside SQLite's own durability on the same disk, in
+//! processes of their own.
+
+use super::run::Bench;
+use crate::report::{OURS, Unit};
+use anyhow::{Context as _, ensure};
+use std::path::PathBuf;
+use std::process::Command;
+
+pub(super) const SQLITE: &str = "sqlite";
+pub(super) const INSERT: &str = "single-row transactions";
+pub(super) const READ: &str = "reads by key";
+pub(super) const MEMORY: &str = ":memory:, volatile";
+
+/// What the program calls them, and what the report does.
+const SUBJECTS: [(&str, &str); 4] = [
+    ("durable", OURS),
+    ("wal", "WAL, FULL, a connection each"),
+    ("wal-shared", "WAL, FULL, one connection"),
+    ("memory", MEMORY),
+];
+
+/// Builds the example as its README says.
+fn build(b: &Bench) -> anyhow::Result<PathBuf> {
+    let (from, libraries) = (b.sources().join("examples/sqlite"), b.libraries()?);
+    let library = libraries.join("libmangrove_app.so");
+    ensure!(
+        library.exists(),
+        "{} is not there; build it (cargo build --release --package mangrove-app)",
+        library.display()
+    );
+    let soname = libraries.join("libmangrove_app.so.0");
+    if !soname.exists() {
+        std::os::unix::fs::symlink("libmangrove_app.so", &soname)?;
+    }
+    let program = b.args.dir.canonicalize()?.join("sqlite-example");
+    let built = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
+        .args(["-std=c11", "-D_GNU_SOURCE", "-O2", "-pthread", "-I"])
+        .arg(b.sources().join("crates/app/include"))
+        .args(["durable_sqlite.c", "main.c", "stress.c", "bench.c"].map(|source| from.join(source)))
+        .arg("-o")
+        .args([&program, &library])
+        .arg("-lsqlite3")
+        .arg(format!("-Wl,-rpath,{}", libraries.display()))
+        .status()
+        .context("no C compiler")?;
+    ensure!(built.success(), "examples/sqlite does not compile here (is libsqlite3-dev installed?)");
+    Ok(program)
+}
+
+pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
+    let program = match build(b) {
+        Ok(program) => program,
+        Err(error) => {
+            b.report.note(format!("SQLite was not measured: {error:#}."));
+            return Ok(());
+        }
+    };
+    for (what, operation) in [("insert", INSERT), ("read", READ)] {
+        for clients in [1, 8] {
+            for (subject, name) in SUBJECTS {
+                let dir = b.args.dir.canonicalize()?.join("sqlite-state");
+                std::fs::create_dir_all(&dir)?;
+                let output = Command::new(&program)
+                    .args(["bench", subject])
+                    .arg(dir.join("db"))
+                    .args([&b.args.seconds.to_string(), &clients.to_string(), what])
+                    .output()?;
+                std::fs::remove_dir_all(&dir)?;
+                ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                let text = String::from_utf8_lossy(&output.stdout);
+                let rate = text.trim().rsplit(' ').next().and_then(|n| n.parse().ok());
+                let rate = rate.with_context(|| format!("the program said {text:?}"))?;
+                b.add_of(SQLITE, "file", "", operation, clients, name, Unit::PerSecond, rate);
+            }
+        }
+    }
+    std::fs::remove_file(&program)?;
+    Ok(())
+}
