@@ -35,7 +35,9 @@ build:
 bench:
 	@scripts/setup bench
 	$(CARGO) build --release --package mangrove-cli --features peers
+	$(CARGO) build --release --package mangrove-app
 	$(MANGROVE) bench map --all
+	$(MANGROVE) bench durable
 
 install: build
 	install -d $(DESTDIR)$(PREFIX)/bin
