@@ -31,6 +31,9 @@ pub(crate) const PROGRAMS: &[Program] = &[
             ("class_lock", 0, 2),
             ("class_string", 0, 2),
             ("class_sse", 0, 2),
+            ("class_avx", 0, 2),
+            ("class_avx512", 0, 2),
+            ("class_direct", 0, 2),
             ("class_state", 0, 2),
             ("class_stack", 0, 2),
             ("class_foreign_stack", 0, 2),
@@ -144,6 +147,10 @@ impl Program {
     pub(crate) fn check(&self, library: &Library, tracker: &dyn Tracker, watch: &mut Watch) -> Outcome {
         let mut outcome = Outcome::default();
         for &(symbol, arg, times) in self.calls {
+            if !cpu_has(symbol) {
+                println!("    {symbol}: not covered, this CPU has no such instructions");
+                continue;
+            }
             for _ in 0..times {
                 let (result, verdict) = watch.call(tracker, library.function(symbol), arg);
                 outcome.calls += 1;
@@ -164,6 +171,22 @@ impl Program {
             }
         }
         outcome
+    }
+}
+
+/// Can this CPU run the class?
+fn cpu_has(symbol: &str) -> bool {
+    match symbol {
+        "class_avx" => std::is_x86_feature_detected!("avx2"),
+        "class_avx512" => {
+            std::is_x86_feature_detected!("avx512f")
+                && std::is_x86_feature_detected!("avx512vl")
+                && std::is_x86_feature_detected!("avx512bw")
+                && std::is_x86_feature_detected!("avx512vbmi2")
+        }
+        // Leaf 7: movdiri and movdir64b are bits 27 and 28 of ecx.
+        "class_direct" => std::arch::x86_64::__cpuid_count(7, 0).ecx >> 27 & 3 == 3,
+        _ => true,
     }
 }
 
