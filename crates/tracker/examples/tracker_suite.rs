@@ -28,6 +28,7 @@ fn main() {
     for (name, value) in tracker.statistics() {
         println!("  {name}: {value}");
     }
+    let _ = std::fs::remove_dir_all(suite::library::scratch());
     std::process::exit(i32::from(failed > 0));
 }
 

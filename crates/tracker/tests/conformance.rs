@@ -66,6 +66,7 @@ fn main() {
         None => println!("compiler: not covered, clang is not installed"),
     }
     println!("{passed} passed, {failed} failed");
+    let _ = std::fs::remove_dir_all(suite::library::scratch());
     std::process::exit(i32::from(failed > 0));
 }
 

@@ -45,5 +45,6 @@ fn main() {
         }
     }
     println!("{passed} passed, {failed} failed");
+    let _ = std::fs::remove_dir_all(suite::library::scratch());
     std::process::exit(i32::from(failed > 0));
 }
