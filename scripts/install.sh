@@ -61,7 +61,8 @@ if [ -e "$built/libmangrove_c.so" ]; then
 fi
 if [ -e "$built/libmangrove_app.so" ]; then
     install_one mangrove_app mangrove_app app 'mangrove_app_*' \
-        malloc calloc realloc reallocarray free memalign aligned_alloc posix_memalign valloc pvalloc malloc_usable_size
+        malloc calloc realloc reallocarray free memalign aligned_alloc posix_memalign valloc pvalloc malloc_usable_size fork \
+        mangrove_tracker_thread mangrove_tracker_store
 fi
 set +f
 

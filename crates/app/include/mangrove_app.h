@@ -149,7 +149,8 @@ enum mangrove_app_tracker
     MANGROVE_APP_TRACKER_AUTO = 0,
     // Translates what commands reach while they run. Nothing has to be rebuilt.
     MANGROVE_APP_TRACKER_RECOMPILER = 1,
-    // The program was built by clang with -fsanitize-coverage=func,trace-stores.
+    // The program was built by clang with -fsanitize-coverage=func,trace-stores and mangrove_tracker.h.
+    // What was not built so (libraries) is not seen, and what it writes is not durable.
     MANGROVE_APP_TRACKER_COMPILER = 2,
     // The program calls mangrove_app_will_write before it writes. What it forgets is not durable.
     MANGROVE_APP_TRACKER_EXPLICIT = 3,
@@ -389,7 +390,7 @@ void mangrove_app_client_free(mangrove_app_client *client);
 //
 // Errors: MANGROVE_APP_ERR_POISONED, _BROKEN (a write: not durable; with _POISONED it may or may not
 // have run), _NESTED. A crash during the call: the write is there whole or not at all. Complexity: that
-// of process(), plus 20 ns for a read, plus the tracking and the log for a write.
+// of process(), plus two uncontended atomic operations for a read, plus the tracking and the log for a write.
 // Threads: one at a time.
 mangrove_app_status mangrove_app_cmd(mangrove_app_client *client,
                                      void *ctx);

@@ -90,7 +90,7 @@ unsafe fn alone(
 ///
 /// Errors: MANGROVE_APP_ERR_POISONED, _BROKEN (a write: not durable; with _POISONED it may or may not
 /// have run), _NESTED. A crash during the call: the write is there whole or not at all. Complexity: that
-/// of process(), plus 20 ns for a read, plus the tracking and the log for a write.
+/// of process(), plus two uncontended atomic operations for a read, plus the tracking and the log for a write.
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_cmd(

@@ -31,6 +31,7 @@ mod start;
 
 mod heap;
 mod interpose;
+mod processes;
 mod startup;
 
 /// This library's own Rust code never allocates persistent memory, whoever's command is running.

@@ -42,7 +42,8 @@ pub enum mangrove_app_tracker {
     MANGROVE_APP_TRACKER_AUTO = 0,
     /// Translates what commands reach while they run. Nothing has to be rebuilt.
     MANGROVE_APP_TRACKER_RECOMPILER = 1,
-    /// The program was built by clang with -fsanitize-coverage=func,trace-stores.
+    /// The program was built by clang with -fsanitize-coverage=func,trace-stores and mangrove_tracker.h.
+    /// What was not built so (libraries) is not seen, and what it writes is not durable.
     MANGROVE_APP_TRACKER_COMPILER = 2,
     /// The program calls mangrove_app_will_write before it writes. What it forgets is not durable.
     MANGROVE_APP_TRACKER_EXPLICIT = 3,

@@ -4,7 +4,7 @@ use crate::image::ImageOptions;
 use crate::mappings::MAPPINGS;
 use crate::{Error, Result, route};
 use mangrove_shadow::{CreateMode, Durability, MediumChoice};
-use mangrove_tracker::{BLOCK_BYTES_DEFAULT, Explicit, Tracker, WriteSet};
+use mangrove_tracker::{BLOCK_BYTES_DEFAULT, Compiler, Explicit, Tracker, WriteSet};
 
 /// Who learns what commands write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,7 +15,8 @@ pub enum TrackerChoice {
     Auto,
     /// Translates what commands reach, while they run; nothing has to be rebuilt. x86-64.
     Recompiler,
-    /// The program was built by clang with `-fsanitize-coverage=func,trace-stores`.
+    /// The program was built by clang with `-fsanitize-coverage=func,trace-stores` and the tracker's header. What
+    /// was not built so (libraries) is not seen, and what it writes is not durable.
     Compiler,
     /// The program says `will_write` before it writes. What it forgets is not durable.
     Explicit,
@@ -155,11 +156,10 @@ impl Options {
     }
 
     fn choose_tracker(&self) -> Result<Box<dyn Tracker>> {
-        let missing = |what: &str| Err(Error::Tracker { what: what.into() });
         match self.tracker {
             TrackerChoice::Explicit => Ok(Box::new(Explicit)),
             TrackerChoice::Auto | TrackerChoice::Recompiler => recompiler(),
-            TrackerChoice::Compiler => missing("the program was not built for the compiler's tracker"),
+            TrackerChoice::Compiler => Ok(Box::new(Compiler)),
         }
     }
 }

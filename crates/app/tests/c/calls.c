@@ -1,5 +1,8 @@
 /* What calls answer on an application that is open. */
 #include "check.h"
+#include <errno.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static int answer, recovered;
 static mangrove_app *app, *twin;
@@ -30,6 +33,13 @@ static void nest(void *ctx) {
     nested[3] = mangrove_app_checkpoint(app);
     nested[4] = mangrove_app_close(app);
     nested[5] = mangrove_app_root(app, 3) != NULL;
+    counter++;
+}
+
+static void fork_inside(void *ctx) {
+    (void)ctx;
+    errno = 0;
+    nested[0] = fork() == -1 ? errno : 0;
     counter++;
 }
 
@@ -74,6 +84,14 @@ int main(int argc, char **argv) {
     OK(mangrove_app_read(second, read_counter, &seen));
     CHECK(seen == 43);
 
+    /* No process is made inside a command, and the command goes on; outside one can be. */
+    OK(mangrove_app_write(client, fork_inside, NULL));
+    CHECK(nested[0] == ENOTSUP && counter == 44);
+    pid_t child = fork();
+    if (child == 0) _exit(5);
+    int ended = 0;
+    CHECK(child > 0 && waitpid(child, &ended, 0) == child && WEXITSTATUS(ended) == 5);
+
     /* Roots. */
     CHECK(mangrove_app_root(app, 16) == NULL && mangrove_app_root(NULL, 0) == NULL);
     OK(mangrove_app_write(client, set_root, (void *)77));
@@ -90,11 +108,11 @@ int main(int argc, char **argv) {
     /* Counters, for old and new callers. */
     mangrove_app_counters counters;
     OK(mangrove_app_stat(app, &counters, sizeof counters));
-    CHECK(counters.commands == 4 && counters.batches == 4 && counters.failed == 0);
+    CHECK(counters.commands == 5 && counters.batches == 5 && counters.failed == 0);
     CHECK(counters.durable >= counters.committed);
     uint64_t only_batches = 9;
     OK(mangrove_app_stat(app, (mangrove_app_counters *)&only_batches, sizeof only_batches));
-    CHECK(only_batches == 4);
+    CHECK(only_batches == 5);
     ANSWERS(MANGROVE_APP_ERR_INVALID_ARGUMENT, mangrove_app_stat(app, &counters, 1));
 
     OK(mangrove_app_sync(app));
@@ -116,7 +134,7 @@ int main(int argc, char **argv) {
     answer = 0;
     counter = 0;
     OK(mangrove_app_open(state, NULL, &callbacks, &app));
-    CHECK(recovered == 2 && counter == 43 && !mangrove_app_is_new(app));
+    CHECK(recovered == 2 && counter == 44 && !mangrove_app_is_new(app));
     CHECK(*mangrove_app_root(app, 15) == (void *)77);
     OK(mangrove_app_close(app));
     return 0;

@@ -1,0 +1,31 @@
+//! fork(2) in front of the C library's: no second process is made inside a write command.
+//!
+//! The child would share sockets and log with a parent that is in the middle of a batch. The tracker refuses the
+//! system call too, but only once the C library holds the locks of its heap and its streams for the child.
+
+use libc::{c_int, pid_t};
+use mangrove_durable::route::is_inside;
+use std::mem::transmute;
+
+/// As fork(2); inside a write command it answers -1 with ENOTSUP, and nothing happened.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fork() -> pid_t {
+    // SAFETY: errno is this thread's own.
+    let refuse = |error: c_int| unsafe {
+        *libc::__errno_location() = error;
+        -1
+    };
+    if is_inside() {
+        return refuse(libc::ENOTSUP);
+    }
+    // SAFETY: a NUL-terminated name.
+    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"fork".as_ptr()) };
+    if next.is_null() {
+        return refuse(libc::ENOSYS);
+    }
+    // SAFETY: the C library's fork has this type.
+    unsafe { transmute::<*mut libc::c_void, unsafe extern "C" fn() -> pid_t>(next)() }
+}
