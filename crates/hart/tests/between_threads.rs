@@ -124,7 +124,10 @@ fn a_new_segment_is_fenced_before_it_is_shared() {
         // fence between value and leaf, which makes up for the entry's.
         assert_eq!(fences, if value.len() > 8 { 5 } else { 3 });
         let entry = 2;
-        assert!(value.len() > 8 || !race(entry, value, LEAF_BYTES, other).0, "the entry's fence was not missed");
+        assert!(
+            value.len() > 8 || !race(entry, value, LEAF_BYTES, other).0,
+            "the entry's fence was not missed"
+        );
     }
 }
 
