@@ -35,9 +35,10 @@ build:
 bench:
 	@scripts/setup bench
 	$(CARGO) build --release --package mangrove-cli --features peers
-	$(CARGO) build --release --package mangrove-app
+	$(CARGO) build --release --package mangrove-app --package mangrove-leveldb
 	$(MANGROVE) bench map --all
 	$(MANGROVE) bench durable
+	$(MANGROVE) bench leveldb
 
 install: build
 	install -d $(DESTDIR)$(PREFIX)/bin
