@@ -147,6 +147,14 @@ impl Overlays {
         if of.expired.load(Ordering::SeqCst) { Err(Expired) } else { Ok(saved) }
     }
 
+    /// True when no live snapshot has a pre-image, so that live states read before this call are the states at the
+    /// snapshot `of`, which has not expired.
+    #[inline]
+    pub(crate) fn is_blank(&self, of: &Overlay) -> bool {
+        // Acquire: who read a leaf as changed sees, by way of the change's publication, what was saved before it.
+        self.bytes.load(Ordering::Acquire) == 0 && !of.expired.load(Ordering::Acquire)
+    }
+
     /// The saved states of all keys between the bounds, for live states read before this call.
     pub(crate) fn states(
         &self,

@@ -9,12 +9,12 @@
 
 use crate::commit::{is_before, is_beyond};
 use crate::hart::Hart;
-use crate::index::{Cursor, Direction};
-use crate::leaf::Value;
+use crate::index::{Cursor, Direction, Streamed, Verdict};
+use crate::leaf::{KIND_BLOCK, Value};
 use crate::overlay::is_ordered;
 use crate::read::Read;
 use crate::snapshot::Pin;
-use crate::space::Leaves;
+use crate::space::{Leaves, Record};
 use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -180,6 +180,9 @@ impl<'a> Range<'a> {
     }
 
     fn visit(&mut self, direction: Direction, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        if !self.stream(direction, &mut visit) {
+            return Ok(());
+        }
         loop {
             let near = match direction {
                 Direction::Forward => &mut self.front,
@@ -207,6 +210,66 @@ impl<'a> Range<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Visits records without gathering them first, as long as they have their values in their leaves and nobody has
+    /// changed any record since the instant. False when `visit` wants no more.
+    fn stream(&mut self, direction: Direction, visit: &mut impl FnMut(&[u8], &[u8]) -> bool) -> bool {
+        let pin = Arc::clone(&self.pin);
+        let end = match direction {
+            Direction::Forward => &mut self.front,
+            Direction::Backward => &mut self.back,
+        };
+        if self.exhausted || pin.unsettled || end.first < end.items.len() {
+            return true;
+        }
+        let hart = pin.hart;
+        let (lower, upper) = (as_slices(&self.lower), as_slices(&self.upper));
+        let mut cursor =
+            hart.index.cursor(if direction == Direction::Forward { lower } else { upper }, direction);
+        let mut records = [Record::EMPTY; 2];
+        let mut beyond = false;
+        let streamed = cursor.stream(
+            &mut records,
+            |leaf, record| hart.space.read_leaf(leaf, record),
+            Record::key,
+            |record| {
+                if record.kind >= KIND_BLOCK || !hart.overlays.is_blank(&pin.overlay) {
+                    return Verdict::Refused;
+                }
+                beyond = match direction {
+                    Direction::Forward => is_beyond(record.key(), upper),
+                    Direction::Backward => is_before(record.key(), lower),
+                };
+                if beyond {
+                    Verdict::Refused
+                } else if visit(record.key(), record.inline_value()) {
+                    Verdict::Next
+                } else {
+                    Verdict::Last
+                }
+            },
+        );
+        // The end goes on from here, with a cursor of its own.
+        end.cursor = None;
+        let last = match streamed {
+            Streamed::Stopped(last) => Some(last),
+            Streamed::Interrupted(last) if !beyond => last,
+            // Records taken out behind the last one since it was read are still to come.
+            Streamed::Complete(last) if !hart.overlays.is_blank(&pin.overlay) => last,
+            Streamed::Complete(_) | Streamed::Interrupted(_) => {
+                self.exhausted = true;
+                None
+            }
+        };
+        if let Some(last) = last {
+            let reached = Bound::Excluded(records[last].key().to_vec());
+            match direction {
+                Direction::Forward => self.lower = reached,
+                Direction::Backward => self.upper = reached,
+            }
+        }
+        !matches!(streamed, Streamed::Stopped(_))
     }
 
     fn take(&mut self, direction: Direction) -> Option<Result<(Vec<u8>, Vec<u8>)>> {

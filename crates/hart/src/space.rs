@@ -22,6 +22,32 @@ pub(crate) struct Space {
     usable_end: AtomicU64,
 }
 
+/// A copy of a leaf.
+pub(crate) struct Record {
+    /// Bytes of the value in `value`; or what else the leaf's kind says.
+    pub(crate) kind: u8,
+    value: [u8; 8],
+    key_len: usize,
+    key: [[u8; 8]; crate::KEY_BYTES_MAX / 8],
+}
+
+impl Record {
+    pub(crate) const EMPTY: Self =
+        Self { kind: 0, value: [0; 8], key_len: 0, key: [[0; 8]; crate::KEY_BYTES_MAX / 8] };
+
+    /// The key.
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key.as_flattened()[..self.key_len]
+    }
+
+    /// The value, if it is in the word.
+    #[inline]
+    pub(crate) fn inline_value(&self) -> &[u8] {
+        &self.value[..usize::from(self.kind).min(8)]
+    }
+}
+
 impl Space {
     pub(crate) fn new(region: Region, geometry: Geometry, segments_usable: u32) -> Self {
         let base = region.base() as u64;
@@ -61,6 +87,22 @@ impl Space {
         self.region.reading(offset, 16);
         let meta = Meta(self.region.word(offset + LEAF_META).load(Ordering::Acquire));
         (meta, self.region.word(offset + LEAF_WORD).load(Ordering::Acquire))
+    }
+
+    /// Copies a leaf. It may be garbage until the caller validates it.
+    #[inline]
+    pub(crate) fn read_leaf(&self, leaf: Leaf, record: &mut Record) {
+        let offset = self.offset(leaf);
+        let (meta, word) = self.leaf_words(offset);
+        let end = self.usable_end.load(Ordering::Relaxed);
+        let room = (end - leaf.address() - LEAF_KEY) as usize;
+        (record.kind, record.value) = (meta.kind(), word.to_le_bytes());
+        record.key_len = meta.key_len().min(crate::KEY_BYTES_MAX).min(room);
+        for (index, target) in record.key.iter_mut().take(record.key_len.div_ceil(8)).enumerate() {
+            // Relaxed: validated afterwards. Within the usable region, whose end is a multiple of 8.
+            *target =
+                self.region.word(offset + LEAF_KEY + index as u64 * 8).load(Ordering::Relaxed).to_ne_bytes();
+        }
     }
 
     /// Copies `len` bytes at `offset`, a multiple of 8, into `out`, replacing its contents.

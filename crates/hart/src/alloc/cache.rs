@@ -12,7 +12,7 @@ use crate::gate::{LANE_COUNT, Lane};
 use std::cell::UnsafeCell;
 
 /// Slots given back that a lane keeps for its next takers, for each class.
-const SPARE_COUNT_MAX: usize = 12;
+const SPARE_COUNT_MAX: usize = 28;
 
 /// What one lane has set aside of one class.
 #[derive(Clone, Debug, Default)]
@@ -27,9 +27,9 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// A slot, if there is one.
+    /// A slot, if there is one; with `in_row` the next one of the chunk.
     #[inline]
-    pub(super) fn take(&mut self) -> Option<u64> {
+    pub(super) fn take(&mut self, in_row: bool) -> Option<u64> {
         if self.spare_count > 0 {
             self.spare_count -= 1;
             return self.spare.get(self.spare_count as usize).copied();
@@ -37,9 +37,17 @@ impl Cache {
         if self.mask == 0 {
             return None;
         }
-        let slot = self.mask.trailing_zeros();
-        self.mask &= self.mask - 1;
+        let slot = if in_row { self.mask.trailing_zeros() } else { self.first() };
+        self.mask &= !(1 << slot);
         Some(self.base + u64::from(slot) * u64::from(self.slot_bytes))
+    }
+
+    /// The next slot of the mask for single writes: even ones first. Two small slots share a line, and who writes into a line that is
+    /// on its way to the medium waits until it has arrived.
+    #[inline]
+    fn first(&self) -> u32 {
+        let even = self.mask & 0x5555_5555_5555_5555;
+        (if even != 0 { even } else { self.mask }).trailing_zeros()
     }
 
     /// Keeps a slot; false when there is no room.
@@ -54,7 +62,7 @@ impl Cache {
     /// Where the next slot will be, as far as that is known.
     #[inline]
     pub(super) fn next(&self) -> u64 {
-        self.base + u64::from(self.mask.trailing_zeros()) * u64::from(self.slot_bytes)
+        self.base + u64::from(self.first()) * u64::from(self.slot_bytes)
     }
 
     /// The slots that were given back.

@@ -132,13 +132,15 @@ impl Allocator {
     #[inline]
     fn take(&self, lane: &Lane<'_>, class: Class) -> Result<u64> {
         self.caches.with(lane, class, |cache| {
-            if let Some(slot) = cache.take() {
+            // Batches flush many leaves, and many values, at once: neighbours in one.
+            let in_row = lane.is_alone() || !is_leaf_class(class);
+            if let Some(slot) = cache.take(in_row) {
                 // The line of the next one: it would be fetched under a fence otherwise.
                 mangrove_sys::prefetch_write(self.space.region.base().wrapping_add(cache.next() as usize));
                 return Ok(slot);
             }
             self.refill(lane, class, cache)?;
-            Ok(cache.take().expect("a refilled cache has a slot"))
+            Ok(cache.take(in_row).expect("a refilled cache has a slot"))
         })
     }
 
@@ -259,24 +261,54 @@ impl Allocator {
     /// Gives `offset` back to all lanes, with what its lane kept before.
     #[inline(never)]
     fn give_many(&self, lane: &Lane<'_>, class: Class, offset: u64) {
-        if !lane.is_alone() {
-            self.caches.with(lane, class, Cache::take_spare).for_each(|slot| self.give_shared(slot));
+        if lane.is_alone() {
+            return self.give_shared(offset);
         }
-        self.give_shared(offset);
+        // Neighbours go back together.
+        let mut held: Option<(u32, u32, u64)> = None;
+        for slot in self.caches.with(lane, class, Cache::take_spare).chain([offset]) {
+            let (segment, chunk, bit) = self.place_of(slot);
+            match &mut held {
+                Some(held) if (held.0, held.1) == (segment, chunk) => {
+                    assert!(held.2 & bit == 0, "slot at {slot} freed twice");
+                    held.2 |= bit;
+                }
+                _ => {
+                    if let Some((segment, chunk, bits)) = held.replace((segment, chunk, bit)) {
+                        self.free_slots_of(segment, chunk, bits);
+                    }
+                }
+            }
+        }
+        if let Some((segment, chunk, bits)) = held {
+            self.free_slots_of(segment, chunk, bits);
+        }
+    }
+
+    /// Segment, chunk and bit of the slot at `offset`.
+    #[inline]
+    fn place_of(&self, offset: u64) -> (u32, u32, u64) {
+        let (segment, place) = self.space.geometry.locate(offset);
+        let cut = self.classes.cut(self.segments[segment as usize].class.load(Ordering::Acquire));
+        let (chunk, slot) = cut.slot_at(place).expect("a slot begins here");
+        (segment, chunk, 1 << slot)
     }
 
     fn give_shared(&self, offset: u64) {
-        let (segment, place) = self.space.geometry.locate(offset);
+        let (segment, chunk, bit) = self.place_of(offset);
+        self.free_slots_of(segment, chunk, bit);
+    }
+
+    /// Puts slots of a chunk into its mask.
+    fn free_slots_of(&self, segment: u32, chunk: u32, bits: u64) {
         let state = &self.segments[segment as usize];
         let class = state.class.load(Ordering::Acquire);
         let cut = self.classes.cut(class);
-        let (chunk, slot) = cut.slot_at(place).expect("a slot begins here");
         let (masks, _) = self.masks(segment, cut);
-        let bit = 1u64 << slot;
-        // Release, with the Acquire of `refill`: our use of the slot is over.
-        let before = masks[chunk as usize].fetch_or(bit, Ordering::AcqRel);
-        assert!(before & bit == 0, "slot at {offset} freed twice");
-        let filled = before | bit == cut.full_mask(chunk);
+        // Release, with the Acquire of `refill`: our use of the slots is over.
+        let before = masks[chunk as usize].fetch_or(bits, Ordering::AcqRel);
+        assert!(before & bits == 0, "a slot of segment {segment} freed twice");
+        let filled = before | bits == cut.full_mask(chunk);
         if filled {
             state.full_chunks.fetch_add(1, Ordering::AcqRel);
         }

@@ -44,9 +44,11 @@ impl<K: KeySource> Index<K> {
     /// The entry is not empty.
     pub(crate) fn build_entry(&self, entry: usize, items: &mut [BuildItem]) -> Result<(), DuplicateKey> {
         assert!(entry < ENTRY_COUNT && self.directory.is_empty(entry), "only an empty entry can be built");
-        items.sort_unstable_by(|one, other| {
-            one.head.cmp(&other.head).then_with(|| keys::compare(&self.keys, one.leaf, other.leaf))
-        });
+        // By head first, which is in hand; few keys agree in it.
+        items.sort_unstable_by_key(|item| item.head);
+        for same in items.chunk_by_mut(|one, other| one.head == other.head).filter(|same| same.len() > 1) {
+            same.sort_unstable_by(|one, other| keys::compare(&self.keys, one.leaf, other.leaf));
+        }
         for pair in items.windows(2) {
             let same =
                 pair[0].head == pair[1].head && keys::compare(&self.keys, pair[0].leaf, pair[1].leaf).is_eq();
@@ -57,7 +59,7 @@ impl<K: KeySource> Index<K> {
         if items.is_empty() {
             return Ok(());
         }
-        let word = self.build(items, HEAD_START, &mut Vec::new());
+        let word = self.build(items, start_of(entry), HEAD_START, &mut Vec::new());
         let root = self.directory.entry(entry);
         let locked = loop {
             // The entry's lock is never obsolete; only a reader's fallback could hold it now.
@@ -70,9 +72,15 @@ impl<K: KeySource> Index<K> {
         Ok(())
     }
 
-    /// Builds the tree of sorted, distinct `items`, which agree in the bytes before `depth`. `children` is
-    /// scratch for all levels.
-    fn build(&self, items: &[BuildItem], depth: usize, children: &mut Vec<(Option<u8>, Word)>) -> Word {
+    /// Builds the tree of sorted, distinct `items`, which agree in the bytes before `depth` and begin as `start` says
+    /// (see [`start_of`]). `children` is scratch for all levels.
+    fn build(
+        &self,
+        items: &[BuildItem],
+        start: u64,
+        depth: usize,
+        children: &mut Vec<(Option<u8>, Word)>,
+    ) -> Word {
         let (first, last) = (items[0], items[items.len() - 1]);
         if items.len() == 1 {
             return Word::leaf(first.leaf);
@@ -84,13 +92,13 @@ impl<K: KeySource> Index<K> {
             let byte = self.byte(*item, position);
             let same = rest.iter().take_while(|other| self.byte(**other, position) == byte).count();
             let (group, behind) = rest.split_at(same);
-            let word = self.build(group, position + 1, children);
+            let word = self.build(group, start, position + 1, children);
             children.push((byte, word));
             rest = behind;
         }
         let ends = usize::from(children[mark].0.is_none());
         let kind = Kind::for_len(children.len() - mark - ends);
-        let (node, locked) = self.arena.allocate(kind, position, self.tail(first, position));
+        let (node, locked) = self.arena.allocate(kind, position, self.tail(first, start, position));
         for (byte, word) in children.drain(mark..) {
             node.put(byte, word);
         }
@@ -125,10 +133,25 @@ impl<K: KeySource> Index<K> {
     }
 
     /// The (up to) 8 bytes before `position`, the last one highest.
-    fn tail(&self, item: BuildItem, position: usize) -> u64 {
+    #[inline]
+    fn tail(&self, item: BuildItem, start: u64, position: usize) -> u64 {
+        if (HEAD_START..=HEAD_START + HEAD_LEN).contains(&position) {
+            // Without a look at the leaf, which is far: the key does not end before the position.
+            let before = position - HEAD_START;
+            let whole = u128::from(start) << 64 | u128::from(item.head);
+            return ((whole >> (8 * (HEAD_LEN - before))) as u64).swap_bytes();
+        }
         (position.saturating_sub(8)..position).fold(0, |tail, at| {
             let byte = keys::byte_of(&self.keys, item.leaf, at).unwrap_or(0);
             (tail >> 8) | (u64::from(byte) << 56)
         })
     }
+}
+
+/// The two bytes that keys of directory entry `entry` begin with, as a number; of no use for shorter keys, of which
+/// an entry has one.
+fn start_of(entry: usize) -> u64 {
+    let within = entry.saturating_sub(1);
+    let (first, second) = (within / 257, (within % 257).saturating_sub(1));
+    (first as u64) << 8 | second as u64
 }

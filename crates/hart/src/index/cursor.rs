@@ -23,9 +23,9 @@ use super::tree::{Index, Path, place_in};
 use super::word::{Child, Kind, Word};
 
 /// Leaves found ahead of the reader, at most.
-const RING_LEN: usize = 32;
+const RING_LEN: usize = 64;
 /// The explorer runs when fewer leaves than this are left.
-const RING_LOW: usize = 16;
+const RING_LOW: usize = 32;
 /// Child nodes whose headers are fetched ahead.
 const NODES_AHEAD: usize = 4;
 /// Failed reads after which the cursor looks no further ahead than one leaf.
@@ -50,6 +50,37 @@ struct Found<'a> {
     leaf: Leaf,
     lock: &'a VersionLock,
     version: Version,
+}
+
+/// Leaves in a row that were found in one node.
+#[derive(Clone, Copy, Debug)]
+struct Run<'a> {
+    lock: &'a VersionLock,
+    version: Version,
+    /// Of those still in the ring.
+    len: usize,
+}
+
+/// What [`Cursor::stream`]'s caller makes of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Taken; the next one.
+    Next,
+    /// Taken, and no more.
+    Last,
+    /// Not taken.
+    Refused,
+}
+
+/// How [`Cursor::stream`] ended, each with the place of the last record taken, if any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Streamed {
+    /// There are no more keys.
+    Complete(Option<usize>),
+    /// The caller took its last record.
+    Stopped(usize),
+    /// The caller refused a record, or writers spoilt too many reads.
+    Interrupted(Option<usize>),
 }
 
 /// Where the explorer stands.
@@ -89,9 +120,13 @@ pub(crate) struct Cursor<'a, K> {
     stack: Vec<Frame<'a>>,
     /// The next directory entry to visit; beyond the directory when there is none.
     entry: usize,
-    ring: [Option<Found<'a>>; RING_LEN],
+    ring: [Option<Leaf>; RING_LEN],
     ring_first: usize,
     ring_len: usize,
+    /// What guards the leaves in the ring, in their order: never more runs than leaves.
+    runs: [Option<Run<'a>>; RING_LEN],
+    runs_first: usize,
+    runs_len: usize,
     /// Reads in a row that a writer has spoilt.
     failures: u32,
 }
@@ -112,6 +147,9 @@ impl<K: KeySource> Index<K> {
             ring: [None; RING_LEN],
             ring_first: 0,
             ring_len: 0,
+            runs: [None; RING_LEN],
+            runs_first: 0,
+            runs_len: 0,
             failures: 0,
         }
     }
@@ -159,16 +197,16 @@ impl<'a, K: KeySource> Cursor<'a, K> {
         for _ in 0..count {
             let (start, result) = loop {
                 if self.ring_len < RING_LOW && self.way != Way::Done {
-                    self.remember(bytes, last);
+                    self.remember(last.map(|(start, end)| &bytes[start..end]));
                     self.explore();
                 }
                 let Some(found) = self.pop() else {
-                    self.remember(bytes, last);
+                    self.remember(last.map(|(start, end)| &bytes[start..end]));
                     return true;
                 };
                 let start = bytes.len();
                 if self.failures > FAILURES_BEFORE_LOCK {
-                    self.remember(bytes, last);
+                    self.remember(last.map(|(start, end)| &bytes[start..end]));
                     let Some(result) = self.read_locked(found, &mut read) else { continue };
                     bytes.extend_from_slice(&self.key);
                     last = Some((start, bytes.len()));
@@ -182,23 +220,89 @@ impl<'a, K: KeySource> Cursor<'a, K> {
                     break (start, result);
                 }
                 bytes.truncate(start);
-                self.remember(bytes, last);
+                self.remember(last.map(|(start, end)| &bytes[start..end]));
                 self.spoilt();
             };
             if !take(bytes, start, result) {
                 break;
             }
         }
-        self.remember(bytes, last);
+        self.remember(last.map(|(start, end)| &bytes[start..end]));
         false
+    }
+
+    /// Moves on as long as `visit` takes what it is shown. Each leaf is read by `load` into one of the two records,
+    /// in turn, and shown once it is known to have stood still; `key` says the record's key.
+    #[inline]
+    pub(crate) fn stream<R>(
+        &mut self,
+        records: &mut [R; 2],
+        load: impl Fn(Leaf, &mut R),
+        key: impl Fn(&R) -> &[u8],
+        mut visit: impl FnMut(&R) -> Verdict,
+    ) -> Streamed {
+        let mut last: Option<usize> = None;
+        let mut at = 0;
+        let mut verdict = Verdict::Next;
+        while verdict == Verdict::Next {
+            if self.ring_len < RING_LOW && self.way != Way::Done {
+                self.remember(last.map(|last| key(&records[last])));
+                self.explore();
+            }
+            let place = self.runs_first % RING_LEN;
+            let Some(run) = self.runs[place].filter(|_| self.ring_len > 0) else {
+                self.remember(last.map(|last| key(&records[last])));
+                return Streamed::Complete(last);
+            };
+            // As many of one node as there are before the ring is low.
+            let ahead = if self.way == Way::Done { 0 } else { RING_LOW };
+            let count = run.len.min(self.ring_len.saturating_sub(ahead) + 1);
+            let mut taken = 0;
+            while taken < count && verdict == Verdict::Next {
+                let Some(leaf) = self.ring[(self.ring_first + taken) % RING_LEN] else { break };
+                load(leaf, &mut records[at]);
+                if !run.lock.is_still(run.version) {
+                    break;
+                }
+                taken += 1;
+                verdict = visit(&records[at]);
+                if verdict != Verdict::Refused {
+                    last = Some(at);
+                    at ^= 1;
+                }
+            }
+            self.ring_first += taken;
+            self.ring_len -= taken;
+            if taken == run.len {
+                self.runs_first += 1;
+                self.runs_len -= 1;
+            } else {
+                self.runs[place] = Some(Run { len: run.len - taken, ..run });
+            }
+            if taken > 0 {
+                self.failures = 0;
+            }
+            if taken < count && verdict == Verdict::Next {
+                self.remember(last.map(|last| key(&records[last])));
+                self.spoilt();
+                if self.failures > FAILURES_BEFORE_LOCK {
+                    verdict = Verdict::Refused;
+                }
+            }
+        }
+        self.remember(last.map(|last| key(&records[last])));
+        match (verdict, last) {
+            (Verdict::Last, Some(last)) => Streamed::Stopped(last),
+            _ => Streamed::Interrupted(last),
+        }
     }
 
     /// Notes the last key returned.
     #[inline]
-    fn remember(&mut self, bytes: &[u8], last: Option<(usize, usize)>) {
-        if let Some((start, end)) = last {
+    fn remember(&mut self, last: Option<&[u8]>) {
+        if let Some(key) = last {
             self.key.clear();
-            self.key.extend_from_slice(&bytes[start..end]);
+            self.key.extend_from_slice(key);
             self.returned = true;
         }
     }
@@ -220,7 +324,7 @@ impl<'a, K: KeySource> Cursor<'a, K> {
     #[cold]
     fn spoilt(&mut self) {
         self.failures += 1;
-        self.ring_len = 0;
+        self.clear_ring();
         self.way = Way::Lost;
     }
 
@@ -243,17 +347,39 @@ impl<'a, K: KeySource> Cursor<'a, K> {
         if self.ring_len == 0 {
             return None;
         }
-        let found = self.ring[self.ring_first % RING_LEN];
+        let run = self.runs[self.runs_first % RING_LEN].as_mut()?;
+        let found =
+            Found { leaf: self.ring[self.ring_first % RING_LEN]?, lock: run.lock, version: run.version };
+        run.len -= 1;
+        if run.len == 0 {
+            self.runs_first += 1;
+            self.runs_len -= 1;
+        }
         self.ring_first += 1;
         self.ring_len -= 1;
-        found
+        Some(found)
     }
 
-    #[inline]
+    /// Puts a leaf behind those in the ring.
     fn push(&mut self, leaf: Leaf, lock: &'a VersionLock, version: Version) {
-        self.ring[(self.ring_first + self.ring_len) % RING_LEN] = Some(Found { leaf, lock, version });
-        self.ring_len += 1;
+        self.ring[(self.ring_first + self.ring_len) % RING_LEN] = Some(leaf);
         self.index.keys.prefetch(leaf);
+        self.push_run(1, lock, version);
+    }
+
+    /// Takes `len` leaves that were put behind those in the ring for leaves in the ring.
+    #[inline]
+    fn push_run(&mut self, len: usize, lock: &'a VersionLock, version: Version) {
+        if len > 0 {
+            self.runs[(self.runs_first + self.runs_len) % RING_LEN] = Some(Run { lock, version, len });
+            self.runs_len += 1;
+            self.ring_len += len;
+        }
+    }
+
+    fn clear_ring(&mut self) {
+        self.ring_len = 0;
+        self.runs_len = 0;
     }
 
     /// Fills the ring.
@@ -284,7 +410,11 @@ impl<'a, K: KeySource> Cursor<'a, K> {
             self.step_entry();
             return Ok(());
         };
-        let (len_before, step) = (self.ring_len, self.place_step());
+        let step = self.place_step();
+        let keys = &self.index.keys;
+        // Leaves are put behind those in the ring, where they count only once the node has been validated.
+        let (ring, behind, room) = (&mut self.ring, self.ring_first + self.ring_len, target - self.ring_len);
+        let mut len = 0;
         let mut below = None;
         let mut stopped = false;
         let mut ahead = 0;
@@ -292,12 +422,14 @@ impl<'a, K: KeySource> Cursor<'a, K> {
         let visit = |place: i32, word: Word| {
             match word.child() {
                 _ if below.is_some() => {
-                    prefetch(&self.index.keys, word);
+                    prefetch(keys, word);
                     ahead += 1;
                     stopped = ahead == NODES_AHEAD;
                 }
-                Child::Leaf(leaf) if self.ring_len < target => {
-                    self.push(leaf, frame.node.lock(), frame.version);
+                Child::Leaf(leaf) if len < room => {
+                    ring[(behind + len) % RING_LEN] = Some(leaf);
+                    keys.prefetch(leaf);
+                    len += 1;
                     place_after = place + step;
                 }
                 Child::Leaf(_) => stopped = true,
@@ -322,6 +454,7 @@ impl<'a, K: KeySource> Cursor<'a, K> {
         let top = self.stack.len() - 1;
         match below {
             Ok(below) if frame.node.lock().is_still(frame.version) => {
+                self.push_run(len, frame.node.lock(), frame.version);
                 frame.place = place_after;
                 self.stack[top] = frame;
                 if let Some((node, version)) = below {
@@ -335,7 +468,6 @@ impl<'a, K: KeySource> Cursor<'a, K> {
             _ => {
                 // What was seen may be wrong; but as long as the node lives its path is the same, and the
                 // children behind the last one passed are still to be visited.
-                self.ring_len = len_before;
                 let version = frame.node.lock().read()?;
                 if !version.same_life(frame.version) {
                     return Err(Retry);
@@ -415,7 +547,7 @@ impl<'a, K: KeySource> Cursor<'a, K> {
     /// Finds the way to the first key behind the last one returned, or to the start.
     fn seek(&mut self) -> Result<(), Retry> {
         self.stack.clear();
-        self.ring_len = 0;
+        self.clear_ring();
         if self.returned {
             let key = std::mem::take(&mut self.key);
             let sought = self.seek_key(&key, false);

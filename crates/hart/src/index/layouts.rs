@@ -258,17 +258,19 @@ impl<const CAPACITY: usize> Layout for Sorted<CAPACITY> {
 /// 256 bits that say which bytes have a child, in four words.
 type Present = [AtomicU64; 4];
 
-/// The lowest present byte that is `byte` or more.
+/// Shows the present bytes from `byte` upwards until `visit` says no.
 #[inline]
-fn next_up(present: &Present, byte: u8) -> Option<u8> {
-    let mut at = usize::from(byte / 64);
-    let mut bits = present[at].load(Ordering::Relaxed) & (u64::MAX << (byte % 64));
-    loop {
-        if bits != 0 {
-            return Some((at as u32 * 64 + bits.trailing_zeros()) as u8);
+fn each_up(present: &Present, byte: u8, mut visit: impl FnMut(u8) -> bool) {
+    let mut below = u64::MAX << (byte % 64);
+    for (at, bits) in present.iter().enumerate().skip(usize::from(byte / 64)) {
+        let mut bits = bits.load(Ordering::Relaxed) & below;
+        below = u64::MAX;
+        while bits != 0 {
+            if !visit((at as u32 * 64 + bits.trailing_zeros()) as u8) {
+                return;
+            }
+            bits &= bits - 1;
         }
-        at += 1;
-        bits = present.get(at)?.load(Ordering::Relaxed);
     }
 }
 
@@ -361,16 +363,12 @@ impl<const CAPACITY: usize> Layout for Ranked<CAPACITY> {
 
     #[inline]
     fn walk_up(&self, byte: u8, mut visit: impl FnMut(u8, Word) -> bool) {
-        let mut next = next_up(&self.present, byte);
-        let Some(mut rank) = next.map(|byte| self.rank(byte).0) else { return };
-        while let Some(byte) = next {
-            let Some(child) = self.children.get(rank) else { return };
-            if !visit(byte, load(child)) {
-                return;
-            }
+        let mut rank = self.rank(byte).0;
+        each_up(&self.present, byte, |byte| {
+            let Some(child) = self.children.get(rank) else { return false };
             rank += 1;
-            next = byte.checked_add(1).and_then(|byte| next_up(&self.present, byte));
-        }
+            visit(byte, load(child))
+        });
     }
 
     #[inline]
@@ -429,13 +427,7 @@ impl Layout for Full {
 
     #[inline]
     fn walk_up(&self, byte: u8, mut visit: impl FnMut(u8, Word) -> bool) {
-        let mut next = next_up(&self.present, byte);
-        while let Some(byte) = next {
-            if !visit(byte, load(&self.children[usize::from(byte)])) {
-                return;
-            }
-            next = byte.checked_add(1).and_then(|byte| next_up(&self.present, byte));
-        }
+        each_up(&self.present, byte, |byte| visit(byte, load(&self.children[usize::from(byte)])));
     }
 
     #[inline]

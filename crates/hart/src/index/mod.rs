@@ -22,7 +22,7 @@ mod warm;
 mod word;
 
 pub(crate) use build::{BuildItem, DuplicateKey};
-pub(crate) use cursor::{Cursor, Direction};
+pub(crate) use cursor::{Cursor, Direction, Streamed, Verdict};
 pub(crate) use directory::{ENTRY_COUNT, entry_of};
 pub(crate) use leaf::{KeySource, Leaf};
 pub(crate) use modify::{Change, Edit, Intent};

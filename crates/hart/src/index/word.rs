@@ -40,11 +40,11 @@ impl Kind {
         [64, 128, 192, 448, 2112][self as usize]
     }
 
-    /// Children at or below which the next smaller layout is due; apart from its capacity, so that a node
-    /// that swings by one child is not copied each time.
+    /// Children at or below which a smaller layout is due; far below its capacity, so that a node that loses its
+    /// children is copied once or twice, not for each layout.
     #[inline]
     pub(super) fn shrink_len(self) -> usize {
-        [0, 3, 8, 13, 40][self as usize]
+        [0, 3, 4, 10, 16][self as usize]
     }
 
     /// The smallest layout for `len` children.

@@ -1,0 +1,101 @@
+//! Visiting a range while the map changes: the visitor itself writes, at every place of the walk.
+
+use mangrove_hart::{Hart, Options, WriteMode};
+use mangrove_pmem::Emulated;
+use std::ops::Bound;
+
+const MODE: WriteMode = WriteMode::Durable;
+const COUNT: u32 = 200;
+
+type Records = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn key(number: u32) -> Vec<u8> {
+    format!("k{number:05}").into_bytes()
+}
+
+/// Even numbers; every `block_every`-th value lies in a block.
+fn fill(block_every: u32) -> (Hart, Records) {
+    let hart = Hart::create(Emulated::region(64 << 20).unwrap(), &Options::default()).unwrap();
+    let mut records = Records::new();
+    for number in (0..2 * COUNT).step_by(2) {
+        let len = if number % block_every == block_every - 2 { 40 } else { 7 };
+        let value = vec![number as u8; len];
+        hart.put(&key(number), &value, MODE).unwrap();
+        records.push((key(number), value));
+    }
+    (hart, records)
+}
+
+/// Takes out neighbours and both ends, changes and adds.
+fn disturb(hart: &Hart, at: u32) {
+    for number in [0, at.saturating_sub(4), at, at + 2, at + 4, 2 * COUNT - 2] {
+        hart.delete(&key(number & !1), MODE).unwrap();
+    }
+    for number in [at + 3, at + 6, at + 9, 2 * COUNT + 1] {
+        hart.put(&key(number), b"later", MODE).unwrap();
+    }
+}
+
+fn visit(
+    range: &mut mangrove_hart::Range<'_>,
+    back: bool,
+    visit: impl FnMut(&[u8], &[u8]) -> bool,
+) -> Result<(), mangrove_hart::Error> {
+    if back { range.for_each_ref_back(visit) } else { range.for_each_ref(visit) }
+}
+
+#[test]
+fn a_visit_shows_its_instant_whatever_its_visitor_does() {
+    for (back, block_every) in [(false, 10_000), (true, 10_000), (false, 16), (true, 16)] {
+        for at in [0, 1, 2, 30, 31, 63, 64, 65, 100, COUNT - 3, COUNT - 2, COUNT - 1] {
+            let (hart, mut wanted) = fill(block_every);
+            if back {
+                wanted.reverse();
+            }
+            let mut seen = Records::new();
+            let mut range = hart.range(Bound::Unbounded, Bound::Unbounded).unwrap();
+            visit(&mut range, back, |key, value| {
+                if seen.len() as u32 == at {
+                    disturb(&hart, if back { 2 * (COUNT - 1 - at) } else { 2 * at });
+                }
+                seen.push((key.to_vec(), value.to_vec()));
+                true
+            })
+            .unwrap();
+            assert_eq!(seen, wanted, "back: {back}, disturbed at {at}");
+            drop(range);
+            assert!(hart.check().unwrap().is_sound());
+        }
+    }
+}
+
+#[test]
+fn a_visit_goes_on_where_it_was_stopped() {
+    let (hart, all) = fill(32);
+    let (from, to) = (key(21), key(340));
+    let wanted: Records = all.into_iter().filter(|(k, _)| *k > from && *k <= to).collect();
+    for back in [false, true] {
+        for part in [1, 2, 31, 64, 1000] {
+            let mut range = hart.range(Bound::Excluded(&from), Bound::Included(&to)).unwrap();
+            let mut seen = Records::new();
+            let take = |range: &mut mangrove_hart::Range<'_>, seen: &mut Records| {
+                let before = seen.len();
+                visit(range, back, |key, value| {
+                    seen.push((key.to_vec(), value.to_vec()));
+                    seen.len() < before + part
+                })
+                .unwrap();
+                seen.len() > before
+            };
+            // Visits and steps in turn.
+            while take(&mut range, &mut seen) {
+                let next = if back { range.next_back() } else { range.next() };
+                seen.extend(next.map(Result::unwrap));
+            }
+            if back {
+                seen.reverse();
+            }
+            assert_eq!(seen, wanted, "back: {back}, {part} at a time");
+        }
+    }
+}
