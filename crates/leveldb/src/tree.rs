@@ -12,6 +12,9 @@
 //! that an insertion writes little (after Masstree). Inner nodes are sorted arrays. A node that becomes
 //! empty is freed; nodes are not merged otherwise.
 //!
+//! One file, long as it is: layout, descent, split, versions and removal share the invariants below, and
+//! each unsafe access rests on them.
+//!
 //! Invariants:
 //! 1. Along a leaf's permutation, and along the chain of leaves, keys strictly ascend.
 //! 2. Along a chain of versions numbers descend or, within one batch, stay equal.

@@ -77,19 +77,9 @@ impl Heap {
     }
 
     pub(super) fn bin_remove<W: Writes>(&mut self, w: &mut W, page: u64) {
-        let (next, prev, pages) = {
-            let span = self.span(page);
-            (span.next, span.prev, span.pages)
-        };
-        if next != 0 {
-            self.span_mut(next - 1).prev = prev;
-            self.report_links(w, next - 1);
-        }
-        if prev != 0 {
-            self.span_mut(prev - 1).next = next;
-            self.report_links(w, prev - 1);
-        } else {
-            self.set_bin(w, bin_of(pages), next);
+        let pages = self.span(page).pages;
+        if let Some(head) = self.unlink(w, page) {
+            self.set_bin(w, bin_of(pages), head);
         }
     }
 

@@ -76,6 +76,23 @@ impl Heap {
         w.wrote(self.view.span_ptr(page) as usize, 32);
     }
 
+    /// Takes a page's entry out of the list it stands in. When it was the first, returns the link that the
+    /// list's head must become.
+    #[inline]
+    pub(super) fn unlink<W: Writes>(&mut self, w: &mut W, page: u64) -> Option<u64> {
+        let (next, prev) = (self.span(page).next, self.span(page).prev);
+        if next != 0 {
+            self.span_mut(next - 1).prev = prev;
+            self.report_links(w, next - 1);
+        }
+        if prev == 0 {
+            return Some(next);
+        }
+        self.span_mut(prev - 1).next = next;
+        self.report_links(w, prev - 1);
+        None
+    }
+
     pub(super) fn directory_entry(&self, group: u64) -> u64 {
         assert!(group < self.head().groups_max);
         // SAFETY: the directory has `groups_max` entries, in pages that `format` reserved.

@@ -156,16 +156,8 @@ impl Heap {
     }
 
     fn class_remove<W: Writes>(&mut self, w: &mut W, class: usize, page: u64) {
-        let (next, prev) = (self.span(page).next, self.span(page).prev);
-        if next != 0 {
-            self.span_mut(next - 1).prev = prev;
-            self.report_links(w, next - 1);
-        }
-        if prev != 0 {
-            self.span_mut(prev - 1).next = next;
-            self.report_links(w, prev - 1);
-        } else {
-            self.set_class(w, class, next);
+        if let Some(head) = self.unlink(w, page) {
+            self.set_class(w, class, head);
         }
     }
 
