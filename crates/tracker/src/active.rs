@@ -4,8 +4,9 @@
 
 use crate::error::{Error, Result};
 use crate::write_set::WriteSet;
+use std::cell::Cell;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// Identity of the thread in a tracked call, 0 if there is none.
 static OWNER: AtomicUsize = AtomicUsize::new(0);
@@ -14,7 +15,7 @@ static WRITES: AtomicPtr<WriteSet> = AtomicPtr::new(null_mut());
 
 #[cfg(not(target_arch = "x86_64"))]
 thread_local! {
-    static SELF: std::cell::Cell<u8> = const { std::cell::Cell::new(0) };
+    static SELF: Cell<u8> = const { Cell::new(0) };
 }
 
 /// An address that no other living thread has.
@@ -31,6 +32,22 @@ pub(crate) fn thread_identity() -> usize {
     }
     #[cfg(not(target_arch = "x86_64"))]
     SELF.with(|cell| std::ptr::from_ref(cell).addr())
+}
+
+/// A number of the calling thread that no other thread of the process ever has: a control block's address comes
+/// back with the next thread, whose stack may be smaller.
+#[inline]
+pub(crate) fn thread_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: Cell<u64> = const { Cell::new(0) };
+    }
+    NUMBER.with(|number| {
+        if number.get() == 0 {
+            number.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        number.get()
+    })
 }
 
 /// The right to make the process's one tracked call; given back on drop.

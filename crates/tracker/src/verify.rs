@@ -65,6 +65,8 @@ impl Verifier {
         let mut ranges = MapVec::new();
         ranges.extend(skip);
         ranges.extend(&kernel_area());
+        // The thread gets its number, in its own storage, before the first snapshot.
+        let _ = crate::active::thread_number();
         // Large enough from the start: what grows moves, and then is in the list but no longer there.
         let room = || {
             let mut spans = MapVec::new();

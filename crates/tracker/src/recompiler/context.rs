@@ -5,7 +5,8 @@
 //! so there is one of each.
 //!
 //! Invariants:
-//! 1. Every block in [`FILTER`] is in [`TABLE`] too, or lies on the calling thread's stack.
+//! 1. Every block in [`FILTER`] is in [`TABLE`] too, or lies on the calling thread's stack. Those of the second
+//!    kind are in the list that starts at [`STACK_BLOCKS`], or that list is full: with the thread they go.
 //! 2. Every block in [`TABLE`] is in the list that starts at [`LIST`], once; the list may hold more.
 //! 3. No block of a page that may hold exact bytes is in [`FILTER`] or [`TABLE`].
 
@@ -22,6 +23,9 @@ pub(crate) const FILTER: usize = LOW + 0x9_0000;
 pub(crate) const RECENT_SLOTS: usize = 64;
 pub(crate) const RECENT: usize = LOW + 0x8000;
 pub(crate) const RECENT_EXACT: usize = LOW + 0xa000;
+/// Blocks of the thread's own stack that entered the filter; a full list has lost some.
+pub(crate) const STACK_BLOCKS: usize = LOW + 0xc000;
+pub(crate) const STACK_BLOCKS_END: usize = STACK_BLOCKS + 512 * 8;
 /// One byte for each page number modulo 65,536: may the page hold exact bytes?
 pub(crate) const EXACT_PAGES: usize = LOW + 0x1_0000;
 pub(crate) const EXACT_PAGE_SLOTS: usize = 1 << 16;
@@ -41,6 +45,7 @@ pub(crate) const TARGETS: [usize; 2] = [LOW + 0x10_0000, LOW + 0x18_0000];
 pub(crate) const TARGET_SLOTS: usize = 1 << 16;
 
 const _: () = assert!(EXACT_END <= FILTER && FILTER + FILTER_SLOTS * 8 <= TARGETS[0]);
+const _: () = assert!(RECENT_EXACT + RECENT_SLOTS * 16 <= STACK_BLOCKS && STACK_BLOCKS_END <= EXACT_PAGES);
 const _: () = assert!(TABLE + SLOT_COUNT * 8 <= LIST && LIST_END <= LARGE && LARGE_END <= EXACT);
 const _: () = assert!(TARGETS[1] + TARGET_SLOTS * 8 <= LOW + LOW_BYTES && LOW + LOW_BYTES < 1 << 31);
 
@@ -103,6 +108,7 @@ pub(crate) struct Context {
     pub(crate) list_ptr: u64,
     pub(crate) large_ptr: u64,
     pub(crate) exact_ptr: u64,
+    pub(crate) stack_blocks_ptr: u64,
     /// Pairs may be in the caches of recent ones.
     pub(crate) recent_used: u64,
     /// Block size: mask, size, and the shift of a block address to a filter offset.

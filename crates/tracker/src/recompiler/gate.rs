@@ -6,7 +6,7 @@
 
 use super::context::{
     Context, EXACT_END, EXACT_PAGES, FILTER, FILTER_SLOTS, LARGE_END, LIST_END, LOW, RECENT, RECENT_EXACT,
-    RECENT_SLOTS, TABLE, TARGETS,
+    RECENT_SLOTS, STACK_BLOCKS_END, TABLE, TARGETS,
 };
 use crate::block_table::{HASH_FACTOR, HASH_SHIFT, SLOT_COUNT};
 use std::arch::global_asm;
@@ -223,7 +223,15 @@ mangrove_tracker_slow:
     mov rcx, rax
     sub rcx, [{stack_lo}]
     cmp rcx, [{stack_all}]
-    jb 5f
+    jae 2f
+    mov rcx, [{stack_blocks_ptr}]
+    cmp rcx, {stack_blocks_end}
+    jae 5f
+    mov [rcx], rax
+    add rcx, 8
+    mov [{stack_blocks_ptr}], rcx
+    jmp 5f
+2:
     mov [rdx + {table}], rax
     mov rcx, [{list_ptr}]
     mov [rcx], rax
@@ -506,6 +514,8 @@ mangrove_tracker_check_foreign_stack:
     hash_shift = const HASH_SHIFT,
     list_ptr = const at!(list_ptr),
     list_end = const LIST_END,
+    stack_blocks_ptr = const at!(stack_blocks_ptr),
+    stack_blocks_end = const STACK_BLOCKS_END,
     large_ptr = const at!(large_ptr),
     large_end = const LARGE_END,
     recent = const RECENT,

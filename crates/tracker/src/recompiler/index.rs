@@ -2,7 +2,7 @@
 
 use super::context::{
     Context, EXACT, EXACT_PAGE_SLOTS, EXACT_PAGES, FILTER, FILTER_SLOTS, LARGE, LIST, LIST_END, RECENT,
-    RECENT_EXACT, RECENT_SLOTS, TABLE,
+    RECENT_EXACT, RECENT_SLOTS, STACK_BLOCKS, STACK_BLOCKS_END, TABLE,
 };
 use crate::block_table::{SLOT_COUNT, home_slot};
 use crate::exact::ExactRanges;
@@ -46,7 +46,7 @@ pub(super) fn forget(context: &mut Context) {
         let list = std::slice::from_raw_parts(std::ptr::with_exposed_provenance::<u64>(LIST), count);
         if count > SLOT_COUNT / 16 {
             std::ptr::write_bytes(table(0), 0, SLOT_COUNT);
-            forget_filter();
+            forget_filter(context);
         } else {
             // Youngest first: the way to a block runs over older ones only.
             for &block in list.iter().rev() {
@@ -73,10 +73,29 @@ pub(super) fn forget(context: &mut Context) {
     context.exact_ptr = EXACT as u64;
 }
 
-/// Empties the filter: after a change of thread, whose stack blocks it may hold.
-pub(super) fn forget_filter() {
+/// Empties the filter.
+pub(super) fn forget_filter(context: &mut Context) {
     // SAFETY: the filter's own memory.
     unsafe { std::ptr::write_bytes(std::ptr::with_exposed_provenance_mut::<u64>(FILTER), 0, FILTER_SLOTS) };
+    context.stack_blocks_ptr = STACK_BLOCKS as u64;
+}
+
+/// Takes the blocks of the thread's stack out of the filter: for the next thread they are blocks like others.
+pub(super) fn forget_stack_blocks(context: &mut Context) {
+    let end = context.stack_blocks_ptr as usize;
+    if end == STACK_BLOCKS_END {
+        return forget_filter(context);
+    }
+    // SAFETY: the list of the low region, up to its end.
+    let list = unsafe {
+        let from = std::ptr::with_exposed_provenance::<u64>(STACK_BLOCKS);
+        std::slice::from_raw_parts(from, (end - STACK_BLOCKS) / 8)
+    };
+    for &block in list {
+        // SAFETY: a slot of the filter. If another block has it by now, that one is only looked up again.
+        unsafe { filter(context, block).write(0) };
+    }
+    context.stack_blocks_ptr = STACK_BLOCKS as u64;
 }
 
 /// Marks the pages that may hold exact bytes, and `also`, a range that is watched for another reason.

@@ -1,14 +1,14 @@
 //! The recompiler as a [`Tracker`].
 
 use super::blocks::Mode;
-use super::context::{EXACT, LARGE, LIST, LOW, LOW_BYTES, TARGETS, context};
+use super::context::{EXACT, LARGE, LIST, LOW, LOW_BYTES, STACK_BLOCKS, TARGETS, context};
 use super::dispatch::{publish, state};
 use super::gate;
 use super::index;
 use super::raw::{failed, syscall};
 use super::state::{Failure, Leaf, STACKS_KNOWN, State};
 use super::thread::{Stack, find_stack, fs_base};
-use crate::active::{Turn, will_write};
+use crate::active::{Turn, thread_number, will_write};
 use crate::error::{Error, Result};
 use crate::own_memory;
 use crate::tracker::{SyscallHook, Tracker};
@@ -77,6 +77,7 @@ impl Recompiler {
             ("dispatches", counts.dispatches),
             ("records by hand", counts.records_by_hand),
             ("flushes", counts.flushes),
+            ("stacks looked up", counts.stacks),
         ]
     }
 
@@ -189,8 +190,9 @@ impl State {
     fn begin(&mut self, writes: *mut WriteSet, here: usize) {
         self.writes = writes;
         self.failure = Failure::None;
-        if self.thread != fs_base() {
-            self.change_thread(here);
+        let thread = thread_number();
+        if self.thread != thread {
+            self.change_thread(thread, here);
         }
         // SAFETY: the caller lends the set for the call.
         if self.version != unsafe { (*writes).version() } {
@@ -205,31 +207,32 @@ impl State {
     }
 
     #[cold]
-    fn change_thread(&mut self, here: usize) {
-        let stack = self.stack_of_thread(here);
+    fn change_thread(&mut self, thread: u64, here: usize) {
+        let stack = self.stack_of_thread(thread, here);
         // SAFETY: the context is mapped.
         let context = unsafe { &mut *context() };
         context.stack_lo = stack.lo as u64;
         context.stack_all = (stack.hi - stack.lo) as u64;
         context.fs_base = fs_base() as u64;
-        index::forget_filter();
+        index::forget_stack_blocks(context);
         if self.restartable_offset != 0 {
             self.restartable = fs_base().wrapping_add_signed(self.restartable_offset);
             index::mark_page(self.restartable);
         }
         // A stack that cannot be told now may be told next time.
-        self.thread = if stack.hi == 0 { 0 } else { fs_base() };
+        self.thread = if stack.hi == 0 { 0 } else { thread };
     }
 
     /// The calling thread's stack, remembered: reading the list of mappings takes long.
-    fn stack_of_thread(&mut self, here: usize) -> Stack {
-        let slot = (fs_base() >> 6) % STACKS_KNOWN;
-        let (thread, known) = self.stacks[slot];
-        if thread == fs_base() && (known.lo..known.hi).contains(&here) {
+    fn stack_of_thread(&mut self, thread: u64, here: usize) -> Stack {
+        let slot = thread as usize % STACKS_KNOWN;
+        let (of, known) = self.stacks[slot];
+        if of == thread && (known.lo..known.hi).contains(&here) {
             return known;
         }
+        self.counts.stacks += 1;
         let found = find_stack(&mut self.maps, here, fs_base());
-        self.stacks[slot] = (fs_base(), found);
+        self.stacks[slot] = (thread, found);
         found
     }
 
@@ -247,8 +250,9 @@ impl State {
         }
         if writes.block_bytes() as u32 != self.block_bytes {
             self.block_bytes = writes.block_bytes() as u32;
+            // Emptied with the shift by which it was filled.
+            index::forget_filter(context);
             set_block_bytes(self.block_bytes);
-            index::forget_filter();
             self.flush();
         }
     }
@@ -320,6 +324,7 @@ fn make_state() -> Result<()> {
     context.list_ptr = LIST as u64;
     context.large_ptr = LARGE as u64;
     context.exact_ptr = EXACT as u64;
+    context.stack_blocks_ptr = STACK_BLOCKS as u64;
     context.dispatch = gate::mangrove_tracker_dispatch as *const () as u64;
     context.slow = gate::mangrove_tracker_slow as *const () as u64;
     context.slow_masked = gate::mangrove_tracker_slow_masked as *const () as u64;
@@ -433,4 +438,75 @@ fn shadow_stacks_enabled() -> bool {
     // SAFETY: writes the features into our variable, or fails.
     let result = unsafe { syscall(libc::SYS_arch_prctl, [ARCH_SHSTK_STATUS, to, 0, 0, 0, 0]) };
     !failed(result) && features & 1 != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Recompiler, Tracker, WriteSet};
+    use crate::error::Error;
+    use std::ffi::c_void;
+    use std::sync::{Barrier, Mutex};
+
+    unsafe extern "C" fn write_one(arg: *mut c_void) {
+        // SAFETY: the test passes a byte.
+        unsafe { arg.cast::<u8>().write(7) };
+    }
+
+    fn lookups(tracker: &Recompiler) -> u64 {
+        tracker.statistics().iter().find(|(name, _)| *name == "stacks looked up").unwrap().1
+    }
+
+    /// Threads that take turns are known: a change of thread reads no list of mappings.
+    #[test]
+    fn the_stacks_of_many_threads_are_remembered() {
+        const THREADS: usize = 32;
+        const ROUNDS: usize = 20;
+        let tracker = Recompiler::new().unwrap();
+        let writes = Mutex::new(WriteSet::new(32).unwrap());
+        let barrier = Barrier::new(THREADS);
+        let before = lookups(&tracker);
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    let mut byte = Box::new(0u8);
+                    for _ in 0..ROUNDS {
+                        barrier.wait();
+                        let arg = std::ptr::from_mut(&mut *byte).cast();
+                        let mut writes = writes.lock().unwrap();
+                        // SAFETY: the function's argument.
+                        while unsafe { tracker.call(&mut writes, write_one, arg) } == Err(Error::Busy) {}
+                        assert!(writes.ranges().iter().any(|r| (r.0..r.0 + r.1).contains(&arg.addr())));
+                    }
+                });
+            }
+        });
+        let looked_up = lookups(&tracker) - before;
+        // Other tests' threads may add a few of their own.
+        assert!((THREADS..2 * THREADS).contains(&(looked_up as usize)), "{looked_up} lookups");
+    }
+
+    /// What was the caller's own stack is another's memory after a change of thread.
+    #[test]
+    fn a_stack_is_memory_to_other_threads() {
+        let tracker = Recompiler::new().unwrap();
+        let mut writes = WriteSet::new(32).unwrap();
+        let call = |writes: &mut WriteSet, at: usize| {
+            writes.clear();
+            let arg = std::ptr::with_exposed_provenance_mut(at);
+            // SAFETY: a byte of a frame that lives on.
+            while unsafe { tracker.call(writes, write_one, arg) } == Err(Error::Busy) {}
+            writes.ranges().iter().any(|r| (r.0..r.0 + r.1).contains(&at))
+        };
+        // Many blocks, and more than the list of them holds.
+        for bytes in [4 << 10, 64 << 10] {
+            let mut here = [0u8; 64 << 10];
+            let from = here.as_mut_ptr().expose_provenance();
+            let places = || (0..bytes).step_by(32).map(|offset| from + offset);
+            let own = places().filter(|at| call(&mut writes, *at)).count();
+            let seen = std::thread::scope(|scope| {
+                scope.spawn(|| places().filter(|at| call(&mut writes, *at)).count()).join().unwrap()
+            });
+            assert_eq!((own, seen), (0, bytes / 32));
+        }
+    }
 }

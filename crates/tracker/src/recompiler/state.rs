@@ -11,8 +11,8 @@ use crate::tracker::SyscallHook;
 use crate::write_set::WriteSet;
 use iced_x86::InstructionInfoFactory;
 
-/// Threads whose stacks are remembered.
-pub(crate) const STACKS_KNOWN: usize = 61;
+/// Threads whose stacks are remembered, by the last of their numbers.
+pub(crate) const STACKS_KNOWN: usize = 1024;
 
 /// Why translated code comes to the dispatcher; the exit number is the index.
 #[derive(Clone, Copy, Debug)]
@@ -89,9 +89,10 @@ pub(crate) struct State {
     pub(crate) exact_version: u64,
     /// Entries of the block list that the write set has already.
     pub(crate) handed: usize,
-    pub(crate) thread: usize,
-    /// Stacks of threads that called, by thread pointer.
-    pub(crate) stacks: [(usize, Stack); STACKS_KNOWN],
+    /// Number of the thread that the context was set up for, 0: none.
+    pub(crate) thread: u64,
+    /// Stacks of threads that called, with their numbers.
+    pub(crate) stacks: [(u64, Stack); STACKS_KNOWN],
     pub(crate) heap_end: usize,
     /// glibc's area of restartable sequences: distance from the thread pointer (0: none), and its address.
     pub(crate) restartable_offset: isize,
@@ -107,6 +108,7 @@ pub(crate) struct Counts {
     pub(crate) dispatches: u64,
     pub(crate) records_by_hand: u64,
     pub(crate) flushes: u64,
+    pub(crate) stacks: u64,
 }
 
 impl State {
