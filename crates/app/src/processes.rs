@@ -1,7 +1,7 @@
 //! fork(2) in front of the C library's: no second process is made inside a write command.
 //!
 //! The child would share sockets and log with a parent that is in the middle of a batch. The tracker refuses the
-//! system call too, but only once the C library holds the locks of its heap and its streams for the child.
+//! system call too, but by then handlers of the program have run, and the command ends broken.
 
 use libc::{c_int, pid_t};
 use mangrove_durable::route::is_inside;

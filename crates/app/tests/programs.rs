@@ -23,12 +23,16 @@ fn calls() {
 }
 
 /// How a command ends in the middle, and how the process then ends: a signal, or a code.
-const ENDINGS: [(&str, Result<i32, i32>); 5] = [
+const ENDINGS: [(&str, Result<i32, i32>); 8] = [
     ("segv", Err(libc::SIGSEGV)),
     ("abort", Err(libc::SIGABRT)),
     ("exit", Ok(7)),
     ("_exit", Ok(7)),
     ("kill", Err(libc::SIGKILL)),
+    // These come to their end, with an error that says which of it was.
+    ("fork", Ok(3)),
+    ("process", Ok(3)),
+    ("thread", Ok(3)),
 ];
 
 #[test]

@@ -4,8 +4,10 @@
  * was acknowledged and nothing of the last command.
  */
 #include "check.h"
+#include <errno.h>
+#include <pthread.h>
 #include <signal.h>
-#include <sys/wait.h>
+#include <spawn.h>
 #include <unistd.h>
 
 typedef struct node {
@@ -40,6 +42,10 @@ static void process(void *ctx) {
 
 static volatile int *nowhere;
 
+static void *body(void *arg) {
+    return arg;
+}
+
 static void end(void *ctx) {
     push(ctx);
     if (strcmp(how, "segv") == 0) *nowhere = 1;
@@ -47,11 +53,19 @@ static void end(void *ctx) {
     if (strcmp(how, "exit") == 0) exit(7);
     if (strcmp(how, "_exit") == 0) _exit(7);
     if (strcmp(how, "kill") == 0) kill(getpid(), SIGKILL);
-    if (strcmp(how, "fork") == 0) {
-        pid_t child = fork();
-        if (child == 0) _exit(0);
-        if (child > 0) waitpid(child, NULL, 0);
+    /* What makes processes and threads fails, as if the kernel had no such thing, and the command goes on. */
+    if (strcmp(how, "fork") == 0) CHECK(vfork() == -1 && errno == ENOSYS);
+    if (strcmp(how, "process") == 0) {
+        char *arguments[] = {"true", NULL};
+        pid_t child;
+        CHECK(posix_spawn(&child, "/bin/true", NULL, NULL, arguments, arguments) == ENOSYS);
+        CHECK(system("true") != 0);
     }
+    if (strcmp(how, "thread") == 0) {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, body, NULL) != 0);
+    }
+    free(malloc(100000));
     push("and more");
 }
 

@@ -190,6 +190,7 @@ impl State {
     fn begin(&mut self, writes: *mut WriteSet, here: usize) {
         self.writes = writes;
         self.failure = Failure::None;
+        self.denied = None;
         let thread = thread_number();
         if self.thread != thread {
             self.change_thread(thread, here);
@@ -267,17 +268,19 @@ impl State {
             self.writes().add_stack(lo, lo + all);
         }
         self.writes = std::ptr::null_mut();
-        if left == gate::LEFT_NORMALLY { Ok(()) } else { Err(self.why(left)) }
+        if left == gate::LEFT_NORMALLY && self.denied.is_none() { Ok(()) } else { Err(self.why(left)) }
     }
 
     #[cold]
     fn why(&self, left: u64) -> Error {
         let refused = |what: String| Error::Refused { what };
         match (left, self.failure) {
-            (gate::LEFT_BY_EXCEPTION, _) => Error::Exception,
             (gate::LEFT_ESCAPED, _) => Error::Escaped {
                 how: "something jumped into it from outside (a signal handler that does not return?)".into(),
             },
+            // However it ended then, this was the first cause.
+            _ if let Some(what) = self.denied => refused(what.into()),
+            (gate::LEFT_BY_EXCEPTION, _) => Error::Exception,
             (_, Failure::Refused(what)) => refused(what.into()),
             (_, Failure::Syscall(number)) => {
                 refused(format!("it makes system call {number}, whose writes the recompiler does not know"))

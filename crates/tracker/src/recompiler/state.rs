@@ -82,6 +82,8 @@ pub(crate) struct State {
     pub(crate) flush_wanted: bool,
     pub(crate) mode: Mode,
     pub(crate) failure: Failure,
+    /// What the program was told it cannot have, and will end the call with.
+    pub(crate) denied: Option<&'static str>,
     pub(crate) hook: Option<&'static dyn SyscallHook>,
     pub(crate) writes: *mut WriteSet,
     /// The write set whose blocks the tables hold.
@@ -131,6 +133,7 @@ impl State {
             flush_wanted: false,
             mode: Mode::OwnStack,
             failure: Failure::None,
+            denied: None,
             hook: None,
             writes: std::ptr::null_mut(),
             version: (0, 0),

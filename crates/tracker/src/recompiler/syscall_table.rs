@@ -46,18 +46,25 @@ pub(crate) enum Plan {
     Depends,
     /// Ends the process.
     Exit,
+    /// Not made: the program sees ENOSYS and goes on, and the call ends with this sentence when it returns. For
+    /// what libc asks for with its locks held: abandoned there, they would stay locked.
+    Denied(&'static str),
+    /// The call is abandoned at once.
     Refused(&'static str),
     Unknown,
 }
+
+/// Why no process and no thread is made.
+pub(crate) const FORKS: &str = "it makes a process (fork, vfork, clone): do that outside of write commands";
+pub(crate) const STARTS: &str = "it starts a thread: do that outside of write commands";
 
 const NONE: Plan = Plan::Writes(&[]);
 
 /// The plan for a system call by number.
 pub(crate) fn plan(number: i64) -> Plan {
     use Size::{Arg, Args, Bits, Fixed, Message, Messages, Result, Results, Socket, Vector};
-    const PROCESSES: &str =
-        "it makes or replaces a process (fork, vfork, exec): do that outside of write commands";
-    const THREADS: &str = "it starts or ends a thread: do that outside of write commands";
+    const EXEC: &str = "it replaces the process (exec)";
+    const THREADS: &str = "it ends a thread: do that outside of write commands";
     const ASYNC: &str =
         "it starts asynchronous input or output (aio, io_uring), whose writes come later and unseen";
     const SHARED: &str = "it attaches System V shared memory";
@@ -201,7 +208,8 @@ pub(crate) fn plan(number: i64) -> Plan {
         libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_mremap => Plan::Mapping,
         libc::SYS_brk | libc::SYS_madvise => Plan::Mapping,
         libc::SYS_exit_group => Plan::Exit,
-        libc::SYS_fork | libc::SYS_vfork | libc::SYS_execve | libc::SYS_execveat => Plan::Refused(PROCESSES),
+        libc::SYS_fork | libc::SYS_vfork => Plan::Denied(FORKS),
+        libc::SYS_execve | libc::SYS_execveat => Plan::Refused(EXEC),
         libc::SYS_clone | libc::SYS_clone3 => Plan::Depends,
         libc::SYS_exit => Plan::Refused(THREADS),
         libc::SYS_io_setup

@@ -3,7 +3,7 @@
 use super::context::{R8, R10, R11, RAX, RCX, RDI, RDX, RSI, context};
 use super::raw::{failed, syscall};
 use super::state::{Failure, State};
-use super::syscall_table::{Out, Plan, Size, plan};
+use super::syscall_table::{FORKS, Out, Plan, STARTS, Size, plan};
 use crate::tracker::Decision;
 use crate::write_set::Event;
 
@@ -34,6 +34,7 @@ impl State {
             Plan::Depends => self.make_dependent(number, args),
             // SAFETY: the program's own wish. The batch is not committed.
             Plan::Exit => Ok(unsafe { syscall(number, args) }),
+            Plan::Denied(why) => Ok(self.deny(why)),
             Plan::Refused(why) => Err(Failure::Refused(why)),
             Plan::Unknown => Err(Failure::Syscall(number)),
         }
@@ -113,11 +114,21 @@ impl State {
         self.record(header, size_of::<libc::msghdr>());
     }
 
+    /// Answers ENOSYS and remembers why the call will have failed.
+    fn deny(&mut self, why: &'static str) -> i64 {
+        self.denied.get_or_insert(why);
+        i64::from(-libc::ENOSYS)
+    }
+
     /// Calls whose writes depend on an argument.
     fn make_dependent(&mut self, number: i64, args: [u64; 6]) -> Result<i64, Failure> {
-        const THREADS: &str = "it starts a thread or a process: do that outside of write commands";
         let outs: &[Out] = match number {
-            libc::SYS_clone | libc::SYS_clone3 => return Err(Failure::Refused(THREADS)),
+            libc::SYS_clone | libc::SYS_clone3 => {
+                // clone has its flags in a register, clone3 in the first word of its structure.
+                let flags = if number == libc::SYS_clone { args[0] as usize } else { read_u32(args[0]) };
+                let thread = flags & libc::CLONE_THREAD as usize != 0;
+                return Ok(self.deny(if thread { STARTS } else { FORKS }));
+            }
             libc::SYS_fcntl => match args[1] as i32 {
                 libc::F_GETLK | libc::F_OFD_GETLK => &[Out(2, Size::Fixed(32))],
                 15.. => match args[1] as i32 {

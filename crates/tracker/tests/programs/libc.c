@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <search.h>
+#include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,10 +57,18 @@ void libc_locale(void *a) { setlocale(LC_ALL, "C.UTF-8"); setlocale(LC_ALL, "C")
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; static pthread_once_t once = PTHREAD_ONCE_INIT; static void init(void) { area[9100] = 1; } static __thread char local[64];
 void libc_locks(void *a) { pthread_mutex_lock(&mutex); area[9200]++; pthread_mutex_unlock(&mutex); pthread_once(&once, init); local[3]++; }
 // What is refused, and how the error says it.
-void refused_fork(void *a) { if (fork() == 0) _exit(0); }
-void refused_system(void *a) { area[9300] = system("true"); }
+// They go on with libc's locks released: after that everything works, and the call ends with the reason.
+static void still_works(void) {
+    for (int i = 0; i < 100; i++) free(malloc(i * 1000 + 1));
+    FILE *f = fopen("/dev/null", "w"); if (!f || fprintf(f, "%d\n", 1) < 0 || fclose(f)) abort(); fflush(0); pthread_mutex_lock(&mutex); pthread_mutex_unlock(&mutex);
+}
+void refused_fork(void *a) { pid_t p = fork(); if (p == 0) _exit(0); if (p != -1 || errno != ENOSYS) abort(); still_works(); }
+void refused_vfork(void *a) { pid_t p = vfork(); if (p == 0) _exit(0); if (p != -1) abort(); still_works(); }
+void refused_system(void *a) { if (system("true") != 127 << 8) abort(); still_works(); }
+void refused_spawn(void *a) { pid_t p; char *v[] = {"true", 0}; if (posix_spawn(&p, "/bin/true", 0, 0, v, v) == 0) abort(); still_works(); }
+void refused_popen(void *a) { if (popen("true", "r")) abort(); still_works(); }
 static void *body(void *a) { return a; }
-void refused_thread(void *a) { pthread_t t; pthread_create(&t, 0, body, 0); pthread_join(t, 0); }
+void refused_thread(void *a) { pthread_t t; if (pthread_create(&t, 0, body, 0) == 0) abort(); still_works(); }
 void refused_jit(void *a) { unsigned char *p = mmap(0, 4096, 7, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); memcpy(p, "\xb8\x05\0\0\0\xc3", 6); area[9400] = ((int (*)(void))p)(); }
 void refused_jit_readonly(void *a) { unsigned char *p = mmap(0, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); memcpy(p, "\xb8\x05\0\0\0\xc3", 6); mprotect(p, 4096, 5); area[9400] = ((int (*)(void))p)(); }
 void refused_syscall(void *a) { syscall(9999); }

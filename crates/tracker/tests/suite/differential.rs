@@ -41,6 +41,8 @@ pub(crate) fn in_child(f: impl FnOnce() -> i32) -> i32 {
     unsafe {
         let child = libc::fork();
         if child == 0 {
+            // What hangs dies of it, and is seen.
+            libc::alarm(60);
             let code = f();
             libc::_exit(code);
         }

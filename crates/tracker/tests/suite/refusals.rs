@@ -6,10 +6,13 @@ use mangrove_tracker::{Error, Recompiler, Tracker, WriteSet};
 use std::ffi::c_void;
 
 /// (function, what the error says)
-const REFUSED: [(&str, &str); 9] = [
-    ("refused_fork", "process"),
-    ("refused_system", "process"),
-    ("refused_thread", "thread"),
+const REFUSED: [(&str, &str); 12] = [
+    ("refused_fork", "makes a process"),
+    ("refused_vfork", "makes a process"),
+    ("refused_system", "makes a process"),
+    ("refused_spawn", "makes a process"),
+    ("refused_popen", "makes a process"),
+    ("refused_thread", "starts a thread"),
     ("refused_jit", "made at run time"),
     ("refused_jit_readonly", "made at run time"),
     ("refused_syscall", "system call 9999"),
