@@ -7,6 +7,7 @@ mod fuzz;
 mod history;
 mod kill9;
 mod powercut;
+mod redis;
 mod tla;
 mod tracker_suite;
 mod tree;

@@ -1,7 +1,7 @@
 //! `cargo xtask tracker-suite`: instruction classes, libraries and programs under the tracker, missed bytes, and
 //! the slowdown of each. The body is the example `tracker_suite` of `mangrove-tracker`.
 
-use crate::tree;
+use crate::{redis, tree};
 use anyhow::Result;
 
 /// Options of this chore.
@@ -17,6 +17,9 @@ pub(crate) struct Args {
 
 /// Runs the chore.
 pub(crate) fn run(args: Args) -> Result<()> {
+    if let Err(why) = redis::library() {
+        println!("tracker-suite: Redis is left out: {why:#}");
+    }
     let mut command = tree::cargo();
     command.args([
         "run",

@@ -90,10 +90,15 @@ impl Recompiler {
         });
     }
 
-    /// Forgets all translated code. Needed only after code was changed behind the recompiler's back, outside of
-    /// tracked calls.
+    /// Forgets all translated code, and what was learnt from it. Needed only after code was changed behind the
+    /// recompiler's back, outside of tracked calls.
     pub fn forget_code(&self) {
-        with_turn(State::flush);
+        with_turn(|state| {
+            // Between calls the direction flag is clear and no flags are handed on (System V ABI).
+            state.direction_known = true;
+            state.flags_cross = false;
+            state.flush();
+        });
     }
 }
 

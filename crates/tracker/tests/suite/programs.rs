@@ -1,29 +1,44 @@
 //! Programs and libraries under the tracker: what changed must be reported, and the outcome must be native's.
 
-use super::differential::Watch;
-use super::library::{Library, compile, sources};
+use super::differential::{Watch, in_child};
+use super::library::{Library, compile, scratch, sources};
 use mangrove_tracker::Tracker;
-use std::path::Path;
+use std::ffi::{CStr, c_char, c_void};
+use std::path::PathBuf;
 
 /// A source file and the calls that are made into it: (symbol, argument, how often).
+#[derive(Clone, Copy)]
 pub(crate) struct Program {
     pub(crate) name: &'static str,
     pub(crate) source: &'static str,
     pub(crate) compiler: &'static str,
+    /// `@` stands for the folder of what it needs.
     pub(crate) flags: &'static [&'static str],
-    /// Must be there for the program to be covered at all.
+    /// Must be there for the program to be covered at all: a path, or one below Cargo's target folder.
     pub(crate) needs: &'static str,
     pub(crate) calls: &'static [(&'static str, usize, usize)],
+    /// Further calls, whose outcome is compared with that of a native run.
+    pub(crate) script: Option<Script>,
 }
+
+/// A function that takes 0, 1, 2...; one that says how many there are; one that says, as text, what came out.
+#[derive(Clone, Copy)]
+pub(crate) struct Script {
+    step: &'static str,
+    count: &'static str,
+    said: &'static str,
+}
+
+/// Most programs are of this form.
+const PLAIN: Program =
+    Program { name: "", source: "", compiler: "cc", flags: &[], needs: "", calls: &[], script: None };
 
 /// All programs.
 pub(crate) const PROGRAMS: &[Program] = &[
     Program {
         name: "instruction classes",
         source: "classes.c",
-        compiler: "cc",
         flags: &["-O1", "-w"],
-        needs: "",
         calls: &[
             ("class_open", 0, 1),
             ("class_plain", 0, 2),
@@ -45,13 +60,12 @@ pub(crate) const PROGRAMS: &[Program] = &[
             ("class_string_backward", 0, 2),
             ("class_string", 0, 1),
         ],
+        ..PLAIN
     },
     Program {
         name: "libc",
         source: "libc.c",
-        compiler: "cc",
         flags: &["-O2", "-w", "-lm"],
-        needs: "",
         calls: &[
             ("libc_strings", 0, 2),
             ("libc_heap", 0, 2),
@@ -63,13 +77,13 @@ pub(crate) const PROGRAMS: &[Program] = &[
             ("libc_locale", 0, 2),
             ("libc_locks", 0, 2),
         ],
+        ..PLAIN
     },
     Program {
         name: "libstdc++",
         source: "maps.cc",
         compiler: "c++",
         flags: &["-O2"],
-        needs: "",
         calls: &[
             ("hash_map_open", 0, 1),
             ("hash_map_puts", 1, 3),
@@ -82,19 +96,19 @@ pub(crate) const PROGRAMS: &[Program] = &[
             ("sort_fill", 20000, 1),
             ("sort_ints", 0, 2),
         ],
+        ..PLAIN
     },
     Program {
         name: "zlib",
         source: "zlib.c",
-        compiler: "cc",
         flags: &["-O2", "-lz"],
         needs: "/usr/include/zlib.h",
         calls: &[("zlib_round_trip", 60_000, 2), ("zlib_round_trip", 1_000_000, 1)],
+        ..PLAIN
     },
     Program {
         name: "SQLite",
         source: "sqlite.c",
-        compiler: "cc",
         flags: &["-O2", "-lsqlite3"],
         needs: "/usr/include/sqlite3.h",
         calls: &[
@@ -106,11 +120,11 @@ pub(crate) const PROGRAMS: &[Program] = &[
             ("sqlite_errors", 0, 2),
             ("sqlite_select", 0, 1),
         ],
+        ..PLAIN
     },
     Program {
         name: "CPython",
         source: "python.c",
-        compiler: "cc",
         flags: &["-O2", "-w", "-ldl"],
         needs: "/usr/lib/x86_64-linux-gnu/libpython3.11.so.1.0",
         calls: &[
@@ -122,6 +136,25 @@ pub(crate) const PROGRAMS: &[Program] = &[
             ("python_run", 4, 1),
             ("python_run", 5, 1),
         ],
+        ..PLAIN
+    },
+    // Last: its library exports many names.
+    Program {
+        name: "Redis",
+        source: "redis.c",
+        flags: &[
+            "-O2",
+            "-w",
+            "-I@/src",
+            "-I@/deps/lua/src",
+            "-I@/deps/hiredis",
+            "@/libredis.so",
+            "-Wl,-rpath,@",
+        ],
+        needs: "redis/source/libredis.so",
+        calls: &[("redis_open", 0, 1)],
+        script: Some(Script { step: "redis_line", count: "redis_line_count", said: "redis_said" }),
+        ..PLAIN
     },
 ];
 
@@ -137,41 +170,125 @@ pub(crate) struct Outcome {
 impl Program {
     /// Compiles it. `Ok(None)`: what it needs is not installed.
     pub(crate) fn load(&self) -> Result<Option<Library>, String> {
-        if !self.needs.is_empty() && !Path::new(self.needs).exists() {
-            return Ok(None);
+        let mut folder = String::new();
+        if !self.needs.is_empty() {
+            let Some(found) = find(self.needs) else { return Ok(None) };
+            folder = found.parent().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
         }
-        compile(self.compiler, &sources().join(self.source), self.flags).map(Some)
+        let flags: Vec<_> = self.flags.iter().map(|flag| flag.replace('@', &folder)).collect();
+        let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+        compile(self.compiler, &sources().join(self.source), &flags).map(Some)
     }
 
     /// Makes all calls, watched.
     pub(crate) fn check(&self, library: &Library, tracker: &dyn Tracker, watch: &mut Watch) -> Outcome {
         let mut outcome = Outcome::default();
+        let native = self.script.map(|script| self.run_natively(script, library));
         for &(symbol, arg, times) in self.calls {
             if !cpu_has(symbol) {
                 println!("    {symbol}: not covered, this CPU has no such instructions");
                 continue;
             }
             for _ in 0..times {
-                let (result, verdict) = watch.call(tracker, library.function(symbol), arg);
-                outcome.calls += 1;
-                outcome.changed += verdict.changed;
-                outcome.missed += verdict.missed;
-                if let Err(error) = result {
-                    outcome.wrong.push(format!("{symbol}({arg}): {error}"));
-                }
-                if verdict.missed > 0 {
-                    let at = verdict.missed_at.iter().take(4).map(|at| describe(*at)).collect::<Vec<_>>();
-                    outcome.wrong.push(format!(
-                        "{symbol}({arg}): missed {} of {} bytes, {}",
-                        verdict.missed,
-                        verdict.changed,
-                        at.join(", ")
-                    ));
-                }
+                outcome.call(library, tracker, watch, symbol, arg);
             }
+        }
+        if let (Some(script), Some(native)) = (self.script, native) {
+            for step in 0..script.count(library) {
+                outcome.call(library, tracker, watch, script.step, step);
+            }
+            outcome.compare(&native, &script.said(library));
         }
         outcome
     }
+
+    /// What a child says that makes the same calls without a tracker.
+    fn run_natively(&self, script: Script, library: &Library) -> String {
+        let file = scratch().join(format!("{}.said", self.source));
+        let status = in_child(|| {
+            for &(symbol, arg, times) in self.calls {
+                (0..times).for_each(|_| call_natively(library, symbol, arg));
+            }
+            (0..script.count(library)).for_each(|step| call_natively(library, script.step, step));
+            i32::from(std::fs::write(&file, script.said(library)).is_err())
+        });
+        if status != 0 {
+            return format!("the native run ended with status {status:#x}");
+        }
+        std::fs::read_to_string(&file).unwrap_or_default()
+    }
+}
+
+fn call_natively(library: &Library, symbol: &str, arg: usize) {
+    // SAFETY: a test program's function with the argument it expects.
+    unsafe { library.function(symbol)(std::ptr::without_provenance_mut(arg)) };
+}
+
+impl Script {
+    fn count(&self, library: &Library) -> usize {
+        // SAFETY: the function's type in the program.
+        unsafe {
+            std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> usize>(library.address(self.count))()
+        }
+    }
+
+    fn said(&self, library: &Library) -> String {
+        // SAFETY: the function's type in the program; the text stays until its next step.
+        let text = unsafe {
+            let said = std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const c_char>(
+                library.address(self.said),
+            );
+            CStr::from_ptr(said())
+        };
+        text.to_string_lossy().into_owned()
+    }
+}
+
+impl Outcome {
+    fn call(
+        &mut self,
+        library: &Library,
+        tracker: &dyn Tracker,
+        watch: &mut Watch,
+        symbol: &str,
+        arg: usize,
+    ) {
+        let (result, verdict) = watch.call(tracker, library.function(symbol), arg);
+        self.calls += 1;
+        self.changed += verdict.changed;
+        self.missed += verdict.missed;
+        if let Err(error) = result {
+            self.wrong.push(format!("{symbol}({arg}): {error}"));
+        }
+        if verdict.missed > 0 {
+            let at = verdict.missed_at.iter().take(4).map(|at| describe(*at)).collect::<Vec<_>>();
+            self.wrong.push(format!(
+                "{symbol}({arg}): missed {} of {} bytes, {}",
+                verdict.missed,
+                verdict.changed,
+                at.join(", ")
+            ));
+        }
+    }
+
+    /// Both must have said something, and the same.
+    fn compare(&mut self, native: &str, tracked: &str) {
+        if native == tracked && native.lines().count() > 100 {
+            return;
+        }
+        let differs = native.lines().zip(tracked.lines()).position(|(one, other)| one != other);
+        let line = |text: &str| text.lines().nth(differs.unwrap_or(0)).unwrap_or_default().to_owned();
+        self.wrong.push(format!("natively: {:?}, tracked: {:?}", line(native), line(tracked)));
+    }
+}
+
+/// The file itself, or one below the target folder that this program was built in.
+fn find(needs: &str) -> Option<PathBuf> {
+    if needs.starts_with('/') {
+        return Some(PathBuf::from(needs)).filter(|path| path.exists());
+    }
+    let here = std::env::current_exe().ok()?;
+    here.ancestors().map(|folder| folder.join(needs)).find(|path| path.exists())
 }
 
 /// Can this CPU run the class?

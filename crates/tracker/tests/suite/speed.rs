@@ -56,6 +56,13 @@ pub(crate) const SQLITE: &[Load] = &[
     load("SQLite, 1 insert a call", "sqlite_insert", 1, 5000, 1, 2.0),
 ];
 
+/// Workloads of redis.c.
+pub(crate) const REDIS: &[Load] = &[
+    load("Redis, 100 SETs of 100 B a call", "redis_sets", 100, 300, 100, 0.0),
+    load("Redis, 1 SET of 100 B a call", "redis_sets", 1, 10_000, 1, 0.0),
+    load("Redis, six kinds of commands, 100 a call", "redis_mixed", 100, 300, 100, 0.0),
+];
+
 /// Nanoseconds a unit natively and tracked, and the median of the ratios.
 pub(crate) struct Times {
     pub(crate) native: f64,
