@@ -10,6 +10,8 @@
 //! - A reader that found the lock taken a few times bars new combiners until it got in (the R-Barrier
 //!   of Calciu et al., which the paper leaves out): a steady stream of writers starves no reader.
 //! - Slots belong to clients, not to threads; their number is not fixed (`slots.rs`).
+//! - A writer whose answer waits for something that all of its batch wait for (durability) is not woken before
+//!   it is there: the combiner waits for it first, outside the lock, and each writer sleeps once instead of twice.
 //! - The wait for readers by a combiner that sleeps costs the readers no locked instruction: the
 //!   combiner pays for both sides (`AsymmetricBarrier`).
 //!
@@ -163,9 +165,35 @@ impl<J> Combiner<J> {
     /// (lines 13 to 31). `execute` gets all jobs of a batch, in no promised order, while nobody reads
     /// or writes; it must not unwind and not use this combiner. One call at a time on a slot.
     pub(crate) fn write(&self, slot: &Slot<J>, job: &mut J, execute: impl FnOnce(&[NonNull<J>])) {
+        self.have_done(slot, job, execute, None::<fn(&J)>);
+    }
+
+    /// As `write`, and returns only after `settle`, which gets the job when it is done, outside the lock. One
+    /// that returns means that those of the other jobs of its batch would return at once: writers that sleep are
+    /// woken after that of their combiner.
+    pub(crate) fn write_and_settle(
+        &self,
+        slot: &Slot<J>,
+        job: &mut J,
+        execute: impl FnOnce(&[NonNull<J>]),
+        settle: impl FnOnce(&J),
+    ) {
+        self.have_done(slot, job, execute, Some(settle));
+    }
+
+    #[inline]
+    fn have_done(
+        &self,
+        slot: &Slot<J>,
+        job: &mut J,
+        execute: impl FnOnce(&[NonNull<J>]),
+        mut settle: Option<impl FnOnce(&J)>,
+    ) {
         let request = &slot.request;
         // SAFETY: the status is IDLE: the cell is the owner's (slots.rs, invariant 3).
-        unsafe { *request.job.get() = Some(NonNull::from(job)) };
+        unsafe { *request.job.get() = Some(NonNull::from(&mut *job)) };
+        // Relaxed: published with the status.
+        request.settles.store(u32::from(settle.is_some()), Ordering::Relaxed);
         // Release, with the Acquire in `collect`: who sees READY sees the job. Line 13.
         request.status.store(READY, Ordering::Release);
         let mut execute = Some(execute);
@@ -177,6 +205,11 @@ impl<J> Combiner<J> {
                 READY if self.try_take() => {
                     self.combine(slot, execute.take().expect("a job is done after one combining"));
                     debug_assert_eq!(request.status.load(Ordering::Relaxed), DONE);
+                    self.tell(slot, false);
+                    if let Some(settle) = settle.take() {
+                        settle(job);
+                    }
+                    self.tell(slot, true);
                     break;
                 }
                 _ => {} // STARTED (lines 15 and 16), or somebody else combines
@@ -184,6 +217,9 @@ impl<J> Combiner<J> {
             if !patience.spin() {
                 self.sleep(slot);
             }
+        }
+        if let Some(settle) = settle {
+            settle(job);
         }
         request.status.store(IDLE, Ordering::Relaxed);
     }
@@ -239,13 +275,22 @@ impl<J> Combiner<J> {
             unsafe { slot.as_ref() }.request.status.store(DONE, Ordering::Release);
         }
         self.release(); // line 31
-        if self.sleepers.0.load(Ordering::Relaxed) != 0 {
-            for other in &*ready {
-                // SAFETY: as above. Its owner may be elsewhere by now; it then wakes for nothing.
-                let request = &unsafe { other.as_ref() }.request;
-                if request.asleep.load(Ordering::Acquire) != 0 {
-                    request.gate.open();
-                }
+    }
+
+    /// Wakes those of the batch that `slot` has just combined who sleep and who settle, or do not.
+    fn tell(&self, slot: &Slot<J>, who_settle: bool) {
+        // Who is not counted yet will see that its job is DONE (invariant 3).
+        if self.sleepers.0.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        // SAFETY: the list is the owner's alone (slots.rs, invariant 3).
+        for other in unsafe { &*slot.lists.ready.get() } {
+            // SAFETY: slots live as long as the table. Its owner may be elsewhere by now; it then wakes for nothing.
+            let request = &unsafe { other.as_ref() }.request;
+            if (request.settles.load(Ordering::Relaxed) != 0) == who_settle
+                && request.asleep.load(Ordering::Acquire) != 0
+            {
+                request.gate.open();
             }
         }
     }

@@ -7,7 +7,7 @@
 //!    everything else (stacks, the process's heap, libc's own data) is not persistent.
 //! 3. Between opening and the first commit nothing durable changes.
 
-use crate::arena::{ArenaStat, Heap, Space, View, Writes};
+use crate::arena::{ArenaStat, FreeBytes, Heap, Space, View, Writes};
 use crate::audit::Audit;
 use crate::backing::Backing;
 use crate::globals::Globals;
@@ -81,6 +81,8 @@ struct Inner {
     generation: u64,
     next_check: u64,
     commits: u64,
+    /// [`Heap::frees`] at the last commit.
+    frees: u64,
     /// Written by this side since the last commit, as (address, bytes).
     early: Early,
     ranges: Vec<(usize, usize)>,
@@ -155,6 +157,7 @@ impl Image {
             generation: loaded_modules_generation(),
             next_check: 0,
             commits: 0,
+            frees: 0,
             early,
             ranges: Vec::new(),
             written: Vec::new(),
@@ -302,10 +305,17 @@ impl Backing for Image {
                 .map_err(|_| full())?;
         }
         let (base, len) = (self.shadow.base() as usize, self.shadow.len() as usize);
-        gather(writes, base, len, &mut inner.ranges);
+        let frees = self.heap().frees();
+        let free = (frees != inner.frees).then(|| self.heap.free_bytes());
+        inner.frees = frees;
+        gather(writes, base, len, free, &mut inner.ranges);
         inner.audit.look(&inner.written, &inner.ranges, &(base..base + len));
         inner.ranges.append(&mut inner.early.0);
         writes.clear();
+        if inner.ranges.is_empty() {
+            // Nothing changed: the answers rest on what was committed before.
+            return Ok(self.shadow.committed());
+        }
         let ticket = self.shadow.commit(0, &inner.ranges)?;
         inner.commits += 1;
         if inner.commits.is_multiple_of(TRIM_COMMITS) {
@@ -432,8 +442,15 @@ fn wipe(shadow: &Shadow, w: &mut Early) {
     }
 }
 
-/// What of the write set lies in the region, sorted and joined, into `out`.
-fn gather(writes: &WriteSet, base: usize, len: usize, out: &mut Vec<(usize, usize)>) {
+/// What of the write set lies in the region, sorted and joined, into `out`; without what lies in no block any
+/// more, if the batch freed any.
+fn gather(
+    writes: &WriteSet,
+    base: usize,
+    len: usize,
+    free: Option<FreeBytes<'_>>,
+    out: &mut Vec<(usize, usize)>,
+) {
     out.clear();
     let block = writes.block_bytes();
     out.extend(
@@ -451,6 +468,9 @@ fn gather(writes: &WriteSet, base: usize, len: usize, out: &mut Vec<(usize, usiz
         }
     }
     out.sort_unstable();
+    if let Some(mut free) = free {
+        out.retain(|&(from, bytes)| !free.hold(from, bytes));
+    }
     let mut kept = 0;
     for at in 0..out.len() {
         let (from, bytes) = out[at];

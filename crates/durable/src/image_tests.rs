@@ -312,3 +312,46 @@ fn memory_is_still_there_after_closing_and_frees_of_it_do_nothing() {
     assert_eq!(image.stat().arena.blocks, 2, "what was freed before closing is free");
     assert!(image.check().is_empty());
 }
+
+/// A command's body, which is handed the way to report a write.
+type Work<'a> = &'a mut dyn FnMut(&mut dyn FnMut(usize, usize));
+
+#[test]
+fn what_a_command_allocates_fills_and_frees_costs_no_log() {
+    let _one = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let mut writes = WriteSet::new(32).unwrap();
+    let image = start(&path, &mut writes);
+    // On a file a ticket is a position in the log.
+    let mut logged = |work: Work<'_>| {
+        let before = image.durable().0;
+        command(&image, &mut writes, |wrote| work(wrote));
+        image.durable().0 - before
+    };
+    let fill = |bytes: usize, wrote: &mut dyn FnMut(usize, usize)| {
+        let at = alloc(bytes);
+        // SAFETY: a fresh block of this many bytes.
+        unsafe { std::ptr::write_bytes(at as *mut u8, 0xab, bytes) };
+        wrote(at, bytes);
+        at
+    };
+    for bytes in [300, 5_000, 300_000] {
+        let mut kept = 0;
+        let with = logged(&mut |wrote| kept = fill(bytes, wrote));
+        // SAFETY: inside a command, a block of the arena.
+        let without = logged(&mut |wrote| unsafe { mangrove_arena_free(fill(bytes, wrote) as *mut u8) });
+        assert!(with >= bytes as u64 && without <= 1024, "{bytes} bytes: {with} and {without} logged");
+        // Freed by a later command: the rest of that command is there all the same.
+        logged(&mut |wrote| {
+            put(root(&image), 70 + bytes as u64, wrote);
+            // SAFETY: as above.
+            unsafe { mangrove_arena_free(kept as *mut u8) };
+        });
+        assert_eq!(logged(&mut |_| ()), 0, "nothing was written");
+    }
+    drop(image);
+    let (image, _) = open(&path);
+    assert_eq!((get(root(&image)), image.stat().arena.blocks), (70 + 300_000, 2));
+    assert_eq!(image.check(), Vec::<String>::new());
+}

@@ -149,7 +149,36 @@ impl Runtime {
             // SAFETY: alone by the combiner; the rest is every caller's promise.
             unsafe { self.executor.execute(jobs) };
         });
-        job.outcome.unwrap_or(Err(Error::Broken { what: "the command was not run".into() }))
+        job.outcome.unwrap_or_else(not_run)
+    }
+
+    /// See [`Client::write_durable`].
+    ///
+    /// # Safety
+    /// As `write_at`.
+    #[inline]
+    pub(crate) unsafe fn write_durable_at(
+        &self,
+        slot: &Slot<Job>,
+        command: Command,
+        args: &[*mut c_void],
+    ) -> Result<()> {
+        if in_tracked_call() {
+            return Err(Error::Nested);
+        }
+        let mut job = Job { command, args: args.as_ptr(), count: args.len(), outcome: None };
+        let mut settled = Ok(());
+        let execute = |jobs: &[NonNull<Job>]| {
+            // SAFETY: alone by the combiner; the rest is every caller's promise.
+            unsafe { self.executor.execute(jobs) };
+        };
+        self.combiner.write_and_settle(slot, &mut job, execute, |job| {
+            if let Some(Ok(ticket)) = job.outcome {
+                settled = self.wait(ticket);
+            }
+        });
+        job.outcome.unwrap_or_else(not_run)?;
+        settled
     }
 
     /// Opens the state at `path`, or makes one. A state that nobody finished initialising is new: then
@@ -378,10 +407,13 @@ impl Client {
     /// As `write`.
     #[inline]
     pub unsafe fn write_durable(&mut self, command: Command, args: &[*mut c_void]) -> Result<()> {
-        // SAFETY: passed on.
-        let ticket = unsafe { self.write(command, args) }?;
-        self.runtime.wait(ticket)
+        // SAFETY: the slot is this client's, who is borrowed; the rest is passed on.
+        unsafe { self.runtime.write_durable_at(self.slot(), command, args) }
     }
+}
+
+fn not_run() -> Result<Ticket> {
+    Err(Error::Broken { what: "the command was not run".into() })
 }
 
 impl Drop for Client {

@@ -36,6 +36,8 @@ pub(crate) struct Request<J> {
     pub(crate) status: AtomicU32,
     /// 1 while the owner sleeps, or is about to.
     pub(crate) asleep: AtomicU32,
+    /// 1 while the owner need not be woken before what the combiner waits for is there.
+    pub(crate) settles: AtomicU32,
     pub(crate) gate: Gate,
     pub(crate) job: UnsafeCell<Option<NonNull<J>>>,
 }
@@ -65,6 +67,7 @@ impl<J> Slot<J> {
             request: Request {
                 status: AtomicU32::new(IDLE),
                 asleep: AtomicU32::new(0),
+                settles: AtomicU32::new(0),
                 gate: Gate::new(),
                 job: UnsafeCell::new(None),
             },

@@ -297,16 +297,14 @@ impl<T: Persist> Durable<T> {
         let mut writing = Writing::<T, F, R> { root: self.root, runtime, call: Some(call), result: None };
         let arg = (&raw mut writing).cast::<c_void>();
         // SAFETY: the slot is this thread's; the argument is what `run_write` wants, and waits here.
-        let ticket = unsafe { runtime.write_at(inside.0.slot.as_ref(), run_write::<T, F, R>, &[arg]) };
+        let written =
+            unsafe { runtime.write_durable_at(inside.0.slot.as_ref(), run_write::<T, F, R>, &[arg]) };
         drop(inside);
-        match (writing.result, ticket) {
+        match (writing.result, written) {
             (Some(Err(payload)), _) => resume_unwind(payload),
-            (Some(Ok(result)), Ok(ticket)) => {
-                runtime.wait(ticket)?;
-                Ok(result)
-            }
+            (Some(Ok(result)), Ok(())) => Ok(result),
             (_, Err(error)) => Err(error),
-            (None, Ok(_)) => Err(Error::Broken { what: "the write was not run".into() }),
+            (None, Ok(())) => Err(Error::Broken { what: "the write was not run".into() }),
         }
     }
 

@@ -117,14 +117,19 @@ impl Model {
         Arc::new(Self { combiner: Combiner::new(), state: UnsafeCell::new(0) })
     }
 
-    fn add(&self, slot: &slots::Slot<u32>) {
+    fn add(&self, slot: &slots::Slot<u32>, settles: bool) {
         let mut job = 1;
-        self.combiner.write(slot, &mut job, |jobs| {
+        let execute = |jobs: &[std::ptr::NonNull<u32>]| {
             for job in jobs {
                 self.state.with_mut(|state| unsafe { *state += *job.as_ptr() });
                 unsafe { *job.as_ptr() = 0 };
             }
-        });
+        };
+        if settles {
+            self.combiner.write_and_settle(slot, &mut job, execute, |job| assert_eq!(*job, 0, "done"));
+        } else {
+            self.combiner.write(slot, &mut job, execute);
+        }
         assert_eq!(job, 0, "done and seen");
     }
 
@@ -148,7 +153,7 @@ fn check(body: impl Fn() + Sync + Send + 'static) {
 fn a_writer_and_a_reader() {
     let model = Model::new();
     let (first, second) = (Arc::clone(&model), Arc::clone(&model));
-    let writer = thread::spawn(move || first.add(first.combiner.join().unwrap()));
+    let writer = thread::spawn(move || first.add(first.combiner.join().unwrap(), true));
     let slot = second.combiner.join().unwrap();
     let seen = second.look(slot);
     assert!(seen <= 1);
@@ -159,9 +164,9 @@ fn a_writer_and_a_reader() {
 fn two_writers() {
     let model = Model::new();
     let (first, second) = (Arc::clone(&model), Arc::clone(&model));
-    let writer = thread::spawn(move || first.add(first.combiner.join().unwrap()));
+    let writer = thread::spawn(move || first.add(first.combiner.join().unwrap(), true));
     let slot = second.combiner.join().unwrap();
-    second.add(slot);
+    second.add(slot, false);
     writer.join().unwrap();
     assert_eq!(model.look(slot), 2);
 }

@@ -115,6 +115,8 @@ struct Model {
     state: [AtomicU32; 2],
     writing: AtomicBool,
     readers: AtomicU32,
+    /// The sum that is settled: jobs before it need not wait.
+    settled: AtomicU32,
 }
 
 impl Model {
@@ -124,12 +126,14 @@ impl Model {
             state: [AtomicU32::new(0), AtomicU32::new(0)],
             writing: AtomicBool::new(false),
             readers: AtomicU32::new(0),
+            settled: AtomicU32::new(0),
         })
     }
 
-    fn add(&self, slot: &slots::Slot<Job>, amount: u32) -> u32 {
+    /// Settles what it did before it returns, or not.
+    fn add(&self, slot: &slots::Slot<Job>, amount: u32, settles: bool) -> u32 {
         let mut job = Job { amount, before: 0, runs: 0 };
-        self.combiner.write(slot, &mut job, |jobs| {
+        let execute = |jobs: &[std::ptr::NonNull<Job>]| {
             assert!(!self.writing.swap(true, Ordering::SeqCst), "two combine at once");
             assert!(!jobs.is_empty(), "a batch holds the combiner's own job at least");
             for job in jobs {
@@ -142,7 +146,19 @@ impl Model {
                 self.state[1].store(job.before + job.amount, Ordering::SeqCst);
             }
             assert!(self.writing.swap(false, Ordering::SeqCst));
-        });
+        };
+        if settles {
+            let mut settlings = 0;
+            self.combiner.write_and_settle(slot, &mut job, execute, |job| {
+                settlings += job.runs;
+                thread::yield_now();
+                self.settled.fetch_max(job.before + job.amount, Ordering::SeqCst);
+            });
+            assert_eq!(settlings, 1, "a job settles once, when it has run");
+            assert!(self.settled.load(Ordering::SeqCst) > job.before);
+        } else {
+            self.combiner.write(slot, &mut job, execute);
+        }
         assert_eq!(job.runs, 1, "a job runs once");
         job.before
     }
@@ -173,7 +189,7 @@ fn run(writers: u32, readers: u32, mixed: u32, rounds: u32) {
                     let writes = who < writers || (who >= writers + readers && (who + round) % 2 == 0);
                     let sum = if writes {
                         added += 1;
-                        model.add(slot, 1) + 1
+                        model.add(slot, 1, (who + round) % 3 != 0) + 1
                     } else {
                         model.look(slot)
                     };
@@ -207,7 +223,7 @@ fn who_wants_it_alone_gets_it() {
         let worker = thread::spawn(move || {
             let slot = other.combiner.join().unwrap();
             for _ in 0..3 {
-                other.add(slot, 1);
+                other.add(slot, 1, true);
                 other.look(slot);
             }
         });

@@ -22,6 +22,8 @@ pub(crate) struct Heap {
     /// Runs freed lately, to be discarded if they stay free. Never grows: this code must not allocate.
     discards: [(u64, u64); DISCARDS_MAX],
     discards_len: usize,
+    /// Blocks and runs freed since the handle was made.
+    pub(super) frees: u64,
 }
 
 // SAFETY: the pointers are to the region, which outlives the handle and moves with nobody.
@@ -37,6 +39,7 @@ impl Heap {
             current: [Current::NONE; CLASS_COUNT],
             discards: [(0, 0); DISCARDS_MAX],
             discards_len: 0,
+            frees: 0,
         }
     }
 

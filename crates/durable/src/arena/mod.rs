@@ -6,6 +6,7 @@ mod blocks;
 mod check;
 mod class;
 mod format;
+mod free_bytes;
 mod heap;
 mod layout;
 mod mapped;
@@ -24,6 +25,7 @@ mod tests;
 
 pub(crate) use blocks::BadFree;
 pub use check::ArenaStat;
+pub(crate) use free_bytes::FreeBytes;
 pub(crate) use heap::Heap;
 pub(crate) use layout::PAGE_BYTES;
 pub(crate) use mapped::MapError;

@@ -73,6 +73,7 @@ impl Heap {
 
     /// Gives a run back and merges it with its neighbours. Its start bit may be set or not.
     pub(super) fn free_run<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64) {
+        self.frees += 1;
         if pages >= DISCARD_PAGES_MIN {
             self.remember_discard(page, pages);
         }

@@ -101,6 +101,7 @@ impl Heap {
         let now_empty = free[slot / 64] == shape.all_free[slot / 64] && *free == shape.all_free;
         let at = std::ptr::from_ref(free) as usize;
         w.wrote(at, 32);
+        self.frees += 1;
         if was_full {
             self.class_add(w, class, page);
         } else if now_empty && self.span(page).prev != 0 {

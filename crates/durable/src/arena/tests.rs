@@ -305,3 +305,34 @@ fn little_is_lost_to_fragmentation() {
     let slabs: u64 = CLASSES.iter().map(|c| u64::from(c.pages) * 4096).sum();
     assert!(left.bytes - left.free_bytes - left.meta_bytes <= slabs);
 }
+
+#[test]
+fn free_bytes_are_those_of_no_block_and_no_others() {
+    let (mut heap, mut w) = heap(64 << 20);
+    let mut dice = 0x9e37_79b9_7f4a_7c15u64;
+    let mut blocks = Vec::new();
+    for _ in 0..3000 {
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        let bytes = if dice.is_multiple_of(64) { dice as usize % 60_000 } else { dice as usize % 2_000 };
+        blocks.push((heap.alloc(&mut w, bytes) as usize, bytes.max(1)));
+    }
+    let before = heap.frees();
+    let (kept, freed): (Vec<_>, Vec<_>) = blocks.into_iter().enumerate().partition(|(at, _)| at % 3 == 0);
+    for &(_, (at, _)) in &freed {
+        heap.free(&mut w, at).unwrap();
+    }
+    assert!(heap.frees() >= before + freed.len() as u64);
+    let mut free = heap.free_bytes();
+    for (_, (at, bytes)) in kept {
+        for part in (at..at + bytes).step_by(16) {
+            assert!(!free.hold(part, (at + bytes - part).min(32)), "{part:#x} of a block in use");
+        }
+    }
+    // A byte on its own is told exactly, whatever lies beside it.
+    for &(_, (at, bytes)) in &freed {
+        assert!((at..at + bytes).step_by(61).all(|part| free.hold(part, 1)), "{at:#x} was freed");
+    }
+    assert!(!free.hold(heap.base_address(), 32), "the arena's own state is no free memory");
+}

@@ -1,0 +1,66 @@
+//! Which bytes lie in no block: what stands there matters to nobody, and need not be made durable.
+//!
+//! All that the arena knows of free memory stands elsewhere, in spans and bitmaps; a page is taken for zero only
+//! before it was ever handed out. So a block that a command allocates, fills and frees costs no log.
+
+use super::class::CLASSES;
+use super::heap::Heap;
+use super::layout::{PAGE_BYTES, Span, kind};
+
+/// Answers for ascending addresses; remembers the span that the last one lay in.
+pub(crate) struct FreeBytes<'a> {
+    heap: &'a Heap,
+    /// Addresses of the span, and its entry.
+    from: usize,
+    until: usize,
+    span: Option<&'a Span>,
+}
+
+impl Heap {
+    /// Blocks and runs freed since the handle was made: while it stays the same, nothing in use became free.
+    #[inline]
+    pub(crate) fn frees(&self) -> u64 {
+        self.frees
+    }
+
+    /// Looks at the arena as it is now.
+    pub(crate) fn free_bytes(&self) -> FreeBytes<'_> {
+        FreeBytes { heap: self, from: 0, until: 0, span: None }
+    }
+}
+
+impl FreeBytes<'_> {
+    /// Whether no byte of `[address, address + len)` lies in a block in use, or in anything else that somebody
+    /// has; false also where that is not easily told (a range over several spans). O(1) for small blocks.
+    #[inline]
+    pub(crate) fn hold(&mut self, address: usize, len: usize) -> bool {
+        if !(self.from..self.until).contains(&address) {
+            self.find(address);
+        }
+        let Some(span) = self.span.filter(|_| address + len <= self.until) else { return false };
+        match span.kind {
+            kind::FREE => true,
+            kind::SLAB => {
+                let shape = &CLASSES[span.class as usize];
+                let offset = address - self.from;
+                let (first, last) = (shape.slot_of(offset), shape.slot_of(offset + len - 1));
+                // Bytes behind the last block belong to nobody, but nobody writes them either.
+                last < shape.slots as usize
+                    && (first..=last).all(|slot| span.free[slot / 64] >> (slot % 64) & 1 == 1)
+            }
+            _ => false,
+        }
+    }
+
+    fn find(&mut self, address: usize) {
+        let Some(page) = self.heap.page_of(address) else {
+            (self.from, self.until, self.span) = (0, 0, None);
+            return;
+        };
+        let start = self.heap.start_of(page);
+        let span = self.heap.span(start);
+        self.from = self.heap.address(start) as usize;
+        self.until = self.from + span.pages as usize * PAGE_BYTES;
+        self.span = Some(span);
+    }
+}
