@@ -11,8 +11,8 @@ use crate::own_memory;
 /// Address space of an arena; memory is used as code is translated.
 const ARENA_BYTES: usize = 64 << 20;
 /// Shares of its parts.
-const HOT_BYTES: usize = 32 << 20;
-const SLOW_BYTES: usize = 16 << 20;
+const HOT_BYTES: usize = 24 << 20;
+const SLOW_BYTES: usize = 28 << 20;
 /// Most that the translation of one piece of code takes in any part.
 pub(crate) const ROOM_MIN: usize = 256 << 10;
 /// How far a module may be from its arena.

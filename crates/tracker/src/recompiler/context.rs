@@ -5,10 +5,12 @@
 //! so there is one of each.
 //!
 //! Invariants:
-//! 1. Every block in [`FILTER`] is in [`TABLE`] too, or lies on the calling thread's stack. Those of the second
-//!    kind are in the list that starts at [`STACK_BLOCKS`], or that list is full: with the thread they go.
-//! 2. Every block in [`TABLE`] is in the list that starts at [`LIST`], once; the list may hold more.
-//! 3. No block of a page that may hold exact bytes is in [`FILTER`] or [`TABLE`].
+//! 1. Every block in the list that starts at [`LIST`] is in [`FILTER`] or [`TABLE`], or on a page of 4; it is in the
+//!    list once. What the filter loses to another block goes to the table.
+//! 2. Every block in [`FILTER`] is in that list, or lies on the calling thread's stack. Those of the second kind are
+//!    in the list that starts at [`STACK_BLOCKS`], or that list is full: with the thread they go.
+//! 3. Every block in [`TABLE`] is in the first list, and in the order of insertion in the one at [`VICTIMS`].
+//! 4. No block of a page that may hold exact bytes is in [`FILTER`] or [`TABLE`].
 
 use crate::block_table::{LOAD_MAX, SLOT_COUNT};
 
@@ -29,11 +31,14 @@ pub(crate) const STACK_BLOCKS_END: usize = STACK_BLOCKS + 512 * 8;
 /// One byte for each page number modulo 65,536: may the page hold exact bytes?
 pub(crate) const EXACT_PAGES: usize = LOW + 0x1_0000;
 pub(crate) const EXACT_PAGE_SLOTS: usize = 1 << 16;
-/// The block table of Fig. 3.
+/// The block table of Fig. 3, of what the filter lost.
 pub(crate) const TABLE: usize = LOW + 0x2_0000;
 /// New blocks in order.
 pub(crate) const LIST: usize = LOW + 0x5_0000;
 pub(crate) const LIST_END: usize = LIST + LOAD_MAX * 8;
+/// What is in the table, oldest first.
+pub(crate) const VICTIMS: usize = LOW + 0xa_0000;
+pub(crate) const VICTIMS_END: usize = VICTIMS + LOAD_MAX * 8;
 /// Large writes, (address, length).
 pub(crate) const LARGE: usize = LOW + 0x7_0000;
 pub(crate) const LARGE_END: usize = LARGE + 0x8000;
@@ -44,7 +49,8 @@ pub(crate) const EXACT_END: usize = EXACT + 0x8000;
 pub(crate) const TARGETS: [usize; 2] = [LOW + 0x10_0000, LOW + 0x18_0000];
 pub(crate) const TARGET_SLOTS: usize = 1 << 16;
 
-const _: () = assert!(EXACT_END <= FILTER && FILTER + FILTER_SLOTS * 8 <= TARGETS[0]);
+const _: () =
+    assert!(EXACT_END <= FILTER && FILTER + FILTER_SLOTS * 8 <= VICTIMS && VICTIMS_END <= TARGETS[0]);
 const _: () = assert!(RECENT_EXACT + RECENT_SLOTS * 16 <= STACK_BLOCKS && STACK_BLOCKS_END <= EXACT_PAGES);
 const _: () = assert!(TABLE + SLOT_COUNT * 8 <= LIST && LIST_END <= LARGE && LARGE_END <= EXACT);
 const _: () = assert!(TARGETS[1] + TARGET_SLOTS * 8 <= LOW + LOW_BYTES && LOW + LOW_BYTES < 1 << 31);
@@ -80,7 +86,7 @@ pub(crate) struct Context {
     pub(crate) write_addr: u64,
     pub(crate) write_len: u64,
     pub(crate) resume: u64,
-    pub(crate) stub: [u64; 4],
+    pub(crate) stub: [u64; 5],
     /// Return address of a native leaf entered through a pointer.
     pub(crate) leaf_return: u64,
     /// Why the dispatcher was entered.
@@ -109,6 +115,7 @@ pub(crate) struct Context {
     pub(crate) large_ptr: u64,
     pub(crate) exact_ptr: u64,
     pub(crate) stack_blocks_ptr: u64,
+    pub(crate) victims_ptr: u64,
     /// Pairs may be in the caches of recent ones.
     pub(crate) recent_used: u64,
     /// Block size: mask, size, and the shift of a block address to a filter offset.

@@ -201,19 +201,16 @@ mangrove_tracker_slow:
     and rax, [{mask}]
     and rcx, [{mask}]
     mov [{s3}], rcx
-3:  # rax is a block: in the table?
-    imul rdx, rax, {hash_factor}
-    shr rdx, {hash_shift} - 3
-    and edx, {table_mask}
-4:
-    mov rcx, [rdx + {table}]
+3:  # rax is a block: in the filter?
+    mov rdx, rax
+    mov ecx, [{filter_shift}]
+    shr rdx, cl
+    and edx, {filter_mask}
+    mov rcx, [rdx + {filter}]
     cmp rcx, rax
     je 5f
     test rcx, rcx
-    jz 6f
-    add edx, 8
-    and edx, {table_mask}
-    jmp 4b
+    jnz 4f
 6:  # a new one: of a page with exact bytes? of the own stack?
     mov rcx, rax
     shr rcx, 12
@@ -223,6 +220,7 @@ mangrove_tracker_slow:
     mov rcx, rax
     sub rcx, [{stack_lo}]
     cmp rcx, [{stack_all}]
+    mov [rdx + {filter}], rax
     jae 2f
     mov rcx, [{stack_blocks_ptr}]
     cmp rcx, {stack_blocks_end}
@@ -232,7 +230,6 @@ mangrove_tracker_slow:
     mov [{stack_blocks_ptr}], rcx
     jmp 5f
 2:
-    mov [rdx + {table}], rax
     mov rcx, [{list_ptr}]
     mov [rcx], rax
     add rcx, 8
@@ -240,11 +237,6 @@ mangrove_tracker_slow:
     cmp rcx, {list_end}
     jae 9f
 5:
-    mov rdx, rax
-    mov ecx, [{filter_shift}]
-    shr rdx, cl
-    and edx, {filter_mask}
-    mov [rdx + {filter}], rax
     cmp rax, [{s3}]
     je 7f
     add rax, [{block_bytes}]
@@ -254,6 +246,47 @@ mangrove_tracker_slow:
     mov rcx, [{s1}]
     mov rdx, [{s2}]
     jmp qword ptr [{resume}]
+4:  # its slot has another one (rcx): that goes to the table if it is a recorded one
+    mov [{s4}], r8
+    mov r8, rcx
+    sub r8, [{stack_lo}]
+    cmp r8, [{stack_all}]
+    jb 3f
+    imul r8, rcx, {hash_factor}
+    shr r8, {hash_shift} - 3
+    and r8d, {table_mask}
+2:
+    cmp [r8 + {table}], rcx
+    je 3f
+    cmp qword ptr [r8 + {table}], 0
+    je 2f
+    add r8d, 8
+    and r8d, {table_mask}
+    jmp 2b
+2:
+    mov [r8 + {table}], rcx
+    mov r8, [{victims_ptr}]
+    mov [r8], rcx
+    add r8, 8
+    mov [{victims_ptr}], r8
+3:  # and this one (rax): was it lost before?
+    imul r8, rax, {hash_factor}
+    shr r8, {hash_shift} - 3
+    and r8d, {table_mask}
+2:
+    mov rcx, [r8 + {table}]
+    cmp rcx, rax
+    je 2f
+    add r8d, 8
+    and r8d, {table_mask}
+    test rcx, rcx
+    jnz 2b
+    mov r8, [{s4}]
+    jmp 6b
+2:
+    mov r8, [{s4}]
+    mov [rdx + {filter}], rax
+    jmp 5b
 8:  # a page with exact bytes: known, or by hand
     mov rax, [{addr}]
     mov ecx, [{len}]
@@ -341,30 +374,22 @@ mangrove_tracker_slow_copy:
     sub r11, [{stack_lo}]
     cmp r11, [{stack_all}]
     jb 4b
+    cmp qword ptr [rax + {filter}], 0
+    jne 5f
     mov [rax + {filter}], r9
-    imul rax, r9, {hash_factor}
-    shr rax, {hash_shift} - 3
-    and eax, {table_mask}
-9:
-    mov r11, [rax + {table}]
-    cmp r11, r9
-    je 4b
-    test r11, r11
-    jz 9f
-    add eax, 8
-    and eax, {table_mask}
-    jmp 9b
-9:
-    mov [rax + {table}], r9
     mov r11, [{list_ptr}]
     mov [r11], r9
     add r11, 8
     mov [{list_ptr}], r11
-    mov rax, {list_end}
-    cmp r11, rax
+    cmp r11, {list_end}
     jb 4b
     mov rcx, r10
     jmp 7f
+5:  # whose slot is taken
+    mov [{addr}], rdi
+    mov [{len}], rdx
+    mov [{resume}], r10
+    jmp mangrove_tracker_slow
 3:  # large: one range, unless it is the same again
     cmp rdx, 0x100000
     ja 7f
@@ -496,6 +521,7 @@ mangrove_tracker_check_foreign_stack:
     r8 = const at_reg!(8), r9 = const at_reg!(9), r10 = const at_reg!(10), r11 = const at_reg!(11),
     r12 = const at_reg!(12), r13 = const at_reg!(13), r14 = const at_reg!(14), r15 = const at_reg!(15),
     s0 = const at!(stub), s1 = const at!(stub) + 8, s2 = const at!(stub) + 16, s3 = const at!(stub) + 24,
+    s4 = const at!(stub) + 32,
     q0 = const at!(range_stub),
     leaf_return = const at!(leaf_return),
     addr = const at!(write_addr),
@@ -514,6 +540,7 @@ mangrove_tracker_check_foreign_stack:
     hash_shift = const HASH_SHIFT,
     list_ptr = const at!(list_ptr),
     list_end = const LIST_END,
+    victims_ptr = const at!(victims_ptr),
     stack_blocks_ptr = const at!(stack_blocks_ptr),
     stack_blocks_end = const STACK_BLOCKS_END,
     large_ptr = const at!(large_ptr),

@@ -2,7 +2,7 @@
 
 use super::context::{
     Context, EXACT, EXACT_PAGE_SLOTS, EXACT_PAGES, FILTER, FILTER_SLOTS, LARGE, LIST, LIST_END, RECENT,
-    RECENT_EXACT, RECENT_SLOTS, STACK_BLOCKS, STACK_BLOCKS_END, TABLE,
+    RECENT_EXACT, RECENT_SLOTS, STACK_BLOCKS, STACK_BLOCKS_END, TABLE, VICTIMS, VICTIMS_END,
 };
 use crate::block_table::{SLOT_COUNT, home_slot};
 use crate::exact::ExactRanges;
@@ -20,9 +20,13 @@ fn filter(context: &Context, block: u64) -> *mut u64 {
 pub(super) fn insert(context: &mut Context, block: u64) {
     let page = std::ptr::with_exposed_provenance::<u8>(EXACT_PAGES)
         .wrapping_add((block >> 12) as usize & (EXACT_PAGE_SLOTS - 1));
-    // SAFETY: the page bytes, slots of the table, and a list with room (its end is checked before).
+    // SAFETY: the page bytes, slots of filter and table, and lists with room (the end of the first is checked
+    // before; the other is never longer).
     unsafe {
         if page.read() == 0 {
+            if filter(context, block).read() == block {
+                return;
+            }
             let mut slot = home_slot(block);
             while table(slot).read() != 0 {
                 if table(slot).read() == block {
@@ -31,32 +35,52 @@ pub(super) fn insert(context: &mut Context, block: u64) {
                 slot = (slot + 1) & (SLOT_COUNT - 1);
             }
             table(slot).write(block);
+            push(&mut context.victims_ptr, VICTIMS_END, block);
         }
-        assert!((context.list_ptr as usize) < LIST_END, "the list was emptied before");
-        std::ptr::with_exposed_provenance_mut::<u64>(context.list_ptr as usize).write(block);
+        push(&mut context.list_ptr, LIST_END, block);
     }
-    context.list_ptr += 8;
 }
 
-/// Empties filter, table and lists.
+/// # Safety
+/// `ptr` lies in a list of the low region that ends at `end`.
+unsafe fn push(ptr: &mut u64, end: usize, block: u64) {
+    assert!((*ptr as usize) < end, "the list was emptied before");
+    // SAFETY: the caller's promise.
+    unsafe { std::ptr::with_exposed_provenance_mut::<u64>(*ptr as usize).write(block) };
+    *ptr += 8;
+}
+
+/// The blocks of a list.
+///
+/// # Safety
+/// A list of the low region, which is not written meanwhile.
+unsafe fn list<'a>(from: usize, to: u64) -> &'a [u64] {
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(from), (to as usize - from) / 8) }
+}
+
+/// Empties table and lists, and the filter but for blocks of the stack.
 pub(super) fn forget(context: &mut Context) {
-    let count = (context.list_ptr as usize - LIST) / 8;
-    // SAFETY: all of it lies in the low region, and the list holds `count` blocks.
+    // SAFETY: all of it lies in the low region.
     unsafe {
-        let list = std::slice::from_raw_parts(std::ptr::with_exposed_provenance::<u64>(LIST), count);
-        if count > SLOT_COUNT / 16 {
+        let victims = list(VICTIMS, context.victims_ptr);
+        if victims.len() > SLOT_COUNT / 16 {
             std::ptr::write_bytes(table(0), 0, SLOT_COUNT);
-            forget_filter(context);
         } else {
             // Youngest first: the way to a block runs over older ones only.
-            for &block in list.iter().rev() {
+            for &block in victims.iter().rev() {
                 let mut slot = home_slot(block);
-                while table(slot).read() != block && table(slot).read() != 0 {
+                while table(slot).read() != block {
                     slot = (slot + 1) & (SLOT_COUNT - 1);
                 }
                 table(slot).write(0);
-                filter(context, block).write(0);
             }
+        }
+        let blocks = list(LIST, context.list_ptr);
+        if blocks.len() > FILTER_SLOTS / 4 {
+            forget_filter(context);
+        } else {
+            blocks.iter().for_each(|&block| filter(context, block).write(0));
         }
         let recent = std::ptr::with_exposed_provenance_mut::<[u64; 2]>(RECENT);
         if context.large_ptr as usize != LARGE || context.recent_used != 0 {
@@ -69,6 +93,7 @@ pub(super) fn forget(context: &mut Context) {
     }
     context.recent_used = 0;
     context.list_ptr = LIST as u64;
+    context.victims_ptr = VICTIMS as u64;
     context.large_ptr = LARGE as u64;
     context.exact_ptr = EXACT as u64;
 }
@@ -80,20 +105,23 @@ pub(super) fn forget_filter(context: &mut Context) {
     context.stack_blocks_ptr = STACK_BLOCKS as u64;
 }
 
-/// Takes the blocks of the thread's stack out of the filter: for the next thread they are blocks like others.
+/// Takes the blocks of the thread's stack, which the context still names, out of the filter: for the next thread
+/// they are blocks like others.
 pub(super) fn forget_stack_blocks(context: &mut Context) {
-    let end = context.stack_blocks_ptr as usize;
-    if end == STACK_BLOCKS_END {
-        return forget_filter(context);
-    }
-    // SAFETY: the list of the low region, up to its end.
-    let list = unsafe {
-        let from = std::ptr::with_exposed_provenance::<u64>(STACK_BLOCKS);
-        std::slice::from_raw_parts(from, (end - STACK_BLOCKS) / 8)
+    // SAFETY: the list of the low region, and the filter, which nothing else refers to now.
+    let (blocks, all) = unsafe {
+        let all = std::ptr::with_exposed_provenance_mut::<u64>(FILTER);
+        (list(STACK_BLOCKS, context.stack_blocks_ptr), std::slice::from_raw_parts_mut(all, FILTER_SLOTS))
     };
-    for &block in list {
-        // SAFETY: a slot of the filter. If another block has it by now, that one is only looked up again.
-        unsafe { filter(context, block).write(0) };
+    if context.stack_blocks_ptr as usize == STACK_BLOCKS_END {
+        let (lo, len) = (context.stack_lo, context.stack_all);
+        all.iter_mut().filter(|block| block.wrapping_sub(lo) < len).for_each(|block| *block = 0);
+    } else {
+        for &block in blocks {
+            let slot = &mut all[(block >> context.filter_shift) as usize / 8 % FILTER_SLOTS];
+            // By now it may have another block.
+            *slot = if *slot == block { 0 } else { *slot };
+        }
     }
     context.stack_blocks_ptr = STACK_BLOCKS as u64;
 }

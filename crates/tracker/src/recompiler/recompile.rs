@@ -1,7 +1,7 @@
 //! The recompiler as a [`Tracker`].
 
 use super::blocks::Mode;
-use super::context::{EXACT, LARGE, LIST, LOW, LOW_BYTES, STACK_BLOCKS, TARGETS, context};
+use super::context::{EXACT, LARGE, LIST, LOW, LOW_BYTES, STACK_BLOCKS, TARGETS, VICTIMS, context};
 use super::dispatch::{publish, state};
 use super::gate;
 use super::index;
@@ -217,10 +217,10 @@ impl State {
         let stack = self.stack_of_thread(thread, here);
         // SAFETY: the context is mapped.
         let context = unsafe { &mut *context() };
+        index::forget_stack_blocks(context);
         context.stack_lo = stack.lo as u64;
         context.stack_all = (stack.hi - stack.lo) as u64;
         context.fs_base = fs_base() as u64;
-        index::forget_stack_blocks(context);
         if self.restartable_offset != 0 {
             self.restartable = fs_base().wrapping_add_signed(self.restartable_offset);
             index::mark_page(self.restartable);
@@ -333,6 +333,7 @@ fn make_state() -> Result<()> {
     context.large_ptr = LARGE as u64;
     context.exact_ptr = EXACT as u64;
     context.stack_blocks_ptr = STACK_BLOCKS as u64;
+    context.victims_ptr = VICTIMS as u64;
     context.dispatch = gate::mangrove_tracker_dispatch as *const () as u64;
     context.slow = gate::mangrove_tracker_slow as *const () as u64;
     context.slow_masked = gate::mangrove_tracker_slow_masked as *const () as u64;
@@ -450,6 +451,7 @@ fn shadow_stacks_enabled() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::context::FILTER_SLOTS;
     use super::{Recompiler, Tracker, WriteSet};
     use crate::error::Error;
     use std::ffi::c_void;
@@ -515,6 +517,41 @@ mod tests {
                 scope.spawn(|| places().filter(|at| call(&mut writes, *at)).count()).join().unwrap()
             });
             assert_eq!((own, seen), (0, bytes / 32));
+        }
+    }
+
+    const ARRAY: usize = FILTER_SLOTS * 32;
+    const ARRAYS: usize = 12;
+    const ROWS: usize = 64;
+
+    /// Rows of arrays that take each other's place in the filter.
+    unsafe extern "C" fn write_columns(arg: *mut c_void) {
+        for round in 0..3 * ROWS {
+            for array in 0..ARRAYS {
+                // SAFETY: the test's memory holds them all.
+                unsafe { arg.cast::<u8>().add(array * ARRAY + round * 7 % ROWS * 32).write(1) };
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_filter_loses_is_remembered() {
+        let tracker = Recompiler::new().unwrap();
+        let mut writes = WriteSet::new(32).unwrap();
+        let mut memory = vec![0u8; ARRAY * ARRAYS + 32];
+        let from = memory.as_mut_ptr().expose_provenance().next_multiple_of(32);
+        // Later rounds find nothing of the earlier ones.
+        for _ in 0..3 {
+            writes.clear();
+            let arg = std::ptr::with_exposed_provenance_mut(from);
+            // SAFETY: the function's argument.
+            while unsafe { tracker.call(&mut writes, write_columns, arg) } == Err(Error::Busy) {}
+            let within = |block: &&u64| (from..from + ARRAY * ARRAYS).contains(&(**block as usize));
+            let mut blocks: Vec<_> = writes.blocks().iter().filter(within).copied().collect();
+            assert_eq!(blocks.len(), ARRAYS * ROWS, "each once");
+            blocks.sort_unstable();
+            let rows = |array| (0..ROWS).map(move |row| (from + array * ARRAY + row * 32) as u64);
+            assert!(blocks.into_iter().eq((0..ARRAYS).flat_map(rows)));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! its address before it clobbers anything.
 
 use super::cache::Arena;
-use super::context::{FILTER, FILTER_SLOTS, RAX, RCX, RDI, RSP};
+use super::context::{EXACT_PAGES, FILTER, FILTER_SLOTS, LIST_END, RAX, RCX, RDI, RSP};
 use super::decode::{REPEAT_REGISTERS, STATUS, Shape, Store};
 use super::emit::{Base, Code, Mem, Segment};
 use super::liveness::Dead;
@@ -41,6 +41,14 @@ struct Scratch {
     flags_saved: bool,
 }
 
+/// A jump of the inline part to its out-of-line part.
+#[derive(Clone, Copy)]
+struct Miss {
+    site: usize,
+    /// Where to go on when the block is recorded; None: the jump does not speak of one block.
+    back: Option<usize>,
+}
+
 impl Recorder<'_> {
     /// Emits the record of a plain, masked or repeated store. `exit` numbers the masked store for the dispatcher.
     pub(crate) fn record(&mut self, store: &Store, dead: Dead, exit: u32) {
@@ -51,7 +59,7 @@ impl Recorder<'_> {
         let scratch = self.begin(&store.mem, uses, dead);
         let bytes = store.bytes;
         let block = self.block_bytes;
-        let mut misses = [0usize; 8];
+        let mut misses = [Miss { site: 0, back: None }; 8];
         let mut count = 0;
         if bytes <= block && bytes.is_power_of_two() {
             // Misaligned addresses keep a low bit, match nothing, and go out of line.
@@ -65,7 +73,7 @@ impl Recorder<'_> {
             hot.op_mem(true, &[0x8d], scratch.b, &Mem { base: Base::Reg(scratch.a), ..end }, 0);
             hot.op_reg(true, &[0x31], scratch.a, scratch.b);
             hot.op_imm(true, 7, scratch.b, block as i32);
-            misses[0] = hot.relative_later(&[0x0f, 0x83]);
+            misses[0] = Miss { site: hot.relative_later(&[0x0f, 0x83]), back: None };
             hot.op_imm(true, 4, scratch.a, -(block as i32));
             misses[1] = self.check(&scratch);
             count = 2;
@@ -139,23 +147,55 @@ impl Recorder<'_> {
     }
 
     /// Is the block in `a` in the filter? Clobbers `b`; returns the jump to patch.
-    fn check(&mut self, scratch: &Scratch) -> usize {
-        let shift = (self.block_bytes.trailing_zeros() - 3) as u8;
+    fn check(&mut self, scratch: &Scratch) -> Miss {
         let hot = &mut self.arena.hot;
-        if self.bmi2 {
-            let (a, b) = (scratch.a, scratch.b);
-            let r = if b < 8 { 0x80 } else { 0 };
-            let base = if a < 8 { 0x20 } else { 0 };
-            hot.bytes(&[0xc4, 0x43 | r | base, 0x7b, 0xf0, 0xc0 | (b & 7) << 3 | (a & 7), shift]); // rorx b, a, shift
-        } else {
-            hot.op_reg(false, &[0x89], scratch.a, scratch.b);
-            hot.op_reg(false, &[0xc1], 5, scratch.b);
-            hot.bytes(&[shift]);
+        slot_of(hot, scratch, self.block_bytes, self.bmi2);
+        hot.op_mem(true, &[0x39], scratch.a, &at_reg(scratch.b, FILTER), 0);
+        let site = hot.relative_later(&[0x0f, 0x85]);
+        Miss { site, back: Some(hot.pos) }
+    }
+
+    /// The block in `a` is not in the filter, whose slot `b` tells: adds it, if nothing speaks against it. Returns the
+    /// jumps for when something does, to be patched (0: none).
+    fn add_block(&mut self, scratch: &Scratch, aligned_to: u32, back: usize) -> [usize; 5] {
+        let (a, b) = (scratch.a, scratch.b);
+        let (block_bytes, bmi2) = (self.block_bytes, self.bmi2);
+        let slow = &mut self.arena.slow;
+        let mut others = [0; 5];
+        // A misaligned address is no block.
+        if aligned_to > 1 {
+            slow.op_reg(false, &[0xf7], 0, a);
+            slow.u32(aligned_to - 1);
+            others[0] = slow.relative_later(&[0x0f, 0x85]);
         }
-        hot.op_imm(false, 4, scratch.b, ((FILTER_SLOTS - 1) * 8) as i32);
-        let slot = Mem { base: Base::Reg(scratch.b), disp: FILTER as i64, ..Mem::low(0) };
-        hot.op_mem(true, &[0x39], scratch.a, &slot, 0);
-        hot.relative_later(&[0x0f, 0x85])
+        // Another block is in the slot.
+        slow.op_mem(true, &[0x83], 7, &at_reg(b, FILTER), 1);
+        slow.bytes(&[0]);
+        others[1] = slow.relative_later(&[0x0f, 0x85]);
+        // Its page may hold exact bytes.
+        slow.op_reg(true, &[0x89], a, b);
+        slow.op_reg(true, &[0xc1], 5, b);
+        slow.bytes(&[12]);
+        slow.op_reg(false, &[0x0f, 0xb7], b, b);
+        slow.op_mem(false, &[0x80], 7, &at_reg(b, EXACT_PAGES), 1);
+        slow.bytes(&[0]);
+        others[2] = slow.relative_later(&[0x0f, 0x85]);
+        // It lies on the stack.
+        slow.op_reg(true, &[0x89], a, b);
+        slow.op_mem(true, &[0x2b], b, &Mem::low(at!(stack_lo)), 0);
+        slow.op_mem(true, &[0x3b], b, &Mem::low(at!(stack_all)), 0);
+        others[3] = slow.relative_later(&[0x0f, 0x82]);
+        slot_of(slow, scratch, block_bytes, bmi2);
+        slow.op_mem(true, &[0x89], a, &at_reg(b, FILTER), 0);
+        slow.load_low(b, at!(list_ptr));
+        slow.op_mem(true, &[0x89], a, &at_reg(b, 0), 0);
+        slow.op_imm(true, 0, b, 8);
+        slow.store_low(at!(list_ptr), b);
+        slow.op_imm(true, 7, b, LIST_END as i32);
+        // The list is full.
+        others[4] = slow.relative_later(&[0x0f, 0x83]);
+        slow.relative(&[0xe9], back);
+        others
     }
 
     fn end(&mut self, scratch: &Scratch) {
@@ -172,10 +212,27 @@ impl Recorder<'_> {
         }
     }
 
-    fn out_of_line(&mut self, store: &Store, scratch: &Scratch, misses: &[usize], back: usize, exit: u32) {
+    fn out_of_line(&mut self, store: &Store, scratch: &Scratch, misses: &[Miss], back: usize, exit: u32) {
+        let mut others = [[0; 5]; 8];
+        // A masked store writes perhaps nothing: on its page it is looked at as a whole.
+        let direct = store.shape == Shape::Plain;
+        // Addresses keep the low bits by which a single check tells that they are misaligned.
+        let aligned_to = if misses.len() == 1 { store.bytes } else { 1 };
+        for (miss, others) in misses.iter().zip(&mut others) {
+            if let (Some(back), true) = (miss.back, direct) {
+                self.arena.hot.patch_relative(miss.site, self.arena.slow.pos);
+                *others = self.add_block(scratch, aligned_to, back);
+            }
+        }
         let target = self.arena.slow.pos;
-        for &site in misses {
-            self.arena.hot.patch_relative(site, target);
+        for (miss, others) in misses.iter().zip(&others) {
+            if miss.back.is_none() || !direct {
+                self.arena.hot.patch_relative(miss.site, target);
+                continue;
+            }
+            for &site in others.iter().filter(|&&site| site != 0) {
+                self.arena.slow.patch_relative(site, target);
+            }
         }
         let slow = &mut self.arena.slow;
         if !scratch.flags_saved {
@@ -210,6 +267,27 @@ impl Recorder<'_> {
         hot.patch_relative(site, back);
         self.end(&scratch);
     }
+}
+
+/// [reg + disp]
+fn at_reg(reg: u8, disp: usize) -> Mem {
+    Mem { base: Base::Reg(reg), disp: disp as i64, ..Mem::low(0) }
+}
+
+/// b = offset in the filter of the block in a. Changes flags.
+fn slot_of(code: &mut Code, scratch: &Scratch, block_bytes: u32, bmi2: bool) {
+    let (a, b) = (scratch.a, scratch.b);
+    let shift = (block_bytes.trailing_zeros() - 3) as u8;
+    if bmi2 {
+        let r = if b < 8 { 0x80 } else { 0 };
+        let base = if a < 8 { 0x20 } else { 0 };
+        code.bytes(&[0xc4, 0x43 | r | base, 0x7b, 0xf0, 0xc0 | (b & 7) << 3 | (a & 7), shift]); // rorx b, a, shift
+    } else {
+        code.op_reg(false, &[0x89], a, b);
+        code.op_reg(false, &[0xc1], 5, b);
+        code.bytes(&[shift]);
+    }
+    code.op_imm(false, 4, b, ((FILTER_SLOTS - 1) * 8) as i32);
 }
 
 /// resume = back
