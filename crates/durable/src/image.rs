@@ -16,7 +16,7 @@ use crate::modules::{Gone, Modules, find_pointer};
 use crate::route::{self, Place, Retired};
 use crate::{Error, Result};
 use mangrove_shadow::{Shadow, Ticket};
-use mangrove_sys::{LeftMemory, loaded_modules_generation, park, ticks, ticks_per_microsecond};
+use mangrove_sys::{LeftMemory, coarse_milliseconds, loaded_modules_generation, park};
 use mangrove_tracker::{BLOCK_BYTES_DEFAULT, WriteSet};
 use parking_lot::Mutex;
 use std::io;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// New libraries are looked for this often, at commits.
-const MODULES_CHECK_MICROSECONDS: u64 = 1000;
+const MODULES_CHECK_MILLISECONDS: u64 = 1;
 /// Long free runs go back to the system after so many commits.
 const TRIM_COMMITS: u64 = 4096;
 
@@ -371,11 +371,11 @@ impl Backing for Image {
 impl Image {
     /// Records libraries that were loaded since, from time to time: the state may have their addresses.
     fn look_for_modules(&self, inner: &mut Inner) -> Result<()> {
-        let now = ticks();
+        let now = coarse_milliseconds();
         if now < inner.next_check {
             return Ok(());
         }
-        inner.next_check = now + MODULES_CHECK_MICROSECONDS * ticks_per_microsecond();
+        inner.next_check = now + MODULES_CHECK_MILLISECONDS;
         let generation = loaded_modules_generation();
         if generation != inner.generation {
             inner.generation = generation;

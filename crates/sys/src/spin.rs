@@ -19,6 +19,22 @@ pub fn ticks() -> u64 {
     }
 }
 
+/// Milliseconds since some moment, as of the system's last clock tick: up to some milliseconds late, but a few
+/// nanoseconds to read, where a virtual machine may take twenty for [`ticks`].
+#[must_use]
+pub fn coarse_milliseconds() -> u64 {
+    #[cfg(target_os = "linux")]
+    {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+        now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed().as_millis() as u64
+    }
+}
+
 /// Ticks of [`ticks`] in a thousand nanoseconds, measured once against the system's clock.
 #[must_use]
 pub fn ticks_per_microsecond() -> u64 {
@@ -51,6 +67,14 @@ pub fn spin_ticks(count: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_coarse_clock_goes_forward() {
+        let first = coarse_milliseconds();
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let passed = coarse_milliseconds() - first;
+        assert!((40..10_000).contains(&passed), "{passed} ms in a sleep of 50");
+    }
 
     #[test]
     fn a_millisecond_of_ticks_takes_about_a_millisecond() {
