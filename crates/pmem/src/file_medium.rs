@@ -589,6 +589,11 @@ impl Medium for FileMedium {
         }
     }
 
+    fn grown(&self) -> u64 {
+        // Acquire pairs with the Release in `grow`.
+        self.grown.load(Ordering::Acquire)
+    }
+
     fn checkpoint(&self) -> Result<()> {
         self.checkpoint_now()
     }

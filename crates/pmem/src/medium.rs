@@ -101,6 +101,11 @@ pub trait Medium: Send + Sync {
     /// `NoSpace` when the medium is full: nothing is poisoned, the caller reports and goes on.
     fn grow(&self, bytes: u64) -> Result<()>;
 
+    /// Bytes of the region that may be used already, where the medium knows and its user does not.
+    fn grown(&self) -> u64 {
+        0
+    }
+
     /// Brings the image up to date and frees the log. Nothing to do where there is none.
     ///
     /// # Errors

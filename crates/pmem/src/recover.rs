@@ -497,20 +497,32 @@ fn verify_suspects(suspects: &[u64], memory: &Reservation, sums: &Sums, files: &
     Ok(())
 }
 
-/// The image may have lost space that `grow` gave it (a length is durable only at a checkpoint).
+/// The image may have lost space that `grow` gave it (a length is durable only at a checkpoint), and so may the file
+/// of sums alone: the next checkpoint will say that both are as long as what may be used.
 fn make_room(files: &ImageFiles, image_size: u64, needed: u64, read_only: bool) -> Result<u64> {
     let needed = needed.next_multiple_of(PAGE_BYTES as u64);
-    if needed <= image_size || read_only {
-        return Ok(image_size.max(needed));
+    let usable = image_size.max(needed);
+    if read_only {
+        return Ok(usable);
     }
-    files.allocate(image_size, needed).map_err(|(path, e)| {
-        if is_no_space(&e) {
-            Error::NoSpace { path, wanted: needed - image_size }
-        } else {
-            Error::from_io(path, "allocate space in", &e)
-        }
-    })?;
-    Ok(needed)
+    if needed > image_size {
+        files.allocate(image_size, needed).map_err(|(path, e)| no_room(path, &e, needed - image_size))?;
+    }
+    let sums = files.sums.size().map_err(|e| Error::from_io(files.sums_path.clone(), "read", &e))?;
+    let wanted = Sums::file_bytes(usable / PAGE_BYTES as u64);
+    if sums < wanted {
+        let room = files.sums.allocate(sums, wanted - sums, here());
+        room.map_err(|e| no_room(files.sums_path.clone(), &e, wanted - sums))?;
+    }
+    Ok(usable)
+}
+
+fn no_room(path: PathBuf, error: &std::io::Error, wanted: u64) -> Error {
+    if is_no_space(error) {
+        Error::NoSpace { path, wanted }
+    } else {
+        Error::from_io(path, "allocate space in", error)
+    }
 }
 
 impl Recovered {

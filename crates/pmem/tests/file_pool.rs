@@ -157,6 +157,32 @@ fn a_length_that_was_never_synced_is_not_promised() {
     assert_eq!(read(&pool, 0, 4), b"here");
 }
 
+/// A power cut may take the length of the file of sums and leave that of the image.
+#[test]
+fn a_file_of_sums_shorter_than_the_image_is_made_longer_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    let pool = open(&path);
+    put(&pool, 5000, b"first");
+    pool.close().unwrap();
+    let sums = std::fs::OpenOptions::new().write(true).open(path.join("sums")).unwrap();
+    let synced = sums.metadata().unwrap().len();
+    let pool = open(&path);
+    pool.region().grow(16 << 20).unwrap();
+    put(&pool, 6000, b"second");
+    pool.region().drain().unwrap();
+    drop(pool);
+    assert!(sums.metadata().unwrap().len() > synced);
+    sums.set_len(synced).unwrap();
+    for _ in 0..2 {
+        let pool = open(&path);
+        assert_eq!((read(&pool, 5000, 5), read(&pool, 6000, 6)), (b"first".to_vec(), b"second".to_vec()));
+        // Whose checkpoint says that all of the image may be used.
+        put(&pool, 7000, b"third");
+        pool.close().unwrap();
+    }
+}
+
 #[test]
 fn durability_by_interval_acknowledges_at_once_and_syncs_soon() {
     let dir = tempfile::tempdir().unwrap();

@@ -77,9 +77,7 @@ impl Shadow {
         let found = pool.open_report();
         shadow.report.created = found.created;
         shadow.report.was_clean = found.was_clean;
-        if let Backing::Log(log) = &shadow.backing {
-            // Relaxed: nobody shares it yet.
-            log.len.store(pool.stat().grown, Ordering::Relaxed);
+        if let Backing::Log(_) = &shadow.backing {
             shadow.report.units = found.groups;
             shadow.report.image_bytes = found.image_bytes;
         }
@@ -89,7 +87,6 @@ impl Shadow {
     }
 
     /// A shadow on a region that the caller keeps; makes it where there is none. (For the crash simulator.)
-    /// On a medium with a log of its own the usable part is what the caller grows.
     ///
     /// # Errors
     /// See [`Error`].
@@ -97,13 +94,22 @@ impl Shadow {
         Self::build(region, options, None)
     }
 
+    /// As [`Shadow::on_region`], for the region that `file` is mapped at: the working copy is mapped from the file
+    /// too, copy on write.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn on_mapped_region(region: Region, file: OwnedFd, options: &Options) -> Result<Self> {
+        Self::build(region, options, Some(file))
+    }
+
     /// `image`: the region's file, to be mapped instead of read.
     fn build(region: Region, options: &Options, image: Option<OwnedFd>) -> Result<Self> {
         if region.medium().has_units() {
-            let base = region.base();
+            let (base, grown) = (region.base(), region.medium().grown());
             let backing = LogBacking {
                 region,
-                len: AtomicU64::new(0),
+                len: AtomicU64::new(grown),
                 scratch: Mutex::default(),
                 units: AtomicU64::new(0),
             };
