@@ -1,6 +1,7 @@
 //! The one door from the runtime to the durable bytes, so that tests can stand in for them.
 
 use crate::Result;
+use crate::image::ImageStat;
 use mangrove_shadow::Ticket;
 use mangrove_tracker::WriteSet;
 
@@ -44,6 +45,11 @@ pub(crate) trait Backing: Send + Sync {
     /// # Errors
     /// The first error of the medium, which latches.
     fn checkpoint(&self) -> Result<()>;
+
+    /// Counts everything, and says what is wrong with the state's own structures. No command runs.
+    fn examine(&self) -> (ImageStat, Vec<String>) {
+        (ImageStat::default(), Vec::new())
+    }
 
     /// Checkpoints and marks the pool closed. No command runs any more.
     ///

@@ -14,12 +14,13 @@ use crate::globals::Globals;
 use crate::image_layout::{ARENA_OFFSET, Header, MAGIC, ROOT_COUNT, VERSION};
 use crate::modules::{Gone, Modules, find_pointer};
 use crate::route::{self, Place, Retired};
-use crate::{Error, Result};
+use crate::{Error, Result, lab};
 use mangrove_shadow::{Shadow, Ticket};
 use mangrove_sys::{LeftMemory, coarse_milliseconds, loaded_modules_generation, park};
 use mangrove_tracker::{BLOCK_BYTES_DEFAULT, WriteSet};
 use parking_lot::Mutex;
 use std::io;
+use std::panic::Location;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -95,8 +96,11 @@ struct Inner {
 struct Early(Vec<(usize, usize)>);
 
 impl Writes for Early {
+    #[track_caller]
     fn wrote(&mut self, ptr: usize, len: usize) {
-        self.0.push((ptr, len));
+        if !lab::is_silent(Location::caller()) {
+            self.0.push((ptr, len));
+        }
     }
 }
 
@@ -131,7 +135,15 @@ impl Image {
     /// What the pool says; `Foreign`, `Moved` when this process is not one that the state can live in.
     pub(crate) fn open(path: &Path, options: &ImageOptions) -> Result<(Self, Opened)> {
         LEFT.lock().clear();
-        let shadow = Arc::new(options.shadow.clone().kind("durable").open(path)?);
+        Self::over(options.shadow.clone().kind("durable").open(path)?, options)
+    }
+
+    /// As `open`, in a working copy that is open already.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn over(shadow: Shadow, options: &ImageOptions) -> Result<(Self, Opened)> {
+        let shadow = Arc::new(shadow);
         let header = shadow.base().cast::<Header>();
         let mut early = Early::default();
         let new = shadow.is_empty() || {
@@ -191,8 +203,8 @@ impl Image {
         head.version = VERSION;
         head.header_bytes = size_of::<Header>() as u32;
         head.base = shadow.base() as u64;
+        (head.modules, head.modules_bytes) = place_modules(&mut heap, &modules, early)?;
         early.wrote(header as usize, size_of::<Header>());
-        record_modules(head, &mut heap, &modules, early)?;
         Ok((heap, modules, Globals::new()))
     }
 
@@ -237,12 +249,11 @@ impl Image {
     }
 
     /// The next commit ends initialisation: a crash after it finds the state, a crash before it nothing. To be
-    /// called once, before that commit.
+    /// called once, before the first commit of all, which takes the whole header.
     pub(crate) fn mark_initialised(&self) {
-        let mut inner = self.inner.lock();
+        debug_assert_eq!(self.inner.lock().commits, 0);
         // SAFETY: the region's first page; nobody is inside a command.
         unsafe { (*self.header).magic = MAGIC };
-        inner.early.wrote(self.header as usize, 8);
     }
 
     /// Words of the state for the runtime and its user: a command may write them like any memory.
@@ -301,7 +312,7 @@ impl Backing for Image {
             inner.written.extend_from_slice(writes.exact());
             inner
                 .globals
-                .keep(self.header, self.heap(), &inner.modules, &inner.written, writes)
+                .keep(self.header, self.heap(), &inner.modules, &inner.written, &mut lab::Heard(writes))
                 .map_err(|_| full())?;
         }
         let (base, len) = (self.shadow.base() as usize, self.shadow.len() as usize);
@@ -338,6 +349,10 @@ impl Backing for Image {
 
     fn checkpoint(&self) -> Result<()> {
         Ok(self.shadow.checkpoint()?)
+    }
+
+    fn examine(&self) -> (ImageStat, Vec<String>) {
+        (self.stat(), self.check())
     }
 
     fn close(self: Box<Self>) -> Result<()> {
@@ -400,6 +415,17 @@ fn full() -> Error {
 
 /// Puts the table of modules into a block of its own, in place of the last one.
 fn record_modules(head: &mut Header, heap: &mut Heap, modules: &Modules, w: &mut Early) -> Result<()> {
+    let old = head.modules as usize;
+    (head.modules, head.modules_bytes) = place_modules(heap, modules, w)?;
+    Header::report(w, &head.modules);
+    Header::report(w, &head.modules_bytes);
+    // A table that is no block would have been refused at opening.
+    let _ = heap.free(w, old);
+    Ok(())
+}
+
+/// The table of modules in a new block: its address and its bytes.
+fn place_modules(heap: &mut Heap, modules: &Modules, w: &mut Early) -> Result<(u64, u64)> {
     let table = modules.encode();
     let block = heap.alloc(w, table.len());
     if block.is_null() {
@@ -408,14 +434,7 @@ fn record_modules(head: &mut Header, heap: &mut Heap, modules: &Modules, w: &mut
     // SAFETY: a fresh block of this many bytes.
     unsafe { std::ptr::copy_nonoverlapping(table.as_ptr(), block, table.len()) };
     w.wrote(block as usize, table.len());
-    if head.modules != 0 {
-        // A table that is no block would have been refused at opening.
-        let _ = heap.free(w, head.modules as usize);
-    }
-    (head.modules, head.modules_bytes) = (block as u64, table.len() as u64);
-    Header::report(w, &head.modules);
-    Header::report(w, &head.modules_bytes);
-    Ok(())
+    Ok((block as u64, table.len() as u64))
 }
 
 /// The bytes of a block in use, if it is one and has as many.

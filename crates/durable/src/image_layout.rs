@@ -34,6 +34,7 @@ const _: () = assert!(size_of::<Header>() == PAGE_BYTES);
 
 impl Header {
     /// Reports a field.
+    #[track_caller]
     pub(crate) fn report<T>(w: &mut impl Writes, field: &T) {
         w.wrote(std::ptr::from_ref(field) as usize, size_of::<T>());
     }

@@ -124,6 +124,37 @@ fn a_crash_before_initialisation_ends_leaves_nothing() {
     assert!(image.check().is_empty());
 }
 
+/// A power cut takes the length that nothing has been written behind.
+#[test]
+fn space_that_a_crash_took_back_is_there_again() {
+    let _one = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let mut writes = WriteSet::new(32).unwrap();
+    let mut shadow = options().shadow;
+    shadow = shadow.medium(mangrove_shadow::MediumChoice::File);
+    let options = ImageOptions { shadow, ..options() };
+    let (image, _) = Image::open(&path, &options).unwrap();
+    image.mark_initialised();
+    command(&image, &mut writes, |wrote| put(image.roots() as usize, 7, wrote));
+    drop(image);
+    let file = std::fs::OpenOptions::new().write(true).open(path.join("image")).unwrap();
+    assert!(file.metadata().unwrap().len() > 1 << 20);
+    file.set_len(0).unwrap();
+    for round in 0..2 {
+        let (image, opened) = Image::open(&path, &options).unwrap();
+        assert!(!opened.new && root(&image) == 7);
+        assert!(image.check().is_empty());
+        let mut block = 0;
+        command(&image, &mut writes, |wrote| {
+            block = alloc(3 << 20);
+            put(block + (2 << 20), 8, wrote);
+        });
+        assert_eq!(get(block + (2 << 20)), 8);
+        if round == 0 { drop(image) } else { Box::new(image).close().unwrap() }
+    }
+}
+
 static COUNTED: AtomicU64 = AtomicU64::new(5);
 static TABLE: [AtomicU64; 3000] = [const { AtomicU64::new(0) }; 3000];
 

@@ -16,6 +16,8 @@ mod globals;
 #[allow(dead_code, reason = "in the making")]
 mod image;
 mod image_layout;
+#[doc(hidden)]
+pub mod lab;
 #[allow(dead_code, reason = "in the making")]
 mod mappings;
 mod modules;

@@ -1,7 +1,7 @@
 //! Memory calls that a command makes to the kernel: anonymous mappings come from the arena, so that they are
 //! as persistent as what malloc gives. Files, shared memory and threads' stacks stay the process's own.
 
-use crate::arena::{MapError, PAGE_BYTES};
+use crate::arena::{MapError, PAGE_BYTES, Writes};
 use crate::route;
 use mangrove_tracker::{Decision, SyscallHook, WriteSet};
 
@@ -48,54 +48,56 @@ const ACROSS: Decision = Decision::Refuse(
 
 impl SyscallHook for Mappings {
     fn before(&self, number: i64, args: &[u64; 6], writes: &mut WriteSet) -> Decision {
-        if !route::is_inside() {
-            return Decision::Native;
-        }
-        let [a, b, c, d, e, _] = args.map(|arg| arg as usize);
-        match number {
-            libc::SYS_mmap => map(a, b, c as i32, d as i32, writes),
-            libc::SYS_munmap => match place(a, b) {
-                Place::Outside => Decision::Native,
-                Place::Across => ACROSS,
-                Place::Inside => answer(route::with_heap(|heap| heap.unmap(writes, a, b)), |()| 0),
-            },
-            libc::SYS_mremap => remap(a, b, c, d as i32, writes),
-            libc::SYS_madvise => match place(a, b) {
-                Place::Outside => Decision::Native,
-                Place::Across => ACROSS,
-                Place::Inside => match c as i32 {
-                    libc::MADV_DONTNEED | libc::MADV_REMOVE => {
-                        answer(route::with_heap(|heap| heap.map_again(writes, a, b)), |()| 0)
-                    }
-                    libc::MADV_WIPEONFORK | libc::MADV_DONTFORK => fail(libc::EINVAL),
-                    // Hints about huge pages, read-ahead, dumps, and "may be dropped": it is not.
-                    _ => Decision::Return(0),
-                },
-            },
-            libc::SYS_mprotect => match place(a, b) {
-                Place::Outside => Decision::Native,
-                Place::Across => ACROSS,
-                Place::Inside if c as i32 & libc::PROT_EXEC != 0 => Decision::Refuse(
-                    "a command made durable memory executable; code that is made at run time cannot be durable",
-                ),
-                // The runtime itself reads and writes there: what the program asks for is a guard at most.
-                Place::Inside => Decision::Return(0),
-            },
-            libc::SYS_brk => {
-                let _ = e;
-                if a == 0 {
-                    return Decision::Native;
-                }
-                Decision::Refuse(
-                    "a command moved the end of the process's heap (brk, sbrk), which is not durable; let the allocator use mmap instead",
-                )
-            }
-            _ => Decision::Native,
-        }
+        if route::is_inside() { serve(number, args, writes) } else { Decision::Native }
     }
 }
 
-fn map(address: usize, len: usize, protection: i32, flags: i32, writes: &mut WriteSet) -> Decision {
+/// Decides about a call that a command makes.
+pub(crate) fn serve<W: Writes>(number: i64, args: &[u64; 6], writes: &mut W) -> Decision {
+    let [a, b, c, d, e, _] = args.map(|arg| arg as usize);
+    match number {
+        libc::SYS_mmap => map(a, b, c as i32, d as i32, writes),
+        libc::SYS_munmap => match place(a, b) {
+            Place::Outside => Decision::Native,
+            Place::Across => ACROSS,
+            Place::Inside => answer(route::with_heap(|heap| heap.unmap(writes, a, b)), |()| 0),
+        },
+        libc::SYS_mremap => remap(a, b, c, d as i32, writes),
+        libc::SYS_madvise => match place(a, b) {
+            Place::Outside => Decision::Native,
+            Place::Across => ACROSS,
+            Place::Inside => match c as i32 {
+                libc::MADV_DONTNEED | libc::MADV_REMOVE => {
+                    answer(route::with_heap(|heap| heap.map_again(writes, a, b)), |()| 0)
+                }
+                libc::MADV_WIPEONFORK | libc::MADV_DONTFORK => fail(libc::EINVAL),
+                // Hints about huge pages, read-ahead, dumps, and "may be dropped": it is not.
+                _ => Decision::Return(0),
+            },
+        },
+        libc::SYS_mprotect => match place(a, b) {
+            Place::Outside => Decision::Native,
+            Place::Across => ACROSS,
+            Place::Inside if c as i32 & libc::PROT_EXEC != 0 => Decision::Refuse(
+                "a command made durable memory executable; code that is made at run time cannot be durable",
+            ),
+            // The runtime itself reads and writes there: what the program asks for is a guard at most.
+            Place::Inside => Decision::Return(0),
+        },
+        libc::SYS_brk => {
+            let _ = e;
+            if a == 0 {
+                return Decision::Native;
+            }
+            Decision::Refuse(
+                "a command moved the end of the process's heap (brk, sbrk), which is not durable; let the allocator use mmap instead",
+            )
+        }
+        _ => Decision::Native,
+    }
+}
+
+fn map<W: Writes>(address: usize, len: usize, protection: i32, flags: i32, writes: &mut W) -> Decision {
     let fixed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
     let at = if fixed { place(address, len) } else { Place::Outside };
     if at == Place::Across {
@@ -128,7 +130,7 @@ fn map(address: usize, len: usize, protection: i32, flags: i32, writes: &mut Wri
     answer(route::with_heap(|heap| heap.map(writes, len, align)), |at| at as i64)
 }
 
-fn remap(old: usize, old_len: usize, len: usize, flags: i32, writes: &mut WriteSet) -> Decision {
+fn remap<W: Writes>(old: usize, old_len: usize, len: usize, flags: i32, writes: &mut W) -> Decision {
     match place(old, old_len) {
         Place::Outside => return Decision::Native,
         Place::Across => return ACROSS,

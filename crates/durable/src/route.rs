@@ -248,6 +248,27 @@ pub(crate) fn with_heap<R>(work: impl FnOnce(&mut Heap) -> R) -> R {
     work(unsafe { &mut *HEAP.load(Ordering::Relaxed) })
 }
 
+/// As `with_heap`, with the write set of the command.
+///
+/// # Panics
+/// Outside commands.
+pub(crate) fn with_command<R>(work: impl FnOnce(&mut Heap, &mut WriteSet) -> R) -> R {
+    assert!(is_inside(), "outside commands there is no arena");
+    // SAFETY: inside, and nothing that runs here has another reference: commands' code is not running.
+    let (heap, writes) = unsafe { mine() };
+    work(heap, writes)
+}
+
+/// Lends the write set of the command that the calling thread is inside of.
+///
+/// # Panics
+/// Outside commands.
+pub(crate) fn with_writes<R>(work: impl FnOnce(&mut WriteSet) -> R) -> R {
+    assert!(is_inside(), "outside commands nothing is recorded");
+    // SAFETY: as in `with_heap`.
+    work(unsafe { &mut *WRITES.load(Ordering::Relaxed) })
+}
+
 /// The functions below are *leaves* for a tracker: they report what they write, and may run untracked.
 /// With each its name, for people.
 #[must_use]

@@ -3,7 +3,7 @@
 use crate::backing::Backing;
 use crate::batch::{Command, Executor, Job};
 use crate::combiner::Combiner;
-use crate::image::Image;
+use crate::image::{Image, Opened};
 use crate::slots::Slot;
 use crate::stat::Stat;
 use crate::{Error, Options, Result};
@@ -213,11 +213,27 @@ impl Runtime {
     ) -> Result<Arc<Self>> {
         let (tracker, writes) = (options.make_tracker()?, options.write_set()?);
         let (image, opened) = Image::open(path, &options.image())?;
+        // SAFETY: passed on.
+        unsafe { Self::over_image(tracker, writes, (image, opened), options.gated(), initialise, prepare) }
+    }
+
+    /// A runtime over an image that has just been opened.
+    ///
+    /// # Safety
+    /// As `open`.
+    pub(crate) unsafe fn over_image(
+        tracker: Box<dyn Tracker>,
+        writes: WriteSet,
+        (image, opened): (Image, Opened),
+        gated: bool,
+        initialise: Option<(Initialise, *mut c_void)>,
+        prepare: impl FnOnce(*mut usize),
+    ) -> Result<Arc<Self>> {
         if opened.new {
             image.mark_initialised();
         }
         let roots = image.roots();
-        let mut runtime = Self::over(tracker, Box::new(image), writes, options.gated());
+        let mut runtime = Self::over(tracker, Box::new(image), writes, gated);
         runtime.new = opened.new;
         runtime.roots = roots.cast();
         prepare(runtime.roots);
@@ -247,6 +263,10 @@ impl Runtime {
         }
         job.outcome.unwrap_or(Err(Error::Broken { what: "the initialisation was not run".into() }))?;
         Ok(())
+    }
+
+    pub(crate) fn backing(&self) -> &dyn Backing {
+        self.executor.backing()
     }
 
     /// True when this opening made the state, and did not find one.

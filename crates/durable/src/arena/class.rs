@@ -3,7 +3,7 @@
 use super::layout::{PAGE_BYTES, SLAB_SLOTS_MAX};
 
 /// Bytes of the largest block that shares its pages with others.
-pub(super) const SMALL_BYTES_MAX: usize = 16_384;
+pub(crate) const SMALL_BYTES_MAX: usize = 16_384;
 
 /// Every block starts at a multiple of this, as malloc(3) promises for any type.
 pub(super) const ALIGN_MIN: usize = 16;

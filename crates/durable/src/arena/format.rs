@@ -3,7 +3,7 @@
 use super::bitmap::Map;
 use super::heap::Heap;
 use super::layout::{GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, arena_front_bytes, kind};
-use super::pages::{GROW_GROUPS_MIN, meta_pages};
+use super::pages::{grow_groups_min, meta_pages};
 use super::space::{Space, Writes};
 
 impl Heap {
@@ -22,7 +22,7 @@ impl Heap {
         let capacity = space.capacity() / GROUP_BYTES * GROUP_BYTES;
         let front = head_offset + arena_front_bytes(capacity);
         let groups = (front + 2 * size_of::<Group>() as u64).div_ceil(GROUP_BYTES);
-        let groups = groups.max(GROW_GROUPS_MIN.min(capacity / GROUP_BYTES)).max(space.len() / GROUP_BYTES);
+        let groups = groups.max(grow_groups_min(capacity / GROUP_BYTES)).max(space.len() / GROUP_BYTES);
         // Descriptions of a space that is large from the start need more than what `groups` counted.
         let reserved = front.div_ceil(PAGE_BYTES as u64) + meta_pages(groups);
         if groups * GROUP_BYTES > capacity || reserved + 16 > groups * GROUP_PAGES {
@@ -53,18 +53,27 @@ impl Heap {
         Ok(heap)
     }
 
-    /// Finds the arena that [`Heap::format`] made, in this run or an earlier one. Reads a word a group: what
+    /// Finds the arena that [`Heap::format`] made, in this run or an earlier one, and grows the space to what the
+    /// arena has, should a crash have made it shorter. Reads a word a group: what
     /// each page holds is looked at when it is used, and all of it by [`Heap::check`].
     ///
     /// # Errors
     /// A sentence, when the head cannot be an arena's.
     pub(crate) fn open(space: Box<dyn Space>, head_offset: u64) -> Result<Self, String> {
         let (len, capacity) = (space.len(), space.capacity());
-        let heap = Self::attach(space, head_offset);
+        let mut heap = Self::attach(space, head_offset);
         let (pages, groups_max) = (heap.head().pages, heap.head().groups_max);
-        if pages == 0 || !pages.is_multiple_of(GROUP_PAGES) || pages > len / PAGE_BYTES as u64 {
+        if pages == 0 || !pages.is_multiple_of(GROUP_PAGES) || pages > capacity / PAGE_BYTES as u64 {
             return Err(format!(
-                "the arena says it has {pages} pages, but the region has {}",
+                "the arena says it has {pages} pages, but the region has {} and room for {}",
+                len / PAGE_BYTES as u64,
+                capacity / PAGE_BYTES as u64
+            ));
+        }
+        // A crash takes back space that nothing was written to yet; what is new is zero, as it was.
+        if len < pages * PAGE_BYTES as u64 && heap.space_grow(pages * PAGE_BYTES as u64).is_none() {
+            return Err(format!(
+                "the arena has {pages} pages, of which the crash left {}; make room for the others on the medium",
                 len / PAGE_BYTES as u64
             ));
         }

@@ -25,6 +25,7 @@ mod tests;
 
 pub(crate) use blocks::BadFree;
 pub use check::ArenaStat;
+pub(crate) use class::SMALL_BYTES_MAX;
 pub(crate) use free_bytes::FreeBytes;
 pub(crate) use heap::Heap;
 pub(crate) use layout::PAGE_BYTES;

@@ -10,8 +10,11 @@ use super::heap::{DISCARD_PAGES_MIN, Heap};
 use super::layout::{GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, kind};
 use super::space::Writes;
 
-/// Groups that a growth adds at least, if they are left: 16 MiB.
-pub(super) const GROW_GROUPS_MIN: u64 = 4;
+/// Groups that a growth adds at least, if they are left: 16 MiB, or one in a region that cannot hold so much.
+pub(super) fn grow_groups_min(groups_max: u64) -> u64 {
+    if groups_max < 4 { 1 } else { 4 }
+}
+
 /// Groups that one growth adds at most unless more are needed: 1 GiB.
 const GROW_GROUPS_MAX: u64 = 256;
 
@@ -129,7 +132,7 @@ impl Heap {
         if groups > groups_left {
             return None;
         }
-        let step = (old / GROUP_PAGES / 4).clamp(GROW_GROUPS_MIN, GROW_GROUPS_MAX);
+        let step = (old / GROUP_PAGES / 4).clamp(grow_groups_min(self.head().groups_max), GROW_GROUPS_MAX);
         let groups = groups.max(step).min(groups_left);
         let to = (old + groups * GROUP_PAGES) * PAGE_BYTES as u64;
         if self.space_len() < to {

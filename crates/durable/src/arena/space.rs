@@ -5,7 +5,9 @@ use std::io;
 /// Learns which bytes changed. The bytes themselves are read when the batch is committed, so a range may be
 /// reported before or after it is written, and more than once.
 pub(crate) trait Writes {
-    /// `len` bytes from address `ptr` on were, or are about to be, written.
+    /// `len` bytes from address `ptr` on were, or are about to be, written. Each caller is a place that the crash
+    /// simulator can silence.
+    #[track_caller]
     fn wrote(&mut self, ptr: usize, len: usize);
 }
 
