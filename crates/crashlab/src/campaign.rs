@@ -2,6 +2,7 @@
 //! for the call sites that a planted bug silences.
 
 use crate::cursor::Domain;
+use crate::durable::DurableSubject;
 use crate::file_world::{FilePlan, FileWorld};
 use crate::map::MapSubject;
 use crate::shadow::ShadowSubject;
@@ -11,6 +12,7 @@ use crate::subject::Subject;
 use crate::sweep::{Limits, Sweep, Tally, Violation, Watch};
 use crate::token::Token;
 use crate::world::World;
+use mangrove_durable::lab;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -28,11 +30,13 @@ pub enum Engine {
     Map,
     /// The working copy with its redo logs, `shadow`.
     Shadow,
+    /// The runtime of durable applications, `durable`, over both.
+    Durable,
 }
 
 impl Engine {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Map, Self::Shadow];
+    pub const ALL: [Self; 3] = [Self::Map, Self::Shadow, Self::Durable];
 
     /// The name that the command line uses.
     #[must_use]
@@ -40,21 +44,32 @@ impl Engine {
         match self {
             Self::Map => "map",
             Self::Shadow => "shadow",
+            Self::Durable => "durable",
         }
     }
 
     /// The engine that a token names.
     #[must_use]
     pub fn of(token: &Token) -> Self {
-        if token.engine.starts_with("shadow") { Self::Shadow } else { Self::Map }
+        let named = |engine: &Self| token.engine.starts_with(engine.name());
+        Self::ALL.into_iter().find(named).unwrap_or_default()
+    }
+
+    /// Where its sites are looked for: in each domain that some kind of site shows in.
+    fn domains(self) -> &'static [Domain] {
+        match self {
+            Self::Map | Self::Shadow => &[Domain::Adr, Domain::File],
+            Self::Durable => &Domain::ALL,
+        }
     }
 
     /// Folders of the sources whose sites a planted campaign silences: the engine's and those of the pools.
     #[must_use]
-    pub fn sources(self) -> [&'static str; 2] {
+    pub fn sources(self) -> &'static [&'static str] {
         match self {
-            Self::Map => ["hart/src/", "pmem/src/"],
-            Self::Shadow => ["shadow/src/", "pmem/src/"],
+            Self::Map => &["hart/src/", "pmem/src/"],
+            Self::Shadow => &["shadow/src/", "pmem/src/"],
+            Self::Durable => &["durable/src/", "shadow/src/", "pmem/src/"],
         }
     }
 }
@@ -64,7 +79,7 @@ impl std::str::FromStr for Engine {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|engine| engine.name() == text);
-        found.ok_or_else(|| format!("\"{text}\" is not an engine; choose map or shadow"))
+        found.ok_or_else(|| format!("\"{text}\" is not an engine; choose map, shadow or durable"))
     }
 }
 
@@ -110,6 +125,10 @@ impl Campaign {
         match self.engine {
             Engine::Map => self.sweep_of::<MapSubject<false>, MapSubject<true>>(false, progress),
             Engine::Shadow => self.sweep_of::<ShadowSubject<false>, ShadowSubject<true>>(true, progress),
+            Engine::Durable => {
+                let _silencer = Silencer::set(&self.sites);
+                self.sweep_of::<DurableSubject<false>, DurableSubject<true>>(true, progress)
+            }
         }
     }
 
@@ -125,9 +144,8 @@ impl Campaign {
         let first = Limits { images: self.limits.images - other, ..self.limits };
         let none = Tally::default();
         if file {
-            let bytes = A::REGION_BYTES;
-            let tally = self.sweep_in::<A, _>(|| file_machine(bytes, false), none, first, progress)?;
-            return self.sweep_in::<B, _>(|| file_machine(bytes, true), tally, self.limits, progress);
+            let tally = self.sweep_in::<A, _>(|| file_machine::<A>(false), none, first, progress)?;
+            return self.sweep_in::<B, _>(|| file_machine::<B>(true), tally, self.limits, progress);
         }
         let machine = || StoreWorld::new(self.domain, A::REGION_BYTES);
         let tally = self.sweep_in::<A, _>(machine, none, first, progress)?;
@@ -162,14 +180,18 @@ impl Campaign {
         match Engine::of(token) {
             Engine::Map => self.replay_of::<MapSubject<false>, MapSubject<true>>(token),
             Engine::Shadow => self.replay_of::<ShadowSubject<false>, ShadowSubject<true>>(token),
+            Engine::Durable => {
+                let _silencer = Silencer::set(&self.sites);
+                self.replay_of::<DurableSubject<false>, DurableSubject<true>>(token)
+            }
         }
     }
 
     fn replay_of<A: Subject, B: Subject>(&self, token: &Token) -> Result<String, Box<Violation>> {
         let (bytes, other) = (A::REGION_BYTES, token.engine == B::NAME);
         match (token.domain, other) {
-            (Domain::File, false) => self.replay_in::<A, _>(|| file_machine(bytes, false), token),
-            (Domain::File, true) => self.replay_in::<B, _>(|| file_machine(bytes, true), token),
+            (Domain::File, false) => self.replay_in::<A, _>(|| file_machine::<A>(false), token),
+            (Domain::File, true) => self.replay_in::<B, _>(|| file_machine::<B>(true), token),
             (domain, false) => self.replay_in::<A, _>(|| StoreWorld::new(domain, bytes), token),
             (domain, true) => self.replay_in::<B, _>(|| StoreWorld::new(domain, bytes), token),
         }
@@ -186,8 +208,31 @@ impl Campaign {
 }
 
 /// The file machine that campaigns use.
-fn file_machine(capacity: u64, interval: bool) -> FileWorld {
-    FileWorld::new(FilePlan { capacity, log_bytes: LOG_BYTES, interval })
+fn file_machine<S: Subject>(interval: bool) -> FileWorld {
+    FileWorld::new(FilePlan {
+        capacity: S::DISK_BYTES,
+        log_bytes: LOG_BYTES,
+        interval,
+        address: S::ADDRESS,
+        copy_on_write: S::COPY_ON_WRITE,
+    })
+}
+
+/// While it lives, the runtime's reports are noted, and left out where a bug is planted.
+struct Silencer;
+
+impl Silencer {
+    fn set(sites: &Arc<Sites>) -> Self {
+        let sites = Arc::clone(sites);
+        lab::set_silencer(Some(Arc::new(move |site| sites.suppressed(SiteKind::Report, site))));
+        Self
+    }
+}
+
+impl Drop for Silencer {
+    fn drop(&mut self) {
+        lab::set_silencer(None);
+    }
 }
 
 /// The domains in which silencing this kind of call can show.
@@ -196,6 +241,7 @@ pub fn domains_of(kind: SiteKind) -> &'static [Domain] {
     match kind {
         SiteKind::Flush => &[Domain::Adr, Domain::File],
         SiteKind::Fence => &[Domain::Adr],
+        SiteKind::Report => &[Domain::Eadr],
         SiteKind::Wait | SiteKind::Sync | SiteKind::DurableWrite | SiteKind::LateWrite => &[Domain::File],
     }
 }
@@ -209,9 +255,10 @@ pub fn discover(engine: Engine, seed: u64) -> Result<BTreeMap<SiteKey, u64>, Box
     let scenarios = match engine {
         Engine::Map => MapSubject::<false>::scenario_count(),
         Engine::Shadow => ShadowSubject::<false>::scenario_count(),
+        Engine::Durable => DurableSubject::<false>::scenario_count(),
     };
     let mut all = BTreeMap::new();
-    for domain in [Domain::Adr, Domain::File] {
+    for &domain in engine.domains() {
         let campaign =
             Campaign { engine, runs_max: 2 * u64::from(scenarios), ..Campaign::new(domain, seed, limits) };
         campaign.sweep(&mut |_| {})?;

@@ -10,9 +10,12 @@ use crate::site::{SiteKind, Sites};
 use crate::trace::Mark;
 use mangrove_pmem::{LockKind, OpenHow, PathKind, Site, Storage, StorageFile};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// What a name in a folder stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -112,6 +115,8 @@ struct State {
     tree: Tree,
     record: DiskRecord,
     late: Vec<DiskEvent>,
+    /// Files of the operating system with the same contents, of those that somebody wants to map.
+    mapped: BTreeMap<u64, Arc<File>>,
 }
 
 impl State {
@@ -179,13 +184,19 @@ impl Disk {
         self.lock().record.events.push(DiskEvent::Mark(mark));
     }
 
-    /// Ends the recording: the record, and the disk as a process sees it.
+    /// Ends the recording.
     #[must_use]
-    pub fn finish(&self) -> (DiskRecord, Tree) {
+    pub fn finish(&self) -> DiskRecord {
         let mut state = self.lock();
         let mut late = std::mem::take(&mut state.late);
         state.record.events.append(&mut late);
-        (std::mem::take(&mut state.record), state.tree.clone())
+        std::mem::take(&mut state.record)
+    }
+
+    /// The disk as a process sees it.
+    #[must_use]
+    pub fn tree(&self) -> Tree {
+        self.lock().tree.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -233,7 +244,7 @@ impl Storage for Disk {
             }
         };
         drop(state);
-        Ok(Box::new(DiskFile { disk: self.clone(), file }))
+        Ok(Box::new(DiskFile { disk: self.clone(), file, mapped: OnceLock::new() }))
     }
 
     fn remove(&self, path: &Path, _site: Site) -> io::Result<()> {
@@ -255,10 +266,23 @@ impl Storage for Disk {
     }
 }
 
+/// A file in memory with these bytes.
+fn memory_file(bytes: &[u8]) -> File {
+    let fd = rustix::fs::memfd_create("crashlab", rustix::fs::MemfdFlags::CLOEXEC);
+    let file = File::from(fd.expect("a file in memory"));
+    file.set_len(bytes.len() as u64).expect("memory for a simulated file");
+    // Zeros stay holes.
+    for (n, page) in bytes.chunks(4096).enumerate().filter(|(_, page)| page.iter().any(|&b| b != 0)) {
+        file.write_all_at(page, n as u64 * 4096).expect("memory for a simulated file");
+    }
+    file
+}
+
 /// An open file of a simulated disk.
 struct DiskFile {
     disk: Disk,
     file: u64,
+    mapped: OnceLock<Arc<File>>,
 }
 
 impl DiskFile {
@@ -272,6 +296,9 @@ impl DiskFile {
             data.resize(end as usize, 0);
         }
         data[offset as usize..end as usize].copy_from_slice(bytes);
+        if let Some(mapped) = state.mapped.get(&self.file) {
+            mapped.write_all_at(bytes, offset).expect("memory for a simulated file");
+        }
         let at = state.record.bytes.len();
         state.record.bytes.extend_from_slice(bytes);
         let write = DiskEvent::Write { file: self.file, offset, len: bytes.len(), at };
@@ -329,6 +356,9 @@ impl StorageFile for DiskFile {
         let data = state.tree.files.entry(self.file).or_default();
         if end > data.len() as u64 {
             data.resize(end as usize, 0);
+            if let Some(mapped) = state.mapped.get(&self.file) {
+                mapped.set_len(end).expect("memory for a simulated file");
+            }
             state.push(DiskEvent::Length { file: self.file, len: end });
         }
         Ok(())
@@ -337,5 +367,16 @@ impl StorageFile for DiskFile {
     fn lock(&self, _kind: LockKind) -> io::Result<bool> {
         // One process at a time: a crash gives up every lock.
         Ok(true)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        let mapped = self.mapped.get_or_init(|| {
+            let mut state = self.disk.lock();
+            let state = &mut *state;
+            let data = state.tree.files.get(&self.file).map_or(&[][..], Vec::as_slice);
+            let file = state.mapped.entry(self.file).or_insert_with(|| Arc::new(memory_file(data)));
+            Arc::clone(file)
+        });
+        Some(mapped.as_fd())
     }
 }

@@ -14,7 +14,9 @@ use crate::rng::{Rng, mix};
 use crate::site::Sites;
 use crate::trace::Mark;
 use crate::world::{Machine, World};
-use mangrove_pmem::{CreateMode, Durability, MediumChoice, Pool, PoolOptions, Region, SECTOR_BYTES};
+use mangrove_pmem::{
+    AddressChoice, CreateMode, Durability, MediumChoice, Pool, PoolOptions, Region, SECTOR_BYTES, Start,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,7 +34,7 @@ const SUPERBLOCK: &str = "pool";
 const RANDOM_STEP: u64 = 1000;
 
 /// Geometry of the simulated pools.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct FilePlan {
     /// Bytes that the region may grow to.
     pub capacity: u64,
@@ -40,6 +42,10 @@ pub struct FilePlan {
     pub log_bytes: u64,
     /// Acknowledged writes are durable at `sync` only.
     pub interval: bool,
+    /// Where the region lies; `None`: anywhere.
+    pub address: Option<u64>,
+    /// The image is mapped copy on write when a pool is opened.
+    pub copy_on_write: bool,
 }
 
 /// Ordinary disks with a pool each.
@@ -102,6 +108,8 @@ impl Machine for FileMachine {
             .create(mode)
             .medium(MediumChoice::File)
             .durability(durability)
+            .address(self.plan.address.map_or(AddressChoice::Anywhere, AddressChoice::At))
+            .start(if self.plan.copy_on_write { Start::CopyOnWrite } else { Start::Read })
             .capacity(self.plan.capacity)
             .log_bytes(self.plan.log_bytes)
             .kind("crashlab")
@@ -309,7 +317,7 @@ impl World for FileWorld {
             drop(machine);
             answer
         });
-        (answer, FileRecording { record: disk.finish().0 })
+        (answer, FileRecording { record: disk.finish() })
     }
 
     fn start(&self, _recording: &FileRecording, crashed: Option<(&FileCursor, &FileOverlay)>) -> FileCursor {

@@ -73,6 +73,10 @@ impl Medium for Filter {
         self.inner.medium().grow(bytes)
     }
 
+    fn grown(&self) -> u64 {
+        self.inner.medium().grown()
+    }
+
     fn checkpoint(&self) -> Result<()> {
         self.inner.medium().checkpoint()
     }

@@ -7,7 +7,9 @@
 use crate::site::{SiteKind, Sites};
 use crate::trace::{Event, Mark, Trace};
 use mangrove_pmem::{Lsn, Medium, Region, Result, Site};
-use mangrove_sys::Reservation;
+use mangrove_sys::{MapKind, Reservation};
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Steps after which a run counts as hung.
@@ -18,11 +20,33 @@ pub(crate) struct Memory {
     range: Reservation,
 }
 
+/// The files behind the memories of this process, by their addresses.
+static FILES: Mutex<BTreeMap<usize, OwnedFd>> = Mutex::new(BTreeMap::new());
+
+/// The file that a region of simulated memory is mapped from.
+pub(crate) fn file_behind(region: &Region) -> Option<OwnedFd> {
+    let files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    files.get(&(region.base() as usize)).and_then(|file| file.try_clone().ok())
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let base = self.range.base().as_ptr() as usize;
+        FILES.lock().unwrap_or_else(PoisonError::into_inner).remove(&base);
+    }
+}
+
 impl Memory {
     /// `len` zeroed bytes.
     #[must_use]
     pub(crate) fn new(len: usize) -> Arc<Self> {
-        let range = Reservation::anonymous(len).expect("address space for a small simulated pool");
+        let fd = rustix::fs::memfd_create("crashlab", rustix::fs::MemfdFlags::CLOEXEC);
+        let file = fd.expect("a file in memory");
+        rustix::fs::ftruncate(&file, len as u64).expect("memory for a small simulated pool");
+        let range = Reservation::file(file.as_fd(), len, MapKind::Shared);
+        let range = range.expect("address space for a small simulated pool");
+        let base = range.base().as_ptr() as usize;
+        FILES.lock().unwrap_or_else(PoisonError::into_inner).insert(base, file);
         Arc::new(Self { range })
     }
 

@@ -19,6 +19,8 @@ pub enum SiteKind {
     DurableWrite,
     /// A write to a file of the pool, exchanged with the call after it.
     LateWrite,
+    /// Says that a command, or the runtime itself, wrote something of a durable application's state.
+    Report,
 }
 
 impl fmt::Display for SiteKind {
@@ -30,6 +32,7 @@ impl fmt::Display for SiteKind {
             Self::Sync => "sync",
             Self::DurableWrite => "durable write",
             Self::LateWrite => "write order",
+            Self::Report => "report",
         })
     }
 }
@@ -38,7 +41,8 @@ impl std::str::FromStr for SiteKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        [Self::Flush, Self::Fence, Self::Wait, Self::Sync, Self::DurableWrite, Self::LateWrite]
+        use SiteKind::{DurableWrite, Fence, Flush, LateWrite, Report, Sync, Wait};
+        [Flush, Fence, Wait, Sync, DurableWrite, LateWrite, Report]
             .into_iter()
             .find(|kind| kind.to_string() == text)
             .ok_or_else(|| format!("\"{text}\" is not a kind of site"))

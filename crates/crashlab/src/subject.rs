@@ -30,6 +30,15 @@ pub trait Subject: Sized {
     /// Bytes of the simulated region.
     const REGION_BYTES: u64;
 
+    /// Bytes that the region of a pool on disks may grow to.
+    const DISK_BYTES: u64 = Self::REGION_BYTES;
+
+    /// Where a pool on disks keeps its region, in every process; `None`: anywhere.
+    const ADDRESS: Option<u64> = None;
+
+    /// Pools on disks are opened by mapping the image copy on write.
+    const COPY_ON_WRITE: bool = false;
+
     /// A fresh structure; durable when it returns.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 fn sweep(sites: &Arc<Sites>, runs: u64) -> (Tally, Result<(), Box<Violation>>) {
     let limits = Limits { cut_images: 24, again_every: 6, again_images: 12, extra_every: 1, images: 100_000 };
-    let plan = FilePlan { capacity: 64 << 10, log_bytes: 16 << 10, interval: false };
+    let plan = FilePlan { capacity: 64 << 10, log_bytes: 16 << 10, ..FilePlan::default() };
     let mut sweep = Sweep::new(Domain::File, 1, limits, sites.clone(), || FileWorld::new(plan));
     let mut tally = Tally::default();
     for run in 0..runs {

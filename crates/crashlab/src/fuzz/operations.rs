@@ -151,7 +151,12 @@ pub fn operations(data: &[u8]) -> Result<(), String> {
         [machine(), machine()]
     };
     let file = |interval| {
-        let plan = FilePlan { capacity: MapSubject::<false>::REGION_BYTES, log_bytes: LOG_BYTES, interval };
+        let plan = FilePlan {
+            capacity: MapSubject::<false>::REGION_BYTES,
+            log_bytes: LOG_BYTES,
+            interval,
+            ..FilePlan::default()
+        };
         [FileWorld::new(plan), FileWorld::new(plan)]
     };
     let result = match place {

@@ -63,7 +63,7 @@ fn make(scenario: &str, clean: bool) -> Victim {
     } else {
         drop(pool);
     }
-    Victim { tree: disk.finish().1, states, clean }
+    Victim { tree: disk.tree(), states, clean }
 }
 
 impl Victim {

@@ -1,0 +1,287 @@
+//! What commands of the durable application under test do, and the same on a model.
+
+use crate::rng::Rng;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Blocks that the state can hold.
+pub(crate) const SLOT_COUNT: usize = 12;
+/// Mappings that the state can hold.
+pub(crate) const MAP_COUNT: usize = 3;
+/// Variables of the program that commands write.
+pub(crate) const VARIABLE_COUNT: usize = 1024;
+/// A mapping of so many pages needs more than the arena has at first.
+const GROWTH_PAGES: u64 = 980;
+
+/// A part of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A block of so many bytes in a slot: allocated, or resized; what is new is filled from the seed.
+    Put(u8, u32, u8),
+    /// A block of so many zeros in a slot, in place of what was.
+    Zeroed(u8, u32),
+    /// Bytes of a block from so many 256ths of it on are filled from the seed, up to so many.
+    Patch(u8, u8, u32, u8),
+    /// The block is freed.
+    Free(u8),
+    /// The block is freed when the command is over.
+    FreeOutside(u8),
+    /// A node in front of the list.
+    Push(u64),
+    /// The first node is freed.
+    Pop,
+    /// A variable of the program.
+    Variable(u16, u64),
+    /// So many pages are mapped, in place of what was.
+    Map(u8, u64),
+    /// A word in the page that so many 256ths of the mapping lie before.
+    Word(u8, u8, u64),
+    /// The mapping has so many pages.
+    Remap(u8, u64),
+    /// The mapping ends.
+    Unmap(u8),
+}
+
+/// What runs in the middle of a command, by another client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DurableInner {
+    /// A command.
+    Command(DurableCommand),
+    /// A read.
+    Read,
+}
+
+/// A command: its steps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DurableCommand(pub(crate) Vec<Step>);
+
+/// One operation on a durable application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DurableOp {
+    /// Commands in one batch, whose answer is waited for, or not.
+    Batch(Vec<DurableCommand>, bool),
+    /// A read that waits until its answer may be given.
+    Read,
+    /// Waits for everything.
+    Sync,
+    /// Everything goes into the image.
+    Checkpoint,
+    /// A command, and at its n-th step on the medium another client does something.
+    During(DurableCommand, u32, DurableInner),
+}
+
+/// A mapping: its pages, and the words that were written.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct MapModel {
+    pub(crate) pages: u64,
+    pub(crate) words: BTreeMap<u64, u64>,
+}
+
+/// What the state holds.
+#[derive(Clone, Default)]
+pub(crate) struct State {
+    pub(crate) slots: [Option<Vec<u8>>; SLOT_COUNT],
+    pub(crate) list: Vec<u64>,
+    pub(crate) variables: BTreeMap<u16, u64>,
+    pub(crate) maps: [Option<MapModel>; MAP_COUNT],
+    pub(crate) commands: u64,
+    /// Blocks that were freed outside commands: a crash may leave them for ever.
+    pub(crate) freed_outside: u64,
+}
+
+/// What a durable application holds.
+#[derive(Clone, Default)]
+pub struct DurableModel(pub(crate) Arc<State>);
+
+pub(crate) fn byte(seed: u8, n: usize) -> u8 {
+    seed.wrapping_add((n as u8).wrapping_mul(7)) | 1
+}
+
+/// The bytes that a patch covers.
+pub(crate) fn patched(len: usize, at: u8, count: u32) -> std::ops::Range<usize> {
+    let from = len * usize::from(at) / 256;
+    from..len.min(from + count as usize)
+}
+
+/// The page that a word lies in.
+pub(crate) fn page_of(pages: u64, at: u8) -> u64 {
+    pages * u64::from(at) / 256
+}
+
+impl State {
+    pub(crate) fn run(&mut self, command: &DurableCommand) {
+        self.commands += 1;
+        for step in &command.0 {
+            self.step(step);
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Put(slot, len, seed) => {
+                let bytes = self.slots[usize::from(slot)].get_or_insert_default();
+                let old = bytes.len();
+                bytes.truncate(len as usize);
+                bytes.extend((old..len as usize).map(|n| byte(seed, n)));
+            }
+            Step::Zeroed(slot, len) => self.slots[usize::from(slot)] = Some(vec![0; len as usize]),
+            Step::Patch(slot, at, count, seed) => {
+                if let Some(bytes) = &mut self.slots[usize::from(slot)] {
+                    for n in patched(bytes.len(), at, count) {
+                        bytes[n] = byte(seed, n);
+                    }
+                }
+            }
+            Step::Free(slot) => self.slots[usize::from(slot)] = None,
+            Step::FreeOutside(slot) => {
+                self.freed_outside += u64::from(self.slots[usize::from(slot)].take().is_some());
+            }
+            Step::Push(value) => self.list.push(value),
+            Step::Pop => drop(self.list.pop()),
+            Step::Variable(at, value) => drop(self.variables.insert(at, value)),
+            Step::Map(at, pages) => {
+                self.maps[usize::from(at)] = Some(MapModel { pages, ..MapModel::default() });
+            }
+            Step::Word(at, page, value) => {
+                if let Some(map) = &mut self.maps[usize::from(at)] {
+                    map.words.insert(page_of(map.pages, page), value);
+                }
+            }
+            Step::Remap(at, pages) => {
+                if let Some(map) = &mut self.maps[usize::from(at)] {
+                    map.pages = pages;
+                    map.words.retain(|page, _| *page < pages);
+                }
+            }
+            Step::Unmap(at) => self.maps[usize::from(at)] = None,
+        }
+    }
+}
+
+const SCENARIOS: [&str; 7] = [
+    "small commands",
+    "batches and answers not waited for",
+    "long units",
+    "two clients at once",
+    "mappings and growth",
+    "variables of the program",
+    "a mixture of commands",
+];
+
+pub(crate) fn scenario_count() -> u32 {
+    SCENARIOS.len() as u32
+}
+
+pub(crate) fn scenario_name(scenario: u32) -> &'static str {
+    SCENARIOS[scenario as usize]
+}
+
+pub(crate) fn workload(scenario: u32, rng: &mut Rng) -> Vec<DurableOp> {
+    let count = 8 + rng.below(6);
+    let mut ops: Vec<_> = (0..count).map(|_| operation(scenario, rng)).collect();
+    if scenario == 4 || scenario == 2 && rng.one_in(2) {
+        // Once a run: a second one would fill the first one's pages with zeros. After long units what is new has
+        // held their records.
+        let at = rng.below(count) as usize;
+        let grown = vec![Step::Map(0, GROWTH_PAGES + rng.below(200)), Step::Word(0, 255, rng.next())];
+        ops.insert(at, DurableOp::Batch(vec![DurableCommand(grown)], true));
+    }
+    ops
+}
+
+pub(crate) fn follow_up(rng: &mut Rng) -> Vec<DurableOp> {
+    // Two clients at once wait for each other: too long for every recovery.
+    let scenario = [0, 1, 2, 4, 5, 6][rng.below(6) as usize];
+    (0..3)
+        .map(|_| match operation(scenario, rng) {
+            DurableOp::During(command, ..) => DurableOp::Batch(vec![command], true),
+            op => op,
+        })
+        .collect()
+}
+
+fn slot(rng: &mut Rng) -> u8 {
+    // Few slots, so that blocks are resized and freed.
+    let count = if rng.one_in(2) { 4 } else { SLOT_COUNT as u64 };
+    rng.below(count) as u8
+}
+
+fn small(rng: &mut Rng) -> Step {
+    let seed = rng.next() as u8;
+    match rng.below(13) {
+        0..4 => {
+            let most = if rng.one_in(4) { 3000 } else { 200 };
+            Step::Put(slot(rng), 1 + rng.below(most) as u32, seed)
+        }
+        4 | 5 => Step::Patch(slot(rng), rng.next() as u8, 1 + rng.below(80) as u32, seed),
+        6 => Step::Free(slot(rng)),
+        7 => Step::Pop,
+        8..11 => Step::Push(rng.next()),
+        11 => Step::Zeroed(slot(rng), 1 + rng.below(400) as u32),
+        _ if rng.one_in(3) => Step::FreeOutside(slot(rng)),
+        _ => Step::Variable(rng.below(VARIABLE_COUNT as u64) as u16, rng.next()),
+    }
+}
+
+fn mapping(rng: &mut Rng) -> Step {
+    // The first mapping is the long one.
+    let at = 1 + rng.below(MAP_COUNT as u64 - 1) as u8;
+    match rng.below(8) {
+        0 | 1 => Step::Map(at, 1 + rng.below(6)),
+        2 | 3 => Step::Remap(at, 1 + rng.below(14)),
+        4 if rng.one_in(2) => Step::Unmap(at),
+        _ => Step::Word(rng.below(MAP_COUNT as u64) as u8, rng.next() as u8, rng.next()),
+    }
+}
+
+fn long(rng: &mut Rng) -> Step {
+    let seed = rng.next() as u8;
+    match rng.below(4) {
+        0 => Step::Put(slot(rng), 2000 + rng.below(22_000) as u32, seed),
+        1 => Step::Patch(slot(rng), rng.next() as u8, 1 + rng.below(9000) as u32, seed),
+        2 if rng.one_in(3) => Step::Zeroed(slot(rng), 1 + rng.below(12_000) as u32),
+        _ => small(rng),
+    }
+}
+
+fn variable(rng: &mut Rng) -> Step {
+    // Mostly the same few, and some on every page.
+    let at = if rng.one_in(2) { rng.below(8) } else { rng.below(VARIABLE_COUNT as u64) };
+    if rng.one_in(4) { small(rng) } else { Step::Variable(at as u16, rng.next()) }
+}
+
+fn command(rng: &mut Rng, most: u64, step: impl Fn(&mut Rng) -> Step) -> DurableCommand {
+    let count = 1 + rng.below(most);
+    DurableCommand((0..count).map(|_| step(rng)).collect())
+}
+
+fn operation(scenario: u32, rng: &mut Rng) -> DurableOp {
+    if rng.one_in(9) {
+        return [DurableOp::Checkpoint, DurableOp::Sync, DurableOp::Read][rng.below(3) as usize].clone();
+    }
+    let one = |command, wait| DurableOp::Batch(vec![command], wait);
+    match scenario {
+        0 => one(command(rng, 4, small), true),
+        1 => {
+            let count = 1 + rng.below(4);
+            let commands = (0..count).map(|_| command(rng, 3, small)).collect();
+            DurableOp::Batch(commands, rng.one_in(3))
+        }
+        2 => one(command(rng, 3, long), rng.one_in(2)),
+        3 => match rng.below(4) {
+            0 => {
+                let outer = command(rng, 3, small);
+                let inner = if rng.one_in(2) {
+                    DurableInner::Read
+                } else {
+                    DurableInner::Command(command(rng, 2, small))
+                };
+                DurableOp::During(outer, rng.below(14) as u32, inner)
+            }
+            n => one(command(rng, 3, small), n == 1),
+        },
+        4 => one(command(rng, 3, mapping), rng.one_in(2)),
+        5 => one(command(rng, 4, variable), rng.one_in(2)),
+        _ => operation(rng.below(6) as u32, rng),
+    }
+}
