@@ -1,12 +1,14 @@
 /*
  * The store in RPC mode: the library owns the sockets.
  *
- *     kv_server STATE ADDRESS...     ADDRESS is HOST:PORT or unix:PATH; prints where it listens
+ *     kv_server [--interval MS] STATE ADDRESS...     ADDRESS is HOST:PORT or unix:PATH; prints where it listens
  *
- * A request is a kv_request; a reply is REPLY_BYTES long.
+ * A request is a kv_request; a reply is REPLY_BYTES long. With --interval answers do not wait until they are durable,
+ * which everything is made every MS milliseconds.
  */
 #include "glue.h"
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 static mangrove_app *app;
@@ -59,11 +61,19 @@ int main(int argc, char **argv) {
         .failed = failed,
         .init_state = glue_init_state,
     };
+    const char *program = argv[0];
+    mangrove_app_options *options = mangrove_app_options_new();
+    if (argc > 3 && strcmp(argv[1], "--interval") == 0) {
+        must(mangrove_app_options_set_durability_interval(options, (uint32_t)strtoul(argv[2], NULL, 10)));
+        argc -= 2;
+        argv += 2;
+    }
     if (argc < 3) {
-        fprintf(stderr, "usage: %s STATE ADDRESS...\n", argv[0]);
+        fprintf(stderr, "usage: %s [--interval MS] STATE ADDRESS...\n", program);
         return 2;
     }
-    must(mangrove_app_open(argv[1], NULL, &callbacks, &app));
+    must(mangrove_app_open(argv[1], options, &callbacks, &app));
+    mangrove_app_options_free(options);
     for (int i = 2; i < argc; i++) {
         must(mangrove_app_listen(app, argv[i]));
         printf("%s\n", mangrove_app_address(app, (uint32_t)(i - 2)));

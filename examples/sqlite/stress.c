@@ -1,6 +1,7 @@
 /*
  * The writer and the checker of the kill and power-cut tests. They say what xtask/src/history.rs judges:
  * "> T N p KEY" before a put and "> T N d KEY" before a delete, "< T N" after it was acknowledged;
+ * "? T KEY" before a read, and after it ": T KEY W N" (it found the value of W's operation N) or ": T KEY -";
  * "= KEY T N" for a row found whole, "! KEY WHY" for a damaged one, ". COUNT" at the end.
  *
  *     stress write DIR --round N --seed N --threads N --keys N [--log BYTES] [--durability sync|interval=MS]
@@ -50,6 +51,16 @@ static size_t make_value(char *to, size_t size, const char *thread, unsigned lon
     return all;
 }
 
+/* The operation that a value of this key names, if the value is whole. */
+static bool names_operation(const char *value, size_t len, const char *key, char thread[64], unsigned long *number)
+{
+    char expected[20000];
+    char head[128] = {0};
+    memcpy(head, value, len < sizeof head - 1 ? len : sizeof head - 1);
+    return sscanf(head, "%63s %lu", thread, number) == 2
+        && make_value(expected, sizeof expected, thread, *number, key, len) == len && memcmp(expected, value, len) == 0;
+}
+
 static void say(const char *line, int len)
 {
     /* One write a line: a line is there whole or not at all, and its place is an instant. */
@@ -82,7 +93,7 @@ static void *write_for_ever(void *context)
     unsigned long thread = (unsigned long)(uintptr_t)context;
     database_client *client = database_connect(app);
     must(client != NULL, "no client");
-    char name[64], key[32], line[128], value[20000];
+    char name[64], key[32], line[256], value[20000];
     snprintf(name, sizeof name, "r%lut%lu", args.round, thread);
     uint64_t dice = mix(args.seed ^ mix(args.round << 8 | thread));
     for (unsigned long number = 1;; number++) {
@@ -103,8 +114,20 @@ static void *write_for_ever(void *context)
         say(line, snprintf(line, sizeof line, "< %s %lu\n", name, number));
         /* What this client has read must not be lost either: a read of its own write, and a scan at times. */
         if (dice >> 20 & 1) {
+            /* Its own key, or anybody's. */
+            if (dice >> 39 & 1)
+                values[0].len = (size_t)snprintf(key, sizeof key, "k%06lu", (unsigned long)(mix(dice) % args.keys));
+            say(line, snprintf(line, sizeof line, "? %s %s\n", name, key));
             code = database_run(client, "SELECT value FROM kv WHERE key = ?", values, 1);
             must(code == 0, client->error);
+            char writer[64];
+            unsigned long theirs;
+            if (client->rows.len == 0) {
+                say(line, snprintf(line, sizeof line, ": %s %s -\n", name, key));
+            } else {
+                must(names_operation(client->rows.text, client->rows.len - 1, key, writer, &theirs), "a row is damaged");
+                say(line, snprintf(line, sizeof line, ": %s %s %s %lu\n", name, key, writer, theirs));
+            }
         }
         if ((dice >> 21) % 512 == 0)
             must(database_run(client, "SELECT count(*), sum(length(value)) FROM kv ORDER BY 2", NULL, 0) == 0, client->error);
@@ -159,17 +182,13 @@ static int stress_check(void)
     /* Killed before the table was made: then there is nothing. */
     must(code == 0 || strstr(client->error, "no such table"), client->error);
     unsigned long count = 0;
-    static char expected[20000];
     char *at = client->rows.text, *end = at + client->rows.len, *stop;
     for (; at < end && (stop = memchr(at, '\n', (size_t)(end - at))); at = stop + 1) {
         *stop = '\0';
         char *key = strsep(&at, "|"), name[64];
         unsigned long number;
         count++;
-        if (!at || sscanf(at, "%63s %lu", name, &number) != 2)
-            printf("! %s names no operation\n", key);
-        else if (make_value(expected, sizeof expected, name, number, key, strlen(at)) != strlen(at)
-                 || memcmp(expected, at, strlen(at)) != 0)
+        if (!at || !names_operation(at, strlen(at), key, name, &number))
             printf("! %s is damaged\n", key);
         else
             printf("= %s %s %lu\n", key, name, number);

@@ -9,6 +9,9 @@
 //! > T N p KEY     thread T begins its operation N: put KEY, with a value that names (T, N, KEY)
 //! > T N d KEY     thread T begins its operation N: delete KEY
 //! < T N           operation N of thread T was acknowledged
+//! ? T KEY         thread T begins to read KEY
+//! : T KEY W N     it read the value of operation N of thread W
+//! : T KEY -       it read nothing
 //! ```
 //!
 //! `T` is a word without blanks that is never used again by a later run, `N` counts 1, 2, 3, … without gaps,
@@ -31,9 +34,13 @@
 //! 4. A thread begins an operation only after the one before was acknowledged. So when operation N survived,
 //!    every earlier one of its thread counts as acknowledged, even if the line was lost in the pipe.
 //!
+//! 5. Nothing unexplained: for each key some order of the operations explains every read and what the crash left
+//!    (`linear.rs`).
+//!
 //! What has been found by a check has been *read*, so it must survive the next crash as well: it becomes the
 //! state from which the next round is judged.
 
+use crate::linear::{Access, Unexplained, What, explain};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
@@ -60,6 +67,15 @@ struct Operation {
     acknowledged: Option<u64>,
 }
 
+/// A read of one key.
+#[derive(Debug)]
+struct Reading {
+    thread: String,
+    began: u64,
+    /// When it was answered, and with what.
+    answered: Option<(u64, Option<OperationId>)>,
+}
+
 /// What was wrong in one check; empty lists mean that the store kept its word.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
@@ -69,6 +85,8 @@ pub(crate) struct Verdict {
     pub(crate) phantom: Vec<String>,
     /// Values that are damaged.
     pub(crate) torn: Vec<String>,
+    /// Answers of reads, or what a crash left, that no order of the operations explains.
+    pub(crate) unexplained: Vec<String>,
     /// Keys that were there and whole.
     pub(crate) found: u64,
 }
@@ -76,12 +94,23 @@ pub(crate) struct Verdict {
 impl Verdict {
     /// Whether nothing was wrong.
     pub(crate) fn is_clean(&self) -> bool {
-        self.lost.is_empty() && self.phantom.is_empty() && self.torn.is_empty()
+        self.sentences().next().is_none()
+    }
+
+    /// How many of each kind, for people.
+    pub(crate) fn counts(&self) -> String {
+        format!(
+            "{} lost, {} phantom, {} torn, {} unexplained",
+            self.lost.len(),
+            self.phantom.len(),
+            self.torn.len(),
+            self.unexplained.len()
+        )
     }
 
     /// All sentences, the worst kind first.
     pub(crate) fn sentences(&self) -> impl Iterator<Item = &String> {
-        self.lost.iter().chain(&self.phantom).chain(&self.torn)
+        self.lost.iter().chain(&self.phantom).chain(&self.torn).chain(&self.unexplained)
     }
 }
 
@@ -94,8 +123,11 @@ pub(crate) struct History {
     operations: HashMap<String, Vec<Operation>>,
     /// The key of each operation, per thread; index 0 is operation 1.
     threads: HashMap<String, Vec<String>>,
+    /// Reads per key, in the order in which they began.
+    readings: HashMap<String, Vec<Reading>>,
     position: u64,
     acknowledged_total: u64,
+    read_total: u64,
 }
 
 impl History {
@@ -131,6 +163,34 @@ impl History {
                 self.acknowledged_total += 1;
                 Ok(())
             }
+            ["?", thread, key] => {
+                self.readings.entry((*key).to_owned()).or_default().push(Reading {
+                    thread: (*thread).to_owned(),
+                    began: self.position,
+                    answered: None,
+                });
+                Ok(())
+            }
+            [":", thread, key, rest @ ..] => {
+                let read = match rest {
+                    ["-"] => None,
+                    [writer, number] => Some(OperationId {
+                        thread: (*writer).to_owned(),
+                        number: number.parse().map_err(|_| format!("no number in {line:?}"))?,
+                    }),
+                    _ => return Err(format!("not a writer's line: {line:?}")),
+                };
+                let begun = self.readings.get_mut(*key);
+                let reading = begun.and_then(|list| list.iter_mut().rfind(|r| r.thread == *thread));
+                match reading {
+                    Some(reading) if reading.answered.is_none() => {
+                        reading.answered = Some((self.position, read));
+                        self.read_total += 1;
+                        Ok(())
+                    }
+                    _ => Err(format!("{line:?} answers a read that never began")),
+                }
+            }
             _ => Err(format!("not a writer's line: {line:?}")),
         }
     }
@@ -138,6 +198,11 @@ impl History {
     /// How many operations were acknowledged since this history began, over all rounds.
     pub(crate) fn acknowledged_total(&self) -> u64 {
         self.acknowledged_total
+    }
+
+    /// How many reads were answered since this history began, over all rounds.
+    pub(crate) fn read_total(&self) -> u64 {
+        self.read_total
     }
 
     /// Judges what a checker said (its `=`, `!` and `.` lines; other lines are not for us), and makes the
@@ -177,9 +242,11 @@ impl History {
         }
         self.infer(&found);
         self.judge(&found, &mut verdict);
+        self.explain(&found, &mut verdict);
         self.base = found.into_iter().filter_map(|(key, id)| Some((key, id?))).collect();
         self.operations.clear();
         self.threads.clear();
+        self.readings.clear();
         Ok(verdict)
     }
 
@@ -246,6 +313,61 @@ impl History {
         }
     }
 
+    /// Rule 5.
+    fn explain(&self, found: &BTreeMap<String, Option<OperationId>>, verdict: &mut Verdict) {
+        let mut keys: Vec<&String> = self.operations.keys().chain(self.readings.keys()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        for key in keys {
+            // A damaged value has been told, and says nothing.
+            let after = match found.get(key) {
+                Some(None) => continue,
+                Some(id) => id.as_ref(),
+                None => None,
+            };
+            let operations = self.operations.get(key).map_or(&[][..], Vec::as_slice);
+            let readings = self.readings.get(key).map_or(&[][..], Vec::as_slice);
+            let mut numbers = Numbers::default();
+            let first = numbers.of(self.base.get(key));
+            let mut accesses: Vec<Access> = Vec::new();
+            for operation in operations {
+                let id = (!operation.deletes).then_some(&operation.id);
+                accesses.push(Access {
+                    begin: operation.began,
+                    end: operation.acknowledged,
+                    what: What::Write(numbers.of(id)),
+                });
+            }
+            let answered = readings.iter().filter_map(|r| Some((r, r.answered.as_ref()?)));
+            for (reading, (at, read)) in answered.clone() {
+                accesses.push(Access {
+                    begin: reading.began,
+                    end: Some(*at),
+                    what: What::Read(numbers.of(read.as_ref())),
+                });
+            }
+            let value = |id: Option<&OperationId>| id.map_or("nothing".to_owned(), ToString::to_string);
+            match explain(first, &accesses, numbers.of(after)) {
+                Ok(()) => {}
+                Err(Unexplained::Found) => verdict.unexplained.push(format!(
+                    "{key} holds {} after the crash, which no order of the operations before explains",
+                    value(after)
+                )),
+                Err(Unexplained::Answer(n)) => {
+                    let read = n.checked_sub(operations.len()).and_then(|n| answered.clone().nth(n));
+                    verdict.unexplained.push(match read {
+                        Some((reading, (_, read))) => format!(
+                            "{} read {} in {key}, which no order of the operations explains",
+                            reading.thread,
+                            value(read.as_ref())
+                        ),
+                        None => format!("{key}: {} has no place in any order", operations[n].describe()),
+                    });
+                }
+            }
+        }
+    }
+
     /// An absent key is right if it was absent before and nothing was acknowledged, or if a delete may have
     /// been the last operation on it.
     fn judge_absent(&self, key: &str, verdict: &mut Verdict) {
@@ -263,6 +385,17 @@ impl History {
             (None, Some(id)) => format!("{key} is absent, but held {id} at the check before"),
             (None, None) => unreachable!("returned above: nothing was ever acknowledged"),
         });
+    }
+}
+
+/// A number for each value of a key; 0 is absence.
+#[derive(Default)]
+struct Numbers(HashMap<OperationId, u32>);
+
+impl Numbers {
+    fn of(&mut self, id: Option<&OperationId>) -> u32 {
+        let next = self.0.len() as u32 + 1;
+        id.map_or(0, |id| *self.0.entry(id.clone()).or_insert(next))
     }
 }
 
@@ -350,6 +483,42 @@ mod tests {
         assert_eq!(counts(&mut lines, &["= k a 1", ". 1"]), (0, 0, 0));
         assert_eq!(counts(&mut lines, &["= k a 1", ". 1"]), (0, 0, 0));
         assert_eq!(counts(&mut lines, &[". 0"]), (1, 0, 0));
+    }
+
+    fn unexplained(lines: &[&str], check: &[&str]) -> Vec<String> {
+        history(lines).check(check.iter().copied()).unwrap().unexplained
+    }
+
+    #[test]
+    fn reads_are_explained_or_not() {
+        let fresh = ["> a 1 p k", "? b k", ": b k a 1", "< a 1", "? b k", ": b k a 1"];
+        assert_eq!(unexplained(&fresh, &["= k a 1", ". 1"]), Vec::<String>::new());
+        let stale = ["> a 1 p k", "< a 1", "? b k", ": b k -"];
+        assert_eq!(unexplained(&stale, &["= k a 1", ". 1"]).len(), 1);
+        let back = ["> a 1 p k", "? b k", ": b k a 1", "? c k", ": c k -"];
+        assert!(unexplained(&back, &["= k a 1", ". 1"])[0].starts_with("c read nothing in k"));
+        // Read before the crash, and gone after it: nobody was told that the write is durable, but b was shown it.
+        let shown = ["> a 1 p k", "? b k", ": b k a 1"];
+        assert_eq!(unexplained(&shown, &[". 0"]).len(), 1);
+        let unanswered = ["> a 1 p k", "? b k"];
+        assert_eq!(unexplained(&unanswered, &[". 0"]), Vec::<String>::new());
+        let nobodys = ["? b k", ": b k a 7"];
+        assert_eq!(unexplained(&nobodys, &[". 0"]).len(), 1);
+        assert!(History::default().line(": b k -").is_err());
+    }
+
+    #[test]
+    fn what_a_check_found_is_what_reads_of_the_next_round_find() {
+        let mut rounds = history(&["> a 1 p k"]);
+        assert!(rounds.check(["= k a 1", ". 1"]).unwrap().is_clean());
+        for line in ["? c k", ": c k a 1", "> d 1 d k", "? c k", ": c k -"] {
+            rounds.line(line).unwrap();
+        }
+        assert!(rounds.check([". 0"]).unwrap().is_clean());
+        for line in ["? e k", ": e k a 1"] {
+            rounds.line(line).unwrap();
+        }
+        assert!(!rounds.check([". 0"]).unwrap().is_clean());
     }
 
     #[test]

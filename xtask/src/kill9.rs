@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -51,6 +51,18 @@ pub(crate) struct Args {
     /// Let the writer acknowledge before it is durable, and demand that this is found out
     #[arg(long)]
     planted: bool,
+    /// The bug that is planted; all of them in turn when left out
+    #[arg(long, value_enum, requires = "planted")]
+    bug: Option<Bug>,
+}
+
+/// A bug that `--planted` plants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Bug {
+    /// The writer acknowledges before anything is durable.
+    Early,
+    /// After the kill the log is as it was some writes before: what came since is gone.
+    OldLog,
 }
 
 /// Rounds that share one pool before the next starts afresh.
@@ -60,6 +72,7 @@ const ROUNDS_PER_POOL: u16 = 10;
 #[derive(Default)]
 struct Totals {
     acknowledged: u64,
+    read: u64,
     found: u64,
     while_opening: u64,
     checkers_killed: u64,
@@ -68,19 +81,27 @@ struct Totals {
 
 /// Runs the chore.
 pub(crate) fn run(args: Args) -> Result<()> {
-    if args.app == App::Rpc && args.planted {
-        bail!("the server of examples/kv cannot acknowledge early; --planted is for --app map and sqlite");
-    }
     let binary = args.binary.clone().map_or_else(|| args.app.build(), Ok)?;
+    let bugs = match (args.planted, args.bug) {
+        (false, _) => vec![None],
+        (true, Some(bug)) => vec![Some(bug)],
+        (true, None) => vec![Some(Bug::Early), Some(Bug::OldLog)],
+    };
+    bugs.into_iter().try_for_each(|bug| campaign(&args, &binary, bug))
+}
+
+fn campaign(args: &Args, binary: &Path, bug: Option<Bug>) -> Result<()> {
     let dir = args.dir.clone().unwrap_or_else(|| tree::target().join(format!("kill9-{:?}", args.app)));
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let mut rounds = Rounds {
-        args: &args,
-        binary,
+        args,
+        binary: binary.to_owned(),
+        bug,
         pool: dir.join("pool"),
         rng: StdRng::seed_from_u64(args.seed),
         history: History::default(),
         log: "64M",
+        keys: args.keys,
         totals: Totals::default(),
     };
     let start = Instant::now();
@@ -99,25 +120,52 @@ pub(crate) fn run(args: Args) -> Result<()> {
         println!("  {sentence}");
     }
     println!(
-        "kill9: {:?}: {} rounds, {} threads, seed {}: {} writes acknowledged, {} records verified, {} kills while opening, {} checkers killed",
+        "kill9: {:?}: {} rounds, {} threads, seed {}: {} writes acknowledged, {} reads answered, {} records verified, {} kills while opening, {} checkers killed",
         args.app,
         args.rounds,
         args.threads,
         args.seed,
         totals.acknowledged,
+        totals.read,
         totals.found,
         totals.while_opening,
         totals.checkers_killed,
     );
-    println!("{} lost, {} phantom, {} torn", verdict.lost.len(), verdict.phantom.len(), verdict.torn.len());
-    match (args.planted, verdict.is_clean()) {
-        (false, true) => std::fs::remove_dir_all(&dir).context("cannot remove the pool"),
-        (true, false) => {
-            println!("planted: caught");
+    println!("{}", verdict.counts());
+    match (bug, verdict.is_clean()) {
+        (None, true) => std::fs::remove_dir_all(&dir).context("cannot remove the pool"),
+        (Some(bug), false) => {
+            println!("planted, {bug:?}: caught");
             std::fs::remove_dir_all(&dir).context("cannot remove the pool")
         }
-        (false, false) => bail!("the pool is kept in {}", dir.display()),
-        (true, true) => bail!("planted: early acknowledgements were not found out"),
+        (None, false) => bail!("the pool is kept in {}", dir.display()),
+        (Some(bug), true) => bail!("planted, {bug:?}: not found out"),
+    }
+}
+
+/// The log as it was at half of the writes, put back after the kill: [`Bug::OldLog`].
+struct OldLog {
+    is_planted: bool,
+    bytes: Option<Vec<u8>>,
+}
+
+impl OldLog {
+    fn new(bug: Option<Bug>) -> Self {
+        Self { is_planted: bug == Some(Bug::OldLog), bytes: None }
+    }
+
+    /// Waits for `after` writes, and takes the log on the way.
+    fn grow(&mut self, pool: &Path, after: u64, mut wait: impl FnMut(u64) -> Result<()>) -> Result<()> {
+        if self.is_planted {
+            wait(after / 2)?;
+            self.bytes = Some(std::fs::read(pool.join("log")).context("cannot read the log")?);
+        }
+        wait(after)
+    }
+
+    fn bear(self, pool: &Path) -> Result<()> {
+        let Some(bytes) = self.bytes else { return Ok(()) };
+        std::fs::write(pool.join("log"), bytes).context("cannot put the old log back")
     }
 }
 
@@ -132,10 +180,13 @@ enum When {
 struct Rounds<'a> {
     args: &'a Args,
     binary: PathBuf,
+    bug: Option<Bug>,
     pool: PathBuf,
     rng: StdRng,
     history: History,
     log: &'static str,
+    /// Different keys of this pool.
+    keys: u64,
     totals: Totals,
 }
 
@@ -157,8 +208,13 @@ impl Rounds<'_> {
             std::fs::remove_dir_all(&self.pool).context("cannot remove the last pool")?;
         }
         self.totals.acknowledged += self.history.acknowledged_total();
+        self.totals.read += self.history.read_total();
         self.history = History::default();
-        self.log = if self.rng.random_ratio(2, 3) { "1M" } else { "64M" };
+        // An old log goes with the image only while no checkpoint came between.
+        let small = self.bug != Some(Bug::OldLog) && self.rng.random_ratio(2, 3);
+        self.log = if small { "1M" } else { "64M" };
+        // Few keys, so that many operations on one are under way at a time.
+        self.keys = if self.rng.random_ratio(1, 2) { self.args.keys } else { (self.args.keys / 40).max(1) };
         Ok(())
     }
 
@@ -182,7 +238,8 @@ impl Rounds<'_> {
 
     fn serve_and_kill(&mut self, round: u16) -> Result<Vec<String>> {
         let instant = self.instant();
-        let mut server = rpc::start(&self.binary, &self.pool)?;
+        let mut server = rpc::start(&self.binary, &self.pool, self.bug == Some(Bug::Early))?;
+        let mut plant = OldLog::new(self.bug);
         let after = match instant {
             When::Acknowledged(after) => after,
             When::Opening(delay) => {
@@ -192,13 +249,14 @@ impl Rounds<'_> {
             }
         };
         let door = rpc::Door::of(&mut server)?;
-        let Args { threads, keys, .. } = *self.args;
+        let (threads, keys) = (self.args.threads, self.keys);
         let clients = rpc::Clients { round, threads, keys, seed: self.rng.random() };
         let acknowledged = AtomicU64::new(0);
         std::thread::scope(|scope| {
             let writing = scope.spawn(|| clients.write(&door, &acknowledged));
-            let waited = wait_for(&acknowledged, after, &mut server);
+            let waited = plant.grow(&self.pool, after, |count| wait_for(&acknowledged, count, &mut server));
             end(&mut server)?;
+            plant.bear(&self.pool)?;
             let lines = writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             waited?;
             lines
@@ -210,9 +268,9 @@ impl Rounds<'_> {
             .args(["stress", "write"])
             .arg(&self.pool)
             .args(["--round", &round.to_string(), "--seed", &self.rng.random::<u32>().to_string()])
-            .args(["--threads", &self.args.threads.to_string(), "--keys", &self.args.keys.to_string()])
+            .args(["--threads", &self.args.threads.to_string(), "--keys", &self.keys.to_string()])
             .args(["--medium", "file", "--log", self.log])
-            .args(["--durability", if self.args.planted { "interval=60000" } else { "sync" }])
+            .args(["--durability", if self.bug == Some(Bug::Early) { "interval=60000" } else { "sync" }])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -220,6 +278,7 @@ impl Rounds<'_> {
         let stdout = child.stdout.take().context("no pipe")?;
         let acknowledged = AtomicU64::new(0);
         let instant = self.instant();
+        let mut plant = OldLog::new(self.bug);
         std::thread::scope(|scope| -> Result<Vec<String>> {
             let reader = scope.spawn(|| read_lines(stdout, &acknowledged));
             let waited = match instant {
@@ -227,9 +286,12 @@ impl Rounds<'_> {
                     std::thread::sleep(delay);
                     Ok(())
                 }
-                When::Acknowledged(after) => wait_for(&acknowledged, after, &mut child),
+                When::Acknowledged(after) => {
+                    plant.grow(&self.pool, after, |count| wait_for(&acknowledged, count, &mut child))
+                }
             };
             end(&mut child)?;
+            plant.bear(&self.pool)?;
             waited?;
             reader
                 .join()
@@ -241,7 +303,7 @@ impl Rounds<'_> {
     /// Kills a process that recovers, reads and closes the pool.
     fn kill_checker(&mut self) -> Result<()> {
         let mut child = if self.args.app == App::Rpc {
-            rpc::start(&self.binary, &self.pool)?
+            rpc::start(&self.binary, &self.pool, false)?
         } else {
             self.checker(true).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?
         };
@@ -258,15 +320,16 @@ impl Rounds<'_> {
         self.totals.verdict.lost.extend(verdict.lost);
         self.totals.verdict.phantom.extend(verdict.phantom);
         self.totals.verdict.torn.extend(verdict.torn);
+        self.totals.verdict.unexplained.extend(verdict.unexplained);
         Ok(())
     }
 
     /// A fresh server says what is there; half of them end in order, the others by a kill.
     fn ask_server(&mut self) -> Result<Vec<String>> {
         let close = self.rng.random_ratio(1, 2);
-        let mut server = rpc::start(&self.binary, &self.pool)?;
+        let mut server = rpc::start(&self.binary, &self.pool, false)?;
         let door = rpc::Door::of(&mut server)?;
-        let lines = door.list(self.args.keys)?;
+        let lines = door.list(self.keys)?;
         if close {
             tree::run(Command::new("kill").args(["-TERM", &server.id().to_string()]))?;
             let status = server.wait()?;
@@ -303,6 +366,7 @@ impl Rounds<'_> {
 
     fn finish_history(mut self) -> Totals {
         self.totals.acknowledged += self.history.acknowledged_total();
+        self.totals.read += self.history.read_total();
         self.totals
     }
 }

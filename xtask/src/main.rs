@@ -6,6 +6,7 @@ mod crash;
 mod fuzz;
 mod history;
 mod kill9;
+mod linear;
 mod powercut;
 mod redis;
 mod tla;

@@ -17,10 +17,12 @@ const INDEX_BYTES: usize = 7;
 const VALUE_BYTES: usize = 100;
 const REPLY_BYTES: usize = 128;
 
-/// Starts the server without waiting for it.
-pub(super) fn start(program: &Path, state: &Path) -> Result<Child> {
+/// Starts the server without waiting for it; `early`: it answers before anything is durable.
+pub(super) fn start(program: &Path, state: &Path, early: bool) -> Result<Child> {
     let door = state.with_extension("door");
+    let interval = ["--interval", "60000"];
     Command::new(program)
+        .args(interval.iter().filter(|_| early))
         .arg(state)
         .arg(format!("unix:{}", door.display()))
         .stdout(Stdio::piped())
@@ -59,13 +61,10 @@ impl Door {
             if value.is_empty() {
                 continue;
             }
-            let mut words = value.split(' ');
-            match (words.next(), words.next().map(str::parse::<u64>)) {
-                (Some(thread), Some(Ok(number))) if value == make_value(thread, number, &key) => {
-                    lines.push(format!("= {key} {thread} {number}"));
-                }
-                _ => lines.push(format!("! {key} holds {value:?}")),
-            }
+            lines.push(match written(&value, &key) {
+                Some((thread, number)) => format!("= {key} {thread} {number}"),
+                None => format!("! {key} holds {value:?}"),
+            });
         }
         lines.push(format!(". {}", lines.len()));
         Ok(lines)
@@ -110,9 +109,10 @@ impl Clients {
         let Ok(mut stream) = door.connect() else { return Ok(()) };
         let mut rng = StdRng::seed_from_u64(self.seed ^ u64::from(thread) << 32);
         let me = format!("r{}t{thread}", self.round);
+        let keys = self.keys.min(SLOT_COUNT);
         let say = |line: String| lines.lock().expect("no client panics").push(line);
         for number in 1.. {
-            let index = rng.random_range(0..self.keys.min(SLOT_COUNT));
+            let index = rng.random_range(0..keys);
             let (key, deletes) = (name(index), rng.random_ratio(1, 5));
             let value = if deletes { String::new() } else { make_value(&me, number, &key) };
             say(format!("> {me} {number} {} {key}", if deletes { 'd' } else { 'p' }));
@@ -120,11 +120,18 @@ impl Clients {
             ensure!(reply.starts_with("OK "), "the server answered {reply:?}");
             say(format!("< {me} {number}"));
             acknowledged.fetch_add(1, Ordering::Relaxed);
-            if rng.random_ratio(1, 4) {
-                // Somebody may have written in between; but what is there is whole.
+            if rng.random_ratio(1, 2) {
+                // What it has just written, or what anybody has.
+                let index = if rng.random_ratio(1, 2) { index } else { rng.random_range(0..keys) };
+                let key = name(index);
+                say(format!("? {me} {key}"));
                 let Ok(read) = ask(&mut stream, &request(b'G', index, "")) else { return Ok(()) };
-                let whole = read.is_empty() || read.split(' ').nth(2) == Some(&*key);
-                ensure!(whole, "{key} reads {read:?}");
+                let saw = match written(&read, &key) {
+                    _ if read.is_empty() => "-".to_owned(),
+                    Some((thread, number)) => format!("{thread} {number}"),
+                    None => bail!("{key} reads {read:?}"),
+                };
+                say(format!(": {me} {key} {saw}"));
             }
         }
         Ok(())
@@ -139,6 +146,13 @@ fn name(index: u64) -> String {
 fn make_value(thread: &str, number: u64, key: &str) -> String {
     let unit = format!("{thread} {number} {key} ");
     unit.chars().cycle().take(VALUE_BYTES - 1).collect()
+}
+
+/// The operation that a value names, if it is whole.
+fn written<'a>(value: &'a str, key: &str) -> Option<(&'a str, u64)> {
+    let mut words = value.split(' ');
+    let (thread, number) = (words.next()?, words.next()?.parse().ok()?);
+    (value == make_value(thread, number, key)).then_some((thread, number))
 }
 
 fn request(kind: u8, index: u64, value: &str) -> Vec<u8> {

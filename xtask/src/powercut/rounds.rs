@@ -227,6 +227,7 @@ impl Rounds {
         self.outcome.verdict.lost.extend(verdict.lost);
         self.outcome.verdict.phantom.extend(verdict.phantom);
         self.outcome.verdict.torn.extend(verdict.torn);
+        self.outcome.verdict.unexplained.extend(verdict.unexplained);
     }
 
     /// Keeps the image as the cut left it, and the tape; returns what to tell the user.

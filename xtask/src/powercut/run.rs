@@ -18,7 +18,6 @@ use super::raw;
 use super::rig::{Rig, Totals};
 use super::rounds::{Outcome, Rounds, medium};
 use crate::apps::App;
-use crate::history::Verdict;
 use crate::tree;
 
 /// Rounds within which a planted bug must show.
@@ -111,12 +110,7 @@ impl Bench {
             // as well, in another way.
             let found = match rounds.run(PLANTED_ROUNDS_MAX) {
                 Ok(outcome) if outcome.verdict.is_clean() => None,
-                Ok(outcome) => Some(format!(
-                    "{} lost, {} phantom, {} torn",
-                    outcome.verdict.lost.len(),
-                    outcome.verdict.phantom.len(),
-                    outcome.verdict.torn.len()
-                )),
+                Ok(outcome) => Some(outcome.verdict.counts()),
                 Err(error) if plant.lies => {
                     Some(format!("{error:#}").lines().next().unwrap_or_default().to_owned())
                 }
@@ -222,6 +216,5 @@ fn report(storage: Storage, outcome: &Outcome, totals: Totals, seconds: f64) {
             traffic.writes, traffic.flushes, traffic.lost, traffic.torn, totals.repairs
         ));
     }
-    let Verdict { lost, phantom, torn, .. } = verdict;
-    println!("{text}  {} lost, {} phantom, {} torn", lost.len(), phantom.len(), torn.len());
+    println!("{text}  {}", verdict.counts());
 }
