@@ -77,6 +77,7 @@ fn steps() -> Result<Vec<Step>> {
         Step::One("crash, shadow", xtask(&["crash", "--engine", "shadow", "--images", "5000"])?),
         Step::One("crash, shadow, planted", xtask(&["crash", "--engine", "shadow", "--planted"])?),
         Step::One("crash, durable", xtask(&["crash", "--engine", "durable", "--images", "2000"])?),
+        Step::One("crash, durable, planted", xtask(&["crash", "--engine", "durable", "--planted", "--own"])?),
         Step::One("fuzz", xtask(&["fuzz", "--seconds", "15"])?),
         Step::One("kill9", xtask(&["kill9", "--rounds", "20"])?),
         Step::One("kill9, planted", xtask(&["kill9", "--rounds", "5", "--planted"])?),
@@ -88,10 +89,7 @@ fn steps() -> Result<Vec<Step>> {
         Step::One("kill9, sqlite", xtask(&["kill9", "--app", "sqlite", "--rounds", "10"])?),
         Step::One("kill9, rpc", xtask(&["kill9", "--app", "rpc", "--rounds", "10"])?),
         Step::One("powercut", xtask(&["powercut", "--rounds", "2"])?),
-        Step::One(
-            "powercut, sqlite",
-            xtask(&["powercut", "--app", "sqlite", "--medium", "ext4", "--rounds", "2"])?,
-        ),
+        Step::One("powercut, sqlite", xtask(&["powercut", "--app", "sqlite", "--rounds", "1"])?),
         Step::One("tla", xtask(&["tla"])?),
     ])
 }

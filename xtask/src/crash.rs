@@ -29,9 +29,13 @@ pub(crate) struct Args {
     /// Judge just the image that this token names.
     #[arg(long, value_name = "TOKEN")]
     replay: Option<Token>,
-    /// Silence each flush, fence, wait and sync of the engine and of the pools in turn: each must be caught.
+    /// Silence each flush, fence, wait, sync and report of the engine and of the floors below in turn: each must be
+    /// caught.
     #[arg(long)]
     planted: bool,
+    /// With --planted: only places of the engine's own sources, not of the floors below
+    #[arg(long, requires = "planted")]
+    own: bool,
     /// Silence one site, as --planted prints it ("FILE:LINE:COLUMN KIND").
     #[arg(long, value_name = "SITE")]
     without: Option<SiteKey>,
@@ -46,7 +50,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         return replay(&args, token);
     }
     if args.planted {
-        return planted::run(args.engine, args.seed, args.images.unwrap_or(60_000), args.jobs);
+        return planted::run(args.engine, args.seed, args.images.unwrap_or(60_000), args.jobs, args.own);
     }
     let images = args.images.unwrap_or(100_000);
     let domains = if args.domain == "all" {

@@ -55,15 +55,16 @@ impl Engine {
         Self::ALL.into_iter().find(named).unwrap_or_default()
     }
 
-    /// Where its sites are looked for: in each domain that some kind of site shows in.
-    fn domains(self) -> &'static [Domain] {
+    /// Where its sites are looked for: in each domain that some kind of site of these sources shows in.
+    fn domains(self, own: bool) -> &'static [Domain] {
         match self {
             Self::Map | Self::Shadow => &[Domain::Adr, Domain::File],
+            Self::Durable if own => domains_of(SiteKind::Report),
             Self::Durable => &Domain::ALL,
         }
     }
 
-    /// Folders of the sources whose sites a planted campaign silences: the engine's and those of the pools.
+    /// Folders of the sources whose sites a planted campaign silences: the engine's own first, then those below.
     #[must_use]
     pub fn sources(self) -> &'static [&'static str] {
         match self {
@@ -246,24 +247,26 @@ pub fn domains_of(kind: SiteKind) -> &'static [Domain] {
     }
 }
 
-/// Every site of ours that the engine's workloads reach, and how often, in the domains where it matters.
+/// Every site of ours that the engine's workloads reach, and how often, in the domains where it matters; `own`: only
+/// those of the engine's own sources.
 ///
 /// # Errors
 /// A violation: sites are looked for in code that is right.
-pub fn discover(engine: Engine, seed: u64) -> Result<BTreeMap<SiteKey, u64>, Box<Violation>> {
+pub fn discover(engine: Engine, seed: u64, own: bool) -> Result<BTreeMap<SiteKey, u64>, Box<Violation>> {
     let limits = Limits { cut_images: 1, again_every: 64, again_images: 2, extra_every: 8, images: u64::MAX };
     let scenarios = match engine {
         Engine::Map => MapSubject::<false>::scenario_count(),
         Engine::Shadow => ShadowSubject::<false>::scenario_count(),
         Engine::Durable => DurableSubject::<false>::scenario_count(),
     };
+    let sources = if own { &engine.sources()[..1] } else { engine.sources() };
     let mut all = BTreeMap::new();
-    for &domain in engine.domains() {
+    for &domain in engine.domains(own) {
         let campaign =
             Campaign { engine, runs_max: 2 * u64::from(scenarios), ..Campaign::new(domain, seed, limits) };
         campaign.sweep(&mut |_| {})?;
         for (site, count) in campaign.sites.reached() {
-            let ours = engine.sources().iter().any(|part| site.file.contains(part));
+            let ours = sources.iter().any(|part| site.file.contains(part));
             if ours && domains_of(site.kind).contains(&domain) {
                 *all.entry(site).or_insert(0) += count;
             }

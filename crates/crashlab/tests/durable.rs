@@ -1,10 +1,9 @@
-//! A slice of the crash campaign on the runtime of durable applications, and a few silenced sites that it must catch:
-//! the long forms are `cargo xtask crash --engine durable` and the same with `--planted`.
+//! A slice of the crash campaign on the runtime of durable applications: the long form is `cargo xtask crash --engine
+//! durable`. (Bugs are planted by `--planted` only, in processes of their own: an arena that finds itself spoiled
+//! stops its program.)
 
-use mangrove_crashlab::{
-    Campaign, Domain, Engine, Limits, SiteKey, SiteKind, Sites, Violation, discover, domains_of,
-};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use mangrove_crashlab::{Campaign, Domain, Engine, Limits};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const SEED: u64 = 30;
 
@@ -41,23 +40,4 @@ fn the_runtime_survives_eadr_crashes() {
 #[test]
 fn the_runtime_survives_crashes_on_disks() {
     no_violation(Domain::File, 600);
-}
-
-fn caught(site: &SiteKey) -> Option<Box<Violation>> {
-    domains_of(site.kind).iter().find_map(|domain| {
-        let campaign = Campaign { sites: Arc::new(Sites::without(site.clone())), ..campaign(*domain, 4000) };
-        campaign.sweep(&mut |_| {}).err()
-    })
-}
-
-/// The most-called report of the arena, of the variables and of the image.
-#[test]
-fn the_busiest_reports_are_caught_when_silenced() {
-    let _one = one();
-    let sites = discover(Engine::Durable, SEED).expect("no violation without a planted bug");
-    for part in ["durable/src/arena/", "durable/src/globals.rs", "durable/src/image.rs"] {
-        let ours = sites.iter().filter(|(s, _)| s.kind == SiteKind::Report && s.file.contains(part));
-        let (site, _) = ours.max_by_key(|(_, n)| **n).unwrap_or_else(|| panic!("no report in {part}"));
-        assert!(caught(site).is_some(), "{site} silenced, and nothing noticed");
-    }
 }

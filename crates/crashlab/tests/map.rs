@@ -46,7 +46,7 @@ fn caught(site: &SiteKey) -> Option<Box<Violation>> {
 /// The most-called site of each kind: a simulator that misses these is blind.
 #[test]
 fn the_busiest_site_of_each_kind_is_caught_when_silenced() {
-    let sites = discover(Engine::Map, SEED).expect("no violation without a planted bug");
+    let sites = discover(Engine::Map, SEED, false).expect("no violation without a planted bug");
     assert!(sites.len() > 20, "only {} sites reached", sites.len());
     for kind in [SiteKind::Flush, SiteKind::Fence, SiteKind::Wait, SiteKind::Sync, SiteKind::LateWrite] {
         let busiest =

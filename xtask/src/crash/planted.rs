@@ -25,9 +25,9 @@ enum Verdict {
 }
 
 /// Silences every site that the workloads reach, prints the table and caught/total.
-pub(super) fn run(engine: Engine, seed: u64, images: u64, jobs: usize) -> anyhow::Result<()> {
+pub(super) fn run(engine: Engine, seed: u64, images: u64, jobs: usize, own: bool) -> anyhow::Result<()> {
     eprintln!("looking for flushes, fences, waits and syncs that the workloads reach");
-    let sites = discover(engine, seed).map_err(|v| {
+    let sites = discover(engine, seed, own).map_err(|v| {
         anyhow::anyhow!("no bug is planted yet, and there is a violation: {} ({})", v.message, v.token)
     })?;
     let list: Vec<&SiteKey> = sites.keys().collect();
@@ -138,7 +138,7 @@ fn judge(engine: Engine, site: &SiteKey, seed: u64, images: u64) -> anyhow::Resu
 fn unreached(engine: Engine, sites: &BTreeMap<SiteKey, u64>) -> anyhow::Result<Vec<String>> {
     let reached: BTreeSet<(String, u32)> = sites.keys().map(|s| (s.file.clone(), s.line)).collect();
     let mut out = Vec::new();
-    // The floors below have campaigns of their own, which say what those leave out.
+    // The shadow has a campaign of its own, which says what that leaves out.
     let roots = engine.sources();
     let roots = if engine == Engine::Durable { &roots[..1] } else { roots };
     for root in roots {
