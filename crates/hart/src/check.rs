@@ -130,7 +130,7 @@ impl Walk<'_> {
             self.report.value_bytes += u64::from(found.value.kind);
             return;
         };
-        match scan::block(space, &self.hart.alloc.classes, &self.kinds, block, Some(value)) {
+        match scan::block(space, &self.hart.alloc.classes, &self.kinds, block, value) {
             Err(found) => self.found(found),
             Ok((place, len)) => {
                 self.report.value_bytes += len;

@@ -80,19 +80,23 @@ pub(crate) struct Exclusive<'a> {
     _owner: MutexGuard<'a, ()>,
 }
 
-impl Default for Gate {
-    fn default() -> Self {
+impl Gate {
+    /// An open gate.
+    pub(crate) fn new(barrier: AsymmetricBarrier) -> Self {
         Self {
             lanes: (0..LANE_COUNT).map(|_| Count::default()).collect(),
             shared: Mutex::default(),
             closed: AtomicBool::new(false),
             owner: Mutex::default(),
-            barrier: AsymmetricBarrier::detect(),
+            barrier,
         }
     }
-}
 
-impl Gate {
+    /// Changes the barrier while nobody else has the gate.
+    pub(crate) fn set_barrier(&mut self, barrier: AsymmetricBarrier) {
+        self.barrier = barrier;
+    }
+
     /// Waits while the gate is closed, then keeps it from closing as long as the ticket lives.
     #[inline]
     pub(crate) fn enter(&self) -> Ticket<'_> {

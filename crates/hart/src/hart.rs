@@ -12,6 +12,7 @@ use crate::space::{Leaves, Space};
 use crate::visible::Visible;
 use crate::{Error, Locking, Options, Result, Stat};
 use mangrove_pmem::{Lsn, Region, crc32c};
+use mangrove_sys::AsymmetricBarrier;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,7 +73,7 @@ impl Hart {
         region.flush(0, 64);
         region.fence();
         region.sync()?;
-        Ok(Self::assemble(region, geometry, 0, options))
+        Ok(Self::assemble(region, geometry, 0, options, AsymmetricBarrier::detect()))
     }
 
     /// True when the region holds no map and never did: its making may have been interrupted.
@@ -82,7 +83,13 @@ impl Hart {
             || (0..64).step_by(8).all(|at| region.word(at).load(Ordering::Relaxed) == 0)
     }
 
-    pub(crate) fn assemble(region: Region, geometry: Geometry, high_water: u32, options: &Options) -> Self {
+    pub(crate) fn assemble(
+        region: Region,
+        geometry: Geometry,
+        high_water: u32,
+        options: &Options,
+        barrier: AsymmetricBarrier,
+    ) -> Self {
         let gated = options.gate_reads.unwrap_or_else(|| region.medium().has_log());
         let space = Arc::new(Space::new(region, geometry, high_water));
         let threads = match options.recovery_threads {
@@ -92,7 +99,7 @@ impl Hart {
         Self {
             alloc: Allocator::new(Arc::clone(&space), high_water, options.grow_bytes),
             index: Index::new(Leaves::new(Arc::clone(&space))),
-            gate: Gate::default(),
+            gate: Gate::new(barrier),
             visible: Visible::new(gated),
             overlays: Overlays::new(options.snapshot_bytes_max),
             threads,

@@ -198,6 +198,7 @@ impl Hart {
             let line = self.region().at(block).cast_const();
             mangrove_sys::prefetch_read(line);
             mangrove_sys::prefetch_read(line.wrapping_add(64));
+            mangrove_sys::prefetch_read(line.wrapping_add(111));
         }
     }
 

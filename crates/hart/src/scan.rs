@@ -157,46 +157,58 @@ pub(crate) enum Block {
     Extent { head: u32 },
 }
 
-/// Checks the block at `offset` against the directory and its own header; with `buffer`, its checksum too (and the
-/// buffer holds the value afterwards). Returns the place and the value's length.
-pub(crate) fn block(
+/// Where the block at `offset` lies, by the directory alone.
+pub(crate) fn block_place(
     space: &Space,
     classes: &Classes,
     kinds: &[Kind],
     offset: u64,
-    buffer: Option<&mut Vec<u8>>,
-) -> std::result::Result<(Block, u64), Damage> {
+) -> std::result::Result<Block, Damage> {
     let bad = |what: &str| damage(offset, what);
     if offset < space.geometry.data_start || offset >= space.usable_offset() || !offset.is_multiple_of(16) {
         return Err(bad("a leaf refers to a value outside the map"));
     }
     let (segment, place) = space.geometry.locate(offset);
+    match kinds[segment as usize] {
+        Kind::Values { class } => match classes.cut(class).slot_at(place) {
+            Some((chunk, slot)) => Ok(Block::Slot { segment, chunk, slot }),
+            None => Err(bad("a leaf refers into the middle of a value block")),
+        },
+        Kind::Extent { .. } if place == 0 => Ok(Block::Extent { head: segment }),
+        _ => Err(bad("a leaf refers to a value in a segment that holds none")),
+    }
+}
+
+/// Checks the block at `offset` against the directory, its own header and its checksum; `buffer` holds the value
+/// afterwards. Returns the place and the value's length.
+pub(crate) fn block(
+    space: &Space,
+    classes: &Classes,
+    kinds: &[Kind],
+    offset: u64,
+    buffer: &mut Vec<u8>,
+) -> std::result::Result<(Block, u64), Damage> {
+    let bad = |what: &str| damage(offset, what);
+    let block = block_place(space, classes, kinds, offset)?;
     let len = space.region.word(offset).load(Ordering::Acquire) & 0xffff_ffff;
-    let (block, capacity) = match kinds[segment as usize] {
-        Kind::Values { class } => {
-            let cut = classes.cut(class);
-            let Some((chunk, slot)) = cut.slot_at(place) else {
-                return Err(bad("a leaf refers into the middle of a value block"));
-            };
-            if classes.of_value(len as usize) != Some(class) {
-                return Err(bad("the value's length does not fit its block"));
-            }
-            (Block::Slot { segment, chunk, slot }, u64::from(cut.slot_bytes))
+    let class = classes.of_value(len as usize);
+    let (segment, _) = space.geometry.locate(offset);
+    let capacity = match kinds[segment as usize] {
+        Kind::Values { class: own } if class != Some(own) => {
+            return Err(bad("the value's length does not fit its block"));
         }
-        Kind::Extent { count } if place == 0 => {
-            let capacity = u64::from(count) << space.geometry.shift;
+        Kind::Extent { count } => {
             let needed = (len + VALUE_HEADER_BYTES).div_ceil(space.geometry.segment_bytes());
-            if classes.of_value(len as usize).is_some() || needed != u64::from(count) {
+            if class.is_some() || needed != u64::from(count) {
                 return Err(bad("the value's length does not fit its extent"));
             }
-            (Block::Extent { head: segment }, capacity)
+            u64::from(count) << space.geometry.shift
         }
+        Kind::Values { class } => u64::from(classes.cut(class).slot_bytes),
         _ => return Err(bad("a leaf refers to a value in a segment that holds none")),
     };
-    if let Some(buffer) = buffer {
-        space
-            .verify_block(offset, capacity, buffer)
-            .ok_or_else(|| bad("the value does not have its checksum"))?;
-    }
+    space
+        .verify_block(offset, capacity, buffer)
+        .ok_or_else(|| bad("the value does not have its checksum"))?;
     Ok((block, len))
 }

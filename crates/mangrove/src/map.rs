@@ -76,9 +76,13 @@ impl Map {
         let (hart, records) = if fresh {
             (Hart::create(region, &engine_options).map_err(|e| engine(path, e))?, 0)
         } else {
-            let (hart, report) = Hart::recover(region, &engine_options).map_err(|e| engine(path, e))?;
+            let recovered = Hart::recover(region, &engine_options);
+            // What is wrong with the pool comes before what is wrong with the map in it.
+            pool.finish()?;
+            let (hart, report) = recovered.map_err(|e| engine(path, e))?;
             (hart, report.records)
         };
+        pool.finish()?;
         let recovery = RecoveryReport {
             created: fresh,
             clean: report.was_clean,

@@ -301,6 +301,7 @@ impl MapOptions {
                 (false, false) => CreateMode::OpenOnly,
             })
             .read_only(self.read_only)
+            .finish_later(true)
             .medium(match self.medium {
                 Medium::Auto => MediumChoice::Auto,
                 Medium::File => MediumChoice::File,

@@ -1,7 +1,7 @@
 //! Is this pool sound? Reads everything, changes nothing, lists every damaged place.
 
 use crate::checkpoint::ImageFiles;
-use crate::log_scan::scan;
+use crate::log_scan::{refuse_hole, scan};
 use crate::options::PoolOptions;
 use crate::pool::read_superblock_file;
 use crate::recover::{open_part, read_sums};
@@ -95,7 +95,9 @@ fn check_file(storage: &dyn Storage, folder: &Path, sb: &Superblock, report: &mu
         let mut ring = Mirror::new(sb.log_bytes as usize).map_err(|e| Error::Unsupported {
             what: format!("cannot map {} bytes for the log: {e}", sb.log_bytes),
         })?;
-        match scan(&*log, &path, sb, &mut ring) {
+        let scan = scan(&*log, &path, sb, &mut ring)
+            .and_then(|scan| refuse_hole(&*log, &path, sb, &scan).map(|()| scan));
+        match scan {
             Ok(scan) => report.groups = scan.groups,
             Err(e) => push(report, e)?,
         }

@@ -213,6 +213,10 @@ impl StorageFile for FaultyFile {
         self.inner.read_at(offset, bytes)
     }
 
+    fn will_read(&self, offset: u64, len: u64) {
+        self.inner.will_read(offset, len);
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()> {
         self.write(bytes, |part| self.inner.write_at(offset, part, site))
     }

@@ -12,6 +12,7 @@ use crate::aside;
 use crate::checkpoint::{Checkpointer, ImageFiles};
 use crate::commit::GroupWriter;
 use crate::error::is_no_space;
+use crate::finish::Unfinished;
 use crate::log::{Log, Refused};
 use crate::options::Durability;
 use crate::stat::{MediumKind, PoolStat};
@@ -48,7 +49,7 @@ pub(crate) struct FileParts {
 /// The medium of an open file pool.
 pub(crate) struct FileMedium {
     memory: Reservation,
-    log: Log,
+    pub(crate) log: Log,
     superblock: Mutex<SuperblockFile>,
     superblock_path: PathBuf,
     files: Arc<ImageFiles>,
@@ -65,6 +66,10 @@ pub(crate) struct FileMedium {
     /// The superblock says "not clean"; changed under its lock.
     marked_dirty: AtomicBool,
     first_error: OnceLock<Error>,
+    /// How opening ended; before, nothing is written (`finish.rs`).
+    finished: OnceLock<Result<()>>,
+    /// Opened when it has ended.
+    finish: Gate,
     /// Opened when log space was freed, or never will be.
     space: Gate,
     /// Opened when the checkpointer thread has work, or shall end.
@@ -95,6 +100,8 @@ impl FileMedium {
             growing: Mutex::new(()),
             marked_dirty: AtomicBool::new(!clean),
             first_error: OnceLock::new(),
+            finished: OnceLock::new(),
+            finish: Gate::new(),
             space: Gate::new(),
             work: Gate::new(),
             wanted: AtomicBool::new(false),
@@ -112,6 +119,52 @@ impl FileMedium {
         let base = self.memory.base();
         // SAFETY: the medium owns the reservation.
         unsafe { Region::new(base, self.memory.len() as u64, Arc::clone(self) as Arc<dyn Medium>) }
+    }
+
+    /// Finishes opening on a thread of its own; `wait_finished` says how it ended.
+    pub(crate) fn finish_later(
+        self: &Arc<Self>,
+        left: Unfinished,
+        threads: &mut Vec<std::thread::JoinHandle<()>>,
+    ) -> Result<()> {
+        threads.push(self.spawn("mangrove-open", move |medium| {
+            // Who waits for it is told.
+            let _ = medium.finish(&left);
+        })?);
+        Ok(())
+    }
+
+    pub(crate) fn set_finished(&self, result: Result<()>) {
+        self.finished.get_or_init(|| result);
+        self.finish.open();
+    }
+
+    /// Waits until opening has ended.
+    ///
+    /// # Errors
+    /// Those of opening.
+    pub(crate) fn wait_finished(&self) -> Result<()> {
+        loop {
+            let ticket = self.finish.ticket();
+            if let Some(result) = self.finished.get() {
+                return result.clone();
+            }
+            if self.log.commit.has_failed() {
+                return Err(self.failure());
+            }
+            self.finish.wait(ticket);
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn rewrite_superblock(&self) -> Result<()> {
+        let rewritten = self.superblock.lock().rewrite(here());
+        rewritten.map_err(|e| Error::from_io(self.superblock_path.clone(), "write", &e))
+    }
+
+    #[track_caller]
+    pub(crate) fn remove(&self, path: &std::path::Path) -> Result<()> {
+        self.storage.remove(path, here()).map_err(|e| Error::from_io(path.to_owned(), "remove", &e))
     }
 
     /// Starts the threads that `background` asks for; they end after `shut_down`.
@@ -254,6 +307,7 @@ impl FileMedium {
         self.first_error.get_or_init(|| error);
         self.log.commit.fail();
         self.space.open();
+        self.finish.open();
     }
 
     fn failure(&self) -> Error {
@@ -270,6 +324,7 @@ impl FileMedium {
 
     /// Makes everything flushed so far durable and applies it to the image.
     pub(crate) fn checkpoint_now(&self) -> Result<()> {
+        self.wait_finished()?;
         let mut checkpointer = self.checkpointer.lock();
         self.wait_durable(self.log.appended())?;
         let target = self.log.commit.durable();
@@ -452,7 +507,8 @@ impl GroupWriter for FileMedium {
     }
 
     fn write(&self, from: u64, to: u64, durable: u64) -> bool {
-        let written = self.mark_dirty()
+        let written = self.wait_finished().is_ok()
+            && self.mark_dirty()
             && match self.log.write(from, to, durable) {
                 Ok(()) => true,
                 Err(e) => {

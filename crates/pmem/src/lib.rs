@@ -39,6 +39,7 @@ mod emulated;
 mod error;
 mod faulty;
 mod file_medium;
+mod finish;
 mod latency;
 mod log;
 mod log_format;

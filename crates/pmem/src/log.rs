@@ -132,6 +132,21 @@ impl Log {
         self.log_bytes
     }
 
+    /// Writes `from..to`, which an earlier process wrote, to the file again, durably.
+    #[track_caller]
+    pub(crate) fn write_again(&self, from: Lsn, to: Lsn) -> io::Result<()> {
+        let mut at = from;
+        while at < to {
+            let physical = at % self.log_bytes;
+            let len = (to - at).min(self.log_bytes - physical).min(WRITE_BYTES_MAX);
+            // SAFETY: `from..to` is durable or was found so, and not yet freed: nobody writes it.
+            let bytes = unsafe { self.bytes(at, len) };
+            self.file.write_durable(physical, bytes, here())?;
+            at += len;
+        }
+        Ok(())
+    }
+
     pub(crate) fn file(&self) -> &dyn StorageFile {
         &*self.file
     }

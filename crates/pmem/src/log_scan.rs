@@ -10,6 +10,7 @@
 //!    that this place had been durable when that group was written, the end is damage: acknowledged
 //!    writes would be lost silently. (Groups of one torn write may survive without the ones before
 //!    them; their `durable` does not reach the hole, so they prove nothing.)
+//!    `scan` finds the end, `refuse_hole` looks for the proof.
 //! 3. A unit whose groups are not all there is not there at all: the log ends where it begins. Sealing never
 //!    cuts a unit, so nothing that was durable is lost with it, and no `durable` lies inside it.
 
@@ -43,6 +44,13 @@ pub(crate) struct Scan {
     pub(crate) image_end: u64,
     /// Groups that name files of long units: where, and what.
     pub(crate) asides: Vec<(Lsn, Reference)>,
+}
+
+impl Scan {
+    /// What the log of a pool that was closed holds.
+    pub(crate) fn empty(sb: &Superblock) -> Self {
+        Self { end: sb.tail, last_nonce: sb.nonce, target_nonce: sb.nonce, ..Self::default() }
+    }
 }
 
 /// Reads one group at a time into the ring.
@@ -94,14 +102,19 @@ fn corrupt(path: &Path, offset: u64, what: String) -> Error {
     Error::Corrupt { path: path.to_owned(), offset, what }
 }
 
-/// Reads the groups behind the superblock's tail into `ring`.
+/// Reads the groups behind the superblock's tail into `ring`. Their end is the log's end only if [`refuse_hole`]
+/// has nothing against it.
 ///
 /// # Errors
-/// `Corrupt` when the log ends in damage; `Io`.
+/// `Corrupt` when the log ends before or not at the superblock's target, or a right group holds nonsense; `Io`.
 pub(crate) fn scan(file: &dyn StorageFile, path: &Path, sb: &Superblock, ring: &mut Mirror) -> Result<Scan> {
     let log_bytes = ring.len() as u64;
+    // What a process wrote past the page cache comes from the disk: all of it now, for `refuse_hole` too.
+    let physical = sb.tail % log_bytes;
+    file.will_read(physical, log_bytes - physical);
+    file.will_read(0, physical);
     let mut reader = Reader { file, path, ring, loaded: sb.tail, limit: sb.tail + log_bytes };
-    let mut scan = Scan { end: sb.tail, last_nonce: sb.nonce, target_nonce: sb.nonce, ..Scan::default() };
+    let mut scan = Scan::empty(sb);
     let mut at_target = sb.target == sb.tail;
     // The log up to the last end of a unit.
     let mut whole = scan.clone();
@@ -149,16 +162,6 @@ pub(crate) fn scan(file: &dyn StorageFile, path: &Path, sb: &Superblock, ring: &
             format!("the log ends at position {}, but was durable up to {}", scan.end, sb.target),
         ));
     }
-    if let Some(witness) = witness(file, path, sb, log_bytes, scan.end)? {
-        return Err(corrupt(
-            path,
-            scan.end % log_bytes,
-            format!(
-                "the group at position {} is gone or damaged, but had been durable: the one at position {witness} says so",
-                scan.end
-            ),
-        ));
-    }
     Ok(scan)
 }
 
@@ -176,42 +179,76 @@ fn next_group(reader: &mut Reader<'_>, scan: &Scan, sb: &Superblock) -> Result<O
     Ok((group_crc(sb.seed(), bytes) == header.crc).then_some(header))
 }
 
-/// Position of a right group which proves that `end` had been durable.
+/// Looks for a group that proves the scan's end to be damage.
+///
+/// # Errors
+/// `Corrupt` when there is one; `Io`.
+pub(crate) fn refuse_hole(file: &dyn StorageFile, path: &Path, sb: &Superblock, scan: &Scan) -> Result<()> {
+    let mut buffer = vec![0u8; STEP_BYTES.min(sb.log_bytes) as usize];
+    let mut at = 0;
+    while at < sb.log_bytes {
+        let len = (buffer.len() as u64).min(sb.log_bytes - at);
+        // What the scan read are groups before its end: they prove nothing about it.
+        let scanned = is_scanned(sb.tail..scan.end, at, len, sb.log_bytes);
+        let found = match scanned {
+            true => None,
+            false => witness(file, path, sb, at, &mut buffer[..len as usize], scan.end)?,
+        };
+        if let Some(witness) = found {
+            return Err(corrupt(
+                path,
+                scan.end % sb.log_bytes,
+                format!(
+                    "the group at position {} is gone or damaged, but had been durable: the one at position {witness} says so",
+                    scan.end
+                ),
+            ));
+        }
+        at += len;
+    }
+    Ok(())
+}
+
+/// True when all of `at..at + len` of the log file holds positions in `range`.
+fn is_scanned(range: std::ops::Range<Lsn>, at: u64, len: u64, log_bytes: u64) -> bool {
+    let first = range.start - range.start % log_bytes + at;
+    let fits = |first: Lsn| range.start <= first && first + len <= range.end;
+    fits(first) || fits(first + log_bytes)
+}
+
+/// Position of a right group which begins in the `buffer.len()` bytes of the log file at `physical` and proves
+/// that `end` had been durable.
 fn witness(
     file: &dyn StorageFile,
     path: &Path,
     sb: &Superblock,
-    log_bytes: u64,
+    physical: u64,
+    buffer: &mut [u8],
     end: Lsn,
 ) -> Result<Option<Lsn>> {
-    let mut buffer = vec![0u8; STEP_BYTES.min(log_bytes) as usize];
-    let mut group = Vec::new();
-    let mut physical = 0;
+    let log_bytes = sb.log_bytes;
     let read = |offset: u64, bytes: &mut [u8]| {
         file.read_at(offset, bytes).map_err(|e| Error::from_io(path.to_owned(), "read", &e))
     };
-    while physical < log_bytes {
-        let step = buffer.len().min((log_bytes - physical) as usize);
-        let n = read(physical, &mut buffer[..step])?;
-        for sector in (0..n - n % SECTOR_BYTES).step_by(SECTOR_BYTES) {
-            let Some(header) = GroupHeader::decode(&buffer[sector..]) else { continue };
-            let here = physical + sector as u64;
-            if header.durable <= end || header.lsn % log_bytes != here {
-                continue;
-            }
-            let len = GROUP_HEADER_BYTES + header.payload as usize;
-            group.clear();
-            group.resize(len, 0);
-            let first = len.min((log_bytes - here) as usize);
-            read(here, &mut group[..first])?;
-            if first < len {
-                read(0, &mut group[first..])?;
-            }
-            if group_crc(sb.seed(), &group) == header.crc {
-                return Ok(Some(header.lsn));
-            }
+    let n = read(physical, buffer)?;
+    let mut group = Vec::new();
+    for sector in (0..n - n % SECTOR_BYTES).step_by(SECTOR_BYTES) {
+        let Some(header) = GroupHeader::decode(&buffer[sector..]) else { continue };
+        let here = physical + sector as u64;
+        if header.durable <= end || header.lsn % log_bytes != here {
+            continue;
         }
-        physical += step as u64;
+        let len = GROUP_HEADER_BYTES + header.payload as usize;
+        group.clear();
+        group.resize(len, 0);
+        let first = len.min((log_bytes - here) as usize);
+        read(here, &mut group[..first])?;
+        if first < len {
+            read(0, &mut group[first..])?;
+        }
+        if group_crc(sb.seed(), &group) == header.crc {
+            return Ok(Some(header.lsn));
+        }
     }
     Ok(None)
 }

@@ -128,6 +128,7 @@ pub struct PoolOptions {
     pub(crate) address: AddressChoice,
     pub(crate) start: Start,
     pub(crate) background: bool,
+    pub(crate) finish_later: bool,
     pub(crate) storage: Arc<dyn Storage>,
 }
 
@@ -147,6 +148,7 @@ impl Default for PoolOptions {
             address: AddressChoice::Anywhere,
             start: Start::Read,
             background: true,
+            finish_later: false,
             storage: Arc::new(OsStorage),
         }
     }
@@ -253,6 +255,15 @@ impl PoolOptions {
     #[must_use]
     pub fn background(mut self, yes: bool) -> Self {
         self.background = yes;
+        self
+    }
+
+    /// True: opening a file pool (with `background`) returns as soon as the region is there; the rest of the log is
+    /// searched, and what the last process may have left in a cache is written again, by a thread meanwhile. Who
+    /// opens so calls [`Pool::finish`] before he shows anybody what the region holds.
+    #[must_use]
+    pub fn finish_later(mut self, yes: bool) -> Self {
+        self.finish_later = yes;
         self
     }
 

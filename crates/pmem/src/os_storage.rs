@@ -97,6 +97,10 @@ impl StorageFile for OsFile {
         Ok(done)
     }
 
+    fn will_read(&self, offset: u64, len: u64) {
+        file::will_read(&self.file, offset, len);
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8], _site: Site) -> io::Result<()> {
         self.file.write_all_at(bytes, offset)
     }

@@ -152,6 +152,7 @@ impl Pool {
         let recovered = recover(storage, folder, &sb, options.read_only, lazy)?;
         let (info, report) = (sb.info(folder), recovered.report);
         if options.read_only {
+            recovered.refuse_hole(folder, &sb)?;
             let usable = recovered.memory.len() as u64;
             let medium = ReadOnly::new(recovered.memory, MediumKind::File, usable);
             medium.keep(file);
@@ -164,18 +165,8 @@ impl Pool {
                 threads: Vec::new(),
             });
         }
-        let clean = sb.clean;
+        let left = recovered.unfinished(storage, folder, &sb)?;
         let superblock = SuperblockFile::new(file, sb);
-        let leftovers = recovered.leftovers(storage, folder)?;
-        if !clean || !leftovers.is_empty() {
-            // Durable-order: see recover.rs. Otherwise new groups could overwrite log space that only a
-            // superblock in the cache of the operating system had freed, and so could a file of a long unit go
-            // that the durable superblock's log still names.
-            superblock.rewrite(here()).map_err(|e| Error::from_io(folder.join("pool"), "write", &e))?;
-        }
-        for path in leftovers {
-            storage.remove(&path, here()).map_err(|e| Error::from_io(path.clone(), "remove", &e))?;
-        }
         let parts = recovered.into_parts(Arc::clone(&options.storage), folder, superblock);
         let medium = Arc::new(FileMedium::new(parts, options.durability, options.background));
         // A pool from here on, so that its drop ends what has been started.
@@ -186,6 +177,11 @@ impl Pool {
             backing: Backing::File(Arc::clone(&medium)),
             threads: Vec::new(),
         };
+        if options.finish_later && options.background {
+            medium.finish_later(left, &mut pool.threads)?;
+        } else {
+            medium.finish(&left)?;
+        }
         medium.start(&mut pool.threads)?;
         Ok(pool)
     }
@@ -203,6 +199,18 @@ impl Pool {
             OpenMapped::ReadOnly(medium) => (medium.region(), Backing::ReadOnly(medium)),
         };
         Ok(Self { region, info, report, backing, threads: Vec::new() })
+    }
+
+    /// Waits for what [`PoolOptions::finish_later`] has left for a thread. Until it has answered, nobody may be told
+    /// what the region holds.
+    ///
+    /// # Errors
+    /// Those of opening: `Corrupt`, `Io`.
+    pub fn finish(&self) -> Result<()> {
+        match &self.backing {
+            Backing::File(medium) => medium.wait_finished(),
+            Backing::Mapped(_) | Backing::ReadOnly(_) => Ok(()),
+        }
     }
 
     /// The file that the region of a dax or emulated pool is mapped from, to map it once more; none for a device.

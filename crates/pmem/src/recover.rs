@@ -5,18 +5,17 @@
 //!    image is given the space that a logged range needs, and some bytes are written again as they are.)
 //! 2. Every byte that enters the working copy was under a checksum that fits; mapped copy on write, it is compared
 //!    with its checksum afterwards (`verify_later.rs`).
-//! 3. Durable-order: what the last process may have left in the operating system's cache only, the
-//!    groups of its last write and the superblock, is written once more, the same bytes, before anybody
-//!    sees it. Otherwise a read answered now could be undone by a power cut later. A sync alone would
-//!    not do: if that process died of a failed one, the kernel may hold the pages for clean.
+//!
+//! What remains then concerns the files alone: see `finish.rs`.
 
-use crate::aside::{self, REFERENCE_BYTES, Reader, Reference};
+use crate::aside::{REFERENCE_BYTES, Reader, Reference};
 use crate::checkpoint::{Checkpointer, ImageFiles};
 use crate::error::is_no_space;
 use crate::file_medium::{FileParts, HUGE_PAGES_FROM_BYTES};
+use crate::finish::Unfinished;
 use crate::log::Log;
 use crate::log_format::{GROUP_HEADER_BYTES, GroupHeader, Records, group_total};
-use crate::log_scan::{Scan, scan};
+use crate::log_scan::{Scan, refuse_hole, scan};
 use crate::pool::opening;
 use crate::stat::OpenReport;
 use crate::storage::{OpenHow, PathKind, Storage, StorageFile, here};
@@ -24,12 +23,14 @@ use crate::sums::{PAGE_BYTES, SUM_BYTES, Sums, page_sum};
 use crate::superblock::{Superblock, SuperblockFile};
 use crate::{Error, Lsn, Result};
 use mangrove_sys::{Mirror, Reservation};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of image that one worker reads at a time.
 const CHUNK_BYTES: u64 = 2 << 20;
+/// Pages read at a time: what is verified next is still in the cache.
+const READ_PAGES: u64 = 64;
 /// Logs shorter than this are applied by one thread.
 const PARALLEL_LOG_BYTES: u64 = 2 << 20;
 /// Unit in which the region is dealt out to threads that apply the log.
@@ -152,24 +153,34 @@ pub(crate) fn recover(
     let mut ring = Mirror::new(sb.log_bytes as usize).map_err(|e| Error::Unsupported {
         what: format!("cannot map {} bytes for the log: {e}", sb.log_bytes),
     })?;
-    let empty = Scan { end: sb.tail, last_nonce: sb.nonce, target_nonce: sb.nonce, ..Scan::default() };
+    let reader =
+        ImageReader { files: &files, sums: &sums, size: to_read, memory: &memory, next: AtomicU64::new(0) };
+    let reader = &reader;
     let (mut suspects, scan) = std::thread::scope(|scope| {
         let ring = &mut ring;
-        let log = &*log_file;
-        let log_path = &log_path;
-        let scanner = || if sb.clean { Ok(empty) } else { scan(log, log_path, sb, ring) };
+        let mut scanner = || match sb.clean {
+            true => Ok(Scan::empty(sb)),
+            false => scan(&*log_file, &log_path, sb, ring),
+        };
         if to_read < PARALLEL_FROM_BYTES {
             let scan = scanner()?;
-            return Ok((read_image(&files, &sums, to_read, &memory)?, scan));
+            return Ok((reader.read()?, scan));
         }
-        let scanning = (!sb.clean).then(|| std::thread::Builder::new().spawn_scoped(scope, scanner));
-        let suspects = read_image(&files, &sums, to_read, &memory);
-        let scan = match scanning {
-            Some(Ok(thread)) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?,
-            Some(Err(e)) => return Err(Error::Unsupported { what: format!("cannot start a thread: {e}") }),
-            None => Scan { end: sb.tail, last_nonce: sb.nonce, target_nonce: sb.nonce, ..Scan::default() },
-        };
-        Ok((suspects?, scan))
+        // Who scans the log waits for the disk most of the time; then he reads along.
+        let scanning = std::thread::Builder::new()
+            .spawn_scoped(scope, move || scanner().and_then(|scan| Ok((reader.read()?, scan))))
+            .map_err(|e| Error::Unsupported { what: format!("cannot start a thread: {e}") })?;
+        let helpers: Vec<_> = (2..threads())
+            .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, || reader.read()).ok())
+            .collect();
+        let mut suspects = reader.read()?;
+        for helper in helpers {
+            suspects.extend(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        let (more, scan) = scanning.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        suspects.extend(more);
+        suspects.sort_unstable();
+        Ok((suspects, scan))
     })?;
     if scan.image_end > memory.len() as u64 {
         return Err(Error::Unsupported {
@@ -184,10 +195,6 @@ pub(crate) fn recover(
         let size = files.sums.size().map_err(|e| Error::from_io(files.sums_path.clone(), "read", &e))?;
         let beyond = image_size / PAGE_BYTES as u64..(size / SUM_BYTES as u64).min(sums.pages());
         suspects.extend(beyond.filter(|&page| sums.get(page) != 0));
-    }
-    if scan.groups > 0 && !read_only {
-        rewrite(&*log_file, &ring, scan.last_write, scan.end)
-            .map_err(|e| Error::from_io(log_path.clone(), "write", &e))?;
     }
     let log = LogParts { storage, folder, seed: sb.seed(), ring: &ring, asides: &scan.asides };
     let mut records = log.apply(&memory, sb.tail, sb.target)?;
@@ -277,91 +284,66 @@ pub(crate) fn read_sums(
     Ok(sums)
 }
 
-/// Reads the image into `memory`; returns the pages whose sum does not fit (they may be torn).
-fn read_image(files: &ImageFiles, sums: &Sums, size: u64, memory: &Reservation) -> Result<Vec<u64>> {
-    let next = AtomicU64::new(0);
-    let work = || -> Result<Vec<u64>> {
+/// Threads that open a pool.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(16)
+}
+
+/// Reads the image into memory, on as many threads as call it.
+struct ImageReader<'a> {
+    files: &'a ImageFiles,
+    sums: &'a Sums,
+    size: u64,
+    memory: &'a Reservation,
+    /// What has been handed out to threads.
+    next: AtomicU64,
+}
+
+impl ImageReader<'_> {
+    /// Reads until all has been handed out; returns the pages whose sum does not fit (they may be torn).
+    fn read(&self) -> Result<Vec<u64>> {
         let mut suspects = Vec::new();
         loop {
             // Relaxed: only hands out chunks.
-            let offset = next.fetch_add(CHUNK_BYTES, Ordering::Relaxed);
-            if offset >= size {
+            let offset = self.next.fetch_add(CHUNK_BYTES, Ordering::Relaxed);
+            if offset >= self.size {
                 return Ok(suspects);
             }
-            let len = CHUNK_BYTES.min(size - offset);
-            read_chunk(files, sums, offset, len, memory, &mut suspects)?;
+            self.read_chunk(offset, CHUNK_BYTES.min(self.size - offset), &mut suspects)?;
         }
-    };
-    let threads = if size < PARALLEL_FROM_BYTES {
-        1
-    } else {
-        std::thread::available_parallelism().map_or(1, usize::from).min(16)
-    };
-    let mut suspects = std::thread::scope(|scope| {
-        let helpers: Vec<_> =
-            (1..threads).filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok()).collect();
-        let mut suspects = work()?;
-        for helper in helpers {
-            suspects.extend(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-        }
-        Ok::<_, Error>(suspects)
-    })?;
-    suspects.sort_unstable();
-    Ok(suspects)
-}
+    }
 
-fn read_chunk(
-    files: &ImageFiles,
-    sums: &Sums,
-    offset: u64,
-    len: u64,
-    memory: &Reservation,
-    suspects: &mut Vec<u64>,
-) -> Result<()> {
-    let first = offset / PAGE_BYTES as u64;
-    let pages = len / PAGE_BYTES as u64;
-    // Pages that are zero stay untouched memory: neither read nor committed.
-    let mut page = first;
-    while page < first + pages {
-        let run = (page..first + pages).take_while(|&p| sums.get(p) != 0).count() as u64;
-        if run == 0 {
-            page += 1;
-            continue;
-        }
-        let at = page * PAGE_BYTES as u64;
-        let bytes_len = run as usize * PAGE_BYTES;
-        // SAFETY: inside the reservation (the image is no longer than it); each chunk is one worker's.
-        let bytes =
-            unsafe { std::slice::from_raw_parts_mut(memory.base().as_ptr().add(at as usize), bytes_len) };
-        let n = files
-            .image
-            .read_at(at, bytes)
-            .map_err(|e| Error::from_io(files.image_path.clone(), "read", &e))?;
-        bytes[n..].fill(0);
-        for (i, content) in bytes.chunks_exact(PAGE_BYTES).enumerate() {
-            if page_sum(content) != sums.get(page + i as u64) {
-                suspects.push(page + i as u64);
+    fn read_chunk(&self, offset: u64, len: u64, suspects: &mut Vec<u64>) -> Result<()> {
+        let (mut page, end) = (offset / PAGE_BYTES as u64, (offset + len) / PAGE_BYTES as u64);
+        while page < end {
+            // Pages that are zero stay untouched memory: neither read nor committed.
+            let run =
+                (page..end.min(page + READ_PAGES)).take_while(|&p| self.sums.get(p) != 0).count() as u64;
+            if run == 0 {
+                page += 1;
+                continue;
             }
+            let at = page * PAGE_BYTES as u64;
+            let bytes_len = run as usize * PAGE_BYTES;
+            // SAFETY: inside the reservation (the image is no longer than it); each chunk is one worker's.
+            let bytes = unsafe {
+                std::slice::from_raw_parts_mut(self.memory.base().as_ptr().add(at as usize), bytes_len)
+            };
+            let n = self
+                .files
+                .image
+                .read_at(at, bytes)
+                .map_err(|e| Error::from_io(self.files.image_path.clone(), "read", &e))?;
+            bytes[n..].fill(0);
+            for (i, content) in bytes.chunks_exact(PAGE_BYTES).enumerate() {
+                if page_sum(content) != self.sums.get(page + i as u64) {
+                    suspects.push(page + i as u64);
+                }
+            }
+            page += run;
         }
-        page += run;
+        Ok(())
     }
-    Ok(())
-}
-
-/// Writes `from..to` of the log again, durably.
-fn rewrite(file: &dyn StorageFile, ring: &Mirror, from: Lsn, to: Lsn) -> std::io::Result<()> {
-    let log_bytes = ring.len() as u64;
-    let mut at = from;
-    while at < to {
-        let physical = at % log_bytes;
-        let len = (to - at).min(log_bytes - physical).min(CHUNK_BYTES);
-        // SAFETY: inside the first view of the ring, which the scan filled and nobody writes now.
-        let bytes =
-            unsafe { std::slice::from_raw_parts(ring.base().as_ptr().add(physical as usize), len as usize) };
-        file.write_durable(physical, bytes, here())?;
-        at += len;
-    }
-    Ok(())
 }
 
 /// The log, and the files of its long units.
@@ -526,12 +508,22 @@ fn no_room(path: PathBuf, error: &std::io::Error, wanted: u64) -> Error {
 }
 
 impl Recovered {
-    /// Files of long units that no group names: their process died before it could, or after it had applied them.
-    pub(crate) fn leftovers(&self, storage: &dyn Storage, folder: &Path) -> Result<Vec<PathBuf>> {
-        let names = storage.list(folder).map_err(|e| Error::from_io(folder.to_owned(), "read", &e))?;
-        let paths = names.iter().filter(|name| aside::is_name(name)).map(|name| folder.join(name));
-        let named = |path: &PathBuf| self.scan.asides.iter().any(|(_, r)| r.path(folder) == *path);
-        Ok(paths.filter(|path| !named(path)).collect())
+    /// What is left to do before anybody may know that the pool, opened for writing, is open.
+    pub(crate) fn unfinished(
+        &self,
+        storage: &dyn Storage,
+        folder: &Path,
+        sb: &Superblock,
+    ) -> Result<Unfinished> {
+        Unfinished::new(storage, folder, sb, &self.scan)
+    }
+
+    /// The same for a pool opened read-only, done.
+    ///
+    /// # Errors
+    /// As [`refuse_hole`].
+    pub(crate) fn refuse_hole(&self, folder: &Path, sb: &Superblock) -> Result<()> {
+        if sb.clean { Ok(()) } else { refuse_hole(&*self.log_file, &folder.join("log"), sb, &self.scan) }
     }
 
     /// What the medium is made of.

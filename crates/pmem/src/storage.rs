@@ -115,6 +115,12 @@ pub trait StorageFile: Send + Sync {
     /// What the operating system says.
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize>;
 
+    /// Says that `offset..offset + len` will be read soon, so that it may be fetched meanwhile. A hint; the range
+    /// may reach beyond the end of the file.
+    fn will_read(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
+
     /// Writes all of `bytes` at `offset`, growing the file if needed. Durable after `sync`.
     ///
     /// # Errors

@@ -155,6 +155,45 @@ fn a_damaged_group_in_the_middle_of_the_log_is_refused_and_a_torn_tail_is_not() 
     assert!(read(&options().open(&path).unwrap()) == bytes);
 }
 
+/// With `finish_later` the region is there before the rest of the log has been searched.
+#[test]
+fn damage_found_later_reaches_who_asks_and_nobody_writes_before() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let bytes = make(&path, false);
+    let tail = Pool::inspect(&path).unwrap().tail;
+    let later = options().background(true).finish_later(true);
+    let place = (tail + 10 * 512) % (64 << 10);
+    flip(&path.join("log"), place + 100, 3);
+    let files = || ["pool", "image", "log"].map(|name| std::fs::read(path.join(name)).unwrap());
+    let before = files();
+    for asks_first in [true, false] {
+        let pool = later.open(&path).expect("what precedes the damage is whole");
+        if asks_first {
+            let error = pool.finish().expect_err("damage in the middle");
+            assert!(matches!(&error, Error::Corrupt { offset, .. } if *offset == place), "{error}");
+        }
+        pool.region().write(0, &[9; 100]);
+        pool.region().flush(0, 100);
+        assert!(pool.region().drain().is_err(), "nothing may be written behind damage");
+        assert!(pool.checkpoint().is_err());
+        assert!(pool.finish().is_err());
+        drop(pool);
+        assert!(files() == before);
+    }
+    flip(&path.join("log"), place + 100, 3);
+    for round in 0..3u8 {
+        let pool = later.open(&path).unwrap();
+        assert!(
+            read(&pool)[1..] == bytes[1..] && read(&pool)[0] == if round == 0 { bytes[0] } else { round }
+        );
+        pool.region().write(0, &[round + 1]);
+        pool.region().flush(0, 1);
+        pool.region().drain().unwrap();
+        pool.finish().unwrap();
+    }
+}
+
 #[test]
 fn a_damaged_superblock_copy_of_a_crashed_pool_changes_no_answer() {
     for checkpoints in 0..3 {

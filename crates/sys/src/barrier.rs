@@ -20,6 +20,13 @@ impl AsymmetricBarrier {
         Self { by_system: register() }
     }
 
+    /// Both sides pay a full barrier: for the time until [`detect`](Self::detect) has answered, which takes
+    /// milliseconds in a process with threads.
+    #[must_use]
+    pub const fn full() -> Self {
+        Self { by_system: false }
+    }
+
     /// The frequent side, between its store and its load.
     #[inline]
     pub fn light(self) {
@@ -118,6 +125,6 @@ mod tests {
     #[test]
     fn nobody_is_inside_with_the_rare_side() {
         exclusion_holds(AsymmetricBarrier::detect());
-        exclusion_holds(AsymmetricBarrier { by_system: false });
+        exclusion_holds(AsymmetricBarrier::full());
     }
 }

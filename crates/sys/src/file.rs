@@ -34,6 +34,14 @@ pub fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
     }
 }
 
+/// Has the operating system fetch a part of a file that will be read soon.
+pub fn will_read(file: &File, offset: u64, len: u64) {
+    if let Some(len) = std::num::NonZeroU64::new(len) {
+        // A hint: without it the read only waits for the disk itself.
+        let _ = rustix::fs::fadvise(file, offset, Some(len), rustix::fs::Advice::WillNeed);
+    }
+}
+
 /// Tries to lock the whole file among processes; false when somebody else holds it.
 ///
 /// # Errors
