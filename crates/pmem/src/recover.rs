@@ -23,7 +23,7 @@ use crate::sums::{PAGE_BYTES, SUM_BYTES, Sums, page_sum};
 use crate::superblock::{Superblock, SuperblockFile};
 use crate::{Error, Lsn, Result};
 use mangrove_sys::{Mirror, Reservation};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
