@@ -57,8 +57,8 @@ impl Medium for Filter {
         if self.sites.suppressed(SiteKind::Wait, site) { Ok(()) } else { self.inner.medium().wait(lsn, site) }
     }
 
-    fn sync(&self, site: Site) -> Result<()> {
-        if self.sites.suppressed(SiteKind::Wait, site) { Ok(()) } else { self.inner.medium().sync(site) }
+    fn sync(&self, lsn: Lsn, site: Site) -> Result<()> {
+        if self.sites.suppressed(SiteKind::Wait, site) { Ok(()) } else { self.inner.medium().sync(lsn, site) }
     }
 
     fn read_only(&self) -> bool {

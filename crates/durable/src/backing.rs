@@ -40,6 +40,12 @@ pub(crate) trait Backing: Send + Sync {
     /// As `wait`.
     fn sync(&self) -> Result<()>;
 
+    /// Waits until the unit and all before it are durable, in every durability mode.
+    ///
+    /// # Errors
+    /// As `wait`.
+    fn sync_to(&self, ticket: Ticket) -> Result<()>;
+
     /// Applies everything committed to the image and frees the log.
     ///
     /// # Errors

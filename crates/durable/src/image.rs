@@ -347,6 +347,10 @@ impl Backing for Image {
         Ok(self.shadow.sync()?)
     }
 
+    fn sync_to(&self, ticket: Ticket) -> Result<()> {
+        Ok(self.shadow.sync_to(ticket)?)
+    }
+
     fn checkpoint(&self) -> Result<()> {
         Ok(self.shadow.checkpoint()?)
     }

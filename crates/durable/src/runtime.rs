@@ -152,16 +152,17 @@ impl Runtime {
         job.outcome.unwrap_or_else(not_run)
     }
 
-    /// See [`Client::write_durable`].
+    /// See [`Client::write_durable`] and [`Client::write_synced`]; `settle` waits for a ticket.
     ///
     /// # Safety
     /// As `write_at`.
     #[inline]
-    pub(crate) unsafe fn write_durable_at(
+    pub(crate) unsafe fn write_and_settle_at(
         &self,
         slot: &Slot<Job>,
         command: Command,
         args: &[*mut c_void],
+        settle: impl FnOnce(&Self, Ticket) -> Result<()>,
     ) -> Result<()> {
         if in_tracked_call() {
             return Err(Error::Nested);
@@ -174,7 +175,7 @@ impl Runtime {
         };
         self.combiner.write_and_settle(slot, &mut job, execute, |job| {
             if let Some(Ok(ticket)) = job.outcome {
-                settled = self.wait(ticket);
+                settled = settle(self, ticket);
             }
         });
         job.outcome.unwrap_or_else(not_run)?;
@@ -320,6 +321,17 @@ impl Runtime {
         self.executor.backing().sync().map_err(|error| self.executor.fail(error))
     }
 
+    /// Waits until everything up to `ticket` is durable, whatever the durability mode.
+    ///
+    /// # Errors
+    /// The medium failed first.
+    pub fn sync_to(&self, ticket: Ticket) -> Result<()> {
+        if self.executor.backing().durable() >= ticket {
+            return Ok(());
+        }
+        self.executor.backing().sync_to(ticket).map_err(|error| self.executor.fail(error))
+    }
+
     /// Applies everything committed so far to the image and frees the log: the next opening has less to do.
     ///
     /// # Errors
@@ -428,7 +440,21 @@ impl Client {
     #[inline]
     pub unsafe fn write_durable(&mut self, command: Command, args: &[*mut c_void]) -> Result<()> {
         // SAFETY: the slot is this client's, who is borrowed; the rest is passed on.
-        unsafe { self.runtime.write_durable_at(self.slot(), command, args) }
+        unsafe { self.runtime.write_and_settle_at(self.slot(), command, args, Runtime::wait) }
+    }
+
+    /// As [`Client::write`], and waits until the batch is durable, whatever the durability mode: a state with
+    /// durability by interval may have some writes that are synced.
+    ///
+    /// # Errors
+    /// As `write_durable`.
+    ///
+    /// # Safety
+    /// As `write`.
+    #[inline]
+    pub unsafe fn write_synced(&mut self, command: Command, args: &[*mut c_void]) -> Result<()> {
+        // SAFETY: as above.
+        unsafe { self.runtime.write_and_settle_at(self.slot(), command, args, Runtime::sync_to) }
     }
 }
 

@@ -116,6 +116,10 @@ impl Backing for Fake {
         Ticket(self.durable.load(Ordering::Acquire))
     }
 
+    fn sync_to(&self, ticket: Ticket) -> Result<()> {
+        self.wait(ticket)
+    }
+
     fn sync(&self) -> Result<()> {
         let all = self.medium.0.lock().units.len() as u64;
         self.wait(Ticket(all))

@@ -297,8 +297,9 @@ impl<T: Persist> Durable<T> {
         let mut writing = Writing::<T, F, R> { root: self.root, runtime, call: Some(call), result: None };
         let arg = (&raw mut writing).cast::<c_void>();
         // SAFETY: the slot is this thread's; the argument is what `run_write` wants, and waits here.
-        let written =
-            unsafe { runtime.write_durable_at(inside.0.slot.as_ref(), run_write::<T, F, R>, &[arg]) };
+        let written = unsafe {
+            runtime.write_and_settle_at(inside.0.slot.as_ref(), run_write::<T, F, R>, &[arg], Runtime::wait)
+        };
         drop(inside);
         match (writing.result, written) {
             (Some(Err(payload)), _) => resume_unwind(payload),

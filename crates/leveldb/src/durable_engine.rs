@@ -271,18 +271,29 @@ impl Store {
         let mut writing = Writing { store: self, what, sync, outcome: Err(Full) };
         {
             let mut client = self.client();
+            let args = [(&raw mut writing).cast()];
             // SAFETY: `write` gets what it wants, and it lives until the call returns.
-            unsafe { client.write(write, &[(&raw mut writing).cast()]) }?;
+            unsafe {
+                if sync { client.write_synced(write, &args) } else { client.write(write, &args).map(drop) }
+            }?;
         }
         let number = writing.outcome.map_err(|Full| full())?;
-        if sync { self.keep(number) } else { Ok(()) }
+        if sync {
+            self.kept(number);
+        }
+        Ok(())
+    }
+
+    /// Tells the readers that everything up to the batch `number` is durable.
+    fn kept(&self, number: u64) {
+        // Release, with the Acquire in `settle`.
+        self.kept.fetch_max(number, Ordering::Release);
     }
 
     /// Makes everything up to the batch `number` durable, and tells the readers.
     fn keep(&self, number: u64) -> Result<()> {
         self.runtime().sync()?;
-        // Release, with the Acquire in `settle`.
-        self.kept.fetch_max(number, Ordering::Release);
+        self.kept(number);
         Ok(())
     }
 

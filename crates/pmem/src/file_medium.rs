@@ -596,8 +596,8 @@ impl Medium for FileMedium {
         }
     }
 
-    fn sync(&self, _site: Site) -> Result<()> {
-        self.wait_durable(self.log.appended())
+    fn sync(&self, lsn: Lsn, _site: Site) -> Result<()> {
+        self.wait_durable(lsn)
     }
 
     fn has_log(&self) -> bool {

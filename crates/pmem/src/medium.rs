@@ -75,13 +75,13 @@ pub trait Medium: Send + Sync {
     /// `Poisoned` (or the first error itself) when the medium failed: nothing may be acknowledged.
     fn wait(&self, lsn: Lsn, site: Site) -> Result<()>;
 
-    /// Waits until everything flushed so far by anybody is durable, also where [`Medium::wait`]
-    /// returns at once because durability is by interval.
+    /// Waits until everything before `lsn` is durable, also where [`Medium::wait`] returns at once because
+    /// durability is by interval.
     ///
     /// # Errors
     /// As `wait`.
-    fn sync(&self, site: Site) -> Result<()> {
-        self.wait(self.appended(), site)
+    fn sync(&self, lsn: Lsn, site: Site) -> Result<()> {
+        self.wait(lsn, site)
     }
 
     /// True when nothing may be written: the region is a private copy, flushes go nowhere.

@@ -229,7 +229,16 @@ impl Region {
     /// When the medium failed; see [`Medium::wait`].
     #[track_caller]
     pub fn sync(&self) -> Result<()> {
-        self.medium.sync(Location::caller())
+        self.medium.sync(self.medium.appended(), Location::caller())
+    }
+
+    /// Waits until everything before `lsn` is durable, in every durability mode.
+    ///
+    /// # Errors
+    /// When the medium failed; see [`Medium::wait`].
+    #[track_caller]
+    pub fn sync_to(&self, lsn: Lsn) -> Result<()> {
+        self.medium.sync(lsn, Location::caller())
     }
 
     /// The position after everything flushed so far: give it to [`Region::wait`].

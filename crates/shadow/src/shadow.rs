@@ -275,6 +275,17 @@ impl Shadow {
         }
     }
 
+    /// Waits until the unit and every one before it is durable, in every durability mode.
+    ///
+    /// # Errors
+    /// As `wait`.
+    pub fn sync_to(&self, ticket: Ticket) -> Result<()> {
+        match &self.backing {
+            Backing::Log(log) => log.region.sync_to(ticket.0),
+            Backing::Rings(rings) => rings.wait(ticket.0),
+        }
+    }
+
     /// Everything up to this ticket is durable. A load, or one for each log.
     #[inline]
     #[must_use]
