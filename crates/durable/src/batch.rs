@@ -31,6 +31,17 @@ pub(crate) struct Job {
     pub(crate) outcome: Option<Result<Ticket>>,
 }
 
+impl Job {
+    pub(crate) fn new(command: Command, args: &[*mut c_void]) -> Self {
+        Self { command, args: args.as_ptr(), count: args.len(), outcome: None }
+    }
+
+    /// How it ended, once it is done.
+    pub(crate) fn into_outcome(self) -> Result<Ticket> {
+        self.outcome.unwrap_or_else(|| Err(Error::Broken { what: "the command was not run".into() }))
+    }
+}
+
 // SAFETY: what the pointers lead to belongs to the client, who waits for the job: while a combiner has
 // it nobody else touches it. That a command may run on another thread is the commands' contract.
 unsafe impl Send for Job {}

@@ -144,12 +144,12 @@ impl Runtime {
         if in_tracked_call() {
             return Err(Error::Nested);
         }
-        let mut job = Job { command, args: args.as_ptr(), count: args.len(), outcome: None };
+        let mut job = Job::new(command, args);
         self.combiner.write(slot, &mut job, |jobs| {
             // SAFETY: alone by the combiner; the rest is every caller's promise.
             unsafe { self.executor.execute(jobs) };
         });
-        job.outcome.unwrap_or_else(not_run)
+        job.into_outcome()
     }
 
     /// See [`Client::write_durable`] and [`Client::write_synced`]; `settle` waits for a ticket.
@@ -167,7 +167,7 @@ impl Runtime {
         if in_tracked_call() {
             return Err(Error::Nested);
         }
-        let mut job = Job { command, args: args.as_ptr(), count: args.len(), outcome: None };
+        let mut job = Job::new(command, args);
         let mut settled = Ok(());
         let execute = |jobs: &[NonNull<Job>]| {
             // SAFETY: alone by the combiner; the rest is every caller's promise.
@@ -178,7 +178,7 @@ impl Runtime {
                 settled = settle(self, ticket);
             }
         });
-        job.outcome.unwrap_or_else(not_run)?;
+        job.into_outcome()?;
         settled
     }
 
@@ -253,7 +253,8 @@ impl Runtime {
     unsafe fn run_first(&self, initialise: Option<(Initialise, *mut c_void)>) -> Result<()> {
         let mut first = First { executor: &self.executor, initialise, answer: 0 };
         let arg = (&raw mut first).cast();
-        let mut job = Job { command: run_initialise, args: &raw const arg, count: 1, outcome: None };
+        let args = [arg];
+        let mut job = Job::new(run_initialise, &args);
         self.combiner.exclusive(|| {
             // SAFETY: alone; the rest is passed on.
             unsafe { self.executor.execute(&[NonNull::from(&mut job)]) };
@@ -262,8 +263,7 @@ impl Runtime {
             let what = format!("the initialisation answered {}; nothing was made durable", first.answer);
             return Err(Error::Refused { what });
         }
-        job.outcome.unwrap_or(Err(Error::Broken { what: "the initialisation was not run".into() }))?;
-        Ok(())
+        job.into_outcome().map(drop)
     }
 
     pub(crate) fn backing(&self) -> &dyn Backing {
@@ -456,10 +456,6 @@ impl Client {
         // SAFETY: as above.
         unsafe { self.runtime.write_and_settle_at(self.slot(), command, args, Runtime::sync_to) }
     }
-}
-
-fn not_run() -> Result<Ticket> {
-    Err(Error::Broken { what: "the command was not run".into() })
 }
 
 impl Drop for Client {
