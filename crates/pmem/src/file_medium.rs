@@ -23,7 +23,7 @@ use crate::sync::Mutex;
 use crate::{Error, Lsn, Medium, Range, Region, Result, Site};
 use mangrove_sys::{Gate, Reservation};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -135,7 +135,11 @@ impl FileMedium {
     }
 
     pub(crate) fn set_finished(&self, result: Result<()>) {
-        self.finished.get_or_init(|| result);
+        self.finished.get_or_init(|| result.clone());
+        // After the answer: who asks gets the error itself, and not that there was an earlier one.
+        if let Err(error) = result {
+            self.latch(error);
+        }
         self.finish.open();
     }
 
@@ -150,7 +154,9 @@ impl FileMedium {
                 return result.clone();
             }
             if self.log.commit.has_failed() {
-                return Err(self.failure());
+                // Pairs with the Release in `fail`: an opening that failed had said why before it latched.
+                fence(Ordering::Acquire);
+                return self.finished.get().cloned().unwrap_or_else(|| Err(self.failure()));
             }
             self.finish.wait(ticket);
         }
@@ -307,6 +313,7 @@ impl FileMedium {
         self.first_error.get_or_init(|| error);
         self.log.commit.fail();
         self.space.open();
+        self.finish.open();
         self.finish.open();
     }
 

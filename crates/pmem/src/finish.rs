@@ -52,9 +52,6 @@ impl FileMedium {
     /// `Corrupt` when the log has a hole; `Io`. The pool is then as it was, and nobody gets through.
     pub(crate) fn finish(&self, left: &Unfinished) -> Result<()> {
         let result = self.try_finish(left);
-        if let Err(e) = &result {
-            self.latch(e.clone());
-        }
         self.set_finished(result.clone());
         result
     }
