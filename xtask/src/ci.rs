@@ -76,10 +76,10 @@ fn steps() -> Result<Vec<Step>> {
         Step::One("crash, planted", xtask(&["crash", "--engine", "map", "--planted"])?),
         Step::One("crash, shadow", xtask(&["crash", "--engine", "shadow", "--images", "5000"])?),
         Step::One("crash, shadow, planted", xtask(&["crash", "--engine", "shadow", "--planted"])?),
-        Step::One("crash, durable", xtask(&["crash", "--engine", "durable", "--images", "2000"])?),
+        Step::One("crash, durable", xtask(&["crash", "--engine", "durable", "--images", "1000"])?),
         Step::One("crash, durable, planted", xtask(&["crash", "--engine", "durable", "--planted", "--own"])?),
-        Step::One("fuzz", xtask(&["fuzz", "--seconds", "15"])?),
-        Step::One("kill9", xtask(&["kill9", "--rounds", "20"])?),
+        Step::One("fuzz", xtask(&["fuzz", "--seconds", "8"])?),
+        Step::One("kill9", xtask(&["kill9", "--rounds", "12"])?),
         Step::One("kill9, planted", xtask(&["kill9", "--rounds", "5", "--planted"])?),
         Step::One(
             "kill9, sqlite, planted",
@@ -88,7 +88,7 @@ fn steps() -> Result<Vec<Step>> {
         Step::One("kill9, rpc, planted", xtask(&["kill9", "--app", "rpc", "--rounds", "5", "--planted"])?),
         Step::One("kill9, sqlite", xtask(&["kill9", "--app", "sqlite", "--rounds", "10"])?),
         Step::One("kill9, rpc", xtask(&["kill9", "--app", "rpc", "--rounds", "10"])?),
-        Step::One("powercut", xtask(&["powercut", "--rounds", "2"])?),
+        Step::One("powercut", xtask(&["powercut", "--rounds", "1"])?),
         Step::One("powercut, sqlite", xtask(&["powercut", "--app", "sqlite", "--rounds", "1"])?),
         Step::One("tla", xtask(&["tla"])?),
     ])
