@@ -40,7 +40,7 @@
 //! What has been found by a check has been *read*, so it must survive the next crash as well: it becomes the
 //! state from which the next round is judged.
 
-use crate::linear::{Access, Unexplained, What, explain};
+use mangrove_crashlab::linear::{Access, Unexplained, What, explain};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 

@@ -6,7 +6,6 @@ mod crash;
 mod fuzz;
 mod history;
 mod kill9;
-mod linear;
 mod powercut;
 mod redis;
 mod tla;

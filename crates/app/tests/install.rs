@@ -2,20 +2,11 @@
 
 mod common;
 
-use common::{libraries, root, run};
-use std::path::Path;
+use common::{libraries, root, run, shell};
 use std::process::Command;
 
 /// The build line that the README of examples/kv promises, without the compiler's other flags.
 const BUILD: &str = "cc -O2 -pthread kv.c local.c $(pkg-config --cflags --libs mangrove_app) -o kv_local";
-
-fn shell(line: &str, folder: &Path, prefix: &Path) -> Command {
-    let mut command = Command::new("sh");
-    command.args(["-e", "-c", line]).current_dir(folder);
-    command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
-    command.env("LD_LIBRARY_PATH", prefix.join("lib"));
-    command
-}
 
 #[test]
 fn what_is_installed_builds_and_runs_the_example() {

@@ -2,18 +2,16 @@
 //! is there in part, and the histories of clients are linearizable across the crashes.
 
 mod common;
-#[path = "common/linear.rs"]
-mod linear;
 
 use common::{build_example, told};
-use linear::{Operation, What, is_linearizable};
+use mangrove_crashlab::linear::{Access, What, explain};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Different in each run: what is tested is chance.
@@ -144,15 +142,13 @@ fn rpc_mode_is_linearizable_across_crashes() {
     let (state, door) = (scratch.path().join("s"), scratch.path().join("door"));
     let begun = Instant::now();
     let clock = || begun.elapsed().as_nanos() as u64;
-    let (history, values, incarnations) =
-        (Mutex::new(Vec::<(u64, Operation)>::new()), AtomicU64::new(1), AtomicU64::new(0));
+    let (history, values) = (Mutex::new(Vec::<(u64, Access)>::new()), AtomicU32::new(1));
     let mut seed = seed();
     for _ in 0..6 {
         let mut serving = Serving::start(&program, &state, &door);
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..CLIENTS {
-                let client = incarnations.fetch_add(1, Ordering::Relaxed) as usize;
                 let mut seed = dice(&mut seed) | 1;
                 let (history, values, door, ended) = (&history, &values, &serving.door, &ended);
                 scope.spawn(move || {
@@ -162,20 +158,20 @@ fn rpc_mode_is_linearizable_across_crashes() {
                         let key = dice(&mut seed) % KEYS;
                         let (write, value) =
                             (dice(&mut seed).is_multiple_of(2), values.fetch_add(1, Ordering::Relaxed));
-                        let bytes = request(if write { b'P' } else { b'G' }, key, value);
+                        let bytes = request(if write { b'P' } else { b'G' }, key, value.into());
                         let begin = clock();
                         let answer = ask(&mut stream, &bytes);
                         let end = answer.is_ok().then(clock);
                         let what = match &answer {
-                            _ if write => What::Put(value),
-                            Ok(text) if text.is_empty() => What::Get(0),
-                            Ok(text) => What::Get(text.parse().unwrap_or_else(|_| panic!("{text}"))),
-                            Err(_) => What::Get(0),
+                            _ if write => What::Write(value),
+                            Ok(text) if text.is_empty() => What::Read(0),
+                            Ok(text) => What::Read(text.parse().unwrap_or_else(|_| panic!("{text}"))),
+                            Err(_) => What::Read(0),
                         };
                         if let (true, Ok(text)) = (write, &answer) {
                             assert!(text.starts_with("OK "), "{text}");
                         }
-                        mine.push((key, Operation { client, begin, end, what }));
+                        mine.push((key, Access { begin, end, what }));
                         if answer.is_err() {
                             break;
                         }
@@ -191,14 +187,13 @@ fn rpc_mode_is_linearizable_across_crashes() {
     }
     // A last look by a client of the last recovery, and an orderly end.
     let mut serving = Serving::start(&program, &state, &door);
-    let mut history = history.into_inner().expect("unpoisoned");
+    let history = history.into_inner().expect("unpoisoned");
     let mut stream = UnixStream::connect(&door).expect("connects");
+    let mut found = Vec::new();
     for key in 0..KEYS {
-        let begin = clock();
         let text = ask(&mut stream, &request(b'G', key, 0)).expect("answers");
-        let what = What::Get(if text.is_empty() { 0 } else { text.parse().expect("a number") });
-        let client = incarnations.load(Ordering::Relaxed) as usize;
-        history.push((key, Operation { client, begin, end: Some(clock()), what }));
+        let value = if text.is_empty() { 0 } else { text.parse().expect("a number") };
+        found.push(value);
     }
     drop(stream);
     let term = Command::new("kill").args(["-TERM", &serving.child.id().to_string()]).status().expect("kill");
@@ -206,10 +201,10 @@ fn rpc_mode_is_linearizable_across_crashes() {
     assert!(serving.child.wait().expect("ends").success(), "an orderly end");
     let answered = history.iter().filter(|(_, op)| op.end.is_some()).count();
     assert!(answered > 500, "the clients did next to nothing: {answered}");
-    for key in 0..KEYS {
-        let one: Vec<Operation> =
-            history.iter().filter(|(k, _)| *k == key).map(|(_, op)| op.clone()).collect();
-        assert!(is_linearizable(&one), "key {key}: {} operations", one.len());
+    for (key, &found) in (0..KEYS).zip(&found) {
+        let one: Vec<Access> =
+            history.iter().filter(|(k, _)| *k == key).map(|(_, access)| access.clone()).collect();
+        assert_eq!(explain(0, &one, found), Ok(()), "key {key}: {} operations", one.len());
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{libraries, root, run, said, valgrind};
+use common::{libraries, root, run, said, shell, valgrind};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,15 +21,6 @@ fn install(prefix: &Path, stage: Option<&Path>) {
         command.env("DESTDIR", stage);
     }
     run(&mut command);
-}
-
-/// A shell line in `folder` that finds what is installed in `prefix`.
-fn shell(line: &str, folder: &Path, prefix: &Path) -> Command {
-    let mut command = Command::new("sh");
-    command.args(["-e", "-c", line]).current_dir(folder);
-    command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
-    command.env("LD_LIBRARY_PATH", prefix.join("lib"));
-    command
 }
 
 /// An installed library and the example, built as its README says.

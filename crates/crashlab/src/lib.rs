@@ -17,6 +17,7 @@ mod filter;
 pub mod fuzz;
 mod interrupt;
 mod judge;
+pub mod linear;
 mod lines;
 mod map;
 mod map_workload;

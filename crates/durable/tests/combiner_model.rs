@@ -15,20 +15,8 @@ mod slots;
 
 /// What the two files find as `crate::sync` here.
 mod sync {
+    pub(crate) use mangrove_testkit::shuttle::{Gate, Mutex};
     pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-
-    #[derive(Default)]
-    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
-
-    impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
-            Self(shuttle::sync::Mutex::new(value))
-        }
-
-        pub(crate) fn lock(&self) -> shuttle::sync::MutexGuard<'_, T> {
-            self.0.lock().unwrap()
-        }
-    }
 
     /// Shuttle's memory is sequentially consistent: barriers are nothing.
     pub(crate) struct AsymmetricBarrier;
@@ -60,47 +48,13 @@ mod sync {
             spun
         }
     }
-
-    /// As `mangrove_sys::Gate`.
-    pub(crate) struct Gate {
-        word: shuttle::sync::Mutex<u32>,
-        opened: shuttle::sync::Condvar,
-    }
-
-    impl Gate {
-        pub(crate) fn new() -> Self {
-            Self { word: shuttle::sync::Mutex::new(0), opened: shuttle::sync::Condvar::new() }
-        }
-
-        pub(crate) fn ticket(&self) -> u32 {
-            *self.word.lock().unwrap()
-        }
-
-        pub(crate) fn wait(&self, ticket: u32) {
-            let mut word = self.word.lock().unwrap();
-            let ticket = if super::FORGETFUL.get() { *word } else { ticket };
-            while *word == ticket {
-                word = self.opened.wait(word).unwrap();
-            }
-        }
-
-        pub(crate) fn open(&self) {
-            *self.word.lock().unwrap() += 1;
-            self.opened.notify_all();
-        }
-    }
 }
 
 use combiner::Combiner;
+use mangrove_testkit::shuttle::FORGETFUL;
 use shuttle::sync::Arc;
 use shuttle::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use shuttle::thread;
-
-std::thread_local! {
-    /// The planted bug: a sleeper forgets its ticket, and with it what opened the gate meanwhile.
-    /// (Shuttle runs all threads of a model on one thread of the system.)
-    static FORGETFUL: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-}
 
 /// A job adds `amount`, and learns the sum before it and how often it ran.
 struct Job {

@@ -7,38 +7,11 @@ mod syncer;
 
 /// What the file finds as `crate::sync` here.
 mod sync {
+    pub(crate) use mangrove_testkit::shuttle::Gate;
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
     /// Shuttle's memory is sequentially consistent.
     pub(crate) fn barrier_after_rmw() {}
-
-    /// As `mangrove_sys::Gate`.
-    pub(crate) struct Gate {
-        word: shuttle::sync::Mutex<u32>,
-        opened: shuttle::sync::Condvar,
-    }
-
-    impl Gate {
-        pub(crate) fn new() -> Self {
-            Self { word: shuttle::sync::Mutex::new(0), opened: shuttle::sync::Condvar::new() }
-        }
-
-        pub(crate) fn ticket(&self) -> u32 {
-            *self.word.lock().unwrap()
-        }
-
-        pub(crate) fn wait(&self, ticket: u32) {
-            let mut word = self.word.lock().unwrap();
-            while *word == ticket {
-                word = self.opened.wait(word).unwrap();
-            }
-        }
-
-        pub(crate) fn open(&self) {
-            *self.word.lock().unwrap() += 1;
-            self.opened.notify_all();
-        }
-    }
 }
 
 use shuttle::sync::Arc;

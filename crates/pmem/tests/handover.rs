@@ -8,7 +8,7 @@ mod commit;
 
 /// What `src/commit.rs` finds as `crate::sync` here.
 mod sync {
-    pub(crate) use shuttle::sync::MutexGuard;
+    pub(crate) use mangrove_testkit::shuttle::{Gate, Mutex, MutexGuard};
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     pub(crate) use shuttle::thread::yield_now;
 
@@ -16,89 +16,14 @@ mod sync {
     pub(crate) fn nanoseconds() -> u64 {
         0
     }
-
-    #[derive(Default)]
-    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
-
-    impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
-            Self(shuttle::sync::Mutex::new(value))
-        }
-
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().unwrap()
-        }
-    }
-
-    /// As `mangrove_sys::Gate`, with the same two halves of an opening.
-    pub(crate) struct Gate {
-        word: shuttle::sync::Mutex<u32>,
-        opened: shuttle::sync::Condvar,
-    }
-
-    impl Gate {
-        pub(crate) fn new() -> Self {
-            Self { word: shuttle::sync::Mutex::new(0), opened: shuttle::sync::Condvar::new() }
-        }
-
-        pub(crate) fn ticket(&self) -> u32 {
-            *self.word.lock().unwrap()
-        }
-
-        pub(crate) fn wait(&self, ticket: u32) {
-            let mut word = self.word.lock().unwrap();
-            while *word == ticket {
-                word = self.opened.wait(word).unwrap();
-            }
-        }
-
-        /// The limit passes after a few turns of the others.
-        pub(crate) fn wait_for(&self, ticket: u32, _limit: std::time::Duration) -> bool {
-            if super::PATIENT.get() {
-                self.wait(ticket);
-            }
-            for _ in 0..3 {
-                if self.ticket() != ticket {
-                    return true;
-                }
-                yield_now();
-            }
-            self.ticket() != ticket
-        }
-
-        pub(crate) fn open(&self) {
-            self.advance();
-            self.wake();
-        }
-
-        pub(crate) fn advance(&self) {
-            *self.word.lock().unwrap() += 1;
-        }
-
-        pub(crate) fn wake(&self) {
-            if super::SLEEPY.get() {
-                return;
-            }
-            // The futex compares again before it sleeps; a condition variable needs the lock for that.
-            let _word = self.word.lock().unwrap();
-            self.opened.notify_all();
-        }
-    }
 }
 
 use commit::{Failed, GroupCommit, GroupWriter};
+use mangrove_testkit::shuttle::{PATIENT, SLEEPY};
 use shuttle::sync::Arc;
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread;
 use sync::Mutex;
-
-std::thread_local! {
-    /// Planted bugs (shuttle runs all threads of a model on one thread of the system): a candidate that waits
-    /// for the rest of its group as long as it takes,
-    static PATIENT: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-    /// and gates that advance and wake nobody.
-    static SLEEPY: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-}
 
 /// A log of numbers: `appended` grows by one, a write takes a while and may fail.
 struct Model {

@@ -3,29 +3,11 @@
 #define CHECK_H
 
 #include <mangrove.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define CHECK(condition)                                                        \
-    do {                                                                        \
-        if (!(condition)) {                                                     \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-            exit(1);                                                            \
-        }                                                                       \
-    } while (0)
+#include <testkit.h>
 
 /* The call answers exactly this status. */
-#define ANSWERS(expected, call)                                                         \
-    do {                                                                                \
-        mangrove_status answer_ = (call);                                               \
-        if (answer_ != (expected)) {                                                    \
-            fprintf(stderr, "%s:%d: %s\n  answered %s, expected %s\n  last error: %s\n", \
-                    __FILE__, __LINE__, #call, mangrove_status_name(answer_),            \
-                    mangrove_status_name(expected), mangrove_last_error());             \
-            exit(1);                                                                    \
-        }                                                                               \
-    } while (0)
+#define ANSWERS(expected, call) ANSWERS_OF(mangrove_status, mangrove_last_error, expected, call)
 
 #define OK(call) ANSWERS(MANGROVE_OK, call)
 

@@ -8,14 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define CHECK(condition)                                                                   \
-    do {                                                                                   \
-        if (!(condition)) {                                                                \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);        \
-            exit(1);                                                                       \
-        }                                                                                  \
-    } while (0)
+#include <testkit.h>
 
 /* Prints the kind of an error, which ends at the first colon, or "ok"; frees the string. */
 static inline void say_error(const char *what, char **error) {

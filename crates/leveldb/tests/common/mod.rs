@@ -1,11 +1,13 @@
 //! What the tests of this crate share: the built library under LevelDB's name, LevelDB itself, the
 //! system's compiler, valgrind.
 
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
 
+use mangrove_testkit::c_library::CLibrary;
+pub(crate) use mangrove_testkit::command::run;
+use mangrove_testkit::{c_library, command};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::process::Command;
 
 /// Where Debian's libleveldb-dev puts LevelDB's header.
 pub(crate) const HEADER: &str = "/usr/include/leveldb/c.h";
@@ -13,23 +15,14 @@ pub(crate) const HEADER: &str = "/usr/include/leveldb/c.h";
 /// The engines that must pass.
 pub(crate) const ENGINES: [&str; 2] = ["durable", "map"];
 
-/// The crate's folder.
+static LIBRARY: CLibrary = c_library!("libmangrove_leveldb.so", None);
+
 pub(crate) fn here() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    LIBRARY.here()
 }
 
-/// Runs a command and returns its output; panics with everything it said when it fails.
-#[track_caller]
-pub(crate) fn run(command: &mut Command) -> Output {
-    let output = command.output().unwrap_or_else(|e| panic!("cannot run {command:?}: {e}"));
-    assert!(
-        output.status.success(),
-        "{command:?}\nended with {}\n{}\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    output
+pub(crate) fn libraries() -> &'static Path {
+    LIBRARY.folder()
 }
 
 /// True when LevelDB's header and library are here; says how to get them when not.
@@ -41,24 +34,6 @@ pub(crate) fn has_leveldb() -> bool {
     there
 }
 
-/// The folder that holds libmangrove_leveldb.so and .a, built now. Cargo does not build a library
-/// without an rlib for its own integration tests, so the tests ask it to.
-pub(crate) fn libraries() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
-        // The profile of this very test, so that what it depends on is there already.
-        let (profile, folder) =
-            if cfg!(debug_assertions) { ("test", "debug") } else { ("release", "release") };
-        run(Command::new(env!("CARGO"))
-            .current_dir(here())
-            .args(["build", "--quiet", "--offline", "--package", "mangrove-leveldb", "--lib"])
-            .args(["--profile", profile, "--target-dir"])
-            .arg(target));
-        target.join(folder)
-    })
-}
-
 /// A folder in which our library goes by LevelDB's names, for LD_LIBRARY_PATH.
 pub(crate) fn under_leveldbs_names(parent: &Path) -> PathBuf {
     let folder = parent.join("lib");
@@ -66,7 +41,7 @@ pub(crate) fn under_leveldbs_names(parent: &Path) -> PathBuf {
     for name in ["libleveldb.so.1", "libleveldb.so.1d"] {
         let link = folder.join(name);
         if !link.exists() {
-            std::os::unix::fs::symlink(libraries().join("libmangrove_leveldb.so"), link).expect("a link");
+            std::os::unix::fs::symlink(LIBRARY.shared(), link).expect("a link");
         }
     }
     folder
@@ -85,9 +60,7 @@ pub(crate) fn build(name: &str, folder: &Path) -> PathBuf {
 
 /// The system's C compiler, strict.
 pub(crate) fn cc() -> Command {
-    let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    cc.args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1"]);
-    cc
+    mangrove_testkit::c_library::cc(&["-std=c11", "-D_GNU_SOURCE", "-O1"])
 }
 
 /// Whose library a program is run with.
@@ -116,16 +89,7 @@ impl Whose<'_> {
     /// The same under valgrind memcheck, any error or leak of it being a failure; `None` where there is
     /// no valgrind.
     pub(crate) fn checked(self, program: &Path) -> Option<Command> {
-        let found = Command::new("valgrind").arg("--version").output().is_ok_and(|o| o.status.success());
-        if !found {
-            eprintln!("no valgrind here: {} runs without it", program.display());
-            return None;
-        }
-        let mut command = Command::new("valgrind");
-        command.args(["--quiet", "--leak-check=full", "--show-leak-kinds=definite,indirect,possible"]);
-        command.args(["--errors-for-leak-kinds=definite,indirect,possible", "--error-exitcode=99"]);
-        command.arg("--num-callers=30").arg(program);
-        Some(self.set(command))
+        command::valgrind(program).map(|command| self.set(command))
     }
 }
 

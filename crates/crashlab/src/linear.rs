@@ -12,20 +12,22 @@
 use std::collections::HashSet;
 
 /// What a key holds, by a number of the caller's choice.
-pub(crate) type Value = u32;
+pub type Value = u32;
 
 /// An operation on one key.
 #[derive(Clone, Debug)]
-pub(crate) struct Access {
+pub struct Access {
     /// The instant before it was asked for.
-    pub(crate) begin: u64,
+    pub begin: u64,
     /// The instant after it was answered; `None`: the crash came first.
-    pub(crate) end: Option<u64>,
-    pub(crate) what: What,
+    pub end: Option<u64>,
+    /// What it did.
+    pub what: What,
 }
 
+/// What an operation did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub enum What {
     /// The key holds this from then on.
     Write(Value),
     /// The key held this.
@@ -34,7 +36,7 @@ pub(crate) enum What {
 
 /// Where no order explains what was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unexplained {
+pub enum Unexplained {
     /// The answer of this operation.
     Answer(usize),
     /// What was found after the crash, though every answer before it can be explained.
@@ -49,9 +51,12 @@ const PLACES: usize = 64;
 
 /// Looks for an order, from `first` on to what was `found` after the crash.
 ///
+/// # Errors
+/// Where there is none.
+///
 /// # Panics
 /// With more than 64 operations at a time.
-pub(crate) fn explain(first: Value, accesses: &[Access], found: Value) -> Result<(), Unexplained> {
+pub fn explain(first: Value, accesses: &[Access], found: Value) -> Result<(), Unexplained> {
     let mut instants: Vec<(u64, bool, usize)> = Vec::new();
     for (n, access) in accesses.iter().enumerate() {
         instants.push((access.begin, false, n));

@@ -1,0 +1,141 @@
+//! What every committed header must keep, and every entry point behind it.
+
+use crate::c_library::CLibrary;
+use crate::command::{run, said};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A header that cbindgen writes from a crate's code and that lies in its `include` folder.
+#[derive(Debug)]
+pub struct Header<'a> {
+    /// Whose it is.
+    pub library: &'a CLibrary,
+    /// Its file name.
+    pub file: &'a str,
+    /// Its include guard.
+    pub guard: &'a str,
+    /// How `cc` is to be told which C it is.
+    pub flags: &'a [&'a str],
+}
+
+impl Header<'_> {
+    fn path(&self) -> PathBuf {
+        self.library.here().join("include").join(self.file)
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(self.path()).unwrap_or_default()
+    }
+
+    /// The committed header is what the code generates. With `BLESS` in the environment it is written.
+    ///
+    /// # Panics
+    /// When it is not, with the first line that differs.
+    pub fn is_generated(&self) {
+        let here = self.library.here();
+        let config = cbindgen::Config::from_file(here.join("cbindgen.toml")).expect("cbindgen.toml");
+        let mut generated = Vec::new();
+        cbindgen::generate_with_config(here, config).expect("the header").write(&mut generated);
+        let generated = String::from_utf8(generated).expect("UTF-8");
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(self.path(), &generated).expect("write the header");
+        }
+        let committed = self.text();
+        let line = committed.lines().zip(generated.lines()).position(|(a, b)| a != b);
+        assert!(
+            committed == generated,
+            "include/{} differs from the code at line {}; renew it with\n    BLESS=1 cargo test -p {} --test header",
+            self.file,
+            line.unwrap_or_else(|| committed.lines().count().min(generated.lines().count())) + 1,
+            self.library.package()
+        );
+    }
+
+    /// The header, included twice and with nothing else, compiles as C and as C++17.
+    ///
+    /// # Panics
+    /// With what the compiler says.
+    pub fn compiles_alone(&self) {
+        let scratch = tempfile::tempdir().expect("a scratch folder");
+        let source = scratch.path().join("alone.c");
+        let text = format!("#include <{0}>\n#include <{0}>\nint alone;\n", self.file);
+        std::fs::write(&source, text).expect("write");
+        run(self.library.cc(self.flags).arg("-fsyntax-only").arg(&source));
+        let cxx = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+        run(Command::new(cxx)
+            .args(["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"])
+            .args(["-x", "c++", "-I"])
+            .arg(self.library.here().join("include"))
+            .arg(&source));
+    }
+
+    /// The header has this line.
+    ///
+    /// # Panics
+    /// When it has not.
+    pub fn has_line(&self, line: &str) {
+        assert!(self.text().lines().any(|l| l == line), "cbindgen.toml must say: {line}");
+    }
+
+    /// Functions that the header declares.
+    ///
+    /// # Panics
+    /// Without an include guard.
+    #[must_use]
+    pub fn declared(&self) -> BTreeSet<String> {
+        let text = self.text();
+        let code = text.split(&format!("#ifndef {}\n", self.guard)).nth(1).expect("the include guard");
+        code.lines()
+            .filter(|l| {
+                l.contains("mangrove_") && !l.starts_with([' ', '#', '/']) && !l.starts_with("typedef")
+            })
+            .filter_map(|l| l.split_once('(')?.0.rsplit([' ', '*']).next().map(str::to_owned))
+            .collect()
+    }
+
+    /// Functions that the shared library exports.
+    #[must_use]
+    pub fn exported(&self) -> BTreeSet<String> {
+        let table = said(Command::new("nm").args(["-D", "--defined-only"]).arg(self.library.shared()));
+        let names = table.lines().filter_map(|l| l.rsplit(' ').next());
+        names.map(|name| name.split('@').next().unwrap_or(name).to_owned()).collect()
+    }
+
+    /// The shared library goes by this name.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn has_soname(&self, soname: &str) {
+        let dynamic = said(Command::new("readelf").arg("-d").arg(self.library.shared()));
+        assert!(dynamic.contains(&format!("soname: [{soname}]")), "{dynamic}");
+    }
+
+    /// Every entry point that can panic runs inside the guard: its body has one of `guarded`, or one of
+    /// `harmless`, which say why it cannot. Files of `except` are not looked at.
+    ///
+    /// # Panics
+    /// At the first that does not, and when an entry point was not found in the sources.
+    pub fn is_guarded(&self, guarded: &[&str], harmless: &[&str], except: &[&str]) {
+        let mut seen = 0;
+        for file in std::fs::read_dir(self.library.here().join("src")).expect("src") {
+            let path = file.expect("an entry").path();
+            if except.iter().any(|name| path.ends_with(name)) {
+                continue;
+            }
+            let source = std::fs::read_to_string(&path).expect("UTF-8");
+            let source = source.split("#[cfg(test)]").next().unwrap_or_default();
+            for part in source.split("#[unsafe(no_mangle)]").skip(1) {
+                seen += 1;
+                let body = part.split("\n}\n").next().unwrap_or_default();
+                let name = body.split('(').next().unwrap_or_default().trim();
+                assert!(
+                    guarded.iter().chain(harmless).any(|w| body.contains(w)),
+                    "{}: {name} runs outside the guard",
+                    path.display()
+                );
+            }
+        }
+        assert_eq!(seen, self.declared().len(), "each entry point was looked at");
+    }
+}

@@ -1,0 +1,126 @@
+//! A C library of this repository as its users find it, and the system's compilers.
+
+use crate::command::run;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// One of the C libraries. Make it with [`c_library!`](crate::c_library).
+#[derive(Debug)]
+pub struct CLibrary {
+    package: &'static str,
+    crate_folder: &'static str,
+    target_tmpdir: &'static str,
+    cargo: &'static str,
+    file: &'static str,
+    soname: Option<&'static str>,
+    built: OnceLock<PathBuf>,
+}
+
+/// A library of the crate whose test says this: file name as cargo builds it, and its SONAME, if programs look
+/// for it under that.
+#[macro_export]
+macro_rules! c_library {
+    ($file:expr, $soname:expr) => {
+        $crate::c_library::CLibrary::new(
+            [env!("CARGO_PKG_NAME"), env!("CARGO_MANIFEST_DIR"), env!("CARGO_TARGET_TMPDIR"), env!("CARGO")],
+            $file,
+            $soname,
+        )
+    };
+}
+
+impl CLibrary {
+    /// See [`c_library!`](crate::c_library); `cargo` holds what cargo tells a test when it compiles it.
+    #[must_use]
+    pub const fn new(cargo: [&'static str; 4], file: &'static str, soname: Option<&'static str>) -> Self {
+        let [package, crate_folder, target_tmpdir, cargo] = cargo;
+        Self { package, crate_folder, target_tmpdir, cargo, file, soname, built: OnceLock::new() }
+    }
+
+    /// The crate's folder.
+    #[must_use]
+    pub fn here(&self) -> &'static Path {
+        Path::new(self.crate_folder)
+    }
+
+    /// The crate's name.
+    #[must_use]
+    pub fn package(&self) -> &'static str {
+        self.package
+    }
+
+    /// The folder that holds the shared and the static library, built now. Cargo does not build a library without
+    /// an rlib for its own integration tests, so the tests ask it to.
+    ///
+    /// # Panics
+    /// When the library cannot be built.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.built.get_or_init(|| {
+            let target = Path::new(self.target_tmpdir).parent().expect("the target folder");
+            // The profile of this very test, so that what it depends on is there already.
+            let (profile, folder) =
+                if cfg!(debug_assertions) { ("test", "debug") } else { ("release", "release") };
+            run(Command::new(self.cargo)
+                .current_dir(self.here())
+                .args(["build", "--quiet", "--offline", "--package", self.package, "--lib"])
+                .args(["--profile", profile, "--target-dir"])
+                .arg(target));
+            let folder = target.join(folder);
+            if let Some(soname) = self.soname {
+                let link = folder.join(soname);
+                let _ = std::fs::remove_file(&link);
+                match std::os::unix::fs::symlink(self.file, &link) {
+                    Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+                        panic!("{}: {e}", link.display())
+                    }
+                    _ => {}
+                }
+            }
+            folder
+        })
+    }
+
+    /// The shared library, built now.
+    #[must_use]
+    pub fn shared(&self) -> PathBuf {
+        self.folder().join(self.file)
+    }
+
+    /// The system's C compiler, as strict as it gets, finding the crate's headers and those of the test kit.
+    #[must_use]
+    pub fn cc(&self, flags: &[&str]) -> Command {
+        let mut cc = cc(flags);
+        cc.arg("-I").arg(self.here().join("include"));
+        cc
+    }
+}
+
+/// The repository's folder.
+///
+/// # Panics
+/// When it is gone.
+#[must_use]
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
+}
+
+/// The system's C compiler, strict, finding the headers of the test kit.
+#[must_use]
+pub fn cc(flags: &[&str]) -> Command {
+    let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    cc.args(["-Wall", "-Wextra", "-Werror", "-g", "-I", concat!(env!("CARGO_MANIFEST_DIR"), "/include")]);
+    cc.args(flags);
+    cc
+}
+
+/// A shell line in `folder` that finds what is installed in `prefix`.
+#[must_use]
+pub fn shell(line: &str, folder: &Path, prefix: &Path) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-e", "-c", line]).current_dir(folder);
+    command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    command.env("LD_LIBRARY_PATH", prefix.join("lib"));
+    command
+}
