@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// One of the C libraries. Make it with [`c_library!`](crate::c_library).
+/// One of the C libraries. Make it with [`crate::c_library!`].
 #[derive(Debug)]
 pub struct CLibrary {
     package: &'static str,
@@ -31,7 +31,7 @@ macro_rules! c_library {
 }
 
 impl CLibrary {
-    /// See [`c_library!`](crate::c_library); `cargo` holds what cargo tells a test when it compiles it.
+    /// See [`crate::c_library!`]; `cargo` holds what cargo tells a test when it compiles it.
     #[must_use]
     pub const fn new(cargo: [&'static str; 4], file: &'static str, soname: Option<&'static str>) -> Self {
         let [package, crate_folder, target_tmpdir, cargo] = cargo;
