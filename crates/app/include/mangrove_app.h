@@ -139,6 +139,28 @@ typedef int32_t mangrove_app_medium;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// How the state comes into memory when it is opened.
+enum mangrove_app_start
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // All of it is read, by all processors, and compared with its checksums first.
+    MANGROVE_APP_START_READ = 0,
+    // It is mapped, copy on write: ready at once, whatever its size. On a file system every page is compared
+    // with its checksum by a thread behind; one that does not fit latches an error, but may have been seen, and
+    // a page that cannot be read ends the process with SIGBUS. On persistent memory a state that was closed is
+    // not compared.
+    MANGROVE_APP_START_COPY_ON_WRITE = 1,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum mangrove_app_start mangrove_app_start;
+#else
+typedef int32_t mangrove_app_start;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // Who learns what write commands write.
 enum mangrove_app_tracker
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -284,6 +306,9 @@ mangrove_app_status mangrove_app_options_set_medium(mangrove_app_options *option
 mangrove_app_status mangrove_app_options_set_emulated_latency(mangrove_app_options *options,
                                                               uint32_t write_ns,
                                                               uint32_t read_ns);
+
+// How the state comes into memory: one of mangrove_app_start. Default: MANGROVE_APP_START_READ.
+mangrove_app_status mangrove_app_options_set_start(mangrove_app_options *options, int32_t start);
 
 // An answer is given when what it rests on is durable. The default.
 mangrove_app_status mangrove_app_options_set_durability_sync(mangrove_app_options *options);

@@ -2,7 +2,7 @@
 
 use crate::status::{Answer, Failure, guard, mangrove_app_status};
 use mangrove_durable::{
-    CreateMode, Durability, Latency, MediumChoice, Options, ServerOptions, TrackerChoice,
+    CreateMode, Durability, Latency, MediumChoice, Options, ServerOptions, Start, TrackerChoice,
 };
 use std::time::Duration;
 
@@ -34,6 +34,19 @@ pub enum mangrove_app_medium {
     MANGROVE_APP_MEDIUM_EMULATED = 3,
 }
 
+/// How the state comes into memory when it is opened.
+#[repr(i32)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum mangrove_app_start {
+    /// All of it is read, by all processors, and compared with its checksums first.
+    MANGROVE_APP_START_READ = 0,
+    /// It is mapped, copy on write: ready at once, whatever its size. On a file system every page is compared
+    /// with its checksum by a thread behind; one that does not fit latches an error, but may have been seen, and
+    /// a page that cannot be read ends the process with SIGBUS. On persistent memory a state that was closed is
+    /// not compared.
+    MANGROVE_APP_START_COPY_ON_WRITE = 1,
+}
+
 /// Who learns what write commands write.
 #[repr(i32)]
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,6 +63,7 @@ pub enum mangrove_app_tracker {
 }
 
 use mangrove_app_medium::*;
+use mangrove_app_start::*;
 use mangrove_app_tracker::*;
 
 /// New options: create the state when it is missing, durability sync, all else automatic; the same that
@@ -153,6 +167,23 @@ pub unsafe extern "C" fn mangrove_app_options_set_emulated_latency(
     let medium = MediumChoice::Emulated(Latency { write_ns, read_ns });
     // SAFETY: passed on from the caller.
     unsafe { set_all(options, |o| Ok(o.medium(medium))) }
+}
+
+/// How the state comes into memory: one of mangrove_app_start. Default: MANGROVE_APP_START_READ.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_app_options_set_start(
+    options: *mut mangrove_app_options,
+    start: i32,
+) -> mangrove_app_status {
+    let change = |o: Options| {
+        Ok(o.start(match start {
+            s if s == MANGROVE_APP_START_READ as i32 => Start::Read,
+            s if s == MANGROVE_APP_START_COPY_ON_WRITE as i32 => Start::CopyOnWrite,
+            s => return Err(Failure::invalid(format!("{s} is no mangrove_app_start"))),
+        }))
+    };
+    // SAFETY: passed on from the caller.
+    unsafe { set_all(options, change) }
 }
 
 /// An answer is given when what it rests on is durable. The default.

@@ -5,7 +5,6 @@
 
 mod address;
 mod allocator;
-#[allow(dead_code, reason = "in the making")]
 mod arena;
 mod audit;
 mod backing;
@@ -13,12 +12,10 @@ mod batch;
 mod combiner;
 mod error;
 mod globals;
-#[allow(dead_code, reason = "in the making")]
 mod image;
 mod image_layout;
 #[doc(hidden)]
 pub mod lab;
-#[allow(dead_code, reason = "in the making")]
 mod mappings;
 mod modules;
 mod options;
@@ -45,7 +42,7 @@ pub use arena::ArenaStat;
 pub use batch::Command;
 pub use error::{Error, Result};
 pub use image::ImageStat;
-pub use mangrove_shadow::{CreateMode, Durability, Latency, MediumChoice, Ticket};
+pub use mangrove_shadow::{CreateMode, Durability, Latency, MediumChoice, Start, Ticket};
 pub use mangrove_tracker::will_write;
 pub use options::{Options, TrackerChoice};
 pub use persist::Persist;

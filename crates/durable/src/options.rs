@@ -3,7 +3,7 @@
 use crate::image::ImageOptions;
 use crate::mappings::MAPPINGS;
 use crate::{Error, Result, route};
-use mangrove_shadow::{CreateMode, Durability, MediumChoice};
+use mangrove_shadow::{CreateMode, Durability, MediumChoice, Start};
 use mangrove_tracker::{BLOCK_BYTES_DEFAULT, Compiler, Explicit, Tracker, WriteSet};
 
 /// Who learns what commands write.
@@ -87,6 +87,14 @@ impl Options {
     #[must_use]
     pub fn log_bytes(mut self, bytes: u64) -> Self {
         self.shadow = self.shadow.log_bytes(bytes);
+        self
+    }
+
+    /// How the state comes into memory: read and verified first, or mapped copy on write, which is ready at once
+    /// whatever the size of the state. Default: read.
+    #[must_use]
+    pub fn start(mut self, start: Start) -> Self {
+        self.shadow = self.shadow.start(start);
         self
     }
 

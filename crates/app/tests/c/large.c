@@ -98,12 +98,16 @@ int main(int argc, char **argv) {
     mangrove_app_client *client;
     CHECK(argc >= 3);
     const char *medium = argv[2];
+    bool verifies = strncmp(medium, "verify", 6) == 0;
+    if (strcmp(medium, "verify-mapped") == 0) {
+        OK(mangrove_app_options_set_start(options, MANGROVE_APP_START_COPY_ON_WRITE));
+    }
     if (strcmp(medium, "file") == 0) OK(mangrove_app_options_set_medium(options, MANGROVE_APP_MEDIUM_FILE));
     if (strcmp(medium, "emulated") == 0) OK(mangrove_app_options_set_medium(options, MANGROVE_APP_MEDIUM_EMULATED));
     OK(mangrove_app_open(argv[1], options, &callbacks, &app));
     mangrove_app_options_free(options);
     OK(mangrove_app_client_new(app, &client));
-    if (strcmp(medium, "verify") == 0) {
+    if (verifies) {
         OK(mangrove_app_read(client, verify, NULL));
         OK(mangrove_app_write(client, touch, NULL));
         mangrove_app_client_free(client);

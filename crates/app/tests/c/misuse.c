@@ -26,6 +26,7 @@ int main(int argc, char **argv) {
     mangrove_app_options *options = mangrove_app_options_new();
     ANSWERS(MANGROVE_APP_ERR_INVALID_ARGUMENT, mangrove_app_options_set_medium(options, 77));
     SAYS("77 is no mangrove_app_medium");
+    ANSWERS(MANGROVE_APP_ERR_INVALID_ARGUMENT, mangrove_app_options_set_start(options, 2));
     ANSWERS(MANGROVE_APP_ERR_INVALID_ARGUMENT, mangrove_app_options_set_tracker(options, -1));
     ANSWERS(MANGROVE_APP_ERR_INVALID_ARGUMENT, mangrove_app_options_set_durability_interval(options, 0));
     ANSWERS(MANGROVE_APP_ERR_INVALID_ARGUMENT, mangrove_app_options_set_create(NULL, true));

@@ -3,7 +3,7 @@
 use super::run::Bench;
 use crate::report::Unit;
 use anyhow::{Context as _, bail, ensure};
-use mangrove_durable::{MediumChoice, Options, Runtime};
+use mangrove_durable::{MediumChoice, Options, Runtime, Start};
 use std::ffi::c_void;
 use std::fs::File;
 use std::io::Read as _;
@@ -14,6 +14,7 @@ use std::time::Instant;
 
 pub(super) const RECOVERY: &str = "recovery";
 pub(super) const READY: &str = "open until ready";
+pub(super) const MAPPED: &str = "open copy on write until ready";
 pub(super) const ALL: &str = "open and read everything";
 const COPY: &str = "one memcpy of it";
 const DISK: &str = "reading it from the disk";
@@ -47,7 +48,7 @@ fn options() -> Options {
     Options::new().medium(MediumChoice::File).keeps_variables(false)
 }
 
-/// The child's work: `fill:MIB:PATH` or `open:MIB:PATH`.
+/// The child's work: `fill:MIB:PATH`, `open:MIB:PATH` or, copy on write, `map:MIB:PATH`.
 pub(super) fn run_child(task: &str) -> anyhow::Result<()> {
     let mut words = task.splitn(3, ':');
     let (Some(what), Some(Ok(mib)), Some(path)) =
@@ -56,9 +57,10 @@ pub(super) fn run_child(task: &str) -> anyhow::Result<()> {
         bail!("there is no such task: {task}");
     };
     let chunks = (mib << 20) / CHUNK_BYTES;
+    let start = if what == "map" { Start::CopyOnWrite } else { Start::Read };
     let begin = Instant::now();
     // SAFETY: there is no initialisation.
-    let runtime = unsafe { Runtime::open(path, &options(), None) }?;
+    let runtime = unsafe { Runtime::open(path, &options().start(start), None) }?;
     let root = runtime.roots();
     if what == "fill" {
         let mut client = runtime.client()?;
@@ -116,11 +118,16 @@ pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
         let complaint = String::from_utf8_lossy(&filled.stderr);
         ensure!(filled.status.code().is_none(), "the writer was not killed: {complaint}");
         let workload = format!("{mib} MiB");
-        for (how, cold) in [("warm", false), ("cold", true)] {
+        for (task, label, all_label, cold) in [
+            ("open", format!("{READY}, warm"), format!("{ALL}, warm"), false),
+            ("map", format!("{MAPPED}, warm"), format!("{MAPPED} and read, warm"), false),
+            ("open", format!("{READY}, cold"), format!("{ALL}, cold"), true),
+            ("map", format!("{MAPPED}, cold"), format!("{MAPPED} and read, cold"), true),
+        ] {
             if cold {
                 forget(&dir)?;
             }
-            let opened = child("open")?;
+            let opened = child(task)?;
             let complaint = String::from_utf8_lossy(&opened.stderr);
             ensure!(opened.status.success(), "the state did not open: {complaint}");
             let text = String::from_utf8_lossy(&opened.stdout).into_owned();
@@ -128,8 +135,8 @@ pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
             let (Some(Ok(ready)), Some(Ok(all))) = (numbers.next(), numbers.next()) else {
                 bail!("the child said {text:?}");
             };
-            b.add(RECOVERY, "file", &workload, &format!("{READY}, {how}"), 1, Unit::Milliseconds, ready);
-            b.add(RECOVERY, "file", &workload, &format!("{ALL}, {how}"), 1, Unit::Milliseconds, all);
+            b.add(RECOVERY, "file", &workload, &label, 1, Unit::Milliseconds, ready);
+            b.add(RECOVERY, "file", &workload, &all_label, 1, Unit::Milliseconds, all);
         }
         let copy = copy_time(mib)?;
         b.add(RECOVERY, "file", &workload, COPY, 1, Unit::Milliseconds, copy);

@@ -117,6 +117,7 @@ impl Heap {
     }
 
     /// The address behind the last page under management.
+    #[cfg(test)]
     pub(crate) fn end_address(&self) -> usize {
         self.view.base as usize + self.head().pages as usize * PAGE_BYTES
     }
