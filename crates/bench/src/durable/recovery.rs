@@ -3,7 +3,7 @@
 use super::run::Bench;
 use crate::report::Unit;
 use anyhow::{Context as _, bail, ensure};
-use mangrove_durable::{MediumChoice, Options, Runtime, Start};
+use mangrove_durable::{Addresses, MediumChoice, Options, Runtime, Start, settle_addresses};
 use std::ffi::c_void;
 use std::fs::File;
 use std::io::Read as _;
@@ -50,6 +50,10 @@ fn options() -> Options {
 
 /// The child's work: `fill:MIB:PATH`, `open:MIB:PATH` or, copy on write, `map:MIB:PATH`.
 pub(super) fn run_child(task: &str) -> anyhow::Result<()> {
+    // As every application does; otherwise all of the state is searched for pointers to modules that have moved.
+    if let Addresses::Random { why } = settle_addresses() {
+        bail!("modules lie elsewhere at each start: {why}");
+    }
     let mut words = task.splitn(3, ':');
     let (Some(what), Some(Ok(mib)), Some(path)) =
         (words.next(), words.next().map(str::parse::<usize>), words.next())
