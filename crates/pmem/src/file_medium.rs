@@ -137,10 +137,10 @@ impl FileMedium {
     pub(crate) fn set_finished(&self, result: Result<()>) {
         self.finished.get_or_init(|| result.clone());
         // After the answer: who asks gets the error itself, and not that there was an earlier one.
-        if let Err(error) = result {
-            self.latch(error);
+        match result {
+            Ok(()) => self.finish.open(),
+            Err(error) => self.latch(error),
         }
-        self.finish.open();
     }
 
     /// Waits until opening has ended.
@@ -313,7 +313,6 @@ impl FileMedium {
         self.first_error.get_or_init(|| error);
         self.log.commit.fail();
         self.space.open();
-        self.finish.open();
         self.finish.open();
     }
 
