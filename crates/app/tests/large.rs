@@ -16,10 +16,11 @@ fn survives(program: &Path, medium: &str, how: &str, mib: u32) {
     let start = Instant::now();
     let write = || {
         let mut command = Command::new(program);
-        command.arg(&state).args([medium, how, &mib.to_string()]).output().expect("the program runs")
+        command.arg(&state).args([medium, how, &mib.to_string()]);
+        let output = command.output().expect("the program runs");
+        assert_eq!(output.status.signal(), Some(libc::SIGKILL), "{medium} {how} {mib}: {}", told(&output));
     };
-    let output = write();
-    assert_eq!(output.status.signal(), Some(libc::SIGKILL), "{medium} {how} {mib}: {}", told(&output));
+    write();
     let wrote = start.elapsed();
     run(Command::new(program).arg(&state).arg("verify"));
     let recovered = start.elapsed() - wrote;
@@ -27,8 +28,7 @@ fn survives(program: &Path, medium: &str, how: &str, mib: u32) {
     run(Command::new(program).arg(&state).arg("verify-mapped"));
     // Once more from the beginning, mapped: what a dead process left, and what it itself changed then.
     std::fs::remove_dir_all(&state).expect("the state");
-    let output = write();
-    assert_eq!(output.status.signal(), Some(libc::SIGKILL), "{medium} {how} {mib}: {}", told(&output));
+    write();
     for _ in 0..2 {
         run(Command::new(program).arg(&state).arg("verify-mapped"));
     }

@@ -155,6 +155,10 @@ mod tests {
         explained(&[(1, 0, Write(5))], 5);
         explained(&[(1, 0, Write(5)), (2, 3, Read(5)), (4, 0, Write(0))], 0);
         not(&[(1, 0, Write(5))], 7, Unexplained::Found);
+        // Much later, or never.
+        explained(&[(1, 0, Write(5)), (2, 3, Read(0)), (8, 9, Read(5))], 5);
+        explained(&[(1, 0, Write(5)), (2, 3, Read(0)), (8, 9, Read(0))], 0);
+        not(&[(1, 0, Write(5)), (2, 3, Read(5)), (8, 9, Read(0))], 0, Unexplained::Answer(2));
     }
 
     #[test]
