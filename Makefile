@@ -30,7 +30,7 @@ test:
 
 build:
 	@scripts/setup build
-	$(CARGO) build --release --package mangrove-cli --package mangrove-capi --package mangrove-app
+	$(CARGO) build --release --package mangrove-cli --package mangrove-capi --package mangrove-app --package mangrove-leveldb
 
 bench:
 	@scripts/setup bench

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Installs the C libraries, their headers and their pkg-config files: mangrove (the map) and mangrove_app
-# (durable applications).
+# Installs the C libraries, their headers and their pkg-config files: mangrove (the map), mangrove_app
+# (durable applications) and mangrove_leveldb (LevelDB's C API; the header is LevelDB's own).
 # Usage: [DESTDIR=STAGE] scripts/install.sh PREFIX [FOLDER-OF-BUILT-LIBRARIES]
 # Without the folder it builds them first, optimised; with it, it installs those that are there.
 set -euo pipefail
@@ -15,7 +15,7 @@ to=${DESTDIR:-}$prefix
 cd "$(dirname "$0")/.."
 
 if [ -z "$built" ]; then
-    ${CARGO:-cargo} build --release --package mangrove-capi --package mangrove-app
+    ${CARGO:-cargo} build --release --package mangrove-capi --package mangrove-app --package mangrove-leveldb
     built=${CARGO_TARGET_DIR:-target}/release
 fi
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
@@ -50,7 +50,9 @@ install_one() {
     ar rcsD "$scratch/a" "$scratch/one.o"
     install -m 644 "$scratch/a" "$to/lib/lib$name.a"
 
-    install -m 644 "crates/$crate/include/$name.h" "$to/include/$name.h"
+    if [ -e "crates/$crate/include/$name.h" ]; then
+        install -m 644 "crates/$crate/include/$name.h" "$to/include/$name.h"
+    fi
     sed -e "s|@PREFIX@|$prefix|" -e "s|@VERSION@|$version|" "crates/$crate/$name.pc.in" >"$scratch/pc"
     install -m 644 "$scratch/pc" "$to/lib/pkgconfig/$name.pc"
 }
@@ -63,6 +65,15 @@ if [ -e "$built/libmangrove_app.so" ]; then
     install_one mangrove_app mangrove_app app 'mangrove_app_*' \
         malloc calloc realloc reallocarray free memalign aligned_alloc posix_memalign valloc pvalloc malloc_usable_size fork \
         mangrove_tracker_thread mangrove_tracker_store
+fi
+if [ -e "$built/libmangrove_leveldb.so" ]; then
+    install_one mangrove_leveldb mangrove_leveldb leveldb 'leveldb_*'
+    # The names that programs built with LevelDB ask the dynamic linker for, in a folder of their own: who puts
+    # it first in LD_LIBRARY_PATH runs them with Mangrove, and nobody else's LevelDB is hidden.
+    install -d "$to/lib/mangrove_leveldb"
+    for soname in libleveldb.so.1 libleveldb.so.1d; do
+        ln -sf "../libmangrove_leveldb.so.$major" "$to/lib/mangrove_leveldb/$soname"
+    done
 fi
 set +f
 

@@ -1,0 +1,49 @@
+//! The way of a user: install, then run a program that was built with LevelDB, or build one with ours.
+
+mod common;
+
+use common::{has_leveldb, here, libraries, run, scratch};
+use mangrove_testkit::c_library::{root, shell};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn installed(parent: &Path) -> PathBuf {
+    let prefix = parent.join("prefix");
+    run(Command::new(root().join("scripts/install.sh")).arg(&prefix).arg(libraries()).env_remove("DESTDIR"));
+    prefix
+}
+
+/// Writes a line with the diary that `build` makes, and says whether Mangrove kept it.
+fn is_kept_by_mangrove(parent: &Path, name: &str, build: &str, run_with: &str) -> bool {
+    let folder = scratch(parent, name);
+    std::fs::copy(here().join("../../examples/leveldb/main.c"), folder.join("main.c")).expect("the example");
+    let prefix = parent.join("prefix");
+    run(&mut shell(build, &folder, &prefix));
+    let output = run(&mut shell(&format!("echo tide | {run_with} ./diary pages"), &folder, &prefix));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("kept 1\n"), "{output:?}");
+    folder.join("pages/MANGROVE").exists()
+}
+
+#[test]
+fn what_is_installed_serves_programs_of_leveldb() {
+    if !has_leveldb() {
+        return;
+    }
+    let parent = tempfile::tempdir().expect("a scratch folder");
+    let prefix = installed(parent.path());
+    let links = prefix.join("lib/mangrove_leveldb");
+    let linked = "cc main.c $(pkg-config --cflags --libs mangrove_leveldb) -o diary";
+    assert!(is_kept_by_mangrove(parent.path(), "shared", linked, ""));
+    let whole = format!(
+        "cc main.c {}/lib/libmangrove_leveldb.a -lgcc_s -lpthread -lm -ldl -o diary",
+        prefix.display()
+    );
+    assert!(is_kept_by_mangrove(parent.path(), "static", &whole, ""));
+    // The same program with LevelDB itself, and then with ours in LevelDB's place.
+    let theirs = "cc main.c -lleveldb -o diary";
+    assert!(!is_kept_by_mangrove(parent.path(), "theirs", theirs, ""));
+    let instead = format!("LD_LIBRARY_PATH={}", links.display());
+    assert!(is_kept_by_mangrove(parent.path(), "instead", theirs, &instead));
+    let preloaded = format!("LD_PRELOAD={}/lib/libmangrove_leveldb.so", prefix.display());
+    assert!(is_kept_by_mangrove(parent.path(), "preloaded", theirs, &preloaded));
+}
