@@ -9,11 +9,12 @@
 
 use crate::batch::{Change, leveldb_writebatch_t};
 use crate::engine::{Cursor, Engine, Figures, View};
+use crate::node::{Direction, Record};
 use crate::options::Order;
 use crate::order::KeyOrder;
 use crate::pins::Pins;
 use crate::status::{Failure, Kind, Result};
-use crate::tree::{Direction, From, Full, Memory, Place, Record, Root, Tree};
+use crate::tree::{From, Full, Memory, Place, Root, Tree};
 use mangrove_durable::route::{mangrove_arena_alloc, mangrove_arena_free};
 use mangrove_durable::{Client, CreateMode, Durability, Options, Runtime, TrackerChoice, will_write};
 use std::cell::{Cell, UnsafeCell};

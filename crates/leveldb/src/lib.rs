@@ -26,6 +26,7 @@ mod catalog;
 mod engine;
 
 mod durable_engine;
+mod node;
 mod order;
 mod pins;
 mod tree;

@@ -10,10 +10,10 @@
 //!
 //! Leaves keep their slots in the order of arrival and a permutation of them in one 32-byte block, so
 //! that an insertion writes little (after Masstree). Inner nodes are sorted arrays. A node that becomes
-//! empty is freed; nodes are not merged otherwise.
+//! empty is freed; nodes are not merged otherwise. `node.rs` has their layout, and the search within one.
 //!
-//! One file, long as it is: layout, descent, split, versions and removal share the invariants below, and
-//! each unsafe access rests on them.
+//! One file, long as it is: descent, split, versions and removal share the invariants below, and each
+//! unsafe access rests on them.
 //!
 //! Invariants:
 //! 1. Along a leaf's permutation, and along the chain of leaves, keys strictly ascend.
@@ -22,6 +22,10 @@
 //!    the queue ascend.
 
 use crate::batch::Change;
+use crate::node::{
+    CHILDREN, Child, Direction, Inner, LEAF_SLOTS, Leaf, NODE_BYTES, Permutation, Record, Separator, Slot,
+    draw_near,
+};
 use crate::order::KeyOrder;
 use std::cmp::Ordering;
 use std::ptr;
@@ -43,124 +47,15 @@ pub(crate) trait Memory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// Length of the value of a record that says "deleted".
-const DELETED: u64 = u64::MAX;
-
-/// A version of a record; key and value lie behind it.
-#[repr(C)]
-pub(crate) struct Record {
-    number: u64,
-    older: *mut Record,
-    queue_next: *mut Record,
-    value_len: u64,
-    key_len: u32,
-    queued: u32,
-}
-
-impl Record {
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-
-    fn is_deleted(&self) -> bool {
-        self.value_len == DELETED
-    }
-
-    #[inline]
-    pub(crate) fn key(&self) -> &[u8] {
-        let start = ptr::from_ref(self).wrapping_add(1).cast::<u8>();
-        // SAFETY: `Tree::record` put the key there.
-        unsafe { std::slice::from_raw_parts(start, self.key_len as usize) }
-    }
-
-    #[inline]
-    pub(crate) fn value(&self) -> &[u8] {
-        let len = if self.is_deleted() { 0 } else { self.value_len as usize };
-        let start = ptr::from_ref(self).wrapping_add(1).cast::<u8>().wrapping_add(self.key_len as usize);
-        // SAFETY: `Tree::record` put the value there.
-        unsafe { std::slice::from_raw_parts(start, len) }
-    }
-
-    /// The version that a reader at `number` sees; none when the key was not there.
-    ///
-    /// # Safety
-    /// `newest` leads a chain of live records.
-    #[inline]
-    unsafe fn seen_at(mut newest: *const Self, number: u64) -> Option<*const Self> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            while !newest.is_null() && (*newest).number > number {
-                newest = (*newest).older;
-            }
-            (!newest.is_null() && !(*newest).is_deleted()).then_some(newest)
-        }
-    }
-}
-
 /// Records of the queue that each batch looks at.
 const SWEEP_MAX: usize = 8;
-/// Slots of a leaf.
-const LEAF_SLOTS: usize = 30;
-/// Children of an inner node.
-const CHILDREN: usize = 22;
 /// More levels than any address space can fill.
 const HEIGHT_MAX: usize = 40;
 
-/// The order of a leaf's slots: so many of the entries, as one block of the write set.
-#[repr(C, align(32))]
-#[derive(Clone, Copy)]
-struct Permutation {
-    slot: [u8; LEAF_SLOTS],
-    count: u8,
-    _pad: u8,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Slot {
-    prefix: u64,
-    record: *mut Record,
-}
-
-#[repr(C, align(32))]
-struct Leaf {
-    order: Permutation,
-    next: *mut Leaf,
-    prev: *mut Leaf,
-    slots: [Slot; LEAF_SLOTS],
-}
-
-/// A child, and the least key that may be in it; of the first child that is not looked at.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Child {
-    prefix: u64,
-    separator: *mut Separator,
-    node: *mut u8,
-}
-
-/// A key; its bytes lie behind it.
-#[repr(C)]
-struct Separator {
-    len: u64,
-}
-
-impl Separator {
-    fn key(&self) -> &[u8] {
-        let start = ptr::from_ref(self).wrapping_add(1).cast::<u8>();
-        // SAFETY: `Tree::separator` put the key there.
-        unsafe { std::slice::from_raw_parts(start, self.len as usize) }
-    }
-}
-
-#[repr(C, align(32))]
-struct Inner {
-    count: u64,
-    children: [Child; CHILDREN],
-}
-
 /// Marks a root, and its format.
-const MAGIC: u64 = u64::from_le_bytes(*b"MGLDBT01");
+const MAGIC: u64 = u64::from_le_bytes(*b"MGLDBT02");
+/// The format before: the same, and no node skips anything.
+const MAGIC_BEFORE: u64 = u64::from_le_bytes(*b"MGLDBT01");
 
 /// What leads to everything.
 #[repr(C, align(32))]
@@ -220,12 +115,6 @@ pub(crate) enum From<'a> {
     Beyond(&'a [u8]),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
-    Forward,
-    Backward,
-}
-
 /// A tree, reached from its root.
 pub(crate) struct Tree<M> {
     root: *mut Root,
@@ -274,7 +163,7 @@ impl<M: Memory> Tree<M> {
     /// `root` has the bytes of a root, and if they are one's, the tree is whole.
     pub(crate) unsafe fn open(root: *mut Root, order: KeyOrder, memory: M) -> Option<Self> {
         // SAFETY: the caller's promise.
-        let found = unsafe { !root.is_null() && (*root).magic == MAGIC };
+        let found = unsafe { !root.is_null() && matches!((*root).magic, MAGIC | MAGIC_BEFORE) };
         found.then_some(Self { root, order, memory })
     }
 
@@ -326,7 +215,7 @@ impl<M: Memory> Tree<M> {
         }
         // SAFETY: a fresh block of a leaf's size.
         unsafe {
-            self.set(&raw mut (*leaf).order, Permutation { slot: [0; LEAF_SLOTS], count: 0, _pad: 0 });
+            self.set(&raw mut (*leaf).order, Permutation::EMPTY);
             self.set(&raw mut (*leaf).next, ptr::null_mut());
             self.set(&raw mut (*leaf).prev, ptr::null_mut());
         }
@@ -335,63 +224,41 @@ impl<M: Memory> Tree<M> {
 
     /// A record that nothing leads to yet.
     fn record(&self, number: u64, key: &[u8], value: Option<&[u8]>) -> Option<*mut Record> {
-        let key_len = u32::try_from(key.len()).ok()?;
-        let value_bytes = value.unwrap_or_default();
-        let bytes = size_of::<Record>() + key.len() + value_bytes.len();
+        let bytes = Record::bytes(key, value)?;
         let record = self.memory.alloc(bytes, align_of::<Record>()).cast::<Record>();
         if record.is_null() {
             return None;
         }
         self.memory.wrote(record.cast(), bytes);
         // SAFETY: a fresh block of that many bytes.
-        unsafe {
-            record.write(Record {
-                number,
-                older: ptr::null_mut(),
-                queue_next: ptr::null_mut(),
-                value_len: value.map_or(DELETED, |v| v.len() as u64),
-                key_len,
-                queued: 0,
-            });
-            let at = record.add(1).cast::<u8>();
-            ptr::copy_nonoverlapping(key.as_ptr(), at, key.len());
-            ptr::copy_nonoverlapping(value_bytes.as_ptr(), at.add(key.len()), value_bytes.len());
-        }
+        unsafe { Record::put(record, number, key, value) };
         Some(record)
     }
 
     fn separator(&self, key: &[u8]) -> Option<*mut Separator> {
-        let bytes = size_of::<Separator>() + key.len();
+        let bytes = Separator::bytes(key);
         let separator = self.memory.alloc(bytes, align_of::<Separator>()).cast::<Separator>();
         if separator.is_null() {
             return None;
         }
         self.memory.wrote(separator.cast(), bytes);
         // SAFETY: a fresh block of that many bytes.
-        unsafe {
-            separator.write(Separator { len: key.len() as u64 });
-            ptr::copy_nonoverlapping(key.as_ptr(), separator.add(1).cast(), key.len());
-        }
+        unsafe { Separator::put(separator, key) };
         Some(separator)
     }
 
     /// The leaf that `key` belongs to, and the way there.
     fn descend(&self, key: &[u8], mut step: impl FnMut(*mut Inner, usize)) -> *mut Leaf {
-        let prefix = self.order.prefix(key);
         let (mut node, height) = (self.head().node, self.head().height);
         for _ in 0..height {
             let inner = node.cast::<Inner>();
-            // SAFETY: above the leaves there are inner nodes, with at least one child.
+            // SAFETY: above the leaves there are inner nodes, with at least one child and live separators.
             unsafe {
-                let children = &(&(*inner).children)[..(*inner).count as usize];
-                let at = children[1..].partition_point(|child| {
-                    child.prefix < prefix
-                        || (child.prefix == prefix
-                            && self.order.compare((*child.separator).key(), key) != Ordering::Greater)
-                });
+                let at = (*inner).child_of(&self.order, key);
                 step(inner, at);
-                node = children[at].node;
+                node = (*inner).children[at].node;
             }
+            draw_near(node, NODE_BYTES);
         }
         node.cast()
     }
@@ -409,16 +276,10 @@ impl<M: Memory> Tree<M> {
     ///
     /// # Safety
     /// A live leaf.
+    #[inline]
     unsafe fn position(&self, leaf: *const Leaf, key: &[u8]) -> Result<usize, usize> {
         // SAFETY: the caller's promise; records in leaves are live.
-        unsafe {
-            let prefix = self.order.prefix(key);
-            let order = &(*leaf).order;
-            order.slot[..usize::from(order.count)].binary_search_by(|&slot| {
-                let slot = (*leaf).slots[usize::from(slot)];
-                slot.prefix.cmp(&prefix).then_with(|| self.order.compare((*slot.record).key(), key))
-            })
-        }
+        unsafe { (*leaf).position(&self.order, key) }
     }
 
     /// The slot at a position of the permutation.
@@ -428,6 +289,36 @@ impl<M: Memory> Tree<M> {
     unsafe fn slot(leaf: *mut Leaf, position: usize) -> *mut Slot {
         // SAFETY: the caller's promise.
         unsafe { &raw mut (*leaf).slots[usize::from((*leaf).order.slot[position])] }
+    }
+
+    /// Makes a leaf skip `skip` bytes.
+    ///
+    /// # Safety
+    /// A live leaf whose keys share that many.
+    unsafe fn skip_in_leaf(&self, leaf: *mut Leaf, skip: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            for position in 0..usize::from((*leaf).order.count) {
+                let slot = Self::slot(leaf, position);
+                self.set(&raw mut (*slot).prefix, self.order.prefix((*(*slot).record).key(), skip));
+            }
+            self.set(&raw mut (*leaf).order.skip, skip as u8);
+        }
+    }
+
+    /// Makes an inner node skip `skip` bytes.
+    ///
+    /// # Safety
+    /// A live node whose separators share that many.
+    unsafe fn skip_in_inner(&self, inner: *mut Inner, skip: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            for at in 1..(*inner).count as usize {
+                let child = &raw mut (*inner).children[at];
+                self.set(&raw mut (*child).prefix, self.order.prefix((*(*child).separator).key(), skip));
+            }
+            self.set(&raw mut (*inner).skip, skip as u32);
+        }
     }
 
     /// The newest version of a key.
@@ -471,7 +362,12 @@ impl<M: Memory> Tree<M> {
             }
         }
         // SAFETY: the root is the tree's.
-        unsafe { self.set(&raw mut (*root).number, number) };
+        unsafe {
+            self.set(&raw mut (*root).number, number);
+            if self.head().magic != MAGIC {
+                self.set(&raw mut (*root).magic, MAGIC);
+            }
+        }
         for step in steps {
             self.finish(step, readers);
         }
@@ -624,18 +520,14 @@ impl<M: Memory> Tree<M> {
                 self.split_leaf(&path, leaf)?;
                 leaf = self.descend(key, |_, _| {});
             }
-            let mut order = (*leaf).order;
-            let count = usize::from(order.count);
-            let mut used = 0u32;
-            for slot in &order.slot[..count] {
-                used |= 1 << slot;
+            if let Some(skip) = (*leaf).skip_with(&self.order, key) {
+                self.skip_in_leaf(leaf, skip);
             }
-            let free = (!used).trailing_zeros() as usize;
-            let at = self.position(leaf, key).unwrap_or_else(|at| at);
-            order.slot.copy_within(at..count, at + 1);
-            order.slot[at] = free as u8;
-            order.count += 1;
-            self.set(&raw mut (*leaf).slots[free], Slot { prefix: self.order.prefix(key), record });
+            let mut order = (*leaf).order;
+            let (at, free) = (self.position(leaf, key).unwrap_or_else(|at| at), order.unused());
+            let prefix = self.order.prefix(key, usize::from(order.skip));
+            order.insert(at, free);
+            self.set(&raw mut (*leaf).slots[free], Slot { prefix, record });
             self.set(&raw mut (*leaf).order, order);
         }
         Some(())
@@ -657,13 +549,13 @@ impl<M: Memory> Tree<M> {
                 self.memory.free(separator.cast());
                 return None;
             };
-            let child = Child { prefix: first.prefix, separator, node: new.cast() };
+            let child = Child { prefix: 0, separator, node: new.cast() };
             if self.add_child(path, path.len, child).is_none() {
                 self.memory.free(separator.cast());
                 self.memory.free(new.cast());
                 return None;
             }
-            let mut moved = Permutation { slot: [0; LEAF_SLOTS], count: 0, _pad: 0 };
+            let mut moved = Permutation { skip: order.skip, ..Permutation::EMPTY };
             for (to, from) in order.slot[keep..].iter().enumerate() {
                 self.set(&raw mut (*new).slots[to], (*leaf).slots[usize::from(*from)]);
                 moved.slot[to] = to as u8;
@@ -678,12 +570,17 @@ impl<M: Memory> Tree<M> {
                 self.set(&raw mut (*next).prev, new);
             }
             self.set(&raw mut (*leaf).next, new);
+            for half in [leaf, new] {
+                if let Some(skip) = (*half).skip_sought(&self.order) {
+                    self.skip_in_leaf(half, skip);
+                }
+            }
         }
         Some(())
     }
 
-    /// Adds a child behind the one that the path took at `level` (0: a new root above everything).
-    /// `None`: no memory, nothing changed.
+    /// Adds a child behind the one that the path took at `level` (0: a new root above everything), which
+    /// finds out the child's prefix. `None`: no memory, nothing changed.
     ///
     /// # Safety
     /// A path of live nodes.
@@ -701,8 +598,9 @@ impl<M: Memory> Tree<M> {
                 }
                 let only = Child { prefix: 0, separator: ptr::null_mut(), node: self.head().node };
                 self.set(&raw mut (*top).children[0], only);
-                self.set(&raw mut (*top).children[1], child);
-                self.set(&raw mut (*top).count, 2);
+                self.set(&raw mut (*top).count, 1);
+                self.set(&raw mut (*top).skip, 0);
+                self.open_gap(top, 1, child);
                 let height = self.head().height + 1;
                 self.set(&raw mut (*root).node, top.cast());
                 self.set(&raw mut (*root).height, height);
@@ -732,12 +630,18 @@ impl<M: Memory> Tree<M> {
                 }
                 self.set(&raw mut (*new).children[from - keep], moved);
             }
-            self.set(&raw mut (*new).count, (count - keep) as u64);
-            self.set(&raw mut (*inner).count, keep as u64);
+            self.set(&raw mut (*new).count, (count - keep) as u32);
+            self.set(&raw mut (*new).skip, (*inner).skip);
+            self.set(&raw mut (*inner).count, keep as u32);
             if at < keep {
                 self.open_gap(inner, at + 1, child);
             } else {
                 self.open_gap(new, at + 1 - keep, child);
+            }
+            for half in [inner, new] {
+                if let Some(skip) = (*half).skip_sought(&self.order) {
+                    self.skip_in_inner(half, skip);
+                }
             }
         }
         Some(())
@@ -745,15 +649,20 @@ impl<M: Memory> Tree<M> {
 
     /// # Safety
     /// A live inner node with room, and a position in it.
-    unsafe fn open_gap(&mut self, inner: *mut Inner, at: usize, child: Child) {
-        // SAFETY: the caller's promise.
+    unsafe fn open_gap(&mut self, inner: *mut Inner, at: usize, mut child: Child) {
+        // SAFETY: the caller's promise; the child's separator is live.
         unsafe {
+            let key = (*child.separator).key();
+            if let Some(skip) = (*inner).skip_with(&self.order, key) {
+                self.skip_in_inner(inner, skip);
+            }
+            child.prefix = self.order.prefix(key, (*inner).skip as usize);
             let count = (*inner).count as usize;
             let from = &raw mut (*inner).children[at];
             self.memory.wrote(from.cast(), (count + 1 - at) * size_of::<Child>());
             (*inner).children.copy_within(at..count, at + 1);
             (*inner).children[at] = child;
-            self.set(&raw mut (*inner).count, count as u64 + 1);
+            self.set(&raw mut (*inner).count, count as u32 + 1);
         }
     }
 
@@ -764,9 +673,7 @@ impl<M: Memory> Tree<M> {
         unsafe {
             let Ok(at) = self.position(leaf, key) else { return };
             let mut order = (*leaf).order;
-            let count = usize::from(order.count);
-            order.slot.copy_within(at + 1..count, at);
-            order.count -= 1;
+            order.remove(at);
             self.set(&raw mut (*leaf).order, order);
             if order.count > 0 || path.len == 0 {
                 return;
@@ -810,7 +717,7 @@ impl<M: Memory> Tree<M> {
                 if at == 0 {
                     ((*inner).children[0].prefix, (*inner).children[0].separator) = (0, ptr::null_mut());
                 }
-                self.set(&raw mut (*inner).count, count as u64 - 1);
+                self.set(&raw mut (*inner).count, count as u32 - 1);
                 break;
             }
             // A root with one child is none. It never loses its last: the tree keeps one leaf.
@@ -873,22 +780,21 @@ impl<M: Memory> Tree<M> {
             while !place.leaf.is_null() && records.len() < count {
                 let leaf = place.leaf;
                 if near != leaf {
+                    // Records lie anywhere: let the cache misses overlap, also those of a page's first leaf.
+                    if near.is_null() {
+                        (*leaf).draw_records_near();
+                    }
                     near = leaf;
-                    // Records lie anywhere: let their cache misses overlap.
-                    for &slot in &(&(*leaf).order.slot)[..usize::from((*leaf).order.count)] {
-                        let record = (*leaf).slots[usize::from(slot)].record.cast::<u8>().cast_const();
-                        mangrove_sys::prefetch_read(record);
-                        mangrove_sys::prefetch_read(record.wrapping_add(64));
+                    let next = (*leaf).neighbour(direction);
+                    if !next.is_null() && records.len() + LEAF_SLOTS < count {
+                        (*next).draw_records_near();
+                        draw_near((*next).neighbour(direction).cast(), NODE_BYTES);
                     }
                 }
                 if place.at < 0 || place.at > (*leaf).last() {
-                    *place = match direction {
-                        Direction::Forward => Place { leaf: (*leaf).next, at: 0 },
-                        Direction::Backward if (*leaf).prev.is_null() => {
-                            Place { leaf: ptr::null_mut(), at: 0 }
-                        }
-                        Direction::Backward => Place { leaf: (*leaf).prev, at: (*(*leaf).prev).last() },
-                    };
+                    let leaf = (*leaf).neighbour(direction);
+                    let backward = direction == Direction::Backward && !leaf.is_null();
+                    *place = Place { leaf, at: if backward { (*leaf).last() } else { 0 } };
                     continue;
                 }
                 let newest = (*Self::slot(leaf, place.at as usize)).record;
@@ -914,7 +820,7 @@ impl<M: Memory> Tree<M> {
                     let slot = *Self::slot(leaf, position);
                     let record = &*slot.record;
                     let key = record.key();
-                    if slot.prefix != self.order.prefix(key) {
+                    if slot.prefix != self.order.prefix(key, usize::from((*leaf).order.skip)) {
                         problems.push(format!("the key {key:?} has not the prefix that its leaf says"));
                     }
                     if last.is_some_and(|last| self.order.compare(last, key) != Ordering::Less) {
@@ -943,11 +849,19 @@ impl<M: Memory> Tree<M> {
         }
         problems
     }
-}
 
-impl Leaf {
-    /// The last position; -1 when there is none.
-    fn last(&self) -> isize {
-        isize::from(self.order.count) - 1
+    /// Neighbours in leaves that only their records tell apart.
+    #[cfg(test)]
+    pub(crate) fn neighbours_of_one_prefix(&self) -> usize {
+        let (mut leaf, mut count) = (self.place(From::End, Direction::Forward).leaf, 0);
+        while !leaf.is_null() {
+            // SAFETY: leaves that the tree leads to are live.
+            let here = unsafe { &*leaf };
+            count += (1..=here.last() as usize)
+                .filter(|at| here.slot(at - 1).prefix == here.slot(*at).prefix)
+                .count();
+            leaf = here.next;
+        }
+        count
     }
 }

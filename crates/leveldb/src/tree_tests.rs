@@ -2,8 +2,9 @@
 //! freed must not be used, and nothing may be left over.
 
 use crate::batch::Change;
+use crate::node::{Direction, Record};
 use crate::order::KeyOrder;
-use crate::tree::{Direction, From, Full, Memory, Readers, Record, Tree};
+use crate::tree::{From, Full, Memory, Readers, Tree};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -108,9 +109,18 @@ impl Random {
     }
 
     fn key(&mut self, span: usize) -> Vec<u8> {
-        match self.below(4) {
+        const BEGINNING: &[u8] = b"with a common beginning ";
+        match self.below(7) {
             0 => vec![0; self.below(12)],
-            1 => format!("with a common beginning {:04}", self.below(span)).into_bytes(),
+            1 | 2 => [BEGINNING, format!("{:04}", self.below(span)).as_bytes()].concat(),
+            // A part of that beginning, and perhaps another end.
+            3 => {
+                let shared = self.below(BEGINNING.len() + 1);
+                let end = [&b""[..], b"\0", b"a", b"\xff"][self.below(4)];
+                [&BEGINNING[..shared], end].concat()
+            }
+            // Longer than any node skips.
+            4 => [&[b'y'; 300][..], &(self.below(span) as u16).to_be_bytes()].concat(),
             _ => (self.below(span) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()
                 [..1 + self.0 as usize % 8]
                 .to_vec(),
@@ -265,6 +275,54 @@ fn ascending_keys_fill_the_leaves() {
     let overhead = memory.blocks() - keys.len();
     assert!(overhead < 2 * keys.len() / 29 + 200, "{overhead} blocks beside the records");
     assert_eq!(tree.check(), Vec::<String>::new());
+}
+
+/// Keys as programs have them, in random order: a leaf tells nearly all apart without looking at its records.
+#[test]
+fn keys_that_begin_alike_have_prefixes_that_differ() {
+    let memory = Watched::default();
+    let mut tree = Tree::create(KeyOrder::new(None), memory.clone()).expect("memory");
+    let mut keys: Vec<_> = (0..20_000u32).map(|n| format!("users/{n:016}/name").into_bytes()).collect();
+    let mut random = Random(5);
+    for at in (1..keys.len()).rev() {
+        keys.swap(at, random.below(at + 1));
+    }
+    for key in &keys {
+        tree.apply(std::iter::once(Change::Put(key, b"")), Readers::default()).expect("memory");
+        memory.verify();
+    }
+    let few = tree.neighbours_of_one_prefix();
+    assert!(few < 20, "{few} of 20,000");
+    assert_eq!(tree.check(), Vec::<String>::new());
+    // One that begins otherwise comes into the first leaf, and one into the last.
+    for key in [&b"use"[..], b"zebra"] {
+        tree.apply(std::iter::once(Change::Put(key, b"")), Readers::default()).expect("memory");
+        memory.verify();
+    }
+    assert_eq!(tree.check(), Vec::<String>::new());
+    assert!((few + 1..few + 60).contains(&tree.neighbours_of_one_prefix()));
+}
+
+/// A tree of the format before, in which no node skips anything, is read, and says the present one once it is written.
+#[test]
+fn a_tree_of_the_format_before_is_taken_over() {
+    let memory = Watched::default();
+    let mut tree = Tree::create(KeyOrder::new(None), memory.clone()).expect("memory");
+    tree.apply(std::iter::once(Change::Put(b"a", b"1")), Readers::default()).expect("memory");
+    let root = tree.root().cast::<[u8; 8]>();
+    let open = |magic: &[u8; 8]| {
+        // SAFETY: the root is live, and nobody else uses it.
+        unsafe {
+            root.write(*magic);
+            Tree::open(root.cast(), KeyOrder::new(None), memory.clone())
+        }
+    };
+    let mut before = open(b"MGLDBT01").expect("a tree");
+    before.apply(std::iter::once(Change::Put(b"b", b"2")), Readers::default()).expect("memory");
+    assert_eq!(before.check(), Vec::<String>::new());
+    // SAFETY: as above.
+    assert_eq!(unsafe { &*root }, b"MGLDBT02");
+    assert!(open(b"MGLDBT03").is_none());
 }
 
 /// The checks above can fail: a store that is not said is found.

@@ -1,0 +1,394 @@
+//! What the tree's blocks hold, and the search within one node.
+//!
+//! The keys of a node often begin alike (decimal numbers, paths). A node says how many first bytes its keys share
+//! (`skip`), and each entry has the eight bytes behind those as a number: the `prefix`. So a search follows one or
+//! two pointers, to the key it ends at and to one that says whether the sought key begins as all others do.
+//!
+//! Invariants:
+//! 1. Every key of a node has at least `skip` bytes, and all have the same ones. A comparator of the program's own
+//!    may not look at the bytes: then `skip` and all prefixes are 0.
+//! 2. An entry's prefix is `KeyOrder::prefix(key, skip)`.
+//! 3. A leaf's permutation names each used slot once, in ascending order of keys.
+
+use crate::order::KeyOrder;
+use mangrove_sys::{CACHE_LINE_BYTES, prefetch_read};
+use std::cmp::Ordering;
+use std::ptr;
+
+/// Length of the value of a record that says "deleted".
+const DELETED: u64 = u64::MAX;
+/// Slots of a leaf.
+pub(crate) const LEAF_SLOTS: usize = 30;
+/// Children of an inner node.
+pub(crate) const CHILDREN: usize = 22;
+/// Bytes of the larger kind of node.
+pub(crate) const NODE_BYTES: usize =
+    if size_of::<Inner>() > size_of::<Leaf>() { size_of::<Inner>() } else { size_of::<Leaf>() };
+/// A node whose keys share so many bytes more than it skips learns to skip them.
+const SHARED_BEYOND_MAX: usize = 4;
+/// Shared bytes that are not skipped, so that not every new key changes what a node skips.
+const SHARED_SPARE: usize = 2;
+
+/// A version of a record; key and value lie behind it.
+#[repr(C)]
+pub(crate) struct Record {
+    pub(crate) number: u64,
+    pub(crate) older: *mut Record,
+    pub(crate) queue_next: *mut Record,
+    value_len: u64,
+    key_len: u32,
+    pub(crate) queued: u32,
+}
+
+impl Record {
+    /// Bytes of a record; none when the key is too long.
+    pub(crate) fn bytes(key: &[u8], value: Option<&[u8]>) -> Option<usize> {
+        u32::try_from(key.len()).ok()?;
+        Some(size_of::<Self>() + key.len() + value.map_or(0, <[u8]>::len))
+    }
+
+    /// Makes a record that nothing leads to yet.
+    ///
+    /// # Safety
+    /// A block of [`Record::bytes`].
+    pub(crate) unsafe fn put(block: *mut Self, number: u64, key: &[u8], value: Option<&[u8]>) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            block.write(Self {
+                number,
+                older: ptr::null_mut(),
+                queue_next: ptr::null_mut(),
+                value_len: value.map_or(DELETED, |v| v.len() as u64),
+                key_len: key.len() as u32,
+                queued: 0,
+            });
+            let at = block.add(1).cast::<u8>();
+            ptr::copy_nonoverlapping(key.as_ptr(), at, key.len());
+            let value = value.unwrap_or_default();
+            ptr::copy_nonoverlapping(value.as_ptr(), at.add(key.len()), value.len());
+        }
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.value_len == DELETED
+    }
+
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        let start = ptr::from_ref(self).wrapping_add(1).cast::<u8>();
+        // SAFETY: `put` put the key there.
+        unsafe { std::slice::from_raw_parts(start, self.key_len as usize) }
+    }
+
+    #[inline]
+    pub(crate) fn value(&self) -> &[u8] {
+        let len = if self.is_deleted() { 0 } else { self.value_len as usize };
+        let start = ptr::from_ref(self).wrapping_add(1).cast::<u8>().wrapping_add(self.key_len as usize);
+        // SAFETY: `put` put the value there.
+        unsafe { std::slice::from_raw_parts(start, len) }
+    }
+
+    /// The version that a reader at `number` sees; none when the key was not there.
+    ///
+    /// # Safety
+    /// `newest` leads a chain of live records.
+    #[inline]
+    pub(crate) unsafe fn seen_at(mut newest: *const Self, number: u64) -> Option<*const Self> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            while !newest.is_null() && (*newest).number > number {
+                newest = (*newest).older;
+            }
+            (!newest.is_null() && !(*newest).is_deleted()).then_some(newest)
+        }
+    }
+}
+
+/// The order of a leaf's slots: so many of the entries, as one block of the write set.
+#[repr(C, align(32))]
+#[derive(Clone, Copy)]
+pub(crate) struct Permutation {
+    pub(crate) slot: [u8; LEAF_SLOTS],
+    pub(crate) count: u8,
+    pub(crate) skip: u8,
+}
+
+impl Permutation {
+    pub(crate) const EMPTY: Self = Self { slot: [0; LEAF_SLOTS], count: 0, skip: 0 };
+
+    /// A slot that is not used; the leaf is not full.
+    pub(crate) fn unused(&self) -> usize {
+        let used = self.used().iter().fold(0u32, |used, slot| used | 1 << slot);
+        (!used).trailing_zeros() as usize
+    }
+
+    pub(crate) fn used(&self) -> &[u8] {
+        &self.slot[..usize::from(self.count)]
+    }
+
+    pub(crate) fn insert(&mut self, at: usize, slot: usize) {
+        self.slot.copy_within(at..usize::from(self.count), at + 1);
+        self.slot[at] = slot as u8;
+        self.count += 1;
+    }
+
+    pub(crate) fn remove(&mut self, at: usize) {
+        self.slot.copy_within(at + 1..usize::from(self.count), at);
+        self.count -= 1;
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Slot {
+    pub(crate) prefix: u64,
+    pub(crate) record: *mut Record,
+}
+
+/// Which way a walk goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Forward,
+    Backward,
+}
+
+#[repr(C, align(32))]
+pub(crate) struct Leaf {
+    pub(crate) order: Permutation,
+    pub(crate) next: *mut Leaf,
+    pub(crate) prev: *mut Leaf,
+    pub(crate) slots: [Slot; LEAF_SLOTS],
+}
+
+/// A child, and the least key that may be in it; of the first child that is not looked at.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Child {
+    pub(crate) prefix: u64,
+    pub(crate) separator: *mut Separator,
+    pub(crate) node: *mut u8,
+}
+
+/// A key; its bytes lie behind it.
+#[repr(C)]
+pub(crate) struct Separator {
+    len: u64,
+}
+
+impl Separator {
+    pub(crate) fn bytes(key: &[u8]) -> usize {
+        size_of::<Self>() + key.len()
+    }
+
+    /// # Safety
+    /// A block of [`Separator::bytes`].
+    pub(crate) unsafe fn put(block: *mut Self, key: &[u8]) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            block.write(Self { len: key.len() as u64 });
+            ptr::copy_nonoverlapping(key.as_ptr(), block.add(1).cast(), key.len());
+        }
+    }
+
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        let start = ptr::from_ref(self).wrapping_add(1).cast::<u8>();
+        // SAFETY: `put` put the key there.
+        unsafe { std::slice::from_raw_parts(start, self.len as usize) }
+    }
+}
+
+#[repr(C, align(32))]
+pub(crate) struct Inner {
+    pub(crate) count: u32,
+    /// Of the separators.
+    pub(crate) skip: u32,
+    pub(crate) children: [Child; CHILDREN],
+}
+
+/// Asks for all lines of a block at once, instead of waiting for one after the other.
+#[inline]
+pub(crate) fn draw_near(block: *const u8, bytes: usize) {
+    for line in (0..bytes).step_by(CACHE_LINE_BYTES) {
+        prefetch_read(block.wrapping_add(line));
+    }
+}
+
+/// How the keys of a node that skips `skip` bytes stand to `key`, as far as those bytes say it; `any` is one of them.
+#[inline]
+fn beginnings(any: &[u8], skip: usize, key: &[u8]) -> Ordering {
+    any[..skip].cmp(&key[..skip.min(key.len())])
+}
+
+/// What a node should skip whose keys share `shared` bytes and that skips `skip` now.
+fn better_skip(shared: usize, skip: usize) -> Option<usize> {
+    let sought = shared.saturating_sub(SHARED_SPARE).min(usize::from(u8::MAX));
+    (shared < skip || (shared > skip + SHARED_BEYOND_MAX && sought > skip)).then_some(sought)
+}
+
+impl Leaf {
+    /// The last position; -1 when there is none.
+    pub(crate) fn last(&self) -> isize {
+        isize::from(self.order.count) - 1
+    }
+
+    /// The leaf beside it; null at the end.
+    #[inline]
+    pub(crate) fn neighbour(&self, direction: Direction) -> *mut Self {
+        match direction {
+            Direction::Forward => self.next,
+            Direction::Backward => self.prev,
+        }
+    }
+
+    /// Asks for the records.
+    #[inline]
+    pub(crate) fn draw_records_near(&self) {
+        for &slot in self.order.used() {
+            draw_near(self.slots[usize::from(slot)].record.cast(), 2 * CACHE_LINE_BYTES);
+        }
+    }
+
+    /// The slot at a position of the permutation.
+    #[inline]
+    pub(crate) fn slot(&self, position: usize) -> &Slot {
+        &self.slots[usize::from(self.order.slot[position])]
+    }
+
+    /// The key at a position of the permutation.
+    ///
+    /// # Safety
+    /// The leaf's records are live.
+    unsafe fn key(&self, position: usize) -> &[u8] {
+        // SAFETY: the caller's promise.
+        unsafe { (*self.slot(position).record).key() }
+    }
+
+    /// The position of `key` in the permutation: where it is, or where it would be.
+    ///
+    /// # Safety
+    /// The leaf's records are live.
+    #[inline]
+    pub(crate) unsafe fn position(&self, order: &KeyOrder, key: &[u8]) -> Result<usize, usize> {
+        let (used, skip) = (self.order.used(), usize::from(self.order.skip));
+        let prefix = order.prefix(key, skip);
+        let prefix_of = |slot: u8| self.slots[usize::from(slot)].prefix;
+        // SAFETY: the caller's promise.
+        let compare = |slot: u8| order.compare(unsafe { (*self.slots[usize::from(slot)].record).key() }, key);
+        let mut at = used.partition_point(|&slot| prefix_of(slot) < prefix);
+        if at < used.len() && prefix_of(used[at]) == prefix {
+            // Its value is wanted next.
+            draw_near(self.slot(at).record.cast(), 3 * CACHE_LINE_BYTES);
+            if compare(used[at]) == Ordering::Equal {
+                return Ok(at);
+            }
+        }
+        if skip > 0 && !used.is_empty() {
+            // SAFETY: the caller's promise.
+            match beginnings(unsafe { self.key(at.min(used.len() - 1)) }, skip, key) {
+                Ordering::Less => return Err(used.len()),
+                Ordering::Greater => return Err(0),
+                Ordering::Equal => {}
+            }
+        }
+        at +=
+            used[at..].partition_point(|&slot| prefix_of(slot) == prefix && compare(slot) == Ordering::Less);
+        let there = at < used.len() && prefix_of(used[at]) == prefix && compare(used[at]) == Ordering::Equal;
+        if there { Ok(at) } else { Err(at) }
+    }
+
+    /// What the leaf should skip when `key` has come into it.
+    ///
+    /// # Safety
+    /// The leaf's records are live.
+    pub(crate) unsafe fn skip_with(&self, order: &KeyOrder, key: &[u8]) -> Option<usize> {
+        let skip = usize::from(self.order.skip);
+        if self.order.count == 0 {
+            return (skip > 0).then_some(0);
+        }
+        // SAFETY: the caller's promise.
+        let shared = order.shared(unsafe { self.key(0) }, key);
+        (shared < skip).then(|| shared.saturating_sub(SHARED_SPARE))
+    }
+
+    /// What the leaf had better skip.
+    ///
+    /// # Safety
+    /// The leaf's records are live.
+    pub(crate) unsafe fn skip_sought(&self, order: &KeyOrder) -> Option<usize> {
+        let last = usize::from(self.order.count).checked_sub(1).filter(|last| *last > 0)?;
+        // SAFETY: the caller's promise.
+        let shared = unsafe { order.shared(self.key(0), self.key(last)) };
+        better_skip(shared, usize::from(self.order.skip))
+    }
+}
+
+impl Inner {
+    pub(crate) fn children(&self) -> &[Child] {
+        &self.children[..self.count as usize]
+    }
+
+    /// The separator's key of a child that is not the first.
+    ///
+    /// # Safety
+    /// The node's separators are live.
+    unsafe fn key(&self, at: usize) -> &[u8] {
+        // SAFETY: the caller's promise.
+        unsafe { (*self.children[at].separator).key() }
+    }
+
+    /// The child that `key` belongs to.
+    ///
+    /// # Safety
+    /// The node's separators are live.
+    #[inline]
+    pub(crate) unsafe fn child_of(&self, order: &KeyOrder, key: &[u8]) -> usize {
+        let (separated, skip) = (&self.children()[1..], self.skip as usize);
+        if skip > 0 && !separated.is_empty() {
+            // SAFETY: the caller's promise.
+            match beginnings(unsafe { self.key(1) }, skip, key) {
+                Ordering::Less => return separated.len(),
+                Ordering::Greater => return 0,
+                Ordering::Equal => {}
+            }
+        }
+        let prefix = order.prefix(key, skip);
+        separated.partition_point(|child| {
+            child.prefix < prefix
+                || (child.prefix == prefix
+                    // SAFETY: the caller's promise.
+                    && order.compare(unsafe { (*child.separator).key() }, key) != Ordering::Greater)
+        })
+    }
+
+    /// What the node should skip when `key` has come between its children.
+    ///
+    /// # Safety
+    /// The node's separators are live.
+    pub(crate) unsafe fn skip_with(&self, order: &KeyOrder, key: &[u8]) -> Option<usize> {
+        let skip = self.skip as usize;
+        if self.count < 2 {
+            return (skip > 0).then_some(0);
+        }
+        // SAFETY: the caller's promise.
+        let shared = order.shared(unsafe { self.key(1) }, key);
+        (shared < skip).then(|| shared.saturating_sub(SHARED_SPARE))
+    }
+
+    /// What the node had better skip.
+    ///
+    /// # Safety
+    /// The node's separators are live.
+    pub(crate) unsafe fn skip_sought(&self, order: &KeyOrder) -> Option<usize> {
+        if self.count < 3 {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        let shared = unsafe { order.shared(self.key(1), self.key(self.count as usize - 1)) };
+        better_skip(shared, self.skip as usize)
+    }
+}
