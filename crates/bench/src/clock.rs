@@ -1,6 +1,7 @@
 //! The clock of the sections with one thread: the wall, or the processor time of the thread where
 //! other programs disturb the machine (`--cpu-time`). It does not see waiting, so the sections on a
-//! disk and those with several threads always go by the wall.
+//! disk and those with several threads go by the wall, except where more threads run than there are processors
+//! and a line says so.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -13,7 +14,8 @@ pub(crate) fn use_cpu_time(yes: bool) {
     CPU_TIME.store(yes, Ordering::Relaxed);
 }
 
-fn thread_time() -> Duration {
+/// Processor time of the calling thread.
+pub(crate) fn thread_time() -> Duration {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(t.tv_sec.unsigned_abs(), t.tv_nsec as u32)
 }

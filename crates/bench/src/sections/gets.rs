@@ -2,6 +2,7 @@
 //! ordered scan of everything.
 
 use super::threads::span;
+use crate::clock::thread_time;
 use crate::context::{Context, Line};
 use crate::progress::Progress;
 use crate::records;
@@ -17,34 +18,45 @@ use std::time::Instant;
 pub(crate) const SECTION: &str = "gets";
 pub(crate) const GET: &str = "random get";
 pub(crate) const GET_PREFIX: &str = "random get, one prefix, one writer";
+/// The same by the processor time of the readers: what the index lets two of them do where three threads share two
+/// processors. A reader that waited asleep would not show; Mangrove's never do.
+pub(crate) const GET_PREFIX_CPU: &str = "random get, one prefix, one writer, by processor time";
 pub(crate) const SCAN: &str = "record of an ordered scan";
 
-/// Gets per second of `threads` threads that make `gets` each; every answer is checked.
+/// Gets per second of several threads, by the wall and by their processor time.
+struct Rates {
+    wall: f64,
+    processor: f64,
+}
+
+/// Rates of `threads` threads that make `gets` gets each; every answer is checked.
 fn get_rate(
     store: &dyn Store,
     threads: usize,
     gets: usize,
     loaded: usize,
     key_of: fn(u64) -> [u8; records::KEY_BYTES],
-) -> anyhow::Result<f64> {
+) -> anyhow::Result<Rates> {
     let barrier = Barrier::new(threads);
-    let wrong = AtomicU64::new(0);
+    let (wrong, processor_ns) = (AtomicU64::new(0), AtomicU64::new(0));
     let seconds = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads as u64)
             .map(|t| {
-                let (barrier, wrong) = (&barrier, &wrong);
+                let (barrier, wrong, processor_ns) = (&barrier, &wrong, &processor_ns);
                 scope.spawn(move || {
                     let mut rng = SmallRng::seed_from_u64(t);
                     let mut value = Vec::with_capacity(records::VALUE_BYTES);
                     let mut bad = 0;
                     barrier.wait();
-                    let start = Instant::now();
+                    let (start, before) = (Instant::now(), thread_time());
                     for _ in 0..gets {
                         let key = key_of(rng.random_range(0..loaded as u64));
                         let found = store.get(&key, &mut value).unwrap_or(false);
                         // The first bytes tell a wrong value; the bench is not to spend its time on them all.
                         bad += u64::from(!found || value.len() != records::VALUE_BYTES);
                     }
+                    let took = thread_time() - before;
+                    processor_ns.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
                     wrong.fetch_add(bad, Ordering::Relaxed);
                     (start, Instant::now())
                 })
@@ -54,7 +66,9 @@ fn get_rate(
     });
     let wrong = wrong.into_inner();
     ensure!(wrong == 0, "{wrong} gets found nothing or the wrong length");
-    Ok((threads * gets) as f64 / seconds)
+    let total = (threads * gets) as f64;
+    let processor_seconds = processor_ns.into_inner() as f64 / 1e9 / threads as f64;
+    Ok(Rates { wall: total / seconds, processor: total / processor_seconds })
 }
 
 /// The same, while another thread overwrites records under the same prefix without waiting.
@@ -63,7 +77,7 @@ fn get_rate_beside_a_writer(
     threads: usize,
     gets: usize,
     loaded: usize,
-) -> anyhow::Result<f64> {
+) -> anyhow::Result<Rates> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
@@ -100,7 +114,7 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
             progress.step(format!("{} gets", kind.name()));
             for threads in [1, 2] {
                 let rate = get_rate(&*store, threads, gets, loaded, records::key)?;
-                c.add(&Line { threads, ..line }, kind.name(), Unit::PerSecond, rate);
+                c.add(&Line { threads, ..line }, kind.name(), Unit::PerSecond, rate.wall);
             }
             progress.step(format!("{} scan", kind.name()));
             let start = Instant::now();
@@ -124,7 +138,9 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
             }
             for threads in [1, 2] {
                 let rate = get_rate_beside_a_writer(&*store, threads, gets, loaded)?;
-                c.add(&Line { operation: GET_PREFIX, threads, ..line }, kind.name(), Unit::PerSecond, rate);
+                for (operation, rate) in [(GET_PREFIX, rate.wall), (GET_PREFIX_CPU, rate.processor)] {
+                    c.add(&Line { operation, threads, ..line }, kind.name(), Unit::PerSecond, rate);
+                }
             }
             store.close()?;
             std::fs::remove_dir_all(&dir)?;
@@ -134,7 +150,7 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
     if cpus < 3 {
         c.report.note(format!(
             "This machine has {cpus} processors: two readers beside a writer share them with it, \
-             so that row cannot show a scaling of 2."
+             so that row cannot show a scaling of 2. The goal goes by the readers' processor time."
         ));
     }
     Ok(())

@@ -3,7 +3,7 @@
 pub(crate) use super::batches::{BATCH, FILL, SECTION as BATCHES};
 pub(crate) use super::bitflip::{SECTION as BITFLIP, SILENT};
 pub(crate) use super::floors::FLOOR;
-pub(crate) use super::gets::{GET, GET_PREFIX, SCAN, SECTION as GETS};
+pub(crate) use super::gets::{GET, GET_PREFIX, GET_PREFIX_CPU, SCAN, SECTION as GETS};
 pub(crate) use super::killed_open::{OPEN as OPEN_KILLED, SECTION as OPEN};
 pub(crate) use super::memory::{DRAM, DURABLE, SECTION as MEMORY};
 pub(crate) use super::mixes::SECTION as MIXES;
