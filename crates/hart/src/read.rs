@@ -145,6 +145,7 @@ impl Hart {
                 if kind <= INLINE_BYTES_MAX as u64 {
                     return (kind, word);
                 }
+                self.prefetch_block(word);
                 buffer.clear();
                 match self.append_value(offset, buffer) {
                     Read::Inline(value) => (u64::from(value.kind), value.word),

@@ -8,10 +8,24 @@ use super::lock::Retry;
 use super::modify::{Change, Intent};
 use super::sync::relax;
 use super::tree::Index;
-use super::word::{Child, Word};
+use super::word::{Child, Kind, Word};
 
 /// Optimistic runs before a reader takes the lock like a writer.
 const OPTIMISTIC_RUNS_MAX: u32 = 32;
+
+/// Asks for the lines of a node behind its first, where a search reads the first to know which it needs.
+#[inline(always)]
+fn draw_near(word: Word) {
+    let lines = match word.kind() {
+        Kind::N4 | Kind::N256 => 1,
+        Kind::N10 => 2,
+        Kind::N16 => 3,
+        Kind::N48 => 7,
+    };
+    for line in 1..lines {
+        mangrove_sys::prefetch_read(std::ptr::without_provenance(word.address() + line * 64));
+    }
+}
 
 impl<K: KeySource> Index<K> {
     /// Runs `read` on the leaf of `key`.
@@ -54,6 +68,8 @@ impl<K: KeySource> Index<K> {
                 }
                 Child::Leaf(leaf) => break leaf,
                 Child::Node => {
+                    // The slot sought depends on what the first line says: let its line come along.
+                    draw_near(word);
                     let node = self.node(word);
                     let node_version = node.lock().read()?;
                     let position = node.position();
