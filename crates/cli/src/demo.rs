@@ -15,6 +15,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// Prints a line.
+macro_rules! say {
+    ($($line:tt)*) => { output::lines([format!($($line)*)])? };
+}
+
 /// Load a dictionary into a map on this disk, kill the loading process at a random point, show that
 /// every acknowledged word is there, finish the load, walk ranges, and print a table.
 #[derive(clap::Args)]
@@ -52,15 +57,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     interrupt::catch()?;
     let words_file = word_list(args.words.as_deref())?;
     let words = read_words(&words_file)?;
-    println!("{} words from {}", count(words.len() as u64), words_file.display());
+    say!("{} words from {}", count(words.len() as u64), words_file.display());
     let pool = prepare(&args.dir)?;
     let floor = floor::measure(&args.dir, Duration::from_secs(2))?;
-    println!("this disk, 512 bytes made durable one after the other: {}", floor.best());
+    say!("this disk, 512 bytes made durable one after the other: {}", floor.best());
 
     let seed = args.seed.unwrap_or_else(rand::random);
     let goal = StdRng::seed_from_u64(seed).random_range(KILL_PERCENT) * words.len() as u64 / 100;
     let killed = load_and_kill(&args, &pool, &words_file, words.len() as u64, goal.max(1))?;
-    println!(
+    say!(
         "killed the loading process (SIGKILL, seed {seed}) after {} acknowledged words, {} a second",
         count(killed.lines.len() as u64),
         count(killed.rate as u64)
@@ -68,22 +73,22 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
 
     let map = Map::options().open(&pool)?;
     let recovery = map.recovery();
-    println!(
+    say!(
         "reopened in {:.0} ms: {} words there, {} log groups replayed",
         recovery.seconds * 1e3,
         count(map.len()),
         count(recovery.log_groups)
     );
     let proof = prove(&map, &words, &killed.lines, usize::from(args.threads))?;
-    println!("every one of the {} acknowledged words is there and correct", count(proof.acknowledged));
-    println!(
+    say!("every one of the {} acknowledged words is there and correct", count(proof.acknowledged));
+    say!(
         "{} more were being written when the process died, and are whole; 0 phantom, 0 torn",
         count(proof.in_flight)
     );
 
     let Some(finish) = finish(&map, &words, usize::from(args.threads))? else {
         map.close()?;
-        println!("interrupted; run `mangrove demo` again to see the end");
+        say!("interrupted; run `mangrove demo` again to see the end");
         return Ok(Exit::Interrupted);
     };
     check_finished(&map, &words)?;
@@ -292,7 +297,7 @@ fn finish(map: &Map, words: &[Vec<u8>], threads: usize) -> anyhow::Result<Option
         return Ok(None);
     }
     let words = missing.len() as u64;
-    println!("finished: {} words in {seconds:.1} s", count(words));
+    say!("finished: {} words in {seconds:.1} s", count(words));
     Ok(Some(Finish { words, seconds }))
 }
 
@@ -314,9 +319,9 @@ fn walk(map: &Map) -> anyhow::Result<()> {
         words.join(" ")
     };
     let first: Result<Vec<_>, _> = map.prefix("mangrove")?.take(5).collect();
-    println!("words that begin with mangrove: {}", show(first?));
+    say!("words that begin with mangrove: {}", show(first?));
     let last: Result<Vec<_>, _> = map.range("a".."b")?.rev().take(3).collect();
-    println!("the last before b, backwards:   {}", show(last?));
+    say!("the last before b, backwards:   {}", show(last?));
     let start = Instant::now();
     let mut previous: Option<Vec<u8>> = None;
     let mut records = 0u64;
@@ -329,7 +334,7 @@ fn walk(map: &Map) -> anyhow::Result<()> {
         records += 1;
     }
     let rate = records as f64 / start.elapsed().as_secs_f64();
-    println!("a walk over all {} in order: {} a second", count(records), count(rate as u64));
+    say!("a walk over all {} in order: {} a second", count(records), count(rate as u64));
     Ok(())
 }
 
@@ -350,7 +355,7 @@ fn table(figures: &Figures<'_>) -> anyhow::Result<()> {
     let per_put = *written as f64 / finish.words.max(1) as f64;
     let floor_rate = floor.best().per_second;
     let direct = floor.direct.map_or_else(|| "not possible here".to_owned(), |rate| rate.to_string());
-    println!();
+    say!("");
     output::table(&[
         ("floor: write and fdatasync", floor.fdatasync.to_string()),
         ("floor: direct durable write", direct),

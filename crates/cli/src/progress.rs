@@ -21,7 +21,8 @@ fn styled(what: &'static str, total: u64, of: &str, open: &str, rate: &str) -> P
         format!("{{prefix:<8}} {{spinner}} {open} {{msg}} {{elapsed}}")
     };
     let bar = if total > 0 { ProgressBar::new(total) } else { ProgressBar::no_length() };
-    bar.set_draw_target(if std::io::stderr().is_terminal() {
+    let is_seen = std::io::stderr().is_terminal();
+    bar.set_draw_target(if is_seen {
         ProgressDrawTarget::stderr_with_hz(8)
     } else {
         ProgressDrawTarget::hidden()
@@ -30,6 +31,9 @@ fn styled(what: &'static str, total: u64, of: &str, open: &str, rate: &str) -> P
         bar.set_style(style.progress_chars("=> "));
     }
     bar.set_prefix(what);
-    bar.enable_steady_tick(Duration::from_millis(200));
+    if is_seen {
+        // Starts a thread, and panics where there is none to be had.
+        bar.enable_steady_tick(Duration::from_millis(200));
+    }
     bar
 }

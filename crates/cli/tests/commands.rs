@@ -170,6 +170,71 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 }
 
 #[test]
+fn a_full_standard_output_is_told() {
+    let yard = Yard::new();
+    yard.sample();
+    let commands: [&[&str]; 9] = [
+        &["map", "scan", "p"],
+        &["map", "get", "p", "k0001"],
+        &["map", "count", "p"],
+        &["map", "stat", "p"],
+        &["map", "check", "p"],
+        &["map", "backup", "p", "copy"],
+        &["map", "load", "p", "sample.tsv"],
+        &["pool", "info", "p"],
+        &["pool", "check", "p", "--json"],
+    ];
+    for args in commands {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = yard.command(args).stdout(full).stderr(Stdio::piped()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{args:?}: {said}");
+        assert!(
+            said.starts_with("mangrove: cannot write standard output: No space left"),
+            "{args:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_check_that_nobody_reads_keeps_its_exit_code() {
+    let yard = Yard::new();
+    yard.sample();
+    let image = yard.path("p/image");
+    let mut bytes = std::fs::read(&image).unwrap();
+    bytes.fill(7);
+    std::fs::write(&image, bytes).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = yard.command(&["pool", "check", "p"]).stdout(writer).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn an_export_replaces_files_and_nothing_else() {
+    let yard = Yard::new();
+    let sample = yard.sample();
+    std::fs::write(yard.path("old.tsv"), "old").unwrap();
+    let links =
+        [("device", "/dev/null"), ("full", "/dev/full"), ("link", "old.tsv"), ("to_nothing", "new.tsv")];
+    for (link, to) in links {
+        std::os::unix::fs::symlink(to, yard.path(link)).unwrap();
+    }
+    yard.ok(&["map", "export", "p", "device"]);
+    yard.fails(&["map", "export", "p", "full"], 3, "cannot write full: No space left");
+    for (link, to) in [("link", "old.tsv"), ("to_nothing", "new.tsv")] {
+        yard.ok(&["map", "export", "p", link]);
+        assert_eq!(std::fs::read(yard.path(to)).unwrap(), sample, "{link}");
+    }
+    for (link, to) in links {
+        assert_eq!(std::fs::read_link(yard.path(link)).unwrap(), std::path::Path::new(to), "{link}");
+    }
+    std::fs::create_dir(yard.path("folder")).unwrap();
+    yard.fails(&["map", "export", "p", "folder"], 3, "cannot write");
+    assert!(!yard.path("folder.part").exists(), "something is left behind");
+}
+
+#[test]
 fn every_help_text_has_an_example() {
     let yard = Yard::new();
     for command in ["load", "get", "put", "del", "scan", "count", "export", "stat", "check", "backup"] {

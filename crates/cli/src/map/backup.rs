@@ -41,12 +41,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.json {
         output::json(&json!({ "records": report.records, "bytes": report.bytes }))?;
     } else {
-        println!(
+        output::lines([format!(
             "{} records, {} copied to {}",
             count(report.records),
             human(report.bytes),
             args.to.display()
-        );
+        )])?;
     }
     Ok(Exit::Ok)
 }

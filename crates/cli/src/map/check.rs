@@ -1,6 +1,7 @@
 //! `mangrove map check`.
 
 use crate::exit::Exit;
+use crate::pool::verdict;
 use crate::size::{count, human};
 use crate::{opening, output};
 use serde_json::json;
@@ -31,14 +32,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
             "problems": report.problems,
         }))?;
     } else {
-        for problem in &report.problems {
-            println!("{problem}");
-        }
-        let verdict = match report.problems.len() {
-            0 => "sound".to_owned(),
-            n => format!("{n} problems"),
-        };
-        println!("{verdict}: {} records with {} of values", count(report.records), human(report.value_bytes));
+        let verdict = format!(
+            "{}: {} records with {} of values",
+            verdict(&report.problems),
+            count(report.records),
+            human(report.value_bytes)
+        );
+        output::lines(report.problems.iter().chain([&verdict]))?;
     }
     Ok(if report.is_sound() { Exit::Ok } else { Exit::No })
 }

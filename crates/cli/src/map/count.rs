@@ -5,7 +5,6 @@ use crate::exit::Exit;
 use crate::text::Spelling;
 use crate::{opening, output};
 use serde_json::json;
-use std::io::Write;
 use std::path::PathBuf;
 
 /// Print the number of records, or of those between bounds.
@@ -38,7 +37,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.json {
         output::json(&json!({ "records": records }))?;
     } else {
-        writeln!(output::stdout(), "{records}")?;
+        output::lines([records.to_string()])?;
     }
     Ok(Exit::Ok)
 }

@@ -5,7 +5,7 @@ use crate::exit::{Exit, Usage};
 use crate::text::Spelling;
 use crate::{interrupt, opening, output, progress};
 use anyhow::Context;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Args {
     /// The pool
     pool: PathBuf,
-    /// The file; standard output when it is left out. Appears whole or not at all
+    /// The file; standard output when it is left out. Appears whole or not at all; a device or a pipe is
+    /// written to as it is
     file: Option<PathBuf>,
     /// tsv (key, tab, value, with escapes) or hex
     #[arg(long, default_value = "tsv")]
@@ -34,19 +35,30 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     interrupt::catch()?;
     let Some(file) = &args.file else {
-        return write_all(args, spelling, output::stdout()).map(|_| end());
+        return write_all(args, spelling, output::stdout(), None).map(|_| end());
     };
+    if is_written_in_place(file) {
+        let out = OpenOptions::new().write(true).create(true).truncate(true).open(file);
+        let out = out.with_context(|| format!("cannot write {}", file.display()))?;
+        let records = write_all(args, spelling, BufWriter::new(out), Some(file))?;
+        if !interrupt::asked() {
+            eprintln!("{records} records written to {}", file.display());
+        }
+        return Ok(end());
+    }
+    // A link stays a link: the file behind it is renewed.
+    let file = &std::fs::canonicalize(file).unwrap_or_else(|_| file.clone());
     let mut part = file.clone().into_os_string();
     part.push(".part");
     let part = Path::new(&part);
     let out = File::create(part).with_context(|| format!("cannot create {}", part.display()))?;
-    let finished = write_all(args, spelling, BufWriter::new(&out)).and_then(|records| {
+    let finished = write_all(args, spelling, BufWriter::new(&out), Some(part)).and_then(|records| {
         out.sync_all().with_context(|| format!("cannot write {}", part.display()))?;
         Ok(records)
     });
     match finished {
         Ok(records) if !interrupt::asked() => {
-            std::fs::rename(part, file).with_context(|| format!("cannot write {}", file.display()))?;
+            put_in_place(part, file).with_context(|| format!("cannot write {}", file.display()))?;
             eprintln!("{records} records written to {}", file.display());
             Ok(Exit::Ok)
         }
@@ -57,11 +69,37 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
 }
 
+/// True for what a new file must not replace: a device, a pipe, a link to nothing.
+fn is_written_in_place(file: &Path) -> bool {
+    match std::fs::metadata(file) {
+        Ok(meta) => !meta.is_file() && !meta.is_dir(),
+        Err(_) => file.is_symlink(),
+    }
+}
+
+/// Gives the finished file its name, durably.
+fn put_in_place(part: &Path, file: &Path) -> std::io::Result<()> {
+    std::fs::rename(part, file).inspect_err(|_| {
+        let _ = std::fs::remove_file(part);
+    })?;
+    let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
 fn end() -> Exit {
     if interrupt::asked() { Exit::Interrupted } else { Exit::Ok }
 }
 
-fn write_all(args: &Args, spelling: Spelling, mut out: impl Write) -> anyhow::Result<u64> {
+fn write_all(
+    args: &Args,
+    spelling: Spelling,
+    mut out: impl Write,
+    file: Option<&Path>,
+) -> anyhow::Result<u64> {
+    let told = |e: std::io::Error| match file {
+        Some(file) => anyhow::Error::new(e).context(format!("cannot write {}", file.display())),
+        None => e.into(),
+    };
     let map = opening::read_only(&args.pool)?;
     let bar = progress::records("export", map.len());
     let mut line = Vec::new();
@@ -76,13 +114,13 @@ fn write_all(args: &Args, spelling: Spelling, mut out: impl Write) -> anyhow::Re
         line.push(b'\t');
         spelling.write(&value, &mut line);
         line.push(b'\n');
-        out.write_all(&line)?;
+        out.write_all(&line).map_err(told)?;
         records += 1;
         if records % 1024 == 0 {
             bar.set_position(records);
         }
     }
-    out.flush()?;
+    out.flush().map_err(told)?;
     bar.finish_and_clear();
     Ok(records)
 }

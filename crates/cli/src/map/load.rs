@@ -130,14 +130,14 @@ fn map_close(map: Map, args: &Args, records: u64, seconds: f64, tell: bool) -> a
         }));
     }
     if tell && !args.report {
-        println!(
+        output::lines([format!(
             "{} records in {seconds:.2} s ({} a second), durability {}; {} in the map; {} written to the device",
             count(records),
             count(rate as u64),
             args.opening.durability,
             count(stat.records),
             human(written),
-        );
+        )])?;
     }
     Ok(())
 }
@@ -147,13 +147,18 @@ impl Loader<'_> {
     /// later one wins.
     fn load(&self, input: &mut Input, threads: usize) -> anyhow::Result<()> {
         std::thread::scope(|scope| {
-            let mut lanes: Vec<(SyncSender<Vec<Record>>, Vec<Record>)> = (0..threads)
-                .map(|_| {
-                    let (sender, receiver) = sync_channel(4);
-                    scope.spawn(move || self.work(&receiver));
-                    (sender, Vec::with_capacity(CHUNK_RECORDS))
-                })
-                .collect();
+            let mut lanes: Vec<(SyncSender<Vec<Record>>, Vec<Record>)> = Vec::new();
+            for _ in 0..threads {
+                let (sender, receiver) = sync_channel(4);
+                let started = std::thread::Builder::new().spawn_scoped(scope, move || self.work(&receiver));
+                match started {
+                    Ok(_) => lanes.push((sender, Vec::with_capacity(CHUNK_RECORDS))),
+                    Err(e) if lanes.is_empty() => return Err(e).context("cannot start a thread"),
+                    // As many as the process may have.
+                    Err(_) => break,
+                }
+            }
+            let threads = lanes.len();
             let start = Instant::now();
             while let Some(record) = input.next()? {
                 let mut hasher = DefaultHasher::new();

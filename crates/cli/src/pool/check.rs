@@ -27,13 +27,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.json {
         output::json(&json!({ "sound": problems.is_empty(), "problems": problems }))?;
     } else {
-        for problem in &problems {
-            println!("{problem}");
-        }
-        println!(
-            "{}",
-            if problems.is_empty() { "sound".into() } else { format!("{} problems", problems.len()) }
-        );
+        output::lines(problems.iter().chain([&verdict(&problems)]))?;
     }
     Ok(if problems.is_empty() { Exit::Ok } else { Exit::No })
+}
+
+/// What the problems found come to.
+pub(crate) fn verdict(problems: &[String]) -> String {
+    match problems.len() {
+        0 => "sound".into(),
+        1 => "1 problem".into(),
+        n => format!("{n} problems"),
+    }
 }

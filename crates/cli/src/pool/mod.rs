@@ -4,4 +4,5 @@ mod check;
 mod dispatch;
 mod info;
 
+pub(crate) use check::verdict;
 pub(crate) use dispatch::{Command, run};
