@@ -217,6 +217,10 @@ impl StorageFile for FaultyFile {
         self.inner.will_read(offset, len);
     }
 
+    fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        self.inner.next_data(offset)
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()> {
         self.write(bytes, |part| self.inner.write_at(offset, part, site))
     }

@@ -101,6 +101,10 @@ impl StorageFile for OsFile {
         file::will_read(&self.file, offset, len);
     }
 
+    fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        file::next_data(&self.file, offset)
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8], _site: Site) -> io::Result<()> {
         self.file.write_all_at(bytes, offset)
     }

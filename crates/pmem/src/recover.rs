@@ -316,32 +316,64 @@ impl ImageReader<'_> {
     fn read_chunk(&self, offset: u64, len: u64, suspects: &mut Vec<u64>) -> Result<()> {
         let (mut page, end) = (offset / PAGE_BYTES as u64, (offset + len) / PAGE_BYTES as u64);
         while page < end {
-            // Pages that are zero stay untouched memory: neither read nor committed.
-            let run =
-                (page..end.min(page + READ_PAGES)).take_while(|&p| self.sums.get(p) != 0).count() as u64;
-            if run == 0 {
-                page += 1;
-                continue;
-            }
-            let at = page * PAGE_BYTES as u64;
-            let bytes_len = run as usize * PAGE_BYTES;
-            // SAFETY: inside the reservation (the image is no longer than it); each chunk is one worker's.
-            let bytes = unsafe {
-                std::slice::from_raw_parts_mut(self.memory.base().as_ptr().add(at as usize), bytes_len)
-            };
-            let n = self
-                .files
-                .image
-                .read_at(at, bytes)
-                .map_err(|e| Error::from_io(self.files.image_path.clone(), "read", &e))?;
-            bytes[n..].fill(0);
-            for (i, content) in bytes.chunks_exact(PAGE_BYTES).enumerate() {
-                if page_sum(content) != self.sums.get(page + i as u64) {
-                    suspects.push(page + i as u64);
+            let is_zero = self.sums.get(page) == 0;
+            let run = (page..end.min(page + READ_PAGES))
+                .take_while(|&p| (self.sums.get(p) == 0) == is_zero)
+                .count() as u64;
+            if is_zero {
+                self.read_zeros(page..page + run, suspects)?;
+            } else {
+                // SAFETY: inside the reservation (the image is no longer than it); each chunk is one worker's.
+                let bytes =
+                    unsafe { std::slice::from_raw_parts_mut(self.place(page), run as usize * PAGE_BYTES) };
+                self.read_pages(page, bytes)?;
+                for (number, content) in (page..).zip(bytes.chunks_exact(PAGE_BYTES)) {
+                    if page_sum(content) != self.sums.get(number) {
+                        suspects.push(number);
+                    }
                 }
             }
             page += run;
         }
+        Ok(())
+    }
+
+    /// Pages whose sum says zero stay untouched memory, not committed; those that the file has bytes for are
+    /// looked at, since the sum may be what was damaged.
+    fn read_zeros(&self, pages: std::ops::Range<u64>, suspects: &mut Vec<u64>) -> Result<()> {
+        let io = |e| Error::from_io(self.files.image_path.clone(), "read", &e);
+        let Some(data) = self.files.image.next_data(pages.start * PAGE_BYTES as u64).map_err(io)? else {
+            return Ok(());
+        };
+        let first = data / PAGE_BYTES as u64;
+        if first >= pages.end {
+            return Ok(());
+        }
+        let mut bytes = vec![0; (pages.end - first) as usize * PAGE_BYTES];
+        self.read_pages(first, &mut bytes)?;
+        for (number, content) in (first..).zip(bytes.chunks_exact(PAGE_BYTES)) {
+            if page_sum(content) != 0 {
+                // SAFETY: as in `read_chunk`.
+                unsafe { std::slice::from_raw_parts_mut(self.place(number), PAGE_BYTES) }
+                    .copy_from_slice(content);
+                suspects.push(number);
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&self, page: u64) -> *mut u8 {
+        self.memory.base().as_ptr().wrapping_add(page as usize * PAGE_BYTES)
+    }
+
+    /// Reads pages from `first` on; beyond the end of the file they are zero.
+    fn read_pages(&self, first: u64, bytes: &mut [u8]) -> Result<()> {
+        let n = self
+            .files
+            .image
+            .read_at(first * PAGE_BYTES as u64, bytes)
+            .map_err(|e| Error::from_io(self.files.image_path.clone(), "read", &e))?;
+        bytes[n..].fill(0);
         Ok(())
     }
 }

@@ -121,6 +121,14 @@ pub trait StorageFile: Send + Sync {
         let _ = (offset, len);
     }
 
+    /// The first byte from `offset` on that may not be zero; `None` when there is none.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        Ok(Some(offset))
+    }
+
     /// Writes all of `bytes` at `offset`, growing the file if needed. Durable after `sync`.
     ///
     /// # Errors

@@ -126,6 +126,24 @@ fn one_flipped_bit_anywhere_in_a_closed_pool_is_refused_or_harmless() {
 }
 
 #[test]
+fn sums_that_say_zero_of_pages_that_are_not_are_refused() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    for clean in [true, false] {
+        for part in [0..512, 0..4096] {
+            let _ = std::fs::remove_dir_all(&path);
+            make(&path, clean);
+            let sums = path.join("sums");
+            let mut bytes = std::fs::read(&sums).unwrap();
+            bytes[part.clone()].fill(0);
+            std::fs::write(&sums, bytes).unwrap();
+            let error = refused(&path, &format!("sums {part:?} zeroed, clean: {clean}"), "checksum");
+            assert!(matches!(error, Error::Corrupt { offset: 0, .. }), "{error}");
+        }
+    }
+}
+
+#[test]
 fn a_damaged_group_in_the_middle_of_the_log_is_refused_and_a_torn_tail_is_not() {
     let dir = folder();
     let path = dir.path().join("p");

@@ -42,6 +42,20 @@ pub fn will_read(file: &File, offset: u64, len: u64) {
     }
 }
 
+/// The first byte from `offset` on that may not be zero; `None` when only holes follow, or nothing.
+///
+/// # Errors
+/// What lseek(2) says.
+pub fn next_data(file: &File, offset: u64) -> io::Result<Option<u64>> {
+    match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(offset)) {
+        Ok(at) => Ok(Some(at)),
+        Err(rustix::io::Errno::NXIO) => Ok(None),
+        // A file system that does not tell.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => Ok(Some(offset)),
+        Err(e) => Err(e.into()),
+    }
+}
+
 /// Tries to lock the whole file among processes; false when somebody else holds it.
 ///
 /// # Errors
