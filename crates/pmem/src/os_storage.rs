@@ -6,7 +6,7 @@ use mangrove_sys::file;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -42,6 +42,10 @@ impl Storage for OsStorage {
     }
 
     fn open(&self, path: &Path, how: OpenHow, _site: Site) -> io::Result<Box<dyn StorageFile>> {
+        // Opening a pipe waits for whoever is at its other end.
+        if std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe, not a file"));
+        }
         let mut options = OpenOptions::new();
         options.read(true);
         match how {

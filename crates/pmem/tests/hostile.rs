@@ -266,6 +266,10 @@ fn files_cut_short_missing_or_of_another_kind() {
             std::fs::create_dir(&file).unwrap();
             refused(&path, &format!("{name} is a folder"), "folder");
             std::fs::remove_dir(&file).unwrap();
+            let made = std::process::Command::new("mkfifo").arg(&file).status();
+            assert!(made.unwrap().success());
+            refused(&path, &format!("{name} is a pipe"), "it is a pipe, not a file");
+            std::fs::remove_file(&file).unwrap();
             std::fs::write(&file, &whole).unwrap();
             assert!(read(&options().open(&path).unwrap()) == bytes, "nothing was harmed by the refusals");
         }
