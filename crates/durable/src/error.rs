@@ -43,6 +43,17 @@ pub enum Error {
 impl std::error::Error for Error {}
 
 impl Error {
+    /// True when what is stored is not what was written, or no state at all: trying again does not help.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        use mangrove_shadow::Error as Below;
+        matches!(
+            self,
+            Self::Damaged { .. }
+                | Self::Pool(Below::Corrupt { .. } | Below::Foreign { .. } | Below::WrongKind { .. })
+        )
+    }
+
     /// The operating system's error while doing something.
     pub(crate) fn io(doing: impl Into<String>, e: &std::io::Error) -> Self {
         Self::Io { doing: doing.into(), code: e.raw_os_error(), message: e.to_string() }

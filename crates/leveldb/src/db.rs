@@ -365,3 +365,28 @@ pub unsafe extern "C" fn leveldb_compact_range(
     // SAFETY: the API's contract: a live handle.
     quietly(|| unsafe { handle(db, "db") }?.engine.compact());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_is_corruption_whichever_the_engine() {
+        let order = Order { name: BYTEWISE.to_vec(), comparator: None };
+        for engine in [EngineKind::Durable, EngineKind::Map] {
+            let folder = tempfile::tempdir().unwrap();
+            let catalog = Catalog { engine, comparator: order.name.clone() };
+            let open = |create| {
+                let lock = catalog::lock(folder.path()).unwrap();
+                open_engine(folder.path(), &catalog, &order, create, lock)
+            };
+            open(true).unwrap().put(b"tide", b"high", true).unwrap();
+            let image = catalog::pool(folder.path()).join("image");
+            let mut bytes = std::fs::read(&image).unwrap();
+            bytes.fill(7);
+            std::fs::write(&image, bytes).unwrap();
+            let failure = open(false).err().unwrap().to_string();
+            assert!(failure.starts_with("Corruption: "), "{engine:?}: {failure}");
+        }
+    }
+}

@@ -94,7 +94,7 @@ impl std::convert::From<mangrove_durable::Error> for Failure {
     fn from(error: mangrove_durable::Error) -> Self {
         use mangrove_durable::Error as Below;
         let kind = match &error {
-            Below::Damaged { .. } => Kind::Corruption,
+            error if error.is_damage() => Kind::Corruption,
             Below::Tracker { .. } | Below::Invalid { .. } => Kind::NotSupported,
             _ => Kind::IoError,
         };
