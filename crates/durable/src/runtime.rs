@@ -212,7 +212,8 @@ impl Runtime {
         initialise: Option<(Initialise, *mut c_void)>,
         prepare: impl FnOnce(*mut usize),
     ) -> Result<Arc<Self>> {
-        let (tracker, writes) = (options.make_tracker()?, options.write_set()?);
+        // What is left of a process's address space is the image's: these come before it.
+        let (writes, tracker) = (options.write_set()?, options.make_tracker()?);
         let (image, opened) = Image::open(path, &options.image())?;
         // SAFETY: passed on.
         unsafe { Self::over_image(tracker, writes, (image, opened), options.gated(), initialise, prepare) }

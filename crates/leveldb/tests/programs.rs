@@ -80,6 +80,33 @@ fn memcheck_finds_nothing() {
     clean("random", &["7", "800"]);
 }
 
+#[test]
+fn little_address_space_is_enough_or_ends_in_a_sentence() {
+    if !has_leveldb() {
+        return;
+    }
+    let parent = tempfile::tempdir().expect("a scratch folder");
+    let program = build("random", parent.path());
+    let folder = under_leveldbs_names(parent.path());
+    for (kib, is_enough) in [(100_000, false), (300_000, false), (450_000, false), (700_000, true)] {
+        for engine in ENGINES {
+            let data = scratch(parent.path(), &format!("{engine}-{kib}"));
+            let mut command = Whose::Ours(&folder, engine).command(Path::new("/bin/sh"));
+            command.args(["-c", &format!("ulimit -v {kib}; exec \"$0\" \"$@\"")]);
+            let output = command.arg(&program).arg(data).args(["1", "300"]).output().expect("sh");
+            let said = String::from_utf8_lossy(&output.stderr);
+            match output.status.code() {
+                Some(0) => {}
+                Some(1) => assert!(
+                    !is_enough && said.starts_with("open: ") && said.contains(": cannot "),
+                    "{engine}, {kib} KiB: {said}"
+                ),
+                _ => panic!("{engine}, {kib} KiB: {said}"),
+            }
+        }
+    }
+}
+
 /// The program was linked with LevelDB's library, and must really run with ours.
 #[test]
 fn the_programs_run_with_our_library() {

@@ -7,7 +7,9 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Address space that is tried for, largest first.
-const REGION_BYTES: [usize; 4] = [64 << 30, 8 << 30, 1 << 30, 128 << 20];
+const REGION_BYTES: [usize; 4] = [64 << 30, 8 << 30, 1 << 30, LEAST_BYTES];
+/// What the process must allow.
+pub(crate) const LEAST_BYTES: usize = 128 << 20;
 const PAGE_BYTES: usize = 4096;
 const CLASS_COUNT: usize = 64;
 /// Mappings outside of the region: the code cache and the low region.
@@ -52,6 +54,16 @@ fn locked<T>(f: impl FnOnce() -> T) -> T {
 /// Bytes that a request of `len` takes: a power of two, whole pages.
 pub(crate) fn size_of_piece(len: usize) -> usize {
     len.max(PAGE_BYTES).next_power_of_two()
+}
+
+/// Reserves the region, before somebody else takes the address space. False when there is too little.
+pub(crate) fn prepare() -> bool {
+    locked(|| {
+        if VARIABLES.base.load(Ordering::Relaxed) == 0 {
+            reserve();
+        }
+        VARIABLES.base.load(Ordering::Relaxed) != 0
+    })
 }
 
 /// At least `len` zeroed bytes, page-aligned.

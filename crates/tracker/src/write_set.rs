@@ -8,6 +8,7 @@ use crate::block_table::BlockTable;
 use crate::error::{Error, Result};
 use crate::exact::ExactRanges;
 use crate::map_vec::MapVec;
+use crate::own_memory;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The block of the paper: 32 bytes.
@@ -74,9 +75,16 @@ impl WriteSet {
     /// An empty set of blocks of `block_bytes` (16, 32, 64 or 128).
     ///
     /// # Errors
-    /// [`Error::Invalid`] for any other size.
+    /// [`Error::Invalid`] for any other size, and where the process may not have the address space.
     pub fn new(block_bytes: usize) -> Result<Self> {
         static ID: AtomicU64 = AtomicU64::new(1);
+        if !own_memory::prepare() {
+            let what = format!(
+                "cannot reserve {} bytes of address space to note writes in; raise the limit (ulimit -v)",
+                own_memory::LEAST_BYTES
+            );
+            return Err(Error::Invalid { what });
+        }
         if !matches!(block_bytes, 16 | 32 | 64 | 128) {
             return Err(Error::Invalid {
                 what: format!("blocks of {block_bytes} bytes: use 16, 32, 64 or 128"),
