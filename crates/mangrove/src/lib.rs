@@ -23,6 +23,7 @@
 //!     println!("{} = {}", String::from_utf8_lossy(&key), String::from_utf8_lossy(&value));
 //! }
 //! map.close()?;
+//! # std::fs::remove_dir_all(&dir).unwrap();
 //! # Ok(())
 //! # }
 //! # fn mangrove_example_dir() -> std::path::PathBuf {

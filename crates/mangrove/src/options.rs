@@ -172,6 +172,8 @@ pub enum Locking {
 ///     .open(dir.join("pool"))?;
 /// map.put("k", "v")?; // durable within 10 ms
 /// map.sync()?; // durable now
+/// # drop(map);
+/// # std::fs::remove_dir_all(&dir).unwrap();
 /// # Ok(())
 /// # }
 /// ```
