@@ -74,6 +74,8 @@ impl Map {
             return Err(Error::Foreign { path: path.to_owned(), what });
         }
         let (hart, records) = if fresh {
+            // A pool whose first groups are damaged looks like that too: nothing may be made in it.
+            pool.finish()?;
             (Hart::create(region, &engine_options).map_err(|e| engine(path, e))?, 0)
         } else {
             let recovered = Hart::recover(region, &engine_options);

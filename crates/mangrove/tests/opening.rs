@@ -101,6 +101,32 @@ fn a_pool_whose_map_was_never_made_is_made_now() {
 }
 
 #[test]
+fn a_pool_whose_first_group_is_damaged_is_not_made_anew() {
+    let dir = Dir::new();
+    let map = dir.map();
+    for i in 0..20 {
+        map.put(format!("k{i}"), "v").unwrap();
+    }
+    // As a power cut would leave it now, but for the damage.
+    let cut = dir.0.path().join("cut");
+    std::fs::create_dir(&cut).unwrap();
+    for name in ["pool", "image", "log", "sums"] {
+        std::fs::copy(dir.path().join(name), cut.join(name)).unwrap();
+    }
+    let whole = std::fs::read(cut.join("log")).unwrap();
+    let mut log = whole.clone();
+    log[..512].fill(0xa5);
+    std::fs::write(cut.join("log"), &log).unwrap();
+    for _ in 0..2 {
+        let error = Map::options().create(true).open(&cut).err().unwrap();
+        assert!(matches!(&error, Error::Corrupt { path, .. } if path.ends_with("log")), "{error}");
+    }
+    assert!(std::fs::read(cut.join("log")).unwrap() == log, "the refusal changed the log");
+    std::fs::write(cut.join("log"), whole).unwrap();
+    assert_eq!(Map::open(&cut).unwrap().len(), 20);
+}
+
+#[test]
 fn another_kind_of_pool_is_refused() {
     let dir = Dir::new();
     mangrove_pmem::PoolOptions::new()
