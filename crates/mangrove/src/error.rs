@@ -150,6 +150,9 @@ impl std::fmt::Display for Error {
             Self::ReadOnly { path } => {
                 write!(f, "{} cannot be written; it is open read-only, or its permissions say so", path.display())
             }
+            Self::NoSpace { path, wanted: 0 } => {
+                write!(f, "no space left for {}; free some and retry", path.display())
+            }
             Self::NoSpace { path, wanted } => write!(
                 f,
                 "no space left for {} ({wanted} more bytes were wanted); free some and retry",
@@ -171,5 +174,19 @@ impl std::fmt::Display for Error {
             Self::Stopped => f.write_str("stopped as asked; nothing was left behind"),
             Self::Io { path, doing, message, .. } => write!(f, "cannot {doing} {}: {message}", path.display()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Error;
+
+    #[test]
+    fn a_number_that_nobody_knows_is_not_told() {
+        let path = std::path::PathBuf::from("p/log");
+        let some = Error::NoSpace { path: path.clone(), wanted: 7 }.to_string();
+        assert_eq!(some, "no space left for p/log (7 more bytes were wanted); free some and retry");
+        let none = Error::NoSpace { path, wanted: 0 }.to_string();
+        assert_eq!(none, "no space left for p/log; free some and retry");
     }
 }

@@ -92,6 +92,9 @@ impl std::fmt::Display for Error {
             Self::ReadOnly { path } => {
                 write!(f, "{} cannot be written; open it read-only or change its permissions", path.display())
             }
+            Self::NoSpace { path, wanted: 0 } => {
+                write!(f, "no space left on the medium of {}; free some space and retry", path.display())
+            }
             Self::NoSpace { path, wanted } => write!(
                 f,
                 "no space left on the medium of {} ({wanted} more bytes were wanted); free some space and retry",
