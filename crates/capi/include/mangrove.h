@@ -40,7 +40,8 @@
  *   after the call keeps. "Acknowledged" means that it answered MANGROVE_OK while the map's
  *   durability is sync; with interval durability a crash keeps a prefix of the writes.
  *
- * Processes.  Handles do not survive fork() in the child; let it exec or _exit.
+ * Processes.  Handles do not survive fork() in the child; let it exec or _exit. On a disk, writes to them
+ *   fail there with a sentence and change nothing of the parent's.
  *   Neither C++ exceptions nor longjmp may leave a callback.
  *
  * This file is generated from crates/capi/src; edit there.

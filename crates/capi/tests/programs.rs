@@ -36,22 +36,36 @@ fn scratch(parent: &TempDir, name: &str) -> PathBuf {
     path
 }
 
+/// Runs one program with either library; the one linked with the shared one.
+fn with_either_library(name: &str, parent: &TempDir) -> PathBuf {
+    let run_with = |linking: &Linking, way: &str| {
+        let program = build(name, linking, &scratch(parent, way));
+        run(Command::new(&program).arg(scratch(parent, &format!("{way}-data"))));
+        program
+    };
+    run_with(&Linking::Static, "static");
+    run_with(&Linking::Shared, "shared")
+}
+
 /// Runs one program in all the ways.
 fn all_ways(name: &str) {
     let parent = tempfile::tempdir().expect("a scratch folder");
-    for (linking, way) in [(Linking::Shared, "shared"), (Linking::Static, "static")] {
-        let program = build(name, &linking, &scratch(&parent, way));
-        run(Command::new(&program).arg(scratch(&parent, &format!("{way}-data"))));
-        // Once is enough for the checker: the code is the same.
-        if let (Linking::Shared, Some(mut checked)) = (linking, valgrind(&program)) {
-            run(checked.arg(scratch(&parent, "valgrind-data")));
-        }
+    let program = with_either_library(name, &parent);
+    // Once is enough for the checker: the code is the same.
+    if let Some(mut checked) = valgrind(&program) {
+        run(checked.arg(scratch(&parent, "valgrind-data")));
     }
 }
 
 #[test]
 fn basics() {
     all_ways("basics");
+}
+
+#[test]
+fn forked() {
+    // Not under the checker: what the parent's threads hold is lost to a child, as it must be.
+    with_either_library("forked", &tempfile::tempdir().expect("a scratch folder"));
 }
 
 #[test]

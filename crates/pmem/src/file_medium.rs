@@ -5,7 +5,9 @@
 //!    Durable-order: otherwise recovery would take the pool for closed and skip the log.
 //! 2. The first error latches: from then on nothing is written any more (a failed sync is never
 //!    retried), `flush` does nothing and `wait` fails. What was acknowledged before stays.
-//! 3. Locks, outermost first: checkpointer, group commit, superblock. Nobody holds a lock of an
+//! 3. A child of fork(2) shares the log's ring and its file with its parent: it appends nothing, writes nothing and
+//!    takes no lock (a thread that is not in the child may hold it).
+//! 4. Locks, outermost first: checkpointer, group commit, superblock. Nobody holds a lock of an
 //!    engine while holding one of these.
 
 use crate::aside;
@@ -21,7 +23,7 @@ use crate::sums::PAGE_BYTES;
 use crate::superblock::SuperblockFile;
 use crate::sync::Mutex;
 use crate::{Error, Lsn, Medium, Range, Region, Result, Site};
-use mangrove_sys::{Gate, Reservation};
+use mangrove_sys::{Gate, ProcessMark, Reservation};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
@@ -56,6 +58,8 @@ pub(crate) struct FileMedium {
     storage: Arc<dyn Storage>,
     checkpointer: Mutex<Checkpointer>,
     durability: Durability,
+    /// Who opened it.
+    process: ProcessMark,
     /// Threads serve the log; otherwise whoever flushes does.
     background: bool,
     /// Bytes of the image to be compared with their sums behind.
@@ -94,6 +98,7 @@ impl FileMedium {
             storage: parts.storage,
             checkpointer: Mutex::new(parts.checkpointer),
             durability,
+            process: ProcessMark::here(),
             background,
             unverified: parts.unverified,
             grown: AtomicU64::new(parts.grown),
@@ -309,6 +314,18 @@ impl FileMedium {
         self.checkpointer.lock()
     }
 
+    /// Whether the calling process opened it, or was forked from the one that did.
+    #[inline]
+    pub(crate) fn is_ours(&self) -> bool {
+        self.process.is_here()
+    }
+
+    /// Nothing is appended any more, or not by this process.
+    #[inline]
+    fn refuses(&self) -> bool {
+        self.log.commit.has_failed() || !self.is_ours()
+    }
+
     pub(crate) fn latch(&self, error: Error) {
         self.first_error.get_or_init(|| error);
         self.log.commit.fail();
@@ -316,7 +333,15 @@ impl FileMedium {
         self.finish.open();
     }
 
-    fn failure(&self) -> Error {
+    pub(crate) fn failure(&self) -> Error {
+        if !self.is_ours() {
+            let path = self.superblock_path.parent().unwrap_or(&self.superblock_path).display();
+            return Error::Unsupported {
+                what: format!(
+                    "{path} was opened before this process was forked; open it in the child, or use it in the parent"
+                ),
+            };
+        }
         match self.first_error.get() {
             Some(e @ (Error::Poisoned { .. } | Error::Closed { .. })) => e.clone(),
             Some(first) => Error::Poisoned { first: first.to_string() },
@@ -325,11 +350,17 @@ impl FileMedium {
     }
 
     fn wait_durable(&self, lsn: Lsn) -> Result<()> {
+        if !self.is_ours() {
+            return Err(self.failure());
+        }
         self.log.wait(lsn, self).map_err(|_| self.failure())
     }
 
     /// Makes everything flushed so far durable and applies it to the image.
     pub(crate) fn checkpoint_now(&self) -> Result<()> {
+        if !self.is_ours() {
+            return Err(self.failure());
+        }
         self.wait_finished()?;
         let mut checkpointer = self.checkpointer.lock();
         self.wait_durable(self.log.appended())?;
@@ -534,7 +565,7 @@ impl GroupWriter for FileMedium {
 impl Medium for FileMedium {
     #[inline]
     unsafe fn flush(&self, offset: u64, ptr: *const u8, len: usize, _site: Site) {
-        if self.log.commit.has_failed() {
+        if self.refuses() {
             return;
         }
         debug_assert!(
@@ -561,7 +592,7 @@ impl Medium for FileMedium {
 
     unsafe fn flush_unit(&self, base: *const u8, ranges: &[Range], _site: Site) -> Result<Lsn> {
         loop {
-            if self.log.commit.has_failed() {
+            if self.refuses() {
                 return Err(self.failure());
             }
             let ticket = self.space.ticket();
@@ -595,7 +626,7 @@ impl Medium for FileMedium {
     fn wait(&self, lsn: Lsn, _site: Site) -> Result<()> {
         if self.durability == Durability::Sync {
             self.wait_durable(lsn)
-        } else if self.log.commit.has_failed() {
+        } else if self.refuses() {
             Err(self.failure())
         } else {
             Ok(())
@@ -614,6 +645,9 @@ impl Medium for FileMedium {
         // Acquire pairs with the Release below.
         if bytes <= self.grown.load(Ordering::Acquire) {
             return Ok(());
+        }
+        if !self.is_ours() {
+            return Err(self.failure());
         }
         let _growing = self.growing.lock();
         let grown = self.grown.load(Ordering::Acquire);
@@ -661,6 +695,6 @@ impl Medium for FileMedium {
     }
 
     fn poisoned(&self) -> Option<Error> {
-        self.latched()
+        if self.is_ours() { self.latched() } else { Some(self.failure()) }
     }
 }

@@ -299,6 +299,9 @@ impl Pool {
             Backing::Mapped(medium) => return medium.settle(),
             Backing::ReadOnly(_) => return Ok(()),
         };
+        if !medium.is_ours() {
+            return Err(medium.failure());
+        }
         if let Some(e) = medium.latched() {
             return Err(Error::Poisoned { first: e.to_string() });
         }
@@ -346,6 +349,13 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        if let Backing::File(medium) = &self.backing
+            && !medium.is_ours()
+        {
+            // The threads are the parent's, and so are the locks that they hold.
+            std::mem::forget(std::mem::take(&mut self.threads));
+            return;
+        }
         self.stop();
         match &self.backing {
             Backing::File(medium) => medium.release(),

@@ -13,6 +13,7 @@ mod mapping;
 mod mirror;
 mod modules;
 mod parked;
+mod process;
 mod spin;
 mod thread;
 
@@ -28,6 +29,7 @@ pub use mapping::{MapKind, Reservation, advise_huge_pages};
 pub use mirror::Mirror;
 pub use modules::{Module, loaded_modules, loaded_modules_generation};
 pub use parked::{LeftMemory, Parked, own_mappings, park};
+pub use process::ProcessMark;
 pub use spin::{coarse_milliseconds, spin_ticks, ticks, ticks_per_microsecond};
 pub use thread::{
     addresses_are_random, forget_variable, run_again, set_random_addresses, stack_limit, thread_count,
