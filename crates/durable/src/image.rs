@@ -320,7 +320,9 @@ impl Backing for Image {
         let free = (frees != inner.frees).then(|| self.heap.free_bytes());
         inner.frees = frees;
         gather(writes, base, len, free, &mut inner.ranges);
-        inner.audit.look(&inner.written, &inner.ranges, &(base..base + len));
+        // The whole reserve: what looks like an address in its unused part is a number or a text.
+        let reserve = base..base + self.shadow.capacity() as usize;
+        inner.audit.look(&inner.written, &inner.ranges, &reserve);
         inner.ranges.append(&mut inner.early.0);
         writes.clear();
         if inner.ranges.is_empty() {

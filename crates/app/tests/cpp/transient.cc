@@ -1,6 +1,7 @@
 // A global whose constructor allocates before the state is opened: what commands put there is lost, and the audit says so.
 #include <mangrove_app.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <deque>
 #include <map>
@@ -8,9 +9,11 @@
 static std::deque<int> early;            // its constructor allocates, outside commands
 static std::map<int, int> fine;          // its constructor does not
 static std::deque<int> *made_in_time;    // made by init_state
+static std::uintptr_t *number;           // looks like an address behind the state, where nothing lies yet
 
 static int init_state(void *) {
     made_in_time = new std::deque<int>();
+    number = new std::uintptr_t(reinterpret_cast<std::uintptr_t>(made_in_time) + (std::uintptr_t(1) << 30));
     return 0;
 }
 
