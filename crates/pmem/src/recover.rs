@@ -201,7 +201,7 @@ pub(crate) fn recover(
     verify_suspects(&suspects, &memory, &sums, &files)?;
     records += log.apply(&memory, sb.target, scan.end)?;
     let verified_to = to_read;
-    let grown = make_room(&files, image_size, scan.image_end, read_only)?;
+    let grown = make_room(&files, image_size, scan.image_end.max(sb.image_bytes), read_only)?;
     let report = OpenReport {
         created: false,
         was_clean: sb.clean,
@@ -515,7 +515,7 @@ fn verify_suspects(suspects: &[u64], memory: &Reservation, sums: &Sums, files: &
 /// of sums alone: the next checkpoint will say that both are as long as what may be used.
 fn make_room(files: &ImageFiles, image_size: u64, needed: u64, read_only: bool) -> Result<u64> {
     let needed = needed.next_multiple_of(PAGE_BYTES as u64);
-    let usable = image_size.max(needed);
+    let mut usable = image_size.max(needed);
     if read_only {
         return Ok(usable);
     }
@@ -523,11 +523,18 @@ fn make_room(files: &ImageFiles, image_size: u64, needed: u64, read_only: bool) 
         files.allocate(image_size, needed).map_err(|(path, e)| no_room(path, &e, needed - image_size))?;
     }
     let sums = files.sums.size().map_err(|e| Error::from_io(files.sums_path.clone(), "read", &e))?;
-    let wanted = Sums::file_bytes(usable / PAGE_BYTES as u64);
-    if sums < wanted {
-        let room = files.sums.allocate(sums, wanted - sums, here());
-        room.map_err(|e| no_room(files.sums_path.clone(), &e, wanted - sums))?;
+    let give = |to: u64| {
+        let wanted = Sums::file_bytes(to / PAGE_BYTES as u64);
+        if sums < wanted { files.sums.allocate(sums, wanted - sums, here()) } else { Ok(()) }
+    };
+    let mut room = give(usable);
+    if usable > needed && room.as_ref().is_err_and(is_no_space) {
+        // The end of the image is what a growth left that failed on a full medium: nobody has written there.
+        usable = needed;
+        room = give(usable);
     }
+    let wanted = Sums::file_bytes(usable / PAGE_BYTES as u64);
+    room.map_err(|e| no_room(files.sums_path.clone(), &e, wanted - sums))?;
     Ok(usable)
 }
 

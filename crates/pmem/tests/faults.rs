@@ -184,6 +184,37 @@ fn a_full_disk_fails_the_growth_and_nothing_else() {
 }
 
 #[test]
+fn a_full_disk_keeps_nobody_from_what_is_there() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let storage = Faulty::new(Arc::new(OsStorage));
+    let big = options(&storage).capacity(256 << 20);
+    let pool = big.clone().open(&path).unwrap();
+    pool.region().grow(4096).unwrap();
+    pool.region().write(0, b"there");
+    pool.region().flush(0, 5);
+    pool.region().drain().unwrap();
+    let (usable, sums) = (pool.stat().grown, std::fs::metadata(path.join("sums")).unwrap().len());
+    pool.close().unwrap();
+    // A growth that failed halfway: the image got what was left of the disk, its sums got nothing.
+    let image = std::fs::OpenOptions::new().write(true).open(path.join("image")).unwrap();
+    image.set_len(usable + sums / 4 * 4096 + (40 << 20)).unwrap();
+    let full = FaultKind::ErrnoForEver(ENOSPC);
+    storage.plant(Fault { file: None, operations: vec![Operation::Allocate], nth: 0, kind: full });
+    let pool = big.clone().open(&path).unwrap();
+    assert_eq!((read(pool.region(), 0, 5), pool.stat().grown), (b"there".to_vec(), usable));
+    assert!(storage.struck(), "the sums had room");
+    pool.region().write(0, b"again");
+    pool.region().flush(0, 5);
+    pool.region().drain().unwrap();
+    storage.heal();
+    pool.region().grow(usable + (60 << 20)).unwrap();
+    pool.close().unwrap();
+    let pool = big.open(&path).unwrap();
+    assert_eq!(read(pool.region(), 0, 5), b"again");
+}
+
+#[test]
 fn a_failed_sync_is_never_tried_again() {
     let dir = folder();
     let storage = Faulty::new(Arc::new(OsStorage));

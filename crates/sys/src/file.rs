@@ -17,20 +17,28 @@ pub fn open_direct_durable(file: &File) -> io::Result<File> {
 }
 
 /// Gives `len` bytes at `offset` space on the medium and grows the file to hold them. Falls back
-/// to growing alone where the file system cannot reserve space.
+/// to growing alone where the file system cannot reserve space. After an error the file has its old length.
 ///
 /// # Errors
 /// ENOSPC, EFBIG, EIO: what fallocate(2) or ftruncate(2) say.
 pub fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let before = file.metadata()?.len();
     match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), offset, len) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
-            if file.metadata()?.len() < offset + len {
+            if before < offset + len {
                 file.set_len(offset + len)?;
             }
             Ok(())
         }
-        Err(e) => Err(e.into()),
+        Err(e) => {
+            // Some file systems keep the part that fitted: the last of the medium's room, and for nothing.
+            if file.metadata().is_ok_and(|now| now.len() > before) {
+                // What matters is the first error; a file that stays longer is as good.
+                let _ = file.set_len(before);
+            }
+            Err(e.into())
+        }
     }
 }
 
