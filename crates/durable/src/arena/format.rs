@@ -77,11 +77,11 @@ impl Heap {
                 len / PAGE_BYTES as u64
             ));
         }
-        if pages / GROUP_PAGES > groups_max || groups_max > capacity / GROUP_BYTES {
+        // The directory lies in the pages. It may be for more groups than this run has addresses for.
+        if pages / GROUP_PAGES > groups_max || groups_max > pages * PAGE_BYTES as u64 / 8 {
             return Err(format!(
-                "the arena's directory is for {groups_max} groups, but the region has {} and room for {}",
-                pages / GROUP_PAGES,
-                capacity / GROUP_BYTES
+                "the arena's directory is for {groups_max} groups, but the region has {}",
+                pages / GROUP_PAGES
             ));
         }
         for group in 0..pages / GROUP_PAGES {

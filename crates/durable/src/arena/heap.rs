@@ -149,6 +149,10 @@ impl Heap {
         self.space.len()
     }
 
+    pub(super) fn space_capacity(&self) -> u64 {
+        self.space.capacity()
+    }
+
     pub(super) fn space_grow(&mut self, len: u64) -> Option<()> {
         self.space.grow(len).ok()
     }

@@ -125,7 +125,9 @@ impl Heap {
     /// Makes the region larger, so that a run of `pages` fits.
     fn grow<W: Writes>(&mut self, w: &mut W, pages: u64) -> Option<()> {
         let old = self.head().pages;
-        let groups_left = self.head().groups_max - old / GROUP_PAGES;
+        // A run that was given fewer addresses than the state was made with ends earlier.
+        let groups_most = self.head().groups_max.min(self.space_capacity() / GROUP_BYTES);
+        let groups_left = groups_most.saturating_sub(old / GROUP_PAGES);
         // Each group needs the pages of its own description as well.
         let needed = |extra: u64| (pages + extra).div_ceil(GROUP_PAGES);
         let groups = needed(meta_pages(needed(meta_pages(needed(0))) + 1));

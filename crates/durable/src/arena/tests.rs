@@ -262,6 +262,20 @@ fn an_image_with_a_broken_head_is_refused() {
     }
 }
 
+#[test]
+fn a_run_with_fewer_addresses_has_what_is_there_and_grows_less() {
+    let (mut heap, mut w) = heap(4 << 30);
+    let block = heap.alloc(&mut w, 3 << 20) as usize;
+    let (base, len) = (heap.base_address(), heap.end_address() - heap.base_address());
+    let space = Borrowed { base: base as *mut u8, len: len as u64, capacity: len as u64 + (9 << 20) };
+    let mut fewer = Heap::open(Box::new(space), 4096).unwrap();
+    sound(&fewer);
+    assert_eq!(fewer.usable_bytes(block), heap.usable_bytes(block));
+    assert!(fewer.alloc(&mut w, 100 << 20).is_null());
+    assert!(!fewer.alloc(&mut w, 4000).is_null());
+    sound(&fewer);
+}
+
 struct Borrowed {
     base: *mut u8,
     len: u64,
