@@ -102,10 +102,14 @@ fn find(which: usize) -> usize {
         // SAFETY: a NUL-terminated name.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
         if found == 0 {
-            const TEXT: &[u8] =
+            const ORDER: &[u8] =
                 b"mangrove: no malloc comes after that of libmangrove_app; link it before libc\n";
+            const STATIC: &[u8] =
+                b"mangrove: this program has libc in itself, so no second malloc can be found; link it dynamically\n";
+            // SAFETY: a plain question. No dynamic linker loaded a program that was linked statically.
+            let text = if unsafe { libc::getauxval(libc::AT_BASE) } == 0 { STATIC } else { ORDER };
             // SAFETY: writes a constant.
-            unsafe { libc::write(2, TEXT.as_ptr().cast(), TEXT.len()) };
+            unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
             std::process::abort();
         }
         place.store(found, Ordering::Release);
@@ -113,6 +117,11 @@ fn find(which: usize) -> usize {
     // The finder stays: everything is found now.
     crate::startup::keep();
     NEXT[which].load(Ordering::Relaxed)
+}
+
+/// Where the malloc behind ours is.
+pub(crate) fn next_malloc() -> *const c_void {
+    next(MALLOC) as *const c_void
 }
 
 type Malloc = unsafe extern "C" fn(usize) -> *mut c_void;

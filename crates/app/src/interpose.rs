@@ -245,6 +245,28 @@ pub(crate) fn check() -> Result<(), String> {
     Ok(())
 }
 
+/// The operators new of the allocator behind ours, if they are its own: they do not come by our malloc.
+pub(crate) fn operators_past_malloc() -> Vec<(usize, &'static str)> {
+    const WHY: &str = "it makes memory by an allocator's own operator new, which does not call malloc, so that memory would not be durable; link libstdc++ before that allocator, or name it before it in LD_PRELOAD";
+    const NAMES: [&CStr; 8] = [
+        c"_Znwm",
+        c"_Znam",
+        c"_ZnwmRKSt9nothrow_t",
+        c"_ZnamRKSt9nothrow_t",
+        c"_ZnwmSt11align_val_t",
+        c"_ZnamSt11align_val_t",
+        c"_ZnwmSt11align_val_tRKSt9nothrow_t",
+        c"_ZnamSt11align_val_tRKSt9nothrow_t",
+    ];
+    let allocator = module_of(heap::next_malloc()).0;
+    let found = NAMES.map(|name| {
+        // SAFETY: a NUL-terminated name.
+        unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+    });
+    let past = found.into_iter().filter(|&f| !f.is_null() && module_of(f).0 == allocator);
+    past.map(|f| (f as usize, WHY)).collect()
+}
+
 /// Base address and file name of the module that an address lies in.
 fn module_of(address: *const c_void) -> (usize, String) {
     // SAFETY: fills the struct; its name is the dynamic linker's, which lives on.

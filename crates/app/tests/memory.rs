@@ -141,6 +141,66 @@ fn a_program_keeps_an_allocator_of_its_own() {
     }
 }
 
+/// A library with a malloc of its own, and an operator new that goes past ours; a program that uses either.
+#[test]
+fn an_operator_new_that_does_not_call_malloc_is_refused() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let allocator = scratch.path().join("liballocator.so");
+    let source = here().join("tests/c/past_malloc.c");
+    run(cc().args(["-DALLOCATOR", "-shared", "-fPIC"]).arg(source).arg("-o").arg(&allocator));
+    let program = compile("c/past_malloc.c", scratch.path(), "past", &[]);
+    let (state, with) = (scratch.path().join("s"), |how: &str| {
+        Command::new(&program)
+            .arg(scratch.path().join("s"))
+            .arg(how)
+            .env("LD_PRELOAD", preloaded(&allocator))
+            .output()
+    });
+    says(&with("malloc").expect("runs"), 0, "1 there");
+    says(&with("new").expect("runs"), 3, "link libstdc++ before that allocator");
+    says(&with("malloc").expect("runs"), 0, "2 there");
+    says(&output(&program, &["malloc"], &state), 0, "3 there");
+}
+
+fn preloaded(library: &Path) -> String {
+    format!("{}:{}", libraries().join("libmangrove_app.so").display(), library.display())
+}
+
+#[test]
+fn a_state_opens_with_fewer_addresses_than_it_was_made_with() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let program = compile("c/past_malloc.c", scratch.path(), "few", &[]);
+    let state = scratch.path().join("s");
+    says(&output(&program, &["malloc"], &state), 0, "1 there");
+    let limited = Command::new("sh")
+        .args(["-c", "ulimit -v 8000000 && exec \"$0\" \"$@\""])
+        .arg(&program)
+        .args([state.as_os_str(), "malloc".as_ref()])
+        .output();
+    says(&limited.expect("runs"), 0, "2 there");
+    says(&output(&program, &["malloc"], &state), 0, "3 there");
+}
+
+#[test]
+fn a_program_with_libc_in_itself_is_told_so() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let program = scratch.path().join("whole");
+    let built = cc()
+        .args(["-static", "-w"])
+        .arg(here().join("tests/c/past_malloc.c"))
+        .arg("-o")
+        .arg(&program)
+        .arg(libraries().join("libmangrove_app.a"))
+        .args(["-lm", "-ldl"])
+        .output();
+    if !built.expect("a compiler").status.success() {
+        return println!("skipped: no static libc here");
+    }
+    let output = output(&program, &["malloc"], &scratch.path().join("s"));
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}", told(&output));
+    assert!(told(&output).contains("link it dynamically"), "{}", told(&output));
+}
+
 #[test]
 fn the_audit_tells_of_memory_that_was_made_too_early() {
     let scratch = tempfile::tempdir().expect("a scratch folder");

@@ -32,6 +32,7 @@ pub struct Options {
     keeps_variables: bool,
     self_contained: bool,
     leaves: Vec<usize>,
+    refused: Vec<(usize, &'static str)>,
 }
 
 impl Default for Options {
@@ -44,6 +45,7 @@ impl Default for Options {
             keeps_variables: true,
             self_contained: false,
             leaves: Vec::new(),
+            refused: Vec::new(),
         }
     }
 }
@@ -136,6 +138,13 @@ impl Options {
         self
     }
 
+    /// Addresses of functions that no command may reach, each with the reason: the command is refused with it.
+    #[must_use]
+    pub fn refused(mut self, functions: &[(usize, &'static str)]) -> Self {
+        self.refused.extend_from_slice(functions);
+        self
+    }
+
     pub(crate) fn image(&self) -> ImageOptions {
         ImageOptions {
             shadow: self.shadow.clone().durability(self.durability),
@@ -158,6 +167,9 @@ impl Options {
         let tracker = self.choose_tracker()?;
         for address in route::leaves().iter().map(|leaf| leaf.0).chain(self.leaves.iter().copied()) {
             tracker.add_leaf(address);
+        }
+        for &(address, why) in &self.refused {
+            tracker.refuse(address, why);
         }
         tracker.set_syscall_hook(&MAPPINGS);
         Ok(tracker)

@@ -48,6 +48,9 @@ pub trait Tracker: Send + Sync {
     /// It must return to its caller and neither throw nor jump out. Trackers that see only marks ignore this.
     fn add_leaf(&self, address: usize);
 
+    /// From now on a call that reaches `address` is refused with the sentence `why`. Trackers that see only marks ignore this.
+    fn refuse(&self, _address: usize, _why: &'static str) {}
+
     /// Installs the one system call hook of this tracker. Trackers that do not see system calls ignore it.
     fn set_syscall_hook(&self, hook: &'static dyn SyscallHook);
 }

@@ -244,6 +244,8 @@ impl State {
             self.emit_native_jump(piece, leave);
         } else if pc == gate::mangrove_tracker_thrown as *const () as usize {
             self.emit_native_jump(piece, leave_thrown);
+        } else if let Some(Leaf::Refused(why)) = self.leaf(pc) {
+            self.emit_exit(piece, Exit::Refused { why });
         } else if let Some(leaf) = self.leaf(pc) {
             self.emit_leaf(piece, leaf, pc);
         } else {
@@ -331,7 +333,7 @@ impl State {
 
     /// Is `target` a native leaf, or a PLT stub bound to one? The slot is None if it cannot change.
     fn leaf_behind(&mut self, target: usize) -> Option<(Leaf, usize, Option<usize>)> {
-        if let Some(leaf) = self.leaf(target) {
+        if let Some(leaf) = self.native_leaf(target) {
             return Some((leaf, target, None));
         }
         let mut pc = target;
@@ -350,7 +352,7 @@ impl State {
             let holds = self.maps.find(slot).filter(|mapping| mapping.read)?;
             // SAFETY: a readable, aligned word of the module's GOT.
             let function = unsafe { std::ptr::with_exposed_provenance::<usize>(slot).read_unaligned() };
-            let leaf = self.leaf(function)?;
+            let leaf = self.native_leaf(function)?;
             return Some((leaf, function, holds.write.then_some(slot)));
         }
         None

@@ -184,6 +184,10 @@ impl Tracker for Recompiler {
         with_turn(|state| state.add_leaf(address, Leaf::Silent));
     }
 
+    fn refuse(&self, address: usize, why: &'static str) {
+        with_turn(|state| state.add_leaf(address, Leaf::Refused(why)));
+    }
+
     fn set_syscall_hook(&self, hook: &'static dyn SyscallHook) {
         with_turn(|state| state.hook = Some(hook));
     }

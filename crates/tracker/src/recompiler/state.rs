@@ -38,6 +38,8 @@ pub(crate) enum Leaf {
     Silent,
     /// It writes [rdi, rdi + rdx).
     Copy,
+    /// Not at all.
+    Refused(&'static str),
 }
 
 /// Why the call was abandoned.
@@ -170,6 +172,11 @@ impl State {
     pub(crate) fn leaf(&self, pc: usize) -> Option<Leaf> {
         let idx = self.leaves.binary_search_by_key(&pc, |leaf| leaf.0).ok()?;
         Some(self.leaves[idx].1)
+    }
+
+    /// As `leaf`, for one that can be called.
+    pub(crate) fn native_leaf(&self, pc: usize) -> Option<Leaf> {
+        self.leaf(pc).filter(|leaf| !matches!(leaf, Leaf::Refused(_)))
     }
 
     pub(crate) fn add_leaf(&mut self, pc: usize, leaf: Leaf) {
