@@ -76,7 +76,7 @@ pub unsafe extern "C" fn mangrove_app_open(
         startup::keep();
         interpose::check().map_err(Failure::invalid)?;
         let leaves = interpose::leaves().map(|(address, _)| address);
-        let all = options.all.clone().leaves(&leaves).refused(&interpose::operators_past_malloc());
+        let all = options.all.clone().leaves(&leaves).refused(&interpose::refused());
         // SAFETY: the application's callback with its own pointer, as the header tells.
         let runtime = unsafe { Runtime::open(path, &all, init) }?;
         if !runtime.is_new()

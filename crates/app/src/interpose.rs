@@ -245,10 +245,11 @@ pub(crate) fn check() -> Result<(), String> {
     Ok(())
 }
 
-/// The operators new of the allocator behind ours, if they are its own: they do not come by our malloc.
-pub(crate) fn operators_past_malloc() -> Vec<(usize, &'static str)> {
-    const WHY: &str = "it makes memory by an allocator's own operator new, which does not call malloc, so that memory would not be durable; link libstdc++ before that allocator, or name it before it in LD_PRELOAD";
-    const NAMES: [&CStr; 8] = [
+/// What no command may reach, and why.
+pub(crate) fn refused() -> Vec<(usize, &'static str)> {
+    const KEY: &str = "it makes a key for thread-specific data, and no later start has that key; use the library that asks for it once before opening";
+    const NEW: &str = "it makes memory by an allocator's own operator new, which does not call malloc, so that memory would not be durable; link libstdc++ before that allocator, or name it before it in LD_PRELOAD";
+    const OPERATORS: [&CStr; 8] = [
         c"_Znwm",
         c"_Znam",
         c"_ZnwmRKSt9nothrow_t",
@@ -258,13 +259,13 @@ pub(crate) fn operators_past_malloc() -> Vec<(usize, &'static str)> {
         c"_ZnwmSt11align_val_tRKSt9nothrow_t",
         c"_ZnamSt11align_val_tRKSt9nothrow_t",
     ];
+    // SAFETY: a NUL-terminated name.
+    let find = |name: &CStr| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.cast_const();
     let allocator = module_of(heap::next_malloc()).0;
-    let found = NAMES.map(|name| {
-        // SAFETY: a NUL-terminated name.
-        unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
-    });
-    let past = found.into_iter().filter(|&f| !f.is_null() && module_of(f).0 == allocator);
-    past.map(|f| (f as usize, WHY)).collect()
+    let past = OPERATORS.map(find).into_iter().filter(|&f| !f.is_null() && module_of(f).0 == allocator);
+    let mut all: Vec<_> = past.map(|f| (f as usize, NEW)).collect();
+    all.push((find(c"pthread_key_create") as usize, KEY));
+    all
 }
 
 /// Base address and file name of the module that an address lies in.

@@ -167,6 +167,25 @@ fn preloaded(library: &Path) -> String {
 }
 
 #[test]
+fn what_libc_loads_in_a_command_is_missed_by_nobody() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let program = compile("c/first_use.c", scratch.path(), "first_use", &[]);
+    let state = scratch.path().join("s");
+    for found in ["1 converted", "2 converted", "3 converted"] {
+        says(&output(&program, &["convert"], &state), 0, found);
+    }
+}
+
+#[test]
+fn a_key_for_thread_specific_data_is_not_made_in_a_command() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let program = compile("c/first_use.c", scratch.path(), "first_use", &[]);
+    let state = scratch.path().join("s");
+    says(&output(&program, &["key"], &state), 3, "use the library that asks for it once before opening");
+    says(&output(&program, &["early"], &state), 0, "1 converted");
+}
+
+#[test]
 fn a_state_opens_with_fewer_addresses_than_it_was_made_with() {
     let scratch = tempfile::tempdir().expect("a scratch folder");
     let program = compile("c/past_malloc.c", scratch.path(), "few", &[]);

@@ -78,11 +78,19 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
+/// Whether a module is one that libc loads for itself, when a command converts text or looks up a name. Only what
+/// libc and the dynamic linker remember of it lies in the state, and no later run looks there.
+fn is_libcs_own(path: &str) -> bool {
+    path.contains("/gconv/") || file_name(path).starts_with("libnss_")
+}
+
 impl Recorded {
     fn of(module: &Module) -> Self {
         let name = file_name(&module.path);
         let is_system = !module.is_program
-            && (name.is_empty() || SYSTEM_NAMES.iter().any(|known| name.starts_with(known)));
+            && (name.is_empty()
+                || is_libcs_own(&module.path)
+                || SYSTEM_NAMES.iter().any(|known| name.starts_with(known)));
         Self {
             path: module.path.clone(),
             id: identity(module),
@@ -178,17 +186,22 @@ impl Modules {
         let (mut table, mut now) = (Vec::new(), Vec::new());
         for was in recorded {
             let found = present.iter().position(|module| was.names(module));
+            let libcs_own = is_libcs_own(&was.path);
             let Some(module) = found.map(|at| present.remove(at)) else {
-                gone.push(Gone {
-                    span: was.span.clone(),
-                    why: format!("{} is not loaded now; load it before opening", was.path),
-                });
+                if !libcs_own {
+                    gone.push(Gone {
+                        span: was.span.clone(),
+                        why: format!("{} is not loaded now; load it before opening", was.path),
+                    });
+                }
                 table.push(was);
                 now.push(None);
                 continue;
             };
             let is = Recorded::of(&module);
-            if is.id != was.id {
+            if libcs_own {
+                // Nothing that is looked at again points there.
+            } else if is.id != was.id {
                 if !was.is_system {
                     return Err(Error::Foreign {
                         what: format!(
@@ -395,6 +408,12 @@ mod tests {
             span: 4096..8192,
             ..here[0].clone()
         });
+        for path in ["/usr/lib/x86_64-linux-gnu/gconv/ISO8859-15.so", "/lib/libnss_dns.so.2"] {
+            let mut libcs = more.clone();
+            libcs[here.len()].path = path.into();
+            let (_, gone) = Modules::compare(libcs, true).unwrap();
+            assert!(gone.is_empty(), "{gone:?}");
+        }
         let (modules, gone) = Modules::compare(more, true).unwrap();
         assert!(gone[0].why.contains("load it before opening"));
         assert!(modules.variable_page(here.len(), 0).unwrap_err().contains("not loaded"));
