@@ -205,6 +205,22 @@ pub(crate) unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize 
     }
 }
 
+/// As malloc_trim(3). In a command there is nothing to do: the arena gives back what stays free. The process's own
+/// heap ends where it ended.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn malloc_trim(pad: usize) -> c_int {
+    if is_inside() {
+        return 0;
+    }
+    // SAFETY: a NUL-terminated name.
+    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"malloc_trim".as_ptr()) };
+    if next.is_null() {
+        return 0;
+    }
+    // SAFETY: the function of this name, which has this signature in every C library that has it.
+    unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(usize) -> c_int>(next)(pad) }
+}
+
 /// The functions that a tracker may run untracked, with their names: they say themselves what they write.
 pub(crate) fn leaves() -> [(usize, &'static CStr); 11] {
     [

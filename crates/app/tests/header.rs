@@ -24,7 +24,7 @@ fn the_version_in_the_header_is_the_crates() {
 }
 
 /// The process's malloc and its family, which the library stands in front of, and what they are made of.
-const INTERPOSED: [&str; 13] = [
+const INTERPOSED: [&str; 14] = [
     "fork",
     "malloc",
     "calloc",
@@ -36,6 +36,7 @@ const INTERPOSED: [&str; 13] = [
     "posix_memalign",
     "valloc",
     "pvalloc",
+    "malloc_trim",
     "malloc_usable_size",
     "cfree",
 ];

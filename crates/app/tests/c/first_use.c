@@ -1,6 +1,7 @@
-/* first_use STATE convert|key|early: a command has libc load a module, or makes a key for thread-specific data; with
+/* first_use STATE convert|key|early: a command has libc load a module and give memory back, or makes a key for thread-specific data; with
  * "early" the key is there before the state is opened. */
 #include <iconv.h>
+#include <malloc.h>
 #include <mangrove_app.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -30,6 +31,7 @@ static void process(void *ctx) {
     if (wants_key) pthread_once(&once, make_key);
     if (wants_key && pthread_setspecific(key, &key) != 0) abort();
     convert();
+    malloc_trim(0);
     converted++;
 }
 
@@ -50,6 +52,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "%s\n", mangrove_app_last_error());
         return 3;
     }
+    free(malloc(100000));
+    malloc_trim(0);
     printf("%d converted\n", converted);
     mangrove_app_client_free(client);
     return mangrove_app_close(app) == MANGROVE_APP_OK ? 0 : 4;
