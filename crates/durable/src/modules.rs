@@ -183,6 +183,11 @@ impl Modules {
     pub(crate) fn compare(recorded: Vec<Recorded>, keeps_variables: bool) -> Result<(Self, Vec<Gone>)> {
         let mut present: Vec<_> = loaded_modules();
         let mut gone = Vec::new();
+        // Libraries lie one behind another: one of another size moves others.
+        let is_another = |was: &Recorded| {
+            present.iter().any(|module| was.names(module) && Recorded::of(module).id != was.id)
+        };
+        let changed = recorded.iter().find(|was| is_another(was)).map(|was| was.path.clone());
         let (mut table, mut now) = (Vec::new(), Vec::new());
         for was in recorded {
             let found = present.iter().position(|module| was.names(module));
@@ -218,10 +223,13 @@ impl Modules {
                     why: format!("{} is another build now; install the one of before", was.path),
                 });
             } else if is.span != was.span {
+                let because = changed.as_ref().map_or(String::new(), |path| {
+                    format!(" since {path} is another build and takes other room")
+                });
                 gone.push(Gone {
                     span: was.span.clone(),
                     why: format!(
-                        "{} was at {:#x} and is at {:#x} now; start the program with the same libraries, environment and limits, without address randomisation (setarch -R, where a sandbox keeps this library from arranging it)",
+                        "{} was at {:#x} and is at {:#x} now{because}; start the program with the same libraries, environment and limits, without address randomisation (setarch -R, where a sandbox keeps this library from arranging it)",
                         was.path, was.span.start, is.span.start
                     ),
                 });
@@ -400,6 +408,13 @@ mod tests {
             assert_eq!(gone.len(), 1);
             assert_eq!(gone[0].span, other[at].span);
         }
+
+        let mut other = here.clone();
+        other[libc].id[0] ^= 1;
+        other[0].span = 4096..8192;
+        let (_, gone) = Modules::compare(other, true).unwrap();
+        let because = format!("since {} is another build", here[libc].path);
+        assert!(gone.iter().any(|gone| gone.why.contains(&because)), "{gone:?}");
 
         let mut more = here.clone();
         more.push(Recorded {
