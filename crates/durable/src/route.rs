@@ -16,7 +16,7 @@ use mangrove_tracker::WriteSet;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// Durable applications that one process can have open at a time.
-pub(crate) const REGION_COUNT_MAX: usize = 16;
+pub(crate) const REGION_COUNT_MAX: usize = 64;
 
 /// One open arena.
 struct Region {

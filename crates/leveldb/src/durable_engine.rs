@@ -14,7 +14,7 @@ use crate::options::Order;
 use crate::order::KeyOrder;
 use crate::pins::Pins;
 use crate::status::{Failure, Kind, Result};
-use crate::tree::{From, Full, Memory, Place, Root, Tree};
+use crate::tree::{From, Memory, Place, Refused, Root, Tree};
 use mangrove_durable::route::{mangrove_arena_alloc, mangrove_arena_free};
 use mangrove_durable::{Client, CreateMode, Durability, Options, Runtime, TrackerChoice, will_write};
 use std::cell::{Cell, UnsafeCell};
@@ -28,12 +28,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const INTERVAL_MS: u32 = 5;
 /// Threads that can be inside calls at the same time without waiting for each other.
 const CLIENTS: usize = 64;
+/// The least and the most address space of a database.
+const CAPACITY_BYTES: (u64, u64) = (64 << 30, 256 << 30);
 /// Records of the first page of a walk; each further one has four times as many.
 const PAGE_COUNT_MIN: usize = 2;
 /// The most records of one page.
 const PAGE_COUNT_MAX: usize = 128;
 /// Records of the queue that one sweep frees before others get their turn.
 const SWEEP_COUNT: usize = 10_000;
+
+/// Address space of a new database: twice the machine's memory, within bounds. The smaller, the more databases of
+/// different processes find places beside each other in one.
+fn capacity() -> u64 {
+    // SAFETY: no memory is involved; an answer below zero means "not known".
+    let (pages, page_bytes) =
+        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    let memory = pages.max(0) as u64 * page_bytes.max(0) as u64;
+    (2 * memory).next_power_of_two().clamp(CAPACITY_BYTES.0, CAPACITY_BYTES.1)
+}
 
 /// The durable region, inside commands.
 struct Arena;
@@ -102,8 +114,16 @@ impl std::convert::From<mangrove_durable::Error> for Failure {
     }
 }
 
-fn full() -> Failure {
-    Failure::new(Kind::IoError, "no space left for the records of this write; nothing was changed")
+fn refused(why: Refused) -> Failure {
+    match why {
+        Refused::Full => {
+            Failure::new(Kind::IoError, "no space left for the records of this write; nothing was changed")
+        }
+        Refused::Disordered => Failure::corruption(
+            "the comparator does not order the keys as it did when they were written; nothing was changed. Open the \
+             database with the comparator it was made with",
+        ),
+    }
 }
 
 /// What the first command of a new state gets.
@@ -142,7 +162,7 @@ struct Writing<'a> {
     store: &'a Store,
     what: What<'a>,
     sync: bool,
-    outcome: std::result::Result<u64, Full>,
+    outcome: std::result::Result<u64, Refused>,
 }
 
 /// # Safety
@@ -177,6 +197,7 @@ impl DurableEngine {
         let options = Options::new()
             .create(if create { CreateMode::CreateIfMissing } else { CreateMode::OpenOnly })
             .durability(Durability::Interval(INTERVAL_MS))
+            .capacity(capacity())
             .tracker(TrackerChoice::Explicit)
             .self_contained(true);
         // SAFETY: there is nothing to initialise; the state is this library's, whose format the root's mark
@@ -191,7 +212,7 @@ impl DurableEngine {
             unsafe { client.write(make, &[(&raw mut making).cast()]) }?;
             runtime.sync()?;
             if !making.done {
-                return Err(full());
+                return Err(refused(Refused::Full));
             }
         }
         // SAFETY: nobody writes the word any more. It is the root that `make` put there, since pages are
@@ -269,7 +290,7 @@ impl Store {
     }
 
     fn write(&self, what: What<'_>, sync: bool) -> Result<()> {
-        let mut writing = Writing { store: self, what, sync, outcome: Err(Full) };
+        let mut writing = Writing { store: self, what, sync, outcome: Err(Refused::Full) };
         {
             let mut client = self.client();
             let args = [(&raw mut writing).cast()];
@@ -278,7 +299,7 @@ impl Store {
                 if sync { client.write_synced(write, &args) } else { client.write(write, &args).map(drop) }
             }?;
         }
-        let number = writing.outcome.map_err(|Full| full())?;
+        let number = writing.outcome.map_err(refused)?;
         if sync {
             self.kept(number);
         }

@@ -39,6 +39,14 @@ unsafe impl Send for Comparator {}
 unsafe impl Sync for Comparator {}
 
 impl Comparator {
+    /// One without a state.
+    #[cfg(test)]
+    pub(crate) fn of(
+        compare: unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize) -> c_int,
+    ) -> Self {
+        Self { state: std::ptr::null_mut(), compare }
+    }
+
     /// The order of two keys.
     #[inline]
     pub(crate) fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {

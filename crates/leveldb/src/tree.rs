@@ -43,9 +43,14 @@ pub(crate) trait Memory {
     fn wrote(&self, at: *const u8, bytes: usize);
 }
 
-/// There is no more memory. Nothing changed.
+/// Why a write did not happen. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Full;
+pub(crate) enum Refused {
+    /// There is no more memory.
+    Full,
+    /// The comparator does not order the keys as it did.
+    Disordered,
+}
 
 /// Records of the queue that each batch looks at.
 const SWEEP_MAX: usize = 8;
@@ -131,16 +136,16 @@ struct Step {
 
 impl<M: Memory> Tree<M> {
     /// A new, empty tree; its root is the first block that it allocates.
-    pub(crate) fn create(order: KeyOrder, memory: M) -> Result<Self, Full> {
+    pub(crate) fn create(order: KeyOrder, memory: M) -> Result<Self, Refused> {
         let root = memory.alloc(size_of::<Root>(), align_of::<Root>()).cast::<Root>();
         let mut tree = Self { root, order, memory };
         if root.is_null() {
-            return Err(Full);
+            return Err(Refused::Full);
         }
         let Some(leaf) = tree.new_leaf() else {
             // SAFETY: just allocated.
             unsafe { tree.memory.free(root.cast()) };
-            return Err(Full);
+            return Err(Refused::Full);
         };
         let empty = Root {
             magic: MAGIC,
@@ -339,12 +344,12 @@ impl<M: Memory> Tree<M> {
         unsafe { Record::seen_at(self.newest(key), number).map(|record| &*record) }
     }
 
-    /// Applies the changes as one batch, whose number it answers. `Full`: nothing changed.
+    /// Applies the changes as one batch, whose number it answers.
     pub(crate) fn apply<'a>(
         &mut self,
         changes: impl Iterator<Item = Change<'a>>,
         readers: Readers,
-    ) -> Result<u64, Full> {
+    ) -> Result<u64, Refused> {
         let root = self.root;
         let number = self.head().number + 1;
         let mut steps = Vec::with_capacity(changes.size_hint().0);
@@ -354,10 +359,10 @@ impl<M: Memory> Tree<M> {
                 Change::Delete(key) => self.supersede(number, key, None),
             };
             match done {
-                Some(step) => steps.push(step),
-                None => {
+                Ok(step) => steps.push(step),
+                Err(refused) => {
                     self.take_back(steps);
-                    return Err(Full);
+                    return Err(refused);
                 }
             }
         }
@@ -376,8 +381,8 @@ impl<M: Memory> Tree<M> {
     }
 
     /// Puts a new version of a key in front of the others.
-    fn supersede(&mut self, number: u64, key: &[u8], value: Option<&[u8]>) -> Option<Step> {
-        let record = self.record(number, key, value)?;
+    fn supersede(&mut self, number: u64, key: &[u8], value: Option<&[u8]>) -> Result<Step, Refused> {
+        let record = self.record(number, key, value).ok_or(Refused::Full)?;
         let leaf = self.descend(key, |_, _| {});
         // SAFETY: a live leaf, and positions in it; the record is fresh.
         unsafe {
@@ -386,14 +391,14 @@ impl<M: Memory> Tree<M> {
                 let before = (*slot).record;
                 (*record).older = before;
                 self.set(&raw mut (*slot).record, record);
-                return Some(Step { record, before });
+                return Ok(Step { record, before });
             }
-            if self.insert(key, record).is_none() {
+            if let Err(refused) = self.insert(key, record) {
                 self.memory.free(record.cast());
-                return None;
+                return Err(refused);
             }
         }
-        Some(Step { record, before: ptr::null_mut() })
+        Ok(Step { record, before: ptr::null_mut() })
     }
 
     /// Takes steps back, the last first. Needs no memory.
@@ -508,17 +513,21 @@ impl<M: Memory> Tree<M> {
         }
     }
 
-    /// Inserts the first record of a key. `None`: no memory, nothing changed.
+    /// Inserts the first record of a key. After an error nothing has changed.
     ///
     /// # Safety
     /// A live record, of this key, which is not in the tree.
-    unsafe fn insert(&mut self, key: &[u8], record: *mut Record) -> Option<()> {
+    unsafe fn insert(&mut self, key: &[u8], record: *mut Record) -> Result<(), Refused> {
         let (path, mut leaf) = self.path(key);
         // SAFETY: nodes that the tree leads to are live; the permutation names each slot once.
         unsafe {
             if usize::from((*leaf).order.count) == LEAF_SLOTS {
-                self.split_leaf(&path, leaf)?;
+                self.split_leaf(&path, leaf).ok_or(Refused::Full)?;
                 leaf = self.descend(key, |_, _| {});
+                // The way led to a half of the split leaf, or the separators are not in order.
+                if usize::from((*leaf).order.count) == LEAF_SLOTS {
+                    return Err(Refused::Disordered);
+                }
             }
             if let Some(skip) = (*leaf).skip_with(&self.order, key) {
                 self.skip_in_leaf(leaf, skip);
@@ -530,7 +539,7 @@ impl<M: Memory> Tree<M> {
             self.set(&raw mut (*leaf).slots[free], Slot { prefix, record });
             self.set(&raw mut (*leaf).order, order);
         }
-        Some(())
+        Ok(())
     }
 
     /// Moves the upper part of a full leaf into a new one behind it.

@@ -4,7 +4,7 @@
 use crate::batch::Change;
 use crate::node::{Direction, Record};
 use crate::order::KeyOrder;
-use crate::tree::{From, Full, Memory, Readers, Tree};
+use crate::tree::{From, Memory, Readers, Refused, Tree};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -205,7 +205,7 @@ fn run(seed: u64, steps: usize, span: usize) {
             let outcome = tree.apply(borrowed(), readers(&pins));
             memory.0.borrow_mut().left = None;
             memory.verify();
-            if outcome == Err(Full) {
+            if outcome == Err(Refused::Full) {
                 assert_eq!(tree.number(), number);
                 // A split may stay: it changes nothing that anybody sees.
                 assert!(memory.blocks() <= before + 3 * count);
@@ -323,6 +323,57 @@ fn a_tree_of_the_format_before_is_taken_over() {
     // SAFETY: as above.
     assert_eq!(unsafe { &*root }, b"MGLDBT02");
     assert!(open(b"MGLDBT03").is_none());
+}
+
+/// A comparator that changes its mind ends in a refusal at worst, never in memory that is not the tree's.
+#[test]
+fn a_comparator_that_is_no_order_is_survived() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static MOOD: AtomicU64 = AtomicU64::new(0);
+    unsafe extern "C" fn compare(
+        _: *mut std::ffi::c_void,
+        a: *const std::ffi::c_char,
+        a_len: usize,
+        b: *const std::ffi::c_char,
+        b_len: usize,
+    ) -> std::ffi::c_int {
+        // SAFETY: keys of the tree, or of this test.
+        let (a, b) = unsafe {
+            (
+                std::slice::from_raw_parts(a.cast::<u8>(), a_len),
+                std::slice::from_raw_parts(b.cast::<u8>(), b_len),
+            )
+        };
+        let ordered = a.cmp(b) as std::ffi::c_int;
+        match MOOD.load(Ordering::Relaxed) {
+            0 => ordered,
+            1 => -ordered,
+            mood => {
+                (a.iter().chain(b).fold(mood, |h, x| h.rotate_left(7) ^ u64::from(*x)) % 3) as std::ffi::c_int
+                    - 1
+            }
+        }
+    }
+    let comparator = crate::objects::Comparator::of(compare);
+    let mut refusals = 0;
+    for seed in 0..20 {
+        let (memory, mut random) = (Watched::default(), Random(seed));
+        MOOD.store(0, Ordering::Relaxed);
+        let mut tree = Tree::create(KeyOrder::new(Some(comparator)), memory.clone()).expect("memory");
+        for step in 0..2_000u64 {
+            if step >= 1_000 {
+                MOOD.store(if step < 1_500 { 1 } else { step }, Ordering::Relaxed);
+            }
+            let key = (random.below(2_000) as u32).to_be_bytes();
+            let put = tree.apply(std::iter::once(Change::Put(&key, b"value")), Readers::default());
+            assert!(put.is_ok() || step >= 1_000, "what was ordered was refused");
+            refusals += u64::from(put == Err(Refused::Disordered));
+            let mut page = Vec::new();
+            let mut place = tree.place(From::At(&key), Direction::Forward);
+            tree.collect(&mut place, Direction::Forward, u64::MAX, 40, &mut page);
+        }
+    }
+    assert!(refusals > 0, "never did it come to that");
 }
 
 /// The checks above can fail: a store that is not said is found.
