@@ -10,7 +10,7 @@
 //! there. A folder without it holds no database.
 
 use crate::status::{Failure, Result};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -60,8 +60,10 @@ impl Catalog {
     /// The catalog of the database in `folder`; `None` when there is no database.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(CATALOG_FILE);
+        // Something else of that name is no catalog either; a pipe would be waited for.
+        let is_one = |m: &Metadata| m.is_file() && m.len() <= CATALOG_BYTES_MAX;
         let bytes = match std::fs::metadata(&path)
-            .and_then(|m| if m.len() > CATALOG_BYTES_MAX { Ok(Vec::new()) } else { std::fs::read(&path) })
+            .and_then(|m| if is_one(&m) { std::fs::read(&path) } else { Ok(Vec::new()) })
         {
             Ok(bytes) => bytes,
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
@@ -160,7 +162,9 @@ pub(crate) fn refuse_leveldb(folder: &Path) -> Result<()> {
 pub(crate) fn lock(folder: &Path) -> Result<File> {
     let path = folder.join(LOCK_FILE);
     loop {
+        // For reading too: a pipe of that name would be waited for.
         let file = OpenOptions::new()
+            .read(true)
             .write(true)
             .create(true)
             .truncate(false)
@@ -254,6 +258,17 @@ mod tests {
             let read = Catalog::read(folder.path());
             assert!(read.is_err() || at + 1 == text.len(), "cut at {at}: {read:?}");
         }
+    }
+
+    #[test]
+    fn pipes_are_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [CATALOG_FILE, LOCK_FILE] {
+            let made = std::process::Command::new("mkfifo").arg(folder.path().join(name)).status().unwrap();
+            assert!(made.success());
+        }
+        assert!(Catalog::read(folder.path()).is_err_and(|e| e.to_string().contains("is damaged")));
+        lock(folder.path()).unwrap();
     }
 
     #[test]

@@ -86,7 +86,15 @@ fn open(folder: &Path, options: &Opening) -> Result<leveldb_t> {
     catalog::refuse_leveldb(folder)?;
     if Catalog::read(folder)?.is_none() {
         if !options.create_if_missing {
-            return Err(Failure::invalid(format!("{name}: does not exist (create_if_missing is false)")));
+            // Made halfway, or deprived of its file.
+            let rest = if catalog::pool(folder).exists() {
+                "; its folder pool is there, and leveldb_repair_db finds out what is in it"
+            } else {
+                ""
+            };
+            return Err(Failure::invalid(format!(
+                "{name}: does not exist (create_if_missing is false){rest}"
+            )));
         }
         match std::fs::create_dir(folder) {
             Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(Failure::io("create", folder, &e)),
