@@ -5,6 +5,7 @@
 //! These symbols take the place of libc's in programs that link libmangrove_app, and only there.
 
 use crate::heap;
+use mangrove_durable::keys;
 use mangrove_durable::route::{
     is_inside, is_persistent, mangrove_arena_adopt, mangrove_arena_alloc, mangrove_arena_alloc_zeroed,
     mangrove_arena_free, mangrove_arena_resize, mangrove_arena_usable,
@@ -221,6 +222,54 @@ pub(crate) extern "C" fn malloc_trim(pad: usize) -> c_int {
     unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(usize) -> c_int>(next)(pad) }
 }
 
+/// As pthread_key_create(3). A key that a command makes is the state's: the next start makes it again.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pthread_key_create(
+    key: *mut libc::pthread_key_t,
+    destructor: Option<unsafe extern "C" fn(*mut c_void)>,
+) -> c_int {
+    // SAFETY: a NUL-terminated name; the function of this name has this signature, and gets what the caller gave.
+    unsafe {
+        let next = libc::dlsym(libc::RTLD_NEXT, c"pthread_key_create".as_ptr());
+        if next.is_null() {
+            return libc::ENOSYS;
+        }
+        let next = std::mem::transmute::<
+            *mut c_void,
+            unsafe extern "C" fn(
+                *mut libc::pthread_key_t,
+                Option<unsafe extern "C" fn(*mut c_void)>,
+            ) -> c_int,
+        >(next);
+        let made = next(key, destructor);
+        if made == 0 && is_inside() && !keys::remember(*key, destructor.map_or(0, |d| d as usize)) {
+            pthread_key_delete(*key);
+            return libc::EAGAIN;
+        }
+        made
+    }
+}
+
+/// As pthread_key_delete(3).
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pthread_key_delete(key: libc::pthread_key_t) -> c_int {
+    keys::forget(key);
+    // SAFETY: as above.
+    unsafe {
+        let next = libc::dlsym(libc::RTLD_NEXT, c"pthread_key_delete".as_ptr());
+        if next.is_null() {
+            return libc::ENOSYS;
+        }
+        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(libc::pthread_key_t) -> c_int>(next)(key)
+    }
+}
+
 /// The functions that a tracker may run untracked, with their names: they say themselves what they write.
 pub(crate) fn leaves() -> [(usize, &'static CStr); 11] {
     [
@@ -263,7 +312,7 @@ pub(crate) fn check() -> Result<(), String> {
 
 /// What no command may reach, and why.
 pub(crate) fn refused() -> Vec<(usize, &'static str)> {
-    const KEY: &str = "it makes a key for thread-specific data, and no later start has that key; use the library that asks for it once before opening";
+    const KEY: &str = "it makes a key for thread-specific data by tss_create, and no later start has that key; use pthread_key_create, or make it before opening";
     const NEW: &str = "it makes memory by an allocator's own operator new, which does not call malloc, so that memory would not be durable; link libstdc++ before that allocator, or name it before it in LD_PRELOAD";
     const OPERATORS: [&CStr; 8] = [
         c"_Znwm",
@@ -280,7 +329,7 @@ pub(crate) fn refused() -> Vec<(usize, &'static str)> {
     let allocator = module_of(heap::next_malloc()).0;
     let past = OPERATORS.map(find).into_iter().filter(|&f| !f.is_null() && module_of(f).0 == allocator);
     let mut all: Vec<_> = past.map(|f| (f as usize, NEW)).collect();
-    all.push((find(c"pthread_key_create") as usize, KEY));
+    all.push((find(c"tss_create") as usize, KEY));
     all
 }
 

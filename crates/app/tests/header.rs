@@ -24,7 +24,7 @@ fn the_version_in_the_header_is_the_crates() {
 }
 
 /// The process's malloc and its family, which the library stands in front of, and what they are made of.
-const INTERPOSED: [&str; 14] = [
+const INTERPOSED: [&str; 16] = [
     "fork",
     "malloc",
     "calloc",
@@ -37,6 +37,8 @@ const INTERPOSED: [&str; 14] = [
     "valloc",
     "pvalloc",
     "malloc_trim",
+    "pthread_key_create",
+    "pthread_key_delete",
     "malloc_usable_size",
     "cfree",
 ];

@@ -177,12 +177,21 @@ fn what_libc_loads_in_a_command_is_missed_by_nobody() {
 }
 
 #[test]
-fn a_key_for_thread_specific_data_is_not_made_in_a_command() {
+fn a_key_for_thread_specific_data_that_a_command_makes_is_there_again() {
     let scratch = tempfile::tempdir().expect("a scratch folder");
     let program = compile("c/first_use.c", scratch.path(), "first_use", &[]);
     let state = scratch.path().join("s");
-    says(&output(&program, &["key"], &state), 3, "use the library that asks for it once before opening");
-    says(&output(&program, &["early"], &state), 0, "1 converted");
+    for found in ["1 converted", "2 converted", "3 converted"] {
+        let output = output(&program, &["key"], &state);
+        says(&output, 0, found);
+        assert!(told(&output).contains("dropped"), "the key's destructor ran: {}", told(&output));
+    }
+    says(&output(&program, &["taken"], &state), 2, "which somebody else made in this process before");
+    says(&output(&program, &["key"], &state), 0, "4 converted");
+    let other = scratch.path().join("other");
+    says(&output(&program, &["early"], &other), 0, "1 converted");
+    says(&output(&program, &["early"], &other), 0, "2 converted");
+    says(&output(&program, &["tss"], &other), 3, "use pthread_key_create, or make it before opening");
 }
 
 #[test]

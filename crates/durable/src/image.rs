@@ -14,7 +14,7 @@ use crate::globals::Globals;
 use crate::image_layout::{ARENA_OFFSET, Header, MAGIC, ROOT_COUNT, VERSION};
 use crate::modules::{Gone, Modules, find_pointer};
 use crate::route::{self, Place, Retired};
-use crate::{Error, Result, lab};
+use crate::{Error, Result, keys, lab};
 use mangrove_shadow::{Shadow, Ticket};
 use mangrove_sys::{LeftMemory, coarse_milliseconds, loaded_modules_generation, park};
 use mangrove_tracker::{BLOCK_BYTES_DEFAULT, WriteSet};
@@ -240,9 +240,16 @@ impl Image {
         } else {
             Modules::compare(table, options.keeps_variables)?
         };
+        let destructors = head.keys.map(|key| key.destructor);
+        if let Some((at, which)) = find_pointer(&destructors, &gone) {
+            let what =
+                format!("the state calls {:#x} when threads end, and {}", destructors[at], gone[which].why);
+            return Err(Error::Moved { what });
+        }
         if let Some(what) = points_there(&heap, head, &gone) {
             return Err(Error::Moved { what });
         }
+        keys::make_again(&head.keys).map_err(|what| Error::Moved { what })?;
         // SAFETY: the program opens its state before anybody uses it.
         let globals = unsafe { Globals::restore(header, &heap, &modules) }.map_err(damaged)?;
         Ok((heap, modules, globals))

@@ -1,6 +1,7 @@
 //! The first page of the region of a durable application, told in prose in docs/format/arena.md.
 
 use crate::arena::{PAGE_BYTES, Writes};
+use crate::keys::{KEY_COUNT, Key};
 
 /// "MANGRAPP", little endian: the region's first word once its state was initialised.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"MANGRAPP");
@@ -27,7 +28,9 @@ pub(crate) struct Header {
     pub(crate) globals: u64,
     /// What the runtime and its user put there.
     pub(crate) roots: [usize; ROOT_COUNT],
-    pub(crate) zero: [u64; 490],
+    /// Keys for thread-specific data (`keys.rs`).
+    pub(crate) keys: [Key; KEY_COUNT],
+    pub(crate) zero: [u64; 490 - 2 * KEY_COUNT],
 }
 
 const _: () = assert!(size_of::<Header>() == PAGE_BYTES);

@@ -15,6 +15,8 @@ mod globals;
 mod image;
 mod image_layout;
 #[doc(hidden)]
+pub mod keys;
+#[doc(hidden)]
 pub mod lab;
 mod mappings;
 mod modules;

@@ -11,6 +11,8 @@
 //!    may call malloc.
 
 use crate::arena::{BadFree, Heap, View, Writes};
+use crate::image_layout::Header;
+use crate::keys::{KEY_COUNT, Key};
 use mangrove_sys::thread_mark;
 use mangrove_tracker::WriteSet;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -192,6 +194,18 @@ pub(crate) fn outside<R>(work: impl FnOnce() -> R) -> R {
     // Marks are multiples of eight: nobody has this one.
     INSIDE.store(thread_mark() + 1, Ordering::Relaxed);
     work()
+}
+
+/// Calls `find` with the keys of the state whose command the calling thread runs, if it runs one.
+pub(crate) fn with_keys<R>(find: impl FnOnce(&'static mut [Key; KEY_COUNT]) -> Option<R>) -> Option<R> {
+    let heap = HEAP.load(Ordering::Relaxed);
+    if !is_inside() || heap.is_null() {
+        return None;
+    }
+    let region = REGIONS.iter().find(|region| region.heap.load(Ordering::Relaxed) == heap)?;
+    let header = std::ptr::with_exposed_provenance_mut::<Header>(region.base.load(Ordering::Relaxed));
+    // SAFETY: the first page of an open region; a command is alone, and this borrow the only one of these words.
+    find(unsafe { &mut (*header).keys })
 }
 
 /// Whether the calling thread runs a write command: what it allocates now is persistent.

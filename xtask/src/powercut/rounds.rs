@@ -25,6 +25,8 @@ const FLUSHES_MAX: f64 = 50.0;
 const OFF_POLL: Duration = Duration::from_millis(2);
 /// A slow machine need not reach the number of acknowledgements.
 const WRITE_PATIENCE: Duration = Duration::from_secs(8);
+/// How long the first acknowledged write may take: the guest's processor is a program on a machine that may be busy.
+const FIRST_PATIENCE: Duration = Duration::from_secs(90);
 /// A check is cut, if it is, within this time.
 const CHECK_MAX: Duration = Duration::from_millis(400);
 /// What the guest says when a writer ends, which it must not.
@@ -184,16 +186,20 @@ impl Rounds {
         }
         powered.guest.type_in(&self.script.write(round, rng.random()))?;
         let mut lines = Vec::new();
-        let patience = Instant::now() + WRITE_PATIENCE;
-        for _ in 0..count {
+        let mut patience = Instant::now() + FIRST_PATIENCE;
+        for nth in 0..count {
             lines.extend(powered.guest.lines_before(patience, "<")?);
-            if Instant::now() >= patience {
+            let now = Instant::now();
+            if now >= patience {
                 break;
+            }
+            if nth == 0 {
+                patience = now + WRITE_PATIENCE;
             }
         }
         ensure!(
             count == 0 || lines.iter().any(|line| line.starts_with('<')),
-            "nothing was acknowledged within {WRITE_PATIENCE:?}; the guest said: {:?}",
+            "nothing was acknowledged within {FIRST_PATIENCE:?}; the guest said: {:?}",
             lines.last()
         );
         if let Some(flushes) = at_flush {

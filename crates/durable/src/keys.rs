@@ -1,0 +1,156 @@
+//! Keys for thread-specific data (pthread_key_create) that commands make: a later start makes the same ones again, so
+//! that what the state remembers of them holds. Their values belong to threads, and to no state.
+
+use crate::route;
+use std::ffi::c_void;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Keys that a state can have.
+pub(crate) const KEY_COUNT: usize = 64;
+/// Keys that a process can have (PTHREAD_KEYS_MAX), and those that are told apart here.
+const NUMBERS: usize = 1024;
+
+/// A key as the state's first page has it; zero: none.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key {
+    number_and_one: u64,
+    /// Address of the function that gets a thread's value when the thread ends.
+    pub(crate) destructor: usize,
+}
+
+/// Numbers of the keys in this process that are a state's. Not a variable: those are the state's too, where this library
+/// is linked statically.
+fn ours() -> Option<&'static [AtomicU64; NUMBERS / 64]> {
+    static OURS: OnceLock<usize> = OnceLock::new();
+    let page = *OURS.get_or_init(|| {
+        // SAFETY: a fresh anonymous page, which stays mapped and begins as zeros.
+        let page = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                NUMBERS / 8,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if page == libc::MAP_FAILED { 0 } else { page.expose_provenance() }
+    });
+    // SAFETY: the page above.
+    unsafe { std::ptr::with_exposed_provenance::<[AtomicU64; NUMBERS / 64]>(page).as_ref() }
+}
+
+fn set_ours(number: u64, yes: bool) {
+    if let Some(word) = ours().and_then(|ours| ours.get(number as usize / 64)) {
+        let bit = 1 << (number % 64);
+        // Relaxed: who opens, and the command that runs, are one after the other.
+        if yes {
+            word.fetch_or(bit, Ordering::Relaxed)
+        } else {
+            word.fetch_and(!bit, Ordering::Relaxed)
+        };
+    }
+}
+
+fn is_ours(number: u64) -> bool {
+    ours()
+        .and_then(|ours| ours.get(number as usize / 64))
+        .is_some_and(|word| word.load(Ordering::Relaxed) >> (number % 64) & 1 == 1)
+}
+
+/// Makes the present command's state remember a key that the command has just made. False when it has too many.
+pub fn remember(number: libc::pthread_key_t, destructor: usize) -> bool {
+    let Some(place) = route::with_keys(|keys| keys.iter_mut().find(|key| key.number_and_one == 0)) else {
+        return false;
+    };
+    crate::will_write(std::ptr::from_ref(place).cast(), size_of::<Key>());
+    *place = Key { number_and_one: u64::from(number) + 1, destructor };
+    set_ours(u64::from(number), true);
+    true
+}
+
+/// A key is no more; the present command's state, if a command runs, forgets it.
+pub fn forget(number: libc::pthread_key_t) {
+    set_ours(u64::from(number), false);
+    let wanted = u64::from(number) + 1;
+    if let Some(place) = route::with_keys(|keys| keys.iter_mut().find(|key| key.number_and_one == wanted)) {
+        crate::will_write(std::ptr::from_ref(place).cast(), size_of::<Key>());
+        *place = Key { number_and_one: 0, destructor: 0 };
+    }
+}
+
+/// Makes the keys of a state again, unless this process has them from an earlier opening. A sentence when another has
+/// the number of one.
+pub(crate) fn make_again(keys: &[Key]) -> Result<(), String> {
+    // Before any command asks: in one, a mapping would be the command's.
+    let _ = ours();
+    let mut wanted: Vec<_> = keys.iter().filter(|key| key.number_and_one != 0).collect();
+    wanted.sort_by_key(|key| key.number_and_one);
+    let mut spare = Vec::new();
+    let mut result = Ok(());
+    for key in wanted {
+        let number = key.number_and_one - 1;
+        if is_ours(number) {
+            continue;
+        }
+        // The system gives the lowest number that is free.
+        let made = loop {
+            match make(key.destructor) {
+                Some(made) if u64::from(made) < number => spare.push(made),
+                made => break made,
+            }
+        };
+        if made.is_some_and(|made| u64::from(made) == number) {
+            set_ours(number, true);
+            continue;
+        }
+        spare.extend(made);
+        result = Err(format!(
+            "the state has the key {number} for thread-specific data, which somebody else made in this process before; open the state first"
+        ));
+        break;
+    }
+    for key in spare {
+        // SAFETY: made above, and never given to anybody.
+        unsafe { libc::pthread_key_delete(key) };
+    }
+    result
+}
+
+fn make(destructor: usize) -> Option<libc::pthread_key_t> {
+    let mut key = 0;
+    // SAFETY: an address that a program gave as such a function, in a module that lies where it lay; zero is none.
+    let made = unsafe {
+        let destructor = std::mem::transmute::<usize, Option<unsafe extern "C" fn(*mut c_void)>>(destructor);
+        libc::pthread_key_create(&raw mut key, destructor)
+    };
+    (made == 0).then_some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: libc::pthread_key_t) -> Key {
+        Key { number_and_one: u64::from(number) + 1, destructor: 0 }
+    }
+
+    #[test]
+    fn the_same_numbers_are_there_again_or_somebody_is_named() {
+        let free = make(0).unwrap();
+        let taken = make(0).unwrap();
+        // SAFETY: made above.
+        assert_eq!(unsafe { libc::pthread_key_delete(free) }, 0);
+        let none = Key { number_and_one: 0, destructor: 0 };
+        make_again(&[none, key(taken + 2), key(free)]).unwrap();
+        for made in [free, taken + 2] {
+            // SAFETY: a key, if it was made.
+            assert_eq!(unsafe { libc::pthread_setspecific(made, std::ptr::null()) }, 0);
+        }
+        assert_eq!(make(0), Some(taken + 1), "what was not wanted is free");
+        make_again(&[key(free)]).unwrap();
+        assert!(make_again(&[key(taken)]).is_err_and(|why| why.contains(&format!("the key {taken} "))));
+    }
+}
