@@ -2,8 +2,11 @@
 //! elsewhere; frees by address. C++ `new` and `delete`, `strdup` and every other allocating function of the C
 //! and C++ libraries come through here.
 //!
+//! Beside them the keys for thread-specific data: what a library that sets itself up in a command makes, too.
+//!
 //! These symbols take the place of libc's in programs that link libmangrove_app, and only there.
 
+use crate::behind::behind;
 use crate::heap;
 use mangrove_durable::keys;
 use mangrove_durable::route::{
@@ -213,37 +216,29 @@ pub(crate) extern "C" fn malloc_trim(pad: usize) -> c_int {
     if is_inside() {
         return 0;
     }
-    // SAFETY: a NUL-terminated name.
-    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"malloc_trim".as_ptr()) };
-    if next.is_null() {
-        return 0;
-    }
-    // SAFETY: the function of this name, which has this signature in every C library that has it.
-    unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(usize) -> c_int>(next)(pad) }
+    // SAFETY: the function of this name has this type in every C library that has it.
+    let next = unsafe { behind::<unsafe extern "C" fn(usize) -> c_int>(c"malloc_trim") };
+    // SAFETY: any number will do.
+    next.map_or(0, |next| unsafe { next(pad) })
 }
 
-/// As pthread_key_create(3). A key that a command makes is the state's: the next start makes it again.
+type Destructor = Option<unsafe extern "C" fn(*mut c_void)>;
+
+/// As pthread_key_create(3); in a command whose state has too many keys it answers EAGAIN.
 ///
 /// # Safety
 /// As there.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pthread_key_create(
     key: *mut libc::pthread_key_t,
-    destructor: Option<unsafe extern "C" fn(*mut c_void)>,
+    destructor: Destructor,
 ) -> c_int {
-    // SAFETY: a NUL-terminated name; the function of this name has this signature, and gets what the caller gave.
+    // SAFETY: the function of this name has this type, and gets what the caller gave.
     unsafe {
-        let next = libc::dlsym(libc::RTLD_NEXT, c"pthread_key_create".as_ptr());
-        if next.is_null() {
-            return libc::ENOSYS;
-        }
-        let next = std::mem::transmute::<
-            *mut c_void,
-            unsafe extern "C" fn(
-                *mut libc::pthread_key_t,
-                Option<unsafe extern "C" fn(*mut c_void)>,
-            ) -> c_int,
-        >(next);
+        let next = behind::<unsafe extern "C" fn(*mut libc::pthread_key_t, Destructor) -> c_int>(
+            c"pthread_key_create",
+        );
+        let Some(next) = next else { return libc::ENOSYS };
         let made = next(key, destructor);
         if made == 0 && is_inside() && !keys::remember(*key, destructor.map_or(0, |d| d as usize)) {
             pthread_key_delete(*key);
@@ -262,11 +257,8 @@ pub(crate) unsafe extern "C" fn pthread_key_delete(key: libc::pthread_key_t) -> 
     keys::forget(key);
     // SAFETY: as above.
     unsafe {
-        let next = libc::dlsym(libc::RTLD_NEXT, c"pthread_key_delete".as_ptr());
-        if next.is_null() {
-            return libc::ENOSYS;
-        }
-        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(libc::pthread_key_t) -> c_int>(next)(key)
+        let next = behind::<unsafe extern "C" fn(libc::pthread_key_t) -> c_int>(c"pthread_key_delete");
+        next.map_or(libc::ENOSYS, |next| next(key))
     }
 }
 

@@ -29,6 +29,7 @@ mod stat;
 
 mod start;
 
+mod behind;
 mod heap;
 mod interpose;
 mod processes;

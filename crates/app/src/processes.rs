@@ -3,9 +3,9 @@
 //! The child would share sockets and log with a parent that is in the middle of a batch. The tracker refuses the
 //! system call too, but by then handlers of the program have run, and the command ends broken.
 
+use crate::behind::behind;
 use libc::{c_int, pid_t};
 use mangrove_durable::route::is_inside;
-use std::mem::transmute;
 
 /// As fork(2); inside a write command it answers -1 with ENOTSUP, and nothing happened.
 ///
@@ -21,11 +21,8 @@ pub(crate) unsafe extern "C" fn fork() -> pid_t {
     if is_inside() {
         return refuse(libc::ENOTSUP);
     }
-    // SAFETY: a NUL-terminated name.
-    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"fork".as_ptr()) };
-    if next.is_null() {
-        return refuse(libc::ENOSYS);
-    }
     // SAFETY: the C library's fork has this type.
-    unsafe { transmute::<*mut libc::c_void, unsafe extern "C" fn() -> pid_t>(next)() }
+    let next = unsafe { behind::<unsafe extern "C" fn() -> pid_t>(c"fork") };
+    // SAFETY: as the caller promises.
+    next.map_or_else(|| refuse(libc::ENOSYS), |next| unsafe { next() })
 }

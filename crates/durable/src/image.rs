@@ -143,6 +143,7 @@ impl Image {
     /// # Errors
     /// As there.
     pub(crate) fn over(shadow: Shadow, options: &ImageOptions) -> Result<(Self, Opened)> {
+        keys::prepare();
         let shadow = Arc::new(shadow);
         let header = shadow.base().cast::<Header>();
         let mut early = Early::default();
@@ -240,12 +241,6 @@ impl Image {
         } else {
             Modules::compare(table, options.keeps_variables)?
         };
-        let destructors = head.keys.map(|key| key.destructor);
-        if let Some((at, which)) = find_pointer(&destructors, &gone) {
-            let what =
-                format!("the state calls {:#x} when threads end, and {}", destructors[at], gone[which].why);
-            return Err(Error::Moved { what });
-        }
         if let Some(what) = points_there(&heap, head, &gone) {
             return Err(Error::Moved { what });
         }
@@ -527,6 +522,10 @@ fn points_there(heap: &Heap, head: &Header, gone: &[Gone]) -> Option<String> {
     };
     if let Some((at, which)) = find_pointer(&head.roots, gone) {
         return Some(say((&raw const head.roots[at]) as usize, head.roots[at], which));
+    }
+    let destructors = head.keys.map(|key| key.destructor);
+    if let Some((at, which)) = find_pointer(&destructors, gone) {
+        return Some(say((&raw const head.keys[at].destructor) as usize, destructors[at], which));
     }
     let mut found = None;
     heap.for_each_live(|from, len| {

@@ -20,8 +20,12 @@ pub(crate) struct Key {
     pub(crate) destructor: usize,
 }
 
-/// Numbers of the keys in this process that are a state's. Not a variable: those are the state's too, where this library
-/// is linked statically.
+/// Makes room for the numbers of the keys in this process that are a state's. Before any command runs: in one, the
+/// mapping would be the command's. Not a variable: those are the state's too, where this library is linked statically.
+pub(crate) fn prepare() {
+    let _ = ours();
+}
+
 fn ours() -> Option<&'static [AtomicU64; NUMBERS / 64]> {
     static OURS: OnceLock<usize> = OnceLock::new();
     let page = *OURS.get_or_init(|| {
@@ -42,50 +46,51 @@ fn ours() -> Option<&'static [AtomicU64; NUMBERS / 64]> {
     unsafe { std::ptr::with_exposed_provenance::<[AtomicU64; NUMBERS / 64]>(page).as_ref() }
 }
 
-fn set_ours(number: u64, yes: bool) {
-    if let Some(word) = ours().and_then(|ours| ours.get(number as usize / 64)) {
-        let bit = 1 << (number % 64);
-        // Relaxed: who opens, and the command that runs, are one after the other.
-        if yes {
-            word.fetch_or(bit, Ordering::Relaxed)
-        } else {
-            word.fetch_and(!bit, Ordering::Relaxed)
-        };
-    }
+/// The word of a number, and its bit there. Relaxed: who opens, and the command that runs, are one after the other.
+fn bit_of(number: u64) -> Option<(&'static AtomicU64, u64)> {
+    Some((ours()?.get(number as usize / 64)?, 1 << (number % 64)))
 }
 
 fn is_ours(number: u64) -> bool {
-    ours()
-        .and_then(|ours| ours.get(number as usize / 64))
-        .is_some_and(|word| word.load(Ordering::Relaxed) >> (number % 64) & 1 == 1)
+    bit_of(number).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+}
+
+fn become_ours(number: u64) {
+    if let Some((word, bit)) = bit_of(number) {
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+}
+
+/// Puts `key` into the place of the present command's state that has `instead`; false when none has, or none runs.
+fn put(instead: u64, key: Key) -> bool {
+    let place = route::with_keys(|keys| keys.iter_mut().find(|key| key.number_and_one == instead));
+    place.is_some_and(|place| {
+        crate::will_write(std::ptr::from_ref(place).cast(), size_of::<Key>());
+        *place = key;
+        true
+    })
 }
 
 /// Makes the present command's state remember a key that the command has just made. False when it has too many.
 pub fn remember(number: libc::pthread_key_t, destructor: usize) -> bool {
-    let Some(place) = route::with_keys(|keys| keys.iter_mut().find(|key| key.number_and_one == 0)) else {
-        return false;
-    };
-    crate::will_write(std::ptr::from_ref(place).cast(), size_of::<Key>());
-    *place = Key { number_and_one: u64::from(number) + 1, destructor };
-    set_ours(u64::from(number), true);
-    true
+    let is_there = put(0, Key { number_and_one: u64::from(number) + 1, destructor });
+    if is_there {
+        become_ours(u64::from(number));
+    }
+    is_there
 }
 
 /// A key is no more; the present command's state, if a command runs, forgets it.
 pub fn forget(number: libc::pthread_key_t) {
-    set_ours(u64::from(number), false);
-    let wanted = u64::from(number) + 1;
-    if let Some(place) = route::with_keys(|keys| keys.iter_mut().find(|key| key.number_and_one == wanted)) {
-        crate::will_write(std::ptr::from_ref(place).cast(), size_of::<Key>());
-        *place = Key { number_and_one: 0, destructor: 0 };
+    if let Some((word, bit)) = bit_of(u64::from(number)) {
+        word.fetch_and(!bit, Ordering::Relaxed);
     }
+    put(u64::from(number) + 1, Key { number_and_one: 0, destructor: 0 });
 }
 
 /// Makes the keys of a state again, unless this process has them from an earlier opening. A sentence when another has
 /// the number of one.
 pub(crate) fn make_again(keys: &[Key]) -> Result<(), String> {
-    // Before any command asks: in one, a mapping would be the command's.
-    let _ = ours();
     let mut wanted: Vec<_> = keys.iter().filter(|key| key.number_and_one != 0).collect();
     wanted.sort_by_key(|key| key.number_and_one);
     let mut spare = Vec::new();
@@ -103,7 +108,7 @@ pub(crate) fn make_again(keys: &[Key]) -> Result<(), String> {
             }
         };
         if made.is_some_and(|made| u64::from(made) == number) {
-            set_ours(number, true);
+            become_ours(number);
             continue;
         }
         spare.extend(made);

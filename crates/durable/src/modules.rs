@@ -181,18 +181,18 @@ impl Modules {
     /// # Errors
     /// A program module is another build.
     pub(crate) fn compare(recorded: Vec<Recorded>, keeps_variables: bool) -> Result<(Self, Vec<Gone>)> {
-        let mut present: Vec<_> = loaded_modules();
+        let with_record = |module: Module| (Recorded::of(&module), module);
+        let mut present: Vec<_> = loaded_modules().into_iter().map(with_record).collect();
         let mut gone = Vec::new();
         // Libraries lie one behind another: one of another size moves others.
-        let is_another = |was: &Recorded| {
-            present.iter().any(|module| was.names(module) && Recorded::of(module).id != was.id)
-        };
+        let is_another =
+            |was: &Recorded| present.iter().any(|(is, module)| was.names(module) && is.id != was.id);
         let changed = recorded.iter().find(|was| is_another(was)).map(|was| was.path.clone());
         let (mut table, mut now) = (Vec::new(), Vec::new());
         for was in recorded {
-            let found = present.iter().position(|module| was.names(module));
+            let found = present.iter().position(|(_, module)| was.names(module));
             let libcs_own = is_libcs_own(&was.path);
-            let Some(module) = found.map(|at| present.remove(at)) else {
+            let Some((is, module)) = found.map(|at| present.remove(at)) else {
                 if !libcs_own {
                     gone.push(Gone {
                         span: was.span.clone(),
@@ -203,7 +203,6 @@ impl Modules {
                 now.push(None);
                 continue;
             };
-            let is = Recorded::of(&module);
             if libcs_own {
                 // Nothing that is looked at again points there.
             } else if is.id != was.id {
@@ -237,8 +236,8 @@ impl Modules {
             table.push(is);
             now.push(Some(module));
         }
-        for module in present {
-            table.push(Recorded::of(&module));
+        for (is, module) in present {
+            table.push(is);
             now.push(Some(module));
         }
         Ok((Self { recorded: table, now, keeps_variables, matter: true }, gone))

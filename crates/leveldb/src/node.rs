@@ -11,7 +11,7 @@
 //! 3. A leaf's permutation names each used slot once, in ascending order of keys.
 
 use crate::order::KeyOrder;
-use mangrove_sys::{CACHE_LINE_BYTES, prefetch_read};
+use mangrove_sys::{CACHE_LINE_BYTES, prefetch_lines};
 use std::cmp::Ordering;
 use std::ptr;
 
@@ -210,24 +210,21 @@ pub(crate) struct Inner {
     pub(crate) children: [Child; CHILDREN],
 }
 
-/// Asks for all lines of a block at once, instead of waiting for one after the other.
-#[inline]
-pub(crate) fn draw_near(block: *const u8, bytes: usize) {
-    for line in (0..bytes).step_by(CACHE_LINE_BYTES) {
-        prefetch_read(block.wrapping_add(line));
-    }
-}
-
 /// How the keys of a node that skips `skip` bytes stand to `key`, as far as those bytes say it; `any` is one of them.
 #[inline]
 fn beginnings(any: &[u8], skip: usize, key: &[u8]) -> Ordering {
     any[..skip].cmp(&key[..skip.min(key.len())])
 }
 
-/// What a node should skip whose keys share `shared` bytes and that skips `skip` now.
-fn better_skip(shared: usize, skip: usize) -> Option<usize> {
+/// What a node that skips `skip` bytes must skip, when a key has come of which the others share `shared`.
+fn looser_skip(shared: usize, skip: usize) -> Option<usize> {
+    (shared < skip).then(|| shared.saturating_sub(SHARED_SPARE))
+}
+
+/// What a node whose keys share `shared` bytes had better skip.
+fn tighter_skip(shared: usize, skip: usize) -> Option<usize> {
     let sought = shared.saturating_sub(SHARED_SPARE).min(usize::from(u8::MAX));
-    (shared < skip || (shared > skip + SHARED_BEYOND_MAX && sought > skip)).then_some(sought)
+    (shared > skip + SHARED_BEYOND_MAX && sought > skip).then_some(sought)
 }
 
 impl Leaf {
@@ -249,7 +246,7 @@ impl Leaf {
     #[inline]
     pub(crate) fn draw_records_near(&self) {
         for &slot in self.order.used() {
-            draw_near(self.slots[usize::from(slot)].record.cast(), 2 * CACHE_LINE_BYTES);
+            prefetch_lines(self.slots[usize::from(slot)].record.cast(), 2 * CACHE_LINE_BYTES);
         }
     }
 
@@ -282,7 +279,7 @@ impl Leaf {
         let mut at = used.partition_point(|&slot| prefix_of(slot) < prefix);
         if at < used.len() && prefix_of(used[at]) == prefix {
             // Its value is wanted next.
-            draw_near(self.slot(at).record.cast(), 3 * CACHE_LINE_BYTES);
+            prefetch_lines(self.slot(at).record.cast(), 3 * CACHE_LINE_BYTES);
             if compare(used[at]) == Ordering::Equal {
                 return Ok(at);
             }
@@ -312,7 +309,7 @@ impl Leaf {
         }
         // SAFETY: the caller's promise.
         let shared = order.shared(unsafe { self.key(0) }, key);
-        (shared < skip).then(|| shared.saturating_sub(SHARED_SPARE))
+        looser_skip(shared, skip)
     }
 
     /// What the leaf had better skip.
@@ -323,7 +320,7 @@ impl Leaf {
         let last = usize::from(self.order.count).checked_sub(1).filter(|last| *last > 0)?;
         // SAFETY: the caller's promise.
         let shared = unsafe { order.shared(self.key(0), self.key(last)) };
-        better_skip(shared, usize::from(self.order.skip))
+        tighter_skip(shared, usize::from(self.order.skip))
     }
 }
 
@@ -376,7 +373,7 @@ impl Inner {
         }
         // SAFETY: the caller's promise.
         let shared = order.shared(unsafe { self.key(1) }, key);
-        (shared < skip).then(|| shared.saturating_sub(SHARED_SPARE))
+        looser_skip(shared, skip)
     }
 
     /// What the node had better skip.
@@ -389,6 +386,6 @@ impl Inner {
         }
         // SAFETY: the caller's promise.
         let shared = unsafe { order.shared(self.key(1), self.key(self.count as usize - 1)) };
-        better_skip(shared, self.skip as usize)
+        tighter_skip(shared, self.skip as usize)
     }
 }

@@ -24,9 +24,9 @@
 use crate::batch::Change;
 use crate::node::{
     CHILDREN, Child, Direction, Inner, LEAF_SLOTS, Leaf, NODE_BYTES, Permutation, Record, Separator, Slot,
-    draw_near,
 };
 use crate::order::KeyOrder;
+use mangrove_sys::prefetch_lines;
 use std::cmp::Ordering;
 use std::ptr;
 
@@ -263,7 +263,7 @@ impl<M: Memory> Tree<M> {
                 step(inner, at);
                 node = (*inner).children[at].node;
             }
-            draw_near(node, NODE_BYTES);
+            prefetch_lines(node, NODE_BYTES);
         }
         node.cast()
     }
@@ -797,7 +797,7 @@ impl<M: Memory> Tree<M> {
                     let next = (*leaf).neighbour(direction);
                     if !next.is_null() && records.len() + LEAF_SLOTS < count {
                         (*next).draw_records_near();
-                        draw_near((*next).neighbour(direction).cast(), NODE_BYTES);
+                        prefetch_lines((*next).neighbour(direction).cast(), NODE_BYTES);
                     }
                 }
                 if place.at < 0 || place.at > (*leaf).last() {

@@ -24,7 +24,7 @@ use crate::superblock::SuperblockFile;
 use crate::sync::Mutex;
 use crate::{Error, Lsn, Medium, Range, Region, Result, Site};
 use mangrove_sys::{Gate, ProcessMark, Reservation};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -262,8 +262,7 @@ impl FileMedium {
 
     /// From now on nothing is written; returns when nothing is under way.
     pub(crate) fn shut_down(&self) {
-        let path = self.superblock_path.parent().unwrap_or(&self.superblock_path).to_owned();
-        self.latch(Error::Closed { path });
+        self.latch(Error::Closed { path: self.folder().to_owned() });
         while !self.log.commit.is_quiet() {
             std::thread::yield_now();
         }
@@ -320,6 +319,17 @@ impl FileMedium {
         self.process.is_here()
     }
 
+    /// Refuses a child of fork, before it takes a lock.
+    #[inline]
+    pub(crate) fn refuse_child(&self) -> Result<()> {
+        if self.is_ours() { Ok(()) } else { Err(self.failure()) }
+    }
+
+    /// The pool's folder.
+    fn folder(&self) -> &Path {
+        self.superblock_path.parent().unwrap_or(&self.superblock_path)
+    }
+
     /// Nothing is appended any more, or not by this process.
     #[inline]
     fn refuses(&self) -> bool {
@@ -333,9 +343,9 @@ impl FileMedium {
         self.finish.open();
     }
 
-    pub(crate) fn failure(&self) -> Error {
+    fn failure(&self) -> Error {
         if !self.is_ours() {
-            let path = self.superblock_path.parent().unwrap_or(&self.superblock_path).display();
+            let path = self.folder().display();
             return Error::Unsupported {
                 what: format!(
                     "{path} was opened before this process was forked; open it in the child, or use it in the parent"
@@ -350,17 +360,13 @@ impl FileMedium {
     }
 
     fn wait_durable(&self, lsn: Lsn) -> Result<()> {
-        if !self.is_ours() {
-            return Err(self.failure());
-        }
+        self.refuse_child()?;
         self.log.wait(lsn, self).map_err(|_| self.failure())
     }
 
     /// Makes everything flushed so far durable and applies it to the image.
     pub(crate) fn checkpoint_now(&self) -> Result<()> {
-        if !self.is_ours() {
-            return Err(self.failure());
-        }
+        self.refuse_child()?;
         self.wait_finished()?;
         let mut checkpointer = self.checkpointer.lock();
         self.wait_durable(self.log.appended())?;
@@ -471,7 +477,7 @@ impl FileMedium {
     /// As [`Medium::flush_unit`].
     #[cold]
     unsafe fn flush_aside(&self, base: *const u8, ranges: &[Range]) -> Result<Lsn> {
-        let folder = self.superblock_path.parent().unwrap_or(&self.superblock_path);
+        let folder = self.folder();
         // SAFETY: the caller vouches for the ranges.
         let written = unsafe { aside::write(&*self.storage, folder, self.log.seed(), base, ranges) };
         let reference = written.map_err(|(path, e)| {
@@ -646,9 +652,7 @@ impl Medium for FileMedium {
         if bytes <= self.grown.load(Ordering::Acquire) {
             return Ok(());
         }
-        if !self.is_ours() {
-            return Err(self.failure());
-        }
+        self.refuse_child()?;
         let _growing = self.growing.lock();
         let grown = self.grown.load(Ordering::Acquire);
         if bytes <= grown {
@@ -695,6 +699,6 @@ impl Medium for FileMedium {
     }
 
     fn poisoned(&self) -> Option<Error> {
-        if self.is_ours() { self.latched() } else { Some(self.failure()) }
+        self.refuse_child().err().or_else(|| self.latched())
     }
 }

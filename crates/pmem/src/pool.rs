@@ -299,9 +299,7 @@ impl Pool {
             Backing::Mapped(medium) => return medium.settle(),
             Backing::ReadOnly(_) => return Ok(()),
         };
-        if !medium.is_ours() {
-            return Err(medium.failure());
-        }
+        medium.refuse_child()?;
         if let Some(e) = medium.latched() {
             return Err(Error::Poisoned { first: e.to_string() });
         }

@@ -165,6 +165,15 @@ pub fn prefetch_read(ptr: *const u8) {
     let _ = ptr;
 }
 
+/// Asks for every line from that of `ptr` on, up to `bytes` bytes further, at once: who then jumps about in them does not
+/// wait for one after the other. A hint, never a fault.
+#[inline(always)]
+pub fn prefetch_lines(ptr: *const u8, bytes: usize) {
+    for line in (0..bytes).step_by(CACHE_LINE_BYTES) {
+        prefetch_read(ptr.wrapping_add(line));
+    }
+}
+
 /// Asks for the line of `ptr` to be brought near to be written to; a hint, never a fault.
 #[inline]
 pub fn prefetch_write(ptr: *const u8) {

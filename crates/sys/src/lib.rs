@@ -20,7 +20,8 @@ mod thread;
 pub use barrier::AsymmetricBarrier;
 pub use bits::count_ones;
 pub use cacheline::{
-    CACHE_LINE_BYTES, FlushInstruction, fence, flush_range, prefetch_read, prefetch_write, write_around,
+    CACHE_LINE_BYTES, FlushInstruction, fence, flush_range, prefetch_lines, prefetch_read, prefetch_write,
+    write_around,
 };
 pub use crc::crc32c_short;
 pub use domain::{caches_are_persistent, dax_mounts};

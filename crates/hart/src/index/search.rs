@@ -13,17 +13,12 @@ use super::word::{Child, Kind, Word};
 /// Optimistic runs before a reader takes the lock like a writer.
 const OPTIMISTIC_RUNS_MAX: u32 = 32;
 
-/// Asks for the lines of a node behind its first, where a search reads the first to know which it needs.
+/// Asks for all lines of a node whose first says which of them a search needs.
 #[inline(always)]
 fn draw_near(word: Word) {
-    let lines = match word.kind() {
-        Kind::N4 | Kind::N256 => 1,
-        Kind::N10 => 2,
-        Kind::N16 => 3,
-        Kind::N48 => 7,
-    };
-    for line in 1..lines {
-        mangrove_sys::prefetch_read(std::ptr::without_provenance(word.address() + line * 64));
+    // In the largest the byte itself is the place.
+    if word.kind() != Kind::N256 {
+        mangrove_sys::prefetch_lines(std::ptr::without_provenance(word.address()), word.kind().bytes());
     }
 }
 

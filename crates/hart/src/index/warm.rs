@@ -4,13 +4,13 @@ use super::directory::entry_of;
 use super::layouts::load;
 use super::leaf::KeySource;
 use super::tree::Index;
-use super::word::{Child, Kind, Word};
+use super::word::{Child, Word};
+use mangrove_sys::{prefetch_lines, prefetch_read};
 
 /// Keys whose walks go side by side: about as many cache misses as a processor has under way at once.
 const WALKS: usize = 16;
 /// Of larger nodes only the first lines are asked for; they are few and near the root.
 const NODE_BYTES_MAX: usize = 192;
-const LINE_BYTES: usize = 64;
 
 impl<K: KeySource> Index<K> {
     /// Asks for the nodes on the way to each key, and for its leaf. A hint: what it reads is not validated, and
@@ -21,7 +21,7 @@ impl<K: KeySource> Index<K> {
             let mut count = 0;
             for (walk, key) in walks.iter_mut().zip(keys.by_ref()) {
                 walk.0 = key;
-                prefetch(std::ptr::from_ref(self.directory.entry(entry_of(key))).cast(), 1);
+                prefetch_read(std::ptr::from_ref(self.directory.entry(entry_of(key))).cast());
                 count += 1;
             }
             if count == 0 {
@@ -50,20 +50,13 @@ fn ask(word: Word) -> Word {
     match word.child() {
         Child::Empty => Word::EMPTY,
         Child::Leaf(leaf) => {
-            prefetch(std::ptr::without_provenance(leaf.address() as usize), 1);
+            prefetch_read(std::ptr::without_provenance(leaf.address() as usize));
             Word::EMPTY
         }
         Child::Node => {
-            let kind: Kind = word.kind();
-            let lines = kind.bytes().min(NODE_BYTES_MAX) / LINE_BYTES;
-            prefetch(std::ptr::without_provenance(word.address()), lines);
+            let bytes = word.kind().bytes().min(NODE_BYTES_MAX);
+            prefetch_lines(std::ptr::without_provenance(word.address()), bytes);
             word
         }
-    }
-}
-
-fn prefetch(from: *const u8, lines: usize) {
-    for line in 0..lines {
-        mangrove_sys::prefetch_read(from.wrapping_add(line * LINE_BYTES));
     }
 }
