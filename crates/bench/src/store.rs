@@ -35,6 +35,19 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// The store's own.
     fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
+    /// Reads several keys and tells how many it found, each with `len` bytes of value. One by one where the store has
+    /// no call for it.
+    ///
+    /// # Errors
+    /// The store's own.
+    fn get_many(&self, keys: &[&[u8]], len: usize) -> Result<usize> {
+        let mut value = Vec::with_capacity(len);
+        let mut found = 0;
+        for key in keys {
+            found += usize::from(self.get(key, &mut value)? && value.len() == len);
+        }
+        Ok(found)
+    }
     /// Removes a key.
     ///
     /// # Errors

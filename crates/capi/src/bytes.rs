@@ -58,6 +58,45 @@ pub(crate) unsafe fn slice<'a>(data: *const c_void, len: usize, what: &str) -> R
     Ok(unsafe { std::slice::from_raw_parts(data.cast(), len) })
 }
 
+/// The caller's array of `count` elements.
+pub(crate) unsafe fn array<'a, T>(data: *const T, count: usize, what: &str) -> Result<&'a [T], Failure> {
+    check_array(data, count, what)?;
+    if count == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: not null, and the header says that `count` elements are readable for the whole call.
+    Ok(unsafe { std::slice::from_raw_parts(data, count) })
+}
+
+/// The caller's array of `count` out-parameters. All are set to `empty` at once, as in [`out`].
+pub(crate) unsafe fn array_out<'a, T: Copy>(
+    data: *mut T,
+    count: usize,
+    empty: T,
+    what: &str,
+) -> Result<&'a mut [T], Failure> {
+    check_array(data, count, what)?;
+    if count == 0 {
+        return Ok(&mut []);
+    }
+    for place in 0..count {
+        // SAFETY: not null, and the header says that there is room for `count` elements.
+        unsafe { data.add(place).write(empty) };
+    }
+    // SAFETY: as above, and each was written.
+    Ok(unsafe { std::slice::from_raw_parts_mut(data, count) })
+}
+
+fn check_array<T>(data: *const T, count: usize, what: &str) -> Result<(), Failure> {
+    if count > 0 && data.is_null() {
+        return Err(Failure::invalid(format!("'{what}' is NULL, with a count of {count}")));
+    }
+    if count > isize::MAX as usize / size_of::<T>() {
+        return Err(Failure::invalid(format!("the count of '{what}' is {count}, more than memory has")));
+    }
+    Ok(())
+}
+
 /// The caller's bytes, where NULL says "none" rather than "empty".
 pub(crate) unsafe fn optional<'a>(
     data: *const c_void,

@@ -37,6 +37,7 @@ mod options;
 mod overlay;
 mod range;
 mod read;
+mod read_many;
 mod recover;
 mod redo;
 mod report;

@@ -51,6 +51,76 @@ fn ranges_have_both_ends_and_a_prefix_has_its_end() {
 }
 
 #[test]
+fn many_keys_at_once_are_what_each_alone_is() {
+    let dir = Dir::new();
+    let map = dir.map();
+    // Inline values, blocks and large ones, under many prefixes and under one, some deep in common paths.
+    let key = |i: usize| match i % 3 {
+        0 => format!("{i}"),
+        1 => format!("one prefix for all of these/{i:07}"),
+        _ => format!("{}{i}", "deep".repeat(i % 50)),
+    };
+    let length = |i: usize| [0, 5, 8, 9, 100, 3000][i % 6] + usize::from(i == 77) * 300_000;
+    for i in (0..3000).filter(|i| i % 7 != 0) {
+        map.put_nowait(key(i), vec![i as u8; length(i)]).unwrap();
+    }
+    map.put("", "of the empty key").unwrap();
+    for count in [0, 1, 15, 16, 17, 3000] {
+        let mut keys: Vec<String> = (0..count).map(|n| key(n * 1237 % 3000)).collect();
+        keys.push(String::new());
+        let values = map.get_many(&keys).unwrap();
+        assert_eq!(values.len(), keys.len());
+        for (key, value) in keys.iter().zip(values) {
+            assert_eq!(value, map.get(key).unwrap(), "{key}");
+        }
+    }
+    let mut places = Vec::new();
+    map.get_many_with(&["nothing", "", "3"], |place, value| places.push((place, value.map(<[u8]>::len))))
+        .unwrap();
+    assert_eq!(places, [(0, None), (1, Some(16)), (2, Some(9))]);
+    let long = "k".repeat(mangrove::KEY_BYTES_MAX + 1);
+    let mut calls = 0;
+    let refused = map.get_many_with(&["3", &long], |_, _| calls += 1);
+    assert!(matches!(refused, Err(Error::KeyTooLong { .. })), "{refused:?}");
+    assert_eq!(calls, 0);
+}
+
+/// Readers of many keys beside writers that replace, delete and put them back in one batch each: a key that is always
+/// there is always found, with a whole value.
+#[test]
+fn many_keys_are_read_beside_writers() {
+    let dir = Dir::new();
+    let map = dir.map();
+    let keys: Vec<String> = (0..500).map(|i| format!("k{i}")).collect();
+    keys.iter().for_each(|key| map.put_nowait(key, [1; 200]).unwrap());
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..20_000usize {
+                let i = round * 7 % keys.len();
+                let lens = [3, 200, 1000, 8];
+                map.put_nowait(&keys[i], vec![round as u8; lens[round % 4]]).unwrap();
+                // Neighbours come and go, so that nodes grow, shrink and are used again.
+                map.put_nowait(format!("k{i}x{round}"), "").unwrap();
+                if round >= 300 {
+                    let old = round - 300;
+                    map.delete_nowait(format!("k{}x{old}", old * 7 % keys.len())).unwrap();
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        while !stop.load(Ordering::Relaxed) {
+            map.get_many_with(&keys, |place, value| {
+                let value = value.unwrap_or_else(|| panic!("{} is not found", keys[place]));
+                assert!([3, 8, 200, 1000].contains(&value.len()));
+                assert!(value.iter().all(|byte| *byte == value[0]), "{} is torn", keys[place]);
+            })
+            .unwrap();
+        }
+    });
+}
+
+#[test]
 fn a_walk_held_across_writes_shows_the_instant_of_its_making() {
     let dir = Dir::new();
     let map = dir.map();

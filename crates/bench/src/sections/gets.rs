@@ -17,6 +17,8 @@ use std::time::Instant;
 
 pub(crate) const SECTION: &str = "gets";
 pub(crate) const GET: &str = "random get";
+/// Lookups that a program has together; of the peers here only RocksDB could take them so.
+pub(crate) const GET_MANY: &str = "random get, 32 keys a call";
 pub(crate) const GET_PREFIX: &str = "random get, one prefix, one writer";
 /// The same by the processor time of the readers: what the index lets two of them do where three threads share two
 /// processors. A reader that waited asleep would not show; Mangrove's never do.
@@ -27,6 +29,25 @@ pub(crate) const SCAN: &str = "record of an ordered scan";
 struct Rates {
     wall: f64,
     processor: f64,
+}
+
+/// Keys of a call of [`GET_MANY`].
+const KEYS_A_CALL: usize = 32;
+
+/// Gets per second of one thread that has [`KEYS_A_CALL`] keys at a time; every answer is checked.
+fn get_many_rate(store: &dyn Store, gets: usize, loaded: usize) -> anyhow::Result<f64> {
+    let mut rng = SmallRng::seed_from_u64(0);
+    let (mut found, mut asked) = (0, 0);
+    let start = Instant::now();
+    while asked < gets {
+        let keys: [_; KEYS_A_CALL] =
+            std::array::from_fn(|_| records::key(rng.random_range(0..loaded as u64)));
+        found += store.get_many(&keys.each_ref().map(|key| &key[..]), records::VALUE_BYTES)?;
+        asked += KEYS_A_CALL;
+    }
+    let rate = asked as f64 / start.elapsed().as_secs_f64();
+    ensure!(found == asked, "{} gets of many found nothing or the wrong length", asked - found);
+    Ok(rate)
 }
 
 /// Rates of `threads` threads that make `gets` gets each; every answer is checked.
@@ -116,6 +137,8 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
                 let rate = get_rate(&*store, threads, gets, loaded, records::key)?;
                 c.add(&Line { threads, ..line }, kind.name(), Unit::PerSecond, rate.wall);
             }
+            let rate = get_many_rate(&*store, gets, loaded)?;
+            c.add(&Line { operation: GET_MANY, ..line }, kind.name(), Unit::PerSecond, rate);
             progress.step(format!("{} scan", kind.name()));
             let start = Instant::now();
             let mut bytes = 0;

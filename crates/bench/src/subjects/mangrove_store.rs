@@ -41,6 +41,12 @@ impl Store for Open {
         Ok(self.0.get_into(key, value)?)
     }
 
+    fn get_many(&self, keys: &[&[u8]], len: usize) -> Result<usize> {
+        let mut found = 0;
+        self.0.get_many_with(keys, |_, value| found += usize::from(value.is_some_and(|v| v.len() == len)))?;
+        Ok(found)
+    }
+
     fn delete(&self, key: &[u8]) -> Result<()> {
         self.0.delete(key)?;
         Ok(())

@@ -40,6 +40,38 @@ static void into_a_buffer(mangrove_map *map) {
     OK(mangrove_map_delete(map, S("k")));
 }
 
+static void many_at_once(mangrove_map *map) {
+    enum { COUNT = 40 };
+    const void *keys[COUNT];
+    size_t key_lens[COUNT], lens[COUNT];
+    void *values[COUNT];
+    static char text[COUNT][8], large[3000];
+    memset(large, 'v', sizeof large);
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(text[i], sizeof text[i], "many%02d", i);
+        keys[i] = text[i], key_lens[i] = 6;
+        if (i % 3 != 0) OK(mangrove_map_put(map, keys[i], 6, large, i * 70));
+    }
+    OK(mangrove_map_get_many(map, COUNT, keys, key_lens, values, lens));
+    for (int i = 0; i < COUNT; i++) {
+        if (i % 3 == 0) {
+            CHECK(values[i] == NULL && lens[i] == 0);
+            continue;
+        }
+        CHECK(lens[i] == (size_t)i * 70 && memcmp(values[i], large, lens[i]) == 0);
+        CHECK(((char *)values[i])[lens[i]] == 0);
+        mangrove_free(values[i]);
+        OK(mangrove_map_delete(map, keys[i], 6));
+    }
+    OK(mangrove_map_get_many(map, 0, NULL, NULL, NULL, NULL));
+    ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_map_get_many(map, 1, NULL, key_lens, values, lens));
+    key_lens[COUNT - 1] = MANGROVE_KEY_BYTES_MAX + 1;
+    keys[COUNT - 1] = large;
+    values[0] = large;
+    ANSWERS(MANGROVE_ERR_KEY_TOO_LONG, mangrove_map_get_many(map, COUNT, keys, key_lens, values, lens));
+    for (int i = 0; i < COUNT; i++) CHECK(values[i] == NULL && lens[i] == 0);
+}
+
 static void conditions(mangrove_map *map) {
     OK(mangrove_map_insert_new(map, S("c"), S("1")));
     ANSWERS(MANGROVE_MISMATCH, mangrove_map_insert_new(map, S("c"), S("2")));
@@ -119,6 +151,7 @@ int main(int argc, char **argv) {
     OK(mangrove_map_open(below(scratch_of(argc, argv), "pool"), NULL, &map));
     write_and_read(map);
     into_a_buffer(map);
+    many_at_once(map);
     conditions(map);
     odd_keys_and_values(map);
     values_of_many_sizes(map);

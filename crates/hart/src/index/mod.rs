@@ -27,3 +27,4 @@ pub(crate) use directory::{ENTRY_COUNT, entry_of};
 pub(crate) use leaf::{KeySource, Leaf};
 pub(crate) use modify::{Change, Edit, Intent};
 pub(crate) use tree::Index;
+pub(crate) use warm::WALKS;
