@@ -427,7 +427,7 @@ mangrove_status mangrove_options_set_durability_interval(mangrove_options *optio
                                                          uint32_t milliseconds);
 
 // The most bytes that a new pool can grow to, 1 MiB to 64 TiB: address space, not disk space.
-// Default: 1 TiB.
+// Default: 128 GiB. It cannot be changed later.
 mangrove_status mangrove_options_set_capacity(mangrove_options *options, uint64_t bytes);
 
 // Bytes of a new pool's redo log, preallocated (file medium). Bounds the time of recovery and the

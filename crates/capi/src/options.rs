@@ -210,7 +210,7 @@ pub unsafe extern "C" fn mangrove_options_set_durability_interval(
 }
 
 /// The most bytes that a new pool can grow to, 1 MiB to 64 TiB: address space, not disk space.
-/// Default: 1 TiB.
+/// Default: 128 GiB. It cannot be changed later.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_options_set_capacity(
     options: *mut mangrove_options,

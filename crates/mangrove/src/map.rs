@@ -58,6 +58,7 @@ impl Map {
     }
 
     pub(crate) fn open_with(path: &Path, options: &MapOptions) -> Result<Self> {
+        options.validate()?;
         let start = Instant::now();
         let pool = options.pool().open(path)?;
         let pool_seconds = start.elapsed().as_secs_f64();

@@ -13,6 +13,8 @@ const KIND: &str = "map";
 /// A map on the file medium lives in DRAM: this is more than most machines have, and its directory of
 /// segments takes 4 MiB.
 const CAPACITY_BYTES_DEFAULT: u64 = 128 << 30;
+/// With less a map has no room for its directory.
+const CAPACITY_BYTES_MIN: u64 = 1 << 20;
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -326,6 +328,19 @@ impl MapOptions {
             pool = pool.log_bytes(bytes);
         }
         pool
+    }
+
+    /// Says what is wrong with the options themselves, before a pool is made with them.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`].
+    pub(crate) fn validate(&self) -> Result<()> {
+        match self.capacity {
+            Some(bytes) if bytes < CAPACITY_BYTES_MIN => Err(Error::Unsupported {
+                what: format!("a map's capacity is at least {CAPACITY_BYTES_MIN} bytes, and {bytes} is less"),
+            }),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn engine(&self, image_verified: bool) -> mangrove_hart::Options {

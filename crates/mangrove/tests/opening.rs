@@ -21,6 +21,18 @@ impl Dir {
 }
 
 #[test]
+fn a_capacity_that_holds_no_map_leaves_no_pool() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    for bytes in [0, 65_536, (1 << 20) - 1, 1 << 60] {
+        let text = Map::options().create(true).capacity(bytes).open(&path).unwrap_err().to_string();
+        assert!(text.contains("capacity"), "{text}");
+        assert!(!path.exists(), "{bytes}");
+    }
+    Map::options().create(true).capacity(1 << 20).open(&path).unwrap().put("k", "v").unwrap();
+}
+
+#[test]
 fn a_missing_an_existing_and_a_busy_pool_are_told_apart() {
     let dir = Dir::new();
     assert!(matches!(Map::options().open(dir.path()), Err(Error::NotFound { .. })));

@@ -149,6 +149,7 @@ fn prepare(options: &PoolOptions, folder: &Path) -> Result<Vec<u8>> {
         nonce: 0,
         devdax,
         address,
+        sums_digest: 0,
     };
     let mut bytes = Vec::with_capacity(FILE_BYTES);
     bytes.extend_from_slice(&sb.encode()[..]);

@@ -273,6 +273,9 @@ impl FileMedium {
     /// Marks a pool clean that has been shut down with an empty log. Both copies of the superblock
     /// say so, so that damage to either is harmless.
     pub(crate) fn mark_clean(&self) -> Result<()> {
+        let pages = self.grown.load(Ordering::Acquire) / PAGE_BYTES as u64;
+        let seed = self.superblock.lock().current().seed();
+        let digest = self.checkpointer.lock().sums.digest(pages, seed);
         let mut superblock = self.superblock.lock();
         assert_eq!(self.log.tail(), self.log.commit.durable(), "a clean pool has an empty log");
         if superblock.current().clean {
@@ -283,7 +286,7 @@ impl FileMedium {
             // skipped at the next opening although it holds what the image lacks.
             // `image_bytes` stays what the last checkpoint synced: what was grown since may be lost.
             superblock
-                .update(here(), |sb| sb.clean = true)
+                .update(here(), |sb| (sb.clean, sb.sums_digest) = (true, digest))
                 .map_err(|e| Error::from_io(self.superblock_path.clone(), "write", &e))?;
         }
         Ok(())

@@ -162,9 +162,10 @@ impl Mapped {
             // The length and the allocation; on dax the bytes are durable already.
             image.sync(here()).map_err(io(&files.image_path, "sync"))?;
         }
+        let digest = files.sums.digest(grown / PAGE_BYTES as u64, files.superblock.current().seed());
         for _ in 0..2 {
             let r = files.superblock.update(here(), |sb| {
-                sb.clean = true;
+                (sb.clean, sb.sums_digest) = (true, digest);
                 sb.image_bytes = grown;
             });
             r.map_err(io(&files.superblock_path, "write"))?;

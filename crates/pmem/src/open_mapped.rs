@@ -11,7 +11,7 @@ use crate::storage::{OpenHow, Storage, StorageFile, here};
 use crate::sums::{PAGE_BYTES, Sums, page_sum};
 use crate::superblock::{Superblock, SuperblockFile};
 use crate::{Error, Result};
-use mangrove_sys::{MapKind, Reservation};
+use mangrove_sys::{MapKind, Reservation, fence, flush_range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,11 +43,15 @@ pub(crate) fn open_mapped(
         sums_path,
     };
     let size = usable_bytes(&files, &sb)?;
+    if sb.medium == MediumKind::Dax && !sb.clean {
+        write_caches_back(&files, &sb, options)?;
+    }
     let memory = map(&files, &sb, size, options.read_only)?;
     let sums = read_sums(&files, &sb, size, memory.len() as u64)?;
     if sb.clean && options.start == Start::Read {
         verify(&memory, &sums, size, &files.image_path)?;
     }
+    sums.are_of(&sb, size, &files.sums_path)?;
     let report = OpenReport {
         created: false,
         was_clean: sb.clean,
@@ -101,6 +105,24 @@ fn usable_bytes(files: &ImageFiles, sb: &Superblock) -> Result<u64> {
         );
     }
     Ok(size - size % PAGE_BYTES as u64)
+}
+
+/// Makes durable what a process that died had stored and not yet flushed: the CPU's caches still show it, to readers
+/// too, and a power cut would take it back after it was answered.
+fn write_caches_back(files: &ImageFiles, sb: &Superblock, options: &PoolOptions) -> Result<()> {
+    if sb.devdax.is_none() {
+        // The kernel knows the pages that were written through mappings, and writes their lines back.
+        let synced = files.image.sync(here());
+        return synced.map_err(|e| Error::from_io(files.image_path.clone(), "sync", &e));
+    }
+    // A device has no such list.
+    let fd = files.image.fd().ok_or_else(|| no_fd(&files.image_path))?;
+    let all = Reservation::file(fd, sb.capacity as usize, MapKind::Shared)
+        .map_err(|e| Error::from_io(files.image_path.clone(), "map", &e))?;
+    // SAFETY: the device's pages are mapped for all of its length, which was compared with the capacity.
+    unsafe { flush_range(options.domain_resolved()?.instruction, all.base().as_ptr(), all.len()) };
+    fence();
+    Ok(())
 }
 
 fn no_fd(path: &Path) -> Error {

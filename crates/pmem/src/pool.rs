@@ -152,7 +152,7 @@ impl Pool {
         let recovered = recover(storage, folder, &sb, options.read_only, lazy)?;
         let (info, report) = (sb.info(folder), recovered.report);
         if options.read_only {
-            recovered.refuse_hole(folder, &sb)?;
+            recovered.finish_for_reader(folder, &sb)?;
             let usable = recovered.memory.len() as u64;
             let medium = ReadOnly::new(recovered.memory, MediumKind::File, usable);
             medium.keep(file);

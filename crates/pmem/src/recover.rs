@@ -199,6 +199,7 @@ pub(crate) fn recover(
     let log = LogParts { storage, folder, seed: sb.seed(), ring: &ring, asides: &scan.asides };
     let mut records = log.apply(&memory, sb.tail, sb.target)?;
     verify_suspects(&suspects, &memory, &sums, &files)?;
+    sums.are_of(sb, image_size, &files.sums_path)?;
     records += log.apply(&memory, sb.target, scan.end)?;
     let verified_to = to_read;
     let grown = make_room(&files, image_size, scan.image_end.max(sb.image_bytes), read_only)?;
@@ -560,9 +561,15 @@ impl Recovered {
     /// The same for a pool opened read-only, done.
     ///
     /// # Errors
-    /// As [`refuse_hole`].
-    pub(crate) fn refuse_hole(&self, folder: &Path, sb: &Superblock) -> Result<()> {
-        if sb.clean { Ok(()) } else { refuse_hole(&*self.log_file, &folder.join("log"), sb, &self.scan) }
+    /// `Corrupt` when the log has a hole; `Io`.
+    pub(crate) fn finish_for_reader(&self, folder: &Path, sb: &Superblock) -> Result<()> {
+        if sb.clean {
+            return Ok(());
+        }
+        let path = folder.join("log");
+        refuse_hole(&*self.log_file, &path, sb, &self.scan)?;
+        // Durable-order: rule 2 of `finish.rs`, as far as one can go who does not write.
+        self.log_file.sync(here()).map_err(|e| Error::from_io(path, "sync", &e))
     }
 
     /// What the medium is made of.

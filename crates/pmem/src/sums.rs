@@ -4,9 +4,11 @@
 //! 1. The sum of a page of zeros is 0, and of no other page: a hole in either file is consistent.
 //! 2. Entries are little endian and aligned, so a torn write leaves each entry old or new.
 
+use crate::superblock::Superblock;
 use crate::{Error, Result, crc32c};
 use mangrove_sys::Reservation;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Bytes of one page of the image.
@@ -83,6 +85,38 @@ impl Sums {
         assert!(range.start <= range.end && range.end <= self.memory.len());
         // SAFETY: inside the reservation, and `&mut self` excludes every other access.
         unsafe { std::slice::from_raw_parts_mut(self.memory.base().as_ptr().add(range.start), range.len()) }
+    }
+
+    /// A number that depends on the sums of the first `pages` pages and on `seed`, and is never 0. It tells the sums
+    /// of one closing from those of another, and of another pool.
+    pub(crate) fn digest(&self, pages: u64, seed: u32) -> u64 {
+        let mut digest = u64::from(seed);
+        for page in (0..pages.min(self.pages)).filter(|&page| self.get(page) != 0) {
+            // The finaliser of SplitMix64: the sum of what it gives depends on every bit of each entry and its place.
+            let mut x = page << 32 | u64::from(self.get(page));
+            x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+            digest = digest.wrapping_add(x ^ x >> 31);
+        }
+        digest.max(1)
+    }
+
+    /// Of a clean pool: fails unless these are the sums that it was closed with.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub(crate) fn are_of(&self, sb: &Superblock, image_bytes: u64, path: &Path) -> Result<()> {
+        let known = sb.clean && sb.sums_digest != 0;
+        if !known || self.digest(image_bytes / PAGE_BYTES as u64, sb.seed()) == sb.sums_digest {
+            return Ok(());
+        }
+        Err(Error::Corrupt {
+            path: path.to_owned(),
+            offset: 0,
+            what: "these are not the page sums that the pool was closed with: the files of a pool belong together, \
+                   and here are some of another pool, or of an older copy of this one"
+                .into(),
+        })
     }
 
     /// Bytes of the sums of `pages` pages, in whole blocks.

@@ -39,8 +39,10 @@ const AT_NONCE: usize = 104;
 const AT_DEVDAX_LEN: usize = 112;
 const AT_DEVDAX: usize = 116;
 const AT_ADDRESS: usize = 1144;
+/// In the reserved bytes of version 2: who does not know it ignores it and leaves zero.
+const AT_SUMS_DIGEST: usize = 1152;
 const AT_CRC: usize = COPY_BYTES - 4;
-const _: () = assert!(AT_DEVDAX + DEVDAX_BYTES_MAX <= AT_ADDRESS && AT_ADDRESS + 8 <= AT_CRC);
+const _: () = assert!(AT_DEVDAX + DEVDAX_BYTES_MAX <= AT_ADDRESS && AT_SUMS_DIGEST + 8 <= AT_CRC);
 
 /// One copy of the superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +67,8 @@ pub(crate) struct Superblock {
     pub(crate) devdax: Option<PathBuf>,
     /// Where the region lies in every process; 0 for anywhere. Version 1 had no such field.
     pub(crate) address: u64,
+    /// Of a clean pool: [`Sums::digest`](crate::sums::Sums::digest) when it was closed; 0 for not known.
+    pub(crate) sums_digest: u64,
 }
 
 impl Superblock {
@@ -95,6 +99,7 @@ impl Superblock {
             (AT_TARGET, self.target),
             (AT_NONCE, self.nonce),
             (AT_ADDRESS, self.address),
+            (AT_SUMS_DIGEST, self.sums_digest),
         ] {
             b[at..][..8].copy_from_slice(&value.to_le_bytes());
         }
@@ -197,6 +202,7 @@ fn decode_copy(b: &[u8], place: u64) -> std::result::Result<Superblock, CopyFaul
         nonce: le64(AT_NONCE),
         devdax,
         address: le64(AT_ADDRESS),
+        sums_digest: le64(AT_SUMS_DIGEST),
     };
     if sb.seq & 1 != place {
         return damaged("this copy of the superblock belongs in the other place");
@@ -364,6 +370,7 @@ mod tests {
             nonce: 0x1122_3344_5566_7788,
             devdax: Some("/dev/dax0.0".into()),
             address: 0,
+            sums_digest: 0x0123_4567_89ab_cdef,
         }
     }
 
@@ -397,6 +404,7 @@ mod tests {
                 "target" => sb.target.to_le_bytes().to_vec(),
                 "nonce" => sb.nonce.to_le_bytes().to_vec(),
                 "address" => sb.address.to_le_bytes().to_vec(),
+                "sums_digest" => sb.sums_digest.to_le_bytes().to_vec(),
                 "devdax_len" => 11u32.to_le_bytes().to_vec(),
                 "devdax" => [b"/dev/dax0.0".to_vec(), vec![0; DEVDAX_BYTES_MAX - 11]].concat(),
                 "crc" => crc32c(0, &bytes[..AT_CRC]).to_le_bytes().to_vec(),
@@ -407,7 +415,10 @@ mod tests {
         }
         let untold = bytes.iter().zip(&covered).position(|(&byte, &told)| byte != 0 && !told);
         assert_eq!(untold, None, "the page does not tell of this byte");
-        assert_eq!(covered.iter().filter(|&&c| c).count(), 42 + 16 + 6 * 8 + 4 + DEVDAX_BYTES_MAX + 8 + 4);
+        assert_eq!(
+            covered.iter().filter(|&&c| c).count(),
+            42 + 16 + 6 * 8 + 4 + DEVDAX_BYTES_MAX + 8 + 8 + 4
+        );
     }
 
     #[test]

@@ -324,6 +324,36 @@ fn a_flush_that_waits_for_log_space_ends_when_the_checkpoint_fails() {
     assert!(matches!(pool.close(), Err(Error::Poisoned { .. })));
 }
 
+/// Of a process that was killed the operating system may have log groups that the disk has not: who answers from them has
+/// synced them, a reader too.
+#[test]
+fn a_reader_of_a_pool_that_was_not_closed_syncs_the_log_first() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let storage = Faulty::new(Arc::new(OsStorage));
+    let reader = || PoolOptions::new().read_only(true).storage(Arc::new(storage.clone()));
+    let fail_a_sync_of_the_log = || {
+        let file = Some("log".to_owned());
+        storage.plant(Fault { file, operations: vec![Operation::Sync], nth: 0, kind: FaultKind::Errno(EIO) });
+    };
+    let pool = options(&storage).open(&path).unwrap();
+    pool.region().grow(4096).unwrap();
+    pool.region().write(0, b"kept");
+    pool.region().flush(0, 4);
+    pool.region().drain().unwrap();
+    drop(pool);
+    fail_a_sync_of_the_log();
+    let text = reader().open(&path).unwrap_err().to_string();
+    assert!(text.contains("cannot sync") && text.contains("log"), "{text}");
+    let pool = reader().open(&path).unwrap();
+    assert!(!pool.was_clean());
+    assert_eq!(read(pool.region(), 0, 4), b"kept");
+    drop(pool);
+    options(&storage).open(&path).unwrap().close().unwrap();
+    fail_a_sync_of_the_log();
+    assert!(reader().open(&path).unwrap().was_clean());
+}
+
 #[test]
 fn an_open_error_names_the_file() {
     let dir = folder();

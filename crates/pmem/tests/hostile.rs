@@ -1,7 +1,7 @@
 //! Pools that are not as they were written: each gets its sentence, none makes the opener panic,
 //! none yields a wrong byte.
 
-use mangrove_pmem::{CreateMode, Error, MediumChoice, Pool, PoolOptions, crc32c};
+use mangrove_pmem::{CreateMode, Error, Latency, MediumChoice, Pool, PoolOptions, Start, crc32c};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::os::unix::fs::FileExt;
@@ -140,6 +140,47 @@ fn sums_that_say_zero_of_pages_that_are_not_are_refused() {
             let error = refused(&path, &format!("sums {part:?} zeroed, clean: {clean}"), "checksum");
             assert!(matches!(error, Error::Corrupt { offset: 0, .. }), "{error}");
         }
+    }
+}
+
+#[test]
+fn files_of_another_pool_or_of_an_older_copy_are_refused() {
+    for medium in [MediumChoice::File, MediumChoice::Emulated(Latency::default())] {
+        let dir = folder();
+        let options = || options().medium(medium);
+        let fill = |path: &Path, byte: u8| {
+            let pool = options().open(path).unwrap();
+            pool.region().grow(100_000).unwrap();
+            pool.region().write(5000, &[byte; 50_000]);
+            pool.region().flush(5000, 50_000);
+            pool.region().drain().unwrap();
+            pool.close().unwrap();
+        };
+        let copy = |from: &Path, to: &Path| {
+            for file in ["image", "sums"] {
+                std::fs::copy(from.join(file), to.join(file)).unwrap();
+            }
+        };
+        let [one, other, older] = ["one", "other", "older"].map(|name| dir.path().join(name));
+        fill(&one, 1);
+        fill(&other, 1);
+        std::fs::create_dir(&older).unwrap();
+        copy(&one, &older);
+        fill(&one, 2);
+        let newer = dir.path().join("newer");
+        std::fs::create_dir(&newer).unwrap();
+        copy(&one, &newer);
+        for strange in [&other, &older] {
+            copy(strange, &one);
+            for options in [options(), options().start(Start::CopyOnWrite), options().read_only(true)] {
+                let options = options.create(CreateMode::OpenOnly);
+                let text = options.open(&one).unwrap_err().to_string();
+                assert!(text.contains("the files of a pool belong together"), "{medium:?}: {text}");
+            }
+        }
+        copy(&newer, &one);
+        options().open(&one).unwrap().close().unwrap();
+        assert!(options().open(&one).unwrap().was_clean());
     }
 }
 

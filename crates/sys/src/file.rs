@@ -23,7 +23,8 @@ pub fn open_direct_durable(file: &File) -> io::Result<File> {
 /// ENOSPC, EFBIG, EIO: what fallocate(2) or ftruncate(2) say.
 pub fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
     let before = file.metadata()?.len();
-    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), offset, len) {
+    let ask = || rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), offset, len);
+    match rustix::io::retry_on_intr(ask) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
             if before < offset + len {

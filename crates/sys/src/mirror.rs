@@ -3,7 +3,6 @@
 
 use crate::Reservation;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 
 /// `len` bytes of zeroed memory, mapped twice in a row.
@@ -17,26 +16,32 @@ impl Mirror {
     /// A ring of `len` bytes, a multiple of the page size.
     ///
     /// # Errors
-    /// What memfd_create(2), ftruncate(2) or mmap(2) say.
+    /// What mmap(2) or mremap(2) say.
     pub fn new(len: usize) -> io::Result<Self> {
-        let fd: OwnedFd = rustix::fs::memfd_create(c"mangrove-log", rustix::fs::MemfdFlags::CLOEXEC)?;
-        rustix::fs::ftruncate(&fd, len as u64)?;
         let whole = Reservation::addresses(2 * len)?;
-        for half in 0..2 {
-            // SAFETY: replaces one half of the range just reserved, which nobody else knows.
-            let got = unsafe {
-                libc::mmap(
-                    whole.base().as_ptr().add(half * len).cast(),
-                    len,
-                    libc::PROT_READ | libc::PROT_WRITE,
-                    libc::MAP_SHARED | libc::MAP_FIXED,
-                    fd.as_raw_fd(),
-                    0,
-                )
-            };
-            if got == libc::MAP_FAILED {
-                return Err(io::Error::last_os_error());
-            }
+        let first: *mut libc::c_void = whole.base().as_ptr().cast();
+        // SAFETY: replaces the first half of the range just reserved, which nobody else knows.
+        let got = unsafe {
+            libc::mmap(
+                first,
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+                -1,
+                0,
+            )
+        };
+        if got == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // An old length of zero maps the same shared pages once more. A file in memory would do too, but falls under
+        // the limit of file sizes.
+        // SAFETY: as above, the second half.
+        let got = unsafe {
+            libc::mremap(first, 0, len, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, first.byte_add(len))
+        };
+        if got == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
         }
         Ok(Self { whole })
     }
