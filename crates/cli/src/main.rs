@@ -3,6 +3,8 @@
 //! Exit codes: 0 ok; 1 not found, or a check failed; 2 usage; 3 pool or I/O error; 130 interrupted.
 
 #![forbid(unsafe_code)]
+// They panic where nobody can be told; `note` and `output` do not.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod demo;
 mod doctor;
@@ -10,6 +12,7 @@ mod exit;
 mod floor;
 mod interrupt;
 mod map;
+mod note;
 mod opening;
 mod output;
 mod pool;

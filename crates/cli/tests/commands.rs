@@ -3,6 +3,7 @@
 mod support;
 
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::process::Stdio;
 use support::Yard;
 
@@ -193,6 +194,32 @@ fn a_full_standard_output_is_told() {
             said.starts_with("mangrove: cannot write standard output: No space left"),
             "{args:?}: {said}"
         );
+    }
+}
+
+#[test]
+fn a_standard_error_that_cannot_be_written_changes_nothing() {
+    let yard = Yard::new();
+    yard.sample();
+    std::fs::write(yard.path("bad.hex"), "0g\t00\n").unwrap();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let unread = || std::io::pipe().unwrap().1;
+    for (key, stderr) in [("k0001", OwnedFd::from(full())), ("k0002", unread().into())] {
+        let commands: [(&[&str], i32); 8] = [
+            (&["map", "get", "nothing", key], 3),
+            (&["map", "get", "p", "no such key"], 1),
+            (&["map", "put", "p", key, "v", "--if-absent"], 1),
+            (&["map", "del", "p", key], 0),
+            (&["map", "del", "p", key], 1),
+            (&["map", "load", "p", "bad.hex", "--format", "hex"], 2),
+            (&["map", "export", "p", "out.tsv"], 0),
+            (&["map", "get"], 2),
+        ];
+        for (args, code) in commands {
+            let status = yard.command(args).stderr(stderr.try_clone().unwrap()).status().unwrap();
+            assert_eq!(status.code(), Some(code), "{args:?}");
+        }
+        assert_eq!(yard.run(&["map", "get", "p", key]).code, 1, "{key} was deleted");
     }
 }
 

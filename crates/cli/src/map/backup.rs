@@ -2,7 +2,7 @@
 
 use crate::exit::Exit;
 use crate::size::{count, human};
-use crate::{interrupt, opening, output, progress};
+use crate::{interrupt, note, opening, output, progress};
 use serde_json::json;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     bar.finish_and_clear();
     let report = match result {
         Err(mangrove::Error::Stopped) => {
-            eprintln!("mangrove: interrupted; nothing was left at {}", args.to.display());
+            note::line(format_args!("mangrove: interrupted; nothing was left at {}", args.to.display()));
             return Ok(Exit::Interrupted);
         }
         other => other?,

@@ -3,8 +3,8 @@
 use super::bounds::Bounds;
 use crate::exit::{Exit, Usage};
 use crate::opening::Opening;
-use crate::output;
 use crate::text::Spelling;
+use crate::{note, output};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.json {
         output::json(&json!({ "deleted": deleted }))?;
     } else {
-        eprintln!("{deleted} deleted");
+        note::line(format_args!("{deleted} deleted"));
     }
     Ok(if deleted > 0 { Exit::Ok } else { Exit::No })
 }

@@ -3,7 +3,7 @@
 use super::input::Format;
 use crate::exit::{Exit, Usage};
 use crate::text::Spelling;
-use crate::{interrupt, opening, output, progress};
+use crate::{interrupt, note, opening, output, progress};
 use anyhow::Context;
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         let out = out.with_context(|| format!("cannot write {}", file.display()))?;
         let records = write_all(args, spelling, BufWriter::new(out), Some(file))?;
         if !interrupt::asked() {
-            eprintln!("{records} records written to {}", file.display());
+            note::line(format_args!("{records} records written to {}", file.display()));
         }
         return Ok(end());
     }
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     match finished {
         Ok(records) if !interrupt::asked() => {
             put_in_place(part, file).with_context(|| format!("cannot write {}", file.display()))?;
-            eprintln!("{records} records written to {}", file.display());
+            note::line(format_args!("{records} records written to {}", file.display()));
             Ok(Exit::Ok)
         }
         other => {

@@ -2,7 +2,7 @@
 
 use crate::exit::Exit;
 use crate::text::Spelling;
-use crate::{opening, output, text};
+use crate::{note, opening, output, text};
 use serde_json::json;
 use std::ffi::OsString;
 use std::io::Write;
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let Some(value) = value else {
         if !args.json {
-            eprintln!("mangrove: no key {} in {}", text::quote(&key), args.pool.display());
+            note::line(format_args!("mangrove: no key {} in {}", text::quote(&key), args.pool.display()));
         }
         return Ok(Exit::No);
     };

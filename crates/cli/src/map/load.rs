@@ -4,7 +4,7 @@ use super::input::{Format, Input, Record};
 use crate::exit::Exit;
 use crate::opening::Opening;
 use crate::size::{count, human};
-use crate::{interrupt, output, progress};
+use crate::{interrupt, note, output, progress};
 use anyhow::Context;
 use indicatif::ProgressBar;
 use mangrove::{Batch, Map};
@@ -97,10 +97,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let failed = error.or(read.err()).or(synced.err().map(Into::into));
     let interrupted = interrupt::asked();
     if failed.is_some() || interrupted {
-        eprintln!(
+        note::line(format_args!(
             "mangrove: stopped; {} records were acknowledged and stay; load the same file again to finish",
             count(records)
-        );
+        ));
     }
     let closed = map_close(map, args, records, seconds, failed.is_none() && !interrupted);
     match failed {

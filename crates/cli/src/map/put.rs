@@ -1,6 +1,7 @@
 //! `mangrove map put`.
 
 use crate::exit::{Exit, Usage};
+use crate::note;
 use crate::opening::Opening;
 use crate::text::{self, Spelling};
 use anyhow::Context;
@@ -62,7 +63,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     map.close()?;
     if !done {
         let why = if args.if_absent { "is there already" } else { "has another value" };
-        eprintln!("mangrove: {} {why}; nothing was changed", text::quote(&key));
+        note::line(format_args!("mangrove: {} {why}; nothing was changed", text::quote(&key)));
     }
     Ok(if done { Exit::Ok } else { Exit::No })
 }

@@ -3,6 +3,7 @@
 use super::value::{Operation, decode};
 use super::write::GROUP_KEYS;
 use crate::exit::Exit;
+use crate::note;
 use crate::opening;
 use crate::output;
 use mangrove::Map;
@@ -57,7 +58,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     out.flush()?;
     let report = map.check()?;
     for problem in &report.problems {
-        eprintln!("mangrove: {problem}");
+        note::line(format_args!("mangrove: {problem}"));
     }
     if args.close {
         map.close()?;
