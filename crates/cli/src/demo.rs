@@ -2,7 +2,7 @@
 
 use crate::exit::{Exit, Usage};
 use crate::floor::{self, Floor};
-use crate::map::input::{Format, Input};
+use crate::map::input::{Format, Input, Next};
 use crate::size::{count, human};
 use crate::{interrupt, output, progress};
 use anyhow::{Context, bail};
@@ -54,9 +54,9 @@ const POOL_FILES: [&str; 4] = ["pool", "image", "log", "sums"];
 const KILL_PERCENT: Range<u64> = 10..90;
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
-    interrupt::catch()?;
     let words_file = word_list(args.words.as_deref())?;
     let words = read_words(&words_file)?;
+    interrupt::catch()?;
     say!("{} words from {}", count(words.len() as u64), words_file.display());
     let pool = prepare(&args.dir)?;
     let floor = floor::measure(&args.dir, Duration::from_secs(2))?;
@@ -129,8 +129,12 @@ fn word_list(given: Option<&Path>) -> anyhow::Result<PathBuf> {
 fn read_words(path: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     let mut input = Input::open(path, Format::Lines)?;
     let mut words = Vec::new();
-    while let Some(record) = input.next()? {
-        words.push(record.key);
+    loop {
+        match input.next()? {
+            Next::Record(record) => words.push(record.key),
+            Next::Pause => {}
+            Next::End => break,
+        }
     }
     let mut sorted: Vec<&Vec<u8>> = words.iter().collect();
     sorted.sort_unstable();

@@ -1,22 +1,46 @@
-//! Ctrl-C and SIGTERM: long work looks here between two records and stops in order.
+//! Signals: long work looks here between two records and stops in order.
+//!
+//! A signal that is ignored when the command starts stays ignored: whoever started it (`nohup`, a script's `&`)
+//! wanted that.
 
 use anyhow::Context;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::flag;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
-static ASKED: AtomicBool = AtomicBool::new(false);
+static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// From now on Ctrl-C and SIGTERM only set the flag; a second one ends the process at once.
+/// From now on Ctrl-C, SIGTERM and SIGHUP only set the flag; a second one ends the process at once.
 pub(crate) fn catch() -> anyhow::Result<()> {
-    ctrlc::set_handler(|| {
-        // Relaxed: the flag carries no data with it.
-        if ASKED.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    })
-    .context("cannot catch Ctrl-C")
+    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&s| !is_ignored(s)) {
+        // In this order: the first one finds the flag not yet set.
+        flag::register_conditional_shutdown(signal, 130, Arc::clone(&ASKED))
+            .and_then(|_| flag::register(signal, Arc::clone(&ASKED)))
+            .context("cannot catch Ctrl-C")?;
+    }
+    Ok(())
 }
 
 /// True when the work should stop.
 pub(crate) fn asked() -> bool {
+    // Relaxed: the flag carries no data with it.
     ASKED.load(Ordering::Relaxed)
+}
+
+/// From now on a write past the file size limit (`ulimit -f`) is an error like any other, not the end of the
+/// process.
+pub(crate) fn outlive_size_limit() -> anyhow::Result<()> {
+    if !is_ignored(SIGXFSZ) {
+        flag::register(SIGXFSZ, Arc::default()).context("cannot catch SIGXFSZ")?;
+    }
+    Ok(())
+}
+
+/// True when this process ignores `signal`; where /proc does not say, none is ignored.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask =
+        status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }

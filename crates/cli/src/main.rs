@@ -74,7 +74,12 @@ enum Bench {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let command = Cli::parse().command;
+    exit::code(interrupt::outlive_size_limit().and_then(|()| run(command)))
+}
+
+fn run(command: Command) -> anyhow::Result<Exit> {
+    match command {
         Command::Map(command) => map::run(command),
         Command::Pool(command) => pool::run(command),
         Command::Doctor(args) => doctor::run(args),
@@ -83,8 +88,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Durable(args)) => mangrove_bench::run_durable(args).map(|()| Exit::Ok),
         Command::Bench(Bench::Leveldb(args)) => mangrove_bench::run_leveldb(args).map(|()| Exit::Ok),
         Command::Stress(command) => stress::run(command),
-    };
-    exit::code(result)
+    }
 }
 
 #[cfg(feature = "peers")]

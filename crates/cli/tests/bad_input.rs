@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::process::Stdio;
-use support::{Mount, Yard, command_in, finish, signal, spawn};
+use support::{HEEDING, Mount, Yard, command_in, finish, signal, spawn};
 
 /// Exit code for usage.
 const USAGE: i32 = 2;
@@ -220,7 +220,7 @@ fn a_process_killed_inside_create_leaves_nothing_in_the_way() {
 fn ctrl_c_stops_in_order_and_says_what_stays() {
     let yard = Yard::new();
     let load = ["map", "load", "p", "-", "--threads", "2", "--report"];
-    let mut child = spawn(yard.command(&load).stdin(Stdio::piped()));
+    let mut child = spawn(yard.command_behind(&HEEDING, &load).stdin(Stdio::piped()));
     let mut stdin = child.stdin.take().unwrap();
     let feeder = std::thread::spawn(move || {
         use std::io::Write;

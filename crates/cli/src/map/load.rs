@@ -1,6 +1,6 @@
 //! `mangrove map load`.
 
-use super::input::{Format, Input, Record};
+use super::input::{Format, Input, Next, Record};
 use crate::exit::Exit;
 use crate::opening::Opening;
 use crate::size::{count, human};
@@ -23,7 +23,8 @@ use std::time::Instant;
 ///
 /// With --durability sync (the default) each record, or each batch, is durable before the next one
 /// of its thread begins; all threads share each device write. Ctrl-C stops between two records:
-/// what was acknowledged stays, and loading the same file again finishes the work.
+/// what was acknowledged stays, and loading the same file again finishes the work. When standard input
+/// or a pipe pauses, what was read until then is written.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   mangrove map load words.pool /usr/share/dict/words          one key a line, value: the line's number
@@ -42,7 +43,7 @@ pub(crate) struct Args {
     /// Threads that put; they share the device writes, so more threads load faster
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
-    /// Records that each thread writes as one atomic batch
+    /// Records that each thread writes as one atomic batch (fewer before a pause, and at the end)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     batch: u32,
     /// Print a JSON object at the end
@@ -69,6 +70,24 @@ struct Loader<'a> {
     stop: AtomicBool,
     error: Mutex<Option<anyhow::Error>>,
     bar: ProgressBar,
+}
+
+/// The way to one thread.
+struct Lane {
+    sender: SyncSender<Vec<Record>>,
+    /// Records that were read and not yet handed over.
+    chunk: Vec<Record>,
+}
+
+impl Lane {
+    /// Hands over what was read; false when the thread is gone.
+    fn hand_over(&mut self) -> bool {
+        if self.chunk.is_empty() {
+            return true;
+        }
+        let chunk = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_RECORDS));
+        self.sender.send(chunk).is_ok()
+    }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -147,12 +166,12 @@ impl Loader<'_> {
     /// later one wins.
     fn load(&self, input: &mut Input, threads: usize) -> anyhow::Result<()> {
         std::thread::scope(|scope| {
-            let mut lanes: Vec<(SyncSender<Vec<Record>>, Vec<Record>)> = Vec::new();
+            let mut lanes: Vec<Lane> = Vec::new();
             for _ in 0..threads {
                 let (sender, receiver) = sync_channel(4);
                 let started = std::thread::Builder::new().spawn_scoped(scope, move || self.work(&receiver));
                 match started {
-                    Ok(_) => lanes.push((sender, Vec::with_capacity(CHUNK_RECORDS))),
+                    Ok(_) => lanes.push(Lane { sender, chunk: Vec::with_capacity(CHUNK_RECORDS) }),
                     Err(e) if lanes.is_empty() => return Err(e).context("cannot start a thread"),
                     // As many as the process may have.
                     Err(_) => break,
@@ -160,26 +179,31 @@ impl Loader<'_> {
             }
             let threads = lanes.len();
             let start = Instant::now();
-            while let Some(record) = input.next()? {
-                let mut hasher = DefaultHasher::new();
-                record.key.hash(&mut hasher);
-                let (sender, chunk) = &mut lanes[(hasher.finish() % threads as u64) as usize];
-                chunk.push(record);
-                if chunk.len() >= CHUNK_RECORDS.max(self.batch) {
-                    let full = std::mem::replace(chunk, Vec::with_capacity(CHUNK_RECORDS));
-                    if sender.send(full).is_err() || self.stopped() {
-                        return Ok(());
+            loop {
+                let goes_on = match input.next()? {
+                    Next::Record(record) => {
+                        let mut hasher = DefaultHasher::new();
+                        record.key.hash(&mut hasher);
+                        let lane = &mut lanes[(hasher.finish() % threads as u64) as usize];
+                        lane.chunk.push(record);
+                        if lane.chunk.len() < CHUNK_RECORDS.max(self.batch) {
+                            continue;
+                        }
+                        lane.hand_over()
                     }
-                    self.bar.set_position(input.at);
-                    let rate = self.acknowledged.load(Ordering::Relaxed) as f64
-                        / start.elapsed().as_secs_f64().max(1e-9);
-                    self.bar.set_message(format!("{} records/s", count(rate as u64)));
+                    Next::Pause => lanes.iter_mut().all(Lane::hand_over),
+                    Next::End => break,
+                };
+                if !goes_on || self.stopped() {
+                    return Ok(());
                 }
+                self.bar.set_position(input.at);
+                let rate = self.acknowledged.load(Ordering::Relaxed) as f64
+                    / start.elapsed().as_secs_f64().max(1e-9);
+                self.bar.set_message(format!("{} records/s", count(rate as u64)));
             }
-            for (sender, chunk) in lanes {
-                // A thread that is gone has left its error behind.
-                let _ = sender.send(chunk);
-            }
+            // A thread that is gone has left its error behind.
+            lanes.iter_mut().for_each(|lane| _ = lane.hand_over());
             Ok(())
         })
     }

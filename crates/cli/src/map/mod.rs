@@ -12,6 +12,7 @@ pub(crate) mod input;
 pub(crate) mod load;
 mod put;
 mod scan;
+mod source;
 mod stat;
 
 pub(crate) use dispatch::{Command, run};

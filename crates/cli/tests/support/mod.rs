@@ -5,6 +5,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// A folder that goes away with the test, and the binary to run in it.
 pub(crate) struct Yard {
@@ -32,6 +33,14 @@ impl Yard {
         command_in(self.dir.path(), args)
     }
 
+    /// The binary behind a program that sets something up and runs it, like `env` or a shell.
+    pub(crate) fn command_behind(&self, before: &[&str], args: &[&str]) -> Command {
+        let mut command = Command::new(before[0]);
+        command.args(&before[1..]).arg(env!("CARGO_BIN_EXE_mangrove")).args(args);
+        command.current_dir(self.dir.path()).stdin(Stdio::null());
+        command
+    }
+
     pub(crate) fn run(&self, args: &[&str]) -> Said {
         finish(self.command(args))
     }
@@ -56,6 +65,15 @@ impl Yard {
     /// Runs it and demands an exit code and a part of the sentence on standard error.
     pub(crate) fn fails(&self, args: &[&str], code: i32, sentence: &str) {
         self.run(args).is(code, sentence, &format!("{args:?}"));
+    }
+
+    /// The names in the folder, sorted.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.dir.path()).expect("the folder");
+        let mut names: Vec<_> =
+            entries.map(|e| e.expect("a name").file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
     }
 
     /// A closed pool `p` with records k0000 to k0999, values of 0 to 999 bytes.
@@ -95,6 +113,26 @@ fn said(output: Output) -> Said {
         out: output.stdout,
         err: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
+}
+
+/// Before the binary: no signal is ignored, whoever runs the tests.
+pub(crate) const HEEDING: [&str; 2] = ["env", "--default-signal"];
+
+/// Before the binary: no file may grow past 2 or 4 MiB (the shell's unit is 512 or 1,024 bytes).
+pub(crate) const SMALL_FILES: [&str; 6] =
+    ["env", "--default-signal=XFSZ", "sh", "-c", "ulimit -f 4096; exec \"$@\"", "sh"];
+
+/// Waits for the exit code, but not for ever.
+pub(crate) fn end_of(child: &mut Child) -> Option<i32> {
+    let until = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < until {
+        if let Some(status) = child.try_wait().expect("wait") {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().expect("kill");
+    panic!("the command did not end");
 }
 
 /// Sends a signal by name (`INT`, `TERM`).
