@@ -59,19 +59,17 @@ struct Sector([u8; 512]);
 /// Makes 512 bytes durable, again and again for `time` in all, in a preallocated and zeroed file in
 /// `dir` that is removed afterwards.
 pub(crate) fn measure(dir: &Path, time: Duration) -> anyhow::Result<Floor> {
-    let path = dir.join(format!(".mangrove-floor-{}", std::process::id()));
-    let result = measure_in(&path, time / 2);
-    let _ = std::fs::remove_file(&path);
-    result.with_context(|| format!("cannot measure durable writes in {}", dir.display()))
+    let file = tempfile::Builder::new().prefix(".mangrove-floor-").tempfile_in(dir);
+    file.and_then(|file| measure_in(file.path(), file.as_file(), time / 2))
+        .with_context(|| format!("cannot measure durable writes in {}", dir.display()))
 }
 
-fn measure_in(path: &Path, time: Duration) -> io::Result<Floor> {
-    let file = OpenOptions::new().create_new(true).write(true).open(path)?;
+fn measure_in(path: &Path, file: &File, time: Duration) -> io::Result<Floor> {
     file.write_all_at(&vec![0; FILE_BYTES as usize], 0)?;
     file.sync_all()?;
     let fdatasync = rate(time, |at, sector| {
         file.write_all_at(sector, at)?;
-        Ok(fdatasync(&file)?)
+        Ok(fdatasync(file)?)
     })?;
     let flags = (OFlags::DIRECT | OFlags::DSYNC).bits() as i32;
     let open = || -> io::Result<File> { OpenOptions::new().write(true).custom_flags(flags).open(path) };

@@ -238,30 +238,6 @@ fn a_check_that_nobody_reads_keeps_its_exit_code() {
 }
 
 #[test]
-fn an_export_replaces_files_and_nothing_else() {
-    let yard = Yard::new();
-    let sample = yard.sample();
-    std::fs::write(yard.path("old.tsv"), "old").unwrap();
-    let links =
-        [("device", "/dev/null"), ("full", "/dev/full"), ("link", "old.tsv"), ("to_nothing", "new.tsv")];
-    for (link, to) in links {
-        std::os::unix::fs::symlink(to, yard.path(link)).unwrap();
-    }
-    yard.ok(&["map", "export", "p", "device"]);
-    yard.fails(&["map", "export", "p", "full"], 3, "cannot write full: No space left");
-    for (link, to) in [("link", "old.tsv"), ("to_nothing", "new.tsv")] {
-        yard.ok(&["map", "export", "p", link]);
-        assert_eq!(std::fs::read(yard.path(to)).unwrap(), sample, "{link}");
-    }
-    for (link, to) in links {
-        assert_eq!(std::fs::read_link(yard.path(link)).unwrap(), std::path::Path::new(to), "{link}");
-    }
-    std::fs::create_dir(yard.path("folder")).unwrap();
-    yard.fails(&["map", "export", "p", "folder"], 3, "cannot write");
-    assert!(!yard.path("folder.part").exists(), "something is left behind");
-}
-
-#[test]
 fn every_help_text_has_an_example() {
     let yard = Yard::new();
     for command in ["load", "get", "put", "del", "scan", "count", "export", "stat", "check", "backup"] {

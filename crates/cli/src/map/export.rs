@@ -5,9 +5,11 @@ use crate::exit::{Exit, Usage};
 use crate::text::Spelling;
 use crate::{interrupt, note, opening, output, progress};
 use anyhow::Context;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
 
 /// Write all records, as they are at this instant, to a file that `mangrove map load` reads.
 #[derive(clap::Args)]
@@ -17,8 +19,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Args {
     /// The pool
     pool: PathBuf,
-    /// The file; standard output when it is left out. Appears whole or not at all; a device or a pipe is
-    /// written to as it is
+    /// The file; standard output when it is left out. Appears whole or not at all, with the permissions of
+    /// the file it replaces; a device, a pipe or a link to nothing is written to as it is
     file: Option<PathBuf>,
     /// tsv (key, tab, value, with escapes) or hex
     #[arg(long, default_value = "tsv")]
@@ -33,40 +35,64 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
             return Err(Usage("export writes --format tsv or hex; lines would drop the values".into()).into());
         }
     };
+    match &args.file {
+        None => {
+            interrupt::catch()?;
+            write_all(args, spelling, output::stdout(), None)?;
+            Ok(if interrupt::asked() { Exit::Interrupted } else { Exit::Ok })
+        }
+        Some(file) if is_written_in_place(file) => write_in_place(args, spelling, file),
+        Some(file) => renew(args, spelling, file),
+    }
+}
+
+fn write_in_place(args: &Args, spelling: Spelling, file: &Path) -> anyhow::Result<Exit> {
+    let out = OpenOptions::new().write(true).create(true).truncate(true).open(file);
+    let out = out.with_context(|| format!("cannot write {}", file.display()))?;
     interrupt::catch()?;
-    let Some(file) = &args.file else {
-        return write_all(args, spelling, output::stdout(), None).map(|_| end());
-    };
-    if is_written_in_place(file) {
-        let out = OpenOptions::new().write(true).create(true).truncate(true).open(file);
-        let out = out.with_context(|| format!("cannot write {}", file.display()))?;
-        let records = write_all(args, spelling, BufWriter::new(out), Some(file))?;
-        if !interrupt::asked() {
-            note::line(format_args!("{records} records written to {}", file.display()));
-        }
-        return Ok(end());
+    let records = write_all(args, spelling, BufWriter::new(out), Some(file))?;
+    if interrupt::asked() {
+        return Ok(Exit::Interrupted);
     }
+    note::line(format_args!("{records} records written to {}", file.display()));
+    Ok(Exit::Ok)
+}
+
+/// Writes a new file beside `file`, and gives it the name once it is whole and durable. Until then it has a
+/// name that nobody else has: of two exports to one file at a time, the one that ends last stays.
+fn renew(args: &Args, spelling: Spelling, file: &Path) -> anyhow::Result<Exit> {
+    interrupt::catch()?;
+    let sentence = || format!("cannot write {}", file.display());
     // A link stays a link: the file behind it is renewed.
-    let file = &std::fs::canonicalize(file).unwrap_or_else(|_| file.clone());
-    let mut part = file.clone().into_os_string();
-    part.push(".part");
-    let part = Path::new(&part);
-    let out = File::create(part).with_context(|| format!("cannot create {}", part.display()))?;
-    let finished = write_all(args, spelling, BufWriter::new(&out), Some(part)).and_then(|records| {
-        out.sync_all().with_context(|| format!("cannot write {}", part.display()))?;
-        Ok(records)
-    });
-    match finished {
-        Ok(records) if !interrupt::asked() => {
-            put_in_place(part, file).with_context(|| format!("cannot write {}", file.display()))?;
-            note::line(format_args!("{records} records written to {}", file.display()));
-            Ok(Exit::Ok)
-        }
-        other => {
-            let _ = std::fs::remove_file(part);
-            other.map(|_| end())
-        }
+    let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let new = create_like(&target, folder).with_context(sentence)?;
+    let records = write_all(args, spelling, BufWriter::new(new.as_file()), Some(file))?;
+    if interrupt::asked() {
+        return Ok(Exit::Interrupted);
     }
+    // Durable-order: the bytes before the name, the name before the answer.
+    new.as_file().sync_all().with_context(sentence)?;
+    new.persist(&target).map_err(|e| e.error).with_context(sentence)?;
+    File::open(folder).and_then(|folder| folder.sync_all()).with_context(sentence)?;
+    note::line(format_args!("{records} records written to {}", file.display()));
+    Ok(Exit::Ok)
+}
+
+/// A new file in `folder`, which goes away unless it gets another name, with the permissions of `old` if that
+/// is there.
+fn create_like(old: &Path, folder: &Path) -> std::io::Result<NamedTempFile> {
+    let old = fs::metadata(old).ok();
+    let mode = old.as_ref().map_or(0o666, |old| old.mode() & 0o777);
+    let mut builder = tempfile::Builder::new();
+    let new =
+        builder.prefix(".mangrove-export-").permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
+    if let Some(old) = old {
+        // Only root may give a file to somebody else.
+        let _ = fchown(new.as_file(), Some(old.uid()), Some(old.gid()));
+        new.as_file().set_permissions(Permissions::from_mode(mode))?;
+    }
+    Ok(new)
 }
 
 /// True for what a new file must not replace: a device, a pipe, a link to nothing.
@@ -77,26 +103,13 @@ fn is_written_in_place(file: &Path) -> bool {
     }
 }
 
-/// Gives the finished file its name, durably.
-fn put_in_place(part: &Path, file: &Path) -> std::io::Result<()> {
-    std::fs::rename(part, file).inspect_err(|_| {
-        let _ = std::fs::remove_file(part);
-    })?;
-    let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
-}
-
-fn end() -> Exit {
-    if interrupt::asked() { Exit::Interrupted } else { Exit::Ok }
-}
-
 fn write_all(
     args: &Args,
     spelling: Spelling,
     mut out: impl Write,
     file: Option<&Path>,
 ) -> anyhow::Result<u64> {
-    let told = |e: std::io::Error| match file {
+    let failed = |e: std::io::Error| match file {
         Some(file) => anyhow::Error::new(e).context(format!("cannot write {}", file.display())),
         None => e.into(),
     };
@@ -114,13 +127,13 @@ fn write_all(
         line.push(b'\t');
         spelling.write(&value, &mut line);
         line.push(b'\n');
-        out.write_all(&line).map_err(told)?;
+        out.write_all(&line).map_err(failed)?;
         records += 1;
         if records % 1024 == 0 {
             bar.set_position(records);
         }
     }
-    out.flush().map_err(told)?;
+    out.flush().map_err(failed)?;
     bar.finish_and_clear();
     Ok(records)
 }
