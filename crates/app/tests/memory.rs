@@ -319,6 +319,41 @@ fn a_library_that_is_missing_is_asked_for() {
     says(&output(&program, &["plugin", library], &state), 0, "fine");
 }
 
+/// A variable of a library of the program's own is part of the state wherever the linker put it.
+#[test]
+fn variables_that_a_program_shares_with_its_library_survive() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let library = scratch.path().join("libborrowed.so");
+    let source = here().join("tests/c/borrowed.c");
+    run(cc().args(["-DLIBRARY", "-shared", "-fPIC"]).arg(source).arg("-o").arg(&library));
+    let links = ["-L", scratch.path().to_str().expect("UTF-8"), "-lborrowed"];
+    let finds = format!("-Wl,-rpath,{}", scratch.path().display());
+    for (name, how) in [("pie", "-fPIE"), ("fixed", "-no-pie"), ("named", "-fPIC")] {
+        let flags = [&["-O1", how][..], &links, &[&finds]].concat();
+        let program = compile("c/borrowed.c", scratch.path(), name, &flags);
+        let state = scratch.path().join(format!("{name}.state"));
+        for round in 0..3 {
+            let output = output(&program, &[], &state);
+            assert_eq!(output.status.signal(), Some(libc::SIGKILL), "{}", told(&output));
+            // Ten rounds, in each of which the library adds one and the program one.
+            let found = format!("shared {} own {}", 5 + 20 * round, 10 * round);
+            assert!(told(&output).contains(&found), "{name}, not '{found}': {}", told(&output));
+        }
+    }
+}
+
+#[test]
+fn commands_run_right_under_a_debugger_and_without_descriptors() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let program = compile("c/surroundings.c", scratch.path(), "surroundings", &["-lz"]);
+    for how in ["breakpoint", "descriptors"] {
+        for _ in 0..2 {
+            let output = output(&program, &[how], &scratch.path().join(how));
+            says(&output, 0, "added 20000000001");
+        }
+    }
+}
+
 #[test]
 fn addresses_that_are_taken_are_told() {
     let scratch = tempfile::tempdir().expect("a scratch folder");

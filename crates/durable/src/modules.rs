@@ -84,20 +84,40 @@ fn is_libcs_own(path: &str) -> bool {
     path.contains("/gconv/") || file_name(path).starts_with("libnss_")
 }
 
+/// The modules of this process. A variable of a library that lies in the program, because the program names it, counts as
+/// that library's: those of system modules (`stdout`, `std::cout`) are left out.
+fn modules_of_this_process() -> Vec<Module> {
+    let mut all = loaded_modules();
+    for at in 0..all.len() {
+        for copy in std::mem::take(&mut all[at].copies) {
+            // The dynamic linker took the first in this order too.
+            let owner =
+                all.iter().enumerate().find(|(other, module)| *other != at && module.defines(&copy.name));
+            if owner.is_none_or(|(_, module)| is_system(module)) {
+                all[at].leave_out(&copy.range);
+            }
+        }
+    }
+    all
+}
+
+fn is_system(module: &Module) -> bool {
+    let name = file_name(&module.path);
+    !module.is_program
+        && (name.is_empty()
+            || is_libcs_own(&module.path)
+            || SYSTEM_NAMES.iter().any(|known| name.starts_with(known)))
+}
+
 impl Recorded {
     fn of(module: &Module) -> Self {
-        let name = file_name(&module.path);
-        let is_system = !module.is_program
-            && (name.is_empty()
-                || is_libcs_own(&module.path)
-                || SYSTEM_NAMES.iter().any(|known| name.starts_with(known)));
         Self {
             path: module.path.clone(),
             id: identity(module),
             bias: module.bias,
             span: module.span.clone(),
             is_executable: module.is_program,
-            is_system,
+            is_system: is_system(module),
         }
     }
 
@@ -136,7 +156,7 @@ fn hex(bytes: &[u8]) -> String {
 impl Modules {
     /// Those of this process, for a new image.
     pub(crate) fn present(keeps_variables: bool) -> Self {
-        let now = loaded_modules();
+        let now = modules_of_this_process();
         Self {
             recorded: now.iter().map(Recorded::of).collect(),
             now: now.into_iter().map(Some).collect(),
@@ -156,7 +176,7 @@ impl Modules {
             return false;
         }
         let mut changed = false;
-        for module in loaded_modules() {
+        for module in modules_of_this_process() {
             let entry = self.recorded.iter().position(|r| r.names(&module));
             match entry {
                 Some(at) if self.now[at].is_some() && self.recorded[at].span == module.span => {}
@@ -182,7 +202,7 @@ impl Modules {
     /// A program module is another build.
     pub(crate) fn compare(recorded: Vec<Recorded>, keeps_variables: bool) -> Result<(Self, Vec<Gone>)> {
         let with_record = |module: Module| (Recorded::of(&module), module);
-        let mut present: Vec<_> = loaded_modules().into_iter().map(with_record).collect();
+        let mut present: Vec<_> = modules_of_this_process().into_iter().map(with_record).collect();
         let mut gone = Vec::new();
         // Libraries lie one behind another: one of another size moves others.
         let is_another =

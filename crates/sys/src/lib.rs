@@ -28,7 +28,7 @@ pub use domain::{caches_are_persistent, dax_mounts};
 pub use gate::Gate;
 pub use mapping::{MapKind, Reservation, advise_huge_pages};
 pub use mirror::Mirror;
-pub use modules::{Module, loaded_modules, loaded_modules_generation};
+pub use modules::{CopiedVariable, Module, loaded_modules, loaded_modules_generation};
 pub use parked::{LeftMemory, Parked, own_mappings, park};
 pub use process::ProcessMark;
 pub use spin::{coarse_milliseconds, spin_ticks, ticks, ticks_per_microsecond};

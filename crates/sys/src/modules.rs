@@ -1,7 +1,17 @@
 //! The modules of this process: its program and the libraries that are loaded, as the dynamic linker has them.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::ops::Range;
+
+/// A variable of a library that lies in the program, which was linked to name it directly (a copy relocation). The
+/// library itself uses this one too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopiedVariable {
+    /// Its name among the library's symbols.
+    pub name: CString,
+    /// Where it is.
+    pub range: Range<usize>,
+}
 
 /// One loaded program or library.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,11 +27,36 @@ pub struct Module {
     /// GNU build id; empty if the linker was told not to leave one.
     pub build_id: Vec<u8>,
     /// Parts that stay writable while it runs: writable segments without those made read-only after
-    /// relocation (RELRO), without the jump table of lazy binding, and without copies of other modules'
-    /// variables (copy relocations).
+    /// relocation (RELRO), and without the jump table of lazy binding.
     pub data: Vec<Range<usize>>,
+    /// Variables of other modules that lie in `data`.
+    pub copies: Vec<CopiedVariable>,
     /// Segments that hold code.
     pub code: Vec<Range<usize>>,
+}
+
+impl Module {
+    /// Whether this library, not one that it needs, has a symbol of this name. O(1), with a look-up by the dynamic
+    /// linker.
+    #[must_use]
+    pub fn defines(&self, name: &CStr) -> bool {
+        let Ok(path) = CString::new(self.path.as_bytes()) else { return false };
+        // SAFETY: only asks about what is loaded already; the handle is given back.
+        unsafe {
+            let handle = libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+            if handle.is_null() {
+                return false;
+            }
+            let address = libc::dlsym(handle, name.as_ptr());
+            libc::dlclose(handle);
+            self.span.contains(&(address as usize))
+        }
+    }
+
+    /// Takes a part out of `data`.
+    pub fn leave_out(&mut self, part: &Range<usize>) {
+        cut(&mut self.data, part);
+    }
 }
 
 /// Every module, the program first.
@@ -83,9 +118,9 @@ unsafe fn read_module(info: &libc::dl_phdr_info, is_program: bool) -> Module {
     }
     if let Some(dynamic) = headers.iter().find(|h| h.p_type == libc::PT_DYNAMIC) {
         // SAFETY: the dynamic section of a loaded module is mapped and ends with a DT_NULL entry.
-        for part in unsafe { linkers_parts(bias, range(dynamic).start, &module.span) } {
-            cut(&mut module.data, &part);
-        }
+        let parts = unsafe { linkers_parts(bias, range(dynamic).start, &module.span) };
+        cut(&mut module.data, &parts.jump_table);
+        module.copies = parts.copies;
         cut(&mut module.data, &range(dynamic));
     }
     for note in headers.iter().filter(|h| h.p_type == libc::PT_NOTE) {
@@ -107,14 +142,20 @@ unsafe fn read_module(info: &libc::dl_phdr_info, is_program: bool) -> Module {
     module
 }
 
-/// What the dynamic linker writes while the program runs, or copies in from other modules: the table of
-/// lazily bound functions, and variables of other modules that live here.
-///
+/// What the dynamic linker has in a module's variables.
+#[derive(Default)]
+struct LinkersParts {
+    /// The table of lazily bound functions, written while the program runs.
+    jump_table: Range<usize>,
+    copies: Vec<CopiedVariable>,
+}
+
 /// # Safety
 /// `dynamic` is the address of a loaded module's dynamic section.
-unsafe fn linkers_parts(bias: usize, dynamic: usize, span: &Range<usize>) -> Vec<Range<usize>> {
+unsafe fn linkers_parts(bias: usize, dynamic: usize, span: &Range<usize>) -> LinkersParts {
     const DT_PLTRELSZ: u64 = 2;
     const DT_PLTGOT: u64 = 3;
+    const DT_STRTAB: u64 = 5;
     const DT_SYMTAB: u64 = 6;
     const DT_RELA: u64 = 7;
     const DT_RELASZ: u64 = 8;
@@ -122,7 +163,7 @@ unsafe fn linkers_parts(bias: usize, dynamic: usize, span: &Range<usize>) -> Vec
     // R_X86_64_COPY and R_AARCH64_COPY.
     const COPY: u32 = if cfg!(target_arch = "aarch64") { 1024 } else { 5 };
 
-    let (mut jump_bytes, mut table, mut symbols, mut rela, mut rela_bytes) = (0, 0, 0, 0, 0);
+    let (mut jump_bytes, mut table, mut names, mut symbols, mut rela, mut rela_bytes) = (0, 0, 0, 0, 0, 0);
     let mut entry = dynamic as *const [u64; 2];
     loop {
         // SAFETY: the section ends with a zero tag.
@@ -136,6 +177,7 @@ unsafe fn linkers_parts(bias: usize, dynamic: usize, span: &Range<usize>) -> Vec
             0 => break,
             DT_PLTRELSZ => jump_bytes = value as usize,
             DT_PLTGOT => table = address(),
+            DT_STRTAB => names = address(),
             DT_SYMTAB => symbols = address(),
             DT_RELA => rela = address(),
             DT_RELASZ => rela_bytes = value as usize,
@@ -143,20 +185,24 @@ unsafe fn linkers_parts(bias: usize, dynamic: usize, span: &Range<usize>) -> Vec
         }
         entry = entry.wrapping_add(1);
     }
-    let mut parts = Vec::new();
+    let mut parts = LinkersParts::default();
     if span.contains(&table) {
-        parts.push(table..table + 8 * (3 + jump_bytes / RELA_BYTES));
+        parts.jump_table = table..table + 8 * (3 + jump_bytes / RELA_BYTES);
     }
-    if span.contains(&rela) && span.contains(&symbols) {
+    if [rela, symbols, names].iter().all(|at| span.contains(at)) {
         for at in 0..rela_bytes / RELA_BYTES {
-            // SAFETY: the relocation table of a loaded module is mapped, and so are the symbols it names.
+            // SAFETY: the relocation table of a loaded module is mapped, and so are the symbols it names and their names.
             unsafe {
                 let [offset, info, _] = (rela as *const [u64; 3]).add(at).read_unaligned();
                 if info as u32 == COPY {
                     let symbol =
                         (symbols as *const libc::Elf64_Sym).add((info >> 32) as usize).read_unaligned();
                     let from = bias.wrapping_add(offset as usize);
-                    parts.push(from..from + symbol.st_size as usize);
+                    parts.copies.push(CopiedVariable {
+                        name: CStr::from_ptr((names as *const std::ffi::c_char).add(symbol.st_name as usize))
+                            .into(),
+                        range: from..from + symbol.st_size as usize,
+                    });
                 }
             }
         }

@@ -338,9 +338,9 @@ impl State {
         }
         let mut pc = target;
         for _ in 0..2 {
-            let mapping = self.maps.find(pc).filter(|mapping| mapping.execute && mapping.read)?;
+            self.maps.find(pc).filter(|mapping| mapping.execute && mapping.read)?;
             // SAFETY: readable, and so is the rest of the page.
-            let (raw, _) = unsafe { super::decode::decode(pc, (pc | 4095) + 1 < mapping.hi) };
+            let raw = unsafe { super::decode::decode(pc, &self.maps) }.raw;
             if raw.mnemonic() == Mnemonic::Endbr64 {
                 pc = raw.next_ip() as usize;
                 continue;
@@ -375,6 +375,7 @@ fn copy_bytes(insn: &Insn, to: &mut [u8; 16]) -> usize {
         let from = std::ptr::with_exposed_provenance::<u8>(insn.raw.ip() as usize);
         std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), len);
     }
+    to[0] = insn.first_byte;
     len
 }
 

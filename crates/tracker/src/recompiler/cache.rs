@@ -87,7 +87,8 @@ impl Cache {
         if self.count == ARENA_COUNT_MAX {
             return None;
         }
-        maps.refresh();
+        // What has come since is found out by the kernel, which replaces nothing.
+        let _ = maps.refresh();
         let at = maps.gap_near(addr, ARENA_BYTES)?;
         let arena = self.map(at)?;
         if !arena.serves(addr) {
@@ -99,30 +100,27 @@ impl Cache {
     }
 
     fn map(&mut self, at: usize) -> Option<Arena> {
-        const MFD_EXEC: u64 = 0x10;
-        let name = c"mangrove-code".as_ptr() as u64;
         let (read_write, read_execute) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::PROT_READ | libc::PROT_EXEC);
         let place = own_memory::map(ARENA_BYTES)?;
-        // SAFETY: a new file of our own, mapped at a free place and over a piece of our own memory; nothing else is touched.
+        // Shared memory with two views. A file in memory would need a free descriptor, and falls under the limit of
+        // file sizes.
+        // SAFETY: memory of our own, mapped at a free place and over a piece of our own memory; nothing else is touched.
         let (runs, written) = unsafe {
-            let mut fd =
-                syscall(libc::SYS_memfd_create, [name, u64::from(libc::MFD_CLOEXEC) | MFD_EXEC, 0, 0, 0, 0]);
-            if failed(fd) {
-                fd = syscall(libc::SYS_memfd_create, [name, u64::from(libc::MFD_CLOEXEC), 0, 0, 0, 0]);
-            }
-            if failed(fd) {
+            let len = ARENA_BYTES as u64;
+            let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+            let runs =
+                syscall(libc::SYS_mmap, [at as u64, len, read_execute as u64, flags as u64, u64::MAX, 0]);
+            if runs != at as i64 {
                 return None;
             }
-            let map = |addr: usize, prot: i32, flags: i32| {
-                let len = ARENA_BYTES as u64;
-                syscall(libc::SYS_mmap, [addr as u64, len, prot as u64, flags as u64, fd as u64, 0])
-            };
-            let grown = syscall(libc::SYS_ftruncate, [fd as u64, ARENA_BYTES as u64, 0, 0, 0, 0]);
-            let runs = map(at, read_execute, libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE);
-            let written = map(place, read_write, libc::MAP_SHARED | libc::MAP_FIXED);
-            syscall(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]);
-            if failed(grown) || runs != at as i64 || failed(written) {
+            // An old length of zero maps the same pages once more.
+            let how = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            let written = syscall(libc::SYS_mremap, [runs as u64, 0, len, how as u64, place as u64, 0]);
+            if failed(written)
+                || failed(syscall(libc::SYS_mprotect, [written as u64, len, read_write as u64, 0, 0, 0]))
+            {
+                syscall(libc::SYS_munmap, [runs as u64, len, 0, 0, 0, 0]);
                 return None;
             }
             for addr in [runs, written] {

@@ -2,6 +2,7 @@
 
 use super::context::{RCX, RDI, RSP};
 use super::emit::{Base, Mem, Segment};
+use super::maps::Maps;
 use iced_x86::{
     Code, CodeSize, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
     OpAccess, OpKind, Register, RflagsBits, UsedMemory,
@@ -23,6 +24,8 @@ pub(crate) struct Insn {
     pub(crate) raw: Instruction,
     /// Where in its bytes the displacement of a memory operand lies.
     pub(crate) disp_offset: u8,
+    /// Its first byte, over which memory may have a debugger's breakpoint.
+    pub(crate) first_byte: u8,
     /// General registers read; overwritten in full; changed at all.
     pub(crate) reads: u16,
     pub(crate) kills: u16,
@@ -85,19 +88,36 @@ pub(crate) fn gpr(register: Register) -> Option<u8> {
     full.is_gpr64().then(|| (full as u32 - Register::RAX as u32) as u8)
 }
 
-/// Decodes the instruction at `pc`.
+/// An instruction as it is in the program.
+pub(crate) struct Decoded {
+    pub(crate) raw: Instruction,
+    pub(crate) disp_offset: u8,
+    pub(crate) first_byte: u8,
+}
+
+/// Decodes the instruction at `pc`, as it is in the program: a debugger's breakpoint over its first byte is not part of it,
+/// and a copy of it elsewhere would be nobody's.
 ///
 /// # Safety
 /// `pc` must be readable, and so must the rest of its page.
-pub(crate) unsafe fn decode(pc: usize, next_page_readable: bool) -> (Instruction, u8) {
+pub(crate) unsafe fn decode(pc: usize, maps: &Maps) -> Decoded {
+    const BREAKPOINT: u8 = 0xcc;
     let left = 4096 - (pc & 4095);
-    let len = if next_page_readable { INSTRUCTION_BYTES_MAX } else { INSTRUCTION_BYTES_MAX.min(left) };
+    let len = match maps.find((pc | 4095) + 1) {
+        Some(next_page) if next_page.read => INSTRUCTION_BYTES_MAX,
+        _ => INSTRUCTION_BYTES_MAX.min(left),
+    };
     // SAFETY: the caller's promise.
     let bytes = unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance::<u8>(pc), len) };
-    let mut decoder = Decoder::with_ip(64, bytes, pc as u64, DecoderOptions::NONE);
+    let mut whole = [0; INSTRUCTION_BYTES_MAX];
+    whole[..len].copy_from_slice(bytes);
+    if whole[0] == BREAKPOINT {
+        whole[0] = maps.byte_in_file(pc).unwrap_or(BREAKPOINT);
+    }
+    let mut decoder = Decoder::with_ip(64, &whole[..len], pc as u64, DecoderOptions::NONE);
     let raw = decoder.decode();
-    let offset = decoder.get_constant_offsets(&raw).displacement_offset();
-    (raw, offset as u8)
+    let disp_offset = decoder.get_constant_offsets(&raw).displacement_offset() as u8;
+    Decoded { raw, disp_offset, first_byte: whole[0] }
 }
 
 /// Works out everything about `raw`. `direction_known`: no code seen so far ever sets the direction flag.
@@ -109,6 +129,7 @@ pub(crate) fn analyse(
     let mut insn = Insn {
         raw: *raw,
         disp_offset: 0,
+        first_byte: 0,
         reads: 0,
         kills: 0,
         changes: 0,

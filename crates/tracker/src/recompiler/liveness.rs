@@ -59,9 +59,8 @@ pub(crate) fn look_ahead(
         if !maps.find(pc).is_some_and(|mapping| mapping.execute && mapping.read && !mapping.write) {
             break;
         }
-        let next_page = maps.find((pc | 4095) + 1).is_some_and(|mapping| mapping.read);
         // SAFETY: the mapping is readable.
-        let (raw, _) = unsafe { decode(pc, next_page) };
+        let raw = unsafe { decode(pc, maps) }.raw;
         if raw.is_invalid() {
             break;
         }

@@ -19,9 +19,8 @@ const HI16_ZMM: u32 = 7;
 impl State {
     /// Records what the instruction at `pc` is about to store.
     pub(crate) fn record_rare(&mut self, pc: usize) {
-        let next_page = self.maps.find((pc | 4095) + 1).is_some_and(|mapping| mapping.read);
         // SAFETY: it was translated from there.
-        let (raw, _) = unsafe { decode(pc, next_page) };
+        let raw = unsafe { decode(pc, &self.maps) }.raw;
         use Mnemonic as M;
         match raw.mnemonic() {
             M::Enter => {

@@ -298,12 +298,16 @@ impl State {
                 "it runs code that was made at run time or can be written (at {pc:#x}), which the recompiler does not follow"
             )),
             (_, Failure::LongJump) => Error::LongJump,
+            (_, Failure::NoMaps) => refused(NO_MAPS.into()),
             (_, Failure::NoRoom | Failure::NoCode(_) | Failure::None) => {
                 refused("there is no memory or address space near the program for translated code".into())
             }
         }
     }
 }
+
+const NO_MAPS: &str = "/proc/self/maps cannot be read, by which the recompiler knows what is code: mount /proc, and leave the \
+                       process a free descriptor";
 
 fn set_block_bytes(block_bytes: u32) {
     // SAFETY: the context is mapped.
@@ -355,7 +359,7 @@ fn make_state() -> Result<()> {
         state.write(State::new(std::is_x86_feature_detected!("bmi2")));
         &mut *state
     };
-    warm_up(state);
+    warm_up(state)?;
     for (names, leaf) in [(&COPIES[..], Leaf::Copy), (&READERS[..], Leaf::Silent)] {
         for name in names {
             // SAFETY: asks the dynamic linker for a symbol.
@@ -377,8 +381,8 @@ fn make_state() -> Result<()> {
     Ok(())
 }
 
-/// Lets the decoder allocate what it keeps: later it must not.
-fn warm_up(state: &mut State) {
+/// Lets the decoder allocate what it keeps, and opens what it reads: later it must not.
+fn warm_up(state: &mut State) -> Result<()> {
     // vzeroall, vzeroupper, fxsave, fxrstor, xsave, xrstor, xsavec, fnsave, frstor, fninit, emms, syscall, a scatter
     const GREEDY: [&[u8]; 13] = [
         &[0xc5, 0xfc, 0x77],
@@ -410,7 +414,7 @@ fn warm_up(state: &mut State) {
         let len = unsafe { libc::malloc_usable_size(std::ptr::with_exposed_provenance_mut(list)) };
         own_memory::note_heap(list, len);
     }
-    state.maps.refresh();
+    if state.maps.refresh() { Ok(()) } else { Err(Error::Unsupported { what: NO_MAPS.into() }) }
 }
 
 fn map_low_region() -> Result<()> {

@@ -56,6 +56,8 @@ pub(crate) enum Failure {
     NoCode(usize),
     /// No memory or address space for translated code.
     NoRoom,
+    /// The list of mappings cannot be read.
+    NoMaps,
 }
 
 /// The recompiler. One per process; used by whoever has the turn.

@@ -285,7 +285,7 @@ impl State {
     pub(crate) fn forget_code(&mut self, addr: usize, len: usize) {
         let end = addr.saturating_add(len);
         if self.maps.all().iter().any(|mapping| mapping.execute && mapping.lo < end && addr < mapping.hi) {
-            self.maps.refresh();
+            let _ = self.maps.refresh();
         }
         if self.sources.iter().any(|source| source.0 < end && addr < source.1) {
             let mut kept = 0;

@@ -16,7 +16,8 @@ pub(crate) struct Stack {
 /// (`fs_base`), which glibc puts on top of the stack, and begins after a guard page. Anything else, such as a
 /// coroutine's stack in the heap, is not the thread's own.
 pub(crate) fn find_stack(maps: &mut Maps, rsp: usize, fs_base: usize) -> Stack {
-    maps.refresh();
+    // A stack that the list of before has not is one that cannot be told.
+    let _ = maps.refresh();
     let Some(mapping) = maps.find(rsp) else { return Stack::default() };
     if mapping.is_main_stack {
         let below = maps.all().iter().rev().find(|other| other.hi <= mapping.lo).map_or(0, |other| other.hi);

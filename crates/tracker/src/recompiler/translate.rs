@@ -3,7 +3,7 @@
 
 use super::blocks::{Block, Mode};
 use super::context::RSP;
-use super::decode::{Insn, Kind, STATUS, Shape, analyse, decode};
+use super::decode::{Decoded, Insn, Kind, STATUS, Shape, analyse, decode};
 use super::emit::{Base, Mem};
 use super::gate;
 use super::liveness::{Dead, NOTHING, look_ahead};
@@ -67,13 +67,17 @@ impl State {
     pub(crate) fn admit(&mut self, pc: usize) -> Result<bool, Failure> {
         let mut found = self.maps.find(pc);
         if !found.is_some_and(|mapping| mapping.execute) {
-            self.maps.refresh();
+            if !self.maps.refresh() {
+                return Err(Failure::NoMaps);
+            }
             found = self.maps.find(pc);
         }
         let Some(mapping) = found.filter(|mapping| mapping.execute) else { return Ok(false) };
         if mapping.write || mapping.origin != Origin::File || !mapping.read {
             // What was true when the list was read may not be now.
-            self.maps.refresh();
+            if !self.maps.refresh() {
+                return Err(Failure::NoMaps);
+            }
             let Some(mapping) = self.maps.find(pc).filter(|mapping| mapping.execute) else {
                 return Ok(false);
             };
@@ -153,12 +157,11 @@ impl State {
             if block.len > 0 && (self.is_special(pc) || self.blocks.get(pc, piece.mode).is_some()) {
                 break;
             }
-            let next_page = self.maps.find((pc | 4095) + 1).is_some_and(|mapping| mapping.read);
             // SAFETY: `admit` found the mapping readable, and blocks do not leave their page unseen:
             // the next page is read only if it is mapped.
-            let (raw, disp_offset) = unsafe { decode(pc, next_page) };
+            let Decoded { raw, disp_offset, first_byte } = unsafe { decode(pc, &self.maps) };
             let mut insn = analyse(&raw, &mut self.factory, self.direction_known);
-            insn.disp_offset = disp_offset;
+            (insn.disp_offset, insn.first_byte) = (disp_offset, first_byte);
             if self.direction_known
                 && matches!(raw.mnemonic(), Mnemonic::Std | Mnemonic::Popfq | Mnemonic::Popf)
             {
