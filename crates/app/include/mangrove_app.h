@@ -195,7 +195,8 @@ typedef struct mangrove_app_client mangrove_app_client;
 typedef struct mangrove_app_options mangrove_app_options;
 
 // An answer to a client. `data` stays the application's; it is copied before the next callback on this
-// client. `close`: say goodbye, and close the connection once everything is sent.
+// client, of a read also before any write runs. That of a read may point into the state; that of a write must
+// not: by then other writes may have run. `close`: say goodbye, and close the connection once everything is sent.
 typedef struct {
     // First byte; may be NULL when len is 0.
     const void *data;

@@ -165,11 +165,7 @@ fn with_runtime(
 ) -> mangrove_app_status {
     guard(|| -> Answer {
         // SAFETY: passed on from the caller.
-        let app = unsafe { app(handle) }?;
-        if mangrove_durable::route::is_inside() {
-            return Err(Error::Nested.into());
-        }
-        Ok(call(&app.runtime)?)
+        Ok(call(&unsafe { app(handle) }?.runtime)?)
     })
 }
 

@@ -5,7 +5,8 @@ use mangrove_durable::{Answer, Command, Context, Error, Frame, Service};
 use std::ffi::{c_char, c_int, c_void};
 
 /// An answer to a client. `data` stays the application's; it is copied before the next callback on this
-/// client. `close`: say goodbye, and close the connection once everything is sent.
+/// client, of a read also before any write runs. That of a read may point into the state; that of a write must
+/// not: by then other writes may have run. `close`: say goodbye, and close the connection once everything is sent.
 #[repr(C)]
 pub struct mangrove_app_response {
     /// First byte; may be NULL when len is 0.

@@ -354,6 +354,28 @@ fn commands_run_right_under_a_debugger_and_without_descriptors() {
     }
 }
 
+/// What libc keeps in a state outlives it: another state can be opened in the same process, that very one cannot.
+#[test]
+fn states_are_opened_one_after_the_other() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let program = compile("c/again.c", scratch.path(), "again", &[]);
+    for how in ["none", "stream", "time", "environment", "locale", "exit"] {
+        let [one, other] = ["one", "other"].map(|name| scratch.path().join(format!("{how}.{name}")));
+        let run = |states: &[&Path]| {
+            let mut command = Command::new(&program);
+            command.arg(how).args(states).env("TZ", "Europe/Berlin").output().expect("runs")
+        };
+        for _ in 0..2 {
+            says(&run(&[&one, &other]), 0, "fine");
+        }
+        if how == "none" {
+            says(&run(&[&one, &one]), 0, "fine");
+        } else {
+            says(&run(&[&one, &one]), 2, "open it in a new process");
+        }
+    }
+}
+
 #[test]
 fn addresses_that_are_taken_are_told() {
     let scratch = tempfile::tempdir().expect("a scratch folder");

@@ -21,7 +21,7 @@ unsafe fn answer(problems: &[String], to: *mut *mut c_char) -> Answer {
 }
 
 /// Reads every record against its checksums and every structure against its rules, while readers
-/// and writers go on. Answers MANGROVE_UNSOUND when something is wrong: *problems is then text,
+/// go on; writers wait. Answers MANGROVE_UNSOUND when something is wrong: *problems is then text,
 /// one sentence a line, to give back with mangrove_free; otherwise NULL. *records is how many
 /// records are sound. Both may be NULL.
 /// Errors: only when the check itself cannot run. Threads: any.

@@ -25,7 +25,7 @@
 //!    end of a bar calls it.
 
 use crate::slots::{DONE, IDLE, READY, STARTED, Slot, Slots};
-use crate::sync::{AsymmetricBarrier, AtomicU32, Gate, Ordering, Patience, barrier_after_rmw};
+use crate::sync::{AsymmetricBarrier, AtomicU32, Gate, Ordering, Patience, barrier_after_rmw, thread_mark};
 use std::ptr::NonNull;
 
 /// Times that a reader finds the lock taken before it bars new writers.
@@ -92,12 +92,12 @@ impl<J> Combiner<J> {
     }
 
     /// Runs `call` while no write runs; others may read at the same time (lines 2 to 11).
-    /// One call at a time on a slot; not from inside `call` or a job.
+    /// One call at a time on a slot; from inside `call` on another slot only, and not from inside a job.
     #[inline]
     pub(crate) fn read<R>(&self, slot: &Slot<J>, call: impl FnOnce() -> R) -> R {
         // Lines 4 and 5: announce, then look. The barrier pairs with the one in `try_take`: one of the
         // two sees the other.
-        slot.reading.0.swap(1, Ordering::SeqCst);
+        slot.reading.0.swap(thread_mark(), Ordering::SeqCst);
         barrier_after_rmw();
         // Acquire, with the Release in `release`: what the last batch wrote is seen.
         if self.wr_flag.0.load(Ordering::Acquire) != 0 {
@@ -122,6 +122,10 @@ impl<J> Combiner<J> {
     /// The lock was taken: leaves, waits, announces again, until it is in (lines 9 to 11).
     #[cold]
     fn read_refused(&self, slot: &Slot<J>) {
+        if self.reads_elsewhere(slot) {
+            // The writer waits for that read, which waits for this one.
+            return;
+        }
         let (mut refusals, mut barred) = (0, false);
         loop {
             self.leave(slot);
@@ -136,7 +140,7 @@ impl<J> Combiner<J> {
                     self.sleep_until_released();
                 }
             }
-            slot.reading.0.swap(1, Ordering::SeqCst);
+            slot.reading.0.swap(thread_mark(), Ordering::SeqCst);
             barrier_after_rmw();
             if self.wr_flag.0.load(Ordering::Acquire) == 0 {
                 break;
@@ -147,6 +151,15 @@ impl<J> Combiner<J> {
             barrier_after_rmw();
             self.hand_over();
         }
+    }
+
+    /// Whether this thread is in a read on another slot, inside which it reads on `slot`. No writer is in `execute` then.
+    fn reads_elsewhere(&self, slot: &Slot<J>) -> bool {
+        let mark = thread_mark();
+        // Relaxed: a thread sees its own stores, and no other thread stores its mark.
+        self.slots
+            .each()
+            .any(|other| !std::ptr::eq(other, slot) && other.reading.0.load(Ordering::Relaxed) == mark)
     }
 
     /// A reader sleeps until the lock is released, or at once finds that it is.

@@ -12,7 +12,7 @@ use crate::audit::Audit;
 use crate::backing::Backing;
 use crate::globals::Globals;
 use crate::image_layout::{ARENA_OFFSET, Header, MAGIC, ROOT_COUNT, VERSION};
-use crate::modules::{Gone, Modules, find_pointer};
+use crate::modules::{Gone, Modules, find_pointer, system_library_that_points_into};
 use crate::route::{self, Place, Retired};
 use crate::{Error, Result, keys, lab};
 use mangrove_shadow::{Shadow, Ticket};
@@ -124,7 +124,8 @@ impl Space for Ground {
 }
 
 /// Memory of closed states. Destructors of a program's globals run after it has closed its state, and look at
-/// it: they find it as it was, and what they change and free is nobody's. Gone when a state is opened again.
+/// it: they find it as it was, and what they change and free is nobody's. Gone when a state is opened again, unless libc
+/// or the like holds on to it: the buffer of a stream that a command was the first to use, the environment.
 static LEFT: Mutex<Vec<(Retired, LeftMemory)>> = Mutex::new(Vec::new());
 
 impl Image {
@@ -134,8 +135,16 @@ impl Image {
     /// # Errors
     /// What the pool says; `Foreign`, `Moved` when this process is not one that the state can live in.
     pub(crate) fn open(path: &Path, options: &ImageOptions) -> Result<(Self, Opened)> {
-        LEFT.lock().clear();
-        Self::over(options.shadow.clone().kind("durable").open(path)?, options)
+        let mut left = LEFT.lock();
+        left.retain(|(memory, _)| system_library_that_points_into(&memory.span()).is_some());
+        let shadow = options.shadow.clone().kind("durable").open(path).map_err(|error| match error {
+            mangrove_shadow::Error::AddressTaken { address, .. } => {
+                in_the_way(&left, address).unwrap_or(error.into())
+            }
+            error => error.into(),
+        })?;
+        drop(left);
+        Self::over(shadow, options)
     }
 
     /// As `open`, in a working copy that is open already.
@@ -510,6 +519,19 @@ fn gather(
         }
     }
     out.truncate(kept);
+}
+
+/// Says who holds on to memory of a closed state, if that is what lies at `address`.
+fn in_the_way(left: &[(Retired, LeftMemory)], address: u64) -> Option<Error> {
+    let (memory, _) = left.iter().find(|(memory, _)| memory.span().contains(&(address as usize)))?;
+    let library = system_library_that_points_into(&memory.span())?;
+    Some(Error::Invalid {
+        what: format!(
+            "a state that this process closed was at {address:#x}, and {library} still uses memory of it, as the first use of \
+             a stream, of setenv or of localtime inside a command makes it; open it in a new process, or use such things \
+             once before opening"
+        ),
+    })
 }
 
 /// Why the state cannot live without the modules of `gone`, if it points into one.

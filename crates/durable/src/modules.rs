@@ -101,6 +101,23 @@ fn modules_of_this_process() -> Vec<Module> {
     all
 }
 
+/// The system's library whose variables point into `span`, if one does.
+pub(crate) fn system_library_that_points_into(span: &Range<usize>) -> Option<String> {
+    let points = |module: &Module| {
+        module.data.iter().any(|range| {
+            let (from, to) = (range.start.next_multiple_of(8), range.end & !7);
+            // SAFETY: aligned words of variables, which are mapped; what another thread stores meanwhile is old or new.
+            (from..to).step_by(8).any(|at| span.contains(&unsafe { (at as *const usize).read_volatile() }))
+        })
+    };
+    let modules = loaded_modules().into_iter();
+    let mut others = modules.filter(|module| {
+        // Where states are is what our own variables tell.
+        is_system(module) && !file_name(&module.path).starts_with("libmangrove")
+    });
+    others.find(points).map(|module| module.path)
+}
+
 fn is_system(module: &Module) -> bool {
     let name = file_name(&module.path);
     !module.is_program

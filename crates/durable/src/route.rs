@@ -15,6 +15,7 @@ use crate::image_layout::Header;
 use crate::keys::{KEY_COUNT, Key};
 use mangrove_sys::thread_mark;
 use mangrove_tracker::WriteSet;
+use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// Durable applications that one process can have open at a time.
@@ -105,8 +106,17 @@ fn widen() {
 
 /// A place whose state was closed: its memory is still there, and frees of its blocks do nothing.
 pub(crate) struct Retired {
-    _place: Place,
+    place: Place,
     _view: Box<View>,
+}
+
+impl Retired {
+    /// Where its memory is.
+    pub(crate) fn span(&self) -> Range<usize> {
+        let region = self.place.0;
+        let base = region.base.load(Ordering::Relaxed);
+        base..base + region.len.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Place {
@@ -124,7 +134,7 @@ impl Place {
     /// one that was registered.
     pub(crate) fn retire(self, view: Box<View>) -> Retired {
         self.0.heap.store(std::ptr::null_mut(), Ordering::Release);
-        Retired { _place: self, _view: view }
+        Retired { place: self, _view: view }
     }
 
     /// Whether blocks that were freed outside commands wait for the next one.

@@ -6,7 +6,7 @@ use crate::combiner::Combiner;
 use crate::image::{Image, Opened};
 use crate::slots::Slot;
 use crate::stat::Stat;
-use crate::{Error, Options, Result};
+use crate::{Error, Options, Result, route};
 use mangrove_shadow::Ticket;
 use mangrove_tracker::{Tracker, WriteSet, in_tracked_call};
 use std::ffi::{c_int, c_void};
@@ -79,6 +79,11 @@ impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client").finish_non_exhaustive()
     }
+}
+
+/// What a command may not ask for: it would wait for itself, and the runtime's own memory would become the state's.
+fn outside_commands() -> Result<()> {
+    if route::is_inside() { Err(Error::Nested) } else { Ok(()) }
 }
 
 impl Runtime {
@@ -317,8 +322,9 @@ impl Runtime {
     /// Waits until everything committed so far is durable, whatever the durability mode.
     ///
     /// # Errors
-    /// The medium failed, now or before.
+    /// The medium failed, now or before; `Nested` inside a command.
     pub fn sync(&self) -> Result<()> {
+        outside_commands()?;
         self.executor.backing().sync().map_err(|error| self.executor.fail(error))
     }
 
@@ -330,14 +336,16 @@ impl Runtime {
         if self.executor.backing().durable() >= ticket {
             return Ok(());
         }
+        outside_commands()?;
         self.executor.backing().sync_to(ticket).map_err(|error| self.executor.fail(error))
     }
 
     /// Applies everything committed so far to the image and frees the log: the next opening has less to do.
     ///
     /// # Errors
-    /// The medium failed, now or before.
+    /// The medium failed, now or before; `Nested` inside a command.
     pub fn checkpoint(&self) -> Result<()> {
+        outside_commands()?;
         self.executor.backing().checkpoint().map_err(|error| self.executor.fail(error))
     }
 

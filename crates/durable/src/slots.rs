@@ -42,9 +42,9 @@ pub(crate) struct Request<J> {
     pub(crate) job: UnsafeCell<Option<NonNull<J>>>,
 }
 
-/// What a reader tells the combiner: the rFlag of Fig. 2, on a line of its own.
+/// What a reader tells the combiner: the rFlag of Fig. 2, on a line of its own; 0, or the mark of the thread that reads.
 #[repr(align(128))]
-pub(crate) struct Reading(pub(crate) AtomicU32);
+pub(crate) struct Reading(pub(crate) AtomicUsize);
 
 /// Lists that the owner fills when it combines; kept to be used again.
 #[repr(align(128))]
@@ -71,7 +71,7 @@ impl<J> Slot<J> {
                 gate: Gate::new(),
                 job: UnsafeCell::new(None),
             },
-            reading: Reading(AtomicU32::new(0)),
+            reading: Reading(AtomicUsize::new(0)),
             lists: Lists { ready: UnsafeCell::new(Vec::new()), jobs: UnsafeCell::new(Vec::new()) },
             number,
         }

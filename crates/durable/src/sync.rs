@@ -1,7 +1,7 @@
 //! The one door to atomics, gates and spinning of code that is model-checked: `tests/combiner_model.rs`,
 //! `tests/combiner_loom.rs` and `tests/gating_model.rs` compile that code against a `sync` module of their own.
 
-pub(crate) use mangrove_sys::{AsymmetricBarrier, Gate};
+pub(crate) use mangrove_sys::{AsymmetricBarrier, Gate, thread_mark};
 pub(crate) use parking_lot::Mutex;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 

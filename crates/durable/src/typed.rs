@@ -328,7 +328,7 @@ impl<T: Persist> Durable<T> {
     /// Waits until everything that was answered is durable, whatever the durability mode.
     ///
     /// # Errors
-    /// The medium failed.
+    /// The medium failed; `Nested` inside a write.
     pub fn sync(&self) -> Result<()> {
         self.shared.runtime.sync()
     }
@@ -336,7 +336,7 @@ impl<T: Persist> Durable<T> {
     /// Brings the image up to date and frees the log.
     ///
     /// # Errors
-    /// The medium failed.
+    /// The medium failed; `Nested` inside a write.
     pub fn checkpoint(&self) -> Result<()> {
         self.shared.runtime.checkpoint()
     }

@@ -47,6 +47,13 @@ mod sync {
         }
     }
 
+    /// A number of the model's thread; the process's threads are others.
+    pub(crate) fn thread_mark() -> usize {
+        let mut hasher = std::hash::DefaultHasher::new();
+        std::hash::Hash::hash(&loom::thread::current().id(), &mut hasher);
+        std::hash::Hasher::finish(&hasher) as usize | 1
+    }
+
     pub(crate) fn barrier_after_rmw() {
         if !super::WITHOUT_BARRIER.load(std::sync::atomic::Ordering::Relaxed) {
             fence(Ordering::SeqCst);

@@ -33,6 +33,13 @@ mod sync {
 
     pub(crate) fn barrier_after_rmw() {}
 
+    /// A number of the model's thread; the process's threads are others.
+    pub(crate) fn thread_mark() -> usize {
+        let mut hasher = std::hash::DefaultHasher::new();
+        std::hash::Hash::hash(&shuttle::thread::current().id(), &mut hasher);
+        std::hash::Hasher::finish(&hasher) as usize | 1
+    }
+
     /// Sleeps at the first or the second opportunity, so that both ways are explored.
     pub(crate) struct Patience(u32);
 
@@ -167,6 +174,29 @@ fn no_schedule_breaks_mutex_or_prog() {
     shuttle::check_pct(|| run(2, 2, 1, 3), 4_000, 4);
     shuttle::check_dfs(|| run(1, 1, 0, 1), Some(20_000));
     shuttle::check_dfs(|| run(2, 0, 0, 1), Some(20_000));
+}
+
+#[test]
+fn a_read_inside_a_read_waits_for_no_writer() {
+    let run = || {
+        let model = Model::new();
+        let writer = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || {
+                let slot = model.combiner.join().unwrap();
+                model.add(slot, 1, false);
+                model.combiner.part(slot);
+            })
+        };
+        let (outer, inner) = (model.combiner.join().unwrap(), model.combiner.join().unwrap());
+        for _ in 0..2 {
+            let (before, after) = model.combiner.read(outer, || (model.look(inner), model.look(inner)));
+            assert_eq!(before, after, "the outer read keeps writers out");
+        }
+        writer.join().unwrap();
+    };
+    shuttle::check_random(run, 4_000);
+    shuttle::check_dfs(run, Some(20_000));
 }
 
 #[test]

@@ -27,7 +27,7 @@ use crate::redo::{self, Entry};
 use crate::write::Expect;
 use crate::{Batch, Error, Result, WriteMode};
 use mangrove_pmem::{Lsn, Region};
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::atomic::Ordering;
 
 /// A flush of a batch is at most this long.
@@ -44,6 +44,7 @@ struct Step<'a> {
 }
 
 /// What is to happen to it.
+#[derive(Clone, Copy)]
 enum Effect {
     /// A leaf at this slot becomes live: by these words, or, where it has them already, by its bit.
     Insert { slot: u64, meta: u64, value: Value, by_bit: bool },
@@ -106,12 +107,13 @@ impl Hart {
             }
             answer => answer?,
         };
+        let fate = self.visible.begin();
         let lsn = {
             let alone = self.gate.close();
             let steps = self.plan(&alone.lane(), &ops, &prepared)?;
             self.commit(&alone, &steps)?
         };
-        self.acknowledge(lsn, mode)
+        self.acknowledge(fate, ops.iter().map(|op| op.key), lsn, mode)
     }
 
     /// Removes every key between the bounds, all or nothing; returns how many there were.
@@ -120,9 +122,10 @@ impl Hart {
     /// As [`Hart::write`].
     pub fn delete_range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, mode: WriteMode) -> Result<u64> {
         self.check_writable()?;
-        let (count, lsn) = {
+        let (mut keys, mut found) = (Vec::new(), Vec::new());
+        let fate = self.visible.begin();
+        let lsn = {
             let alone = self.gate.close();
-            let (mut keys, mut found) = (Vec::new(), Vec::new());
             let mut cursor = self.index.cursor(start, Direction::Forward);
             while let Some(leaf) = cursor.advance(|leaf| leaf) {
                 if is_beyond(cursor.key(), end) {
@@ -134,16 +137,12 @@ impl Hart {
                 keys.extend_from_slice(cursor.key());
                 found.push((from..keys.len(), Effect::Remove(slot, Value { kind: meta.kind(), word })));
             }
-            let steps: Vec<Step<'_>> =
-                found.into_iter().map(|(key, effect)| Step { key: &keys[key], effect }).collect();
-            (steps.len() as u64, self.commit(&alone, &steps)?)
+            let step = |(key, effect): &(Range<usize>, _)| Step { key: &keys[key.clone()], effect: *effect };
+            let steps: Vec<Step<'_>> = found.iter().map(step).collect();
+            self.commit(&alone, &steps)?
         };
-        self.acknowledge(lsn, mode)?;
-        Ok(count)
-    }
-
-    fn acknowledge(&self, lsn: Lsn, mode: WriteMode) -> Result<()> {
-        if mode == WriteMode::Durable { self.wait(lsn) } else { Ok(()) }
+        self.acknowledge(fate, found.iter().map(|(key, _)| &keys[key.clone()]), lsn, mode)?;
+        Ok(found.len() as u64)
     }
 
     /// Writes the values, before the gate is closed. The caller fences.

@@ -9,8 +9,8 @@ use crate::layout::{
 };
 use crate::overlay::Overlays;
 use crate::space::{Leaves, Space};
-use crate::visible::Visible;
-use crate::{Error, Locking, Options, Result, Stat};
+use crate::visible::{Fate, Visible};
+use crate::{Error, Locking, Options, Result, Stat, WriteMode};
 use mangrove_pmem::{Lsn, Region, crc32c};
 use mangrove_sys::AsymmetricBarrier;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -167,12 +167,26 @@ impl Hart {
         }
     }
 
-    /// Waits for a position of the medium; the first failure ends all writing.
+    /// Waits until the write of `keys` before `lsn` may be acknowledged; the first failure ends all writing.
+    #[inline]
     #[track_caller]
-    pub(crate) fn wait(&self, lsn: Lsn) -> Result<()> {
+    pub(crate) fn acknowledge<'k>(
+        &self,
+        fate: Fate<'_>,
+        keys: impl Iterator<Item = &'k [u8]>,
+        lsn: Lsn,
+        mode: WriteMode,
+    ) -> Result<()> {
+        if mode != WriteMode::Durable {
+            fate.nobody_waits(lsn);
+            return Ok(());
+        }
         match self.region().wait(lsn) {
             Ok(()) => Ok(()),
-            Err(e) => Err(self.medium_failed(e)),
+            Err(e) => {
+                fate.has_failed(keys);
+                Err(self.medium_failed(e))
+            }
         }
     }
 

@@ -313,6 +313,12 @@ impl<'a> Range<'a> {
             Direction::Backward => &mut self.back,
         };
         end.clear();
+        if pin.unsettled {
+            // Also those that are not there: whoever took them out was not told that it is durable.
+            let (lower, upper) = (as_slices(&self.lower), as_slices(&self.upper));
+            let is_meant = |key: &[u8]| !is_before(key, lower) && !is_beyond(key, upper);
+            pin.hart.visible.all_settled(pin.hart.region(), is_meant)?;
+        }
         let complete = fetch_live(&pin, end, &self.lower, &self.upper);
         // What this fetch covers ends at its last live key, or at the far bound.
         let reached = match (complete, end.items.last()) {
@@ -353,7 +359,7 @@ fn fetch_live<'a>(
     });
     let count = end.fetch_count;
     end.fetch_count = (count * 2).min(FETCH_COUNT_MAX);
-    let (items, damage) = (&mut end.items, &mut end.damage);
+    let items = &mut end.items;
     let mut blocks = false;
     let mut beyond = false;
     let read = |leaf| hart.live_value(hart.space.offset(leaf));
@@ -367,11 +373,7 @@ fn fetch_live<'a>(
         if beyond {
             return false;
         }
-        let unsettled = pin.unsettled && hart.visible.settled(hart.region(), key).is_err();
-        let (value, value_len) = if unsettled {
-            damage.push((0, "the record never became durable, since the medium failed"));
-            (damage.len() - 1, DAMAGED)
-        } else if let Some(block) = value.block_offset() {
+        let (value, value_len) = if let Some(block) = value.block_offset() {
             hart.prefetch_block(block);
             blocks = true;
             (block as usize, BLOCK)

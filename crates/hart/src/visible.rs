@@ -5,12 +5,18 @@
 //! its bucket beyond the durable position waits for it before it answers. Buckets are shared by keys: a reader
 //! may wait for a stranger, never too short.
 //!
+//! When the medium has failed a bucket would say too much for the rest of the process's life: each of its keys, acknowledged
+//! long ago or not. So from begin to end of a write somebody is known to be under way, and a write that failed leaves
+//! its keys behind; when nobody is under way, those keys are all that is not durable.
+//!
 //! A batch marks the buckets of its keys before it publishes the first and unmarks them after the last. A
 //! reader that meets a marked bucket reads again afterwards: so no reader sees a batch in part, in the sense
 //! that after one read answered from the batch every later read does.
 
 use crate::Result;
 use mangrove_pmem::{Lsn, Region};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const BUCKET_COUNT: usize = 4096;
@@ -24,6 +30,43 @@ pub(crate) struct Visible {
     /// Batches publishing at this moment: 0 or 1.
     publishing: AtomicU64,
     gated: bool,
+    /// Writes that were begun and whose fate their writers do not know yet.
+    under_way: AtomicU64,
+    /// Nobody waits for the writes before this position: what became of them only the medium knows.
+    nobody_waits: AtomicU64,
+    /// Keys of writes that the medium failed.
+    failed: Mutex<BTreeSet<Box<[u8]>>>,
+}
+
+/// A write between its beginning and its acknowledgement, where readers wait for durability.
+#[must_use]
+pub(crate) struct Fate<'a>(Option<&'a Visible>);
+
+impl Fate<'_> {
+    /// The writer does not wait: it goes without knowing.
+    #[inline]
+    pub(crate) fn nobody_waits(self, lsn: Lsn) {
+        if let Some(visible) = self.0 {
+            visible.nobody_waits.fetch_max(lsn, Ordering::SeqCst);
+        }
+    }
+
+    /// The medium failed before the write of these keys was durable.
+    #[cold]
+    pub(crate) fn has_failed<'k>(self, keys: impl Iterator<Item = &'k [u8]>) {
+        if let Some(visible) = self.0 {
+            visible.failed.lock().extend(keys.map(Box::from));
+        }
+    }
+}
+
+impl Drop for Fate<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(visible) = self.0 {
+            visible.under_way.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
 }
 
 /// The bucket of a key.
@@ -45,7 +88,41 @@ impl Visible {
     /// With `gated`, readers wait for durability.
     pub(crate) fn new(gated: bool) -> Self {
         let buckets = (0..BUCKET_COUNT).map(|_| AtomicU64::new(0)).collect();
-        Self { buckets, publishing: AtomicU64::new(0), gated }
+        Self {
+            buckets,
+            publishing: AtomicU64::new(0),
+            gated,
+            under_way: AtomicU64::new(0),
+            nobody_waits: AtomicU64::new(0),
+            failed: Mutex::default(),
+        }
+    }
+
+    /// A write begins: to be called before it raises or marks anything.
+    #[inline]
+    pub(crate) fn begin(&self) -> Fate<'_> {
+        if self.gated {
+            self.under_way.fetch_add(1, Ordering::SeqCst);
+        }
+        Fate(self.gated.then_some(self))
+    }
+
+    /// After the medium failed: whether every write that is not in `failed` is durable.
+    fn knows_what_failed(&self, region: &Region) -> bool {
+        self.under_way.load(Ordering::SeqCst) == 0
+            && self.nobody_waits.load(Ordering::SeqCst) <= region.medium().durable()
+    }
+
+    /// As [`Visible::settled`], for all keys of which `is_meant` is true, there or not.
+    ///
+    /// # Errors
+    /// As there.
+    #[cold]
+    pub(crate) fn all_settled(&self, region: &Region, is_meant: impl Fn(&[u8]) -> bool) -> Result<()> {
+        if self.knows_what_failed(region) && !self.failed.lock().iter().any(|key| is_meant(key)) {
+            return Ok(());
+        }
+        Ok(region.wait(region.appended())?)
     }
 
     /// True when readers wait for durability.
@@ -90,7 +167,12 @@ impl Visible {
             return Ok(false);
         }
         if self.gated && mark > region.medium().durable() {
-            region.wait(mark)?;
+            let waited = region.wait(mark);
+            if waited.is_err() && self.knows_what_failed(region) && !self.failed.lock().contains(key) {
+                // Its bucket is that of another key, whose write failed.
+                return Ok(true);
+            }
+            waited?;
         }
         Ok(true)
     }

@@ -191,6 +191,7 @@ impl Hart {
             error: None,
             lsn: 0,
         };
+        let fate = self.visible.begin();
         let intent = if write.may_insert() { Intent::Upsert } else { Intent::Existing };
         {
             let _tree = self.lock_tree(key);
@@ -202,8 +203,8 @@ impl Hart {
             return Err(e);
         }
         drop(ticket);
-        if mode == WriteMode::Durable && done != Done::Unchanged {
-            self.wait(lsn)?;
+        if done != Done::Unchanged {
+            self.acknowledge(fate, std::iter::once(key), lsn, mode)?;
         }
         Ok(done)
     }

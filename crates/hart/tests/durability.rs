@@ -94,6 +94,65 @@ fn a_failed_medium_ends_writing_and_not_reading() {
 }
 
 #[test]
+fn a_failed_write_takes_only_its_own_keys_from_readers() {
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    let fill = || {
+        let (region, medium) = Counting::region(16 << 20, true);
+        let hart = Hart::create(region, &Options::default()).unwrap();
+        for i in 0..20_000u32 {
+            hart.put(format!("a{i}").as_bytes(), b"good", WriteMode::Durable).unwrap();
+        }
+        medium.eager.store(false, Ordering::SeqCst);
+        medium.broken.store(true, Ordering::SeqCst);
+        hart
+    };
+    let acknowledged_are_read = |hart: &Hart, but: Option<&[u8]>| {
+        for i in 0..20_000u32 {
+            let key = format!("a{i}");
+            let read = hart.get(key.as_bytes());
+            if but == Some(key.as_bytes()) {
+                assert!(matches!(read, Err(Error::Medium(_))), "{read:?}");
+            } else {
+                assert_eq!(read.unwrap().as_deref(), Some(&b"good"[..]), "{key}");
+            }
+        }
+    };
+    // A batch has keys in every bucket.
+    let hart = fill();
+    let mut batch = Batch::new();
+    for i in 0..20_000u32 {
+        batch.put(format!("b{i}"), "lost");
+    }
+    assert!(hart.write(batch, WriteMode::Durable).is_err());
+    acknowledged_are_read(&hart, None);
+    assert!(matches!(hart.get(b"b7"), Err(Error::Medium(_))));
+    assert_eq!(hart.get(b"c").unwrap(), None);
+    let a = hart.range(Bound::Unbounded, Bound::Excluded(&b"b"[..])).unwrap();
+    assert_eq!(a.map(Result::unwrap).count(), 20_000);
+    assert!(hart.range(all.0, all.1).unwrap().any(|record| matches!(record, Err(Error::Medium(_)))));
+    let snapshot = hart.snapshot().unwrap();
+    assert_eq!(snapshot.get(b"a7").unwrap().as_deref(), Some(&b"good"[..]));
+    assert!(snapshot.get(b"b7").is_err());
+    // What was taken out may be there again after a restart: nobody may say that it is gone.
+    let hart = fill();
+    assert!(hart.delete(b"a77", WriteMode::Durable).is_err());
+    acknowledged_are_read(&hart, Some(b"a77"));
+    assert!(hart.range(all.0, all.1).unwrap().any(|record| matches!(record, Err(Error::Medium(_)))));
+    let before = hart.range(all.0, Bound::Excluded(&b"a77"[..])).unwrap();
+    let after = hart.range(Bound::Excluded(&b"a77"[..]), all.1).unwrap();
+    assert_eq!(before.chain(after).map(Result::unwrap).count(), 19_999);
+    let hart = fill();
+    assert!(hart.delete_range(Bound::Included(b"a5"), Bound::Excluded(b"a6"), WriteMode::Durable).is_err());
+    assert!(hart.get(b"a55").is_err() && hart.get(b"a66").is_ok());
+    // Of a write that nobody waited for only its bucket is known.
+    let hart = fill();
+    hart.put(b"b", b"lost", WriteMode::Buffered).unwrap();
+    assert!(hart.get(b"b").is_err() && hart.sync().is_err());
+    assert!((0..20_000u32).filter(|i| hart.get(format!("a{i}").as_bytes()).is_ok()).count() > 19_900);
+    assert!(hart.range(all.0, all.1).unwrap().any(|record| record.is_err()));
+}
+
+#[test]
 fn a_snapshot_that_costs_too_much_expires() {
     let (region, _) = Counting::region(16 << 20, false);
     let hart = Hart::create(region, &Options { snapshot_bytes_max: 10_000, ..Options::default() }).unwrap();

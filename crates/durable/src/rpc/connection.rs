@@ -154,13 +154,24 @@ impl Connection {
 
     /// Takes the answer to the request that was processed; it may be sent once `ticket` is durable.
     pub(super) fn take_answer(&mut self, service: &dyn Service, ticket: Ticket) {
+        self.copy_answer(service);
+        self.output.hold(ticket);
+    }
+
+    /// The first half of [`Connection::take_answer`]: what the answer points to is not needed any more.
+    pub(super) fn copy_answer(&mut self, service: &dyn Service) {
         let answer = service.answer(self.context);
-        self.output.push(answer.bytes, ticket);
+        self.output.append(answer.bytes);
         self.input.consume(self.frame);
         self.frame = 0;
         if answer.close {
             self.phase = Phase::Ending;
         }
+    }
+
+    /// The second half of it.
+    pub(super) fn hold_answer(&mut self, ticket: Ticket) {
+        self.output.hold(ticket);
     }
 
     /// The request failed and there is nothing to say about it.

@@ -19,9 +19,13 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Adds an answer that may be sent once `ticket` is durable.
-    pub(super) fn push(&mut self, bytes: &[u8], ticket: Ticket) {
+    /// Adds an answer. It stays until [`Output::hold`] says what it waits for.
+    pub(super) fn append(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
+    }
+
+    /// What was appended may be sent once `ticket` is durable.
+    pub(super) fn hold(&mut self, ticket: Ticket) {
         let end = self.bytes.len();
         match self.held.back_mut() {
             // An answer never overtakes an earlier one: it waits for what that waits for.
@@ -124,15 +128,20 @@ mod tests {
         }
     }
 
+    fn push(output: &mut Output, bytes: &[u8], ticket: Ticket) {
+        output.append(bytes);
+        output.hold(ticket);
+    }
+
     #[test]
     fn answers_leave_in_order_and_never_before_their_ticket() {
         let (mut output, mut sink, mut expected) = (Output::default(), Slow(Vec::new(), false), Vec::new());
         for n in 0..200u64 {
             let answer = vec![n as u8; (n % 40) as usize];
-            output.push(&answer, Ticket(n / 3));
+            push(&mut output, &answer, Ticket(n / 3));
             expected.extend_from_slice(&answer);
             if n == 100 {
-                output.push(b"early", Ticket(1)); // a read that saw less: behind the others all the same
+                push(&mut output, b"early", Ticket(1)); // a read that saw less: behind the others all the same
                 expected.extend_from_slice(b"early");
             }
         }
@@ -153,7 +162,7 @@ mod tests {
     #[test]
     fn an_empty_answer_still_counts_as_waiting() {
         let mut output = Output::default();
-        output.push(b"", Ticket(4));
+        push(&mut output, b"", Ticket(4));
         assert!(!output.is_empty());
         assert_eq!(output.waits_for(), Some(Ticket(4)));
         output.release(|_| true);

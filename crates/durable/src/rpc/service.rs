@@ -65,7 +65,8 @@ pub unsafe trait Service: Send + Sync {
     /// Processes the request that a context holds; its argument is the context's pointer.
     fn command(&self) -> Command;
 
-    /// The answer to the request that was processed.
+    /// The answer to the request that was processed. That of a read may lie in the state: no write runs before it was
+    /// copied. That of a write may not.
     fn answer(&self, client: Context) -> Answer<'_>;
 
     /// The write that the context holds was not and will not be made durable. True when `answer` has

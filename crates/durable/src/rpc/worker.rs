@@ -211,11 +211,16 @@ impl Worker {
                     }
                     Next::Read => {
                         let (command, Context(arg)) = (shared.service.command(), connection.context);
-                        // SAFETY: the service's contract, for a request that is a read.
-                        match self.client.read(|| unsafe { command(arg) }) {
+                        let read = self.client.read(|| {
+                            // SAFETY: the service's contract, for a request that is a read.
+                            unsafe { command(arg) };
+                            // Inside the read: the answer may point into the state.
+                            connection.copy_answer(&*shared.service);
+                        });
+                        match read {
                             Ok(((), seen)) => {
                                 shared.counters.reads.fetch_add(1, Ordering::Relaxed);
-                                connection.take_answer(&*shared.service, seen);
+                                connection.hold_answer(seen);
                             }
                             Err(error) => refuse(&shared, connection, &error),
                         }
