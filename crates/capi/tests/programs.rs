@@ -69,6 +69,11 @@ fn forked() {
 }
 
 #[test]
+fn forked_and_closed() {
+    with_either_library("forked_and_closed", &tempfile::tempdir().expect("a scratch folder"));
+}
+
+#[test]
 fn misuse() {
     all_ways("misuse");
 }

@@ -2,7 +2,7 @@
 
 use crate::Site;
 use crate::storage::{LockKind, OpenHow, PathKind, SECTOR_BYTES, Storage, StorageFile};
-use mangrove_sys::file;
+use mangrove_sys::{ProcessMark, file};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,6 +18,8 @@ struct OsFile {
     file: File,
     /// The second handle for durable writes, opened at the first one; `None` inside: not possible here.
     direct: OnceLock<Option<File>>,
+    /// Who locked it.
+    locked: OnceLock<ProcessMark>,
 }
 
 impl Storage for OsStorage {
@@ -58,7 +60,7 @@ impl Storage for OsStorage {
             }
         }
         let file = options.open(path)?;
-        Ok(Box::new(OsFile { file, direct: OnceLock::new() }))
+        Ok(Box::new(OsFile { file, direct: OnceLock::new(), locked: OnceLock::new() }))
     }
 
     fn remove(&self, path: &Path, _site: Site) -> io::Result<()> {
@@ -136,7 +138,11 @@ impl StorageFile for OsFile {
     }
 
     fn lock(&self, kind: LockKind) -> io::Result<bool> {
-        file::try_lock(&self.file, kind == LockKind::Exclusive)
+        let locked = file::try_lock(&self.file, kind == LockKind::Exclusive)?;
+        if locked {
+            self.locked.get_or_init(ProcessMark::here);
+        }
+        Ok(locked)
     }
 
     fn is_direct(&self) -> bool {
@@ -145,5 +151,15 @@ impl StorageFile for OsFile {
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.file.as_fd())
+    }
+}
+
+impl Drop for OsFile {
+    fn drop(&mut self) {
+        // The lock belongs to what a child of fork has a copy of: closing leaves it to the child.
+        if self.locked.get().is_some_and(|process| process.is_here()) {
+            // What is left is to close the file, which gives up the lock of a process without children.
+            let _ = file::unlock(&self.file);
+        }
     }
 }

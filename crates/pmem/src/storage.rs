@@ -101,7 +101,8 @@ pub trait Storage: Send + Sync + Debug {
     fn random(&self) -> u64;
 }
 
-/// One open file. Closed on drop (which also gives up its lock).
+/// One open file. Closed on drop, which also gives up its lock, even while a child of fork has the file open too;
+/// dropped in such a child, it leaves its parent's lock alone.
 pub trait StorageFile: Send + Sync {
     /// Bytes of the file.
     ///

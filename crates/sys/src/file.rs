@@ -83,6 +83,14 @@ pub fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
     }
 }
 
+/// Gives up the lock of `try_lock`. Closing alone does not, while a child of fork(2) has the file open too.
+///
+/// # Errors
+/// What flock(2) says.
+pub fn unlock(file: &File) -> io::Result<()> {
+    rustix::fs::flock(file.as_fd(), rustix::fs::FlockOperation::Unlock).map_err(Into::into)
+}
+
 /// Makes a file's bytes, length and allocation durable.
 ///
 /// # Errors
