@@ -74,6 +74,11 @@ fn forked_and_closed() {
 }
 
 #[test]
+fn signals() {
+    with_either_library("signals", &tempfile::tempdir().expect("a scratch folder"));
+}
+
+#[test]
 fn misuse() {
     all_ways("misuse");
 }

@@ -17,7 +17,7 @@ use crate::report::Damage;
 use crate::scan::{self, Block, damage};
 use crate::{Options, RecoveryReport, Result};
 use mangrove_pmem::Region;
-use mangrove_sys::AsymmetricBarrier;
+use mangrove_sys::{AsymmetricBarrier, without_signals};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -63,7 +63,7 @@ impl Hart {
             region.grow(geometry.start(high_water))?;
         }
         // The system takes milliseconds to answer, in which this thread has work.
-        let barrier = std::thread::Builder::new().spawn(AsymmetricBarrier::detect);
+        let barrier = without_signals(|| std::thread::Builder::new().spawn(AsymmetricBarrier::detect));
         let mut hart = Self::assemble(region, geometry, high_water, options, AsymmetricBarrier::full());
         let mut report = RecoveryReport::default();
         let started = Instant::now();
@@ -231,7 +231,7 @@ impl<'a> Sweep<'a> {
             return Ok(vec![work()?]);
         }
         std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(&work)).collect();
+            let others: Vec<_> = without_signals(|| (1..threads).map(|_| scope.spawn(&work)).collect());
             let mut all = vec![work()];
             all.extend(others.into_iter().map(|thread| match thread.join() {
                 Ok(answer) => answer,

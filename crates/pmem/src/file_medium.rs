@@ -23,7 +23,7 @@ use crate::sums::PAGE_BYTES;
 use crate::superblock::SuperblockFile;
 use crate::sync::Mutex;
 use crate::{Error, Lsn, Medium, Range, Region, Result, Site};
-use mangrove_sys::{Gate, ProcessMark, Reservation};
+use mangrove_sys::{Gate, ProcessMark, Reservation, without_signals};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
@@ -208,9 +208,7 @@ impl FileMedium {
                 medium.latch(Error::Poisoned { first: "a thread of the pool panicked".into() });
             }
         };
-        std::thread::Builder::new()
-            .name(name.into())
-            .spawn(guarded)
+        without_signals(|| std::thread::Builder::new().name(name.into()).spawn(guarded))
             .map_err(|e| Error::Unsupported { what: format!("cannot start the thread {name}: {e}") })
     }
 

@@ -11,7 +11,7 @@ use crate::storage::{OpenHow, Storage, StorageFile, here};
 use crate::sums::{PAGE_BYTES, Sums, page_sum};
 use crate::superblock::{Superblock, SuperblockFile};
 use crate::{Error, Result};
-use mangrove_sys::{MapKind, Reservation, fence, flush_range};
+use mangrove_sys::{MapKind, Reservation, fence, flush_range, without_signals};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -193,9 +193,8 @@ fn verify(memory: &Reservation, sums: &Sums, size: u64, path: &Path) -> Result<(
     let threads =
         if pages < 2 * CHUNK_PAGES { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
     let bad = std::thread::scope(|scope| {
-        let helpers: Vec<_> = (1..threads.min(16))
-            .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
-            .collect();
+        let help = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
+        let helpers: Vec<_> = without_signals(|| (1..threads.min(16)).filter_map(help).collect());
         let mine = work();
         let theirs =
             helpers.into_iter().filter_map(|h| h.join().unwrap_or_else(|p| std::panic::resume_unwind(p)));

@@ -22,7 +22,7 @@ use crate::storage::{OpenHow, PathKind, Storage, StorageFile, here};
 use crate::sums::{PAGE_BYTES, SUM_BYTES, Sums, page_sum};
 use crate::superblock::{Superblock, SuperblockFile};
 use crate::{Error, Lsn, Result};
-use mangrove_sys::{Mirror, Reservation};
+use mangrove_sys::{Mirror, Reservation, without_signals};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -167,12 +167,11 @@ pub(crate) fn recover(
             return Ok((reader.read()?, scan));
         }
         // Who scans the log waits for the disk most of the time; then he reads along.
-        let scanning = std::thread::Builder::new()
-            .spawn_scoped(scope, move || scanner().and_then(|scan| Ok((reader.read()?, scan))))
+        let scan_and_read = move || scanner().and_then(|scan| Ok((reader.read()?, scan)));
+        let scanning = without_signals(|| std::thread::Builder::new().spawn_scoped(scope, scan_and_read))
             .map_err(|e| Error::Unsupported { what: format!("cannot start a thread: {e}") })?;
-        let helpers: Vec<_> = (2..threads())
-            .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, || reader.read()).ok())
-            .collect();
+        let help = |_| std::thread::Builder::new().spawn_scoped(scope, || reader.read()).ok();
+        let helpers: Vec<_> = without_signals(|| (2..threads()).filter_map(help).collect());
         let mut suspects = reader.read()?;
         for helper in helpers {
             suspects.extend(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
@@ -428,7 +427,7 @@ fn apply(ring: &Mirror, memory: &Reservation, from: Lsn, to: Lsn) -> u64 {
             let work = move || apply_stripes(ring, memory, from..to, stripe, threads);
             (stripe, std::thread::Builder::new().spawn_scoped(scope, work))
         };
-        let helpers: Vec<_> = (1..threads).map(spawn).collect();
+        let helpers: Vec<_> = without_signals(|| (1..threads).map(spawn).collect());
         let count = apply_stripes(ring, memory, from..to, 0, threads);
         for (stripe, helper) in helpers {
             match helper {

@@ -142,7 +142,7 @@ impl Shadow {
         let mut shadow = Self::new(Backing::Rings(Arc::clone(&rings)), base, log_count, report);
         if options.background {
             let thread = std::thread::Builder::new().name("mangrove-replay".into());
-            let thread = thread.spawn(move || rings.replay_loop());
+            let thread = mangrove_sys::without_signals(|| thread.spawn(move || rings.replay_loop()));
             shadow.replayer = Some(thread.map_err(|e| Error::Unsupported {
                 what: format!("cannot start the thread mangrove-replay: {e}"),
             })?);

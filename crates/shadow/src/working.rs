@@ -3,7 +3,7 @@
 use crate::layout::Layout;
 use crate::{Error, Result};
 use mangrove_pmem::{Range, Region};
-use mangrove_sys::Reservation;
+use mangrove_sys::{Reservation, without_signals};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -89,7 +89,8 @@ impl Working {
         std::thread::scope(|scope| {
             for _ in 1..threads {
                 // Without a helper the others do its share.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+                let helper = std::thread::Builder::new();
+                let _ = without_signals(|| helper.spawn_scoped(scope, work));
             }
             work();
         });

@@ -34,5 +34,5 @@ pub use process::ProcessMark;
 pub use spin::{coarse_milliseconds, spin_ticks, ticks, ticks_per_microsecond};
 pub use thread::{
     addresses_are_random, forget_variable, run_again, set_random_addresses, stack_limit, thread_count,
-    thread_mark,
+    thread_mark, without_signals,
 };

@@ -40,6 +40,47 @@ pub fn thread_count() -> io::Result<usize> {
     Ok(std::fs::read_dir("/proc/self/task")?.count())
 }
 
+/// Runs `spawn` with the signals blocked, so that the threads it starts never take one that the process was sent: a
+/// program's signals are its own threads' matter. What a thread does to itself (SIGSEGV and its like) and a profiler's
+/// clock (SIGPROF) still reach them.
+pub fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
+    /// Gives the calling thread its mask back, also after a panic.
+    struct Restore(libc::sigset_t);
+
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            // SAFETY: reads the set, which the system filled.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
+        }
+    }
+
+    const KEPT: [libc::c_int; 8] = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGILL,
+        libc::SIGTRAP,
+        libc::SIGSYS,
+        libc::SIGABRT,
+        libc::SIGPROF,
+    ];
+    let mut blocked = std::mem::MaybeUninit::uninit();
+    let mut before = std::mem::MaybeUninit::uninit();
+    // SAFETY: the first call fills the set that the others change, and the last one fills `before` if it answers 0.
+    let restore = unsafe {
+        libc::sigfillset(blocked.as_mut_ptr());
+        for signal in KEPT {
+            libc::sigdelset(blocked.as_mut_ptr(), signal);
+        }
+        // Added to what is blocked: who blocks one of the kept keeps it blocked.
+        let done = libc::pthread_sigmask(libc::SIG_BLOCK, blocked.as_ptr(), before.as_mut_ptr()) == 0;
+        done.then(|| Restore(before.assume_init()))
+    };
+    let answer = spawn();
+    drop(restore);
+    answer
+}
+
 /// Whether programs that this process starts get random addresses, as far as the process decides.
 ///
 /// # Errors
@@ -181,5 +222,31 @@ mod tests {
         assert!(thread_count().unwrap() >= 2);
         drop(stop);
         other.join().unwrap();
+    }
+
+    /// The numbers of the signals that the calling thread has blocked.
+    fn blocked() -> Vec<libc::c_int> {
+        let mut set = std::mem::MaybeUninit::uninit();
+        // SAFETY: the call fills the set that the others ask.
+        unsafe {
+            assert_eq!(libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), set.as_mut_ptr()), 0);
+            (1..=31).filter(|&signal| libc::sigismember(set.as_ptr(), signal) == 1).collect()
+        }
+    }
+
+    #[test]
+    fn threads_without_signals_have_all_blocked_but_their_own_faults() {
+        let mine = blocked();
+        let theirs = without_signals(|| std::thread::spawn(blocked)).join().unwrap();
+        assert_eq!(blocked(), mine, "the caller's mask is what it was");
+        let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
+        let open = |signal: &libc::c_int| {
+            !theirs.contains(signal) && ![libc::SIGKILL, libc::SIGSTOP].contains(signal)
+        };
+        let mut expected = [&faults[..], &[libc::SIGABRT, libc::SIGPROF]].concat();
+        expected.sort_unstable();
+        assert_eq!((1..=31).filter(open).collect::<Vec<_>>(), expected);
+        let panicked = std::panic::catch_unwind(|| without_signals(|| panic!("no thread")));
+        assert!(panicked.is_err() && blocked() == mine);
     }
 }

@@ -9,6 +9,7 @@ use super::syncer::{Listener as DurabilityListener, Syncer};
 use super::worker::{BELL, Worker};
 use crate::{Error, Result, Runtime};
 use mangrove_shadow::Ticket;
+use mangrove_sys::without_signals;
 use mio::{Poll, Waker};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -195,11 +196,12 @@ impl Server {
         });
         let accepted = std::thread::scope(|scope| {
             let spawn = |name: String| std::thread::Builder::new().name(name);
-            let syncer = spawn("mangrove-sync".into()).spawn_scoped(scope, || {
+            let sync = || {
                 // An error latches in the runtime, where the loops find it.
                 let wait = |ticket| drop(shared.runtime.wait(Ticket(ticket)));
                 shared.syncer.run(wait, || shared.ring_listening());
-            });
+            };
+            let syncer = without_signals(|| spawn("mangrove-sync".into()).spawn_scoped(scope, sync));
             let mut workers = Vec::new();
             let mut outcome = syncer.as_ref().map(|_| ()).map_err(|e| Error::io("start a thread", e));
             for (number, poll) in polls.into_iter().enumerate() {
