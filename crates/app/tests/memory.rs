@@ -376,6 +376,38 @@ fn states_are_opened_one_after_the_other() {
     }
 }
 
+/// Libraries of the program's own under names like the system's, several under one name; and none that comes in a command.
+#[test]
+fn variables_of_libraries_survive_whatever_their_names() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let program = compile("c/libraries.c", scratch.path(), "libraries", &["-ldl"]);
+    let plugin = |name: &str, start: u32| {
+        let library = scratch.path().join(name);
+        std::fs::create_dir_all(library.parent().expect("a folder")).expect("a folder");
+        let start = format!("-DSTART={start}");
+        run(cc()
+            .args(["-shared", "-fPIC", &start])
+            .arg(here().join("tests/c/plugin.c"))
+            .arg("-o")
+            .arg(&library));
+        library.to_str().expect("UTF-8").to_owned()
+    };
+    for (name, libraries, starts) in [
+        ("names", [plugin("libutils.so", 0), plugin("libutil.so", 0), plugin("librtmp.so.1", 0)], [0, 0, 0]),
+        ("builds", [plugin("a/p.so", 100), plugin("b/p.so", 5000), plugin("c/p.so", 7)], [100, 5000, 7]),
+        ("copies", [plugin("d/p.so", 100), plugin("e/p.so", 100), plugin("f/p.so", 100)], [100, 100, 100]),
+    ] {
+        let arguments: Vec<&str> = libraries.iter().map(String::as_str).collect();
+        for round in 0..4 {
+            let output = output(&program, &arguments, &scratch.path().join(name));
+            assert_eq!(output.status.signal(), Some(libc::SIGKILL), "{name}: {}", told(&output));
+            let counts = starts.map(|start: u32| format!(" {}", start + 10 * round)).concat();
+            let found = format!("own {} loaded 0{counts}.", 10 * round);
+            assert!(told(&output).contains(&found), "{name}, not '{found}': {}", told(&output));
+        }
+    }
+}
+
 #[test]
 fn addresses_that_are_taken_are_told() {
     let scratch = tempfile::tempdir().expect("a scratch folder");

@@ -2,8 +2,10 @@
 //! as persistent as what malloc gives. Files, shared memory and threads' stacks stay the process's own.
 
 use crate::arena::{MapError, PAGE_BYTES, Writes};
+use crate::modules::is_libcs_own;
 use crate::route;
 use mangrove_tracker::{Decision, SyscallHook, WriteSet};
+use std::io::Write as _;
 
 /// The one hook of all trackers.
 pub(crate) struct Mappings;
@@ -56,7 +58,7 @@ impl SyscallHook for Mappings {
 pub(crate) fn serve<W: Writes>(number: i64, args: &[u64; 6], writes: &mut W) -> Decision {
     let [a, b, c, d, e, _] = args.map(|arg| arg as usize);
     match number {
-        libc::SYS_mmap => map(a, b, c as i32, d as i32, writes),
+        libc::SYS_mmap => map(a, b, c as i32, d as i32, e as i32, writes),
         libc::SYS_munmap => match place(a, b) {
             Place::Outside => Decision::Native,
             Place::Across => ACROSS,
@@ -85,7 +87,6 @@ pub(crate) fn serve<W: Writes>(number: i64, args: &[u64; 6], writes: &mut W) -> 
             Place::Inside => Decision::Return(0),
         },
         libc::SYS_brk => {
-            let _ = e;
             if a == 0 {
                 return Decision::Native;
             }
@@ -97,7 +98,27 @@ pub(crate) fn serve<W: Writes>(number: i64, args: &[u64; 6], writes: &mut W) -> 
     }
 }
 
-fn map<W: Writes>(address: usize, len: usize, protection: i32, flags: i32, writes: &mut W) -> Decision {
+/// Whether an open file is a library that libc loads for itself. Allocates nothing.
+fn is_libcs_own_file(fd: i32) -> bool {
+    let mut link = [0u8; 32];
+    let mut path = [0u8; libc::PATH_MAX as usize];
+    if write!(&mut link[..31], "/proc/self/fd/{fd}").is_err() {
+        return false;
+    }
+    // SAFETY: a name that ends with zero, and room for the answer.
+    let len = unsafe { libc::readlink(link.as_ptr().cast(), path.as_mut_ptr().cast(), path.len()) };
+    let path = usize::try_from(len).ok().and_then(|len| std::str::from_utf8(&path[..len]).ok());
+    path.is_some_and(is_libcs_own)
+}
+
+fn map<W: Writes>(
+    address: usize,
+    len: usize,
+    protection: i32,
+    flags: i32,
+    fd: i32,
+    writes: &mut W,
+) -> Decision {
     let fixed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
     let at = if fixed { place(address, len) } else { Place::Outside };
     if at == Place::Across {
@@ -106,6 +127,9 @@ fn map<W: Writes>(address: usize, len: usize, protection: i32, flags: i32, write
     if flags & libc::MAP_ANONYMOUS == 0 {
         return if at == Place::Inside {
             Decision::Refuse("a command mapped a file over durable memory; map it elsewhere and copy")
+        } else if protection & libc::PROT_EXEC != 0 && !is_libcs_own_file(fd) {
+            // A library: the linker's notes about it would be the state's, and the next start without it.
+            fail(libc::EPERM)
         } else {
             // A file's mapping is the process's: the state must not keep addresses of it.
             Decision::Native

@@ -14,35 +14,44 @@ use crate::{Error, Result};
 use mangrove_sys::{Module, loaded_modules};
 use std::ops::Range;
 
-/// File names (up to the first of "-", ".", digits for the rest) of libraries whose variables are not part of the state.
-const SYSTEM_NAMES: [&str; 26] = [
+/// Libraries whose variables are not part of the state, by the names that programs are linked to. A longer version may
+/// follow. A program's own `libutil.so` is none of them.
+const SYSTEM_LIBRARIES: [&str; 18] = [
+    "libc.so.6",
+    "libm.so.6",
+    "libmvec.so.1",
+    "libpthread.so.0",
+    "libdl.so.2",
+    "librt.so.1",
+    "libutil.so.1",
+    "libresolv.so.2",
+    "libanl.so.1",
+    "libnsl.so.1",
+    "libgcc_s.so.1",
+    "libstdc++.so.6",
+    "libc++.so.1",
+    "libc++abi.so.1",
+    "libunwind.so.1",
+    "libunwind.so.8",
+    "ld.so.1",
+    "linux-vdso.so.1",
+];
+
+/// The same by how their names begin.
+const SYSTEM_BEGINNINGS: [&str; 8] = [
     "ld-linux",
-    "ld-musl",
-    "ld.so",
-    "libc.so",
-    "libc-",
-    "libc.musl",
-    "libpthread",
-    "libm.so",
-    "libm-",
-    "libmvec",
-    "libdl",
-    "librt",
-    "libresolv",
-    "libutil",
-    "libnss_",
-    "libnsl",
-    "libanl",
-    "libstdc++",
-    "libgcc_s",
-    "libc++",
-    "libunwind",
-    "linux-vdso",
-    "libmangrove",
-    "libjemalloc",
+    "ld-musl-",
+    "libc.musl-",
+    "libmangrove_",
+    "libjemalloc.so",
     "libtcmalloc",
     "libmimalloc",
+    "libnss_",
 ];
+
+/// Parts of glibc before 2.34 by the names of their files: `libc-2.31.so`.
+const GLIBC_PARTS: [&str; 10] =
+    ["ld", "libc", "libm", "libmvec", "libpthread", "libdl", "librt", "libutil", "libresolv", "libanl"];
 
 /// A module as the image has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +89,7 @@ fn file_name(path: &str) -> &str {
 
 /// Whether a module is one that libc loads for itself, when a command converts text or looks up a name. Only what
 /// libc and the dynamic linker remember of it lies in the state, and no later run looks there.
-fn is_libcs_own(path: &str) -> bool {
+pub(crate) fn is_libcs_own(path: &str) -> bool {
     path.contains("/gconv/") || file_name(path).starts_with("libnss_")
 }
 
@@ -120,10 +129,18 @@ pub(crate) fn system_library_that_points_into(span: &Range<usize>) -> Option<Str
 
 fn is_system(module: &Module) -> bool {
     let name = file_name(&module.path);
+    let is_library =
+        |known: &&str| name.strip_prefix(*known).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let is_part = |part: &&str| {
+        let version = name.strip_prefix(*part).and_then(|rest| rest.strip_prefix('-')?.strip_suffix(".so"));
+        version.is_some_and(|v| v.starts_with(|c: char| c.is_ascii_digit()))
+    };
     !module.is_program
         && (name.is_empty()
             || is_libcs_own(&module.path)
-            || SYSTEM_NAMES.iter().any(|known| name.starts_with(known)))
+            || SYSTEM_LIBRARIES.iter().any(is_library)
+            || SYSTEM_BEGINNINGS.iter().any(|known| name.starts_with(known))
+            || GLIBC_PARTS.iter().any(is_part))
 }
 
 impl Recorded {
@@ -138,24 +155,42 @@ impl Recorded {
         }
     }
 
-    /// Whether `module` is what this entry names: the program, or a library of that file name.
-    fn names(&self, module: &Module) -> bool {
-        if self.is_executable || module.is_program {
-            return self.is_executable && module.is_program;
+    /// How well this entry names `module`; 0 if it cannot be it. The program is the program; a library has a path, or has
+    /// moved to another folder with its name, as the same build or another.
+    fn fits(&self, module: &Self) -> u32 {
+        if self.is_executable || module.is_executable {
+            return u32::from(self.is_executable && module.is_executable);
         }
-        file_name(&self.path) == file_name(&module.path)
+        match file_name(&self.path) == file_name(&module.path) {
+            true if self.path == module.path => 3,
+            true if self.id == module.id => 2,
+            same_name => same_name.into(),
+        }
     }
 }
 
-/// The build id; of a module without one a checksum of its code.
+/// For each of `recorded` its place among `present`, if it is there: several libraries may have one name.
+fn pair(recorded: &[Recorded], present: &[Recorded]) -> Vec<Option<usize>> {
+    let mut pairs = vec![None; recorded.len()];
+    let mut is_taken = vec![false; present.len()];
+    for fit in (1..=3).rev() {
+        for (was, pair) in recorded.iter().zip(&mut pairs).filter(|(_, pair)| pair.is_none()) {
+            *pair = (0..present.len()).find(|&at| !is_taken[at] && was.fits(&present[at]) == fit);
+            pair.iter().for_each(|&at| is_taken[at] = true);
+        }
+    }
+    pairs
+}
+
+/// The build id; of a module without one a checksum of its code and constants.
 fn identity(module: &Module) -> Vec<u8> {
     if !module.build_id.is_empty() {
         return module.build_id.clone();
     }
     let mut sum = 0u32;
     let mut bytes = 0;
-    for range in &module.code {
-        // SAFETY: a code segment of a loaded module is readable and does not change.
+    for range in &module.fixed {
+        // SAFETY: a segment of a loaded module that is readable and does not change.
         let code = unsafe { std::slice::from_raw_parts(range.start as *const u8, range.len()) };
         sum = crc32c::crc32c_append(sum, code);
         bytes += range.len();
@@ -192,22 +227,22 @@ impl Modules {
         if !self.matter {
             return false;
         }
+        let (mut is, mut now): (Vec<_>, Vec<_>) =
+            modules_of_this_process().into_iter().map(|module| (Recorded::of(&module), Some(module))).unzip();
         let mut changed = false;
-        for module in modules_of_this_process() {
-            let entry = self.recorded.iter().position(|r| r.names(&module));
-            match entry {
-                Some(at) if self.now[at].is_some() && self.recorded[at].span == module.span => {}
-                Some(at) => {
-                    self.recorded[at] = Recorded::of(&module);
-                    self.now[at] = Some(module);
-                    changed = true;
-                }
-                None => {
-                    self.recorded.push(Recorded::of(&module));
-                    self.now.push(Some(module));
-                    changed = true;
-                }
+        for (at, pair) in pair(&self.recorded, &is).into_iter().enumerate() {
+            let Some(found) = pair else { continue };
+            let module = now[found].take();
+            if self.now[at].is_none() || self.recorded[at].span != is[found].span {
+                self.recorded[at] = is[found].clone();
+                self.now[at] = module;
+                changed = true;
             }
+        }
+        for (is, module) in is.drain(..).zip(now).filter(|(_, module)| module.is_some()) {
+            self.recorded.push(is);
+            self.now.push(module);
+            changed = true;
         }
         changed
     }
@@ -218,18 +253,18 @@ impl Modules {
     /// # Errors
     /// A program module is another build.
     pub(crate) fn compare(recorded: Vec<Recorded>, keeps_variables: bool) -> Result<(Self, Vec<Gone>)> {
-        let with_record = |module: Module| (Recorded::of(&module), module);
-        let mut present: Vec<_> = modules_of_this_process().into_iter().map(with_record).collect();
+        let mut present = modules_of_this_process();
+        let mut is: Vec<_> = present.iter().map(Recorded::of).collect();
+        let pairs = pair(&recorded, &is);
         let mut gone = Vec::new();
         // Libraries lie one behind another: one of another size moves others.
-        let is_another =
-            |was: &Recorded| present.iter().any(|(is, module)| was.names(module) && is.id != was.id);
-        let changed = recorded.iter().find(|was| is_another(was)).map(|was| was.path.clone());
+        let mut both = recorded.iter().zip(&pairs).filter_map(|(was, at)| Some((was, &is[(*at)?])));
+        let changed = both.find(|(was, is)| is.id != was.id).map(|(was, _)| was.path.clone());
         let (mut table, mut now) = (Vec::new(), Vec::new());
-        for was in recorded {
-            let found = present.iter().position(|(_, module)| was.names(module));
+        let mut present: Vec<_> = is.drain(..).zip(present.drain(..)).map(Some).collect();
+        for (was, pair) in recorded.into_iter().zip(pairs) {
             let libcs_own = is_libcs_own(&was.path);
-            let Some((is, module)) = found.map(|at| present.remove(at)) else {
+            let Some((is, module)) = pair.and_then(|at| present[at].take()) else {
                 if !libcs_own {
                     gone.push(Gone {
                         span: was.span.clone(),
@@ -273,7 +308,7 @@ impl Modules {
             table.push(is);
             now.push(Some(module));
         }
-        for (is, module) in present {
+        for (is, module) in present.into_iter().flatten() {
             table.push(is);
             now.push(Some(module));
         }

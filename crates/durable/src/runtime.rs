@@ -101,8 +101,9 @@ impl Runtime {
     /// A new client.
     ///
     /// # Errors
-    /// `TooManyClients` beyond 2^26 at a time.
+    /// `TooManyClients` beyond 2^26 at a time; `Nested` inside a command.
     pub fn client(self: &Arc<Self>) -> Result<Client> {
+        outside_commands()?;
         Ok(Client { runtime: Arc::clone(self), slot: self.join()? })
     }
 
@@ -217,6 +218,7 @@ impl Runtime {
         initialise: Option<(Initialise, *mut c_void)>,
         prepare: impl FnOnce(*mut usize),
     ) -> Result<Arc<Self>> {
+        outside_commands()?;
         // What is left of a process's address space is the image's: these come before it.
         let (writes, tracker) = (options.write_set()?, options.make_tracker()?);
         let (image, opened) = Image::open(path, &options.image())?;

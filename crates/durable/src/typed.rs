@@ -231,7 +231,7 @@ impl<T: Persist> Durable<T> {
     /// As there.
     ///
     /// # Panics
-    /// When `initialise` does; nothing is left behind.
+    /// When `initialise` does; the state is new at the next opening.
     pub fn open_with(
         path: impl AsRef<Path>,
         options: &Options,

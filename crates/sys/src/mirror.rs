@@ -3,6 +3,7 @@
 
 use crate::Reservation;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 
 /// `len` bytes of zeroed memory, mapped twice in a row.
@@ -16,32 +17,16 @@ impl Mirror {
     /// A ring of `len` bytes, a multiple of the page size.
     ///
     /// # Errors
-    /// What mmap(2) or mremap(2) say.
+    /// What mmap(2) says, or memfd_create(2) and ftruncate(2).
     pub fn new(len: usize) -> io::Result<Self> {
         let whole = Reservation::addresses(2 * len)?;
-        let first: *mut libc::c_void = whole.base().as_ptr().cast();
-        // SAFETY: replaces the first half of the range just reserved, which nobody else knows.
-        let got = unsafe {
-            libc::mmap(
-                first,
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
-                -1,
-                0,
-            )
-        };
-        if got == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        // An old length of zero maps the same shared pages once more. A file in memory would do too, but falls under
-        // the limit of file sizes.
-        // SAFETY: as above, the second half.
-        let got = unsafe {
-            libc::mremap(first, 0, len, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, first.byte_add(len))
-        };
-        if got == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
+        let halves = [0, len].map(|half| whole.base().as_ptr().wrapping_add(half).cast());
+        // SAFETY: the two halves of the range just reserved, which nobody else knows.
+        unsafe {
+            // A file in memory falls under the limit of file sizes, and valgrind knows no other way.
+            if map_twice(halves, len).is_err() {
+                map_file_twice(halves, len)?;
+            }
         }
         Ok(Self { whole })
     }
@@ -65,4 +50,38 @@ impl Mirror {
     pub fn is_empty(&self) -> bool {
         self.whole.is_empty()
     }
+}
+
+/// Puts fresh shared memory of `len` bytes at both places.
+///
+/// # Safety
+/// Both are the caller's to replace.
+unsafe fn map_twice([one, two]: [*mut libc::c_void; 2], len: usize) -> io::Result<()> {
+    // SAFETY: by contract.
+    unsafe {
+        map(one, len, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1)?;
+        // An old length of zero maps the same pages once more.
+        let got = libc::mremap(one, 0, len, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, two);
+        if got == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+/// The same with a file in memory.
+///
+/// # Safety
+/// As there.
+unsafe fn map_file_twice(halves: [*mut libc::c_void; 2], len: usize) -> io::Result<()> {
+    let fd: OwnedFd = rustix::fs::memfd_create(c"mangrove-log", rustix::fs::MemfdFlags::CLOEXEC)?;
+    rustix::fs::ftruncate(&fd, len as u64)?;
+    // SAFETY: by contract.
+    halves.into_iter().try_for_each(|half| unsafe { map(half, len, libc::MAP_SHARED, fd.as_raw_fd()) })
+}
+
+/// # Safety
+/// The range is the caller's to replace.
+unsafe fn map(at: *mut libc::c_void, len: usize, flags: i32, fd: i32) -> io::Result<()> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: by contract.
+    let got = unsafe { libc::mmap(at, len, protection, flags | libc::MAP_FIXED, fd, 0) };
+    if got == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

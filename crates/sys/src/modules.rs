@@ -33,6 +33,8 @@ pub struct Module {
     pub copies: Vec<CopiedVariable>,
     /// Segments that hold code.
     pub code: Vec<Range<usize>>,
+    /// Segments that are never written, code among them.
+    pub fixed: Vec<Range<usize>>,
 }
 
 impl Module {
@@ -110,6 +112,8 @@ unsafe fn read_module(info: &libc::dl_phdr_info, is_program: bool) -> Module {
         module.span = from..to;
     }
     module.code = loads().filter(|h| h.p_flags & libc::PF_X != 0).map(range).collect();
+    let is_fixed = |h: &&libc::Elf64_Phdr| h.p_flags & (libc::PF_W | libc::PF_R) == libc::PF_R;
+    module.fixed = loads().filter(is_fixed).map(range).collect();
     module.data = loads().filter(|h| h.p_flags & libc::PF_W != 0).map(range).collect();
     for relro in headers.iter().filter(|h| h.p_type == libc::PT_GNU_RELRO) {
         // The linker protects whole pages only.

@@ -150,6 +150,9 @@ impl Server {
     /// # Errors
     /// `Io` when the system refuses, `Invalid` when the address names nothing.
     pub fn listen(&mut self, address: &str) -> Result<String> {
+        if crate::route::is_inside() {
+            return Err(Error::Nested);
+        }
         let listener = Listener::bind(address)?;
         let bound = listener.address();
         self.listeners.push(listener);

@@ -100,27 +100,11 @@ impl Cache {
     }
 
     fn map(&mut self, at: usize) -> Option<Arena> {
-        let (read_write, read_execute) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::PROT_READ | libc::PROT_EXEC);
-        let place = own_memory::map(ARENA_BYTES)?;
-        // Shared memory with two views. A file in memory would need a free descriptor, and falls under the limit of
-        // file sizes.
+        let (runs, written) = (at, own_memory::map(ARENA_BYTES)?);
         // SAFETY: memory of our own, mapped at a free place and over a piece of our own memory; nothing else is touched.
-        let (runs, written) = unsafe {
-            let len = ARENA_BYTES as u64;
-            let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-            let runs =
-                syscall(libc::SYS_mmap, [at as u64, len, read_execute as u64, flags as u64, u64::MAX, 0]);
-            if runs != at as i64 {
-                return None;
-            }
-            // An old length of zero maps the same pages once more.
-            let how = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-            let written = syscall(libc::SYS_mremap, [runs as u64, 0, len, how as u64, place as u64, 0]);
-            if failed(written)
-                || failed(syscall(libc::SYS_mprotect, [written as u64, len, read_write as u64, 0, 0, 0]))
-            {
-                syscall(libc::SYS_munmap, [runs as u64, len, 0, 0, 0, 0]);
+        unsafe {
+            // A file in memory needs a descriptor and falls under the limit of file sizes, and valgrind knows no other way.
+            if !map_twice(runs, written) && !map_file_twice(runs, written) {
                 return None;
             }
             for addr in [runs, written] {
@@ -130,8 +114,7 @@ impl Cache {
                 let advice = libc::MADV_DONTDUMP as u64;
                 syscall(libc::SYS_madvise, [addr as u64, ARENA_BYTES as u64, advice, 0, 0, 0]);
             }
-            (runs as usize, written as usize)
-        };
+        }
         own_memory::note(runs, ARENA_BYTES);
         let delta = written as isize - runs as isize;
         let part =
@@ -160,6 +143,72 @@ impl Cache {
     pub(crate) fn reset(&mut self) {
         self.arenas[..self.count].iter_mut().flatten().for_each(Arena::reset);
     }
+}
+
+const READ_EXECUTE: i32 = libc::PROT_READ | libc::PROT_EXEC;
+const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
+
+/// Maps fresh shared memory at `runs`, where nothing is, to be run, and at `written`, to be written.
+///
+/// # Safety
+/// `written` is the caller's to replace, for the length of an arena.
+unsafe fn map_twice(runs: usize, written: usize) -> bool {
+    let (at, len) = (runs as u64, ARENA_BYTES as u64);
+    // SAFETY: by contract; what is mapped here is unmapped if it cannot be used.
+    unsafe {
+        if !map(
+            runs,
+            READ_EXECUTE,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE,
+            u64::MAX,
+        ) {
+            return false;
+        }
+        // An old length of zero maps the same pages once more.
+        let how = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
+        let mapped = syscall(libc::SYS_mremap, [at, 0, len, how, written as u64, 0]);
+        if !failed(mapped)
+            && !failed(syscall(libc::SYS_mprotect, [written as u64, len, READ_WRITE as u64, 0, 0, 0]))
+        {
+            return true;
+        }
+        syscall(libc::SYS_munmap, [at, len, 0, 0, 0, 0]);
+        false
+    }
+}
+
+/// The same with a file in memory.
+///
+/// # Safety
+/// As there.
+unsafe fn map_file_twice(runs: usize, written: usize) -> bool {
+    const MFD_EXEC: u64 = 0x10;
+    let name = c"mangrove-code".as_ptr() as u64;
+    let cloexec = u64::from(libc::MFD_CLOEXEC);
+    // SAFETY: a new file of our own; by contract.
+    unsafe {
+        let mut fd = syscall(libc::SYS_memfd_create, [name, cloexec | MFD_EXEC, 0, 0, 0, 0]);
+        if failed(fd) {
+            fd = syscall(libc::SYS_memfd_create, [name, cloexec, 0, 0, 0, 0]);
+        }
+        if failed(fd) {
+            return false;
+        }
+        let fd = fd as u64;
+        let done = !failed(syscall(libc::SYS_ftruncate, [fd, ARENA_BYTES as u64, 0, 0, 0, 0]))
+            && map(runs, READ_EXECUTE, libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE, fd)
+            && map(written, READ_WRITE, libc::MAP_SHARED | libc::MAP_FIXED, fd);
+        syscall(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
+        done
+    }
+}
+
+/// # Safety
+/// As `mmap`, with a fixed address.
+unsafe fn map(at: usize, protection: i32, flags: i32, fd: u64) -> bool {
+    let args = [at as u64, ARENA_BYTES as u64, protection as u64, flags as u64, fd, 0];
+    // SAFETY: by contract.
+    unsafe { syscall(libc::SYS_mmap, args) == at as i64 }
 }
 
 /// Points the 32-bit displacement at cache address `site` to `target`, if it reaches.
