@@ -489,7 +489,8 @@ mangrove_status mangrove_map_get(const mangrove_map *map,
 //
 // Answers MANGROVE_BUFFER_TOO_SMALL when the value does not fit (the buffer is untouched), and
 // MANGROVE_NOT_FOUND when there is no such key.
-// Errors: as mangrove_map_get. Allocates nothing. Threads: any.
+// Errors: as mangrove_map_get; a value of more than 8 bytes is checked in memory of its own before it
+// is copied, also where only its length is asked for. Threads: any.
 mangrove_status mangrove_map_get_into(const mangrove_map *map,
                                       const void *key,
                                       size_t key_len,

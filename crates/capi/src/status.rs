@@ -168,6 +168,7 @@ impl From<Error> for Failure {
             Error::Newer { .. } => MANGROVE_ERR_NEWER,
             Error::WrongKind { .. } => MANGROVE_ERR_WRONG_KIND,
             Error::Corrupt { .. } => MANGROVE_ERR_CORRUPT,
+            Error::NoMemory { .. } => MANGROVE_ERR_NO_MEMORY,
             Error::ReadOnly { .. } => MANGROVE_ERR_READ_ONLY,
             Error::NoSpace { .. } => MANGROVE_ERR_NO_SPACE,
             Error::Full { .. } => MANGROVE_ERR_FULL,

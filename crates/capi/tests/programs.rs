@@ -79,6 +79,11 @@ fn signals() {
 }
 
 #[test]
+fn no_memory() {
+    with_either_library("no_memory", &tempfile::tempdir().expect("a scratch folder"));
+}
+
+#[test]
 fn misuse() {
     all_ways("misuse");
 }

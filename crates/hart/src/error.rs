@@ -35,6 +35,11 @@ pub enum Error {
         /// What is wrong there.
         what: String,
     },
+    /// There is no memory for a copy of the value; nothing happened.
+    NoMemory {
+        /// Bytes of the value.
+        wanted: u64,
+    },
     /// The map was opened read-only.
     ReadOnly,
     /// The snapshot's pre-images outgrew their bound; take a new snapshot.
@@ -78,6 +83,9 @@ impl std::fmt::Display for Error {
             ),
             Self::Corrupt { offset, what } => {
                 write!(f, "the map is damaged at byte {offset} of its region: {what}; restore it from a backup")
+            }
+            Self::NoMemory { wanted } => {
+                write!(f, "no memory for a value of {wanted} bytes; free some and retry")
             }
             Self::ReadOnly => f.write_str("the map is open read-only; open it for writing to change it"),
             Self::SnapshotExpired => f.write_str(

@@ -43,9 +43,6 @@ const BLOCK: usize = usize::MAX;
 /// See [`Item::value_len`].
 const DAMAGED: usize = usize::MAX - 1;
 
-/// Why a record cannot be handed out, and where.
-type Damage = (u64, &'static str);
-
 /// What one end has fetched and not yet handed out, in the direction of that end.
 struct End<'a> {
     direction: Direction,
@@ -54,7 +51,7 @@ struct End<'a> {
     items: Vec<Item>,
     /// Items before this one have been handed out.
     first: usize,
-    damage: Vec<Damage>,
+    damage: Vec<Read>,
     fetch_count: usize,
 }
 
@@ -123,8 +120,7 @@ impl End<'_> {
     #[inline]
     fn record(&self, item: Item) -> Result<(&[u8], &[u8])> {
         if item.value_len >= DAMAGED {
-            let (offset, what) = self.damage[item.value];
-            return Err(Read::damage(offset, what));
+            return Err(self.damage[item.value].error());
         }
         Ok((self.key(item), &self.bytes[item.value..][..item.value_len]))
     }
@@ -142,7 +138,7 @@ impl End<'_> {
         self.items.push(Item { key: start, key_len: key.len(), value: middle, value_len: value.len() });
     }
 
-    fn push_damaged(&mut self, key: &[u8], damage: Damage) {
+    fn push_damaged(&mut self, key: &[u8], damage: Read) {
         self.push(key, &[]);
         if let Some(item) = self.items.last_mut() {
             (item.value, item.value_len) = (self.damage.len(), DAMAGED);
@@ -404,11 +400,11 @@ fn copy_blocks(hart: &Hart, end: &mut End<'_>) -> bool {
         if item.value_len == BLOCK {
             let start = bytes.len();
             (item.value, item.value_len) = match hart.append_block(item.value as u64, bytes) {
-                Read::Damaged { offset, what } => {
-                    end.damage.push((offset, what));
+                bad @ (Read::Damaged { .. } | Read::NoMemory { .. }) => {
+                    end.damage.push(bad);
                     (end.damage.len() - 1, DAMAGED)
                 }
-                _ => (start, bytes.len() - start),
+                Read::Inline(_) | Read::Copied => (start, bytes.len() - start),
             };
         }
         if bytes.len() > FETCH_BYTES_MAX {

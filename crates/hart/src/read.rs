@@ -22,6 +22,11 @@ pub(crate) enum Read {
         offset: u64,
         what: &'static str,
     },
+    /// There is no memory for the copy; the truth, if it validates.
+    NoMemory {
+        /// Bytes of the value.
+        wanted: u64,
+    },
 }
 
 /// In place of an inline value's length: there is no record.
@@ -30,10 +35,21 @@ const ABSENT: u64 = u64::MAX;
 const COPIED: u64 = u64::MAX - 1;
 /// The value is damaged.
 const DAMAGED: u64 = u64::MAX - 2;
+/// There is no memory for the value, whose length is in place of the word.
+const NO_MEMORY: u64 = u64::MAX - 3;
 
 impl Read {
-    pub(crate) fn damage(offset: u64, what: &str) -> Error {
-        Error::Corrupt { offset, what: what.into() }
+    /// Why there is no value to hand out.
+    #[cold]
+    pub(crate) fn error(self) -> Error {
+        match self {
+            Self::Damaged { offset, what } => Error::Corrupt { offset, what: what.into() },
+            Self::NoMemory { wanted } => Error::NoMemory { wanted },
+            Self::Inline(_) | Self::Copied => Error::Corrupt {
+                offset: 0,
+                what: "a value did not have its checksum, and then was changed".into(),
+            },
+        }
     }
 
     /// Appends an inline value, so that `out` holds the value either way.
@@ -44,7 +60,7 @@ impl Read {
                 out.extend_from_slice(&value.word.to_le_bytes()[..usize::from(value.kind)])
             }
             Self::Copied => {}
-            Self::Damaged { offset, what } => return Err(Self::damage(offset, what)),
+            Self::Damaged { .. } | Self::NoMemory { .. } => return Err(self.error()),
         }
         Ok(())
     }
@@ -71,7 +87,7 @@ impl Hart {
     ///
     /// # Errors
     /// `KeyTooLong`; `Corrupt` when the value is not what was written; the medium's error when what is there
-    /// never became durable.
+    /// never became durable; `NoMemory`.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut value = Vec::new();
         Ok(self.get_into(key, &mut value)?.then_some(value))
@@ -91,6 +107,7 @@ impl Hart {
             }
             COPIED => {}
             DAMAGED => return Err(self.damaged(key)),
+            NO_MEMORY => return Err(Error::NoMemory { wanted: word }),
             len => {
                 value.clear();
                 value.extend_from_slice(&word.to_le_bytes()[..(len as usize).min(INLINE_BYTES_MAX)]);
@@ -111,6 +128,7 @@ impl Hart {
             ABSENT => Ok(None),
             COPIED => Ok(Some(read(&buffer))),
             DAMAGED => Err(self.damaged(key)),
+            NO_MEMORY => Err(Error::NoMemory { wanted: word }),
             len => Ok(Some(read(&word.to_le_bytes()[..(len as usize).min(INLINE_BYTES_MAX)]))),
         }
     }
@@ -151,6 +169,7 @@ impl Hart {
                     Read::Inline(value) => (u64::from(value.kind), value.word),
                     Read::Copied => (COPIED, 0),
                     Read::Damaged { .. } => (DAMAGED, 0),
+                    Read::NoMemory { wanted } => (NO_MEMORY, wanted),
                 }
             });
             drop(tree);
@@ -164,10 +183,7 @@ impl Hart {
     #[cold]
     fn damaged(&self, key: &[u8]) -> Error {
         let read = self.index.get(key, |leaf| self.append_value(self.space.offset(leaf), &mut Vec::new()));
-        match read {
-            Some(Read::Damaged { offset, what }) => Read::damage(offset, what),
-            _ => Read::damage(0, "a value did not have its checksum, and then was changed"),
-        }
+        read.unwrap_or(Read::Copied).error()
     }
 
     /// Reads the value of the leaf at `offset`; a value in a block is appended to `buffer`. What is read may be
@@ -218,7 +234,9 @@ impl Hart {
             return Read::Damaged { offset: block, what: "the value is longer than its block" };
         }
         let start = buffer.len();
-        self.space.append_out(block + VALUE_HEADER_BYTES, len as usize, buffer);
+        if !self.space.try_append_out(block + VALUE_HEADER_BYTES, len as usize, buffer) {
+            return Read::NoMemory { wanted: len };
+        }
         if u64::from(crate::space::value_crc(&buffer[start..])) != head >> 32 {
             return Read::Damaged { offset: block, what: "the value does not have its checksum" };
         }

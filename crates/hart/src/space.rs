@@ -118,22 +118,39 @@ impl Space {
     /// As [`Space::copy_out`], behind what `out` holds.
     #[inline]
     pub(crate) fn append_out(&self, offset: u64, len: usize, out: &mut Vec<u8>) {
+        out.reserve(len.next_multiple_of(8));
+        self.append_to_spare(offset, len, out);
+    }
+
+    /// As [`Space::append_out`]; false, and nothing done, when there is no memory for it.
+    #[inline]
+    pub(crate) fn try_append_out(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> bool {
+        let reserved = out.try_reserve(len.next_multiple_of(8)).is_ok();
+        if reserved {
+            self.append_to_spare(offset, len, out);
+        }
+        reserved
+    }
+
+    /// The copy, into what the caller has reserved.
+    #[inline]
+    fn append_to_spare(&self, offset: u64, len: usize, out: &mut Vec<u8>) {
         let words = len.div_ceil(8);
         assert!(offset + words as u64 * 8 <= self.region.len(), "read beyond the region");
+        assert!(out.capacity() - out.len() >= words * 8, "room for whole words");
         self.region.reading(offset, len);
-        out.reserve(words * 8);
         let start = out.len();
-        // SAFETY: `words * 8` bytes were reserved behind `start`.
+        // SAFETY: `words * 8` bytes are spare behind `start`.
         let mut target = unsafe { out.as_mut_ptr().add(start) };
         for index in 0..words as u64 {
             let word = self.region.word(offset + index * 8).load(Ordering::Relaxed);
-            // SAFETY: `target` moves over the reserved bytes only, 8 at a time, `words` times.
+            // SAFETY: `target` moves over the spare bytes only, 8 at a time, `words` times.
             unsafe {
                 target.cast::<u64>().write_unaligned(word.to_le());
                 target = target.add(8);
             }
         }
-        // SAFETY: the first `len` of the reserved bytes are initialised.
+        // SAFETY: the first `len` of those bytes are initialised.
         unsafe { out.set_len(start + len) };
     }
 

@@ -38,6 +38,7 @@ pub(crate) fn engine(path: &Path, error: mangrove_hart::Error) -> Error {
         Below::ValueTooLong { len, max } => Error::ValueTooLong { len, max },
         Below::Full { wanted, capacity } => Error::Full { path: path.to_owned(), wanted, capacity },
         Below::Corrupt { offset, what } => Error::Corrupt { path: path.join(IMAGE), offset, what },
+        Below::NoMemory { wanted } => Error::NoMemory { wanted },
         Below::ReadOnly => Error::ReadOnly { path: path.to_owned() },
         Below::SnapshotExpired => Error::SnapshotExpired,
         Below::Unsupported { what } => Error::Unsupported { what },

@@ -73,6 +73,11 @@ pub enum Error {
         /// What was expected.
         what: String,
     },
+    /// There is no memory for a copy of the value. Nothing happened.
+    NoMemory {
+        /// Bytes of the value.
+        wanted: u64,
+    },
     /// The map was opened read-only, or the pool's files cannot be written.
     ReadOnly {
         /// The pool.
@@ -146,6 +151,9 @@ impl std::fmt::Display for Error {
             Self::WrongKind { path, found } => write!(f, "{} holds a {found}, not a map", path.display()),
             Self::Corrupt { path, offset, what } => {
                 write!(f, "{} is damaged at byte {offset}: {what}; restore it from a backup", path.display())
+            }
+            Self::NoMemory { wanted } => {
+                write!(f, "no memory for a value of {wanted} bytes; free some and retry")
             }
             Self::ReadOnly { path } => {
                 write!(f, "{} cannot be written; it is open read-only, or its permissions say so", path.display())

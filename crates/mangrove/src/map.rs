@@ -115,7 +115,7 @@ impl Map {
     ///
     /// # Errors
     /// [`Error::KeyTooLong`]; [`Error::Corrupt`] when the value is not what was written;
-    /// [`Error::Poisoned`] when what is there was never made durable.
+    /// [`Error::Poisoned`] when what is there was never made durable; [`Error::NoMemory`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.hart.get(key.as_ref()).map_err(|e| self.failed(e))
     }

@@ -44,7 +44,8 @@ impl<'map> Snapshot<'map> {
     /// The value of `key` at the snapshot's instant.
     ///
     /// # Errors
-    /// [`crate::Error::KeyTooLong`], [`crate::Error::Corrupt`], [`crate::Error::SnapshotExpired`].
+    /// [`crate::Error::KeyTooLong`], [`crate::Error::Corrupt`], [`crate::Error::SnapshotExpired`],
+    /// [`crate::Error::NoMemory`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.inner.get(key.as_ref()).map_err(|e| engine(self.path, e))
     }
