@@ -123,7 +123,8 @@ enum mangrove_status
     MANGROVE_ERR_IN_USE = -19,
     // A bug in Mangrove. The map may be used on; please report the sentence.
     MANGROVE_ERR_INTERNAL = -20,
-    // The pool's capacity is in use. Nothing changed; delete records, or load a larger pool.
+    // The pool's capacity is in use, or the address space that the process may have for it; the sentence says
+    // which. Nothing changed; delete records, or load a larger pool, or raise the limit.
     MANGROVE_ERR_FULL = -21,
 };
 #ifndef __cplusplus

@@ -61,7 +61,8 @@ pub enum mangrove_status {
     MANGROVE_ERR_IN_USE = -19,
     /// A bug in Mangrove. The map may be used on; please report the sentence.
     MANGROVE_ERR_INTERNAL = -20,
-    /// The pool's capacity is in use. Nothing changed; delete records, or load a larger pool.
+    /// The pool's capacity is in use, or the address space that the process may have for it; the sentence says
+    /// which. Nothing changed; delete records, or load a larger pool, or raise the limit.
     MANGROVE_ERR_FULL = -21,
 }
 
@@ -170,7 +171,7 @@ impl From<Error> for Failure {
             Error::Corrupt { .. } => MANGROVE_ERR_CORRUPT,
             Error::NoMemory { .. } => MANGROVE_ERR_NO_MEMORY,
             Error::ReadOnly { .. } => MANGROVE_ERR_READ_ONLY,
-            Error::NoSpace { .. } => MANGROVE_ERR_NO_SPACE,
+            Error::NoSpace { .. } | Error::FileLimit { .. } => MANGROVE_ERR_NO_SPACE,
             Error::Full { .. } => MANGROVE_ERR_FULL,
             Error::Unsupported { .. } => MANGROVE_ERR_UNSUPPORTED,
             Error::Poisoned { .. } => MANGROVE_ERR_POISONED,

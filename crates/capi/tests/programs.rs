@@ -84,6 +84,11 @@ fn no_memory() {
 }
 
 #[test]
+fn limits() {
+    with_either_library("limits", &tempfile::tempdir().expect("a scratch folder"));
+}
+
+#[test]
 fn misuse() {
     all_ways("misuse");
 }

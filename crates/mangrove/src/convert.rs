@@ -19,6 +19,7 @@ impl From<mangrove_pmem::Error> for Error {
             Below::Corrupt { path, offset, what } => Self::Corrupt { path, offset, what },
             Below::ReadOnly { path } => Self::ReadOnly { path },
             Below::NoSpace { path, wanted } => Self::NoSpace { path, wanted },
+            Below::FileLimit { path, wanted } => Self::FileLimit { path, wanted },
             Below::Unsupported { what } => Self::Unsupported { what },
             Below::Poisoned { first } => Self::Poisoned { first },
             Below::Io { path, doing, code, message } => {
@@ -36,7 +37,9 @@ pub(crate) fn engine(path: &Path, error: mangrove_hart::Error) -> Error {
     match error {
         Below::KeyTooLong { len, max } => Error::KeyTooLong { len, max },
         Below::ValueTooLong { len, max } => Error::ValueTooLong { len, max },
-        Below::Full { wanted, capacity } => Error::Full { path: path.to_owned(), wanted, capacity },
+        Below::Full { wanted, capacity } => {
+            Error::Full { path: path.to_owned(), wanted, capacity, reserved: capacity }
+        }
         Below::Corrupt { offset, what } => Error::Corrupt { path: path.join(IMAGE), offset, what },
         Below::NoMemory { wanted } => Error::NoMemory { wanted },
         Below::ReadOnly => Error::ReadOnly { path: path.to_owned() },

@@ -90,6 +90,14 @@ pub enum Error {
         /// Bytes wanted.
         wanted: u64,
     },
+    /// A file of the pool may not grow further, for this process (`ulimit -f`) or on its file system.
+    /// Nothing was changed; the map goes on.
+    FileLimit {
+        /// The file.
+        path: PathBuf,
+        /// Bytes wanted.
+        wanted: u64,
+    },
     /// The pool's capacity is in use. Nothing was changed; the map goes on.
     Full {
         /// The pool.
@@ -98,6 +106,8 @@ pub enum Error {
         wanted: u64,
         /// Bytes that the pool can ever hold.
         capacity: u64,
+        /// Bytes of address space that this process could reserve for it: fewer under a limit of its own.
+        reserved: u64,
     },
     /// An option or a request cannot be honoured by this pool or machine.
     Unsupported {
@@ -166,7 +176,17 @@ impl std::fmt::Display for Error {
                 "no space left for {} ({wanted} more bytes were wanted); free some and retry",
                 path.display()
             ),
-            Self::Full { path, wanted, capacity } => write!(
+            Self::FileLimit { path, .. } => write!(
+                f,
+                "{} has reached the file size limit of this process or its file system; raise it (ulimit -f) and retry",
+                path.display()
+            ),
+            Self::Full { path, wanted, capacity, reserved } if reserved < capacity => write!(
+                f,
+                "this process could reserve only {reserved} bytes of address space for {}, and they are in use ({wanted} more were wanted); raise its limit (ulimit -v) and open the pool again",
+                path.display()
+            ),
+            Self::Full { path, wanted, capacity, .. } => write!(
                 f,
                 "the {capacity} bytes of {} are in use ({wanted} more were wanted); delete records, or export them and load a pool of larger capacity",
                 path.display()

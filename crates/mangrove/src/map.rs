@@ -108,7 +108,12 @@ impl Map {
 
     #[cold]
     fn failed(&self, error: mangrove_hart::Error) -> Error {
-        engine(&self.path, error)
+        let mut error = engine(&self.path, error);
+        if let Error::Full { capacity, .. } = &mut error {
+            // The engine knows its region only.
+            *capacity = self.pool.pool().info().capacity;
+        }
+        error
     }
 
     /// The value of `key`, or `None`. Time: the length of the key, plus the copy of the value.

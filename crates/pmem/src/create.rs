@@ -34,7 +34,7 @@ pub(crate) const PARTS: [&str; 3] = ["image", "log", "sums"];
 fn io_error(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_owned();
     move |e| {
-        if is_no_space(&e) { Error::NoSpace { path, wanted: 0 } } else { Error::from_io(path, doing, &e) }
+        if is_no_space(&e) { Error::no_space(path, 0, &e) } else { Error::from_io(path, doing, &e) }
     }
 }
 
@@ -115,6 +115,7 @@ fn prepare(options: &PoolOptions, folder: &Path) -> Result<Vec<u8>> {
         let log = storage.open(&path, OpenHow::Create, here()).map_err(io_error(&path, "create"))?;
         write_zeros(&*log, log_bytes).map_err(|e| match io_error(&path, "write")(e) {
             Error::NoSpace { path, .. } => Error::NoSpace { path, wanted: log_bytes },
+            Error::FileLimit { path, .. } => Error::FileLimit { path, wanted: log_bytes },
             other => other,
         })?;
     }

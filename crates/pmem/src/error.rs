@@ -28,6 +28,8 @@ pub enum Error {
     ReadOnly { path: PathBuf },
     /// The medium is full; nothing acknowledged is lost, and the pool goes on.
     NoSpace { path: PathBuf, wanted: u64 },
+    /// A file may not grow further, for the process or on its file system; otherwise as `NoSpace`.
+    FileLimit { path: PathBuf, wanted: u64 },
     /// Something else lies at the address that the pool's pointers were made for.
     AddressTaken { address: u64, len: u64 },
     /// An option has a value that this pool or machine cannot honour.
@@ -51,6 +53,14 @@ impl Error {
                 Self::ReadOnly { path }
             }
             _ => Self::Io { path, doing, code: e.raw_os_error(), message: e.to_string() },
+        }
+    }
+
+    /// What `e`, of which [`is_no_space`] is true, says about `path`.
+    pub(crate) fn no_space(path: PathBuf, wanted: u64, e: &std::io::Error) -> Self {
+        match e.kind() {
+            std::io::ErrorKind::FileTooLarge => Self::FileLimit { path, wanted },
+            _ => Self::NoSpace { path, wanted },
         }
     }
 }
@@ -98,6 +108,11 @@ impl std::fmt::Display for Error {
             Self::NoSpace { path, wanted } => write!(
                 f,
                 "no space left on the medium of {} ({wanted} more bytes were wanted); free some space and retry",
+                path.display()
+            ),
+            Self::FileLimit { path, .. } => write!(
+                f,
+                "{} has reached the file size limit of this process or its file system; raise it (ulimit -f) and retry",
                 path.display()
             ),
             Self::AddressTaken { address, len } => write!(

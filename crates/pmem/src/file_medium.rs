@@ -483,7 +483,7 @@ impl FileMedium {
         let written = unsafe { aside::write(&*self.storage, folder, self.log.seed(), base, ranges) };
         let reference = written.map_err(|(path, e)| {
             if is_no_space(&e) {
-                return Error::NoSpace { path, wanted: ranges.iter().map(|r| r.len).sum() };
+                return Error::no_space(path, ranges.iter().map(|r| r.len).sum(), &e);
             }
             let error = Error::from_io(path, "write", &e);
             self.latch(error.clone());
@@ -681,7 +681,7 @@ impl Medium for FileMedium {
                 self.grown.store(to, Ordering::Release);
                 Ok(())
             }
-            Err((path, e)) if is_no_space(&e) => Err(Error::NoSpace { path, wanted: exact - grown }),
+            Err((path, e)) if is_no_space(&e) => Err(Error::no_space(path, exact - grown, &e)),
             Err((path, e)) => {
                 let error = Error::from_io(path, "allocate space in", &e);
                 self.latch(error.clone());

@@ -305,7 +305,7 @@ impl Medium for Mapped {
                 self.grown.store(to, Ordering::Release);
                 Ok(())
             }
-            Err(e) if is_no_space(&e) => Err(Error::NoSpace { path: self.path.clone(), wanted: to - grown }),
+            Err(e) if is_no_space(&e) => Err(Error::no_space(self.path.clone(), to - grown, &e)),
             Err(e) => Err(Error::from_io(self.path.clone(), "allocate space in", &e)),
         }
     }

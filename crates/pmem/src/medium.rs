@@ -98,7 +98,8 @@ pub trait Medium: Send + Sync {
     /// Makes the first `bytes` bytes of the region usable and durable-able.
     ///
     /// # Errors
-    /// `NoSpace` when the medium is full: nothing is poisoned, the caller reports and goes on.
+    /// `NoSpace` when the medium is full, `FileLimit` when a file may not grow: nothing is poisoned, the caller reports
+    /// and goes on.
     fn grow(&self, bytes: u64) -> Result<()>;
 
     /// Bytes of the region that may be used already, where the medium knows and its user does not.

@@ -540,7 +540,7 @@ fn make_room(files: &ImageFiles, image_size: u64, needed: u64, read_only: bool) 
 
 fn no_room(path: PathBuf, error: &std::io::Error, wanted: u64) -> Error {
     if is_no_space(error) {
-        Error::NoSpace { path, wanted }
+        Error::no_space(path, wanted, error)
     } else {
         Error::from_io(path, "allocate space in", error)
     }

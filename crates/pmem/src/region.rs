@@ -261,7 +261,7 @@ impl Region {
     /// Makes the first `bytes` bytes usable.
     ///
     /// # Errors
-    /// `NoSpace`, without poisoning; see [`Medium::grow`].
+    /// `NoSpace` and `FileLimit`, without poisoning; see [`Medium::grow`].
     pub fn grow(&self, bytes: u64) -> Result<()> {
         self.medium.grow(bytes)
     }

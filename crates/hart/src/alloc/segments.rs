@@ -124,7 +124,7 @@ impl Pool {
         let granted = match space.region.grow(space.geometry.start(old + generous)) {
             Ok(()) => generous,
             // A nearly full medium may still have room for what is needed now.
-            Err(MediumError::NoSpace { .. }) if generous > needed => {
+            Err(MediumError::NoSpace { .. } | MediumError::FileLimit { .. }) if generous > needed => {
                 space.region.grow(space.geometry.start(old + needed))?;
                 needed
             }

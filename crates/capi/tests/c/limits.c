@@ -1,0 +1,71 @@
+/* The limits of a process: what is refused names the limit, not the pool or the disk. */
+#include "check.h"
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { VALUE = 1 << 20 };
+
+/* The status of the first put that is refused; values in plenty otherwise. */
+static mangrove_status fill(mangrove_map *map, int puts_max) {
+    static char value[VALUE];
+    for (int i = 0; i < puts_max; i++) {
+        char key[32];
+        mangrove_status put;
+        snprintf(key, sizeof key, "key %d", i);
+        put = mangrove_map_put(map, key, strlen(key), value, sizeof value);
+        if (put != MANGROVE_OK) return put;
+    }
+    return MANGROVE_OK;
+}
+
+static void limit(int resource, rlim_t bytes) {
+    struct rlimit limit;
+    CHECK(getrlimit(resource, &limit) == 0);
+    limit.rlim_cur = bytes;
+    CHECK(setrlimit(resource, &limit) == 0);
+}
+
+static void file_size(const char *path, int32_t medium) {
+    mangrove_options *options = mangrove_options_new();
+    mangrove_map *map;
+    OK(mangrove_options_set_medium(options, medium));
+    OK(mangrove_options_set_log_bytes(options, 1 << 20));
+    OK(mangrove_map_open(path, options, &map));
+    limit(RLIMIT_FSIZE, 8 << 20);
+    CHECK(fill(map, 64) == MANGROVE_ERR_NO_SPACE);
+    CHECK(strstr(mangrove_last_error(), "ulimit -f") != NULL);
+    OK(mangrove_map_put(map, S("key 0"), S("small"))); /* nothing latched */
+    limit(RLIMIT_FSIZE, RLIM_INFINITY);
+    OK(fill(map, 16));
+    OK(mangrove_map_close(map));
+    mangrove_options_free(options);
+}
+
+/* In a child, which alone is limited before it opens. */
+static void address_space(const char *path) {
+    int status;
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        mangrove_map *map;
+        limit(RLIMIT_AS, (rlim_t)400 << 20);
+        OK(mangrove_map_open(path, NULL, &map));
+        CHECK(fill(map, 1024) == MANGROVE_ERR_FULL);
+        CHECK(strstr(mangrove_last_error(), "ulimit -v") != NULL);
+        CHECK(strstr(mangrove_last_error(), "larger capacity") == NULL);
+        OK(mangrove_map_close(map));
+        exit(0);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+int main(int argc, char **argv) {
+    const char *folder = scratch_of(argc, argv);
+    CHECK(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+    address_space(below(folder, "addresses"));
+    file_size(below(folder, "file"), MANGROVE_MEDIUM_FILE);
+    file_size(below(folder, "emulated"), MANGROVE_MEDIUM_EMULATED);
+    return 0;
+}
