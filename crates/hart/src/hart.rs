@@ -210,10 +210,15 @@ impl Hart {
 
     #[cold]
     fn failure(&self) -> Error {
-        let first = self.region().medium().poisoned();
-        first
-            .unwrap_or(mangrove_pmem::Error::Poisoned { first: "a wait for durability failed".into() })
-            .into()
+        use mangrove_pmem::Error as Below;
+        match self.region().medium().poisoned() {
+            // It is not this write that met it.
+            Some(first @ (Below::Io { .. } | Below::NoSpace { .. })) => {
+                Below::Poisoned { first: first.to_string() }.into()
+            }
+            Some(first) => first.into(),
+            None => Below::Poisoned { first: "a wait for durability failed".into() }.into(),
+        }
     }
 
     /// The paper's lock of the tree of `key`, where it is chosen.
