@@ -3,6 +3,8 @@
 //! Every subject is measured in the same run, in interleaved rounds, beside the floors of the
 //! machine; what is printed are medians and the ratio to Mangrove in the same line.
 
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 mod args;
 mod baselines;
 mod clock;
@@ -21,6 +23,7 @@ mod records;
 mod render;
 mod report;
 mod run;
+mod say;
 mod sections;
 mod stats;
 mod store;

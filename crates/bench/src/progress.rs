@@ -1,5 +1,6 @@
 //! Says on standard error how far a long run is.
 
+use crate::say;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ impl Progress {
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
         bar.set_prefix(section.to_owned());
         if bar.is_hidden() {
-            eprintln!("{section}: {steps} measurements");
+            say::note(format_args!("{section}: {steps} measurements"));
         } else {
             bar.enable_steady_tick(Duration::from_millis(500));
         }

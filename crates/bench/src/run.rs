@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::report::Report;
 use crate::store::StoreKind;
 use crate::subjects::MangroveStore;
-use crate::{MapArgs, clock, figures, goals, machine, render, sections};
+use crate::{MapArgs, clock, figures, goals, machine, render, say, sections};
 use anyhow::{Context as _, bail};
 use std::ffi::OsString;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub fn run_with(args: MapArgs, peers: &[Box<dyn StoreKind>]) -> anyhow::Result<(
     }
     if args.only.iter().any(|s| s == "list") {
         for section in &sections::ALL {
-            println!("{:<11} {}", section.name, section.title);
+            say::answer(&format!("{:<11} {}\n", section.name, section.title))?;
         }
         return Ok(());
     }
@@ -42,7 +42,7 @@ pub fn run_with(args: MapArgs, peers: &[Box<dyn StoreKind>]) -> anyhow::Result<(
     c.report.machine = machine::describe(&c.args.dir);
     if c.report.machine.load > 0.5 && !c.args.quick {
         let load = c.report.machine.load;
-        eprintln!("The load average is {load:.2}: other programs disturb these measurements.");
+        say::note(format_args!("The load average is {load:.2}: other programs disturb these measurements."));
         c.report
             .note(format!("The load average was {load:.2} when the run began: the figures are disturbed."));
     }
@@ -63,9 +63,7 @@ pub fn run_with(args: MapArgs, peers: &[Box<dyn StoreKind>]) -> anyhow::Result<(
         c.report.goals = goals::judge(&c.report);
         write(&c.report, &c.args.out, c.args.markdown.as_deref())?;
     }
-    print!("{}", render::text(&c.report));
-    println!("Written to {}.", c.args.out.display());
-    Ok(())
+    say::answer(&format!("{}Written to {}.\n", render::text(&c.report), c.args.out.display()))
 }
 
 fn wanted(args: &MapArgs) -> anyhow::Result<Vec<&'static sections::Section>> {

@@ -174,7 +174,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 fn a_full_standard_output_is_told() {
     let yard = Yard::new();
     yard.sample();
-    let commands: [&[&str]; 9] = [
+    let commands: [&[&str]; 10] = [
         &["map", "scan", "p"],
         &["map", "get", "p", "k0001"],
         &["map", "count", "p"],
@@ -184,6 +184,7 @@ fn a_full_standard_output_is_told() {
         &["map", "load", "p", "sample.tsv"],
         &["pool", "info", "p"],
         &["pool", "check", "p", "--json"],
+        &["bench", "map", "--only", "list"],
     ];
     for args in commands {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();

@@ -2,6 +2,7 @@
 
 use super::run::Bench;
 use crate::report::Unit;
+use crate::say;
 use anyhow::{Context as _, bail, ensure};
 use mangrove_durable::{Addresses, MediumChoice, Options, Runtime, Start, settle_addresses};
 use std::ffi::c_void;
@@ -91,7 +92,7 @@ pub(super) fn run_child(task: &str) -> anyhow::Result<()> {
         }
     }
     ensure!(found == chunks, "{found} chunks of {chunks} are back (sum {sum})");
-    println!("{} {}", ready.as_secs_f64() * 1e3, begin.elapsed().as_secs_f64() * 1e3);
+    say::answer(&format!("{} {}\n", ready.as_secs_f64() * 1e3, begin.elapsed().as_secs_f64() * 1e3))?;
     // The next round finds it as this one did: not closed.
     std::process::exit(0);
 }

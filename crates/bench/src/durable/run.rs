@@ -5,7 +5,7 @@ use super::{DurableArgs, calls, goals, log, programs, ratios, recovery, sqlite};
 use crate::progress::Progress;
 use crate::render::Page;
 use crate::report::{Key, OURS, Report, Unit};
-use crate::{machine, render};
+use crate::{machine, render, say};
 use anyhow::{Context as _, bail};
 use std::path::{Path, PathBuf};
 
@@ -167,9 +167,7 @@ pub fn run(args: DurableArgs) -> anyhow::Result<()> {
         }
     }
     drop(progress);
-    print!("{}", render::page(&PAGE, &b.report, false));
-    println!("Written to {}.", b.args.out.display());
-    Ok(())
+    say::answer(&format!("{}Written to {}.\n", render::page(&PAGE, &b.report, false), b.args.out.display()))
 }
 
 /// Tiny inputs: everything runs, nothing means anything.

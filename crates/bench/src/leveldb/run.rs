@@ -6,7 +6,7 @@ use super::{LeveldbArgs, goals};
 use crate::progress::Progress;
 use crate::render::Page;
 use crate::report::{Key, OURS, Report, Unit};
-use crate::{machine, render};
+use crate::{machine, render, say};
 use anyhow::{Context as _, bail};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,9 +36,7 @@ const OVERWRITTEN: u64 = 100_000;
 pub fn run(args: LeveldbArgs) -> anyhow::Result<()> {
     let args = if args.quick { quick(args) } else { args };
     let report = measure(&args)?;
-    print!("{}", render::page(&PAGE, &report, false));
-    println!("Written to {}.", args.out.display());
-    Ok(())
+    say::answer(&format!("{}Written to {}.\n", render::page(&PAGE, &report, false), args.out.display()))
 }
 
 /// Tiny inputs: everything runs, nothing means anything.

@@ -4,9 +4,10 @@
 use super::batches::load;
 use crate::context::Context;
 use crate::records;
+use crate::say;
 use crate::store::SyncMode;
 use anyhow::{Context as _, bail};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -104,8 +105,7 @@ pub(crate) fn run_child(c: &Context<'_>, task: &str) -> anyhow::Result<()> {
                 store.put(&key, &records::value(&key))?;
             }
             store.sync()?;
-            println!("{READY}");
-            std::io::stdout().flush()?;
+            say::answer(&format!("{READY}\n"))?;
             loop {
                 std::thread::sleep(Duration::from_secs(3600));
             }
@@ -117,8 +117,7 @@ pub(crate) fn run_child(c: &Context<'_>, task: &str) -> anyhow::Result<()> {
         }
         "read" => {
             let v = read_through(&**kind, dir, count)?;
-            println!("{} {} {}", v.wrong, v.missing, v.extra);
-            Ok(())
+            say::answer(&format!("{} {} {}\n", v.wrong, v.missing, v.extra))
         }
         _ => bail!("there is no child task '{verb}'"),
     }
