@@ -105,7 +105,8 @@ enum mangrove_status
     MANGROVE_ERR_CORRUPT = -10,
     // The map is open read-only, or its files cannot be written.
     MANGROVE_ERR_READ_ONLY = -11,
-    // The medium is full. Nothing changed; free some space there and retry.
+    // The medium is full, or a file of the pool reached the process's file size limit; the sentence says which.
+    // Nothing changed; free some space there, or raise the limit, and retry.
     MANGROVE_ERR_NO_SPACE = -12,
     // This pool or this machine cannot do that.
     MANGROVE_ERR_UNSUPPORTED = -13,
