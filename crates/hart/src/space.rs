@@ -119,7 +119,8 @@ impl Space {
     #[inline]
     pub(crate) fn append_out(&self, offset: u64, len: usize, out: &mut Vec<u8>) {
         out.reserve(len.next_multiple_of(8));
-        self.append_to_spare(offset, len, out);
+        // SAFETY: just reserved.
+        unsafe { self.append_to_spare(offset, len, out) };
     }
 
     /// As [`Space::append_out`]; false, and nothing done, when there is no memory for it.
@@ -127,17 +128,21 @@ impl Space {
     pub(crate) fn try_append_out(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> bool {
         let reserved = out.try_reserve(len.next_multiple_of(8)).is_ok();
         if reserved {
-            self.append_to_spare(offset, len, out);
+            // SAFETY: just reserved.
+            unsafe { self.append_to_spare(offset, len, out) };
         }
         reserved
     }
 
     /// The copy, into what the caller has reserved.
+    ///
+    /// # Safety
+    /// `out` has room for `len` bytes more, rounded up to whole words.
     #[inline]
-    fn append_to_spare(&self, offset: u64, len: usize, out: &mut Vec<u8>) {
+    unsafe fn append_to_spare(&self, offset: u64, len: usize, out: &mut Vec<u8>) {
         let words = len.div_ceil(8);
         assert!(offset + words as u64 * 8 <= self.region.len(), "read beyond the region");
-        assert!(out.capacity() - out.len() >= words * 8, "room for whole words");
+        debug_assert!(out.capacity() - out.len() >= words * 8, "room for whole words");
         self.region.reading(offset, len);
         let start = out.len();
         // SAFETY: `words * 8` bytes are spare behind `start`.
