@@ -10,6 +10,7 @@
 //! there. A folder without it holds no database.
 
 use crate::status::{Failure, Result};
+use mangrove_sys::ProcessMark;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -158,8 +159,24 @@ pub(crate) fn refuse_leveldb(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Locks the folder, which exists, for as long as the file lives.
-pub(crate) fn lock(folder: &Path) -> Result<File> {
+/// A locked folder.
+pub(crate) struct Lock {
+    file: File,
+    process: ProcessMark,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A child of fork has a copy of the file, and with it of the lock: closing ours leaves it to the child. And the
+        // child's end takes nothing from us.
+        if self.process.is_here() {
+            let _ = self.file.unlock();
+        }
+    }
+}
+
+/// Locks the folder, which exists, for as long as the answer lives.
+pub(crate) fn lock(folder: &Path) -> Result<Lock> {
     let path = folder.join(LOCK_FILE);
     loop {
         // For reading too: a pipe of that name would be waited for.
@@ -185,7 +202,7 @@ pub(crate) fn lock(folder: &Path) -> Result<File> {
         }
         // Whoever held it may have removed it with the database: then this is the lock of nothing.
         if is_at(&file, &path) {
-            return Ok(file);
+            return Ok(Lock { file, process: ProcessMark::here() });
         }
     }
 }
@@ -269,6 +286,33 @@ mod tests {
         }
         assert!(Catalog::read(folder.path()).is_err_and(|e| e.to_string().contains("is damaged")));
         lock(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn a_child_that_lives_on_keeps_nobody_out_and_one_that_ends_lets_nobody_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = lock(folder.path()).unwrap();
+        let child = |milliseconds: u64| {
+            // SAFETY: the child only sleeps and exits.
+            match unsafe { libc::fork() } {
+                0 => {
+                    std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+                    // SAFETY: ends the child without running anything of its parent's.
+                    unsafe { libc::_exit(0) }
+                }
+                pid => pid,
+            }
+        };
+        // SAFETY: our own children.
+        let end = |pid| assert_eq!(unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) }, pid);
+        end(child(0));
+        assert!(lock(folder.path()).is_err());
+        let lives_on = child(60_000);
+        drop(first);
+        lock(folder.path()).unwrap();
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::kill(lives_on, libc::SIGKILL) }, 0);
+        end(lives_on);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::aside::aside;
 use crate::batch::leveldb_writebatch_t;
 use crate::bytes::{allocate, give, handle, path, slice, take_back};
-use crate::catalog::{self, Catalog, EngineKind};
+use crate::catalog::{self, Catalog, EngineKind, Lock};
 use crate::durable_engine::DurableEngine;
 use crate::engine::{Engine, View};
 use crate::hart_engine::HartEngine;
@@ -12,7 +12,6 @@ use crate::options::{
 };
 use crate::status::{Failure, Kind, Result, guard, quietly};
 use std::ffi::{CStr, c_char, c_int};
-use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::ptr;
@@ -49,7 +48,7 @@ pub(crate) fn open_engine(
     catalog: &Catalog,
     order: &Order,
     create: bool,
-    lock: File,
+    lock: Lock,
 ) -> Result<Box<dyn Engine>> {
     let pool = catalog::pool(folder);
     let (engine, is_empty): (Box<dyn Engine>, bool) = match catalog.engine {

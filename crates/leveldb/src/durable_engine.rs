@@ -8,6 +8,7 @@
 //! of its own, and readers of what it wrote wait with it (`promised`, `kept`).
 
 use crate::batch::{Change, leveldb_writebatch_t};
+use crate::catalog::Lock;
 use crate::engine::{Cursor, Engine, Figures, View};
 use crate::node::{Direction, Record};
 use crate::options::Order;
@@ -19,7 +20,6 @@ use mangrove_durable::route::{mangrove_arena_alloc, mangrove_arena_free};
 use mangrove_durable::{Client, CreateMode, Durability, Options, Runtime, TrackerChoice, will_write};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
-use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -80,7 +80,7 @@ struct Store {
     promised: AtomicU64,
     kept: AtomicU64,
     /// Released last.
-    _lock: File,
+    _lock: Lock,
 }
 
 // SAFETY: the tree is written by commands, alone, and read inside the clients' read sections; what
@@ -193,7 +193,7 @@ unsafe extern "C" fn write(arg: *mut c_void) {
 
 impl DurableEngine {
     /// Opens the state in the folder `pool`, and makes it when there is none.
-    pub(crate) fn open(pool: &Path, create: bool, order: &Order, lock: File) -> Result<Self> {
+    pub(crate) fn open(pool: &Path, create: bool, order: &Order, lock: Lock) -> Result<Self> {
         let options = Options::new()
             .create(if create { CreateMode::CreateIfMissing } else { CreateMode::OpenOnly })
             .durability(Durability::Interval(INTERVAL_MS))

@@ -5,12 +5,12 @@
 //! still be lost, `Unsettled` adds.
 
 use crate::batch::{Change, leveldb_writebatch_t};
+use crate::catalog::Lock;
 use crate::engine::{Cursor, Engine, Figures, View};
 use crate::status::{Failure, Result};
 use mangrove::{Batch, Durability, Map, Range, Snapshot};
 use self_cell::self_cell;
 use std::cell::RefCell;
-use std::fs::File;
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ struct Store {
     map: Map,
     unsettled: Unsettled,
     /// Released after the map is closed.
-    _lock: File,
+    _lock: Lock,
 }
 
 /// The engine.
@@ -43,7 +43,7 @@ pub(crate) struct HartEngine(Arc<Store>);
 
 impl HartEngine {
     /// Opens the map in the folder `pool`, and makes it when there is none.
-    pub(crate) fn open(pool: &Path, create: bool, lock: File) -> Result<Self> {
+    pub(crate) fn open(pool: &Path, create: bool, lock: Lock) -> Result<Self> {
         let map = Map::options()
             .create(create)
             .durability(Durability::Interval(INTERVAL))
