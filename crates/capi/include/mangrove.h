@@ -500,14 +500,14 @@ mangrove_status mangrove_map_get_into(const mangrove_map *map,
                                       size_t capacity,
                                       size_t *value_len);
 
-// The values of `count` keys: of keys[i], key_lens[i] bytes long, a copy goes to values[i] and its
-// length to value_lens[i]; give each back with mangrove_free. values[i] is NULL where there is no such
-// key, and a NUL byte follows each value, as in mangrove_map_get. Several times as fast as that for each
-// key where the map is larger than the processor's caches: the lookups wait for memory together.
+// The values of `count` keys. All four arrays have `count` elements: the keys, their lengths, and in their order
+// copies of their values and those lengths; give each copy back with mangrove_free. It is NULL where there is no
+// such key, and a NUL byte follows it, as in mangrove_map_get. Several times as fast as that for each key where the
+// map is larger than the processor's caches: the lookups wait for memory together.
 //
 // Each answer is what mangrove_map_get would give at some moment during the call; for answers of one
 // moment see mangrove_map_snapshot. Answers MANGROVE_OK whether keys are there or not.
-// Errors: as mangrove_map_get, at the first key that fails: then all of values[] is NULL. Threads: any.
+// Errors: as mangrove_map_get, at the first key that fails: then every copy is NULL. Threads: any.
 mangrove_status mangrove_map_get_many(const mangrove_map *map,
                                       size_t count,
                                       const void *const *keys,
