@@ -227,8 +227,10 @@ impl Modules {
         if !self.matter {
             return false;
         }
+        // Copies of variables are the program's alone, which is here already. To ask for their owners takes the dynamic linker's
+        // lock: whoever has it may be waiting for this commit.
         let (mut is, mut now): (Vec<_>, Vec<_>) =
-            modules_of_this_process().into_iter().map(|module| (Recorded::of(&module), Some(module))).unzip();
+            loaded_modules().into_iter().map(|module| (Recorded::of(&module), Some(module))).unzip();
         let mut changed = false;
         for (at, pair) in pair(&self.recorded, &is).into_iter().enumerate() {
             let Some(found) = pair else { continue };
