@@ -107,10 +107,11 @@ impl Visible {
         Fate(self.gated.then_some(self))
     }
 
-    /// After the medium failed: whether every write that is not in `failed` is durable.
-    fn knows_what_failed(&self, region: &Region) -> bool {
+    /// After the medium failed: whether it is known that no write failed of the keys that `is_among` looks for.
+    fn are_durable(&self, region: &Region, is_among: impl Fn(&BTreeSet<Box<[u8]>>) -> bool) -> bool {
         self.under_way.load(Ordering::SeqCst) == 0
             && self.nobody_waits.load(Ordering::SeqCst) <= region.medium().durable()
+            && !is_among(&self.failed.lock())
     }
 
     /// As [`Visible::settled`], for all keys of which `is_meant` is true, there or not.
@@ -119,7 +120,7 @@ impl Visible {
     /// As there.
     #[cold]
     pub(crate) fn all_settled(&self, region: &Region, is_meant: impl Fn(&[u8]) -> bool) -> Result<()> {
-        if self.knows_what_failed(region) && !self.failed.lock().iter().any(|key| is_meant(key)) {
+        if self.are_durable(region, |failed| failed.iter().any(|key| is_meant(key))) {
             return Ok(());
         }
         Ok(region.wait(region.appended())?)
@@ -168,7 +169,7 @@ impl Visible {
         }
         if self.gated && mark > region.medium().durable() {
             let waited = region.wait(mark);
-            if waited.is_err() && self.knows_what_failed(region) && !self.failed.lock().contains(key) {
+            if waited.is_err() && self.are_durable(region, |failed| failed.contains(key)) {
                 // Its bucket is that of another key, whose write failed.
                 return Ok(true);
             }

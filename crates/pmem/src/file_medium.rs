@@ -271,14 +271,15 @@ impl FileMedium {
     /// Marks a pool clean that has been shut down with an empty log. Both copies of the superblock
     /// say so, so that damage to either is harmless.
     pub(crate) fn mark_clean(&self) -> Result<()> {
-        let pages = self.grown.load(Ordering::Acquire) / PAGE_BYTES as u64;
-        let seed = self.superblock.lock().current().seed();
-        let digest = self.checkpointer.lock().sums.digest(pages, seed);
-        let mut superblock = self.superblock.lock();
         assert_eq!(self.log.tail(), self.log.commit.durable(), "a clean pool has an empty log");
+        // The checkpointer's lock comes before the superblock's.
+        let checkpointer = self.checkpointer.lock();
+        let mut superblock = self.superblock.lock();
         if superblock.current().clean {
             return Ok(());
         }
+        let pages = self.grown.load(Ordering::Acquire) / PAGE_BYTES as u64;
+        let digest = checkpointer.sums.digest(pages, superblock.current().seed());
         for _ in 0..2 {
             // Durable-order: everything else has been synced before. Otherwise the log would be
             // skipped at the next opening although it holds what the image lacks.
