@@ -131,8 +131,7 @@ fn shadow(region: Region, other: bool) -> Result<Shadow, String> {
         .address(AddressChoice::At(ADDRESS))
         .capacity(CAPACITY)
         .log_bytes(RING_BYTES)
-        .background(false)
-        .fences(if other { 2 } else { 1 });
+        .background(false);
     let file = if other { file_behind(&region) } else { None };
     let shadow = match file {
         Some(file) => Shadow::on_mapped_region(region, file, &options),

@@ -53,6 +53,16 @@ pub(crate) struct Counters {
     pub(crate) commands: AtomicU64,
 }
 
+impl Counters {
+    /// One batch more. Its caller is alone, so nothing is lost between load and store.
+    fn count(&self, commands: u64) {
+        for (counter, more) in [(&self.batches, 1), (&self.commands, commands)] {
+            // Relaxed: counters.
+            counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Executes batches. One at a time; the combiner sees to that.
 pub(crate) struct Executor {
     tracker: Box<dyn Tracker>,
@@ -187,9 +197,7 @@ impl Executor {
             writes.clear();
             return Err(Error::Broken { what: error.to_string() });
         }
-        // Relaxed: counters.
-        self.counters.batches.fetch_add(1, Ordering::Relaxed);
-        self.counters.commands.fetch_add(commands, Ordering::Relaxed);
+        self.counters.count(commands);
         if self.abandoned.load(Ordering::Relaxed) {
             writes.clear();
             return Err(Error::Broken { what: "it panicked, or gave up".into() });

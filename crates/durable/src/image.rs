@@ -38,6 +38,8 @@ pub(crate) struct ImageOptions {
     pub(crate) keeps_variables: bool,
     /// The state points only into itself: modules do not matter.
     pub(crate) self_contained: bool,
+    /// Nobody looks at the state after closing.
+    pub(crate) returns_memory: bool,
 }
 
 /// What opening found.
@@ -66,6 +68,7 @@ pub(crate) struct Image {
     header: *mut Header,
     shadow: Arc<Shadow>,
     inner: Mutex<Inner>,
+    returns_memory: bool,
     /// The set of variables has changed: the next write set has to be told.
     variables_changed: AtomicBool,
 }
@@ -192,6 +195,7 @@ impl Image {
             header,
             shadow,
             inner: Mutex::new(inner),
+            returns_memory: options.returns_memory,
             variables_changed: AtomicBool::new(true),
         };
         Ok((image, Opened { new }))
@@ -382,11 +386,15 @@ impl Backing for Image {
             self.leave();
             self.commit(&mut writes)?;
         }
-        let Self { place, heap, view, shadow, .. } = *self;
+        let Self { place, heap, view, shadow, returns_memory, .. } = *self;
         drop(heap);
         let Ok(shadow) = Arc::try_unwrap(shadow).map_err(drop) else {
             return Err(Error::Invalid { what: "the state is still in use; close it last".into() });
         };
+        if returns_memory {
+            drop(place);
+            return Ok(shadow.close()?);
+        }
         let base = shadow.base() as usize;
         // SAFETY: no command runs, and closing works from the log, not from the working copy.
         let parked = unsafe { park(base..base + shadow.len() as usize) };

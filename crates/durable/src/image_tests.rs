@@ -20,7 +20,7 @@ fn options() -> ImageOptions {
         .create(CreateMode::CreateIfMissing)
         .address(AddressChoice::Chosen)
         .capacity(1 << 30);
-    ImageOptions { shadow, keeps_variables: true, self_contained: false }
+    ImageOptions { shadow, keeps_variables: true, self_contained: false, returns_memory: false }
 }
 
 fn open(path: &Path) -> (Image, Opened) {
@@ -101,6 +101,32 @@ fn memory_comes_back_at_its_address_after_a_crash() {
     }
     let (image, _) = open(&path);
     assert_eq!(image.stat().arena.blocks, 2, "the list and the table of modules");
+}
+
+fn is_mapped(address: u64) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().any(|line| {
+        let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let ends = [from, to].map(|hex| u64::from_str_radix(hex, 16).unwrap());
+        (ends[0]..ends[1]).contains(&address)
+    })
+}
+
+#[test]
+fn closing_keeps_the_memory_for_destructors_or_returns_it() {
+    let _one = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let mut writes = WriteSet::new(32).unwrap();
+    for returns_memory in [false, true] {
+        let path = folder.path().join(format!("state-{returns_memory}"));
+        let (image, opened) = Image::open(&path, &ImageOptions { returns_memory, ..options() }).unwrap();
+        assert!(opened.new);
+        image.mark_initialised();
+        command(&image, &mut writes, |wrote| put(image.roots() as usize, alloc(16) as u64, wrote));
+        let list = root(&image);
+        Box::new(image).close().unwrap();
+        assert_eq!(is_mapped(list as u64), !returns_memory);
+    }
 }
 
 #[test]

@@ -31,6 +31,7 @@ pub struct Options {
     block_bytes: usize,
     keeps_variables: bool,
     self_contained: bool,
+    returns_memory: bool,
     leaves: Vec<usize>,
     refused: Vec<(usize, &'static str)>,
 }
@@ -44,6 +45,7 @@ impl Default for Options {
             block_bytes: BLOCK_BYTES_DEFAULT,
             keeps_variables: true,
             self_contained: false,
+            returns_memory: false,
             leaves: Vec::new(),
             refused: Vec::new(),
         }
@@ -130,6 +132,14 @@ impl Options {
         self
     }
 
+    /// Whether closing gives the state's memory back to the system at once. Default: false: what the program destroys
+    /// afterwards (C++ globals, at exit) still finds it, until the process opens a state again.
+    #[must_use]
+    pub fn returns_memory(mut self, yes: bool) -> Self {
+        self.returns_memory = yes;
+        self
+    }
+
     /// Addresses of functions that run untranslated wherever commands call them, and report what they write
     /// (`will_write`): an allocator, for instance. They neither throw nor jump out.
     #[must_use]
@@ -150,6 +160,7 @@ impl Options {
             shadow: self.shadow.clone().durability(self.durability),
             keeps_variables: self.keeps_variables && !self.self_contained,
             self_contained: self.self_contained,
+            returns_memory: self.returns_memory,
         }
     }
 

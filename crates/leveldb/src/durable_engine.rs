@@ -199,7 +199,8 @@ impl DurableEngine {
             .durability(Durability::Interval(INTERVAL_MS))
             .capacity(capacity())
             .tracker(TrackerChoice::Explicit)
-            .self_contained(true);
+            .self_contained(true)
+            .returns_memory(true);
         // SAFETY: there is nothing to initialise; the state is this library's, whose format the root's mark
         // tells.
         let runtime = unsafe { Runtime::open(pool, &options, None) }?;

@@ -1,7 +1,6 @@
 //! How committed units pass from the fronts of several logs to the replayer, and space back.
 //!
-//! Every unit has a number, drawn from one counter. A unit is *published* when it, and the tail that covers it,
-//! are durable. The *watermark* is the greatest number up to which every unit has been published: units up to it
+//! Every unit has a number, drawn from one counter. A unit is *published* when it is durable. The *watermark* is the greatest number up to which every unit has been published: units up to it
 //! are acknowledged and applied, none beyond it is. (Several fronts publish in any order; a unit whose
 //! predecessor a crash took may hold what depends on it.)
 //!
@@ -75,7 +74,7 @@ impl Handover {
         let hand = &self.hands[log];
         // Relaxed: whoever reads it has seen the announcement withdrawn first.
         hand.tail.store(tail, Ordering::Relaxed);
-        // Release pairs with the Acquire in `watermark`: the unit's bytes and tail come before.
+        // Release pairs with the Acquire in `watermark`: the unit's bytes come before.
         hand.announced.store(NONE, Ordering::Release);
     }
 

@@ -3,8 +3,8 @@
 //!
 //! Invariants:
 //! 1. The words of the header's first line never change once its magic number is there.
-//! 2. Words that change are 8 bytes, aligned, and have one writer: `len` and `dirty_end` whoever grows, `tail` the
-//!    front of its log, `upto` and `head` the replayer, all and `incarnation` recovery.
+//! 2. Words that change are 8 bytes, aligned, and have one writer: `len` and `dirty_end` whoever grows, `upto`
+//!    and `head` the replayer, these and `incarnation` recovery.
 //! 3. A unit's checksum covers all its bytes but the padding, and through its seed the shadow, the log and the
 //!    opening that wrote it.
 
@@ -43,7 +43,6 @@ pub(crate) const AT_INCARNATION: u64 = 192;
 /// The logs' own words, two lines for each log.
 pub(crate) const AT_LOGS: u64 = PAGE_BYTES;
 pub(crate) const LOG_BYTES: u64 = 128;
-pub(crate) const IN_LOG_TAIL: u64 = 0;
 pub(crate) const IN_LOG_UPTO: u64 = 64;
 pub(crate) const IN_LOG_HEAD: u64 = 72;
 /// The first ring.
@@ -278,7 +277,7 @@ mod tests {
             rows.iter().map(|(offset, bytes, field)| (field.as_str(), *offset, *bytes)).collect();
         assert_eq!(told, words.map(|(field, offset)| (field, offset, 8)));
         assert_eq!((AT_LOGS, LOG_BYTES, AT_RINGS), (4096, 128, 12288));
-        assert_eq!((IN_LOG_TAIL, IN_LOG_UPTO, IN_LOG_HEAD), (0, 64, 72));
+        assert_eq!((IN_LOG_UPTO, IN_LOG_HEAD), (64, 72));
         assert_eq!((KIND_COMMIT, KIND_REDO, KIND_ASIDE), (0xc1, 0xd2, 0xa3));
     }
 

@@ -24,7 +24,6 @@ pub struct Options {
     pub(crate) log_bytes: u64,
     pub(crate) log_count: usize,
     pub(crate) background: bool,
-    pub(crate) fences: u32,
     pub(crate) start: Start,
 }
 
@@ -37,7 +36,6 @@ impl Default for Options {
             log_bytes: mangrove_pmem::LOG_BYTES_DEFAULT,
             log_count: 1,
             background: true,
-            fences: 1,
             start: Start::Read,
         }
     }
@@ -130,14 +128,6 @@ impl Options {
         self.with(|p| p.start(start))
     }
 
-    /// Fences of a commit on dax and emulated: 1 (the unit's checksum says whether it is all there), or the
-    /// paper's 2 (unit, then tail). Both may take turns on one shadow.
-    #[must_use]
-    pub fn fences(mut self, count: u32) -> Self {
-        self.fences = count;
-        self
-    }
-
     /// False: no background thread; whoever finds a log full applies it. Deterministic; for tests.
     #[must_use]
     pub fn background(mut self, yes: bool) -> Self {
@@ -155,9 +145,6 @@ impl Options {
         let unsupported = |what| Err(Error::Unsupported { what });
         if !(1..=LOG_COUNT_MAX).contains(&self.log_count) {
             return unsupported(format!("a shadow has 1 to {LOG_COUNT_MAX} logs, not {}", self.log_count));
-        }
-        if !(1..=2).contains(&self.fences) {
-            return unsupported(format!("a commit has 1 or 2 fences, not {}", self.fences));
         }
         if self.capacity == 0 || self.capacity > CAPACITY_BYTES_MAX {
             return unsupported(format!(

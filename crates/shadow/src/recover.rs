@@ -1,11 +1,11 @@
 //! What happens to a shadow on dax or emulated after a crash: the units in the logs are applied to the image, in
 //! order, up to the first number that is missing; what lies behind it was never acknowledged, and is dropped.
-//! Up to a log's tail all units must be right; behind it stands what was written last, and what is not right there
-//! was not finished. (So damage is told from a tear, except in the last unit of a log.)
+//! A log ends where no whole unit stands. A whole unit anywhere behind that place says that it had been durable: then
+//! it is damaged, and opening fails. (So damage is told from a tear, except in the last unit of a log.)
 //!
 //! Invariants:
 //! 1. Nothing is stored before everything that will be applied has been verified.
-//! 2. Durable-order: the image before the heads and tails that drop the records. Otherwise a second crash would
+//! 2. Durable-order: the image before the heads that drop the records. Otherwise a second crash would
 //!    find the records gone and the image old.
 //! 3. Durable-order: the emptied logs before the incarnation that makes every older unit no unit. Otherwise units
 //!    still needed would fail their checksums; and without it, a unit dropped now could be taken at the next
@@ -14,8 +14,8 @@
 //!    unit applied, the next number is missing, and dropped units are behind it.
 
 use crate::layout::{
-    ASIDE_BYTES, AT_DIRTY_END, AT_INCARNATION, AT_LEN, COMMIT_BYTES, Commit, IN_LOG_HEAD, IN_LOG_TAIL,
-    IN_LOG_UPTO, KIND_ASIDE, KIND_REDO, Layout, REDO_BYTES, le_bytes, redo_total,
+    ASIDE_BYTES, AT_DIRTY_END, AT_INCARNATION, AT_LEN, COMMIT_BYTES, Commit, IN_LOG_HEAD, IN_LOG_UPTO,
+    KIND_ASIDE, KIND_REDO, Layout, REDO_BYTES, le_bytes, redo_total,
 };
 use crate::lines::Lines;
 use crate::replay::{apply, flush, read_commit, store_head, word};
@@ -38,8 +38,16 @@ pub(crate) struct Recovery {
     pub(crate) bytes: u64,
     /// Published, but behind a number that was not: never acknowledged.
     pub(crate) dropped: u64,
-    /// Found behind the tail of their log.
-    pub(crate) behind_tail: u64,
+}
+
+/// Whether the logs may end in damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// Where one ends, the rest of its ring is searched for units that say so.
+    Prove,
+    /// The pool was closed: its logs are empty, and whoever opened it has compared everything with its sums, or
+    /// was asked not to.
+    Trust,
 }
 
 fn corrupt<T>(offset: u64, what: &str) -> Result<T> {
@@ -64,12 +72,12 @@ pub(crate) fn read_len(region: &Region, layout: &Layout) -> Result<u64> {
 }
 
 /// Applies what was published; where the logs stand then.
-pub(crate) fn recover(region: &Region, layout: &Layout) -> Result<(Start, Recovery)> {
+pub(crate) fn recover(region: &Region, layout: &Layout, ends: Ends) -> Result<(Start, Recovery)> {
     let len = read_len(region, layout)?;
     region.grow(layout.image_start() + len)?;
     let incarnation = durable_word(region, AT_INCARNATION);
-    let Scan { found, upto, starts, behind_tail } = scan(region, layout, len, u64::MAX)?;
-    let mut recovery = Recovery { behind_tail, ..Recovery::default() };
+    let Scan { found, upto, starts } = scan(region, layout, len, u64::MAX, ends)?;
+    let mut recovery = Recovery::default();
     let mut seq = upto;
     let mut lines = Lines::new();
     let mut ends = starts;
@@ -93,10 +101,7 @@ pub(crate) fn recover(region: &Region, layout: &Layout) -> Result<(Start, Recove
     flush(&mut lines, region);
     region.fence();
     for (log, &end) in ends.iter().enumerate() {
-        let at = layout.log(log);
-        store_head(region, at, seq, end);
-        region.store(at + IN_LOG_TAIL, end, Ordering::Release);
-        region.flush(at + IN_LOG_TAIL, 8);
+        store_head(region, layout.log(log), seq, end);
     }
     region.fence();
     region.store(AT_INCARNATION, incarnation + 1, Ordering::Release);
@@ -116,7 +121,7 @@ pub(crate) fn verify_all(region: &Region, layout: &Layout, usable: u64) -> Resul
     if len > usable - layout.image_start() {
         return corrupt(usable, "the image ends before its length");
     }
-    Ok(scan(region, layout, len, usable)?.found.len() as u64)
+    Ok(scan(region, layout, len, usable, Ends::Prove)?.found.len() as u64)
 }
 
 /// What the logs hold.
@@ -127,11 +132,10 @@ struct Scan {
     upto: u64,
     /// Where each log begins.
     starts: Vec<u64>,
-    behind_tail: u64,
 }
 
-fn scan(region: &Region, layout: &Layout, len: u64, usable: u64) -> Result<Scan> {
-    let mut scan = Scan { found: Vec::new(), upto: 0, starts: Vec::new(), behind_tail: 0 };
+fn scan(region: &Region, layout: &Layout, len: u64, usable: u64, ends: Ends) -> Result<Scan> {
+    let mut scan = Scan { found: Vec::new(), upto: 0, starts: Vec::new() };
     let logs = 0..layout.log_count as usize;
     let words = logs.map(|log| layout.log(log));
     scan.upto = words.map(|at| durable_word(region, at + IN_LOG_UPTO)).max().unwrap_or(0);
@@ -139,22 +143,22 @@ fn scan(region: &Region, layout: &Layout, len: u64, usable: u64) -> Result<Scan>
     let verifier = Verifier { region, layout, len, usable, incarnation, upto: scan.upto };
     for log in 0..layout.log_count as usize {
         let at = layout.log(log);
-        let (head, tail) = (durable_word(region, at + IN_LOG_HEAD), durable_word(region, at + IN_LOG_TAIL));
-        let apart = tail.abs_diff(head);
-        if apart > layout.ring_bytes || !head.is_multiple_of(8) || !tail.is_multiple_of(8) || tail > 1 << 62 {
-            return corrupt(at, "the ends of a log that cannot be");
+        let head = durable_word(region, at + IN_LOG_HEAD);
+        if !head.is_multiple_of(8) || head > 1 << 62 {
+            return corrupt(at, "the beginning of a log that cannot be");
         }
         scan.starts.push(head);
-        let mut position = head;
+        let (mut position, limit) = (head, head + layout.ring_bytes);
         loop {
-            match verifier.unit(log, position, head + layout.ring_bytes) {
+            match verifier.unit(log, position, limit) {
                 Ok(commit) => {
                     scan.found.push(Found { log, position, commit });
-                    scan.behind_tail += u64::from(position >= tail.max(head));
                     position += commit.bytes;
                 }
-                // Up to the tail all had been durable. What follows is a unit that was not finished, or nothing.
-                Err(damage) if position < tail => return Err(damage),
+                Err(damage) if ends == Ends::Prove && verifier.any_behind(log, position, limit) => {
+                    return Err(damage);
+                }
+                // A unit that was not finished, or nothing.
                 Err(_) => break,
             }
         }
@@ -221,6 +225,16 @@ impl Verifier<'_> {
             Some(record) if commit.seq > self.upto => self.aside(record).map(|()| commit),
             _ => Ok(commit),
         }
+    }
+
+    /// Whether a whole unit stands behind `position`: it was begun when all before it was durable. (Units of earlier
+    /// laps name other positions; those of earlier openings, and bytes that only look like one, fail the checksum.)
+    fn any_behind(&self, log: usize, position: u64, limit: u64) -> bool {
+        let Self { region, layout, .. } = *self;
+        let last = limit - COMMIT_BYTES;
+        (position + 8..=last)
+            .step_by(8)
+            .any(|at| word(region, layout, log, at + 16) == at && self.unit(log, at, limit).is_ok())
     }
 
     /// The records of a unit beside the image.

@@ -2,29 +2,29 @@
 //!
 //! Source: Fig. 3 of the Mangosteen paper. One batch is one unit: its REDO records, then the tail. The paper has
 //! two fences: one makes the records durable, one the tail, which is what commits. Here a unit has a checksum that
-//! tells by itself whether it is all there, so one fence will do: it makes the unit durable, and the tail *before*
-//! it. The paper's two are an option ([`Options::fences`](crate::Options::fences)). Further deviations: records
+//! tells by itself whether it is all there, and a whole unit proves that those before it in its log had been durable:
+//! so there is one fence, and no tail to be stored (docs/decisions/shadow.md). Further deviations: records
 //! carry ranges of any length instead of one block each (the blocks are deduplicated before, by who tracks
 //! stores); the COMMIT record stands first, since length and number are known when it is written; several logs,
 //! in the order of one counter (`handover.rs`).
 //!
 //! Invariants:
-//! 1. Durable-order: a unit before any tail behind it. Otherwise recovery would find a tail, and before it
-//!    bytes of an earlier lap. (It would notice, by position and checksum, and call it damage.)
+//! 1. Durable-order: a unit before the first byte of the next in its log. Otherwise a crash could keep the next one
+//!    alone, and recovery would take the hole before it for damage.
 //! 2. Durable-order: space is written again only when the head that frees it is durable. Otherwise recovery
 //!    would read new records as old ones.
 //! 3. Locks, outermost first: `aside`, a front, the replayer.
 
 use crate::handover::Handover;
 use crate::layout::{
-    ASIDE_BYTES, AT_DIRTY_END, AT_LEN, COMMIT_BYTES, Commit, IN_LOG_TAIL, KIND_ASIDE, Layout, PAGE_BYTES,
-    REDO_BYTES, le_bytes, redo_total, redo_words,
+    ASIDE_BYTES, AT_DIRTY_END, AT_LEN, COMMIT_BYTES, Commit, KIND_ASIDE, Layout, PAGE_BYTES, REDO_BYTES,
+    le_bytes, redo_total, redo_words,
 };
 use crate::replay::Replayer;
 use crate::working::Working;
 use crate::{Error, Result, Stat};
 use mangrove_pmem::{Range, Region, crc32c};
-use mangrove_sys::prefetch_write;
+use mangrove_sys::{CACHE_LINE_BYTES, prefetch_write};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -57,6 +57,28 @@ pub(crate) struct Aside {
     end: u64,
 }
 
+/// Puts `data` at `at` and sums it, from a copy: another thread may be storing into a neighbour of what a command wrote
+/// (a block that it got from a command, or has freed), and the sum is that of the bytes that were put.
+fn put_summed(
+    copy: &mut [u8; SMALL_BYTES],
+    mut data: &[u8],
+    mut at: u64,
+    mut crc: u32,
+    put: impl Fn(u64, &[u8]),
+) -> u32 {
+    while !data.is_empty() {
+        // To the end of a line: none is flushed twice.
+        let (piece, rest) = data.split_at(data.len().min(SMALL_BYTES - at as usize % CACHE_LINE_BYTES));
+        let copy = &mut copy[..piece.len()];
+        copy.copy_from_slice(piece);
+        crc = crc32c(crc, copy);
+        put(at, copy);
+        at += piece.len() as u64;
+        data = rest;
+    }
+    crc
+}
+
 /// Rings, working copy, replayer.
 pub(crate) struct Rings {
     pub(crate) region: Region,
@@ -70,8 +92,6 @@ pub(crate) struct Rings {
     background: bool,
     stop: AtomicBool,
     panicked: AtomicBool,
-    /// Whether the tail has a fence of its own.
-    tail_fence: bool,
     len: AtomicU64,
     pub(crate) full_waits: AtomicU64,
 }
@@ -111,7 +131,6 @@ impl Rings {
             layout,
             working,
             background: options.background,
-            tail_fence: options.fences > 1,
             stop: AtomicBool::new(false),
             panicked: AtomicBool::new(false),
             len: AtomicU64::new(start.len),
@@ -127,16 +146,16 @@ impl Rings {
 
     /// Commits `ranges` of the working copy as one unit of `log`; its number. Durable on return, except that
     /// units with smaller numbers may not be.
-    pub(crate) fn commit(&self, log: usize, ranges: &[Range]) -> Result<u64> {
-        let bytes = COMMIT_BYTES + ranges.iter().map(|r| redo_total(r.len)).sum::<u64>();
+    pub(crate) fn commit(&self, log: usize, ranges: impl Iterator<Item = Range> + Clone) -> Result<u64> {
+        let (bytes, records) =
+            ranges.clone().fold((COMMIT_BYTES, 0), |(bytes, n), r| (bytes + redo_total(r.len), n + 1));
         if bytes > self.layout.ring_bytes / 2 {
-            return self.commit_aside(log, ranges, bytes);
+            return self.commit_aside(log, ranges, bytes, records);
         }
         let mut front = self.fronts[log].lock();
         self.make_space(log, front.position + bytes)?;
         let seq = self.handover.begin(log);
-        let mut commit =
-            Commit { bytes, seq, position: front.position, records: ranges.len() as u32, crc: 0 };
+        let mut commit = Commit { bytes, seq, position: front.position, records: records as u32, crc: 0 };
         if bytes as usize <= SMALL_BYTES {
             self.put_small(log, &mut front, &mut commit, ranges);
         } else {
@@ -144,10 +163,11 @@ impl Rings {
             commit.crc = commit.crc_of_head(front.seed);
             for range in ranges {
                 let head: [u8; 16] = le_bytes(redo_words(range.offset, range.len));
-                let data = self.working.bytes(*range);
-                commit.crc = crc32c(crc32c(commit.crc, &head), data);
                 self.put(log, at, &head);
-                self.put(log, at + REDO_BYTES, data);
+                let crc = crc32c(commit.crc, &head);
+                let put = |at, bytes: &[u8]| self.put(log, at, bytes);
+                commit.crc =
+                    put_summed(&mut front.unit, self.working.bytes(range), at + REDO_BYTES, crc, put);
                 at += redo_total(range.len);
             }
             self.put(log, front.position, &le_bytes::<4, 32>(commit.words()));
@@ -161,14 +181,7 @@ impl Rings {
     /// Makes the unit of `bytes` bytes at the front durable, whose bytes have been put and flushed.
     #[inline]
     fn publish(&self, log: usize, front: &mut Front, bytes: u64) -> Result<()> {
-        let tail = self.layout.log(log) + IN_LOG_TAIL;
-        if self.tail_fence {
-            self.region.fence();
-        }
         front.position += bytes;
-        let covered = if self.tail_fence { front.position } else { front.position - bytes };
-        self.region.store(tail, covered, Ordering::Release);
-        self.region.flush(tail, 8);
         self.region.fence();
         // The lines of the next unit, most likely a short one, are fetched while the caller goes on.
         for line in 0..PREFETCH_LINES {
@@ -188,12 +201,18 @@ impl Rings {
 
     /// A whole unit in one copy into the ring.
     #[inline]
-    fn put_small(&self, log: usize, front: &mut Front, commit: &mut Commit, ranges: &[Range]) {
+    fn put_small(
+        &self,
+        log: usize,
+        front: &mut Front,
+        commit: &mut Commit,
+        ranges: impl Iterator<Item = Range>,
+    ) {
         let unit = &mut front.unit;
         let mut at = COMMIT_BYTES as usize;
         commit.crc = commit.crc_of_head(front.seed);
         for range in ranges {
-            let data = self.working.bytes(*range);
+            let data = self.working.bytes(range);
             unit[at..at + 16].copy_from_slice(&le_bytes::<2, 16>(redo_words(range.offset, range.len)));
             unit[at + 16..at + 16 + data.len()].copy_from_slice(data);
             commit.crc = crc32c(commit.crc, &unit[at..at + 16 + data.len()]);
@@ -251,7 +270,13 @@ impl Rings {
     /// Durable-order: that the region is no longer zero behind the image, before the records. Otherwise `grow`
     /// would not know, after a crash, what to zero. The records need no fence before the unit that names them: one
     /// fence makes both durable, and a unit whose records do not match their checksum was not finished.
-    fn commit_aside(&self, log: usize, ranges: &[Range], bytes: u64) -> Result<u64> {
+    fn commit_aside(
+        &self,
+        log: usize,
+        ranges: impl Iterator<Item = Range>,
+        bytes: u64,
+        count: u64,
+    ) -> Result<u64> {
         let mut aside = self.aside.lock();
         self.wait_applied(aside.seq)?;
         let start = self.layout.image_start() + self.len();
@@ -268,13 +293,13 @@ impl Rings {
             self.region.flush(AT_DIRTY_END, 8);
             self.region.fence();
         }
-        let (mut at, mut crc) = (start, 0);
+        let (mut at, mut crc, mut buffer) = (start, 0, [0; SMALL_BYTES]);
         for range in ranges {
             let head: [u8; 16] = le_bytes(redo_words(range.offset, range.len));
-            let data = self.working.bytes(*range);
-            crc = crc32c(crc32c(crc, &head), data);
             self.region.write_through(at, &head);
-            self.region.write_through(at + REDO_BYTES, data);
+            let put = |at, bytes: &[u8]| self.region.write_through(at, bytes);
+            crc = crc32c(crc, &head);
+            crc = put_summed(&mut buffer, self.working.bytes(range), at + REDO_BYTES, crc, put);
             at += redo_total(range.len);
         }
         let mut front = self.fronts[log].lock();
@@ -282,7 +307,7 @@ impl Rings {
         self.make_space(log, front.position + bytes)?;
         let seq = self.handover.begin(log);
         let mut commit = Commit { bytes, seq, position: front.position, records: 1, crc: 0 };
-        let record = [u64::from(crc) << 32 | KIND_ASIDE, start, records, ranges.len() as u64];
+        let record = [u64::from(crc) << 32 | KIND_ASIDE, start, records, count];
         let record: [u8; 32] = le_bytes(record);
         commit.crc = crc32c(commit.crc_of_head(front.seed), &record);
         self.put(log, front.position, &le_bytes::<4, 32>(commit.words()));

@@ -5,7 +5,7 @@
 //! 2. Tickets grow in the order of commits; a unit is durable only with every one before it.
 
 use crate::layout::{AT_RINGS, Layout, PAGE_BYTES, RING_BYTES_MAX, RING_BYTES_MIN};
-use crate::recover::{Recovery, recover};
+use crate::recover::{Ends, Recovery, recover};
 use crate::ring::Rings;
 use crate::working::Working;
 use crate::{Error, Options, Report, Result, Stat};
@@ -73,8 +73,9 @@ impl Shadow {
         let begun = Instant::now();
         let pool = options.pool(path.as_ref())?;
         let image = if options.start == Start::CopyOnWrite { pool.image_file()? } else { None };
-        let mut shadow = Self::build(pool.region().clone(), options, image)?;
         let found = pool.open_report();
+        let ends = if found.was_clean || found.created { Ends::Trust } else { Ends::Prove };
+        let mut shadow = Self::build(pool.region().clone(), options, image, ends)?;
         shadow.report.created = found.created;
         shadow.report.was_clean = found.was_clean;
         if let Backing::Log(_) = &shadow.backing {
@@ -91,7 +92,7 @@ impl Shadow {
     /// # Errors
     /// See [`Error`].
     pub fn on_region(region: Region, options: &Options) -> Result<Self> {
-        Self::build(region, options, None)
+        Self::build(region, options, None, Ends::Prove)
     }
 
     /// As [`Shadow::on_region`], for the region that `file` is mapped at: the working copy is mapped from the file
@@ -100,11 +101,11 @@ impl Shadow {
     /// # Errors
     /// See [`Error`].
     pub fn on_mapped_region(region: Region, file: OwnedFd, options: &Options) -> Result<Self> {
-        Self::build(region, options, Some(file))
+        Self::build(region, options, Some(file), Ends::Prove)
     }
 
     /// `image`: the region's file, to be mapped instead of read.
-    fn build(region: Region, options: &Options, image: Option<OwnedFd>) -> Result<Self> {
+    fn build(region: Region, options: &Options, image: Option<OwnedFd>, ends: Ends) -> Result<Self> {
         if region.medium().has_units() {
             let (base, grown) = (region.base(), region.medium().grown());
             let backing = LogBacking {
@@ -123,20 +124,14 @@ impl Shadow {
         };
         let working = Working::reserve(&layout)?;
         let base = working.base();
-        let (start, recovery) = recover(&region, &layout)?;
+        let (start, recovery) = recover(&region, &layout, ends)?;
         match image {
             Some(file) => working.map(&file, layout.image_start(), start.len)?,
             None => working.load(&region, layout.image_start(), start.len),
         }
-        let Recovery { units, bytes, dropped, behind_tail } = recovery;
-        let report = Report {
-            units,
-            unit_bytes: bytes,
-            dropped,
-            behind_tail,
-            image_bytes: start.len,
-            ..Report::default()
-        };
+        let Recovery { units, bytes, dropped } = recovery;
+        let report =
+            Report { units, unit_bytes: bytes, dropped, image_bytes: start.len, ..Report::default() };
         let log_count = layout.log_count as usize;
         let rings = Arc::new(Rings::new(region, layout, working, &start, options));
         let mut shadow = Self::new(Backing::Rings(Arc::clone(&rings)), base, log_count, report);
@@ -220,22 +215,14 @@ impl Shadow {
         let ticket = match &self.backing {
             Backing::Log(backing) => {
                 let mut scratch = backing.scratch.lock();
-                self.to_offsets(ranges, &mut scratch);
+                scratch.clear();
+                scratch.extend(self.offsets(ranges));
                 let ticket = backing.region.flush_unit(&scratch)?;
                 // Relaxed: a counter.
                 backing.units.fetch_add(1, Ordering::Relaxed);
                 ticket
             }
-            Backing::Rings(rings) => match ranges {
-                // Without an allocation, and without a lock that logs would share.
-                [] => rings.commit(log, &[])?,
-                &[one] if one.1 > 0 => rings.commit(log, &[self.to_offset(one)])?,
-                _ => {
-                    let mut offsets = Vec::with_capacity(ranges.len());
-                    self.to_offsets(ranges, &mut offsets);
-                    rings.commit(log, &offsets)?
-                }
-            },
+            Backing::Rings(rings) => rings.commit(log, self.offsets(ranges))?,
         };
         Ok(Ticket(ticket))
     }
@@ -247,9 +234,10 @@ impl Shadow {
         Range { offset, len: count as u64 }
     }
 
-    fn to_offsets(&self, ranges: &[(usize, usize)], offsets: &mut Vec<Range>) {
-        offsets.clear();
-        offsets.extend(ranges.iter().filter(|r| r.1 > 0).map(|&range| self.to_offset(range)));
+    /// The ranges that are not empty, as the region counts.
+    #[inline]
+    fn offsets(&self, ranges: &[(usize, usize)]) -> impl Iterator<Item = Range> + Clone {
+        ranges.iter().filter(|range| range.1 > 0).map(|&range| self.to_offset(range))
     }
 
     /// Waits until the unit and every one before it is durable. With durability by interval it returns at once;

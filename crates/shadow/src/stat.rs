@@ -16,9 +16,6 @@ pub struct Report {
     pub unit_bytes: u64,
     /// Units that were in a log, but behind one that was not: nobody had been told that they are durable.
     pub dropped: u64,
-    /// Units found behind the tail of their log, at most two of each: what stands before a tail and is damaged is
-    /// told from what was not finished (dax and emulated).
-    pub behind_tail: u64,
     /// Bytes of the image.
     pub image_bytes: u64,
     /// Time it all took, in nanoseconds.

@@ -1,7 +1,7 @@
 //! The shadow on the emulated medium: rings, replayer, recovery.
 
 use mangrove_shadow::{AddressChoice, CreateMode, Error, Latency, MediumChoice, Options, Shadow};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
@@ -195,6 +195,42 @@ fn threads_with_logs_of_their_own_keep_each_unit_whole_and_lose_nothing_acknowle
 }
 
 #[test]
+fn a_unit_whose_bytes_change_under_its_commit_is_whole_all_the_same() {
+    // One that lies in the ring, and one beside it.
+    for bytes in [1 << 20, 48 << 20] {
+        let dir = folder();
+        let path = dir.path().join("s");
+        let shadow = options().background(false).log_bytes(64 << 20).open(&path).unwrap();
+        shadow.grow(bytes).unwrap();
+        let base = shadow.base() as usize;
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // SAFETY: words of the working copy, which this thread alone stores to; the commit reads them as it may.
+                let words = (0..bytes)
+                    .step_by(4096)
+                    .map(|at| unsafe { AtomicU64::from_ptr((base + at as usize) as *mut u64) });
+                let words: Vec<_> = words.collect();
+                for n in 1.. {
+                    words.iter().for_each(|word| word.store(n, Ordering::Relaxed));
+                    if over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            });
+            for _ in 0..8 {
+                shadow.commit(0, &[(base, bytes as usize)]).unwrap();
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        drop(shadow);
+        let shadow = options().background(false).open(&path).unwrap();
+        assert!(shadow.report().units > 0);
+        shadow.close().unwrap();
+    }
+}
+
+#[test]
 fn damage_in_a_log_is_named_and_refused() {
     let dir = folder();
     let path = dir.path().join("s");
@@ -210,7 +246,11 @@ fn damage_in_a_log_is_named_and_refused() {
     let whole = std::fs::read(&image).unwrap();
     // The first ring begins behind the logs' words.
     let rings = 4096 + 64 * 128;
-    for at in [3, 20, 60, rings + 1, rings + 9, rings + 17, rings + 500, rings + 2000] {
+    // A unit: 32 bytes, a record of 16, and its bytes. Everywhere in the first three, the last being the proof; of the
+    // last, damage is a unit that was not finished.
+    let unit = 32 + 16 + 1000;
+    let in_units = (rings..rings + 3 * unit).step_by(53);
+    for at in [3, 20, 60].into_iter().chain(in_units) {
         let mut bad = whole.clone();
         bad[at] ^= 4;
         std::fs::write(&image, &bad).unwrap();
@@ -221,6 +261,14 @@ fn damage_in_a_log_is_named_and_refused() {
     }
     std::fs::write(&image, &whole).unwrap();
     assert!(Shadow::check(&path).unwrap().damage.is_empty());
+    let mut torn = whole.clone();
+    torn[rings + 3 * unit + 500] ^= 4;
+    std::fs::write(&image, &torn).unwrap();
+    assert!(Shadow::check(&path).unwrap().damage.is_empty());
+    let shadow = options().background(false).open(&path).unwrap();
+    assert_eq!(shadow.report().units, 3);
+    drop(shadow);
+    std::fs::write(&image, &whole).unwrap();
     let shadow = options().background(false).open(&path).unwrap();
     assert_eq!(shadow.report().units, 4);
     shadow.close().unwrap();
