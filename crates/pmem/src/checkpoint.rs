@@ -14,7 +14,8 @@
 //! A long unit, whose records lie in a file of their own, is a checkpoint of its own: what is before it in the log
 //! is applied first, and has its tail. So each page changes once in a checkpoint, here too.
 //!
-//! A page read back for a change is verified first: bit rot is found, not sealed under a new sum.
+//! A page read back for a change is verified first: bit rot is found, not sealed under a new sum. One of a checkpoint
+//! that is done again may be old, new or torn: its sum fits it as it was read, or with the records applied.
 
 use crate::aside::{Reader, Reference};
 use crate::log::Log;
@@ -100,8 +101,8 @@ impl Checkpointer {
         while target > log.tail() {
             let tail = log.tail();
             // SAFETY: `tail..target` is durable and not yet freed: nobody writes it.
-            let end = tail + first_part(unsafe { log.bytes(tail, target - tail) })?;
-            let nonce = log.nonce_at(end);
+            let (bytes, nonce) = first_part(unsafe { log.bytes(tail, target - tail) })?;
+            let end = tail + bytes;
             self.run_to(log, superblock, superblock_path, end, nonce, image_bytes, false)?;
             log.set_tail(end);
         }
@@ -186,10 +187,15 @@ impl Checkpointer {
         }
         let mut blocks: Vec<u64> = Vec::new();
         for (change, page) in changes.iter().zip(buffer.chunks_exact_mut(PAGE_BYTES)) {
+            let found = again.then(|| page_sum(page));
             for item in &work[change.first..change.end] {
                 apply_record(log, (item & ((1 << POSITION_BITS) - 1)) as usize, change.page, page);
             }
-            self.sums.set(change.page, page_sum(page));
+            let sum = page_sum(page);
+            if found.is_some_and(|found| ![found, sum].contains(&self.sums.get(change.page))) {
+                return Err(self.damaged_page(change.page));
+            }
+            self.sums.set(change.page, sum);
             let block = change.page / PAGES_PER_BLOCK;
             if blocks.last() != Some(&block) {
                 blocks.push(block);
@@ -208,31 +214,37 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Reads consecutive pages from `first` on and verifies them, unless a checkpoint is done
-    /// `again` (then each may be old, new or torn, and the records make every change anew).
+    /// Reads consecutive pages from `first` on and verifies them, unless a checkpoint is done `again`: then the
+    /// caller does.
     fn read_run(&self, first: u64, pages: &mut [u8], again: bool) -> Result<()> {
         let count = (pages.len() / PAGE_BYTES) as u64;
         // A page whose sum is 0 is zero; nothing to read.
-        if (first..first + count).all(|page| self.sums.get(page) == 0) {
+        if !again && (first..first + count).all(|page| self.sums.get(page) == 0) {
             return Ok(());
         }
         let offset = first * PAGE_BYTES as u64;
         let n = self.files.image.read_at(offset, pages).map_err(io_error(&self.files.image_path, "read"))?;
         pages[n..].fill(0);
-        for (i, bytes) in pages.chunks_exact_mut(PAGE_BYTES).enumerate() {
-            let page = first + i as u64;
+        if again {
+            return Ok(());
+        }
+        for (page, bytes) in (first..).zip(pages.chunks_exact_mut(PAGE_BYTES)) {
             let sum = self.sums.get(page);
             if sum == 0 {
                 bytes.fill(0);
-            } else if !again && page_sum(bytes) != sum {
-                return Err(Error::Corrupt {
-                    path: self.files.image_path.clone(),
-                    offset: page * PAGE_BYTES as u64,
-                    what: "the page does not match its checksum".into(),
-                });
+            } else if page_sum(bytes) != sum {
+                return Err(self.damaged_page(page));
             }
         }
         Ok(())
+    }
+
+    fn damaged_page(&self, page: u64) -> Error {
+        Error::Corrupt {
+            path: self.files.image_path.clone(),
+            offset: page * PAGE_BYTES as u64,
+            what: "the page does not match its checksum".into(),
+        }
     }
 
     fn write_sums(&mut self, blocks: &[u64]) -> Result<()> {
@@ -255,17 +267,23 @@ fn damaged_memory() -> Error {
     Error::Poisoned { first: "the log in memory is damaged".into() }
 }
 
-/// Bytes of the groups before the first that names a file, or of that one, if it is the first.
-fn first_part(bytes: &[u8]) -> Result<u64> {
-    let mut at = 0;
+/// Bytes of the groups before the first that names a file, or of that one, if it is the first; and the nonce of the
+/// last of them, which may be that of an earlier process than wrote the group behind.
+fn first_part(bytes: &[u8]) -> Result<(u64, u64)> {
+    let (mut at, mut nonce) = (0, 0);
     while at < bytes.len() {
         let header = GroupHeader::decode(&bytes[at..]).ok_or_else(damaged_memory)?;
-        if header.flags & FLAG_ASIDE != 0 {
-            return Ok(if at == 0 { header.total() } else { at as u64 });
+        let aside = header.flags & FLAG_ASIDE != 0;
+        if aside && at > 0 {
+            break;
         }
         at += header.total() as usize;
+        nonce = header.nonce;
+        if aside {
+            break;
+        }
     }
-    Ok(at as u64)
+    Ok((at as u64, nonce))
 }
 
 /// The file that the group at the start names, if it is one that does.

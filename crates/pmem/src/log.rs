@@ -57,9 +57,8 @@ pub(crate) struct Log {
     seed: u32,
     /// Where the first group of this process stands.
     first: Lsn,
-    /// Nonce of the groups from there on, and of the one before.
+    /// Nonce of the groups from there on.
     nonce: u64,
-    nonce_before: u64,
     pub(crate) counters: LogCounters,
 }
 
@@ -80,7 +79,7 @@ impl Log {
         tail: Lsn,
         end: Lsn,
         seed: u32,
-        nonces: (u64, u64),
+        nonce: u64,
     ) -> Self {
         let log_bytes = ring.len() as u64;
         // At least four groups fit, so that appending goes on while one is written and one is applied.
@@ -96,8 +95,7 @@ impl Log {
             commit: GroupCommit::new(end, crowd_here()),
             seed,
             first: end,
-            nonce: nonces.0,
-            nonce_before: nonces.1,
+            nonce,
             counters: LogCounters::default(),
         }
     }
@@ -149,11 +147,6 @@ impl Log {
 
     pub(crate) fn file(&self) -> &dyn StorageFile {
         &*self.file
-    }
-
-    /// Nonce of the group that ends at `lsn`: one at `lsn` carries it too, or is the first of a process.
-    pub(crate) fn nonce_at(&self, lsn: Lsn) -> u64 {
-        if lsn > self.first { self.nonce } else { self.nonce_before }
     }
 
     #[inline]

@@ -581,7 +581,7 @@ impl Recovered {
         let sb = superblock.current();
         let interrupted = (sb.target > sb.tail).then_some((sb.target, self.scan.target_nonce));
         let (tail, seed) = (sb.tail, sb.seed());
-        let nonces = (storage.random(), self.scan.last_nonce);
+        let nonce = storage.random();
         let files = Arc::new(self.files);
         let checkpointer = Checkpointer {
             files: Arc::clone(&files),
@@ -594,7 +594,7 @@ impl Recovered {
         };
         FileParts {
             memory: self.memory,
-            log: Log::new(self.ring, self.log_file, tail, self.scan.end, seed, nonces),
+            log: Log::new(self.ring, self.log_file, tail, self.scan.end, seed, nonce),
             superblock,
             superblock_path: folder.join("pool"),
             files,

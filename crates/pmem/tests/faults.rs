@@ -2,7 +2,7 @@
 
 use mangrove_pmem::{
     CreateMode, Error, Fault, FaultKind, Faulty, MediumChoice, Operation, OsStorage, Pool, PoolOptions,
-    Region,
+    Range, Region,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -152,6 +152,64 @@ fn every_read_may_fail() {
 #[test]
 fn death_at_every_operation() {
     assert!(every_operation(&[], FaultKind::Halt) > 40);
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+/// Long units cut a checkpoint into parts, and the first parts end between groups of a process before the last.
+#[test]
+fn death_in_any_part_of_a_checkpoint_of_two_processes_groups() {
+    const LONG: usize = 10 << 10;
+    let storage = Faulty::new(Arc::new(OsStorage));
+    let options = || options(&storage).log_bytes(16 << 10);
+    for shape in ["gug", "guu", "ug", "ugu"] {
+        let dir = folder();
+        let (made, path) = (dir.path().join("made"), dir.path().join("p"));
+        let mut content = vec![0u8; LONG];
+        let mut value = 0;
+        for steps in [shape, "g"] {
+            let pool = options().open(&made).unwrap();
+            let region = pool.region();
+            region.grow(LONG as u64).unwrap();
+            for step in steps.chars() {
+                value += 1;
+                let (at, len) = if step == 'u' { (0, LONG) } else { (1000 * value, 8) };
+                content[at..at + len].fill(value as u8);
+                region.write(at as u64, &content[at..at + len]);
+                if step == 'u' {
+                    region.flush_unit(&[Range { offset: 0, len: LONG as u64 }]).unwrap();
+                } else {
+                    region.flush(at as u64, len);
+                }
+                region.drain().unwrap();
+            }
+            assert_eq!(pool.stat().checkpoints, 0);
+        }
+        for n in 0.. {
+            let what = format!("{shape}, dead at operation {n}");
+            copy_folder(&made, &path);
+            storage.plant(Fault { file: None, operations: vec![], nth: n, kind: FaultKind::Halt });
+            let result = options().open(&path).and_then(|pool| pool.checkpoint());
+            let struck = storage.struck();
+            storage.heal();
+            let pool = options().open(&path).unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert!(read(pool.region(), 0, LONG) == content, "{what}");
+            pool.close().unwrap();
+            assert!(Pool::check(&path).unwrap().damage.is_empty(), "{what}");
+            std::fs::remove_dir_all(&path).unwrap();
+            if !struck {
+                result.unwrap();
+                assert!(n > 15, "{shape}: {n} operations");
+                break;
+            }
+        }
+    }
 }
 
 #[test]

@@ -90,6 +90,46 @@ fn fault(operation: Operation, code: i32) -> Fault {
     Fault { file: None, operations: vec![operation], nth: 0, kind: FaultKind::Errno(code) }
 }
 
+/// A page of a checkpoint that was interrupted may be old, new or torn, but no bit of it may have flipped.
+#[test]
+fn damage_in_a_page_of_an_interrupted_checkpoint_is_not_sealed() {
+    let dir = tempfile::tempdir().unwrap();
+    for damaged in [false, true] {
+        let path = dir.path().join(damaged.to_string());
+        let (storage, shadow) = faulty(&path);
+        let base = shadow.base() as usize;
+        bytes(&shadow)[..4096].fill(7);
+        shadow.commit(0, &[(base, 4096)]).unwrap();
+        shadow.checkpoint().unwrap();
+        bytes(&shadow)[..8].fill(8);
+        shadow.commit(0, &[(base, 8)]).unwrap();
+        let (file, operations) = (Some("image".to_owned()), vec![Operation::Sync]);
+        storage.plant(Fault { file, operations, nth: 0, kind: FaultKind::Halt });
+        shadow.checkpoint().unwrap_err();
+        drop(shadow);
+        if damaged {
+            let mut image = std::fs::read(path.join("image")).unwrap();
+            image[4000] ^= 1;
+            std::fs::write(path.join("image"), image).unwrap();
+        }
+        let options = || options(MediumChoice::File).start(Start::CopyOnWrite).background(false);
+        let shadow = options().open(&path).unwrap();
+        let result = shadow.checkpoint();
+        if damaged {
+            assert!(matches!(result, Err(Error::Corrupt { .. })), "{result:?}");
+            assert!(matches!(shadow.poisoned(), Some(Error::Corrupt { .. })));
+            drop(shadow);
+            let error = options().start(Start::Read).open(&path).unwrap_err();
+            assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+        } else {
+            result.unwrap();
+            assert_eq!((bytes(&shadow)[7], bytes(&shadow)[8]), (8, 7));
+            shadow.close().unwrap();
+            assert!(Shadow::check(&path).unwrap().damage.is_empty());
+        }
+    }
+}
+
 #[test]
 fn a_failed_write_latches_and_what_was_acknowledged_stays() {
     const EIO: i32 = 5;
