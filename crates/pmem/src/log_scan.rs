@@ -116,8 +116,9 @@ pub(crate) fn scan(file: &dyn StorageFile, path: &Path, sb: &Superblock, ring: &
     let mut reader = Reader { file, path, ring, loaded: sb.tail, limit: sb.tail + log_bytes };
     let mut scan = Scan::empty(sb);
     let mut at_target = sb.target == sb.tail;
-    // The log up to the last end of a unit.
-    let mut whole = scan.clone();
+    let mut asides = Vec::new();
+    // The log up to the last end of a unit, without its `asides`, and how many those are.
+    let mut whole = (scan.clone(), 0);
     while let Some(header) = next_group(&mut reader, &scan, sb)? {
         let body = reader.bytes(scan.end + GROUP_HEADER_BYTES as u64, header.payload as usize);
         let aside = header.flags & FLAG_ASIDE != 0;
@@ -129,7 +130,7 @@ pub(crate) fn scan(file: &dyn StorageFile, path: &Path, sb: &Superblock, ring: &
         }
         if let Some(reference) = reference {
             scan.image_end = scan.image_end.max(reference.image_end);
-            scan.asides.push((scan.end, reference));
+            asides.push((scan.end, reference));
         }
         if records.damaged() || aside != reference.is_some() {
             return Err(corrupt(
@@ -147,10 +148,12 @@ pub(crate) fn scan(file: &dyn StorageFile, path: &Path, sb: &Superblock, ring: &
         }
         if header.flags & FLAG_GOES_ON == 0 {
             at_target |= scan.end == sb.target;
-            whole = scan.clone();
+            whole = (scan.clone(), asides.len());
         }
     }
-    let scan = whole;
+    let (mut scan, count) = whole;
+    asides.truncate(count);
+    scan.asides = asides;
     if scan.end >= sb.target && !at_target {
         let what = format!("no group ends at position {}, where a checkpoint was to end", sb.target);
         return Err(corrupt(path, sb.target % log_bytes, what));

@@ -410,6 +410,34 @@ fn forged_superblocks_and_logs_never_panic_the_opener() {
     }
 }
 
+#[test]
+fn a_forged_log_of_nothing_but_long_units_is_refused_soon() {
+    const LOG_BYTES: usize = 64 << 20;
+    let dir = folder();
+    let path = dir.path().join("p");
+    let pool = options().log_bytes(LOG_BYTES as u64).open(&path).unwrap();
+    pool.region().grow(4096).unwrap();
+    pool.region().flush(0, 8);
+    pool.region().drain().unwrap();
+    drop(pool);
+    let seed = crc32c(0, &std::fs::read(path.join("pool")).unwrap()[24..40]);
+    let mut log = vec![0; LOG_BYTES];
+    for (n, group) in log.chunks_exact_mut(512).enumerate() {
+        group[..4].copy_from_slice(b"MGgr");
+        group[8..16].copy_from_slice(&(n as u64 * 512).to_le_bytes());
+        group[16..20].copy_from_slice(&24u32.to_le_bytes());
+        // The first group of a process, which names a file: number, bytes, end of the last range.
+        group[20..24].copy_from_slice(&5u32.to_le_bytes());
+        group[40..48].copy_from_slice(&n.to_le_bytes());
+        let crc = crc32c(seed, &group[8..64]);
+        group[4..8].copy_from_slice(&crc.to_le_bytes());
+    }
+    std::fs::write(path.join("log"), log).unwrap();
+    let begun = std::time::Instant::now();
+    refused(&path, "forged", "the file is missing");
+    assert!(begun.elapsed().as_secs() < 15, "{:?}", begun.elapsed());
+}
+
 /// Changes bytes of a random group of the log and seals it again.
 fn forge_group(log: &Path, seed: u32, random: &mut StdRng) {
     let mut bytes = std::fs::read(log).unwrap();

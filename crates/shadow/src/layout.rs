@@ -131,7 +131,7 @@ impl Layout {
     /// What the header says; `None` when nobody finished writing one. The first `AT_RINGS` bytes are usable.
     ///
     /// # Errors
-    /// `Corrupt` or `Newer`.
+    /// `Corrupt` or `Newer`; `Unsupported` where this process may not have as much address space as who made it.
     pub(crate) fn read(region: &Region) -> Result<Option<Self>> {
         let corrupt = |offset, what: &str| {
             Err(Error::Corrupt { path: "the shadow's image".into(), offset, what: what.into() })
@@ -166,10 +166,19 @@ impl Layout {
             && layout.capacity.is_multiple_of(PAGE_BYTES)
             && layout.address.is_multiple_of(PAGE_BYTES)
             && layout.address <= 1 << 56
-            && layout.image_start() <= region.len()
-            && layout.capacity <= region.len() - layout.image_start();
+            && layout.capacity <= crate::options::CAPACITY_BYTES_MAX
+            && layout.image_start() <= region.len();
         if !sane {
             return corrupt(AT_ADDRESS, "its header describes what cannot be");
+        }
+        let needed = layout.image_start() + layout.capacity;
+        if needed > region.len() {
+            return Err(Error::Unsupported {
+                what: format!(
+                    "the shadow needs {needed} bytes of address space, {} could be reserved; raise the limit (ulimit -v)",
+                    region.len()
+                ),
+            });
         }
         Ok(Some(layout))
     }

@@ -31,6 +31,9 @@ struct Found {
     commit: Commit,
 }
 
+/// Greatest number of a unit, a position or an opening: counting on from it never ends in this life.
+const NUMBER_MAX: u64 = 1 << 62;
+
 /// What recovery did.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recovery {
@@ -140,11 +143,14 @@ fn scan(region: &Region, layout: &Layout, len: u64, usable: u64, ends: Ends) -> 
     let words = logs.map(|log| layout.log(log));
     scan.upto = words.map(|at| durable_word(region, at + IN_LOG_UPTO)).max().unwrap_or(0);
     let incarnation = durable_word(region, AT_INCARNATION);
+    if scan.upto > NUMBER_MAX || incarnation > NUMBER_MAX {
+        return corrupt(AT_INCARNATION, "a number of units or openings that cannot be");
+    }
     let verifier = Verifier { region, layout, len, usable, incarnation, upto: scan.upto };
     for log in 0..layout.log_count as usize {
         let at = layout.log(log);
         let head = durable_word(region, at + IN_LOG_HEAD);
-        if !head.is_multiple_of(8) || head > 1 << 62 {
+        if !head.is_multiple_of(8) || head > NUMBER_MAX {
             return corrupt(at, "the beginning of a log that cannot be");
         }
         scan.starts.push(head);
@@ -242,7 +248,7 @@ impl Verifier<'_> {
         let Self { region, layout, .. } = *self;
         let [first, start, total, records] = record;
         let end = start.checked_add(total).filter(|&end| {
-            start >= layout.image_start()
+            start >= layout.image_start() + self.len
                 && end <= region.len().min(self.usable)
                 && start.is_multiple_of(8)
                 && total.is_multiple_of(8)

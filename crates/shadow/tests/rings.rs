@@ -1,5 +1,6 @@
 //! The shadow on the emulated medium: rings, replayer, recovery.
 
+use mangrove_pmem::crc32c;
 use mangrove_shadow::{AddressChoice, CreateMode, Error, Latency, MediumChoice, Options, Shadow};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -192,6 +193,58 @@ fn threads_with_logs_of_their_own_keep_each_unit_whole_and_lose_nothing_acknowle
         drop(shadow);
     }
     assert!(least.iter().all(|&n| n > 100), "{least:?}");
+}
+
+/// Whoever computes checksums can change the data, and not make the opener crash.
+#[test]
+fn forged_numbers_and_long_units_are_refused() {
+    const RING_BYTES: usize = 64 << 10;
+    const RING: usize = 4096 + 64 * 128;
+    const IMAGE: usize = RING + RING_BYTES;
+    let dir = folder();
+    let path = dir.path().join("s");
+    let options = || options().background(false);
+    let shadow = options().open(&path).unwrap();
+    shadow.grow(64 << 10).unwrap();
+    let base = shadow.base() as usize;
+    bytes(&shadow)[..64 << 10].fill(3);
+    shadow.commit(0, &[(base, 64 << 10)]).unwrap();
+    drop(shadow);
+    let file = path.join("image");
+    let whole = std::fs::read(&file).unwrap();
+    let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let refused = |bytes: &[u8], what: &str| {
+        std::fs::write(&file, bytes).unwrap();
+        let error = options().open(&path).expect_err(what);
+        assert!(matches!(error, Error::Corrupt { .. }), "{what}: {error}");
+        assert!(!Shadow::check(&path).unwrap().damage.is_empty(), "{what}");
+    };
+    // The number of openings, up to where the image is, where the log begins.
+    for at in [192, 4096 + 64, 4096 + 72] {
+        for value in [u64::MAX, u64::MAX - 7, 1 << 63] {
+            let mut bad = whole.clone();
+            bad[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            refused(&bad, &format!("the word at {at} says {value}"));
+        }
+    }
+    // A unit whose records lie in the image: what is applied overwrites what was verified.
+    let mut bad = whole.clone();
+    let records = [[64 << 8 | 0xd2, 0].map(u64::to_le_bytes).concat(), vec![9; 64]].concat();
+    bad[IMAGE..IMAGE + records.len()].copy_from_slice(&records);
+    let unit = RING + word(&whole, 4096 + 72) as usize % RING_BYTES;
+    assert_eq!((word(&bad, unit) & 0xff, word(&bad, unit + 32) & 0xff), (0xc1, 0xa3));
+    let aside = [u64::from(crc32c(0, &records)) << 32 | 0xa3, IMAGE as u64, records.len() as u64, 1];
+    bad[unit + 32..unit + 64].copy_from_slice(&aside.map(u64::to_le_bytes).concat());
+    let seed = crc32c(crc32c(0, &bad[48..56]), &bad[192..200]);
+    let head = [&bad[unit..unit + 24], &bad[unit + 28..unit + 32]].concat();
+    let crc = crc32c(crc32c(seed, &head), &bad[unit + 32..unit + 64]);
+    bad[unit + 24..unit + 28].copy_from_slice(&crc.to_le_bytes());
+    std::fs::write(&file, &bad).unwrap();
+    let shadow = options().open(&path);
+    assert!(shadow.is_err() || shadow.unwrap().report().units == 0, "it was applied");
+    std::fs::write(&file, &whole).unwrap();
+    let shadow = options().open(&path).unwrap();
+    assert!(bytes(&shadow)[..64 << 10].iter().all(|&b| b == 3));
 }
 
 #[test]
