@@ -43,6 +43,13 @@ pub(crate) struct Reference {
     pub(crate) image_end: u64,
 }
 
+/// A file that a group of the log names and no checkpoint has applied yet.
+pub(crate) struct Waiting {
+    pub(crate) number: u64,
+    /// Kept open by the process that wrote it, so that its checkpointer needs no descriptor.
+    pub(crate) file: Option<Box<dyn StorageFile>>,
+}
+
 impl Reference {
     pub(crate) fn encode(&self) -> [u8; REFERENCE_BYTES] {
         let mut bytes = [0; REFERENCE_BYTES];
@@ -137,6 +144,9 @@ fn merged(ranges: &[Range]) -> Vec<Range> {
     out
 }
 
+/// A reference, and the open file that it names.
+type Written = (Reference, Box<dyn StorageFile>);
+
 /// Writes the bytes of `ranges` of the region at `base` to a file of their own in `folder`; durable on return. On an
 /// error nothing is left that would be taken for a part of the pool.
 ///
@@ -148,12 +158,12 @@ pub(crate) unsafe fn write(
     seed: u32,
     base: *const u8,
     ranges: &[Range],
-) -> std::result::Result<Reference, (PathBuf, io::Error)> {
+) -> std::result::Result<Written, (PathBuf, io::Error)> {
     let ranges = merged(ranges);
     let image_end = ranges.last().map_or(0, |r| r.offset + r.len);
     let mut reference = Reference { number: storage.random(), bytes: 0, image_end };
     let path = reference.path(folder);
-    let run = || -> io::Result<u64> {
+    let run = || -> io::Result<(u64, Box<dyn StorageFile>)> {
         let file = storage.open(&path, OpenHow::Create, here())?;
         let group = vec![0; GROUP_HEADER_BYTES];
         let mut writer = Writer { file: &*file, seed, number: reference.number, at: 0, group };
@@ -180,12 +190,13 @@ pub(crate) unsafe fn write(
         writer.end_group()?;
         file.sync(here())?;
         storage.sync_dir(folder, here())?;
-        Ok(writer.at)
+        let bytes = writer.at;
+        Ok((bytes, file))
     };
     match run() {
-        Ok(bytes) => {
+        Ok((bytes, file)) => {
             reference.bytes = bytes;
-            Ok(reference)
+            Ok((reference, file))
         }
         Err(e) => {
             // Nothing names it; its space is wanted back.
@@ -211,9 +222,13 @@ impl Reader {
         reference: Reference,
         seed: u32,
     ) -> Result<Self> {
-        let path = reference.path(folder);
-        let file = crate::recover::open_part(storage, &path, true)?;
-        Ok(Self { file, path, reference, seed, at: 0 })
+        let file = crate::recover::open_part(storage, &reference.path(folder), true)?;
+        Ok(Self::new(file, folder, reference, seed))
+    }
+
+    /// Reads `file`, which is the one that the reference names.
+    pub(crate) fn new(file: Box<dyn StorageFile>, folder: &Path, reference: Reference, seed: u32) -> Self {
+        Self { file, path: reference.path(folder), reference, seed, at: 0 }
     }
 
     fn damaged(&self, what: &str) -> Error {

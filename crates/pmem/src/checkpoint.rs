@@ -133,7 +133,14 @@ impl Checkpointer {
         match aside {
             None => self.apply_groups(bytes, again)?,
             Some(reference) => {
-                let mut reader = Reader::open(&*self.storage, folder, reference, log.seed())?;
+                let mut waiting = log.asides.lock();
+                let kept = waiting.iter_mut().find(|w| w.number == reference.number);
+                let kept = kept.and_then(|w| w.file.take());
+                drop(waiting);
+                let mut reader = match kept {
+                    Some(file) => Reader::new(file, folder, reference, log.seed()),
+                    None => Reader::open(&*self.storage, folder, reference, log.seed())?,
+                };
                 let mut chunk = Vec::new();
                 while reader.next(&mut chunk)? {
                     self.apply_groups(&chunk, again)?;
@@ -153,6 +160,7 @@ impl Checkpointer {
         if let Some(reference) = aside {
             // Durable-order: see aside.rs. What is not removed now is removed at the next opening.
             let _ = self.storage.remove(&reference.path(folder), here());
+            log.asides.lock().retain(|waiting| waiting.number != reference.number);
         }
         Ok(())
     }

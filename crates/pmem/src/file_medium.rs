@@ -9,11 +9,13 @@
 //!    takes no lock (a thread that is not in the child may hold it).
 //! 4. Locks, outermost first: checkpointer, group commit, superblock. Nobody holds a lock of an
 //!    engine while holding one of these.
+//! 5. A thread that comes with a long unit waits until at most one such unit is waiting for a checkpoint: what lies
+//!    beside the log is bounded, too.
 
-use crate::aside;
+use crate::aside::{self, Waiting};
 use crate::checkpoint::{Checkpointer, ImageFiles};
 use crate::commit::GroupWriter;
-use crate::error::is_no_space;
+use crate::error::{is_no_descriptor, is_no_space};
 use crate::finish::Unfinished;
 use crate::log::{Log, Refused};
 use crate::options::Durability;
@@ -479,17 +481,23 @@ impl FileMedium {
     /// As [`Medium::flush_unit`].
     #[cold]
     unsafe fn flush_aside(&self, base: *const u8, ranges: &[Range]) -> Result<Lsn> {
+        self.wait_for_asides()?;
         let folder = self.folder();
         // SAFETY: the caller vouches for the ranges.
         let written = unsafe { aside::write(&*self.storage, folder, self.log.seed(), base, ranges) };
-        let reference = written.map_err(|(path, e)| {
+        let (reference, file) = written.map_err(|(path, e)| {
             if is_no_space(&e) {
                 return Error::no_space(path, ranges.iter().map(|r| r.len).sum(), &e);
             }
             let error = Error::from_io(path, "write", &e);
-            self.latch(error.clone());
+            // No write and no sync has failed: this unit is refused, as on a full medium.
+            if !is_no_descriptor(&e) {
+                self.latch(error.clone());
+            }
             error
         })?;
+        // Before the log names it: the checkpointer may come at once.
+        self.log.asides.lock().push(Waiting { number: reference.number, file: Some(file) });
         loop {
             if self.log.commit.has_failed() {
                 return Err(self.failure());
@@ -501,6 +509,19 @@ impl FileMedium {
                 return Ok(end);
             }
             self.make_space(ticket);
+        }
+    }
+
+    /// Waits until at most one long unit waits for a checkpoint: one more may be written meanwhile.
+    fn wait_for_asides(&self) -> Result<()> {
+        loop {
+            let ticket = self.space.ticket();
+            if self.log.asides.lock().len() <= 1 {
+                return Ok(());
+            }
+            if !self.make_space(ticket) {
+                return Err(self.failure());
+            }
         }
     }
 

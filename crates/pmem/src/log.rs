@@ -10,7 +10,7 @@
 //! 4. Durable-order: a group is durable before any group behind it counts as durable, although writes overlap.
 //!    Otherwise recovery would stop at the hole, and lose acknowledged groups behind it.
 
-use crate::aside::{REFERENCE_BYTES, Reference};
+use crate::aside::{REFERENCE_BYTES, Reference, Waiting};
 use crate::commit::{Failed, GroupCommit, GroupWriter, crowd_here};
 use crate::log_format::{
     FLAG_ASIDE, FLAG_FIRST, FLAG_GOES_ON, GROUP_HEADER_BYTES, GROUP_PAYLOAD_BYTES_MAX, GroupHeader,
@@ -54,6 +54,8 @@ pub(crate) struct Log {
     appended: AtomicU64,
     tail: AtomicU64,
     pub(crate) commit: GroupCommit,
+    /// Long units that no checkpoint has applied yet. Its lock is the innermost.
+    pub(crate) asides: Mutex<Vec<Waiting>>,
     seed: u32,
     /// Where the first group of this process stands.
     first: Lsn,
@@ -80,7 +82,10 @@ impl Log {
         end: Lsn,
         seed: u32,
         nonce: u64,
+        asides: Vec<Waiting>,
     ) -> Self {
+        // Opens what writing past the page cache takes: later there may be no descriptor left.
+        let _ = file.is_direct();
         let log_bytes = ring.len() as u64;
         // At least four groups fit, so that appending goes on while one is written and one is applied.
         let group_payload_max = GROUP_PAYLOAD_BYTES_MAX.min(ring.len() / 4 - 2 * SECTOR_BYTES);
@@ -93,6 +98,7 @@ impl Log {
             appended: AtomicU64::new(end),
             tail: AtomicU64::new(tail),
             commit: GroupCommit::new(end, crowd_here()),
+            asides: Mutex::new(asides),
             seed,
             first: end,
             nonce,

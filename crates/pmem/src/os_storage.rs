@@ -1,6 +1,7 @@
 //! The operating system's files.
 
 use crate::Site;
+use crate::error::is_no_descriptor;
 use crate::storage::{LockKind, OpenHow, PathKind, SECTOR_BYTES, Storage, StorageFile};
 use mangrove_sys::{ProcessMark, file};
 use std::fs::{File, OpenOptions};
@@ -16,7 +17,7 @@ pub struct OsStorage;
 
 struct OsFile {
     file: File,
-    /// The second handle for durable writes, opened at the first one; `None` inside: not possible here.
+    /// The second handle for durable writes, opened when it is first asked for; `None` inside: not possible here.
     direct: OnceLock<Option<File>>,
     /// Who locked it.
     locked: OnceLock<ProcessMark>,
@@ -81,7 +82,14 @@ impl Storage for OsStorage {
 
 impl OsFile {
     fn direct(&self) -> Option<&File> {
-        self.direct.get_or_init(|| file::open_direct_durable(&self.file).ok()).as_ref()
+        if let Some(known) = self.direct.get() {
+            return known.as_ref();
+        }
+        match file::open_direct_durable(&self.file) {
+            // There may be one at the next write.
+            Err(e) if is_no_descriptor(&e) => None,
+            opened => self.direct.get_or_init(|| opened.ok()).as_ref(),
+        }
     }
 }
 

@@ -8,7 +8,7 @@
 //!
 //! What remains then concerns the files alone: see `finish.rs`.
 
-use crate::aside::{REFERENCE_BYTES, Reader, Reference};
+use crate::aside::{REFERENCE_BYTES, Reader, Reference, Waiting};
 use crate::checkpoint::{Checkpointer, ImageFiles};
 use crate::error::is_no_space;
 use crate::file_medium::{FileParts, HUGE_PAGES_FROM_BYTES};
@@ -582,6 +582,7 @@ impl Recovered {
         let interrupted = (sb.target > sb.tail).then_some((sb.target, self.scan.target_nonce));
         let (tail, seed) = (sb.tail, sb.seed());
         let nonce = storage.random();
+        let asides = self.scan.asides.iter().map(|(_, r)| Waiting { number: r.number, file: None });
         let files = Arc::new(self.files);
         let checkpointer = Checkpointer {
             files: Arc::clone(&files),
@@ -594,7 +595,7 @@ impl Recovered {
         };
         FileParts {
             memory: self.memory,
-            log: Log::new(self.ring, self.log_file, tail, self.scan.end, seed, nonce),
+            log: Log::new(self.ring, self.log_file, tail, self.scan.end, seed, nonce, asides.collect()),
             superblock,
             superblock_path: folder.join("pool"),
             files,

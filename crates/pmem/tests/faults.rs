@@ -382,6 +382,41 @@ fn a_flush_that_waits_for_log_space_ends_when_the_checkpoint_fails() {
     assert!(matches!(pool.close(), Err(Error::Poisoned { .. })));
 }
 
+/// A server at its limit goes on when a client has gone.
+#[test]
+fn a_long_unit_that_finds_no_descriptor_is_refused_and_nothing_else() {
+    const EMFILE: i32 = 24;
+    const LONG: Range = Range { offset: 0, len: 10 << 10 };
+    let dir = folder();
+    let path = dir.path().join("p");
+    let storage = Faulty::new(Arc::new(OsStorage));
+    let none = |file: Option<&str>, operation| {
+        let file = file.map(str::to_owned);
+        storage.plant(Fault { file, operations: vec![operation], nth: 0, kind: FaultKind::Errno(EMFILE) });
+    };
+    let pool = options(&storage).log_bytes(16 << 10).open(&path).unwrap();
+    let region = pool.region();
+    region.grow(LONG.len).unwrap();
+    region.write(0, &[1; LONG.len as usize]);
+    // The unit's own file, and its folder, which is opened for the sync of the name.
+    for (file, operation) in [(None, Operation::Name), (Some("p"), Operation::Sync)] {
+        none(file, operation);
+        let error = region.flush_unit(&[LONG]).unwrap_err();
+        assert!(matches!(error, Error::Io { code: Some(EMFILE), .. }), "{error}");
+        assert!(storage.struck() && region.medium().poisoned().is_none());
+        let names = std::fs::read_dir(&path).unwrap().map(|e| e.unwrap().file_name());
+        assert!(!names.into_iter().any(|name| name.to_string_lossy().starts_with("unit-")));
+    }
+    region.flush_unit(&[LONG]).unwrap();
+    region.drain().unwrap();
+    none(None, Operation::Open);
+    pool.checkpoint().unwrap();
+    storage.heal();
+    drop(pool);
+    let pool = options(&storage).open(&path).unwrap();
+    assert!(read(pool.region(), 0, LONG.len as usize).iter().all(|&byte| byte == 1));
+}
+
 /// Of a process that was killed the operating system may have log groups that the disk has not: who answers from them has
 /// synced them, a reader too.
 #[test]

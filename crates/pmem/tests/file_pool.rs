@@ -1,6 +1,6 @@
 //! The file medium, end to end on a real file system.
 
-use mangrove_pmem::{CreateMode, Durability, Error, MediumChoice, Pool, PoolOptions};
+use mangrove_pmem::{CreateMode, Durability, Error, MediumChoice, Pool, PoolOptions, Range};
 use std::path::Path;
 
 const CAPACITY: u64 = 64 << 20;
@@ -89,6 +89,37 @@ fn a_log_much_smaller_than_what_is_written_wraps_and_checkpoints() {
             assert_eq!(pool.was_clean(), round % 2 == 1);
             assert!(read(&pool, 0, model.len()) == model, "round {round}, background {background}");
         }
+    }
+}
+
+#[test]
+fn long_units_wait_for_the_checkpoint_and_do_not_pile_up() {
+    for background in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("p");
+        let options = options().log_bytes(16 << 10).background(background);
+        let mut pool = options.open(&path).unwrap();
+        let files = || {
+            let names = std::fs::read_dir(&path).unwrap().map(|e| e.unwrap().file_name());
+            names.filter(|name| name.to_string_lossy().starts_with("unit-")).count()
+        };
+        pool.region().grow(64 << 10).unwrap();
+        for n in 0..100u8 {
+            pool.region().write(0, &[n; 64 << 10]);
+            pool.region().flush_unit(&[Range { offset: 0, len: 64 << 10 }]).unwrap();
+            assert!(files() <= 2, "{} files beside the log", files());
+            if n % 30 == 29 {
+                pool.region().drain().unwrap();
+                drop(pool);
+                pool = options.open(&path).unwrap();
+            }
+        }
+        pool.region().drain().unwrap();
+        drop(pool);
+        let pool = options.open(&path).unwrap();
+        assert!(read(&pool, 0, 64 << 10).iter().all(|&byte| byte == 99));
+        pool.close().unwrap();
+        assert_eq!(files(), 0);
     }
 }
 

@@ -75,6 +75,27 @@ fn little_address_space_gets_a_smaller_region() {
 }
 
 #[test]
+fn a_process_without_descriptors_writes_past_the_page_cache_all_the_same() {
+    if let Some(folder) = role() {
+        let expected = options().open(folder.join("p")).unwrap().stat().log_direct;
+        let pool = options().open(folder.join("p")).unwrap();
+        let mut files = Vec::new();
+        while let Ok(file) = std::fs::File::open("/dev/null") {
+            files.push(file);
+        }
+        fill(&pool, 0, 4096).unwrap();
+        drop(files);
+        fill(&pool, 0, 4096).unwrap();
+        assert_eq!(pool.stat().log_direct, expected);
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let test = "a_process_without_descriptors_writes_past_the_page_cache_all_the_same";
+    let (ok, text) = child(test, dir.path(), &[], "ulimit -n 64 && exec \"$@\"");
+    assert!(ok && text.contains("1 passed"), "{text}");
+}
+
+#[test]
 fn a_full_file_system_refuses_growth_and_loses_nothing() {
     if let Some(folder) = role() {
         let path = folder.join("p");

@@ -205,8 +205,8 @@ impl Shadow {
     /// returned before the other began.
     ///
     /// # Errors
-    /// `NoSpace` for a unit that does not fit into the log, when there is no room beside it: nothing is
-    /// poisoned, the unit is not there. `Poisoned`, or the first error, for ever after the medium failed.
+    /// `NoSpace` for a unit that does not fit into the log, when there is no room beside it, `Io` when the process has
+    /// no descriptor left for its file: nothing is poisoned, the unit is not there. `Poisoned`, or the first error, for ever after the medium failed.
     ///
     /// # Panics
     /// When a range lies outside the usable part of the working copy, or there is no such log.
