@@ -403,32 +403,59 @@ impl<M: Memory> Tree<M> {
 
     /// Takes steps back, the last first. Needs no memory.
     fn take_back(&mut self, steps: Vec<Step>) {
-        for step in steps.into_iter().rev() {
-            // SAFETY: the step's record is live and the newest of its key.
+        for Step { record, before } in steps.into_iter().rev() {
+            // SAFETY: the step's record is live, and in a leaf: what later steps put in its place is taken back.
             unsafe {
-                if step.before.is_null() {
-                    self.remove((*step.record).key());
-                } else {
-                    self.replace(step.record, step.before);
+                let gone = (before.is_null() && self.remove(record)) || self.replace(record, before);
+                // Else it stays allocated: something may still lead to it.
+                if gone {
+                    self.memory.free(record.cast());
                 }
-                self.memory.free(step.record.cast());
             }
         }
     }
 
-    /// Puts `new` where `old`, the newest version of its key, was.
+    /// Puts `new` where `old` is, or takes `old` out of its leaf, which stays, when there is no `new`; says whether it
+    /// found it.
     ///
     /// # Safety
-    /// Both live; `old` is in its leaf.
-    unsafe fn replace(&mut self, old: *mut Record, new: *mut Record) {
-        // SAFETY: the caller's promise.
+    /// Both live, or `new` null.
+    unsafe fn replace(&mut self, old: *mut Record, new: *mut Record) -> bool {
+        // SAFETY: the caller's promise; nodes that the tree leads to are live.
         unsafe {
-            let key = (*old).key();
-            let leaf = self.descend(key, |_, _| {});
-            if let Ok(at) = self.position(leaf, key) {
+            let leaf = self.descend((*old).key(), |_, _| {});
+            let found = match self.position(leaf, (*old).key()) {
+                Ok(at) if (*Self::slot(leaf, at)).record == old => Some((leaf, at)),
+                _ => self.search(old),
+            };
+            let Some((leaf, at)) = found else { return false };
+            if new.is_null() {
+                let mut order = (*leaf).order;
+                order.remove(at);
+                self.set(&raw mut (*leaf).order, order);
+            } else {
                 self.set(&raw mut (*Self::slot(leaf, at)).record, new);
             }
         }
+        true
+    }
+
+    /// Looks for a record without asking for the order, which is not what it was. Time: all records.
+    #[cold]
+    fn search(&self, record: *const Record) -> Option<(*mut Leaf, usize)> {
+        let mut leaf = self.place(From::End, Direction::Forward).leaf;
+        // SAFETY: nodes that the tree leads to are live.
+        unsafe {
+            while !leaf.is_null() {
+                for at in 0..usize::from((*leaf).order.count) {
+                    if ptr::eq((*Self::slot(leaf, at)).record, record) {
+                        return Some((leaf, at));
+                    }
+                }
+                leaf = (*leaf).next;
+            }
+        }
+        None
     }
 
     /// Ends a step of a batch that stands: counts it, and frees what it superseded or queues it.
@@ -456,8 +483,7 @@ impl<M: Memory> Tree<M> {
                 self.set(&raw mut (*record).older, ptr::null_mut());
                 self.memory.free(before.cast());
             }
-            if (*record).is_deleted() && self.newest((*record).key()) == record {
-                self.remove((*record).key());
+            if (*record).is_deleted() && self.remove(record) {
                 self.memory.free(record.cast());
             }
         }
@@ -505,8 +531,7 @@ impl<M: Memory> Tree<M> {
                     self.memory.free(older.cast());
                     older = further;
                 }
-                if (*record).is_deleted() && self.newest((*record).key()) == record {
-                    self.remove((*record).key());
+                if (*record).is_deleted() && self.remove(record) {
                     self.memory.free(record.cast());
                 }
             }
@@ -675,17 +700,23 @@ impl<M: Memory> Tree<M> {
         }
     }
 
-    /// Removes a key with its slot, which is there; its records stay. Needs no memory.
-    fn remove(&mut self, key: &[u8]) {
-        let (path, leaf) = self.path(key);
-        // SAFETY: nodes that the tree leads to are live.
+    /// Removes the slot of a record, which stays, if a search for its key ends there; says whether it did. Needs no memory.
+    ///
+    /// # Safety
+    /// A live record.
+    unsafe fn remove(&mut self, record: *const Record) -> bool {
+        // SAFETY: the caller's promise; nodes that the tree leads to are live.
         unsafe {
-            let Ok(at) = self.position(leaf, key) else { return };
+            let (path, leaf) = self.path((*record).key());
+            let at = match self.position(leaf, (*record).key()) {
+                Ok(at) if ptr::eq((*Self::slot(leaf, at)).record, record) => at,
+                _ => return false,
+            };
             let mut order = (*leaf).order;
             order.remove(at);
             self.set(&raw mut (*leaf).order, order);
             if order.count > 0 || path.len == 0 {
-                return;
+                return true;
             }
             let (prev, next) = ((*leaf).prev, (*leaf).next);
             if !prev.is_null() {
@@ -697,6 +728,7 @@ impl<M: Memory> Tree<M> {
             self.memory.free(leaf.cast());
             self.remove_child(&path);
         }
+        true
     }
 
     /// Removes the child that the path ends with, and every inner node that becomes empty by it.
@@ -857,6 +889,34 @@ impl<M: Memory> Tree<M> {
             ));
         }
         problems
+    }
+
+    /// Every block that the tree leads to, as often as it does, but for the queue.
+    #[cfg(test)]
+    pub(crate) fn blocks(&self) -> Vec<usize> {
+        let mut blocks = vec![self.root as usize];
+        let mut nodes = vec![(self.head().node, self.head().height)];
+        while let Some((node, height)) = nodes.pop() {
+            blocks.push(node as usize);
+            // SAFETY: what the tree leads to is live.
+            unsafe {
+                if height > 0 {
+                    let children = (*node.cast::<Inner>()).children();
+                    blocks.extend(children[1..].iter().map(|child| child.separator as usize));
+                    nodes.extend(children.iter().map(|child| (child.node, height - 1)));
+                    continue;
+                }
+                let leaf = node.cast::<Leaf>();
+                for at in 0..usize::from((*leaf).order.count) {
+                    let mut record = (*Self::slot(leaf, at)).record;
+                    while !record.is_null() {
+                        blocks.push(record as usize);
+                        record = (*record).older;
+                    }
+                }
+            }
+        }
+        blocks
     }
 
     /// Neighbours in leaves that only their records tell apart.

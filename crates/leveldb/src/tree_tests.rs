@@ -93,6 +93,15 @@ impl Watched {
     fn blocks(&self) -> usize {
         self.0.borrow().blocks.len()
     }
+
+    /// The tree leads to each live block once, and to nothing else.
+    #[track_caller]
+    fn is_all_of(&self, tree: &Tree<Self>) {
+        let mut reached = tree.blocks();
+        reached.sort_unstable();
+        let live: Vec<usize> = self.0.borrow().blocks.keys().copied().collect();
+        assert!(reached == live, "the tree leads to {} blocks of {}", reached.len(), live.len());
+    }
 }
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -355,8 +364,8 @@ fn a_comparator_that_is_no_order_is_survived() {
         }
     }
     let comparator = crate::objects::Comparator::of(compare);
-    let mut refusals = 0;
-    for seed in 0..20 {
+    let (mut refusals, mut taken_back) = (0, 0);
+    for seed in 0..60 {
         let (memory, mut random) = (Watched::default(), Random(seed));
         MOOD.store(0, Ordering::Relaxed);
         let mut tree = Tree::create(KeyOrder::new(Some(comparator)), memory.clone()).expect("memory");
@@ -364,16 +373,29 @@ fn a_comparator_that_is_no_order_is_survived() {
             if step >= 1_000 {
                 MOOD.store(if step < 1_500 { 1 } else { step }, Ordering::Relaxed);
             }
-            let key = (random.below(2_000) as u32).to_be_bytes();
-            let put = tree.apply(std::iter::once(Change::Put(&key, b"value")), Readers::default());
+            let count = [1, 1, 2, 8][random.below(4)];
+            let keys: Vec<_> = (0..count).map(|_| (random.below(20_000) as u32).to_be_bytes()).collect();
+            let mut change = |key| match random.below(10) {
+                0 if seed % 2 == 0 => Change::Delete(key),
+                _ => Change::Put(key, b"value"),
+            };
+            let changes: Vec<_> = keys.iter().map(|key| change(key)).collect();
+            let put = tree.apply(changes.into_iter(), Readers::default());
             assert!(put.is_ok() || step >= 1_000, "what was ordered was refused");
-            refusals += u64::from(put == Err(Refused::Disordered));
+            if put == Err(Refused::Disordered) {
+                refusals += 1;
+                taken_back += count - 1;
+                memory.verify();
+                memory.is_all_of(&tree);
+            }
             let mut page = Vec::new();
-            let mut place = tree.place(From::At(&key), Direction::Forward);
+            let mut place = tree.place(From::At(&keys[0]), Direction::Forward);
             tree.collect(&mut place, Direction::Forward, u64::MAX, 40, &mut page);
         }
+        memory.verify();
+        memory.is_all_of(&tree);
     }
-    assert!(refusals > 0, "never did it come to that");
+    assert!(refusals > 0 && taken_back > 0, "never did it come to that");
 }
 
 /// The checks above can fail: a store that is not said is found.
