@@ -5,9 +5,10 @@
 //! explicit tracker), so that a program's comparator, whatever it is written in, is called natively.
 //!
 //! The runtime is opened in interval durability, in which nobody waits; a synced write waits for a sync
-//! of its own, and readers of what it wrote wait with it (`promised`, `kept`).
+//! of its own, and readers of its keys wait with it (`Promises`).
 
 use crate::batch::{Change, leveldb_writebatch_t};
+use crate::buckets::{BUCKET_COUNT, bucket_of};
 use crate::catalog::Lock;
 use crate::engine::{Cursor, Engine, Figures, View};
 use crate::node::{Direction, Record};
@@ -16,7 +17,7 @@ use crate::order::KeyOrder;
 use crate::pins::Pins;
 use crate::status::{Failure, Kind, Result};
 use crate::tree::{From, Memory, Place, Refused, Root, Tree};
-use mangrove_durable::route::{mangrove_arena_alloc, mangrove_arena_free};
+use mangrove_durable::route::{is_persistent, mangrove_arena_alloc, mangrove_arena_free};
 use mangrove_durable::{Client, CreateMode, Durability, Options, Runtime, TrackerChoice, will_write};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
@@ -67,6 +68,64 @@ impl Memory for Arena {
     }
 }
 
+/// Batches that somebody wants to be durable, and is perhaps told so already. After the medium failed some stay
+/// promised for ever, and with them the keys of their buckets are not told.
+struct Promises {
+    /// The last one.
+    promised: AtomicU64,
+    /// The last one that is known to be durable.
+    kept: AtomicU64,
+    /// The last one of each bucket of keys.
+    buckets: Box<[AtomicU64]>,
+}
+
+impl Promises {
+    /// Everything up to the batch `number` is durable.
+    fn new(number: u64) -> Self {
+        Self {
+            promised: AtomicU64::new(number),
+            kept: AtomicU64::new(number),
+            buckets: (0..BUCKET_COUNT).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Called by the command that made the batch. Relaxed: readers of its keys come after it.
+    fn make<'a>(&self, number: u64, changes: impl Iterator<Item = Change<'a>>) {
+        for change in changes {
+            let (Change::Put(key, _) | Change::Delete(key)) = change;
+            self.buckets[bucket_of(key)].store(number, Ordering::Relaxed);
+        }
+        self.promised.store(number, Ordering::Relaxed);
+    }
+
+    /// Everything up to the batch `number` is durable.
+    fn keep(&self, number: u64) {
+        // Release, with the Acquire in `is_kept`.
+        self.kept.fetch_max(number, Ordering::Release);
+    }
+
+    #[inline]
+    fn is_kept(&self, number: u64) -> bool {
+        number <= self.kept.load(Ordering::Acquire)
+    }
+
+    /// The last batch up to `number`, or somewhat later, that was promised.
+    #[inline]
+    fn up_to(&self, number: u64) -> u64 {
+        number.min(self.promised.load(Ordering::Relaxed))
+    }
+
+    /// The last batch that was promised and may have changed `key`.
+    #[inline]
+    fn of(&self, key: &[u8]) -> u64 {
+        let promised = self.promised.load(Ordering::Relaxed);
+        if self.is_kept(promised) {
+            return promised;
+        }
+        self.buckets[bucket_of(key)].load(Ordering::Relaxed)
+    }
+}
+
 /// An open database, as long as it, a snapshot or an iterator lives.
 struct Store {
     /// Before the runtime, which ends when nobody is its client.
@@ -76,9 +135,7 @@ struct Store {
     pins: Pins,
     /// Counts batches: places in the tree are good as long as it stands.
     changes: AtomicU64,
-    /// The last batch that somebody wants to be durable, and the last that is known to be.
-    promised: AtomicU64,
-    kept: AtomicU64,
+    promises: Promises,
     /// Released last.
     _lock: Lock,
 }
@@ -187,7 +244,11 @@ unsafe extern "C" fn write(arg: *mut c_void) {
         }
     };
     if let (true, Ok(number)) = (writing.sync, writing.outcome) {
-        store.promised.store(number, Ordering::Relaxed);
+        match writing.what {
+            What::One(change) => store.promises.make(number, std::iter::once(change)),
+            What::Many(batch) => store.promises.make(number, batch.changes()),
+            What::Sweep => {}
+        }
     }
 }
 
@@ -206,8 +267,14 @@ impl DurableEngine {
         let runtime = unsafe { Runtime::open(pool, &options, None) }?;
         let place = runtime.roots();
         let mut client = runtime.client()?;
+        let no_root =
+            || Failure::corruption(format!("{}: the state has no records' root in it", pool.display()));
         // SAFETY: the region's first root word. A crash before the first command leaves it 0.
         if unsafe { place.read() } == 0 {
+            if !create && !runtime.is_new() {
+                // Another program's, perhaps.
+                return Err(no_root());
+            }
             let mut making = Making { order: Some(KeyOrder::new(order.comparator)), place, done: false };
             // SAFETY: `make` gets what it wants.
             unsafe { client.write(make, &[(&raw mut making).cast()]) }?;
@@ -216,15 +283,16 @@ impl DurableEngine {
                 return Err(refused(Refused::Full));
             }
         }
-        // SAFETY: nobody writes the word any more. It is the root that `make` put there, since pages are
-        // verified when the state is opened.
+        // SAFETY: nobody writes the word any more. What it leads to can be read, and what says there that it is a root
+        // is the one that `make` put there, since pages are verified when the state is opened.
         let tree = unsafe {
-            let root = place.read() as *mut Root;
-            Tree::open(root, KeyOrder::new(order.comparator), Arena)
+            let root = place.read();
+            let ends = [root, root.wrapping_add(size_of::<Root>() - 1)];
+            (root.is_multiple_of(align_of::<Root>()) && ends.into_iter().all(is_persistent))
+                .then(|| Tree::open(root as *mut Root, KeyOrder::new(order.comparator), Arena))
+                .flatten()
         };
-        let tree = tree.ok_or_else(|| {
-            Failure::corruption(format!("{}: the state has no records' root in it", pool.display()))
-        })?;
+        let tree = tree.ok_or_else(no_root)?;
         let number = tree.number();
         let mut clients = vec![Mutex::new(client)];
         while clients.len() < CLIENTS {
@@ -236,8 +304,7 @@ impl DurableEngine {
             tree: UnsafeCell::new(tree),
             pins: Pins::default(),
             changes: AtomicU64::new(0),
-            promised: AtomicU64::new(number),
-            kept: AtomicU64::new(number),
+            promises: Promises::new(number),
             _lock: lock,
         })))
     }
@@ -302,48 +369,33 @@ impl Store {
         }
         let number = writing.outcome.map_err(refused)?;
         if sync {
-            self.kept(number);
+            self.promises.keep(number);
         }
         Ok(())
     }
 
-    /// Tells the readers that everything up to the batch `number` is durable.
-    fn kept(&self, number: u64) {
-        // Release, with the Acquire in `settle`.
-        self.kept.fetch_max(number, Ordering::Release);
-    }
-
-    /// Makes everything up to the batch `number` durable, and tells the readers.
-    fn keep(&self, number: u64) -> Result<()> {
-        self.runtime().sync()?;
-        self.kept(number);
-        Ok(())
-    }
-
-    /// Waits until what was read can be told: a synced write up to the batch `number` may be in it.
+    /// Waits until what was read can be told: the batch `number`, which was promised, may be in it.
     #[inline]
     fn settle(&self, number: u64) -> Result<()> {
-        // `promised` was set before the write could be seen, in a command.
-        let promised = self.promised.load(Ordering::Relaxed);
-        if number.min(promised) <= self.kept.load(Ordering::Acquire) {
+        if self.promises.is_kept(number) {
             return Ok(());
         }
-        self.keep(number.min(promised))
+        self.runtime().sync()?;
+        self.promises.keep(number);
+        Ok(())
     }
 
     /// Calls `found` with the value of `key` at `number`, or now.
     fn get(&self, key: &[u8], number: Option<u64>, found: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let seen = self.read(|tree| match tree.get(key, number.unwrap_or(u64::MAX)) {
-            Some(record) => {
+        self.read(|tree| {
+            if let Some(record) = tree.get(key, number.unwrap_or(u64::MAX)) {
                 found(record.value());
-                record.number()
             }
-            // What is not there may have been deleted just now.
-            None => tree.number(),
         })?;
         match number {
             Some(_) => Ok(()),
-            None => self.settle(seen),
+            // What is not there may have been deleted just now.
+            None => self.settle(self.promises.of(key)),
         }
     }
 
@@ -384,7 +436,7 @@ impl Engine for DurableEngine {
             number
         })?;
         let view = Arc::new(DurableView { store, number });
-        view.store.settle(number)?;
+        view.store.settle(view.store.promises.up_to(number))?;
         Ok(view)
     }
 

@@ -5,16 +5,17 @@
 //! still be lost, `Unsettled` adds.
 
 use crate::batch::{Change, leveldb_writebatch_t};
+use crate::buckets::{BUCKET_COUNT, bucket_of};
 use crate::catalog::Lock;
 use crate::engine::{Cursor, Engine, Figures, View};
 use crate::status::{Failure, Result};
-use mangrove::{Batch, Durability, Map, Range, Snapshot};
+use mangrove::{Batch, Durability, Error, Map, Range, Snapshot};
 use self_cell::self_cell;
 use std::cell::RefCell;
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// A write that nobody waits for is durable after at most this long.
@@ -59,15 +60,23 @@ impl HartEngine {
 }
 
 impl Store {
-    /// Runs a synced write: readers of its keys wait for it until it is durable.
+    /// Runs a synced write: readers of its keys wait for it until it is durable. When the medium failed first they hear
+    /// so for ever.
     fn synced<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]> + Clone,
-        write: impl FnOnce() -> Result<()>,
+        write: impl FnOnce() -> mangrove::Result<()>,
     ) -> Result<()> {
-        let _held = self.unsettled.hold(keys);
-        write()?;
-        Ok(self.map.sync()?)
+        if self.unsettled.for_ever.load(Ordering::Relaxed) {
+            // Nothing is written any more: no more keys shall be lost to readers.
+            self.map.sync()?;
+        }
+        let held = self.unsettled.hold(keys);
+        let done = write().and_then(|()| self.map.sync());
+        if let Err(Error::Poisoned { .. } | Error::Io { .. }) = done {
+            held.for_ever();
+        }
+        Ok(done?)
     }
 
     /// Waits until what was read of `key` just now cannot be lost, if somebody was promised that.
@@ -79,17 +88,14 @@ impl Store {
 impl Engine for HartEngine {
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
         let store = &*self.0;
-        let put = || Ok(store.map.put(key, value)?);
-        if sync { store.synced(std::iter::once(key), put) } else { put() }
+        let put = || store.map.put(key, value);
+        if sync { store.synced(std::iter::once(key), put) } else { Ok(put()?) }
     }
 
     fn delete(&self, key: &[u8], sync: bool) -> Result<()> {
         let store = &*self.0;
-        let delete = || {
-            store.map.delete(key)?;
-            Ok(())
-        };
-        if sync { store.synced(std::iter::once(key), delete) } else { delete() }
+        let delete = || store.map.delete(key).map(drop);
+        if sync { store.synced(std::iter::once(key), delete) } else { Ok(delete()?) }
     }
 
     fn write(&self, batch: &leveldb_writebatch_t, sync: bool) -> Result<()> {
@@ -100,14 +106,13 @@ impl Engine for HartEngine {
         let write = || {
             let mut changes = batch.changes();
             match (changes.len(), changes.next()) {
-                (0, _) => {}
-                (1, Some(Change::Put(key, value))) => store.map.put(key, value)?,
-                (1, Some(Change::Delete(key))) => drop(store.map.delete(key)?),
-                _ => store.map.write(as_map_batch(batch))?,
+                (0, _) => Ok(()),
+                (1, Some(Change::Put(key, value))) => store.map.put(key, value),
+                (1, Some(Change::Delete(key))) => store.map.delete(key).map(drop),
+                _ => store.map.write(as_map_batch(batch)),
             }
-            Ok(())
         };
-        if sync { store.synced(keys, write) } else { write() }
+        if sync { store.synced(keys, write) } else { Ok(write()?) }
     }
 
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<()> {
@@ -187,13 +192,13 @@ fn with_buffer<R>(work: impl FnOnce(&mut Vec<u8>) -> Result<R>) -> Result<R> {
     }
 }
 
-/// Buckets of keys; two keys may share one, and then wait for each other's writes.
-const BUCKET_COUNT: usize = 4096;
-
-/// Synced writes that took effect or are about to, and are not known to be durable.
+/// Synced writes that took effect or are about to, and are not known to be durable, by buckets: two keys may share
+/// one, and then wait for each other's writes.
 struct Unsettled {
     any: AtomicU32,
     buckets: Box<[AtomicU32]>,
+    /// Some will never be.
+    for_ever: AtomicBool,
 }
 
 /// Counts a write in, until dropped.
@@ -204,18 +209,12 @@ struct Hold<'a, K: Iterator<Item = &'a [u8]>> {
 
 impl Unsettled {
     fn new() -> Self {
-        Self { any: AtomicU32::new(0), buckets: (0..BUCKET_COUNT).map(|_| AtomicU32::new(0)).collect() }
+        let buckets = (0..BUCKET_COUNT).map(|_| AtomicU32::new(0)).collect();
+        Self { any: AtomicU32::new(0), buckets, for_ever: AtomicBool::new(false) }
     }
 
     fn bucket(&self, key: &[u8]) -> &AtomicU32 {
-        const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mut hash = key.len() as u64;
-        for chunk in key.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            hash = (hash.rotate_left(29) ^ u64::from_le_bytes(word)).wrapping_mul(MULTIPLIER);
-        }
-        &self.buckets[(hash >> 52) as usize % BUCKET_COUNT]
+        &self.buckets[bucket_of(key)]
     }
 
     fn hold<'a, 'k: 'a>(
@@ -239,6 +238,16 @@ impl Unsettled {
     #[inline]
     fn is(&self, key: &[u8]) -> bool {
         self.any() && self.bucket(key).load(Ordering::SeqCst) != 0
+    }
+}
+
+impl<'a, K: Iterator<Item = &'a [u8]>> Hold<'a, K> {
+    /// The write is not durable and never will be.
+    #[cold]
+    fn for_ever(self) {
+        self.unsettled.for_ever.store(true, Ordering::Relaxed);
+        // Counted in from now on.
+        std::mem::forget(self);
     }
 }
 

@@ -36,6 +36,7 @@ mod tree_tests;
 mod hart_engine;
 
 mod aside;
+mod buckets;
 mod bytes;
 
 pub use batch::*;

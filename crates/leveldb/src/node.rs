@@ -69,10 +69,6 @@ impl Record {
         }
     }
 
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-
     pub(crate) fn is_deleted(&self) -> bool {
         self.value_len == DELETED
     }
