@@ -1,6 +1,7 @@
 //! Write batches: the list itself, and its entry points.
 
 use crate::bytes::{give, slice, take_back};
+use crate::status::{Failure, Result};
 use std::ffi::{c_char, c_void};
 
 /// What one entry does to its key.
@@ -24,6 +25,8 @@ struct Entry {
 pub struct leveldb_writebatch_t {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
+    /// The first thing that was added and could not be.
+    refused: Option<Failure>,
 }
 
 impl leveldb_writebatch_t {
@@ -42,6 +45,19 @@ impl leveldb_writebatch_t {
         let moved = self.bytes.len();
         self.bytes.extend_from_slice(&other.bytes);
         self.entries.extend(other.entries.iter().map(|e| Entry { at: e.at + moved, ..*e }));
+        if let Some(failure) = &other.refused {
+            self.refuse(failure.clone());
+        }
+    }
+
+    /// Remembers that something could not be added, so that the batch is not applied without it.
+    fn refuse(&mut self, failure: Failure) {
+        self.refused.get_or_insert(failure);
+    }
+
+    /// Fails unless everything is in it that was added.
+    pub(crate) fn is_whole(&self) -> Result<()> {
+        self.refused.clone().map_or(Ok(()), Err)
     }
 
     /// The entries, in the order in which they were added.
@@ -76,6 +92,7 @@ pub unsafe extern "C" fn leveldb_writebatch_clear(batch: *mut leveldb_writebatch
     if let Some(batch) = unsafe { batch.as_mut() } {
         batch.bytes.clear();
         batch.entries.clear();
+        batch.refused = None;
     }
 }
 
@@ -91,7 +108,10 @@ pub unsafe extern "C" fn leveldb_writebatch_put(
     // SAFETY: the API's contract: a live handle that nobody else uses now, and readable bytes.
     unsafe {
         if let Some(batch) = batch.as_mut() {
-            batch.put(slice(key, key_len), slice(value, value_len));
+            match (slice(key, key_len), slice(value, value_len)) {
+                (Ok(key), Ok(value)) => batch.put(key, value),
+                (Err(failure), _) | (_, Err(failure)) => batch.refuse(failure),
+            }
         }
     }
 }
@@ -106,7 +126,10 @@ pub unsafe extern "C" fn leveldb_writebatch_delete(
     // SAFETY: the API's contract: a live handle that nobody else uses now, and readable bytes.
     unsafe {
         if let Some(batch) = batch.as_mut() {
-            batch.delete(slice(key, key_len));
+            match slice(key, key_len) {
+                Ok(key) => batch.delete(key),
+                Err(failure) => batch.refuse(failure),
+            }
         }
     }
 }

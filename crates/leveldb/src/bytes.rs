@@ -5,17 +5,27 @@ use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The caller's bytes. Any pointer with a length of 0 is the empty string.
+/// The caller's bytes, or the sentence for what cannot be any. Any pointer with a length of 0 is the empty string.
 ///
 /// # Safety
-/// `data` has `len` readable bytes until the call that got it returns.
-pub(crate) unsafe fn slice<'a>(data: *const c_char, len: usize) -> &'a [u8] {
-    // A negative int that became a length would make the slice unsound: nothing of it is read.
-    if len == 0 || data.is_null() || len > isize::MAX as usize {
-        return &[];
+/// `data` has `len` readable bytes until the call that got it returns, unless it is NULL or they are too many.
+#[inline]
+pub(crate) unsafe fn slice<'a>(data: *const c_char, len: usize) -> Result<&'a [u8]> {
+    if len == 0 {
+        return Ok(&[]);
+    }
+    // A negative int that became a length, for instance.
+    if data.is_null() || len > isize::MAX as usize {
+        return Err(no_bytes(data, len));
     }
     // SAFETY: not null; the rest is the caller's promise.
-    unsafe { std::slice::from_raw_parts(data.cast(), len) }
+    Ok(unsafe { std::slice::from_raw_parts(data.cast(), len) })
+}
+
+#[cold]
+fn no_bytes(data: *const c_char, len: usize) -> Failure {
+    let why = if data.is_null() { "they are at NULL" } else { "no memory holds so many" };
+    Failure::invalid(format!("a key or value of {len} bytes: {why}"))
 }
 
 /// The caller's path.

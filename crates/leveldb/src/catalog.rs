@@ -13,6 +13,7 @@ use crate::status::{Failure, Result};
 use mangrove_sys::ProcessMark;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 const FORMAT: &str = "mangrove-leveldb 1";
@@ -103,6 +104,8 @@ impl Catalog {
 
     /// Puts the catalog in place, durably: from then on there is a database.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
+        // Durable-order: the folder's name before what makes it a database; otherwise a crash may lose all that is in it.
+        sync_name(folder).map_err(|e| Failure::io("sync the name of", folder, &e))?;
         let (new, path) = (folder.join(CATALOG_FILE_NEW), folder.join(CATALOG_FILE));
         let written = File::create(&new)
             .and_then(|mut file| {
@@ -113,6 +116,25 @@ impl Catalog {
             .and_then(|()| std::fs::rename(&new, &path))
             .and_then(|()| File::open(folder)?.sync_all());
         written.map_err(|e| Failure::io("write", &path, &e))
+    }
+}
+
+/// Makes the name of a folder durable, whoever made it: an attempt that was killed may have.
+fn sync_name(folder: &Path) -> std::io::Result<()> {
+    let folder = std::fs::canonicalize(folder)?;
+    match folder.parent().map(File::open) {
+        Some(Ok(above)) => above.sync_all(),
+        // The folder above may be entered and not read: then all of the file system.
+        Some(Err(e)) if e.kind() == ErrorKind::PermissionDenied => {
+            // SAFETY: an open file.
+            match unsafe { libc::syncfs(File::open(folder)?.as_raw_fd()) } {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        }
+        Some(Err(e)) => Err(e),
+        // The root has no name.
+        None => Ok(()),
     }
 }
 

@@ -10,6 +10,7 @@ use crate::hart_engine::HartEngine;
 use crate::options::{
     BYTEWISE, Opening, Order, leveldb_options_t, leveldb_readoptions_t, leveldb_writeoptions_t,
 };
+use crate::ours::Ours;
 use crate::status::{Failure, Kind, Result, guard, quietly};
 use std::ffi::{CStr, c_char, c_int};
 use std::io::ErrorKind;
@@ -24,13 +25,13 @@ const LEVELS: u64 = 7;
 
 /// An open database. Any number of threads may use it at the same time.
 pub struct leveldb_t {
-    engine: Box<dyn Engine>,
+    engine: Ours<Box<dyn Engine>>,
     kind: EngineKind,
 }
 
 /// An instant of a database.
 pub struct leveldb_snapshot_t {
-    pub(crate) view: Arc<dyn View>,
+    view: Ours<Arc<dyn View>>,
 }
 
 /// The engine that a new database gets.
@@ -42,68 +43,80 @@ fn engine_of_new() -> Result<EngineKind> {
     }
 }
 
-/// Opens the engine of a database whose folder is locked. With `create` its files may be missing.
+/// Opens the engine of a database whose folder is locked, and says whether it has no records. With `create` its files
+/// may be missing.
 pub(crate) fn open_engine(
     folder: &Path,
     catalog: &Catalog,
     order: &Order,
     create: bool,
     lock: Lock,
-) -> Result<Box<dyn Engine>> {
+) -> Result<(Box<dyn Engine>, bool)> {
     let pool = catalog::pool(folder);
-    let (engine, is_empty): (Box<dyn Engine>, bool) = match catalog.engine {
+    match catalog.engine {
         EngineKind::Durable => {
             let engine = DurableEngine::open(&pool, create, order, lock)?;
             let is_empty = engine.is_empty()?;
-            (Box::new(engine), is_empty)
+            Ok((Box::new(engine), is_empty))
         }
-        EngineKind::Map if catalog.comparator != BYTEWISE => {
-            return Err(Failure::unsupported(format!(
-                "{}: the engine 'map' orders keys byte by byte, and not by the comparator {}; use the engine 'durable'",
-                folder.display(),
-                String::from_utf8_lossy(&catalog.comparator)
-            )));
-        }
+        EngineKind::Map if catalog.comparator != BYTEWISE => Err(Failure::unsupported(format!(
+            "{}: the engine 'map' orders keys byte by byte, and not by the comparator {}; use the engine 'durable'",
+            folder.display(),
+            String::from_utf8_lossy(&catalog.comparator)
+        ))),
         EngineKind::Map => {
             let engine = HartEngine::open(&pool, create, lock)?;
             let is_empty = engine.is_empty();
-            (Box::new(engine), is_empty)
+            Ok((Box::new(engine), is_empty))
         }
-    };
-    if create && !is_empty {
+    }
+}
+
+/// Makes the database of a locked folder that has no catalog. Killed before the end it leaves none, and no records.
+fn create(folder: &Path, order: &Order, lock: Lock) -> Result<(Box<dyn Engine>, EngineKind)> {
+    let catalog = Catalog { engine: engine_of_new()?, comparator: order.name.clone() };
+    let (engine, is_empty) = open_engine(folder, &catalog, order, true, lock)?;
+    if !is_empty {
         return Err(Failure::corruption(format!(
             "{}: the file that says what the database is has been lost; leveldb_repair_db writes it anew",
             folder.display()
         )));
     }
-    Ok(engine)
+    catalog.write(folder)?;
+    Ok((engine, catalog.engine))
+}
+
+/// Why a folder that has no catalog is not opened.
+fn missing(folder: &Path) -> Failure {
+    // Made halfway, or deprived of its file.
+    let rest = if catalog::pool(folder).exists() {
+        "; its folder pool is there, and leveldb_repair_db finds out what is in it"
+    } else {
+        ""
+    };
+    Failure::invalid(format!("{}: does not exist (create_if_missing is false){rest}", folder.display()))
 }
 
 fn open(folder: &Path, options: &Opening) -> Result<leveldb_t> {
-    let order = options.order.clone();
-    let name = folder.display();
     catalog::refuse_leveldb(folder)?;
     if Catalog::read(folder)?.is_none() {
         if !options.create_if_missing {
-            // Made halfway, or deprived of its file.
-            let rest = if catalog::pool(folder).exists() {
-                "; its folder pool is there, and leveldb_repair_db finds out what is in it"
-            } else {
-                ""
-            };
-            return Err(Failure::invalid(format!(
-                "{name}: does not exist (create_if_missing is false){rest}"
-            )));
+            return Err(missing(folder));
         }
         match std::fs::create_dir(folder) {
             Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(Failure::io("create", folder, &e)),
             _ => {}
         }
     }
-    let lock = catalog::lock(folder)?;
-    // Again: somebody else may have created the database, or removed it, before the lock was ours.
+    open_locked(folder, options, catalog::lock(folder)?)
+}
+
+/// Opens the database of a locked folder, which somebody else may have made, or removed, before the lock was ours.
+fn open_locked(folder: &Path, options: &Opening, lock: Lock) -> Result<leveldb_t> {
+    let order = &options.order;
     let (engine, kind) = match Catalog::read(folder)? {
         Some(_) if options.error_if_exists => {
+            let name = folder.display();
             return Err(Failure::invalid(format!("{name}: exists (error_if_exists is true)")));
         }
         Some(catalog) if catalog.comparator != order.name => {
@@ -113,20 +126,16 @@ fn open(folder: &Path, options: &Opening) -> Result<leveldb_t> {
                 String::from_utf8_lossy(&order.name)
             )));
         }
-        Some(catalog) => (open_engine(folder, &catalog, &order, false, lock)?, catalog.engine),
-        None => {
-            let catalog = Catalog { engine: engine_of_new()?, comparator: order.name.clone() };
-            let engine = open_engine(folder, &catalog, &order, true, lock)?;
-            catalog.write(folder)?;
-            (engine, catalog.engine)
-        }
+        Some(catalog) => (open_engine(folder, &catalog, order, false, lock)?.0, catalog.engine),
+        None if options.create_if_missing => create(folder, order, lock)?,
+        None => return Err(missing(folder)),
     };
     if options.paranoid_checks
         && let Some(first) = engine.check()?.first()
     {
         return Err(Failure::corruption(first.clone()));
     }
-    Ok(leveldb_t { engine, kind })
+    Ok(leveldb_t::new(engine, kind))
 }
 
 /// Opens a database. NULL on error.
@@ -172,7 +181,7 @@ pub unsafe extern "C" fn leveldb_put(
     unsafe {
         guard(errptr, || {
             let (db, options) = (handle(db, "db")?, handle(options, "options")?);
-            db.engine.put(slice(key, key_len), slice(value, value_len), options.sync)
+            db.engine.get()?.put(slice(key, key_len)?, slice(value, value_len)?, options.sync)
         });
     }
 }
@@ -189,7 +198,8 @@ pub unsafe extern "C" fn leveldb_delete(
     // SAFETY: as in leveldb_put.
     unsafe {
         guard(errptr, || {
-            handle(db, "db")?.engine.delete(slice(key, key_len), handle(options, "options")?.sync)
+            let (db, options) = (handle(db, "db")?, handle(options, "options")?);
+            db.engine.get()?.delete(slice(key, key_len)?, options.sync)
         });
     }
 }
@@ -205,7 +215,10 @@ pub unsafe extern "C" fn leveldb_write(
     // SAFETY: as in leveldb_put.
     unsafe {
         guard(errptr, || {
-            handle(db, "db")?.engine.write(handle(batch, "batch")?, handle(options, "options")?.sync)
+            let (db, options) = (handle(db, "db")?, handle(options, "options")?);
+            let batch = handle(batch, "batch")?;
+            batch.is_whole()?;
+            db.engine.get()?.write(batch, options.sync)
         });
     }
 }
@@ -224,15 +237,15 @@ pub unsafe extern "C" fn leveldb_get(
     // SAFETY: the API's contract: live handles, readable bytes, an error string or NULL.
     let value = unsafe {
         guard(errptr, || {
-            let (db, options, key) = (handle(db, "db")?, handle(options, "options")?, slice(key, key_len));
+            let (db, options, key) = (handle(db, "db")?, handle(options, "options")?, slice(key, key_len)?);
             let mut copy = None;
             let mut found = |value: &[u8]| {
                 len = value.len();
                 copy = Some(allocate(value));
             };
             let read = match options.snapshot.as_ref() {
-                None => db.engine.get(key, &mut found),
-                Some(snapshot) => snapshot.view.get(key, &mut found),
+                None => db.engine.get()?.get(key, &mut found),
+                Some(snapshot) => snapshot.view.get()?.get(key, &mut found),
             };
             match (read, copy) {
                 (Err(failure), block) => {
@@ -256,22 +269,27 @@ pub unsafe extern "C" fn leveldb_get(
 }
 
 impl leveldb_t {
+    pub(crate) fn new(engine: Box<dyn Engine>, kind: EngineKind) -> Self {
+        Self { engine: Ours::new(engine), kind }
+    }
+
     /// The instant that read options ask for: their snapshot, or now.
     pub(crate) fn view(&self, options: &leveldb_readoptions_t) -> Result<Arc<dyn View>> {
         // SAFETY: the API's contract: a snapshot in read options is NULL or live.
         match unsafe { options.snapshot.as_ref() } {
-            Some(snapshot) => Ok(Arc::clone(&snapshot.view)),
-            None => self.engine.view(),
+            Some(snapshot) => Ok(Arc::clone(snapshot.view.get()?)),
+            None => self.engine.get()?.view(),
         }
     }
 
     /// Bytes of the keys and values from `start` up to `limit`.
     fn size(&self, start: &[u8], limit: &[u8]) -> Result<u64> {
-        let mut cursor = self.engine.view()?.cursor();
+        let engine = self.engine.get()?;
+        let mut cursor = engine.view()?.cursor();
         cursor.seek(start)?;
         let mut bytes = 0;
         while let Some((key, value)) = cursor.record() {
-            if self.engine.compare(key, limit) != std::cmp::Ordering::Less {
+            if engine.compare(key, limit) != std::cmp::Ordering::Less {
                 break;
             }
             bytes += (key.len() + value.len()) as u64;
@@ -282,7 +300,7 @@ impl leveldb_t {
 
     fn property(&self, name: &str) -> Option<String> {
         let rest = name.strip_prefix("leveldb.")?;
-        let figures = self.engine.figures();
+        let figures = self.engine.get().ok()?.figures();
         if let Some(level) = rest.strip_prefix("num-files-at-level") {
             let level: u64 = level.parse().ok()?;
             return (level < LEVELS).then(|| "0".to_owned());
@@ -310,8 +328,8 @@ impl leveldb_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_create_snapshot(db: *mut leveldb_t) -> *const leveldb_snapshot_t {
     // SAFETY: the API's contract: a live handle.
-    let view = quietly(|| unsafe { handle(db, "db") }?.engine.view());
-    view.map_or(ptr::null(), |view| give(leveldb_snapshot_t { view }).cast_const())
+    let view = quietly(|| unsafe { handle(db, "db") }?.engine.get()?.view());
+    view.map_or(ptr::null(), |view| give(leveldb_snapshot_t { view: Ours::new(view) }).cast_const())
 }
 
 /// Frees a snapshot. Iterators over it go on.
@@ -350,8 +368,8 @@ pub unsafe extern "C" fn leveldb_approximate_sizes(
         let size = quietly(|| {
             // SAFETY: the API's contract: a live handle, and arrays of `num_ranges` keys and lengths.
             unsafe {
-                let start = slice(*start_keys.add(i), *start_lens.add(i));
-                let limit = slice(*limit_keys.add(i), *limit_lens.add(i));
+                let start = slice(*start_keys.add(i), *start_lens.add(i))?;
+                let limit = slice(*limit_keys.add(i), *limit_lens.add(i))?;
                 handle(db, "db")?.size(start, limit)
             }
         });
@@ -370,30 +388,9 @@ pub unsafe extern "C" fn leveldb_compact_range(
     _limit_len: usize,
 ) {
     // SAFETY: the API's contract: a live handle.
-    quietly(|| unsafe { handle(db, "db") }?.engine.compact());
+    quietly(|| unsafe { handle(db, "db") }?.engine.get()?.compact());
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn damage_is_corruption_whichever_the_engine() {
-        let order = Order { name: BYTEWISE.to_vec(), comparator: None };
-        for engine in [EngineKind::Durable, EngineKind::Map] {
-            let folder = tempfile::tempdir().unwrap();
-            let catalog = Catalog { engine, comparator: order.name.clone() };
-            let open = |create| {
-                let lock = catalog::lock(folder.path()).unwrap();
-                open_engine(folder.path(), &catalog, &order, create, lock)
-            };
-            open(true).unwrap().put(b"tide", b"high", true).unwrap();
-            let image = catalog::pool(folder.path()).join("image");
-            let mut bytes = std::fs::read(&image).unwrap();
-            bytes.fill(7);
-            std::fs::write(&image, bytes).unwrap();
-            let failure = open(false).err().unwrap().to_string();
-            assert!(failure.starts_with("Corruption: "), "{engine:?}: {failure}");
-        }
-    }
-}
+#[path = "db_tests.rs"]
+mod tests;

@@ -4,7 +4,8 @@ use crate::bytes::{give, handle, slice, take_back};
 use crate::db::leveldb_t;
 use crate::engine::Cursor;
 use crate::options::leveldb_readoptions_t;
-use crate::status::{Failure, Result, guard, tell};
+use crate::ours::Ours;
+use crate::status::{Failure, Result, caught, quietly, tell};
 use std::ffi::c_char;
 use std::ptr;
 
@@ -20,7 +21,7 @@ struct Present {
 /// A place among the records of one instant. One thread at a time.
 pub struct leveldb_iterator_t {
     /// None when the iterator could not be made, or has failed.
-    cursor: Option<Box<dyn Cursor>>,
+    cursor: Option<Ours<Box<dyn Cursor>>>,
     /// What the cursor stands on: looked at several times between two moves.
     present: Option<Present>,
     /// Why it stands nowhere.
@@ -30,25 +31,30 @@ pub struct leveldb_iterator_t {
 impl leveldb_iterator_t {
     #[inline]
     fn go(&mut self, walk: impl FnOnce(&mut dyn Cursor) -> Result<()>) {
-        let Some(cursor) = &mut self.cursor else { return };
-        let mut told: *mut c_char = ptr::null_mut();
-        let mut failure = None;
-        // SAFETY: a string of this function's own.
-        let done = unsafe {
-            guard(&raw mut told, || walk(&mut **cursor).inspect_err(|f| failure = Some(f.clone())))
-        };
-        if done.is_none() {
-            (self.cursor, self.present) = (None, None);
-            self.error = failure.or_else(|| Some(Failure::corruption("a bug in Mangrove; please report it")));
-            // SAFETY: from malloc(), or NULL.
-            unsafe { libc::free(told.cast()) };
-            return;
+        let Some(ours) = &mut self.cursor else { return };
+        let gone = caught(|| {
+            let cursor = ours.get_mut()?;
+            walk(&mut **cursor)?;
+            Ok(cursor.record().map(|(key, value)| Present {
+                key: key.as_ptr().cast(),
+                key_len: key.len(),
+                value: value.as_ptr().cast(),
+                value_len: value.len(),
+            }))
+        });
+        match gone {
+            Ok(present) => self.present = present,
+            Err(failure) => self.fail(failure),
         }
-        self.present = cursor.record().map(|(key, value)| Present {
-            key: key.as_ptr().cast(),
-            key_len: key.len(),
-            value: value.as_ptr().cast(),
-            value_len: value.len(),
+    }
+
+    #[cold]
+    fn fail(&mut self, failure: Failure) {
+        (self.present, self.error) = (None, Some(failure));
+        let cursor = self.cursor.take();
+        quietly(|| {
+            drop(cursor);
+            Ok(())
         });
     }
 }
@@ -60,21 +66,26 @@ pub unsafe extern "C" fn leveldb_create_iterator(
     db: *mut leveldb_t,
     options: *const leveldb_readoptions_t,
 ) -> *mut leveldb_iterator_t {
-    let mut iterator = leveldb_iterator_t { cursor: None, present: None, error: None };
-    // SAFETY: the API's contract: live handles.
-    let view = unsafe { handle(db, "db").and_then(|db| db.view(handle(options, "options")?)) };
-    match view {
-        Ok(view) => iterator.cursor = Some(view.cursor()),
-        Err(failure) => iterator.error = Some(failure),
-    }
-    give(iterator)
+    let cursor = caught(|| {
+        // SAFETY: the API's contract: live handles.
+        let view = unsafe { handle(db, "db")?.view(handle(options, "options")?) }?;
+        Ok(Ours::new(view.cursor()))
+    });
+    let (cursor, error) = match cursor {
+        Ok(cursor) => (Some(cursor), None),
+        Err(failure) => (None, Some(failure)),
+    };
+    give(leveldb_iterator_t { cursor, present: None, error })
 }
 
 /// Frees an iterator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_iter_destroy(iterator: *mut leveldb_iterator_t) {
-    // SAFETY: the API's contract: a live handle, not used any more.
-    unsafe { take_back(iterator) };
+    quietly(|| {
+        // SAFETY: the API's contract: a live handle, not used any more.
+        unsafe { take_back(iterator) };
+        Ok(())
+    });
 }
 
 /// 1 when the iterator stands on a record.
@@ -129,7 +140,7 @@ pub unsafe extern "C" fn leveldb_iter_seek(
     // SAFETY: the API's contract: a live handle that nobody else uses now, and readable bytes.
     unsafe {
         if let Some(iterator) = iterator.as_mut() {
-            iterator.go(|cursor| cursor.seek(slice(key, key_len)));
+            iterator.go(|cursor| cursor.seek(slice(key, key_len)?));
         }
     }
 }
@@ -175,6 +186,116 @@ pub unsafe extern "C" fn leveldb_iter_get_error(
     unsafe {
         if let Some(error) = iterator.as_ref().and_then(|i| i.error.as_ref()) {
             tell(errptr, error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::leveldb_writebatch_t;
+    use crate::catalog::EngineKind;
+    use crate::engine::{Engine, Figures, View};
+    use crate::options::leveldb_readoptions_create;
+    use std::cmp::Ordering;
+    use std::ffi::CStr;
+    use std::sync::Arc;
+
+    /// Panics wherever an iterator comes by: at once, or at the end.
+    struct Broken {
+        at_once: bool,
+    }
+
+    impl Engine for Broken {
+        fn put(&self, _: &[u8], _: &[u8], _: bool) -> Result<()> {
+            Ok(())
+        }
+        fn delete(&self, _: &[u8], _: bool) -> Result<()> {
+            Ok(())
+        }
+        fn write(&self, _: &leveldb_writebatch_t, _: bool) -> Result<()> {
+            Ok(())
+        }
+        fn get(&self, _: &[u8], _: &mut dyn FnMut(&[u8])) -> Result<()> {
+            Ok(())
+        }
+        fn view(&self) -> Result<Arc<dyn View>> {
+            assert!(!self.at_once, "a bug below");
+            Ok(Arc::new(BrokenView))
+        }
+        fn compact(&self) -> Result<()> {
+            Ok(())
+        }
+        fn check(&self) -> Result<Vec<String>> {
+            Ok(Vec::new())
+        }
+        fn figures(&self) -> Figures {
+            Figures::default()
+        }
+        fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+            a.cmp(b)
+        }
+    }
+
+    struct BrokenView;
+
+    impl View for BrokenView {
+        fn get(&self, _: &[u8], _: &mut dyn FnMut(&[u8])) -> Result<()> {
+            Ok(())
+        }
+        fn cursor(self: Arc<Self>) -> Box<dyn Cursor> {
+            Box::new(BrokenCursor)
+        }
+    }
+
+    struct BrokenCursor;
+
+    impl Drop for BrokenCursor {
+        fn drop(&mut self) {
+            panic!("a bug below");
+        }
+    }
+
+    impl Cursor for BrokenCursor {
+        fn seek_to_first(&mut self) -> Result<()> {
+            panic!("a bug below")
+        }
+        fn seek_to_last(&mut self) -> Result<()> {
+            Ok(())
+        }
+        fn seek(&mut self, _: &[u8]) -> Result<()> {
+            Ok(())
+        }
+        fn next(&mut self) -> Result<()> {
+            Ok(())
+        }
+        fn prev(&mut self) -> Result<()> {
+            Ok(())
+        }
+        fn record(&self) -> Option<(&[u8], &[u8])> {
+            None
+        }
+    }
+
+    #[test]
+    fn no_panic_below_passes_an_iterator() {
+        for (at_once, moves) in [(true, false), (false, false), (false, true)] {
+            let mut db = leveldb_t::new(Box::new(Broken { at_once }), EngineKind::Durable);
+            let mut error = ptr::null_mut();
+            // SAFETY: live handles, and a string of this library's.
+            unsafe {
+                let iterator = leveldb_create_iterator(&raw mut db, leveldb_readoptions_create());
+                if moves {
+                    leveldb_iter_seek_to_first(iterator);
+                }
+                leveldb_iter_get_error(iterator, &raw mut error);
+                assert_eq!(error.is_null(), !at_once && !moves);
+                if !error.is_null() {
+                    assert!(CStr::from_ptr(error).to_string_lossy().contains("a bug below"));
+                    libc::free(error.cast());
+                }
+                leveldb_iter_destroy(iterator);
+            }
         }
     }
 }

@@ -5,9 +5,10 @@
 //! `status.rs`); the header is LevelDB's own. docs/leveldb.md says what differs.
 //!
 //! Invariants:
-//! 1. Each entry point that calls an engine runs inside `status::guard` or `status::quietly`.
+//! 1. Each entry point that calls or drops a part of an engine does so inside `status::guard`, `quietly` or `caught`.
 //! 2. A pointer that came from the caller is followed in `bytes.rs` or right in the entry point, under
 //!    the API's contract: handles are live and of their type, bytes are readable for the whole call.
+//! 3. What a handle has of an engine it has as `Ours`: a child of fork neither uses nor drops it.
 
 #![expect(non_camel_case_types, reason = "types carry C's names, so that a grep finds both sides")]
 #![expect(clippy::missing_safety_doc, reason = "the contract of each function is LevelDB's header")]
@@ -24,6 +25,7 @@ mod manage;
 
 mod catalog;
 mod engine;
+mod ours;
 
 mod durable_engine;
 mod node;

@@ -2,14 +2,16 @@
 
 use crate::aside::aside;
 use crate::bytes::{handle, path};
-use crate::catalog::{self, Catalog, EngineKind};
+use crate::catalog::{self, Catalog, EngineKind, Lock};
 use crate::db::open_engine;
-use crate::options::{Order, leveldb_options_t};
+use crate::options::{BYTEWISE, Order, leveldb_options_t};
 use crate::status::{Failure, Result, guard};
+use mangrove::PoolInfo;
 use std::ffi::c_char;
 use std::path::Path;
 
-/// Removes a database with all it holds. None there: nothing to do. What else is in the folder stays.
+/// Removes a database with all it holds. None there: nothing to do. What else is in the folder stays, and so does a pool
+/// of somebody else's that goes by the name of the engine's: that is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_destroy_db(
     _options: *const leveldb_options_t,
@@ -25,15 +27,45 @@ fn destroy(folder: &Path) -> Result<()> {
         return Ok(());
     }
     catalog::refuse_leveldb(folder)?;
-    let _lock = catalog::lock(folder)?;
-    // A catalog that cannot be read is still one of ours; a folder that happens to be called as the
-    // engine's is not.
-    let is_ours = !matches!(Catalog::read(folder), Ok(None))
-        || matches!(
-            mangrove::pool_info(catalog::pool(folder)),
-            Ok(_) | Err(mangrove::Error::Corrupt { .. } | mangrove::Error::Newer { .. })
-        );
-    catalog::remove(folder, is_ours)
+    let lock = catalog::lock(folder)?;
+    let pool = catalog::pool(folder);
+    let info = mangrove::pool_info(&pool);
+    if info.as_ref().is_ok_and(|info| info.busy) {
+        return Err(mangrove::Error::Busy { path: pool }.into());
+    }
+    // A catalog that cannot be read is still one of ours.
+    if !matches!(Catalog::read(folder), Ok(None)) {
+        return catalog::remove(folder, true);
+    }
+    match info {
+        Ok(info) => destroy_unfinished(folder, &info, lock),
+        // A folder that happens to be called as the engine's.
+        Err(mangrove::Error::NotFound { .. } | mangrove::Error::Foreign { .. }) => {
+            catalog::remove(folder, false)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Removes what is left where the making of a database was interrupted: without a catalog a pool is only then a
+/// database's for sure when it is empty.
+fn destroy_unfinished(folder: &Path, info: &PoolInfo, lock: Lock) -> Result<()> {
+    let order = Order { name: BYTEWISE.to_vec(), comparator: None };
+    let catalog = Catalog { engine: engine_of(info), comparator: order.name.clone() };
+    let (_engine, is_empty) = open_engine(folder, &catalog, &order, false, lock)?;
+    if is_empty {
+        // While it is open nobody else can come to have it.
+        return catalog::remove(folder, true);
+    }
+    Err(Failure::invalid(format!(
+        "{}: holds records, and no file says that they are a database's; leveldb_repair_db writes it, if they are",
+        info.path.display()
+    )))
+}
+
+/// The engine that wrote a pool.
+fn engine_of(info: &PoolInfo) -> EngineKind {
+    if info.kind == "map" { EngineKind::Map } else { EngineKind::Durable }
 }
 
 /// Verifies a database, and writes anew the file that says what it is if that is lost or damaged; the
@@ -57,12 +89,14 @@ pub unsafe extern "C" fn leveldb_repair_db(
 fn repair(folder: &Path, order: &Order) -> Result<()> {
     catalog::refuse_leveldb(folder)?;
     let pool = catalog::pool(folder);
+    // Before a lock is made for nothing.
+    mangrove::pool_info(&pool)?;
+    let lock = catalog::lock(folder)?;
     let (catalog, is_new) = match Catalog::read(folder) {
         Ok(Some(catalog)) => (catalog, false),
         // The pool says which engine wrote it.
         _ => {
-            let info = mangrove::pool_info(&pool)?;
-            let engine = if info.kind == "map" { EngineKind::Map } else { EngineKind::Durable };
+            let engine = engine_of(&mangrove::pool_info(&pool)?);
             (Catalog { engine, comparator: order.name.clone() }, true)
         }
     };
@@ -73,9 +107,101 @@ fn repair(folder: &Path, order: &Order) -> Result<()> {
             String::from_utf8_lossy(&order.name)
         )));
     }
-    let engine = open_engine(folder, &catalog, order, false, catalog::lock(folder)?)?;
+    let (engine, _) = open_engine(folder, &catalog, order, false, lock)?;
     if let Some(first) = engine.check()?.first() {
         return Err(Failure::corruption(first.clone()));
     }
     if is_new { catalog.write(folder) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mangrove::Map;
+    use mangrove_durable::{CreateMode, Options, Runtime, TrackerChoice};
+    use std::ffi::c_void;
+
+    fn bytewise() -> Order {
+        Order { name: BYTEWISE.to_vec(), comparator: None }
+    }
+
+    #[test]
+    fn a_map_that_is_no_database_is_not_destroyed() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = catalog::pool(folder.path());
+        let map = Map::open(&pool).unwrap();
+        map.put("words", "of somebody").unwrap();
+        let busy = destroy(folder.path()).unwrap_err().to_string();
+        assert!(busy.contains("in use"), "{busy}");
+        assert_eq!(map.get("words").unwrap().as_deref(), Some(&b"of somebody"[..]));
+        map.close().unwrap();
+        let full = destroy(folder.path()).unwrap_err().to_string();
+        assert!(full.contains("holds records"), "{full}");
+        assert!(Map::options().open(&pool).unwrap().contains("words").unwrap());
+    }
+
+    /// Sets the word that it is given.
+    unsafe extern "C" fn set(arg: *mut c_void) {
+        // SAFETY: a word of the region, and what it shall be.
+        unsafe {
+            let (place, word) = *arg.cast::<(*mut usize, usize)>();
+            mangrove_durable::will_write(place.cast(), size_of::<usize>());
+            place.write(word);
+        }
+    }
+
+    #[test]
+    fn a_durable_application_is_not_destroyed_whatever_its_roots_say() {
+        for (root, word) in [(0, 12_345), (0, 64), (1, 7), (0, usize::MAX & !31)] {
+            let folder = tempfile::tempdir().unwrap();
+            let pool = catalog::pool(folder.path());
+            let options = Options::new()
+                .create(CreateMode::CreateIfMissing)
+                .capacity(1 << 30)
+                .tracker(TrackerChoice::Explicit);
+            // SAFETY: nothing is initialised.
+            let runtime = unsafe { Runtime::open(&pool, &options, None) }.unwrap();
+            let mut client = runtime.client().unwrap();
+            let mut arg = (runtime.roots().wrapping_add(root), word);
+            // SAFETY: `set` gets what it wants.
+            unsafe { client.write_synced(set, &[(&raw mut arg).cast()]) }.unwrap();
+            drop(client);
+            runtime.close().unwrap();
+            destroy(folder.path()).unwrap_err();
+            assert!(repair(folder.path(), &bytewise()).is_err());
+            // SAFETY: as above.
+            let runtime = unsafe { Runtime::open(&pool, &options, None) }.unwrap();
+            // SAFETY: words of the region.
+            let words = unsafe { [*runtime.roots(), *runtime.roots().add(1)] };
+            assert_eq!((words[root], words[1 - root]), (word, 0));
+            runtime.close().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_an_interrupted_creation_left_is_destroyed() {
+        for engine in [EngineKind::Durable, EngineKind::Map] {
+            let folder = tempfile::tempdir().unwrap().keep();
+            let catalog = Catalog { engine, comparator: BYTEWISE.to_vec() };
+            let lock = catalog::lock(&folder).unwrap();
+            drop(open_engine(&folder, &catalog, &bytewise(), true, lock).unwrap());
+            destroy(&folder).unwrap();
+            assert!(!folder.exists(), "{engine:?}");
+        }
+    }
+
+    #[test]
+    fn a_database_that_somebody_reads_as_a_pool_is_not_destroyed() {
+        let folder = tempfile::tempdir().unwrap();
+        let catalog = Catalog { engine: EngineKind::Map, comparator: BYTEWISE.to_vec() };
+        let lock = catalog::lock(folder.path()).unwrap();
+        drop(open_engine(folder.path(), &catalog, &bytewise(), true, lock).unwrap());
+        catalog.write(folder.path()).unwrap();
+        let map = Map::options().open(catalog::pool(folder.path())).unwrap();
+        assert!(destroy(folder.path()).unwrap_err().to_string().contains("in use"));
+        map.close().unwrap();
+        let folder = folder.keep();
+        destroy(&folder).unwrap();
+        assert!(!folder.exists());
+    }
 }

@@ -214,7 +214,7 @@ mod tests {
         b_len: usize,
     ) -> c_int {
         // SAFETY: the comparator passes slices.
-        let (a, b) = unsafe { (slice(a, a_len), slice(b, b_len)) };
+        let (a, b) = unsafe { (slice(a, a_len).unwrap(), slice(b, b_len).unwrap()) };
         b.cmp(a) as c_int
     }
 

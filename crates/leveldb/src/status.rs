@@ -76,17 +76,12 @@ impl From<Error> for Failure {
     }
 }
 
-/// Runs the body of an entry point that reports errors. A failure, or a panic, replaces the caller's
-/// error string and answers `None`; success leaves the string alone.
-///
-/// # Safety
-/// `errptr` is NULL or points to NULL or to a string from malloc().
-pub(crate) unsafe fn guard<T>(errptr: *mut *mut c_char, body: impl FnOnce() -> Result<T>) -> Option<T> {
+/// Runs the body of an entry point; a panic is a failure like any other.
+pub(crate) fn caught<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     // AssertUnwindSafe: the engines latch what a panic may have left half done, and handles of this
     // crate hold no invariants across a call into them.
-    let failure = match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(value)) => return Some(value),
-        Ok(Err(failure)) => failure,
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(result) => result,
         Err(panic) => {
             let words = panic
                 .downcast_ref::<&str>()
@@ -95,12 +90,25 @@ pub(crate) unsafe fn guard<T>(errptr: *mut *mut c_char, body: impl FnOnce() -> R
                 .unwrap_or_default();
             // The payload's destructor is code like any other: it may panic too.
             let _ = catch_unwind(AssertUnwindSafe(move || drop(panic)));
-            Failure::new(Kind::IoError, format!("a bug in Mangrove: {words}; please report it"))
+            Err(Failure::new(Kind::IoError, format!("a bug in Mangrove: {words}; please report it")))
         }
-    };
-    // SAFETY: passed on.
-    unsafe { tell(errptr, &failure) };
-    None
+    }
+}
+
+/// Runs the body of an entry point that reports errors. A failure, or a panic, replaces the caller's
+/// error string and answers `None`; success leaves the string alone.
+///
+/// # Safety
+/// `errptr` is NULL or points to NULL or to a string from malloc().
+pub(crate) unsafe fn guard<T>(errptr: *mut *mut c_char, body: impl FnOnce() -> Result<T>) -> Option<T> {
+    match caught(body) {
+        Ok(value) => Some(value),
+        Err(failure) => {
+            // SAFETY: passed on.
+            unsafe { tell(errptr, &failure) };
+            None
+        }
+    }
 }
 
 /// Runs the body of an entry point that cannot report errors.

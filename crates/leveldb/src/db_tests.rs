@@ -1,0 +1,304 @@
+//! An open database from inside: children of fork, media that fail, lengths that are none.
+
+use super::*;
+use crate::iter::{leveldb_create_iterator, leveldb_iter_destroy, leveldb_iter_get_error};
+use crate::options::{leveldb_readoptions_create, leveldb_writeoptions_create};
+use mangrove::Map;
+use mangrove_durable::{CreateMode, MediumChoice, Options, Runtime, TrackerChoice};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const ENGINES: [EngineKind; 2] = [EngineKind::Durable, EngineKind::Map];
+
+fn bytewise() -> Order {
+    Order { name: BYTEWISE.to_vec(), comparator: None }
+}
+
+fn opening(create_if_missing: bool) -> Opening {
+    Opening { order: bytewise(), create_if_missing, error_if_exists: false, paranoid_checks: false }
+}
+
+/// A new database of that engine.
+fn new(folder: &Path, engine: EngineKind) -> leveldb_t {
+    let catalog = Catalog { engine, comparator: BYTEWISE.to_vec() };
+    let (made, _) = open_engine(folder, &catalog, &bytewise(), true, catalog::lock(folder).unwrap()).unwrap();
+    catalog.write(folder).unwrap();
+    leveldb_t::new(made, engine)
+}
+
+/// Descriptors of this process behind which that file is.
+fn descriptors_of(file: &Path) -> Vec<c_int> {
+    let names = std::fs::read_dir("/proc/self/fd").unwrap();
+    let numbers = names.filter_map(|name| name.unwrap().file_name().to_str()?.parse().ok());
+    let is_of = |fd: &c_int| std::fs::read_link(format!("/proc/self/fd/{fd}")).is_ok_and(|f| f == file);
+    numbers.filter(is_of).collect()
+}
+
+/// From now on no write to the pool's log succeeds.
+fn break_log(folder: &Path) {
+    use std::os::fd::AsRawFd;
+    let null = std::fs::File::open("/dev/null").unwrap();
+    let log = catalog::pool(&folder.canonicalize().unwrap()).join("log");
+    let descriptors = descriptors_of(&log);
+    assert!(!descriptors.is_empty());
+    for fd in descriptors {
+        // SAFETY: takes a descriptor of the database's away, whose writes then fail.
+        assert_eq!(unsafe { libc::dup2(null.as_raw_fd(), fd) }, fd);
+    }
+}
+
+#[test]
+fn damage_is_corruption_whichever_the_engine() {
+    for engine in ENGINES {
+        let folder = tempfile::tempdir().unwrap();
+        new(folder.path(), engine).engine.get().unwrap().put(b"tide", b"high", true).unwrap();
+        let image = catalog::pool(folder.path()).join("image");
+        let mut bytes = std::fs::read(&image).unwrap();
+        bytes.fill(7);
+        std::fs::write(&image, bytes).unwrap();
+        let failure = open(folder.path(), &opening(false)).err().unwrap().to_string();
+        assert!(failure.starts_with("Corruption: "), "{engine:?}: {failure}");
+    }
+}
+
+#[test]
+fn a_database_that_went_before_the_lock_came_is_not_made_anew_unasked() {
+    let folder = tempfile::tempdir().unwrap();
+    let lock = catalog::lock(folder.path()).unwrap();
+    let failure = open_locked(folder.path(), &opening(false), lock).err().unwrap().to_string();
+    assert!(failure.contains("create_if_missing is false"), "{failure}");
+    assert!(!catalog::pool(folder.path()).exists());
+}
+
+#[test]
+fn after_a_failed_synced_write_readers_lose_its_keys_and_no_others() {
+    for engine in ENGINES {
+        let folder = tempfile::tempdir().unwrap();
+        let db = new(folder.path(), engine);
+        let store = db.engine.get().unwrap();
+        let get = |key: &[u8]| {
+            let mut value = None;
+            store.get(key, &mut |v| value = Some(v.to_vec())).map(|()| value)
+        };
+        store.put(b"changed", b"before", true).unwrap();
+        store.put(b"gone", b"before", true).unwrap();
+        store.put(b"synced", b"yes", true).unwrap();
+        store.put(b"unsynced", b"yes", false).unwrap();
+        store.compact().unwrap();
+        let view = store.view().unwrap();
+        break_log(folder.path());
+        let mut batch = leveldb_writebatch_t::default();
+        batch.put(b"changed", b"after");
+        batch.delete(b"gone");
+        batch.put(b"new", b"after");
+        store.write(&batch, true).unwrap_err();
+        for key in [&b"changed"[..], b"gone", b"new"] {
+            assert!(get(key).is_err(), "{engine:?}: {} is told", String::from_utf8_lossy(key));
+        }
+        // Nothing is written any more, and no more keys are lost.
+        for sync in [true, false, true] {
+            store.put(b"synced", b"no", sync).unwrap_err();
+            store.delete(b"absent", sync).unwrap_err();
+        }
+        let before = |key: &[u8]| get(key).unwrap();
+        assert_eq!(before(b"absent"), None, "{engine:?}");
+        assert_eq!(before(b"synced").as_deref(), Some(&b"yes"[..]), "{engine:?}");
+        assert_eq!(before(b"unsynced").as_deref(), Some(&b"yes"[..]), "{engine:?}");
+        // What was made before goes on; what is made now would have to tell of the failed write.
+        let mut old = None;
+        view.get(b"changed", &mut |v| old = Some(v.to_vec())).unwrap();
+        assert_eq!(old.as_deref(), Some(&b"before"[..]), "{engine:?}");
+        assert!(store.view().is_err());
+    }
+}
+
+/// Runs `work` in a child of fork; whether it came to an end soon, and with true.
+fn in_a_child(work: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child runs `work` and nothing of its parent's destructors.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: as above.
+        unsafe {
+            libc::alarm(20);
+            libc::_exit(i32::from(!work()));
+        }
+    }
+    let mut status = 0;
+    // SAFETY: our child, and room for its status.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    status == 0
+}
+
+/// Whether every call on the database fails, and closing it does nothing.
+fn is_refused(db: *mut leveldb_t, iterator: *mut crate::iter::leveldb_iterator_t) -> bool {
+    let (reads, writes) = (leveldb_readoptions_create(), leveldb_writeoptions_create());
+    let mut error = ptr::null_mut();
+    let mut said = 0;
+    let mut told = |error: &mut *mut c_char| {
+        said += i32::from(!error.is_null());
+        *error = ptr::null_mut();
+    };
+    let (key, len) = (c"child".as_ptr(), 5);
+    // SAFETY: handles of this test, copied by fork.
+    unsafe {
+        leveldb_put(db, writes, key, len, key, len, &raw mut error);
+        told(&mut error);
+        leveldb_delete(db, writes, key, len, &raw mut error);
+        told(&mut error);
+        leveldb_get(db, reads, key, len, ptr::null_mut(), &raw mut error);
+        told(&mut error);
+        let new = leveldb_create_iterator(db, reads);
+        leveldb_iter_get_error(new, &raw mut error);
+        told(&mut error);
+        crate::iter::leveldb_iter_seek_to_first(iterator);
+        leveldb_iter_get_error(iterator, &raw mut error);
+        told(&mut error);
+        leveldb_compact_range(db, ptr::null(), 0, ptr::null(), 0);
+        let nothing = leveldb_create_snapshot(db).is_null()
+            && leveldb_property_value(db, c"leveldb.stats".as_ptr()).is_null();
+        leveldb_iter_destroy(iterator);
+        leveldb_close(db);
+        nothing && said == 5
+    }
+}
+
+#[test]
+fn a_child_of_fork_is_refused_and_never_waits() {
+    for engine in ENGINES {
+        let folder = tempfile::tempdir().unwrap();
+        let db = give(new(folder.path(), engine));
+        // SAFETY: a live handle, closed below.
+        let parents = unsafe { &*db };
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let store = parents.engine.get().unwrap();
+                    while !stop.load(Ordering::Relaxed) {
+                        store.put(b"parent", b"was here", false).unwrap();
+                        store.view().unwrap();
+                    }
+                });
+            }
+            let all = (0..60).all(|_| {
+                // SAFETY: live handles.
+                let iterator = unsafe { leveldb_create_iterator(db, leveldb_readoptions_create()) };
+                let refused = in_a_child(|| is_refused(db, iterator));
+                // SAFETY: as above.
+                unsafe { leveldb_iter_destroy(iterator) };
+                refused
+            });
+            stop.store(true, Ordering::Relaxed);
+            assert!(all, "{engine:?}: a child hung, or was not refused");
+        });
+        // SAFETY: as above.
+        unsafe { leveldb_close(db) };
+        let again = open(folder.path(), &opening(false)).unwrap();
+        let mut found = false;
+        again.engine.get().unwrap().get(b"parent", &mut |_| found = true).unwrap();
+        assert!(found);
+    }
+}
+
+/// On persistent memory parent and child share the very bytes.
+#[test]
+fn a_child_of_fork_changes_nothing_in_its_parents_memory() {
+    for engine in ENGINES {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = catalog::pool(folder.path());
+        if engine == EngineKind::Map {
+            let medium = mangrove::Medium::Emulated(mangrove::Latency::default());
+            Map::options().create(true).medium(medium).open(&pool).unwrap().close().unwrap();
+        } else {
+            let options = Options::new()
+                .create(CreateMode::CreateIfMissing)
+                .medium(MediumChoice::Emulated(mangrove_durable::Latency::default()))
+                .capacity(1 << 30)
+                .tracker(TrackerChoice::Explicit)
+                .self_contained(true);
+            // SAFETY: nothing is initialised.
+            unsafe { Runtime::open(&pool, &options, None) }.unwrap().close().unwrap();
+        }
+        let db = give(new(folder.path(), engine));
+        // SAFETY: a live handle, closed below.
+        let store = unsafe { &*db }.engine.get().unwrap();
+        let put = |n: u32| store.put(&n.to_be_bytes(), b"parent's", n.is_multiple_of(2)).unwrap();
+        (0..50).for_each(put);
+        // SAFETY: live handles.
+        let iterator = unsafe { leveldb_create_iterator(db, leveldb_readoptions_create()) };
+        assert!(in_a_child(|| is_refused(db, iterator)), "{engine:?}");
+        (50..100).for_each(put);
+        // SAFETY: as above.
+        unsafe {
+            leveldb_iter_destroy(iterator);
+            leveldb_close(db);
+        }
+        let again = open(folder.path(), &opening(false)).unwrap();
+        let store = again.engine.get().unwrap();
+        assert_eq!(store.check().unwrap(), Vec::<String>::new());
+        for n in 0..100u32 {
+            let mut found = false;
+            store.get(&n.to_be_bytes(), &mut |value| found = value == b"parent's").unwrap();
+            assert!(found, "{engine:?}: {n} is lost");
+        }
+    }
+}
+
+#[test]
+fn a_length_that_no_memory_has_is_refused_and_changes_nothing() {
+    use crate::batch::{leveldb_writebatch_delete, leveldb_writebatch_put};
+    let folder = tempfile::tempdir().unwrap();
+    let db = give(new(folder.path(), EngineKind::Durable));
+    let (reads, writes) = (leveldb_readoptions_create(), leveldb_writeoptions_create());
+    // SAFETY: a live handle, closed below.
+    let store = unsafe { &*db }.engine.get().unwrap();
+    store.put(b"", b"of the empty key", false).unwrap();
+    let mut error = ptr::null_mut();
+    let told = |error: &mut *mut c_char| {
+        assert!(!error.is_null());
+        // SAFETY: a string of this library's.
+        let text = unsafe { CStr::from_ptr(*error) }.to_string_lossy().into_owned();
+        // SAFETY: as above.
+        unsafe { libc::free((*error).cast()) };
+        *error = ptr::null_mut();
+        assert!(text.starts_with("Invalid argument: "), "{text}");
+    };
+    for (key, len) in [(c"key".as_ptr(), usize::MAX), (ptr::null(), 5)] {
+        // SAFETY: live handles, bytes where there are any, room for what is answered.
+        unsafe {
+            leveldb_put(db, writes, key, len, c"v".as_ptr(), 1, &raw mut error);
+            told(&mut error);
+            leveldb_put(db, writes, c"".as_ptr(), 0, key, len, &raw mut error);
+            told(&mut error);
+            leveldb_delete(db, writes, key, len, &raw mut error);
+            told(&mut error);
+            assert!(leveldb_get(db, reads, key, len, ptr::null_mut(), &raw mut error).is_null());
+            told(&mut error);
+            let mut batch = leveldb_writebatch_t::default();
+            leveldb_writebatch_put(&raw mut batch, key, len, c"v".as_ptr(), 1);
+            leveldb_writebatch_put(&raw mut batch, c"".as_ptr(), 0, c"v".as_ptr(), 1);
+            leveldb_write(db, writes, &raw mut batch, &raw mut error);
+            told(&mut error);
+            let mut sum = leveldb_writebatch_t::default();
+            sum.append(&batch);
+            leveldb_write(db, writes, &raw mut sum, &raw mut error);
+            told(&mut error);
+            crate::batch::leveldb_writebatch_clear(&raw mut batch);
+            leveldb_writebatch_delete(&raw mut batch, key, len);
+            leveldb_write(db, writes, &raw mut batch, &raw mut error);
+            told(&mut error);
+            crate::batch::leveldb_writebatch_clear(&raw mut batch);
+            leveldb_write(db, writes, &raw mut batch, &raw mut error);
+            assert!(error.is_null());
+            let iterator = leveldb_create_iterator(db, reads);
+            crate::iter::leveldb_iter_seek(iterator, key, len);
+            leveldb_iter_get_error(iterator, &raw mut error);
+            told(&mut error);
+            leveldb_iter_destroy(iterator);
+        }
+    }
+    let mut value = Vec::new();
+    store.get(b"", &mut |v| value = v.to_vec()).unwrap();
+    assert_eq!(value, b"of the empty key");
+    // SAFETY: not used any more.
+    unsafe { leveldb_close(db) };
+}
