@@ -64,7 +64,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
 
     let seed = args.seed.unwrap_or_else(rand::random);
     let goal = StdRng::seed_from_u64(seed).random_range(KILL_PERCENT) * words.len() as u64 / 100;
-    let killed = load_and_kill(&args, &pool, &words_file, words.len() as u64, goal.max(1))?;
+    let Some(killed) = load_and_kill(&args, &pool, &words_file, words.len() as u64, goal.max(1))? else {
+        return interrupted();
+    };
     say!(
         "killed the loading process (SIGKILL, seed {seed}) after {} acknowledged words, {} a second",
         count(killed.lines.len() as u64),
@@ -88,8 +90,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
 
     let Some(finish) = finish(&map, &words, usize::from(args.threads))? else {
         map.close()?;
-        say!("interrupted; run `mangrove demo` again to see the end");
-        return Ok(Exit::Interrupted);
+        return interrupted();
     };
     check_finished(&map, &words)?;
     walk(&map)?;
@@ -113,6 +114,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         stat: &stat,
     })?;
     Ok(Exit::Ok)
+}
+
+fn interrupted() -> anyhow::Result<Exit> {
+    say!("interrupted; run `mangrove demo` again to see the end");
+    Ok(Exit::Interrupted)
 }
 
 fn word_list(given: Option<&Path>) -> anyhow::Result<PathBuf> {
@@ -171,8 +177,14 @@ struct Killed {
     rate: f64,
 }
 
-/// Loads in a child process and kills it once `goal` words were acknowledged.
-fn load_and_kill(args: &Args, pool: &Path, words: &Path, total: u64, goal: u64) -> anyhow::Result<Killed> {
+/// Loads in a child process and kills it once `goal` words were acknowledged; `None` when it was interrupted first.
+fn load_and_kill(
+    args: &Args,
+    pool: &Path,
+    words: &Path,
+    total: u64,
+    goal: u64,
+) -> anyhow::Result<Option<Killed>> {
     let mut child = Command::new(std::env::current_exe().context("where is this program?")?)
         .args(["map", "load", "--format", "lines", "--report", "--threads", &args.threads.to_string()])
         .arg(pool)
@@ -205,6 +217,10 @@ fn load_and_kill(args: &Args, pool: &Path, words: &Path, total: u64, goal: u64) 
     }
     let status = child.wait().context("cannot wait for the loading process")?;
     bar.abandon();
+    if alive && interrupt::asked() {
+        // Ctrl-C goes to both, and before its first word the child does not catch it.
+        return Ok(None);
+    }
     if alive {
         let mut complaint = String::new();
         if let Some(mut stderr) = child.stderr.take() {
@@ -215,7 +231,7 @@ fn load_and_kill(args: &Args, pool: &Path, words: &Path, total: u64, goal: u64) 
     let lines: Vec<u64> =
         bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().unwrap_or_default())).collect();
     let rate = lines.len() as f64 / f64::max(seconds, 1e-9);
-    Ok(Killed { lines, rate })
+    Ok(Some(Killed { lines, rate }))
 }
 
 struct Proof {

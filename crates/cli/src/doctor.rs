@@ -58,9 +58,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
             "flush_instruction": flush.to_string(),
             "persistence_domains": domains,
             "caches_are_persistent": eadr,
-            "dax_mounts": mounts,
-            "devdax_devices": devices,
-            "dir": args.dir,
+            "dax_mounts": names(&mounts),
+            "devdax_devices": names(&devices),
+            "dir": args.dir.display().to_string(),
             "file_system": fs_type,
             "fdatasync": rate(floor.fdatasync),
             "direct_write": floor.direct.map(rate),
@@ -71,7 +71,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         return Ok(Exit::Ok);
     }
     let or_none = |list: Vec<String>| if list.is_empty() { "none".to_owned() } else { list.join(", ") };
-    let shown = |paths: &[PathBuf]| or_none(paths.iter().map(|p| p.display().to_string()).collect());
+    let shown = |paths: &[PathBuf]| or_none(names(paths));
     let direct = floor.direct.map_or_else(|| "not possible there".to_owned(), |rate| rate.to_string());
     let mut rows = vec![
         ("flush instructions", or_none(available)),
@@ -94,6 +94,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     rows.push(("", format!("on persistent memory: {domain}")));
     output::table(&rows)?;
     Ok(Exit::Ok)
+}
+
+/// Paths as text: a path need not be any, and JSON must.
+fn names(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|p| p.display().to_string()).collect()
 }
 
 /// What each persistent memory region says its domain is.

@@ -24,32 +24,30 @@ pub(crate) fn stdout() -> BufWriter<Stdout> {
     BufWriter::with_capacity(64 << 10, Stdout(io::stdout().lock()))
 }
 
-/// Prints lines. When the reader has seen enough of them, the command goes on to its own exit code.
-pub(crate) fn lines<L: AsRef<str>>(lines: impl IntoIterator<Item = L>) -> anyhow::Result<()> {
+/// Prints what `write` writes. When the reader has seen enough of it, the command goes on to its own exit code.
+fn print(write: impl FnOnce(&mut BufWriter<Stdout>) -> io::Result<()>) -> anyhow::Result<()> {
     let mut out = stdout();
-    let written = lines.into_iter().try_for_each(|line| writeln!(out, "{}", line.as_ref()));
-    match written.and_then(|()| out.flush()) {
+    match write(&mut out).and_then(|()| out.flush()) {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other?),
     }
 }
 
+/// Prints lines.
+pub(crate) fn lines<L: AsRef<str>>(lines: impl IntoIterator<Item = L>) -> anyhow::Result<()> {
+    print(|out| lines.into_iter().try_for_each(|line| writeln!(out, "{}", line.as_ref())))
+}
+
 /// Prints one JSON value and a newline.
 pub(crate) fn json(value: &serde_json::Value) -> anyhow::Result<()> {
-    let mut out = stdout();
-    serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from)?;
-    writeln!(out)?;
-    out.flush()?;
-    Ok(())
+    print(|out| {
+        serde_json::to_writer_pretty(&mut *out, value)?;
+        writeln!(out)
+    })
 }
 
 /// Prints a two-column table.
 pub(crate) fn table<K: AsRef<str>>(rows: &[(K, String)]) -> anyhow::Result<()> {
     let width = rows.iter().map(|(k, _)| k.as_ref().chars().count()).max().unwrap_or(0);
-    let mut out = stdout();
-    for (name, value) in rows {
-        writeln!(out, "{:<width$}  {value}", name.as_ref())?;
-    }
-    out.flush()?;
-    Ok(())
+    print(|out| rows.iter().try_for_each(|(name, value)| writeln!(out, "{:<width$}  {value}", name.as_ref())))
 }

@@ -307,3 +307,20 @@ fn a_read_only_file_system_is_read_and_not_written() {
     run(&["map", "put", "q", "k", "w"]).is(POOL, "q", "create");
     drop(mount);
 }
+
+#[test]
+fn a_value_that_is_too_long_is_not_read_and_makes_no_pool() {
+    let yard = Yard::new();
+    // No longer than a hole; and one whose length nobody knows.
+    fs::File::create(yard.path("long")).unwrap().set_len(5 << 30).unwrap();
+    let little = ["sh", "-c", "ulimit -v 6291456; exec \"$@\"", "sh"];
+    for file in ["long", "/dev/zero"] {
+        let put = ["map", "put", "p", "k", "--file", file];
+        finish(yard.command_behind(&little, &put)).is(USAGE, "a value has at most", file);
+    }
+    let zeros = fs::File::open("/dev/zero").unwrap();
+    let mut put = yard.command_behind(&little, &["map", "put", "p", "k", "--file", "-"]);
+    put.stdin(zeros);
+    finish(put).is(USAGE, "a value has at most", "standard input");
+    assert_eq!(yard.names(), ["long"], "a pool was made for nothing");
+}

@@ -2,9 +2,13 @@
 
 mod support;
 
+use std::ffi::OsStr;
 use std::io::Read;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixDatagram;
 use std::process::Stdio;
+use std::time::Duration;
 use support::Yard;
 
 #[test]
@@ -232,10 +236,58 @@ fn a_check_that_nobody_reads_keeps_its_exit_code() {
     let mut bytes = std::fs::read(&image).unwrap();
     bytes.fill(7);
     std::fs::write(&image, bytes).unwrap();
-    let (reader, writer) = std::io::pipe().unwrap();
-    drop(reader);
-    let output = yard.command(&["pool", "check", "p"]).stdout(writer).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    yard.ok(&["map", "put", "whole", "k", "v"]);
+    let commands: [&[&str]; 4] = [
+        &["pool", "check", "p"],
+        &["pool", "check", "p", "--json"],
+        &["map", "get", "whole", "absent", "--json"],
+        &["map", "del", "whole", "absent", "--json"],
+    ];
+    for args in commands {
+        let unread = std::io::pipe().unwrap().1;
+        let output = yard.command(args).stdout(unread).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+    }
+    for args in [["map", "stat", "whole"], ["map", "get", "whole"]] {
+        let unread = std::io::pipe().unwrap().1;
+        let status = yard.command(&args).args(args[1].eq("get").then_some("k")).stdout(unread).status();
+        assert_eq!(status.unwrap().code(), Some(0), "{args:?}");
+    }
+}
+
+#[test]
+fn a_folder_whose_name_is_no_text_is_told() {
+    let yard = Yard::new();
+    let name = OsStr::from_bytes(b"d\xff");
+    std::fs::create_dir(yard.path(".").join(name)).unwrap();
+    let mut doctor = yard.command(&["doctor", "--measure", "20", "--json"]);
+    let output = doctor.arg(name).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(said["dir"], "d\u{fffd}");
+}
+
+#[test]
+fn a_loaded_batch_has_as_many_records_as_were_asked_for() {
+    let yard = Yard::new();
+    let lines: String = (0..1280).map(|i| format!("k{i}\n")).collect();
+    std::fs::write(yard.path("lines"), lines).unwrap();
+    for batch in [33, 40, 64] {
+        // What is written at once to a socket of this kind is read at once: a report is a batch.
+        let (reports, stdout) = UnixDatagram::pair().unwrap();
+        reports.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let (pool, batch_option) = (format!("p{batch}"), format!("--batch={batch}"));
+        let args = ["map", "load", &pool, "lines", "--report", "--threads=1", &batch_option];
+        let mut child = yard.command(&args).stdout(OwnedFd::from(stdout)).spawn().unwrap();
+        let (mut sizes, mut report) = (Vec::new(), [0; 4096]);
+        while sizes.iter().sum::<usize>() < 1280 {
+            sizes.push(reports.recv(&mut report).unwrap() / 8);
+        }
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        let last = sizes.pop().unwrap();
+        assert!(sizes.iter().all(|&size| size == batch) && last <= batch, "{batch}: {sizes:?} {last}");
+    }
 }
 
 #[test]

@@ -3,7 +3,10 @@
 mod support;
 
 use std::fs;
-use support::Yard;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+use support::{HEEDING, Yard, end_of, spawn};
 
 #[test]
 fn the_demo_loses_nothing_and_prints_its_table() {
@@ -26,4 +29,21 @@ fn the_demo_loses_nothing_and_prints_its_table() {
     assert!(yard.path("demo.pool/letter").exists());
     fs::write(yard.path("twice"), "a\nb\na\n").unwrap();
     yard.fails(&["demo", "--words", "twice", "--dir", "elsewhere"], 2, "holds a word twice");
+}
+
+/// Ctrl-C goes to the demo and to its loader, which does not catch it while it makes the pool.
+#[test]
+fn a_demo_that_is_interrupted_early_says_so() {
+    let yard = Yard::new();
+    let words: String = (0..4000).map(|i| format!("mangrove-{i}\n")).collect();
+    fs::write(yard.path("words"), words).unwrap();
+    let demo = ["demo", "--words", "words", "--dir", "."];
+    let mut child = spawn(yard.command_behind(&HEEDING, &demo).process_group(0));
+    while !yard.path("demo.pool/log").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "the demo ended early");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let both = format!("-{}", child.id());
+    assert!(Command::new("kill").args(["-INT", "--", &both]).status().unwrap().success());
+    assert_eq!(end_of(&mut child), Some(130));
 }

@@ -3,7 +3,9 @@
 mod support;
 
 use std::fs::{self, Permissions};
+use std::io::Read;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
 use support::{HEEDING, SMALL_FILES, Yard, end_of, finish, signal, spawn};
 
 /// A pool that takes a while to export.
@@ -119,4 +121,18 @@ fn an_export_that_fails_or_is_stopped_leaves_what_was_there() {
         }
     }
     assert!(stopped > 0, "no signal came before the end");
+}
+
+#[test]
+fn a_named_pipe_that_nobody_reads_to_the_end_is_told() {
+    let yard = Yard::new();
+    large(&yard, "p");
+    assert!(Command::new("mkfifo").arg(yard.path("fifo")).status().unwrap().success());
+    let mut child = spawn(&mut yard.command(&["map", "export", "p", "fifo"]));
+    let mut some = [0; 10];
+    fs::File::open(yard.path("fifo")).unwrap().read_exact(&mut some).unwrap();
+    assert_eq!(end_of(&mut child), Some(3));
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("cannot write fifo: Broken pipe"), "{said}");
 }

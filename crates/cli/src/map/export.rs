@@ -110,7 +110,8 @@ fn write_all(
     file: Option<&Path>,
 ) -> anyhow::Result<u64> {
     let failed = |e: std::io::Error| match file {
-        Some(file) => anyhow::Error::new(e).context(format!("cannot write {}", file.display())),
+        // Words, and not the error itself: nobody has "seen enough" of a pipe that goes by a name (`exit::code`).
+        Some(file) => anyhow::anyhow!("cannot write {}: {e}", file.display()),
         None => e.into(),
     };
     let map = opening::read_only(&args.pool)?;

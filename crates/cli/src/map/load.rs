@@ -56,8 +56,10 @@ pub(crate) struct Args {
     opening: Opening,
 }
 
-/// Records that go to a thread at once.
+/// Records that go to a thread at once, in whole batches.
 const CHUNK_RECORDS: usize = 64;
+/// Fewer when they have as many bytes: what waits for a slow disk is in memory.
+const CHUNK_BYTES: usize = 1 << 20;
 /// Line numbers in one report, so that one write to a pipe is not torn (4,096 bytes).
 const REPORT_LINES_MAX: usize = 512;
 
@@ -75,16 +77,26 @@ struct Loader<'a> {
 /// The way to one thread.
 struct Lane {
     sender: SyncSender<Vec<Record>>,
-    /// Records that were read and not yet handed over.
+    /// Records that were read and not yet handed over, and their bytes.
     chunk: Vec<Record>,
+    bytes: usize,
 }
 
 impl Lane {
+    /// Takes a record; true when it is time to hand over.
+    fn take(&mut self, record: Record, batch: usize) -> bool {
+        self.bytes += record.key.len() + record.value.len();
+        self.chunk.push(record);
+        self.chunk.len().is_multiple_of(batch)
+            && (self.chunk.len() >= CHUNK_RECORDS || self.bytes >= CHUNK_BYTES)
+    }
+
     /// Hands over what was read; false when the thread is gone.
     fn hand_over(&mut self) -> bool {
         if self.chunk.is_empty() {
             return true;
         }
+        self.bytes = 0;
         let chunk = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_RECORDS));
         self.sender.send(chunk).is_ok()
     }
@@ -171,7 +183,7 @@ impl Loader<'_> {
                 let (sender, receiver) = sync_channel(4);
                 let started = std::thread::Builder::new().spawn_scoped(scope, move || self.work(&receiver));
                 match started {
-                    Ok(_) => lanes.push(Lane { sender, chunk: Vec::with_capacity(CHUNK_RECORDS) }),
+                    Ok(_) => lanes.push(Lane { sender, chunk: Vec::with_capacity(CHUNK_RECORDS), bytes: 0 }),
                     Err(e) if lanes.is_empty() => return Err(e).context("cannot start a thread"),
                     // As many as the process may have.
                     Err(_) => break,
@@ -185,8 +197,7 @@ impl Loader<'_> {
                         let mut hasher = DefaultHasher::new();
                         record.key.hash(&mut hasher);
                         let lane = &mut lanes[(hasher.finish() % threads as u64) as usize];
-                        lane.chunk.push(record);
-                        if lane.chunk.len() < CHUNK_RECORDS.max(self.batch) {
+                        if !lane.take(record, self.batch) {
                             continue;
                         }
                         lane.hand_over()
@@ -252,5 +263,20 @@ impl Loader<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_records_are_handed_over_early_in_whole_batches() {
+        let record = |len: usize| Record { line: 1, key: Vec::new(), value: vec![0; len] };
+        for (batch, len, count) in [(1, 0, 64), (3, 0, 66), (1, CHUNK_BYTES, 1), (3, CHUNK_BYTES, 3)] {
+            let mut lane = Lane { sender: sync_channel(4).0, chunk: Vec::new(), bytes: 0 };
+            let taken = (1..).find(|_| lane.take(record(len), batch));
+            assert_eq!(taken, Some(count), "batches of {batch} records of {len} bytes");
+        }
     }
 }

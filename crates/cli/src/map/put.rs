@@ -6,6 +6,7 @@ use crate::opening::Opening;
 use crate::text::{self, Spelling};
 use anyhow::Context;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
@@ -42,15 +43,12 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let key = args.spelling.read(&args.key)?;
     let expected = args.expect.as_ref().map(|v| args.spelling.read(v)).transpose()?;
-    let value = value(args)?;
+    // Before the pool is created for nothing, or memory filled with what is no value.
     if key.len() > mangrove::KEY_BYTES_MAX {
-        // Before the pool is created for nothing.
-        return Err(mangrove::Error::KeyTooLong {
-            len: key.len() as u64,
-            max: mangrove::KEY_BYTES_MAX as u64,
-        }
-        .into());
+        let (len, max) = (key.len() as u64, mangrove::KEY_BYTES_MAX as u64);
+        return Err(mangrove::Error::KeyTooLong { len, max }.into());
     }
+    let value = value(args)?;
     let map = args.opening.create(&args.pool)?;
     let done = if args.if_absent {
         map.insert_new(&key, &value)?
@@ -71,12 +69,28 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
 fn value(args: &Args) -> anyhow::Result<Vec<u8>> {
     match (&args.value, &args.file) {
         (Some(value), _) => args.spelling.read(value),
-        (None, Some(file)) if file.as_os_str() == "-" => {
-            let mut bytes = Vec::new();
-            std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
-            Ok(bytes)
+        (None, Some(file)) if file.as_os_str() == "-" => read(std::io::stdin().lock(), 0, "standard input"),
+        (None, Some(file)) => {
+            let name = file.display().to_string();
+            let sentence = || format!("cannot read {name}");
+            let opened = File::open(file).with_context(sentence)?;
+            let len = opened.metadata().with_context(sentence)?.len();
+            read(opened, len, &name)
         }
-        (None, Some(file)) => std::fs::read(file).with_context(|| format!("cannot read {}", file.display())),
         (None, None) => Err(Usage("a value is missing; give it as an argument or with --file".into()).into()),
     }
+}
+
+/// The bytes of a value, of which `len` are known to come; no more than a value can have.
+fn read(from: impl Read, len: u64, name: &str) -> anyhow::Result<Vec<u8>> {
+    let max = mangrove::VALUE_BYTES_MAX as u64;
+    let mut bytes = Vec::new();
+    if len <= max {
+        from.take(max + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {name}"))?;
+    }
+    let len = len.max(bytes.len() as u64);
+    if len > max {
+        return Err(mangrove::Error::ValueTooLong { len, max }.into());
+    }
+    Ok(bytes)
 }
