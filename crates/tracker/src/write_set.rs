@@ -184,11 +184,17 @@ impl WriteSet {
         if self.is_recent(addr, len) {
             return;
         }
-        if self.exact.len() - self.exact_from >= RANGE_COUNT_MAX {
+        self.exact.push((addr, len));
+        self.limit_exact();
+    }
+
+    /// Merges when there are many more than at the last time.
+    #[inline]
+    fn limit_exact(&mut self) {
+        if self.exact.len() - self.exact_from >= self.exact_from.max(RANGE_COUNT_MAX) {
             merge(&mut self.exact);
             self.exact_from = self.exact.len();
         }
-        self.exact.push((addr, len));
     }
 
     #[inline]
@@ -255,6 +261,7 @@ impl WriteSet {
                 subtract(&mut self.merged, &mut self.scratch, lo, hi);
             }
             self.merged.extend(&self.exact);
+            merge(&mut self.merged);
         }
         for idx in 0..self.stacks.len() {
             let (lo, hi) = self.stacks[idx];
@@ -336,6 +343,7 @@ impl WriteSet {
 
     pub(crate) fn add_exact(&mut self, ranges: &[(usize, usize)]) {
         self.exact.extend(ranges);
+        self.limit_exact();
     }
 
     /// What lies on this stack is left out.
@@ -439,6 +447,47 @@ mod tests {
             }
         }
 
+        /// Stacks, mappings that came and went, and exact ranges, with writes into all of them, against a byte map.
+        #[test]
+        fn stacks_and_holes_beside_exact_ranges(
+            writes in prop::collection::vec((0usize..16 * SPAN - 100, 1usize..100), 0..60),
+            exact in prop::collection::vec((0usize..16 * SPAN - 100, 1usize..100), 0..6),
+            stacks in prop::collection::vec((0usize..12, 1usize..4), 0..3),
+            holes in prop::collection::vec((0usize..12, 1usize..4), 0..3),
+        ) {
+            let mut set = WriteSet::new(32).unwrap();
+            set.set_exact(&exact.iter().map(|&(a, l)| (BASE + a, l)).collect::<Vec<_>>());
+            let mut must = vec![false; 16 * SPAN];
+            for &(addr, len) in &writes {
+                set.record(BASE + addr, len);
+                must[addr..addr + len].fill(true);
+            }
+            for &(page, count) in &stacks {
+                set.add_stack(BASE + page * SPAN, BASE + (page + count) * SPAN);
+            }
+            for &(page, count) in &holes {
+                set.record_event(Event::Unmap { addr: BASE + page * SPAN, len: count * SPAN });
+            }
+            for &(page, count) in stacks.iter().chain(&holes) {
+                must[page * SPAN..(page + count) * SPAN].fill(false);
+            }
+            let is_exact = |b: usize| exact.iter().any(|&(a, l)| (a..a + l).contains(&b));
+            let gone = |b: usize| {
+                stacks.iter().chain(&holes).any(|&(page, count)| (page..page + count).contains(&(b / SPAN)))
+            };
+            let mut reported = vec![false; 16 * SPAN];
+            let mut last = 0;
+            for &(addr, len) in set.ranges() {
+                prop_assert!(addr > last, "sorted and apart");
+                last = addr + len;
+                reported[addr - BASE..addr - BASE + len].fill(true);
+            }
+            for byte in 0..16 * SPAN {
+                prop_assert!(reported[byte] || !must[byte], "missed {byte}");
+                prop_assert!(!reported[byte] || must[byte] || !(is_exact(byte) || gone(byte)), "reported {byte}");
+            }
+        }
+
         /// Events against one flag a page.
         #[test]
         fn unmapped_memory_is_left_out(events in prop::collection::vec((0usize..16, 1usize..6, 0u8..4, 0usize..16), 0..12)) {
@@ -483,5 +532,15 @@ mod tests {
         assert_eq!(set.ranges(), [(BASE, 100), (BASE + 200, 800)]);
         set.clear();
         assert!(set.is_empty() && set.ranges().is_empty());
+    }
+
+    #[test]
+    fn exact_bytes_below_a_stack_stay() {
+        let mut set = WriteSet::new(32).unwrap();
+        set.set_exact(&[(BASE, 64)]);
+        set.record(BASE, 8);
+        (0..4).for_each(|page| set.record(2 * BASE + page * 4096, 32));
+        set.add_stack(2 * BASE, 3 * BASE);
+        assert_eq!(set.ranges(), [(BASE, 8)]);
     }
 }
