@@ -13,9 +13,9 @@ pub(crate) enum Size {
     Results(u32),
     /// An argument's value.
     Arg(u8),
-    /// An argument's value times this.
+    /// An argument's value, 32 bits of it, times this.
     Args(u8, u32),
-    /// An argument's value in bits, as fd_set.
+    /// An argument's value in bits, as fd_set; an int.
     Bits(u8),
     /// A socket address: what the socklen_t at this argument said before, or says after, the smaller.
     Socket(u8),
@@ -40,6 +40,8 @@ pub(crate) enum Plan {
     Writes(&'static [Out]),
     /// Made; writes these even if it fails.
     WritesAlways(&'static [Out]),
+    /// Made; writes the first if it succeeds, the second if it fails.
+    WritesOr(&'static [Out], &'static [Out]),
     /// Changes mappings.
     Mapping,
     /// ioctl, fcntl, prctl, arch_prctl, futex: depends on an argument.
@@ -54,9 +56,10 @@ pub(crate) enum Plan {
     Unknown,
 }
 
-/// Why no process and no thread is made.
+/// Why no process and no thread is made, and no thread ended.
 pub(crate) const FORKS: &str = "it makes a process (fork, vfork, clone): do that outside of write commands";
 pub(crate) const STARTS: &str = "it starts a thread: do that outside of write commands";
+pub(crate) const ENDS: &str = "it ends a thread: do that outside of write commands";
 
 const NONE: Plan = Plan::Writes(&[]);
 
@@ -64,7 +67,6 @@ const NONE: Plan = Plan::Writes(&[]);
 pub(crate) fn plan(number: i64) -> Plan {
     use Size::{Arg, Args, Bits, Fixed, Message, Messages, Result, Results, Socket, Vector};
     const EXEC: &str = "it replaces the process (exec)";
-    const THREADS: &str = "it ends a thread: do that outside of write commands";
     const ASYNC: &str =
         "it starts asynchronous input or output (aio, io_uring), whose writes come later and unseen";
     const SHARED: &str = "it attaches System V shared memory";
@@ -114,18 +116,18 @@ pub(crate) fn plan(number: i64) -> Plan {
         libc::SYS_flock | libc::SYS_fadvise64 | libc::SYS_readahead | libc::SYS_memfd_create => NONE,
         libc::SYS_sendfile => Plan::Writes(&[Out(2, Fixed(8))]),
         libc::SYS_copy_file_range | libc::SYS_splice => Plan::Writes(&[Out(1, Fixed(8)), Out(3, Fixed(8))]),
-        libc::SYS_tee | libc::SYS_vmsplice => NONE,
+        libc::SYS_tee => NONE,
+        // On the end of a pipe that is read; the other is said to write as well.
+        libc::SYS_vmsplice => Plan::Writes(&[Out(1, Vector(2))]),
         libc::SYS_getxattr | libc::SYS_lgetxattr | libc::SYS_fgetxattr => Plan::Writes(&[Out(2, Result)]),
         libc::SYS_listxattr | libc::SYS_llistxattr | libc::SYS_flistxattr => Plan::Writes(&[Out(1, Result)]),
         libc::SYS_setxattr | libc::SYS_lsetxattr | libc::SYS_fsetxattr | libc::SYS_removexattr => NONE,
-        libc::SYS_poll => Plan::Writes(&[Out(0, Args(1, 8))]),
+        libc::SYS_poll => Plan::WritesAlways(&[Out(0, Args(1, 8))]),
         libc::SYS_ppoll => Plan::WritesAlways(&[Out(0, Args(1, 8)), Out(2, Fixed(16))]),
-        libc::SYS_select => {
-            Plan::WritesAlways(&[Out(1, Bits(0)), Out(2, Bits(0)), Out(3, Bits(0)), Out(4, Fixed(16))])
-        }
-        libc::SYS_pselect6 => {
-            Plan::WritesAlways(&[Out(1, Bits(0)), Out(2, Bits(0)), Out(3, Bits(0)), Out(4, Fixed(16))])
-        }
+        libc::SYS_select | libc::SYS_pselect6 => Plan::WritesOr(
+            &[Out(1, Bits(0)), Out(2, Bits(0)), Out(3, Bits(0)), Out(4, Fixed(16))],
+            &[Out(4, Fixed(16))],
+        ),
         libc::SYS_epoll_create | libc::SYS_epoll_create1 | libc::SYS_epoll_ctl => NONE,
         libc::SYS_epoll_wait | libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => {
             Plan::Writes(&[Out(1, Results(12))])
@@ -136,11 +138,12 @@ pub(crate) fn plan(number: i64) -> Plan {
         libc::SYS_socket | libc::SYS_bind | libc::SYS_connect | libc::SYS_listen | libc::SYS_shutdown => NONE,
         libc::SYS_setsockopt | libc::SYS_sendto | libc::SYS_sendmsg => NONE,
         libc::SYS_sendmmsg => Plan::Writes(&[Out(1, Args(2, 64))]),
-        libc::SYS_socketpair => Plan::Writes(&[Out(3, Fixed(8))]),
+        libc::SYS_socketpair => Plan::WritesAlways(&[Out(3, Fixed(8))]),
         libc::SYS_accept | libc::SYS_accept4 | libc::SYS_getsockname | libc::SYS_getpeername => {
             Plan::Writes(&[Out(1, Socket(2)), Out(2, Fixed(4))])
         }
-        libc::SYS_getsockopt => Plan::Writes(&[Out(3, Socket(4)), Out(4, Fixed(4))]),
+        // Of a list that does not fit it says the length.
+        libc::SYS_getsockopt => Plan::WritesOr(&[Out(3, Socket(4)), Out(4, Fixed(4))], &[Out(4, Fixed(4))]),
         libc::SYS_recvfrom => Plan::Writes(&[Out(1, Result), Out(4, Socket(5)), Out(5, Fixed(4))]),
         libc::SYS_recvmsg => Plan::Writes(&[Out(1, Message)]),
         libc::SYS_recvmmsg => Plan::Writes(&[Out(1, Messages), Out(4, Fixed(16))]),
@@ -182,7 +185,7 @@ pub(crate) fn plan(number: i64) -> Plan {
         libc::SYS_sched_getscheduler
         | libc::SYS_sched_get_priority_max
         | libc::SYS_sched_get_priority_min => NONE,
-        libc::SYS_sched_getaffinity => Plan::Writes(&[Out(2, Result)]),
+        libc::SYS_sched_getaffinity => Plan::Writes(&[Out(2, Results(1))]),
         libc::SYS_sched_getparam => Plan::Writes(&[Out(1, Fixed(4))]),
         libc::SYS_sched_rr_get_interval => Plan::Writes(&[Out(1, Fixed(16))]),
         libc::SYS_rt_sigaction => Plan::Writes(&[Out(2, Fixed(32))]),
@@ -211,7 +214,7 @@ pub(crate) fn plan(number: i64) -> Plan {
         libc::SYS_fork | libc::SYS_vfork => Plan::Denied(FORKS),
         libc::SYS_execve | libc::SYS_execveat => Plan::Refused(EXEC),
         libc::SYS_clone | libc::SYS_clone3 => Plan::Depends,
-        libc::SYS_exit => Plan::Refused(THREADS),
+        libc::SYS_exit => Plan::Refused(ENDS),
         libc::SYS_io_setup
         | libc::SYS_io_submit
         | libc::SYS_io_getevents
@@ -230,4 +233,46 @@ pub(crate) fn plan(number: i64) -> Plan {
         libc::SYS_userfaultfd => Plan::Refused("it opens a userfaultfd"),
         _ => Plan::Unknown,
     }
+}
+
+/// How many bytes an ioctl that succeeds writes at its argument. None: nobody knows; what a request's number says of
+/// itself is too little where arrays follow (FS_IOC_FIEMAP), or wrong (TUNSETIFF).
+pub(crate) fn ioctl_bytes(request: u32) -> Option<usize> {
+    Some(match request {
+        // Terminals: TCGETS, TCGETS2, TIOCGWINSZ, TIOCGPGRP, TIOCOUTQ, TIOCGSID, TIOCGPTN, TIOCGPKT, TIOCGPTLCK, TIOCGEXCL
+        0x5401 => 36,
+        0x802c_542a => 44,
+        0x5413 => 8,
+        0x540f | 0x5411 | 0x5429 => 4,
+        0x8004_5430 | 0x8004_5438 | 0x8004_5439 | 0x8004_5440 => 4,
+        // TCSETS*, TCSETS*2, TIOCSPGRP, TIOCSWINSZ, TIOCSPTLCK
+        0x5402..=0x5404 | 0x402c_542b..=0x402c_542d | 0x5410 | 0x5414 | 0x4004_5431 => 0,
+        // Descriptors: FIONREAD; FIONBIO, FIONCLEX, FIOCLEX, FIOASYNC
+        0x541b => 4,
+        0x5421 | 0x5450 | 0x5451 | 0x5452 => 0,
+        // Files: FS_IOC_GETFLAGS, FS_IOC_GETVERSION, FS_IOC_FSGETXATTR, FS_IOC_GETFSLABEL
+        0x8008_6601 | 0x8008_7601 => 8,
+        0x801c_581f => 28,
+        0x8100_9431 => 256,
+        // FS_IOC_SETFLAGS, FS_IOC_SETVERSION, FS_IOC_FSSETXATTR, FS_IOC_SETFSLABEL, FICLONE, FICLONERANGE, FS_IOC_RESVSP
+        0x4008_6602 | 0x4008_7602 | 0x401c_5820 | 0x4100_9432 => 0,
+        0x4004_9409 | 0x4020_940d | 0x4030_5828 => 0,
+        // FITRIM
+        0xc018_5879 => 24,
+        // Disks: BLKGETSIZE64, BLKBSZGET; BLKBSZSET
+        0x8008_1272 | 0x8008_1270 => 8,
+        0x4008_1271 => 0,
+        // TUNGETFEATURES, TUNGETSNDBUF, TUNGETVNETHDRSZ; TUNSETIFF and TUNGETIFF fill a whole ifreq
+        0x8004_54cf | 0x8004_54d3 | 0x8004_54d7 => 4,
+        0x4004_54ca | 0x8004_54d2 => 40,
+        // TUNSETNOCSUM, TUNSETPERSIST, TUNSETOWNER, TUNSETGROUP, TUNSETOFFLOAD, TUNSETSNDBUF, TUNSETVNETHDRSZ, TUNSETQUEUE
+        0x4004_54c8 | 0x4004_54cb | 0x4004_54cc | 0x4004_54ce => 0,
+        0x4004_54d0 | 0x4004_54d4 | 0x4004_54d8 | 0x4004_54d9 => 0,
+        // RNDGETENTCNT; RNDADDTOENTCNT, RNDADDENTROPY; PERF_EVENT_IOC_ID; TFD_IOC_SET_TICKS
+        0x8004_5200 => 4,
+        0x4004_5201 | 0x4008_5203 => 0,
+        0x8008_2407 => 8,
+        0x4008_5400 => 0,
+        _ => return None,
+    })
 }

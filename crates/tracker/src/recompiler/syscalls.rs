@@ -3,7 +3,7 @@
 use super::context::{R8, R10, R11, RAX, RCX, RDI, RDX, RSI, context};
 use super::raw::{failed, syscall};
 use super::state::{Failure, State};
-use super::syscall_table::{FORKS, Out, Plan, STARTS, Size, plan};
+use super::syscall_table::{FORKS, Out, Plan, STARTS, Size, ioctl_bytes, plan};
 use crate::tracker::Decision;
 use crate::write_set::Event;
 
@@ -28,8 +28,9 @@ impl State {
 
     fn make(&mut self, number: i64, args: [u64; 6]) -> Result<i64, Failure> {
         match plan(number) {
-            Plan::Writes(outs) => Ok(self.make_plain(number, args, outs, false)),
-            Plan::WritesAlways(outs) => Ok(self.make_plain(number, args, outs, true)),
+            Plan::Writes(outs) => Ok(self.make_plain(number, args, outs, &[])),
+            Plan::WritesAlways(outs) => Ok(self.make_plain(number, args, outs, outs)),
+            Plan::WritesOr(outs, otherwise) => Ok(self.make_plain(number, args, outs, otherwise)),
             Plan::Mapping => self.make_mapping(number, args),
             Plan::Depends => self.make_dependent(number, args),
             // SAFETY: the program's own wish. The batch is not committed.
@@ -40,7 +41,8 @@ impl State {
         }
     }
 
-    fn make_plain(&mut self, number: i64, args: [u64; 6], outs: &[Out], always: bool) -> i64 {
+    /// Makes it; it writes `outs`, or `otherwise` if it fails.
+    fn make_plain(&mut self, number: i64, args: [u64; 6], outs: &[Out], otherwise: &[Out]) -> i64 {
         // Socket lengths before the call: the kernel writes no more than that.
         let mut before = [0usize; 6];
         for out in outs {
@@ -50,10 +52,11 @@ impl State {
         }
         // SAFETY: the program's own call with its own arguments.
         let result = unsafe { syscall(number, args) };
-        if !failed(result) || always {
-            for out in outs.iter().filter(|out| args[usize::from(out.0)] != 0) {
-                self.record_out(*out, &args, result, &before);
-            }
+        // An array of a length that was refused was not looked at.
+        let refused = |out: &Out| result == -i64::from(libc::EINVAL) && matches!(out.1, Size::Args(..));
+        let written = if failed(result) { otherwise } else { outs };
+        for out in written.iter().filter(|out| args[usize::from(out.0)] != 0 && !refused(out)) {
+            self.record_out(*out, &args, result, &before);
         }
         result
     }
@@ -68,8 +71,8 @@ impl State {
             Size::Result => got.min(args.get(usize::from(out.0) + 1).map_or(got, |len| *len as usize)),
             Size::Results(bytes) => got * bytes as usize,
             Size::Arg(at) => arg(at),
-            Size::Args(at, bytes) => arg(at) * bytes as usize,
-            Size::Bits(at) => arg(at).div_ceil(64) * 8,
+            Size::Args(at, bytes) => arg(at) as u32 as usize * bytes as usize,
+            Size::Bits(at) => ((arg(at) as i32).max(0) as usize).div_ceil(64) * 8,
             Size::Pages(at) => arg(at).div_ceil(4096),
             Size::Socket(at) => read_u32(args[usize::from(at)]).min(before[usize::from(at)]),
             Size::Vector(at) => return self.record_vector(addr, arg(at), got),
@@ -192,21 +195,14 @@ impl State {
             },
             _ => return self.make_ioctl(args),
         };
-        Ok(self.make_plain(number, args, outs, false))
+        // A futex word may be marked as waited for by a call that then fails.
+        let otherwise = if number == libc::SYS_futex { outs } else { &[] };
+        Ok(self.make_plain(number, args, outs, otherwise))
     }
 
     fn make_ioctl(&mut self, args: [u64; 6]) -> Result<i64, Failure> {
-        let request = args[1];
-        let encoded = (request >> 16 & 0x3fff) as usize;
-        let bytes = match request {
-            0x5401 => 36,                           // TCGETS
-            0x5413 => 8,                            // TIOCGWINSZ
-            0x541b | 0x540f | 0x5411 | 0x5429 => 4, // FIONREAD, TIOCGPGRP, TIOCOUTQ, TIOCGSID
-            0x5421 | 0x5450 | 0x5451 | 0x5452 => 0, // FIONBIO, FIONCLEX, FIOCLEX, FIOASYNC
-            0x5402..=0x5404 | 0x5410 | 0x5414 => 0, // TCSETS*, TIOCSPGRP, TIOCSWINSZ
-            _ if request >> 30 & 2 != 0 => encoded,
-            _ if request >> 30 != 0 => 0,
-            _ => return Err(Failure::Refused("it uses an ioctl whose writes the recompiler does not know")),
+        let Some(bytes) = ioctl_bytes(args[1] as u32) else {
+            return Err(Failure::Refused("it uses an ioctl whose writes the recompiler does not know"));
         };
         // SAFETY: the program's own call.
         let result = unsafe { syscall(libc::SYS_ioctl, args) };
@@ -218,6 +214,12 @@ impl State {
 
     /// Calls that change the address space: the hook decides first.
     fn make_mapping(&mut self, number: i64, args: [u64; 6]) -> Result<i64, Failure> {
+        const GUARD_INSTALL: i32 = 102;
+        const DONTNEED_LOCKED: i32 = 24;
+        if number == libc::SYS_madvise && matches!(args[2] as i32, GUARD_INSTALL | DONTNEED_LOCKED) {
+            // Contents go in ways that nobody here serves: the answer of a kernel from before them.
+            return Ok(i64::from(-libc::EINVAL));
+        }
         if let Some(hook) = self.hook {
             match hook.before(number, &args, self.writes()) {
                 Decision::Native => {}

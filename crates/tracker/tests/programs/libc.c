@@ -7,19 +7,24 @@
 #include <poll.h>
 #include <pthread.h>
 #include <search.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 static char area[65536];
@@ -56,6 +61,30 @@ void libc_maps(void *a) { char *m = mmap(0, 1 << 16, 3, MAP_PRIVATE | MAP_ANONYM
 void libc_locale(void *a) { setlocale(LC_ALL, "C.UTF-8"); setlocale(LC_ALL, "C"); errno = 77; }
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; static pthread_once_t once = PTHREAD_ONCE_INIT; static void init(void) { area[9100] = 1; } static __thread char local[64];
 void libc_locks(void *a) { pthread_mutex_lock(&mutex); area[9200]++; pthread_mutex_unlock(&mutex); pthread_once(&once, init); local[3]++; }
+/* What the kernel writes in less usual ways: whatever the other arguments are, and though the call fails. What it may only
+   change, an earlier call has set. */
+static void on_alarm(int signal) {}
+void libc_kernel(void *a) {
+    static int turn; char *at = area + 10000 + turn++ * 1000; int p[2]; long got; register long r10 asm("r10") = 0;
+    asm volatile("syscall" : "=a"(got) : "a"(SYS_sched_getaffinity), "D"(0), "S"(128), "d"(at), "r"(r10) : "rcx", "r11", "memory"); if (got <= 0) abort();
+    if (pipe(p) || write(p[1], "into a vector", 13) != 13) abort();
+    struct iovec v = {at + 200, 13}; if (vmsplice(p[0], &v, 1, 0) != 13) abort();
+    if (!socketpair(AF_INET, SOCK_STREAM, 0, (int *)(at + 300))) abort();
+    fd_set *s = (fd_set *)(at + 400); struct timeval soon = {0, 1000}; if (select(-1, s, 0, 0, &soon) != -1 || syscall(SYS_poll, at + 500, -1, 0) != -1) abort();
+    char *m = mmap(0, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); if (!madvise(m, 4096, 24) || errno != EINVAL || !madvise(m, 4096, 102) || errno != EINVAL) abort(); munmap(m, 4096);
+    int *owner = (int *)(area + 20000); struct pollfd *pf = (struct pollfd *)(area + 20100);
+    if (turn == 1) { *owner = 1; *pf = (struct pollfd){p[0], POLLIN, 0x77}; return; }
+    struct timespec past = {0, 1000}; if (!syscall(SYS_futex, owner, 6, 0, &past, 0, 0)) abort();
+    struct sigaction sa = {.sa_handler = on_alarm}; sigaction(SIGALRM, &sa, 0); struct itimerval it = {.it_value = {0, 30000}}; setitimer(ITIMER_REAL, &it, 0);
+    if (poll(pf, 1, 5000) != -1 || errno != EINTR) abort(); signal(SIGALRM, SIG_DFL);
+}
+/* Code up to the end of its mapping, with nothing behind it: ret, (xor eax,eax), (je to the ret), nop... */
+void libc_code_at_an_end(void *a) {
+    char name[] = "/tmp/mangrove-code-XXXXXX"; int fd = mkstemp(name); unlink(name); static unsigned char page[4096]; memset(page, 0x90, 4096);
+    memcpy(page + 4080, "\xc3\x31\xc0\x74\xfb", 5); if (write(fd, page, 4096) != 4096) abort();
+    unsigned char *p = mmap(0, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); if (mmap(p, 4096, 5, MAP_PRIVATE | MAP_FIXED, fd, 0) != p) abort();
+    close(fd); area[9300] += 1 + ((int (*)(void))(p + 4081))(); munmap(p, 8192);
+}
 // What is refused, and how the error says it.
 // They go on with libc's locks released: after that everything works, and the call ends with the reason.
 static void still_works(void) {
@@ -71,6 +100,17 @@ static void *body(void *a) { return a; }
 void refused_thread(void *a) { pthread_t t; if (pthread_create(&t, 0, body, 0) == 0) abort(); still_works(); }
 void refused_jit(void *a) { unsigned char *p = mmap(0, 4096, 7, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); memcpy(p, "\xb8\x05\0\0\0\xc3", 6); area[9400] = ((int (*)(void))p)(); }
 void refused_jit_readonly(void *a) { unsigned char *p = mmap(0, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); memcpy(p, "\xb8\x05\0\0\0\xc3", 6); mprotect(p, 4096, 5); area[9400] = ((int (*)(void))p)(); }
+void refused_jit_shared(void *a) {
+    char name[] = "/tmp/mangrove-code-XXXXXX"; int fd = mkstemp(name); unlink(name); if (ftruncate(fd, 4096)) abort();
+    unsigned char *w = mmap(0, 4096, 3, MAP_SHARED, fd, 0), *x = mmap(0, 4096, 5, MAP_SHARED, fd, 0); memcpy(w, "\xb8\x05\0\0\0\xc3", 6); area[9400] = ((int (*)(void))x)();
+}
+void refused_fiemap(void *a) {
+    struct { unsigned long start, length; unsigned flags, mapped, count, reserved; char extents[4][56]; } *map = malloc(sizeof *map); memset(map, 0, sizeof *map); map->length = -1; map->count = 4;
+    int fd = open("/proc/self/exe", O_RDONLY); ioctl(fd, 0xc020660b, map);
+}
+void refused_pthread_exit(void *a) { pthread_exit(0); }
+void refused_thrd_exit(void *a) { thrd_exit(0); }
+void refused_unknown(void *a) { asm volatile(".byte 0x06"); }
 void refused_syscall(void *a) { syscall(9999); }
 void refused_exec(void *a) { char *v[] = {"true", 0}; execv("/bin/true", v); }
 #include <setjmp.h>

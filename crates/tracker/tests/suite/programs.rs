@@ -72,6 +72,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
             ("libc_qsort", 0, 1),
             ("libc_search", 0, 2),
             ("libc_files", 0, 2),
+            ("libc_kernel", 0, 2),
             ("libc_time", 0, 2),
             ("libc_maps", 0, 2),
             ("libc_locale", 0, 2),

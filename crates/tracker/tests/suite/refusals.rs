@@ -6,7 +6,7 @@ use mangrove_tracker::{Error, Recompiler, Tracker, WriteSet};
 use std::ffi::c_void;
 
 /// (function, what the error says)
-const REFUSED: [(&str, &str); 12] = [
+const REFUSED: [(&str, &str); 13] = [
     ("refused_fork", "makes a process"),
     ("refused_vfork", "makes a process"),
     ("refused_system", "makes a process"),
@@ -15,6 +15,7 @@ const REFUSED: [(&str, &str); 12] = [
     ("refused_thread", "starts a thread"),
     ("refused_jit", "made at run time"),
     ("refused_jit_readonly", "made at run time"),
+    ("refused_fiemap", "ioctl"),
     ("refused_syscall", "system call 9999"),
     ("refused_exec", "process"),
     ("refused_longjmp", "longjmp"),
