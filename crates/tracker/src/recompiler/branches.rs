@@ -180,8 +180,8 @@ impl State {
             }
             Kind::Refused(why) => self.emit_exit(piece, Exit::Refused { why }),
             Kind::Trap | Kind::Plain | Kind::SwitchesStack => {
-                let mut bytes = [0x0f, 0x0b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-                let len = if insn.raw.is_invalid() { 2 } else { copy_bytes(insn, &mut bytes) };
+                let mut bytes = [0u8; 16];
+                let len = copy_bytes(insn, &mut bytes);
                 let code = &mut self.cache.arena(piece.arena).hot;
                 code.bytes(&bytes[..len]);
                 self.emit_jump(piece, &[0xe9], next);

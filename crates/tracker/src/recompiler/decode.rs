@@ -62,7 +62,7 @@ pub(crate) enum Shape {
 pub(crate) enum Kind {
     /// Copied.
     Plain,
-    /// Changes rsp to something not derived from it by a constant.
+    /// Changes rsp to something that may lie on another stack.
     SwitchesStack,
     /// Ends a block.
     Jump,
@@ -76,7 +76,7 @@ pub(crate) enum Kind {
     Syscall,
     /// xbegin: aborts at once.
     TransactionBegin,
-    /// ud2, int3, hlt...: faults, or does what nobody can follow.
+    /// ud2, int3, hlt...: faults.
     Trap,
     /// Cannot be run translated; why.
     Refused(&'static str),
@@ -284,14 +284,26 @@ fn is_rare(raw: &Instruction, direction_known: bool) -> bool {
             | M::Maskmovq
             | M::Maskmovdqu
             | M::Vmaskmovdqu
-            | M::Vmaskmovps
-            | M::Vmaskmovpd
-            | M::Vpmaskmovd
-            | M::Vpmaskmovq
             | M::Clzero
             | M::Fnsave
             | M::Fnstenv
-    ) || (raw.op_mask() != Register::None && compresses(raw))
+    ) || is_bit_string(raw)
+        || (raw.op0_kind() == OpKind::Memory && stores_by_mask(raw))
+}
+
+/// Loads and moves between registers have the same names.
+fn stores_by_mask(raw: &Instruction) -> bool {
+    use Mnemonic as M;
+    matches!(raw.mnemonic(), M::Vmaskmovps | M::Vmaskmovpd | M::Vpmaskmovd | M::Vpmaskmovq)
+        || (raw.op_mask() != Register::None && compresses(raw))
+}
+
+/// bts, btr, btc whose bit may lie anywhere around the operand.
+pub(crate) fn is_bit_string(raw: &Instruction) -> bool {
+    use Mnemonic as M;
+    matches!(raw.mnemonic(), M::Bts | M::Btr | M::Btc)
+        && raw.op0_kind() == OpKind::Memory
+        && raw.op1_kind() == OpKind::Register
 }
 
 /// vpcompress*: how far it writes depends on how many mask bits are set.
@@ -306,7 +318,7 @@ pub(crate) fn compresses(raw: &Instruction) -> bool {
 fn kind(raw: &Instruction) -> Kind {
     use Mnemonic as M;
     if raw.is_invalid() {
-        return Kind::Trap;
+        return Kind::Refused("it runs an instruction that the recompiler does not know");
     }
     if let Some(why) = refused(raw) {
         return Kind::Refused(why);
@@ -356,7 +368,7 @@ fn refused(raw: &Instruction) -> Option<&'static str> {
     })
 }
 
-/// True if rsp becomes something else than itself plus a constant, or aligned.
+/// True if rsp becomes something else than itself plus a constant, aligned, or less something.
 fn switches_stack(raw: &Instruction) -> bool {
     use Mnemonic as M;
     let op =
@@ -364,10 +376,17 @@ fn switches_stack(raw: &Instruction) -> bool {
     let is_rsp = |register: Register| register.full_register() == Register::RSP;
     match raw.mnemonic() {
         M::Leave => true,
-        M::Lea => is_rsp(op(0)) && raw.memory_base() != Register::RSP,
-        M::Mov | M::Pop | M::Cmovne | M::Cmove | M::Cmova | M::Cmovae | M::Cmovb | M::Cmovbe => is_rsp(op(0)),
-        M::Xchg => is_rsp(op(0)) || is_rsp(op(1)),
-        M::Incsspd | M::Incsspq => false,
+        M::Lea => {
+            is_rsp(op(0)) && (raw.memory_base() != Register::RSP || raw.memory_index() != Register::None)
+        }
+        M::Mov | M::Pop | M::Movq | M::Cmovne | M::Cmove | M::Cmova | M::Cmovae | M::Cmovb | M::Cmovbe => {
+            is_rsp(op(0))
+        }
+        M::Cmovl | M::Cmovle | M::Cmovg | M::Cmovge | M::Cmovs | M::Cmovns => is_rsp(op(0)),
+        M::Cmovp | M::Cmovnp | M::Cmovo | M::Cmovno => is_rsp(op(0)),
+        // Subtracting one makes room on the same stack (alloca).
+        M::Add => is_rsp(op(0)) && (op(1) != Register::None || raw.op1_kind() == OpKind::Memory),
+        M::Xchg | M::Xadd => is_rsp(op(0)) || is_rsp(op(1)),
         _ => false,
     }
 }

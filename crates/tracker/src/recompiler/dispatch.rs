@@ -69,9 +69,11 @@ impl State {
                 Ok(resume)
             }
             Exit::Masked { pc } => {
-                self.record_rare(pc);
-                // SAFETY: the context is mapped; the record's code left its way back there.
-                Ok(unsafe { (*context()).resume } as usize)
+                // SAFETY: the context is mapped; the record's code left the address and its way back there. Its scratch
+                // register may be one of the address.
+                let (addr, resume) = unsafe { ((*context()).write_addr, (*context()).resume) };
+                self.record_masked_at(pc, addr as usize);
+                Ok(resume as usize)
             }
             Exit::Stack { next } => self.switch_stack().and_then(|()| self.go_on(next)),
             Exit::Refused { why } => Err(Failure::Refused(why)),

@@ -8,7 +8,7 @@ use crate::map_vec::MapVec;
 pub(crate) enum Origin {
     /// A file that has a name, or the kernel's vdso.
     File,
-    /// Anonymous memory, a memfd, a deleted or a shared-memory file: made at run time.
+    /// Anonymous memory, a memfd, a shared mapping: made at run time.
     Made,
     /// The legacy vsyscall page.
     Vsyscall,
@@ -198,14 +198,16 @@ fn parse(line: &[u8]) -> Option<Mapping> {
     let perms = fields.next()?;
     let name = fields.nth(3).unwrap_or(b"");
     let deleted = line.ends_with(b" (deleted)");
+    let perm = |idx: usize, letter: u8| perms.get(idx) == Some(&letter);
     let origin = match name {
         b"[vdso]" => Origin::File,
         b"[vsyscall]" => Origin::Vsyscall,
+        // Whoever maps the file once more writes the code.
+        _ if perm(3, b's') => Origin::Made,
         _ if name.starts_with(b"/memfd:") || name.starts_with(b"/dev/") => Origin::Made,
         _ if name.starts_with(b"/") && !(deleted && name.starts_with(b"/SYSV")) => Origin::File,
         _ => Origin::Made,
     };
-    let perm = |idx: usize, letter: u8| perms.get(idx) == Some(&letter);
     Some(Mapping {
         lo,
         hi,

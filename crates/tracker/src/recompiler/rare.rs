@@ -1,7 +1,7 @@
 //! Stores whose bytes depend on more than an address: masks, counts, directions, state areas.
 
 use super::context::{RAX, RCX, RDI, RDX, RSP, context};
-use super::decode::{compresses, decode, element_bytes, gpr};
+use super::decode::{compresses, decode, element_bytes, gpr, is_bit_string};
 use super::raw::syscall;
 use super::state::State;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
@@ -17,6 +17,13 @@ const ZMM_HI256: u32 = 6;
 const HI16_ZMM: u32 = 7;
 
 impl State {
+    /// Records what the masked store at `pc` is about to write from `addr` on.
+    pub(crate) fn record_masked_at(&mut self, pc: usize, addr: usize) {
+        // SAFETY: it was translated from there.
+        let raw = unsafe { decode(pc, &self.maps) }.raw;
+        self.record_masked(&raw, addr);
+    }
+
     /// Records what the instruction at `pc` is about to store.
     pub(crate) fn record_rare(&mut self, pc: usize) {
         // SAFETY: it was translated from there.
@@ -38,7 +45,8 @@ impl State {
             // The rest of the 512 bytes belongs to software.
             M::Fxsave | M::Fxsave64 => self.record(self.address(&raw), 416),
             _ if raw.is_vsib() => self.record_scatter(&raw),
-            _ if raw.op_mask() != Register::None => self.record_masked(&raw),
+            _ if raw.op_mask() != Register::None => self.record_masked(&raw, self.address(&raw)),
+            _ if is_bit_string(&raw) => self.record_bit_string(&raw),
             _ => {
                 let bytes = raw.memory_size().size();
                 self.record(self.address(&raw), bytes);
@@ -93,8 +101,7 @@ impl State {
     }
 
     /// A store under an opmask; compressing ones write as many elements as bits are set.
-    fn record_masked(&mut self, raw: &Instruction) {
-        let addr = self.address(raw);
+    fn record_masked(&mut self, raw: &Instruction, addr: usize) {
         let size = raw.memory_size().element_size().max(1);
         let lanes = raw.memory_size().size() / size;
         let mask = self.opmask(raw.op_mask());
@@ -105,6 +112,19 @@ impl State {
         for lane in (0..lanes).filter(|lane| mask >> lane & 1 != 0) {
             self.record(addr + lane * size, size);
         }
+    }
+
+    /// bts, btr, btc with the bit's number in a register: signed, from the operand on, in words of its size.
+    fn record_bit_string(&mut self, raw: &Instruction) {
+        let bytes = raw.memory_size().size();
+        let number = gpr(raw.op1_register()).map_or(0, |reg| self.register(reg));
+        let number = match bytes {
+            2 => i64::from(number as i16),
+            4 => i64::from(number as i32),
+            _ => number as i64,
+        };
+        let bits = bytes as i64 * 8;
+        self.record(self.address_beside(raw, number.div_euclid(bits) * bytes as i64), bytes);
     }
 
     fn record_scatter(&mut self, raw: &Instruction) {
@@ -120,12 +140,13 @@ impl State {
         let mask = self.opmask(raw.op_mask());
         let base = gpr(raw.memory_base()).map_or(0, |reg| self.register(reg));
         let base = base.wrapping_add(raw.memory_displacement64()) as usize;
-        let base = base.wrapping_add(self.segment_base(raw.segment_prefix()));
+        let segment = self.segment_base(raw.segment_prefix());
         for lane in (0..lanes).filter(|lane| mask >> lane & 1 != 0) {
             let value = self.vector_bytes(index, lane * index_bytes, index_bytes);
             let value = if index_bytes == 4 { i64::from(value as i32) } else { value as i64 };
             let addr = base.wrapping_add_signed(value as isize * raw.memory_index_scale() as isize);
-            self.record(addr, size);
+            let addr = if raw.memory_base().is_gpr32() { addr & 0xffff_ffff } else { addr };
+            self.record(addr.wrapping_add(segment), size);
         }
     }
 
@@ -153,15 +174,22 @@ impl State {
 
     /// Effective address of the instruction's memory operand.
     fn address(&self, raw: &Instruction) -> usize {
+        self.address_beside(raw, 0)
+    }
+
+    /// The same, `offset` bytes further.
+    fn address_beside(&self, raw: &Instruction, offset: i64) -> usize {
         if raw.is_ip_rel_memory_operand() {
             return (raw.ip_rel_memory_address() as usize)
+                .wrapping_add_signed(offset as isize)
                 .wrapping_add(self.segment_base(raw.segment_prefix()));
         }
         let base = gpr(raw.memory_base()).map_or(0, |reg| self.register(reg));
         let index = gpr(raw.memory_index()).map_or(0, |reg| self.register(reg));
         let sum = base
             .wrapping_add(index.wrapping_mul(u64::from(raw.memory_index_scale())))
-            .wrapping_add(raw.memory_displacement64());
+            .wrapping_add(raw.memory_displacement64())
+            .wrapping_add_signed(offset);
         let narrow = raw.memory_base().is_gpr32() || raw.memory_index().is_gpr32();
         let mut sum = if narrow { sum & 0xffff_ffff } else { sum };
         match raw.mnemonic() {

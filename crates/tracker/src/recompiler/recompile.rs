@@ -7,8 +7,9 @@ use super::gate;
 use super::index;
 use super::raw::{failed, syscall};
 use super::state::{Failure, Leaf, STACKS_KNOWN, State};
+use super::syscall_table::ENDS;
 use super::thread::{Stack, find_stack, fs_base};
-use crate::active::{Turn, thread_number, will_write};
+use crate::active::{Turn, in_tracked_call, thread_number, will_write};
 use crate::error::{Error, Result};
 use crate::own_memory;
 use crate::tracker::{SyscallHook, Tracker};
@@ -133,8 +134,9 @@ fn remake_state() -> Result<()> {
     Ok(())
 }
 
-/// Runs `work` on the state when nobody is in a tracked call.
+/// Runs `work` on the state when nobody is in a tracked call. Panics in a tracked call, whose end it would wait for.
 fn with_turn<T>(work: impl FnOnce(&mut State) -> T) -> T {
+    assert!(!in_tracked_call(), "a tracked call cannot change its tracker");
     let turn = loop {
         match Turn::take(std::ptr::null_mut()) {
             Ok(turn) => break turn,
@@ -369,6 +371,13 @@ fn make_state() -> Result<()> {
             }
         }
     }
+    for name in [c"pthread_exit", c"thrd_exit"] {
+        // SAFETY: as above. They end in a forced unwinding, which nothing may stop.
+        let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr();
+        if address != 0 {
+            state.add_leaf(address, Leaf::Refused(ENDS));
+        }
+    }
     // SAFETY: a symbol of glibc 2.35 and later, a ptrdiff_t that never changes.
     unsafe {
         let symbol = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>();
@@ -459,7 +468,7 @@ fn shadow_stacks_enabled() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::context::FILTER_SLOTS;
+    use super::super::context::{FILTER_SLOTS, LARGE, LIST, LIST_END};
     use super::{Recompiler, Tracker, WriteSet};
     use crate::error::Error;
     use std::ffi::c_void;
@@ -561,5 +570,148 @@ mod tests {
             let rows = |array| (0..ROWS).map(move |row| (from + array * ARRAY + row * 32) as u64);
             assert!(blocks.into_iter().eq((0..ARRAYS).flat_map(rows)));
         }
+    }
+
+    const LIST_BLOCKS: usize = (LIST_END - LIST) / 8;
+    const FULL_ROWS: usize = 893;
+    const FULL_REST: usize = 7_200;
+
+    /// A copy of 100 bytes; eleven arrays row by row, nearly as many blocks as the list holds; then blocks of a
+    /// twelfth whose slots of the filter are empty.
+    unsafe extern "C" fn fill_the_list(arg: *mut c_void) {
+        let from = arg.cast::<u8>();
+        // SAFETY: the test's memory holds them all.
+        unsafe {
+            let copied = from.add(ARRAYS * ARRAY);
+            std::ptr::copy_nonoverlapping(from, copied, std::hint::black_box(100));
+            for row in 0..FULL_ROWS {
+                (0..ARRAYS - 1).for_each(|array| from.add(array * ARRAY + row * 32).write_volatile(1));
+            }
+            for row in FULL_ROWS..FULL_ROWS + FULL_REST {
+                from.add((ARRAYS - 1) * ARRAY + row * 32).write_volatile(1);
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_that_is_full_does_not_run_over() {
+        const {
+            let in_turns = (ARRAYS - 1) * FULL_ROWS;
+            assert!(in_turns < LIST_BLOCKS && in_turns + FULL_REST > LIST_BLOCKS + (LARGE - LIST_END) / 8);
+        }
+        let tracker = Recompiler::new().unwrap();
+        let mut writes = WriteSet::new(32).unwrap();
+        let mut memory = vec![0u8; ARRAY * ARRAYS + 256];
+        let from = memory.as_mut_ptr().expose_provenance().next_multiple_of(32);
+        let arg = std::ptr::with_exposed_provenance_mut(from);
+        // SAFETY: the function's argument.
+        while unsafe { tracker.call(&mut writes, fill_the_list, arg) } == Err(Error::Busy) {}
+        assert_eq!(writes.large(), [(from + ARRAY * ARRAYS, 100)]);
+        let seen: std::collections::HashSet<_> =
+            writes.blocks().iter().map(|&block| block as usize).collect();
+        let turns = (0..FULL_ROWS).flat_map(|row| (0..ARRAYS - 1).map(move |array| array * ARRAY + row * 32));
+        let rest = (FULL_ROWS..FULL_ROWS + FULL_REST).map(|row| (ARRAYS - 1) * ARRAY + row * 32);
+        let lost = turns.chain(rest).filter(|offset| !seen.contains(&(from + offset))).count();
+        assert_eq!(lost, 0);
+    }
+
+    unsafe extern "C" fn write_in_turns(arg: *mut c_void) {
+        let words = arg.cast::<u64>();
+        for turn in 0..300_000 {
+            // SAFETY: the test's memory.
+            unsafe { words.add(turn % 1000).write_volatile(turn as u64) };
+        }
+    }
+
+    #[test]
+    fn exact_bytes_written_again_and_again_are_kept_a_few_times() {
+        let tracker = Recompiler::new().unwrap();
+        let mut writes = WriteSet::new(32).unwrap();
+        let mut words = vec![0u64; 1000];
+        let arg = words.as_mut_ptr();
+        writes.set_exact(&[(arg.addr(), 8000)]);
+        // SAFETY: the function's argument.
+        while unsafe { tracker.call(&mut writes, write_in_turns, arg.cast()) } == Err(Error::Busy) {}
+        assert!(writes.exact().len() <= 2 * 65_536, "{}", writes.exact().len());
+        assert!(writes.ranges().contains(&(arg.expose_provenance(), 8000)));
+    }
+
+    #[target_feature(enable = "avx2")]
+    unsafe extern "C" fn load_by_mask(arg: *mut c_void) {
+        use std::arch::x86_64::{_mm256_maskload_epi32, _mm256_set1_epi32, _mm256_storeu_si256};
+        // SAFETY: the test's memory: what is read, and what is written behind it.
+        unsafe {
+            let loaded = _mm256_maskload_epi32(arg.cast(), std::hint::black_box(_mm256_set1_epi32(-1)));
+            _mm256_storeu_si256(arg.cast::<std::arch::x86_64::__m256i>().add(64), loaded);
+        }
+    }
+
+    #[test]
+    fn a_masked_load_writes_nothing() {
+        if !std::is_x86_feature_detected!("avx2") {
+            return;
+        }
+        let tracker = Recompiler::new().unwrap();
+        let mut writes = WriteSet::new(32).unwrap();
+        let mut memory = vec![7i32; 1024];
+        let arg = memory.as_mut_ptr();
+        writes.set_exact(&[(arg.expose_provenance(), 4096)]);
+        // SAFETY: the function's argument, and a CPU that has its instructions.
+        while unsafe { tracker.call(&mut writes, load_by_mask, arg.cast()) } == Err(Error::Busy) {}
+        assert_eq!(writes.exact(), [(arg.addr() + 64 * 32, 32)]);
+    }
+
+    #[target_feature(enable = "avx512f")]
+    unsafe extern "C" fn store_by_a_new_mask(arg: *mut c_void) {
+        // SAFETY: writes sixteen words of the test's memory.
+        unsafe {
+            std::arch::asm!(
+                "kxorw k1, k1, k1",
+                "cmp eax, eax",
+                "kmovw k1, {mask:e}",
+                "vmovdqu32 zmmword ptr [{to}]{{k1}}, zmm0",
+                "jne 2f",
+                "2:",
+                mask = in(reg) 0xff0f,
+                to = in(reg) arg,
+                out("k1") _,
+                options(nostack)
+            );
+        }
+    }
+
+    #[test]
+    fn the_mask_of_a_store_is_looked_at_when_it_is_set() {
+        if !std::is_x86_feature_detected!("avx512f") {
+            return;
+        }
+        let tracker = Recompiler::new().unwrap();
+        let mut writes = WriteSet::new(32).unwrap();
+        let mut memory = vec![0u32; 64];
+        let arg = memory.as_mut_ptr();
+        writes.set_exact(&[(arg.expose_provenance(), 256)]);
+        // SAFETY: the function's argument, and a CPU that has its instructions.
+        while unsafe { tracker.call(&mut writes, store_by_a_new_mask, arg.cast()) } == Err(Error::Busy) {}
+        let inside: Vec<_> = writes.ranges().iter().filter(|range| range.0 >= arg.addr()).copied().collect();
+        let words = |first: usize, count: usize| (arg.addr() + 4 * first, 4 * count);
+        assert_eq!(inside.iter().filter(|range| range.0 < arg.addr() + 256).count(), 2);
+        assert!(inside.contains(&words(0, 4)) && inside.contains(&words(8, 8)));
+    }
+
+    unsafe extern "C" fn change_the_tracker(arg: *mut c_void) {
+        let caught = std::panic::catch_unwind(|| Recompiler(()).forget_code()).is_err();
+        // SAFETY: the test's variable.
+        unsafe { arg.cast::<bool>().write(caught) };
+    }
+
+    #[test]
+    fn a_tracked_call_that_changes_its_tracker_does_not_hang() {
+        let tracker = Recompiler::new().unwrap();
+        let mut writes = WriteSet::new(32).unwrap();
+        let mut caught = false;
+        let arg = std::ptr::from_mut(&mut caught).cast();
+        // SAFETY: the function's argument.
+        while unsafe { tracker.call(&mut writes, change_the_tracker, arg) } == Err(Error::Busy) {}
+        assert!(caught);
     }
 }

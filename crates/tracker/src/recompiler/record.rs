@@ -185,15 +185,15 @@ impl Recorder<'_> {
         slow.op_mem(true, &[0x2b], b, &Mem::low(at!(stack_lo)), 0);
         slow.op_mem(true, &[0x3b], b, &Mem::low(at!(stack_all)), 0);
         others[3] = slow.relative_later(&[0x0f, 0x82]);
-        slot_of(slow, scratch, block_bytes, bmi2);
-        slow.op_mem(true, &[0x89], a, &at_reg(b, FILTER), 0);
+        // It would be the last in the list: adding that is the stub's, which then has the list emptied.
         slow.load_low(b, at!(list_ptr));
+        slow.op_imm(true, 7, b, LIST_END as i32 - 8);
+        others[4] = slow.relative_later(&[0x0f, 0x83]);
         slow.op_mem(true, &[0x89], a, &at_reg(b, 0), 0);
         slow.op_imm(true, 0, b, 8);
         slow.store_low(at!(list_ptr), b);
-        slow.op_imm(true, 7, b, LIST_END as i32);
-        // The list is full.
-        others[4] = slow.relative_later(&[0x0f, 0x83]);
+        slot_of(slow, scratch, block_bytes, bmi2);
+        slow.op_mem(true, &[0x89], a, &at_reg(b, FILTER), 0);
         slow.relative(&[0xe9], back);
         others
     }

@@ -7,7 +7,7 @@ use super::decode::{Decoded, Insn, Kind, STATUS, Shape, analyse, decode};
 use super::emit::{Base, Mem};
 use super::gate;
 use super::liveness::{Dead, NOTHING, look_ahead};
-use super::maps::Origin;
+use super::maps::{Mapping, Origin};
 use super::record::{Record, Recorder, SPAN_MAX};
 use super::state::{Exit, Failure, State};
 use iced_x86::Mnemonic;
@@ -152,13 +152,16 @@ impl State {
             records: [None; RECORDS_MAX],
             record_count: 0,
         };
+        // What lies behind the mapping was not admitted.
+        let end = self.maps.find(start).map_or(start, |mapping| mapping.hi);
         while block.len < BLOCK_INSTRUCTIONS_MAX {
             let pc = block.end;
-            if block.len > 0 && (self.is_special(pc) || self.blocks.get(pc, piece.mode).is_some()) {
+            let over = pc >= end || self.is_special(pc) || self.blocks.get(pc, piece.mode).is_some();
+            if block.len > 0 && over {
                 break;
             }
-            // SAFETY: `admit` found the mapping readable, and blocks do not leave their page unseen:
-            // the next page is read only if it is mapped.
+            // SAFETY: `admit` found the mapping readable, which `pc` has not left, and blocks do not leave their
+            // page unseen: the next page is read only if it is mapped.
             let Decoded { raw, disp_offset, first_byte } = unsafe { decode(pc, &self.maps) };
             let mut insn = analyse(&raw, &mut self.factory, self.direction_known);
             (insn.disp_offset, insn.first_byte) = (disp_offset, first_byte);
@@ -170,7 +173,7 @@ impl State {
             }
             block.insns[block.len] = Some(insn);
             block.len += 1;
-            block.end = if raw.is_invalid() { pc + 1 } else { raw.next_ip() as usize };
+            block.end = raw.next_ip() as usize;
             if !matches!(insn.kind, Kind::Plain | Kind::SwitchesStack) {
                 break;
             }
@@ -273,9 +276,13 @@ impl State {
         Ok(Then::End)
     }
 
-    /// Shall the piece go on in line at `pc`?
+    /// Shall the piece go on in line at `pc`? Not where `admit` may object: perhaps nothing ever gets there.
     pub(crate) fn may_continue(&mut self, piece: &Piece, pc: usize) -> bool {
+        let admitted = |mapping: Mapping| {
+            mapping.execute && mapping.read && !mapping.write && mapping.origin == Origin::File
+        };
         piece.budget > 0
+            && self.maps.find(pc).is_some_and(admitted)
             && self.blocks.get(pc, piece.mode).is_none()
             && !self.is_special(pc)
             && self.cache.arena(piece.arena).serves(pc)
@@ -339,7 +346,9 @@ fn merge(block: &mut Basic, new: &Record) -> bool {
 fn hoist(block: &mut Basic) {
     for slot in 0..block.record_count {
         let Some(record) = block.records[slot] else { continue };
-        if block.dead[record.at].flags == STATUS || record.store.shape == Shape::Rare {
+        // What the dispatcher looks at must be as the store finds it: masks are no general registers.
+        let looked_at = matches!(record.store.shape, Shape::Rare | Shape::Masked);
+        if block.dead[record.at].flags == STATUS || looked_at {
             continue;
         }
         let mut uses = record.store.mem.registers();

@@ -67,6 +67,18 @@ __attribute__((target("avx512f,avx512vl,avx512bw,avx512vbmi2"))) void class_avx5
     _mm512_mask_cvtepi32_storeu_epi8(heap + 5300, 0x7ff3, v);
     asm volatile("kmovq %%k1,%0" : "=m"(*(long *)(heap + 5250)));
 }
+/* The mask is set between the flags and the store; the store's address is in rax, live flags around it; 32-bit scatters. */
+__attribute__((target("avx512f"))) void class_masks(void *arg) {
+    static unsigned turn = 0x1234567; turn++;
+    asm volatile("vpbroadcastd %1, %%zmm0; kxorw %%k1,%%k1,%%k1; cmp %%eax,%%eax; kmovw %2,%%k1; vmovdqu32 %%zmm0,(%0)%{%%k1%}; jne 1f; 1:"
+                 ::"r"(area + 4096 * 3 - 32), "r"(turn), "r"(0xffff) : "xmm0", "k1", "memory", "cc");
+    asm volatile("vpbroadcastd %1, %%zmm0; kmovw %2,%%k1; cmp %%ecx,%%ecx; vmovdqu32 %%zmm0,(%%rax)%{%%k1%}; jne 1f; 1:"
+                 ::"a"(area + 4096 * 4 - 32), "r"(turn), "r"(0xf0f3) : "xmm0", "k1", "memory", "cc");
+    static char *low; if (!low) { low = (char *)syscall(SYS_mmap, 0x21000000, 4096, 3, 0x32, -1, 0); }
+    if (low == (char *)0x21000000)
+        asm volatile("vpbroadcastd %1, %%zmm0; vpbroadcastd %2, %%zmm1; kmovw %3,%%k1; vpscatterdd %%zmm0,(%k0,%%zmm1,1)%{%%k1%}"
+                     ::"r"(0xf0000000l), "r"(turn), "r"(0x31000100), "r"(3) : "xmm0", "xmm1", "k1", "memory", "cc");
+}
 void class_state(void *arg) {
     asm volatile("fxsave64 (%0)" ::"r"(area + 8192) : "memory");
     asm volatile("xsave64 (%0)" ::"r"(area + 12288), "a"(0xe7), "d"(0) : "memory");
@@ -90,6 +102,15 @@ void class_stack(void *arg) {
 void class_foreign_stack(void *arg) {
     asm volatile("mov %%rsp, %%rbx; mov %0, %%rsp; push $77; pushq $78; call 1f; jmp 2f; 1: push %%rbx; pop %%rcx; ret; 2: "
                  "movl $9, -64(%%rsp); enter $32, $3; leave; pushfq; mov %%rbx, %%rsp" ::"r"(heap + 30000) : "rbx", "rcx", "memory", "cc");
+}
+/* The same, with rsp set by less usual instructions. */
+void class_foreign_stack_rare(void *arg) {
+    static long turn; turn++;
+    asm volatile("mov %%rsp, %%rbx; cmp %%eax, %%eax; cmovge %0, %%rsp; push %1; mov %%rbx, %%rsp; "
+                 "movq %0, %%xmm0; movq %%xmm0, %%rsp; push %1; push %1; mov %%rbx, %%rsp; "
+                 "mov %0, %%rcx; sub %%rsp, %%rcx; sub $64, %%rcx; add %%rcx, %%rsp; push %1; mov %%rbx, %%rsp; "
+                 "sub $64, %%rcx; lea (%%rsp,%%rcx), %%rsp; push %1; mov %%rbx, %%rsp"
+                 ::"r"(heap + 32000), "r"(turn) : "rbx", "rcx", "xmm0", "memory", "cc");
 }
 void class_segment(void *arg) {
     syscall(SYS_arch_prctl, ARCH_SET_GS, heap + 20000);

@@ -29,7 +29,7 @@ const REGISTERS: [[&str; 4]; 16] = [
 const RSP: usize = 4;
 
 /// Stores; `M` is the memory operand, `Q D W B` a source register in its four widths.
-const STORES: [&str; 34] = [
+const STORES: [&str; 37] = [
     "mov byte ptr M, B",
     "mov word ptr M, W",
     "mov dword ptr M, D",
@@ -51,6 +51,9 @@ const STORES: [&str; 34] = [
     "lock cmpxchg qword ptr M, Q",
     "xchg byte ptr M, B",
     "lock bts qword ptr M, 7",
+    "bts qword ptr M, Q",
+    "lock btr dword ptr M, D",
+    "btc word ptr M, W",
     "setc byte ptr M",
     "sete byte ptr M",
     "movups xmmword ptr M, xmm3",
@@ -225,6 +228,10 @@ fn emit(text: &mut String, number: usize, base: usize, index: Option<usize>, sto
         .find(|&at| at != base && Some(at) != index && at != RSP)
         .unwrap_or(0);
     let names = REGISTERS[source];
+    if store.contains("bt") && store.ends_with(['Q', 'D', 'W']) {
+        // Bits before and behind the operand, but in the buffer.
+        line(format!("mov {}, {}", names[0], number as i64 * 37 % 18_000 - 2_000));
+    }
     let store = store.replace('M', &operand);
     let store = store.replace('Q', names[0]).replace('D', names[1]).replace('W', names[2]);
     let store = if let Some(at) = store.rfind('B') { format!("{}{}", &store[..at], names[3]) } else { store };

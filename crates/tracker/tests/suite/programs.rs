@@ -48,10 +48,12 @@ pub(crate) const PROGRAMS: &[Program] = &[
             ("class_sse", 0, 2),
             ("class_avx", 0, 2),
             ("class_avx512", 0, 2),
+            ("class_masks", 0, 2),
             ("class_direct", 0, 2),
             ("class_state", 0, 2),
             ("class_stack", 0, 2),
             ("class_foreign_stack", 0, 2),
+            ("class_foreign_stack_rare", 0, 2),
             ("class_segment", 0, 2),
             ("class_flags", 0, 2),
             ("class_coroutine", 0, 2),
@@ -73,6 +75,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
             ("libc_search", 0, 2),
             ("libc_files", 0, 2),
             ("libc_kernel", 0, 2),
+            ("libc_code_at_an_end", 0, 2),
             ("libc_time", 0, 2),
             ("libc_maps", 0, 2),
             ("libc_locale", 0, 2),
@@ -296,6 +299,7 @@ fn find(needs: &str) -> Option<PathBuf> {
 fn cpu_has(symbol: &str) -> bool {
     match symbol {
         "class_avx" => std::is_x86_feature_detected!("avx2"),
+        "class_masks" => std::is_x86_feature_detected!("avx512f"),
         "class_avx512" => {
             std::is_x86_feature_detected!("avx512f")
                 && std::is_x86_feature_detected!("avx512vl")

@@ -6,7 +6,7 @@ use mangrove_tracker::{Error, Recompiler, Tracker, WriteSet};
 use std::ffi::c_void;
 
 /// (function, what the error says)
-const REFUSED: [(&str, &str); 13] = [
+pub(crate) const REFUSED: [(&str, &str); 17] = [
     ("refused_fork", "makes a process"),
     ("refused_vfork", "makes a process"),
     ("refused_system", "makes a process"),
@@ -15,7 +15,11 @@ const REFUSED: [(&str, &str); 13] = [
     ("refused_thread", "starts a thread"),
     ("refused_jit", "made at run time"),
     ("refused_jit_readonly", "made at run time"),
+    ("refused_jit_shared", "made at run time"),
     ("refused_fiemap", "ioctl"),
+    ("refused_pthread_exit", "ends a thread"),
+    ("refused_thrd_exit", "ends a thread"),
+    ("refused_unknown", "does not know"),
     ("refused_syscall", "system call 9999"),
     ("refused_exec", "process"),
     ("refused_longjmp", "longjmp"),
@@ -23,7 +27,7 @@ const REFUSED: [(&str, &str); 13] = [
 ];
 
 /// (function, signal it dies of)
-const CRASHES: [(&str, i32); 5] = [
+pub(crate) const CRASHES: [(&str, i32); 5] = [
     ("crash_null", libc::SIGSEGV),
     ("crash_abort", libc::SIGABRT),
     ("crash_illegal", libc::SIGILL),
