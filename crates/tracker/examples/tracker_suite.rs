@@ -11,6 +11,7 @@ use suite::differential::Watch;
 use suite::instructions::Instructions;
 use suite::programs::PROGRAMS;
 use suite::speed::{Load, MAPS, REDIS, SQLITE, ZLIB, measure};
+use suite::strings::Strings;
 
 const ROUNDS: usize = 9;
 
@@ -52,6 +53,14 @@ fn coverage(tracker: &Recompiler, dense: bool) -> usize {
             count("stores by register", &text, &wrong);
         }
         Err(why) => count("stores by register", "did not assemble", &[why]),
+    }
+    match Strings::new() {
+        Ok(strings) => {
+            let wrong = strings.check(tracker);
+            let text = format!("{} functions, {} wrong", strings.len(), wrong.len());
+            count("string instructions", &text, &wrong);
+        }
+        Err(why) => count("string instructions", "did not assemble", &[why]),
     }
     let mut watch = Watch::new(32);
     for program in PROGRAMS {

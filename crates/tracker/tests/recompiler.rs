@@ -7,6 +7,7 @@ use mangrove_tracker::{Explicit, Recompiler};
 use suite::differential::Watch;
 use suite::instructions::Instructions;
 use suite::programs::PROGRAMS;
+use suite::strings::Strings;
 
 fn main() {
     let tracker = Recompiler::new().expect("this machine can host the recompiler");
@@ -25,6 +26,8 @@ fn main() {
     let planted =
         if unseen.len() >= instructions.lines.len() { vec![] } else { vec!["a blind tracker passed".into()] };
     count("stores by register, planted", format!("{} misses found", unseen.len()), &planted);
+    let strings = Strings::new().expect("the assembler works");
+    count("string instructions", format!("{} functions", strings.len()), &strings.check(&tracker));
     let mut watch = Watch::new(32);
     for program in PROGRAMS {
         match program.load() {

@@ -234,7 +234,7 @@ fn store(raw: &Instruction, used: &UsedMemory, rare: bool) -> Store {
     let far = mem.base == Base::None && i32::try_from(mem.disp).is_err();
     let shape = if rare
         || far
-        || bytes == 0
+        || (bytes == 0 && !repeated)
         || bytes > 64
         || segment == Segment::Gs
         || used.index().is_vector_register()

@@ -34,6 +34,13 @@ void class_string(void *arg) {
     s = heap + 1000; asm volatile("movsb" : "+D"(d), "+S"(s)::"memory");
     n = 0; asm volatile("rep stosb" : "+D"(d), "+c"(n) : "a"(1) : "memory");
 }
+/* More ranges and blocks than the recompiler's lists hold, and one range of more than a mebibyte. */
+void class_string_many(void *arg) {
+    static char *many; static int turn; if (!many) many = malloc(4 << 20); turn++;
+    for (int i = 0; i < 5000; i++) { char *d = many + i * 200; long n = 100; asm volatile("rep stosb" : "+D"(d), "+c"(n) : "a"(turn + i) : "memory"); }
+    for (int i = 0; i < 12000; i++) { char *d = many + (1 << 20) + i * 96; long n = 5; asm volatile("rep stosq" : "+D"(d), "+c"(n) : "a"(turn * 77l + i) : "memory"); }
+    char *d = many + (5 << 19) + 3; long n = (1 << 20) + 77; asm volatile("rep stosb" : "+D"(d), "+c"(n) : "a"(turn) : "memory");
+}
 void class_string_backward(void *arg) {
     char *d = heap + 1000; long n = 333; asm volatile("std; rep stosb; cld" : "+D"(d), "+c"(n) : "a"(0x6b) : "memory");
     char *s = heap + 3000; d = heap + 4016; n = 40; asm volatile("std; rep movsq; cld" : "+D"(d), "+S"(s), "+c"(n)::"memory");

@@ -6,3 +6,4 @@ pub(crate) mod library;
 pub(crate) mod programs;
 pub(crate) mod refusals;
 pub(crate) mod speed;
+pub(crate) mod strings;

@@ -45,6 +45,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
             ("class_tls", 0, 2),
             ("class_lock", 0, 2),
             ("class_string", 0, 2),
+            ("class_string_many", 0, 2),
             ("class_sse", 0, 2),
             ("class_avx", 0, 2),
             ("class_avx512", 0, 2),
@@ -61,6 +62,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
             ("class_narrow", 0, 2),
             ("class_string_backward", 0, 2),
             ("class_string", 0, 1),
+            ("class_string_many", 0, 1),
         ],
         ..PLAIN
     },
