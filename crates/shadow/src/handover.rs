@@ -121,6 +121,11 @@ impl Handover {
         }
     }
 
+    /// Whether somebody has pressed since the last round began.
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.pressed.load(Ordering::Acquire)
+    }
+
     /// The replayer begins a round.
     pub(crate) fn heed(&self) {
         self.pressed.swap(false, Ordering::AcqRel);

@@ -446,7 +446,8 @@ impl Rings {
                 self.handover.rest();
                 self.handover.work.wait(ticket);
                 let ticket = self.handover.work.ticket();
-                if !self.stop.load(Ordering::Acquire) {
+                // After the ticket: who presses from now on wakes it, who has pressed before is not kept waiting.
+                if !self.stop.load(Ordering::Acquire) && !self.handover.is_pressed() {
                     self.handover.work.wait_for(ticket, GATHER);
                 }
             }

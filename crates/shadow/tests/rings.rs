@@ -247,6 +247,29 @@ fn forged_numbers_and_long_units_are_refused() {
     assert!(bytes(&shadow)[..64 << 10].iter().all(|&b| b == 3));
 }
 
+/// Who needs a quarter of a ring at once is not kept waiting until more has gathered.
+#[test]
+fn a_long_unit_in_an_idle_shadow_is_applied_at_once() {
+    let dir = folder();
+    let shadow = options().log_bytes(64 << 10).open(dir.path().join("s")).unwrap();
+    shadow.grow(64 << 10).unwrap();
+    let base = shadow.base() as usize;
+    let round = || {
+        let applied = shadow.stat().applied_units;
+        // What it did last has gathered, and it is idle.
+        std::thread::sleep(std::time::Duration::from_millis(25));
+        let begun = std::time::Instant::now();
+        shadow.commit(0, &[(base, 20 << 10)]).unwrap();
+        while shadow.stat().applied_units == applied {
+            std::thread::yield_now();
+        }
+        begun.elapsed()
+    };
+    // The machine may be busy otherwise; now and then even a unit that waits is lucky.
+    let quick = (0..150).map(|_| round()).filter(|time| time.as_millis() < 9).take(20).count();
+    assert!(quick == 20, "{quick} of 150 were applied at once");
+}
+
 #[test]
 fn a_unit_whose_bytes_change_under_its_commit_is_whole_all_the_same() {
     // One that lies in the ring, and one beside it.
