@@ -8,6 +8,8 @@
 //!    them, then says "clean". Durable-order: otherwise a closed pool could carry wrong sums.
 //! 3. A store into a 256 KiB segment into which nothing is ever flushed is not durable data: closing
 //!    does not see it, and its sums would not fit. (No owner of durable data does that.)
+//! 4. A growth that failed for another reason than want of space latches: its sync is not repeated, and nothing is
+//!    acknowledged any more.
 
 use crate::domain::Domain;
 use crate::latency::LatencyModel;
@@ -20,8 +22,8 @@ use crate::sync::Mutex;
 use crate::{Error, Lsn, Medium, Region, Result, Site, error::is_no_space};
 use mangrove_sys::{Reservation, fence, flush_range, write_around};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The image grows by an eighth of itself, up to this.
 const GROW_BYTES_MAX: u64 = 64 << 20;
@@ -32,6 +34,8 @@ const SEGMENT_BYTES: u64 = 256 << 10;
 pub(crate) struct MappedFiles {
     /// `None` for a devdax device, which has its size.
     pub(crate) image: Option<Box<dyn StorageFile>>,
+    /// That device, whose lock it carries.
+    pub(crate) _device: Option<Box<dyn StorageFile>>,
     pub(crate) image_path: PathBuf,
     pub(crate) sums_file: Box<dyn StorageFile>,
     pub(crate) sums_path: PathBuf,
@@ -50,7 +54,9 @@ pub(crate) struct Mapped {
     dirty: Option<Reservation>,
     files: Mutex<Option<MappedFiles>>,
     grown: AtomicU64,
-    closed: AtomicBool,
+    /// Closed, or failed.
+    ended: AtomicBool,
+    first_error: OnceLock<Error>,
     path: PathBuf,
 }
 
@@ -66,7 +72,8 @@ impl Mapped {
             dirty: None,
             files: Mutex::new(None),
             grown: AtomicU64::new(grown),
-            closed: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            first_error: OnceLock::new(),
             path: PathBuf::from("emulated memory"),
         })
     }
@@ -101,7 +108,8 @@ impl Mapped {
             dirty: Some(dirty),
             files: Mutex::new(Some(files)),
             grown: AtomicU64::new(grown),
-            closed: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            first_error: OnceLock::new(),
             path,
         }))
     }
@@ -121,8 +129,27 @@ impl Mapped {
             .map_err(|e| Error::from_io(self.path.clone(), "open", &e))
     }
 
+    fn latch(&self, error: Error) -> Error {
+        self.first_error.get_or_init(|| error.clone());
+        // Release pairs with the Acquire in `wait`.
+        self.ended.store(true, Ordering::Release);
+        error
+    }
+
+    /// Why there is no more to be had.
+    #[cold]
+    fn failure(&self) -> Error {
+        match self.first_error.get() {
+            Some(first) => Error::Poisoned { first: first.to_string() },
+            None => Error::Closed { path: self.path.clone() },
+        }
+    }
+
     /// Sums what changed and marks the pool clean.
     pub(crate) fn settle(&self) -> Result<()> {
+        if self.first_error.get().is_some() {
+            return Err(self.failure());
+        }
         let mut guard = self.files.lock();
         let Some(files) = guard.as_mut() else { return Ok(()) };
         let grown = self.grown.load(Ordering::Acquire);
@@ -176,7 +203,7 @@ impl Mapped {
     /// Ends all use: flushes do nothing, waits fail, the lock is given up.
     pub(crate) fn shut_down(&self) {
         // Release pairs with the Acquire in `wait`.
-        self.closed.store(true, Ordering::Release);
+        self.ended.store(true, Ordering::Release);
         *self.files.lock() = None;
     }
 
@@ -259,10 +286,7 @@ impl Medium for Mapped {
     #[inline]
     fn wait(&self, _lsn: Lsn, _site: Site) -> Result<()> {
         // Acquire pairs with the Release in `shut_down`.
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::Closed { path: self.path.clone() });
-        }
-        Ok(())
+        if self.ended.load(Ordering::Acquire) { Err(self.failure()) } else { Ok(()) }
     }
 
     fn grow(&self, bytes: u64) -> Result<()> {
@@ -279,18 +303,15 @@ impl Medium for Mapped {
         if bytes <= grown {
             return Ok(());
         }
-        let Some(files) = guard.as_ref() else { return Err(Error::Closed { path: self.path.clone() }) };
+        let Some(files) = guard.as_ref().filter(|_| self.first_error.get().is_none()) else {
+            return Err(self.failure());
+        };
         let spare = (grown / 8).clamp(SEGMENT_BYTES, GROW_BYTES_MAX).next_multiple_of(SEGMENT_BYTES);
         let exact = bytes.next_multiple_of(SEGMENT_BYTES).min(capacity);
         let generous = (grown + spare).clamp(exact, capacity);
         let allocate = |to: u64| -> std::io::Result<()> {
             if let Some(image) = &files.image {
                 image.allocate(grown, to - grown, here())?;
-                if self.kind == MediumKind::Dax {
-                    // Durable-order: the length before any store beyond the old one counts as durable.
-                    // MAP_SYNC promises it for mapped blocks; the sync covers systems that do not.
-                    image.sync(here())?;
-                }
             }
             let (a, b) =
                 (Sums::file_bytes(grown / PAGE_BYTES as u64), Sums::file_bytes(to / PAGE_BYTES as u64));
@@ -300,14 +321,23 @@ impl Medium for Mapped {
         if generous > exact && result.as_ref().is_err_and(is_no_space) {
             (to, result) = (exact, allocate(exact));
         }
+        let failed =
+            |doing| move |e: std::io::Error| self.latch(Error::from_io(self.path.clone(), doing, &e));
         match result {
-            Ok(()) => {
-                self.grown.store(to, Ordering::Release);
-                Ok(())
-            }
-            Err(e) if is_no_space(&e) => Err(Error::no_space(self.path.clone(), to - grown, &e)),
-            Err(e) => Err(Error::from_io(self.path.clone(), "allocate space in", &e)),
+            Err(e) if is_no_space(&e) => return Err(Error::no_space(self.path.clone(), to - grown, &e)),
+            other => other.map_err(failed("allocate space in"))?,
         }
+        if let (Some(image), MediumKind::Dax) = (&files.image, self.kind) {
+            // Durable-order: the length before any store beyond the old one counts as durable.
+            // MAP_SYNC promises it for mapped blocks; the sync covers systems that do not.
+            image.sync(here()).map_err(failed("sync"))?;
+        }
+        self.grown.store(to, Ordering::Release);
+        Ok(())
+    }
+
+    fn poisoned(&self) -> Option<Error> {
+        self.first_error.get().cloned()
     }
 
     fn records_reads(&self) -> bool {
@@ -318,6 +348,59 @@ impl Medium for Mapped {
     fn reading(&self, offset: u64, len: usize) {
         if let Some(latency) = &self.latency {
             latency.reading(offset, len);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::{OpenHow, Storage};
+    use crate::{
+        CreateMode, Fault, FaultKind, Faulty, Latency, MediumChoice, Operation, OsStorage, PoolOptions,
+    };
+    use mangrove_sys::MapKind;
+
+    /// A dax pool, except that its file is not on persistent memory.
+    #[test]
+    fn a_failed_sync_of_a_growth_latches_and_is_not_repeated() {
+        const CAPACITY: usize = 16 << 20;
+        const EIO: i32 = 5;
+        const ENOSPC: i32 = 28;
+        for code in [EIO, ENOSPC] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("p");
+            let options = PoolOptions::new().create(CreateMode::CreateIfMissing).capacity(CAPACITY as u64);
+            let options = options.medium(MediumChoice::Emulated(Latency::default()));
+            options.open(&path).unwrap().close().unwrap();
+            let superblock_path = path.join("pool");
+            let bytes = std::fs::read(&superblock_path).unwrap();
+            let sb = crate::superblock::decode(&superblock_path, &bytes).unwrap();
+            let storage = Faulty::new(Arc::new(OsStorage));
+            let open = |name: &str| storage.open(&path.join(name), OpenHow::Write, here()).unwrap();
+            let image = open("image");
+            let memory = Reservation::file(image.fd().unwrap(), CAPACITY, MapKind::Shared).unwrap();
+            let files = MappedFiles {
+                image: Some(image),
+                _device: None,
+                image_path: path.join("image"),
+                sums_file: open("sums"),
+                sums_path: path.join("sums"),
+                sums: Sums::new(CAPACITY as u64).unwrap(),
+                superblock: SuperblockFile::new(open("pool"), sb),
+                superblock_path,
+            };
+            let domain = options.domain_resolved().unwrap();
+            let mapped = Mapped::open(memory, MediumKind::Dax, domain, None, files, 0).unwrap();
+            let (file, operations) = (Some("image".to_owned()), vec![Operation::Sync]);
+            storage.plant(Fault { file, operations, nth: 0, kind: FaultKind::Errno(code) });
+            mapped.wait(0, here()).unwrap();
+            assert!(matches!(mapped.grow(4096), Err(Error::Io { doing: "sync", .. })));
+            assert!(matches!(mapped.poisoned(), Some(Error::Io { .. })));
+            assert!(matches!(mapped.grow(4096), Err(Error::Poisoned { .. })));
+            assert!(matches!(mapped.wait(0, here()), Err(Error::Poisoned { .. })));
+            assert!(matches!(mapped.settle(), Err(Error::Poisoned { .. })));
+            assert_eq!((storage.seen(), mapped.grown.load(Ordering::Relaxed)), (1, 0));
         }
     }
 }

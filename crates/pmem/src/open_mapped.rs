@@ -7,7 +7,7 @@ use crate::options::{MediumChoice, PoolOptions, Start};
 use crate::read_only::ReadOnly;
 use crate::recover::{open_part, read_sums, reserve};
 use crate::stat::{MediumKind, OpenReport};
-use crate::storage::{OpenHow, Storage, StorageFile, here};
+use crate::storage::{LockKind, OpenHow, Storage, StorageFile, here};
 use crate::sums::{PAGE_BYTES, Sums, page_sum};
 use crate::superblock::{Superblock, SuperblockFile};
 use crate::{Error, Result};
@@ -42,6 +42,10 @@ pub(crate) fn open_mapped(
         sums: open_part(storage, &sums_path, options.read_only)?,
         sums_path,
     };
+    if sb.devdax.is_some() {
+        let kind = if options.read_only { LockKind::Shared } else { LockKind::Exclusive };
+        lock_device(&*files.image, &files.image_path, kind)?;
+    }
     let size = usable_bytes(&files, &sb)?;
     if sb.medium == MediumKind::Dax && !sb.clean {
         write_caches_back(&files, &sb, options)?;
@@ -64,6 +68,7 @@ pub(crate) fn open_mapped(
         // The lock must live as long as the region.
         let medium = ReadOnly::new(memory, sb.medium, size);
         medium.keep(superblock_file);
+        medium.keep(files.image);
         return Ok((OpenMapped::ReadOnly(medium), report));
     }
     let latency = match options.medium {
@@ -71,8 +76,11 @@ pub(crate) fn open_mapped(
         _ => None,
     };
     let kind = sb.medium;
+    let (image, device) =
+        if sb.devdax.is_none() { (Some(files.image), None) } else { (None, Some(files.image)) };
     let mapped_files = MappedFiles {
-        image: sb.devdax.is_none().then_some(files.image),
+        image,
+        _device: device,
         image_path: files.image_path,
         sums_file: files.sums,
         sums_path: files.sums_path,
@@ -226,7 +234,16 @@ pub(crate) fn is_on_dax_mount(path: &Path) -> bool {
     mangrove_sys::dax_mounts().iter().any(|mount| folder.starts_with(mount))
 }
 
-/// Zeroes a new devdax device, whose content is whatever it held before.
+/// Locks a device among processes, and among pools: the lock of a pool says nothing about what else lies on its device.
+fn lock_device(file: &dyn StorageFile, device: &Path, kind: LockKind) -> Result<()> {
+    match file.lock(kind) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Error::Busy { path: device.to_owned() }),
+        Err(e) => Err(Error::from_io(device.to_owned(), "lock", &e)),
+    }
+}
+
+/// Zeroes a new devdax device; its bytes.
 pub(crate) fn zero_device(
     storage: &dyn Storage,
     device: &Path,
@@ -239,19 +256,77 @@ pub(crate) fn zero_device(
     let file = storage
         .open(device, OpenHow::Write, here())
         .map_err(|e| Error::from_io(device.to_owned(), "open", &e))?;
+    zero_blank(&*file, device, bytes as usize, instruction)?;
+    Ok(bytes)
+}
+
+/// Zeroes `len` bytes of a device of which the first page is blank. Every pool's region begins with bytes that are
+/// not zero: another pool's device, named by mistake, is left as it is.
+fn zero_blank(
+    file: &dyn StorageFile,
+    device: &Path,
+    len: usize,
+    instruction: mangrove_sys::FlushInstruction,
+) -> Result<()> {
+    lock_device(file, device, LockKind::Exclusive)?;
+    let name = device.display();
     let fd = file.fd().ok_or_else(|| no_fd(device))?;
-    let memory = Reservation::file(fd, bytes as usize, MapKind::Shared)
-        .map_err(|e| unsupported(format!("{} cannot be mapped: {e}", device.display())))?;
-    // SAFETY: the whole device is mapped, and nobody else has it (the pool's lock is held).
+    let memory = Reservation::file(fd, len, MapKind::Shared)
+        .map_err(|e| Error::Unsupported { what: format!("{name} cannot be mapped: {e}") })?;
+    let base = memory.base().as_ptr();
+    // SAFETY: the whole device is mapped, and no other pool has it (its lock is held).
+    let first = unsafe { std::slice::from_raw_parts(base, PAGE_BYTES.min(len)) };
+    if first.iter().any(|&byte| byte != 0) {
+        return Err(Error::Unsupported {
+            what: format!(
+                "{name} is not blank, and may hold another pool; if nothing on it is wanted, clear it (daxio --zero -o {name})"
+            ),
+        });
+    }
+    // SAFETY: as above.
     unsafe {
-        std::ptr::write_bytes(memory.base().as_ptr(), 0, bytes as usize);
-        mangrove_sys::flush_range(instruction, memory.base().as_ptr(), bytes as usize);
+        std::ptr::write_bytes(base, 0, len);
+        mangrove_sys::flush_range(instruction, base, len);
     }
     mangrove_sys::fence();
-    Ok(bytes)
+    Ok(())
 }
 
 /// Where a new dax pool's region shall lie.
 pub(crate) fn devdax_of(options: &PoolOptions) -> Option<PathBuf> {
     options.devdax.clone().map(|device| std::fs::canonicalize(&device).unwrap_or(device))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::OsStorage;
+
+    /// On a file instead of a device.
+    #[test]
+    fn a_device_that_is_locked_or_not_blank_is_not_zeroed() {
+        const LEN: usize = 64 << 10;
+        let dir = tempfile::tempdir().unwrap();
+        let device = dir.path().join("dax0.0");
+        let instruction = PoolOptions::new().domain_resolved().unwrap().instruction;
+        let open = || OsStorage.open(&device, OpenHow::Write, here()).unwrap();
+        let mut bytes = vec![0; LEN];
+        bytes[4096..].fill(7);
+        std::fs::write(&device, &bytes).unwrap();
+        let other = open();
+        lock_device(&*other, &device, LockKind::Shared).unwrap();
+        lock_device(&*open(), &device, LockKind::Shared).unwrap();
+        let error = zero_blank(&*open(), &device, LEN, instruction).unwrap_err();
+        assert!(matches!(error, Error::Busy { .. }), "{error}");
+        drop(other);
+        bytes[64] = 1;
+        std::fs::write(&device, &bytes).unwrap();
+        let text = zero_blank(&*open(), &device, LEN, instruction).unwrap_err().to_string();
+        assert!(text.contains("not blank") && text.contains(device.to_str().unwrap()), "{text}");
+        assert!(std::fs::read(&device).unwrap() == bytes);
+        bytes[64] = 0;
+        std::fs::write(&device, &bytes).unwrap();
+        zero_blank(&*open(), &device, LEN, instruction).unwrap();
+        assert!(std::fs::read(&device).unwrap() == [0; LEN]);
+    }
 }

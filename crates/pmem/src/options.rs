@@ -183,7 +183,8 @@ impl PoolOptions {
         self
     }
 
-    /// The devdax device that holds the region of a new dax pool.
+    /// The devdax device that holds the region of a new dax pool. It is zeroed, unless its first page is not blank:
+    /// then it is refused.
     #[must_use]
     pub fn devdax(mut self, device: impl Into<PathBuf>) -> Self {
         self.devdax = Some(device.into());

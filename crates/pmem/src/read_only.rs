@@ -13,23 +13,23 @@ pub(crate) struct ReadOnly {
     kind: MediumKind,
     /// Bytes that may be touched: a mapping may be longer than its file.
     usable: u64,
-    /// The file that carries the shared lock.
-    lock: Mutex<Option<Box<dyn StorageFile>>>,
+    /// The files that carry shared locks.
+    locks: Mutex<Vec<Box<dyn StorageFile>>>,
 }
 
 impl ReadOnly {
     pub(crate) fn new(memory: Reservation, kind: MediumKind, usable: u64) -> Arc<Self> {
-        Arc::new(Self { memory, kind, usable, lock: Mutex::new(None) })
+        Arc::new(Self { memory, kind, usable, locks: Mutex::default() })
     }
 
-    /// Keeps the locked file until `release`.
+    /// Keeps a locked file until `release`.
     pub(crate) fn keep(&self, file: Box<dyn StorageFile>) {
-        *self.lock.lock() = Some(file);
+        self.locks.lock().push(file);
     }
 
-    /// Gives up the lock.
+    /// Gives up the locks.
     pub(crate) fn release(&self) {
-        *self.lock.lock() = None;
+        self.locks.lock().clear();
     }
 
     pub(crate) fn region(self: &Arc<Self>) -> Region {

@@ -1,8 +1,8 @@
 //! Pools whose region is mapped: emulated, here, and what dax says where there is none.
 
 use mangrove_pmem::{
-    CreateMode, DomainChoice, Emulated, Error, FlushInstruction, Latency, MediumChoice, MediumKind, Pool,
-    PoolOptions,
+    CreateMode, DomainChoice, Emulated, Error, Fault, FaultKind, Faulty, FlushInstruction, Latency,
+    MediumChoice, MediumKind, Operation, OsStorage, Pool, PoolOptions,
 };
 use std::path::Path;
 
@@ -37,6 +37,31 @@ fn flip(path: &Path, at: u64) {
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).unwrap();
     file.write_all_at(&[byte[0] ^ 4], at).unwrap();
+}
+
+#[test]
+fn a_growth_that_fails_latches_and_one_without_space_does_not() {
+    const EIO: i32 = 5;
+    const ENOSPC: i32 = 28;
+    let dir = folder();
+    let storage = Faulty::new(std::sync::Arc::new(OsStorage));
+    let pool = options().storage(std::sync::Arc::new(storage.clone())).open(dir.path().join("p")).unwrap();
+    let region = pool.region();
+    let fail = |kind| {
+        storage.plant(Fault { file: None, operations: vec![Operation::Allocate], nth: 0, kind });
+    };
+    fail(FaultKind::ErrnoForEver(ENOSPC));
+    assert!(matches!(region.grow(4096), Err(Error::NoSpace { .. })));
+    region.drain().unwrap();
+    fail(FaultKind::Errno(EIO));
+    assert!(matches!(region.grow(4096), Err(Error::Io { .. })));
+    assert!(matches!(region.medium().poisoned(), Some(Error::Io { .. })));
+    assert!(matches!(region.grow(4096), Err(Error::Poisoned { .. })));
+    assert!(matches!(region.drain(), Err(Error::Poisoned { .. })));
+    assert!(matches!(pool.close(), Err(Error::Poisoned { .. })));
+    let pool = options().open(dir.path().join("p")).unwrap();
+    assert!(!pool.was_clean());
+    put(&pool, 0, b"goes on");
 }
 
 #[test]

@@ -299,7 +299,7 @@ impl Shadow {
     pub fn poisoned(&self) -> Option<Error> {
         match &self.backing {
             Backing::Log(log) => log.region.medium().poisoned(),
-            Backing::Rings(rings) => rings.poisoned(),
+            Backing::Rings(rings) => rings.poisoned().or_else(|| rings.region.medium().poisoned()),
         }
     }
 
