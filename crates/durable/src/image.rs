@@ -254,7 +254,7 @@ impl Image {
         } else {
             Modules::compare(table, options.keeps_variables)?
         };
-        if let Some(what) = points_there(&heap, head, &gone) {
+        if let Some(what) = points_there(&heap, head, &gone).map_err(damaged)? {
             return Err(Error::Moved { what });
         }
         keys::make_again(&head.keys).map_err(|what| Error::Moved { what })?;
@@ -543,19 +543,22 @@ fn in_the_way(left: &[(Retired, LeftMemory)], address: u64) -> Option<Error> {
 }
 
 /// Why the state cannot live without the modules of `gone`, if it points into one.
-fn points_there(heap: &Heap, head: &Header, gone: &[Gone]) -> Option<String> {
+///
+/// # Errors
+/// A sentence, when the arena's description is damaged.
+fn points_there(heap: &Heap, head: &Header, gone: &[Gone]) -> std::result::Result<Option<String>, String> {
     if gone.is_empty() {
-        return None;
+        return Ok(None);
     }
     let say = |at: usize, word: usize, which: usize| {
         format!("the durable state at {at:#x} points to {word:#x}, and {}", gone[which].why)
     };
     if let Some((at, which)) = find_pointer(&head.roots, gone) {
-        return Some(say((&raw const head.roots[at]) as usize, head.roots[at], which));
+        return Ok(Some(say((&raw const head.roots[at]) as usize, head.roots[at], which)));
     }
     let destructors = head.keys.map(|key| key.destructor);
     if let Some((at, which)) = find_pointer(&destructors, gone) {
-        return Some(say((&raw const head.keys[at].destructor) as usize, destructors[at], which));
+        return Ok(Some(say((&raw const head.keys[at].destructor) as usize, destructors[at], which)));
     }
     let mut found = None;
     heap.for_each_live(|from, len| {
@@ -565,6 +568,6 @@ fn points_there(heap: &Heap, head: &Header, gone: &[Gone]) -> Option<String> {
         // SAFETY: a block in use or a mapping, in the region, aligned to 16; nobody writes during opening.
         let words = unsafe { std::slice::from_raw_parts(from as *const usize, len / size_of::<usize>()) };
         found = find_pointer(words, gone).map(|(at, which)| say(from + at * 8, words[at], which));
-    });
-    found
+    })?;
+    Ok(found)
 }

@@ -274,9 +274,64 @@ fn spoiled(change: impl FnOnce(&mut Header)) -> Error {
         change(header);
         wrote(std::ptr::from_ref(header) as usize, 4096);
         wrote(table, len);
+        wrote(first_group(header), 384 + 64 * 1024);
     });
     drop(image);
     Image::open(&path, &options()).err().unwrap()
+}
+
+/// The description of a state's first pages (docs/format/arena.md).
+fn first_group(header: &Header) -> usize {
+    let base = std::ptr::from_ref(header) as usize;
+    base + get(base + 8192) as usize
+}
+
+/// Changes what the arena says of the span that starts at `address`.
+fn spoil_span(header: &Header, address: usize, kind: u8, class: u8, pages: u64) {
+    let page = (address - std::ptr::from_ref(header) as usize) / 4096;
+    assert!(address.is_multiple_of(4096) && page < 1024);
+    let entry = first_group(header) + 384 + 64 * page;
+    // SAFETY: an entry, of which nothing is looked at before the state is opened again.
+    unsafe {
+        (entry as *mut [u8; 2]).write([kind, class]);
+        (entry as *mut u64).add(1).write(pages);
+    }
+}
+
+/// Makes a state's table of modules say that the program had been elsewhere when the state was written.
+fn move_program(header: &Header) {
+    // SAFETY: the table of modules is a block; its first entry is the program.
+    unsafe {
+        let table = header.modules as *mut u8;
+        let path = table.add(4).cast::<u32>().read_unaligned() as usize;
+        let id = table.add(8 + path).cast::<u32>().read_unaligned() as usize;
+        let span = table.add(8 + path + 4 + id + 8).cast::<[u64; 2]>();
+        span.write_unaligned([0x1234_0000, 0x1235_0000]);
+    }
+}
+
+/// Kinds: 2 slab, 3 large block. Lengths that end behind the region, or behind all addresses.
+#[test]
+fn a_damaged_arena_is_refused_and_does_not_crash_the_opener() {
+    let _one = ONE.lock();
+    let says = |error: Error, text: &str| {
+        assert!(matches!(error, Error::Damaged { .. }) && error.to_string().contains(text), "{error}");
+    };
+    let spans = [(2, 200, 1), (2, 0, 1 << 40), (3, 0, 1 << 40), (3, 0, 1 << 60), (3, 0, 0), (9, 0, 1)];
+    for (kind, class, pages) in spans {
+        let error = spoiled(|h| {
+            spoil_span(h, h.modules as usize, kind, class, pages);
+            h.modules_bytes = 1 << 40;
+        });
+        says(error, "table of modules cannot be read");
+    }
+    for (kind, class, pages) in &spans[..5] {
+        let error = spoiled(|h| {
+            move_program(h);
+            spoil_span(h, h.roots[0], *kind, *class, *pages);
+        });
+        says(error, if *kind == 2 && *class == 200 { "is of no class" } else { "the span at page" });
+    }
 }
 
 #[test]
@@ -313,17 +368,10 @@ fn a_module_that_moved_matters_only_if_the_state_points_to_it() {
         let mut writes = WriteSet::new(32).unwrap();
         let image = start(&path, &mut writes);
         command(&image, &mut writes, |wrote| {
-            // SAFETY: the region's first page and the table of modules, whose first entry is the program.
-            unsafe {
-                let header = &*((image.roots() as usize & !4095) as *const Header);
-                let table = header.modules as *mut u8;
-                let path = table.add(4).cast::<u32>().read_unaligned() as usize;
-                let id = table.add(8 + path).cast::<u32>().read_unaligned() as usize;
-                let span = table.add(8 + path + 4 + id + 8).cast::<[u64; 2]>();
-                // As if it had been elsewhere when the state was written.
-                span.write_unaligned([0x1234_0000, 0x1235_0000]);
-                wrote(table as usize, header.modules_bytes as usize);
-            }
+            // SAFETY: the region's first page.
+            let header = unsafe { &*((image.roots() as usize & !4095) as *const Header) };
+            move_program(header);
+            wrote(header.modules as usize, header.modules_bytes as usize);
             if points {
                 let at = alloc(64);
                 put(at + 24, 0x1234_5678, wrote);

@@ -55,15 +55,24 @@ impl Heap {
     }
 
     /// Calls `f` with address and length of every block in use and every mapped range.
-    pub(crate) fn for_each_live(&self, mut f: impl FnMut(usize, usize)) {
+    ///
+    /// # Errors
+    /// A sentence, at the first span that cannot be.
+    pub(crate) fn for_each_live(&self, mut f: impl FnMut(usize, usize)) -> Result<(), String> {
         let mut page = 0;
         while page < self.head().pages {
             let span = self.span(page);
             let at = self.address(page) as usize;
+            if !self.view.has_room(page, span.pages) {
+                return Err(format!("the span at page {page} says it has {} pages", span.pages));
+            }
             match span.kind {
                 kind::LARGE | kind::MAPPED => f(at, span.pages as usize * PAGE_BYTES),
                 kind::SLAB => {
-                    let shape = &CLASSES[span.class as usize];
+                    let shape = self
+                        .view
+                        .shape(page, span.class, span.pages)
+                        .ok_or_else(|| format!("the slab at page {page} is of no class"))?;
                     for slot in 0..shape.slots as usize {
                         if span.free[slot / 64] >> (slot % 64) & 1 == 0 {
                             f(at + slot * shape.bytes as usize, shape.bytes as usize);
@@ -72,8 +81,9 @@ impl Heap {
                 }
                 _ => {}
             }
-            page += span.pages.max(1);
+            page += span.pages;
         }
+        Ok(())
     }
 
     /// What breaks the arena's rules, as sentences; none if it is sound. O(pages).

@@ -2,7 +2,7 @@
 
 use super::bitmap::Map;
 use super::heap::Heap;
-use super::layout::{GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, arena_front_bytes, kind};
+use super::layout::{ARENA_HEAD_BYTES, GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, arena_front_bytes, kind};
 use super::pages::{grow_groups_min, meta_pages};
 use super::space::{Space, Writes};
 
@@ -61,6 +61,9 @@ impl Heap {
     /// A sentence, when the head cannot be an arena's.
     pub(crate) fn open(space: Box<dyn Space>, head_offset: u64) -> Result<Self, String> {
         let (len, capacity) = (space.len(), space.capacity());
+        if len < head_offset + ARENA_HEAD_BYTES as u64 {
+            return Err(format!("the region ends after {len} bytes, before the arena's head"));
+        }
         let mut heap = Self::attach(space, head_offset);
         let (pages, groups_max) = (heap.head().pages, heap.head().groups_max);
         if pages == 0 || !pages.is_multiple_of(GROUP_PAGES) || pages > capacity / PAGE_BYTES as u64 {

@@ -135,11 +135,7 @@ impl Heap {
             return None;
         }
         let step = (old / GROUP_PAGES / 4).clamp(grow_groups_min(self.head().groups_max), GROW_GROUPS_MAX);
-        let groups = groups.max(step).min(groups_left);
-        let to = (old + groups * GROUP_PAGES) * PAGE_BYTES as u64;
-        if self.space_len() < to {
-            self.space_grow(to)?;
-        }
+        let groups = self.grow_space(old, groups, groups.max(step).min(groups_left))?;
         // The description goes into a free run if there is one, so that new pages join those before them.
         let meta = meta_pages(groups);
         let inside = self.bin_take(w, meta).map(|(page, has)| {
@@ -170,6 +166,22 @@ impl Heap {
         };
         self.free_run_silently(w, first, old + groups * GROUP_PAGES - first);
         Some(())
+    }
+
+    /// Makes the space larger by `most` groups or, where the medium has no room for them, by fewer, but `least`.
+    /// Returns by how many.
+    fn grow_space(&mut self, old: u64, least: u64, most: u64) -> Option<u64> {
+        let mut groups = most;
+        loop {
+            let to = (old + groups * GROUP_PAGES) * PAGE_BYTES as u64;
+            if self.space_len() >= to || self.space_grow(to).is_some() {
+                return Some(groups);
+            }
+            if groups == least {
+                return None;
+            }
+            groups = least.max(groups / 2);
+        }
     }
 
     /// As [`Heap::free_run`], for pages that nobody has touched: there is nothing to discard.

@@ -114,7 +114,7 @@ impl Heap {
     /// Whether the block at `address` of the slab at `page` is in use.
     pub(super) fn slab_in_use(&self, page: u64, address: usize) -> bool {
         let span = self.span(page);
-        let shape = &CLASSES[span.class as usize];
+        let Some(shape) = self.view.shape(page, span.class, span.pages) else { return false };
         let offset = address - self.address(page) as usize;
         let slot = shape.slot_of(offset);
         slot * shape.bytes as usize == offset

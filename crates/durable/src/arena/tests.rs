@@ -13,11 +13,14 @@ pub(super) struct TestSpace {
     memory: Reservation,
     len: u64,
     pub(super) capacity: u64,
+    /// What the medium has room for.
+    room: u64,
 }
 
 impl TestSpace {
     pub(super) fn new(capacity: u64) -> Self {
-        Self { memory: Reservation::anonymous(capacity as usize).unwrap(), len: 0, capacity }
+        let memory = Reservation::anonymous(capacity as usize).unwrap();
+        Self { memory, len: 0, capacity, room: capacity }
     }
 }
 
@@ -32,7 +35,7 @@ impl Space for TestSpace {
         self.capacity
     }
     fn grow(&mut self, len: u64) -> io::Result<()> {
-        if len > self.capacity {
+        if len > self.room {
             return Err(io::Error::other("full"));
         }
         self.len = len;
@@ -260,6 +263,28 @@ fn an_image_with_a_broken_head_is_refused() {
         let space = Borrowed { base: base as *mut u8, len: 4 << 20, capacity: 64 << 20 };
         assert!(Heap::open(Box::new(space), 4096).is_err());
     }
+}
+
+#[test]
+fn an_image_that_ends_before_its_head_is_refused() {
+    let memory = Reservation::addresses(64 << 20).unwrap();
+    for len in [0, 4096] {
+        let space = Borrowed { base: memory.base().as_ptr(), len, capacity: 64 << 20 };
+        assert!(Heap::open(Box::new(space), 4096).is_err());
+    }
+}
+
+#[test]
+fn a_medium_that_is_nearly_full_is_used_to_its_end() {
+    let mut w = Blocks::default();
+    let mut space = TestSpace::new(1 << 30);
+    space.room = 66 * (4 << 20);
+    let room = space.room;
+    let mut heap = Heap::format(Box::new(space), 4096, &mut w).unwrap();
+    while !heap.alloc(&mut w, 1 << 20).is_null() {}
+    assert_eq!((heap.end_address() - heap.base_address()) as u64, room);
+    assert!(heap.stat().used_bytes > 255 << 20, "{:?}", heap.stat());
+    sound(&heap);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Looking things up: what may be asked on any thread while another allocates.
 
 use super::bitmap::Map;
-use super::class::CLASSES;
+use super::class::{CLASSES, Class};
 use super::layout::{ARENA_HEAD_BYTES, GROUP_PAGES, Group, Head, PAGE_BYTES, Span, kind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -56,10 +56,15 @@ impl View {
     #[inline]
     pub(super) fn page_of(&self, address: usize) -> Option<u64> {
         let page = (address.wrapping_sub(self.base as usize) / PAGE_BYTES) as u64;
+        (page < self.pages()).then_some(page)
+    }
+
+    /// Pages under management.
+    #[inline]
+    fn pages(&self) -> u64 {
         // SAFETY: the head is in the region's first pages. Relaxed: who holds a block sees the growth that
         // made it.
-        let pages = unsafe { AtomicU64::from_ptr(&raw mut (*self.head).pages) }.load(Ordering::Relaxed);
-        (page < pages).then_some(page)
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.head).pages) }.load(Ordering::Relaxed)
     }
 
     /// The first page of the span that `page` belongs to. O(pages of the span / 64).
@@ -80,8 +85,8 @@ impl View {
         number * GROUP_PAGES + at as u64 * 64 + (63 - u64::from(bits.leading_zeros()))
     }
 
-    /// Bytes that may be used of the block that starts at `address`; `None` if none can start there. Whether
-    /// the block is in use is not looked at.
+    /// Bytes that may be used of the block that starts at `address`; `None` if none can start there, also because
+    /// its span's entry is damaged. Whether the block is in use is not looked at.
     pub(crate) fn usable_bytes(&self, address: usize) -> Option<usize> {
         let start = self.start_of(self.page_of(address)?);
         let offset = address - self.base as usize - start as usize * PAGE_BYTES;
@@ -90,13 +95,26 @@ impl View {
         let (kind, class, pages) = unsafe { ((*span).kind, (*span).class, (*span).pages) };
         match kind {
             kind::SLAB => {
-                let shape = CLASSES.get(class as usize)?;
+                let shape = self.shape(start, class, pages)?;
                 let slot = shape.slot_of(offset);
                 (slot * shape.bytes as usize == offset && slot < shape.slots as usize)
                     .then_some(shape.bytes as usize)
             }
-            kind::LARGE if offset == 0 => Some(pages as usize * PAGE_BYTES),
+            kind::LARGE if offset == 0 && self.has_room(start, pages) => Some(pages as usize * PAGE_BYTES),
             _ => None,
         }
+    }
+
+    /// What the slab at page `start` looks like whose entry says this, if it can be one.
+    #[inline]
+    pub(super) fn shape(&self, start: u64, class: u8, pages: u64) -> Option<&'static Class> {
+        let shape = CLASSES.get(class as usize)?;
+        (pages == u64::from(shape.pages) && self.has_room(start, pages)).then_some(shape)
+    }
+
+    /// Whether a span of `pages` can start at page `start`, which is under management.
+    #[inline]
+    pub(super) fn has_room(&self, start: u64, pages: u64) -> bool {
+        pages != 0 && pages <= self.pages() - start
     }
 }
