@@ -10,7 +10,8 @@ use crate::{Error, route};
 use mangrove_shadow::{AddressChoice, CreateMode};
 use mangrove_tracker::WriteSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// One image at a time: inside is one thread of the process.
 static ONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
@@ -259,6 +260,71 @@ fn what_the_runtime_allocates_inside_a_command_is_not_persistent() {
         });
     });
     assert!(!is_inside());
+}
+
+#[test]
+fn what_is_persistent_stays_so_while_other_states_come_and_go() {
+    let _one = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let image = start(&folder.path().join("state"), &mut WriteSet::new(32).unwrap());
+    let (block, over) = (root(&image), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..3_000_000 {
+                for base in [1 << 16, usize::MAX << 16] {
+                    // SAFETY: nobody frees what lies there.
+                    let place =
+                        unsafe { route::register(std::ptr::null_mut(), std::ptr::null_mut(), base, 4096) };
+                    drop(place.unwrap());
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        while !over.load(Ordering::Relaxed) {
+            assert!(is_persistent(block));
+        }
+    });
+}
+
+#[test]
+fn in_a_forked_child_nobody_is_inside_a_command() {
+    const THREADS: usize = 24;
+    let _one = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let mut writes = WriteSet::new(32).unwrap();
+    let image = start(&folder.path().join("state"), &mut writes);
+    let (entered, forked) = (Barrier::new(2), Barrier::new(2));
+    let status = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // SAFETY: `writes` outlives the command; one thread.
+            unsafe { image.enter(&raw mut writes) };
+            entered.wait();
+            forked.wait();
+            image.leave();
+        });
+        entered.wait();
+        // SAFETY: the child starts threads and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // One of them gets the stack of the thread above.
+            static ALL: Barrier = Barrier::new(THREADS);
+            let ask = || {
+                ALL.wait();
+                is_inside()
+            };
+            let threads: Vec<_> = (0..THREADS).map(|_| std::thread::spawn(ask)).collect();
+            let inside = threads.into_iter().filter_map(|thread| thread.join().ok()).filter(|&is| is);
+            let inside = inside.count() as i32;
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(inside) };
+        }
+        forked.wait();
+        let mut status = 0;
+        // SAFETY: fills the number.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        status
+    });
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
 }
 
 /// Changes the header of a state as its program would, and opens it again.

@@ -16,6 +16,7 @@ use crate::keys::{KEY_COUNT, Key};
 use mangrove_sys::thread_mark;
 use mangrove_tracker::WriteSet;
 use std::ops::Range;
+use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// Durable applications that one process can have open at a time.
@@ -48,11 +49,13 @@ impl Region {
 }
 
 static REGIONS: [Region; REGION_COUNT_MAX] = [const { Region::free() }; REGION_COUNT_MAX];
-/// The lowest address of all regions, and how far they reach: one compare sends every other pointer away.
+/// The lowest address that a region ever had, and the end of the highest: they send most other pointers away. Each only
+/// ever widens, so that whatever mix of old and new a thread sees holds every region that it has pointers into.
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
-static REACH: AtomicUsize = AtomicUsize::new(0);
+static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 
-/// The mark of the thread that is inside a command, plus one while the runtime itself has work to do there.
+/// The mark of the thread that is inside a command, plus one while the runtime itself has work to do there. In a forked
+/// child nobody is.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 /// The arena and the write set of that command; touched by that thread only.
 static HEAP: AtomicPtr<Heap> = AtomicPtr::new(std::ptr::null_mut());
@@ -74,6 +77,9 @@ pub(crate) struct Place(&'static Region);
 /// `heap` and `view` stay where they are until the place is dropped, and the heap is used by who is inside
 /// a command, or commits, only.
 pub(crate) unsafe fn register(heap: *mut Heap, view: *mut View, base: usize, len: usize) -> Option<Place> {
+    static FORKS: Once = Once::new();
+    // SAFETY: registers a handler that only touches atomics of this module.
+    FORKS.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) });
     let region = REGIONS.iter().find(|region| {
         // Acquire: what the place's last owner did is over.
         region.base.compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -84,24 +90,15 @@ pub(crate) unsafe fn register(heap: *mut Heap, view: *mut View, base: usize, len
     region.deferred_count.store(0, Ordering::Relaxed);
     // Release, with the Acquire in `owner`: who sees the length sees the rest.
     region.len.store(len, Ordering::Release);
-    widen();
+    // Relaxed: who gets a pointer into the region gets it later.
+    LOWEST.fetch_min(base, Ordering::Relaxed);
+    HIGHEST.fetch_max(base + len, Ordering::Relaxed);
     Some(Place(region))
 }
 
-/// Sets the bounds of all regions.
-fn widen() {
-    let (mut low, mut high) = (usize::MAX, 0);
-    for region in &REGIONS {
-        let (base, len) = (region.base.load(Ordering::Relaxed), region.len.load(Ordering::Acquire));
-        if base != 0 && len != 0 {
-            low = low.min(base);
-            high = high.max(base + len);
-        }
-    }
-    // Between the two stores the bounds may hold too much, never too little of what is open and in use.
-    REACH.store(0, Ordering::Relaxed);
-    LOWEST.store(low, Ordering::Release);
-    REACH.store(high.saturating_sub(low), Ordering::Release);
+/// The thread that was inside a command is the parent's; another one of the child may get its stack, and its mark.
+unsafe extern "C" fn after_fork_in_child() {
+    leave();
 }
 
 /// A place whose state was closed: its memory is still there, and frees of its blocks do nothing.
@@ -125,7 +122,6 @@ impl Drop for Place {
         self.0.heap.store(std::ptr::null_mut(), Ordering::Relaxed);
         self.0.view.store(std::ptr::null_mut(), Ordering::Relaxed);
         self.0.base.store(0, Ordering::Release);
-        widen();
     }
 }
 
@@ -231,7 +227,7 @@ pub fn is_inside() -> bool {
 #[must_use]
 pub fn is_persistent(address: usize) -> bool {
     // Relaxed: who has a pointer into a region got it after the region was opened.
-    address.wrapping_sub(LOWEST.load(Ordering::Relaxed)) < REACH.load(Ordering::Relaxed)
+    (LOWEST.load(Ordering::Relaxed)..HIGHEST.load(Ordering::Relaxed)).contains(&address)
         && owner(address).is_some()
 }
 
