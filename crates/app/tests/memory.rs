@@ -376,6 +376,16 @@ fn states_are_opened_one_after_the_other() {
     }
 }
 
+#[test]
+fn what_a_refused_initialisation_left_in_the_process_is_still_there() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let program = compile("c/refused.c", scratch.path(), "refused", &[]);
+    for _ in 0..2 {
+        let output = output(&program, &[], &scratch.path().join("s"));
+        says(&output, 0, "refused, a name, the initialisation answered 1");
+    }
+}
+
 /// Libraries of the program's own under names like the system's, several under one name; and none that comes in a command.
 #[test]
 fn variables_of_libraries_survive_whatever_their_names() {

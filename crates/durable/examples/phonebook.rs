@@ -3,10 +3,12 @@
 //!     phonebook FOLDER run THREADS      adds numbers and prints each that was acknowledged
 //!     phonebook FOLDER check THREADS    prints how many each thread has
 //!     phonebook FOLDER panic            a write that panics halfway
+//!     phonebook FOLDER outlive          an initialisation and a write that panic, told when their states are gone
 
 use mangrove_durable::{Allocator, Durable, Error, Persist};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator::new();
@@ -50,9 +52,28 @@ impl Books {
     }
 }
 
+fn outlive(folder: &str) {
+    let what = std::hint::black_box("no");
+    let caught = |call: &dyn Fn()| {
+        let payload = catch_unwind(AssertUnwindSafe(call)).expect_err("panics");
+        // The memory of states that failed goes at the latest now.
+        Durable::open(format!("{folder}.other"), Books::default).expect("opens").close().expect("closes");
+        payload.downcast::<String>().expect("text")
+    };
+    let beginning = caught(&|| drop(Durable::<Books>::open(folder, || panic!("{what} beginning"))));
+    let end = caught(&|| {
+        let books = Durable::open(folder, Books::default).expect("opens");
+        let _ = books.write(|_| panic!("{what} end"));
+    });
+    println!("{beginning}, {end}");
+}
+
 fn main() {
     mangrove_durable::settle_addresses();
     let args: Vec<String> = std::env::args().collect();
+    if args[2] == "outlive" {
+        return outlive(&args[1]);
+    }
     let threads: u64 = args.get(3).map_or(1, |n| n.parse().expect("a number"));
     let books = match Durable::open(&args[1], Books::default) {
         Ok(books) => books,
@@ -91,7 +112,7 @@ fn main() {
             books.close().expect("closes");
         }
         "panic" => {
-            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
                 books.write(|books| {
                     books.add(0);
                     books.by_name.clear();

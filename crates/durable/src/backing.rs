@@ -62,4 +62,7 @@ pub(crate) trait Backing: Send + Sync {
     /// # Errors
     /// As `checkpoint`; the pool then opens by recovery.
     fn close(self: Box<Self>) -> Result<()>;
+
+    /// Ends as by a crash, but leaves the memory where it is: something of the process may point there.
+    fn give_up(self: Box<Self>) {}
 }

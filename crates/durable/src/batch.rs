@@ -208,6 +208,11 @@ impl Executor {
         Ok(ticket)
     }
 
+    /// Gives the backing up, whatever was committed.
+    pub(crate) fn give_up(self) {
+        self.backing.give_up();
+    }
+
     /// Closes the backing. After half a command it is left as it is: something of the process may point there.
     pub(crate) fn close(self) -> Result<()> {
         if let Err(error) = self.broken() {

@@ -2,10 +2,12 @@
 //!
 //! Invariants:
 //! 1. The header's magic word is committed together with everything that initialisation made: a region
-//!    without it is new, whatever is in it.
+//!    without it is all zero and new, or damaged.
 //! 2. What a command wrote is in its commit if it lies in the region or is a variable of a program module;
 //!    everything else (stacks, the process's heap, libc's own data) is not persistent.
-//! 3. Between opening and the first commit nothing durable changes.
+//! 3. Between opening and the first commit nothing durable changes; after a commit that failed nothing either.
+//! 4. Memory that commands had stays where it is when the image ends, until a state is opened again, unless
+//!    the options say that nobody looks there.
 
 use crate::arena::{ArenaStat, FreeBytes, Heap, Space, View, Writes};
 use crate::audit::Audit;
@@ -71,6 +73,8 @@ pub(crate) struct Image {
     returns_memory: bool,
     /// The set of variables has changed: the next write set has to be told.
     variables_changed: AtomicBool,
+    /// A commit failed: memory holds what no unit may take.
+    failed: AtomicBool,
 }
 
 // SAFETY: the heap is used by who is inside a command, or commits, and both are one at a time (`Backing`);
@@ -126,9 +130,9 @@ impl Space for Ground {
     }
 }
 
-/// Memory of closed states. Destructors of a program's globals run after it has closed its state, and look at
-/// it: they find it as it was, and what they change and free is nobody's. Gone when a state is opened again, unless libc
-/// or the like holds on to it: the buffer of a stream that a command was the first to use, the environment.
+/// Memory of states that were closed, or whose initialisation failed. Destructors of a program's globals run after that,
+/// and look at it: they find it as it was, and what they change and free is nobody's. Gone when a state is opened again,
+/// unless libc or the like holds on to it: the buffer of a stream that a command was the first to use, the environment.
 static LEFT: Mutex<Vec<(Retired, LeftMemory)>> = Mutex::new(Vec::new());
 
 impl Image {
@@ -159,10 +163,7 @@ impl Image {
         let shadow = Arc::new(shadow);
         let header = shadow.base().cast::<Header>();
         let mut early = Early::default();
-        let new = shadow.is_empty() || {
-            // SAFETY: the region has at least a page; plain numbers.
-            unsafe { (*header).magic != MAGIC }
-        };
+        let new = is_new(&shadow)?;
         let (heap, modules, globals) = if new {
             Self::make(&shadow, header, options, &mut early)?
         } else {
@@ -197,6 +198,7 @@ impl Image {
             inner: Mutex::new(inner),
             returns_memory: options.returns_memory,
             variables_changed: AtomicBool::new(true),
+            failed: AtomicBool::new(false),
         };
         Ok((image, Opened { new }))
     }
@@ -207,7 +209,6 @@ impl Image {
         options: &ImageOptions,
         early: &mut Early,
     ) -> Result<(Heap, Modules, Globals)> {
-        wipe(shadow, early);
         let ground = Box::new(Ground(Arc::clone(shadow)));
         let mut heap = Heap::format(ground, ARENA_OFFSET, early).map_err(|what| Error::Invalid { what })?;
         let modules =
@@ -319,6 +320,53 @@ impl Backing for Image {
     }
 
     fn commit(&self, writes: &mut WriteSet) -> Result<Ticket> {
+        let committed = self.take(writes);
+        if committed.is_err() {
+            // Relaxed: looked at by `close`, which is alone.
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        committed
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<()> {
+        Ok(self.shadow.wait(ticket)?)
+    }
+
+    fn durable(&self) -> Ticket {
+        self.shadow.durable()
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(self.shadow.sync()?)
+    }
+
+    fn sync_to(&self, ticket: Ticket) -> Result<()> {
+        Ok(self.shadow.sync_to(ticket)?)
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        Ok(self.shadow.checkpoint()?)
+    }
+
+    fn examine(&self) -> (ImageStat, Vec<String>) {
+        (self.stat(), self.check())
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        let freed = self.commit_deferred();
+        self.end(Shadow::close)??;
+        freed
+    }
+
+    fn give_up(self: Box<Self>) {
+        // The error that led here is the one to tell.
+        let _ = self.end(drop);
+    }
+}
+
+impl Image {
+    /// See [`Backing::commit`].
+    fn take(&self, writes: &mut WriteSet) -> Result<Ticket> {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
         self.look_for_modules(inner)?;
@@ -352,63 +400,44 @@ impl Backing for Image {
         Ok(ticket)
     }
 
-    fn wait(&self, ticket: Ticket) -> Result<()> {
-        Ok(self.shadow.wait(ticket)?)
-    }
-
-    fn durable(&self) -> Ticket {
-        self.shadow.durable()
-    }
-
-    fn sync(&self) -> Result<()> {
-        Ok(self.shadow.sync()?)
-    }
-
-    fn sync_to(&self, ticket: Ticket) -> Result<()> {
-        Ok(self.shadow.sync_to(ticket)?)
-    }
-
-    fn checkpoint(&self) -> Result<()> {
-        Ok(self.shadow.checkpoint()?)
-    }
-
-    fn examine(&self) -> (ImageStat, Vec<String>) {
-        (self.stat(), self.check())
-    }
-
-    fn close(self: Box<Self>) -> Result<()> {
-        if self.place.has_deferred() && self.shadow.poisoned().is_none() {
-            // An empty command, which frees what was freed outside.
-            let mut writes =
-                WriteSet::new(BLOCK_BYTES_DEFAULT).map_err(|e| Error::Tracker { what: e.to_string() })?;
-            // SAFETY: the set lives until `leave`; no command runs any more.
-            unsafe { self.enter(&raw mut writes) };
-            self.leave();
-            self.commit(&mut writes)?;
+    /// Frees what was freed outside commands, in a command of its own. After a commit that failed they are left, as by
+    /// a crash: memory around them holds what the failed batch did.
+    fn commit_deferred(&self) -> Result<()> {
+        let failed = self.failed.load(Ordering::Relaxed) || self.shadow.poisoned().is_some();
+        if failed || !self.place.has_deferred() {
+            return Ok(());
         }
-        let Self { place, heap, view, shadow, returns_memory, .. } = *self;
+        let mut writes =
+            WriteSet::new(BLOCK_BYTES_DEFAULT).map_err(|e| Error::Tracker { what: e.to_string() })?;
+        // SAFETY: the set lives until `leave`; no command runs any more.
+        unsafe { self.enter(&raw mut writes) };
+        self.leave();
+        self.commit(&mut writes).map(drop)
+    }
+
+    /// Has the shadow end by `end`, and leaves the memory where it is, if somebody may look at it.
+    fn end<R>(self, end: impl FnOnce(Shadow) -> R) -> Result<R> {
+        let Self { place, heap, view, shadow, returns_memory, .. } = self;
         drop(heap);
         let Ok(shadow) = Arc::try_unwrap(shadow).map_err(drop) else {
             return Err(Error::Invalid { what: "the state is still in use; close it last".into() });
         };
         if returns_memory {
             drop(place);
-            return Ok(shadow.close()?);
+            return Ok(end(shadow));
         }
         let base = shadow.base() as usize;
-        // SAFETY: no command runs, and closing works from the log, not from the working copy.
+        // SAFETY: no command runs, and a shadow ends from its log, not from the working copy.
         let parked = unsafe { park(base..base + shadow.len() as usize) };
-        let closed = shadow.close();
+        let ended = end(shadow);
         match parked {
             Ok(parked) => LEFT.lock().push((place.retire(view), parked.put_back())),
             // Then destructors that run at exit had better not touch it.
             Err(_) => drop(place),
         }
-        Ok(closed?)
+        Ok(ended)
     }
-}
 
-impl Image {
     /// Records libraries that were loaded since, from time to time: the state may have their addresses.
     fn look_for_modules(&self, inner: &mut Inner) -> Result<()> {
         let now = coarse_milliseconds();
@@ -472,17 +501,17 @@ fn bytes_at(heap: &Heap, address: u64, len: u64) -> Option<&[u8]> {
     Some(unsafe { std::slice::from_raw_parts(address as *const u8, len as usize) })
 }
 
-/// Makes a region that nobody finished initialising all zero again.
-fn wipe(shadow: &Shadow, w: &mut Early) {
-    const CHUNK: usize = 4096;
-    let base = shadow.base();
-    for at in (0..shadow.len() as usize).step_by(CHUNK) {
-        // SAFETY: inside the region; nobody else uses it yet.
-        let chunk = unsafe { std::slice::from_raw_parts_mut(base.add(at), CHUNK) };
-        if chunk.iter().any(|&b| b != 0) {
-            chunk.fill(0);
-            w.wrote(chunk.as_ptr() as usize, CHUNK);
-        }
+/// Whether nobody has finished initialising the state: then nothing of it is there.
+///
+/// # Errors
+/// `Damaged`, when something is there and it does not begin as a state does.
+fn is_new(shadow: &Shadow) -> Result<bool> {
+    // SAFETY: whole pages, all of the region; nobody else uses it yet.
+    let words = unsafe { std::slice::from_raw_parts(shadow.base().cast::<u64>(), shadow.len() as usize / 8) };
+    match words.first() {
+        Some(&MAGIC) => Ok(false),
+        _ if words.iter().all(|&word| word == 0) => Ok(true),
+        _ => Err(Error::Damaged { what: "its first page does not begin as that of a state".into() }),
     }
 }
 

@@ -2,12 +2,12 @@
 
 use crate::backing::Backing;
 use crate::image::{Image, ImageOptions, Opened};
-use crate::image_layout::Header;
+use crate::image_layout::{Header, MAGIC};
 use crate::route::{
     is_inside, is_persistent, mangrove_arena_alloc, mangrove_arena_free, mangrove_arena_usable,
 };
 use crate::{Error, route};
-use mangrove_shadow::{AddressChoice, CreateMode};
+use mangrove_shadow::{AddressChoice, CreateMode, Latency, MediumChoice, Start};
 use mangrove_tracker::WriteSet;
 use std::path::Path;
 use std::sync::Barrier;
@@ -139,16 +139,45 @@ fn a_crash_before_initialisation_ends_leaves_nothing() {
     for _ in 0..3 {
         let (image, opened) = open(&path);
         assert!(opened.new && root(&image) == 0);
-        // Even something committed does not make it initialised.
-        command(&image, &mut writes, |wrote| {
-            let at = alloc(1000);
-            put(at, 1, wrote);
-            put(image.roots() as usize, at as u64, wrote);
-        });
+        // SAFETY: `writes` outlives the command; one thread.
+        unsafe { image.enter(&raw mut writes) };
+        let at = alloc(100_000);
+        put(at, 1, &mut |at, len| writes.record(at, len));
+        put(image.roots() as usize, at as u64, &mut |at, len| writes.record(at, len));
+        image.leave();
+        writes.clear();
     }
     let image = start(&path, &mut writes);
     assert_eq!(image.stat().arena.blocks, 2);
     assert!(image.check().is_empty());
+}
+
+/// Where pages are not compared with their sums: no state with a damaged beginning counts as none.
+#[test]
+fn a_state_whose_beginning_is_damaged_is_refused_and_left_as_it_is() {
+    let _one = ONE.lock();
+    let emulated = MediumChoice::Emulated(Latency::default());
+    for (medium, begin) in [(emulated, Start::Read), (MediumChoice::File, Start::CopyOnWrite)] {
+        for damaged in [MAGIC ^ 1 << 42, 0] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("state");
+            let shadow = options().shadow.medium(medium).log_bytes(1 << 20).start(begin);
+            let options = ImageOptions { shadow, ..options() };
+            let (image, _) = Image::open(&path, &options).unwrap();
+            image.mark_initialised();
+            command(&image, &mut WriteSet::new(32).unwrap(), |wrote| put(alloc(16), 7, wrote));
+            image.checkpoint().unwrap();
+            drop(image);
+            let mut bytes = std::fs::read(path.join("image")).unwrap();
+            // The logs are before the image.
+            let at = bytes.windows(8).rposition(|word| word == MAGIC.to_le_bytes()).unwrap();
+            bytes[at..at + 8].copy_from_slice(&damaged.to_le_bytes());
+            std::fs::write(path.join("image"), &bytes).unwrap();
+            let error = Image::open(&path, &options).err().unwrap();
+            assert!(matches!(error, Error::Damaged { .. }), "{medium:?}: {error}");
+            assert!(std::fs::read(path.join("image")).unwrap()[at..] == bytes[at..], "{medium:?}");
+        }
+    }
 }
 
 /// A power cut takes the length that nothing has been written behind.
@@ -325,6 +354,41 @@ fn in_a_forked_child_nobody_is_inside_a_command() {
         status
     });
     assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
+}
+
+#[test]
+fn what_a_failed_batch_did_does_not_become_durable_by_closing() {
+    static VARIABLE: AtomicU64 = AtomicU64::new(5);
+    let _one = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let small = ImageOptions { shadow: options().shadow.capacity(16 << 20), ..options() };
+    let mut writes = WriteSet::new(32).unwrap();
+    let (image, _) = Image::open(&path, &small).unwrap();
+    image.mark_initialised();
+    let (mut kept, mut late) = (0, 0);
+    command(&image, &mut writes, |wrote| {
+        (kept, late) = (alloc(64), alloc(64));
+        put(image.roots() as usize, kept as u64, wrote);
+    });
+    // SAFETY: `writes` outlives the command; one thread.
+    unsafe { image.enter(&raw mut writes) };
+    // SAFETY: in use, and given up.
+    unsafe { mangrove_arena_free(kept as *mut u8) };
+    put(image.roots() as usize, 0, &mut |at, len| writes.record(at, len));
+    while alloc(5000) != 0 {}
+    put(VARIABLE.as_ptr() as usize, 6, &mut |at, len| writes.record(at, len));
+    image.leave();
+    let error = image.commit(&mut writes).unwrap_err();
+    assert!(matches!(error, Error::Full { .. }), "{error}");
+    writes.clear();
+    // SAFETY: in use, and given up.
+    unsafe { mangrove_arena_free(late as *mut u8) };
+    Box::new(image).close().unwrap();
+    let (image, opened) = Image::open(&path, &small).unwrap();
+    assert!(!opened.new && root(&image) == kept);
+    assert_eq!(image.check(), Vec::<String>::new());
+    command(&image, &mut writes, |_| (0..100).for_each(|_| assert_ne!(alloc(64), kept)));
 }
 
 /// Changes the header of a state as its program would, and opens it again.

@@ -248,8 +248,11 @@ impl Runtime {
         prepare(runtime.roots);
         if opened.new {
             // SAFETY: passed on.
-            unsafe { runtime.run_first(initialise) }?;
-            runtime.sync()?;
+            let made = unsafe { runtime.run_first(initialise) }.and_then(|()| runtime.sync());
+            if let Err(error) = made {
+                runtime.executor.give_up();
+                return Err(error);
+            }
         }
         Ok(Arc::new(runtime))
     }

@@ -142,6 +142,18 @@ fn fingerprint<T>() -> usize {
 
 type Payload = Box<dyn Any + Send>;
 
+/// The payload of a panic inside a command in memory of the process's own, if it is text: whoever catches it may have
+/// it longer than the state.
+fn outliving(payload: Payload) -> Payload {
+    if let Some(&text) = payload.downcast_ref::<&'static str>() {
+        return Box::new(text);
+    }
+    match payload.downcast_ref::<String>() {
+        Some(text) => Box::new(text.clone()),
+        None => payload,
+    }
+}
+
 /// The value in its block, which is never empty.
 #[repr(C)]
 struct Held<T> {
@@ -267,7 +279,7 @@ impl<T: Persist> Durable<T> {
             })
         };
         if let Some(payload) = start.panic.take() {
-            resume_unwind(payload);
+            resume_unwind(outliving(payload));
         }
         if !start.persistent {
             return Err(Error::Refused {
@@ -302,7 +314,7 @@ impl<T: Persist> Durable<T> {
         };
         drop(inside);
         match (writing.result, written) {
-            (Some(Err(payload)), _) => resume_unwind(payload),
+            (Some(Err(payload)), _) => resume_unwind(outliving(payload)),
             (Some(Ok(result)), Ok(())) => Ok(result),
             (_, Err(error)) => Err(error),
             (None, Ok(())) => Err(Error::Broken { what: "the write was not run".into() }),

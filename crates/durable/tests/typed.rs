@@ -60,3 +60,10 @@ fn what_was_acknowledged_is_there_after_sigkill() {
     assert!(String::from_utf8_lossy(&run(&state, &["panic"]).stdout).contains("panicked"));
     assert_eq!(run(&state, &["check", THREADS]).stdout, before);
 }
+
+#[test]
+fn a_panic_outlives_the_state_that_it_ended() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let said = run(&scratch.path().join("books"), &["outlive"]).stdout;
+    assert_eq!(String::from_utf8_lossy(&said), "no beginning, no end\n");
+}
