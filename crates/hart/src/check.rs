@@ -34,6 +34,8 @@ impl Hart {
     /// # Errors
     /// Only when the check cannot run: the root is unreadable. What it finds is in the report.
     pub fn check(&self) -> Result<Report> {
+        // A batch's blocks are taken before it closes the gate: to rule 5 they would be leaked.
+        let _preparing = self.preparing.write();
         let alone = self.gate.close();
         let (_, high_water) = scan::root(self.region())?;
         let mut walk = Walk {

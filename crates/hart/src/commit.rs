@@ -11,6 +11,9 @@
 //! 4. the batch word is cleared, fence, before anybody writes again: a list applied after a later write would undo
 //!    it.
 //!
+//! From before the values are written until the end `check` waits ([`Hart::preparing`]): what a batch has taken is in
+//! no leaf before 3.
+//!
 //! Between 2 and 4 the index is changed, while readers of these keys wait at their buckets ([`crate::visible`]).
 
 use crate::batch::Op;
@@ -100,6 +103,7 @@ impl Hart {
             let expect = if value.is_some() { Expect::Any } else { Expect::Present };
             return self.change(key, value, expect, mode).map(|_| ());
         }
+        let preparing = self.preparing.read();
         let prepared = match self.prepare_all(&ops) {
             Err(Error::Full { .. }) => {
                 self.alloc.reclaim_idle(&self.gate.close().lane());
@@ -113,6 +117,7 @@ impl Hart {
             let steps = self.plan(&alone.lane(), &ops, &prepared)?;
             self.commit(&alone, &steps)?
         };
+        drop(preparing);
         self.acknowledge(fate, ops.iter().map(|op| op.key), lsn, mode)
     }
 

@@ -26,6 +26,8 @@ pub struct Hart {
     pub(crate) visible: Visible,
     pub(crate) overlays: Overlays,
     pub(crate) threads: usize,
+    /// Held shared while a batch has blocks that are in no leaf and in no list; outside of the gate.
+    pub(crate) preparing: RwLock<()>,
     trees: Option<Box<[RwLock<()>]>>,
     read_only: bool,
     /// The medium failed: writes are refused from now on.
@@ -105,6 +107,7 @@ impl Hart {
             threads,
             trees: (options.locking == Locking::PerTree)
                 .then(|| (0..ENTRY_COUNT).map(|_| RwLock::new(())).collect()),
+            preparing: RwLock::new(()),
             read_only: options.read_only,
             failed: AtomicBool::new(false),
             space,

@@ -195,6 +195,31 @@ fn batches_are_whole_for_snapshots_and_readers() {
 }
 
 #[test]
+fn a_check_beside_batches_finds_nothing() {
+    let hart = Hart::create(Emulated::region(64 << 20).unwrap(), &Options::default()).unwrap();
+    let stop = AtomicBool::new(false);
+    let written = AtomicU64::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let mut batch = Batch::new();
+                for i in 0..500u32 {
+                    batch.put(i.to_be_bytes(), [written.load(Ordering::Relaxed) as u8; 100]);
+                }
+                hart.write(batch, MODE).unwrap();
+                written.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let mut sound = true;
+        while sound && written.load(Ordering::Relaxed) < 500 {
+            sound = hart.check().unwrap().is_sound();
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert!(sound, "slots were leaked for a while");
+    });
+}
+
+#[test]
 fn snapshots_stand_still_while_writers_run() {
     let hart = Hart::create(Emulated::region(256 << 20).unwrap(), &Options::default()).unwrap();
     let key = |i: u64| format!("{i:04}").into_bytes();
