@@ -15,7 +15,14 @@ use mangrove_pmem::{Lsn, Region, crc32c};
 use mangrove_sys::AsymmetricBarrier;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Bits of [`Hart::caution`]: the map was opened read-only.
+const READ_ONLY: u8 = 1;
+/// The medium failed a wait: writes are refused from now on.
+const FAILED: u8 = 2;
+/// The medium is to be asked before each write.
+const ASK: u8 = 4;
 
 /// A durable ordered map in a region. Shared by reference between any number of threads; it has none itself.
 pub struct Hart {
@@ -29,9 +36,8 @@ pub struct Hart {
     /// Held shared while a batch has blocks that are in no leaf and in no list; outside of the gate.
     pub(crate) preparing: RwLock<()>,
     trees: Option<Box<[RwLock<()>]>>,
-    read_only: bool,
-    /// The medium failed: writes are refused from now on.
-    failed: AtomicBool,
+    /// What a writer has to look at first; 0 is nothing.
+    caution: AtomicU8,
 }
 
 impl std::fmt::Debug for Hart {
@@ -93,6 +99,8 @@ impl Hart {
         barrier: AsymmetricBarrier,
     ) -> Self {
         let gated = options.gate_reads.unwrap_or_else(|| region.medium().has_log());
+        let caution = if options.read_only { READ_ONLY } else { 0 };
+        let caution = caution | if region.medium().may_refuse() { ASK } else { 0 };
         let space = Arc::new(Space::new(region, geometry, high_water));
         let threads = match options.recovery_threads {
             0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -108,8 +116,7 @@ impl Hart {
             trees: (options.locking == Locking::PerTree)
                 .then(|| (0..ENTRY_COUNT).map(|_| RwLock::new(())).collect()),
             preparing: RwLock::new(()),
-            read_only: options.read_only,
-            failed: AtomicBool::new(false),
+            caution: AtomicU8::new(caution),
             space,
         }
     }
@@ -181,6 +188,11 @@ impl Hart {
         mode: WriteMode,
     ) -> Result<()> {
         if mode != WriteMode::Durable {
+            // What the medium has refused to take will never be durable, and nobody else would say so.
+            if let Err(e) = self.check_writable() {
+                fate.has_failed(keys);
+                return Err(e);
+            }
             fate.nobody_waits(lsn);
             return Ok(());
         }
@@ -195,25 +207,26 @@ impl Hart {
 
     #[cold]
     fn medium_failed(&self, error: mangrove_pmem::Error) -> Error {
-        self.failed.store(true, Ordering::Relaxed);
+        self.caution.fetch_or(FAILED, Ordering::Relaxed);
         error.into()
     }
 
-    /// Refuses writes that cannot be acknowledged.
+    /// Refuses writes that cannot be acknowledged, before they take a lock.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.read_only {
-            return Err(Error::ReadOnly);
+        let caution = self.caution.load(Ordering::Relaxed);
+        if caution == 0 || (caution == ASK && !self.region().medium().refuses()) {
+            return Ok(());
         }
-        if self.failed.load(Ordering::Relaxed) {
-            return Err(self.failure());
-        }
-        Ok(())
+        Err(self.refusal(caution))
     }
 
     #[cold]
-    fn failure(&self) -> Error {
+    fn refusal(&self, caution: u8) -> Error {
         use mangrove_pmem::Error as Below;
+        if caution & READ_ONLY != 0 {
+            return Error::ReadOnly;
+        }
         match self.region().medium().poisoned() {
             // It is not this write that met it.
             Some(first @ (Below::Io { .. } | Below::NoSpace { .. })) => {

@@ -83,13 +83,12 @@ impl<'a> Snapshot<'a> {
                 hart.append_value(hart.space.offset(leaf), &mut value)
             })
         };
+        // Saved states too: what was there at the instant may never have become durable.
+        while self.pin.unsettled && !hart.visible.settled(hart.region(), key)? {}
         match hart.overlays.state(&self.pin.overlay, key) {
             Err(_) => return Err(Error::SnapshotExpired),
             Ok(Some(saved)) => return Ok(saved),
             Ok(None) => {}
-        }
-        if self.pin.unsettled {
-            hart.visible.settled(hart.region(), key)?;
         }
         let Some(read) = live else { return Ok(None) };
         read.append_inline(&mut value)?;

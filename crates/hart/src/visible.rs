@@ -22,6 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const BUCKET_COUNT: usize = 4096;
 /// Bit of a bucket while a batch publishes keys of it.
 const PENDING: u64 = 1 << 63;
+/// A position that is never durable.
+const NEVER: Lsn = PENDING - 1;
 
 /// The buckets.
 #[derive(Debug)]
@@ -54,8 +56,11 @@ impl Fate<'_> {
     /// The medium failed before the write of these keys was durable.
     #[cold]
     pub(crate) fn has_failed<'k>(self, keys: impl Iterator<Item = &'k [u8]>) {
-        if let Some(visible) = self.0 {
-            visible.failed.lock().extend(keys.map(Box::from));
+        let Some(visible) = self.0 else { return };
+        for key in keys {
+            visible.failed.lock().insert(Box::from(key));
+            // What the medium did not take at all raised its bucket to a position that may be durable.
+            visible.raise(key, NEVER);
         }
     }
 }

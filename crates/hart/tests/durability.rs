@@ -3,7 +3,12 @@
 mod support;
 
 use mangrove_hart::{Batch, Error, Hart, Options, WriteMode};
+use mangrove_pmem::{
+    CreateMode, Error as MediumError, Fault, FaultKind, Faulty, MediumChoice, Operation, OsStorage,
+    PoolOptions,
+};
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
@@ -150,6 +155,68 @@ fn a_failed_write_takes_only_its_own_keys_from_readers() {
     assert!(hart.get(b"b").is_err() && hart.sync().is_err());
     assert!((0..20_000u32).filter(|i| hart.get(format!("a{i}").as_bytes()).is_ok()).count() > 19_900);
     assert!(hart.range(all.0, all.1).unwrap().any(|record| record.is_err()));
+}
+
+#[test]
+fn who_does_not_wait_is_told_of_a_failed_medium() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("who does not wait {}", std::process::id()));
+    let storage = Faulty::new(Arc::new(OsStorage));
+    let options = PoolOptions::new()
+        .create(CreateMode::CreateNew)
+        .medium(MediumChoice::File)
+        .capacity(16 << 20)
+        .log_bytes(1 << 20)
+        .storage(Arc::new(storage.clone()));
+    let pool = options.open(&folder).unwrap();
+    let hart = Hart::create(pool.region().clone(), &Options::default()).unwrap();
+    hart.put(b"durable", b"1", WriteMode::Durable).unwrap();
+    let (file, operations) = (Some("log".to_owned()), vec![Operation::Write]);
+    storage.plant(Fault { file, operations, nth: 0, kind: FaultKind::Errno(5) });
+    hart.put(b"lost", b"1", WriteMode::Buffered).unwrap();
+    // Somebody else meets the error, and not by way of the map.
+    assert!(pool.checkpoint().is_err() && pool.stat().poisoned.is_some());
+    let refused = |answer: Result<bool, Error>| {
+        assert!(matches!(answer, Err(Error::Medium(MediumError::Poisoned { .. }))), "{answer:?}");
+    };
+    refused(hart.put(b"durable", b"2", WriteMode::Buffered).map(|()| true));
+    refused(hart.delete(b"durable", WriteMode::Buffered));
+    refused(hart.put(b"durable", b"2", WriteMode::Durable).map(|()| true));
+    assert_eq!(hart.get(b"durable").unwrap().unwrap(), b"1");
+    assert!(hart.get(b"lost").is_err());
+    drop((hart, pool));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn what_the_medium_did_not_take_is_shown_to_nobody() {
+    let (region, medium) = Counting::region(16 << 20, true);
+    let hart = Hart::create(region, &Options::default()).unwrap();
+    for i in 0..50u32 {
+        hart.put(&i.to_be_bytes(), b"good", WriteMode::Durable).unwrap();
+    }
+    medium.deaf.store(true, Ordering::SeqCst);
+    assert!(hart.put(&7u32.to_be_bytes(), b"lost", WriteMode::Durable).is_err());
+    assert!(matches!(hart.get(&7u32.to_be_bytes()), Err(Error::Medium(_))));
+    for i in (0..50u32).filter(|i| *i != 7) {
+        assert_eq!(hart.get(&i.to_be_bytes()).unwrap(), Some(b"good".to_vec()));
+    }
+}
+
+#[test]
+fn a_snapshot_shows_no_saved_value_that_was_never_durable() {
+    let (region, medium) = Counting::region(16 << 20, true);
+    let hart = Hart::create(region, &Options::default()).unwrap();
+    hart.put(b"good", b"1", WriteMode::Durable).unwrap();
+    medium.eager.store(false, Ordering::SeqCst);
+    hart.put(b"lost", b"1", WriteMode::Buffered).unwrap();
+    medium.broken.store(true, Ordering::SeqCst);
+    let snapshot = hart.snapshot().unwrap();
+    assert!(matches!(snapshot.get(b"lost"), Err(Error::Medium(_))));
+    // A writer that had begun before the medium failed.
+    hart.put(b"lost", b"2", WriteMode::Buffered).unwrap();
+    assert!(matches!(snapshot.get(b"lost"), Err(Error::Medium(_))));
+    assert_eq!(snapshot.get(b"good").unwrap().unwrap(), b"1");
 }
 
 #[test]

@@ -334,12 +334,6 @@ impl FileMedium {
         self.superblock_path.parent().unwrap_or(&self.superblock_path)
     }
 
-    /// Nothing is appended any more, or not by this process.
-    #[inline]
-    fn refuses(&self) -> bool {
-        self.log.commit.has_failed() || !self.is_ours()
-    }
-
     pub(crate) fn latch(&self, error: Error) {
         self.first_error.get_or_init(|| error);
         self.log.commit.fail();
@@ -723,5 +717,14 @@ impl Medium for FileMedium {
 
     fn poisoned(&self) -> Option<Error> {
         self.refuse_child().err().or_else(|| self.latched())
+    }
+
+    fn may_refuse(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn refuses(&self) -> bool {
+        self.log.commit.has_failed() || !self.is_ours()
     }
 }

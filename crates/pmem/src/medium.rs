@@ -120,6 +120,17 @@ pub trait Medium: Send + Sync {
         None
     }
 
+    /// True when [`Medium::refuses`] can come to answer true.
+    fn may_refuse(&self) -> bool {
+        false
+    }
+
+    /// True when `flush` does nothing any more, or not in this process: [`Medium::poisoned`] says why. Cheap: whoever
+    /// is about to write asks. Called only if `may_refuse`.
+    fn refuses(&self) -> bool {
+        false
+    }
+
     /// True when every store must be reported through [`Medium::stored`] (the crash simulator).
     fn records_stores(&self) -> bool {
         false

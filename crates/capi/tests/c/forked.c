@@ -1,5 +1,6 @@
 /* A child of fork must leave its parent's map alone: what it tries fails with a sentence, and the parent loses nothing. */
 #include "check.h"
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,8 +14,12 @@ static void child(mangrove_map *map, const char *folder) {
     mangrove_map *own;
     mangrove_batch *batch = mangrove_batch_new();
     value_is(map, "parent 0", "0");
+    refused(mangrove_map_put_nowait(map, S("child"), S("x")));
+    refused(mangrove_map_delete_nowait(map, S("parent 0")));
     refused(mangrove_map_put(map, S("child"), S("x")));
     refused(mangrove_map_delete(map, S("parent 0")));
+    refused(mangrove_map_insert_new(map, S("parent 0"), S("longer than a word")));
+    value_is(map, "parent 0", "0");
     OK(mangrove_batch_put(batch, S("child"), S("y")));
     refused(mangrove_map_write(map, batch));
     mangrove_batch_free(batch);
@@ -24,6 +29,55 @@ static void child(mangrove_map *map, const char *folder) {
     OK(mangrove_map_open(below(folder, "own"), NULL, &own));
     OK(mangrove_map_put(own, S("child"), S("z")));
     OK(mangrove_map_close(own));
+}
+
+static volatile int stop;
+
+/* A batch after the other, for as long as the program forks. */
+static void *write_batches(void *map) {
+    while (!stop) {
+        mangrove_batch *batch = mangrove_batch_new();
+        for (int n = 0; n < 20; n++) {
+            char key[32];
+            snprintf(key, sizeof key, "busy %d", n);
+            OK(mangrove_batch_put(batch, key, strlen(key), S("longer than a word")));
+        }
+        OK(mangrove_map_write(map, batch));
+        mangrove_batch_free(batch);
+    }
+    return NULL;
+}
+
+/* Forks while other threads write: the child waits for nothing that they held. */
+static void fork_beside_writers(const char *path) {
+    mangrove_options *options = mangrove_options_new();
+    mangrove_batch *batch = mangrove_batch_new();
+    pthread_t writers[2];
+    mangrove_map *map;
+    OK(mangrove_options_set_durability_interval(options, 1000)); /* they never wait for the disk */
+    OK(mangrove_map_open(path, options, &map));
+    OK(mangrove_batch_put(batch, S("busy 1"), S("x")));
+    OK(mangrove_batch_put(batch, S("busy 2"), S("y")));
+    for (int i = 0; i < 2; i++) CHECK(pthread_create(&writers[i], NULL, write_batches, map) == 0);
+    for (int i = 0; i < 200; i++) {
+        int status;
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+            alarm(10);
+            refused(mangrove_map_write(map, batch));
+            refused(mangrove_map_put(map, S("busy 1"), S("x")));
+            refused(mangrove_map_delete_range(map, NULL, NULL));
+            _exit(0);
+        }
+        CHECK(waitpid(pid, &status, 0) == pid);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    stop = 1;
+    for (int i = 0; i < 2; i++) CHECK(pthread_join(writers[i], NULL) == 0);
+    OK(mangrove_map_close(map));
+    mangrove_batch_free(batch);
+    mangrove_options_free(options);
 }
 
 int main(int argc, char **argv) {
@@ -55,5 +109,6 @@ int main(int argc, char **argv) {
         value_is(map, key, value);
     }
     OK(mangrove_map_close(map));
+    fork_beside_writers(below(folder, "busy"));
     return 0;
 }

@@ -49,6 +49,8 @@ pub struct Counting {
     pub eager: AtomicBool,
     /// `wait` fails from now on.
     pub broken: AtomicBool,
+    /// `flush` does nothing and `wait` fails from now on.
+    pub deaf: AtomicBool,
     /// `grow` refuses more than this.
     pub room: AtomicU64,
     /// Copies of all memory, one at each flush, while this is `Some`.
@@ -69,6 +71,7 @@ impl Counting {
             log,
             eager: AtomicBool::new(true),
             broken: AtomicBool::new(false),
+            deaf: AtomicBool::new(false),
             room: AtomicU64::new(u64::MAX),
             images: Mutex::new(None),
         });
@@ -129,6 +132,9 @@ impl Counting {
 
 impl Medium for Counting {
     unsafe fn flush(&self, offset: u64, _ptr: *const u8, len: usize, _site: Site) {
+        if self.deaf.load(Ordering::SeqCst) {
+            return;
+        }
         self.flushes.fetch_add(1, Ordering::SeqCst);
         self.bytes.fetch_add(len as u64, Ordering::SeqCst);
         let lines = (offset + len as u64).div_ceil(64) - offset / 64;
@@ -153,6 +159,9 @@ impl Medium for Counting {
 
     fn wait(&self, lsn: Lsn, _site: Site) -> Result<()> {
         self.waits.fetch_add(1, Ordering::SeqCst);
+        if self.deaf.load(Ordering::SeqCst) {
+            return Err(Self::failure());
+        }
         while self.log && self.durable() < lsn {
             if self.broken.load(Ordering::SeqCst) {
                 return Err(Self::failure());
