@@ -231,7 +231,9 @@ impl<'a> Sweep<'a> {
             return Ok(vec![work()?]);
         }
         std::thread::scope(|scope| {
-            let others: Vec<_> = without_signals(|| (1..threads).map(|_| scope.spawn(&work)).collect());
+            // As many as there are to be had: those do all of it.
+            let other = |_| std::thread::Builder::new().spawn_scoped(scope, &work).ok();
+            let others: Vec<_> = without_signals(|| (1..threads).map_while(other).collect());
             let mut all = vec![work()];
             all.extend(others.into_iter().map(|thread| match thread.join() {
                 Ok(answer) => answer,

@@ -61,10 +61,42 @@ static void address_space(const char *path) {
     CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* In a child, which is nobody with few threads: an opener that may have many does with those that it gets. */
+static void threads(const char *folder) {
+    const uid_t nobody = 54321;
+    mangrove_options *options = mangrove_options_new();
+    mangrove_map *map;
+    int status;
+    pid_t pid;
+    OK(mangrove_map_open(below(folder, "threads"), NULL, &map));
+    for (int i = 0; i < 20000; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "a key that takes a little space %d", i);
+        OK(mangrove_map_put_nowait(map, key, strlen(key), S("value")));
+    }
+    OK(mangrove_map_close(map));
+    OK(mangrove_options_set_recovery_threads(options, 64));
+    OK(mangrove_options_set_read_only(options, true));
+    pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        CHECK(chdir(folder) == 0);
+        CHECK(geteuid() != 0 || setuid(nobody) == 0);
+        limit(RLIMIT_NPROC, 4);
+        OK(mangrove_map_open("threads", options, &map));
+        CHECK(mangrove_map_len(map) == 20000);
+        OK(mangrove_map_close(map));
+        _exit(0);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    mangrove_options_free(options);
+}
+
 int main(int argc, char **argv) {
     const char *folder = scratch_of(argc, argv);
     CHECK(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
     address_space(below(folder, "addresses"));
+    threads(folder);
     file_size(below(folder, "file"), MANGROVE_MEDIUM_FILE);
     file_size(below(folder, "emulated"), MANGROVE_MEDIUM_EMULATED);
     return 0;
