@@ -2,8 +2,10 @@
 //!
 //! Opening a pool starts threads, and Rust then notes 48 bytes about the thread that starts them,
 //! which it frees when that thread ends. For a main thread of C's that is never, and every run under
-//! memcheck would report them. So what opens pools runs aside, while the caller waits.
+//! memcheck would report them. So what opens pools runs aside, while the caller waits. The
+//! program's signals do not go there.
 
+use mangrove_sys::without_signals;
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,7 +13,7 @@ use std::thread::Builder;
 
 /// Runs `work` on a new thread and returns its answer; here, when there is no thread to be had.
 pub(crate) fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Clone + Send + 'static) -> T {
-    match Builder::new().spawn(work.clone()) {
+    match without_signals(|| Builder::new().spawn(work.clone())) {
         Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
         Err(_) => work(),
     }
@@ -24,7 +26,8 @@ pub(crate) fn aside_asking<Q: Send + 'static, T: Send + 'static>(
 ) -> T {
     let relay = Arc::new(Relay { turn: Mutex::new(Turn::Working), changed: Condvar::new() });
     let (worker, its_work) = (End(Arc::clone(&relay)), work.clone());
-    let Ok(thread) = Builder::new().spawn(move || its_work(&mut |question| worker.0.ask(question))) else {
+    let aside = move || its_work(&mut |question| worker.0.ask(question));
+    let Ok(thread) = without_signals(|| Builder::new().spawn(aside)) else {
         return work(&mut answer);
     };
     while let Some(question) = relay.next() {

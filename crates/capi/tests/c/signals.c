@@ -1,8 +1,57 @@
 /* A program takes its signals where it wants: no thread of the library gets one. */
 #include "check.h"
+#include <pthread.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
+
+static int asked;
+
+static void nobody_may_take_it(int signal) {
+    (void)signal;
+    CHECK(!"a thread of the library took a signal");
+}
+
+/* Blocks the signal here too: now every thread has it blocked, or a thread of the library is given it. */
+static int progress(const mangrove_progress *so_far, void *set) {
+    const struct timespec patience = {30, 0};
+    (void)so_far;
+    asked++;
+    CHECK(pthread_sigmask(SIG_BLOCK, set, NULL) == 0);
+    CHECK(kill(getpid(), SIGUSR2) == 0);
+    CHECK(sigtimedwait(set, NULL, &patience) == SIGUSR2);
+    return 0;
+}
+
+struct backup {
+    mangrove_map *map;
+    const char *path;
+    sigset_t *set;
+};
+
+/* With the signal open, while the main thread has it blocked. */
+static void *back_up(void *data) {
+    const struct backup *backup = data;
+    CHECK(pthread_sigmask(SIG_UNBLOCK, backup->set, NULL) == 0);
+    OK(mangrove_map_backup(backup->map, backup->path, progress, backup->set, NULL));
+    CHECK(asked > 0);
+    return NULL;
+}
+
+static void a_backup_takes_none(mangrove_map *map, const char *path) {
+    struct sigaction action = {0};
+    struct backup backup;
+    sigset_t set;
+    pthread_t worker;
+    backup.map = map, backup.path = path, backup.set = &set;
+    action.sa_handler = nobody_may_take_it;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR2);
+    CHECK(sigaction(SIGUSR2, &action, NULL) == 0);
+    CHECK(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
+    CHECK(pthread_create(&worker, NULL, back_up, &backup) == 0);
+    CHECK(pthread_join(worker, NULL) == 0);
+}
 
 int main(int argc, char **argv) {
     const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGCHLD, SIGALRM};
@@ -22,6 +71,7 @@ int main(int argc, char **argv) {
         CHECK(kill(getpid(), signals[i]) == 0);
         CHECK(sigtimedwait(&set, NULL, &patience) == signals[i]);
     }
+    a_backup_takes_none(map, below(folder, "copy"));
     OK(mangrove_map_close(map));
     mangrove_options_free(options);
     return 0;
