@@ -716,8 +716,8 @@ uint64_t mangrove_snapshot_len(const mangrove_snapshot *snapshot);
 // on. `callback` (NULL for none) is called every few thousand records, with `context`.
 // *records, which may be NULL, is how many were copied.
 //
-// Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _FULL, _IO, _SNAPSHOT_EXPIRED, _STOPPED, _CORRUPT; nothing
-// is left at `path`.
+// Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _FULL, _IO, _SNAPSHOT_EXPIRED, _STOPPED, _CORRUPT, and
+// _POOL_BUSY: another backup to `path` is at work. Nothing is left at `path`.
 // Crash: the new pool appears whole and durable, or not at all. Threads: any.
 mangrove_status mangrove_map_backup(const mangrove_map *map,
                                     const char *path,

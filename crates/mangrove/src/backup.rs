@@ -3,11 +3,16 @@
 //! The copy is made under a temporary name beside its place, made durable, closed, and only then
 //! renamed into place: there is a whole backup or none. What a killed backup left under the temporary
 //! name is removed by the next one.
+//!
+//! Invariant: the temporary name, and what it names, belongs to whoever has locked the file beside it, from before
+//! he looks whether it is there until he has renamed or removed it. (The pool's own lock begins too late and ends too
+//! early for that.)
 
 use crate::{Durability, Error, Map, Result, Snapshot};
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -45,12 +50,24 @@ pub(crate) fn backup(
     if path.symlink_metadata().is_ok() {
         return Err(Error::Exists { path: path.to_owned() });
     }
-    let part = temporary_name(path)?;
+    let part = temporary_name(path, "part")?;
+    let _lock = Lock::take(temporary_name(path, "lock")?, &part)?;
+    // Whoever had the lock before may have made it.
+    if path.symlink_metadata().is_ok() {
+        return Err(Error::Exists { path: path.to_owned() });
+    }
+    if part.exists() {
+        remove_leftover(&part)?;
+    }
     let result = copy(from, capacity, &part, &mut progress).and_then(|report| {
         // Durable-order: the copy was closed, hence durable, before it gets its name.
         fs::rename(&part, path).map_err(|e| failed(path, "rename the finished backup to", &e))?;
         let parent = parent(path);
-        File::open(parent).and_then(|dir| dir.sync_all()).map_err(|e| failed(parent, "make durable", &e))?;
+        File::open(parent).and_then(|dir| dir.sync_all()).map_err(|e| {
+            // Nothing is to be left there.
+            let _ = fs::rename(path, &part);
+            failed(parent, "make durable", &e)
+        })?;
         Ok(report)
     });
     if let Err(error) = &result
@@ -62,15 +79,59 @@ pub(crate) fn backup(
     result
 }
 
+/// The right to a temporary name: a locked file, which goes away with it.
+struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Takes the right to `part` by the file at `path`; `Busy` when another backup has it.
+    fn take(path: PathBuf, part: &Path) -> Result<Self> {
+        let io = |e: &io::Error| match e.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                Error::ReadOnly { path: part.to_owned() }
+            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Error::NoSpace { path: part.to_owned(), wanted: 0 }
+            }
+            _ => failed(&path, "lock", e),
+        };
+        loop {
+            let open = File::options().write(true).create(true).truncate(false).open(&path);
+            let file = open.map_err(|e| io(&e))?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(Error::Busy { path: part.to_owned() }),
+                Err(TryLockError::Error(e)) => return Err(io(&e)),
+            }
+            let locked = file.metadata().map_err(|e| io(&e))?;
+            match fs::symlink_metadata(&path) {
+                Ok(named) if (named.dev(), named.ino()) == (locked.dev(), locked.ino()) => {
+                    return Ok(Self { file, path });
+                }
+                // Its owner removed it between our opening and locking.
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // First the name, while nobody else can have the lock. Errors leave an empty file, which harms nobody.
+        let _ = fs::remove_file(&self.path);
+        // Also while a child of fork has the file open.
+        let _ = self.file.unlock();
+    }
+}
+
 fn copy(
     from: &Snapshot<'_>,
     capacity: u64,
     part: &Path,
     progress: &mut impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<BackupReport> {
-    if part.exists() {
-        remove_leftover(part)?;
-    }
     // Nothing of the copy counts before its last byte is durable: no need to wait for each record.
     let to = Map::options()
         .create_new(true)
@@ -94,7 +155,7 @@ fn copy(
     Ok(BackupReport { records: done.records, bytes: done.bytes })
 }
 
-/// Removes what a killed backup left, unless another one is at work there.
+/// Removes what a killed backup left, unless somebody has opened it.
 fn remove_leftover(part: &Path) -> Result<()> {
     match crate::pool_info(part) {
         Ok(info) if info.busy => Err(Error::Busy { path: part.to_owned() }),
@@ -102,14 +163,14 @@ fn remove_leftover(part: &Path) -> Result<()> {
     }
 }
 
-fn temporary_name(path: &Path) -> Result<PathBuf> {
+fn temporary_name(path: &Path, what: &str) -> Result<PathBuf> {
     let name = path.file_name().ok_or_else(|| Error::Unsupported {
         what: format!("{} names no pool; give the backup a name of its own", path.display()),
     })?;
-    let mut part = std::ffi::OsString::from(".");
-    part.push(name);
-    part.push(".mangrove-part");
-    Ok(path.with_file_name(part))
+    let mut temporary = std::ffi::OsString::from(".");
+    temporary.push(name);
+    temporary.push(format!(".mangrove-{what}"));
+    Ok(path.with_file_name(temporary))
 }
 
 fn parent(path: &Path) -> &Path {

@@ -344,8 +344,8 @@ impl Map {
     /// the backup by answering `Break`.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::NoSpace`], [`Error::Io`], [`Error::SnapshotExpired`], and
-    /// [`Error::Stopped`]. Nothing is left at `path`.
+    /// [`Error::Exists`], [`Error::NoSpace`], [`Error::Io`], [`Error::SnapshotExpired`],
+    /// [`Error::Stopped`], and [`Error::Busy`]: another backup to `path` is at work. Nothing is left at `path`.
     pub fn backup(
         &self,
         path: impl AsRef<Path>,

@@ -213,6 +213,39 @@ fn a_backup_that_ends_early_leaves_nothing() {
 }
 
 #[test]
+fn of_backups_to_one_path_at_a_time_one_is_made() {
+    let dir = Dir::new();
+    let map = dir.map();
+    for i in 0..1000 {
+        map.put_nowait(format!("k{i}"), "a value in a block").unwrap();
+    }
+    let to = dir.path("copy");
+    for round in 0..12u32 {
+        let barrier = std::sync::Barrier::new(3);
+        let back_up = |delay: u32| {
+            barrier.wait();
+            std::thread::sleep(std::time::Duration::from_millis(u64::from(delay * round * 3)));
+            map.backup(&to, |_| ControlFlow::Continue(()))
+        };
+        let answers: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..3).map(|delay| scope.spawn(move || back_up(delay))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1, "{answers:?}");
+        for answer in answers {
+            assert!(matches!(answer, Ok(_) | Err(Error::Busy { .. } | Error::Exists { .. })), "{answer:?}");
+        }
+        let copy = Map::options().read_only(true).open(&to).unwrap();
+        assert_eq!(copy.len(), 1000);
+        assert!(copy.check().unwrap().is_sound());
+        drop(copy);
+        std::fs::remove_dir_all(&to).unwrap();
+        let names = std::fs::read_dir(dir.0.path()).unwrap().count();
+        assert_eq!(names, 1, "something is left beside the pool");
+    }
+}
+
+#[test]
 fn threads_share_a_map_and_values_validate_themselves() {
     let dir = Dir::new();
     let map = dir.map();
