@@ -749,8 +749,9 @@ mangrove_status mangrove_map_recovery(const mangrove_map *map, mangrove_recovery
 // Threads: any.
 mangrove_status mangrove_map_info(const mangrove_map *map, mangrove_pool_info *info);
 
-// What the pool at `path` says about itself, into *info, whose `size` the caller has set. Takes no
-// lock, writes nothing; works on a pool that is in use.
+// What the pool at `path` says about itself, into *info, whose `size` the caller has set. Writes
+// nothing; works on a pool that is in use. To see that, it asks for the pool's lock for an instant,
+// for which whoever opens the pool meanwhile waits.
 // Errors: MANGROVE_ERR_POOL_NOT_FOUND, _FOREIGN, _NEWER, _CORRUPT, _IO. Threads: any.
 mangrove_status mangrove_pool_read_info(const char *path, mangrove_pool_info *info);
 

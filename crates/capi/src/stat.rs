@@ -214,8 +214,9 @@ pub unsafe extern "C" fn mangrove_map_info(
     })
 }
 
-/// What the pool at `path` says about itself, into *info, whose `size` the caller has set. Takes no
-/// lock, writes nothing; works on a pool that is in use.
+/// What the pool at `path` says about itself, into *info, whose `size` the caller has set. Writes
+/// nothing; works on a pool that is in use. To see that, it asks for the pool's lock for an instant,
+/// for which whoever opens the pool meanwhile waits.
 /// Errors: MANGROVE_ERR_POOL_NOT_FOUND, _FOREIGN, _NEWER, _CORRUPT, _IO. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_pool_read_info(

@@ -100,7 +100,7 @@ pub struct PoolInfo {
 }
 
 /// Reads what the pool at `path` says about itself. Writes nothing; holds a shared lock for an
-/// instant to see whether somebody else has the pool.
+/// instant to see whether somebody else has the pool, for which openers wait.
 ///
 /// # Errors
 /// [`crate::Error::NotFound`], [`crate::Error::Foreign`], [`crate::Error::Newer`],

@@ -52,6 +52,27 @@ fn a_missing_an_existing_and_a_busy_pool_are_told_apart() {
 }
 
 #[test]
+fn who_asks_about_a_pool_keeps_nobody_from_opening_it() {
+    let dir = Dir::new();
+    dir.map().put("k", "v").unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let opened = std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    pool_info(dir.path()).unwrap();
+                }
+            });
+        }
+        let opened: Result<Vec<()>, Error> =
+            (0..200).map(|_| Map::options().open(dir.path())?.close()).collect();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        opened
+    });
+    opened.unwrap();
+}
+
+#[test]
 fn dropping_closes_in_order_and_closing_says_so() {
     let dir = Dir::new();
     let map = dir.map();

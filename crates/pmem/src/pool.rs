@@ -15,6 +15,12 @@ use crate::{Error, Region, Result};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Who only asks whether a pool is in use has its lock for an instant: whoever opens it asks so often...
+const LOCK_TRIES: u32 = 6;
+/// ...with this time in between.
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// What keeps the region durable.
 enum Backing {
@@ -104,8 +110,13 @@ impl Pool {
             .open(&path, how, here())
             .map_err(|e| Error::from_io(path.clone(), opening(options.read_only), &e))?;
         let lock = if options.read_only { LockKind::Shared } else { LockKind::Exclusive };
-        if !file.lock(lock).map_err(|e| Error::from_io(path.clone(), "lock", &e))? {
-            return Err(Error::Busy { path: folder.to_owned() });
+        let mut tries = LOCK_TRIES;
+        while !file.lock(lock).map_err(|e| Error::from_io(path.clone(), "lock", &e))? {
+            tries -= 1;
+            if tries == 0 {
+                return Err(Error::Busy { path: folder.to_owned() });
+            }
+            std::thread::sleep(LOCK_PAUSE);
         }
         let mut bytes = read_superblock_file(&*file, &path)?;
         let mut created = false;
