@@ -354,7 +354,6 @@ fn fetch_live<'a>(
         hart.index.cursor(if direction == Direction::Forward { lower } else { upper }, direction)
     });
     let count = end.fetch_count;
-    end.fetch_count = (count * 2).min(FETCH_COUNT_MAX);
     let items = &mut end.items;
     let mut blocks = false;
     let mut beyond = false;
@@ -384,7 +383,11 @@ fn fetch_live<'a>(
         true
     };
     let complete = cursor.advance_many(count, &mut end.bytes, read, take) || beyond;
-    if blocks && !copy_blocks(hart, end) {
+    let whole = !blocks || copy_blocks(hart, end);
+    // No more leaves next time than their values may be bytes: the rest would be read in vain.
+    let enough = end.bytes.len() > FETCH_BYTES_MAX;
+    end.fetch_count = if enough { end.items.len().max(1) } else { (count * 2).min(FETCH_COUNT_MAX) };
+    if !whole {
         // The cursor has gone further than the values; the next fetch seeks again.
         end.cursor = None;
         return false;

@@ -1,8 +1,11 @@
 //! Visiting a range while the map changes: the visitor itself writes, at every place of the walk.
 
 use mangrove_hart::{Hart, Options, WriteMode};
-use mangrove_pmem::Emulated;
+use mangrove_pmem::{Emulated, Lsn, Medium, Region, Site};
 use std::ops::Bound;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const MODE: WriteMode = WriteMode::Durable;
 const COUNT: u32 = 200;
@@ -97,5 +100,63 @@ fn a_visit_goes_on_where_it_was_stopped() {
             }
             assert_eq!(seen, wanted, "back: {back}, {part} at a time");
         }
+    }
+}
+
+/// Memory that counts the reads of leaves.
+struct Watched {
+    inner: Region,
+    leaf_reads: AtomicU64,
+}
+
+impl Medium for Watched {
+    unsafe fn flush(&self, _offset: u64, _ptr: *const u8, _len: usize, _site: Site) {}
+
+    fn fence(&self, _site: Site) {}
+
+    fn wait(&self, _lsn: Lsn, _site: Site) -> mangrove_pmem::Result<()> {
+        Ok(())
+    }
+
+    fn grow(&self, bytes: u64) -> mangrove_pmem::Result<()> {
+        self.inner.grow(bytes)
+    }
+
+    fn records_reads(&self) -> bool {
+        true
+    }
+
+    fn reading(&self, _offset: u64, len: usize) {
+        // A leaf's two words.
+        self.leaf_reads.fetch_add(u64::from(len == 16), Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_walk_over_long_values_reads_no_leaf_in_vain() {
+    let inner = Emulated::region(128 << 20).unwrap();
+    let (base, len) = (NonNull::new(inner.base()).unwrap(), inner.len());
+    let medium = Arc::new(Watched { inner, leaf_reads: AtomicU64::new(0) });
+    // SAFETY: the medium owns the region whose memory this is.
+    let region = unsafe { Region::new(base, len, Arc::clone(&medium) as Arc<dyn Medium>) };
+    let hart = Hart::create(region, &Options::default()).unwrap();
+    let count = 2000;
+    for number in 0..count {
+        // Short ones first, so that a fetch takes many when it comes to the long ones.
+        let len = if number < count / 2 { 20 } else { 20_000 };
+        hart.put(&key(number), &vec![number as u8; len], MODE).unwrap();
+    }
+    for back in [false, true] {
+        let before = medium.leaf_reads.load(Ordering::Relaxed);
+        let mut seen = 0;
+        let mut range = hart.range(Bound::Unbounded, Bound::Unbounded).unwrap();
+        visit(&mut range, back, |_, _| {
+            seen += 1;
+            true
+        })
+        .unwrap();
+        assert_eq!(seen, count);
+        let reads = medium.leaf_reads.load(Ordering::Relaxed) - before;
+        assert!(reads <= 2 * u64::from(count), "{reads} reads of {count} leaves, back: {back}");
     }
 }
