@@ -177,7 +177,8 @@ impl Hart {
         }
     }
 
-    /// Waits until the write of `keys` before `lsn` may be acknowledged; the first failure ends all writing.
+    /// Waits until the write of `keys` before `lsn` may be acknowledged; the first failure ends all writing. The caller
+    /// has left the gate.
     #[inline]
     #[track_caller]
     pub(crate) fn acknowledge<'k>(
@@ -187,6 +188,9 @@ impl Hart {
         lsn: Lsn,
         mode: WriteMode,
     ) -> Result<()> {
+        if self.overlays.has_garbage() {
+            self.overlays.sweep();
+        }
         if mode != WriteMode::Durable {
             // What the medium has refused to take will never be durable, and nobody else would say so.
             if let Err(e) = self.check_writable() {

@@ -1,7 +1,8 @@
 //! Ordered iteration from both ends, over one instant.
 //!
 //! Records are fetched some hundred at a time into one buffer: live ones by a cursor of the index, then corrected
-//! by the pre-images of the instant. `lower` and `upper` bound what neither end has fetched yet.
+//! by the pre-images of the instant, of which there may be more than live ones: a fetch ends at the last of some hundred.
+//! `lower` and `upper` bound what neither end has fetched yet.
 //!
 //! Values in blocks are copied in a second pass, so that their cache misses overlap. That pass looks at leaves no
 //! more, and needs not: whoever changed a key since the instant has saved its pre-image before, which replaces
@@ -102,6 +103,14 @@ impl End<'_> {
         self.items.clear();
         self.damage.clear();
         self.first = 0;
+    }
+
+    /// Forgets the items behind `last`, from which the next fetch goes on.
+    fn cut_behind(&mut self, last: &[u8]) {
+        let kept = self.items.partition_point(|item| !self.direction.is_before(last, self.key(*item)));
+        self.items.truncate(kept);
+        self.cursor = None;
+        self.fetch_count = kept.max(FETCH_COUNT_MIN);
     }
 
     #[inline]
@@ -326,8 +335,12 @@ impl<'a> Range<'a> {
             (Some(key), Direction::Forward) => (as_slices(&self.lower), Bound::Included(key.as_slice())),
             (Some(key), Direction::Backward) => (Bound::Included(key.as_slice()), as_slices(&self.upper)),
         };
-        let states =
-            pin.hart.overlays.states(&pin.overlay, near.0, near.1).map_err(|_| Error::SnapshotExpired)?;
+        let states = pin.hart.overlays.states(&pin.overlay, near.0, near.1, direction);
+        let (states, cut) = states.map_err(|_| Error::SnapshotExpired)?;
+        if let Some(cut) = &cut {
+            end.cut_behind(cut);
+        }
+        let reached = cut.or(reached);
         if !states.is_empty() {
             correct(end, states);
         }
@@ -428,13 +441,9 @@ fn correct(end: &mut End<'_>, states: crate::overlay::Images) {
         Direction::Forward => states.into_iter().collect(),
         Direction::Backward => states.into_iter().rev().collect(),
     };
-    let comes_first = |a: &[u8], b: &[u8]| match end.direction {
-        Direction::Forward => a < b,
-        Direction::Backward => a > b,
-    };
     for item in &end.items {
         let key = end.key(*item);
-        while let Some((saved_key, saved)) = states.pop_front_if(|(k, _)| comes_first(k, key)) {
+        while let Some((saved_key, saved)) = states.pop_front_if(|(k, _)| end.direction.is_before(k, key)) {
             if let Some(saved) = saved {
                 fixed.push(&saved_key, &saved);
             }
@@ -456,7 +465,7 @@ fn correct(end: &mut End<'_>, states: crate::overlay::Images) {
     (end.bytes, end.items, end.damage) = (fixed.bytes, fixed.items, fixed.damage);
 }
 
-fn as_slices(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+pub(crate) fn as_slices(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
 }
 

@@ -44,6 +44,17 @@ pub(crate) enum Direction {
     Backward,
 }
 
+impl Direction {
+    /// True when a walk comes to `a` before it comes to `b`.
+    #[inline]
+    pub(crate) fn is_before(self, a: &[u8], b: &[u8]) -> bool {
+        match self {
+            Self::Forward => a < b,
+            Self::Backward => a > b,
+        }
+    }
+}
+
 /// A leaf found, and what guards it.
 #[derive(Clone, Copy, Debug)]
 struct Found<'a> {
