@@ -105,7 +105,7 @@ impl Hart {
         }
         let preparing = self.preparing.read();
         let prepared = match self.prepare_all(&ops) {
-            Err(Error::Full { .. }) => {
+            Err(e) if e.is_full() => {
                 self.alloc.reclaim_idle(&self.gate.close().lane());
                 self.prepare_all(&ops)?
             }
@@ -249,7 +249,7 @@ impl Hart {
         flusher: &mut Flusher<'_>,
     ) -> Result<Effect> {
         let slot = match self.alloc.take_leaf(alone, key.len()) {
-            Err(Error::Full { .. }) => {
+            Err(e) if e.is_full() => {
                 self.alloc.reclaim_idle(alone);
                 self.alloc.take_leaf(alone, key.len())?
             }
@@ -384,7 +384,7 @@ impl Hart {
             }
             let count = bytes.div_ceil(self.space.geometry.segment_bytes()) as u32;
             let first = match self.alloc.take_segments(count) {
-                Err(Error::Full { .. }) => {
+                Err(e) if e.is_full() => {
                     self.alloc.reclaim_idle(alone);
                     self.alloc.take_segments(count)?
                 }

@@ -53,6 +53,14 @@ pub enum Error {
     Medium(mangrove_pmem::Error),
 }
 
+impl Error {
+    /// True where room is wanting, be it the region's or the medium's: what is set aside can help.
+    pub(crate) fn is_full(&self) -> bool {
+        use mangrove_pmem::Error as Below;
+        matches!(self, Self::Full { .. } | Self::Medium(Below::NoSpace { .. } | Below::FileLimit { .. }))
+    }
+}
+
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {

@@ -98,7 +98,7 @@ impl Hart {
     /// # Errors
     /// As [`Hart::put`].
     pub fn insert_new(&self, key: &[u8], value: &[u8], mode: WriteMode) -> Result<bool> {
-        self.change(key, Some(value), Expect::Absent, mode)
+        self.change_expected(key, Some(value), Expect::Absent, mode)
     }
 
     /// Removes `key`; says whether it was there.
@@ -123,9 +123,53 @@ impl Hart {
     ) -> Result<bool> {
         match (expected, new) {
             (None, None) => self.contains(key).map(|there| !there),
-            (None, new) => self.change(key, new, Expect::Absent, mode),
-            (Some(value), new) => self.change(key, new, Expect::Value(value), mode),
+            (None, new) => self.change_expected(key, new, Expect::Absent, mode),
+            (Some(value), new) => self.change_expected(key, new, Expect::Value(value), mode),
         }
+    }
+
+    /// As [`Hart::change`], but a value in a block is not written where the answer is no already.
+    fn change_expected(
+        &self,
+        key: &[u8],
+        new: Option<&[u8]>,
+        expect: Expect<'_>,
+        mode: WriteMode,
+    ) -> Result<bool> {
+        if new.is_some_and(|value| value.len() > INLINE_BYTES_MAX) {
+            check_key(key)?;
+            check_value(new.unwrap_or_default())?;
+            self.check_writable()?;
+            if !self.is_as_expected(key, &expect)? {
+                return self.unchanged(key);
+            }
+        }
+        self.change(key, new, expect, mode)
+    }
+
+    /// Whether `key` is as expected at this moment.
+    fn is_as_expected(&self, key: &[u8], expect: &Expect<'_>) -> Result<bool> {
+        let _tree = self.share_tree(key);
+        let wanted = match expect {
+            Expect::Any => return Ok(true),
+            Expect::Absent => return Ok(self.index.get(key, |_| ()).is_none()),
+            Expect::Present => return Ok(self.index.get(key, |_| ()).is_some()),
+            Expect::Value(wanted) => *wanted,
+        };
+        let mut value = Vec::new();
+        let read = self.index.get(key, |leaf| {
+            value.clear();
+            self.append_value(self.space.offset(leaf), &mut value)
+        });
+        let Some(read) = read else { return Ok(false) };
+        read.append_inline(&mut value)?;
+        Ok(value == wanted)
+    }
+
+    /// The answer that nothing was changed: it tells what is there, which must be durable as a read's must.
+    fn unchanged(&self, key: &[u8]) -> Result<bool> {
+        while !self.visible.settled(self.region(), key)? {}
+        Ok(false)
     }
 
     pub(crate) fn change(
@@ -141,9 +185,9 @@ impl Hart {
         let mut reclaimed = false;
         loop {
             let full = match self.change_once(key, new, &expect, mode) {
-                Ok(Done::Unchanged) => break,
+                Ok(Done::Unchanged) => return self.unchanged(key),
                 Ok(_) => return Ok(true),
-                Err(e) if matches!(*e, Error::Full { .. }) && !reclaimed => e,
+                Err(e) if e.is_full() && !reclaimed => e,
                 Err(e) => return Err(*e),
             };
             drop(full);
@@ -151,9 +195,6 @@ impl Hart {
             self.alloc.reclaim_idle(&self.gate.close().lane());
             reclaimed = true;
         }
-        // The answer tells what is there: it must be durable as a read's must.
-        while !self.visible.settled(self.region(), key)? {}
-        Ok(false)
     }
 
     #[inline]

@@ -162,6 +162,82 @@ fn nothing_leaks_through_any_history() {
 }
 
 #[test]
+fn a_conditional_write_that_does_not_happen_writes_nothing() {
+    let (region, medium) = Counting::region(4 << 20, true);
+    let options = Options { segment_shift: 14, ..Options::default() };
+    let hart = Hart::create(region, &options).unwrap();
+    let long = value(1 << 20, 1);
+    hart.put(b"there", b"a", MODE).unwrap();
+    hart.put(b"there too", &value(2000, 2), MODE).unwrap();
+    let conditional = || {
+        assert!(!hart.insert_new(b"there", &long, MODE).unwrap());
+        assert!(!hart.compare_and_set(b"there", None, Some(&long), MODE).unwrap());
+        assert!(!hart.compare_and_set(b"there", Some(b"b"), Some(&long), MODE).unwrap());
+        assert!(!hart.compare_and_set(b"there too", Some(b"b"), Some(&long), MODE).unwrap());
+        assert!(!hart.compare_and_set(b"nothing", Some(b"b"), Some(&long), MODE).unwrap());
+    };
+    assert_eq!(medium.cost_of(conditional).flushes, 0);
+    let mut number = 0u32;
+    while hart.put(&number.to_be_bytes(), &value(3000, 3), MODE).is_ok() {
+        number += 1;
+    }
+    conditional();
+    assert!(matches!(hart.insert_new(b"new", &long, MODE), Err(Error::Full { .. })));
+    let too_long = vec![b'k'; KEY_BYTES_MAX + 1];
+    assert!(matches!(hart.insert_new(&too_long, &long, MODE), Err(Error::KeyTooLong { .. })));
+    hart.delete_range(Bound::Unbounded, Bound::Excluded(b"a"), MODE).unwrap();
+    assert!(hart.insert_new(b"new", &long, MODE).unwrap());
+    assert!(hart.compare_and_set(b"there", Some(b"a"), Some(&long[..5000]), MODE).unwrap());
+    assert!(hart.compare_and_set(b"there too", Some(&value(2000, 2)), Some(&long[..5000]), MODE).unwrap());
+    assert_eq!(hart.get(b"new").unwrap().unwrap(), long);
+    sound(&hart);
+}
+
+#[test]
+fn what_lanes_keep_is_used_where_the_medium_is_full() {
+    let options = Options { segment_shift: 14, grow_bytes: 1 << 14, ..Options::default() };
+    let made = |room: u64| {
+        let (region, medium) = Counting::region(16 << 20, false);
+        let hart = Hart::create(region, &options).unwrap();
+        medium.room.store(room, std::sync::atomic::Ordering::SeqCst);
+        hart
+    };
+    let filled = |hart: &Hart, len: usize| {
+        let is_full = |e: &Error| matches!(e, Error::Medium(mangrove_pmem::Error::NoSpace { .. }));
+        (0u32..)
+            .map(|i| hart.put(&i.to_be_bytes(), &value(len, 1), MODE))
+            .take_while(|put| !put.as_ref().is_err_and(is_full))
+            .map(Result::unwrap)
+            .count()
+    };
+    let fresh = filled(&made(1 << 20), 5000);
+    let used = made(1 << 20);
+    // Each thread keeps slots for its next puts, and each class an empty segment.
+    for len in [50, 100, 200, 400, 800, 1600] {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let count = filled(&used, len) as u32;
+                (0..count).for_each(|i| assert!(used.delete(&i.to_be_bytes(), MODE).unwrap()));
+            });
+        });
+    }
+    assert!(used.is_empty());
+    let again = filled(&used, 5000);
+    assert!(again + 2 >= fresh, "{again} values fit where {fresh} fit into a new map");
+    sound(&used);
+    // Batches too.
+    assert!(used.delete_range(Bound::Unbounded, Bound::Unbounded, MODE).unwrap() > 0);
+    let count = filled(&used, 100) as u32;
+    (0..count).for_each(|i| assert!(used.delete(&i.to_be_bytes(), MODE).unwrap()));
+    let mut batch = Batch::new();
+    (0..fresh as u32 - 2).for_each(|i| {
+        batch.put(i.to_be_bytes(), value(5000, 2));
+    });
+    used.write(batch, MODE).unwrap();
+    sound(&used);
+}
+
+#[test]
 fn a_full_map_says_so_and_goes_on() {
     let (region, medium) = Counting::region(4 << 20, false);
     let options = Options { segment_shift: 14, grow_bytes: 1 << 14, ..Options::default() };

@@ -379,8 +379,8 @@ impl Allocator {
         state.listed.store(0, Ordering::Relaxed);
     }
 
-    /// Gives back what lanes have set aside and recycles the kept empty segments. For a region that is nearly
-    /// full.
+    /// Gives back what lanes have set aside and recycles the kept empty segments. For a region, or a medium, that is
+    /// nearly full.
     pub(crate) fn reclaim_idle(&self, alone: &Lane<'_>) {
         self.caches.all(alone, true).into_iter().for_each(|slot| self.give_shared(slot));
         for list in &self.lists {
