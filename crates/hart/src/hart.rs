@@ -81,7 +81,7 @@ impl Hart {
         region.flush(0, 64);
         region.fence();
         region.sync()?;
-        Ok(Self::assemble(region, geometry, 0, options, AsymmetricBarrier::detect()))
+        Self::assemble(region, geometry, 0, options, AsymmetricBarrier::detect())
     }
 
     /// True when the region holds no map and never did: its making may have been interrupted.
@@ -97,7 +97,7 @@ impl Hart {
         high_water: u32,
         options: &Options,
         barrier: AsymmetricBarrier,
-    ) -> Self {
+    ) -> Result<Self> {
         let gated = options.gate_reads.unwrap_or_else(|| region.medium().has_log());
         let caution = if options.read_only { READ_ONLY } else { 0 };
         let caution = caution | if region.medium().may_refuse() { ASK } else { 0 };
@@ -106,8 +106,8 @@ impl Hart {
             0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             n => n,
         };
-        Self {
-            alloc: Allocator::new(Arc::clone(&space), high_water, options.grow_bytes),
+        Ok(Self {
+            alloc: Allocator::new(Arc::clone(&space), high_water, options.grow_bytes)?,
             index: Index::new(Leaves::new(Arc::clone(&space))),
             gate: Gate::new(barrier),
             visible: Visible::new(gated),
@@ -118,7 +118,7 @@ impl Hart {
             preparing: RwLock::new(()),
             caution: AtomicU8::new(caution),
             space,
-        }
+        })
     }
 
     /// The region that the map lives in.

@@ -64,7 +64,7 @@ impl Hart {
         }
         // The system takes milliseconds to answer, in which this thread has work.
         let barrier = without_signals(|| std::thread::Builder::new().spawn(AsymmetricBarrier::detect));
-        let mut hart = Self::assemble(region, geometry, high_water, options, AsymmetricBarrier::full());
+        let mut hart = Self::assemble(region, geometry, high_water, options, AsymmetricBarrier::full())?;
         let mut report = RecoveryReport::default();
         let started = Instant::now();
         let sweep = Sweep::new(&hart, options, high_water)?;

@@ -14,11 +14,12 @@
 
 use super::cache::{Cache, Caches};
 use super::segments::{Pool, set_kind};
-use crate::Result;
 use crate::class::{Class, Classes, Cut, is_leaf_class};
 use crate::gate::Lane;
 use crate::layout::{CHUNK_BITMAP, CHUNK_IDENTITY, Kind, VALUE_HEADER_BYTES, chunk_identity, chunk_word};
 use crate::space::Space;
+use crate::{Error, Result};
+use mangrove_sys::Reservation;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -48,6 +49,33 @@ struct Segment {
     masks: AtomicPtr<AtomicU64>,
 }
 
+/// All segments, used or not. The system gives a page when one of its segments is first used, so that a region may be
+/// larger than all memory.
+struct Segments {
+    memory: Reservation,
+    count: usize,
+}
+
+impl Segments {
+    fn new(count: usize) -> Result<Self> {
+        let bytes = count * size_of::<Segment>();
+        let memory = Reservation::anonymous(bytes.max(1)).map_err(|e| Error::Unsupported {
+            what: format!("cannot reserve {bytes} bytes for the list of {count} segments: {e}"),
+        })?;
+        Ok(Self { memory, count })
+    }
+}
+
+impl std::ops::Deref for Segments {
+    type Target = [Segment];
+
+    #[inline]
+    fn deref(&self) -> &[Segment] {
+        // SAFETY: as many segments, of zeroed bytes at first, which is a value of them: atomics and a null pointer.
+        unsafe { std::slice::from_raw_parts(self.memory.base().as_ptr().cast(), self.count) }
+    }
+}
+
 /// Segments of a class with something to hand out.
 #[derive(Debug, Default)]
 struct ClassList {
@@ -72,7 +100,7 @@ pub(crate) struct Allocator {
     space: Arc<Space>,
     pub(crate) classes: Classes,
     pub(crate) pool: Pool,
-    segments: Box<[Segment]>,
+    segments: Segments,
     lists: Box<[Mutex<ClassList>]>,
     caches: Caches,
 }
@@ -92,19 +120,17 @@ impl Drop for Allocator {
 }
 
 impl Allocator {
-    pub(crate) fn new(space: Arc<Space>, high_water: u32, grow_bytes: u64) -> Self {
+    pub(crate) fn new(space: Arc<Space>, high_water: u32, grow_bytes: u64) -> Result<Self> {
         let classes = Classes::new(&space.geometry);
         let count = classes.count();
-        // SAFETY: a `Segment` is atomics and a null pointer, for all of which zero bytes are a value.
-        let segments = unsafe { Box::new_zeroed_slice(space.geometry.segment_count as usize).assume_init() };
-        Self {
+        Ok(Self {
             pool: Pool::new(&space, high_water, grow_bytes),
             lists: (0..count).map(|_| Mutex::default()).collect(),
             caches: Caches::new(count),
             classes,
-            segments,
+            segments: Segments::new(space.geometry.segment_count as usize)?,
             space,
-        }
+        })
     }
 
     /// The space that is allocated from.
