@@ -306,11 +306,20 @@ fn where_addresses_are_random_a_state_opens_if_it_points_to_nothing_that_moved()
     }
 }
 
+fn compile_plugin(library: &Path, flags: &[&str]) {
+    run(cc()
+        .args(["-shared", "-fPIC"])
+        .args(flags)
+        .arg(here().join("tests/c/plugin.c"))
+        .arg("-o")
+        .arg(library));
+}
+
 #[test]
 fn a_library_that_is_missing_is_asked_for() {
     let scratch = tempfile::tempdir().expect("a scratch folder");
     let library = scratch.path().join("plugin.so");
-    run(cc().args(["-shared", "-fPIC"]).arg(here().join("tests/c/plugin.c")).arg("-o").arg(&library));
+    compile_plugin(&library, &[]);
     let program = compile("c/addresses.c", scratch.path(), "addresses", &["-DBUILD=1"]);
     let state = scratch.path().join("s");
     let library = library.to_str().expect("UTF-8");
@@ -394,12 +403,7 @@ fn variables_of_libraries_survive_whatever_their_names() {
     let plugin = |name: &str, start: u32| {
         let library = scratch.path().join(name);
         std::fs::create_dir_all(library.parent().expect("a folder")).expect("a folder");
-        let start = format!("-DSTART={start}");
-        run(cc()
-            .args(["-shared", "-fPIC", &start])
-            .arg(here().join("tests/c/plugin.c"))
-            .arg("-o")
-            .arg(&library));
+        compile_plugin(&library, &[&format!("-DSTART={start}")]);
         library.to_str().expect("UTF-8").to_owned()
     };
     for (name, libraries, starts) in [
@@ -416,6 +420,91 @@ fn variables_of_libraries_survive_whatever_their_names() {
             assert!(told(&output).contains(&found), "{name}, not '{found}': {}", told(&output));
         }
     }
+}
+
+/// A program that runs `plugins.c`'s steps, with a library; each run begins a state or goes on with it.
+struct Plugins {
+    scratch: tempfile::TempDir,
+    program: PathBuf,
+}
+
+impl Plugins {
+    fn new() -> Self {
+        let scratch = tempfile::tempdir().expect("a scratch folder");
+        let program = compile("c/plugins.c", scratch.path(), "plugins", &["-ldl"]);
+        compile_plugin(&scratch.path().join("one.so"), &[]);
+        compile_plugin(&scratch.path().join("other.so"), &["-DSTEP=2"]);
+        Self { scratch, program }
+    }
+
+    #[track_caller]
+    fn does(&self, steps: &str) -> String {
+        let load = |step: &str| match step.strip_prefix("load:") {
+            Some(name) => format!("load:{}", self.scratch.path().join(name).display()),
+            None => step.to_owned(),
+        };
+        let steps: Vec<String> = steps.split(' ').map(load).collect();
+        let output = output(
+            &self.program,
+            &steps.iter().map(String::as_str).collect::<Vec<_>>(),
+            &self.scratch.path().join("s"),
+        );
+        let is_killed = output.status.signal() == Some(libc::SIGKILL);
+        assert!(is_killed || output.status.success(), "{steps:?}: {}", told(&output));
+        told(&output)
+    }
+}
+
+#[test]
+fn what_the_first_command_writes_to_a_library_that_came_after_opening_survives() {
+    let plugins = Plugins::new();
+    plugins.does("open idle load:one.so call kill");
+    let told = plugins.does("load:one.so open read");
+    assert!(told.contains("read 1"), "{told}");
+    // Beside one that was there before, the third time as the second.
+    let plugins = Plugins::new();
+    plugins.does("load:other.so open idle load:one.so call call idle call kill");
+    let told = plugins.does("load:other.so load:one.so open read");
+    assert!(told.contains("read 3"), "{told}");
+}
+
+#[test]
+fn a_library_that_is_there_at_opening_stays() {
+    let plugins = Plugins::new();
+    let told = plugins.does("load:one.so open call unload idle load:one.so call kill");
+    assert!(told.contains("call 2"), "{told}");
+    let told = plugins.does("load:one.so open read");
+    assert!(told.contains("read 2"), "{told}");
+}
+
+#[test]
+fn a_library_that_came_after_opening_may_go_and_come_back_elsewhere() {
+    let plugins = Plugins::new();
+    plugins.does("open load:one.so call wait call unload over load:one.so call wait call call kill");
+    let told = plugins.does("load:one.so open read call kill");
+    assert!(told.contains("read 3"), "{told}");
+    let told = plugins.does("load:one.so open read");
+    assert!(told.contains("read 4"), "{told}");
+}
+
+#[test]
+fn memory_where_a_library_was_is_no_variable_of_it() {
+    let plugins = Plugins::new();
+    plugins.does("open load:one.so idle wait idle unload over fill wait fill kill");
+    plugins.does("open idle");
+    let told = plugins.does("load:one.so open read");
+    assert!(told.contains("read 0"), "{told}");
+}
+
+#[test]
+fn code_of_a_library_that_went_is_not_run_for_another_in_its_place() {
+    let plugins = Plugins::new();
+    let told =
+        plugins.does("open load:one.so call call unload load:other.so call call unload load:one.so call");
+    let places: Vec<&str> = told.lines().filter_map(|line| line.strip_prefix("loaded at ")).collect();
+    assert!(places.len() == 3 && places.iter().all(|place| *place == places[0]), "{told}");
+    let answers: Vec<&str> = told.lines().filter_map(|line| line.strip_prefix("call ")).collect();
+    assert_eq!(answers, ["1", "2", "2", "4", "1"], "{told}");
 }
 
 #[test]

@@ -5,14 +5,24 @@ use crate::image::ImageStat;
 use mangrove_shadow::Ticket;
 use mangrove_tracker::WriteSet;
 
+/// What [`Backing::enter`] has to tell.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Entered {
+    /// Libraries were unloaded since the last time: other code may be where theirs was.
+    pub(crate) code_went: bool,
+}
+
 /// What the runtime needs of the memory that it makes durable.
 pub(crate) trait Backing: Send + Sync {
     /// The calling thread is about to run write commands that report to `writes`: what it allocates
     /// until [`Backing::leave`] is persistent. Never nested, one thread at a time.
     ///
+    /// # Errors
+    /// The state cannot take in what has changed around it; nobody is inside.
+    ///
     /// # Safety
     /// `writes` stays valid until `leave`, and nobody but this thread uses it.
-    unsafe fn enter(&self, writes: *mut WriteSet);
+    unsafe fn enter(&self, writes: *mut WriteSet) -> Result<Entered>;
 
     /// Ends what [`Backing::enter`] began.
     fn leave(&self);

@@ -9,7 +9,7 @@
 //!    nobody was told of.
 
 use crate::backing::Backing;
-use crate::{Error, Result};
+use crate::{Error, Result, route};
 use mangrove_shadow::Ticket;
 use mangrove_tracker::{Tracker, WriteSet};
 use parking_lot::Mutex;
@@ -176,7 +176,9 @@ impl Executor {
         let writes = unsafe { &mut *self.writes.get() };
         let _one = TRACKED.lock();
         // SAFETY: valid until `leave`.
-        unsafe { self.backing.enter(writes) };
+        if unsafe { self.backing.enter(writes) }?.code_went {
+            route::outside(|| self.tracker.forget_code());
+        }
         let mut commands = 0;
         let mut ran = Ok(());
         'jobs: for job in jobs {

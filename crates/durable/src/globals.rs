@@ -30,7 +30,7 @@ struct Mirror {
 
 /// Where the mirrors are.
 pub(crate) struct Globals {
-    /// By the address of the page.
+    /// By the address of the page, of modules that are loaded.
     mirrors: HashMap<usize, *mut Mirror>,
     last: (usize, *mut Mirror),
 }
@@ -145,6 +145,21 @@ impl Globals {
             next = mirror.next as usize;
         }
         Ok(all)
+    }
+
+    /// Finds the mirrors' pages where their modules are now. Those of modules that are not there stay in the list.
+    pub(crate) fn find_again(&mut self, header: *const Header, modules: &Modules) {
+        *self = Self::new();
+        // SAFETY: the region's first page, and a list that `restore` has checked or `mirror` made; nobody writes to it now.
+        let mut next = unsafe { (*header).globals } as *mut Mirror;
+        while !next.is_null() {
+            // SAFETY: as above.
+            let mirror = unsafe { &*next };
+            if let Ok(page) = modules.variable_page(mirror.module as usize, mirror.page as usize) {
+                self.mirrors.insert(page, next);
+            }
+            next = mirror.next as *mut Mirror;
+        }
     }
 
     /// Pages of variables with a mirror.

@@ -3,22 +3,22 @@
 //! Invariants:
 //! 1. The header's magic word is committed together with everything that initialisation made: a region
 //!    without it is all zero and new, or damaged.
-//! 2. What a command wrote is in its commit if it lies in the region or is a variable of a program module;
-//!    everything else (stacks, the process's heap, libc's own data) is not persistent.
+//! 2. What a command wrote is in its commit if it lies in the region or is a variable of a program module that was
+//!    loaded before its batch began; everything else (stacks, the process's heap, libc's own data) is not persistent.
 //! 3. Between opening and the first commit nothing durable changes; after a commit that failed nothing either.
 //! 4. Memory that commands had stays where it is when the image ends, until a state is opened again, unless
 //!    the options say that nobody looks there.
 
 use crate::arena::{ArenaStat, FreeBytes, Heap, Space, View, Writes};
 use crate::audit::Audit;
-use crate::backing::Backing;
+use crate::backing::{Backing, Entered};
 use crate::globals::Globals;
 use crate::image_layout::{ARENA_OFFSET, Header, MAGIC, ROOT_COUNT, VERSION};
 use crate::modules::{Gone, Modules, find_pointer, system_library_that_points_into};
 use crate::route::{self, Place, Retired};
 use crate::{Error, Result, keys, lab};
 use mangrove_shadow::{Shadow, Ticket};
-use mangrove_sys::{LeftMemory, coarse_milliseconds, loaded_modules_generation, park};
+use mangrove_sys::{LeftMemory, ModulesWatch, park};
 use mangrove_tracker::{BLOCK_BYTES_DEFAULT, WriteSet};
 use parking_lot::Mutex;
 use std::io;
@@ -27,8 +27,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// New libraries are looked for this often, at commits.
-const MODULES_CHECK_MILLISECONDS: u64 = 1;
 /// Long free runs go back to the system after so many commits.
 const TRIM_COMMITS: u64 = 4096;
 
@@ -71,6 +69,8 @@ pub(crate) struct Image {
     shadow: Arc<Shadow>,
     inner: Mutex<Inner>,
     returns_memory: bool,
+    /// None where modules do not matter.
+    watch: Option<ModulesWatch>,
     /// The set of variables has changed: the next write set has to be told.
     variables_changed: AtomicBool,
     /// A commit failed: memory holds what no unit may take.
@@ -86,8 +86,6 @@ unsafe impl Sync for Image {}
 struct Inner {
     globals: Globals,
     modules: Modules,
-    generation: u64,
-    next_check: u64,
     commits: u64,
     /// [`Heap::frees`] at the last commit.
     frees: u64,
@@ -163,6 +161,7 @@ impl Image {
         let shadow = Arc::new(shadow);
         let header = shadow.base().cast::<Header>();
         let mut early = Early::default();
+        let watch = (!options.self_contained).then(ModulesWatch::begin);
         let new = is_new(&shadow)?;
         let (heap, modules, globals) = if new {
             Self::make(&shadow, header, options, &mut early)?
@@ -180,8 +179,6 @@ impl Image {
         let inner = Inner {
             globals,
             modules,
-            generation: loaded_modules_generation(),
-            next_check: 0,
             commits: 0,
             frees: 0,
             early,
@@ -197,6 +194,7 @@ impl Image {
             shadow,
             inner: Mutex::new(inner),
             returns_memory: options.returns_memory,
+            watch,
             variables_changed: AtomicBool::new(true),
             failed: AtomicBool::new(false),
         };
@@ -294,7 +292,7 @@ impl Image {
 
     #[expect(clippy::mut_from_ref, reason = "one caller at a time, see SAFETY")]
     fn heap(&self) -> &mut Heap {
-        // SAFETY: called by `commit` only: one at a time, and nobody is inside a command (`Backing`). The
+        // SAFETY: called by `commit` and before `enter` only: one at a time, and nobody is inside a command (`Backing`). The
         // box is reached through the same pointer that commands use.
         unsafe { &mut *(&raw const *self.heap).cast_mut() }
     }
@@ -302,8 +300,12 @@ impl Image {
 
 impl Backing for Image {
     #[inline]
-    unsafe fn enter(&self, writes: *mut WriteSet) {
-        // Relaxed: set by who opened, or by a commit, which are ordered before by the runtime.
+    unsafe fn enter(&self, writes: *mut WriteSet) -> Result<Entered> {
+        let mut entered = Entered::default();
+        if self.watch.as_ref().is_some_and(ModulesWatch::has_changed) {
+            entered.code_went = self.look_at_modules()?;
+        }
+        // Relaxed: set by who opened, or by who entered before, which are ordered before by the runtime.
         if self.variables_changed.load(Ordering::Relaxed) {
             self.variables_changed.store(false, Ordering::Relaxed);
             let variables = self.inner.lock().modules.variables();
@@ -312,6 +314,7 @@ impl Backing for Image {
         }
         // SAFETY: passed on.
         unsafe { self.place.enter(writes) };
+        Ok(entered)
     }
 
     #[inline]
@@ -369,7 +372,6 @@ impl Image {
     fn take(&self, writes: &mut WriteSet) -> Result<Ticket> {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
-        self.look_for_modules(inner)?;
         inner.written.clear();
         if !writes.exact().is_empty() {
             inner.written.extend_from_slice(writes.exact());
@@ -410,7 +412,7 @@ impl Image {
         let mut writes =
             WriteSet::new(BLOCK_BYTES_DEFAULT).map_err(|e| Error::Tracker { what: e.to_string() })?;
         // SAFETY: the set lives until `leave`; no command runs any more.
-        unsafe { self.enter(&raw mut writes) };
+        unsafe { self.enter(&raw mut writes) }?;
         self.leave();
         self.commit(&mut writes).map(drop)
     }
@@ -438,24 +440,22 @@ impl Image {
         Ok(ended)
     }
 
-    /// Records libraries that were loaded since, from time to time: the state may have their addresses.
-    fn look_for_modules(&self, inner: &mut Inner) -> Result<()> {
-        let now = coarse_milliseconds();
-        if now < inner.next_check {
-            return Ok(());
+    /// Records libraries that were loaded since, before a command may call them: the state may get their addresses,
+    /// and what it writes to their variables is its own. True when others went.
+    #[cold]
+    fn look_at_modules(&self) -> Result<bool> {
+        let inner = &mut *self.inner.lock();
+        let refreshed = inner.modules.refresh();
+        if refreshed.came || refreshed.went {
+            inner.globals.find_again(self.header, &inner.modules);
+            self.variables_changed.store(true, Ordering::Relaxed);
         }
-        inner.next_check = now + MODULES_CHECK_MILLISECONDS;
-        let generation = loaded_modules_generation();
-        if generation != inner.generation {
-            inner.generation = generation;
-            if inner.modules.refresh() {
-                // SAFETY: the region's first page; no command runs.
-                let head = unsafe { &mut *self.header };
-                record_modules(head, self.heap(), &inner.modules, &mut inner.early)?;
-                self.variables_changed.store(true, Ordering::Relaxed);
-            }
+        if refreshed.came {
+            // SAFETY: the region's first page; no command runs.
+            let head = unsafe { &mut *self.header };
+            record_modules(head, self.heap(), &inner.modules, &mut inner.early)?;
         }
-        Ok(())
+        Ok(refreshed.went)
     }
 }
 

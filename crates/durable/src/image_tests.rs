@@ -31,7 +31,7 @@ fn open(path: &Path) -> (Image, Opened) {
 /// Runs `work` as a write command that reports by hand, and makes it durable.
 fn command(image: &Image, writes: &mut WriteSet, work: impl FnOnce(&mut dyn FnMut(usize, usize))) {
     // SAFETY: `writes` outlives the command; one thread.
-    unsafe { image.enter(writes) };
+    unsafe { image.enter(writes) }.unwrap();
     let set = std::ptr::from_mut(writes);
     // SAFETY: the same set that enter was given, on the same thread.
     work(&mut |at, len| unsafe { (*set).record(at, len) });
@@ -92,7 +92,7 @@ fn memory_comes_back_at_its_address_after_a_crash() {
         command(&image, &mut writes, |wrote| put(list, 8 + round, wrote));
         // A command that was not committed.
         // SAFETY: `writes` outlives the command; one thread.
-        unsafe { image.enter(&raw mut writes) };
+        unsafe { image.enter(&raw mut writes) }.unwrap();
         put(list, 99, &mut |at, len| writes.record(at, len));
         alloc(100_000);
         image.leave();
@@ -140,7 +140,7 @@ fn a_crash_before_initialisation_ends_leaves_nothing() {
         let (image, opened) = open(&path);
         assert!(opened.new && root(&image) == 0);
         // SAFETY: `writes` outlives the command; one thread.
-        unsafe { image.enter(&raw mut writes) };
+        unsafe { image.enter(&raw mut writes) }.unwrap();
         let at = alloc(100_000);
         put(at, 1, &mut |at, len| writes.record(at, len));
         put(image.roots() as usize, at as u64, &mut |at, len| writes.record(at, len));
@@ -326,7 +326,7 @@ fn in_a_forked_child_nobody_is_inside_a_command() {
     let status = std::thread::scope(|scope| {
         scope.spawn(|| {
             // SAFETY: `writes` outlives the command; one thread.
-            unsafe { image.enter(&raw mut writes) };
+            unsafe { image.enter(&raw mut writes) }.unwrap();
             entered.wait();
             forked.wait();
             image.leave();
@@ -372,7 +372,7 @@ fn what_a_failed_batch_did_does_not_become_durable_by_closing() {
         put(image.roots() as usize, kept as u64, wrote);
     });
     // SAFETY: `writes` outlives the command; one thread.
-    unsafe { image.enter(&raw mut writes) };
+    unsafe { image.enter(&raw mut writes) }.unwrap();
     // SAFETY: in use, and given up.
     unsafe { mangrove_arena_free(kept as *mut u8) };
     put(image.roots() as usize, 0, &mut |at, len| writes.record(at, len));

@@ -76,6 +76,15 @@ pub(crate) struct Modules {
     matter: bool,
 }
 
+/// What [`Modules::refresh`] found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Refreshed {
+    /// Modules are there that were not, or not there: the table has changed.
+    pub(crate) came: bool,
+    /// Modules are not any more where they were.
+    pub(crate) went: bool,
+}
+
 /// A part of the address space that the state must not point into, since what was there is not there now.
 #[derive(Clone, Debug)]
 pub(crate) struct Gone {
@@ -162,7 +171,7 @@ impl Recorded {
             return u32::from(self.is_executable && module.is_executable);
         }
         match file_name(&self.path) == file_name(&module.path) {
-            true if self.path == module.path => 3,
+            true if self.path == module.path => 3 + u32::from(self.id == module.id),
             true if self.id == module.id => 2,
             same_name => same_name.into(),
         }
@@ -173,7 +182,7 @@ impl Recorded {
 fn pair(recorded: &[Recorded], present: &[Recorded]) -> Vec<Option<usize>> {
     let mut pairs = vec![None; recorded.len()];
     let mut is_taken = vec![false; present.len()];
-    for fit in (1..=3).rev() {
+    for fit in (1..=4).rev() {
         for (was, pair) in recorded.iter().zip(&mut pairs).filter(|(_, pair)| pair.is_none()) {
             *pair = (0..present.len()).find(|&at| !is_taken[at] && was.fits(&present[at]) == fit);
             pair.iter().for_each(|&at| is_taken[at] = true);
@@ -222,31 +231,38 @@ impl Modules {
         Self { recorded: Vec::new(), now: Vec::new(), keeps_variables: false, matter: false }
     }
 
-    /// Adds modules loaded since. Returns whether there are any, and the table has changed.
-    pub(crate) fn refresh(&mut self) -> bool {
+    /// Takes in what was loaded and unloaded since. No module leaves the table.
+    pub(crate) fn refresh(&mut self) -> Refreshed {
         if !self.matter {
-            return false;
+            return Refreshed::default();
         }
         // Copies of variables are the program's alone, which is here already. To ask for their owners takes the dynamic linker's
         // lock: whoever has it may be waiting for this commit.
         let (mut is, mut now): (Vec<_>, Vec<_>) =
             loaded_modules().into_iter().map(|module| (Recorded::of(&module), Some(module))).unzip();
-        let mut changed = false;
+        let mut refreshed = Refreshed::default();
         for (at, pair) in pair(&self.recorded, &is).into_iter().enumerate() {
-            let Some(found) = pair else { continue };
+            // Another build of the same name is another library.
+            let found = pair.filter(|&found| self.recorded[at].id == is[found].id);
+            let stays = found.is_some_and(|found| self.recorded[at].span == is[found].span);
+            refreshed.went |= self.now[at].is_some() && !stays;
+            let Some(found) = found else {
+                self.now[at] = None;
+                continue;
+            };
             let module = now[found].take();
-            if self.now[at].is_none() || self.recorded[at].span != is[found].span {
+            if self.now[at].is_none() || !stays {
                 self.recorded[at] = is[found].clone();
                 self.now[at] = module;
-                changed = true;
+                refreshed.came = true;
             }
         }
         for (is, module) in is.drain(..).zip(now).filter(|(_, module)| module.is_some()) {
             self.recorded.push(is);
             self.now.push(module);
-            changed = true;
+            refreshed.came = true;
         }
-        changed
+        refreshed
     }
 
     /// Compares an image's table with this process. Returns the modules in the table's order, this process's
@@ -505,6 +521,37 @@ mod tests {
         let (modules, gone) = Modules::compare(more, true).unwrap();
         assert!(gone[0].why.contains("load it before opening"));
         assert!(modules.variable_page(here.len(), 0).unwrap_err().contains("not loaded"));
+    }
+
+    #[test]
+    fn a_module_that_went_has_no_variables_and_another_build_in_its_place_is_another() {
+        let mut here = Modules::present(true);
+        assert_eq!(here.refresh(), Refreshed::default());
+        let count = here.recorded.len();
+        let mut plugin = here.now[0].clone().unwrap();
+        (plugin.is_program, plugin.path, plugin.bias) = (false, "/lib/plugin.so".into(), 4096);
+        plugin.data = std::iter::once(4096..8192).collect();
+        here.recorded.push(Recorded::of(&plugin));
+        here.now.push(Some(plugin));
+        assert!(here.is_variable(5000) && here.variable_page(count, 0).is_ok());
+        assert_eq!(here.refresh(), Refreshed { came: false, went: true });
+        assert!(!here.is_variable(5000) && here.variable_owner(4096).is_none());
+        assert!(here.variable_page(count, 0).unwrap_err().contains("not loaded"));
+        assert_eq!(here.refresh(), Refreshed::default());
+        assert_eq!(here.recorded.len(), count + 1);
+
+        // As if another libc had been there.
+        let libc = here.recorded.iter().position(|r| r.path.contains("libc.so")).unwrap();
+        let now = here.recorded[libc].clone();
+        here.recorded[libc].id[0] ^= 1;
+        assert_eq!(here.refresh(), Refreshed { came: true, went: true });
+        assert!(here.now[libc].is_none());
+        assert_eq!(here.recorded.last(), Some(&now));
+        assert_eq!(here.refresh(), Refreshed::default());
+        // The next start has the one, and is not refused for the other.
+        let (again, gone) = Modules::compare(here.recorded.clone(), true).unwrap();
+        assert_eq!(again.now[libc], None);
+        assert!(gone.iter().any(|gone| gone.span == now.span), "{gone:?}");
     }
 
     #[test]

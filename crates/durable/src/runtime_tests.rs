@@ -5,7 +5,7 @@
     reason = "what the tests point to lives on their stacks, and waits"
 )]
 
-use crate::backing::Backing;
+use crate::backing::{Backing, Entered};
 use crate::runtime::Runtime;
 use crate::{Error, Result};
 use mangrove_shadow::Ticket;
@@ -67,8 +67,9 @@ impl Fake {
 }
 
 impl Backing for Fake {
-    unsafe fn enter(&self, _: *mut WriteSet) {
+    unsafe fn enter(&self, _: *mut WriteSet) -> Result<Entered> {
         assert!(!self.inside.swap(true, Ordering::SeqCst));
+        Ok(Entered::default())
     }
 
     fn leave(&self) {

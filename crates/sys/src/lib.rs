@@ -28,10 +28,10 @@ pub use domain::{caches_are_persistent, dax_mounts};
 pub use gate::Gate;
 pub use mapping::{MapKind, Reservation, advise_huge_pages};
 pub use mirror::Mirror;
-pub use modules::{CopiedVariable, Module, loaded_modules, loaded_modules_generation};
+pub use modules::{CopiedVariable, Module, ModulesWatch, loaded_modules};
 pub use parked::{LeftMemory, Parked, own_mappings, park};
 pub use process::ProcessMark;
-pub use spin::{coarse_milliseconds, spin_ticks, ticks, ticks_per_microsecond};
+pub use spin::{spin_ticks, ticks, ticks_per_microsecond};
 pub use thread::{
     addresses_are_random, forget_variable, run_again, set_random_addresses, stack_limit, thread_count,
     thread_mark, without_signals,

@@ -1,7 +1,8 @@
 //! The modules of this process: its program and the libraries that are loaded, as the dynamic linker has them.
 
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 /// A variable of a library that lies in the program, which was linked to name it directly (a copy relocation). The
 /// library itself uses this one too.
@@ -55,6 +56,17 @@ impl Module {
         }
     }
 
+    /// Keeps this library loaded as long as the process. `None` where it is not loaded, or the linker does not tell how it
+    /// describes it.
+    fn keep(&self) -> Option<&'static LinkMap> {
+        let path = CString::new(self.path.as_bytes()).ok()?;
+        // SAFETY: only asks about what is loaded already. The handle is not given back, so what it leads to stays.
+        unsafe {
+            let handle = libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+            if handle.is_null() { None } else { link_map(handle) }
+        }
+    }
+
     /// Takes a part out of `data`.
     pub fn leave_out(&mut self, part: &Range<usize>) {
         cut(&mut self.data, part);
@@ -80,18 +92,99 @@ pub fn loaded_modules() -> Vec<Module> {
     all
 }
 
-/// Changes whenever a library was loaded or unloaded.
-#[must_use]
-pub fn loaded_modules_generation() -> u64 {
+/// Tells at a glance whether libraries came or went. Those that are there when the watch begins stay as long as the
+/// process: dlclose takes none of them away.
+#[derive(Debug)]
+pub struct ModulesWatch {
+    /// The last of the dynamic linker's list when the watch began, if it is sure to stay.
+    last: Option<&'static LinkMap>,
+    /// Nothing was behind it at the last look, or since the one before.
+    is_last: AtomicBool,
+    generation: AtomicU64,
+}
+
+/// How the dynamic linker's description of a module begins (link.h). New ones go behind the last.
+#[repr(C)]
+#[derive(Debug)]
+struct LinkMap {
+    bias: usize,
+    name: *const c_char,
+    dynamic: *const c_void,
+    next: AtomicPtr<LinkMap>,
+}
+
+// SAFETY: nobody follows the pointers, and what is constant in it does not change.
+unsafe impl Sync for LinkMap {}
+
+impl ModulesWatch {
+    /// Everything that is loaded now is known: to be called before somebody asks for it.
+    #[must_use]
+    pub fn begin() -> Self {
+        let (before, _) = look_at_list(None);
+        // What has no path is the program, or the kernel's.
+        let mut libraries = loaded_modules().into_iter().filter(|m| !m.is_program && m.path.contains('/'));
+        let last = libraries.try_fold(None, |_, library| library.keep().map(Some)).flatten();
+        let (generation, is_last) = look_at_list(last);
+        let last = last.filter(|_| is_last && generation == before);
+        Self { last, is_last: AtomicBool::new(last.is_some()), generation: AtomicU64::new(generation) }
+    }
+
+    /// Whether a library was loaded or unloaded since the last call, or the beginning. One caller at a time. Three loads, as
+    /// long as nothing but what was there at the beginning is loaded; else as dear as a lock.
+    #[inline]
+    #[must_use]
+    pub fn has_changed(&self) -> bool {
+        // Relaxed: who calls into a library has heard from the one who loaded it.
+        let is_quiet = self.is_last.load(Ordering::Relaxed)
+            && self.last.is_some_and(|last| last.next.load(Ordering::Relaxed).is_null());
+        !is_quiet && self.look()
+    }
+
+    #[cold]
+    fn look(&self) -> bool {
+        let (generation, is_last) = look_at_list(self.last);
+        let has_changed = self.generation.swap(generation, Ordering::Relaxed) != generation;
+        // Only when what is known since the last look is what is there now.
+        self.is_last.store(is_last && !has_changed, Ordering::Relaxed);
+        has_changed
+    }
+}
+
+/// # Safety
+/// A handle of dlopen that is never given back.
+#[cfg(target_env = "gnu")]
+unsafe fn link_map(handle: *mut c_void) -> Option<&'static LinkMap> {
+    let mut map = std::ptr::null::<LinkMap>();
+    // SAFETY: the handle is one, and asked for a pointer; what it points to stays with the library.
+    unsafe {
+        let answer = libc::dlinfo(handle, libc::RTLD_DI_LINKMAP, (&raw mut map).cast());
+        if answer == 0 { map.as_ref() } else { None }
+    }
+}
+
+/// # Safety
+/// None.
+#[cfg(not(target_env = "gnu"))]
+unsafe fn link_map(_: *mut c_void) -> Option<&'static LinkMap> {
+    None
+}
+
+/// A number that changes whenever a library is loaded or unloaded, and whether `last` is the last of the list then.
+fn look_at_list(last: Option<&'static LinkMap>) -> (u64, bool) {
+    struct Look(Option<&'static LinkMap>, u64, bool);
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, to: *mut c_void) -> c_int {
-        // SAFETY: as in `loaded_modules`.
-        unsafe { *to.cast::<u64>() = (*info).dlpi_adds << 32 ^ (*info).dlpi_subs };
+        // SAFETY: as in `loaded_modules`. The linker holds its list still meanwhile.
+        unsafe {
+            let look = &mut *to.cast::<Look>();
+            look.1 = (*info).dlpi_adds << 32 ^ (*info).dlpi_subs;
+            look.2 = look.0.is_some_and(|last| last.next.load(Ordering::Relaxed).is_null());
+        }
         1
     }
-    let mut generation = 0u64;
+    let mut look = Look(last, 0, false);
     // SAFETY: as in `loaded_modules`.
-    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut generation).cast()) };
-    generation
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut look).cast()) };
+    (look.1, look.2)
 }
 
 /// # Safety
@@ -248,7 +341,6 @@ fn build_id(mut notes: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU64, Ordering};
 
     static VARIABLE: AtomicU64 = AtomicU64::new(1);
     static ZERO: AtomicU64 = AtomicU64::new(0);
@@ -271,7 +363,56 @@ mod tests {
         let libc = all.iter().find(|m| m.path.contains("libc.so")).unwrap();
         assert!(!libc.build_id.is_empty() && !libc.data.is_empty());
         VARIABLE.fetch_add(ZERO.load(Ordering::Relaxed), Ordering::Relaxed);
-        assert_eq!(loaded_modules_generation(), loaded_modules_generation());
+    }
+
+    #[test]
+    fn libraries_that_come_and_go_are_noticed_and_those_of_the_beginning_stay() {
+        let load = |name: &CStr| {
+            // SAFETY: libc's own libraries, whose initialisers do nothing.
+            let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
+            assert!(!handle.is_null());
+            handle
+        };
+        let is_there = |name: &str| loaded_modules().iter().any(|m| m.path.contains(name));
+        let early = load(c"libnsl.so.1");
+        let watch = ModulesWatch::begin();
+        assert!(!watch.has_changed() && cfg!(target_env = "gnu") == watch.last.is_some());
+        // SAFETY: handles of `load`, once each.
+        let unload = |handle| unsafe { libc::dlclose(handle) };
+        unload(early);
+        assert!(is_there("libnsl") && !watch.has_changed());
+        for _ in 0..3 {
+            let late = load(c"libutil.so.1");
+            assert!(watch.has_changed() && !watch.has_changed() && !watch.has_changed());
+            unload(late);
+            assert!(!is_there("libutil") && watch.has_changed() && !watch.has_changed());
+            assert!(watch.is_last.load(Ordering::Relaxed), "back to a glance");
+        }
+        let [one, other] = [load(c"libutil.so.1"), load(c"libanl.so.1")];
+        assert!(watch.has_changed() && !watch.has_changed());
+        unload(one);
+        assert!(watch.has_changed() && !watch.has_changed());
+        // One for another.
+        let again = load(c"libutil.so.1");
+        unload(other);
+        assert!(watch.has_changed() && !watch.has_changed());
+        unload(again);
+        assert!(watch.has_changed());
+    }
+
+    #[test]
+    #[ignore = "a measurement"]
+    fn what_a_glance_costs() {
+        let watch = ModulesWatch::begin();
+        for is_quiet in [true, false] {
+            watch.is_last.store(is_quiet, Ordering::Relaxed);
+            let begun = std::time::Instant::now();
+            for _ in 0..1_000_000 {
+                assert!(!std::hint::black_box(&watch).has_changed());
+                watch.is_last.store(is_quiet, Ordering::Relaxed);
+            }
+            println!("{:?} a thousand", begun.elapsed() / 1000);
+        }
     }
 
     #[test]

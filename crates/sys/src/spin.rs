@@ -19,25 +19,6 @@ pub fn ticks() -> u64 {
     }
 }
 
-/// Milliseconds since some moment, as of the system's last clock tick: up to some milliseconds late, but a few
-/// nanoseconds to read, where a virtual machine may take twenty for [`ticks`].
-#[must_use]
-pub fn coarse_milliseconds() -> u64 {
-    #[cfg(target_os = "linux")]
-    {
-        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // libc's, not rustix's: that one looks for the vdso by itself, and does not survive valgrind.
-        // SAFETY: fills our variable; the clock exists since Linux 2.6.32.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
-        now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
-    }
-    #[cfg(not(target_os = "linux"))]
-    {
-        static START: OnceLock<Instant> = OnceLock::new();
-        START.get_or_init(Instant::now).elapsed().as_millis() as u64
-    }
-}
-
 /// Ticks of [`ticks`] in a thousand nanoseconds, measured once against the system's clock.
 #[must_use]
 pub fn ticks_per_microsecond() -> u64 {
@@ -70,14 +51,6 @@ pub fn spin_ticks(count: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_coarse_clock_goes_forward() {
-        let first = coarse_milliseconds();
-        std::thread::sleep(std::time::Duration::from_millis(50));
-        let passed = coarse_milliseconds() - first;
-        assert!((40..10_000).contains(&passed), "{passed} ms in a sleep of 50");
-    }
 
     #[test]
     fn a_millisecond_of_ticks_takes_about_a_millisecond() {

@@ -6,7 +6,7 @@
 #[path = "../tests/suite/mod.rs"]
 mod suite;
 
-use mangrove_tracker::Recompiler;
+use mangrove_tracker::{Recompiler, Tracker};
 use suite::differential::Watch;
 use suite::instructions::Instructions;
 use suite::programs::PROGRAMS;

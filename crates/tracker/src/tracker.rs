@@ -53,4 +53,8 @@ pub trait Tracker: Send + Sync {
 
     /// Installs the one system call hook of this tracker. Trackers that do not see system calls ignore it.
     fn set_syscall_hook(&self, hook: &'static dyn SyscallHook);
+
+    /// Forgets what was learnt of the program's code. Needed after code was changed or unloaded outside of tracked
+    /// calls. Trackers that see only marks ignore this.
+    fn forget_code(&self) {}
 }

@@ -90,17 +90,6 @@ impl Recompiler {
             state.flush();
         });
     }
-
-    /// Forgets all translated code, and what was learnt from it. Needed only after code was changed behind the
-    /// recompiler's back, outside of tracked calls.
-    pub fn forget_code(&self) {
-        with_turn(|state| {
-            // Between calls the direction flag is clear and no flags are handed on (System V ABI).
-            state.direction_known = true;
-            state.flags_cross = false;
-            state.flush();
-        });
-    }
 }
 
 /// State of the parent process, for its leaves and its hook.
@@ -192,6 +181,19 @@ impl Tracker for Recompiler {
 
     fn set_syscall_hook(&self, hook: &'static dyn SyscallHook) {
         with_turn(|state| state.hook = Some(hook));
+    }
+
+    fn forget_code(&self) {
+        if state().is_null() {
+            // A forked child, before its first call.
+            return;
+        }
+        with_turn(|state| {
+            // Between calls the direction flag is clear and no flags are handed on (System V ABI).
+            state.direction_known = true;
+            state.flags_cross = false;
+            state.flush();
+        });
     }
 }
 

@@ -1,0 +1,102 @@
+/* A program whose library comes and goes: plugins STATE STEP... The steps: open, load:PATH, unload, over (maps memory where
+ * the library was), call (a command that calls the library), idle (one that does not), fill (one that writes to all of that memory),
+ * read, wait, kill. */
+#include <dlfcn.h>
+#include <link.h>
+#include <mangrove_app.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct call {
+    const char *step;
+    int answer;
+};
+
+static struct {
+    void *handle;
+    int (*plugged)(const char *);
+    const char *path;
+    char *start, *end;
+} library;
+static int count;
+
+static void look(void *ctx) {
+    ((struct call *)ctx)->answer = library.plugged(NULL);
+}
+
+static void process(void *ctx) {
+    struct call *call = ctx;
+    if (strcmp(call->step, "call") == 0) call->answer = library.plugged("");
+    if (strcmp(call->step, "fill") == 0) memset(library.start, 7, library.end - library.start);
+    count++;
+}
+
+static int find_span(struct dl_phdr_info *info, size_t bytes, void *ctx) {
+    (void)bytes, (void)ctx;
+    if (strcmp(info->dlpi_name, library.path) != 0) return 0;
+    library.start = (char *)UINTPTR_MAX, library.end = NULL;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        char *start = (char *)((info->dlpi_addr + info->dlpi_phdr[i].p_vaddr) & ~4095UL);
+        char *end = (char *)((info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz + 4095) & ~4095UL);
+        if (info->dlpi_phdr[i].p_type != PT_LOAD) continue;
+        if (start < library.start) library.start = start;
+        if (end > library.end) library.end = end;
+    }
+    return 1;
+}
+
+static void load(const char *path) {
+    library.path = path;
+    library.handle = dlopen(path, RTLD_NOW);
+    if (library.handle == NULL) exit(8);
+    *(void **)&library.plugged = dlsym(library.handle, "plugged");
+    dl_iterate_phdr(find_span, NULL);
+    printf("loaded at %p\n", (void *)library.start);
+}
+
+static void map_over(void) {
+    void *wanted = library.start;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+    if (mmap(wanted, library.end - library.start, PROT_READ | PROT_WRITE, flags, -1, 0) != wanted) exit(7);
+}
+
+static void fine(mangrove_app_status status) {
+    if (status == MANGROVE_APP_OK) return;
+    fprintf(stderr, "%s\n", mangrove_app_last_error());
+    exit(2);
+}
+
+int main(int argc, char **argv) {
+    mangrove_app_callbacks callbacks = {.bytes = sizeof callbacks, .process = process};
+    mangrove_app *app;
+    mangrove_app_client *client;
+    for (int i = 2; i < argc; i++) {
+        struct call call = {argv[i], 0};
+        if (strncmp(call.step, "load:", 5) == 0) {
+            load(call.step + 5);
+        } else if (strcmp(call.step, "unload") == 0) {
+            dlclose(library.handle);
+        } else if (strcmp(call.step, "over") == 0) {
+            map_over();
+        } else if (strcmp(call.step, "open") == 0) {
+            fine(mangrove_app_open(argv[1], NULL, &callbacks, &app));
+            fine(mangrove_app_client_new(app, &client));
+        } else if (strcmp(call.step, "read") == 0) {
+            fine(mangrove_app_read(client, look, &call));
+            printf("read %d\n", call.answer);
+        } else if (strcmp(call.step, "wait") == 0) {
+            usleep(20000);
+        } else if (strcmp(call.step, "kill") == 0) {
+            fflush(stdout);
+            raise(SIGKILL);
+        } else {
+            fine(mangrove_app_cmd(client, &call));
+            printf("%s %d\n", call.step, call.answer);
+        }
+    }
+    return 0;
+}
