@@ -251,12 +251,6 @@ impl<J> Combiner<J> {
         result
     }
 
-    /// True while a combiner is at work, as far as can be told from outside.
-    #[inline]
-    pub(crate) fn is_taken(&self) -> bool {
-        self.wr_flag.0.load(Ordering::Relaxed) != 0
-    }
-
     /// True when a combiner may begin: nobody combines, no reader bars it (line 18).
     #[inline]
     fn is_free(&self) -> bool {

@@ -82,7 +82,7 @@ impl std::fmt::Debug for Client {
 }
 
 /// What a command may not ask for: it would wait for itself, and the runtime's own memory would become the state's.
-fn outside_commands() -> Result<()> {
+pub(crate) fn outside_commands() -> Result<()> {
     if route::is_inside() { Err(Error::Nested) } else { Ok(()) }
 }
 
@@ -126,7 +126,8 @@ impl Runtime {
         slot: &Slot<Job>,
         call: impl FnOnce() -> R,
     ) -> Result<(R, Ticket)> {
-        if self.combiner.is_taken() && in_tracked_call() {
+        // Of whatever state: that one's next command may be waiting for ours to end.
+        if in_tracked_call() {
             return Err(Error::Nested);
         }
         self.combiner.read(slot, || {

@@ -299,6 +299,24 @@ fn calls_from_inside_a_command_are_refused() {
 }
 
 #[test]
+fn reads_of_another_state_from_inside_a_command_are_refused() {
+    let [(runtime, _), (other, _)] = [fake_runtime(true), fake_runtime(true)];
+    struct Inner {
+        client: crate::Client,
+        is_refused: bool,
+    }
+    unsafe extern "C" fn nested(arg: *mut c_void) {
+        // SAFETY: the test passes an Inner, alone.
+        let inner = unsafe { &mut *arg.cast::<Inner>() };
+        inner.is_refused = matches!(inner.client.read(|| ()), Err(Error::Nested));
+    }
+    let mut inner = Inner { client: other.client().unwrap(), is_refused: false };
+    unsafe { runtime.client().unwrap().write_durable(nested, &[(&raw mut inner).cast()]) }.unwrap();
+    assert!(inner.is_refused);
+    inner.client.read(|| ()).unwrap();
+}
+
+#[test]
 fn a_runtime_with_clients_is_not_closed() {
     let (runtime, _fake) = fake_runtime(true);
     let client = runtime.client().unwrap();

@@ -9,6 +9,7 @@
 
 use crate::batch::Job;
 use crate::persist::Persist;
+use crate::runtime::outside_commands;
 use crate::slots::Slot;
 use crate::{Error, Options, Result, Runtime, Stat, route, settle_addresses};
 use std::any::Any;
@@ -107,6 +108,7 @@ impl Drop for InCall {
 impl Shared {
     /// This thread's slot, marked as in a call.
     fn enter(self: &Arc<Self>) -> Result<InCall> {
+        outside_commands()?;
         let mine = SLOTS.with(|slots| {
             if let Some(mine) = slots.borrow().iter().find(|mine| mine.id == self.id) {
                 return Ok(Rc::clone(mine));
@@ -295,7 +297,7 @@ impl<T: Persist> Durable<T> {
     ///
     /// # Errors
     /// `Poisoned`: the medium failed, the write is not durable. `Broken`: another closure panicked. `Nested`:
-    /// called from inside a read or write of the same state.
+    /// called from inside a read of the same state, or a write of any.
     ///
     /// # Panics
     /// When the closure does.
@@ -325,7 +327,7 @@ impl<T: Persist> Durable<T> {
     /// once what it saw is durable.
     ///
     /// # Errors
-    /// `Broken`: a write's closure panicked. `Nested`: called from inside a read or write of the same state.
+    /// `Broken`: a write's closure panicked. `Nested`: called from inside a read of the same state, or a write of any.
     pub fn read<R>(&self, call: impl FnOnce(&T) -> R) -> Result<R> {
         let inside = self.shared.enter()?;
         let runtime = &*self.shared.runtime;

@@ -1,0 +1,35 @@
+//! Two states in one process: what one does leaves nothing in the other.
+
+use mangrove_durable::{Allocator, Durable, Error};
+use std::collections::BTreeMap;
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator::new();
+
+type Book = BTreeMap<u64, String>;
+
+#[test]
+fn a_write_that_asks_another_state_is_refused_and_leaves_nothing_of_it_in_its_own() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let open = |name: &str| Durable::open(scratch.path().join(name), Book::new).expect("opens");
+    let (one, other) = (open("one"), open("other"));
+    let (inner, here) = (&other, &one);
+    // This thread has not asked the other one yet.
+    let refused = one.write(|book| {
+        book.insert(1, "one".to_owned());
+        let read = matches!(inner.read(|book| book.len()), Err(Error::Nested));
+        let written = matches!(inner.write(|book| book.len()), Err(Error::Nested));
+        (read, written, matches!(here.read(|book| book.len()), Err(Error::Nested)))
+    });
+    assert_eq!(refused.expect("written"), (true, true, true));
+    one.close().expect("closes");
+    // Its memory goes with the next opening.
+    let third = open("third");
+    let look = || other.read(|book| book.len()).expect("read");
+    assert_eq!(look(), 0);
+    std::thread::scope(|scope| assert_eq!(scope.spawn(look).join().expect("ends"), 0));
+    other.write(|book| drop(book.insert(1, "other".to_owned()))).expect("written");
+    assert_eq!(look(), 1);
+    third.close().expect("closes");
+    other.close().expect("closes");
+}
