@@ -209,14 +209,17 @@ impl Connection {
         }
     }
 
+    /// True when there is, or may be, something of the client's that nobody has looked at.
+    pub(super) fn has_unseen(&self) -> bool {
+        self.readable || self.input.unread().len() > self.seen_incomplete
+    }
+
     /// True when the loop should come back without waiting for the socket.
     pub(super) fn has_more(&self, backlog_bytes_max: usize) -> bool {
         match self.phase {
             Phase::Open => {
                 let open = self.output.backlog() < backlog_bytes_max;
-                let unseen = self.input.unread().len() > self.seen_incomplete;
-                let more = self.readable || self.eof || unseen;
-                (open && more) || (self.writable && self.output.is_sendable())
+                (open && (self.eof || self.has_unseen())) || (self.writable && self.output.is_sendable())
             }
             Phase::Ending => self.writable && self.output.is_sendable(),
             Phase::Lingering(_) => self.readable,

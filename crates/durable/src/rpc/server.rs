@@ -170,12 +170,17 @@ impl Server {
     ///
     /// # Errors
     /// `Io` when the system refuses threads or event queues; the medium's error at the last sync.
-    pub fn serve(mut self) -> Result<ServerStat> {
+    pub fn serve(self) -> Result<ServerStat> {
         if self.listeners.is_empty() {
             return Err(Error::Server {
                 what: "the server listens nowhere; give it an address first".into(),
             });
         }
+        self.prepare()?.run()
+    }
+
+    /// All that can be made before there are threads.
+    pub(super) fn prepare(self) -> Result<Ready> {
         let (mut polls, mut loops) = (Vec::new(), Vec::new());
         for _ in 0..self.options.workers {
             let no_poll = |e| Error::io("make an event queue", &e);
@@ -197,6 +202,22 @@ impl Server {
             counters: Counters::default(),
             first_error: Mutex::new(None),
         });
+        Ok(Ready { shared, polls, poll: self.poll, listeners: self.listeners })
+    }
+}
+
+/// A server about to serve.
+pub(super) struct Ready {
+    pub(super) shared: Arc<Shared>,
+    polls: Vec<Poll>,
+    poll: Poll,
+    listeners: Vec<Listener>,
+}
+
+impl Ready {
+    /// See [`Server::serve`].
+    pub(super) fn run(mut self) -> Result<ServerStat> {
+        let shared = &self.shared;
         let accepted = std::thread::scope(|scope| {
             let spawn = |name: String| std::thread::Builder::new().name(name);
             let sync = || {
@@ -207,9 +228,9 @@ impl Server {
             let syncer = without_signals(|| spawn("mangrove-sync".into()).spawn_scoped(scope, sync));
             let mut workers = Vec::new();
             let mut outcome = syncer.as_ref().map(|_| ()).map_err(|e| Error::io("start a thread", e));
-            for (number, poll) in polls.into_iter().enumerate() {
+            for (number, poll) in self.polls.into_iter().enumerate() {
                 let started = shared.runtime.client().and_then(|client| {
-                    let worker = Worker::new(Arc::clone(&shared), number, poll, client);
+                    let worker = Worker::new(Arc::clone(shared), number, poll, client);
                     spawn(format!("mangrove-loop-{number}"))
                         .spawn_scoped(scope, move || worker.run())
                         .map_err(|e| Error::io("start a thread", &e))
@@ -220,7 +241,7 @@ impl Server {
                 }
             }
             if outcome.is_ok() {
-                outcome = accept::run(&shared, &mut self.poll, &mut self.listeners);
+                outcome = accept::run(shared, &mut self.poll, &mut self.listeners);
             }
             self.listeners.clear();
             // Release, with the Acquire in the loops.

@@ -4,8 +4,8 @@
 //! (one group commit for everything committed meanwhile) and rings the loops that asked.
 //!
 //! Invariants:
-//! 1. A loop that has listened and asked for a ticket, and then finds it not durable, is rung after it
-//!    has become durable, or after the medium failed.
+//! 1. A loop that has listened and asked for a ticket, and then finds it not durable and the medium not failed, is rung
+//!    after it has become durable, or after the medium failed.
 //! 2. `run` sleeps only when every ticket that was asked for has been waited for.
 
 use crate::sync::{AtomicBool, AtomicU64, Gate, Ordering, barrier_after_rmw};
@@ -46,8 +46,8 @@ impl Syncer {
         }
     }
 
-    /// Asks for everything up to `ticket`. Does not wait. Whoever listens looks afterwards whether it is
-    /// durable already: it may have become so before the listening.
+    /// Asks for everything up to `ticket`. Does not wait. Whoever listens looks afterwards whether it is durable
+    /// already, or the medium failed: that may have happened before the listening.
     pub(crate) fn want(&self, ticket: u64) {
         self.wanted.fetch_max(ticket, Ordering::SeqCst);
         // Pairs with the one in `run`: either it sees the wish, or we see it asleep.

@@ -8,11 +8,13 @@
 use super::*;
 use crate::runtime_tests::{Fake, fake_runtime};
 use crate::{Command, Error, Runtime};
+use mangrove_shadow::Ticket;
 use mangrove_tracker::will_write;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::{FromRawFd, IntoRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -234,13 +236,62 @@ fn answers_that_were_held_when_the_medium_failed_are_never_given() {
     assert_eq!(ask(&mut peer, "inc\n"), "1");
     server.fake.hold(true);
     peer.get_mut().write_all(b"inc\n").unwrap();
-    while server.runtime.stat().commands < 2 {
+    while server.runtime.stat().committed < Ticket(2) {
         std::thread::yield_now();
     }
     server.fake.fail();
     assert_eq!(line(&mut peer), "", "cut off without the answer");
     server.stopper.stop();
     assert!(server.thread.join().unwrap().is_err());
+}
+
+#[test]
+fn reads_go_on_when_the_medium_failed_with_a_write_under_way() {
+    let server = start(two(), true, "127.0.0.1:0");
+    let (mut writer, mut reader) = (server.connect(), server.connect());
+    assert_eq!(ask(&mut reader, "get\n"), "0");
+    server.fake.hold(true);
+    writer.get_mut().write_all(b"inc\n").unwrap();
+    while server.runtime.stat().committed < Ticket(1) {
+        std::thread::yield_now();
+    }
+    server.fake.fail();
+    assert_eq!(line(&mut writer), "", "cut off without the answer");
+    for _ in 0..3 {
+        assert_eq!(ask(&mut reader, "get\n"), "1", "what was being written is seen");
+        assert_eq!(ask(&mut server.connect(), "get\n"), "1");
+    }
+    assert!(ask(&mut reader, "inc\n").starts_with("error: "));
+    server.stopper.stop();
+    assert!(server.thread.join().unwrap().is_err());
+}
+
+/// A socket that the system does not watch, as beyond its limit; a file stands in for it.
+#[test]
+fn a_client_that_cannot_be_watched_is_refused_alone() {
+    let (runtime, _) = fake_runtime(true);
+    let connected = Arc::default();
+    let state = Box::new(State(UnsafeCell::new(0)));
+    let service = Counting { state, connected: Arc::clone(&connected), speaks_of_errors: false };
+    let mut server = Server::new(runtime, Box::new(service), ServerOptions::new().workers(1)).unwrap();
+    let address = server.listen("127.0.0.1:0").unwrap();
+    let stopper = server.stopper();
+    let ready = server.prepare().unwrap();
+    let file = tempfile::tempfile().unwrap();
+    // SAFETY: a descriptor of our own, given away.
+    let odd = unsafe { mio::net::TcpStream::from_raw_fd(file.into_raw_fd()) };
+    let shared = Arc::clone(&ready.shared);
+    shared.clients.fetch_add(1, Ordering::Relaxed);
+    shared.loops[0].arriving.lock().push(super::stream::Stream::Tcp(odd));
+    shared.loops[0].ring().unwrap();
+    let thread = std::thread::spawn(move || ready.run());
+    let mut peer = BufReader::new(TcpStream::connect(address).unwrap());
+    assert_eq!(ask(&mut peer, "inc\n"), "1");
+    stopper.stop();
+    assert_eq!(line(&mut peer), "");
+    let stat = thread.join().unwrap().unwrap();
+    assert_eq!((stat.clients, stat.refused, stat.writes), (1, 1, 1));
+    assert_eq!((shared.clients.load(Ordering::Relaxed), connected.load(Ordering::SeqCst)), (0, 0));
 }
 
 #[test]
@@ -333,6 +384,22 @@ fn a_stop_answers_what_was_received() {
     }
     assert_eq!(line(&mut peer), "");
     server.stop();
+}
+
+#[test]
+fn a_stop_answers_what_waits_behind_answers_that_nobody_takes() {
+    let server = start(two().backlog_bytes_max(4096), false, "127.0.0.1:0");
+    let mut peer = server.connect();
+    peer.get_mut().write_all("big 900000\n".repeat(100).as_bytes()).unwrap();
+    peer.get_mut().write_all(b"inc\n").unwrap();
+    assert_eq!(ask(&mut server.connect(), "get\n"), "0", "the loops go on");
+    server.stopper.stop();
+    std::thread::sleep(Duration::from_millis(100));
+    for _ in 0..100 {
+        assert_eq!(line(&mut peer).len(), 900_000);
+    }
+    assert_eq!([line(&mut peer), line(&mut peer)], ["1", ""]);
+    assert_eq!(server.stop().cut_off, 0);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use super::server::Shared;
 use super::service::Context;
 use super::stream::Stream;
 use crate::{Client, Error};
+use mangrove_shadow::Ticket;
 use mio::event::Source;
 use mio::{Events, Interest, Poll, Token};
 use std::sync::Arc;
@@ -133,13 +134,13 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         let index = self.vacant.last().copied().unwrap_or(self.connections.len());
         let interests = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = stream.register(self.poll.registry(), Token(index + 1), interests) {
-            shared.report(Error::io("watch a client", &error));
-            shared.clients.fetch_sub(1, Ordering::Relaxed);
-            return;
-        }
-        let id = shared.next_id.fetch_add(1, Ordering::Relaxed);
-        let Some(context) = shared.service.connect(id) else {
+        // The system watches so many sockets and no more: that is this client's matter.
+        let context =
+            stream.register(self.poll.registry(), Token(index + 1), interests).ok().and_then(|()| {
+                let id = shared.next_id.fetch_add(1, Ordering::Relaxed);
+                shared.service.connect(id)
+            });
+        let Some(context) = context else {
             shared.clients.fetch_sub(1, Ordering::Relaxed);
             shared.counters.refused.fetch_add(1, Ordering::Relaxed);
             return;
@@ -186,9 +187,8 @@ impl Worker {
             self.round(request_max, backlog_max);
             rounds += 1;
         }
-        let runs_dry = self.going.is_empty();
         for &index in &active {
-            self.settle(index, runs_dry, backlog_max);
+            self.settle(index, backlog_max);
         }
         self.await_durability(&active);
     }
@@ -220,7 +220,9 @@ impl Worker {
                         match read {
                             Ok(((), seen)) => {
                                 shared.counters.reads.fetch_add(1, Ordering::Relaxed);
-                                connection.hold_answer(seen);
+                                // After the medium failed reads go on (see `Client::read_durable`).
+                                let failed = shared.runtime.failure().is_some();
+                                connection.hold_answer(if failed { Ticket(0) } else { seen });
                             }
                             Err(error) => refuse(&shared, connection, &error),
                         }
@@ -246,12 +248,12 @@ impl Worker {
     }
 
     /// Sends what may be sent, and decides what becomes of the client.
-    fn settle(&mut self, index: usize, runs_dry: bool, backlog_max: usize) {
+    fn settle(&mut self, index: usize, backlog_max: usize) {
         let draining = self.draining.is_some();
         let (runtime, now) = (&self.shared.runtime, self.now);
         let Some(connection) = self.connections[index].as_mut() else { return };
         connection.flush(|ticket| runtime.may_answer(ticket), now);
-        if draining && runs_dry && connection.phase == Phase::Open {
+        if draining && !connection.has_unseen() && connection.phase == Phase::Open {
             connection.phase = Phase::Ending;
             connection.flush(|ticket| runtime.may_answer(ticket), now);
         }
@@ -268,16 +270,14 @@ impl Worker {
         let held = |c: &Connection| c.output.waits_for();
         let newest = active.iter().filter_map(|&i| self.connections[i].as_ref().and_then(held)).max();
         let Some(newest) = newest else { return };
-        if runtime.failure().is_some() {
-            self.cut_off_held();
-            return;
-        }
         self.shared.loops[self.number].listening.listen();
         self.shared.syncer.want(newest.0);
-        if active
-            .iter()
-            .any(|&i| self.connections[i].as_ref().and_then(held).is_some_and(|_| runtime.may_answer(newest)))
-        {
+        // Both looks come after the listening: what happens from here on rings.
+        let failed = runtime.failure().is_some();
+        if failed {
+            self.cut_off_held();
+        }
+        if failed || runtime.may_answer(newest) {
             for &index in active {
                 self.list(index);
             }
@@ -320,7 +320,7 @@ impl Worker {
 fn refuse(shared: &Shared, connection: &mut Connection, error: &Error) {
     if shared.service.failed(connection.context, error) {
         // It rests on nothing that could be lost.
-        connection.take_answer(&*shared.service, mangrove_shadow::Ticket(0));
+        connection.take_answer(&*shared.service, Ticket(0));
     } else {
         connection.give_up();
     }
