@@ -111,7 +111,9 @@ impl<const OTHER: bool> ShadowSubject<OTHER> {
         let ring_bytes = if OTHER { 2 * RING_BYTES } else { RING_BYTES };
         let options = Options::new().address(AddressChoice::Anywhere).capacity(LEN).log_bytes(ring_bytes);
         let options = options.log_count(LOGS).background(false);
-        let shadow = Shadow::on_region(region, &options).map_err(|e| e.to_string())?;
+        // On a thread of its own: a fence orders what its own thread flushed, and opening has its own.
+        let opening = std::thread::scope(|scope| scope.spawn(|| Shadow::on_region(region, &options)).join());
+        let shadow = opening.map_err(|_| "opening panicked")?.map_err(|e| e.to_string())?;
         Ok(Self { shadow: Arc::new(shadow), log })
     }
 

@@ -5,11 +5,12 @@
 //!
 //! Invariants:
 //! 1. Nothing is stored before everything that will be applied has been verified.
-//! 2. Durable-order: the image before the heads that drop the records. Otherwise a second crash would
-//!    find the records gone and the image old.
-//! 3. Durable-order: the emptied logs before the incarnation that makes every older unit no unit. Otherwise units
-//!    still needed would fail their checksums; and without it, a unit dropped now could be taken at the next
-//!    recovery for the one of that number which is written next.
+//! 2. Durable-order: the image before the heads that drop the records, and before the incarnation that makes every older
+//!    unit no unit. Otherwise a second crash would find the records gone and the image old. Which of heads and
+//!    incarnation comes first does not matter: each alone says that nothing is to be applied.
+//! 3. Durable-order: the incarnation before the first unit, which another thread may commit. Otherwise a crash would make
+//!    no unit of it; and without an incarnation, a unit dropped now could be taken at the next recovery for the one
+//!    of that number which is written next.
 //! 4. Done again after a crash at any point, it does the same: `upto` of whatever lines survive names the last
 //!    unit applied, the next number is missing, and dropped units are behind it.
 
@@ -23,6 +24,9 @@ use crate::ring::Start;
 use crate::{Error, Result};
 use mangrove_pmem::{Region, crc32c};
 use std::sync::atomic::Ordering;
+
+/// So many times the bytes of a ring are summed in search of a whole unit, at most.
+const LOOKED_AT_RINGS: u64 = 8;
 
 /// One unit that was found.
 struct Found {
@@ -106,7 +110,6 @@ pub(crate) fn recover(region: &Region, layout: &Layout, ends: Ends) -> Result<(S
     for (log, &end) in ends.iter().enumerate() {
         store_head(region, layout.log(log), seq, end);
     }
-    region.fence();
     region.store(AT_INCARNATION, incarnation + 1, Ordering::Release);
     region.flush(AT_INCARNATION, 8);
     region.fence();
@@ -190,6 +193,15 @@ impl Verifier<'_> {
     /// The unit at `position`, which ends before `limit`. What a unit has beside the image is looked at only
     /// when it has not been applied: later it may have been overwritten by the next.
     fn unit(&self, log: usize, position: u64, limit: u64) -> Result<Commit> {
+        let (commit, aside) = self.in_ring(log, position, limit)?;
+        match aside {
+            Some(record) if commit.seq > self.upto => self.aside(record).map(|()| commit),
+            _ => Ok(commit),
+        }
+    }
+
+    /// The unit at `position` as far as the ring has it, and its ASIDE record.
+    fn in_ring(&self, log: usize, position: u64, limit: u64) -> Result<(Commit, Option<[u64; 4]>)> {
         let Self { region, layout, len, .. } = *self;
         let place = layout.ring(log, position);
         let commit = read_commit(region, layout, log, position);
@@ -227,20 +239,23 @@ impl Verifier<'_> {
         if crc != commit.crc || records != u64::from(commit.records) {
             return corrupt(place, "a unit does not match its checksum");
         }
-        match aside {
-            Some(record) if commit.seq > self.upto => self.aside(record).map(|()| commit),
-            _ => Ok(commit),
-        }
+        Ok((commit, aside))
     }
 
     /// Whether a whole unit stands behind `position`: it was begun when all before it was durable. (Units of earlier
-    /// laps name other positions; those of earlier openings, and bytes that only look like one, fail the checksum.)
+    /// laps name other positions; those of earlier openings, and bytes that only look like one, fail the checksum. A
+    /// ring that is full of such is forged: damage, too.)
     fn any_behind(&self, log: usize, position: u64, limit: u64) -> bool {
         let Self { region, layout, .. } = *self;
-        let last = limit - COMMIT_BYTES;
-        (position + 8..=last)
-            .step_by(8)
-            .any(|at| word(region, layout, log, at + 16) == at && self.unit(log, at, limit).is_ok())
+        let mut looked_at = 0;
+        (position + 8..=limit - COMMIT_BYTES).step_by(8).any(|at| {
+            if word(region, layout, log, at + 16) != at {
+                return false;
+            }
+            let bytes = read_commit(region, layout, log, at).map_or(0, |commit| commit.bytes);
+            looked_at += bytes.min(limit - at);
+            looked_at > LOOKED_AT_RINGS * layout.ring_bytes || self.in_ring(log, at, limit).is_ok()
+        })
     }
 
     /// The records of a unit beside the image.
