@@ -13,7 +13,7 @@ use std::ffi::{c_int, c_void};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A program's durable state, open: reads run in parallel on the memory itself, writes in batches whose
 /// changes are committed as one unit each.
@@ -24,6 +24,7 @@ use std::sync::atomic::Ordering;
 pub struct Runtime {
     combiner: Combiner<Job>,
     executor: Executor,
+    medium_failed: AtomicBool,
     /// Answers wait for durability.
     gated: bool,
     new: bool,
@@ -95,7 +96,14 @@ impl Runtime {
         gated: bool,
     ) -> Self {
         let executor = Executor::new(tracker, backing, writes);
-        Self { combiner: Combiner::new(), executor, gated, new: true, roots: std::ptr::null_mut() }
+        Self {
+            combiner: Combiner::new(),
+            executor,
+            medium_failed: AtomicBool::new(false),
+            gated,
+            new: true,
+            roots: std::ptr::null_mut(),
+        }
     }
 
     /// A new client.
@@ -322,7 +330,7 @@ impl Runtime {
 
     #[cold]
     fn wait_slow(&self, ticket: Ticket) -> Result<()> {
-        self.executor.backing().wait(ticket).map_err(|error| self.executor.fail(error))
+        self.executor.backing().wait(ticket).map_err(|error| self.lose(error))
     }
 
     /// Waits until everything committed so far is durable, whatever the durability mode.
@@ -331,7 +339,7 @@ impl Runtime {
     /// The medium failed, now or before; `Nested` inside a command.
     pub fn sync(&self) -> Result<()> {
         outside_commands()?;
-        self.executor.backing().sync().map_err(|error| self.executor.fail(error))
+        self.executor.backing().sync().map_err(|error| self.lose(error))
     }
 
     /// Waits until everything up to `ticket` is durable, whatever the durability mode.
@@ -343,7 +351,21 @@ impl Runtime {
             return Ok(());
         }
         outside_commands()?;
-        self.executor.backing().sync_to(ticket).map_err(|error| self.executor.fail(error))
+        self.executor.backing().sync_to(ticket).map_err(|error| self.lose(error))
+    }
+
+    /// Latches that the medium failed before something was durable.
+    fn lose(&self, error: Error) -> Error {
+        // Release, with the Acquire in `medium_failed`.
+        self.medium_failed.store(true, Ordering::Release);
+        self.executor.fail(error)
+    }
+
+    /// Whether somebody waited for durability in vain: what is not durable now never will be. After a commit that was
+    /// refused, which is a [`Runtime::failure`] too, what was committed before still becomes durable.
+    pub(crate) fn medium_failed(&self) -> bool {
+        // Acquire, with the Release in `lose`.
+        self.medium_failed.load(Ordering::Acquire)
     }
 
     /// Applies everything committed so far to the image and frees the log: the next opening has less to do.

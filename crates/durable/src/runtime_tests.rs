@@ -22,6 +22,8 @@ struct Medium {
     units: Vec<BTreeMap<usize, Vec<u8>>>,
     durable: u64,
     failed: bool,
+    /// The next commit is refused, as one that finds no room.
+    refuses: bool,
     /// Syncs happen only when told.
     held: bool,
 }
@@ -43,6 +45,10 @@ impl Fake {
     pub(crate) fn fail(&self) {
         self.medium.0.lock().failed = true;
         self.medium.1.notify_all();
+    }
+
+    pub(crate) fn refuse_one(&self) {
+        self.medium.0.lock().refuses = true;
     }
 
     fn units(&self) -> usize {
@@ -84,6 +90,9 @@ impl Backing for Fake {
                 code: Some(5),
                 message: "the disk is gone".into(),
             });
+        }
+        if std::mem::take(&mut medium.refuses) {
+            return Err(Error::Full { what: "there is no room".into() });
         }
         let unit = writes
             .ranges()

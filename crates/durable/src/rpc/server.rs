@@ -131,6 +131,17 @@ impl Shared {
     }
 }
 
+/// Ends the server when the event loop that has it panics: clients would go on coming to it.
+struct Told<'a>(&'a Shared);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.report(Error::Server { what: "an event loop panicked".into() });
+        }
+    }
+}
+
 impl Server {
     /// A server that listens nowhere yet.
     ///
@@ -169,7 +180,8 @@ impl Server {
     /// On return every client is gone, every answer that was given is durable, and the runtime is synced.
     ///
     /// # Errors
-    /// `Io` when the system refuses threads or event queues; the medium's error at the last sync.
+    /// `Io` when the system refuses threads or event queues; `Server` when the service panicked; the medium's error at the
+    /// last sync.
     pub fn serve(self) -> Result<ServerStat> {
         if self.listeners.is_empty() {
             return Err(Error::Server {
@@ -209,7 +221,7 @@ impl Server {
 /// A server about to serve.
 pub(super) struct Ready {
     pub(super) shared: Arc<Shared>,
-    polls: Vec<Poll>,
+    pub(super) polls: Vec<Poll>,
     poll: Poll,
     listeners: Vec<Listener>,
 }
@@ -232,7 +244,10 @@ impl Ready {
                 let started = shared.runtime.client().and_then(|client| {
                     let worker = Worker::new(Arc::clone(shared), number, poll, client);
                     spawn(format!("mangrove-loop-{number}"))
-                        .spawn_scoped(scope, move || worker.run())
+                        .spawn_scoped(scope, move || {
+                            let _told = Told(shared);
+                            worker.run();
+                        })
                         .map_err(|e| Error::io("start a thread", &e))
                 });
                 match started {
@@ -250,9 +265,8 @@ impl Ready {
                 outcome = outcome.and(one.ring());
             }
             for worker in workers {
-                if worker.join().is_err() {
-                    outcome = outcome.and(Err(Error::Server { what: "an event loop panicked".into() }));
-                }
+                // A panic was reported.
+                let _ = worker.join();
             }
             shared.syncer.end();
             outcome

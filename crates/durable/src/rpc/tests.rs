@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// `inc\n` answers the count after it, `get\n` the count, `big N\n` N letters, `bye\n` says bye and closes.
+/// `inc\n` answers the count after it, `get\n` the count, `big N\n` N letters, `bye\n` says bye and closes, `boom\n` panics.
 struct Counting {
     state: Box<State>,
     connected: Arc<AtomicUsize>,
@@ -76,6 +76,7 @@ unsafe impl Service for Counting {
         match peer.request.as_slice() {
             b"inc" | b"get" | b"bye" => Frame::Request(end + 1),
             big if big.starts_with(b"big ") => Frame::Request(end + 1),
+            b"boom" => panic!("boom"),
             _ => Frame::Malformed,
         }
     }
@@ -125,6 +126,15 @@ fn start(options: ServerOptions, speaks_of_errors: bool, address: &str) -> Runni
     let stopper = server.stopper();
     let thread = std::thread::spawn(move || server.serve());
     Running { address, stopper, thread, runtime, fake, connected }
+}
+
+/// A server that nobody runs, whose answers do not wait.
+pub(super) fn ready() -> super::server::Ready {
+    let (runtime, _) = fake_runtime(false);
+    let state = Box::new(State(UnsafeCell::new(0)));
+    let service = Counting { state, connected: Arc::default(), speaks_of_errors: false };
+    let options = ServerOptions::new().workers(1);
+    Server::new(runtime, Box::new(service), options).unwrap().prepare().unwrap()
 }
 
 impl Running {
@@ -264,6 +274,45 @@ fn reads_go_on_when_the_medium_failed_with_a_write_under_way() {
     assert!(ask(&mut reader, "inc\n").starts_with("error: "));
     server.stopper.stop();
     assert!(server.thread.join().unwrap().is_err());
+}
+
+#[test]
+fn after_a_commit_that_was_refused_answers_still_wait_and_are_given() {
+    let server = start(two(), true, "127.0.0.1:0");
+    let (mut writer, mut reader) = (server.connect(), server.connect());
+    assert_eq!(ask(&mut reader, "get\n"), "0");
+    server.fake.hold(true);
+    writer.get_mut().write_all(b"inc\n").unwrap();
+    while server.runtime.stat().committed < Ticket(1) {
+        std::thread::yield_now();
+    }
+    server.fake.refuse_one();
+    assert!(ask(&mut server.connect(), "inc\n").starts_with("error: "));
+    assert!(server.runtime.failure().is_some());
+    reader.get_mut().write_all(b"get\n").unwrap();
+    for peer in [&mut writer, &mut reader] {
+        peer.get_mut().set_read_timeout(Some(Duration::from_millis(60))).unwrap();
+        assert!(peer.read(&mut [0; 8]).is_err(), "an answer left early, or never will");
+        peer.get_mut().set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    }
+    server.fake.hold(false);
+    assert_eq!([line(&mut writer), line(&mut reader)], ["1", "2"]);
+    server.stopper.stop();
+    server.thread.join().unwrap().unwrap();
+}
+
+#[test]
+fn an_event_loop_that_panics_ends_the_server() {
+    let server = start(two(), false, "127.0.0.1:0");
+    let mut peer = server.connect();
+    peer.get_mut().write_all(b"boom\n").unwrap();
+    let begun = std::time::Instant::now();
+    while !server.thread.is_finished() {
+        assert!(begun.elapsed() < Duration::from_secs(15), "it goes on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let error = server.thread.join().unwrap().unwrap_err();
+    assert!(error.to_string().contains("panicked"), "{error}");
 }
 
 /// A socket that the system does not watch, as beyond its limit; a file stands in for it.

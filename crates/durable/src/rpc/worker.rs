@@ -34,7 +34,7 @@ pub(super) struct Worker {
     client: Client,
     connections: Vec<Option<Connection>>,
     vacant: Vec<usize>,
-    /// Clients that have something to do; each once.
+    /// Clients that have something to do; each once, and none that has gone.
     active: Vec<usize>,
     /// Clients of this round that wait for the batch, and its arguments.
     going: Vec<usize>,
@@ -157,6 +157,10 @@ impl Worker {
     fn remove(&mut self, index: usize) {
         let Some(mut connection) = self.connections[index].take() else { return };
         let _ = connection.stream.deregister(self.poll.registry());
+        if connection.listed {
+            // The place may have another client before the next turn.
+            self.active.retain(|&listed| listed != index);
+        }
         self.shared.service.disconnect(connection.context);
         self.shared.clients.fetch_sub(1, Ordering::Relaxed);
         self.vacant.push(index);
@@ -221,8 +225,8 @@ impl Worker {
                             Ok(((), seen)) => {
                                 shared.counters.reads.fetch_add(1, Ordering::Relaxed);
                                 // After the medium failed reads go on (see `Client::read_durable`).
-                                let failed = shared.runtime.failure().is_some();
-                                connection.hold_answer(if failed { Ticket(0) } else { seen });
+                                let lost = shared.runtime.medium_failed();
+                                connection.hold_answer(if lost { Ticket(0) } else { seen });
                             }
                             Err(error) => refuse(&shared, connection, &error),
                         }
@@ -273,7 +277,7 @@ impl Worker {
         self.shared.loops[self.number].listening.listen();
         self.shared.syncer.want(newest.0);
         // Both looks come after the listening: what happens from here on rings.
-        let failed = runtime.failure().is_some();
+        let failed = runtime.medium_failed();
         if failed {
             self.cut_off_held();
         }
@@ -323,5 +327,44 @@ fn refuse(shared: &Shared, connection: &mut Connection, error: &Error) {
         connection.take_answer(&*shared.service, Ticket(0));
     } else {
         connection.give_up();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rpc::tests::ready;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    /// The other end of a client that comes and says something.
+    fn arrive(worker: &mut Worker, says: &[u8]) -> UnixStream {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        theirs.write_all(says).unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let ours = Stream::Unix(mio::net::UnixStream::from_std(ours));
+        worker.shared.clients.fetch_add(1, Ordering::Relaxed);
+        worker.shared.loops[0].arriving.lock().push(ours);
+        worker.answer_bell();
+        theirs
+    }
+
+    #[test]
+    fn the_place_of_a_client_that_had_something_to_do_is_listed_once_for_the_next() {
+        let mut ready = ready();
+        let (shared, poll) = (Arc::clone(&ready.shared), ready.polls.remove(0));
+        let client = shared.runtime.client().unwrap();
+        let mut worker = Worker::new(shared, 0, poll, client);
+        let _first = arrive(&mut worker, b"");
+        worker.turn();
+        worker.list(0);
+        worker.remove(0);
+        let mut second = arrive(&mut worker, b"inc\n");
+        worker.turn();
+        assert_eq!(worker.shared.runtime.stat().commands, 1);
+        worker.remove(0);
+        let mut told = String::new();
+        second.read_to_string(&mut told).unwrap();
+        assert_eq!(told, "1\n");
     }
 }
