@@ -507,6 +507,27 @@ fn code_of_a_library_that_went_is_not_run_for_another_in_its_place() {
     assert_eq!(answers, ["1", "2", "2", "4", "1"], "{told}");
 }
 
+/// Both states run one translation of it.
+#[test]
+fn code_of_a_library_that_went_is_not_run_by_a_state_that_never_knew_it() {
+    let plugins = Plugins::new();
+    let told = plugins.does("open openB load:one.so call unload load:other.so callB unload load:one.so call");
+    let places: Vec<&str> = told.lines().filter_map(|line| line.strip_prefix("loaded at ")).collect();
+    assert!(places.len() == 3 && places.iter().all(|place| *place == places[0]), "{told}");
+    let answers: Vec<&str> = told.lines().filter(|line| line.starts_with("call")).collect();
+    assert_eq!(answers, ["call 1", "callB 2", "call 1"], "{told}");
+}
+
+#[test]
+fn a_command_may_unload_a_library() {
+    let plugins = Plugins::new();
+    let told = plugins.does("open load:one.so call drop idle load:one.so idle kill");
+    assert!(told.contains("drop 0"), "{told}");
+    // What the command wrote before went with the library.
+    let told = plugins.does("load:one.so open read call drop kill");
+    assert!(told.contains("read 1"), "{told}");
+}
+
 #[test]
 fn addresses_that_are_taken_are_told() {
     let scratch = tempfile::tempdir().expect("a scratch folder");

@@ -8,8 +8,9 @@ use mangrove_tracker::WriteSet;
 /// What [`Backing::enter`] has to tell.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Entered {
-    /// Libraries were unloaded since the last time: other code may be where theirs was.
-    pub(crate) code_went: bool,
+    /// How many libraries were ever unloaded in this process: other code may be where theirs was. 0 where no
+    /// tracker learns of code.
+    pub(crate) unloaded: u64,
 }
 
 /// What the runtime needs of the memory that it makes durable.

@@ -80,8 +80,9 @@ pub(crate) struct Executor {
 // SAFETY: `writes` is touched in `execute`, `run_alone` and `into_backing` only, whose callers are alone.
 unsafe impl Sync for Executor {}
 
-/// One tracked call runs at a time in a process, whatever the number of runtimes in it.
-static TRACKED: Mutex<()> = Mutex::new(());
+/// One tracked call runs at a time in a process, whatever the number of runtimes in it. What they learnt of code they have in
+/// common: inside is how many libraries had been unloaded when it was last forgotten.
+static TRACKED: Mutex<u64> = Mutex::new(0);
 
 impl Executor {
     pub(crate) fn new(tracker: Box<dyn Tracker>, backing: Box<dyn Backing>, writes: WriteSet) -> Self {
@@ -174,9 +175,11 @@ impl Executor {
     unsafe fn run_and_commit(&self, jobs: &[NonNull<Job>]) -> Result<Ticket> {
         // SAFETY: the caller is alone.
         let writes = unsafe { &mut *self.writes.get() };
-        let _one = TRACKED.lock();
+        let mut forgotten = TRACKED.lock();
         // SAFETY: valid until `leave`.
-        if unsafe { self.backing.enter(writes) }?.code_went {
+        let entered = unsafe { self.backing.enter(writes) }?;
+        if entered.unloaded > *forgotten {
+            *forgotten = entered.unloaded;
             route::outside(|| self.tracker.forget_code());
         }
         let mut commands = 0;

@@ -40,6 +40,8 @@ pub(crate) struct ImageOptions {
     pub(crate) self_contained: bool,
     /// Nobody looks at the state after closing.
     pub(crate) returns_memory: bool,
+    /// Commands run as translations of their code.
+    pub(crate) translates: bool,
 }
 
 /// What opening found.
@@ -69,7 +71,8 @@ pub(crate) struct Image {
     shadow: Arc<Shadow>,
     inner: Mutex<Inner>,
     returns_memory: bool,
-    /// None where modules do not matter.
+    translates: bool,
+    /// None where neither modules nor code matter.
     watch: Option<ModulesWatch>,
     /// The set of variables has changed: the next write set has to be told.
     variables_changed: AtomicBool,
@@ -161,7 +164,7 @@ impl Image {
         let shadow = Arc::new(shadow);
         let header = shadow.base().cast::<Header>();
         let mut early = Early::default();
-        let watch = (!options.self_contained).then(ModulesWatch::begin);
+        let watch = (!options.self_contained || options.translates).then(ModulesWatch::begin);
         let new = is_new(&shadow)?;
         let (heap, modules, globals) = if new {
             Self::make(&shadow, header, options, &mut early)?
@@ -194,6 +197,7 @@ impl Image {
             shadow,
             inner: Mutex::new(inner),
             returns_memory: options.returns_memory,
+            translates: options.translates,
             watch,
             variables_changed: AtomicBool::new(true),
             failed: AtomicBool::new(false),
@@ -301,9 +305,8 @@ impl Image {
 impl Backing for Image {
     #[inline]
     unsafe fn enter(&self, writes: *mut WriteSet) -> Result<Entered> {
-        let mut entered = Entered::default();
-        if self.watch.as_ref().is_some_and(ModulesWatch::has_changed) {
-            entered.code_went = self.look_at_modules()?;
+        if self.modules_changed() {
+            self.look_at_modules(&mut self.inner.lock())?;
         }
         // Relaxed: set by who opened, or by who entered before, which are ordered before by the runtime.
         if self.variables_changed.load(Ordering::Relaxed) {
@@ -314,7 +317,8 @@ impl Backing for Image {
         }
         // SAFETY: passed on.
         unsafe { self.place.enter(writes) };
-        Ok(entered)
+        let watch = self.watch.as_ref().filter(|_| self.translates);
+        Ok(Entered { unloaded: watch.map_or(0, ModulesWatch::unloaded) })
     }
 
     #[inline]
@@ -375,6 +379,14 @@ impl Image {
         inner.written.clear();
         if !writes.exact().is_empty() {
             inner.written.extend_from_slice(writes.exact());
+            if self.modules_changed() {
+                // A command may have unloaded what it, or one before it, wrote to.
+                self.look_at_modules(inner)?;
+                let Inner { modules, written, .. } = inner;
+                written.retain(|&(from, len)| {
+                    modules.is_variable(from) && modules.is_variable(from + len.max(1) - 1)
+                });
+            }
             inner
                 .globals
                 .keep(self.header, self.heap(), &inner.modules, &inner.written, &mut lab::Heard(writes))
@@ -440,11 +452,16 @@ impl Image {
         Ok(ended)
     }
 
+    /// Whether libraries came or went since the last time. One caller at a time.
+    #[inline]
+    fn modules_changed(&self) -> bool {
+        self.watch.as_ref().is_some_and(ModulesWatch::has_changed)
+    }
+
     /// Records libraries that were loaded since, before a command may call them: the state may get their addresses,
-    /// and what it writes to their variables is its own. True when others went.
+    /// and what it writes to their variables is its own. Those that went have no variables.
     #[cold]
-    fn look_at_modules(&self) -> Result<bool> {
-        let inner = &mut *self.inner.lock();
+    fn look_at_modules(&self, inner: &mut Inner) -> Result<()> {
         let refreshed = inner.modules.refresh();
         if refreshed.came || refreshed.went {
             inner.globals.find_again(self.header, &inner.modules);
@@ -455,7 +472,7 @@ impl Image {
             let head = unsafe { &mut *self.header };
             record_modules(head, self.heap(), &inner.modules, &mut inner.early)?;
         }
-        Ok(refreshed.went)
+        Ok(())
     }
 }
 

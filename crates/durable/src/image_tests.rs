@@ -21,7 +21,13 @@ fn options() -> ImageOptions {
         .create(CreateMode::CreateIfMissing)
         .address(AddressChoice::Chosen)
         .capacity(1 << 30);
-    ImageOptions { shadow, keeps_variables: true, self_contained: false, returns_memory: false }
+    ImageOptions {
+        shadow,
+        keeps_variables: true,
+        self_contained: false,
+        returns_memory: false,
+        translates: true,
+    }
 }
 
 fn open(path: &Path) -> (Image, Opened) {
@@ -589,4 +595,36 @@ fn what_a_command_allocates_fills_and_frees_costs_no_log() {
     let (image, _) = open(&path);
     assert_eq!((get(root(&image)), image.stat().arena.blocks), (70 + 300_000, 2));
     assert_eq!(image.check(), Vec::<String>::new());
+}
+
+#[test]
+#[cfg(target_env = "gnu")]
+fn whoever_translates_hears_of_libraries_that_went_also_of_those_it_never_knew() {
+    let load = |name: &std::ffi::CStr| {
+        // SAFETY: libc's own libraries, whose initialisers do nothing.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
+        assert!(!handle.is_null());
+        handle
+    };
+    // SAFETY: handles of `load`, once each.
+    let unload = |handle| assert_eq!(unsafe { libc::dlclose(handle) }, 0);
+    let _one = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let mut writes = WriteSet::new(32).unwrap();
+    for (self_contained, translates) in [(true, true), (false, true), (true, false), (false, false)] {
+        let path = folder.path().join(format!("state-{self_contained}-{translates}"));
+        let options = ImageOptions { self_contained, translates, ..options() };
+        let (image, _) = Image::open(&path, &options).unwrap();
+        let mut heard = || {
+            // SAFETY: `writes` outlives the command; one thread.
+            let entered = unsafe { image.enter(&raw mut writes) }.unwrap();
+            image.leave();
+            entered.unloaded
+        };
+        let before = heard();
+        unload(load(c"libutil.so.1"));
+        let other = load(c"libanl.so.1");
+        assert_eq!(heard() > before, translates);
+        unload(other);
+    }
 }

@@ -161,6 +161,7 @@ impl Options {
             keeps_variables: self.keeps_variables && !self.self_contained,
             self_contained: self.self_contained,
             returns_memory: self.returns_memory,
+            translates: matches!(self.tracker, TrackerChoice::Auto | TrackerChoice::Recompiler),
         }
     }
 

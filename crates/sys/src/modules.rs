@@ -100,7 +100,9 @@ pub struct ModulesWatch {
     last: Option<&'static LinkMap>,
     /// Nothing was behind it at the last look, or since the one before.
     is_last: AtomicBool,
-    generation: AtomicU64,
+    /// How many were ever loaded and unloaded, at the last look.
+    came: AtomicU64,
+    went: AtomicU64,
 }
 
 /// How the dynamic linker's description of a module begins (link.h). New ones go behind the last.
@@ -124,9 +126,10 @@ impl ModulesWatch {
         // What has no path is the program, or the kernel's.
         let mut libraries = loaded_modules().into_iter().filter(|m| !m.is_program && m.path.contains('/'));
         let last = libraries.try_fold(None, |_, library| library.keep().map(Some)).flatten();
-        let (generation, is_last) = look_at_list(last);
-        let last = last.filter(|_| is_last && generation == before);
-        Self { last, is_last: AtomicBool::new(last.is_some()), generation: AtomicU64::new(generation) }
+        let (counts, is_last) = look_at_list(last);
+        let last = last.filter(|_| is_last && counts == before);
+        let [came, went] = counts.map(AtomicU64::new);
+        Self { last, is_last: AtomicBool::new(last.is_some()), came, went }
     }
 
     /// Whether a library was loaded or unloaded since the last call, or the beginning. One caller at a time. Three loads, as
@@ -142,11 +145,20 @@ impl ModulesWatch {
 
     #[cold]
     fn look(&self) -> bool {
-        let (generation, is_last) = look_at_list(self.last);
-        let has_changed = self.generation.swap(generation, Ordering::Relaxed) != generation;
+        let (counts, is_last) = look_at_list(self.last);
+        let known = [&self.came, &self.went];
+        let before = [0, 1].map(|which| known[which].swap(counts[which], Ordering::Relaxed));
+        let has_changed = before != counts;
         // Only when what is known since the last look is what is there now.
         self.is_last.store(is_last && !has_changed, Ordering::Relaxed);
         has_changed
+    }
+
+    /// How many libraries had been unloaded, in all the process's life, when this watch last looked.
+    #[inline]
+    #[must_use]
+    pub fn unloaded(&self) -> u64 {
+        self.went.load(Ordering::Relaxed)
     }
 }
 
@@ -169,19 +181,19 @@ unsafe fn link_map(_: *mut c_void) -> Option<&'static LinkMap> {
     None
 }
 
-/// A number that changes whenever a library is loaded or unloaded, and whether `last` is the last of the list then.
-fn look_at_list(last: Option<&'static LinkMap>) -> (u64, bool) {
-    struct Look(Option<&'static LinkMap>, u64, bool);
+/// How many libraries were ever loaded and unloaded, and whether `last` is the last of the list then.
+fn look_at_list(last: Option<&'static LinkMap>) -> ([u64; 2], bool) {
+    struct Look(Option<&'static LinkMap>, [u64; 2], bool);
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, to: *mut c_void) -> c_int {
         // SAFETY: as in `loaded_modules`. The linker holds its list still meanwhile.
         unsafe {
             let look = &mut *to.cast::<Look>();
-            look.1 = (*info).dlpi_adds << 32 ^ (*info).dlpi_subs;
+            look.1 = [(*info).dlpi_adds, (*info).dlpi_subs];
             look.2 = look.0.is_some_and(|last| last.next.load(Ordering::Relaxed).is_null());
         }
         1
     }
-    let mut look = Look(last, 0, false);
+    let mut look = Look(last, [0; 2], false);
     // SAFETY: as in `loaded_modules`.
     unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut look).cast()) };
     (look.1, look.2)
@@ -384,8 +396,10 @@ mod tests {
         for _ in 0..3 {
             let late = load(c"libutil.so.1");
             assert!(watch.has_changed() && !watch.has_changed() && !watch.has_changed());
+            let before = watch.unloaded();
             unload(late);
             assert!(!is_there("libutil") && watch.has_changed() && !watch.has_changed());
+            assert!(watch.unloaded() > before);
             assert!(watch.is_last.load(Ordering::Relaxed), "back to a glance");
         }
         let [one, other] = [load(c"libutil.so.1"), load(c"libanl.so.1")];

@@ -1,6 +1,6 @@
 /* A program whose library comes and goes: plugins STATE STEP... The steps: open, load:PATH, unload, over (maps memory where
  * the library was), call (a command that calls the library), idle (one that does not), fill (one that writes to all of that memory),
- * read, wait, kill. */
+ * read, wait, kill; drop (a command that calls the library and unloads it); openB and callB, the same with another state. */
 #include <dlfcn.h>
 #include <link.h>
 #include <mangrove_app.h>
@@ -30,7 +30,11 @@ static void look(void *ctx) {
 
 static void process(void *ctx) {
     struct call *call = ctx;
-    if (strcmp(call->step, "call") == 0) call->answer = library.plugged("");
+    if (strncmp(call->step, "call", 4) == 0) call->answer = library.plugged("");
+    if (strcmp(call->step, "drop") == 0) {
+        library.plugged("");
+        call->answer = dlclose(library.handle);
+    }
     if (strcmp(call->step, "fill") == 0) memset(library.start, 7, library.end - library.start);
     count++;
 }
@@ -72,8 +76,8 @@ static void fine(mangrove_app_status status) {
 
 int main(int argc, char **argv) {
     mangrove_app_callbacks callbacks = {.bytes = sizeof callbacks, .process = process};
-    mangrove_app *app;
-    mangrove_app_client *client;
+    mangrove_app *app, *app_b;
+    mangrove_app_client *client, *client_b;
     for (int i = 2; i < argc; i++) {
         struct call call = {argv[i], 0};
         if (strncmp(call.step, "load:", 5) == 0) {
@@ -85,6 +89,14 @@ int main(int argc, char **argv) {
         } else if (strcmp(call.step, "open") == 0) {
             fine(mangrove_app_open(argv[1], NULL, &callbacks, &app));
             fine(mangrove_app_client_new(app, &client));
+        } else if (strcmp(call.step, "openB") == 0) {
+            char path[4096];
+            snprintf(path, sizeof path, "%s.b", argv[1]);
+            fine(mangrove_app_open(path, NULL, &callbacks, &app_b));
+            fine(mangrove_app_client_new(app_b, &client_b));
+        } else if (strcmp(call.step, "callB") == 0) {
+            fine(mangrove_app_cmd(client_b, &call));
+            printf("callB %d\n", call.answer);
         } else if (strcmp(call.step, "read") == 0) {
             fine(mangrove_app_read(client, look, &call));
             printf("read %d\n", call.answer);

@@ -192,6 +192,9 @@ impl Tracker for Recompiler {
             // Between calls the direction flag is clear and no flags are handed on (System V ABI).
             state.direction_known = true;
             state.flags_cross = false;
+            let _ = state.maps.refresh();
+            state.sources.clear();
+            state.pinned = 0;
             state.flush();
         });
     }
@@ -474,6 +477,7 @@ mod tests {
     use super::{Recompiler, Tracker, WriteSet};
     use crate::error::Error;
     use std::ffi::c_void;
+    use std::os::fd::AsRawFd;
     use std::sync::{Barrier, Mutex};
 
     unsafe extern "C" fn write_one(arg: *mut c_void) {
@@ -715,5 +719,43 @@ mod tests {
         // SAFETY: the function's argument.
         while unsafe { tracker.call(&mut writes, change_the_tracker, arg) } == Err(Error::Busy) {}
         assert!(caught);
+    }
+
+    #[test]
+    fn memory_where_code_was_is_not_taken_for_it() {
+        let tracker = Recompiler::new().unwrap();
+        let mut writes = WriteSet::new(32).unwrap();
+        let path = std::env::temp_dir().join(format!("mangrove-tracker-code-{}", std::process::id()));
+        std::fs::write(&path, [0xc3; 4096]).unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let map = |at: *mut c_void, protection, flags, fd| {
+            // SAFETY: a page anywhere, or in place of the test's own.
+            let got = unsafe { libc::mmap(at, 4096, protection, libc::MAP_PRIVATE | flags, fd, 0) };
+            assert_ne!(got, libc::MAP_FAILED);
+            got
+        };
+        let readable = libc::PROT_READ | libc::PROT_EXEC;
+        let code = map(std::ptr::null_mut(), readable, 0, file.as_raw_fd());
+        // SAFETY: the page holds returns.
+        let function: unsafe extern "C" fn(*mut c_void) = unsafe { std::mem::transmute(code) };
+        let mut call = || {
+            loop {
+                // SAFETY: as above.
+                let called = unsafe { tracker.call(&mut writes, function, std::ptr::null_mut()) };
+                if called != Err(Error::Busy) {
+                    return called;
+                }
+            }
+        };
+        assert_eq!(call(), Ok(()));
+        let flags = libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        assert_eq!(map(code, readable | libc::PROT_WRITE, flags, -1), code);
+        // SAFETY: the test's page.
+        unsafe { code.cast::<u8>().write(0xc3) };
+        tracker.forget_code();
+        assert!(call().unwrap_err().to_string().contains("made at run time"));
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::munmap(code, 4096) }, 0);
     }
 }
