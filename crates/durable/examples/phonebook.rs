@@ -3,12 +3,13 @@
 //!     phonebook FOLDER run THREADS      adds numbers and prints each that was acknowledged
 //!     phonebook FOLDER check THREADS    prints how many each thread has
 //!     phonebook FOLDER panic            a write that panics halfway
-//!     phonebook FOLDER outlive          an initialisation and a write that panic, told when their states are gone
+//!     phonebook FOLDER outlive          initialisations and writes that panic, looked at when their states are gone
 
-use mangrove_durable::{Allocator, Durable, Error, Persist};
+use mangrove_durable::{Allocator, Durable, Error, Options, Persist};
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hint::black_box;
 use std::io::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator::new();
@@ -52,20 +53,65 @@ impl Books {
     }
 }
 
-fn outlive(folder: &str) {
-    let what = std::hint::black_box("no");
-    let caught = |call: &dyn Fn()| {
-        let payload = catch_unwind(AssertUnwindSafe(call)).expect_err("panics");
-        // The memory of states that failed goes at the latest now.
-        Durable::open(format!("{folder}.other"), Books::default).expect("opens").close().expect("closes");
-        payload.downcast::<String>().expect("text")
+/// A way to panic in a command.
+type Panics = fn();
+
+/// Text, text where there is too little address space to keep a copy of the state for a while, and no text.
+const PANICS: [(&str, Panics); 3] = [
+    ("text", || panic!("{} luck", black_box("no"))),
+    ("narrow", || {
+        black_box(vec![1u8; 64 << 20]);
+        limit(Some(16 << 20));
+        panic!("{} luck", black_box("no"))
+    }),
+    ("numbers", || panic_any(vec![7u64; 3])),
+];
+
+/// The process may take so many bytes of address space more, or as many as it could at its start.
+fn limit(more: Option<u64>) {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("/proc is mounted");
+    let pages: u64 = pages.split(' ').next().and_then(|n| n.parse().ok()).expect("a number");
+    // SAFETY: reads and sets numbers of this process.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        assert_eq!(libc::getrlimit(libc::RLIMIT_AS, &raw mut limit), 0);
+        limit.rlim_cur = more.map_or(limit.rlim_max, |more| pages * 4096 + more);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const limit), 0);
+    }
+}
+
+/// Panics in the making of the state, or in its first write.
+fn fail(folder: &str, options: &Options, at_once: bool, panics: Panics) {
+    let make = || {
+        if at_once {
+            panics();
+        }
+        Books::default()
     };
-    let beginning = caught(&|| drop(Durable::<Books>::open(folder, || panic!("{what} beginning"))));
-    let end = caught(&|| {
-        let books = Durable::open(folder, Books::default).expect("opens");
-        let _ = books.write(|_| panic!("{what} end"));
-    });
-    println!("{beginning}, {end}");
+    let books = Durable::open_with(folder, options, make).expect("opens");
+    let _ = books.write(|_| panics());
+}
+
+fn outlive(folder: &str) {
+    let options = Options::new().capacity(1 << 30).log_bytes(8 << 20);
+    let mut number = 0;
+    for (name, panics) in PANICS {
+        for (returns_memory, at_once) in [(false, false), (false, true), (true, false), (true, true)] {
+            number += 1;
+            let options = options.clone().returns_memory(returns_memory);
+            let failed = AssertUnwindSafe(|| fail(&format!("{folder}.{number}"), &options, at_once, panics));
+            let payload = catch_unwind(failed).expect_err("panics");
+            limit(None);
+            // The memory of states that failed goes at the latest now, if ever.
+            let other = Durable::open_with(format!("{folder}.other"), &options, Books::default);
+            other.expect("opens").close().expect("closes");
+            match payload.downcast::<String>() {
+                Ok(text) => assert_eq!((text.as_str(), name == "numbers"), ("no luck", false)),
+                Err(payload) => assert_eq!(*payload.downcast::<Vec<u64>>().expect("numbers"), [7; 3]),
+            }
+        }
+    }
+    println!("outlived");
 }
 
 fn main() {

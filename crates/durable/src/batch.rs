@@ -66,7 +66,8 @@ impl Counters {
 /// Executes batches. One at a time; the combiner sees to that.
 pub(crate) struct Executor {
     tracker: Box<dyn Tracker>,
-    backing: Box<dyn Backing>,
+    /// `None` while the executor ends.
+    backing: Option<Box<dyn Backing>>,
     writes: UnsafeCell<WriteSet>,
     last: AtomicU64,
     failed: AtomicBool,
@@ -89,7 +90,7 @@ impl Executor {
         let last = backing.durable().0;
         Self {
             tracker,
-            backing,
+            backing: Some(backing),
             writes: UnsafeCell::new(writes),
             last: AtomicU64::new(last),
             failed: AtomicBool::new(false),
@@ -100,8 +101,9 @@ impl Executor {
         }
     }
 
+    #[inline]
     pub(crate) fn backing(&self) -> &dyn Backing {
-        &*self.backing
+        self.backing.as_deref().expect("an executor that lives has its backing")
     }
 
     pub(crate) fn tracker_name(&self) -> &'static str {
@@ -175,9 +177,10 @@ impl Executor {
     unsafe fn run_and_commit(&self, jobs: &[NonNull<Job>]) -> Result<Ticket> {
         // SAFETY: the caller is alone.
         let writes = unsafe { &mut *self.writes.get() };
+        let backing = self.backing();
         let mut forgotten = TRACKED.lock();
         // SAFETY: valid until `leave`.
-        let entered = unsafe { self.backing.enter(writes) }?;
+        let entered = unsafe { backing.enter(writes) }?;
         if entered.unloaded > *forgotten {
             *forgotten = entered.unloaded;
             route::outside(|| self.tracker.forget_code());
@@ -196,7 +199,7 @@ impl Executor {
                 commands += 1;
             }
         }
-        self.backing.leave();
+        backing.leave();
         if let Err(error) = ran {
             // Also an error that changed nothing by itself: earlier commands of the batch have run.
             writes.clear();
@@ -207,25 +210,39 @@ impl Executor {
             writes.clear();
             return Err(Error::Broken { what: "it panicked, or gave up".into() });
         }
-        let ticket = self.backing.commit(writes)?;
+        let ticket = backing.commit(writes)?;
         // Release, with the Acquire in `last`.
         self.last.store(ticket.0, Ordering::Release);
         Ok(ticket)
     }
 
     /// Gives the backing up, whatever was committed.
-    pub(crate) fn give_up(self) {
-        self.backing.give_up();
+    pub(crate) fn give_up(mut self) {
+        if let Some(backing) = self.backing.take() {
+            backing.give_up();
+        }
     }
 
     /// Closes the backing. After half a command it is left as it is: something of the process may point there.
-    pub(crate) fn close(self) -> Result<()> {
+    pub(crate) fn close(mut self) -> Result<()> {
+        let backing = self.backing.take();
         if let Err(error) = self.broken() {
-            std::mem::forget(self.backing);
+            std::mem::forget(backing);
             return Err(error);
         }
         let failure = self.failure();
-        let closed = self.backing.close();
+        let closed = backing.map_or(Ok(()), Backing::close);
         failure.map_or(closed, Err)
+    }
+}
+
+impl Drop for Executor {
+    /// As `give_up`, after half a command.
+    fn drop(&mut self) {
+        if self.broken.load(Ordering::Acquire)
+            && let Some(backing) = self.backing.take()
+        {
+            backing.give_up();
+        }
     }
 }

@@ -6,8 +6,8 @@
 //! 2. What a command wrote is in its commit if it lies in the region or is a variable of a program module that was
 //!    loaded before its batch began; everything else (stacks, the process's heap, libc's own data) is not persistent.
 //! 3. Between opening and the first commit nothing durable changes; after a commit that failed nothing either.
-//! 4. Memory that commands had stays where it is when the image ends, until a state is opened again, unless
-//!    the options say that nobody looks there.
+//! 4. Memory that commands had stays where it is when the image is closed or given up, until a state is opened again:
+//!    unless the options say that nobody looks there after closing, and longer where a command said that somebody does.
 
 use crate::arena::{ArenaStat, FreeBytes, Heap, Space, View, Writes};
 use crate::audit::Audit;
@@ -18,7 +18,7 @@ use crate::modules::{Gone, Modules, find_pointer, system_library_that_points_int
 use crate::route::{self, Place, Retired};
 use crate::{Error, Result, keys, lab};
 use mangrove_shadow::{Shadow, Ticket};
-use mangrove_sys::{LeftMemory, ModulesWatch, park};
+use mangrove_sys::{LeftMemory, ModulesWatch, Parked, park};
 use mangrove_tracker::{BLOCK_BYTES_DEFAULT, WriteSet};
 use parking_lot::Mutex;
 use std::io;
@@ -361,13 +361,35 @@ impl Backing for Image {
 
     fn close(self: Box<Self>) -> Result<()> {
         let freed = self.commit_deferred();
-        self.end(Shadow::close)??;
+        let returns_memory = self.returns_memory;
+        let (shadow, place, view) = self.without_heap()?;
+        // SAFETY: no command runs.
+        let aside = if returns_memory { None } else { unsafe { move_aside(&shadow) }.ok() };
+        let Some(aside) = aside else {
+            // Nobody looks there, or there is no room: then destructors that run at exit had better not.
+            drop(place);
+            shadow.close()?;
+            return freed;
+        };
+        let closed = shadow.close();
+        LEFT.lock().push((place.retire(view), aside.put_back()));
+        closed?;
         freed
     }
 
     fn give_up(self: Box<Self>) {
         // The error that led here is the one to tell.
-        let _ = self.end(drop);
+        let Ok((shadow, place, view)) = self.without_heap() else { return };
+        let is_kept = place.is_kept();
+        let retired = place.retire(view);
+        // SAFETY: no command runs.
+        let Ok(aside) = (unsafe { move_aside(&shadow) }) else {
+            // Then it stays as it is, pool and all.
+            return std::mem::forget((retired, shadow));
+        };
+        drop(shadow);
+        let left = (retired, aside.put_back());
+        if is_kept { std::mem::forget(left) } else { LEFT.lock().push(left) }
     }
 }
 
@@ -429,27 +451,14 @@ impl Image {
         self.commit(&mut writes).map(drop)
     }
 
-    /// Has the shadow end by `end`, and leaves the memory where it is, if somebody may look at it.
-    fn end<R>(self, end: impl FnOnce(Shadow) -> R) -> Result<R> {
-        let Self { place, heap, view, shadow, returns_memory, .. } = self;
+    /// What is left when the arena has ended.
+    fn without_heap(self) -> Result<(Shadow, Place, Box<View>)> {
+        let Self { place, heap, view, shadow, .. } = self;
         drop(heap);
         let Ok(shadow) = Arc::try_unwrap(shadow).map_err(drop) else {
             return Err(Error::Invalid { what: "the state is still in use; close it last".into() });
         };
-        if returns_memory {
-            drop(place);
-            return Ok(end(shadow));
-        }
-        let base = shadow.base() as usize;
-        // SAFETY: no command runs, and a shadow ends from its log, not from the working copy.
-        let parked = unsafe { park(base..base + shadow.len() as usize) };
-        let ended = end(shadow);
-        match parked {
-            Ok(parked) => LEFT.lock().push((place.retire(view), parked.put_back())),
-            // Then destructors that run at exit had better not touch it.
-            Err(_) => drop(place),
-        }
-        Ok(ended)
+        Ok((shadow, place, view))
     }
 
     /// Whether libraries came or went since the last time. One caller at a time.
@@ -474,6 +483,16 @@ impl Image {
         }
         Ok(())
     }
+}
+
+/// Takes the working copy out of the shadow's way, to be put back when the shadow has ended.
+///
+/// # Safety
+/// Nobody touches it until then. A shadow does not: it ends from its log.
+unsafe fn move_aside(shadow: &Shadow) -> io::Result<Parked> {
+    let base = shadow.base() as usize;
+    // SAFETY: the caller's promise.
+    unsafe { park(base..base + shadow.len() as usize) }
 }
 
 fn full() -> Error {

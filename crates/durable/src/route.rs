@@ -17,7 +17,7 @@ use mangrove_sys::thread_mark;
 use mangrove_tracker::WriteSet;
 use std::ops::Range;
 use std::sync::Once;
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// Durable applications that one process can have open at a time.
 pub(crate) const REGION_COUNT_MAX: usize = 64;
@@ -33,6 +33,8 @@ struct Region {
     /// Blocks freed outside commands: a stack linked through their first words.
     deferred: AtomicUsize,
     deferred_count: AtomicU64,
+    /// Somebody has something of its memory for good.
+    is_kept: AtomicBool,
 }
 
 impl Region {
@@ -44,6 +46,7 @@ impl Region {
             view: AtomicPtr::new(std::ptr::null_mut()),
             deferred: AtomicUsize::new(0),
             deferred_count: AtomicU64::new(0),
+            is_kept: AtomicBool::new(false),
         }
     }
 }
@@ -88,6 +91,7 @@ pub(crate) unsafe fn register(heap: *mut Heap, view: *mut View, base: usize, len
     region.view.store(view, Ordering::Relaxed);
     region.deferred.store(0, Ordering::Relaxed);
     region.deferred_count.store(0, Ordering::Relaxed);
+    region.is_kept.store(false, Ordering::Relaxed);
     // Release, with the Acquire in `owner`: who sees the length sees the rest.
     region.len.store(len, Ordering::Release);
     // Relaxed: who gets a pointer into the region gets it later.
@@ -131,6 +135,12 @@ impl Place {
     pub(crate) fn retire(self, view: Box<View>) -> Retired {
         self.0.heap.store(std::ptr::null_mut(), Ordering::Release);
         Retired { place: self, _view: view }
+    }
+
+    /// Whether the memory has to stay where it is as long as the process: see [`keep_memory`].
+    pub(crate) fn is_kept(&self) -> bool {
+        // Relaxed: said in a command of this place, which has ended.
+        self.0.is_kept.load(Ordering::Relaxed)
     }
 
     /// Whether blocks that were freed outside commands wait for the next one.
@@ -202,13 +212,26 @@ pub(crate) fn outside<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Calls `find` with the keys of the state whose command the calling thread runs, if it runs one.
-pub(crate) fn with_keys<R>(find: impl FnOnce(&'static mut [Key; KEY_COUNT]) -> Option<R>) -> Option<R> {
+/// The place of the state whose command the calling thread runs, if it runs one.
+fn my_region() -> Option<&'static Region> {
     let heap = HEAP.load(Ordering::Relaxed);
     if !is_inside() || heap.is_null() {
         return None;
     }
-    let region = REGIONS.iter().find(|region| region.heap.load(Ordering::Relaxed) == heap)?;
+    REGIONS.iter().find(|region| region.heap.load(Ordering::Relaxed) == heap)
+}
+
+/// The state whose command the calling thread runs leaves its memory where it is for as long as the process lives, when
+/// it ends without being closed.
+pub(crate) fn keep_memory() {
+    if let Some(region) = my_region() {
+        region.is_kept.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Calls `find` with the keys of the state whose command the calling thread runs, if it runs one.
+pub(crate) fn with_keys<R>(find: impl FnOnce(&'static mut [Key; KEY_COUNT]) -> Option<R>) -> Option<R> {
+    let region = my_region()?;
     let header = std::ptr::with_exposed_provenance_mut::<Header>(region.base.load(Ordering::Relaxed));
     // SAFETY: the first page of an open region; a command is alone, and this borrow the only one of these words.
     find(unsafe { &mut (*header).keys })

@@ -6,6 +6,7 @@
 //! Invariants:
 //! 1. A thread has one slot a state (`SLOTS`), which goes back when the thread ends.
 //! 2. What a panicking closure left half done is never committed and never seen again (`Runtime::abandon`).
+//! 3. What a panic brought out of a command lives as long as whoever has it, whatever becomes of the state (`outliving`).
 
 use crate::batch::Job;
 use crate::persist::Persist;
@@ -144,16 +145,19 @@ fn fingerprint<T>() -> usize {
 
 type Payload = Box<dyn Any + Send>;
 
-/// The payload of a panic inside a command in memory of the process's own, if it is text: whoever catches it may have
-/// it longer than the state.
+/// The payload of a panic, inside the command that panicked, for whoever catches it and may have it longer than the state:
+/// text in memory of the process's own. Anything else keeps the state's memory where it is.
 fn outliving(payload: Payload) -> Payload {
-    if let Some(&text) = payload.downcast_ref::<&'static str>() {
-        return Box::new(text);
-    }
-    match payload.downcast_ref::<String>() {
-        Some(text) => Box::new(text.clone()),
-        None => payload,
-    }
+    let text = route::outside(|| -> Option<Payload> {
+        if let Some(&text) = payload.downcast_ref::<&'static str>() {
+            return Some(Box::new(text));
+        }
+        payload.downcast_ref::<String>().map(|text| Box::new(text.clone()) as Payload)
+    });
+    text.unwrap_or_else(|| {
+        route::keep_memory();
+        payload
+    })
 }
 
 /// The value in its block, which is never empty.
@@ -195,7 +199,7 @@ unsafe extern "C" fn begin<T: Persist, I: FnOnce() -> T>(arg: *mut c_void) -> c_
             0
         }
         Err(payload) => {
-            begin.panic = Some(payload);
+            begin.panic = Some(outliving(payload));
             PANICKED
         }
     }
@@ -223,7 +227,7 @@ unsafe extern "C" fn run_write<T, F: FnOnce(&mut T) -> R, R>(arg: *mut c_void) {
         // SAFETY: the runtime that runs this command.
         unsafe { (*writing.runtime).abandon() };
     }
-    writing.result = Some(result);
+    writing.result = Some(result.map_err(outliving));
 }
 
 impl<T: Persist> Durable<T> {
@@ -281,7 +285,7 @@ impl<T: Persist> Durable<T> {
             })
         };
         if let Some(payload) = start.panic.take() {
-            resume_unwind(outliving(payload));
+            resume_unwind(payload);
         }
         if !start.persistent {
             return Err(Error::Refused {
@@ -316,7 +320,7 @@ impl<T: Persist> Durable<T> {
         };
         drop(inside);
         match (writing.result, written) {
-            (Some(Err(payload)), _) => resume_unwind(outliving(payload)),
+            (Some(Err(payload)), _) => resume_unwind(payload),
             (Some(Ok(result)), Ok(())) => Ok(result),
             (_, Err(error)) => Err(error),
             (None, Ok(())) => Err(Error::Broken { what: "the write was not run".into() }),
