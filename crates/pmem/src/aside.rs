@@ -46,7 +46,7 @@ pub(crate) struct Reference {
 /// A file that a group of the log names and no checkpoint has applied yet.
 pub(crate) struct Waiting {
     pub(crate) number: u64,
-    /// Kept open by the process that wrote it, so that its checkpointer needs no descriptor.
+    /// Kept open since it was written, or found by recovery, so that the checkpointer needs no descriptor.
     pub(crate) file: Option<Box<dyn StorageFile>>,
 }
 
@@ -229,6 +229,10 @@ impl Reader {
     /// Reads `file`, which is the one that the reference names.
     pub(crate) fn new(file: Box<dyn StorageFile>, folder: &Path, reference: Reference, seed: u32) -> Self {
         Self { file, path: reference.path(folder), reference, seed, at: 0 }
+    }
+
+    pub(crate) fn into_file(self) -> Box<dyn StorageFile> {
+        self.file
     }
 
     fn damaged(&self, what: &str) -> Error {

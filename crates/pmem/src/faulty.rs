@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub enum Operation {
     /// `create_dir`, `open` with `Create`, `remove`.
     Name,
-    /// `open` of an existing file.
+    /// `open` of an existing file, `prepare_durable`.
     Open,
     /// `read_at`.
     Read,
@@ -223,6 +223,11 @@ impl StorageFile for FaultyFile {
 
     fn write_at(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()> {
         self.write(bytes, |part| self.inner.write_at(offset, part, site))
+    }
+
+    fn prepare_durable(&self) -> io::Result<()> {
+        self.faulty.pass(&self.path, Operation::Open)?;
+        self.inner.prepare_durable()
     }
 
     fn write_durable(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()> {

@@ -84,8 +84,6 @@ impl Log {
         nonce: u64,
         asides: Vec<Waiting>,
     ) -> Self {
-        // Opens what writing past the page cache takes: later there may be no descriptor left.
-        let _ = file.is_direct();
         let log_bytes = ring.len() as u64;
         // At least four groups fit, so that appending goes on while one is written and one is applied.
         let group_payload_max = GROUP_PAYLOAD_BYTES_MAX.min(ring.len() / 4 - 2 * SECTOR_BYTES);

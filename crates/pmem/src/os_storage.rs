@@ -17,7 +17,8 @@ pub struct OsStorage;
 
 struct OsFile {
     file: File,
-    /// The second handle for durable writes, opened when it is first asked for; `None` inside: not possible here.
+    /// The second handle for durable writes; `None` inside: not possible here. Decided once, at the first write at the
+    /// latest: of a write past the page cache and one through it that meet in a page, one may be lost.
     direct: OnceLock<Option<File>>,
     /// Who locked it.
     locked: OnceLock<ProcessMark>,
@@ -82,14 +83,7 @@ impl Storage for OsStorage {
 
 impl OsFile {
     fn direct(&self) -> Option<&File> {
-        if let Some(known) = self.direct.get() {
-            return known.as_ref();
-        }
-        match file::open_direct_durable(&self.file) {
-            // There may be one at the next write.
-            Err(e) if is_no_descriptor(&e) => None,
-            opened => self.direct.get_or_init(|| opened.ok()).as_ref(),
-        }
+        self.direct.get_or_init(|| file::open_direct_durable(&self.file).ok()).as_ref()
     }
 }
 
@@ -121,6 +115,19 @@ impl StorageFile for OsFile {
 
     fn write_at(&self, offset: u64, bytes: &[u8], _site: Site) -> io::Result<()> {
         self.file.write_all_at(bytes, offset)
+    }
+
+    fn prepare_durable(&self) -> io::Result<()> {
+        if self.direct.get().is_none() {
+            match file::open_direct_durable(&self.file) {
+                Err(e) if is_no_descriptor(&e) => return Err(e),
+                opened => {
+                    // Who was quicker has decided.
+                    let _ = self.direct.set(opened.ok());
+                }
+            }
+        }
+        Ok(())
     }
 
     fn write_durable(&self, offset: u64, bytes: &[u8], _site: Site) -> io::Result<()> {

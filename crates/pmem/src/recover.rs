@@ -35,6 +35,9 @@ const READ_PAGES: u64 = 64;
 const PARALLEL_LOG_BYTES: u64 = 2 << 20;
 /// Unit in which the region is dealt out to threads that apply the log.
 const STRIPE_BYTES: u64 = 64 << 10;
+/// Files of long units that recovery leaves open, at most. There are no more, but for a process with many threads that
+/// commit such units at a time.
+const KEPT_OPEN_MAX: usize = 16;
 /// Images smaller than this are read by one thread.
 const PARALLEL_FROM_BYTES: u64 = 4 << 20;
 
@@ -46,6 +49,8 @@ pub(crate) struct Recovered {
     ring: Mirror,
     sums: Sums,
     scan: Scan,
+    /// The files of long units that the log names.
+    asides: Vec<Waiting>,
     grown: u64,
     pub(crate) report: OpenReport,
     /// Bytes of the image that have not been compared with their sums.
@@ -130,6 +135,10 @@ pub(crate) fn recover(
         sums_path,
     };
     let log_file = open_part(storage, &log_path, read_only)?;
+    if !read_only {
+        // Now: later there may be no descriptor left, and how the log is written is decided once.
+        log_file.prepare_durable().map_err(|e| Error::from_io(log_path.clone(), "open", &e))?;
+    }
     let log_size = log_file.size().map_err(|e| Error::from_io(log_path.clone(), "read", &e))?;
     if log_size != sb.log_bytes {
         return Err(Error::Corrupt {
@@ -195,11 +204,14 @@ pub(crate) fn recover(
         let beyond = image_size / PAGE_BYTES as u64..(size / SUM_BYTES as u64).min(sums.pages());
         suspects.extend(beyond.filter(|&page| sums.get(page) != 0));
     }
-    let log = LogParts { storage, folder, seed: sb.seed(), ring: &ring, asides: &scan.asides };
+    let keep_open = if read_only { 0 } else { KEPT_OPEN_MAX };
+    let (seed, asides) = (sb.seed(), &scan.asides[..]);
+    let mut log = LogParts { storage, folder, seed, ring: &ring, asides, keep_open, applied: Vec::new() };
     let mut records = log.apply(&memory, sb.tail, sb.target)?;
     verify_suspects(&suspects, &memory, &sums, &files)?;
     sums.are_of(sb, image_size, &files.sums_path)?;
     records += log.apply(&memory, sb.target, scan.end)?;
+    let asides = log.applied;
     let verified_to = to_read;
     let grown = make_room(&files, image_size, scan.image_end.max(sb.image_bytes), read_only)?;
     let report = OpenReport {
@@ -217,6 +229,7 @@ pub(crate) fn recover(
         ring,
         sums,
         scan,
+        asides,
         grown,
         report,
         unverified: verified_to..image_size,
@@ -385,11 +398,14 @@ struct LogParts<'a> {
     seed: u32,
     ring: &'a Mirror,
     asides: &'a [(Lsn, Reference)],
+    /// So many of them stay open.
+    keep_open: usize,
+    applied: Vec<Waiting>,
 }
 
 impl LogParts<'_> {
     /// Applies the records of `from..to`; returns how many.
-    fn apply(&self, memory: &Reservation, mut from: Lsn, to: Lsn) -> Result<u64> {
+    fn apply(&mut self, memory: &Reservation, mut from: Lsn, to: Lsn) -> Result<u64> {
         let mut count = 0;
         let part = from..to;
         for &(at, reference) in self.asides.iter().filter(|(at, _)| part.contains(at)) {
@@ -403,6 +419,8 @@ impl LogParts<'_> {
                     what: "a group with a right checksum holds no records".into(),
                 })?;
             }
+            let file = (self.applied.len() < self.keep_open).then(|| reader.into_file());
+            self.applied.push(Waiting { number: reference.number, file });
             from = at + group_total(REFERENCE_BYTES);
         }
         Ok(count + apply(self.ring, memory, from, to))
@@ -582,7 +600,6 @@ impl Recovered {
         let interrupted = (sb.target > sb.tail).then_some((sb.target, self.scan.target_nonce));
         let (tail, seed) = (sb.tail, sb.seed());
         let nonce = storage.random();
-        let asides = self.scan.asides.iter().map(|(_, r)| Waiting { number: r.number, file: None });
         let files = Arc::new(self.files);
         let checkpointer = Checkpointer {
             files: Arc::clone(&files),
@@ -595,7 +612,7 @@ impl Recovered {
         };
         FileParts {
             memory: self.memory,
-            log: Log::new(self.ring, self.log_file, tail, self.scan.end, seed, nonce, asides.collect()),
+            log: Log::new(self.ring, self.log_file, tail, self.scan.end, seed, nonce, self.asides),
             superblock,
             superblock_path: folder.join("pool"),
             files,

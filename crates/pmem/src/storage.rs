@@ -136,6 +136,14 @@ pub trait StorageFile: Send + Sync {
     /// What the operating system says; any part of the bytes may have been written.
     fn write_at(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()>;
 
+    /// Opens what `write_durable` takes, before its first call. Without it that call does with what it gets.
+    ///
+    /// # Errors
+    /// When the process has no file descriptor left: there may be one later.
+    fn prepare_durable(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Writes all of `bytes` at `offset` inside the file; durable on return. Offset and length
     /// are multiples of [`SECTOR_BYTES`], the address of `bytes` a multiple of it too.
     ///

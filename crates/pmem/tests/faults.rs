@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
+const EMFILE: i32 = 24;
 
 /// In memory where there is such a place: these tests sync thousands of times.
 fn folder() -> tempfile::TempDir {
@@ -385,7 +386,6 @@ fn a_flush_that_waits_for_log_space_ends_when_the_checkpoint_fails() {
 /// A server at its limit goes on when a client has gone.
 #[test]
 fn a_long_unit_that_finds_no_descriptor_is_refused_and_nothing_else() {
-    const EMFILE: i32 = 24;
     const LONG: Range = Range { offset: 0, len: 10 << 10 };
     let dir = folder();
     let path = dir.path().join("p");
@@ -415,6 +415,70 @@ fn a_long_unit_that_finds_no_descriptor_is_refused_and_nothing_else() {
     drop(pool);
     let pool = options(&storage).open(&path).unwrap();
     assert!(read(pool.region(), 0, LONG.len as usize).iter().all(|&byte| byte == 1));
+}
+
+#[test]
+fn a_long_unit_that_recovery_found_is_applied_without_a_descriptor() {
+    const LONG: Range = Range { offset: 0, len: 10 << 10 };
+    for interrupted in [false, true] {
+        let dir = folder();
+        let path = dir.path().join("p");
+        let storage = Faulty::new(Arc::new(OsStorage));
+        let pool = options(&storage).log_bytes(16 << 10).open(&path).unwrap();
+        pool.region().grow(LONG.len).unwrap();
+        pool.region().write(0, &[1; LONG.len as usize]);
+        pool.region().flush_unit(&[LONG]).unwrap();
+        pool.region().drain().unwrap();
+        if interrupted {
+            let (file, operations) = (Some("image".to_owned()), vec![Operation::Sync]);
+            storage.plant(Fault { file, operations, nth: 0, kind: FaultKind::Halt });
+            pool.checkpoint().unwrap_err();
+        }
+        drop(pool);
+        storage.heal();
+        let pool = options(&storage).open(&path).unwrap();
+        let (operations, kind) = (vec![Operation::Open], FaultKind::ErrnoForEver(EMFILE));
+        storage.plant(Fault { file: None, operations, nth: 0, kind });
+        pool.checkpoint().unwrap();
+        assert!(!storage.struck() && pool.region().medium().poisoned().is_none());
+        pool.close().unwrap();
+        storage.heal();
+        let names = std::fs::read_dir(&path).unwrap().map(|e| e.unwrap().file_name());
+        assert!(!names.into_iter().any(|name| name.to_string_lossy().starts_with("unit-")));
+        let pool = options(&storage).open(&path).unwrap();
+        assert!(read(pool.region(), 0, LONG.len as usize).iter().all(|&byte| byte == 1));
+    }
+}
+
+/// Who opens for writing has the log's second handle or a sentence; who reads needs none.
+#[test]
+fn an_opener_without_a_descriptor_for_the_log_says_so_and_harms_nothing() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let storage = Faulty::new(Arc::new(OsStorage));
+    let pool = options(&storage).open(&path).unwrap();
+    pool.region().grow(4096).unwrap();
+    pool.region().write(0, b"kept");
+    pool.region().flush(0, 4);
+    pool.region().drain().unwrap();
+    drop(pool);
+    let files = || ["pool", "image", "log", "sums"].map(|name| std::fs::read(path.join(name)).unwrap());
+    let before = files();
+    let (file, operations) = (Some("log".to_owned()), vec![Operation::Open]);
+    let second = Fault { file, operations, nth: 1, kind: FaultKind::Errno(EMFILE) };
+    storage.plant(second.clone());
+    let reader = PoolOptions::new().read_only(true).storage(Arc::new(storage.clone()));
+    assert_eq!(read(reader.open(&path).unwrap().region(), 0, 4), b"kept");
+    assert!(!storage.struck());
+    storage.plant(second);
+    let error = options(&storage).open(&path).unwrap_err();
+    assert!(matches!(error, Error::Io { code: Some(EMFILE), .. }));
+    let text = error.to_string();
+    assert!(text.starts_with("cannot open") && text.contains("/log: Too many open files"), "{text}");
+    assert!(files() == before);
+    let pool = options(&storage).open(&path).unwrap();
+    assert_eq!(read(pool.region(), 0, 4), b"kept");
+    pool.close().unwrap();
 }
 
 /// Of a process that was killed the operating system may have log groups that the disk has not: who answers from them has

@@ -1,7 +1,10 @@
 //! Real limits of a real system: little address space, a full file system. Each test runs itself again
 //! as a child under the limit, because limits are for whole processes.
 
-use mangrove_pmem::{CreateMode, Error, MediumChoice, Pool, PoolOptions};
+use mangrove_pmem::{
+    CreateMode, Error, MediumChoice, OpenHow, OsStorage, Pool, PoolOptions, SECTOR_BYTES, Storage,
+    StorageFile, here,
+};
 use std::path::Path;
 use std::process::Command;
 
@@ -74,15 +77,16 @@ fn little_address_space_gets_a_smaller_region() {
     assert!(pool.was_clean() && holds(&pool, 4096 * 200));
 }
 
+fn take_every_descriptor() -> Vec<std::fs::File> {
+    std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
+}
+
 #[test]
 fn a_process_without_descriptors_writes_past_the_page_cache_all_the_same() {
     if let Some(folder) = role() {
         let expected = options().open(folder.join("p")).unwrap().stat().log_direct;
         let pool = options().open(folder.join("p")).unwrap();
-        let mut files = Vec::new();
-        while let Ok(file) = std::fs::File::open("/dev/null") {
-            files.push(file);
-        }
+        let files = take_every_descriptor();
         fill(&pool, 0, 4096).unwrap();
         drop(files);
         fill(&pool, 0, 4096).unwrap();
@@ -91,6 +95,40 @@ fn a_process_without_descriptors_writes_past_the_page_cache_all_the_same() {
     }
     let dir = tempfile::tempdir().unwrap();
     let test = "a_process_without_descriptors_writes_past_the_page_cache_all_the_same";
+    let (ok, text) = child(test, dir.path(), &[], "ulimit -n 64 && exec \"$@\"");
+    assert!(ok && text.contains("1 passed"), "{text}");
+}
+
+/// Writes past the page cache and through it at one time could lose each other's bytes.
+#[test]
+fn how_a_file_is_written_is_decided_once() {
+    if let Some(folder) = role() {
+        let memory = vec![7u8; 1024];
+        let write = |file: &dyn StorageFile| {
+            let start = memory.as_ptr().align_offset(SECTOR_BYTES);
+            file.write_durable(0, &memory[start..start + SECTOR_BYTES], here()).unwrap();
+        };
+        let open = |name| {
+            let file = OsStorage.open(&folder.join(name), OpenHow::Create, here()).unwrap();
+            file.write_at(0, &[1; 4096], here()).unwrap();
+            file
+        };
+        let (asked, written, fresh) = (open("asked"), open("written"), open("fresh"));
+        let files = take_every_descriptor();
+        let error = asked.prepare_durable().unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(24), "{error}");
+        write(&*written);
+        drop(files);
+        for file in [&asked, &written, &fresh] {
+            file.prepare_durable().unwrap();
+            write(&**file);
+        }
+        assert!(!written.is_direct());
+        assert_eq!(asked.is_direct(), fresh.is_direct(), "whoever was refused may ask again");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let test = "how_a_file_is_written_is_decided_once";
     let (ok, text) = child(test, dir.path(), &[], "ulimit -n 64 && exec \"$@\"");
     assert!(ok && text.contains("1 passed"), "{text}");
 }
