@@ -26,6 +26,9 @@ use std::path::Path;
 
 /// Bytes read at a time.
 const STEP_BYTES: u64 = 256 << 10;
+/// So many times the bytes of the log are summed in search of a proof, at most: no crash leaves as much that looks
+/// like groups, but what a user stores may look like anything.
+const SUMMED_LOGS_MAX: u64 = 8;
 
 /// What the log holds.
 #[derive(Clone, Debug, Default)]
@@ -106,7 +109,8 @@ fn corrupt(path: &Path, offset: u64, what: String) -> Error {
 /// has nothing against it.
 ///
 /// # Errors
-/// `Corrupt` when the log ends before or not at the superblock's target, or a right group holds nonsense; `Io`.
+/// `Corrupt` when the log ends before or not at the superblock's target, right groups hold nonsense or name one file
+/// twice; `Io`.
 pub(crate) fn scan(file: &dyn StorageFile, path: &Path, sb: &Superblock, ring: &mut Mirror) -> Result<Scan> {
     let log_bytes = ring.len() as u64;
     // What a process wrote past the page cache comes from the disk: all of it now, for `refuse_hole` too.
@@ -153,6 +157,12 @@ pub(crate) fn scan(file: &dyn StorageFile, path: &Path, sb: &Superblock, ring: &
     }
     let (mut scan, count) = whole;
     asides.truncate(count);
+    let mut named: Vec<(u64, Lsn)> = asides.iter().map(|(at, reference)| (reference.number, *at)).collect();
+    named.sort_unstable();
+    if let Some(pair) = named.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        let what = "two groups name the same file of a long unit";
+        return Err(corrupt(path, pair[1].1 % log_bytes, what.into()));
+    }
     scan.asides = asides;
     if scan.end >= sb.target && !at_target {
         let what = format!("no group ends at position {}, where a checkpoint was to end", sb.target);
@@ -188,6 +198,7 @@ fn next_group(reader: &mut Reader<'_>, scan: &Scan, sb: &Superblock) -> Result<O
 /// `Corrupt` when there is one; `Io`.
 pub(crate) fn refuse_hole(file: &dyn StorageFile, path: &Path, sb: &Superblock, scan: &Scan) -> Result<()> {
     let mut buffer = vec![0u8; STEP_BYTES.min(sb.log_bytes) as usize];
+    let mut budget = SUMMED_LOGS_MAX * sb.log_bytes;
     let mut at = 0;
     while at < sb.log_bytes {
         let len = (buffer.len() as u64).min(sb.log_bytes - at);
@@ -195,7 +206,7 @@ pub(crate) fn refuse_hole(file: &dyn StorageFile, path: &Path, sb: &Superblock, 
         let scanned = is_scanned(sb.tail..scan.end, at, len, sb.log_bytes);
         let found = match scanned {
             true => None,
-            false => witness(file, path, sb, at, &mut buffer[..len as usize], scan.end)?,
+            false => witness(file, path, sb, at, &mut buffer[..len as usize], scan.end, &mut budget)?,
         };
         if let Some(witness) = found {
             return Err(corrupt(
@@ -220,7 +231,7 @@ fn is_scanned(range: std::ops::Range<Lsn>, at: u64, len: u64, log_bytes: u64) ->
 }
 
 /// Position of a right group which begins in the `buffer.len()` bytes of the log file at `physical` and proves
-/// that `end` had been durable.
+/// that `end` had been durable. No more than `budget` bytes are summed.
 fn witness(
     file: &dyn StorageFile,
     path: &Path,
@@ -228,6 +239,7 @@ fn witness(
     physical: u64,
     buffer: &mut [u8],
     end: Lsn,
+    budget: &mut u64,
 ) -> Result<Option<Lsn>> {
     let log_bytes = sb.log_bytes;
     let read = |offset: u64, bytes: &mut [u8]| {
@@ -242,6 +254,10 @@ fn witness(
             continue;
         }
         let len = GROUP_HEADER_BYTES + header.payload as usize;
+        if len as u64 > (log_bytes / 4).min(*budget) {
+            continue;
+        }
+        *budget -= len as u64;
         group.clear();
         group.resize(len, 0);
         let first = len.min((log_bytes - here) as usize);

@@ -410,31 +410,68 @@ fn forged_superblocks_and_logs_never_panic_the_opener() {
     }
 }
 
-#[test]
-fn a_forged_log_of_nothing_but_long_units_is_refused_soon() {
+/// A pool with four bytes in one group of its log of 64 MiB, whose sectors are then `forged`; all but the first hold the
+/// beginning of a group's header.
+fn with_forged_log(path: &Path, forged: impl Fn(&mut [u8], u64, u32)) {
     const LOG_BYTES: usize = 64 << 20;
-    let dir = folder();
-    let path = dir.path().join("p");
-    let pool = options().log_bytes(LOG_BYTES as u64).open(&path).unwrap();
+    let pool = options().log_bytes(LOG_BYTES as u64).open(path).unwrap();
     pool.region().grow(4096).unwrap();
-    pool.region().flush(0, 8);
+    pool.region().write(0, b"kept");
+    pool.region().flush(0, 4);
     pool.region().drain().unwrap();
     drop(pool);
     let seed = crc32c(0, &std::fs::read(path.join("pool")).unwrap()[24..40]);
-    let mut log = vec![0; LOG_BYTES];
-    for (n, group) in log.chunks_exact_mut(512).enumerate() {
-        group[..4].copy_from_slice(b"MGgr");
-        group[8..16].copy_from_slice(&(n as u64 * 512).to_le_bytes());
-        group[16..20].copy_from_slice(&24u32.to_le_bytes());
-        // The first group of a process, which names a file: number, bytes, end of the last range.
-        group[20..24].copy_from_slice(&5u32.to_le_bytes());
-        group[40..48].copy_from_slice(&n.to_le_bytes());
-        let crc = crc32c(seed, &group[8..64]);
-        group[4..8].copy_from_slice(&crc.to_le_bytes());
+    let mut log = std::fs::read(path.join("log")).unwrap();
+    for (at, group) in (0..).step_by(512).zip(log.chunks_exact_mut(512)) {
+        if at > 0 {
+            group.fill(0);
+            group[..4].copy_from_slice(b"MGgr");
+            group[8..16].copy_from_slice(&u64::to_le_bytes(at));
+        }
+        forged(group, at, seed);
     }
     std::fs::write(path.join("log"), log).unwrap();
+}
+
+/// The first group of a process, which names a file: number, bytes, end of the last range.
+fn forge_reference(group: &mut [u8], number: u64, seed: u32) {
+    group[16..20].copy_from_slice(&24u32.to_le_bytes());
+    group[20..24].copy_from_slice(&5u32.to_le_bytes());
+    group[24..].fill(0);
+    group[40..48].copy_from_slice(&number.to_le_bytes());
+    let crc = crc32c(seed, &group[8..64]);
+    group[4..8].copy_from_slice(&crc.to_le_bytes());
+}
+
+#[test]
+fn a_forged_log_of_nothing_but_long_units_is_refused_soon() {
+    for (same, what) in [(false, "the file is missing"), (true, "two groups name the same file")] {
+        let dir = folder();
+        let path = dir.path().join("p");
+        with_forged_log(&path, |group, at, seed| forge_reference(group, if same { 7 } else { at }, seed));
+        let begun = std::time::Instant::now();
+        refused(&path, "forged", what);
+        assert!(begun.elapsed().as_secs() < 15, "{:?}", begun.elapsed());
+    }
+}
+
+/// As far as they need no checksum: whoever stores values can make them look like that.
+#[test]
+fn a_log_full_of_what_looks_like_groups_opens_soon() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    with_forged_log(&path, |group, at, _| {
+        if at > 0 {
+            group[16..20].copy_from_slice(&(1u32 << 20).to_le_bytes());
+            group[32..40].copy_from_slice(&at.to_le_bytes());
+        }
+    });
     let begun = std::time::Instant::now();
-    refused(&path, "forged", "the file is missing");
+    assert_eq!(Pool::check(&path).unwrap().damage, []);
+    let pool = options().open(&path).unwrap();
+    // SAFETY: inside the region, and nobody writes meanwhile.
+    let bytes = unsafe { std::slice::from_raw_parts(pool.region().base(), 4) };
+    assert_eq!((bytes, pool.open_report().groups), (&b"kept"[..], 1));
     assert!(begun.elapsed().as_secs() < 15, "{:?}", begun.elapsed());
 }
 

@@ -25,8 +25,9 @@ use crate::{Error, Result};
 use mangrove_pmem::{Region, crc32c};
 use std::sync::atomic::Ordering;
 
-/// So many times the bytes of a ring are summed in search of a whole unit, at most.
-const LOOKED_AT_RINGS: u64 = 8;
+/// So many times the bytes of a ring are summed in search of a whole unit, at most: no crash leaves as much that looks
+/// like units, but what a user stores may look like anything.
+const SUMMED_RINGS_MAX: u64 = 8;
 
 /// One unit that was found.
 struct Found {
@@ -149,7 +150,7 @@ fn scan(region: &Region, layout: &Layout, len: u64, usable: u64, ends: Ends) -> 
     if scan.upto > NUMBER_MAX || incarnation > NUMBER_MAX {
         return corrupt(AT_INCARNATION, "a number of units or openings that cannot be");
     }
-    let verifier = Verifier { region, layout, len, usable, incarnation, upto: scan.upto };
+    let mut verifier = Verifier { region, layout, len, usable, incarnation, upto: scan.upto, beside: 0 };
     for log in 0..layout.log_count as usize {
         let at = layout.log(log);
         let head = durable_word(region, at + IN_LOG_HEAD);
@@ -164,7 +165,10 @@ fn scan(region: &Region, layout: &Layout, len: u64, usable: u64, ends: Ends) -> 
                     scan.found.push(Found { log, position, commit });
                     position += commit.bytes;
                 }
-                Err(damage) if ends == Ends::Prove && verifier.any_behind(log, position, limit) => {
+                Err(damage)
+                    if verifier.beside > 1
+                        || (ends == Ends::Prove && verifier.any_behind(log, position, limit)) =>
+                {
                     return Err(damage);
                 }
                 // A unit that was not finished, or nothing.
@@ -187,27 +191,38 @@ struct Verifier<'a> {
     usable: u64,
     incarnation: u64,
     upto: u64,
+    /// Units that are not applied and lie beside the image: the next is begun when the last has been applied.
+    beside: u32,
 }
 
 impl Verifier<'_> {
     /// The unit at `position`, which ends before `limit`. What a unit has beside the image is looked at only
     /// when it has not been applied: later it may have been overwritten by the next.
-    fn unit(&self, log: usize, position: u64, limit: u64) -> Result<Commit> {
-        let (commit, aside) = self.in_ring(log, position, limit)?;
-        match aside {
-            Some(record) if commit.seq > self.upto => self.aside(record).map(|()| commit),
-            _ => Ok(commit),
+    fn unit(&mut self, log: usize, position: u64, limit: u64) -> Result<Commit> {
+        let (commit, aside) = self.in_ring(log, position, limit, &mut 0)?;
+        let Some(record) = aside.filter(|_| commit.seq > self.upto) else { return Ok(commit) };
+        self.beside += 1;
+        if self.beside > 1 {
+            return corrupt(self.layout.ring(log, position), "two units at a time lie beside the image");
         }
+        self.aside(record).map(|()| commit)
     }
 
-    /// The unit at `position` as far as the ring has it, and its ASIDE record.
-    fn in_ring(&self, log: usize, position: u64, limit: u64) -> Result<(Commit, Option<[u64; 4]>)> {
+    /// The unit at `position` as far as the ring has it, and its ASIDE record. To `summed` is added what was read.
+    fn in_ring(
+        &self,
+        log: usize,
+        position: u64,
+        limit: u64,
+        summed: &mut u64,
+    ) -> Result<(Commit, Option<[u64; 4]>)> {
         let Self { region, layout, len, .. } = *self;
         let place = layout.ring(log, position);
         let commit = read_commit(region, layout, log, position);
         let Some(commit) = commit.filter(|c| position < limit && c.bytes <= limit - position) else {
             return corrupt(place, "no unit stands where the log goes on");
         };
+        *summed += COMMIT_BYTES;
         let end = position + commit.bytes;
         let mut crc = commit.crc_of_head(layout.seed(log, self.incarnation));
         let (mut at, mut records, mut aside) = (position + COMMIT_BYTES, 0u64, None);
@@ -224,6 +239,7 @@ impl Verifier<'_> {
                     if count > end - at || redo_total(count) > end - at || !inside(words[1], count, len) {
                         return corrupt(place, "a range lies outside the image");
                     }
+                    *summed += redo_total(count);
                     crc = crc_of_ring(region, layout, log, at + REDO_BYTES, count, crc);
                     at += redo_total(count);
                 }
@@ -243,18 +259,15 @@ impl Verifier<'_> {
     }
 
     /// Whether a whole unit stands behind `position`: it was begun when all before it was durable. (Units of earlier
-    /// laps name other positions; those of earlier openings, and bytes that only look like one, fail the checksum. A
-    /// ring that is full of such is forged: damage, too.)
+    /// laps name other positions; those of earlier openings, and bytes that only look like one, fail the checksum. In
+    /// a ring that is full of such, nothing is proved.)
     fn any_behind(&self, log: usize, position: u64, limit: u64) -> bool {
         let Self { region, layout, .. } = *self;
-        let mut looked_at = 0;
+        let mut summed = 0;
         (position + 8..=limit - COMMIT_BYTES).step_by(8).any(|at| {
-            if word(region, layout, log, at + 16) != at {
-                return false;
-            }
-            let bytes = read_commit(region, layout, log, at).map_or(0, |commit| commit.bytes);
-            looked_at += bytes.min(limit - at);
-            looked_at > LOOKED_AT_RINGS * layout.ring_bytes || self.in_ring(log, at, limit).is_ok()
+            word(region, layout, log, at + 16) == at
+                && summed < SUMMED_RINGS_MAX * layout.ring_bytes
+                && self.in_ring(log, at, limit, &mut summed).is_ok()
         })
     }
 

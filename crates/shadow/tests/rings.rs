@@ -2,6 +2,7 @@
 
 use mangrove_pmem::crc32c;
 use mangrove_shadow::{AddressChoice, CreateMode, Error, Latency, MediumChoice, Options, Shadow};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 fn folder() -> tempfile::TempDir {
@@ -195,6 +196,14 @@ fn threads_with_logs_of_their_own_keep_each_unit_whole_and_lose_nothing_acknowle
     assert!(least.iter().all(|&n| n > 100), "{least:?}");
 }
 
+/// The checksum of the unit of log 0 that stands at `unit` of the image, and has one ASIDE record.
+fn seal(image: &mut [u8], unit: usize) {
+    let seed = crc32c(crc32c(0, &image[48..56]), &image[192..200]);
+    let head = [&image[unit..unit + 24], &image[unit + 28..unit + 32]].concat();
+    let crc = crc32c(crc32c(seed, &head), &image[unit + 32..unit + 64]);
+    image[unit + 24..unit + 28].copy_from_slice(&crc.to_le_bytes());
+}
+
 /// Whoever computes checksums can change the data, and not make the opener crash.
 #[test]
 fn forged_numbers_and_long_units_are_refused() {
@@ -235,16 +244,66 @@ fn forged_numbers_and_long_units_are_refused() {
     assert_eq!((word(&bad, unit) & 0xff, word(&bad, unit + 32) & 0xff), (0xc1, 0xa3));
     let aside = [u64::from(crc32c(0, &records)) << 32 | 0xa3, IMAGE as u64, records.len() as u64, 1];
     bad[unit + 32..unit + 64].copy_from_slice(&aside.map(u64::to_le_bytes).concat());
-    let seed = crc32c(crc32c(0, &bad[48..56]), &bad[192..200]);
-    let head = [&bad[unit..unit + 24], &bad[unit + 28..unit + 32]].concat();
-    let crc = crc32c(crc32c(seed, &head), &bad[unit + 32..unit + 64]);
-    bad[unit + 24..unit + 28].copy_from_slice(&crc.to_le_bytes());
+    seal(&mut bad, unit);
     std::fs::write(&file, &bad).unwrap();
     let shadow = options().open(&path);
     assert!(shadow.is_err() || shadow.unwrap().report().units == 0, "it was applied");
+    // A second one, whose records are those of the first.
+    let mut bad = whole.clone();
+    bad.copy_within(unit..unit + 64, unit + 64);
+    let (seq, position) = (word(&whole, unit + 8) + 1, word(&whole, unit + 16) + 64);
+    bad[unit + 72..unit + 88].copy_from_slice(&[seq, position].map(u64::to_le_bytes).concat());
+    seal(&mut bad, unit + 64);
+    refused(&bad, "two long units at a time");
     std::fs::write(&file, &whole).unwrap();
     let shadow = options().open(&path).unwrap();
     assert!(bytes(&shadow)[..64 << 10].iter().all(|&b| b == 3));
+}
+
+/// Heads of units of the next lap, as far as anybody can guess them, are bytes like others.
+#[test]
+fn values_that_look_like_units_cannot_close_the_shadow() {
+    const RING_BYTES: u64 = 64 << 10;
+    const RING: u64 = 4096 + 64 * 128;
+    let dir = folder();
+    let path = dir.path().join("s");
+    let options = || options().background(false);
+    let shadow = options().open(&path).unwrap();
+    shadow.grow(64 << 10).unwrap();
+    let base = shadow.base() as usize;
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path.join("image")).unwrap();
+    let word = |at: u64| {
+        let mut bytes = [0; 8];
+        file.read_exact_at(&mut bytes, at).unwrap();
+        u64::from_le_bytes(bytes)
+    };
+    let head = || word(4096 + 72);
+    let value: Vec<u8> = (0..4096)
+        .step_by(32)
+        .flat_map(|at| {
+            let position = head() + 32 + 16 + at + RING_BYTES;
+            [(50 << 10) << 8 | 0xc1, 1000 + at, position, 1 << 32].map(u64::to_le_bytes).concat()
+        })
+        .collect();
+    let (lap, place) = (head(), RING + head() % RING_BYTES + 32 + 16);
+    bytes(&shadow)[..4096].copy_from_slice(&value);
+    for (at, len) in [(0, 4096), (8192, 25 << 10), (8192, 25 << 10)] {
+        shadow.commit(0, &[(base + at, len)]).unwrap();
+    }
+    shadow.checkpoint().unwrap();
+    assert!(head() > lap + (54 << 10) && head() < lap + RING_BYTES);
+    assert_eq!(word(place + 16), lap + 32 + 16 + RING_BYTES, "the value lies where it says");
+    bytes(&shadow)[5000..5008].fill(7);
+    shadow.commit(0, &[(base + 5000, 8)]).unwrap();
+    drop(shadow);
+    // The last unit is torn.
+    let torn = RING + head() % RING_BYTES + 32 + 16;
+    assert_eq!(word(torn), u64::from_le_bytes([7; 8]));
+    file.write_all_at(&[0; 8], torn).unwrap();
+    assert!(Shadow::check(&path).unwrap().damage.is_empty());
+    let shadow = options().open(&path).unwrap();
+    assert_eq!(shadow.report().units, 0);
+    assert!(bytes(&shadow)[..4096] == value[..] && bytes(&shadow)[5000..5008] == [0; 8]);
 }
 
 /// Who needs a quarter of a ring at once is not kept waiting until more has gathered.
