@@ -137,7 +137,7 @@ impl Handover {
     }
 
     /// Wakes a replayer that found nothing to do. One that is about to say so may miss it: then what was published
-    /// waits for the next unit, or for whoever needs space, which a crash or an opening gate makes good.
+    /// waits for the next unit, or for whoever needs space, who asks until there is some.
     #[inline]
     pub(crate) fn nudge(&self) {
         if self.idle.load(Ordering::Relaxed) && self.idle.swap(false, Ordering::Relaxed) {

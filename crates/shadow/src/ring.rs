@@ -256,7 +256,9 @@ impl Rings {
             self.alive()?;
             if self.background {
                 self.handover.press();
-                self.handover.space.wait(ticket);
+                // And again, if nothing happens: the replayer may have heeded it, found the unit that all wait for not yet
+                // published, and missed that one's nudge.
+                self.handover.space.wait_for(ticket, GATHER);
             } else if !self.replay_once() {
                 // What fills the ring is a unit of this log behind one that another front has under way.
                 std::thread::yield_now();

@@ -463,3 +463,46 @@ impl Options {
         Ok(layout)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CreateMode, Latency, MediumChoice};
+    use std::time::Duration;
+
+    /// This test is the replayer: it heeds a front before the unit of another is published, and rests behind its nudge.
+    #[test]
+    fn a_front_that_waits_for_space_asks_again_when_nothing_happens() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::new().create(CreateMode::CreateIfMissing).capacity(1 << 20).log_bytes(4096);
+        let options = options.medium(MediumChoice::Emulated(Latency::default())).log_count(2);
+        let mut shadow = options.open(dir.path().join("s")).unwrap();
+        shadow.grow(4096).unwrap();
+        shadow.stop();
+        let (shadow, base) = (&shadow, shadow.base() as usize);
+        let Backing::Rings(rings) = &shadow.backing else { panic!("emulated has rings") };
+        let handover = &rings.handover;
+        handover.begin(1);
+        std::thread::scope(|scope| {
+            // Two of these units fill the ring.
+            let front = scope.spawn(|| (0..3).try_for_each(|_| shadow.commit(0, &[(base, 1900)]).map(drop)));
+            while rings.full_waits.load(Ordering::Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            let ticket = handover.work.ticket();
+            handover.heed();
+            let worked = rings.replay_once();
+            handover.publish(1, handover.tail(1));
+            handover.nudge();
+            handover.rest();
+            let woken = handover.work.wait_for(ticket, Duration::from_secs(10));
+            while !front.is_finished() {
+                rings.replay_once();
+                std::thread::yield_now();
+            }
+            front.join().unwrap().unwrap();
+            assert!(woken && !worked, "the replayer slept on, and the front with it");
+        });
+    }
+}
