@@ -320,7 +320,7 @@ impl Hart {
         // Durable-order 2: the commit before its first effect.
         region.fence();
         let lsn = region.appended();
-        self.visible.mark(steps.iter().map(|s| s.key), lsn);
+        self.visible.mark(steps.iter().map(|s| s.key), self.flushed(lsn));
         self.publish(steps, &entries);
         // Durable-order 3: the effects before the list is forgotten.
         region.fence();

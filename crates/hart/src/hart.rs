@@ -9,7 +9,7 @@ use crate::layout::{
 };
 use crate::overlay::Overlays;
 use crate::space::{Leaves, Space};
-use crate::visible::{Fate, Visible};
+use crate::visible::{Fate, NEVER, Visible};
 use crate::{Error, Locking, Options, Result, Stat, WriteMode};
 use mangrove_pmem::{Lsn, Region, crc32c};
 use mangrove_sys::AsymmetricBarrier;
@@ -239,6 +239,15 @@ impl Hart {
             Some(first) => first.into(),
             None => Below::Poisoned { first: "a wait for durability failed".into() }.into(),
         }
+    }
+
+    /// The position that readers are to wait for, of what this thread flushed before `lsn`: one that never comes where the
+    /// medium refused a part of it. (All that it took may be durable already, up to `lsn`.)
+    #[inline]
+    pub(crate) fn flushed(&self, lsn: Lsn) -> Lsn {
+        // Whoever's flush was refused sees that the medium refuses.
+        let asks = self.visible.is_gated() && self.caution.load(Ordering::Relaxed) & ASK != 0;
+        if asks && self.region().medium().refuses() { NEVER } else { lsn }
     }
 
     /// The paper's lock of the tree of `key`, where it is chosen.

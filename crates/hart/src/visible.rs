@@ -23,7 +23,7 @@ const BUCKET_COUNT: usize = 4096;
 /// Bit of a bucket while a batch publishes keys of it.
 const PENDING: u64 = 1 << 63;
 /// A position that is never durable.
-const NEVER: Lsn = PENDING - 1;
+pub(crate) const NEVER: Lsn = PENDING - 1;
 
 /// The buckets.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Fate<'_> {
         let Some(visible) = self.0 else { return };
         for key in keys {
             visible.failed.lock().insert(Box::from(key));
-            // What the medium did not take at all raised its bucket to a position that may be durable.
+            // Its position may be durable by now, and nobody is to be told more than its writer was.
             visible.raise(key, NEVER);
         }
     }
@@ -137,7 +137,7 @@ impl Visible {
         self.gated
     }
 
-    /// Called by the writer of `key` before it publishes what it flushed before `lsn`.
+    /// Called by the writer of `key` before it publishes what it flushed before `lsn` ([`crate::Hart::flushed`]).
     #[inline]
     pub(crate) fn raise(&self, key: &[u8], lsn: Lsn) {
         if self.gated {
@@ -183,7 +183,7 @@ impl Visible {
         Ok(true)
     }
 
-    /// Begins to publish a batch that is committed by what was flushed before `lsn`.
+    /// Begins to publish a batch that is committed by what was flushed before `lsn` ([`crate::Hart::flushed`]).
     pub(crate) fn mark<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, lsn: Lsn) {
         // Release, with the Acquire in `settled`: who sees a key of the batch sees this.
         self.publishing.store(1, Ordering::SeqCst);

@@ -506,6 +506,6 @@ impl Edit for Write<'_> {
         // Durable-order 1, 2, 3: the change before it is seen, and before what it made free is used.
         region.fence();
         self.lsn = region.appended();
-        self.hart.visible.raise(self.key, self.lsn);
+        self.hart.visible.raise(self.key, self.hart.flushed(self.lsn));
     }
 }

@@ -204,6 +204,39 @@ fn what_the_medium_did_not_take_is_shown_to_nobody() {
 }
 
 #[test]
+fn what_the_medium_did_not_take_is_shown_to_nobody_before_its_writer_is_told() {
+    type Attempt = fn(&Hart) -> Result<(), Error>;
+    let attempts: [(&'static [&'static [u8]], Attempt); 4] = [
+        (&[b"a"], |hart| hart.put(b"a", b"lost", WriteMode::Durable)),
+        (&[b"a"], |hart| hart.delete(b"a", WriteMode::Durable).map(drop)),
+        (&[b"a", b"b", b"c"], |hart| {
+            let mut batch = Batch::new();
+            batch.delete("a").put("b", "lost").put("c", "lost");
+            hart.write(batch, WriteMode::Durable)
+        }),
+        (&[b"a", b"b"], |hart| {
+            hart.delete_range(Bound::Unbounded, Bound::Unbounded, WriteMode::Durable).map(drop)
+        }),
+    ];
+    for (keys, attempt) in attempts {
+        let (region, medium) = Counting::region(16 << 20, true);
+        let hart = Arc::new(Hart::create(region, &Options::default()).unwrap());
+        hart.put(b"a", b"durable", WriteMode::Durable).unwrap();
+        hart.put(b"b", b"durable", WriteMode::Durable).unwrap();
+        medium.deaf.store(true, Ordering::SeqCst);
+        let reader = Arc::clone(&hart);
+        *medium.at_wait.lock().unwrap() = Some(Box::new(move || {
+            for key in keys {
+                let read = reader.get(key);
+                assert!(matches!(read, Err(Error::Medium(_))), "{read:?}");
+            }
+        }));
+        assert!(matches!(attempt(&hart), Err(Error::Medium(_))));
+        assert!(medium.at_wait.lock().unwrap().is_none(), "nobody waited");
+    }
+}
+
+#[test]
 fn a_snapshot_shows_no_saved_value_that_was_never_durable() {
     let (region, medium) = Counting::region(16 << 20, true);
     let hart = Hart::create(region, &Options::default()).unwrap();

@@ -49,8 +49,12 @@ pub struct Counting {
     pub eager: AtomicBool,
     /// `wait` fails from now on.
     pub broken: AtomicBool,
-    /// `flush` does nothing and `wait` fails from now on.
+    /// `flush` does nothing and `wait` fails from now on; the first flush finds it out.
     pub deaf: AtomicBool,
+    /// A flush found it out.
+    refuses: AtomicBool,
+    /// Runs once, when somebody begins to wait: what other threads do meanwhile.
+    pub at_wait: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// `grow` refuses more than this.
     pub room: AtomicU64,
     /// Copies of all memory, one at each flush, while this is `Some`.
@@ -72,6 +76,8 @@ impl Counting {
             eager: AtomicBool::new(true),
             broken: AtomicBool::new(false),
             deaf: AtomicBool::new(false),
+            refuses: AtomicBool::new(false),
+            at_wait: Mutex::new(None),
             room: AtomicU64::new(u64::MAX),
             images: Mutex::new(None),
         });
@@ -133,6 +139,7 @@ impl Counting {
 impl Medium for Counting {
     unsafe fn flush(&self, offset: u64, _ptr: *const u8, len: usize, _site: Site) {
         if self.deaf.load(Ordering::SeqCst) {
+            self.refuses.store(true, Ordering::SeqCst);
             return;
         }
         self.flushes.fetch_add(1, Ordering::SeqCst);
@@ -159,6 +166,10 @@ impl Medium for Counting {
 
     fn wait(&self, lsn: Lsn, _site: Site) -> Result<()> {
         self.waits.fetch_add(1, Ordering::SeqCst);
+        let meanwhile = self.at_wait.lock().unwrap().take();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile();
+        }
         if self.deaf.load(Ordering::SeqCst) {
             return Err(Self::failure());
         }
@@ -187,5 +198,13 @@ impl Medium for Counting {
 
     fn poisoned(&self) -> Option<Error> {
         self.broken.load(Ordering::SeqCst).then(Self::failure)
+    }
+
+    fn may_refuse(&self) -> bool {
+        true
+    }
+
+    fn refuses(&self) -> bool {
+        self.refuses.load(Ordering::SeqCst)
     }
 }
