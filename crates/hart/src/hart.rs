@@ -188,9 +188,22 @@ impl Hart {
         lsn: Lsn,
         mode: WriteMode,
     ) -> Result<()> {
+        let answer = self.wait_for(fate, keys, lsn, mode);
         if self.overlays.has_garbage() {
             self.overlays.sweep();
         }
+        answer
+    }
+
+    #[inline]
+    #[track_caller]
+    fn wait_for<'k>(
+        &self,
+        fate: Fate<'_>,
+        keys: impl Iterator<Item = &'k [u8]>,
+        lsn: Lsn,
+        mode: WriteMode,
+    ) -> Result<()> {
         if mode != WriteMode::Durable {
             // What the medium has refused to take will never be durable, and nobody else would say so.
             if let Err(e) = self.check_writable() {

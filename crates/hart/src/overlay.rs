@@ -10,9 +10,11 @@
 //!    write lock; readers and savers hold the read lock.
 //! 4. Too many bytes: all live snapshots expire, before the change that was not saved takes place.
 //! 5. Pre-images can be millions: they are freed under no lock that a writer may wait for. A writer, which has a node
-//!    locked where it finds that they must go, leaves them for [`Overlays::sweep`].
+//!    locked where it finds that they must go, leaves them to the writers after it, each of which frees some
+//!    ([`Overlays::sweep`]), and to the end of a snapshot.
 
 use crate::index::Direction;
+use crate::range::FETCH_BYTES_MAX;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -23,8 +25,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 /// Key to its value, or to nothing where it was absent.
 pub(crate) type Images = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// The most states that one fetch takes of an overlay.
-const STATE_COUNT_MAX: usize = 512;
+/// The pre-images that one writer frees of those that expired: some hundred microseconds.
+const SWEEP_COUNT_MAX: usize = 1000;
 /// DRAM that a pre-image takes beyond its bytes.
 const IMAGE_OVERHEAD_BYTES: u64 = 96;
 
@@ -120,7 +122,7 @@ impl Overlays {
         drop(list);
         // Only now: invariant 5.
         drop(unused);
-        self.sweep();
+        self.free_garbage();
     }
 
     /// True when there is something to sweep.
@@ -129,9 +131,33 @@ impl Overlays {
         self.has_garbage.load(Ordering::Relaxed)
     }
 
-    /// Frees what expired. The caller has no lock.
+    /// Frees some of what expired, in one thread at a time. The caller has no lock.
     #[cold]
     pub(crate) fn sweep(&self) {
+        let images = {
+            let mut garbage = self.garbage.lock();
+            let images = garbage.pop();
+            self.has_garbage.store(!garbage.is_empty(), Ordering::Relaxed);
+            images
+        };
+        let Some(mut images) = images else { return };
+        std::iter::from_fn(|| images.pop_first()).take(SWEEP_COUNT_MAX).for_each(drop);
+        if images.is_empty() {
+            return;
+        }
+        {
+            let mut garbage = self.garbage.lock();
+            garbage.push(images);
+            self.has_garbage.store(true, Ordering::Relaxed);
+        }
+        if !self.any() {
+            // The last snapshot may have ended meanwhile, and there may be no other writer.
+            self.free_garbage();
+        }
+    }
+
+    /// Frees all that expired. The caller has no lock.
+    fn free_garbage(&self) {
         let mut garbage = self.garbage.lock();
         self.has_garbage.store(false, Ordering::Relaxed);
         let all = std::mem::take(&mut *garbage);
@@ -191,14 +217,16 @@ impl Overlays {
         self.bytes.load(Ordering::Acquire) == 0 && !of.expired.load(Ordering::Acquire)
     }
 
-    /// The saved states of keys between the bounds, for live states read before this call: some hundred, the first
-    /// ones in this direction. When there are more, also the last key up to which they are all.
+    /// The saved states of keys between the bounds, for live states read before this call: the first ones in this
+    /// direction, of each overlay at most `count_max` (not 0), and no more behind the one that passes [`FETCH_BYTES_MAX`].
+    /// When there are more, also the last key up to which they are all.
     pub(crate) fn states(
         &self,
         of: &Overlay,
         start: Bound<&[u8]>,
         end: Bound<&[u8]>,
         direction: Direction,
+        count_max: usize,
     ) -> Result<(Images, Option<Vec<u8>>), Expired> {
         let list = self.list.read();
         let from = list.partition_point(|o| o.number < of.number);
@@ -209,19 +237,27 @@ impl Overlays {
             if saved.images.is_empty() || !is_ordered(start, end) {
                 continue;
             }
-            let mut range = saved.images.range::<[u8], _>((start, end));
+            // What lies behind the key that others reach is of no use.
+            let bounds = match (&reached, direction) {
+                (None, _) => (start, end),
+                (Some(key), Direction::Forward) => (start, Bound::Included(key.as_slice())),
+                (Some(key), Direction::Backward) => (Bound::Included(key.as_slice()), end),
+            };
+            let mut range = saved.images.range::<[u8], _>(bounds);
             let mut next = || match direction {
                 Direction::Forward => range.next(),
                 Direction::Backward => range.next_back(),
             };
-            let mut last = None;
-            for (key, value) in std::iter::from_fn(&mut next).take(STATE_COUNT_MAX) {
+            let (mut last, mut bytes) = (None, 0);
+            for (key, value) in std::iter::from_fn(&mut next).take(count_max) {
                 states.entry(key.clone()).or_insert_with(|| value.clone());
                 last = Some(key);
+                bytes += key.len() + value.as_ref().map_or(0, Vec::len);
+                if bytes > FETCH_BYTES_MAX {
+                    break;
+                }
             }
-            if let (Some(last), Some(_)) = (last, next())
-                && reached.as_ref().is_none_or(|reached| direction.is_before(last, reached))
-            {
+            if let (Some(last), Some(_)) = (last, next()) {
                 reached = Some(last.clone());
             }
         }
@@ -270,7 +306,7 @@ pub(crate) fn is_ordered(start: Bound<&[u8]>, end: Bound<&[u8]>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Overlays, STATE_COUNT_MAX};
+    use super::{FETCH_BYTES_MAX, Overlays, SWEEP_COUNT_MAX};
     use crate::index::Direction;
     use crate::range::as_slices;
     use std::collections::VecDeque;
@@ -325,8 +361,8 @@ mod tests {
             let mut seen = VecDeque::new();
             loop {
                 let (start, end) = (as_slices(&lower), as_slices(&upper));
-                let (states, reached) = overlays.states(&oldest, start, end, direction).unwrap();
-                assert!(states.len() <= 2 * STATE_COUNT_MAX);
+                let (states, reached) = overlays.states(&oldest, start, end, direction, 100).unwrap();
+                assert!(states.len() <= 200);
                 let numbers = states.iter().map(|(k, v)| {
                     let number = u32::from_be_bytes(k.as_slice().try_into().unwrap());
                     assert_eq!(*v, Some(vec![if number % 2 == 0 { 1 } else { 2 }]));
@@ -349,17 +385,52 @@ mod tests {
     }
 
     #[test]
-    fn what_expired_is_freed_by_the_sweep_and_counted_no_more() {
-        let overlays = Overlays::new(10_000);
+    fn a_fetch_of_long_states_ends_early() {
+        const LEN: usize = 10_000;
+        let overlays = Overlays::new(1 << 30);
+        let snapshots = [overlays.begin(), overlays.begin()];
+        (0..600).for_each(|number| overlays.save(&key(number), |_| Some(Some(vec![1; LEN]))));
+        for direction in [Direction::Forward, Direction::Backward] {
+            let all = (Bound::Unbounded, Bound::Unbounded);
+            let (states, reached) = overlays.states(&snapshots[0], all.0, all.1, direction, 512).unwrap();
+            assert_eq!(states.len(), FETCH_BYTES_MAX / LEN + 1);
+            let last = match direction {
+                Direction::Forward => states.keys().next_back(),
+                Direction::Backward => states.keys().next(),
+            };
+            assert_eq!(reached.as_ref(), last);
+        }
+        snapshots.iter().for_each(|snapshot| overlays.end(snapshot));
+    }
+
+    #[test]
+    fn what_expired_is_counted_no_more_and_freed_in_parts_by_those_who_write_afterwards() {
+        let overlays = Overlays::new(1_000_000);
         let snapshot = overlays.begin();
-        save(&overlays, 0..1000, 1);
+        save(&overlays, 0..20_000, 1);
         assert!(overlays.state(&snapshot, &key(0)).is_err());
         assert_eq!(bytes(&overlays), 0);
+        let left = || overlays.garbage.lock().iter().map(|images| images.len()).sum::<usize>();
         // A writer that has a node locked frees nothing.
-        assert!(overlays.has_garbage() && !overlays.garbage.lock()[0].is_empty());
-        overlays.sweep();
-        assert!(!overlays.has_garbage() && overlays.garbage.lock().is_empty());
+        let mut before = left();
+        assert!(overlays.has_garbage() && before > 5 * SWEEP_COUNT_MAX);
+        while overlays.has_garbage() {
+            overlays.sweep();
+            assert_eq!(left(), before.saturating_sub(SWEEP_COUNT_MAX));
+            before = left();
+        }
+        assert_eq!(before, 0);
         overlays.end(&snapshot);
+    }
+
+    #[test]
+    fn the_end_of_a_snapshot_frees_all_that_expired() {
+        let overlays = Overlays::new(1_000_000);
+        let snapshot = overlays.begin();
+        save(&overlays, 0..20_000, 1);
+        overlays.sweep();
+        overlays.end(&snapshot);
+        assert!(!overlays.has_garbage() && overlays.garbage.lock().is_empty());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Ordered iteration from both ends, over one instant.
 //!
 //! Records are fetched some hundred at a time into one buffer: live ones by a cursor of the index, then corrected
-//! by the pre-images of the instant, of which there may be more than live ones: a fetch ends at the last of some hundred.
+//! by the pre-images of the instant, of which there may be more than live ones: they are bounded as those are, and a
+//! fetch ends at the last of them.
 //! `lower` and `upper` bound what neither end has fetched yet.
 //!
 //! Values in blocks are copied in a second pass, so that their cache misses overlap. That pass looks at leaves no
@@ -26,7 +27,7 @@ const FETCH_COUNT_MIN: usize = 16;
 /// The most records of one fetch.
 const FETCH_COUNT_MAX: usize = 512;
 /// A fetch ends behind the record that passes this many bytes.
-const FETCH_BYTES_MAX: usize = 256 << 10;
+pub(crate) const FETCH_BYTES_MAX: usize = 256 << 10;
 
 /// Where a fetched record lies in its end's buffer.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +55,8 @@ struct End<'a> {
     first: usize,
     damage: Vec<Read>,
     fetch_count: usize,
+    /// The most pre-images of the next fetch.
+    state_count: usize,
 }
 
 /// Records in key order, as they were when the range (or its snapshot) was made.
@@ -95,6 +98,7 @@ impl End<'_> {
             first: 0,
             damage: Vec::new(),
             fetch_count: FETCH_COUNT_MIN,
+            state_count: FETCH_COUNT_MIN,
         }
     }
 
@@ -335,7 +339,8 @@ impl<'a> Range<'a> {
             (Some(key), Direction::Forward) => (as_slices(&self.lower), Bound::Included(key.as_slice())),
             (Some(key), Direction::Backward) => (Bound::Included(key.as_slice()), as_slices(&self.upper)),
         };
-        let states = pin.hart.overlays.states(&pin.overlay, near.0, near.1, direction);
+        let states = pin.hart.overlays.states(&pin.overlay, near.0, near.1, direction, end.state_count);
+        end.state_count = (end.state_count * 2).min(FETCH_COUNT_MAX);
         let (states, cut) = states.map_err(|_| Error::SnapshotExpired)?;
         if let Some(cut) = &cut {
             end.cut_behind(cut);

@@ -103,6 +103,33 @@ fn a_visit_goes_on_where_it_was_stopped() {
     }
 }
 
+#[test]
+fn a_snapshot_is_whole_where_more_was_taken_out_and_changed_than_one_fetch_takes() {
+    let hart = Hart::create(Emulated::region(64 << 20).unwrap(), &Options::default()).unwrap();
+    let value = |number: u32| vec![number as u8; if number.is_multiple_of(7) { 3000 } else { 5 }];
+    let wanted: Records = (0..3000).map(|number| (key(number), value(number))).collect();
+    wanted.iter().for_each(|(key, value)| hart.put(key, value, MODE).unwrap());
+    let snapshot = hart.snapshot().unwrap();
+    let (from, to) = (key(500), key(2500));
+    hart.delete_range(Bound::Included(&from), Bound::Excluded(&to), MODE).unwrap();
+    let newer = hart.snapshot().unwrap();
+    for number in (0..3000).step_by(3) {
+        hart.put(&key(number), b"later", MODE).unwrap();
+    }
+    let all = || snapshot.range(Bound::Unbounded, Bound::Unbounded).unwrap();
+    assert!(all().map(Result::unwrap).eq(wanted.iter().cloned()));
+    assert!(all().rev().map(Result::unwrap).eq(wanted.iter().rev().cloned()));
+    // From both ends, until they meet.
+    let mut both = all();
+    let mut left = wanted.iter();
+    while let Some(record) = both.next() {
+        assert_eq!(Some(&record.unwrap()), left.next());
+        assert_eq!(both.next_back().map(Result::unwrap).as_ref(), left.next_back());
+    }
+    assert!(left.next().is_none());
+    assert_eq!(newer.len(), 1000);
+}
+
 /// Memory that counts the reads of leaves.
 struct Watched {
     inner: Region,
