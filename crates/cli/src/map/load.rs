@@ -14,9 +14,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Put the records of a file or of standard input into a map.
@@ -60,6 +60,8 @@ pub(crate) struct Args {
 const CHUNK_RECORDS: usize = 64;
 /// Fewer when they have as many bytes: what waits for a slow disk is in memory.
 const CHUNK_BYTES: usize = 1 << 20;
+/// Bytes of records that may be on their way to the map, over all threads. A chunk that has more goes alone.
+const UNDER_WAY_BYTES_MAX: usize = 256 << 20;
 /// Line numbers in one report, so that one write to a pipe is not torn (4,096 bytes).
 const REPORT_LINES_MAX: usize = 512;
 
@@ -72,6 +74,56 @@ struct Loader<'a> {
     stop: AtomicBool,
     error: Mutex<Option<anyhow::Error>>,
     bar: ProgressBar,
+    under_way: UnderWay,
+}
+
+/// The records that were handed over and are not yet put: they are in memory beside the map.
+struct UnderWay {
+    state: Mutex<Counted>,
+    fewer: Condvar,
+    bytes_max: usize,
+}
+
+#[derive(Default)]
+struct Counted {
+    bytes: usize,
+    /// A thread has ended: nobody makes room for what it had.
+    ended: bool,
+}
+
+impl UnderWay {
+    fn new(bytes_max: usize) -> Self {
+        Self { state: Mutex::default(), fewer: Condvar::new(), bytes_max }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counted> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until there is room for `bytes` more, or nothing else is under way. False when a thread has ended.
+    fn add(&self, bytes: usize) -> bool {
+        let mut state = self.lock();
+        while !state.ended && state.bytes > 0 && state.bytes + bytes > self.bytes_max {
+            state = self.fewer.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.bytes += bytes;
+        !state.ended
+    }
+
+    fn take_off(&self, bytes: usize) {
+        self.lock().bytes -= bytes;
+        self.fewer.notify_all();
+    }
+}
+
+/// Held by a thread that puts.
+struct Putting<'a>(&'a UnderWay);
+
+impl Drop for Putting<'_> {
+    fn drop(&mut self) {
+        self.0.lock().ended = true;
+        self.0.fewer.notify_all();
+    }
 }
 
 /// The way to one thread.
@@ -85,21 +137,27 @@ struct Lane {
 impl Lane {
     /// Takes a record; true when it is time to hand over.
     fn take(&mut self, record: Record, batch: usize) -> bool {
-        self.bytes += record.key.len() + record.value.len();
+        self.bytes += bytes_of(&record);
         self.chunk.push(record);
         self.chunk.len().is_multiple_of(batch)
             && (self.chunk.len() >= CHUNK_RECORDS || self.bytes >= CHUNK_BYTES)
     }
 
-    /// Hands over what was read; false when the thread is gone.
-    fn hand_over(&mut self) -> bool {
+    /// Hands over what was read; false when a thread is gone.
+    fn hand_over(&mut self, under_way: &UnderWay) -> bool {
         if self.chunk.is_empty() {
             return true;
         }
-        self.bytes = 0;
+        if !under_way.add(std::mem::take(&mut self.bytes)) {
+            return false;
+        }
         let chunk = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_RECORDS));
         self.sender.send(chunk).is_ok()
     }
+}
+
+fn bytes_of(record: &Record) -> usize {
+    size_of::<Record>() + record.key.len() + record.value.len()
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -115,6 +173,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         stop: AtomicBool::new(false),
         error: Mutex::new(None),
         bar: progress::bytes("load", input.len),
+        under_way: UnderWay::new(UNDER_WAY_BYTES_MAX),
     };
     let start = Instant::now();
     let read = loader.load(&mut input, usize::from(args.threads));
@@ -122,7 +181,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let seconds = start.elapsed().as_secs_f64();
     loader.bar.finish_and_clear();
     let records = loader.acknowledged.load(Ordering::Acquire);
-    let error = loader.error.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+    let error = loader.error.lock().unwrap_or_else(PoisonError::into_inner).take();
     drop(loader.report);
 
     let failed = error.or(read.err()).or(synced.err().map(Into::into));
@@ -200,9 +259,9 @@ impl Loader<'_> {
                         if !lane.take(record, self.batch) {
                             continue;
                         }
-                        lane.hand_over()
+                        lane.hand_over(&self.under_way)
                     }
-                    Next::Pause => lanes.iter_mut().all(Lane::hand_over),
+                    Next::Pause => lanes.iter_mut().all(|lane| lane.hand_over(&self.under_way)),
                     Next::End => break,
                 };
                 if !goes_on || self.stopped() {
@@ -214,7 +273,7 @@ impl Loader<'_> {
                 self.bar.set_message(format!("{} records/s", count(rate as u64)));
             }
             // A thread that is gone has left its error behind.
-            lanes.iter_mut().for_each(|lane| _ = lane.hand_over());
+            lanes.iter_mut().for_each(|lane| _ = lane.hand_over(&self.under_way));
             Ok(())
         })
     }
@@ -224,18 +283,22 @@ impl Loader<'_> {
     }
 
     fn work(&self, receiver: &Receiver<Vec<Record>>) {
+        let _putting = Putting(&self.under_way);
         for chunk in receiver {
+            let bytes = chunk.iter().map(bytes_of).sum();
             for part in chunk.chunks(self.batch) {
                 if self.stopped() {
                     return;
                 }
                 if let Err(error) = self.put(part) {
                     self.stop.store(true, Ordering::Relaxed);
-                    let mut first = self.error.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
                     first.get_or_insert(error);
                     return;
                 }
             }
+            drop(chunk);
+            self.under_way.take_off(bytes);
         }
     }
 
@@ -269,6 +332,7 @@ impl Loader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn long_records_are_handed_over_early_in_whole_batches() {
@@ -277,6 +341,56 @@ mod tests {
             let mut lane = Lane { sender: sync_channel(4).0, chunk: Vec::new(), bytes: 0 };
             let taken = (1..).find(|_| lane.take(record(len), batch));
             assert_eq!(taken, Some(count), "batches of {batch} records of {len} bytes");
+        }
+    }
+
+    #[test]
+    fn records_wait_while_too_many_bytes_are_under_way() {
+        let under_way = UnderWay::new(1 << 20);
+        let (sender, receiver) = sync_channel(4);
+        let mut lane = Lane { sender, chunk: Vec::new(), bytes: 0 };
+        let mut hand_over = || {
+            lane.take(Record { line: 1, key: Vec::new(), value: vec![0; 700 << 10] }, 1);
+            lane.hand_over(&under_way)
+        };
+        // One goes, also where it is too long.
+        assert!(hand_over());
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| (hand_over(), hand_over()));
+            std::thread::sleep(Duration::from_millis(100));
+            let first: Vec<Record> = receiver.try_recv().unwrap();
+            assert!(receiver.try_recv().is_err(), "the second did not wait");
+            under_way.take_off(first.iter().map(bytes_of).sum());
+            assert_eq!(receiver.recv_timeout(Duration::from_secs(20)).unwrap().len(), 1);
+            // A thread that ends leaves what it had; nobody waits for it.
+            drop(Putting(&under_way));
+            assert_eq!(reader.join().unwrap(), (true, false));
+        });
+    }
+
+    #[test]
+    fn a_load_that_waits_for_room_ends_also_where_a_put_fails() {
+        for (longest_key, is_loaded) in [(8, true), (2000, false)] {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("in.tsv");
+            let line =
+                |i: usize| format!("{}{i}\t{}\n", "k".repeat(i * longest_key / 300), "v".repeat(i * 50));
+            std::fs::write(&file, (0..300).map(line).collect::<String>()).unwrap();
+            let map =
+                Map::options().create(true).log_bytes(1 << 20).open(folder.path().join("pool")).unwrap();
+            let loader = Loader {
+                map: &map,
+                batch: 7,
+                report: None,
+                acknowledged: AtomicU64::new(0),
+                stop: AtomicBool::new(false),
+                error: Mutex::new(None),
+                bar: ProgressBar::hidden(),
+                under_way: UnderWay::new(50_000),
+            };
+            loader.load(&mut Input::open(&file, Format::Tsv).unwrap(), 3).unwrap();
+            assert_eq!(loader.error.lock().unwrap().is_none(), is_loaded);
+            assert_eq!((map.len() == 300, loader.under_way.lock().bytes == 0), (is_loaded, is_loaded));
         }
     }
 }
