@@ -377,7 +377,7 @@ const char *mangrove_status_name(int32_t status);
 const char *mangrove_status_text(int32_t status);
 
 // What went wrong in the last call of this thread that answered an error: a sentence in UTF-8, as
-// "phonebook is in use by another process; close it there first". "" when there was none yet.
+// "phonebook is in use by another process, or elsewhere in this one; close it there first". "" when there was none yet.
 // A call that answers no error leaves it alone.
 // Valid until the next call of this library on this thread; not to be freed. Threads: any, each has
 // its own.

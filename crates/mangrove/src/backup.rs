@@ -9,6 +9,7 @@
 //! early for that.)
 
 use crate::{Durability, Error, Map, Result, Snapshot};
+use mangrove_sys::file::open_itself;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::ops::ControlFlow;
@@ -40,6 +41,8 @@ pub struct BackupReport {
 
 /// Records between two calls of the progress function.
 const PROGRESS_RECORDS: u64 = 4096;
+/// How often a lock's file may be gone, or be another one, when it is locked.
+const LOCK_TRIES_MAX: u32 = 100;
 
 pub(crate) fn backup(
     from: &Snapshot<'_>,
@@ -88,18 +91,9 @@ struct Lock {
 impl Lock {
     /// Takes the right to `part` by the file at `path`; `Busy` when another backup has it.
     fn take(path: PathBuf, part: &Path) -> Result<Self> {
-        let io = |e: &io::Error| match e.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                Error::ReadOnly { path: part.to_owned() }
-            }
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                Error::NoSpace { path: part.to_owned(), wanted: 0 }
-            }
-            _ => failed(&path, "lock", e),
-        };
-        loop {
-            let open = File::options().write(true).create(true).truncate(false).open(&path);
-            let file = open.map_err(|e| io(&e))?;
+        let io = |e: &io::Error| lock_error(&path, part, e);
+        for _ in 0..LOCK_TRIES_MAX {
+            let Some(file) = open_lock(&path, part)? else { continue };
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(Error::Busy { path: part.to_owned() }),
@@ -114,6 +108,7 @@ impl Lock {
                 _ => {}
             }
         }
+        Err(Error::Busy { path: part.to_owned() })
     }
 }
 
@@ -123,6 +118,33 @@ impl Drop for Lock {
         let _ = fs::remove_file(&self.path);
         // Also while a child of fork has the file open.
         let _ = self.file.unlock();
+    }
+}
+
+/// The file at `path`, made where nothing is there; none when its owner has just removed it. A folder may be shared with
+/// others: a link is not followed, and a pipe not waited for.
+fn open_lock(path: &Path, part: &Path) -> Result<Option<File>> {
+    let new = File::options().write(true).create_new(true).open(path);
+    if !new.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::AlreadyExists) {
+        return new.map(Some).map_err(|e| lock_error(path, part, &e));
+    }
+    match open_itself(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        // This file stands in the way, not the folder.
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(failed(path, "lock", &e)),
+        there => there.map(Some).map_err(|e| lock_error(path, part, &e)),
+    }
+}
+
+fn lock_error(path: &Path, part: &Path, error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            Error::ReadOnly { path: part.to_owned() }
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Error::NoSpace { path: part.to_owned(), wanted: 0 }
+        }
+        _ => failed(path, "lock", error),
     }
 }
 

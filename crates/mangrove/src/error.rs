@@ -147,7 +147,11 @@ impl std::fmt::Display for Error {
             Self::ValueTooLong { len, max } => {
                 write!(f, "a value has at most {max} bytes and this one has {len}; split it over several keys")
             }
-            Self::Busy { path } => write!(f, "{} is in use by another process; close it there first", path.display()),
+            Self::Busy { path } => write!(
+                f,
+                "{} is in use by another process, or elsewhere in this one; close it there first",
+                path.display()
+            ),
             Self::NotFound { path } => write!(f, "there is no pool at {}", path.display()),
             Self::Exists { path } => {
                 write!(f, "{} already exists; open it, or choose another path", path.display())

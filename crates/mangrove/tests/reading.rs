@@ -1,9 +1,15 @@
 //! Walks, snapshots and backups beside writers: each shows one instant.
 
 use mangrove::{Batch, Error, Map};
+use std::fs::Permissions;
 use std::ops::ControlFlow;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 struct Dir(tempfile::TempDir);
 
@@ -242,6 +248,67 @@ fn of_backups_to_one_path_at_a_time_one_is_made() {
         std::fs::remove_dir_all(&to).unwrap();
         let names = std::fs::read_dir(dir.0.path()).unwrap().count();
         assert_eq!(names, 1, "something is left beside the pool");
+    }
+}
+
+#[test]
+fn a_link_or_a_pipe_in_the_place_of_its_lock_ends_a_backup() {
+    let dir = Dir::new();
+    let map = Arc::new(dir.map());
+    let (to, lock, elsewhere) = (dir.path("copy"), dir.path(".copy.mangrove-lock"), dir.path("elsewhere"));
+    let refused = || {
+        let (map, path) = (Arc::clone(&map), to.clone());
+        let (sender, answer) = std::sync::mpsc::channel();
+        // Not joined: without end it would be waited for in vain.
+        std::thread::spawn(move || sender.send(map.backup(&path, |_| ControlFlow::Continue(()))));
+        let error = answer.recv_timeout(Duration::from_secs(20)).expect("an answer").unwrap_err();
+        assert!(error.to_string().contains("cannot lock") && error.to_string().contains("-lock"), "{error}");
+        assert!(!to.exists());
+        std::fs::remove_file(&lock).unwrap();
+    };
+    std::os::unix::fs::symlink("elsewhere", &lock).unwrap();
+    refused();
+    assert!(!elsewhere.exists());
+    std::fs::write(&elsewhere, "a file").unwrap();
+    std::os::unix::fs::symlink("elsewhere", &lock).unwrap();
+    refused();
+    assert_eq!(std::fs::read(&elsewhere).unwrap(), b"a file");
+    assert!(Command::new("mkfifo").arg(&lock).status().unwrap().success());
+    refused();
+    map.backup(&to, |_| ControlFlow::Continue(())).unwrap();
+}
+
+#[test]
+fn a_lock_that_another_user_left_is_named() {
+    const FOLDER: &str = "MANGROVE_TEST_FOLDER";
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        let folder = PathBuf::from(folder);
+        let map = Map::options().create(true).log_bytes(1 << 20).open(folder.join("pool")).unwrap();
+        let error = map.backup(folder.join("copy"), |_| ControlFlow::Continue(())).unwrap_err();
+        assert!(error.to_string().contains("cannot lock") && error.to_string().contains("-lock"), "{error}");
+        return;
+    }
+    let dir = Dir::new();
+    std::fs::set_permissions(dir.0.path(), Permissions::from_mode(0o777)).unwrap();
+    let lock = dir.path(".copy.mangrove-lock");
+    std::fs::write(&lock, "").unwrap();
+    std::fs::set_permissions(&lock, Permissions::from_mode(0o000)).unwrap();
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again
+        .args(["--exact", "a_lock_that_another_user_left_is_named"])
+        .env(FOLDER, dir.0.path())
+        .current_dir("/");
+    if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
+        // Root may everything.
+        again.uid(65534).gid(65534);
+    }
+    match again.output() {
+        // The other user may not even come to this program.
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {}
+        output => {
+            let output = output.unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        }
     }
 }
 

@@ -16,6 +16,15 @@ pub fn open_direct_durable(file: &File) -> io::Result<File> {
     OpenOptions::new().write(true).custom_flags(libc::O_DIRECT | libc::O_DSYNC).open(path)
 }
 
+/// Opens the file at `path` itself for writing: of a link it is an error, and so of a pipe that nobody reads, which others
+/// would wait for.
+///
+/// # Errors
+/// ELOOP, ENXIO: the above; else what open(2) says.
+pub fn open_itself(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
+}
+
 /// Gives `len` bytes at `offset` space on the medium and grows the file to hold them. Falls back
 /// to growing alone where the file system cannot reserve space. After an error the file has its old length.
 ///
