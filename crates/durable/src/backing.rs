@@ -1,7 +1,7 @@
 //! The one door from the runtime to the durable bytes, so that tests can stand in for them.
 
-use crate::Result;
 use crate::image::ImageStat;
+use crate::{Error, Result};
 use mangrove_shadow::Ticket;
 use mangrove_tracker::WriteSet;
 
@@ -62,6 +62,11 @@ pub(crate) trait Backing: Send + Sync {
     /// # Errors
     /// The first error of the medium, which latches.
     fn checkpoint(&self) -> Result<()>;
+
+    /// The error of the medium that latched, if any: nothing is committed any more. Cheap: each batch asks.
+    fn poisoned(&self) -> Option<Error> {
+        None
+    }
 
     /// Counts everything, and says what is wrong with the state's own structures. No command runs.
     fn examine(&self) -> (ImageStat, Vec<String>) {

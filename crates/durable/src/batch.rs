@@ -6,7 +6,7 @@
 //! 2. `last` is the newest committed ticket whenever nobody executes: who reads inside the combiner's
 //!    read section has seen at most that.
 //! 3. After the first failed commit no command runs: memory then holds what that batch did, which
-//!    nobody was told of.
+//!    nobody was told of. Nor once the medium has failed, whoever met it: memory then holds what was committed.
 
 use crate::backing::Backing;
 use crate::{Error, Result, route};
@@ -127,6 +127,12 @@ impl Executor {
         self.failure.get().cloned()
     }
 
+    /// As `failure`, and asks the medium too: what fails behind tells nobody.
+    #[inline]
+    fn refusal(&self) -> Option<Error> {
+        self.failure().or_else(|| self.backing().poisoned().map(|error| self.fail(error)))
+    }
+
     /// Why nothing may even be read any more, if so: memory holds half a command.
     #[inline]
     pub(crate) fn broken(&self) -> Result<()> {
@@ -163,7 +169,7 @@ impl Executor {
     /// The caller is alone (the combiner's `execute`), and each job's command is sound to call with each
     /// of its arguments, which stay valid.
     pub(crate) unsafe fn execute(&self, jobs: &[NonNull<Job>]) {
-        let result = match self.failure() {
+        let result = match self.refusal() {
             Some(error) => Err(error),
             // SAFETY: passed on.
             None => unsafe { self.run_and_commit(jobs) }.map_err(|e| self.fail(e)),

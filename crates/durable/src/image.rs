@@ -355,6 +355,11 @@ impl Backing for Image {
         Ok(self.shadow.checkpoint()?)
     }
 
+    #[inline]
+    fn poisoned(&self) -> Option<Error> {
+        self.shadow.poisoned().map(Error::from)
+    }
+
     fn examine(&self) -> (ImageStat, Vec<String>) {
         (self.stat(), self.check())
     }

@@ -24,6 +24,8 @@ struct Medium {
     failed: bool,
     /// The next commit is refused, as one that finds no room.
     refuses: bool,
+    /// An error that nobody's call met has latched.
+    poisoned: bool,
     /// Syncs happen only when told.
     held: bool,
 }
@@ -49,6 +51,10 @@ impl Fake {
 
     pub(crate) fn refuse_one(&self) {
         self.medium.0.lock().refuses = true;
+    }
+
+    fn poison(&self) {
+        self.medium.0.lock().poisoned = true;
     }
 
     fn units(&self) -> usize {
@@ -137,6 +143,11 @@ impl Backing for Fake {
 
     fn checkpoint(&self) -> Result<()> {
         self.sync()
+    }
+
+    fn poisoned(&self) -> Option<Error> {
+        let poisoned = self.medium.0.lock().poisoned;
+        poisoned.then(|| Error::Poisoned { first: "the disk went unseen".into() })
     }
 
     fn close(self: Box<Self>) -> Result<()> {
@@ -263,6 +274,21 @@ fn an_error_of_the_medium_ends_writing_and_reads_go_on() {
     assert_eq!(fake.survivor(counter), 1);
     drop(client);
     assert!(runtime.close().is_err());
+}
+
+#[test]
+fn no_command_runs_once_the_medium_has_failed_behind() {
+    let (runtime, fake) = fake_runtime(false);
+    let counter = cell();
+    let mut one = Add { to: counter, amount: 1, before: 0 };
+    let arg = (&raw mut one).cast();
+    let mut client = runtime.client().unwrap();
+    unsafe { client.write(add, &[arg]) }.unwrap();
+    fake.poison();
+    let error = unsafe { client.write(add, &[arg]) }.unwrap_err();
+    assert!(matches!(&error, Error::Poisoned { first } if first.contains("went unseen")), "{error}");
+    assert_eq!(runtime.failure().map(|e| e.to_string()), Some(error.to_string()));
+    assert_eq!((runtime.stat().commands, client.read_durable(|| unsafe { *counter }).unwrap()), (1, 1));
 }
 
 #[test]
