@@ -71,6 +71,9 @@ fn coverage(tracker: &Recompiler, dense: bool) -> usize {
                     let calls = suite::refusals::REFUSED.len() + suite::refusals::CRASHES.len() + 1;
                     let wrong = suite::refusals::check(&library, tracker);
                     count("refusals and crashes", &format!("{calls} calls"), &wrong);
+                    let places = suite::exact::WRITTEN.len();
+                    let wrong = suite::exact::check(&library, tracker);
+                    count("system calls, exactly", &format!("{places} places"), &wrong);
                 }
                 let outcome = program.check(&library, tracker, &mut watch);
                 missed += outcome.missed;

@@ -35,6 +35,8 @@ fn main() {
                 if program.name == "libc" {
                     let wrong = suite::refusals::check(&library, &tracker);
                     count("refusals and crashes", String::new(), &wrong);
+                    let wrong = suite::exact::check(&library, &tracker);
+                    count("system calls into exact ranges", String::new(), &wrong);
                 }
                 let outcome = program.check(&library, &tracker, &mut watch);
                 let text = format!(

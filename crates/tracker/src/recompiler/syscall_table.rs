@@ -13,20 +13,24 @@ pub(crate) enum Size {
     Results(u32),
     /// An argument's value.
     Arg(u8),
-    /// An argument's value, 32 bits of it, times this.
-    Args(u8, u32),
+    /// What was found, in each entry of an array of pollfd, of as many as this argument says.
+    Polled(u8),
     /// An argument's value in bits, as fd_set; an int.
     Bits(u8),
     /// A socket address: what the socklen_t at this argument said before, or says after, the smaller.
     Socket(u8),
+    /// As `Socket`, of an option of a socket: the length counts what that option is made of.
+    SocketOption(u8),
     /// The call's result, over the iovec array here, of as many entries as this argument says.
     Vector(u8),
     /// One byte for each page of an argument's bytes.
     Pages(u8),
-    /// A msghdr.
+    /// What was received, by a msghdr.
     Message,
-    /// An array of mmsghdr.
+    /// The same, by as many mmsghdr as the call returned.
     Messages,
+    /// The lengths alone, in as many mmsghdr.
+    MessageLengths,
 }
 
 /// A pointer argument that is written through (if it is not null).
@@ -44,7 +48,7 @@ pub(crate) enum Plan {
     WritesOr(&'static [Out], &'static [Out]),
     /// Changes mappings.
     Mapping,
-    /// ioctl, fcntl, prctl, arch_prctl, futex: depends on an argument.
+    /// ioctl, fcntl, prctl, arch_prctl, futex, vmsplice: depends on an argument.
     Depends,
     /// Ends the process.
     Exit,
@@ -65,7 +69,10 @@ const NONE: Plan = Plan::Writes(&[]);
 
 /// The plan for a system call by number.
 pub(crate) fn plan(number: i64) -> Plan {
-    use Size::{Arg, Args, Bits, Fixed, Message, Messages, Result, Results, Socket, Vector};
+    use Size::{
+        Arg, Bits, Fixed, Message, MessageLengths, Messages, Polled, Result, Results, Socket, SocketOption,
+        Vector,
+    };
     const EXEC: &str = "it replaces the process (exec)";
     const ASYNC: &str =
         "it starts asynchronous input or output (aio, io_uring), whose writes come later and unseen";
@@ -117,13 +124,11 @@ pub(crate) fn plan(number: i64) -> Plan {
         libc::SYS_sendfile => Plan::Writes(&[Out(2, Fixed(8))]),
         libc::SYS_copy_file_range | libc::SYS_splice => Plan::Writes(&[Out(1, Fixed(8)), Out(3, Fixed(8))]),
         libc::SYS_tee => NONE,
-        // On the end of a pipe that is read; the other is said to write as well.
-        libc::SYS_vmsplice => Plan::Writes(&[Out(1, Vector(2))]),
         libc::SYS_getxattr | libc::SYS_lgetxattr | libc::SYS_fgetxattr => Plan::Writes(&[Out(2, Result)]),
         libc::SYS_listxattr | libc::SYS_llistxattr | libc::SYS_flistxattr => Plan::Writes(&[Out(1, Result)]),
         libc::SYS_setxattr | libc::SYS_lsetxattr | libc::SYS_fsetxattr | libc::SYS_removexattr => NONE,
-        libc::SYS_poll => Plan::WritesAlways(&[Out(0, Args(1, 8))]),
-        libc::SYS_ppoll => Plan::WritesAlways(&[Out(0, Args(1, 8)), Out(2, Fixed(16))]),
+        libc::SYS_poll => Plan::WritesAlways(&[Out(0, Polled(1))]),
+        libc::SYS_ppoll => Plan::WritesAlways(&[Out(0, Polled(1)), Out(2, Fixed(16))]),
         libc::SYS_select | libc::SYS_pselect6 => Plan::WritesOr(
             &[Out(1, Bits(0)), Out(2, Bits(0)), Out(3, Bits(0)), Out(4, Fixed(16))],
             &[Out(4, Fixed(16))],
@@ -137,13 +142,15 @@ pub(crate) fn plan(number: i64) -> Plan {
         libc::SYS_inotify_rm_watch => NONE,
         libc::SYS_socket | libc::SYS_bind | libc::SYS_connect | libc::SYS_listen | libc::SYS_shutdown => NONE,
         libc::SYS_setsockopt | libc::SYS_sendto | libc::SYS_sendmsg => NONE,
-        libc::SYS_sendmmsg => Plan::Writes(&[Out(1, Args(2, 64))]),
+        libc::SYS_sendmmsg => Plan::Writes(&[Out(1, MessageLengths)]),
         libc::SYS_socketpair => Plan::WritesAlways(&[Out(3, Fixed(8))]),
         libc::SYS_accept | libc::SYS_accept4 | libc::SYS_getsockname | libc::SYS_getpeername => {
             Plan::Writes(&[Out(1, Socket(2)), Out(2, Fixed(4))])
         }
         // Of a list that does not fit it says the length.
-        libc::SYS_getsockopt => Plan::WritesOr(&[Out(3, Socket(4)), Out(4, Fixed(4))], &[Out(4, Fixed(4))]),
+        libc::SYS_getsockopt => {
+            Plan::WritesOr(&[Out(3, SocketOption(4)), Out(4, Fixed(4))], &[Out(4, Fixed(4))])
+        }
         libc::SYS_recvfrom => Plan::Writes(&[Out(1, Result), Out(4, Socket(5)), Out(5, Fixed(4))]),
         libc::SYS_recvmsg => Plan::Writes(&[Out(1, Message)]),
         libc::SYS_recvmmsg => Plan::Writes(&[Out(1, Messages), Out(4, Fixed(16))]),
@@ -208,6 +215,7 @@ pub(crate) fn plan(number: i64) -> Plan {
         libc::SYS_ioctl | libc::SYS_fcntl | libc::SYS_prctl | libc::SYS_arch_prctl | libc::SYS_futex => {
             Plan::Depends
         }
+        libc::SYS_vmsplice => Plan::Depends,
         libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_mremap => Plan::Mapping,
         libc::SYS_brk | libc::SYS_madvise => Plan::Mapping,
         libc::SYS_exit_group => Plan::Exit,
@@ -250,8 +258,8 @@ pub(crate) fn ioctl_bytes(request: u32) -> Option<usize> {
         // Descriptors: FIONREAD; FIONBIO, FIONCLEX, FIOCLEX, FIOASYNC
         0x541b => 4,
         0x5421 | 0x5450 | 0x5451 | 0x5452 => 0,
-        // Files: FS_IOC_GETFLAGS, FS_IOC_GETVERSION, FS_IOC_FSGETXATTR, FS_IOC_GETFSLABEL
-        0x8008_6601 | 0x8008_7601 => 8,
+        // Files: FS_IOC_GETFLAGS and FS_IOC_GETVERSION, which say 8, FS_IOC_FSGETXATTR, FS_IOC_GETFSLABEL
+        0x8008_6601 | 0x8008_7601 => 4,
         0x801c_581f => 28,
         0x8100_9431 => 256,
         // FS_IOC_SETFLAGS, FS_IOC_SETVERSION, FS_IOC_FSSETXATTR, FS_IOC_SETFSLABEL, FICLONE, FICLONERANGE, FS_IOC_RESVSP
@@ -259,8 +267,9 @@ pub(crate) fn ioctl_bytes(request: u32) -> Option<usize> {
         0x4004_9409 | 0x4020_940d | 0x4030_5828 => 0,
         // FITRIM
         0xc018_5879 => 24,
-        // Disks: BLKGETSIZE64, BLKBSZGET; BLKBSZSET
-        0x8008_1272 | 0x8008_1270 => 8,
+        // Disks: BLKGETSIZE64; BLKBSZGET, which says 8; BLKBSZSET
+        0x8008_1272 => 8,
+        0x8008_1270 => 4,
         0x4008_1271 => 0,
         // TUNGETFEATURES, TUNGETSNDBUF, TUNGETVNETHDRSZ; TUNSETIFF and TUNGETIFF fill a whole ifreq
         0x8004_54cf | 0x8004_54d3 | 0x8004_54d7 => 4,

@@ -6,6 +6,7 @@ use super::state::{Failure, State};
 use super::syscall_table::{FORKS, Out, Plan, STARTS, Size, ioctl_bytes, plan};
 use crate::tracker::Decision;
 use crate::write_set::Event;
+use std::mem::offset_of;
 
 const R9: u8 = 9;
 
@@ -46,14 +47,14 @@ impl State {
         // Socket lengths before the call: the kernel writes no more than that.
         let mut before = [0usize; 6];
         for out in outs {
-            if let Size::Socket(at) = out.1 {
+            if let Size::Socket(at) | Size::SocketOption(at) = out.1 {
                 before[usize::from(at)] = read_u32(args[usize::from(at)]);
             }
         }
         // SAFETY: the program's own call with its own arguments.
         let result = unsafe { syscall(number, args) };
         // An array of a length that was refused was not looked at.
-        let refused = |out: &Out| result == -i64::from(libc::EINVAL) && matches!(out.1, Size::Args(..));
+        let refused = |out: &Out| result == -i64::from(libc::EINVAL) && matches!(out.1, Size::Polled(_));
         let written = if failed(result) { otherwise } else { outs };
         for out in written.iter().filter(|out| args[usize::from(out.0)] != 0 && !refused(out)) {
             self.record_out(*out, &args, result, &before);
@@ -71,18 +72,30 @@ impl State {
             Size::Result => got.min(args.get(usize::from(out.0) + 1).map_or(got, |len| *len as usize)),
             Size::Results(bytes) => got * bytes as usize,
             Size::Arg(at) => arg(at),
-            Size::Args(at, bytes) => arg(at) as u32 as usize * bytes as usize,
+            Size::Polled(at) => {
+                for idx in 0..arg(at) as u32 as usize {
+                    let entry = addr + idx * size_of::<libc::pollfd>();
+                    self.record(entry + offset_of!(libc::pollfd, revents), 2);
+                }
+                return;
+            }
             Size::Bits(at) => ((arg(at) as i32).max(0) as usize).div_ceil(64) * 8,
             Size::Pages(at) => arg(at).div_ceil(4096),
             Size::Socket(at) => read_u32(args[usize::from(at)]).min(before[usize::from(at)]),
+            Size::SocketOption(at) => {
+                read_u32(args[usize::from(at)]).min(before[usize::from(at)])
+                    * socket_option_unit(arg(1), arg(2))
+            }
             Size::Vector(at) => return self.record_vector(addr, arg(at), got),
             Size::Message => return self.record_message(addr, got),
-            Size::Messages => {
+            Size::Messages | Size::MessageLengths => {
                 for idx in 0..got {
                     let header = addr + idx * size_of::<libc::mmsghdr>();
-                    let filled = read_u32((header + size_of::<libc::msghdr>()) as u64);
-                    self.record_message(header, filled);
-                    self.record(header + size_of::<libc::msghdr>(), 4);
+                    let length = header + offset_of!(libc::mmsghdr, msg_len);
+                    if out.1 == Size::Messages {
+                        self.record_message(header, read_u32(length as u64));
+                    }
+                    self.record(length, 4);
                 }
                 return;
             }
@@ -107,14 +120,16 @@ impl State {
         // SAFETY: the kernel has just used this header.
         let message = unsafe { std::ptr::with_exposed_provenance::<libc::msghdr>(header).read() };
         self.record_vector(message.msg_iov.addr(), message.msg_iovlen, got);
-        self.record(
-            message.msg_name.addr(),
-            if message.msg_name.is_null() { 0 } else { message.msg_namelen as usize },
-        );
+        if !message.msg_name.is_null() {
+            self.record(message.msg_name.addr(), message.msg_namelen as usize);
+            self.record(header + offset_of!(libc::msghdr, msg_namelen), 4);
+        }
         if !message.msg_control.is_null() {
             self.record(message.msg_control.addr(), message.msg_controllen);
         }
-        self.record(header, size_of::<libc::msghdr>());
+        // The pointers stay as they are.
+        self.record(header + offset_of!(libc::msghdr, msg_controllen), 8);
+        self.record(header + offset_of!(libc::msghdr, msg_flags), 4);
     }
 
     /// Answers ENOSYS and remembers why the call will have failed.
@@ -132,6 +147,9 @@ impl State {
                 let thread = flags & libc::CLONE_THREAD as usize != 0;
                 return Ok(self.deny(if thread { STARTS } else { FORKS }));
             }
+            // Of a pipe's end that is written to it takes the bytes.
+            libc::SYS_vmsplice if writes_to_pipe(args[0]) => &[],
+            libc::SYS_vmsplice => &[Out(1, Size::Vector(2))],
             libc::SYS_fcntl => match args[1] as i32 {
                 libc::F_GETLK | libc::F_OFD_GETLK => &[Out(2, Size::Fixed(32))],
                 15.. => match args[1] as i32 {
@@ -304,6 +322,20 @@ impl State {
             self.flush();
         }
     }
+}
+
+/// Whether a descriptor is open for writing, as far as anybody knows.
+fn writes_to_pipe(fd: u64) -> bool {
+    // SAFETY: asks only.
+    let flags = unsafe { syscall(libc::SYS_fcntl, [fd, libc::F_GETFL as u64, 0, 0, 0, 0]) };
+    failed(flags) || flags as i32 & libc::O_ACCMODE != libc::O_RDONLY
+}
+
+/// Bytes of what the length of a socket's option counts.
+fn socket_option_unit(level: usize, option: usize) -> usize {
+    let is = |it: usize, one: i32| it as i32 == one;
+    // Instructions of a filter.
+    if is(level, libc::SOL_SOCKET) && is(option, libc::SO_GET_FILTER) { 8 } else { 1 }
 }
 
 fn read_u32(addr: u64) -> usize {

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <locale.h>
 #include <math.h>
 #include <poll.h>
@@ -77,6 +78,26 @@ void libc_kernel(void *a) {
     struct timespec past = {0, 1000}; if (!syscall(SYS_futex, owner, 6, 0, &past, 0, 0)) abort();
     struct sigaction sa = {.sa_handler = on_alarm}; sigaction(SIGALRM, &sa, 0); struct itimerval it = {.it_value = {0, 30000}}; setitimer(ITIMER_REAL, &it, 0);
     if (poll(pf, 1, 5000) != -1 || errno != EINTR) abort(); signal(SIGALRM, SIG_DFL);
+}
+/* What the kernel reports of itself is more than it writes: beside each place there is a byte that nobody touches. */
+char exact_area[8192] __attribute__((aligned(64))); int exact_attributes;
+void exact_kernel(void *a) {
+    int p[2], sv[2]; if (pipe(p) || write(p[1], "x", 1) != 1 || socketpair(AF_UNIX, SOCK_DGRAM, 0, sv)) abort();
+    struct pollfd *pf = (struct pollfd *)(exact_area + 64); if (poll(pf, 2, 0) != 1) abort();
+    int fd = open("/proc/self/exe", O_RDONLY); exact_attributes = ioctl(fd, 0x80086601, exact_area + 128) == 0;
+    struct iovec spliced = {exact_area + 192, 4}; if (vmsplice(p[1], &spliced, 1, 0) != 4) abort();
+    struct mmsghdr *out = (struct mmsghdr *)(exact_area + 512), *in = (struct mmsghdr *)(exact_area + 1024);
+    if (sendmmsg(sv[0], out, 2, 0) != 2 || recvmmsg(sv[1], in, 2, 0, 0) != 2) abort();
+    struct sock_filter code[3] = {{0x20, 0, 0, 4}, {0x15, 0, 0, 9}, {6, 0, 0, 1}}; struct sock_fprog filter = {3, code};
+    socklen_t length = 10; if (setsockopt(sv[0], SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) || getsockopt(sv[0], SOL_SOCKET, 26, exact_area + 2048, &length) || length != 3) abort();
+    close(fd); close(p[0]); close(p[1]); close(sv[0]); close(sv[1]);
+}
+/* Made natively before: descriptors that are never open, but the first; buffers of 8 bytes. */
+void exact_prepare(void *a) {
+    static struct iovec parts[4]; static char sent[16] = "to be received"; static char received[16];
+    struct pollfd *pf = (struct pollfd *)(exact_area + 64); pf[0] = (struct pollfd){0x7fffff, POLLIN, 0x77}; pf[1] = (struct pollfd){-1, POLLIN, 0x77};
+    for (int i = 0; i < 4; i++) parts[i] = (struct iovec){(i < 2 ? sent : received) + i % 2 * 8, 8};
+    for (int i = 0; i < 4; i++) ((struct mmsghdr *)(exact_area + 512 + i / 2 * 512))[i % 2] = (struct mmsghdr){.msg_hdr = {.msg_iov = &parts[i], .msg_iovlen = 1}};
 }
 /* Code up to the end of its mapping, with nothing behind it: ret, (xor eax,eax), (je to the ret), nop... */
 void libc_code_at_an_end(void *a) {

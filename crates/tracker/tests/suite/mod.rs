@@ -1,6 +1,7 @@
 //! What the tracker's tests and its suite share.
 
 pub(crate) mod differential;
+pub(crate) mod exact;
 pub(crate) mod instructions;
 pub(crate) mod library;
 pub(crate) mod programs;
