@@ -229,8 +229,11 @@ impl Hart {
     }
 
     /// Refuses writes that cannot be acknowledged, before they take a lock.
+    ///
+    /// # Errors
+    /// `ReadOnly`; `Poisoned`, or what else the medium says of itself.
     #[inline]
-    pub(crate) fn check_writable(&self) -> Result<()> {
+    pub fn check_writable(&self) -> Result<()> {
         let caution = self.caution.load(Ordering::Relaxed);
         if caution == 0 || (caution == ASK && !self.region().medium().refuses()) {
             return Ok(());

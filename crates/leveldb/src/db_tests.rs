@@ -75,10 +75,7 @@ fn after_a_failed_synced_write_readers_lose_its_keys_and_no_others() {
         let folder = tempfile::tempdir().unwrap();
         let db = new(folder.path(), engine);
         let store = db.engine.get().unwrap();
-        let get = |key: &[u8]| {
-            let mut value = None;
-            store.get(key, &mut |v| value = Some(v.to_vec())).map(|()| value)
-        };
+        let get = |key: &[u8]| get(&**store, key);
         store.put(b"changed", b"before", true).unwrap();
         store.put(b"gone", b"before", true).unwrap();
         store.put(b"synced", b"yes", true).unwrap();
@@ -108,6 +105,97 @@ fn after_a_failed_synced_write_readers_lose_its_keys_and_no_others() {
         view.get(b"changed", &mut |v| old = Some(v.to_vec())).unwrap();
         assert_eq!(old.as_deref(), Some(&b"before"[..]), "{engine:?}");
         assert!(store.view().is_err());
+    }
+}
+
+/// The value of a key; what is not told is an error.
+fn get(store: &dyn Engine, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    let mut value = None;
+    store.get(key, &mut |v| value = Some(v.to_vec())).map(|()| value)
+}
+
+/// An error that no call met is met by none: what comes after it changes nothing, and readers lose nothing by it.
+#[test]
+fn what_a_failed_medium_refuses_is_not_told_and_takes_nothing_from_readers() {
+    for engine in ENGINES {
+        let folder = tempfile::tempdir().unwrap();
+        let db = new(folder.path(), engine);
+        let store = &**db.engine.get().unwrap();
+        store.put(b"synced", b"yes", true).unwrap();
+        store.put(b"unsynced", b"yes", false).unwrap();
+        store.compact().unwrap();
+        break_log(folder.path());
+        // The thread behind fails within milliseconds; whoever comes long after is refused before he changes anything.
+        let refused = (0..500u32).find(|n| {
+            let put = store.put(b"changed", &n.to_be_bytes(), false);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            put.is_err()
+        });
+        let accepted =
+            refused.expect("a log that fails").checked_sub(1).expect("the first waits for nothing");
+        let told = get(store, b"changed").unwrap();
+        assert_eq!(told.as_deref(), Some(&accepted.to_be_bytes()[..]), "{engine:?}");
+        // Enough for every bucket of keys.
+        let mut batch = leveldb_writebatch_t::default();
+        (0..20_000u32).for_each(|n| batch.put(&n.to_be_bytes(), b"never"));
+        batch.put(b"synced", b"no");
+        store.write(&batch, true).unwrap_err();
+        assert_eq!(get(store, b"synced").unwrap().as_deref(), Some(&b"yes"[..]), "{engine:?}");
+        assert_eq!(get(store, b"unsynced").unwrap().as_deref(), Some(&b"yes"[..]), "{engine:?}");
+        assert_eq!(get(store, &7u32.to_be_bytes()).unwrap(), None, "{engine:?}");
+        let mut cursor = store.view().unwrap().cursor();
+        cursor.seek(b"synced").unwrap();
+        assert_eq!(cursor.record(), Some((&b"synced"[..], &b"yes"[..])), "{engine:?}");
+    }
+}
+
+/// A unit that is refused poisons no medium: what it would have written is told all the same to nobody. The test runs
+/// itself again, because limits are for whole processes.
+#[test]
+fn a_synced_write_that_found_no_descriptor_is_not_told_and_stays_so() {
+    const ROLE: &str = "MANGROVE_TEST_FOLDER";
+    let test = "db::tests::a_synced_write_that_found_no_descriptor_is_not_told_and_stays_so";
+    let Some(folder) = std::env::var_os(ROLE) else {
+        let folder = tempfile::tempdir().unwrap();
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = again.args(["--exact", test, "--nocapture"]).env(ROLE, folder.path()).output().unwrap();
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+        let db = open(folder.path(), &opening(false)).unwrap();
+        let found = get(&**db.engine.get().unwrap(), b"changed").unwrap();
+        assert_eq!(found.as_deref(), Some(&b"before"[..]));
+        return;
+    };
+    let db = new(Path::new(&folder), EngineKind::Durable);
+    let store = &**db.engine.get().unwrap();
+    // More than half the log; the second finds the first one's place.
+    let long = vec![7; 40 << 20];
+    store.put(b"long", &long, true).unwrap();
+    store.delete(b"long", true).unwrap();
+    store.put(b"changed", b"before", true).unwrap();
+    store.put(b"other", b"yes", true).unwrap();
+    store.compact().unwrap();
+    let free = std::fs::File::open("/dev/null").unwrap();
+    // The next that would be given.
+    let next = std::os::fd::AsRawFd::as_raw_fd(&free) as u64;
+    drop(free);
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: structures of this test.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut before), 0);
+        let none = libc::rlimit { rlim_cur: next, ..before };
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none), 0);
+    }
+    let mut batch = leveldb_writebatch_t::default();
+    batch.put(b"changed", b"after");
+    batch.put(b"long", &long);
+    let failure = store.write(&batch, true).unwrap_err().to_string();
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const before) }, 0);
+    assert!(failure.contains("Too many open files"), "{failure}");
+    for _ in 0..2 {
+        assert!(get(store, b"changed").is_err() && store.view().is_err());
+        assert_eq!(get(store, b"other").unwrap().as_deref(), Some(&b"yes"[..]));
     }
 }
 

@@ -89,7 +89,7 @@ impl Promises {
         }
     }
 
-    /// Called by the command that made the batch. Relaxed: readers of its keys come after it.
+    /// Called by the command that made the batch. Relaxed: readers look inside their sections, which come after it.
     fn make<'a>(&self, number: u64, changes: impl Iterator<Item = Change<'a>>) {
         for change in changes {
             let (Change::Put(key, _) | Change::Delete(key)) = change;
@@ -374,11 +374,16 @@ impl Store {
         Ok(())
     }
 
-    /// Waits until what was read can be told: the batch `number`, which was promised, may be in it.
+    /// Waits until what was read can be told: the batch `number`, which was promised, may be in it. It was found inside the
+    /// read: no batch was then between its command and its commit.
     #[inline]
     fn settle(&self, number: u64) -> Result<()> {
         if self.promises.is_kept(number) {
             return Ok(());
+        }
+        // It may be the batch that was refused (the disk was full, say): then the medium goes on, and has it not.
+        if let Some(error) = self.runtime().failure() {
+            return Err(error.into());
         }
         self.runtime().sync()?;
         self.promises.keep(number);
@@ -387,16 +392,14 @@ impl Store {
 
     /// Calls `found` with the value of `key` at `number`, or now.
     fn get(&self, key: &[u8], number: Option<u64>, found: &mut dyn FnMut(&[u8])) -> Result<()> {
-        self.read(|tree| {
+        let promised = self.read(|tree| {
             if let Some(record) = tree.get(key, number.unwrap_or(u64::MAX)) {
                 found(record.value());
             }
-        })?;
-        match number {
-            Some(_) => Ok(()),
             // What is not there may have been deleted just now.
-            None => self.settle(self.promises.of(key)),
-        }
+            if number.is_none() { self.promises.of(key) } else { 0 }
+        })?;
+        self.settle(promised)
     }
 
     fn sweep(&self) -> Result<()> {

@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// A write that nobody waits for is durable after at most this long.
@@ -67,9 +67,9 @@ impl Store {
         keys: impl Iterator<Item = &'k [u8]> + Clone,
         write: impl FnOnce() -> mangrove::Result<()>,
     ) -> Result<()> {
-        if self.unsettled.for_ever.load(Ordering::Relaxed) {
+        if let Some(error) = self.map.refusal() {
             // Nothing is written any more: no more keys shall be lost to readers.
-            self.map.sync()?;
+            return Err(error.into());
         }
         let held = self.unsettled.hold(keys);
         let done = write().and_then(|()| self.map.sync());
@@ -197,8 +197,6 @@ fn with_buffer<R>(work: impl FnOnce(&mut Vec<u8>) -> Result<R>) -> Result<R> {
 struct Unsettled {
     any: AtomicU32,
     buckets: Box<[AtomicU32]>,
-    /// Some will never be.
-    for_ever: AtomicBool,
 }
 
 /// Counts a write in, until dropped.
@@ -210,7 +208,7 @@ struct Hold<'a, K: Iterator<Item = &'a [u8]>> {
 impl Unsettled {
     fn new() -> Self {
         let buckets = (0..BUCKET_COUNT).map(|_| AtomicU32::new(0)).collect();
-        Self { any: AtomicU32::new(0), buckets, for_ever: AtomicBool::new(false) }
+        Self { any: AtomicU32::new(0), buckets }
     }
 
     fn bucket(&self, key: &[u8]) -> &AtomicU32 {
@@ -245,7 +243,6 @@ impl<'a, K: Iterator<Item = &'a [u8]>> Hold<'a, K> {
     /// The write is not durable and never will be.
     #[cold]
     fn for_ever(self) {
-        self.unsettled.for_ever.store(true, Ordering::Relaxed);
         // Counted in from now on.
         std::mem::forget(self);
     }

@@ -305,6 +305,13 @@ impl Map {
         self.len() == 0
     }
 
+    /// Why a write would be refused now, before it changed anything: the medium has failed, or the map was opened for
+    /// reading. `None`: it would not.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Error> {
+        self.hart.check_writable().err().map(|e| self.failed(e))
+    }
+
     /// Waits until every write that returned so far is durable.
     ///
     /// # Errors
