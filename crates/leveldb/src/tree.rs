@@ -402,60 +402,77 @@ impl<M: Memory> Tree<M> {
     }
 
     /// Takes steps back, the last first. Needs no memory.
-    fn take_back(&mut self, steps: Vec<Step>) {
-        for Step { record, before } in steps.into_iter().rev() {
-            // SAFETY: the step's record is live, and in a leaf: what later steps put in its place is taken back.
+    fn take_back(&mut self, mut steps: Vec<Step>) {
+        steps.reverse();
+        steps.retain(|&Step { record, before }| {
+            // SAFETY: the step's record is live, and so is the one before it.
             unsafe {
-                let gone = (before.is_null() && self.remove(record)) || self.replace(record, before);
-                // Else it stays allocated: something may still lead to it.
+                let gone = if before.is_null() { self.remove(record) } else { self.replace(record, before) };
                 if gone {
                     self.memory.free(record.cast());
                 }
+                !gone
             }
+        });
+        if !steps.is_empty() {
+            self.take_back_unordered(steps);
         }
     }
 
-    /// Puts `new` where `old` is, or takes `old` out of its leaf, which stays, when there is no `new`; says whether it
-    /// found it.
+    /// Puts `new` where `old` is, if a search for its key ends there; says whether it did.
     ///
     /// # Safety
-    /// Both live, or `new` null.
+    /// Both live.
     unsafe fn replace(&mut self, old: *mut Record, new: *mut Record) -> bool {
         // SAFETY: the caller's promise; nodes that the tree leads to are live.
         unsafe {
             let leaf = self.descend((*old).key(), |_, _| {});
-            let found = match self.position(leaf, (*old).key()) {
-                Ok(at) if (*Self::slot(leaf, at)).record == old => Some((leaf, at)),
-                _ => self.search(old),
-            };
-            let Some((leaf, at)) = found else { return false };
-            if new.is_null() {
-                let mut order = (*leaf).order;
-                order.remove(at);
-                self.set(&raw mut (*leaf).order, order);
-            } else {
-                self.set(&raw mut (*Self::slot(leaf, at)).record, new);
+            match self.position(leaf, (*old).key()) {
+                Ok(at) if (*Self::slot(leaf, at)).record == old => {
+                    self.set(&raw mut (*Self::slot(leaf, at)).record, new);
+                    true
+                }
+                _ => false,
             }
         }
-        true
     }
 
-    /// Looks for a record without asking for the order, which is not what it was. Time: all records.
+    /// Takes steps back without asking for the order, which is not what it was: looks at every record once. Leaves stay,
+    /// also empty ones.
     #[cold]
-    fn search(&self, record: *const Record) -> Option<(*mut Leaf, usize)> {
+    fn take_back_unordered(&mut self, mut steps: Vec<Step>) {
+        steps.sort_unstable_by_key(|step| step.record.addr());
+        let step_of = |record: *mut Record| {
+            steps.binary_search_by_key(&record.addr(), |step| step.record.addr()).ok().map(|at| &steps[at])
+        };
         let mut leaf = self.place(From::End, Direction::Forward).leaf;
-        // SAFETY: nodes that the tree leads to are live.
+        // SAFETY: nodes that the tree leads to are live, and so is what a step's record took the place of. What no leaf leads
+        // to stays allocated: something else may.
         unsafe {
             while !leaf.is_null() {
-                for at in 0..usize::from((*leaf).order.count) {
-                    if ptr::eq((*Self::slot(leaf, at)).record, record) {
-                        return Some((leaf, at));
+                let mut at = 0;
+                while at < usize::from((*leaf).order.count) {
+                    let slot = Self::slot(leaf, at);
+                    let newest = (*slot).record;
+                    let mut record = newest;
+                    while let Some(step) = step_of(record) {
+                        self.memory.free(record.cast());
+                        record = step.before;
                     }
+                    if record.is_null() {
+                        let mut order = (*leaf).order;
+                        order.remove(at);
+                        self.set(&raw mut (*leaf).order, order);
+                        continue;
+                    }
+                    if record != newest {
+                        self.set(&raw mut (*slot).record, record);
+                    }
+                    at += 1;
                 }
                 leaf = (*leaf).next;
             }
         }
-        None
     }
 
     /// Ends a step of a batch that stands: counts it, and frees what it superseded or queues it.

@@ -398,6 +398,59 @@ fn a_comparator_that_is_no_order_is_survived() {
     assert!(refusals > 0 && taken_back > 0, "never did it come to that");
 }
 
+/// Time of all steps together is that of one walk, not of one each.
+#[test]
+fn a_long_batch_that_a_change_of_mind_refuses_is_soon_taken_back() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    static TURNED: AtomicBool = AtomicBool::new(false);
+    unsafe extern "C" fn compare(
+        _: *mut std::ffi::c_void,
+        a: *const std::ffi::c_char,
+        a_len: usize,
+        b: *const std::ffi::c_char,
+        b_len: usize,
+    ) -> std::ffi::c_int {
+        // SAFETY: keys of the tree, or of this test.
+        let ordered = unsafe {
+            std::slice::from_raw_parts(a.cast::<u8>(), a_len)
+                .cmp(std::slice::from_raw_parts(b.cast::<u8>(), b_len))
+        } as std::ffi::c_int;
+        if TURNED.load(Ordering::Relaxed) { -ordered } else { ordered }
+    }
+    let order = KeyOrder::new(Some(crate::objects::Comparator::of(compare)));
+    let (memory, mut random) = (Watched::default(), Random(3));
+    let mut tree = Tree::create(order, memory.clone()).expect("memory");
+    let mut model = Model::new();
+    let old: Vec<_> = (0..200_000u32).map(|n| (2 * n).to_be_bytes()).collect();
+    tree.apply(old.iter().map(|key| Change::Put(key, b"old")), Readers::default()).expect("memory");
+    model.extend(old.iter().map(|key| (key.to_vec(), b"old".to_vec())));
+    // New keys, old ones, and some twice; then memory ends, and the order is another.
+    let keys: Vec<_> = (0..20_000).map(|_| (random.below(400_000) as u32).to_be_bytes()).collect();
+    let last = [9; 4];
+    let changes = keys.iter().enumerate().map(|(n, key)| match n % 9 {
+        0 => Change::Delete(&key[..]),
+        _ => Change::Put(&key[..], b"new"),
+    });
+    let end = std::iter::once_with(|| {
+        TURNED.store(true, Ordering::Relaxed);
+        memory.0.borrow_mut().left = Some(0);
+        Change::Put(&last, b"")
+    });
+    let number = tree.number();
+    let started = std::time::Instant::now();
+    let outcome = tree.apply(changes.chain(end), Readers::default());
+    let took = started.elapsed();
+    TURNED.store(false, Ordering::Relaxed);
+    memory.0.borrow_mut().left = None;
+    assert_eq!((outcome, tree.number()), (Err(Refused::Full), number));
+    assert!(took < std::time::Duration::from_secs(1), "{took:?}");
+    memory.verify();
+    memory.is_all_of(&tree);
+    assert_eq!(tree.check(), Vec::<String>::new());
+    let expected: Vec<_> = model.into_iter().collect();
+    assert!(all(&tree, Direction::Forward, u64::MAX) == expected, "something was not taken back");
+}
+
 /// The checks above can fail: a store that is not said is found.
 #[test]
 #[should_panic(expected = "not said")]
