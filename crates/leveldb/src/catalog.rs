@@ -14,6 +14,7 @@ use mangrove_sys::ProcessMark;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const FORMAT: &str = "mangrove-leveldb 1";
@@ -122,7 +123,10 @@ impl Catalog {
 /// Makes the name of a folder durable, whoever made it: an attempt that was killed may have.
 fn sync_name(folder: &Path) -> std::io::Result<()> {
     let folder = std::fs::canonicalize(folder)?;
+    let device = |path: &Path| Ok::<_, std::io::Error>(std::fs::metadata(path)?.dev());
     match folder.parent().map(File::open) {
+        // A file system is mounted here: its name is nothing that is written, perhaps in a folder that cannot be synced.
+        Some(_) if device(&folder)? != device(&folder.join(".."))? => Ok(()),
         Some(Ok(above)) => above.sync_all(),
         // The folder above may be entered and not read: then all of the file system.
         Some(Err(e)) if e.kind() == ErrorKind::PermissionDenied => {
@@ -231,7 +235,6 @@ pub(crate) fn lock(folder: &Path) -> Result<Lock> {
 
 /// True when `path` still names `file`.
 fn is_at(file: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
     match (file.metadata(), std::fs::metadata(path)) {
         (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
         _ => false,
@@ -335,6 +338,25 @@ mod tests {
         // SAFETY: as above.
         assert_eq!(unsafe { libc::kill(lives_on, libc::SIGKILL) }, 0);
         end(lives_on);
+    }
+
+    #[test]
+    fn a_folder_where_a_file_system_is_mounted_needs_no_name() {
+        // In folders of sysfs, devtmpfs and the root; the first cannot be synced.
+        let mounted = ["/sys/fs/cgroup", "/dev/shm", "/proc"].map(Path::new);
+        let (mut there, mut hard) = (0, 0);
+        for folder in mounted.into_iter().filter(|folder| folder.is_dir()) {
+            let above = File::open(folder.join("..")).unwrap();
+            if above.metadata().unwrap().dev() == folder.metadata().unwrap().dev() {
+                continue;
+            }
+            there += 1;
+            hard += i32::from(above.sync_all().is_err());
+            sync_name(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+        }
+        if hard == 0 {
+            eprintln!("of {there} mounted folders none lies in one that cannot be synced");
+        }
     }
 
     #[test]
