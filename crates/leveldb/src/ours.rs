@@ -49,6 +49,7 @@ impl<T> Drop for Ours<T> {
 fn in_a_child() -> Failure {
     Failure::new(
         Kind::IoError,
-        "the database was opened before this process was forked; open it in the child, or use it in the parent",
+        "the database was opened before this process was forked; use it in the parent, or close it there and open it in a \
+         process that was started anew",
     )
 }

@@ -346,7 +346,8 @@ impl FileMedium {
             let path = self.folder().display();
             return Error::Unsupported {
                 what: format!(
-                    "{path} was opened before this process was forked; open it in the child, or use it in the parent"
+                    "{path} was opened before this process was forked; use it in the parent, or close it there and open it in a process \
+                     that was started anew"
                 ),
             };
         }
