@@ -4,6 +4,7 @@ use crate::backing::Backing;
 use crate::batch::{Command, Executor, Job};
 use crate::combiner::Combiner;
 use crate::image::{Image, Opened};
+use crate::image_layout::ROOT_COUNT;
 use crate::slots::Slot;
 use crate::stat::Stat;
 use crate::{Error, Options, Result, route};
@@ -301,6 +302,20 @@ impl Runtime {
     #[must_use]
     pub fn roots(&self) -> *mut usize {
         self.roots
+    }
+
+    /// True when nothing was ever kept in the state: its roots are zero, and what is allocated is its own. Time: as
+    /// a check. No command may run.
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        // SAFETY: sixteen words of the region, which nobody writes.
+        let roots = unsafe { std::slice::from_raw_parts(self.roots, ROOT_COUNT) };
+        let (stat, problems) = self.executor.backing().examine();
+        // The table of modules.
+        let own_blocks = 1;
+        roots.iter().all(|&root| root == 0)
+            && (stat.arena.blocks, stat.arena.mapped_bytes) == (own_blocks, 0)
+            && problems.is_empty()
     }
 
     /// True when answers wait for durability (`sync`), false when they do not (`interval`).

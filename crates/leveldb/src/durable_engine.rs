@@ -252,19 +252,33 @@ unsafe extern "C" fn write(arg: *mut c_void) {
     }
 }
 
+/// Opens the state in the folder `pool`, whatever is in it; with `create` it may be missing.
+fn open_state(pool: &Path, create: bool) -> Result<Arc<Runtime>> {
+    let options = Options::new()
+        .create(if create { CreateMode::CreateIfMissing } else { CreateMode::OpenOnly })
+        .durability(Durability::Interval(INTERVAL_MS))
+        .capacity(capacity())
+        .tracker(TrackerChoice::Explicit)
+        .self_contained(true)
+        .returns_memory(true);
+    // SAFETY: there is nothing to initialise; the state is this library's, whose format the root's mark
+    // tells.
+    Ok(unsafe { Runtime::open(pool, &options, None) }?)
+}
+
+/// Does `work` while the state in the folder `pool` is open, if there is nothing at all in it; says whether it did.
+pub(crate) fn if_blank(pool: &Path, work: impl FnOnce() -> Result<()>) -> Result<bool> {
+    let runtime = open_state(pool, false)?;
+    let done = if runtime.is_blank() { work().map(|()| true) } else { Ok(false) };
+    // Nothing was written that anybody would miss.
+    let _ = runtime.close();
+    done
+}
+
 impl DurableEngine {
     /// Opens the state in the folder `pool`, and makes it when there is none.
     pub(crate) fn open(pool: &Path, create: bool, order: &Order, lock: Lock) -> Result<Self> {
-        let options = Options::new()
-            .create(if create { CreateMode::CreateIfMissing } else { CreateMode::OpenOnly })
-            .durability(Durability::Interval(INTERVAL_MS))
-            .capacity(capacity())
-            .tracker(TrackerChoice::Explicit)
-            .self_contained(true)
-            .returns_memory(true);
-        // SAFETY: there is nothing to initialise; the state is this library's, whose format the root's mark
-        // tells.
-        let runtime = unsafe { Runtime::open(pool, &options, None) }?;
+        let runtime = open_state(pool, create)?;
         let place = runtime.roots();
         let mut client = runtime.client()?;
         let no_root =

@@ -4,6 +4,7 @@ use crate::aside::aside;
 use crate::bytes::{handle, path};
 use crate::catalog::{self, Catalog, EngineKind, Lock};
 use crate::db::open_engine;
+use crate::durable_engine;
 use crate::options::{BYTEWISE, Order, leveldb_options_t};
 use crate::status::{Failure, Result, guard};
 use mangrove::PoolInfo;
@@ -39,6 +40,7 @@ fn destroy(folder: &Path) -> Result<()> {
     }
     match info {
         Ok(info) => destroy_unfinished(folder, &info, lock),
+        Err(_) if mangrove::pool_is_unfinished(&pool) => catalog::remove(folder, true),
         // A folder that happens to be called as the engine's.
         Err(mangrove::Error::NotFound { .. } | mangrove::Error::Foreign { .. }) => {
             catalog::remove(folder, false)
@@ -52,10 +54,14 @@ fn destroy(folder: &Path) -> Result<()> {
 fn destroy_unfinished(folder: &Path, info: &PoolInfo, lock: Lock) -> Result<()> {
     let order = Order { name: BYTEWISE.to_vec(), comparator: None };
     let catalog = Catalog { engine: engine_of(info), comparator: order.name.clone() };
+    let remove = || catalog::remove(folder, true);
+    if catalog.engine == EngineKind::Durable && durable_engine::if_blank(&info.path, remove)? {
+        return Ok(());
+    }
     let (_engine, is_empty) = open_engine(folder, &catalog, &order, false, lock)?;
     if is_empty {
         // While it is open nobody else can come to have it.
-        return catalog::remove(folder, true);
+        return remove();
     }
     Err(Failure::invalid(format!(
         "{}: holds records, and no file says that they are a database's; leveldb_repair_db writes it, if they are",
@@ -120,6 +126,8 @@ mod tests {
     use mangrove::Map;
     use mangrove_durable::{CreateMode, Options, Runtime, TrackerChoice};
     use std::ffi::c_void;
+    use std::ptr;
+    use std::sync::Arc;
 
     fn bytewise() -> Order {
         Order { name: BYTEWISE.to_vec(), comparator: None }
@@ -175,6 +183,77 @@ mod tests {
             let words = unsafe { [*runtime.roots(), *runtime.roots().add(1)] };
             assert_eq!((words[root], words[1 - root]), (word, 0));
             runtime.close().unwrap();
+        }
+    }
+
+    /// As `make` of a creation finds it.
+    fn empty_state(pool: &Path) -> Arc<Runtime> {
+        let options = Options::new()
+            .create(CreateMode::CreateIfMissing)
+            .capacity(1 << 30)
+            .tracker(TrackerChoice::Explicit)
+            .self_contained(true);
+        // SAFETY: nothing is initialised.
+        unsafe { Runtime::open(pool, &options, None) }.unwrap()
+    }
+
+    /// Allocates what nothing leads to.
+    unsafe extern "C" fn allocate(_: *mut c_void) {
+        // SAFETY: inside a command.
+        let block = unsafe { mangrove_durable::route::mangrove_arena_alloc(32, 16) };
+        assert!(!block.is_null());
+    }
+
+    #[test]
+    fn a_state_without_a_tree_is_destroyed_if_there_is_nothing_in_it() {
+        let folder = tempfile::tempdir().unwrap().keep();
+        let pool = catalog::pool(&folder);
+        empty_state(&pool).close().unwrap();
+        destroy(&folder).unwrap();
+        assert!(!folder.exists());
+        std::fs::create_dir(&folder).unwrap();
+        let runtime = empty_state(&pool);
+        // SAFETY: `allocate` wants nothing.
+        unsafe { runtime.client().unwrap().write_synced(allocate, &[ptr::null_mut()]) }.unwrap();
+        runtime.close().unwrap();
+        let failure = destroy(&folder).unwrap_err().to_string();
+        assert!(failure.contains("no records' root"), "{failure}");
+        let runtime = empty_state(&pool);
+        assert!(!runtime.is_new());
+        runtime.close().unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_pool_that_was_begun_and_never_finished_is_destroyed_and_no_other_folder() {
+        let begun = |superblock: &[u8]| {
+            let folder = tempfile::tempdir().unwrap().keep();
+            let pool = catalog::pool(&folder);
+            std::fs::create_dir(&pool).unwrap();
+            let parts: [(&str, &[u8]); 4] =
+                [("image", &[]), ("sums", &[]), ("log", &[0; 9000]), ("pool", superblock)];
+            for (name, bytes) in parts {
+                std::fs::write(pool.join(name), bytes).unwrap();
+            }
+            folder
+        };
+        let mut torn = vec![0; 8192];
+        for copy in [0, 4096] {
+            torn[copy..copy + 8].copy_from_slice(b"MANGROVE");
+        }
+        for superblock in [&torn[..], &[0; 8192], &[]] {
+            let folder = begun(superblock);
+            destroy(&folder).unwrap();
+            assert!(!folder.exists(), "{} bytes", superblock.len());
+        }
+        // What a pool never has, and an image that was filled.
+        let strange: [(&str, &[u8]); 2] = [("diary", b"of somebody"), ("image", &[1; 4096])];
+        for (name, bytes) in strange {
+            let folder = begun(&torn);
+            std::fs::write(catalog::pool(&folder).join(name), bytes).unwrap();
+            destroy(&folder).unwrap_err();
+            assert_eq!(std::fs::read(catalog::pool(&folder).join(name)).unwrap(), bytes);
+            std::fs::remove_dir_all(&folder).unwrap();
         }
     }
 

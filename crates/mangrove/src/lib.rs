@@ -62,4 +62,4 @@ pub use map::{KEY_BYTES_MAX, Map, VALUE_BYTES_MAX};
 pub use options::{Domain, Durability, Latency, Locking, MapOptions, Medium};
 pub use range::Range;
 pub use snapshot::Snapshot;
-pub use stat::{PoolInfo, RecoveryReport, Stat, pool_check, pool_info};
+pub use stat::{PoolInfo, RecoveryReport, Stat, pool_check, pool_info, pool_is_unfinished};

@@ -111,6 +111,14 @@ pub fn pool_info(path: impl AsRef<Path>) -> Result<PoolInfo> {
     Ok(PoolInfo::new(&info, busy(path)))
 }
 
+/// True when the making of a pool at `path` was interrupted before anything could be stored in it, and nobody is at it
+/// now: [`pool_info`] then fails, and a creation begins anew.
+#[must_use]
+pub fn pool_is_unfinished(path: impl AsRef<Path>) -> bool {
+    let path = path.as_ref();
+    Pool::is_unfinished(path) && !busy(path)
+}
+
 /// Reads every byte of the pool at `path` against its checksums, without recovering what is in it.
 /// Returns one sentence for each damaged place. Opens read-only, writes nothing.
 ///

@@ -339,6 +339,27 @@ impl Pool {
         Self::inspect_in(&OsStorage, path.as_ref())
     }
 
+    /// True when the making of a pool at `path` was interrupted: what is there is the beginning of one, in which nothing
+    /// was ever stored, and nothing else.
+    #[must_use]
+    pub fn is_unfinished(path: impl AsRef<Path>) -> bool {
+        let (storage, folder) = (&OsStorage, path.as_ref());
+        let is_pools = |name: &String| name == "pool" || create::PARTS.contains(&name.as_str());
+        let file = folder.join("pool");
+        let unfinished = || -> Result<bool> {
+            let Found::Pool = look(storage, folder)? else { return Ok(false) };
+            let names = storage.list(folder).map_err(|e| Error::from_io(folder.to_owned(), "read", &e))?;
+            let opened = storage.open(&file, OpenHow::Read, here());
+            let opened = opened.map_err(|e| Error::from_io(file.clone(), "open", &e))?;
+            let bytes = read_superblock_file(&*opened, &file)?;
+            Ok(names.iter().all(is_pools)
+                && superblock::decode(&file, &bytes).is_err()
+                && create::is_half_made(&bytes)
+                && create::image_is_empty(storage, folder)?)
+        };
+        unfinished().unwrap_or(false)
+    }
+
     /// As [`Pool::inspect`], on another storage.
     ///
     /// # Errors
