@@ -47,7 +47,7 @@ impl Script {
     }
 
     /// Says what is there, then `# checked` and the exit status. No pool is an empty one: the power may have
-    /// gone before it was made.
+    /// gone before it was made, or while it was.
     pub(super) fn check(&self, close: bool) -> String {
         let command = match self.program {
             Program::Map | Program::Sqlite => {

@@ -31,6 +31,9 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(90);
 const CHECK_MAX: Duration = Duration::from_millis(400);
 /// What the guest says when a writer ends, which it must not.
 const ENDED: &str = "# ended";
+/// What a checker says of a pool that holds nothing: the power went before it was made, or while it was. Whatever was
+/// acknowledged is lost then, and the tape says so.
+const NO_POOL: [&str; 2] = ["there is no pool", "its creation was interrupted and nothing was stored in it"];
 const SENTENCES_SHOWN_MAX: usize = 20;
 
 /// What all rounds came to.
@@ -163,7 +166,7 @@ impl Rounds {
         let status = lines.pop().unwrap_or_default();
         let (why, mut lines): (Vec<String>, Vec<String>) =
             lines.into_iter().partition(|line| line.starts_with("# why: "));
-        let no_pool = why.iter().any(|line| line.contains("there is no pool"));
+        let no_pool = why.iter().any(|line| NO_POOL.iter().any(|sentence| line.contains(sentence)));
         if status == "# checked 3" && no_pool && self.script.program != Program::Raw {
             lines = vec![". 0".to_owned()];
         } else {
