@@ -29,35 +29,55 @@
 //!
 //! What a crash may do: docs/fault-model.md. The bytes: docs/format/pool.md and docs/format/log.md.
 
+#[path = "log/spill.rs"]
 mod aside;
 mod check;
+#[path = "file/checkpoint.rs"]
 mod checkpoint;
+#[path = "log/group_commit.rs"]
 mod commit;
 mod create;
+#[path = "mapped/domain.rs"]
 mod domain;
+#[path = "mapped/emulated.rs"]
 mod emulated;
 mod error;
+#[path = "storage/faulty.rs"]
 mod faulty;
+#[path = "file/medium.rs"]
 mod file_medium;
+#[path = "file/finish_recovery.rs"]
 mod finish;
+#[path = "mapped/latency.rs"]
 mod latency;
+#[path = "log/ring.rs"]
 mod log;
+#[path = "format/log.rs"]
 mod log_format;
+#[path = "log/scan.rs"]
 mod log_scan;
+#[path = "mapped/medium.rs"]
 mod mapped;
 mod medium;
+#[path = "mapped/open.rs"]
 mod open_mapped;
 mod options;
+#[path = "storage/os.rs"]
 mod os_storage;
 mod pool;
 mod read_only;
+#[path = "file/recover.rs"]
 mod recover;
 mod region;
 mod stat;
+#[path = "storage/traits.rs"]
 mod storage;
+#[path = "format/page_sums.rs"]
 mod sums;
+#[path = "format/superblock.rs"]
 mod superblock;
 mod sync;
+#[path = "file/scrub.rs"]
 mod verify_later;
 
 pub use create::choose_address;

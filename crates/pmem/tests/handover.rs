@@ -2,7 +2,7 @@
 //! threads and locks, run under thousands of schedules. It must never lose a wake-up (shuttle reports
 //! a deadlock), never write a position twice or out of order, never acknowledge what was not written.
 
-#[path = "../src/commit.rs"]
+#[path = "../src/log/group_commit.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the crate uses more of it than the model does")]
 mod commit;
 

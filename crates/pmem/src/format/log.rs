@@ -245,7 +245,7 @@ mod tests {
         };
         let mut bytes = [0; GROUP_HEADER_BYTES];
         header.encode(&mut bytes);
-        let rows = table(include_str!("../../../docs/format/log.md"));
+        let rows = table(include_str!("../../../../docs/format/log.md"));
         assert_eq!(rows.iter().map(|(_, len, _)| len).sum::<usize>(), GROUP_HEADER_BYTES);
         for (offset, len, field) in rows {
             let expected = match &*field {

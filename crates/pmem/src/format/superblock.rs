@@ -379,7 +379,7 @@ mod tests {
         let sb = sample();
         let bytes = sb.encode();
         let mut covered = vec![false; COPY_BYTES];
-        let page = include_str!("../../../docs/format/pool.md");
+        let page = include_str!("../../../../docs/format/pool.md");
         for line in page.lines() {
             let mut cells = line.split('|').skip(1).map(|c| c.trim().trim_matches('`'));
             let (Some(Ok(offset)), Some(Ok(len))) =
