@@ -23,28 +23,46 @@
 
 mod alloc;
 mod batch;
+#[path = "recovery/check.rs"]
 mod check;
+#[path = "format/size_class.rs"]
 mod class;
+#[path = "operations/batch_commit.rs"]
 mod commit;
 mod error;
+#[path = "concurrency/writer_gate.rs"]
 mod gate;
 mod hart;
 mod index;
+#[path = "concurrency/lane.rs"]
 mod lane;
+#[path = "format/layout.rs"]
 mod layout;
+#[path = "format/leaf.rs"]
 mod leaf;
 mod options;
+#[path = "snapshot/pre_images.rs"]
 mod overlay;
+#[path = "snapshot/range.rs"]
 mod range;
+#[path = "operations/read.rs"]
 mod read;
+#[path = "operations/read_many.rs"]
 mod read_many;
+#[path = "recovery/recover.rs"]
 mod recover;
+#[path = "format/redo_list.rs"]
 mod redo;
 mod report;
+#[path = "recovery/scan.rs"]
 mod scan;
+#[path = "snapshot/snapshot.rs"]
 mod snapshot;
+#[path = "format/space.rs"]
 mod space;
+#[path = "concurrency/read_gate.rs"]
 mod visible;
+#[path = "operations/write.rs"]
 mod write;
 
 pub use batch::Batch;

@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn the_format_document_names_these_numbers() {
-        let text = include_str!("../../../docs/format/map.md");
+        let text = include_str!("../../../../docs/format/map.md");
         for wanted in [
             format!("format version {FORMAT_VERSION}"),
             format!("root page of {ROOT_BYTES} bytes"),

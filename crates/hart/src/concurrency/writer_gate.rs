@@ -4,7 +4,7 @@
 //! closes the gate does so first, then waits for the lanes to empty. A store-load barrier between the two steps
 //! on both sides makes one of the two see the other. The writers' side of it is free ([`AsymmetricBarrier`]):
 //! a locked instruction there may wait for the write-back of the write before
-//! (docs/decisions/hart-gate.md).
+//! (docs/decisions/writer-gate.md).
 //!
 //! Invariants:
 //! 1. A lane is stored to only by the thread that owns it, so plain loads and stores count in it. Threads beyond

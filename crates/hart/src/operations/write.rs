@@ -1,6 +1,6 @@
 //! Changing one record (paper, Algorithms 1, 3 and 5).
 //!
-//! Deviations from the paper, with the holes of its text that they close (docs/decisions/hart-holes.md):
+//! Deviations from the paper, with the holes of its text that they close (docs/decisions/hart-paper-gaps.md):
 //!
 //! - The leaf's meta word is the commit record of its record, and lies in a line with key and value where the key
 //!   is short. Value blocks have no durable bit: which are live is derived from live leaves at recovery. So an insert
