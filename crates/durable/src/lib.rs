@@ -3,39 +3,60 @@
 //! A [`Runtime`] runs a program's commands: reads in parallel on the memory itself, writes in batches whose every
 //! store is tracked and committed to a redo log as one unit. An answer is given when what it rests on is durable.
 
+#[path = "image/aslr.rs"]
 mod address;
+#[path = "alloc/global_alloc.rs"]
 mod allocator;
 mod arena;
+#[path = "image/audit.rs"]
 mod audit;
+#[path = "runtime/backing.rs"]
 mod backing;
+#[path = "runtime/batch.rs"]
 mod batch;
+#[path = "runtime/combiner.rs"]
 mod combiner;
 mod error;
+#[path = "image/variables.rs"]
 mod globals;
+#[path = "image/image.rs"]
 mod image;
+#[path = "image/layout.rs"]
 mod image_layout;
 #[doc(hidden)]
+#[path = "alloc/thread_keys.rs"]
 pub mod keys;
 #[doc(hidden)]
+#[path = "crash_hooks.rs"]
 pub mod lab;
+#[path = "alloc/mmap.rs"]
 mod mappings;
+#[path = "image/modules.rs"]
 mod modules;
 mod options;
 mod persist;
+#[path = "alloc/split_allocation.rs"]
 pub mod route;
 mod rpc;
+#[path = "runtime/runtime.rs"]
 mod runtime;
+#[path = "alloc/stderr_line.rs"]
 mod say;
+#[path = "runtime/slots.rs"]
 mod slots;
 mod stat;
+#[path = "runtime/sync.rs"]
 mod sync;
 mod typed;
 
 #[cfg(test)]
+#[path = "image/image_tests.rs"]
 mod image_tests;
 #[cfg(test)]
+#[path = "runtime/runtime_tests.rs"]
 mod runtime_tests;
 #[cfg(test)]
+#[path = "runtime/slots_tests.rs"]
 mod slots_tests;
 
 pub use address::{Addresses, settle_addresses};

@@ -1,4 +1,4 @@
-//! The combiner of `src/combiner.rs` under loom: what weakly ordered memory may do to its flags.
+//! The combiner of `src/runtime/combiner.rs` under loom: what weakly ordered memory may do to its flags.
 //!
 //! Loom has no total order of sequentially consistent accesses, only of fences; so the barriers that
 //! the code asks for are fences here, and leaving one out must be noticed.
@@ -8,10 +8,10 @@
     reason = "what the tests point to lives on their stacks, and waits"
 )]
 
-#[path = "../src/combiner.rs"]
+#[path = "../src/runtime/combiner.rs"]
 #[allow(dead_code, reason = "the crate uses more of it than the model does")]
 mod combiner;
-#[path = "../src/slots.rs"]
+#[path = "../src/runtime/slots.rs"]
 #[allow(dead_code, reason = "the crate uses more of it than the model does")]
 mod slots;
 

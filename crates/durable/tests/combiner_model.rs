@@ -1,4 +1,4 @@
-//! The combiner of `src/combiner.rs`, compiled against shuttle's threads and atomics and run under
+//! The combiner of `src/runtime/combiner.rs`, compiled against shuttle's threads and atomics and run under
 //! thousands of schedules: Mutex and Prog of the paper's section 5, no wake-up lost, no job done twice.
 
 #![expect(
@@ -6,10 +6,10 @@
     reason = "what the tests point to lives on their stacks, and waits"
 )]
 
-#[path = "../src/combiner.rs"]
+#[path = "../src/runtime/combiner.rs"]
 #[allow(dead_code, reason = "the crate uses more of it than the model does")]
 mod combiner;
-#[path = "../src/slots.rs"]
+#[path = "../src/runtime/slots.rs"]
 #[allow(dead_code, reason = "the crate uses more of it than the model does")]
 mod slots;
 
