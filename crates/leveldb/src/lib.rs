@@ -16,28 +16,43 @@
 mod status;
 
 mod objects;
+#[path = "api/options.rs"]
 mod options;
 
 mod batch;
+#[path = "api/db.rs"]
 mod db;
+#[path = "api/iter.rs"]
 mod iter;
+#[path = "api/manage.rs"]
 mod manage;
 
+#[path = "engine/catalog.rs"]
 mod catalog;
+#[path = "engine/engine.rs"]
 mod engine;
+#[path = "api/fork_guard.rs"]
 mod ours;
 
+#[path = "engine/tree_engine.rs"]
 mod durable_engine;
+#[path = "tree/node.rs"]
 mod node;
 mod order;
+#[path = "engine/pins.rs"]
 mod pins;
+#[path = "tree/tree.rs"]
 mod tree;
 #[cfg(test)]
+#[path = "tree/tree_tests.rs"]
 mod tree_tests;
 
+#[path = "engine/map_engine.rs"]
 mod hart_engine;
 
+#[path = "api/own_thread.rs"]
 mod aside;
+#[path = "engine/buckets.rs"]
 mod buckets;
 mod bytes;
 

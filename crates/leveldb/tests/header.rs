@@ -44,7 +44,7 @@ fn the_compiler_agrees_that_the_types_are_the_same() {
     config.style = cbindgen::Style::Type;
     config.usize_is_size_t = true;
     let mut builder = cbindgen::Builder::new().with_config(config);
-    for file in ["batch", "db", "iter", "manage", "objects", "options"] {
+    for file in ["batch", "api/db", "api/iter", "api/manage", "objects", "api/options"] {
         builder = builder.with_src(here().join(format!("src/{file}.rs")));
     }
     let mut ours = Vec::new();
