@@ -61,7 +61,7 @@ fn the_busiest_site_of_each_kind_is_caught_when_silenced() {
 
 /// What allocation and opening order shows late; the sites of the operations themselves show at once.
 fn is_foreground(site: &SiteKey) -> bool {
-    !["alloc", "pool.rs", "recover.rs", "finish.rs"].iter().any(|part| site.file.contains(part))
+    !["alloc", "pool.rs", "recover.rs", "finish_recovery.rs"].iter().any(|part| site.file.contains(part))
 }
 
 /// One generator serves the fuzzers and this test: seeds, and mutations of them.
