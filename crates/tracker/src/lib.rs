@@ -28,17 +28,21 @@
 //! ```
 
 mod active;
+#[path = "write_set/block_table.rs"]
 mod block_table;
 mod compiler;
 mod error;
+#[path = "write_set/exact.rs"]
 mod exact;
 mod explicit;
+#[path = "write_set/own_vec.rs"]
 mod map_vec;
 mod own_memory;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod recompiler;
 mod tracker;
 mod verify;
+#[path = "write_set/write_set.rs"]
 mod write_set;
 
 pub use active::{in_tracked_call, will_write};
