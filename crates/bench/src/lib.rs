@@ -5,29 +5,47 @@
 
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
+#[path = "harness/args.rs"]
 mod args;
 mod baselines;
+#[path = "harness/clock.rs"]
 mod clock;
+#[path = "harness/context.rs"]
 mod context;
+#[path = "harness/counting.rs"]
 mod counting;
 mod durable;
+#[path = "report/figures.rs"]
 mod figures;
+#[path = "report/goals.rs"]
 mod goals;
+#[path = "harness/index.rs"]
 mod index;
+#[path = "harness/keys.rs"]
 mod keys;
 mod leveldb;
+#[path = "harness/machine.rs"]
 mod machine;
+#[path = "harness/media.rs"]
 mod media;
+#[path = "harness/progress.rs"]
 mod progress;
+#[path = "harness/records.rs"]
 mod records;
+#[path = "report/render.rs"]
 mod render;
+#[path = "report/report.rs"]
 mod report;
 mod run;
+#[path = "report/say.rs"]
 mod say;
 mod sections;
+#[path = "harness/stats.rs"]
 mod stats;
+#[path = "harness/store.rs"]
 mod store;
 mod subjects;
+#[path = "harness/workload.rs"]
 mod workload;
 
 pub use args::MapArgs;
