@@ -27,12 +27,16 @@ mod serve;
 
 mod stat;
 
+#[path = "addresses.rs"]
 mod start;
 
+#[path = "next_symbol.rs"]
 mod behind;
 mod heap;
 mod interpose;
+#[path = "fork.rs"]
 mod processes;
+#[path = "constructor.rs"]
 mod startup;
 
 /// This library's own Rust code never allocates persistent memory, whoever's command is running.

@@ -9,10 +9,13 @@
 mod demo;
 mod doctor;
 mod exit;
+#[path = "disk_floor.rs"]
 mod floor;
 mod interrupt;
 mod map;
+#[path = "stderr.rs"]
 mod note;
+#[path = "open_args.rs"]
 mod opening;
 mod output;
 mod pool;

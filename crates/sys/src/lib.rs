@@ -8,6 +8,7 @@ mod cacheline;
 mod crc;
 mod domain;
 pub mod file;
+#[path = "event_count.rs"]
 mod gate;
 mod mapping;
 mod mirror;
