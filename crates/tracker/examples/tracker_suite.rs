@@ -1,6 +1,6 @@
-//! The tracker suite: what is covered, bytes missed, and the slowdown of each program.
+//! The tracker suite: what it covers, the bytes that the tracker missed, and the slowdown of each program.
 //!
-//! `cargo xtask tracker-suite`. `--quick` leaves out the dense instruction tests, `--only-speed` the checks;
+//! `cargo xtask tracker-suite` runs it. `--quick` skips the dense instruction tests, `--only-speed` the checks;
 //! `--load=TEXT` times only workloads with that in their name.
 
 #[path = "../tests/suite/mod.rs"]
@@ -67,7 +67,7 @@ fn coverage(tracker: &Recompiler, dense: bool) -> usize {
         match program.load() {
             Ok(Some(library)) => {
                 if program.name == "libc" {
-                    // And one that exits.
+                    // And one call that exits.
                     let calls = suite::refusals::REFUSED.len() + suite::refusals::CRASHES.len() + 1;
                     let wrong = suite::refusals::check(&library, tracker);
                     count("refusals and crashes", &format!("{calls} calls"), &wrong);
@@ -93,7 +93,8 @@ fn coverage(tracker: &Recompiler, dense: bool) -> usize {
 }
 
 fn speed(tracker: &Recompiler) {
-    // The instruction tests hold code that makes all code slower: flags across calls, backward string stores.
+    // The instruction tests contain code that slows all translated code down: flags across calls, backward string
+    // stores.
     tracker.forget_code();
     println!("\nslowdown (median of {ROUNDS} interleaved runs):");
     println!(

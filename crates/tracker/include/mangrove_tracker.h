@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* The thread that is in a tracked call; 0 if none is. */
+/* Identity of the thread in a tracked call; 0 if there is none. */
 extern uintptr_t mangrove_tracker_thread;
 void mangrove_tracker_store(const void *addr, size_t len);
 

@@ -3,7 +3,7 @@
 //! One tracked call runs at a time in the process, whatever tracker makes it.
 
 use crate::error::{Error, Result};
-use crate::write_set::WriteSet;
+use crate::write_set::write_set::WriteSet;
 use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -34,8 +34,8 @@ pub(crate) fn thread_identity() -> usize {
     SELF.with(|cell| std::ptr::from_ref(cell).addr())
 }
 
-/// A number of the calling thread that no other thread of the process ever has: a control block's address comes
-/// back with the next thread, whose stack may be smaller.
+/// A number for the calling thread that no other thread of the process ever has. The address of the control block
+/// does not do: a later thread, whose stack may be smaller, can get the same one.
 #[inline]
 pub(crate) fn thread_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -50,14 +50,14 @@ pub(crate) fn thread_number() -> u64 {
     })
 }
 
-/// The right to make the process's one tracked call; given back on drop.
+/// The right to make the process's one tracked call; dropping it ends the right.
 pub(crate) struct Turn(());
 
 impl Turn {
     /// Takes the turn for `writes`, which must stay where it is until the turn is over.
     #[inline]
     pub(crate) fn take(writes: *mut WriteSet) -> Result<Self> {
-        // Acquire: pairs with the release in `drop`; the last owner's work is visible.
+        // Acquire: pairs with the release in `drop`, so the last owner's work is visible.
         if OWNER.compare_exchange(0, thread_identity(), Ordering::Acquire, Ordering::Relaxed).is_err() {
             return Err(Error::Busy);
         }
@@ -75,7 +75,7 @@ impl Drop for Turn {
     }
 }
 
-/// In a forked child: whoever had the turn is not here.
+/// In a forked child: the thread that had the turn does not exist there.
 pub(crate) fn forget_turn() {
     WRITES.store(null_mut(), Ordering::Relaxed);
     OWNER.store(0, Ordering::Relaxed);
@@ -88,10 +88,11 @@ pub fn in_tracked_call() -> bool {
     OWNER.load(Ordering::Relaxed) == thread_identity()
 }
 
-/// Says that the calling thread is about to write `[addr, addr + len)`: outside a tracked call nothing happens.
+/// Announces that the calling thread is about to write `[addr, addr + len)`. Outside a tracked call it does
+/// nothing.
 ///
-/// This is the whole of the explicit tracker, and how native leaves report. Write after the call, before
-/// anything else is called that might end the batch.
+/// This is the whole of the explicit tracker, and native leaves report by it. Write after the call, before calling
+/// anything else that might end the batch.
 #[inline]
 pub fn will_write(addr: *const u8, len: usize) {
     if in_tracked_call() {
@@ -102,7 +103,7 @@ pub fn will_write(addr: *const u8, len: usize) {
     }
 }
 
-/// Where this module's variables lie: a verifier leaves them out.
+/// Where this module's variables lie: a verifier skips them.
 pub(crate) fn variables() -> [(usize, usize); 2] {
     [
         (std::ptr::from_ref(&OWNER).addr(), size_of_val(&OWNER)),

@@ -5,7 +5,7 @@ use std::fmt;
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a tracker could not be made, or a call could not be tracked. `Display` is a sentence for the user.
+/// Why a tracker could not be made, or a call could not be tracked. `Display` is a message for the user.
 ///
 /// After [`Refused`](Error::Refused), [`Exception`](Error::Exception), [`LongJump`](Error::LongJump) and
 /// [`Escaped`](Error::Escaped) the call has *ended early or unseen*: see [`Error::is_fatal`].
@@ -19,19 +19,19 @@ pub enum Error {
     Unsupported { what: String },
     /// An option cannot be honoured.
     Invalid { what: String },
-    /// The tracked code did what cannot be tracked; the call was abandoned where it stood.
+    /// The tracked code did something that cannot be tracked; the call was abandoned at that instruction.
     Refused { what: String },
     /// An exception left the called function; it was caught and destroyed.
     Exception,
     /// The called function jumped out (longjmp); the jump was not made and the call was abandoned.
     LongJump,
-    /// Part of the call ran untracked: its writes are not known.
+    /// Part of the call ran untracked: its writes are unknown.
     Escaped { how: String },
 }
 
 impl Error {
-    /// True if memory may now hold half of what the call wanted to do, or writes that nobody recorded: the
-    /// program must go back to the state before the batch (after a crash it would).
+    /// True if memory may now hold half of what the call wanted to do, or writes that no tracker recorded. The
+    /// program must go back to the state before the batch, as it would after a crash.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         matches!(self, Self::Refused { .. } | Self::Exception | Self::LongJump | Self::Escaped { .. })

@@ -1,9 +1,9 @@
-//! The explicit tracker: the program says what it will write.
+//! The explicit tracker: the program announces what it will write.
 
 use crate::active::Turn;
 use crate::error::Result;
 use crate::tracker::{SyscallHook, Tracker};
-use crate::write_set::WriteSet;
+use crate::write_set::write_set::WriteSet;
 use std::ffi::c_void;
 
 /// Runs calls as they are; [`will_write`](crate::will_write) is all it sees.

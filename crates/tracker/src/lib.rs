@@ -1,13 +1,13 @@
-//! Floor 1: which bytes did this call write?
+//! Floor 0: which bytes did this call write?
 //!
-//! A [`Tracker`] runs a function and adds what it wrote, wherever that was, to a [`WriteSet`]: sorted,
-//! merged ranges of addresses, exact bytes where they are wanted, and changes of mappings. Nothing here
-//! knows of persistence. Three trackers:
+//! A [`Tracker`] runs a function and adds every byte that the function wrote to a [`WriteSet`]: sorted, merged
+//! ranges of addresses, exact bytes for the ranges that asked for them, and changes of mappings. Nothing here knows
+//! of persistence. Three trackers:
 //!
-//! - [`Recompiler`] (x86-64 Linux): translates what the call reaches, instruction by instruction, and runs that.
-//!   Sees the program, libc, every library; needs nothing rebuilt.
+//! - [`Recompiler`] (x86-64 Linux): translates the code that the call reaches, instruction by instruction, and runs
+//!   the translation. It sees the program, libc and every library, and needs nothing rebuilt.
 //! - [`Compiler`]: the program was built by clang with `-fsanitize-coverage=func,trace-stores`.
-//! - [`Explicit`]: the program says [`will_write`] before it writes.
+//! - [`Explicit`]: the program calls [`will_write`] before it writes.
 //!
 //! ```
 //! use mangrove_tracker::{Explicit, Tracker, WriteSet, will_write};
@@ -28,21 +28,14 @@
 //! ```
 
 mod active;
-#[path = "write_set/block_table.rs"]
-mod block_table;
 mod compiler;
 mod error;
-#[path = "write_set/exact.rs"]
-mod exact;
 mod explicit;
-#[path = "write_set/own_vec.rs"]
-mod map_vec;
 mod own_memory;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod recompiler;
 mod tracker;
 mod verify;
-#[path = "write_set/write_set.rs"]
 mod write_set;
 
 pub use active::{in_tracked_call, will_write};
@@ -53,4 +46,4 @@ pub use explicit::Explicit;
 pub use recompiler::Recompiler;
 pub use tracker::{Decision, SyscallHook, Tracker};
 pub use verify::{Verdict, Verifier};
-pub use write_set::{BLOCK_BYTES_DEFAULT, Event, WriteSet};
+pub use write_set::write_set::{BLOCK_BYTES_DEFAULT, Event, WriteSet};

@@ -1,30 +1,30 @@
-//! Memory that belongs to the trackers, and where it is.
+//! Memory that belongs to the trackers, and where it lies.
 //!
-//! One reserved region serves all of it, for three reasons: trackers work in the middle of a program's
-//! `malloc` and must not enter it again; a verifier must not take it for the program's; and the program's own
-//! mappings come to lie where they would natively.
+//! One reserved region holds all of it, for three reasons. Trackers work in the middle of a program's `malloc` and
+//! must not enter it again. A verifier must be able to tell it from the program's memory. And the program's own
+//! mappings come to lie where they would lie natively.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Address space that is tried for, largest first.
+/// Sizes of the region to try, largest first.
 const REGION_BYTES: [usize; 4] = [64 << 30, 8 << 30, 1 << 30, LEAST_BYTES];
-/// What the process must allow.
+/// Address space that the process must allow.
 pub(crate) const LEAST_BYTES: usize = 128 << 20;
 const PAGE_BYTES: usize = 4096;
 const CLASS_COUNT: usize = 64;
 /// Mappings outside of the region: the code cache and the low region.
 const OUTSIDE_COUNT_MAX: usize = 64;
 
-/// Pieces of the process heap that libraries under us keep.
+/// Pieces of the process heap that libraries used by the trackers keep.
 const HEAP_COUNT_MAX: usize = 16;
 
-/// All variables of this module, so that a verifier can leave them out.
+/// All variables of this module, so that a verifier can skip them.
 struct Variables {
     locked: AtomicBool,
     base: AtomicUsize,
     next: AtomicUsize,
     end: AtomicUsize,
-    /// Heads of lists of free pieces, by the logarithm of their size; the first word of a piece links on.
+    /// Heads of the lists of free pieces, by the logarithm of their size. The first word of a piece is the link.
     free: [AtomicUsize; CLASS_COUNT],
     outside: [(AtomicUsize, AtomicUsize); OUTSIDE_COUNT_MAX],
     heap: [(AtomicUsize, AtomicUsize); HEAP_COUNT_MAX],
@@ -40,9 +40,9 @@ static VARIABLES: Variables = Variables {
     heap: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; HEAP_COUNT_MAX],
 };
 
-/// Runs `f` alone. Never held for long, never held across a call into the program.
+/// Runs `f` under the module's lock, which is held briefly and never across a call into the program.
 fn locked<T>(f: impl FnOnce() -> T) -> T {
-    // Acquire and release pair with each other: the lists are consistent.
+    // Acquire and release pair with each other: the next holder finds the lists consistent.
     while VARIABLES.locked.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
         std::hint::spin_loop();
     }
@@ -51,12 +51,12 @@ fn locked<T>(f: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Bytes that a request of `len` takes: a power of two, whole pages.
+/// Bytes that a request of `len` gets: a power of two, whole pages.
 pub(crate) fn size_of_piece(len: usize) -> usize {
     len.max(PAGE_BYTES).next_power_of_two()
 }
 
-/// Reserves the region, before somebody else takes the address space. False when there is too little.
+/// Reserves the region, before the program uses up the address space. False when there is too little.
 pub(crate) fn prepare() -> bool {
     locked(|| {
         if VARIABLES.base.load(Ordering::Relaxed) == 0 {
@@ -74,7 +74,8 @@ pub(crate) fn map(len: usize) -> Option<usize> {
         let head = VARIABLES.free[class].load(Ordering::Relaxed);
         if head != 0 {
             let link: *mut usize = std::ptr::with_exposed_provenance_mut(head);
-            // SAFETY: a free piece of the region; its first word is its link, the rest was zeroed when it came.
+            // SAFETY: a free piece of the region; its first word is its link, and the rest was zeroed when it was
+            // freed.
             unsafe {
                 VARIABLES.free[class].store(link.read(), Ordering::Relaxed);
                 link.write(0);
@@ -97,7 +98,7 @@ pub(crate) fn map(len: usize) -> Option<usize> {
 pub(crate) fn unmap(addr: usize, len: usize) {
     let bytes = size_of_piece(len);
     let class = bytes.trailing_zeros() as usize;
-    // SAFETY: the owner's piece, which it refers to no more: its pages become zeros again.
+    // SAFETY: the caller's piece, to which nothing refers any more. Its pages become zeros again.
     unsafe { libc::madvise(std::ptr::with_exposed_provenance_mut(addr), bytes, libc::MADV_DONTNEED) };
     locked(|| {
         let head = VARIABLES.free[class].load(Ordering::Relaxed);
@@ -124,7 +125,7 @@ fn reserve() {
     }
 }
 
-/// Notes a mapping that lies elsewhere.
+/// Notes a mapping outside the region.
 pub(crate) fn note(addr: usize, len: usize) {
     if let Some(slot) = VARIABLES.outside.iter().find(|slot| slot.0.load(Ordering::Relaxed) == 0) {
         slot.1.store(len, Ordering::Relaxed);
@@ -132,16 +133,19 @@ pub(crate) fn note(addr: usize, len: usize) {
     }
 }
 
-/// Notes a piece of the process heap that is ours all the same.
+/// Notes a piece of the process heap that belongs to the trackers all the same.
 pub(crate) fn note_heap(addr: usize, len: usize) {
-    let free = |slot: &&(AtomicUsize, AtomicUsize)| matches!(slot.0.load(Ordering::Relaxed), at if at == 0 || at == addr);
+    let free = |slot: &&(AtomicUsize, AtomicUsize)| {
+        let at = slot.0.load(Ordering::Relaxed);
+        at == 0 || at == addr
+    };
     if let Some(slot) = VARIABLES.heap.iter().find(free) {
         slot.1.fetch_max(len, Ordering::Relaxed);
         slot.0.store(addr, Ordering::Relaxed);
     }
 }
 
-/// Those pieces.
+/// True if the byte lies in such a piece.
 pub(crate) fn in_heap(byte: usize) -> bool {
     VARIABLES.heap.iter().any(|slot| {
         let addr = slot.0.load(Ordering::Relaxed);
@@ -166,7 +170,7 @@ pub(crate) fn variables() -> [(usize, usize); 1] {
     [(std::ptr::from_ref(&VARIABLES).addr(), size_of_val(&VARIABLES))]
 }
 
-/// In a forked child: whoever had the lock is not here.
+/// In a forked child: the thread that held the lock does not exist there.
 pub(crate) fn forget_lock() {
     VARIABLES.locked.store(false, Ordering::Relaxed);
 }

@@ -1,17 +1,17 @@
 //! The one trait of all trackers.
 
 use crate::error::Result;
-use crate::write_set::WriteSet;
+use crate::write_set::write_set::WriteSet;
 use std::ffi::c_void;
 
-/// What a tracker's user decides about a system call of tracked code, before it is made.
+/// What the caller of a tracker decides about a system call of tracked code, before it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Make it; the tracker records what it writes and maps.
     Native,
     /// Do not make it; the program sees this result (or `-errno`). The hook has recorded what it changed.
     Return(i64),
-    /// Abandon the call with [`Error::Refused`](crate::Error::Refused) and this sentence.
+    /// Abandon the call with [`Error::Refused`](crate::Error::Refused) and this message.
     Refuse(&'static str),
 }
 
@@ -43,18 +43,19 @@ pub trait Tracker: Send + Sync {
         arg: *mut c_void,
     ) -> Result<()>;
 
-    /// From now on the function at `address` runs untracked wherever tracked code calls it (a *native leaf*),
-    /// and reports what it writes through [`will_write`](crate::will_write) or [`WriteSet::record`].
-    /// It must return to its caller and neither throw nor jump out. Trackers that see only marks ignore this.
+    /// From now on the function at `address` runs untracked when tracked code calls it (a *native leaf*), and
+    /// reports what it writes through [`will_write`](crate::will_write) or [`WriteSet::record`]. It must return to
+    /// its caller and neither throw nor jump out. Trackers that see only marks ignore this.
     fn add_leaf(&self, address: usize);
 
-    /// From now on a call that reaches `address` is refused with the sentence `why`. Trackers that see only marks ignore this.
+    /// From now on a call that reaches `address` is refused with the message `why`. Trackers that see only marks
+    /// ignore this.
     fn refuse(&self, _address: usize, _why: &'static str) {}
 
     /// Installs the one system call hook of this tracker. Trackers that do not see system calls ignore it.
     fn set_syscall_hook(&self, hook: &'static dyn SyscallHook);
 
-    /// Forgets what was learnt of the program's code. Needed after code was changed or unloaded outside of tracked
-    /// calls. Trackers that see only marks ignore this.
+    /// Forgets what was learnt about the program's code. The caller needs it after code was changed or unloaded
+    /// outside of tracked calls. Trackers that see only marks ignore this.
     fn forget_code(&self) {}
 }

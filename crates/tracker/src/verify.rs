@@ -1,13 +1,13 @@
 //! The page verifier: compares all writable memory before and after a call.
 //!
-//! Independent of every tracker, slow, and meant for tests: a snapshot of each writable mapping is taken
-//! before the call; after it every byte that differs must lie in the set's ranges, and every non-zero byte of
-//! a mapping that was not there before too. Stacks and the trackers' own memory are left out. No other
-//! thread may write meanwhile.
+//! It is independent of every tracker, slow, and meant for tests. Before the call it copies each writable mapping.
+//! After the call every byte that differs must lie in the set's ranges, and so must every non-zero byte of a
+//! mapping that did not exist before. It skips stacks and the trackers' own memory. No other thread may write
+//! meanwhile.
 
-use crate::map_vec::MapVec;
 use crate::own_memory;
-use crate::write_set::{Event, WriteSet};
+use crate::write_set::own_vec::OwnVec;
+use crate::write_set::write_set::{Event, WriteSet};
 use std::fs::File;
 use std::io::Read;
 
@@ -33,7 +33,7 @@ pub struct Verdict {
     pub changed: usize,
     /// How many of them the write set does not have.
     pub missed: usize,
-    /// The first of those.
+    /// The first of those addresses.
     pub missed_at: Vec<usize>,
     /// Bytes that the write set reports.
     pub reported: usize,
@@ -41,14 +41,14 @@ pub struct Verdict {
 
 /// A snapshot of all writable memory.
 pub struct Verifier {
-    spans: MapVec<Span>,
-    later: MapVec<Span>,
+    spans: OwnVec<Span>,
+    later: OwnVec<Span>,
     /// Reserved address space for the copies.
     copy: usize,
-    skip: MapVec<(usize, usize)>,
-    files: MapVec<(usize, usize)>,
-    text: MapVec<u8>,
-    missed_at: MapVec<usize>,
+    skip: OwnVec<(usize, usize)>,
+    files: OwnVec<(usize, usize)>,
+    text: OwnVec<u8>,
+    missed_at: OwnVec<usize>,
 }
 
 impl Drop for Verifier {
@@ -58,31 +58,32 @@ impl Drop for Verifier {
 }
 
 impl Verifier {
-    /// Prepares one. `skip`: further ranges (address, length) that are not the program's, such as a write set
-    /// that lies in the heap. Call it, and [`Verifier::before`], on the thread that makes the call.
+    /// Prepares a verifier. `skip`: further ranges (address, length) that are not the program's, such as a write
+    /// set that lies in the heap. Call it, and [`Verifier::before`], on the thread that makes the call.
     #[must_use]
     pub fn new(skip: &[(usize, usize)]) -> Self {
-        let mut ranges = MapVec::new();
+        let mut ranges = OwnVec::new();
         ranges.extend(skip);
         ranges.extend(&kernel_area());
-        // The thread gets its number, in its own storage, before the first snapshot.
+        // The thread gets its number, which lies in its own storage, before the first snapshot.
         let _ = crate::active::thread_number();
-        // Large enough from the start: what grows moves, and then is in the list but no longer there.
-        let room = || {
-            let mut spans = MapVec::new();
+        // Large enough from the start: an array that grows moves, and the list of mappings would name memory that
+        // is gone.
+        let empty = || {
+            let mut spans = OwnVec::new();
             spans.resize(1 << 13, Span { lo: 0, hi: 0, copy: 0 });
             spans
         };
-        let mut text = MapVec::new();
+        let mut text = OwnVec::new();
         text.resize(1 << 20, 0);
-        let mut missed_at = MapVec::new();
+        let mut missed_at = OwnVec::new();
         missed_at.resize(MISSED_LISTED_MAX, 0);
         Self {
-            spans: room(),
-            later: room(),
+            spans: empty(),
+            later: empty(),
             copy: own_memory::map(COPY_BYTES_MAX).expect("address space for the snapshot"),
             skip: ranges,
-            files: MapVec::new(),
+            files: OwnVec::new(),
             text,
             missed_at,
         }
@@ -113,12 +114,12 @@ impl Verifier {
         }
     }
 
-    /// Compares, with what `writes` reports.
+    /// Compares memory with the snapshot, and the differences with what `writes` reports.
     ///
     /// # Panics
     /// If /proc/self/maps cannot be read.
     pub fn after(&mut self, writes: &mut WriteSet) -> Verdict {
-        // What a new file mapping brings along is in the event, not in the ranges.
+        // The event describes what a new file mapping contains; the ranges do not.
         self.files.clear();
         for event in writes.events() {
             if let Event::Map { addr, len, fd: 0.., .. } = *event {
@@ -129,7 +130,7 @@ impl Verifier {
         let mut verdict =
             Verdict { reported: ranges.iter().map(|range| range.1).sum(), ..Verdict::default() };
         self.missed_at.clear();
-        let mut later = std::mem::replace(&mut self.later, MapVec::new());
+        let mut later = std::mem::replace(&mut self.later, OwnVec::new());
         read_spans(&mut later, &mut self.text);
         for span in later.iter() {
             for page in (span.lo..span.hi).step_by(PAGE_BYTES) {
@@ -180,7 +181,7 @@ impl Verifier {
         }
     }
 
-    /// Is all of the page ours, or wanted to be left out?
+    /// Does the whole page belong to the trackers or to a range that the caller skips?
     fn skipped(&self, page: usize) -> bool {
         let covers = |&(addr, len): &(usize, usize)| addr <= page && page + PAGE_BYTES <= addr + len;
         let mut own = false;
@@ -188,7 +189,7 @@ impl Verifier {
         own || self.skip.iter().any(covers)
     }
 
-    /// The same for one byte: of the few variables of the trackers, or of what the caller named.
+    /// The same for one byte: of the trackers' few variables, or of a range that the caller skips.
     fn skipped_byte(&self, byte: usize) -> bool {
         let within = |&(addr, len): &(usize, usize)| (addr..addr + len).contains(&byte);
         own_memory::in_heap(byte)
@@ -212,8 +213,8 @@ fn kernel_area() -> Vec<(usize, usize)> {
     vec![(crate::active::thread_identity().wrapping_add_signed(offset), AREA_BYTES)]
 }
 
-/// Writable, readable mappings but stacks, sorted.
-fn read_spans(spans: &mut MapVec<Span>, text: &mut MapVec<u8>) {
+/// Reads the writable, readable mappings except stacks, sorted.
+fn read_spans(spans: &mut OwnVec<Span>, text: &mut OwnVec<u8>) {
     const CHUNK: usize = 1 << 16;
     let mut file = File::open("/proc/self/maps").expect("/proc is mounted");
     let mut len = 0;

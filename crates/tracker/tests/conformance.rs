@@ -31,7 +31,7 @@ fn main() {
         count("recompiler, exact ranges", &exact(&tracker, &silent));
         count("recompiler, turns", &turns(&tracker, &silent));
     }
-    // A tracker that is told nothing must be found out.
+    // The suite must notice a tracker that no store reports to.
     let blind = check(&Explicit, &silent);
     count(
         "planted: nothing is said",
@@ -93,7 +93,7 @@ fn check(tracker: &dyn Tracker, library: &Library) -> Vec<String> {
     wrong
 }
 
-/// Inside exact ranges the written bytes, no more.
+/// Inside exact ranges exactly the written bytes are reported.
 fn exact(tracker: &dyn Tracker, library: &Library) -> Vec<String> {
     let area = library.address("conformance_area").addr();
     let mut writes = WriteSet::new(32).expect("a block size");
@@ -133,7 +133,7 @@ fn turns(tracker: &dyn Tracker, library: &Library) -> Vec<String> {
         // SAFETY: the pointer passed below.
         let nested = unsafe { &mut *arg.cast::<Nested<'_>>() };
         let mut writes = WriteSet::new(32).expect("a block size");
-        // SAFETY: refused before anything is called.
+        // SAFETY: the tracker refuses before it calls anything.
         nested.inner = unsafe { nested.tracker.call(&mut writes, nested_again, arg) }.err();
     }
     unsafe extern "C" fn nested_again(_: *mut c_void) {}

@@ -1,4 +1,5 @@
-//! The recompiler against native execution. One process, one thread: snapshots of all memory are compared.
+//! The recompiler against native execution. One process and one thread, because the test compares snapshots of all
+//! memory.
 
 #[expect(dead_code, reason = "the suite of examples uses the rest")]
 mod suite;

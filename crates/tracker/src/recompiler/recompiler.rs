@@ -1,19 +1,21 @@
 //! The recompiler as a [`Tracker`].
 
-use super::blocks::Mode;
-use super::context::{EXACT, LARGE, LIST, LOW, LOW_BYTES, STACK_BLOCKS, TARGETS, VICTIMS, context};
-use super::dispatch::{publish, state};
-use super::gate;
-use super::index;
-use super::raw::{failed, syscall};
-use super::state::{Failure, Leaf, STACKS_KNOWN, State};
-use super::syscall_table::ENDS;
-use super::thread::{Stack, find_stack, fs_base};
+use super::state::{CallFailure, NativeLeaf, RecompilerState, STACKS_KNOWN};
 use crate::active::{Turn, in_tracked_call, thread_number, will_write};
 use crate::error::{Error, Result};
 use crate::own_memory;
+use crate::recompiler::code_cache::blocks::Mode;
+use crate::recompiler::kernel::syscall_table::ENDS;
+use crate::recompiler::run::context::{
+    EXACT, LARGE, LIST, LOW, LOW_BYTES, STACK_BLOCKS, TARGETS, VICTIMS, context,
+};
+use crate::recompiler::run::dispatch::{publish, state};
+use crate::recompiler::run::raw_syscall::{failed, syscall};
+use crate::recompiler::run::stack_bounds::{Stack, find_stack, fs_base};
+use crate::recompiler::run::store_filter;
+use crate::recompiler::run::stubs;
 use crate::tracker::{SyscallHook, Tracker};
-use crate::write_set::WriteSet;
+use crate::write_set::write_set::WriteSet;
 use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -42,13 +44,14 @@ const READERS: [&std::ffi::CStr; 14] = [
     c"strcspn",
 ];
 
-/// Serialises making the one state.
+/// Serialises the creation of the one state.
 static MAKING: Mutex<()> = Mutex::new(());
 
-/// Tracks calls by translating what they reach, block by block, as it is reached (x86-64 Linux).
+/// Tracks calls by translating the code that they reach, block by block, as they reach it (x86-64 Linux).
 ///
-/// All recompilers of a process share one code cache. Everything reached is seen: the program, libc, any
-/// library. What cannot be followed is refused with [`Error::Refused`]; `docs/tracker.md` has the list.
+/// All recompilers of a process share one code cache. The recompiler sees everything that the call reaches: the
+/// program, libc, any library. What it cannot follow it refuses with [`Error::Refused`]; `docs/tracker.md` has the
+/// list.
 #[derive(Clone, Copy, Debug)]
 pub struct Recompiler(());
 
@@ -56,7 +59,7 @@ impl Recompiler {
     /// Prepares the process for translated calls: a few mappings, no code yet.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the CPU or the process lacks something, with what it is.
+    /// [`Error::Unsupported`] if the CPU or the process lacks something, and names it.
     pub fn new() -> Result<Self> {
         let _making = MAKING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if state().is_null() {
@@ -67,10 +70,10 @@ impl Recompiler {
         Ok(Self(()))
     }
 
-    /// Numbers about the recompiler's work so far, for people: (name, value).
+    /// Figures about the recompiler's work so far, for people: (name, value).
     #[must_use]
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
-        // SAFETY: plain counters of a state that is never freed; a torn view of them harms nobody.
+        // SAFETY: plain counters of a state that is never freed; a torn view of them does no harm.
         let counts = unsafe { (*state()).counts };
         vec![
             ("blocks translated", counts.blocks),
@@ -82,7 +85,8 @@ impl Recompiler {
         ]
     }
 
-    /// Switches recording off or on, to measure what translation alone costs. Off, calls report nothing.
+    /// Switches recording off or on, to measure what translation alone costs. While it is off, calls report
+    /// nothing.
     #[doc(hidden)]
     pub fn set_recording(&self, on: bool) {
         with_turn(|state| {
@@ -92,15 +96,15 @@ impl Recompiler {
     }
 }
 
-/// State of the parent process, for its leaves and its hook.
-static INHERITED: AtomicPtr<State> = AtomicPtr::new(std::ptr::null_mut());
+/// State of the parent process: a forked child takes its leaves and its hook.
+static INHERITED: AtomicPtr<RecompilerState> = AtomicPtr::new(std::ptr::null_mut());
 
-/// A forked child has neither code cache nor low region (they are not forked): it starts afresh with its first
-/// tracked call.
+/// A forked child has neither code cache nor low region, because both are excluded from fork. Its first tracked
+/// call makes a new state.
 unsafe extern "C" fn after_fork_in_child() {
     own_memory::forget_lock();
     crate::active::forget_turn();
-    let state = super::dispatch::withdraw();
+    let state = crate::recompiler::run::dispatch::withdraw();
     if !state.is_null() {
         INHERITED.store(state, Ordering::Release);
     }
@@ -123,8 +127,9 @@ fn remake_state() -> Result<()> {
     Ok(())
 }
 
-/// Runs `work` on the state when nobody is in a tracked call. Panics in a tracked call, whose end it would wait for.
-fn with_turn<T>(work: impl FnOnce(&mut State) -> T) -> T {
+/// Runs `work` on the state when no thread is in a tracked call. Panics in a tracked call, because it would wait
+/// for its own end.
+fn with_turn<T>(work: impl FnOnce(&mut RecompilerState) -> T) -> T {
     assert!(!in_tracked_call(), "a tracked call cannot change its tracker");
     let turn = loop {
         match Turn::take(std::ptr::null_mut()) {
@@ -157,13 +162,13 @@ impl Tracker for Recompiler {
         let turn = Turn::take(writes)?;
         let marker = 0u8;
         let here = std::ptr::from_ref(&marker).addr();
-        // SAFETY: the turn makes state and context exclusive; references to them end before translated code
-        // runs and are made anew after it.
+        // SAFETY: the turn makes state and context exclusive; references to them end before translated code runs
+        // and are made anew after it.
         let left = unsafe {
             let state = &mut *state();
             state.begin(writes, here);
             let mode = state.mode;
-            gate::mangrove_tracker_enter(f as usize, arg.expose_provenance(), TARGETS[mode as usize])
+            stubs::mangrove_tracker_enter(f as usize, arg.expose_provenance(), TARGETS[mode as usize])
         };
         // SAFETY: as above.
         let result = unsafe { (*state()).finish(left) };
@@ -172,11 +177,11 @@ impl Tracker for Recompiler {
     }
 
     fn add_leaf(&self, address: usize) {
-        with_turn(|state| state.add_leaf(address, Leaf::Silent));
+        with_turn(|state| state.add_leaf(address, NativeLeaf::Silent));
     }
 
     fn refuse(&self, address: usize, why: &'static str) {
-        with_turn(|state| state.add_leaf(address, Leaf::Refused(why)));
+        with_turn(|state| state.add_leaf(address, NativeLeaf::Refused(why)));
     }
 
     fn set_syscall_hook(&self, hook: &'static dyn SyscallHook) {
@@ -189,7 +194,7 @@ impl Tracker for Recompiler {
             return;
         }
         with_turn(|state| {
-            // Between calls the direction flag is clear and no flags are handed on (System V ABI).
+            // Between calls the direction flag is clear and no flags are live (System V ABI).
             state.direction_known = true;
             state.flags_cross = false;
             let _ = state.maps.refresh();
@@ -200,12 +205,12 @@ impl Tracker for Recompiler {
     }
 }
 
-impl State {
+impl RecompilerState {
     /// Before translated code runs.
     #[inline]
     fn begin(&mut self, writes: *mut WriteSet, here: usize) {
         self.writes = writes;
-        self.failure = Failure::None;
+        self.failure = CallFailure::None;
         self.denied = None;
         let thread = thread_number();
         if self.thread != thread {
@@ -217,7 +222,7 @@ impl State {
         }
         // SAFETY: the context is mapped.
         let context = unsafe { &mut *context() };
-        // Up to the caller's frame: what comes to lie above has jumped out.
+        // The stack counts as the call's up to the caller's frame: a stack pointer above it has jumped out.
         let offset = (here as u64).wrapping_sub(context.stack_lo);
         self.mode = if offset < context.stack_all { Mode::OwnStack } else { Mode::ForeignStack };
         context.stack_len = if self.mode == Mode::OwnStack { offset } else { context.stack_all };
@@ -228,15 +233,15 @@ impl State {
         let stack = self.stack_of_thread(thread, here);
         // SAFETY: the context is mapped.
         let context = unsafe { &mut *context() };
-        index::forget_stack_blocks(context);
+        store_filter::forget_stack_blocks(context);
         context.stack_lo = stack.lo as u64;
         context.stack_all = (stack.hi - stack.lo) as u64;
         context.fs_base = fs_base() as u64;
         if self.restartable_offset != 0 {
             self.restartable = fs_base().wrapping_add_signed(self.restartable_offset);
-            index::mark_page(self.restartable);
+            store_filter::mark_page(self.restartable);
         }
-        // A stack that cannot be told now may be told next time.
+        // The next call may find a stack that this one could not determine.
         self.thread = if stack.hi == 0 { 0 } else { thread };
     }
 
@@ -253,22 +258,22 @@ impl State {
         found
     }
 
-    /// The tables now serve another write set, or the same emptied.
+    /// From now on the tables serve another write set, or the same set after a clear.
     fn attach(&mut self) {
         // SAFETY: the set is lent for the call; the context is mapped.
         let (writes, context) = unsafe { (&mut *self.writes, &mut *context()) };
-        index::forget(context);
+        store_filter::forget(context);
         self.handed = 0;
         self.version = writes.version();
         let exact = writes.exact_ranges();
         if exact.version() != self.exact_version {
-            index::mark_exact_pages(exact, self.restartable);
+            store_filter::mark_exact_pages(exact, self.restartable);
             self.exact_version = exact.version();
         }
         if writes.block_bytes() as u32 != self.block_bytes {
             self.block_bytes = writes.block_bytes() as u32;
             // Emptied with the shift by which it was filled.
-            index::forget_filter(context);
+            store_filter::forget_filter(context);
             set_block_bytes(self.block_bytes);
             self.flush();
         }
@@ -284,37 +289,37 @@ impl State {
             self.writes().add_stack(lo, lo + all);
         }
         self.writes = std::ptr::null_mut();
-        if left == gate::LEFT_NORMALLY && self.denied.is_none() { Ok(()) } else { Err(self.why(left)) }
+        if left == stubs::LEFT_NORMALLY && self.denied.is_none() { Ok(()) } else { Err(self.why(left)) }
     }
 
     #[cold]
     fn why(&self, left: u64) -> Error {
         let refused = |what: String| Error::Refused { what };
         match (left, self.failure) {
-            (gate::LEFT_ESCAPED, _) => Error::Escaped {
+            (stubs::LEFT_ESCAPED, _) => Error::Escaped {
                 how: "something jumped into it from outside (a signal handler that does not return?)".into(),
             },
-            // However it ended then, this was the first cause.
+            // However the call ended after that, this was the first cause.
             _ if let Some(what) = self.denied => refused(what.into()),
-            (gate::LEFT_BY_EXCEPTION, _) => Error::Exception,
-            (_, Failure::Refused(what)) => refused(what.into()),
-            (_, Failure::Syscall(number)) => {
+            (stubs::LEFT_BY_EXCEPTION, _) => Error::Exception,
+            (_, CallFailure::Refused(what)) => refused(what.into()),
+            (_, CallFailure::Syscall(number)) => {
                 refused(format!("it makes system call {number}, whose writes the recompiler does not know"))
             }
-            (_, Failure::MadeCode(pc)) => refused(format!(
+            (_, CallFailure::MadeCode(pc)) => refused(format!(
                 "it runs code that was made at run time or can be written (at {pc:#x}), which the recompiler does not follow"
             )),
-            (_, Failure::LongJump) => Error::LongJump,
-            (_, Failure::NoMaps) => refused(NO_MAPS.into()),
-            (_, Failure::NoRoom | Failure::NoCode(_) | Failure::None) => {
+            (_, CallFailure::LongJump) => Error::LongJump,
+            (_, CallFailure::NoMaps) => refused(NO_MAPS.into()),
+            (_, CallFailure::NoSpace | CallFailure::NoCode(_) | CallFailure::None) => {
                 refused("there is no memory or address space near the program for translated code".into())
             }
         }
     }
 }
 
-const NO_MAPS: &str = "/proc/self/maps cannot be read, by which the recompiler knows what is code: mount /proc, and leave the \
-                       process a free descriptor";
+const NO_MAPS: &str = "/proc/self/maps cannot be read, by which the recompiler knows what is code: mount /proc, \
+                       and leave the process a free descriptor";
 
 fn set_block_bytes(block_bytes: u32) {
     // SAFETY: the context is mapped.
@@ -334,7 +339,7 @@ fn make_state() -> Result<()> {
         return Err(unsupported("hardware shadow stacks (CET) are enabled; start the program without them"));
     }
     map_low_region()?;
-    let components = super::rare::xcr0() & STATE_COMPONENTS;
+    let components = crate::recompiler::translate::masked_stores::xcr0() & STATE_COMPONENTS;
     // SAFETY: CPUID leaf 0xD exists where XSAVE does.
     let area_bytes = std::arch::x86_64::__cpuid_count(0xd, 0).ecx as usize;
     let area = map_anonymous(area_bytes)?;
@@ -349,25 +354,25 @@ fn make_state() -> Result<()> {
     context.exact_ptr = EXACT as u64;
     context.stack_blocks_ptr = STACK_BLOCKS as u64;
     context.victims_ptr = VICTIMS as u64;
-    context.dispatch = gate::mangrove_tracker_dispatch as *const () as u64;
-    context.slow = gate::mangrove_tracker_slow as *const () as u64;
-    context.slow_masked = gate::mangrove_tracker_slow_masked as *const () as u64;
-    context.slow_copy = gate::mangrove_tracker_slow_copy as *const () as u64;
-    context.slow_range = gate::mangrove_tracker_slow_range as *const () as u64;
+    context.dispatch = stubs::mangrove_tracker_dispatch as *const () as u64;
+    context.slow = stubs::mangrove_tracker_slow as *const () as u64;
+    context.slow_masked = stubs::mangrove_tracker_slow_masked as *const () as u64;
+    context.slow_copy = stubs::mangrove_tracker_slow_copy as *const () as u64;
+    context.slow_range = stubs::mangrove_tracker_slow_range as *const () as u64;
     context.check_stack = [
-        gate::mangrove_tracker_check_own_stack as *const () as u64,
-        gate::mangrove_tracker_check_foreign_stack as *const () as u64,
+        stubs::mangrove_tracker_check_own_stack as *const () as u64,
+        stubs::mangrove_tracker_check_foreign_stack as *const () as u64,
     ];
     set_block_bytes(32);
-    let place = map_anonymous(size_of::<State>().next_multiple_of(4096))?;
-    let state: *mut State = std::ptr::with_exposed_provenance_mut(place);
-    // SAFETY: fresh memory, page-aligned and large enough; nobody else knows it yet.
+    let place = map_anonymous(size_of::<RecompilerState>().next_multiple_of(4096))?;
+    let state: *mut RecompilerState = std::ptr::with_exposed_provenance_mut(place);
+    // SAFETY: fresh memory, page-aligned and large enough; nothing else refers to it yet.
     let state = unsafe {
-        state.write(State::new(std::is_x86_feature_detected!("bmi2")));
+        state.write(RecompilerState::new(std::is_x86_feature_detected!("bmi2")));
         &mut *state
     };
     warm_up(state)?;
-    for (names, leaf) in [(&COPIES[..], Leaf::Copy), (&READERS[..], Leaf::Silent)] {
+    for (names, leaf) in [(&COPIES[..], NativeLeaf::Copy), (&READERS[..], NativeLeaf::Silent)] {
         for name in names {
             // SAFETY: asks the dynamic linker for a symbol.
             let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr();
@@ -377,10 +382,10 @@ fn make_state() -> Result<()> {
         }
     }
     for name in [c"pthread_exit", c"thrd_exit"] {
-        // SAFETY: as above. They end in a forced unwinding, which nothing may stop.
+        // SAFETY: as above. Both functions end in a forced unwinding, which nothing may stop.
         let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr();
         if address != 0 {
-            state.add_leaf(address, Leaf::Refused(ENDS));
+            state.add_leaf(address, NativeLeaf::Refused(ENDS));
         }
     }
     // SAFETY: a symbol of glibc 2.35 and later, a ptrdiff_t that never changes.
@@ -388,15 +393,16 @@ fn make_state() -> Result<()> {
         let symbol = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>();
         state.restartable_offset = if symbol.is_null() { 0 } else { symbol.read() };
     }
-    state.add_leaf(will_write as *const () as usize, Leaf::Silent);
+    state.add_leaf(will_write as *const () as usize, NativeLeaf::Silent);
     state.flush();
     publish(std::ptr::from_mut(state));
-    super::signals::install();
+    crate::recompiler::run::signals::install();
     Ok(())
 }
 
-/// Lets the decoder allocate what it keeps, and opens what it reads: later it must not.
-fn warm_up(state: &mut State) -> Result<()> {
+/// Lets the decoder allocate what it keeps, and opens the files that the recompiler reads. Later it must do
+/// neither.
+fn warm_up(state: &mut RecompilerState) -> Result<()> {
     // vzeroall, vzeroupper, fxsave, fxrstor, xsave, xrstor, xsavec, fnsave, frstor, fninit, emms, syscall, a scatter
     const GREEDY: [&[u8]; 13] = [
         &[0xc5, 0xfc, 0x77],
@@ -417,14 +423,14 @@ fn warm_up(state: &mut State) -> Result<()> {
         let mut decoder = iced_x86::Decoder::with_ip(64, bytes, 0, iced_x86::DecoderOptions::NONE);
         let raw = decoder.decode();
         let _ = decoder.get_constant_offsets(&raw);
-        let _ = super::decode::analyse(&raw, &mut state.factory, true);
+        let _ = crate::recompiler::translate::decode::analyse(&raw, &mut state.factory, true);
     }
-    // The decoder's own lists lie in the heap; a verifier leaves them out.
+    // The decoder's own lists lie in the heap; a verifier must skip them.
     let raw = iced_x86::Decoder::with_ip(64, GREEDY[0], 0, iced_x86::DecoderOptions::NONE).decode();
     let info = state.factory.info(&raw);
     for list in [info.used_registers().as_ptr().addr(), info.used_memory().as_ptr().addr()] {
-        // SAFETY: a piece that the process heap gave, if the global allocator is libc's (that only the verifier
-        // of tests cares for).
+        // SAFETY: a piece of the process heap, if the global allocator is libc's. Only the verifier of tests
+        // depends on that.
         let len = unsafe { libc::malloc_usable_size(std::ptr::with_exposed_provenance_mut(list)) };
         own_memory::note_heap(list, len);
     }
@@ -440,7 +446,7 @@ fn map_low_region() -> Result<()> {
     };
     if at != LOW as i64 {
         if !failed(at) {
-            // SAFETY: a kernel without MAP_FIXED_NOREPLACE put it elsewhere: our own mapping.
+            // SAFETY: a kernel without MAP_FIXED_NOREPLACE put it elsewhere: it is our own mapping.
             unsafe { syscall(libc::SYS_munmap, [at as u64, LOW_BYTES as u64, 0, 0, 0, 0]) };
         }
         return Err(Error::Unsupported {
@@ -450,7 +456,7 @@ fn map_low_region() -> Result<()> {
         });
     }
     own_memory::note(LOW, LOW_BYTES);
-    // SAFETY: our own mapping; a forked child gets a state of its own.
+    // SAFETY: our own mapping; a forked child makes a state of its own.
     unsafe {
         syscall(libc::SYS_madvise, [LOW as u64, LOW_BYTES as u64, libc::MADV_DONTFORK as u64, 0, 0, 0])
     };
@@ -473,9 +479,9 @@ fn shadow_stacks_enabled() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::context::{FILTER_SLOTS, LARGE, LIST, LIST_END};
     use super::{Recompiler, Tracker, WriteSet};
     use crate::error::Error;
+    use crate::recompiler::run::context::{FILTER_SLOTS, LARGE, LIST, LIST_END};
     use std::ffi::c_void;
     use std::os::fd::AsRawFd;
     use std::sync::{Barrier, Mutex};
@@ -489,7 +495,7 @@ mod tests {
         tracker.statistics().iter().find(|(name, _)| *name == "stacks looked up").unwrap().1
     }
 
-    /// Threads that take turns are known: a change of thread reads no list of mappings.
+    /// Threads that take turns are remembered: a change of thread does not read the list of mappings.
     #[test]
     fn the_stacks_of_many_threads_are_remembered() {
         const THREADS: usize = 32;
@@ -514,11 +520,11 @@ mod tests {
             }
         });
         let looked_up = lookups(&tracker) - before;
-        // Other tests' threads may add a few of their own.
+        // Threads of other tests may add a few lookups.
         assert!((THREADS..2 * THREADS).contains(&(looked_up as usize)), "{looked_up} lookups");
     }
 
-    /// What was the caller's own stack is another's memory after a change of thread.
+    /// After a change of thread the earlier caller's stack is ordinary memory.
     #[test]
     fn a_stack_is_memory_to_other_threads() {
         let tracker = Recompiler::new().unwrap();
@@ -530,7 +536,7 @@ mod tests {
             while unsafe { tracker.call(writes, write_one, arg) } == Err(Error::Busy) {}
             writes.ranges().iter().any(|r| (r.0..r.0 + r.1).contains(&at))
         };
-        // Many blocks, and more than the list of them holds.
+        // Many blocks, and more than the list of them can hold.
         for bytes in [4 << 10, 64 << 10] {
             let mut here = [0u8; 64 << 10];
             let from = here.as_mut_ptr().expose_provenance();
@@ -547,7 +553,7 @@ mod tests {
     const ARRAYS: usize = 12;
     const ROWS: usize = 64;
 
-    /// Rows of arrays that take each other's place in the filter.
+    /// Writes rows of arrays that evict each other from the filter.
     unsafe extern "C" fn write_columns(arg: *mut c_void) {
         for round in 0..3 * ROWS {
             for array in 0..ARRAYS {
@@ -582,8 +588,8 @@ mod tests {
     const FULL_ROWS: usize = 893;
     const FULL_REST: usize = 7_200;
 
-    /// A copy of 100 bytes; eleven arrays row by row, nearly as many blocks as the list holds; then blocks of a
-    /// twelfth whose slots of the filter are empty.
+    /// Writes a copy of 100 bytes; then eleven arrays row by row, nearly as many blocks as the list holds; then
+    /// blocks of a twelfth array whose slots in the filter are empty.
     unsafe extern "C" fn fill_the_list(arg: *mut c_void) {
         let from = arg.cast::<u8>();
         // SAFETY: the test's memory holds them all.
@@ -645,7 +651,7 @@ mod tests {
     #[target_feature(enable = "avx2")]
     unsafe extern "C" fn load_by_mask(arg: *mut c_void) {
         use std::arch::x86_64::{_mm256_maskload_epi32, _mm256_set1_epi32, _mm256_storeu_si256};
-        // SAFETY: the test's memory: what is read, and what is written behind it.
+        // SAFETY: the test's memory: the bytes that are read, and the bytes after them that are written.
         unsafe {
             let loaded = _mm256_maskload_epi32(arg.cast(), std::hint::black_box(_mm256_set1_epi32(-1)));
             _mm256_storeu_si256(arg.cast::<std::arch::x86_64::__m256i>().add(64), loaded);
@@ -737,7 +743,7 @@ mod tests {
         };
         let readable = libc::PROT_READ | libc::PROT_EXEC;
         let code = map(std::ptr::null_mut(), readable, 0, file.as_raw_fd());
-        // SAFETY: the page holds returns.
+        // SAFETY: the page is full of `ret` instructions.
         let function: unsafe extern "C" fn(*mut c_void) = unsafe { std::mem::transmute(code) };
         let mut call = || {
             loop {

@@ -1,50 +1,50 @@
-//! Everything the recompiler knows, and how it is thrown away.
+//! The state of the recompiler, and how it is discarded.
 
-use super::blocks::{Blocks, Mode};
-use super::cache::Cache;
-use super::context::{TARGET_SLOTS, TARGETS, context};
-use super::gate;
-use super::maps::Maps;
-use super::thread::Stack;
-use crate::map_vec::MapVec;
+use crate::recompiler::code_cache::blocks::{CodeBlocks, Mode};
+use crate::recompiler::code_cache::cache::CodeCache;
+use crate::recompiler::code_cache::proc_maps::Maps;
+use crate::recompiler::run::context::{TARGET_SLOTS, TARGETS, context};
+use crate::recompiler::run::stack_bounds::Stack;
+use crate::recompiler::run::stubs;
 use crate::tracker::SyscallHook;
-use crate::write_set::WriteSet;
+use crate::write_set::own_vec::OwnVec;
+use crate::write_set::write_set::WriteSet;
 use iced_x86::InstructionInfoFactory;
 
-/// Threads whose stacks are remembered, by the last of their numbers.
+/// How many threads' stacks are remembered, by their numbers modulo this.
 pub(crate) const STACKS_KNOWN: usize = 1024;
 
-/// Why translated code comes to the dispatcher; the exit number is the index.
+/// Why translated code enters the dispatcher. The exit number is an index into the list of these.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Exit {
-    /// A jump whose target was not translated: patch the displacement at `site`.
+pub(crate) enum ExitReason {
+    /// A jump whose target was not translated: the dispatcher patches the displacement at `site`.
     Direct { target: usize, site: usize, stub: usize, mode: Mode },
-    /// A system call; the program goes on at `next`.
+    /// A system call; the program continues at `next`.
     Syscall { next: usize },
-    /// A store that needs a closer look; back to `resume`.
+    /// A store that only the dispatcher can work out; the program continues at `resume`.
     Rare { pc: usize, resume: usize },
-    /// The same for a masked store; back to the context's `resume`.
+    /// The same for a masked store; the program continues at the context's `resume`.
     Masked { pc: usize },
-    /// rsp left the stack that the code at `next` was to be translated for.
+    /// rsp left the stack for which the code at `next` was going to be translated.
     Stack { next: usize },
-    /// An instruction that cannot be run.
+    /// An instruction that cannot be run translated.
     Refused { why: &'static str },
 }
 
-/// How a function is run natively.
+/// How a function that runs natively reports what it writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leaf {
-    /// It writes nothing, or reports it itself.
+pub(crate) enum NativeLeaf {
+    /// It writes nothing, or reports its writes itself.
     Silent,
     /// It writes [rdi, rdi + rdx).
     Copy,
-    /// Not at all.
+    /// It must not run at all; why.
     Refused(&'static str),
 }
 
 /// Why the call was abandoned.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Failure {
+pub(crate) enum CallFailure {
     None,
     Refused(&'static str),
     /// A system call by number.
@@ -52,25 +52,25 @@ pub(crate) enum Failure {
     /// Code made at run time, at this address.
     MadeCode(usize),
     LongJump,
-    /// A jump to what is no code: made natively, it faults there.
+    /// A jump to memory that holds no code. Made natively, the jump faults there.
     NoCode(usize),
     /// No memory or address space for translated code.
-    NoRoom,
+    NoSpace,
     /// The list of mappings cannot be read.
     NoMaps,
 }
 
-/// The recompiler. One per process; used by whoever has the turn.
-pub(crate) struct State {
-    pub(crate) cache: Cache,
+/// The recompiler. One per process; only the thread that has the turn uses it.
+pub(crate) struct RecompilerState {
+    pub(crate) cache: CodeCache,
     pub(crate) maps: Maps,
-    pub(crate) blocks: Blocks,
-    pub(crate) exits: MapVec<Exit>,
+    pub(crate) blocks: CodeBlocks,
+    pub(crate) exits: OwnVec<ExitReason>,
     /// (cache address, original address) of every translated instruction, in order of translation.
-    pub(crate) origins: MapVec<(usize, usize)>,
-    pub(crate) leaves: MapVec<(usize, Leaf)>,
+    pub(crate) origins: OwnVec<(usize, usize)>,
+    pub(crate) leaves: OwnVec<(usize, NativeLeaf)>,
     /// Mappings that code was translated from: (lo, hi).
-    pub(crate) sources: MapVec<(usize, usize)>,
+    pub(crate) sources: OwnVec<(usize, usize)>,
     /// How many of them are pinned.
     pub(crate) pinned: usize,
     pub(crate) factory: InstructionInfoFactory,
@@ -80,20 +80,20 @@ pub(crate) struct State {
     pub(crate) recording: bool,
     /// Some code passes flags through a call or a return.
     pub(crate) flags_cross: bool,
-    /// No code seen sets the direction flag.
+    /// None of the code seen so far sets the direction flag.
     pub(crate) direction_known: bool,
-    /// A flush was asked for while a piece of code was being translated.
+    /// The translator found something that requires a flush while it was translating a piece of code.
     pub(crate) flush_wanted: bool,
     pub(crate) mode: Mode,
-    pub(crate) failure: Failure,
-    /// What the program was told it cannot have, and will end the call with.
+    pub(crate) failure: CallFailure,
+    /// The first thing that the program was denied; the call ends with this message.
     pub(crate) denied: Option<&'static str>,
     pub(crate) hook: Option<&'static dyn SyscallHook>,
     pub(crate) writes: *mut WriteSet,
     /// The write set whose blocks the tables hold.
     pub(crate) version: (u64, u64),
     pub(crate) exact_version: u64,
-    /// Entries of the block list that the write set has already.
+    /// How many entries of the block list the write set has already.
     pub(crate) handed: usize,
     /// Number of the thread that the context was set up for, 0: none.
     pub(crate) thread: u64,
@@ -103,12 +103,12 @@ pub(crate) struct State {
     /// glibc's area of restartable sequences: distance from the thread pointer (0: none), and its address.
     pub(crate) restartable_offset: isize,
     pub(crate) restartable: usize,
-    pub(crate) counts: Counts,
+    pub(crate) counts: WorkCounts,
 }
 
-/// What happened so far.
+/// Counts of what happened so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct WorkCounts {
     pub(crate) blocks: u64,
     pub(crate) instructions: u64,
     pub(crate) dispatches: u64,
@@ -117,16 +117,16 @@ pub(crate) struct Counts {
     pub(crate) stacks: u64,
 }
 
-impl State {
+impl RecompilerState {
     pub(crate) fn new(bmi2: bool) -> Self {
         Self {
-            cache: Cache::new(),
+            cache: CodeCache::new(),
             maps: Maps::new(),
-            blocks: Blocks::new(),
-            exits: MapVec::new(),
-            origins: MapVec::new(),
-            leaves: MapVec::new(),
-            sources: MapVec::new(),
+            blocks: CodeBlocks::new(),
+            exits: OwnVec::new(),
+            origins: OwnVec::new(),
+            leaves: OwnVec::new(),
+            sources: OwnVec::new(),
             pinned: 0,
             factory: InstructionInfoFactory::new(),
             block_bytes: 32,
@@ -136,7 +136,7 @@ impl State {
             direction_known: true,
             flush_wanted: false,
             mode: Mode::OwnStack,
-            failure: Failure::None,
+            failure: CallFailure::None,
             denied: None,
             hook: None,
             writes: std::ptr::null_mut(),
@@ -148,12 +148,12 @@ impl State {
             heap_end: 0,
             restartable_offset: 0,
             restartable: 0,
-            counts: Counts::default(),
+            counts: WorkCounts::default(),
         }
     }
 
-    /// Forgets all translations. Translated code may be running: the dispatcher sends it to a fresh one, and no
-    /// cache address is on the program's stack.
+    /// Discards all translations. Translated code may be running: the dispatcher sends it to a fresh translation,
+    /// and no cache address is on the program's stack.
     pub(crate) fn flush(&mut self) {
         self.cache.reset();
         self.blocks.clear();
@@ -161,7 +161,7 @@ impl State {
         self.origins.clear();
         self.flush_wanted = false;
         self.counts.flushes += 1;
-        let miss = gate::mangrove_tracker_branch_miss as *const () as usize;
+        let miss = stubs::mangrove_tracker_branch_miss as *const () as usize;
         for table in TARGETS {
             for slot in 0..TARGET_SLOTS {
                 // SAFETY: the two tables of the low region.
@@ -170,18 +170,18 @@ impl State {
         }
     }
 
-    /// How a function at `pc` is run natively, if it is.
-    pub(crate) fn leaf(&self, pc: usize) -> Option<Leaf> {
+    /// How the function at `pc` runs natively; `None` if it is translated.
+    pub(crate) fn leaf(&self, pc: usize) -> Option<NativeLeaf> {
         let idx = self.leaves.binary_search_by_key(&pc, |leaf| leaf.0).ok()?;
         Some(self.leaves[idx].1)
     }
 
-    /// As `leaf`, for one that can be called.
-    pub(crate) fn native_leaf(&self, pc: usize) -> Option<Leaf> {
-        self.leaf(pc).filter(|leaf| !matches!(leaf, Leaf::Refused(_)))
+    /// As `leaf`, but only for a function that may be called.
+    pub(crate) fn native_leaf(&self, pc: usize) -> Option<NativeLeaf> {
+        self.leaf(pc).filter(|leaf| !matches!(leaf, NativeLeaf::Refused(_)))
     }
 
-    pub(crate) fn add_leaf(&mut self, pc: usize, leaf: Leaf) {
+    pub(crate) fn add_leaf(&mut self, pc: usize, leaf: NativeLeaf) {
         match self.leaves.binary_search_by_key(&pc, |leaf| leaf.0) {
             Ok(idx) => self.leaves[idx].1 = leaf,
             Err(_) => {
@@ -194,7 +194,7 @@ impl State {
         }
     }
 
-    /// The original address of the instruction at cache address `at`, or of the one that comes next there.
+    /// The original address of the instruction at cache address `at`, or of the next one there.
     pub(crate) fn origin(&self, at: usize) -> Option<usize> {
         self.origins
             .iter()
@@ -203,9 +203,9 @@ impl State {
             .map(|origin| origin.1)
     }
 
-    pub(crate) fn abandon(&mut self, failure: Failure) -> usize {
+    pub(crate) fn abandon(&mut self, failure: CallFailure) -> usize {
         self.failure = failure;
-        gate::mangrove_tracker_abandon as *const () as usize
+        stubs::mangrove_tracker_abandon as *const () as usize
     }
 
     /// The batch's write set.

@@ -1,18 +1,18 @@
 //! The table of written blocks of the Mangosteen paper, section 4.3 and Fig. 3, lines 6-12.
 //!
-//! Open addressing with linear probing over block addresses, never resized. Deviations: the slot comes
-//! from a multiplicative hash (block number modulo length makes long runs out of two arrays at the wrong
-//! distance), and a full table is emptied and started over instead of being bypassed, so that repeated
-//! writes go on being merged.
+//! It maps block addresses by open addressing with linear probing and is never resized. Two deviations. The slot
+//! comes from a multiplicative hash: with the paper's block number modulo length, two arrays at an unlucky distance
+//! make long runs. And a full table is emptied and started over instead of being bypassed, so that it keeps merging
+//! repeated writes.
 
-use crate::map_vec::MapVec;
+use crate::write_set::own_vec::OwnVec;
 
 /// Slots of the table: 128 KiB, a fraction of any second-level cache.
 pub(crate) const SLOT_COUNT: usize = 1 << 14;
 /// Blocks that fill 60 % of the table.
 pub(crate) const LOAD_MAX: usize = SLOT_COUNT * 6 / 10;
 
-/// Home slot of a block address. The recompiler's stub computes the same by hand.
+/// Home slot of a block address. The recompiler's assembly computes the same.
 #[inline]
 pub(crate) const fn home_slot(block: u64) -> usize {
     (block.wrapping_mul(HASH_FACTOR) >> HASH_SHIFT) as usize & (SLOT_COUNT - 1)
@@ -25,14 +25,14 @@ pub(crate) const HASH_SHIFT: u32 = 30;
 
 /// A set of block addresses of at most `LOAD_MAX` members.
 pub(crate) struct BlockTable {
-    slots: MapVec<u64>,
+    slots: OwnVec<u64>,
     /// What the table holds, oldest first.
-    members: MapVec<u64>,
+    members: OwnVec<u64>,
 }
 
 impl BlockTable {
     pub(crate) const fn new() -> Self {
-        Self { slots: MapVec::new(), members: MapVec::new() }
+        Self { slots: OwnVec::new(), members: OwnVec::new() }
     }
 
     /// Adds a block (not 0). True if it was not there since the table was last emptied.
@@ -60,12 +60,12 @@ impl BlockTable {
         }
     }
 
-    /// Forgets everything. Cheap when there is little to forget.
+    /// Forgets everything, in time proportional to the content while that is small.
     pub(crate) fn clear(&mut self) {
         if self.members.len() > SLOT_COUNT / 16 {
             self.slots.fill(0);
         } else {
-            // Youngest first: the way to a block runs over older ones only.
+            // Youngest first: a probe for a block passes only over older ones.
             for &block in self.members.iter().rev() {
                 let mut idx = home_slot(block);
                 while self.slots[idx] != block {

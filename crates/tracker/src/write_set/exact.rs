@@ -1,16 +1,16 @@
-//! Address ranges whose written bytes are wanted exactly, not as blocks.
+//! Address ranges in which the caller wants the written bytes exactly, not as blocks.
 //!
-//! The variables of a module lie side by side, those that commands write beside those that nobody may
-//! bring back: a block that covers both would.
+//! The variables of a module lie side by side: some are written by commands, and others must never be restored. A
+//! block that covers both would restore both.
 
-/// Sorted, disjoint ranges, with a bitmap that says "no" quickly.
+/// Sorted, disjoint ranges, and a table of pages that answers most questions with a quick "no".
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ExactRanges {
     /// (first byte, byte after the last), sorted, disjoint.
     ranges: Vec<(usize, usize)>,
     /// One byte for each page number modulo the length; empty if there are no ranges.
     pages: Vec<u8>,
-    /// Changes with every new content, never 0 except for no ranges at all.
+    /// Differs for every new content; 0 only for no ranges at all.
     version: u64,
 }
 

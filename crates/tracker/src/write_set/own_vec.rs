@@ -1,26 +1,26 @@
-//! A growable array in memory of the trackers' own.
+//! A growable array in the trackers' own memory.
 //!
-//! Trackers work in the middle of a program's `malloc`, with its locks held: nothing here may use the
-//! global allocator.
+//! Trackers work in the middle of a program's `malloc`, with its locks held: nothing here may use the global
+//! allocator.
 
 use crate::own_memory;
 use std::ops::{Deref, DerefMut};
 
 const PAGE_BYTES: usize = 4096;
 
-/// Grows without bound but for the address space; contents are plain old data.
-pub(crate) struct MapVec<T: Copy> {
+/// Only the address space bounds its growth. Its elements are plain old data.
+pub(crate) struct OwnVec<T: Copy> {
     base: *mut T,
     len: usize,
     capacity: usize,
 }
 
 // SAFETY: plain owned memory, as a Vec's.
-unsafe impl<T: Copy + Send> Send for MapVec<T> {}
+unsafe impl<T: Copy + Send> Send for OwnVec<T> {}
 // SAFETY: as a Vec's.
-unsafe impl<T: Copy + Sync> Sync for MapVec<T> {}
+unsafe impl<T: Copy + Sync> Sync for OwnVec<T> {}
 
-impl<T: Copy> MapVec<T> {
+impl<T: Copy> OwnVec<T> {
     /// An empty array without memory.
     pub(crate) const fn new() -> Self {
         Self { base: std::ptr::without_provenance_mut(PAGE_BYTES), len: 0, capacity: 0 }
@@ -44,7 +44,7 @@ impl<T: Copy> MapVec<T> {
         if wanted > self.capacity {
             self.grow(wanted);
         }
-        // SAFETY: `wanted` elements are mapped, and `values` cannot lie in memory that is exclusively ours.
+        // SAFETY: `wanted` elements are mapped, and `values` cannot lie in memory that is exclusively this array's.
         unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), self.base.add(self.len), values.len()) };
         self.len = wanted;
     }
@@ -80,21 +80,21 @@ impl<T: Copy> MapVec<T> {
             std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u8; PAGE_BYTES]>());
         };
         let base: *mut T = std::ptr::with_exposed_provenance_mut(ptr);
-        // SAFETY: `len` elements are initialised in the old memory and fit the new, which is apart from it.
+        // SAFETY: `len` elements are initialised in the old memory and fit the new, which does not overlap it.
         unsafe { std::ptr::copy_nonoverlapping(self.base, base, self.len) };
-        self.give_back();
+        self.free();
         self.base = base;
         self.capacity = bytes / size;
     }
 
-    fn give_back(&mut self) {
+    fn free(&mut self) {
         if self.capacity > 0 {
             own_memory::unmap(self.base.expose_provenance(), self.capacity * std::mem::size_of::<T>());
         }
     }
 }
 
-impl<T: Copy> Deref for MapVec<T> {
+impl<T: Copy> Deref for OwnVec<T> {
     type Target = [T];
     #[inline]
     fn deref(&self) -> &[T] {
@@ -103,27 +103,27 @@ impl<T: Copy> Deref for MapVec<T> {
     }
 }
 
-impl<T: Copy> DerefMut for MapVec<T> {
+impl<T: Copy> DerefMut for OwnVec<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as in `deref`, exclusively ours.
+        // SAFETY: as in `deref`, and the borrow is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.base, self.len) }
     }
 }
 
-impl<T: Copy> Drop for MapVec<T> {
+impl<T: Copy> Drop for OwnVec<T> {
     fn drop(&mut self) {
-        self.give_back();
+        self.free();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::MapVec;
+    use super::OwnVec;
 
     #[test]
     fn grows_like_a_vector() {
-        let (mut ours, mut model) = (MapVec::new(), Vec::new());
+        let (mut ours, mut model) = (OwnVec::new(), Vec::new());
         for value in 0..10_000u64 {
             ours.push((value, value * 3));
             model.push((value, value * 3));

@@ -82,4 +82,6 @@ extern "C" void nothing(void *) {}
 static char *copies;
 extern "C" void copy_open(void *) { copies = (char *)malloc(4 << 20); memset(copies, 1, 4 << 20); }
 extern "C" void copy(void *arg) { memcpy(copies, copies + (2 << 20), (size_t)arg); }
-extern "C" void copy_many(void *arg) { for (int i = 0; i < 64; i++) memcpy(copies + i * 16, copies + (2 << 20), (size_t)arg); }
+extern "C" void copy_many(void *arg) {
+    for (int i = 0; i < 64; i++) memcpy(copies + i * 16, copies + (2 << 20), (size_t)arg);
+}

@@ -10,5 +10,8 @@ static const char *scripts[] = {
     "r=re.findall(r'(\\w+)@(\\w+)\\.com',' '.join('u%d@h%d.com'%(i,i) for i in range(300)))\n",
     "h=hashlib.sha256(b'x'*10000).hexdigest()\ns=sorted(random.Random(4).sample(range(100000),5000))\nz=12345678901234567890**40\n",
     "import gc\ngc.collect()\nt=tuple(str(i) for i in range(2000))\ndel d\nassert h=='%s' % hashlib.sha256(b'x'*10000).hexdigest()\n"};
-void python_open(void *a) { void *h = dlopen("libpython3.11.so.1.0", RTLD_NOW | RTLD_GLOBAL); if (!h) abort(); run = dlsym(h, "PyRun_SimpleStringFlags"); ((void (*)(int))dlsym(h, "Py_InitializeEx"))(0); }
+void python_open(void *a) {
+    void *h = dlopen("libpython3.11.so.1.0", RTLD_NOW | RTLD_GLOBAL); if (!h) abort();
+    run = dlsym(h, "PyRun_SimpleStringFlags"); ((void (*)(int))dlsym(h, "Py_InitializeEx"))(0);
+}
 void python_run(void *arg) { if (run(scripts[(size_t)arg], 0)) abort(); }

@@ -30,7 +30,8 @@ void redis_open(void *arg) {
     initServerConfig();
     ACLInit();
     moduleInitModulesSystem();
-    snprintf(options, sizeof options, "port 0\nunixsocket /tmp/mangrove-tracker-redis-%d\nsave \"\"\nloglevel warning\n", getpid());
+    snprintf(options, sizeof options,
+        "port 0\nunixsocket /tmp/mangrove-tracker-redis-%d\nsave \"\"\nloglevel warning\n", getpid());
     sds text = sdsnew(options);
     loadServerConfig(NULL, 0, text);
     sdsfree(text);
@@ -85,51 +86,94 @@ static void run_line(const char *line, int keep) {
 
 static const char *const lines[] = {
     // strings
-    "SET s hello", "SET n 10", "GET s", "APPEND s \" world, and more than fits into a small string object\"", "SETRANGE s 6 there", "GETRANGE s 0 -1",
-    "STRLEN s", "INCR n", "INCRBY n 1000000", "DECR n", "DECRBY n 7", "INCRBYFLOAT n 3.25", "GETSET s other", "GETDEL s", "MSET a 1 b 2 c 3 d 4",
-    "MGET a b c d e", "MSETNX a 9 nine 9", "MSETNX y 8 nine 9", "SETNX a 0", "SETNX w 1", "SET a 5 XX GET", "SETEX t 1000 value", "PSETEX t 1000000 value2",
-    "GETEX t PERSIST", "SET k v EX 5000 NX", "SET k v2 KEEPTTL", "STRALGO LCS STRINGS ohmytext mynewtext", "OBJECT ENCODING n",
+    "SET s hello", "SET n 10", "GET s", "APPEND s \" world, and more than fits into a small string object\"",
+    "SETRANGE s 6 there", "GETRANGE s 0 -1",
+    "STRLEN s", "INCR n", "INCRBY n 1000000", "DECR n", "DECRBY n 7", "INCRBYFLOAT n 3.25", "GETSET s other",
+    "GETDEL s", "MSET a 1 b 2 c 3 d 4",
+    "MGET a b c d e", "MSETNX a 9 nine 9", "MSETNX y 8 nine 9", "SETNX a 0", "SETNX w 1", "SET a 5 XX GET",
+    "SETEX t 1000 value", "PSETEX t 1000000 value2",
+    "GETEX t PERSIST", "SET k v EX 5000 NX", "SET k v2 KEEPTTL", "STRALGO LCS STRINGS ohmytext mynewtext",
+    "OBJECT ENCODING n",
     // bits
-    "SETBIT bits 7 1", "SETBIT bits 100000 1", "SETBIT bits 7 0", "BITCOUNT bits", "BITPOS bits 1", "BITFIELD bf SET u8 0 200 INCRBY u5 9 1 OVERFLOW SAT INCRBY u2 100 3 GET u8 0",
-    "BITFIELD bf OVERFLOW FAIL INCRBY i16 300 32767 INCRBY i16 300 1", "SET x foobar", "SET y abcdef", "BITOP AND dest x y", "BITOP OR dest x y", "BITOP XOR dest x y", "BITOP NOT dest x", "GET dest",
+    "SETBIT bits 7 1", "SETBIT bits 100000 1", "SETBIT bits 7 0", "BITCOUNT bits", "BITPOS bits 1",
+    "BITFIELD bf SET u8 0 200 INCRBY u5 9 1 OVERFLOW SAT INCRBY u2 100 3 GET u8 0",
+    "BITFIELD bf OVERFLOW FAIL INCRBY i16 300 32767 INCRBY i16 300 1", "SET x foobar", "SET y abcdef",
+    "BITOP AND dest x y", "BITOP OR dest x y", "BITOP XOR dest x y", "BITOP NOT dest x", "GET dest",
     // hyperloglogs
-    "PFADD hll a b c d e f g", "PFADD hll a", "PFCOUNT hll", "PFADD hll2 x y z", "PFMERGE hll3 hll hll2", "PFCOUNT hll hll2", "PFDEBUG TODENSE hll3", "PFADD hll3 one two three", "PFCOUNT hll3",
+    "PFADD hll a b c d e f g", "PFADD hll a", "PFCOUNT hll", "PFADD hll2 x y z", "PFMERGE hll3 hll hll2",
+    "PFCOUNT hll hll2", "PFDEBUG TODENSE hll3", "PFADD hll3 one two three", "PFCOUNT hll3",
     // hashes
-    "HSET h f1 v1 f2 v2 f3 v3", "HSET h f1 new", "HSETNX h f4 v4", "HSETNX h f1 no", "HGET h f1", "HMSET h f5 v5 f6 v6", "HMGET h f1 f2 none", "HINCRBY h count 5", "HINCRBY h count -2",
-    "HINCRBYFLOAT h real 1.5", "HDEL h f2 f3", "HLEN h", "HEXISTS h f1", "HSTRLEN h f1", "HGETALL h", "HSET h long \"a value of more than sixty-four bytes turns the small list of pairs into a table of its own\"", "OBJECT ENCODING h", "HDEL h long f1", "HLEN h",
+    "HSET h f1 v1 f2 v2 f3 v3", "HSET h f1 new", "HSETNX h f4 v4", "HSETNX h f1 no", "HGET h f1",
+    "HMSET h f5 v5 f6 v6", "HMGET h f1 f2 none", "HINCRBY h count 5", "HINCRBY h count -2",
+    "HINCRBYFLOAT h real 1.5", "HDEL h f2 f3", "HLEN h", "HEXISTS h f1", "HSTRLEN h f1", "HGETALL h",
+    "HSET h long \"a value of more than sixty-four bytes turns the small list of pairs into a table of its own\"",
+    "OBJECT ENCODING h", "HDEL h long f1", "HLEN h",
     // lists
-    "RPUSH l a b c d e", "LPUSH l 1 2 3", "LPUSHX l 0", "RPUSHX none 0", "LPOP l", "RPOP l 2", "LINSERT l BEFORE a between", "LINSERT l AFTER a after", "LSET l 0 first", "LREM l 0 c", "LTRIM l 0 3",
-    "LRANGE l 0 -1", "LINDEX l 1", "LLEN l", "RPOPLPUSH l l2", "LMOVE l l2 LEFT RIGHT", "LPOS l2 first", "BLPOP l2 1", "BRPOPLPUSH l l3 1", "BLMOVE l3 l LEFT LEFT 1", "LRANGE l 0 -1",
+    "RPUSH l a b c d e", "LPUSH l 1 2 3", "LPUSHX l 0", "RPUSHX none 0", "LPOP l", "RPOP l 2",
+    "LINSERT l BEFORE a between", "LINSERT l AFTER a after", "LSET l 0 first", "LREM l 0 c", "LTRIM l 0 3",
+    "LRANGE l 0 -1", "LINDEX l 1", "LLEN l", "RPOPLPUSH l l2", "LMOVE l l2 LEFT RIGHT", "LPOS l2 first", "BLPOP l2 1",
+    "BRPOPLPUSH l l3 1", "BLMOVE l3 l LEFT LEFT 1", "LRANGE l 0 -1",
     // sets
-    "SADD i 1 2 3 4 5", "SADD i 100000 10000000000", "SADD i word", "SREM i 1 2", "SMEMBERS i", "SADD u a b c d", "SADD v c d e f", "SINTER u v", "SUNIONSTORE uv u v", "SINTERSTORE iv u v", "SDIFFSTORE dv u v",
-    "SMOVE u v a", "SISMEMBER v a", "SMISMEMBER v a b", "SCARD uv", "SPOP uv", "SPOP uv 3", "SRANDMEMBER uv", "SMEMBERS iv",
+    "SADD i 1 2 3 4 5", "SADD i 100000 10000000000", "SADD i word", "SREM i 1 2", "SMEMBERS i", "SADD u a b c d",
+    "SADD v c d e f", "SINTER u v", "SUNIONSTORE uv u v", "SINTERSTORE iv u v", "SDIFFSTORE dv u v",
+    "SMOVE u v a", "SISMEMBER v a", "SMISMEMBER v a b", "SCARD uv", "SPOP uv", "SPOP uv 3", "SRANDMEMBER uv",
+    "SMEMBERS iv",
     // sorted sets
-    "ZADD z 1 one 2 two 3 three 4.5 four", "ZADD z XX CH 10 one", "ZADD z NX 5 five", "ZADD z GT 11 one", "ZADD z INCR 2 two", "ZINCRBY z 3.5 three", "ZREM z four", "ZRANGE z 0 -1 WITHSCORES", "ZRANK z two",
-    "ZREVRANK z two", "ZSCORE z one", "ZMSCORE z one two none", "ZCOUNT z 2 9", "ZADD z2 1 one 7 seven", "ZUNIONSTORE zu 2 z z2 WEIGHTS 2 3 AGGREGATE MAX", "ZINTERSTORE zi 2 z z2", "ZDIFFSTORE zd 2 z z2", "ZUNION 2 z z2 WITHSCORES",
-    "ZRANGESTORE zr z 0 1", "ZPOPMIN z", "ZPOPMAX z 1", "BZPOPMIN z2 1", "ZADD lex 0 a 0 b 0 c 0 d", "ZREMRANGEBYLEX lex [b [c", "ZREMRANGEBYRANK zu 0 0", "ZREMRANGEBYSCORE zu 5 7", "ZADD zl 1 \"a member of more than sixty-four bytes turns the small list into a skip list and a table\"",
-    "ZADD zl 2 b 3 c 4 d", "ZINCRBY zl 10 b", "ZREM zl c", "ZRANGEBYSCORE zl 0 100", "OBJECT ENCODING zl", "ZRANDMEMBER zl 2",
+    "ZADD z 1 one 2 two 3 three 4.5 four", "ZADD z XX CH 10 one", "ZADD z NX 5 five", "ZADD z GT 11 one",
+    "ZADD z INCR 2 two", "ZINCRBY z 3.5 three", "ZREM z four", "ZRANGE z 0 -1 WITHSCORES", "ZRANK z two",
+    "ZREVRANK z two", "ZSCORE z one", "ZMSCORE z one two none", "ZCOUNT z 2 9", "ZADD z2 1 one 7 seven",
+    "ZUNIONSTORE zu 2 z z2 WEIGHTS 2 3 AGGREGATE MAX", "ZINTERSTORE zi 2 z z2", "ZDIFFSTORE zd 2 z z2",
+    "ZUNION 2 z z2 WITHSCORES",
+    "ZRANGESTORE zr z 0 1", "ZPOPMIN z", "ZPOPMAX z 1", "BZPOPMIN z2 1", "ZADD lex 0 a 0 b 0 c 0 d",
+    "ZREMRANGEBYLEX lex [b [c", "ZREMRANGEBYRANK zu 0 0", "ZREMRANGEBYSCORE zu 5 7",
+    "ZADD zl 1 \"a member of more than sixty-four bytes turns the small list into a skip list and a table\"",
+    "ZADD zl 2 b 3 c 4 d", "ZINCRBY zl 10 b", "ZREM zl c", "ZRANGEBYSCORE zl 0 100", "OBJECT ENCODING zl",
+    "ZRANDMEMBER zl 2",
     // geography
-    "GEOADD g 13.361389 38.115556 Palermo 15.087269 37.502669 Catania", "GEODIST g Palermo Catania km", "GEOHASH g Palermo", "GEOPOS g Catania", "GEORADIUS g 15 37 200 km STORE near", "GEOSEARCHSTORE near2 g FROMLONLAT 15 37 BYBOX 400 400 km ASC", "ZRANGE near 0 -1",
+    "GEOADD g 13.361389 38.115556 Palermo 15.087269 37.502669 Catania", "GEODIST g Palermo Catania km",
+    "GEOHASH g Palermo", "GEOPOS g Catania", "GEORADIUS g 15 37 200 km STORE near",
+    "GEOSEARCHSTORE near2 g FROMLONLAT 15 37 BYBOX 400 400 km ASC", "ZRANGE near 0 -1",
     // streams
-    "XADD st 1-1 f v", "XADD st 1-2 f v g w", "XADD st 2-0 other field", "XADD st MAXLEN 10 3-0 a b", "XLEN st", "XRANGE st - +", "XDEL st 1-2", "XTRIM st MAXLEN 2", "XGROUP CREATE st grp 0", "XREADGROUP GROUP grp me COUNT 1 STREAMS st >",
-    "XREADGROUP GROUP grp you STREAMS st >", "XACK st grp 2-0", "XCLAIM st grp me 0 3-0 JUSTID", "XAUTOCLAIM st grp you 0 0 JUSTID", "XGROUP CREATECONSUMER st grp he", "XGROUP DELCONSUMER st grp you", "XGROUP SETID st grp 0", "XSETID st 9-9", "XADD st 9-10 k v", "XREVRANGE st + -", "XGROUP DESTROY st grp",
+    "XADD st 1-1 f v", "XADD st 1-2 f v g w", "XADD st 2-0 other field", "XADD st MAXLEN 10 3-0 a b", "XLEN st",
+    "XRANGE st - +", "XDEL st 1-2", "XTRIM st MAXLEN 2", "XGROUP CREATE st grp 0",
+    "XREADGROUP GROUP grp me COUNT 1 STREAMS st >",
+    "XREADGROUP GROUP grp you STREAMS st >", "XACK st grp 2-0", "XCLAIM st grp me 0 3-0 JUSTID",
+    "XAUTOCLAIM st grp you 0 0 JUSTID", "XGROUP CREATECONSUMER st grp he", "XGROUP DELCONSUMER st grp you",
+    "XGROUP SETID st grp 0", "XSETID st 9-9", "XADD st 9-10 k v", "XREVRANGE st + -", "XGROUP DESTROY st grp",
     // keys
-    "EXPIRE a 10000", "PEXPIRE b 10000000", "EXPIREAT c 99999999999", "PEXPIREAT d 99999999999999", "PERSIST a", "TTL a", "RENAME a renamed", "RENAMENX b renamed", "RENAMENX b fresh", "COPY h h-copy", "COPY l l-copy DB 1", "MOVE zl 2", "TOUCH h l", "EXISTS h none", "TYPE st",
-    "DUMP x", "EVAL \"return redis.call('restore', KEYS[1], 0, redis.call('dump', KEYS[2]))\" 2 restored x", "GET restored", "DEL x y", "UNLINK dest hll", "SORT i ALPHA STORE sorted", "RPUSH so 3 1 2", "SORT so DESC", "SORT so BY nosort GET # STORE so2", "LRANGE sorted 0 -1", "OBJECT FREQ h", "SWAPDB 0 1", "SWAPDB 0 1", "SELECT 3", "SET inthree 1", "SELECT 0", "DBSIZE", "RANDOMKEY",
+    "EXPIRE a 10000", "PEXPIRE b 10000000", "EXPIREAT c 99999999999", "PEXPIREAT d 99999999999999", "PERSIST a",
+    "TTL a", "RENAME a renamed", "RENAMENX b renamed", "RENAMENX b fresh", "COPY h h-copy", "COPY l l-copy DB 1",
+    "MOVE zl 2", "TOUCH h l", "EXISTS h none", "TYPE st",
+    "DUMP x", "EVAL \"return redis.call('restore', KEYS[1], 0, redis.call('dump', KEYS[2]))\" 2 restored x",
+    "GET restored", "DEL x y", "UNLINK dest hll", "SORT i ALPHA STORE sorted", "RPUSH so 3 1 2", "SORT so DESC",
+    "SORT so BY nosort GET # STORE so2", "LRANGE sorted 0 -1", "OBJECT FREQ h", "SWAPDB 0 1", "SWAPDB 0 1",
+    "SELECT 3", "SET inthree 1", "SELECT 0", "DBSIZE", "RANDOMKEY",
     "SET gone soon PX 1", "@sleep", "GET gone", "SET gone2 soon PX 1", "@sleep", "@cron",
     // transactions and scripts
-    "WATCH n", "MULTI", "SET m 1", "INCR m", "EXEC", "MULTI", "SET m 7", "DISCARD", "EVAL \"return redis.call('set', KEYS[1], ARGV[1])\" 1 lua value", "EVAL \"for i = 1, 200 do redis.call('rpush', KEYS[1], i) end return redis.call('llen', KEYS[1])\" 1 lualist",
-    "EVAL \"return {1, 2, {3, 'four'}, cjson.encode({a = 1}), tostring(redis.sha1hex('x'))}\" 0", "SCRIPT LOAD \"return redis.call('incr', KEYS[1])\"", "EVALSHA 2bab3b661081db58bd2341920e0ba7cf5dc77b25 1 luacount", "EVAL \"return redis.error_reply('no')\" 0", "EVAL \"return redis.call('lpop', 'n')\" 0", "SCRIPT FLUSH",
+    "WATCH n", "MULTI", "SET m 1", "INCR m", "EXEC", "MULTI", "SET m 7", "DISCARD",
+    "EVAL \"return redis.call('set', KEYS[1], ARGV[1])\" 1 lua value",
+    "EVAL \"for i = 1, 200 do redis.call('rpush', KEYS[1], i) end return redis.call('llen', KEYS[1])\" 1 lualist",
+    "EVAL \"return {1, 2, {3, 'four'}, cjson.encode({a = 1}), tostring(redis.sha1hex('x'))}\" 0",
+    "SCRIPT LOAD \"return redis.call('incr', KEYS[1])\"",
+    "EVALSHA 2bab3b661081db58bd2341920e0ba7cf5dc77b25 1 luacount", "EVAL \"return redis.error_reply('no')\" 0",
+    "EVAL \"return redis.call('lpop', 'n')\" 0", "SCRIPT FLUSH",
     // the server
-    "SUBSCRIBE channel", "PUBLISH channel message", "UNSUBSCRIBE channel", "CONFIG SET maxmemory-policy allkeys-lru", "CONFIG SET hash-max-ziplist-entries 4", "HSET h2 a 1 b 2 c 3 d 4 e 5", "CONFIG RESETSTAT", "CLIENT SETNAME tracked", "ACL SETUSER someone on >pw ~key* +get", "ACL DELUSER someone", "LATENCY RESET", "SLOWLOG RESET", "MEMORY DOCTOR",
+    "SUBSCRIBE channel", "PUBLISH channel message", "UNSUBSCRIBE channel", "CONFIG SET maxmemory-policy allkeys-lru",
+    "CONFIG SET hash-max-ziplist-entries 4", "HSET h2 a 1 b 2 c 3 d 4 e 5", "CONFIG RESETSTAT",
+    "CLIENT SETNAME tracked", "ACL SETUSER someone on >pw ~key* +get", "ACL DELUSER someone", "LATENCY RESET",
+    "SLOWLOG RESET", "MEMORY DOCTOR",
     // what fails
-    "INCR l", "LPUSH n x", "GET h", "NOSUCHCOMMAND", "SET onlyone", "HINCRBY h f5 1", "ZADD z x notanumber", "XADD st 1-1 late entry", "RESTORE bad 0 junk",
-    "DEBUG DIGEST", "@grow", "DEBUG DIGEST", "@cron", "@shrink", "@cron", "DEBUG DIGEST", "FLUSHDB", "DBSIZE", "FLUSHALL", "DEBUG DIGEST",
+    "INCR l", "LPUSH n x", "GET h", "NOSUCHCOMMAND", "SET onlyone", "HINCRBY h f5 1", "ZADD z x notanumber",
+    "XADD st 1-1 late entry", "RESTORE bad 0 junk",
+    "DEBUG DIGEST", "@grow", "DEBUG DIGEST", "@cron", "@shrink", "@cron", "DEBUG DIGEST", "FLUSHDB", "DBSIZE",
+    "FLUSHALL", "DEBUG DIGEST",
 };
 
 // Structures that outgrow their first encodings, and keys enough for tables to be rehashed.
 static void grow(int n) {
-    static const char *const forms[] = {"SET key:%d value:%d", "HSET big f%d value:%d", "RPUSH biglist %d element:%d", "SADD bigset %d m%d", "SADD bigints %d 1%d", "ZADD bigz %d member:%d", "XADD bigstream %d-1 field value:%d", "SETBIT bigbits %d 1"};
+    static const char *const forms[] = {"SET key:%d value:%d", "HSET big f%d value:%d", "RPUSH biglist %d element:%d",
+        "SADD bigset %d m%d", "SADD bigints %d 1%d", "ZADD bigz %d member:%d", "XADD bigstream %d-1 field value:%d",
+        "SETBIT bigbits %d 1"};
     char line[200];
     for (int i = 1; i <= n; i++)
         for (size_t form = 0; form < sizeof forms / sizeof *forms; form++) {
@@ -140,7 +184,8 @@ static void grow(int n) {
 }
 
 static void shrink(int n) {
-    static const char *const forms[] = {"DEL key:%d", "HDEL big f%d", "LPOP biglist", "SREM bigset %d", "SREM bigints %d", "ZREM bigz member:%d", "XDEL bigstream %d-1"};
+    static const char *const forms[] = {"DEL key:%d", "HDEL big f%d", "LPOP biglist", "SREM bigset %d",
+        "SREM bigints %d", "ZREM bigz member:%d", "XDEL bigstream %d-1"};
     char line[200];
     for (int i = 1; i <= n; i++)
         for (size_t form = 0; form < sizeof forms / sizeof *forms; form++) {

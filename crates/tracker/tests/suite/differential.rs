@@ -1,4 +1,4 @@
-//! One call, watched: every byte of writable memory that it changed must be reported.
+//! One watched call: the tracker must report every byte of writable memory that it changed.
 
 use super::library::Function;
 use mangrove_tracker::{Error, Tracker, Verdict, Verifier, WriteSet};
@@ -41,8 +41,8 @@ pub(crate) fn in_child(f: impl FnOnce() -> i32) -> i32 {
     unsafe {
         let child = libc::fork();
         if child == 0 {
-            // What hangs dies of it, and is seen.
-            libc::alarm(60);
+            // The alarm ends a child that hangs, and its wait status shows it.
+            libc::alarm(300);
             let code = f();
             libc::_exit(code);
         }

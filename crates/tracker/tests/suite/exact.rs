@@ -1,4 +1,5 @@
-//! What system calls write into exact ranges: these bytes and no others, since what is reported becomes the state's.
+//! What system calls write into exact ranges: the tracker must report these bytes and no others, because reported
+//! bytes become part of the state.
 
 use super::library::Library;
 use mangrove_tracker::{Tracker, WriteSet};
@@ -22,7 +23,7 @@ pub(crate) const WRITTEN: [(usize, usize); 10] = [
     (2048, 24),
 ];
 
-/// What went wrong.
+/// Makes the calls and returns what went wrong.
 pub(crate) fn check(library: &Library, tracker: &dyn Tracker) -> Vec<String> {
     let area = library.address("exact_area").addr();
     let mut writes = WriteSet::new(32).expect("a block size");

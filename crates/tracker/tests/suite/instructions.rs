@@ -1,8 +1,8 @@
 //! Instructions by class: every general register as base and as index, every width, with live flags.
 //!
-//! The test functions are generated as assembly. Each sets flags and all registers, executes one store, and
-//! saves all registers and flags; run natively and translated it must leave the same, and every byte that
-//! changed must be reported.
+//! The test functions are generated as assembly. Each sets flags and all registers, executes one store, and saves
+//! all registers and flags. Run natively and translated, it must leave the same state, and every byte that changed
+//! must be reported.
 
 use super::library::{Library, compile, scratch};
 use mangrove_tracker::{Tracker, WriteSet};
@@ -72,10 +72,10 @@ const STORES: [&str; 37] = [
 /// Bytes of the buffer that the stores go to.
 const BUFFER_BYTES: usize = 4096;
 
-/// What the generated code was asked for.
+/// The generated functions.
 pub(crate) struct Instructions {
     library: Library,
-    /// One line a function.
+    /// Describes each function in a line.
     pub(crate) lines: Vec<String>,
 }
 
@@ -102,7 +102,8 @@ impl Instructions {
                 }
             }
         }
-        text.push_str(".bss\n.balign 64\n.globl results\nresults: here: .zero 256\nsaved: .zero 8\nplace: .zero 8\nhalf: .zero 8\n");
+        text.push_str(".bss\n.balign 64\n.globl results\nresults: here: .zero 256\n");
+        text.push_str("saved: .zero 8\nplace: .zero 8\nhalf: .zero 8\n");
         text.push_str(".section .note.GNU-stack,\"\",@progbits\n");
         let source = scratch().join("instructions.s");
         std::fs::write(&source, text).map_err(|error| error.to_string())?;
@@ -118,7 +119,8 @@ impl Instructions {
         let mut writes = WriteSet::new(32).expect("32 is a block size");
         for (number, line) in self.lines.iter().enumerate() {
             let function = self.library.function(&format!("store_{number}"));
-            // Aligned, and straddling a block; never a line, where locked instructions are punished.
+            // Aligned, and across two blocks, but never across two cache lines: locked instructions would be slow
+            // there.
             for shift in [0, 29] {
                 let mut run = |tracked: bool| {
                     buffer.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at * 7) as u8);
@@ -229,7 +231,7 @@ fn emit(text: &mut String, number: usize, base: usize, index: Option<usize>, sto
         .unwrap_or(0);
     let names = REGISTERS[source];
     if store.contains("bt") && store.ends_with(['Q', 'D', 'W']) {
-        // Bits before and behind the operand, but in the buffer.
+        // Bits before and after the operand, but inside the buffer.
         line(format!("mov {}, {}", names[0], number as i64 * 37 % 18_000 - 2_000));
     }
     let store = store.replace('M', &operand);

@@ -21,17 +21,17 @@ pub(crate) fn scratch() -> PathBuf {
     dir
 }
 
-/// The folder of test programs.
+/// The directory of test programs.
 pub(crate) fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
 }
 
-/// Compiles `source` into a shared library. None, with the compiler's words, if that fails.
+/// Compiles `source` into a shared library, or returns the compiler's output.
 pub(crate) fn compile(compiler: &str, source: &Path, flags: &[&str]) -> Result<Library, String> {
     let name = source.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let out = scratch().join(format!("lib{name}.so"));
     let mut command = Command::new(compiler);
-    // Its own symbols first: several libraries of one source are loaded.
+    // Each library binds its own symbols first: several libraries are built from one source.
     command.args(["-shared", "-fPIC", "-g", "-Wl,-Bsymbolic", "-o"]).arg(&out).arg(source).args(flags);
     let output = command.output().map_err(|error| format!("{compiler}: {error}"))?;
     if !output.status.success() {

@@ -1,4 +1,5 @@
-//! Programs and libraries under the tracker: what changed must be reported, and the outcome must be native's.
+//! Programs and libraries under the tracker: every changed byte must be reported, and the outcome must be that of a
+//! native run.
 
 use super::differential::{Watch, in_child};
 use super::library::{Library, compile, scratch, sources};
@@ -12,16 +13,17 @@ pub(crate) struct Program {
     pub(crate) name: &'static str,
     pub(crate) source: &'static str,
     pub(crate) compiler: &'static str,
-    /// `@` stands for the folder of what it needs.
+    /// `@` stands for the directory of `needs`.
     pub(crate) flags: &'static [&'static str],
-    /// Must be there for the program to be covered at all: a path, or one below Cargo's target folder.
+    /// A path, or one below Cargo's target directory, that must exist for the program to be covered.
     pub(crate) needs: &'static str,
     pub(crate) calls: &'static [(&'static str, usize, usize)],
     /// Further calls, whose outcome is compared with that of a native run.
     pub(crate) script: Option<Script>,
 }
 
-/// A function that takes 0, 1, 2...; one that says how many there are; one that says, as text, what came out.
+/// Three functions: one takes the step 0, 1, 2...; one returns how many steps there are; one returns the outcome as
+/// text.
 #[derive(Clone, Copy)]
 pub(crate) struct Script {
     step: &'static str,
@@ -144,7 +146,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
         ],
         ..PLAIN
     },
-    // Last: its library exports many names.
+    // Last, because its library exports many names.
     Program {
         name: "Redis",
         source: "redis.c",
@@ -174,7 +176,7 @@ pub(crate) struct Outcome {
 }
 
 impl Program {
-    /// Compiles it. `Ok(None)`: what it needs is not installed.
+    /// Compiles the program. `Ok(None)`: what it needs is not installed.
     pub(crate) fn load(&self) -> Result<Option<Library>, String> {
         let mut folder = String::new();
         if !self.needs.is_empty() {
@@ -208,7 +210,7 @@ impl Program {
         outcome
     }
 
-    /// What a child says that makes the same calls without a tracker.
+    /// The output of a child that makes the same calls without a tracker.
     fn run_natively(&self, script: Script, library: &Library) -> String {
         let file = scratch().join(format!("{}.said", self.source));
         let status = in_child(|| {
@@ -277,7 +279,7 @@ impl Outcome {
         }
     }
 
-    /// Both must have said something, and the same.
+    /// Both runs must have an outcome, and the same one.
     fn compare(&mut self, native: &str, tracked: &str) {
         if native == tracked && native.lines().count() > 100 {
             return;
@@ -288,7 +290,7 @@ impl Outcome {
     }
 }
 
-/// The file itself, or one below the target folder that this program was built in.
+/// The file itself, or one below the target directory that this program was built in.
 fn find(needs: &str) -> Option<PathBuf> {
     if needs.starts_with('/') {
         return Some(PathBuf::from(needs)).filter(|path| path.exists());
@@ -314,7 +316,7 @@ fn cpu_has(symbol: &str) -> bool {
     }
 }
 
-/// An address with the mapping it lies in.
+/// An address, with the mapping that it lies in.
 fn describe(addr: usize) -> String {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let line = maps.lines().find(|line| {

@@ -1,11 +1,11 @@
-//! What cannot be tracked is refused with a sentence; what crashes dies as it would natively.
+//! A call that cannot be tracked is refused with a message; a call that crashes dies as it would natively.
 
 use super::differential::in_child;
 use super::library::Library;
 use mangrove_tracker::{Error, Recompiler, Tracker, WriteSet};
 use std::ffi::c_void;
 
-/// (function, what the error says)
+/// (function, part of the error's text)
 pub(crate) const REFUSED: [(&str, &str); 17] = [
     ("refused_fork", "makes a process"),
     ("refused_vfork", "makes a process"),
@@ -26,7 +26,7 @@ pub(crate) const REFUSED: [(&str, &str); 17] = [
     ("refused_exit_thread", "thread"),
 ];
 
-/// (function, signal it dies of)
+/// (function, the signal that ends it)
 pub(crate) const CRASHES: [(&str, i32); 5] = [
     ("crash_null", libc::SIGSEGV),
     ("crash_abort", libc::SIGABRT),
@@ -50,7 +50,7 @@ unsafe extern "C" fn make_call(arg: *mut c_void) -> i32 {
     0
 }
 
-/// Each in a child of its own, because what was abandoned stays abandoned; what went wrong.
+/// Makes each call in a child of its own, because an abandoned call cannot be resumed; returns what went wrong.
 pub(crate) fn check(library: &Library, tracker: &Recompiler) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, says) in REFUSED {
@@ -70,7 +70,7 @@ pub(crate) fn check(library: &Library, tracker: &Recompiler) -> Vec<String> {
                 println!("    {name}: {error}");
                 return 2;
             }
-            // The tracker goes on.
+            // The tracker still works.
             call.function = library.function("libc_locks");
             // SAFETY: as above.
             unsafe { make_call(std::ptr::from_mut(&mut call).cast()) };

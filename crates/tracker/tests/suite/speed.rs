@@ -1,4 +1,4 @@
-//! How much slower a tracked call is: native and tracked runs take turns, the median of the ratios counts.
+//! How much slower a tracked call is: native and tracked runs alternate, and the median of their ratios counts.
 
 use super::library::{Function, Library};
 use mangrove_tracker::{Recompiler, Tracker, WriteSet};

@@ -1,14 +1,14 @@
 //! String instructions: every width, with and without a prefix, both directions, counts from none to large, at page
 //! ends, into exact ranges and into the stack.
 //!
-//! Generated assembly, as in `instructions.rs`: run natively and tracked it must leave the same memory, registers and
-//! flags; every byte that changed must be reported, and none that lies farther away than its block.
+//! Generated assembly, as in `instructions.rs`. Run natively and tracked, it must leave the same memory, registers
+//! and flags. Every byte that changed must be reported, and none that lies outside the blocks of those.
 
 use super::library::{Function, Library, compile, scratch};
 use mangrove_tracker::{Recompiler, Tracker, WriteSet};
 use std::fmt::Write;
 
-/// (instruction, bytes of an element, what `repne` is before it)
+/// (instruction, bytes of an element, the instruction with `repne` as bytes)
 const STRINGS: [(&str, usize, &str); 8] = [
     ("stosb", 1, ".byte 0xf2, 0xaa"),
     ("stosw", 2, ".byte 0x66, 0xf2, 0xab"),
@@ -19,7 +19,7 @@ const STRINGS: [(&str, usize, &str); 8] = [
     ("movsd", 4, ".byte 0xf2, 0xa5"),
     ("movsq", 8, ".byte 0xf2, 0x48, 0xa5"),
 ];
-/// Registers that the instructions leave alone.
+/// Registers that the instructions do not use.
 const OTHERS: [&str; 11] = ["rbx", "rdx", "rbp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"];
 const SAVED: [&str; 6] = ["rbx", "rbp", "r12", "r13", "r14", "r15"];
 
@@ -27,13 +27,13 @@ const PAGE: usize = 4096;
 const BLOCK: usize = 32;
 /// Bytes of the buffer that is written; it begins at a page.
 const TARGET_BYTES: usize = 2 << 20;
-/// Where in it the stores begin.
+/// Offsets in it at which the stores begin.
 const OFFSETS: [usize; 7] =
     [3 * PAGE, 3 * PAGE + 1, 3 * PAGE + 29, 4 * PAGE - 1, 4 * PAGE - 31, 4 * PAGE - 64, 4 * PAGE - 8];
-/// How many bytes they write; more than a mebibyte with the first offset only.
+/// How many bytes they write. More than a mebibyte only at the first offset.
 const LENGTHS: [usize; 11] = [0, 1, 3, 8, 40, 64, 65, 72, PAGE, 9000, (1 << 20) + 24];
 
-/// What a generated function gets.
+/// The argument of a generated function.
 #[repr(C)]
 struct Job {
     to: usize,
@@ -96,7 +96,8 @@ impl Strings {
         self.list.len()
     }
 
-    /// Runs them all; what went wrong. The first backward one makes the later ones slow, so those come last.
+    /// Runs them all and returns what went wrong. Backward functions come last, because the first of them makes
+    /// later ones slow.
     pub(crate) fn check(&self, tracker: &Recompiler) -> Vec<String> {
         tracker.forget_code();
         let mut bench = Bench::new(self);
@@ -151,7 +152,8 @@ impl Bench {
         self.writes.set_exact(&self.exact);
     }
 
-    /// One function with every offset and length, and into the stack. `inline`: forward ones need no dispatcher.
+    /// Runs one function with every offset and length, and into the stack. `inline`: forward ones need no
+    /// dispatcher.
     fn check(&mut self, tracker: &Recompiler, string: &StringOp, inline: bool) {
         for (turn, offset) in OFFSETS.into_iter().enumerate() {
             for length in LENGTHS {
@@ -162,7 +164,7 @@ impl Bench {
                     continue;
                 }
                 let written = if string.repeated { count * string.bytes } else { string.bytes };
-                // Backward ones write as many bytes, the last of them at the same place.
+                // Backward functions write as many bytes, the last of them at the same place.
                 let first = self.target.as_ptr().addr() + self.place + offset;
                 let to =
                     if string.backward { first + written.max(string.bytes) - string.bytes } else { first };
@@ -181,7 +183,8 @@ impl Bench {
         self.wrong.push(format!("{what}: {}, offset {offset}, count {count}{exact}", string.line));
     }
 
-    /// Natively and tracked, with what is reported compared; how often the second tracked run was dispatched.
+    /// Runs it natively and tracked and compares the report. Returns how often the second tracked run entered the
+    /// dispatcher.
     fn run(
         &mut self,
         tracker: &Recompiler,
@@ -247,7 +250,7 @@ impl Bench {
         }
     }
 
-    /// What lies on the caller's stack is nobody's: forward ones leave no trace of it.
+    /// Writes to the caller's stack are not reported: forward functions leave no trace of them.
     fn check_stack(&mut self, tracker: &Recompiler, string: &StringOp, inline: bool) {
         let mut local = [0u8; 3 * PAGE];
         let base = local.as_mut_ptr().expose_provenance();

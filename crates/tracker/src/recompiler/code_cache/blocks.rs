@@ -1,19 +1,19 @@
 //! Which original code is translated, and where the translation lies.
 
-use crate::map_vec::MapVec;
+use crate::write_set::own_vec::OwnVec;
 
 /// Which stack the program's rsp points into: two translations of the same code differ in what they record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// The thread's own stack: stores based on rsp are nobody's.
+    /// The thread's own stack: stores based on rsp are not recorded.
     OwnStack = 0,
-    /// Another one (a coroutine's, in the heap): they are recorded like all others.
+    /// Another stack (a coroutine's, in the heap): those stores are recorded like all others.
     ForeignStack = 1,
 }
 
 /// A translated piece of code.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Block {
+pub(crate) struct CodeBlock {
     key: usize,
     /// Cache address to jump to.
     pub(crate) main: usize,
@@ -21,11 +21,11 @@ pub(crate) struct Block {
     pub(crate) entry: usize,
 }
 
-const EMPTY: Block = Block { key: 0, main: 0, entry: 0 };
+const EMPTY: CodeBlock = CodeBlock { key: 0, main: 0, entry: 0 };
 
 /// Open addressing by original address and mode.
-pub(crate) struct Blocks {
-    slots: MapVec<Block>,
+pub(crate) struct CodeBlocks {
+    slots: OwnVec<CodeBlock>,
     count: usize,
 }
 
@@ -33,9 +33,9 @@ fn key(pc: usize, mode: Mode) -> usize {
     pc | (mode as usize) << 63
 }
 
-impl Blocks {
+impl CodeBlocks {
     pub(crate) const fn new() -> Self {
-        Self { slots: MapVec::new(), count: 0 }
+        Self { slots: OwnVec::new(), count: 0 }
     }
 
     fn slot(&self, key: usize) -> usize {
@@ -47,7 +47,7 @@ impl Blocks {
         idx
     }
 
-    pub(crate) fn get(&self, pc: usize, mode: Mode) -> Option<Block> {
+    pub(crate) fn get(&self, pc: usize, mode: Mode) -> Option<CodeBlock> {
         if self.slots.is_empty() {
             return None;
         }
@@ -62,11 +62,11 @@ impl Blocks {
         let key = key(pc, mode);
         let idx = self.slot(key);
         self.count += usize::from(self.slots[idx].key == 0);
-        self.slots[idx] = Block { key, main, entry };
+        self.slots[idx] = CodeBlock { key, main, entry };
     }
 
     fn grow(&mut self) {
-        let mut old = std::mem::replace(&mut self.slots, MapVec::new());
+        let mut old = std::mem::replace(&mut self.slots, OwnVec::new());
         self.slots.resize((old.len() * 2).max(1 << 12), EMPTY);
         for block in old.iter_mut().filter(|block| block.key != 0) {
             let idx = self.slot(block.key);

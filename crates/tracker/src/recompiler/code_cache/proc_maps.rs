@@ -1,14 +1,14 @@
 //! The process's mappings, read from /proc/self/maps without the heap.
 
-use super::raw::{failed, syscall};
-use crate::map_vec::MapVec;
+use crate::recompiler::run::raw_syscall::{failed, syscall};
+use crate::write_set::own_vec::OwnVec;
 
-/// What code may be translated from a mapping.
+/// Where the code of a mapping comes from, which decides whether it may be translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A file that has a name, or the kernel's vdso.
     File,
-    /// Anonymous memory, a memfd, a shared mapping: made at run time.
+    /// Anonymous memory, a memfd or a shared mapping: its code may be made at run time.
     Made,
     /// The legacy vsyscall page.
     Vsyscall,
@@ -29,13 +29,14 @@ pub(crate) struct Mapping {
 
 /// All mappings, sorted.
 pub(crate) struct Maps {
-    list: MapVec<Mapping>,
-    text: MapVec<u8>,
-    /// The open file: when a command comes, the process may have no descriptor left.
+    list: OwnVec<Mapping>,
+    text: OwnVec<u8>,
+    /// The open file, kept because the process may have no free descriptor when a call comes.
     file: Option<Held>,
 }
 
-/// A descriptor, and the file that it named when it was opened: the program may close what it did not open.
+/// A descriptor, and the file that it named when it was opened: a program may close descriptors that it did not
+/// open.
 struct Held {
     fd: u64,
     device: u64,
@@ -83,10 +84,10 @@ fn identity(fd: u64) -> Option<(u64, u64)> {
 
 impl Maps {
     pub(crate) const fn new() -> Self {
-        Self { list: MapVec::new(), text: MapVec::new(), file: None }
+        Self { list: OwnVec::new(), text: OwnVec::new(), file: None }
     }
 
-    /// Reads them again; false, and as they were, if that cannot be done.
+    /// Reads the mappings again. If that fails it returns false and keeps the old list.
     #[must_use]
     pub(crate) fn refresh(&mut self) -> bool {
         if !self.file.as_ref().is_some_and(Held::is_ours) {
@@ -129,7 +130,8 @@ impl Maps {
         self.list.get(idx).copied().filter(|mapping| mapping.lo <= addr)
     }
 
-    /// The byte that the file mapped at `addr` has there, whatever memory has now. None: no file, or it is another now.
+    /// The byte of the mapped file at `addr`, whatever memory holds now. `None`: no file, or another file has its
+    /// name now.
     #[cold]
     pub(crate) fn byte_in_file(&self, addr: usize) -> Option<u8> {
         let line = self
@@ -202,7 +204,7 @@ fn parse(line: &[u8]) -> Option<Mapping> {
     let origin = match name {
         b"[vdso]" => Origin::File,
         b"[vsyscall]" => Origin::Vsyscall,
-        // Whoever maps the file once more writes the code.
+        // Another mapping of the same file can write the code.
         _ if perm(3, b's') => Origin::Made,
         _ if name.starts_with(b"/memfd:") || name.starts_with(b"/dev/") => Origin::Made,
         _ if name.starts_with(b"/") && !(deleted && name.starts_with(b"/SYSV")) => Origin::File,
@@ -268,8 +270,7 @@ mod tests {
         assert!(maps.refresh() && maps.all().len() + 9 > count);
         assert_ne!(maps.file.as_ref().unwrap().fd as i32, held);
         drop(maps);
-        // It was not ours to close.
-        // SAFETY: as above.
+        // The descriptor was not the list's to close. SAFETY: as above.
         assert_eq!(unsafe { libc::close(held) }, 0);
     }
 }

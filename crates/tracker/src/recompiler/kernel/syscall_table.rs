@@ -1,9 +1,9 @@
 //! What the kernel writes into user memory, for every system call that tracked code may make.
 //!
-//! Source: the Linux manual pages, section 2, and the kernel's own structures for x86-64. A call that is not
-//! here is refused by number: an unknown one may write anywhere.
+//! Source: the Linux manual pages, section 2, and the kernel's own structures for x86-64. A call that is not in
+//! this table is refused by number: an unknown one may write anywhere.
 
-/// How many bytes at a pointer argument.
+/// How many bytes the kernel writes at a pointer argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
     Fixed(u32),
@@ -13,23 +13,24 @@ pub(crate) enum Size {
     Results(u32),
     /// An argument's value.
     Arg(u8),
-    /// What was found, in each entry of an array of pollfd, of as many as this argument says.
+    /// The field `revents` of each pollfd in an array, of as many entries as this argument says.
     Polled(u8),
     /// An argument's value in bits, as fd_set; an int.
     Bits(u8),
-    /// A socket address: what the socklen_t at this argument said before, or says after, the smaller.
+    /// A socket address: the length that the socklen_t at this argument had before the call or has after it,
+    /// whichever is smaller.
     Socket(u8),
-    /// As `Socket`, of an option of a socket: the length counts what that option is made of.
+    /// As `Socket`, for an option of a socket, whose length may count larger things than bytes.
     SocketOption(u8),
-    /// The call's result, over the iovec array here, of as many entries as this argument says.
+    /// The call's result, spread over the iovec array here, of as many entries as this argument says.
     Vector(u8),
     /// One byte for each page of an argument's bytes.
     Pages(u8),
-    /// What was received, by a msghdr.
+    /// What was received, described by a msghdr.
     Message,
-    /// The same, by as many mmsghdr as the call returned.
+    /// The same, described by as many mmsghdr as the call returned.
     Messages,
-    /// The lengths alone, in as many mmsghdr.
+    /// The field `msg_len` alone, in as many mmsghdr.
     MessageLengths,
 }
 
@@ -37,14 +38,14 @@ pub(crate) enum Size {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Out(pub(crate) u8, pub(crate) Size);
 
-/// What is done with a system call.
+/// What the recompiler does with a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// Made; writes these.
+    /// It makes the call, which writes these.
     Writes(&'static [Out]),
-    /// Made; writes these even if it fails.
+    /// It makes the call, which writes these even if it fails.
     WritesAlways(&'static [Out]),
-    /// Made; writes the first if it succeeds, the second if it fails.
+    /// It makes the call, which writes the first if it succeeds and the second if it fails.
     WritesOr(&'static [Out], &'static [Out]),
     /// Changes mappings.
     Mapping,
@@ -52,15 +53,16 @@ pub(crate) enum Plan {
     Depends,
     /// Ends the process.
     Exit,
-    /// Not made: the program sees ENOSYS and goes on, and the call ends with this sentence when it returns. For
-    /// what libc asks for with its locks held: abandoned there, they would stay locked.
+    /// It does not make the call: the program sees ENOSYS and continues, and the tracked call ends with this
+    /// message when it returns. For calls that libc makes with its locks held: if the tracked call were abandoned
+    /// there, they would stay locked.
     Denied(&'static str),
-    /// The call is abandoned at once.
+    /// It abandons the tracked call at once.
     Refused(&'static str),
     Unknown,
 }
 
-/// Why no process and no thread is made, and no thread ended.
+/// Why tracked code may neither make a process nor start or end a thread.
 pub(crate) const FORKS: &str = "it makes a process (fork, vfork, clone): do that outside of write commands";
 pub(crate) const STARTS: &str = "it starts a thread: do that outside of write commands";
 pub(crate) const ENDS: &str = "it ends a thread: do that outside of write commands";
@@ -147,7 +149,7 @@ pub(crate) fn plan(number: i64) -> Plan {
         libc::SYS_accept | libc::SYS_accept4 | libc::SYS_getsockname | libc::SYS_getpeername => {
             Plan::Writes(&[Out(1, Socket(2)), Out(2, Fixed(4))])
         }
-        // Of a list that does not fit it says the length.
+        // When the option's value does not fit, the call fails and still writes the length.
         libc::SYS_getsockopt => {
             Plan::WritesOr(&[Out(3, SocketOption(4)), Out(4, Fixed(4))], &[Out(4, Fixed(4))])
         }
@@ -243,11 +245,12 @@ pub(crate) fn plan(number: i64) -> Plan {
     }
 }
 
-/// How many bytes an ioctl that succeeds writes at its argument. None: nobody knows; what a request's number says of
-/// itself is too little where arrays follow (FS_IOC_FIEMAP), or wrong (TUNSETIFF).
+/// How many bytes an ioctl that succeeds writes at its argument; `None` if that is not known. The size in a
+/// request's number does not do: it is too small where arrays follow (FS_IOC_FIEMAP), or wrong (TUNSETIFF).
 pub(crate) fn ioctl_bytes(request: u32) -> Option<usize> {
     Some(match request {
-        // Terminals: TCGETS, TCGETS2, TIOCGWINSZ, TIOCGPGRP, TIOCOUTQ, TIOCGSID, TIOCGPTN, TIOCGPKT, TIOCGPTLCK, TIOCGEXCL
+        // Terminals: TCGETS, TCGETS2, TIOCGWINSZ, TIOCGPGRP, TIOCOUTQ, TIOCGSID, TIOCGPTN, TIOCGPKT, TIOCGPTLCK,
+        // TIOCGEXCL
         0x5401 => 36,
         0x802c_542a => 44,
         0x5413 => 8,
@@ -262,7 +265,8 @@ pub(crate) fn ioctl_bytes(request: u32) -> Option<usize> {
         0x8008_6601 | 0x8008_7601 => 4,
         0x801c_581f => 28,
         0x8100_9431 => 256,
-        // FS_IOC_SETFLAGS, FS_IOC_SETVERSION, FS_IOC_FSSETXATTR, FS_IOC_SETFSLABEL, FICLONE, FICLONERANGE, FS_IOC_RESVSP
+        // FS_IOC_SETFLAGS, FS_IOC_SETVERSION, FS_IOC_FSSETXATTR, FS_IOC_SETFSLABEL, FICLONE, FICLONERANGE,
+        // FS_IOC_RESVSP
         0x4008_6602 | 0x4008_7602 | 0x401c_5820 | 0x4100_9432 => 0,
         0x4004_9409 | 0x4020_940d | 0x4030_5828 => 0,
         // FITRIM
@@ -274,7 +278,8 @@ pub(crate) fn ioctl_bytes(request: u32) -> Option<usize> {
         // TUNGETFEATURES, TUNGETSNDBUF, TUNGETVNETHDRSZ; TUNSETIFF and TUNGETIFF fill a whole ifreq
         0x8004_54cf | 0x8004_54d3 | 0x8004_54d7 => 4,
         0x4004_54ca | 0x8004_54d2 => 40,
-        // TUNSETNOCSUM, TUNSETPERSIST, TUNSETOWNER, TUNSETGROUP, TUNSETOFFLOAD, TUNSETSNDBUF, TUNSETVNETHDRSZ, TUNSETQUEUE
+        // TUNSETNOCSUM, TUNSETPERSIST, TUNSETOWNER, TUNSETGROUP, TUNSETOFFLOAD, TUNSETSNDBUF, TUNSETVNETHDRSZ,
+        // TUNSETQUEUE
         0x4004_54c8 | 0x4004_54cb | 0x4004_54cc | 0x4004_54ce => 0,
         0x4004_54d0 | 0x4004_54d4 | 0x4004_54d8 | 0x4004_54d9 => 0,
         // RNDGETENTCNT; RNDADDTOENTCNT, RNDADDENTROPY; PERF_EVENT_IOC_ID; TFD_IOC_SET_TICKS

@@ -1,48 +1,48 @@
-//! System calls of tracked code: made here, with what they wrote recorded after.
+//! System calls of tracked code: the recompiler makes them, and records afterwards what they wrote.
 
-use super::context::{R8, R10, R11, RAX, RCX, RDI, RDX, RSI, context};
-use super::raw::{failed, syscall};
-use super::state::{Failure, State};
 use super::syscall_table::{FORKS, Out, Plan, STARTS, Size, ioctl_bytes, plan};
+use crate::recompiler::run::context::{R8, R10, R11, RAX, RCX, RDI, RDX, RSI, context};
+use crate::recompiler::run::raw_syscall::{failed, syscall};
+use crate::recompiler::state::{CallFailure, RecompilerState};
 use crate::tracker::Decision;
-use crate::write_set::Event;
+use crate::write_set::write_set::Event;
 use std::mem::offset_of;
 
 const R9: u8 = 9;
 
-impl State {
+impl RecompilerState {
     /// Makes the system call that the program's registers describe; it returns to `next`.
-    pub(crate) fn system_call(&mut self, next: usize) -> Result<(), Failure> {
+    pub(crate) fn system_call(&mut self, next: usize) -> Result<(), CallFailure> {
         let number = self.register(RAX) as i64;
         let args = [RDI, RSI, RDX, R10, R8, R9].map(|reg| self.register(reg));
         let result = self.make(number, args)?;
-        // SAFETY: the context is mapped, and the program's registers lie there until it goes on.
+        // SAFETY: the context is mapped, and holds the program's registers until the program continues.
         unsafe {
             let context = &mut *context();
             context.regs[usize::from(RAX)] = result as u64;
-            // What the kernel leaves: the return address and the flags.
+            // The kernel leaves the return address in rcx and the flags in r11.
             context.regs[usize::from(RCX)] = next as u64;
             context.regs[usize::from(R11)] = context.flags;
         }
         Ok(())
     }
 
-    fn make(&mut self, number: i64, args: [u64; 6]) -> Result<i64, Failure> {
+    fn make(&mut self, number: i64, args: [u64; 6]) -> Result<i64, CallFailure> {
         match plan(number) {
             Plan::Writes(outs) => Ok(self.make_plain(number, args, outs, &[])),
             Plan::WritesAlways(outs) => Ok(self.make_plain(number, args, outs, outs)),
             Plan::WritesOr(outs, otherwise) => Ok(self.make_plain(number, args, outs, otherwise)),
             Plan::Mapping => self.make_mapping(number, args),
             Plan::Depends => self.make_dependent(number, args),
-            // SAFETY: the program's own wish. The batch is not committed.
+            // SAFETY: the program's own request. The batch is not committed.
             Plan::Exit => Ok(unsafe { syscall(number, args) }),
             Plan::Denied(why) => Ok(self.deny(why)),
-            Plan::Refused(why) => Err(Failure::Refused(why)),
-            Plan::Unknown => Err(Failure::Syscall(number)),
+            Plan::Refused(why) => Err(CallFailure::Refused(why)),
+            Plan::Unknown => Err(CallFailure::Syscall(number)),
         }
     }
 
-    /// Makes it; it writes `outs`, or `otherwise` if it fails.
+    /// Makes the call. It writes `outs`, or `otherwise` if it fails.
     fn make_plain(&mut self, number: i64, args: [u64; 6], outs: &[Out], otherwise: &[Out]) -> i64 {
         // Socket lengths before the call: the kernel writes no more than that.
         let mut before = [0usize; 6];
@@ -53,7 +53,7 @@ impl State {
         }
         // SAFETY: the program's own call with its own arguments.
         let result = unsafe { syscall(number, args) };
-        // An array of a length that was refused was not looked at.
+        // The kernel does not look at an array whose length it refuses.
         let refused = |out: &Out| result == -i64::from(libc::EINVAL) && matches!(out.1, Size::Polled(_));
         let written = if failed(result) { otherwise } else { outs };
         for out in written.iter().filter(|out| args[usize::from(out.0)] != 0 && !refused(out)) {
@@ -132,14 +132,14 @@ impl State {
         self.record(header + offset_of!(libc::msghdr, msg_flags), 4);
     }
 
-    /// Answers ENOSYS and remembers why the call will have failed.
+    /// Returns ENOSYS, and notes why the tracked call will fail.
     fn deny(&mut self, why: &'static str) -> i64 {
         self.denied.get_or_insert(why);
         i64::from(-libc::ENOSYS)
     }
 
     /// Calls whose writes depend on an argument.
-    fn make_dependent(&mut self, number: i64, args: [u64; 6]) -> Result<i64, Failure> {
+    fn make_dependent(&mut self, number: i64, args: [u64; 6]) -> Result<i64, CallFailure> {
         let outs: &[Out] = match number {
             libc::SYS_clone | libc::SYS_clone3 => {
                 // clone has its flags in a register, clone3 in the first word of its structure.
@@ -147,7 +147,7 @@ impl State {
                 let thread = flags & libc::CLONE_THREAD as usize != 0;
                 return Ok(self.deny(if thread { STARTS } else { FORKS }));
             }
-            // Of a pipe's end that is written to it takes the bytes.
+            // Into the writing end of a pipe vmsplice takes bytes and writes none.
             libc::SYS_vmsplice if writes_to_pipe(args[0]) => &[],
             libc::SYS_vmsplice => &[Out(1, Size::Vector(2))],
             libc::SYS_fcntl => match args[1] as i32 {
@@ -173,7 +173,7 @@ impl State {
                 | libc::FUTEX_REQUEUE
                 | libc::FUTEX_CMP_REQUEUE => &[],
                 _ => {
-                    return Err(Failure::Refused(
+                    return Err(CallFailure::Refused(
                         "it uses a futex operation that the recompiler does not know",
                     ));
                 }
@@ -197,7 +197,7 @@ impl State {
                 | libc::PR_GET_SECCOMP
                 | libc::PR_GET_KEEPCAPS => &[],
                 _ => {
-                    return Err(Failure::Refused(
+                    return Err(CallFailure::Refused(
                         "it uses a prctl operation that the recompiler does not know",
                     ));
                 }
@@ -206,21 +206,21 @@ impl State {
                 0x1003 | 0x1004 => &[Out(1, Size::Fixed(8))], // ARCH_GET_FS, ARCH_GET_GS
                 0x1001 => &[],                                // ARCH_SET_GS
                 _ => {
-                    return Err(Failure::Refused(
+                    return Err(CallFailure::Refused(
                         "it changes the thread pointer or the CPU's features (arch_prctl)",
                     ));
                 }
             },
             _ => return self.make_ioctl(args),
         };
-        // A futex word may be marked as waited for by a call that then fails.
+        // A futex call that then fails may have marked the word as waited for.
         let otherwise = if number == libc::SYS_futex { outs } else { &[] };
         Ok(self.make_plain(number, args, outs, otherwise))
     }
 
-    fn make_ioctl(&mut self, args: [u64; 6]) -> Result<i64, Failure> {
+    fn make_ioctl(&mut self, args: [u64; 6]) -> Result<i64, CallFailure> {
         let Some(bytes) = ioctl_bytes(args[1] as u32) else {
-            return Err(Failure::Refused("it uses an ioctl whose writes the recompiler does not know"));
+            return Err(CallFailure::Refused("it uses an ioctl whose writes the recompiler does not know"));
         };
         // SAFETY: the program's own call.
         let result = unsafe { syscall(libc::SYS_ioctl, args) };
@@ -230,12 +230,13 @@ impl State {
         Ok(result)
     }
 
-    /// Calls that change the address space: the hook decides first.
-    fn make_mapping(&mut self, number: i64, args: [u64; 6]) -> Result<i64, Failure> {
+    /// Makes a call that changes the address space, after asking the hook.
+    fn make_mapping(&mut self, number: i64, args: [u64; 6]) -> Result<i64, CallFailure> {
         const GUARD_INSTALL: i32 = 102;
         const DONTNEED_LOCKED: i32 = 24;
         if number == libc::SYS_madvise && matches!(args[2] as i32, GUARD_INSTALL | DONTNEED_LOCKED) {
-            // Contents go in ways that nobody here serves: the answer of a kernel from before them.
+            // These advices discard contents in ways that the hook does not handle. The program gets the answer of
+            // a kernel that does not know them.
             return Ok(i64::from(-libc::EINVAL));
         }
         if let Some(hook) = self.hook {
@@ -245,7 +246,7 @@ impl State {
                     self.forget_code(args[0] as usize, args[1] as usize);
                     return Ok(result);
                 }
-                Decision::Refuse(why) => return Err(Failure::Refused(why)),
+                Decision::Refuse(why) => return Err(CallFailure::Refused(why)),
             }
         }
         if number == libc::SYS_brk && self.heap_end == 0 {
@@ -281,7 +282,7 @@ impl State {
                 self.forget_code(addr, len);
                 self.forget_code(result, new_len);
                 if result != addr {
-                    // The contents came along without a store.
+                    // The kernel moved the contents without a store.
                     self.record(result, len.min(new_len));
                 }
                 Event::Remap { old: addr, old_len: len, addr: result, len: new_len }
@@ -301,7 +302,7 @@ impl State {
         self.writes().record_event(event);
     }
 
-    /// The mapping there changed: what was translated from it is not valid any more.
+    /// Discards the translations of code in a mapping that has changed.
     pub(crate) fn forget_code(&mut self, addr: usize, len: usize) {
         let end = addr.saturating_add(len);
         if self.maps.all().iter().any(|mapping| mapping.execute && mapping.lo < end && addr < mapping.hi) {
@@ -324,17 +325,17 @@ impl State {
     }
 }
 
-/// Whether a descriptor is open for writing, as far as anybody knows.
+/// Whether a descriptor is open for writing; true if the kernel does not say.
 fn writes_to_pipe(fd: u64) -> bool {
-    // SAFETY: asks only.
+    // SAFETY: only asks.
     let flags = unsafe { syscall(libc::SYS_fcntl, [fd, libc::F_GETFL as u64, 0, 0, 0, 0]) };
     failed(flags) || flags as i32 & libc::O_ACCMODE != libc::O_RDONLY
 }
 
-/// Bytes of what the length of a socket's option counts.
+/// Bytes of one thing that the length of a socket option counts.
 fn socket_option_unit(level: usize, option: usize) -> usize {
     let is = |it: usize, one: i32| it as i32 == one;
-    // Instructions of a filter.
+    // The length of a filter counts instructions.
     if is(level, libc::SOL_SOCKET) && is(option, libc::SO_GET_FILTER) { 8 } else { 1 }
 }
 
@@ -342,7 +343,7 @@ fn read_u32(addr: u64) -> usize {
     if addr == 0 {
         return 0;
     }
-    // SAFETY: a pointer that the program hands to the kernel to be read; a bad one faults here as a program
-    // that reads it would.
+    // SAFETY: a pointer that the program passes to the kernel to be read. A bad one faults here, as it would if the
+    // program read it.
     unsafe { std::ptr::with_exposed_provenance::<u32>(addr as usize).read_unaligned() as usize }
 }

@@ -1,42 +1,44 @@
-//! The one page and the tables that translated code addresses absolutely.
+//! The context page and the tables that translated code addresses absolutely.
 //!
 //! They lie below 2 GiB, where an instruction reaches them with a 32-bit displacement and no base register:
-//! translated code needs no register and no segment of its own. One thread at a time runs translated code,
-//! so there is one of each.
+//! translated code needs no register and no segment of its own. One thread at a time runs translated code, so there
+//! is one of each.
 //!
 //! Invariants:
-//! 1. Every block in the list that starts at [`LIST`] is in [`FILTER`] or [`TABLE`], or on a page of 4; it is in the
-//!    list once. What the filter loses to another block goes to the table.
-//! 2. Every block in [`FILTER`] is in that list, or lies on the calling thread's stack. Those of the second kind are
-//!    in the list that starts at [`STACK_BLOCKS`], or that list is full: with the thread they go.
-//! 3. Every block in [`TABLE`] is in the first list, and in the order of insertion in the one at [`VICTIMS`].
+//! 1. Every block in the list that starts at [`LIST`] is in [`FILTER`] or [`TABLE`], or on a page of invariant 4;
+//!    it is in the list once. A block that another one evicts from the filter goes to the table.
+//! 2. Every block in [`FILTER`] is in that list, or lies on the calling thread's stack. Those of the second kind
+//!    are in the list that starts at [`STACK_BLOCKS`], unless that list is full. A change of thread removes them
+//!    from the filter.
+//! 3. Every block in [`TABLE`] is in the first list, and, in the order of insertion, in the one at [`VICTIMS`].
 //! 4. No block of a page that may hold exact bytes is in [`FILTER`] or [`TABLE`].
 
-use crate::block_table::{LOAD_MAX, SLOT_COUNT};
+use crate::write_set::block_table::{LOAD_MAX, SLOT_COUNT};
 
-/// Start of the low region: free in practice, above what a program linked at 4 MiB and its heap fill.
+/// Start of the low region: in practice free, because it lies above a program linked at 4 MiB and its heap.
 pub(crate) const LOW: usize = 0x4d40_0000;
 /// Bytes of the low region.
 pub(crate) const LOW_BYTES: usize = 0x20_0000;
-/// Slots of the direct-mapped filter of recent blocks: neighbours share cache lines, so few are touched.
+/// Slots of the direct-mapped filter of recent blocks. Neighbouring blocks share cache lines, so the filter touches
+/// few.
 pub(crate) const FILTER_SLOTS: usize = 8192;
 pub(crate) const FILTER: usize = LOW + 0x9_0000;
 /// Recent (address, length) pairs of large and exact writes.
 pub(crate) const RECENT_SLOTS: usize = 64;
 pub(crate) const RECENT: usize = LOW + 0x8000;
 pub(crate) const RECENT_EXACT: usize = LOW + 0xa000;
-/// Blocks of the thread's own stack that entered the filter; a full list has lost some.
+/// Blocks of the thread's own stack that entered the filter. When the list is full, some are not in it.
 pub(crate) const STACK_BLOCKS: usize = LOW + 0xc000;
 pub(crate) const STACK_BLOCKS_END: usize = STACK_BLOCKS + 512 * 8;
 /// One byte for each page number modulo 65,536: may the page hold exact bytes?
 pub(crate) const EXACT_PAGES: usize = LOW + 0x1_0000;
 pub(crate) const EXACT_PAGE_SLOTS: usize = 1 << 16;
-/// The block table of Fig. 3, of what the filter lost.
+/// The block table of Fig. 3, for blocks that were evicted from the filter.
 pub(crate) const TABLE: usize = LOW + 0x2_0000;
 /// New blocks in order.
 pub(crate) const LIST: usize = LOW + 0x5_0000;
 pub(crate) const LIST_END: usize = LIST + LOAD_MAX * 8;
-/// What is in the table, oldest first.
+/// The content of the table, oldest first.
 pub(crate) const VICTIMS: usize = LOW + 0xa_0000;
 pub(crate) const VICTIMS_END: usize = VICTIMS + LOAD_MAX * 8;
 /// Large writes, (address, length).
@@ -45,7 +47,7 @@ pub(crate) const LARGE_END: usize = LARGE + 0x8000;
 /// Exact writes, (address, length).
 pub(crate) const EXACT: usize = LOW + 0x8_0000;
 pub(crate) const EXACT_END: usize = EXACT + 0x8000;
-/// Indirect branch targets by the low 16 bits of the original address; the second for foreign stacks.
+/// Indirect branch targets by the low 16 bits of the original address. The second table is for foreign stacks.
 pub(crate) const TARGETS: [usize; 2] = [LOW + 0x10_0000, LOW + 0x18_0000];
 pub(crate) const TARGET_SLOTS: usize = 1 << 16;
 
@@ -66,9 +68,9 @@ pub(crate) const R8: u8 = 8;
 pub(crate) const R10: u8 = 10;
 pub(crate) const R11: u8 = 11;
 
-/// What translated code, stubs and dispatcher hand to each other.
+/// What translated code, stubs and dispatcher pass to each other.
 #[repr(C)]
-pub(crate) struct Context {
+pub(crate) struct LowContext {
     /// The program's registers while the dispatcher runs (rsp among them).
     pub(crate) regs: [u64; 16],
     pub(crate) flags: u64,
@@ -77,12 +79,12 @@ pub(crate) struct Context {
     /// Saved scratch registers of a record.
     pub(crate) scratch_a: u64,
     pub(crate) scratch_b: u64,
-    /// lahf + seto of a record in the middle of live flags.
+    /// The flags (lahf + seto) of a record among live flags.
     pub(crate) saved_flags: u64,
     /// The program's rcx and the original target of an indirect branch.
     pub(crate) branch_rcx: u64,
     pub(crate) branch_target: u64,
-    /// A record's address and length on its way out of line, and where it came from.
+    /// Address and length of a store that is recorded out of line, and where translated code continues after it.
     pub(crate) write_addr: u64,
     pub(crate) write_len: u64,
     pub(crate) resume: u64,
@@ -99,7 +101,7 @@ pub(crate) struct Context {
     pub(crate) slow_range: u64,
     pub(crate) range_stub: [u64; 8],
     pub(crate) check_stack: [u64; 2],
-    /// Own stack and vector state area of the dispatcher.
+    /// The dispatcher's own stack and area for vector state.
     pub(crate) host_rsp: u64,
     pub(crate) xsave_area: u64,
     pub(crate) xsave_mask: u64,
@@ -116,7 +118,7 @@ pub(crate) struct Context {
     pub(crate) exact_ptr: u64,
     pub(crate) stack_blocks_ptr: u64,
     pub(crate) victims_ptr: u64,
-    /// Pairs may be in the caches of recent ones.
+    /// Not 0 if the caches of recent pairs may hold some.
     pub(crate) recent_used: u64,
     /// Block size: mask, size, and the shift of a block address to a filter offset.
     pub(crate) block_mask: u64,
@@ -127,16 +129,16 @@ pub(crate) struct Context {
 /// Absolute address of a field of the context, for displacements.
 macro_rules! at {
     ($field:ident) => {
-        ($crate::recompiler::context::LOW
-            + core::mem::offset_of!($crate::recompiler::context::Context, $field)) as u32
+        ($crate::recompiler::run::context::LOW
+            + core::mem::offset_of!($crate::recompiler::run::context::LowContext, $field)) as u32
     };
 }
 pub(crate) use at;
 
-const _: () = assert!(size_of::<Context>() <= 4096);
+const _: () = assert!(size_of::<LowContext>() <= 4096);
 
 /// The context. Valid once the low region is mapped.
 #[inline]
-pub(crate) fn context() -> *mut Context {
+pub(crate) fn context() -> *mut LowContext {
     std::ptr::with_exposed_provenance_mut(LOW)
 }

@@ -1,38 +1,38 @@
-//! Where translated code goes when it does not know how to go on.
+//! The dispatcher: translated code enters it when it does not know where to continue.
 //!
-//! Runs on a stack of its own, with the program's registers in the context, and must not touch the process
-//! heap: the program may be in the middle of `malloc`.
+//! It runs on a stack of its own, with the program's registers in the context. It must not touch the process heap:
+//! the program may be in the middle of `malloc`.
 
-use super::blocks::Mode;
 use super::context::{EXACT, EXACT_END, LARGE, LARGE_END, LIST, RECENT_EXACT, RECENT_SLOTS, RSP, context};
-use super::gate::{EXIT_BRANCH, EXIT_RECORD};
-use super::index;
-use super::state::{Exit, Failure, State};
-use crate::write_set::SMALL_BYTES_MAX;
+use crate::recompiler::code_cache::blocks::Mode;
+use crate::recompiler::run::store_filter;
+use crate::recompiler::run::stubs::{EXIT_BRANCH, EXIT_RECORD};
+use crate::recompiler::state::{CallFailure, ExitReason, RecompilerState};
+use crate::write_set::write_set::SMALL_BYTES_MAX;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The one state, made with the first recompiler and never freed.
-static STATE: AtomicPtr<State> = AtomicPtr::new(null_mut());
+static STATE: AtomicPtr<RecompilerState> = AtomicPtr::new(null_mut());
 
-pub(crate) fn publish(state: *mut State) {
+pub(crate) fn publish(state: *mut RecompilerState) {
     // Release: pairs with the acquire in `state`.
     STATE.store(state, Ordering::Release);
 }
 
-/// The state, null before the first recompiler. Only who has the turn may use what it points to.
-pub(crate) fn state() -> *mut State {
+/// The state, null before the first recompiler. Only the thread that has the turn may use what it points to.
+pub(crate) fn state() -> *mut RecompilerState {
     STATE.load(Ordering::Acquire)
 }
 
-/// Takes the state away: in a forked child, which has no code cache.
-pub(crate) fn withdraw() -> *mut State {
+/// Removes the state and returns it: for a forked child, which has no code cache.
+pub(crate) fn withdraw() -> *mut RecompilerState {
     STATE.swap(null_mut(), Ordering::AcqRel)
 }
 
-/// Decides where the program goes on; returns a cache address (or a native one to leave).
-pub(super) unsafe extern "C" fn dispatch() -> usize {
-    // SAFETY: translated code runs in the turn only, and enters here one at a time.
+/// Decides where the program continues, and returns a cache address (or a native one, to leave the cache).
+pub(in crate::recompiler) unsafe extern "C" fn dispatch() -> usize {
+    // SAFETY: translated code runs only in the turn, so one thread at a time enters here.
     let (state, context) = unsafe { (&mut *state(), &mut *context()) };
     state.counts.dispatches += 1;
     match context.exit as u32 {
@@ -47,7 +47,7 @@ pub(super) unsafe extern "C" fn dispatch() -> usize {
             let (addr, len) = (context.write_addr as usize, context.write_len as usize);
             if state.begins_restartable(addr, len) {
                 const WHY: &str = "it uses restartable sequences (rseq), which would not be restarted";
-                return state.abandon(Failure::Refused(WHY));
+                return state.abandon(CallFailure::Refused(WHY));
             }
             state.record(addr, len);
             context.resume as usize
@@ -59,48 +59,48 @@ pub(super) unsafe extern "C" fn dispatch() -> usize {
     }
 }
 
-impl State {
-    fn handle(&mut self, exit: Exit) -> usize {
+impl RecompilerState {
+    fn handle(&mut self, exit: ExitReason) -> usize {
         let result = match exit {
-            Exit::Direct { target, site, stub, mode } => self.link_exit(target, site, stub, mode),
-            Exit::Syscall { next } => self.system_call(next).and_then(|()| self.go_on(next)),
-            Exit::Rare { pc, resume } => {
+            ExitReason::Direct { target, site, stub, mode } => self.link_exit(target, site, stub, mode),
+            ExitReason::Syscall { next } => self.system_call(next).and_then(|()| self.continue_at(next)),
+            ExitReason::Rare { pc, resume } => {
                 self.record_rare(pc);
                 Ok(resume)
             }
-            Exit::Masked { pc } => {
-                // SAFETY: the context is mapped; the record's code left the address and its way back there. Its scratch
-                // register may be one of the address.
+            ExitReason::Masked { pc } => {
+                // SAFETY: the context is mapped; the record's code stored the address and where to return to. Its
+                // scratch register may be part of the address.
                 let (addr, resume) = unsafe { ((*context()).write_addr, (*context()).resume) };
                 self.record_masked_at(pc, addr as usize);
                 Ok(resume as usize)
             }
-            Exit::Stack { next } => self.switch_stack().and_then(|()| self.go_on(next)),
-            Exit::Refused { why } => Err(Failure::Refused(why)),
+            ExitReason::Stack { next } => self.switch_stack().and_then(|()| self.continue_at(next)),
+            ExitReason::Refused { why } => Err(CallFailure::Refused(why)),
         };
         result.unwrap_or_else(|failure| self.fail(failure))
     }
 
-    fn fail(&mut self, failure: Failure) -> usize {
+    fn fail(&mut self, failure: CallFailure) -> usize {
         match failure {
-            Failure::NoCode(pc) => pc,
+            CallFailure::NoCode(pc) => pc,
             failure => self.abandon(failure),
         }
     }
 
-    fn go_on(&mut self, pc: usize) -> Result<usize, Failure> {
+    fn continue_at(&mut self, pc: usize) -> Result<usize, CallFailure> {
         let mode = self.mode;
         Ok(self.block(pc, mode)?.main)
     }
 
-    /// Does the write announce a restartable sequence to the kernel (rseq(2), field rseq_cs)?
+    /// Does this write announce a restartable sequence to the kernel (rseq(2), field rseq_cs)?
     fn begins_restartable(&self, addr: usize, len: usize) -> bool {
         let field = self.restartable.wrapping_add(8);
         self.restartable != 0 && addr < field + 8 && field < addr.wrapping_add(len)
     }
 
-    /// rsp points somewhere else: which translation comes next?
-    fn switch_stack(&mut self) -> Result<(), Failure> {
+    /// rsp points to another stack: chooses the translation to continue in.
+    fn switch_stack(&mut self) -> Result<(), CallFailure> {
         // SAFETY: the context is mapped.
         let (lo, len, all) =
             unsafe { ((*context()).stack_lo, (*context()).stack_len, (*context()).stack_all) };
@@ -108,14 +108,14 @@ impl State {
         self.mode = if offset < len {
             Mode::OwnStack
         } else if offset < all {
-            return Err(Failure::LongJump);
+            return Err(CallFailure::LongJump);
         } else {
             Mode::ForeignStack
         };
         Ok(())
     }
 
-    /// Records [addr, addr + len) the long way: exact bytes, large ranges, full lists.
+    /// Records [addr, addr + len) in full: exact bytes, large ranges, full lists.
     pub(crate) fn record(&mut self, addr: usize, len: usize) {
         if len == 0 {
             return;
@@ -131,11 +131,11 @@ impl State {
         if full {
             self.hand_over();
             // SAFETY: the context is mapped, and this thread has the turn.
-            index::forget(unsafe { &mut *context() });
+            store_filter::forget(unsafe { &mut *context() });
             self.handed = 0;
         }
         let writes: *mut _ = self.writes();
-        // SAFETY: the set is lent to the call until it ends; what is called below touches only the context.
+        // SAFETY: the set is lent to the call until it ends; the calls below touch only the context.
         let exact = unsafe { (*writes).exact_ranges() };
         exact.split(addr, addr + len, |lo, hi, exact| {
             if exact { self.record_exact(lo, hi - lo) } else { self.record_plain(lo, hi - lo) }
@@ -162,7 +162,7 @@ impl State {
         let mask = context.block_mask as usize;
         let (mut block, last) = (addr & mask, (addr + len - 1) & mask);
         while block <= last {
-            index::insert(context, block as u64);
+            store_filter::insert(context, block as u64);
             block += context.block_bytes as usize;
         }
     }
@@ -173,7 +173,7 @@ impl State {
         push_pair(&mut context.exact_ptr, EXACT_END, addr, len);
     }
 
-    /// Gives the write set what the lists hold since the last time.
+    /// Gives the write set what entered the lists since the last time.
     pub(crate) fn hand_over(&mut self) {
         // SAFETY: the lists of the low region, between their start and their ends.
         unsafe {

@@ -1,14 +1,14 @@
-//! System calls without libc: they leave `errno` alone, and they can be those of the tracked program.
+//! System calls without libc: they leave `errno` alone, and may be those of the tracked program.
 
 use std::arch::asm;
 
-/// Makes system call `number`; the kernel's result, `-errno` on failure.
+/// Makes system call `number` and returns the kernel's result, `-errno` on failure.
 ///
 /// # Safety
 /// As the system call.
 pub(crate) unsafe fn syscall(number: i64, args: [u64; 6]) -> i64 {
     let result;
-    // SAFETY: the caller answers for the call; the kernel clobbers rcx and r11 only.
+    // SAFETY: the caller's promise; the kernel clobbers rcx and r11 only.
     unsafe {
         asm!(
             "syscall",

@@ -1,32 +1,33 @@
 //! Signals while translated code runs.
 //!
-//! Asynchronous ones are delivered natively: their handlers are no part of the call, and what they write is
-//! not recorded, as it would not be a moment before or after the call. A handler that jumps into the call
-//! (siglongjmp) is found out when the function returns natively: the call has escaped.
+//! Asynchronous signals are delivered natively. Their handlers are no part of the call, so what they write is not
+//! recorded, just as it would not be a moment before or after the call. A handler that jumps into the call
+//! (siglongjmp) is noticed when the function returns natively: the call has escaped.
 //!
-//! Synchronous faults of translated code are shown with the original pc. Without a handler of the program the
-//! faulting instruction is executed once more, natively, so that the process dies as it always would.
+//! The program's handlers see synchronous faults of translated code with the original pc. If the program has no
+//! handler, the faulting instruction is executed once more, natively, so that the process dies as it would without
+//! a tracker.
 
 use super::context::context;
 use super::dispatch::state;
-use super::gate;
 use crate::active::in_tracked_call;
+use crate::recompiler::run::stubs;
 use std::ffi::c_void;
 use std::sync::Once;
 
 const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
 
-/// What was installed before, by signal number.
+/// The actions that were installed before, by signal number.
 static mut FORMER: [Option<libc::sigaction>; 32] = [const { None }; 32];
 
-/// Stands in front of the program's handlers of faults. Handlers that it installs later replace ours; they
-/// then see addresses of the code cache.
-pub(super) fn install() {
+/// Installs handlers of faults in front of the program's. If the program installs its own later, they replace
+/// these, and then see addresses of the code cache.
+pub(in crate::recompiler) fn install() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         for signal in FAULTS {
-            // SAFETY: sigaction with our own structures; the former action is stored before any fault of
-            // translated code, which runs only later.
+            // SAFETY: sigaction with our own structures; the former action is stored before translated code first
+            // runs, so before any fault of it.
             unsafe {
                 let mut former: libc::sigaction = std::mem::zeroed();
                 libc::sigaction(signal, std::ptr::null(), &raw mut former);
@@ -46,7 +47,7 @@ unsafe extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, user: *mu
     let registers = unsafe { &mut (*user.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     let rip = libc::REG_RIP as usize;
     let at = registers[rip] as usize;
-    // SAFETY: only the thread that has the turn looks into the state, and it is interrupted.
+    // SAFETY: only the thread that has the turn uses the state, and it is interrupted.
     let origin = unsafe {
         let state = state();
         let inside =
@@ -69,20 +70,20 @@ unsafe extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, user: *mu
         return;
     }
     if registers[rip] as usize == origin {
-        // It mended the cause: try again.
+        // The handler removed the cause: try again.
         registers[rip] = at as i64;
         return;
     }
-    // It goes on elsewhere: translated.
-    // SAFETY: the context is mapped, and its owner is interrupted.
+    // The handler changed the pc: continue there, translated. SAFETY: the context is mapped, and its owner is
+    // interrupted.
     unsafe {
         (*context()).branch_target = registers[rip] as u64;
         (*context()).branch_rcx = registers[libc::REG_RCX as usize] as u64;
     }
-    registers[rip] = gate::mangrove_tracker_branch_miss as *const () as i64;
+    registers[rip] = stubs::mangrove_tracker_branch_miss as *const () as i64;
 }
 
-/// Does what would have been done without us.
+/// Does what the former action would have done.
 unsafe fn chain(signal: i32, info: *mut libc::siginfo_t, user: *mut c_void) {
     // SAFETY: written once, before any fault comes here.
     let former = unsafe { (&raw const FORMER[signal as usize]).read() };
@@ -102,15 +103,14 @@ unsafe fn chain(signal: i32, info: *mut libc::siginfo_t, user: *mut c_void) {
             }
         }
         _ => {
-            // The default action, when the instruction is executed again.
-            // SAFETY: resets the action of this signal.
+            // The default action, which takes effect when the instruction is executed again. SAFETY: resets the
+            // action of this signal.
             unsafe {
                 let mut default: libc::sigaction = std::mem::zeroed();
                 default.sa_sigaction = libc::SIG_DFL;
                 libc::sigaction(signal, &raw const default, std::ptr::null_mut());
             }
-            // A signal that somebody sent does not come again by itself.
-            // SAFETY: reads the kernel's siginfo.
+            // A signal that a process sent does not come again by itself. SAFETY: reads the kernel's siginfo.
             if unsafe { (*info).si_code } <= 0 {
                 // SAFETY: sends it again.
                 unsafe { libc::raise(signal) };

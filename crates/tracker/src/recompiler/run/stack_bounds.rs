@@ -1,22 +1,22 @@
-//! The calling thread: where its stack and its thread-local storage lie.
+//! Where the calling thread's stack and its thread-local storage lie.
 
-use super::maps::{Maps, Origin};
-use super::raw::{failed, syscall};
+use super::raw_syscall::{failed, syscall};
+use crate::recompiler::code_cache::proc_maps::{Maps, Origin};
 
-/// A thread's own stack, [lo, hi). Empty if it cannot be told: then every store is recorded.
+/// A thread's own stack, [lo, hi). Empty if its bounds cannot be determined: then every store is recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stack {
     pub(crate) lo: usize,
     pub(crate) hi: usize,
 }
 
-/// Finds the stack that `rsp` points into, without libc (whose answer allocates).
+/// Finds the stack that `rsp` points into, without libc (whose function for it allocates).
 ///
-/// The main thread's is the mapping that the kernel grows. Another thread's ends at its control block
-/// (`fs_base`), which glibc puts on top of the stack, and begins after a guard page. Anything else, such as a
-/// coroutine's stack in the heap, is not the thread's own.
+/// The main thread's stack is the mapping that the kernel grows. Another thread's ends at its control block
+/// (`fs_base`), which glibc puts on top of the stack, and begins after a guard page. Any other memory, such as a
+/// coroutine's stack in the heap, is not the thread's own stack.
 pub(crate) fn find_stack(maps: &mut Maps, rsp: usize, fs_base: usize) -> Stack {
-    // A stack that the list of before has not is one that cannot be told.
+    // If this fails, the old list either has the stack or its bounds cannot be determined.
     let _ = maps.refresh();
     let Some(mapping) = maps.find(rsp) else { return Stack::default() };
     if mapping.is_main_stack {

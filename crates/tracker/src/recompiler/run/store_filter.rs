@@ -1,27 +1,27 @@
-//! The filter and the block table of the low region, from Rust's side; `gate.rs` has the same by hand.
+//! The filter and the block table of the low region, in Rust. The assembly of `trampolines.rs` does the same.
 
 use super::context::{
-    Context, EXACT, EXACT_PAGE_SLOTS, EXACT_PAGES, FILTER, FILTER_SLOTS, LARGE, LIST, LIST_END, RECENT,
+    EXACT, EXACT_PAGE_SLOTS, EXACT_PAGES, FILTER, FILTER_SLOTS, LARGE, LIST, LIST_END, LowContext, RECENT,
     RECENT_EXACT, RECENT_SLOTS, STACK_BLOCKS, STACK_BLOCKS_END, TABLE, VICTIMS, VICTIMS_END,
 };
-use crate::block_table::{SLOT_COUNT, home_slot};
-use crate::exact::ExactRanges;
+use crate::write_set::block_table::{SLOT_COUNT, home_slot};
+use crate::write_set::exact::ExactRanges;
 
 fn table(slot: usize) -> *mut u64 {
     std::ptr::with_exposed_provenance_mut::<u64>(TABLE).wrapping_add(slot)
 }
 
-fn filter(context: &Context, block: u64) -> *mut u64 {
+fn filter(context: &LowContext, block: u64) -> *mut u64 {
     let offset = (block >> context.filter_shift) as usize & ((FILTER_SLOTS - 1) * 8);
     std::ptr::with_exposed_provenance_mut::<u64>(FILTER + offset)
 }
 
 /// Adds a block to the list, and to the table unless its page may hold exact bytes.
-pub(super) fn insert(context: &mut Context, block: u64) {
+pub(in crate::recompiler) fn insert(context: &mut LowContext, block: u64) {
     let page = std::ptr::with_exposed_provenance::<u8>(EXACT_PAGES)
         .wrapping_add((block >> 12) as usize & (EXACT_PAGE_SLOTS - 1));
-    // SAFETY: the page bytes, slots of filter and table, and lists with room (the end of the first is checked
-    // before; the other is never longer).
+    // SAFETY: the page bytes, slots of filter and table, and lists with space left (callers check the end of the
+    // first list; the other one is never longer).
     unsafe {
         if page.read() == 0 {
             if filter(context, block).read() == block {
@@ -59,15 +59,15 @@ unsafe fn list<'a>(from: usize, to: u64) -> &'a [u64] {
     unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(from), (to as usize - from) / 8) }
 }
 
-/// Empties table and lists, and the filter but for blocks of the stack.
-pub(super) fn forget(context: &mut Context) {
+/// Empties table and lists, and removes all blocks from the filter except those of the stack.
+pub(in crate::recompiler) fn forget(context: &mut LowContext) {
     // SAFETY: all of it lies in the low region.
     unsafe {
         let victims = list(VICTIMS, context.victims_ptr);
         if victims.len() > SLOT_COUNT / 16 {
             std::ptr::write_bytes(table(0), 0, SLOT_COUNT);
         } else {
-            // Youngest first: the way to a block runs over older ones only.
+            // Youngest first: a probe for a block passes only over older ones.
             for &block in victims.iter().rev() {
                 let mut slot = home_slot(block);
                 while table(slot).read() != block {
@@ -99,15 +99,15 @@ pub(super) fn forget(context: &mut Context) {
 }
 
 /// Empties the filter.
-pub(super) fn forget_filter(context: &mut Context) {
+pub(in crate::recompiler) fn forget_filter(context: &mut LowContext) {
     // SAFETY: the filter's own memory.
     unsafe { std::ptr::write_bytes(std::ptr::with_exposed_provenance_mut::<u64>(FILTER), 0, FILTER_SLOTS) };
     context.stack_blocks_ptr = STACK_BLOCKS as u64;
 }
 
-/// Takes the blocks of the thread's stack, which the context still names, out of the filter: for the next thread
-/// they are blocks like others.
-pub(super) fn forget_stack_blocks(context: &mut Context) {
+/// Removes the blocks of the thread's stack, whose bounds the context still has, from the filter: for the next
+/// thread they are ordinary memory.
+pub(in crate::recompiler) fn forget_stack_blocks(context: &mut LowContext) {
     // SAFETY: the list of the low region, and the filter, which nothing else refers to now.
     let (blocks, all) = unsafe {
         let all = std::ptr::with_exposed_provenance_mut::<u64>(FILTER);
@@ -119,15 +119,15 @@ pub(super) fn forget_stack_blocks(context: &mut Context) {
     } else {
         for &block in blocks {
             let slot = &mut all[(block >> context.filter_shift) as usize / 8 % FILTER_SLOTS];
-            // By now it may have another block.
+            // Another block may have taken the slot by now.
             *slot = if *slot == block { 0 } else { *slot };
         }
     }
     context.stack_blocks_ptr = STACK_BLOCKS as u64;
 }
 
-/// Marks the pages that may hold exact bytes, and `also`, a range that is watched for another reason.
-pub(super) fn mark_exact_pages(exact: &ExactRanges, also: usize) {
+/// Marks the pages that may hold exact bytes, and the page of `also`, which is watched for another reason.
+pub(in crate::recompiler) fn mark_exact_pages(exact: &ExactRanges, also: usize) {
     let base = std::ptr::with_exposed_provenance_mut::<u8>(EXACT_PAGES);
     let mark = |page: usize| {
         // SAFETY: inside the page bytes.
@@ -144,8 +144,8 @@ pub(super) fn mark_exact_pages(exact: &ExactRanges, also: usize) {
     }
 }
 
-/// Marks the page of `addr` besides those marked.
-pub(super) fn mark_page(addr: usize) {
+/// Marks the page of `addr`, and leaves the other marks.
+pub(in crate::recompiler) fn mark_page(addr: usize) {
     let base = std::ptr::with_exposed_provenance_mut::<u8>(EXACT_PAGES);
     // SAFETY: inside the page bytes, which are ours.
     unsafe { base.add((addr >> 12) & (EXACT_PAGE_SLOTS - 1)).write(1) };

@@ -1,51 +1,22 @@
 //! The border between native and translated code, and the stubs that translated code jumps to.
 //!
-//! Hand-written machine code; everything it addresses absolutely is laid out in `context.rs`. Rules:
-//! - nothing below the program's stack pointer is touched (its red zone), except by `enter`;
+//! Hand-written machine code; `recompiler/run/context.rs` lays out everything that it addresses absolutely. Rules:
+//! - nothing below the program's stack pointer (its red zone) is touched, except by `enter`;
 //! - stubs keep every register; they may change flags, because records run where flags are dead or saved.
 
 use super::context::{
-    Context, EXACT_END, EXACT_PAGES, FILTER, FILTER_SLOTS, LARGE_END, LIST_END, LOW, RECENT, RECENT_EXACT,
+    EXACT_END, EXACT_PAGES, FILTER, FILTER_SLOTS, LARGE_END, LIST_END, LOW, LowContext, RECENT, RECENT_EXACT,
     RECENT_SLOTS, STACK_BLOCKS_END, TABLE, TARGETS,
 };
-use crate::block_table::{HASH_FACTOR, HASH_SHIFT, SLOT_COUNT};
+use super::stubs::{
+    EXIT_BRANCH, EXIT_RECORD, LEFT_ABANDONED, LEFT_BY_EXCEPTION, LEFT_ESCAPED, LEFT_NORMALLY,
+};
+use crate::write_set::block_table::{HASH_FACTOR, HASH_SHIFT, SLOT_COUNT};
 use std::arch::global_asm;
-
-/// What `enter` returns.
-pub(crate) const LEFT_NORMALLY: u64 = 0;
-pub(crate) const LEFT_BY_EXCEPTION: u64 = 1;
-pub(crate) const LEFT_ABANDONED: u64 = 2;
-pub(crate) const LEFT_ESCAPED: u64 = 3;
-
-/// Exit numbers that are no index of the exit table.
-pub(crate) const EXIT_BRANCH: u32 = u32::MAX;
-pub(crate) const EXIT_RECORD: u32 = u32::MAX - 1;
-
-unsafe extern "C" {
-    /// Runs `f(arg)` translated; `targets` is the branch table to start with.
-    pub(crate) fn mangrove_tracker_enter(f: usize, arg: usize, targets: usize) -> u64;
-    /// Where the called function returns to. Reached natively, the call has escaped.
-    pub(crate) fn mangrove_tracker_return();
-    /// Where the dispatcher sends a function that returned.
-    pub(crate) fn mangrove_tracker_leave();
-    /// Landing pad of exceptions, run translated; ends at `mangrove_tracker_thrown`.
-    pub(crate) fn mangrove_tracker_caught();
-    pub(crate) fn mangrove_tracker_thrown();
-    pub(crate) fn mangrove_tracker_leave_thrown();
-    pub(crate) fn mangrove_tracker_abandon();
-    pub(crate) fn mangrove_tracker_dispatch();
-    pub(crate) fn mangrove_tracker_branch_miss();
-    pub(crate) fn mangrove_tracker_slow();
-    pub(crate) fn mangrove_tracker_slow_masked();
-    pub(crate) fn mangrove_tracker_slow_copy();
-    pub(crate) fn mangrove_tracker_slow_range();
-    pub(crate) fn mangrove_tracker_check_own_stack();
-    pub(crate) fn mangrove_tracker_check_foreign_stack();
-}
 
 macro_rules! at_reg {
     ($reg:expr) => {
-        LOW + std::mem::offset_of!(Context, regs) + 8 * $reg
+        LOW + std::mem::offset_of!(LowContext, regs) + 8 * $reg
     };
 }
 
@@ -187,7 +158,7 @@ mangrove_tracker_dispatch:
     mov r15, [{r15}]
     jmp qword ptr [{next}]
 
-    # A write [write_addr, +write_len) whose block is not in the filter; back to [resume].
+    # Records a write [write_addr, +write_len) whose block is not in the filter, and returns to [resume].
     .p2align 4
     .globl mangrove_tracker_slow
     .hidden mangrove_tracker_slow
@@ -246,7 +217,7 @@ mangrove_tracker_slow:
     mov rcx, [{s1}]
     mov rdx, [{s2}]
     jmp qword ptr [{resume}]
-4:  # its slot has another one (rcx): that goes to the table if it is a recorded one
+4:  # its slot has another block (rcx), which goes to the table if it is a recorded one
     mov [{s4}], r8
     mov r8, rcx
     sub r8, [{stack_lo}]
@@ -269,7 +240,7 @@ mangrove_tracker_slow:
     mov [r8], rcx
     add r8, 8
     mov [{victims_ptr}], r8
-3:  # and this one (rax): was it lost before?
+3:  # and this one (rax): was it evicted before?
     imul r8, rax, {hash_factor}
     shr r8, {hash_shift} - 3
     and r8d, {table_mask}
@@ -287,7 +258,7 @@ mangrove_tracker_slow:
     mov r8, [{s4}]
     mov [rdx + {filter}], rax
     jmp 5b
-8:  # a page with exact bytes: known, or by hand
+8:  # a page with exact bytes: a recent pair, or one for the dispatcher
     mov rax, [{addr}]
     mov ecx, [{len}]
     mov rdx, rax
@@ -306,7 +277,7 @@ mangrove_tracker_slow:
     mov dword ptr [{exit}], {exit_record}
     jmp mangrove_tracker_dispatch
 
-    # As `slow`, for a masked store: its exit number is in [exit], for the cases that need the mask.
+    # As `slow`, for a masked store. [exit] has its exit number, for the cases that need the mask.
     .globl mangrove_tracker_slow_masked
     .hidden mangrove_tracker_slow_masked
 mangrove_tracker_slow_masked:
@@ -330,7 +301,8 @@ mangrove_tracker_slow_masked:
     mov rcx, [{s1}]
     jmp mangrove_tracker_dispatch
 
-    # memcpy and its kin are about to write [rdi, +rdx); back to rcx. May use rax, rcx, r8-r11 and flags.
+    # Records the write [rdi, +rdx) of a function of memcpy's family, and returns to rcx. May use rax, rcx,
+    # r8-r11 and flags.
     .p2align 4
     .globl mangrove_tracker_slow_copy
     .hidden mangrove_tracker_slow_copy
@@ -435,7 +407,7 @@ mangrove_tracker_slow_copy:
     mov dword ptr [{exit}], {exit_record}
     jmp mangrove_tracker_dispatch
 
-    # A write of write_len bytes (64 bits) at write_addr; back to [resume] with all registers.
+    # Records a write of write_len bytes (64 bits) at write_addr, and returns to [resume] with all registers.
     .globl mangrove_tracker_slow_range
     .hidden mangrove_tracker_slow_range
 mangrove_tracker_slow_range:
@@ -465,7 +437,7 @@ mangrove_tracker_slow_range:
     jmp qword ptr [{leaf_return}]
 
     # rsp was just changed: does it still (or again) point into the thread's own stack?
-    # The program's rax is in [stub + 24]; back to [resume], or to the dispatcher with [exit].
+    # The program's rax is in [stub + 24]. Returns to [resume], or enters the dispatcher with [exit].
     .globl mangrove_tracker_check_own_stack
     .hidden mangrove_tracker_check_own_stack
 mangrove_tracker_check_own_stack:
@@ -548,7 +520,7 @@ mangrove_tracker_check_foreign_stack:
     recent = const RECENT,
     recent_exact = const RECENT_EXACT,
     recent_mask = const RECENT_SLOTS - 1,
-    small_max = const crate::write_set::SMALL_BYTES_MAX + 1,
+    small_max = const crate::write_set::write_set::SMALL_BYTES_MAX + 1,
     stack_lo = const at!(stack_lo),
     stack_len = const at!(stack_len),
     stack_all = const at!(stack_all),

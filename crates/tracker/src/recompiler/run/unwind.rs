@@ -1,11 +1,11 @@
 //! Exceptions that leave the called function.
 //!
-//! The frame of `enter` claims to handle every exception; the unwinder, itself translated, then continues at
-//! `mangrove_tracker_caught`, which destroys the exception and leaves the call with an error. Exceptions
-//! that are caught inside never get here: original return addresses lie on the stack, and the unwinder finds
-//! its way by them as always.
+//! The frame of `enter` claims to handle every exception. The unwinder, itself translated, then continues at
+//! `mangrove_tracker_caught`, which destroys the exception and leaves the call with an error. Exceptions that are
+//! caught inside the call never get here: original return addresses lie on the stack, so the unwinder finds its way
+//! as it does natively.
 
-use super::gate::mangrove_tracker_caught;
+use crate::recompiler::run::stubs::mangrove_tracker_caught;
 use std::ffi::c_void;
 
 const SEARCH_PHASE: i32 = 1;
@@ -49,8 +49,8 @@ unsafe extern "C" fn mangrove_tracker_personality(
     CONTINUE_UNWIND
 }
 
-/// Ends the life of a caught exception. Runs translated: what it frees belongs to the call.
-pub(super) unsafe extern "C" fn destroy_exception(exception: *mut c_void) {
+/// Destroys a caught exception. Runs translated, because the memory that it frees belongs to the call.
+pub(in crate::recompiler) unsafe extern "C" fn destroy_exception(exception: *mut c_void) {
     // SAFETY: every unwinder's exception begins with its class; the two C++ functions are those of the
     // library that threw, which is loaded.
     unsafe {

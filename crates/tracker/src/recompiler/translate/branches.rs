@@ -1,25 +1,25 @@
 //! Control transfers: links between blocks, indirect branches, calls, native leaves.
 //!
-//! Original return addresses lie on the program's stack, always: the unwinder, longjmp and debuggers see what
-//! they would see natively.
+//! The program's stack always holds original return addresses, so the unwinder, longjmp and debuggers see what they
+//! would see natively.
 //!
-//! An indirect branch jumps through a table by the low 16 bits of its target, without touching flags. What it
-//! finds is the *entry* of a block, which compares bits 16 to 47 of the target with its own, again without
-//! flags, and goes on to the next entry of the same slot if they differ. Bits above are 0 in user space.
+//! An indirect branch jumps through a table by the low 16 bits of its target, without touching flags. The table
+//! leads to the *entry* of a block, which compares bits 16 to 47 of the target with its own, again without touching
+//! flags, and passes on to the next entry of the same slot if they differ. The bits above are 0 in user space.
 
-use super::blocks::Mode;
-use super::cache::link;
-use super::context::{RCX, TARGETS};
-use super::decode::{Insn, Kind};
+use super::decode::{Insn, InsnKind};
 use super::emit::{Base, Mem, Segment, reaches};
-use super::gate;
-use super::state::{Exit, Failure, Leaf, State};
-use super::translate::{Piece, Then};
+use super::translate::{AfterBlock, Piece};
+use crate::recompiler::code_cache::blocks::Mode;
+use crate::recompiler::code_cache::cache::link;
+use crate::recompiler::run::context::{RCX, TARGETS};
+use crate::recompiler::run::stubs;
+use crate::recompiler::state::{CallFailure, ExitReason, NativeLeaf, RecompilerState};
 use iced_x86::{Mnemonic, OpKind, Register};
 
-impl State {
-    /// Emits the entry of the block of `pc` and puts it first in its slot; `main`: where to go on, None: what
-    /// is emitted next. Returns its address.
+impl RecompilerState {
+    /// Emits the entry of the block of `pc` and makes it the first of its slot. The entry continues at `main`, or,
+    /// for `None`, in the code that is emitted next. Returns the entry's address.
     pub(crate) fn emit_entry(&mut self, arena: usize, pc: usize, mode: Mode, main: Option<usize>) -> usize {
         let slot = TARGETS[mode as usize] + (pc & 0xffff) * 8;
         // SAFETY: a slot of the branch table.
@@ -37,15 +37,15 @@ impl State {
         if let Some(main) = main {
             code.relative(&[0xe9], main);
         }
-        // SAFETY: as above; only this thread looks at it.
+        // SAFETY: as above; only this thread uses the table.
         unsafe { std::ptr::with_exposed_provenance_mut::<u64>(slot).write(entry as u64) };
         entry
     }
 
     /// Gives a translated block an entry.
-    pub(crate) fn add_entry(&mut self, pc: usize, mode: Mode, main: usize) -> Result<(), Failure> {
-        let arena = self.cache.all().position(|arena| arena.contains(main)).ok_or(Failure::NoRoom)?;
-        if self.cache.arena(arena).cold.room() < 256 {
+    pub(crate) fn add_entry(&mut self, pc: usize, mode: Mode, main: usize) -> Result<(), CallFailure> {
+        let arena = self.cache.all().position(|arena| arena.contains(main)).ok_or(CallFailure::NoSpace)?;
+        if self.cache.arena(arena).cold.free_bytes() < 256 {
             self.flush();
             return self.block_with_entry(pc, mode).map(drop);
         }
@@ -67,17 +67,17 @@ impl State {
         arena.cold.jump_low(at!(dispatch));
         arena.hot.relative(opcode, stub);
         let site = arena.hot.pos - 4;
-        self.exits.push(Exit::Direct { target, site, stub, mode: piece.mode });
+        self.exits.push(ExitReason::Direct { target, site, stub, mode: piece.mode });
     }
 
-    /// Links a jump that came to the dispatcher, and returns where to go on.
+    /// Links a jump that came to the dispatcher, and returns where to continue.
     pub(crate) fn link_exit(
         &mut self,
         target: usize,
         site: usize,
         stub: usize,
         mode: Mode,
-    ) -> Result<usize, Failure> {
+    ) -> Result<usize, CallFailure> {
         let flushes = self.counts.flushes;
         let main = self.block(target, mode)?.main;
         if self.counts.flushes != flushes {
@@ -86,7 +86,7 @@ impl State {
         if let Some(arena) = self.cache.arena_of(site)
             && !link(arena, site, main)
         {
-            // Another arena: the stub becomes a jump through memory. It is longer than that.
+            // Another arena: the stub becomes a jump through memory, which is shorter than the stub.
             let constant = arena.constant(main as u64);
             let rel = constant.wrapping_sub(stub + 6) as u32;
             let (delta, stub) = (arena.cold.delta, stub);
@@ -101,7 +101,7 @@ impl State {
         Ok(main)
     }
 
-    /// Copies an instruction; its RIP-relative operand stays where it is.
+    /// Copies an instruction; its RIP-relative operand keeps its address.
     pub(crate) fn emit_copy(&mut self, piece: &Piece, insn: &Insn) {
         if matches!(insn.raw.mnemonic(), Mnemonic::Endbr64 | Mnemonic::Endbr32) {
             return;
@@ -119,10 +119,10 @@ impl State {
         }
     }
 
-    /// After an instruction that set rsp: is it still on the right stack?
+    /// Emitted after an instruction that set rsp: does it still point into the right stack?
     pub(crate) fn emit_stack_check(&mut self, piece: &Piece, next: usize) {
         let exit = self.exits.len() as u32;
-        self.exits.push(Exit::Stack { next });
+        self.exits.push(ExitReason::Stack { next });
         let code = &mut self.cache.arena(piece.arena).hot;
         code.store_low(at!(stub) + 24, 0);
         let site = code.relative_later(&[0x48, 0x8d, 0x05]); // lea rax, [rip + back]
@@ -134,16 +134,16 @@ impl State {
     }
 
     /// The instruction that ends a block.
-    pub(crate) fn emit_transfer(&mut self, piece: &mut Piece, insn: &Insn) -> Then {
+    pub(crate) fn emit_transfer(&mut self, piece: &mut Piece, insn: &Insn) -> AfterBlock {
         let (next, target) = (insn.raw.next_ip() as usize, insn.raw.near_branch_target() as usize);
         match insn.kind {
-            Kind::Jump => return self.emit_goto(piece, target),
-            Kind::Branch => {
+            InsnKind::Jump => return self.emit_goto(piece, target),
+            InsnKind::Branch => {
                 let condition = insn.raw.condition_code() as u8 - 1;
                 self.emit_jump(piece, &[0x0f, 0x80 | condition], target);
                 return self.emit_goto(piece, next);
             }
-            Kind::ShortBranch => {
+            InsnKind::ShortBranch => {
                 let mut bytes = [0u8; 16];
                 let len = copy_bytes(insn, &mut bytes);
                 bytes[len - 1] = 2;
@@ -153,16 +153,16 @@ impl State {
                 self.emit_jump(piece, &[0xe9], target);
                 return self.emit_goto(piece, next);
             }
-            Kind::Call => {
-                if let Some((leaf, function, slot)) = self.leaf_behind(target) {
+            InsnKind::Call => {
+                if let Some((leaf, function, slot)) = self.leaf_at(target) {
                     self.emit_leaf_call(piece, leaf, function, slot, target, next);
                     return self.emit_goto(piece, next);
                 }
                 self.emit_push(piece, next);
                 self.emit_jump(piece, &[0xe9], target);
             }
-            Kind::IndirectJump | Kind::IndirectCall => self.emit_indirect(piece, insn, next),
-            Kind::Return => {
+            InsnKind::IndirectJump | InsnKind::IndirectCall => self.emit_indirect(piece, insn, next),
+            InsnKind::Return => {
                 let code = &mut self.cache.arena(piece.arena).hot;
                 code.store_low(at!(branch_rcx), RCX);
                 code.bytes(&[0x59]); // pop rcx
@@ -173,13 +173,13 @@ impl State {
                 }
                 emit_lookup(code, piece.mode);
             }
-            Kind::Syscall => self.emit_exit(piece, Exit::Syscall { next }),
-            Kind::TransactionBegin => {
+            InsnKind::Syscall => self.emit_exit(piece, ExitReason::Syscall { next }),
+            InsnKind::TransactionBegin => {
                 self.cache.arena(piece.arena).hot.bytes(&[0xb8, 0, 0, 0, 0]); // mov eax, 0: aborted, no retry
                 self.emit_jump(piece, &[0xe9], target);
             }
-            Kind::Refused(why) => self.emit_exit(piece, Exit::Refused { why }),
-            Kind::Trap | Kind::Plain | Kind::SwitchesStack => {
+            InsnKind::Refused(why) => self.emit_exit(piece, ExitReason::Refused { why }),
+            InsnKind::Trap | InsnKind::Plain | InsnKind::SwitchesStack => {
                 let mut bytes = [0u8; 16];
                 let len = copy_bytes(insn, &mut bytes);
                 let code = &mut self.cache.arena(piece.arena).hot;
@@ -187,10 +187,10 @@ impl State {
                 self.emit_jump(piece, &[0xe9], next);
             }
         }
-        Then::End
+        AfterBlock::End
     }
 
-    fn emit_exit(&mut self, piece: &Piece, exit: Exit) {
+    fn emit_exit(&mut self, piece: &Piece, exit: ExitReason) {
         let number = self.exits.len() as u32;
         self.exits.push(exit);
         let code = &mut self.cache.arena(piece.arena).hot;
@@ -198,13 +198,13 @@ impl State {
         code.jump_low(at!(dispatch));
     }
 
-    /// On to `pc`: in line if that is possible.
-    fn emit_goto(&mut self, piece: &Piece, pc: usize) -> Then {
+    /// Continues at `pc`: in line if that is possible.
+    fn emit_goto(&mut self, piece: &Piece, pc: usize) -> AfterBlock {
         if self.may_continue(piece, pc) {
-            return Then::Continue(pc);
+            return AfterBlock::Continue(pc);
         }
         self.emit_jump(piece, &[0xe9], pc);
-        Then::End
+        AfterBlock::End
     }
 
     /// Pushes an original return address.
@@ -230,22 +230,22 @@ impl State {
         } else {
             code.op_mem(true, &[0x8b], RCX, &operand(insn), 0);
         }
-        if insn.kind == Kind::IndirectCall {
+        if insn.kind == InsnKind::IndirectCall {
             self.emit_push(piece, next);
         }
         emit_lookup(&mut self.cache.arena(piece.arena).hot, piece.mode);
     }
 
-    /// Code for addresses that are no ordinary code. True if `pc` is one.
+    /// Emits code for addresses that hold no ordinary code. True if `pc` is such an address.
     pub(crate) fn emit_special(&mut self, piece: &Piece, pc: usize) -> bool {
-        let leave = gate::mangrove_tracker_leave as *const () as usize;
-        let leave_thrown = gate::mangrove_tracker_leave_thrown as *const () as usize;
-        if pc == gate::mangrove_tracker_return as *const () as usize {
+        let leave = stubs::mangrove_tracker_leave as *const () as usize;
+        let leave_thrown = stubs::mangrove_tracker_leave_thrown as *const () as usize;
+        if pc == stubs::mangrove_tracker_return as *const () as usize {
             self.emit_native_jump(piece, leave);
-        } else if pc == gate::mangrove_tracker_thrown as *const () as usize {
+        } else if pc == stubs::mangrove_tracker_thrown as *const () as usize {
             self.emit_native_jump(piece, leave_thrown);
-        } else if let Some(Leaf::Refused(why)) = self.leaf(pc) {
-            self.emit_exit(piece, Exit::Refused { why });
+        } else if let Some(NativeLeaf::Refused(why)) = self.leaf(pc) {
+            self.emit_exit(piece, ExitReason::Refused { why });
         } else if let Some(leaf) = self.leaf(pc) {
             self.emit_leaf(piece, leaf, pc);
         } else {
@@ -254,15 +254,15 @@ impl State {
         true
     }
 
-    /// Leaves the cache for `pc`.
+    /// Emits a jump out of the cache to `pc`.
     pub(crate) fn emit_native_jump(&mut self, piece: &Piece, pc: usize) {
         let arena = self.cache.arena(piece.arena);
         let constant = arena.constant(pc as u64);
         arena.hot.rip(&[0xff, 0x25], constant);
     }
 
-    /// A native leaf entered by a jump: its return address is on the stack already.
-    fn emit_leaf(&mut self, piece: &Piece, leaf: Leaf, function: usize) {
+    /// Emits a native leaf that is entered by a jump: its return address is on the stack already.
+    fn emit_leaf(&mut self, piece: &Piece, leaf: NativeLeaf, function: usize) {
         self.emit_leaf_record(piece, leaf);
         let arena = self.cache.arena(piece.arena);
         let constant = arena.constant(function as u64);
@@ -274,8 +274,8 @@ impl State {
         emit_lookup(code, piece.mode);
     }
 
-    fn emit_leaf_record(&mut self, piece: &Piece, leaf: Leaf) {
-        if leaf == Leaf::Copy && self.recording {
+    fn emit_leaf_record(&mut self, piece: &Piece, leaf: NativeLeaf) {
+        if leaf == NativeLeaf::Copy && self.recording {
             let code = &mut self.cache.arena(piece.arena).hot;
             let site = code.relative_later(&[0x48, 0x8d, 0x0d]); // lea rcx, [rip + back]
             code.jump_low(at!(slow_copy));
@@ -284,11 +284,11 @@ impl State {
         }
     }
 
-    /// A call of a native leaf in line; `slot`: a GOT slot that must still hold the function.
+    /// Emits a call of a native leaf in line. `slot`: a GOT slot that must still hold the function.
     fn emit_leaf_call(
         &mut self,
         piece: &Piece,
-        leaf: Leaf,
+        leaf: NativeLeaf,
         function: usize,
         slot: Option<usize>,
         target: usize,
@@ -308,7 +308,7 @@ impl State {
                 0,
             );
             let other = code.relative_later(&[0x0f, 0x85]);
-            self.emit_ordinary_call_aside(piece, other, target, next);
+            self.emit_ordinary_call_out_of_line(piece, other, target, next);
         }
         self.emit_leaf_record(piece, leaf);
         let arena = self.cache.arena(piece.arena);
@@ -316,8 +316,8 @@ impl State {
         arena.hot.rip(&[0xff, 0x15], constant);
     }
 
-    /// The call as it stands, out of line, for a GOT slot that changed.
-    fn emit_ordinary_call_aside(&mut self, piece: &Piece, site: usize, target: usize, next: usize) {
+    /// Emits the ordinary call out of line, for when the GOT slot has changed.
+    fn emit_ordinary_call_out_of_line(&mut self, piece: &Piece, site: usize, target: usize, next: usize) {
         let arena = self.cache.arena(piece.arena);
         let constant = arena.constant(next as u64);
         let at = arena.cold.pos;
@@ -328,11 +328,11 @@ impl State {
         arena.cold.store_low_imm(at!(exit), self.exits.len() as u32);
         arena.cold.jump_low(at!(dispatch));
         arena.cold.patch_relative(jump, stub);
-        self.exits.push(Exit::Direct { target, site: jump, stub, mode: piece.mode });
+        self.exits.push(ExitReason::Direct { target, site: jump, stub, mode: piece.mode });
     }
 
-    /// Is `target` a native leaf, or a PLT stub bound to one? The slot is None if it cannot change.
-    fn leaf_behind(&mut self, target: usize) -> Option<(Leaf, usize, Option<usize>)> {
+    /// Is `target` a native leaf, or a PLT stub bound to one? The slot is `None` if it cannot change.
+    fn leaf_at(&mut self, target: usize) -> Option<(NativeLeaf, usize, Option<usize>)> {
         if let Some(leaf) = self.native_leaf(target) {
             return Some((leaf, target, None));
         }
@@ -359,7 +359,7 @@ impl State {
     }
 }
 
-/// rcx holds the original target, the program's rcx is saved: go there.
+/// Emits a jump to the original target in rcx; the program's rcx is saved already.
 fn emit_lookup(code: &mut super::emit::Code, mode: Mode) {
     code.store_low(at!(branch_target), RCX);
     code.bytes(&[0x0f, 0xb7, 0xc9]); // movzx ecx, cx
@@ -367,7 +367,7 @@ fn emit_lookup(code: &mut super::emit::Code, mode: Mode) {
     code.op_mem(false, &[0xff], 4, &slot, 0);
 }
 
-/// The instruction's bytes; their number.
+/// Copies the instruction's bytes and returns how many there are.
 fn copy_bytes(insn: &Insn, to: &mut [u8; 16]) -> usize {
     let len = insn.raw.len();
     // SAFETY: the instruction was decoded from there.

@@ -1,8 +1,8 @@
 //! One instruction: its registers, its flags, its stores.
 
-use super::context::{RCX, RDI, RSP};
 use super::emit::{Base, Mem, Segment};
-use super::maps::Maps;
+use crate::recompiler::code_cache::proc_maps::Maps;
+use crate::recompiler::run::context::{RCX, RDI, RSP};
 use iced_x86::{
     Code, CodeSize, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
     OpAccess, OpKind, Register, RflagsBits, UsedMemory,
@@ -12,7 +12,7 @@ use iced_x86::{
 pub(crate) const STATUS: u32 =
     RflagsBits::OF | RflagsBits::SF | RflagsBits::ZF | RflagsBits::AF | RflagsBits::CF | RflagsBits::PF;
 
-/// Stores of one instruction that are handled apart from each other; more than that is a rare instruction.
+/// How many stores of one instruction are handled separately. An instruction with more is a rare one.
 pub(crate) const STORES_MAX: usize = 2;
 
 /// Bytes that a translated instruction reads at most.
@@ -24,7 +24,7 @@ pub(crate) struct Insn {
     pub(crate) raw: Instruction,
     /// Where in its bytes the displacement of a memory operand lies.
     pub(crate) disp_offset: u8,
-    /// Its first byte, over which memory may have a debugger's breakpoint.
+    /// Its first byte in the program: in memory a debugger's breakpoint may cover it.
     pub(crate) first_byte: u8,
     /// General registers read; overwritten in full; changed at all.
     pub(crate) reads: u16,
@@ -33,13 +33,13 @@ pub(crate) struct Insn {
     /// Arithmetic flags read and surely overwritten.
     pub(crate) flags_read: u32,
     pub(crate) flags_killed: u32,
-    pub(crate) stores: [Option<Store>; STORES_MAX],
-    pub(crate) kind: Kind,
+    pub(crate) stores: [Option<InsnStore>; STORES_MAX],
+    pub(crate) kind: InsnKind,
 }
 
 /// A store as its instruction addresses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Store {
+pub(crate) struct InsnStore {
     pub(crate) mem: Mem,
     pub(crate) bytes: u32,
     pub(crate) shape: Shape,
@@ -53,21 +53,21 @@ pub(crate) enum Shape {
     Masked,
     /// rep movs / rep stos: rcx elements of `bytes` bytes upwards from rdi.
     Repeat,
-    /// Worked out by the dispatcher, with all registers at hand.
+    /// Worked out by the dispatcher, which has all registers.
     Rare,
 }
 
 /// How the instruction is translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Copied.
+pub(crate) enum InsnKind {
+    /// It is copied.
     Plain,
-    /// Changes rsp to something that may lie on another stack.
+    /// It changes rsp to something that may lie on another stack.
     SwitchesStack,
-    /// Ends a block.
+    /// It ends a block.
     Jump,
     Branch,
-    /// jrcxz, loop: no long form.
+    /// jrcxz, loop: they have no long form.
     ShortBranch,
     Call,
     IndirectJump,
@@ -78,7 +78,7 @@ pub(crate) enum Kind {
     TransactionBegin,
     /// ud2, int3, hlt...: faults.
     Trap,
-    /// Cannot be run translated; why.
+    /// It cannot be run translated; why.
     Refused(&'static str),
 }
 
@@ -88,15 +88,15 @@ pub(crate) fn gpr(register: Register) -> Option<u8> {
     full.is_gpr64().then(|| (full as u32 - Register::RAX as u32) as u8)
 }
 
-/// An instruction as it is in the program.
+/// An instruction as the program has it.
 pub(crate) struct Decoded {
     pub(crate) raw: Instruction,
     pub(crate) disp_offset: u8,
     pub(crate) first_byte: u8,
 }
 
-/// Decodes the instruction at `pc`, as it is in the program: a debugger's breakpoint over its first byte is not part of it,
-/// and a copy of it elsewhere would be nobody's.
+/// Decodes the instruction at `pc` as the program has it. A debugger's breakpoint over its first byte is not part
+/// of it, and a copy of the breakpoint in the code cache would mean nothing to the debugger.
 ///
 /// # Safety
 /// `pc` must be readable, and so must the rest of its page.
@@ -142,10 +142,10 @@ pub(crate) fn analyse(
         insn.flags_killed = 0;
     }
     if raw.mnemonic() == Mnemonic::Enter {
-        // Its many stores go below rsp; `info` would list them all.
+        // Its many stores go below rsp; `info` would list all of them.
         insn.reads = 1 << RSP | 1 << 5;
         insn.changes = 1 << RSP | 1 << 5;
-        insn.stores[0] = Some(Store { mem: stack_top(), bytes: 8, shape: Shape::Rare });
+        insn.stores[0] = Some(InsnStore { mem: stack_top(), bytes: 8, shape: Shape::Rare });
         return insn;
     }
     let info = factory.info(raw);
@@ -179,12 +179,12 @@ pub(crate) fn analyse(
         count += 1;
     }
     if rare && count == 0 {
-        insn.stores[0] = Some(Store { mem: Mem::low(0), bytes: 8, shape: Shape::Rare });
+        insn.stores[0] = Some(InsnStore { mem: Mem::low(0), bytes: 8, shape: Shape::Rare });
     }
     insn
 }
 
-/// Instructions whose flags results depend on a count that may be 0.
+/// Shifts and repeated string instructions leave the flags unchanged when their count is 0.
 fn may_leave_flags(raw: &Instruction) -> bool {
     let shifts = matches!(
         raw.mnemonic(),
@@ -206,7 +206,7 @@ fn stack_top() -> Mem {
     Mem { base: Base::Reg(RSP), index: None, scale: 1, disp: 0, narrow: false, segment: Segment::Flat }
 }
 
-fn store(raw: &Instruction, used: &UsedMemory, rare: bool) -> Store {
+fn store(raw: &Instruction, used: &UsedMemory, rare: bool) -> InsnStore {
     let mut base = used.base().full_register();
     if raw.is_ip_rel_memory_operand() && (base == Register::None || base == Register::RIP) {
         base = Register::RIP;
@@ -249,9 +249,9 @@ fn store(raw: &Instruction, used: &UsedMemory, rare: bool) -> Store {
     };
     if shape == Shape::Repeat {
         let mem = Mem { base: Base::Reg(RDI), ..stack_top() };
-        return Store { mem, bytes: element_bytes(raw), shape: if narrow { Shape::Rare } else { shape } };
+        return InsnStore { mem, bytes: element_bytes(raw), shape: if narrow { Shape::Rare } else { shape } };
     }
-    Store { mem, bytes, shape }
+    InsnStore { mem, bytes, shape }
 }
 
 /// Bytes of one element of a string instruction.
@@ -291,7 +291,7 @@ fn is_rare(raw: &Instruction, direction_known: bool) -> bool {
         || (raw.op0_kind() == OpKind::Memory && stores_by_mask(raw))
 }
 
-/// Loads and moves between registers have the same names.
+/// Loads and moves between registers share these mnemonics.
 fn stores_by_mask(raw: &Instruction) -> bool {
     use Mnemonic as M;
     matches!(raw.mnemonic(), M::Vmaskmovps | M::Vmaskmovpd | M::Vpmaskmovd | M::Vpmaskmovq)
@@ -315,27 +315,27 @@ pub(crate) fn compresses(raw: &Instruction) -> bool {
     )
 }
 
-fn kind(raw: &Instruction) -> Kind {
+fn kind(raw: &Instruction) -> InsnKind {
     use Mnemonic as M;
     if raw.is_invalid() {
-        return Kind::Refused("it runs an instruction that the recompiler does not know");
+        return InsnKind::Refused("it runs an instruction that the recompiler does not know");
     }
     if let Some(why) = refused(raw) {
-        return Kind::Refused(why);
+        return InsnKind::Refused(why);
     }
     match raw.flow_control() {
-        FlowControl::Next if switches_stack(raw) => Kind::SwitchesStack,
-        FlowControl::Next => Kind::Plain,
-        FlowControl::UnconditionalBranch => Kind::Jump,
-        FlowControl::ConditionalBranch if raw.is_jcc_short_or_near() => Kind::Branch,
-        FlowControl::ConditionalBranch => Kind::ShortBranch,
-        FlowControl::Call if raw.mnemonic() == M::Syscall => Kind::Syscall,
-        FlowControl::Call => Kind::Call,
-        FlowControl::IndirectBranch => Kind::IndirectJump,
-        FlowControl::IndirectCall => Kind::IndirectCall,
-        FlowControl::Return => Kind::Return,
-        FlowControl::XbeginXabortXend if raw.mnemonic() == M::Xbegin => Kind::TransactionBegin,
-        _ => Kind::Trap,
+        FlowControl::Next if switches_stack(raw) => InsnKind::SwitchesStack,
+        FlowControl::Next => InsnKind::Plain,
+        FlowControl::UnconditionalBranch => InsnKind::Jump,
+        FlowControl::ConditionalBranch if raw.is_jcc_short_or_near() => InsnKind::Branch,
+        FlowControl::ConditionalBranch => InsnKind::ShortBranch,
+        FlowControl::Call if raw.mnemonic() == M::Syscall => InsnKind::Syscall,
+        FlowControl::Call => InsnKind::Call,
+        FlowControl::IndirectBranch => InsnKind::IndirectJump,
+        FlowControl::IndirectCall => InsnKind::IndirectCall,
+        FlowControl::Return => InsnKind::Return,
+        FlowControl::XbeginXabortXend if raw.mnemonic() == M::Xbegin => InsnKind::TransactionBegin,
+        _ => InsnKind::Trap,
     }
 }
 
@@ -368,7 +368,7 @@ fn refused(raw: &Instruction) -> Option<&'static str> {
     })
 }
 
-/// True if rsp becomes something else than itself plus a constant, aligned, or less something.
+/// True unless the new rsp is the old one plus a constant, aligned, or less something.
 fn switches_stack(raw: &Instruction) -> bool {
     use Mnemonic as M;
     let op =
@@ -384,12 +384,12 @@ fn switches_stack(raw: &Instruction) -> bool {
         }
         M::Cmovl | M::Cmovle | M::Cmovg | M::Cmovge | M::Cmovs | M::Cmovns => is_rsp(op(0)),
         M::Cmovp | M::Cmovnp | M::Cmovo | M::Cmovno => is_rsp(op(0)),
-        // Subtracting one makes room on the same stack (alloca).
+        // A subtraction only allocates on the same stack (alloca).
         M::Add => is_rsp(op(0)) && (op(1) != Register::None || raw.op1_kind() == OpKind::Memory),
         M::Xchg | M::Xadd => is_rsp(op(0)) || is_rsp(op(1)),
         _ => false,
     }
 }
 
-/// The registers that a rep string instruction fixes.
+/// The registers that a rep string instruction uses.
 pub(crate) const REPEAT_REGISTERS: u16 = 1 << RCX | 1 << RDI;

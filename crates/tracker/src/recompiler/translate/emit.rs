@@ -1,6 +1,6 @@
 //! Machine code, byte by byte: the few forms that instrumentation and branches need.
 
-use super::context::RSP;
+use crate::recompiler::run::context::RSP;
 
 /// A memory operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Mem {
     }
 }
 
-/// A stretch of the code cache being filled. `pos` and `end` are addresses where the code will run; bytes
+/// A part of the code cache that is being filled. `pos` and `end` are addresses where the code will run; the bytes
 /// are written through the other mapping, `delta` away.
 pub(crate) struct Code {
     pub(crate) base: usize,
@@ -60,13 +60,16 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn free_bytes(&self) -> usize {
         self.end - self.pos
     }
 
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
-        assert!(bytes.len() <= self.room(), "a stretch of the code cache is sized for its largest block");
-        // SAFETY: inside the stretch (asserted), whose writable mapping lies `delta` away.
+        assert!(
+            bytes.len() <= self.free_bytes(),
+            "a stretch of the code cache is sized for its largest block"
+        );
+        // SAFETY: inside the part (asserted), whose writable mapping lies `delta` away.
         unsafe {
             let to = std::ptr::with_exposed_provenance_mut::<u8>(self.pos.wrapping_add_signed(self.delta));
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
@@ -85,7 +88,7 @@ impl Code {
     /// Overwrites four bytes at `at`, emitted earlier.
     pub(crate) fn patch32(&mut self, at: usize, value: u32) {
         debug_assert!((self.base..self.pos).contains(&at));
-        // SAFETY: inside the emitted part of the stretch.
+        // SAFETY: inside the emitted code.
         unsafe {
             std::ptr::with_exposed_provenance_mut::<u32>(at.wrapping_add_signed(self.delta))
                 .write_unaligned(value);
@@ -192,7 +195,7 @@ impl Code {
         self.u32(rel32(target, next));
     }
 
-    /// As `relative`, to be patched: returns where the displacement lies.
+    /// As `relative`, to be patched later: returns where the displacement lies.
     pub(crate) fn relative_later(&mut self, opcode: &[u8]) -> usize {
         self.bytes(opcode);
         self.u32(0);

@@ -1,8 +1,8 @@
-//! Which registers and flags nobody will read.
+//! Liveness: which registers and flags are never read again.
 
-use super::context::RSP;
-use super::decode::{Insn, Kind, STATUS, analyse, decode};
-use super::maps::Maps;
+use super::decode::{Insn, InsnKind, STATUS, analyse, decode};
+use crate::recompiler::code_cache::proc_maps::Maps;
+use crate::recompiler::run::context::RSP;
 use iced_x86::InstructionInfoFactory;
 
 /// How far ahead to look.
@@ -32,20 +32,20 @@ impl Dead {
     }
 }
 
-/// What the straight code at some address does first.
+/// The effects of the straight-line code at some address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ahead {
     pub(crate) dead: Dead,
-    /// Flags that it reads as it finds them.
+    /// Flags that it reads before it sets them.
     pub(crate) flags_read: u32,
 }
 
-/// What is dead at `pc`: looks along the straight code there, over jumps and into called functions, up to the
+/// What is dead at `pc`: looks along the straight-line code there, over jumps and into called functions, up to the
 /// first branch or indirect jump.
 ///
-/// Registers that were not overwritten on the way are alive, whatever the calling convention says. Flags do
-/// not survive a call or a return (System V ABI) unless `flags_cross`: the translator checks the code at both
-/// ends of every call, and sets that as soon as some code does otherwise.
+/// Registers that were not overwritten on the way are live, whatever the calling convention says. Flags do not
+/// survive a call or a return (System V ABI) unless `flags_cross` is set: the translator checks the code at both
+/// ends of every call, and sets it as soon as some code passes flags.
 pub(crate) fn look_ahead(
     pc: usize,
     maps: &Maps,
@@ -68,17 +68,17 @@ pub(crate) fn look_ahead(
         flags_read |= insn.flags_read & !dead.flags;
         read |= insn.reads & !dead.registers;
         match insn.kind {
-            Kind::Plain => {
+            InsnKind::Plain => {
                 dead.registers |= insn.kills & !read;
                 dead.flags |= insn.flags_killed & !flags_read;
                 pc = raw.next_ip() as usize;
             }
-            Kind::Jump => pc = raw.near_branch_target() as usize,
-            Kind::Call if !flags_cross => {
+            InsnKind::Jump => pc = raw.near_branch_target() as usize,
+            InsnKind::Call if !flags_cross => {
                 dead.flags |= STATUS & !flags_read;
                 pc = raw.near_branch_target() as usize;
             }
-            Kind::Return | Kind::IndirectCall if !flags_cross => {
+            InsnKind::Return | InsnKind::IndirectCall if !flags_cross => {
                 dead.flags |= STATUS & !flags_read;
                 break;
             }

@@ -1,9 +1,9 @@
 //! Stores whose bytes depend on more than an address: masks, counts, directions, state areas.
 
-use super::context::{RAX, RCX, RDI, RDX, RSP, context};
 use super::decode::{compresses, decode, element_bytes, gpr, is_bit_string};
-use super::raw::syscall;
-use super::state::State;
+use crate::recompiler::run::context::{RAX, RCX, RDI, RDX, RSP, context};
+use crate::recompiler::run::raw_syscall::syscall;
+use crate::recompiler::state::RecompilerState;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 const DIRECTION_FLAG: u64 = 1 << 10;
@@ -16,17 +16,17 @@ const OPMASK: u32 = 5;
 const ZMM_HI256: u32 = 6;
 const HI16_ZMM: u32 = 7;
 
-impl State {
+impl RecompilerState {
     /// Records what the masked store at `pc` is about to write from `addr` on.
     pub(crate) fn record_masked_at(&mut self, pc: usize, addr: usize) {
-        // SAFETY: it was translated from there.
+        // SAFETY: the instruction was translated from there.
         let raw = unsafe { decode(pc, &self.maps) }.raw;
         self.record_masked(&raw, addr);
     }
 
     /// Records what the instruction at `pc` is about to store.
     pub(crate) fn record_rare(&mut self, pc: usize) {
-        // SAFETY: it was translated from there.
+        // SAFETY: the instruction was translated from there.
         let raw = unsafe { decode(pc, &self.maps) }.raw;
         use Mnemonic as M;
         match raw.mnemonic() {
@@ -100,7 +100,7 @@ impl State {
         }
     }
 
-    /// A store under an opmask; compressing ones write as many elements as bits are set.
+    /// A store under an opmask. Compressing ones write as many elements as bits are set.
     fn record_masked(&mut self, raw: &Instruction, addr: usize) {
         let size = raw.memory_size().element_size().max(1);
         let lanes = raw.memory_size().size() / size;
@@ -114,7 +114,8 @@ impl State {
         }
     }
 
-    /// bts, btr, btc with the bit's number in a register: signed, from the operand on, in words of its size.
+    /// bts, btr, btc with the bit's number in a register. The number is signed and counts from the operand on, in
+    /// words of its size.
     fn record_bit_string(&mut self, raw: &Instruction) {
         let bytes = raw.memory_size().size();
         let number = gpr(raw.op1_register()).map_or(0, |reg| self.register(reg));
@@ -124,7 +125,7 @@ impl State {
             _ => number as i64,
         };
         let bits = bytes as i64 * 8;
-        self.record(self.address_beside(raw, number.div_euclid(bits) * bytes as i64), bytes);
+        self.record(self.address_plus(raw, number.div_euclid(bits) * bytes as i64), bytes);
     }
 
     fn record_scatter(&mut self, raw: &Instruction) {
@@ -150,7 +151,7 @@ impl State {
         }
     }
 
-    /// xsave and its kin: the legacy part, the header, and the requested components.
+    /// The xsave family: the legacy part, the header, and the requested components.
     fn record_state_area(&mut self, raw: &Instruction, compact: bool) {
         let addr = self.address(raw);
         let enabled = xcr0();
@@ -174,11 +175,11 @@ impl State {
 
     /// Effective address of the instruction's memory operand.
     fn address(&self, raw: &Instruction) -> usize {
-        self.address_beside(raw, 0)
+        self.address_plus(raw, 0)
     }
 
     /// The same, `offset` bytes further.
-    fn address_beside(&self, raw: &Instruction, offset: i64) -> usize {
+    fn address_plus(&self, raw: &Instruction, offset: i64) -> usize {
         if raw.is_ip_rel_memory_operand() {
             return (raw.ip_rel_memory_address() as usize)
                 .wrapping_add_signed(offset as isize)
@@ -219,7 +220,7 @@ impl State {
         }
     }
 
-    /// `size` bytes (up to 8) at `offset` of a vector register, as the program has it.
+    /// `size` bytes (up to 8) at `offset` of a vector register of the program.
     fn vector_bytes(&self, register: Register, offset: usize, size: usize) -> u64 {
         let number = register.number();
         let (component, at) = match offset {
@@ -239,7 +240,7 @@ impl State {
         if register == Register::None { u64::MAX } else { self.state_bytes(OPMASK, register.number() * 8, 8) }
     }
 
-    /// From the area that the dispatcher saved; a component in its initial state is all zeros there.
+    /// Reads the area that the dispatcher saved. A component in its initial state is all zeros there.
     fn state_bytes(&self, component: u32, at: usize, size: usize) -> u64 {
         let offset =
             if component < 2 { 0 } else { std::arch::x86_64::__cpuid_count(0xd, component).ebx as usize };

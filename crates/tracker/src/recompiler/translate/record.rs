@@ -1,22 +1,22 @@
 //! The code that records a store before it happens.
 //!
-//! Preserves semantics: a record changes no register and no flag that anybody reads afterwards, and computes
-//! its address before it clobbers anything.
+//! Preserves semantics: a record changes no register and no flag that is read afterwards, and computes its address
+//! before it clobbers anything.
 
-use super::cache::Arena;
-use super::context::{EXACT_PAGES, FILTER, FILTER_SLOTS, LIST_END, RAX, RCX, RDI, RSP};
-use super::decode::{REPEAT_REGISTERS, STATUS, Shape, Store};
+use super::decode::{InsnStore, REPEAT_REGISTERS, STATUS, Shape};
 use super::emit::{Base, Code, Mem, Segment};
 use super::liveness::Dead;
+use crate::recompiler::code_cache::cache::CodeArena;
+use crate::recompiler::run::context::{EXACT_PAGES, FILTER, FILTER_SLOTS, LIST_END, RAX, RCX, RDI, RSP};
 
-/// A record to be emitted: one store, or several off the same registers.
+/// A record to be emitted: one store, or several relative to the same registers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Record {
-    /// Index of the instruction before which it is made.
+pub(crate) struct StoreRecord {
+    /// Index of the instruction before which the record runs.
     pub(crate) at: usize,
-    /// The store (index of its instruction) that the dispatcher evaluates for rare and masked ones.
+    /// Index of the instruction whose store the dispatcher evaluates, for rare and masked stores.
     pub(crate) of: usize,
-    pub(crate) store: Store,
+    pub(crate) store: InsnStore,
 }
 
 /// Widest record of several stores.
@@ -26,13 +26,13 @@ const SCRATCH_ORDER: [u8; 13] = [0, 2, 6, 7, 1, 3, 5, 8, 9, 10, 11, 14, 15];
 
 /// Emits records into one arena.
 pub(crate) struct Recorder<'a> {
-    pub(crate) arena: &'a mut Arena,
+    pub(crate) arena: &'a mut CodeArena,
     pub(crate) block_bytes: u32,
-    /// rorx is there.
+    /// The CPU has rorx.
     pub(crate) bmi2: bool,
 }
 
-/// Scratch registers of one record and how they come back.
+/// Scratch registers of one record, and what has to be restored.
 struct Scratch {
     a: u8,
     a_saved: bool,
@@ -45,13 +45,14 @@ struct Scratch {
 #[derive(Clone, Copy)]
 struct Miss {
     site: usize,
-    /// Where to go on when the block is recorded; None: the jump does not speak of one block.
+    /// Where to continue when the block is recorded; `None`: the jump is not about one block.
     back: Option<usize>,
 }
 
 impl Recorder<'_> {
-    /// Emits the record of a plain, masked or repeated store. `exit` numbers the masked store for the dispatcher.
-    pub(crate) fn record(&mut self, store: &Store, dead: Dead, exit: u32) {
+    /// Emits the record of a plain, masked or repeated store. `exit` is the number by which the dispatcher finds a
+    /// masked store.
+    pub(crate) fn record(&mut self, store: &InsnStore, dead: Dead, exit: u32) {
         if store.shape == Shape::Repeat {
             return self.repeat(store, dead);
         }
@@ -62,7 +63,7 @@ impl Recorder<'_> {
         let mut misses = [Miss { site: 0, back: None }; 8];
         let mut count = 0;
         if bytes <= block && bytes.is_power_of_two() {
-            // Misaligned addresses keep a low bit, match nothing, and go out of line.
+            // A misaligned address keeps a low bit, so it matches nothing and goes out of line.
             let hot = &mut self.arena.hot;
             hot.op_imm(true, 4, scratch.a, (-i64::from(block) | i64::from(bytes - 1)) as i32);
             misses[0] = self.check(&scratch);
@@ -108,7 +109,7 @@ impl Recorder<'_> {
         taken |= 1 << a;
         let (b, b_free) =
             if flags_saved { (RAX, dead.registers & 1 << RAX != 0) } else { pick(dead.registers, taken) };
-        // rax may be part of the address: then it is alive, and saved.
+        // rax may be part of the address: then it is live, and saved.
         let b_saved = !b_free || (flags_saved && uses & 1 << RAX != 0);
         let scratch = Scratch { a, a_saved: !a_free, b, b_saved, flags_saved };
         let hot = &mut self.arena.hot;
@@ -155,14 +156,14 @@ impl Recorder<'_> {
         Miss { site, back: Some(hot.pos) }
     }
 
-    /// The block in `a` is not in the filter, whose slot `b` tells: adds it, if nothing speaks against it. Returns the
-    /// jumps for when something does, to be patched (0: none).
+    /// Adds the block in `a`, which is not in the filter, unless something forbids it; `b` is its slot's offset.
+    /// Returns the jumps for the cases that forbid it, to be patched (0: none).
     fn add_block(&mut self, scratch: &Scratch, aligned_to: u32, back: usize) -> [usize; 5] {
         let (a, b) = (scratch.a, scratch.b);
         let (block_bytes, bmi2) = (self.block_bytes, self.bmi2);
         let slow = &mut self.arena.slow;
         let mut others = [0; 5];
-        // A misaligned address is no block.
+        // A misaligned address is not a block.
         if aligned_to > 1 {
             slow.op_reg(false, &[0xf7], 0, a);
             slow.u32(aligned_to - 1);
@@ -185,7 +186,7 @@ impl Recorder<'_> {
         slow.op_mem(true, &[0x2b], b, &Mem::low(at!(stack_lo)), 0);
         slow.op_mem(true, &[0x3b], b, &Mem::low(at!(stack_all)), 0);
         others[3] = slow.relative_later(&[0x0f, 0x82]);
-        // It would be the last in the list: adding that is the stub's, which then has the list emptied.
+        // It would be the last in the list: the stub adds that one, and has the list emptied.
         slow.load_low(b, at!(list_ptr));
         slow.op_imm(true, 7, b, LIST_END as i32 - 8);
         others[4] = slow.relative_later(&[0x0f, 0x83]);
@@ -212,11 +213,11 @@ impl Recorder<'_> {
         }
     }
 
-    fn out_of_line(&mut self, store: &Store, scratch: &Scratch, misses: &[Miss], back: usize, exit: u32) {
+    fn out_of_line(&mut self, store: &InsnStore, scratch: &Scratch, misses: &[Miss], back: usize, exit: u32) {
         let mut others = [[0; 5]; 8];
-        // A masked store writes perhaps nothing: on its page it is looked at as a whole.
+        // A masked store may write nothing: its page decides, in `slow_masked`, whether the mask is evaluated.
         let direct = store.shape == Shape::Plain;
-        // Addresses keep the low bits by which a single check tells that they are misaligned.
+        // Addresses keep the low bits by which a single check detects misalignment.
         let aligned_to = if misses.len() == 1 { store.bytes } else { 1 };
         for (miss, others) in misses.iter().zip(&mut others) {
             if let (Some(back), true) = (miss.back, direct) {
@@ -252,8 +253,8 @@ impl Recorder<'_> {
         }
     }
 
-    /// rep movs, rep stos upwards: rcx elements from rdi, one range.
-    fn repeat(&mut self, store: &Store, dead: Dead) {
+    /// rep movs, rep stos upwards: one range of rcx elements from rdi.
+    fn repeat(&mut self, store: &InsnStore, dead: Dead) {
         let scratch = self.begin(&store.mem, REPEAT_REGISTERS, dead);
         let hot = &mut self.arena.hot;
         hot.store_low(at!(write_addr), RDI);

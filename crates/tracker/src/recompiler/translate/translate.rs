@@ -1,18 +1,18 @@
-//! Translation of a piece of code: straight on from its start, over branches not taken, until it ends in a
-//! jump to something translated already, a call, a return, or its budget.
+//! Translation of a piece of code. A piece runs straight on from its start, over branches not taken. It ends in a
+//! jump to translated code, a call, a return, or when its budget is used up.
 
-use super::blocks::{Block, Mode};
-use super::context::RSP;
-use super::decode::{Decoded, Insn, Kind, STATUS, Shape, analyse, decode};
+use super::decode::{Decoded, Insn, InsnKind, STATUS, Shape, analyse, decode};
 use super::emit::{Base, Mem};
-use super::gate;
 use super::liveness::{Dead, NOTHING, look_ahead};
-use super::maps::{Mapping, Origin};
-use super::record::{Record, Recorder, SPAN_MAX};
-use super::state::{Exit, Failure, State};
+use super::record::{Recorder, SPAN_MAX, StoreRecord};
+use crate::recompiler::code_cache::blocks::{CodeBlock, Mode};
+use crate::recompiler::code_cache::proc_maps::{Mapping, Origin};
+use crate::recompiler::run::context::RSP;
+use crate::recompiler::run::stubs;
+use crate::recompiler::state::{CallFailure, ExitReason, RecompilerState};
 use iced_x86::Mnemonic;
 
-/// Instructions of a piece, roughly.
+/// Instructions of a piece, approximately.
 const PIECE_INSTRUCTIONS_MAX: usize = 96;
 /// Instructions of a basic block; longer ones are cut.
 const BLOCK_INSTRUCTIONS_MAX: usize = 48;
@@ -26,8 +26,8 @@ pub(crate) struct Piece {
 }
 
 /// What comes after a basic block.
-pub(crate) enum Then {
-    /// The piece goes on in line, at this address.
+pub(crate) enum AfterBlock {
+    /// The piece continues in line, at this address.
     Continue(usize),
     End,
 }
@@ -39,50 +39,50 @@ struct Basic {
     /// Address after the last instruction.
     end: usize,
     dead: [Dead; BLOCK_INSTRUCTIONS_MAX + 1],
-    records: [Option<Record>; RECORDS_MAX],
+    records: [Option<StoreRecord>; RECORDS_MAX],
     record_count: usize,
 }
 
-impl State {
+impl RecompilerState {
     /// The translation of `pc`, made if there is none.
-    pub(crate) fn block(&mut self, pc: usize, mode: Mode) -> Result<Block, Failure> {
+    pub(crate) fn block(&mut self, pc: usize, mode: Mode) -> Result<CodeBlock, CallFailure> {
         if let Some(block) = self.blocks.get(pc, mode) {
             return Ok(block);
         }
         self.translate(pc, mode, false)?;
-        self.blocks.get(pc, mode).ok_or(Failure::NoRoom)
+        self.blocks.get(pc, mode).ok_or(CallFailure::NoSpace)
     }
 
     /// The same, with an entry for indirect branches.
-    pub(crate) fn block_with_entry(&mut self, pc: usize, mode: Mode) -> Result<Block, Failure> {
+    pub(crate) fn block_with_entry(&mut self, pc: usize, mode: Mode) -> Result<CodeBlock, CallFailure> {
         match self.blocks.get(pc, mode) {
             Some(block) if block.entry != 0 => return Ok(block),
             Some(block) => self.add_entry(pc, mode, block.main)?,
             None => self.translate(pc, mode, true)?,
         }
-        self.blocks.get(pc, mode).ok_or(Failure::NoRoom)
+        self.blocks.get(pc, mode).ok_or(CallFailure::NoSpace)
     }
 
-    /// May code at `pc` be translated? `Ok(false)`: it is no code at all, running it faults.
-    pub(crate) fn admit(&mut self, pc: usize) -> Result<bool, Failure> {
+    /// May code at `pc` be translated? `Ok(false)`: there is no code, and running it faults.
+    pub(crate) fn admit(&mut self, pc: usize) -> Result<bool, CallFailure> {
         let mut found = self.maps.find(pc);
         if !found.is_some_and(|mapping| mapping.execute) {
             if !self.maps.refresh() {
-                return Err(Failure::NoMaps);
+                return Err(CallFailure::NoMaps);
             }
             found = self.maps.find(pc);
         }
         let Some(mapping) = found.filter(|mapping| mapping.execute) else { return Ok(false) };
         if mapping.write || mapping.origin != Origin::File || !mapping.read {
-            // What was true when the list was read may not be now.
+            // The list may be out of date.
             if !self.maps.refresh() {
-                return Err(Failure::NoMaps);
+                return Err(CallFailure::NoMaps);
             }
             let Some(mapping) = self.maps.find(pc).filter(|mapping| mapping.execute) else {
                 return Ok(false);
             };
             if mapping.write || mapping.origin != Origin::File || !mapping.read {
-                return Err(Failure::MadeCode(pc));
+                return Err(CallFailure::MadeCode(pc));
             }
         }
         if !self.sources.iter().any(|source| source.0 <= pc && pc < source.1) {
@@ -91,40 +91,40 @@ impl State {
         Ok(true)
     }
 
-    fn translate(&mut self, start: usize, mode: Mode, entry: bool) -> Result<(), Failure> {
+    fn translate(&mut self, start: usize, mode: Mode, entry: bool) -> Result<(), CallFailure> {
         if !self.is_special(start) && !self.admit(start)? {
-            return Err(Failure::NoCode(start));
+            return Err(CallFailure::NoCode(start));
         }
         let mut arena = self.arena(start)?;
-        if !self.cache.arena(arena).has_room() {
+        if !self.cache.arena(arena).has_space() {
             self.flush();
             arena = self.arena(start)?;
         }
         let mut piece = Piece { arena, mode, budget: PIECE_INSTRUCTIONS_MAX };
         let mut pc = start;
-        while let Then::Continue(next) = self.basic_block(&mut piece, pc, entry && pc == start)? {
+        while let AfterBlock::Continue(next) = self.basic_block(&mut piece, pc, entry && pc == start)? {
             pc = next;
         }
         if self.flush_wanted {
-            // Something seen on the way changes how code is translated: start over.
+            // The code read on the way changes how code is translated: start over.
             self.flush();
             return self.translate(start, mode, entry);
         }
         Ok(())
     }
 
-    fn arena(&mut self, pc: usize) -> Result<usize, Failure> {
-        self.cache.arena_for(pc, &mut self.maps).ok_or(Failure::NoRoom)
+    fn arena(&mut self, pc: usize) -> Result<usize, CallFailure> {
+        self.cache.arena_for(pc, &mut self.maps).ok_or(CallFailure::NoSpace)
     }
 
-    fn basic_block(&mut self, piece: &mut Piece, pc: usize, entry: bool) -> Result<Then, Failure> {
+    fn basic_block(&mut self, piece: &mut Piece, pc: usize, entry: bool) -> Result<AfterBlock, CallFailure> {
         self.begin_block(piece, pc, entry);
         if self.emit_special(piece, pc) {
-            return Ok(Then::End);
+            return Ok(AfterBlock::End);
         }
         if !self.admit(pc)? {
             self.emit_native_jump(piece, pc);
-            return Ok(Then::End);
+            return Ok(AfterBlock::End);
         }
         let mut block = self.read_block(piece, pc);
         piece.budget = piece.budget.saturating_sub(block.len);
@@ -152,7 +152,7 @@ impl State {
             records: [None; RECORDS_MAX],
             record_count: 0,
         };
-        // What lies behind the mapping was not admitted.
+        // `admit` did not look beyond the mapping.
         let end = self.maps.find(start).map_or(start, |mapping| mapping.hi);
         while block.len < BLOCK_INSTRUCTIONS_MAX {
             let pc = block.end;
@@ -160,8 +160,8 @@ impl State {
             if block.len > 0 && over {
                 break;
             }
-            // SAFETY: `admit` found the mapping readable, which `pc` has not left, and blocks do not leave their
-            // page unseen: the next page is read only if it is mapped.
+            // SAFETY: `admit` found the mapping readable, and `pc` has not left it. An instruction that crosses
+            // into the next page is read there only if that page is mapped.
             let Decoded { raw, disp_offset, first_byte } = unsafe { decode(pc, &self.maps) };
             let mut insn = analyse(&raw, &mut self.factory, self.direction_known);
             (insn.disp_offset, insn.first_byte) = (disp_offset, first_byte);
@@ -174,7 +174,7 @@ impl State {
             block.insns[block.len] = Some(insn);
             block.len += 1;
             block.end = raw.next_ip() as usize;
-            if !matches!(insn.kind, Kind::Plain | Kind::SwitchesStack) {
+            if !matches!(insn.kind, InsnKind::Plain | InsnKind::SwitchesStack) {
                 break;
             }
         }
@@ -191,27 +191,27 @@ impl State {
         let target = last.raw.near_branch_target() as usize;
         let by_convention = Dead { registers: 0, flags: if self.flags_cross { 0 } else { STATUS } };
         let mut dead = match last.kind {
-            Kind::Plain | Kind::SwitchesStack => self.ahead(block.end),
-            Kind::Jump => self.ahead(target),
-            Kind::Branch | Kind::ShortBranch => self.ahead(target).both(self.ahead(block.end)),
-            Kind::Call => {
+            InsnKind::Plain | InsnKind::SwitchesStack => self.ahead(block.end),
+            InsnKind::Jump => self.ahead(target),
+            InsnKind::Branch | InsnKind::ShortBranch => self.ahead(target).both(self.ahead(block.end)),
+            InsnKind::Call => {
                 self.check_flags_cross(target);
                 self.check_flags_cross(block.end);
                 let ahead = self.ahead(target);
                 Dead { registers: ahead.registers, flags: if self.flags_cross { 0 } else { STATUS } }
             }
-            Kind::IndirectCall => {
+            InsnKind::IndirectCall => {
                 self.check_flags_cross(block.end);
                 by_convention
             }
-            Kind::IndirectJump if last.raw.is_ip_rel_memory_operand() => by_convention,
-            Kind::Return => by_convention,
+            InsnKind::IndirectJump if last.raw.is_ip_rel_memory_operand() => by_convention,
+            InsnKind::Return => by_convention,
             _ => NOTHING,
         };
         block.dead[block.len] = dead;
         for idx in (0..block.len).rev() {
             if let Some(insn) = &block.insns[idx] {
-                dead = if matches!(insn.kind, Kind::Trap | Kind::Refused(_) | Kind::Syscall) {
+                dead = if matches!(insn.kind, InsnKind::Trap | InsnKind::Refused(_) | InsnKind::Syscall) {
                     NOTHING
                 } else {
                     dead.before(insn)
@@ -221,7 +221,7 @@ impl State {
         }
     }
 
-    /// Does the code after a call, or at the start of a called function, read flags as it finds them?
+    /// Does the code after a call, or at the start of a called function, read flags before it sets them?
     fn check_flags_cross(&mut self, pc: usize) {
         if !self.flags_cross && look_ahead(pc, &self.maps, &mut self.factory, true).flags_read != 0 {
             self.flags_cross = true;
@@ -239,7 +239,7 @@ impl State {
                 if store.mem.base == Base::Reg(RSP) && piece.mode == Mode::OwnStack {
                     continue;
                 }
-                let record = Record { at: idx, of: idx, store };
+                let record = StoreRecord { at: idx, of: idx, store };
                 if store.shape == Shape::Plain && merge(block, &record) {
                     continue;
                 }
@@ -249,7 +249,7 @@ impl State {
         }
     }
 
-    fn emit_block(&mut self, piece: &mut Piece, block: &Basic) -> Result<Then, Failure> {
+    fn emit_block(&mut self, piece: &mut Piece, block: &Basic) -> Result<AfterBlock, CallFailure> {
         for idx in 0..block.len {
             let Some(insn) = &block.insns[idx] else { continue };
             for record in
@@ -261,8 +261,8 @@ impl State {
             let at = self.cache.arena(piece.arena).hot.pos;
             self.origins.push((at, insn.raw.ip() as usize));
             match insn.kind {
-                Kind::Plain => self.emit_copy(piece, insn),
-                Kind::SwitchesStack => {
+                InsnKind::Plain => self.emit_copy(piece, insn),
+                InsnKind::SwitchesStack => {
                     self.emit_copy(piece, insn);
                     self.emit_stack_check(piece, insn.raw.next_ip() as usize);
                 }
@@ -270,13 +270,14 @@ impl State {
             }
         }
         if self.may_continue(piece, block.end) {
-            return Ok(Then::Continue(block.end));
+            return Ok(AfterBlock::Continue(block.end));
         }
         self.emit_jump(piece, &[0xe9], block.end);
-        Ok(Then::End)
+        Ok(AfterBlock::End)
     }
 
-    /// Shall the piece go on in line at `pc`? Not where `admit` may object: perhaps nothing ever gets there.
+    /// May the piece continue in line at `pc`? Not where `admit` may object, because the program may never get
+    /// there.
     pub(crate) fn may_continue(&mut self, piece: &Piece, pc: usize) -> bool {
         let admitted = |mapping: Mapping| {
             mapping.execute && mapping.read && !mapping.write && mapping.origin == Origin::File
@@ -288,18 +289,18 @@ impl State {
             && self.cache.arena(piece.arena).serves(pc)
     }
 
-    fn emit_record(&mut self, piece: &Piece, record: &Record, pc: usize, dead: Dead) {
+    fn emit_record(&mut self, piece: &Piece, record: &StoreRecord, pc: usize, dead: Dead) {
         let exit = self.exits.len() as u32;
         match record.store.shape {
             Shape::Rare => {
                 let code = &mut self.cache.arena(piece.arena).hot;
-                code.store_low_imm(super::context::at!(exit), exit);
-                code.jump_low(super::context::at!(dispatch));
+                code.store_low_imm(crate::recompiler::run::context::at!(exit), exit);
+                code.jump_low(crate::recompiler::run::context::at!(dispatch));
                 let resume = code.pos;
-                self.exits.push(Exit::Rare { pc, resume });
+                self.exits.push(ExitReason::Rare { pc, resume });
                 return;
             }
-            Shape::Masked => self.exits.push(Exit::Masked { pc }),
+            Shape::Masked => self.exits.push(ExitReason::Masked { pc }),
             _ => {}
         }
         let (block_bytes, bmi2) = (self.block_bytes, self.bmi2);
@@ -307,17 +308,17 @@ impl State {
         recorder.record(&record.store, dead, exit);
     }
 
-    /// Addresses whose meaning is ours, or functions that run natively.
+    /// Addresses with a meaning to the recompiler, and functions that run natively.
     pub(crate) fn is_special(&self, pc: usize) -> bool {
-        pc == gate::mangrove_tracker_return as *const () as usize
-            || pc == gate::mangrove_tracker_thrown as *const () as usize
+        pc == stubs::mangrove_tracker_return as *const () as usize
+            || pc == stubs::mangrove_tracker_thrown as *const () as usize
             || self.leaf(pc).is_some()
     }
 }
 
-/// Joins a store with an earlier record off the same unchanged registers, if they touch: no byte between two
-/// stores is reported that nobody writes.
-fn merge(block: &mut Basic, new: &Record) -> bool {
+/// Joins a store with an earlier record relative to the same unchanged registers, if they touch: no byte is
+/// reported that neither of them writes.
+fn merge(block: &mut Basic, new: &StoreRecord) -> bool {
     let mem = &new.store.mem;
     let uses = mem.registers();
     for slot in (0..block.record_count).rev() {
@@ -346,7 +347,8 @@ fn merge(block: &mut Basic, new: &Record) -> bool {
 fn hoist(block: &mut Basic) {
     for slot in 0..block.record_count {
         let Some(record) = block.records[slot] else { continue };
-        // What the dispatcher looks at must be as the store finds it: masks are no general registers.
+        // The dispatcher must evaluate a rare or masked store with the registers that the store sees: masks are not
+        // general registers.
         let looked_at = matches!(record.store.shape, Shape::Rare | Shape::Masked);
         if block.dead[record.at].flags == STATUS || looked_at {
             continue;
@@ -358,7 +360,7 @@ fn hoist(block: &mut Basic) {
         let mut at = record.at;
         while at > 0 {
             let Some(insn) = &block.insns[at - 1] else { break };
-            if insn.changes & uses != 0 || insn.kind != Kind::Plain {
+            if insn.changes & uses != 0 || insn.kind != InsnKind::Plain {
                 break;
             }
             at -= 1;
