@@ -34,7 +34,8 @@ build:
 
 bench:
 	@scripts/setup bench
-	$(CARGO) build --release --package mangrove-cli --features peers
+	$(CARGO) build --release --package mangrove-cli
+	$(CARGO) build --release --package mangrove-bench-cli --features peers
 	$(CARGO) build --release --package mangrove-app --package mangrove-leveldb
 	$(MANGROVE) bench map --all
 	$(MANGROVE) bench durable

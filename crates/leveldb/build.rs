@@ -1,5 +1,5 @@
-//! Gives the shared library its own name for the dynamic linker. Who wants it under LevelDB's name
-//! puts a link with that name beside it (docs/leveldb.md).
+//! Gives the shared library its own name for the dynamic linker. To use it under LevelDB's name, add a link with that
+//! name to its directory (docs/leveldb.md).
 
 fn main() {
     let major = std::env::var("CARGO_PKG_VERSION_MAJOR").unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Says what to install when a C library is missing, instead of letting the linker say less.
+//! Names the package to install when a C library is missing, because the linker's message does not.
 
 use std::path::Path;
 
-/// A header that the package brings, and the package.
+/// A header of the package, and the package's name.
 const NEEDED: [(&str, &str); 3] =
     [("lmdb.h", "liblmdb-dev"), ("leveldb/c.h", "libleveldb-dev"), ("rocksdb/c.h", "librocksdb-dev")];
 

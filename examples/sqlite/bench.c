@@ -24,8 +24,8 @@
 #define SCHEMA "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT, value BLOB)"
 #define INSERT "INSERT INTO t (name, value) VALUES (?, ?)"
 #define READ "SELECT name, value FROM t WHERE id = ?"
-#define FILL                                                                                                            \
-    "INSERT INTO t SELECT value, 'name ' || value, zeroblob(100) FROM "                                                \
+#define FILL \
+    "INSERT INTO t SELECT value, 'name ' || value, zeroblob(100) FROM " \
     "(WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n LIMIT 100000) SELECT value FROM n)"
 
 enum subject { DURABLE, WAL, WAL_SHARED, MEMORY };
@@ -53,7 +53,8 @@ static sqlite3 *connect_stock(void)
     must(sqlite3_open(subject == MEMORY ? ":memory:" : path, &connection) == SQLITE_OK, "cannot open");
     sqlite3_busy_timeout(connection, 60000);
     if (subject != MEMORY)
-        must(sqlite3_exec(connection, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL", NULL, NULL, NULL) == SQLITE_OK,
+        must(sqlite3_exec(connection, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL", NULL, NULL, NULL) ==
+                 SQLITE_OK,
              sqlite3_errmsg(connection));
     return connection;
 }
@@ -128,7 +129,8 @@ static void *work(void *context)
         if (subject != DURABLE)
             run_stock(&c, reads ? &key : row, reads ? 1 : 2);
         else
-            must(database_run(c.durable, reads ? READ : INSERT, reads ? &key : row, reads ? 1 : 2) == 0, c.durable->error);
+            must(database_run(c.durable, reads ? READ : INSERT, reads ? &key : row, reads ? 1 : 2) == 0,
+                 c.durable->error);
         done++;
     }
     total += done;

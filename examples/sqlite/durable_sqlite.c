@@ -57,7 +57,8 @@ typedef struct {
     uint64_t hash;
     int code;
     bool tracked; /* this run is */
-    enum { DONE, TRACK, READ, GROW } next; /* what is still to be done: a tracked run, a native one, more room for rows */
+    /* what is still to be done: a tracked run, a native one, more room for rows */
+    enum { DONE, TRACK, READ, GROW } next;
 } request;
 
 static uint64_t hash_of(const char *text)
@@ -191,7 +192,8 @@ static bool append_row(request *r, sqlite3_stmt *statement)
         const void *bytes = sqlite3_column_blob(statement, i);
         if (sqlite3_column_type(statement, i) != SQLITE_BLOB)
             bytes = sqlite3_column_text(statement, i);
-        if (!append(r, bytes, (size_t)sqlite3_column_bytes(statement, i)) || !append(r, i + 1 < columns ? "|" : "\n", 1))
+        if (!append(r, bytes, (size_t)sqlite3_column_bytes(statement, i)) ||
+            !append(r, i + 1 < columns ? "|" : "\n", 1))
             return false;
     }
     return true;
@@ -207,7 +209,9 @@ static int bind(const request *r, sqlite3_stmt *statement)
         case DATABASE_NULL: code = sqlite3_bind_null(statement, at); break;
         case DATABASE_INTEGER: code = sqlite3_bind_int64(statement, at, v->integer); break;
         /* STATIC: cleared before this command ends. */
-        case DATABASE_TEXT: code = sqlite3_bind_text64(statement, at, v->bytes, v->len, SQLITE_STATIC, SQLITE_UTF8); break;
+        case DATABASE_TEXT:
+            code = sqlite3_bind_text64(statement, at, v->bytes, v->len, SQLITE_STATIC, SQLITE_UTF8);
+            break;
         case DATABASE_BLOB: code = sqlite3_bind_blob64(statement, at, v->bytes, v->len, SQLITE_STATIC); break;
         }
     }

@@ -109,7 +109,8 @@ static void *write_for_ever(void *context)
         };
         say(line, snprintf(line, sizeof line, "> %s %lu %c %s\n", name, number, deletes ? 'd' : 'p', key));
         int code = deletes ? database_run(client, "DELETE FROM kv WHERE key = ?", values, 1)
-            : database_run(client, "INSERT INTO kv VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value", values, 2);
+            : database_run(client, "INSERT INTO kv VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+                           values, 2);
         must(code == 0, client->error);
         say(line, snprintf(line, sizeof line, "< %s %lu\n", name, number));
         /* What this client has read must not be lost either: a read of its own write, and a scan at times. */
@@ -125,12 +126,14 @@ static void *write_for_ever(void *context)
             if (client->rows.len == 0) {
                 say(line, snprintf(line, sizeof line, ": %s %s -\n", name, key));
             } else {
-                must(names_operation(client->rows.text, client->rows.len - 1, key, writer, &theirs), "a row is damaged");
+                must(names_operation(client->rows.text, client->rows.len - 1, key, writer, &theirs),
+                     "a row is damaged");
                 say(line, snprintf(line, sizeof line, ": %s %s %s %lu\n", name, key, writer, theirs));
             }
         }
         if ((dice >> 21) % 512 == 0)
-            must(database_run(client, "SELECT count(*), sum(length(value)) FROM kv ORDER BY 2", NULL, 0) == 0, client->error);
+            must(database_run(client, "SELECT count(*), sum(length(value)) FROM kv ORDER BY 2", NULL, 0) == 0,
+                 client->error);
     }
     return NULL;
 }
@@ -145,7 +148,8 @@ static mangrove_app_options *options(bool create)
         status = mangrove_app_options_set_log_bytes(options, *unit == 'M' ? bytes << 20 : bytes);
     }
     if (status == MANGROVE_APP_OK && strncmp(args.durability, "interval=", 9) == 0)
-        status = mangrove_app_options_set_durability_interval(options, (uint32_t)strtoul(args.durability + 9, NULL, 10));
+        status =
+            mangrove_app_options_set_durability_interval(options, (uint32_t)strtoul(args.durability + 9, NULL, 10));
     if (status == MANGROVE_APP_OK && args.medium)
         status = mangrove_app_options_set_medium(
             options, strcmp(args.medium, "dax") == 0 ? MANGROVE_APP_MEDIUM_DAX : MANGROVE_APP_MEDIUM_FILE);

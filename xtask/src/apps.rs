@@ -1,4 +1,4 @@
-//! The durable applications of `examples/` as programs under test: built by the system's compiler against the
+//! The durable applications of `examples/` as programs under test, built by the system's compiler against the
 //! library of this checkout.
 
 use crate::tree;
@@ -9,7 +9,7 @@ use std::process::Command;
 /// A program under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum App {
-    /// A durable map, by the `mangrove` binary
+    /// A durable map, by `mangrove-stress`
     Map,
     /// examples/sqlite: SQLite's `:memory:` behind local mode
     Sqlite,
@@ -18,14 +18,22 @@ pub(crate) enum App {
 }
 
 impl App {
-    /// Builds the program and says where it is.
+    /// Builds the program and returns its path.
     pub(crate) fn build(self) -> Result<PathBuf> {
         match self {
-            Self::Map => tree::mangrove(),
+            Self::Map => tree::mangrove_stress(),
             Self::Sqlite => {
                 example("sqlite", &["durable_sqlite.c", "main.c", "stress.c", "bench.c"], &["-lsqlite3"])
             }
             Self::Rpc => example("kv", &["kv.c", "server.c"], &[]),
+        }
+    }
+
+    /// The words in front of `write` and `check` on the program's command line.
+    pub(crate) fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::Map | Self::Rpc => &[],
+            Self::Sqlite => &["stress"],
         }
     }
 }
@@ -51,7 +59,7 @@ fn example(name: &str, sources: &[&str], libraries: &[&str]) -> Result<PathBuf> 
     Ok(program)
 }
 
-/// The library by the name in its SONAME, under which programs look for it.
+/// Gives the library the name in its SONAME, under which programs look for it.
 fn name_for_the_linker(folder: &Path) -> Result<()> {
     let name = folder.join("libmangrove_app.so.0");
     match std::os::unix::fs::symlink("libmangrove_app.so", &name) {

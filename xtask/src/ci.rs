@@ -78,7 +78,7 @@ fn steps() -> Result<Vec<Step>> {
         Step::One("crash, shadow, planted", xtask(&["crash", "--engine", "shadow", "--planted"])?),
         Step::One("crash, durable", xtask(&["crash", "--engine", "durable", "--images", "1000"])?),
         Step::One("crash, durable, planted", xtask(&["crash", "--engine", "durable", "--planted", "--own"])?),
-        Step::One("fuzz", xtask(&["fuzz", "--seconds", "8"])?),
+        Step::One("fuzz", xtask(&["fuzz", "--runs", "800"])?),
         Step::One("kill9", xtask(&["kill9", "--rounds", "12"])?),
         Step::One("kill9, planted", xtask(&["kill9", "--rounds", "5", "--planted"])?),
         Step::One(

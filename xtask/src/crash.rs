@@ -1,7 +1,9 @@
-//! `cargo xtask crash`: the crash simulator on an engine, and planted bugs that it must catch.
+//! `cargo xtask crash`: the crash simulator on an engine, and injected faults that it must catch.
 
-use anyhow::{Context, bail};
-use mangrove_crashlab::{Campaign, Domain, Engine, Limits, SiteKey, Sites, Tally, Token, Violation, Watch};
+use anyhow::bail;
+use mangrove_crashlab::{
+    Campaign, CrashDomain, EngineKind, Limits, SiteKey, Sites, Tally, Token, Violation, Watch,
+};
 use std::process::exit;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +18,7 @@ const IMAGE_SECONDS_MAX: u64 = 60;
 pub(crate) struct Args {
     /// The engine under test.
     #[arg(long, default_value = "map")]
-    engine: Engine,
+    engine: EngineKind,
     /// What survives a crash: adr, eadr, file, or all of them in turn.
     #[arg(long, default_value = "all")]
     domain: String,
@@ -54,9 +56,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     let images = args.images.unwrap_or(100_000);
     let domains = if args.domain == "all" {
-        Domain::ALL.to_vec()
+        CrashDomain::ALL.to_vec()
     } else {
-        vec![args.domain.parse::<Domain>().map_err(anyhow::Error::msg)?]
+        vec![args.domain.parse::<CrashDomain>().map_err(anyhow::Error::msg)?]
     };
     println!(
         "crash simulator: engine {}, seed {}, {images} distinct images a domain",
@@ -93,7 +95,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn campaign(args: &Args, domain: Domain, images: u64) -> Campaign {
+fn campaign(args: &Args, domain: CrashDomain, images: u64) -> Campaign {
     let limits = Limits { images, ..Limits::default() };
     let mut campaign = Campaign { engine: args.engine, ..Campaign::new(domain, args.seed, limits) };
     if let Some(site) = &args.without {
@@ -117,7 +119,7 @@ fn replay(args: &Args, token: &Token) -> anyhow::Result<()> {
     }
 }
 
-/// Ends the process when one image takes for ever, with the line that replays it.
+/// Ends the process when one image takes too long, and prints the line that replays it.
 fn watch_over(watch: &Watch, without: Option<SiteKey>) {
     let watch = watch.clone();
     std::thread::spawn(move || {
@@ -140,7 +142,7 @@ fn say_violation(violation: &Violation, without: Option<&SiteKey>) {
     println!("  replay: cargo xtask crash --replay {}{without}", violation.token);
 }
 
-fn report(domain: Domain, tally: &Tally, took: Duration) {
+fn report(domain: CrashDomain, tally: &Tally, took: Duration) {
     println!(
         "{:>5}: {} distinct images from {} runs in {:.0} s ({} recoveries judged, {} of a second crash; {} \
          crash points exhaustive, {} sampled)",
@@ -158,16 +160,16 @@ fn report(domain: Domain, tally: &Tally, took: Duration) {
     }
 }
 
-/// One line that says how far we are.
+/// One line of progress.
 struct Progress {
-    domain: Domain,
+    domain: CrashDomain,
     images: u64,
     start: Instant,
     last: Instant,
 }
 
 impl Progress {
-    fn new(domain: Domain, images: u64) -> Self {
+    fn new(domain: CrashDomain, images: u64) -> Self {
         Self { domain, images, start: Instant::now(), last: Instant::now() }
     }
 
@@ -195,9 +197,4 @@ impl Progress {
             eprint!("\r\x1b[K");
         }
     }
-}
-
-/// The program itself, to run a part in a process of its own.
-fn itself() -> anyhow::Result<std::path::PathBuf> {
-    std::env::current_exe().context("cannot find the path of this program")
 }

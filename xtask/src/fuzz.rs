@@ -4,9 +4,10 @@
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 const TARGETS: [&str; 3] = ["pool", "log", "operations"];
-/// What libFuzzer reads, made by the compiler's own coverage pass.
+/// What libFuzzer reads; the compiler's own coverage pass makes it.
 const RUSTFLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
@@ -21,6 +22,9 @@ pub(crate) struct Args {
     /// Seconds of fuzzing, split evenly over the targets.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
+    /// Executions of each target, over the seeds alone, instead of a time: as much on a slow machine as on a fast one
+    #[arg(long, conflicts_with = "seconds")]
+    runs: Option<u64>,
     /// Only this target: pool, log or operations.
     #[arg(long, value_parser = TARGETS)]
     target: Option<String>,
@@ -49,11 +53,26 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         return if status.success() { Ok(()) } else { bail!("the input still finds it: {status}") };
     }
     let share = (args.seconds / targets.len() as u64).max(1);
+    let (how_long, said) = match args.runs {
+        Some(runs) => (format!("-runs={runs}"), format!("{runs} times")),
+        None => (format!("-max_total_time={share}"), format!("for {share} s")),
+    };
     let mut findings = Vec::new();
     for target in targets {
-        let result = fuzz(&root, &binaries, target, share, args.seed)?;
+        eprintln!("fuzzing {target} {said}");
+        let corpus = match args.runs {
+            Some(_) => binaries.join("corpus").join(target),
+            None => root.join("corpus").join(target),
+        };
+        if args.runs.is_some() && corpus.exists() {
+            std::fs::remove_dir_all(&corpus)?;
+        }
+        let result = fuzz(&root, &binaries.join(target), &corpus, &how_long, args.seed)?;
         match result.finding {
-            None => println!("{target:>10}: {} executions in {share} s, no finding", result.executions),
+            None => println!(
+                "{target:>10}: {} executions in {:.1} s, no finding",
+                result.executions, result.seconds
+            ),
             Some(finding) => {
                 println!("{target:>10}: {} executions, FINDING: {finding}", result.executions);
                 findings.push(target);
@@ -67,7 +86,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds all targets; answers the folder of the binaries.
+/// Builds all targets; returns the directory of the binaries.
 fn build(root: &Path) -> anyhow::Result<PathBuf> {
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
     let probe = Command::new(&compiler).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -79,7 +98,7 @@ fn build(root: &Path) -> anyhow::Result<PathBuf> {
     let folder = folder.join("fuzz");
     eprintln!("building the fuzz targets with coverage counters");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    // With --target the flags stay away from build scripts and macros, which run on the host.
+    // With --target the flags do not apply to build scripts and macros, which run on the host.
     let status = Command::new(cargo)
         .args(["build", "--release", "--target", &triple, "--manifest-path"])
         .arg(root.join("Cargo.toml"))
@@ -104,26 +123,28 @@ fn host() -> anyhow::Result<String> {
 
 struct Outcome {
     executions: u64,
+    seconds: f64,
     finding: Option<String>,
 }
 
-fn fuzz(root: &Path, binaries: &Path, target: &str, seconds: u64, seed: u32) -> anyhow::Result<Outcome> {
-    let corpus = root.join("corpus").join(target);
-    let artifacts = root.join("artifacts").join(target);
-    std::fs::create_dir_all(&corpus)?;
+fn fuzz(root: &Path, binary: &Path, corpus: &Path, how_long: &str, seed: u32) -> anyhow::Result<Outcome> {
+    let target = binary.file_name().context("a target has a name")?.to_string_lossy();
+    let artifacts = root.join("artifacts").join(&*target);
+    std::fs::create_dir_all(corpus)?;
     std::fs::create_dir_all(&artifacts)?;
-    eprintln!("fuzzing {target} for {seconds} s");
-    let out = Command::new(binaries.join(target))
-        .arg(format!("-max_total_time={seconds}"))
+    let begun = Instant::now();
+    let out = Command::new(binary)
+        .arg(how_long)
         .arg(format!("-seed={seed}"))
         .arg(format!("-timeout={INPUT_SECONDS_MAX}"))
         .arg(format!("-rss_limit_mb={MEMORY_MB_MAX}"))
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
         .args(["-print_final_stats=1", "-max_len=4096"])
-        .arg(&corpus)
-        .arg(root.join("seeds").join(target))
+        .arg(corpus)
+        .arg(root.join("seeds").join(&*target))
         .output()
         .with_context(|| format!("cannot start the target {target}"))?;
+    let seconds = begun.elapsed().as_secs_f64();
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     let executions = said
         .lines()
@@ -132,7 +153,7 @@ fn fuzz(root: &Path, binaries: &Path, target: &str, seconds: u64, seed: u32) -> 
         .unwrap_or(0);
     if out.status.success() {
         return if executions > 0 {
-            Ok(Outcome { executions, finding: None })
+            Ok(Outcome { executions, seconds, finding: None })
         } else {
             bail!("{target} ran nothing:\n{said}")
         };
@@ -147,7 +168,7 @@ fn fuzz(root: &Path, binaries: &Path, target: &str, seconds: u64, seed: u32) -> 
         .map(|a| format!("\n  replay: cargo xtask fuzz --target {target} --replay {a}"))
         .unwrap_or_default();
     let what: String = panic.trim().chars().take(2000).collect();
-    Ok(Outcome { executions, finding: Some(format!("{what}{replay}")) })
+    Ok(Outcome { executions, seconds, finding: Some(format!("{what}{replay}")) })
 }
 
 /// Writes the seed corpus that the repository holds.

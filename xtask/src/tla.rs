@@ -21,7 +21,7 @@ pub(crate) struct Args {
     model: Option<String>,
 }
 
-/// Checks the models; an error when one of them is wrong, or cannot go wrong.
+/// Checks the models; an error when one of them is wrong, or cannot fail.
 pub(crate) fn run(args: Args) -> Result<()> {
     let tools = tools()?;
     let mut models: Vec<PathBuf> = std::fs::read_dir(tree::root().join("specs"))
@@ -47,7 +47,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Checks one model and its planted bugs; returns how many runs ended wrongly.
+/// Checks one model and its injected faults; returns how many runs ended wrongly.
 fn check(tools: &Path, model: &Path) -> Result<usize> {
     let name = model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let config = std::fs::read_to_string(model.with_extension("cfg"))
@@ -92,13 +92,13 @@ impl Outcome {
 fn tlc(tools: &Path, model: &Path, config: &str) -> Result<Outcome> {
     let work = tree::target().join("tla");
     let name = model.file_stem().unwrap_or_default().to_string_lossy();
-    // TLC looks for a configuration only beside its model.
+    // TLC looks for a configuration only in its model's directory.
     std::fs::copy(model, work.join(format!("{name}.tla")))?;
     std::fs::write(work.join(format!("{name}.cfg")), config)?;
     let output = Command::new("java")
         .args(["-XX:+UseParallelGC", "-cp"])
         .arg(tools)
-        // Temporal properties once, over the whole graph: they are most of the time otherwise.
+        // Temporal properties once, over the whole graph: they would take most of the time otherwise.
         .args(["tlc2.TLC", "-workers", "auto", "-lncheck", "final", "-cleanup", "-metadir"])
         .arg(work.join("states"))
         .arg(format!("{name}.tla"))
@@ -110,7 +110,7 @@ fn tlc(tools: &Path, model: &Path, config: &str) -> Result<Outcome> {
     if let Some(invariant) = line("is violated").or_else(|| line("properties were violated")) {
         return Ok(Outcome::Violated { invariant });
     }
-    // The last of its kind: earlier ones are progress.
+    // The last such line: earlier ones report progress.
     let states = text.lines().rfind(|line| line.contains("distinct states found")).map(str::to_owned);
     match (line("No error has been found"), states) {
         (Some(_), Some(states)) => Ok(Outcome::Holds { states }),
@@ -118,7 +118,7 @@ fn tlc(tools: &Path, model: &Path, config: &str) -> Result<Outcome> {
     }
 }
 
-/// The TLA+ tools, fetched once through Maven into the target folder.
+/// The TLA+ tools, fetched once through Maven into the target directory.
 fn tools() -> Result<PathBuf> {
     let work = tree::target().join("tla");
     std::fs::create_dir_all(&work)?;

@@ -1,4 +1,4 @@
-//! Where things lie in the checkout, and how to run what was built there.
+//! Paths in the checkout, and how to run what was built there.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_owned)
 }
 
-/// Cargo's output folder of this checkout.
+/// Cargo's output directory of this checkout.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 
-/// Builds the release binary `mangrove` and says where it is.
-pub(crate) fn mangrove() -> Result<PathBuf> {
-    run(cargo().args(["build", "--quiet", "--release", "--package", "mangrove-cli"]))?;
-    Ok(target().join("release/mangrove"))
+/// Builds the release binary `mangrove-stress` and returns its path.
+pub(crate) fn mangrove_stress() -> Result<PathBuf> {
+    run(cargo().args(["build", "--quiet", "--release", "--package", "mangrove-stress"]))?;
+    Ok(target().join("release/mangrove-stress"))
 }
 
 /// The cargo that runs this chore, in the root of the checkout.

@@ -3,8 +3,9 @@
  *
  * The program keeps its data structures as they are and links this library. Commands that only read
  * run natively and in parallel. Commands that write run in batches, one after another; every store
- * they make is tracked, committed to a redo log as one unit per batch, and their answers are given
- * when the batch is durable. At the next start memory is put back as the last durable batch left it.
+ * they make is tracked, each batch is committed to a redo log as one atomic group, and its commands
+ * are acknowledged when it is durable. At the next start memory is put back as the last durable batch
+ * left it.
  *
  *     static bool is_read_only(void *ctx) { return ((command *)ctx)->kind == GET; }
  *     static void process(void *ctx) { handle_request(ctx); }
@@ -23,25 +24,25 @@
  *
  * What is persistent: memory that write commands (and init_state) allocate or map, and the variables
  * of the program and its libraries that they write. What is not: the rest of the heap, stacks,
- * thread-local variables, files, sockets, threads. docs/durable.md tells more, on one page.
+ * thread-local variables, files, sockets, threads. docs/durable.md says more, on one page.
  *
  * Rules that hold for every function:
  *
- * Answers.  A mangrove_app_status of 0 is success, below 0 an error. The numbers are part of the ABI
- *   and never change. After an error mangrove_app_last_error() says in a sentence what happened and
- *   what to do. Errors that any function may answer and that are therefore not repeated below:
+ * Results.  A mangrove_app_status of 0 is success, below 0 an error. The numbers are part of the ABI
+ *   and never change. After an error mangrove_app_last_error() returns a message that says what
+ *   happened and what to do. Any function may return these two errors, so they are not repeated below:
  *   MANGROVE_APP_ERR_INVALID_ARGUMENT (a NULL handle or out-parameter, a number out of range; nothing
  *   happened) and MANGROVE_APP_ERR_INTERNAL (a bug in Mangrove: please report it).
  *
- * Ownership.  What a function hands out through `T **out` belongs to the caller, who gives it back
- *   with the function named there; *out is NULL after an error. Functions that free take NULL and do
+ * Ownership.  What a function hands out through `T **out` belongs to the caller, which gives it back
+ *   with the function named there; *out is NULL after an error. Functions that free accept NULL and do
  *   nothing. Using a handle after it was freed or closed is undefined.
  *
  * Threads.  "any" means that any number of threads may call it on the same handle at the same time.
- *   "one at a time" means that the handle may wander between threads but not be used by two at once.
+ *   "one at a time" means that several threads may use the handle, but no two of them at once.
  *
  * Callbacks.  No C++ exception and no longjmp may leave a callback. A write's process() may run on
- *   another thread than its client's. Inside process() of a write, calls of this library answer
+ *   another thread than its client's. Inside process() of a write, calls of this library return
  *   MANGROVE_APP_ERR_NESTED, except mangrove_app_will_write, mangrove_app_root and mangrove_app_stop.
  *
  * Crashes.  A command that crashes, or ends the process, is not committed, nor is its batch: the next
@@ -64,8 +65,8 @@
 #define MANGROVE_APP_VERSION "0.1.0"
 
 
-// What a call answers. 0: done. Below 0: an error, see mangrove_app_last_error().
-// The numbers are part of the ABI. New ones may be added: treat an unknown one by its sign.
+// The result of a call. 0: done. Below 0: an error, see mangrove_app_last_error(). The numbers are
+// part of the ABI. New ones may be added: treat an unknown one by its sign.
 enum mangrove_app_status
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : int32_t
@@ -75,7 +76,7 @@ enum mangrove_app_status
     MANGROVE_APP_OK = 0,
     // An argument breaks the rules of the call. Nothing happened.
     MANGROVE_APP_ERR_INVALID_ARGUMENT = -1,
-    // The pool could not be opened, read or written; the sentence says why and what to do.
+    // The pool could not be opened, read or written; the message says why and what to do.
     MANGROVE_APP_ERR_POOL = -2,
     // The state belongs to another build of the program, or to another program.
     MANGROVE_APP_ERR_FOREIGN = -3,
@@ -85,26 +86,26 @@ enum mangrove_app_status
     MANGROVE_APP_ERR_DAMAGED = -5,
     // The state's address space is used up.
     MANGROVE_APP_ERR_FULL = -6,
-    // An earlier error of the medium latched: reads go on, writes fail. The next start has every
-    // acknowledged write.
+    // An earlier error of the medium poisoned the pool: reads continue, writes fail. The next start
+    // has every acknowledged write.
     MANGROVE_APP_ERR_POISONED = -7,
-    // A command ended halfway: nothing of its batch is durable, and memory is served no more. Restart.
+    // A command ended halfway: nothing of its batch is durable, and nothing more is served. Restart.
     MANGROVE_APP_ERR_BROKEN = -8,
     // The call came from inside a command, or on a client that is in a call. Nothing happened.
     MANGROVE_APP_ERR_NESTED = -9,
-    // The tracker that was asked for cannot work here.
+    // The chosen tracker cannot work here.
     MANGROVE_APP_ERR_TRACKER = -10,
-    // init_state or on_recover answered something else than 0.
+    // init_state or on_recover returned another number than 0.
     MANGROVE_APP_ERR_REFUSED = -11,
     // More clients at a time than can be counted.
     MANGROVE_APP_ERR_TOO_MANY_CLIENTS = -12,
-    // The server was asked for something in the wrong order.
+    // A call of the server came in the wrong order.
     MANGROVE_APP_ERR_SERVER = -13,
     // The operating system refused; mangrove_app_last_os_error() has its number.
     MANGROVE_APP_ERR_IO = -14,
     // Clients are still alive. Nothing happened.
     MANGROVE_APP_ERR_IN_USE = -15,
-    // A bug in Mangrove; please report the sentence.
+    // A bug in Mangrove; please report the message.
     MANGROVE_APP_ERR_INTERNAL = -16,
 };
 #ifndef __cplusplus
@@ -115,13 +116,13 @@ typedef int32_t mangrove_app_status;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// What a pool lies on.
+// The medium of a pool.
 enum mangrove_app_medium
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : int32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // What an existing pool says; for a new one dax where the directory can, else file.
+    // That of an existing pool; for a new one dax where the directory supports it, else file.
     MANGROVE_APP_MEDIUM_AUTO = 0,
     // Any file system.
     MANGROVE_APP_MEDIUM_FILE = 1,
@@ -147,10 +148,10 @@ enum mangrove_app_start
  {
     // All of it is read, by all processors, and compared with its checksums first.
     MANGROVE_APP_START_READ = 0,
-    // It is mapped, copy on write: ready at once, whatever its size. On a file system every page is compared
-    // with its checksum by a thread behind; one that does not fit latches an error, but may have been seen, and
-    // a page that cannot be read ends the process with SIGBUS. On persistent memory a state that was closed is
-    // not compared.
+    // It is mapped, copy on write: ready at once, whatever its size. On a file system a thread in the
+    // background compares every page with its checksum. A page that does not match poisons the pool,
+    // but commands may have seen it; a page that cannot be read ends the process with SIGBUS. On
+    // persistent memory a state that was closed is not compared.
     MANGROVE_APP_START_COPY_ON_WRITE = 1,
 };
 #ifndef __cplusplus
@@ -161,7 +162,7 @@ typedef int32_t mangrove_app_start;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// Who learns what write commands write.
+// How the library learns what write commands write.
 enum mangrove_app_tracker
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : int32_t
@@ -171,8 +172,9 @@ enum mangrove_app_tracker
     MANGROVE_APP_TRACKER_AUTO = 0,
     // Translates what commands reach while they run. Nothing has to be rebuilt.
     MANGROVE_APP_TRACKER_RECOMPILER = 1,
-    // The program was built by clang with -fsanitize-coverage=func,trace-stores and mangrove_tracker.h.
-    // What was not built so (libraries) is not seen, and what it writes is not durable.
+    // The program was built by clang with -fsanitize-coverage=func,trace-stores and
+    // mangrove_tracker.h. Code that was not built so (libraries) is not seen, and what it writes is
+    // not durable.
     MANGROVE_APP_TRACKER_COMPILER = 2,
     // The program calls mangrove_app_will_write before it writes. What it forgets is not durable.
     MANGROVE_APP_TRACKER_EXPLICIT = 3,
@@ -188,29 +190,29 @@ typedef int32_t mangrove_app_tracker;
 // A durable application, open.
 typedef struct mangrove_app mangrove_app;
 
-// Somebody who issues commands, one at a time: a thread, as a rule. Cheap; any number.
+// Issues commands, one at a time; usually each thread has one. Cheap; any number.
 typedef struct mangrove_app_client mangrove_app_client;
 
 // How to open an application and how to serve it. Threads: one at a time.
 typedef struct mangrove_app_options mangrove_app_options;
 
-// An answer to a client. `data` stays the application's; it is copied before the next callback on this
-// client, of a read also before any write runs. That of a read may point into the state; that of a write must
-// not: by then other writes may have run. `close`: say goodbye, and close the connection once everything is sent.
+// An answer to a client. The memory of `data` stays the application's. The library copies it before
+// the next callback on this client; the answer to a read is copied before any write runs, so it may
+// point into the state. The answer to a write must not, since other writes may have run by then.
 typedef struct {
     // First byte; may be NULL when len is 0.
     const void *data;
     // Number of bytes.
     size_t len;
-    // Whether the connection ends after it.
+    // Whether the connection is closed once everything is sent.
     bool close;
 } mangrove_app_response;
 
 // What the application does. Set `bytes` to sizeof(mangrove_app_callbacks) and what is not needed to
 // NULL. Local mode needs process; RPC mode also deserialize and get_response.
 //
-// Callbacks of one client run one after another on one thread, except process of a write, which runs on
-// whichever thread has the batch executed. Different clients' callbacks run at the same time, except
+// Callbacks of one client run one after another on one thread, except process of a write, which runs
+// on the thread that executes the batch. Different clients' callbacks run at the same time, except
 // process of writes, which runs alone.
 typedef struct {
     // sizeof(mangrove_app_callbacks).
@@ -232,32 +234,33 @@ typedef struct {
     bool (*is_read_only)(void *ctx);
     // Processes the request in the context. Reads run natively and in parallel; writes are tracked.
     void (*process)(void *ctx);
-    // RPC mode: says what the client is told about the request that was processed.
+    // RPC mode: fills in the answer to the request that was processed.
     void (*get_response)(void *ctx, mangrove_app_response *response);
     // RPC mode: the write in the context was not and will not be made durable; `status` and `sentence`
-    // say why. True: get_response has something to say about it. False, or NULL here: the connection is
-    // closed.
+    // say why. Returns true when get_response has an answer about it. False, or NULL here: the
+    // connection is closed.
     bool (*failed)(void *ctx, int32_t status, const char *sentence);
     // The state is new: makes it, tracked, as a write command would. Runs once in the state's life;
-    // a crash before mangrove_app_open returned runs it again, on nothing. Answers 0, or anything else
-    // to refuse.
+    // after a crash before mangrove_app_open returned it runs again, with an empty state. Returns 0,
+    // or another number to refuse.
     int (*init_state)(void *user);
-    // The state is back: opens again what is transient (files, sockets, threads). Native. Answers 0, or
-    // anything else to refuse.
+    // The state was found: opens again what is transient (files, sockets, threads). Native. Returns 0,
+    // or another number to refuse.
     int (*on_recover)(void *user);
 } mangrove_app_callbacks;
 
-// Counters since the opening. Set nothing; mangrove_app_stat fills as many bytes as it is told.
+// Counters since the opening. Nothing needs to be set; mangrove_app_stat fills as many bytes as the
+// caller says.
 typedef struct {
     // Batches that were executed.
     uint64_t batches;
     // Write commands in them.
     uint64_t commands;
-    // Names the newest committed batch; grows.
+    // The number of the newest committed batch; grows.
     uint64_t committed;
-    // Names the newest durable one; behind `committed` while a sync is under way.
+    // The number of the newest durable batch; smaller than `committed` while a sync is under way.
     uint64_t durable;
-    // 1 after an error latched: writes fail, see mangrove_app_status of any write.
+    // 1 after the pool was poisoned: writes fail with a status that says why.
     uint64_t failed;
 } mangrove_app_counters;
 
@@ -273,14 +276,13 @@ const char *mangrove_app_version(void);
 // Threads: any.
 const char *mangrove_app_status_name(int32_t status);
 
-// What a status means in general, in a few words. mangrove_app_last_error() knows more about the one
+// What a status means in general, in a few words. mangrove_app_last_error() says more about the one
 // case. Static. Threads: any.
 const char *mangrove_app_status_text(int32_t status);
 
-// What went wrong in the last call of this thread that answered an error: a sentence in UTF-8 of at
-// most 1023 bytes. "" when there was none yet. A call that answers no error leaves it alone.
-// Valid until the next call of this library on this thread; not to be freed. Threads: any, each has
-// its own.
+// What went wrong in the last call of this thread that returned an error: a message in UTF-8 of at
+// most 1023 bytes. "" when there was none yet. A call that returns no error leaves it alone. Valid
+// until the next call of this library on this thread; not to be freed. Threads: any, each has its own.
 const char *mangrove_app_last_error(void);
 
 // The errno that goes with mangrove_app_last_error() when that was MANGROVE_APP_ERR_IO; 0 when there
@@ -292,14 +294,14 @@ int32_t mangrove_app_last_os_error(void);
 // Threads: any.
 mangrove_app_options *mangrove_app_options_new(void);
 
-// Frees options; applications opened with them go on. NULL is fine.
+// Frees options; applications opened with them stay open. NULL is fine.
 void mangrove_app_options_free(mangrove_app_options *options);
 
 // Whether to make the state when there is none. Default: true. With false, opening a missing one
-// answers MANGROVE_APP_ERR_POOL.
+// returns MANGROVE_APP_ERR_POOL.
 mangrove_app_status mangrove_app_options_set_create(mangrove_app_options *options, bool create);
 
-// What a new state shall lie on: one of mangrove_app_medium. Default: MANGROVE_APP_MEDIUM_AUTO.
+// The medium of a new state: one of mangrove_app_medium. Default: MANGROVE_APP_MEDIUM_AUTO.
 mangrove_app_status mangrove_app_options_set_medium(mangrove_app_options *options, int32_t medium);
 
 // Chooses the emulated medium, with nanoseconds added to each flushed cache line and to each line that
@@ -311,11 +313,12 @@ mangrove_app_status mangrove_app_options_set_emulated_latency(mangrove_app_optio
 // How the state comes into memory: one of mangrove_app_start. Default: MANGROVE_APP_START_READ.
 mangrove_app_status mangrove_app_options_set_start(mangrove_app_options *options, int32_t start);
 
-// An answer is given when what it rests on is durable. The default.
+// A result is acknowledged when everything that it depends on is durable. The default.
 mangrove_app_status mangrove_app_options_set_durability_sync(mangrove_app_options *options);
 
-// Answers are given at once and are durable at most about `milliseconds` (1 to 60000) later. A crash
-// keeps a prefix of the batches, in the order in which they took effect; mangrove_app_sync waits.
+// Results are acknowledged at once and are durable at most about `milliseconds` (1 to 60000) later. A
+// crash keeps a prefix of the batches, in the order in which they took effect; mangrove_app_sync
+// waits.
 mangrove_app_status mangrove_app_options_set_durability_interval(mangrove_app_options *options,
                                                                  uint32_t milliseconds);
 
@@ -323,12 +326,13 @@ mangrove_app_status mangrove_app_options_set_durability_interval(mangrove_app_op
 mangrove_app_status mangrove_app_options_set_capacity(mangrove_app_options *options,
                                                       uint64_t bytes);
 
-// Bytes of a new state's redo log. Bounds the time of recovery and the burst of writes that is taken
-// without waiting. Default: 64 MiB.
+// Bytes of a new state's redo log. They bound the time of recovery, and the burst of writes that is
+// taken without waiting. Default: 64 MiB.
 mangrove_app_status mangrove_app_options_set_log_bytes(mangrove_app_options *options,
                                                        uint64_t bytes);
 
-// Who learns what commands write: one of mangrove_app_tracker. Default: MANGROVE_APP_TRACKER_AUTO.
+// How the library learns what commands write: one of mangrove_app_tracker. Default:
+// MANGROVE_APP_TRACKER_AUTO.
 mangrove_app_status mangrove_app_options_set_tracker(mangrove_app_options *options,
                                                      int32_t tracker);
 
@@ -361,7 +365,7 @@ mangrove_app_status mangrove_app_options_set_clients_max(mangrove_app_options *o
 mangrove_app_status mangrove_app_options_set_stalled_max(mangrove_app_options *options,
                                                          uint32_t milliseconds);
 
-// Milliseconds that a client may say nothing; it is then cut off. 0: for ever, the default (clients
+// Milliseconds that a client may send nothing; it is then cut off. 0: for ever, the default (clients
 // that vanished are found by TCP keep-alive).
 mangrove_app_status mangrove_app_options_set_idle_max(mangrove_app_options *options,
                                                       uint32_t milliseconds);
@@ -382,24 +386,26 @@ mangrove_app_status mangrove_app_open(const char *path,
                                       const mangrove_app_callbacks *callbacks,
                                       mangrove_app **out);
 
-// Makes everything durable, brings the image up to date, and closes the state. NULL is fine. After
-// MANGROVE_APP_ERR_IN_USE (clients are alive) the application is still open; after every other answer it
-// is gone, and with an error the next opening recovers. Not to be called while another thread uses it.
+// Makes everything durable, brings the data file up to date, and closes the state. NULL is fine. After
+// MANGROVE_APP_ERR_IN_USE (clients are alive) the application is still open. After every other result
+// it is gone, and after an error the next opening recovers. Not to be called while another thread uses
+// it.
 mangrove_app_status mangrove_app_close(mangrove_app *app);
 
-// True when mangrove_app_open made the state and did not find one. False for NULL. Threads: any.
+// True when mangrove_app_open made the state rather than found one. False for NULL. Threads: any.
 bool mangrove_app_is_new(const mangrove_app *app);
 
-// One of sixteen pointers of the state (`index` 0 to 15), NULL at first: where a program without
-// variables of its own finds its data again. Write it inside write commands only. NULL for a NULL
-// application or another index. Threads: any.
+// One of sixteen pointers of the state (`index` 0 to 15), NULL at first: from them a program
+// without variables of its own finds its data again. Write it inside write commands only. NULL for
+// a NULL application or another index. Threads: any.
 void **mangrove_app_root(const mangrove_app *app, uint32_t index);
 
-// Waits until everything that was answered so far is durable, whatever the durability mode.
+// Waits until everything acknowledged so far is durable, whatever the durability mode.
 // Errors: MANGROVE_APP_ERR_POISONED. Threads: any.
 mangrove_app_status mangrove_app_sync(const mangrove_app *app);
 
-// Brings the image up to date and frees the log: the next opening has less to do. Runs beside commands.
+// Brings the data file up to date and frees the log, so that the next opening has less to do. Runs
+// beside commands.
 // Errors: MANGROVE_APP_ERR_POISONED. Threads: any.
 mangrove_app_status mangrove_app_checkpoint(const mangrove_app *app);
 
@@ -411,8 +417,8 @@ mangrove_app_status mangrove_app_client_new(const mangrove_app *app, mangrove_ap
 void mangrove_app_client_free(mangrove_app_client *client);
 
 // Processes one command, `ctx` being what the callbacks get: a read natively, beside other reads, a
-// write in a batch. Returns when it is acknowledged: the write is durable, what the read saw is (with
-// interval durability: at once). The results are where process() put them.
+// write in a batch. Returns when it is acknowledged: when the write, or what the read saw, is durable
+// (with interval durability: at once). The results are where process() put them.
 //
 // Errors: MANGROVE_APP_ERR_POISONED, _BROKEN (a write: not durable; with _POISONED it may or may not
 // have run), _NESTED. A crash during the call: the write is there whole or not at all. Complexity: that
@@ -431,28 +437,29 @@ mangrove_app_status mangrove_app_write(mangrove_app_client *client,
                                        void (*f)(void *ctx),
                                        void *ctx);
 
-// With MANGROVE_APP_TRACKER_EXPLICIT: says, inside a write command, that `len` bytes at `ptr` are about
-// to be written. Elsewhere it does nothing.
+// With MANGROVE_APP_TRACKER_EXPLICIT: announces, inside a write command, that `len` bytes at `ptr` are
+// about to be written. Elsewhere it does nothing.
 void mangrove_app_will_write(const void *ptr,
                              size_t len);
 
 // Listens at `address`: "HOST:PORT" (port 0: the system chooses, see mangrove_app_address) or
-// "unix:PATH" (a socket file that a crash left behind is replaced). May be called several times before
+// "unix:PATH" (a socket file that a crash left is replaced). May be called several times before
 // mangrove_app_serve. Clients may connect from now on and are served from then on.
 // Errors: MANGROVE_APP_ERR_IO, _SERVER (deserialize or get_response is missing; or it has served already).
 // Threads: any.
 mangrove_app_status mangrove_app_listen(const mangrove_app *app,
                                         const char *address);
 
-// The `index`-th address that mangrove_app_listen opened, as clients need it; NULL when there is none.
-// Valid until the application is closed. Threads: any.
+// The `index`-th address that mangrove_app_listen opened, in the form for clients; NULL when there is
+// none. Valid until the application is closed. Threads: any.
 const char *mangrove_app_address(const mangrove_app *app,
                                  uint32_t index);
 
-// Serves until mangrove_app_stop: takes clients in, has their requests processed, gives answers when
-// they are durable. Once in the life of an application. On return every client is gone and everything is
-// durable. Errors: MANGROVE_APP_ERR_SERVER (listens nowhere), _IO, _POISONED (at the last sync).
-// Threads: any; the others may go on using clients of their own.
+// Serves until mangrove_app_stop: accepts clients, has their requests processed, and sends answers
+// once they are durable. Once in the life of an application. On return every client is gone and
+// everything is durable. Errors: MANGROVE_APP_ERR_SERVER (listens nowhere), _IO, _POISONED (at the
+// last sync).
+// Threads: any; other threads may keep using clients of their own.
 mangrove_app_status mangrove_app_serve(const mangrove_app *app);
 
 // Ends mangrove_app_serve: no new clients; requests that were received in full are processed and
@@ -466,8 +473,8 @@ mangrove_app_status mangrove_app_stat(const mangrove_app *app,
                                       size_t bytes);
 
 // Whether this process has its modules where every start has them. False where a sandbox forbids
-// personality(2), or with MANGROVE_RANDOM_ADDRESSES in the environment: a state that points to functions
-// or variables of the program then opens only if they happen to lie where they lay.
+// personality(2), or with MANGROVE_RANDOM_ADDRESSES in the environment: a state that points to
+// functions or variables of the program then opens only if they happen to lie where they lay.
 // Threads: any.
 bool mangrove_app_addresses_are_fixed(void);
 

@@ -1,10 +1,10 @@
-//! Where the program lies. `startup.rs` settles it before main.
+//! Where the program's modules lie. `constructor.rs` settles that before main.
 
 use mangrove_durable::{Addresses, settle_addresses};
 
 /// Whether this process has its modules where every start has them. False where a sandbox forbids
-/// personality(2), or with MANGROVE_RANDOM_ADDRESSES in the environment: a state that points to functions
-/// or variables of the program then opens only if they happen to lie where they lay.
+/// personality(2), or with MANGROVE_RANDOM_ADDRESSES in the environment: a state that points to
+/// functions or variables of the program then opens only if they happen to lie where they lay.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn mangrove_app_addresses_are_fixed() -> bool {

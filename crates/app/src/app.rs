@@ -2,15 +2,14 @@
 
 use crate::callbacks::mangrove_app_callbacks;
 use crate::options::mangrove_app_options;
-use crate::serve::Serving;
 use crate::status::mangrove_app_status::*;
 use crate::status::{Answer, Failure, guard, mangrove_app_status};
-use crate::{interpose, startup};
-use mangrove_durable::{Error, Runtime, ServerOptions, Stopper};
-use std::ffi::{CStr, OsStr, c_char, c_void};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock};
+use crate::{constructor, interpose};
+use mangrove_cabi::{give, handle, out, path, put_out};
+use mangrove_durable::{Error, Runtime};
+use mangrove_serve::{Server, ServerOptions, Stopper};
+use std::ffi::{CString, c_char, c_void};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A durable application, open.
 pub struct mangrove_app {
@@ -21,31 +20,20 @@ pub struct mangrove_app {
     pub(crate) stopper: OnceLock<Stopper>,
 }
 
-// SAFETY: of the callbacks the pointer `user` is only handed back to the application.
+/// The server of an application.
+#[derive(Default)]
+pub(crate) struct Serving {
+    /// Listens already, and does not serve yet.
+    pub(crate) server: Option<Server>,
+    /// Its addresses, for mangrove_app_address.
+    pub(crate) addresses: Vec<CString>,
+    pub(crate) served: bool,
+}
+
+// SAFETY: the callbacks' pointer `user` is only handed back to the application.
 unsafe impl Sync for mangrove_app {}
 // SAFETY: as above.
 unsafe impl Send for mangrove_app {}
-
-/// The caller's application.
-///
-/// # Safety
-/// NULL or a living object of ours.
-pub(crate) unsafe fn app<'a>(app: *const mangrove_app) -> Result<&'a mangrove_app, Failure> {
-    // SAFETY: by contract.
-    unsafe { app.as_ref() }.ok_or_else(|| Failure::null("app"))
-}
-
-/// The caller's text.
-///
-/// # Safety
-/// NULL, or ends with NUL and stays for the call.
-pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a CStr, Failure> {
-    if text.is_null() {
-        return Err(Failure::null(what));
-    }
-    // SAFETY: by contract.
-    Ok(unsafe { CStr::from_ptr(text) })
-}
 
 /// Opens the state in the directory `path`, or makes it, with `options` (NULL: the defaults) and the
 /// application's `callbacks`, which are copied. On success memory is as the last durable batch left it,
@@ -62,22 +50,19 @@ pub unsafe extern "C" fn mangrove_app_open(
     out: *mut *mut mangrove_app,
 ) -> mangrove_app_status {
     guard(|| {
-        if out.is_null() {
-            return Err(Failure::null("out"));
-        }
-        // SAFETY: not NULL; the caller's variable.
-        unsafe { *out = std::ptr::null_mut() };
+        // SAFETY: NULL, or the caller's variable. No reference to it stays: the callbacks may read it.
+        unsafe { self::out(out, std::ptr::null_mut(), "out") }?;
         // SAFETY: the caller's contract.
-        let (path, callbacks) = unsafe { (text(path, "path")?, mangrove_app_callbacks::read(callbacks)?) };
-        // SAFETY: NULL or a living object of ours.
+        let (path, callbacks) =
+            unsafe { (self::path(path, "path")?, mangrove_app_callbacks::read(callbacks)?) };
+        // SAFETY: NULL or a living object of this library.
         let options = unsafe { options.as_ref() }.cloned().unwrap_or_default();
-        let path = Path::new(OsStr::from_bytes(path.to_bytes()));
         let init = callbacks.init_state.map(|init| (init, callbacks.user));
-        startup::keep();
+        constructor::keep();
         interpose::check().map_err(Failure::invalid)?;
         let leaves = interpose::leaves().map(|(address, _)| address);
         let all = options.all.clone().leaves(&leaves).refused(&interpose::refused());
-        // SAFETY: the application's callback with its own pointer, as the header tells.
+        // SAFETY: the application's callback with its own pointer, as the header says.
         let runtime = unsafe { Runtime::open(path, &all, init) }?;
         if !runtime.is_new()
             && let Some(recover) = callbacks.on_recover
@@ -97,22 +82,23 @@ pub unsafe extern "C" fn mangrove_app_open(
             serving: Mutex::default(),
             stopper: OnceLock::new(),
         };
-        // SAFETY: not NULL; the caller's variable.
-        unsafe { *out = Box::into_raw(Box::new(app)) };
+        // SAFETY: the caller's variable.
+        unsafe { put_out(out, give(app)) };
         Ok(())
     })
 }
 
-/// Makes everything durable, brings the image up to date, and closes the state. NULL is fine. After
-/// MANGROVE_APP_ERR_IN_USE (clients are alive) the application is still open; after every other answer it
-/// is gone, and with an error the next opening recovers. Not to be called while another thread uses it.
+/// Makes everything durable, brings the data file up to date, and closes the state. NULL is fine. After
+/// MANGROVE_APP_ERR_IN_USE (clients are alive) the application is still open. After every other result
+/// it is gone, and after an error the next opening recovers. Not to be called while another thread uses
+/// it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_close(app: *mut mangrove_app) -> mangrove_app_status {
     guard(|| {
         if app.is_null() {
             return Ok(());
         }
-        // SAFETY: a living object of ours, which nobody else uses now.
+        // SAFETY: a living object of this library, which no other thread uses now.
         let (clients, inside) = unsafe { (&*app).in_use() };
         if inside {
             return Err(Error::Nested.into());
@@ -132,26 +118,31 @@ pub unsafe extern "C" fn mangrove_app_close(app: *mut mangrove_app) -> mangrove_
 }
 
 impl mangrove_app {
-    /// Others who hold the runtime, and whether this thread is in a command.
+    /// How many other objects hold the runtime, and whether this thread is in a command.
     fn in_use(&self) -> (usize, bool) {
         let listening = usize::from(self.stopper.get().is_some() && self.is_listening());
         (Arc::strong_count(&self.runtime) - 1 - listening, mangrove_durable::route::is_inside())
     }
+
+    /// True while a server exists that does not serve: it holds the runtime.
+    fn is_listening(&self) -> bool {
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner).server.is_some()
+    }
 }
 
-/// True when mangrove_app_open made the state and did not find one. False for NULL. Threads: any.
+/// True when mangrove_app_open made the state rather than found one. False for NULL. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_is_new(app: *const mangrove_app) -> bool {
-    // Nothing here can panic. SAFETY: NULL or a living object of ours.
+    // Nothing here can panic. SAFETY: NULL or a living object of this library.
     unsafe { app.as_ref() }.is_some_and(|app| app.runtime.is_new())
 }
 
-/// One of sixteen pointers of the state (`index` 0 to 15), NULL at first: where a program without
-/// variables of its own finds its data again. Write it inside write commands only. NULL for a NULL
-/// application or another index. Threads: any.
+/// One of sixteen pointers of the state (`index` 0 to 15), NULL at first: from them a program
+/// without variables of its own finds its data again. Write it inside write commands only. NULL for
+/// a NULL application or another index. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_root(app: *const mangrove_app, index: u32) -> *mut *mut c_void {
-    // Nothing here can panic. SAFETY: NULL or a living object of ours.
+    // Nothing here can panic. SAFETY: NULL or a living object of this library.
     match unsafe { app.as_ref() } {
         // SAFETY: one of the sixteen words.
         Some(app) if index < 16 => unsafe { app.runtime.roots().add(index as usize) }.cast(),
@@ -160,16 +151,16 @@ pub unsafe extern "C" fn mangrove_app_root(app: *const mangrove_app, index: u32)
 }
 
 fn with_runtime(
-    handle: *const mangrove_app,
+    app: *const mangrove_app,
     call: impl FnOnce(&Runtime) -> mangrove_durable::Result<()>,
 ) -> mangrove_app_status {
     guard(|| -> Answer {
         // SAFETY: passed on from the caller.
-        Ok(call(&unsafe { app(handle) }?.runtime)?)
+        Ok(call(&unsafe { handle(app, "app") }?.runtime)?)
     })
 }
 
-/// Waits until everything that was answered so far is durable, whatever the durability mode.
+/// Waits until everything acknowledged so far is durable, whatever the durability mode.
 /// Errors: MANGROVE_APP_ERR_POISONED. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_sync(app: *const mangrove_app) -> mangrove_app_status {
@@ -177,7 +168,8 @@ pub unsafe extern "C" fn mangrove_app_sync(app: *const mangrove_app) -> mangrove
     with_runtime(app, Runtime::sync)
 }
 
-/// Brings the image up to date and frees the log: the next opening has less to do. Runs beside commands.
+/// Brings the data file up to date and frees the log, so that the next opening has less to do. Runs
+/// beside commands.
 /// Errors: MANGROVE_APP_ERR_POISONED. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_checkpoint(app: *const mangrove_app) -> mangrove_app_status {

@@ -1,27 +1,29 @@
-//! The application's callbacks: the paper's Listing 1, with a frame answer, an initialisation and a recovery.
+//! The application's callbacks: those of the paper's Listing 1, with frames, an initialisation and a recovery.
 
-use crate::status::{Failure, put_text, status_of};
-use mangrove_durable::{Answer, Command, Context, Error, Frame, Service};
+use crate::status::{Failure, MESSAGE_BYTES_MAX, status_of};
+use mangrove_cabi::text_array;
+use mangrove_durable::{Command, Error};
+use mangrove_serve::{Answer, Context, Frame, Service};
 use std::ffi::{c_char, c_int, c_void};
 
-/// An answer to a client. `data` stays the application's; it is copied before the next callback on this
-/// client, of a read also before any write runs. That of a read may point into the state; that of a write must
-/// not: by then other writes may have run. `close`: say goodbye, and close the connection once everything is sent.
+/// An answer to a client. The memory of `data` stays the application's. The library copies it before
+/// the next callback on this client; the answer to a read is copied before any write runs, so it may
+/// point into the state. The answer to a write must not, since other writes may have run by then.
 #[repr(C)]
 pub struct mangrove_app_response {
     /// First byte; may be NULL when len is 0.
     pub data: *const c_void,
     /// Number of bytes.
     pub len: usize,
-    /// Whether the connection ends after it.
+    /// Whether the connection is closed once everything is sent.
     pub close: bool,
 }
 
 /// What the application does. Set `bytes` to sizeof(mangrove_app_callbacks) and what is not needed to
 /// NULL. Local mode needs process; RPC mode also deserialize and get_response.
 ///
-/// Callbacks of one client run one after another on one thread, except process of a write, which runs on
-/// whichever thread has the batch executed. Different clients' callbacks run at the same time, except
+/// Callbacks of one client run one after another on one thread, except process of a write, which runs
+/// on the thread that executes the batch. Different clients' callbacks run at the same time, except
 /// process of writes, which runs alone.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -46,18 +48,18 @@ pub struct mangrove_app_callbacks {
     pub is_read_only: Option<unsafe extern "C" fn(ctx: *mut c_void) -> bool>,
     /// Processes the request in the context. Reads run natively and in parallel; writes are tracked.
     pub process: Option<unsafe extern "C" fn(ctx: *mut c_void)>,
-    /// RPC mode: says what the client is told about the request that was processed.
+    /// RPC mode: fills in the answer to the request that was processed.
     pub get_response: Option<unsafe extern "C" fn(ctx: *mut c_void, response: *mut mangrove_app_response)>,
     /// RPC mode: the write in the context was not and will not be made durable; `status` and `sentence`
-    /// say why. True: get_response has something to say about it. False, or NULL here: the connection is
-    /// closed.
+    /// say why. Returns true when get_response has an answer about it. False, or NULL here: the
+    /// connection is closed.
     pub failed: Option<unsafe extern "C" fn(ctx: *mut c_void, status: i32, sentence: *const c_char) -> bool>,
     /// The state is new: makes it, tracked, as a write command would. Runs once in the state's life;
-    /// a crash before mangrove_app_open returned runs it again, on nothing. Answers 0, or anything else
-    /// to refuse.
+    /// after a crash before mangrove_app_open returned it runs again, with an empty state. Returns 0,
+    /// or another number to refuse.
     pub init_state: Option<unsafe extern "C" fn(user: *mut c_void) -> c_int>,
-    /// The state is back: opens again what is transient (files, sockets, threads). Native. Answers 0, or
-    /// anything else to refuse.
+    /// The state was found: opens again what is transient (files, sockets, threads). Native. Returns 0,
+    /// or another number to refuse.
     pub on_recover: Option<unsafe extern "C" fn(user: *mut c_void) -> c_int>,
 }
 
@@ -104,7 +106,7 @@ impl mangrove_app_callbacks {
     }
 }
 
-/// The callbacks as the event loops want them.
+/// The callbacks as the event loops' service.
 pub(crate) struct CallbackService(pub(crate) mangrove_app_callbacks);
 
 // SAFETY: functions, and a pointer that is only handed back to the application.
@@ -112,10 +114,10 @@ unsafe impl Send for CallbackService {}
 // SAFETY: as above.
 unsafe impl Sync for CallbackService {}
 
-/// A process callback stands in every service that is made (`serve.rs`).
+/// Stands for a process callback that is missing; every service that is made has one (`serve.rs`).
 unsafe extern "C" fn nothing(_: *mut c_void) {}
 
-// SAFETY: what the callbacks may be called with, and when, is the header's contract.
+// SAFETY: the header's contract says with what and when the callbacks may be called.
 unsafe impl Service for CallbackService {
     fn connect(&self, id: u64) -> Option<Context> {
         let Some(init) = self.0.init_client else { return Some(Context(std::ptr::null_mut())) };
@@ -152,25 +154,24 @@ unsafe impl Service for CallbackService {
     fn answer(&self, client: Context) -> Answer<'_> {
         let mut response = mangrove_app_response { data: std::ptr::null(), len: 0, close: false };
         if let Some(get) = self.0.get_response {
-            // SAFETY: as above; the response is ours and outlives the call.
+            // SAFETY: as above; the response is this function's and outlives the call.
             unsafe { get(client.0, &raw mut response) };
         }
         let bytes = if response.data.is_null() || response.len == 0 {
             &[][..]
         } else {
-            // SAFETY: by contract `len` bytes that stay until the next callback on this client, before which
-            // the event loop has copied them.
+            // SAFETY: by contract `len` bytes that stay until the next callback on this client, before which the
+            // event loop has copied them.
             unsafe { std::slice::from_raw_parts(response.data.cast(), response.len) }
         };
         Answer { bytes, close: response.close }
     }
 
     fn failed(&self, client: Context, error: &Error) -> bool {
-        let mut sentence = [0; 1024];
-        put_text(&mut sentence, &error.to_string());
-        // SAFETY: as above; the sentence ends with NUL and outlives the call.
+        let message = text_array::<MESSAGE_BYTES_MAX>(&error.to_string());
+        // SAFETY: as above; the message ends with NUL and outlives the call.
         self.0
             .failed
-            .is_some_and(|tell| unsafe { tell(client.0, status_of(error) as i32, sentence.as_ptr().cast()) })
+            .is_some_and(|failed| unsafe { failed(client.0, status_of(error) as i32, message.as_ptr()) })
     }
 }

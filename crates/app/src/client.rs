@@ -1,13 +1,14 @@
 //! Local mode: commands of the program itself.
 
-use crate::app::{app, mangrove_app};
+use crate::app::mangrove_app;
 use crate::status::{Failure, guard, mangrove_app_status};
+use mangrove_cabi::{give, handle, out, put_out, take_back};
 use mangrove_durable::{Client, Error};
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Somebody who issues commands, one at a time: a thread, as a rule. Cheap; any number.
+/// Issues commands, one at a time; usually each thread has one. Cheap; any number.
 pub struct mangrove_app_client {
     client: UnsafeCell<Client>,
     process: unsafe extern "C" fn(*mut c_void),
@@ -22,15 +23,11 @@ pub unsafe extern "C" fn mangrove_app_client_new(
     app: *const mangrove_app,
     out: *mut *mut mangrove_app_client,
 ) -> mangrove_app_status {
-    let handle = app;
     guard(|| {
-        if out.is_null() {
-            return Err(Failure::null("out"));
-        }
-        // SAFETY: not NULL; the caller's variable.
-        unsafe { *out = std::ptr::null_mut() };
+        // SAFETY: NULL, or the caller's variable.
+        unsafe { self::out(out, std::ptr::null_mut(), "out") }?;
         // SAFETY: passed on from the caller.
-        let app = unsafe { self::app(handle) }?;
+        let app = unsafe { handle(app, "app") }?;
         let client = mangrove_app_client {
             client: UnsafeCell::new(app.runtime.client()?),
             process: app.callbacks.process.ok_or_else(|| Failure::null("process"))?,
@@ -38,7 +35,7 @@ pub unsafe extern "C" fn mangrove_app_client_new(
             busy: AtomicBool::new(false),
         };
         // SAFETY: as above.
-        unsafe { *out = Box::into_raw(Box::new(client)) };
+        unsafe { put_out(out, give(client)) };
         Ok(())
     })
 }
@@ -46,10 +43,8 @@ pub unsafe extern "C" fn mangrove_app_client_new(
 /// Ends a client. NULL is fine. Not while it is in a call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_client_free(client: *mut mangrove_app_client) {
-    if !client.is_null() {
-        // SAFETY: from mangrove_app_client_new and, by contract, not freed before.
-        drop(unsafe { Box::from_raw(client) });
-    }
+    // SAFETY: NULL, or from mangrove_app_client_new and, by contract, not freed before.
+    unsafe { take_back(client) };
 }
 
 /// Marks a client as being in a call.
@@ -64,29 +59,29 @@ impl Drop for Busy<'_> {
 /// Runs `body` on the caller's client, alone.
 ///
 /// # Safety
-/// `client` is NULL or a living object of ours, used by this thread alone.
+/// `client` is NULL or a living object of this library, used by this thread alone.
 unsafe fn alone(
     client: *const mangrove_app_client,
     body: impl FnOnce(&mangrove_app_client, &mut Client) -> Result<(), Error>,
 ) -> mangrove_app_status {
     guard(|| {
         // SAFETY: by contract.
-        let client = unsafe { client.as_ref() }.ok_or_else(|| Failure::null("client"))?;
-        // A swap would cost a locked instruction a command: two threads on one client are beyond the
-        // contract, a command that calls its own client is what this finds.
+        let client = unsafe { handle(client, "client") }?;
+        // A swap would cost a locked instruction a command. This need not find two threads on one client, which the
+        // contract forbids; it finds a command that calls its own client.
         if client.busy.load(Ordering::Acquire) {
             return Err(Error::Nested.into());
         }
         client.busy.store(true, Ordering::Release);
         let _busy = Busy(&client.busy);
-        // SAFETY: one thread, and not inside itself.
+        // SAFETY: one thread, and no call of the client is under way.
         Ok(body(client, unsafe { &mut *client.client.get() })?)
     })
 }
 
 /// Processes one command, `ctx` being what the callbacks get: a read natively, beside other reads, a
-/// write in a batch. Returns when it is acknowledged: the write is durable, what the read saw is (with
-/// interval durability: at once). The results are where process() put them.
+/// write in a batch. Returns when it is acknowledged: when the write, or what the read saw, is durable
+/// (with interval durability: at once). The results are where process() put them.
 ///
 /// Errors: MANGROVE_APP_ERR_POISONED, _BROKEN (a write: not durable; with _POISONED it may or may not
 /// have run), _NESTED. A crash during the call: the write is there whole or not at all. Complexity: that
@@ -136,8 +131,8 @@ pub unsafe extern "C" fn mangrove_app_write(
     unsafe { alone(client, |_, client| client.write_durable(f, &[ctx])) }
 }
 
-/// With MANGROVE_APP_TRACKER_EXPLICIT: says, inside a write command, that `len` bytes at `ptr` are about
-/// to be written. Elsewhere it does nothing.
+/// With MANGROVE_APP_TRACKER_EXPLICIT: announces, inside a write command, that `len` bytes at `ptr` are
+/// about to be written. Elsewhere it does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn mangrove_app_will_write(ptr: *const c_void, len: usize) {
     // Nothing here can panic.

@@ -1,13 +1,13 @@
-//! fork(2) in front of the C library's: no second process is made inside a write command.
+//! fork(2), in front of the C library's: inside a write command it makes no process.
 //!
-//! The child would share sockets and log with a parent that is in the middle of a batch. The tracker refuses the
-//! system call too, but by then handlers of the program have run, and the command ends broken.
+//! The child would share sockets and the log with a parent in the middle of a batch. The tracker refuses the system
+//! call too, but by then the program's fork handlers have run, and the command ends broken.
 
-use crate::behind::behind;
+use crate::next_symbol::next_symbol;
 use libc::{c_int, pid_t};
 use mangrove_durable::route::is_inside;
 
-/// As fork(2); inside a write command it answers -1 with ENOTSUP, and nothing happened.
+/// As fork(2); inside a write command it returns -1 with ENOTSUP and does nothing.
 ///
 /// # Safety
 /// As there.
@@ -22,7 +22,7 @@ pub(crate) unsafe extern "C" fn fork() -> pid_t {
         return refuse(libc::ENOTSUP);
     }
     // SAFETY: the C library's fork has this type.
-    let next = unsafe { behind::<unsafe extern "C" fn() -> pid_t>(c"fork") };
+    let next = unsafe { next_symbol::<unsafe extern "C" fn() -> pid_t>(c"fork") };
     // SAFETY: as the caller promises.
     next.map_or_else(|| refuse(libc::ENOSYS), |next| unsafe { next() })
 }

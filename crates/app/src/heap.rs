@@ -1,7 +1,7 @@
-//! The process's own heap: whatever malloc comes behind this library's, usually that of libc.
+//! The process's own heap: the malloc that comes after this library's in the search order, usually that of libc.
 //!
-//! Invariant: finding it allocates from a small buffer of this file's, never from the heap that is being
-//! looked for.
+//! Invariant: the search for that malloc allocates from a small buffer of this file, never from the heap that it
+//! looks for.
 
 use mangrove_sys::thread_mark;
 use std::alloc::{GlobalAlloc, Layout};
@@ -30,12 +30,13 @@ const POSIX_MEMALIGN: usize = 5;
 const ALIGNED_ALLOC: usize = 6;
 const USABLE: usize = 7;
 
-/// The functions behind ours, 0 until they were looked for.
+/// The next functions in the search order, 0 before they were looked for.
 static NEXT: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
 /// The thread that looks for them.
 static FINDER: AtomicUsize = AtomicUsize::new(0);
 
-/// What the dynamic linker asks for while it looks the functions up. Never reused, so freeing is nothing.
+/// Memory for what the dynamic linker allocates while it looks the functions up. Parts are never
+/// reused, so freeing one does nothing.
 struct Early(UnsafeCell<[u8; EARLY_BYTES]>);
 // SAFETY: parts are handed out once each.
 unsafe impl Sync for Early {}
@@ -56,7 +57,7 @@ fn early(bytes: usize, align: usize) -> *mut c_void {
         };
         match EARLY_USED.compare_exchange(used, end, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => {
-                // SAFETY: `at - 16 .. at + bytes` of the buffer is ours since the exchange.
+                // SAFETY: since the exchange `at - 16 .. at + bytes` of the buffer belongs to this call.
                 unsafe { ((at - 16) as *mut usize).write(bytes) };
                 return at as *mut c_void;
             }
@@ -77,7 +78,7 @@ unsafe fn early_len(block: *const c_void) -> usize {
     unsafe { (block as *const usize).sub(2).read() }
 }
 
-/// The function behind ours, or 0 for the thread that is looking for it.
+/// The next function in the search order, or 0 for the thread that is looking for it.
 #[inline]
 fn next(which: usize) -> usize {
     // Acquire, with the Release in `find`.
@@ -106,7 +107,7 @@ fn find(which: usize) -> usize {
                 b"mangrove: no malloc comes after that of libmangrove_app; link it before libc\n";
             const STATIC: &[u8] =
                 b"mangrove: this program has libc in itself, so no second malloc can be found; link it dynamically\n";
-            // SAFETY: a plain question. No dynamic linker loaded a program that was linked statically.
+            // SAFETY: only reads a value. No dynamic linker loaded a program that was linked statically.
             let text = if unsafe { libc::getauxval(libc::AT_BASE) } == 0 { STATIC } else { ORDER };
             // SAFETY: writes a constant.
             unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
@@ -114,12 +115,11 @@ fn find(which: usize) -> usize {
         }
         place.store(found, Ordering::Release);
     }
-    // The finder stays: everything is found now.
-    crate::startup::keep();
+    // FINDER stays set: everything is found now.
     NEXT[which].load(Ordering::Relaxed)
 }
 
-/// Where the malloc behind ours is.
+/// The address of the next malloc in the search order.
 pub(crate) fn next_malloc() -> *const c_void {
     next(MALLOC) as *const c_void
 }
@@ -231,7 +231,7 @@ pub(crate) unsafe fn usable(block: *mut c_void) -> usize {
     }
 }
 
-/// The process's heap for this library's own Rust code, whoever's command is running.
+/// The process's heap for this library's own Rust code, whichever thread runs a command.
 pub(crate) struct ProcessHeap;
 
 const ALIGN_MIN: usize = 16;

@@ -1,13 +1,13 @@
-//! malloc and its kin for the whole program: persistent memory inside write commands, the process's own heap
-//! elsewhere; frees by address. C++ `new` and `delete`, `strdup` and every other allocating function of the C
-//! and C++ libraries come through here.
+//! The malloc family for the whole program: persistent memory inside write commands, the process's own heap
+//! elsewhere; frees go by address. C++ `new` and `delete`, `strdup` and every other allocating function of the C and
+//! C++ libraries end here.
 //!
-//! Beside them the keys for thread-specific data: what a library that sets itself up in a command makes, too.
+//! Also the keys for thread-specific data, since a library that sets itself up in a command makes them.
 //!
-//! These symbols take the place of libc's in programs that link libmangrove_app, and only there.
+//! These symbols replace libc's in programs that link libmangrove_app, and only there.
 
-use crate::behind::behind;
 use crate::heap;
+use crate::next_symbol::next_symbol;
 use mangrove_durable::keys;
 use mangrove_durable::route::{
     is_inside, is_persistent, mangrove_arena_adopt, mangrove_arena_alloc, mangrove_arena_alloc_zeroed,
@@ -34,7 +34,7 @@ fn fail(code: c_int) -> *mut c_void {
 /// A persistent block. The calling thread is inside a command.
 #[inline]
 fn persistent(bytes: usize, align: usize) -> *mut c_void {
-    // SAFETY: every caller has asked `is_inside`.
+    // SAFETY: every caller has checked `is_inside`.
     let block = unsafe { mangrove_arena_alloc(bytes, align) };
     if block.is_null() { no_memory() } else { block.cast() }
 }
@@ -72,8 +72,8 @@ pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
     }
 }
 
-/// As realloc(3). A block stays where the calling thread allocates now: a command makes it persistent, who is
-/// outside takes a copy out of the durable state.
+/// As realloc(3). The new block is where the calling thread allocates now: inside a command the block
+/// becomes persistent, outside the caller gets a copy in the process's heap.
 ///
 /// # Safety
 /// As there.
@@ -82,7 +82,7 @@ pub(crate) unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mu
     if block.is_null() {
         return malloc(bytes);
     }
-    // SAFETY: the caller's contract; each block goes to the heap that its address tells.
+    // SAFETY: the caller's contract; each block goes to the heap that its address belongs to.
     unsafe {
         match (is_inside(), is_persistent(block as usize)) {
             (false, false) => heap::realloc(block, bytes),
@@ -172,7 +172,7 @@ pub(crate) unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usi
     if block.is_null() {
         return libc::ENOMEM;
     }
-    // This function may run untracked: it says itself what it writes.
+    // This function may run untracked, so it reports what it writes.
     mangrove_durable::will_write(out.cast(), size_of::<*mut c_void>());
     // SAFETY: the caller's contract.
     unsafe { *out = block.cast() };
@@ -203,28 +203,28 @@ pub(crate) unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize 
     if block.is_null() {
         return 0;
     }
-    // SAFETY: the caller's contract; the block's address tells whose it is.
+    // SAFETY: the caller's contract; the block's address says which heap it belongs to.
     unsafe {
         if is_persistent(block as usize) { mangrove_arena_usable(block.cast()) } else { heap::usable(block) }
     }
 }
 
-/// As malloc_trim(3). In a command there is nothing to do: the arena gives back what stays free. The process's own
-/// heap ends where it ended.
+/// As malloc_trim(3). In a command there is nothing to do: the arena itself returns memory that stays
+/// free. Elsewhere the process's own heap is trimmed.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn malloc_trim(pad: usize) -> c_int {
     if is_inside() {
         return 0;
     }
     // SAFETY: the function of this name has this type in every C library that has it.
-    let next = unsafe { behind::<unsafe extern "C" fn(usize) -> c_int>(c"malloc_trim") };
-    // SAFETY: any number will do.
+    let next = unsafe { next_symbol::<unsafe extern "C" fn(usize) -> c_int>(c"malloc_trim") };
+    // SAFETY: any number is valid.
     next.map_or(0, |next| unsafe { next(pad) })
 }
 
 type Destructor = Option<unsafe extern "C" fn(*mut c_void)>;
 
-/// As pthread_key_create(3); in a command whose state has too many keys it answers EAGAIN.
+/// As pthread_key_create(3); in a command whose state has too many keys it returns EAGAIN.
 ///
 /// # Safety
 /// As there.
@@ -235,7 +235,7 @@ pub(crate) unsafe extern "C" fn pthread_key_create(
 ) -> c_int {
     // SAFETY: the function of this name has this type, and gets what the caller gave.
     unsafe {
-        let next = behind::<unsafe extern "C" fn(*mut libc::pthread_key_t, Destructor) -> c_int>(
+        let next = next_symbol::<unsafe extern "C" fn(*mut libc::pthread_key_t, Destructor) -> c_int>(
             c"pthread_key_create",
         );
         let Some(next) = next else { return libc::ENOSYS };
@@ -257,12 +257,12 @@ pub(crate) unsafe extern "C" fn pthread_key_delete(key: libc::pthread_key_t) -> 
     keys::forget(key);
     // SAFETY: as above.
     unsafe {
-        let next = behind::<unsafe extern "C" fn(libc::pthread_key_t) -> c_int>(c"pthread_key_delete");
+        let next = next_symbol::<unsafe extern "C" fn(libc::pthread_key_t) -> c_int>(c"pthread_key_delete");
         next.map_or(libc::ENOSYS, |next| next(key))
     }
 }
 
-/// The functions that a tracker may run untracked, with their names: they say themselves what they write.
+/// The functions that a tracker may run untracked, with their names: they report what they write.
 pub(crate) fn leaves() -> [(usize, &'static CStr); 11] {
     [
         (malloc as *const () as usize, c"malloc"),
@@ -279,12 +279,12 @@ pub(crate) fn leaves() -> [(usize, &'static CStr); 11] {
     ]
 }
 
-/// Whether the program's allocations come here.
+/// Checks that the program's allocations come here.
 ///
 /// # Errors
-/// A sentence that names whose malloc the program has instead.
+/// A message that names the library whose malloc the program has instead.
 pub(crate) fn check() -> Result<(), String> {
-    // Our own functions' addresses would not do: in a library that comes late they are those of libc.
+    // This library's own names would not do: in a library that was loaded late they are bound to libc's functions.
     let here = module_of(module_of as *const () as *const c_void);
     for (_, name) in leaves() {
         // SAFETY: a NUL-terminated name.
@@ -302,7 +302,7 @@ pub(crate) fn check() -> Result<(), String> {
     Ok(())
 }
 
-/// What no command may reach, and why.
+/// The functions that no command may reach, each with the reason.
 pub(crate) fn refused() -> Vec<(usize, &'static str)> {
     const KEY: &str = "it makes a key for thread-specific data by tss_create, and no later start has that key; use pthread_key_create, or make it before opening";
     const NEW: &str = "it makes memory by an allocator's own operator new, which does not call malloc, so that memory would not be durable; link libstdc++ before that allocator, or name it before it in LD_PRELOAD";
@@ -327,7 +327,7 @@ pub(crate) fn refused() -> Vec<(usize, &'static str)> {
 
 /// Base address and file name of the module that an address lies in.
 fn module_of(address: *const c_void) -> (usize, String) {
-    // SAFETY: fills the struct; its name is the dynamic linker's, which lives on.
+    // SAFETY: fills the struct; its name belongs to the dynamic linker and stays.
     unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         if libc::dladdr(address, &raw mut info) == 0 || info.dli_fname.is_null() {

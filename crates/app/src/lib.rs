@@ -1,9 +1,8 @@
 //! The C ABI of Mangrove's durable applications: `mangrove_app.h`, `libmangrove_app.so.0` and
 //! `libmangrove_app.a`.
 //!
-//! The header is generated from the doc comments here (`cbindgen.toml`), so they are written for its
-//! reader: C's names, units, ranges, errors, ownership, threads, crashes. The modules stand in the order
-//! in which the header tells them.
+//! The header is generated from the doc comments here (`cbindgen.toml`), so they are written for its reader: C's
+//! names, units, ranges, errors, ownership, threads, crashes. The order of the modules is the order of the header.
 //!
 //! Invariants:
 //! 1. Each entry point runs inside `status::guard` or does nothing that can panic.
@@ -27,27 +26,23 @@ mod serve;
 
 mod stat;
 
-#[path = "addresses.rs"]
-mod start;
+mod addresses;
 
-#[path = "next_symbol.rs"]
-mod behind;
+mod constructor;
+mod fork;
 mod heap;
 mod interpose;
-#[path = "fork.rs"]
-mod processes;
-#[path = "constructor.rs"]
-mod startup;
+mod next_symbol;
 
-/// This library's own Rust code never allocates persistent memory, whoever's command is running.
+/// This library's own Rust code never allocates persistent memory, whichever thread runs a command.
 #[global_allocator]
 static HEAP: heap::ProcessHeap = heap::ProcessHeap;
 
+pub use addresses::*;
 pub use app::*;
 pub use callbacks::*;
 pub use client::*;
 pub use options::*;
 pub use serve::*;
-pub use start::*;
 pub use stat::*;
 pub use status::*;

@@ -1,9 +1,9 @@
 //! The options object.
 
-use crate::status::{Answer, Failure, guard, mangrove_app_status};
-use mangrove_durable::{
-    CreateMode, Durability, Latency, MediumChoice, Options, ServerOptions, Start, TrackerChoice,
-};
+use crate::status::{Failure, guard, mangrove_app_status};
+use mangrove_cabi::{Checked, from_c_enum, give, set_option, take_back};
+use mangrove_durable::{Create, Durability, Latency, Medium, Options, Start, TrackerChoice};
+use mangrove_serve::ServerOptions;
 use std::time::Duration;
 
 /// How to open an application and how to serve it. Threads: one at a time.
@@ -19,11 +19,11 @@ impl Default for mangrove_app_options {
     }
 }
 
-/// What a pool lies on.
+/// The medium of a pool.
 #[repr(i32)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum mangrove_app_medium {
-    /// What an existing pool says; for a new one dax where the directory can, else file.
+    /// That of an existing pool; for a new one dax where the directory supports it, else file.
     MANGROVE_APP_MEDIUM_AUTO = 0,
     /// Any file system.
     MANGROVE_APP_MEDIUM_FILE = 1,
@@ -40,14 +40,14 @@ pub enum mangrove_app_medium {
 pub enum mangrove_app_start {
     /// All of it is read, by all processors, and compared with its checksums first.
     MANGROVE_APP_START_READ = 0,
-    /// It is mapped, copy on write: ready at once, whatever its size. On a file system every page is compared
-    /// with its checksum by a thread behind; one that does not fit latches an error, but may have been seen, and
-    /// a page that cannot be read ends the process with SIGBUS. On persistent memory a state that was closed is
-    /// not compared.
+    /// It is mapped, copy on write: ready at once, whatever its size. On a file system a thread in the
+    /// background compares every page with its checksum. A page that does not match poisons the pool,
+    /// but commands may have seen it; a page that cannot be read ends the process with SIGBUS. On
+    /// persistent memory a state that was closed is not compared.
     MANGROVE_APP_START_COPY_ON_WRITE = 1,
 }
 
-/// Who learns what write commands write.
+/// How the library learns what write commands write.
 #[repr(i32)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum mangrove_app_tracker {
@@ -55,105 +55,91 @@ pub enum mangrove_app_tracker {
     MANGROVE_APP_TRACKER_AUTO = 0,
     /// Translates what commands reach while they run. Nothing has to be rebuilt.
     MANGROVE_APP_TRACKER_RECOMPILER = 1,
-    /// The program was built by clang with -fsanitize-coverage=func,trace-stores and mangrove_tracker.h.
-    /// What was not built so (libraries) is not seen, and what it writes is not durable.
+    /// The program was built by clang with -fsanitize-coverage=func,trace-stores and
+    /// mangrove_tracker.h. Code that was not built so (libraries) is not seen, and what it writes is
+    /// not durable.
     MANGROVE_APP_TRACKER_COMPILER = 2,
     /// The program calls mangrove_app_will_write before it writes. What it forgets is not durable.
     MANGROVE_APP_TRACKER_EXPLICIT = 3,
 }
 
-use mangrove_app_medium::*;
-use mangrove_app_start::*;
-use mangrove_app_tracker::*;
+fn create_of(create: bool) -> Create {
+    if create { Create::IfMissing } else { Create::Never }
+}
+
+fn medium_of(number: i32) -> Checked<Medium> {
+    from_c_enum!(number, mangrove_app_medium {
+        MANGROVE_APP_MEDIUM_AUTO => Medium::Auto,
+        MANGROVE_APP_MEDIUM_FILE => Medium::File,
+        MANGROVE_APP_MEDIUM_DAX => Medium::Dax,
+        MANGROVE_APP_MEDIUM_EMULATED => Medium::Emulated(Latency::default()),
+    })
+}
+
+fn start_of(number: i32) -> Checked<Start> {
+    from_c_enum!(number, mangrove_app_start {
+        MANGROVE_APP_START_READ => Start::Read,
+        MANGROVE_APP_START_COPY_ON_WRITE => Start::CopyOnWrite,
+    })
+}
+
+fn tracker_of(number: i32) -> Checked<TrackerChoice> {
+    from_c_enum!(number, mangrove_app_tracker {
+        MANGROVE_APP_TRACKER_AUTO => TrackerChoice::Auto,
+        MANGROVE_APP_TRACKER_RECOMPILER => TrackerChoice::Recompiler,
+        MANGROVE_APP_TRACKER_COMPILER => TrackerChoice::Compiler,
+        MANGROVE_APP_TRACKER_EXPLICIT => TrackerChoice::Explicit,
+    })
+}
+
+fn interval_of(milliseconds: u32) -> Result<Durability, Failure> {
+    if !(1..=60_000).contains(&milliseconds) {
+        let what = format!("an interval is 1 to 60000 milliseconds and {milliseconds} is not");
+        return Err(Failure::invalid(what));
+    }
+    Ok(Durability::interval_ms(milliseconds))
+}
+
+fn duration_of(milliseconds: u32) -> Duration {
+    Duration::from_millis(milliseconds.into())
+}
+
+fn len_of(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
 
 /// New options: create the state when it is missing, durability sync, all else automatic; the same that
 /// NULL stands for in mangrove_app_open. Never NULL. Give back with mangrove_app_options_free.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn mangrove_app_options_new() -> *mut mangrove_app_options {
-    Box::into_raw(Box::default())
+    give(mangrove_app_options::default())
 }
 
-/// Frees options; applications opened with them go on. NULL is fine.
+/// Frees options; applications opened with them stay open. NULL is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_options_free(options: *mut mangrove_app_options) {
-    if !options.is_null() {
-        // SAFETY: from mangrove_app_options_new and, by contract, not freed before.
-        drop(unsafe { Box::from_raw(options) });
-    }
-}
-
-unsafe fn set(
-    options: *mut mangrove_app_options,
-    change: impl FnOnce(&mut mangrove_app_options) -> Answer,
-) -> mangrove_app_status {
-    guard(|| {
-        // SAFETY: by contract a living object of ours, used by one thread.
-        let options = unsafe { options.as_mut() }.ok_or_else(|| Failure::null("options"))?;
-        let mut changed = options.clone();
-        change(&mut changed)?;
-        *options = changed;
-        Ok(())
-    })
-}
-
-/// Sets an option of the state.
-unsafe fn set_all(
-    options: *mut mangrove_app_options,
-    change: impl FnOnce(Options) -> Result<Options, Failure>,
-) -> mangrove_app_status {
-    // SAFETY: passed on.
-    unsafe {
-        set(options, |o| {
-            o.all = change(o.all.clone())?;
-            Ok(())
-        })
-    }
-}
-
-/// Sets an option of the server.
-unsafe fn set_server(
-    options: *mut mangrove_app_options,
-    change: impl FnOnce(ServerOptions) -> ServerOptions,
-) -> mangrove_app_status {
-    // SAFETY: passed on.
-    unsafe {
-        set(options, |o| {
-            o.server = change(o.server.clone());
-            Ok(())
-        })
-    }
+    // SAFETY: NULL, or from mangrove_app_options_new and, by contract, not freed before.
+    unsafe { take_back(options) };
 }
 
 /// Whether to make the state when there is none. Default: true. With false, opening a missing one
-/// answers MANGROVE_APP_ERR_POOL.
+/// returns MANGROVE_APP_ERR_POOL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_options_set_create(
     options: *mut mangrove_app_options,
     create: bool,
 ) -> mangrove_app_status {
-    let mode = if create { CreateMode::CreateIfMissing } else { CreateMode::OpenOnly };
-    // SAFETY: passed on from the caller.
-    unsafe { set_all(options, |o| Ok(o.create(mode))) }
+    set_option!(guard, options.all.create(create_of(create)))
 }
 
-/// What a new state shall lie on: one of mangrove_app_medium. Default: MANGROVE_APP_MEDIUM_AUTO.
+/// The medium of a new state: one of mangrove_app_medium. Default: MANGROVE_APP_MEDIUM_AUTO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_options_set_medium(
     options: *mut mangrove_app_options,
     medium: i32,
 ) -> mangrove_app_status {
-    let change = |o: Options| {
-        Ok(o.medium(match medium {
-            m if m == MANGROVE_APP_MEDIUM_AUTO as i32 => MediumChoice::Auto,
-            m if m == MANGROVE_APP_MEDIUM_FILE as i32 => MediumChoice::File,
-            m if m == MANGROVE_APP_MEDIUM_DAX as i32 => MediumChoice::Dax,
-            m if m == MANGROVE_APP_MEDIUM_EMULATED as i32 => MediumChoice::Emulated(Latency::default()),
-            m => return Err(Failure::invalid(format!("{m} is no mangrove_app_medium"))),
-        }))
-    };
-    // SAFETY: passed on from the caller.
-    unsafe { set_all(options, change) }
+    set_option!(guard, options.all.medium(medium_of(medium)?))
 }
 
 /// Chooses the emulated medium, with nanoseconds added to each flushed cache line and to each line that
@@ -164,9 +150,7 @@ pub unsafe extern "C" fn mangrove_app_options_set_emulated_latency(
     write_ns: u32,
     read_ns: u32,
 ) -> mangrove_app_status {
-    let medium = MediumChoice::Emulated(Latency { write_ns, read_ns });
-    // SAFETY: passed on from the caller.
-    unsafe { set_all(options, |o| Ok(o.medium(medium))) }
+    set_option!(guard, options.all.medium(Medium::Emulated(Latency { write_ns, read_ns })))
 }
 
 /// How the state comes into memory: one of mangrove_app_start. Default: MANGROVE_APP_START_READ.
@@ -175,42 +159,26 @@ pub unsafe extern "C" fn mangrove_app_options_set_start(
     options: *mut mangrove_app_options,
     start: i32,
 ) -> mangrove_app_status {
-    let change = |o: Options| {
-        Ok(o.start(match start {
-            s if s == MANGROVE_APP_START_READ as i32 => Start::Read,
-            s if s == MANGROVE_APP_START_COPY_ON_WRITE as i32 => Start::CopyOnWrite,
-            s => return Err(Failure::invalid(format!("{s} is no mangrove_app_start"))),
-        }))
-    };
-    // SAFETY: passed on from the caller.
-    unsafe { set_all(options, change) }
+    set_option!(guard, options.all.start(start_of(start)?))
 }
 
-/// An answer is given when what it rests on is durable. The default.
+/// A result is acknowledged when everything that it depends on is durable. The default.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_options_set_durability_sync(
     options: *mut mangrove_app_options,
 ) -> mangrove_app_status {
-    // SAFETY: passed on from the caller.
-    unsafe { set_all(options, |o| Ok(o.durability(Durability::Sync))) }
+    set_option!(guard, options.all.durability(Durability::Sync))
 }
 
-/// Answers are given at once and are durable at most about `milliseconds` (1 to 60000) later. A crash
-/// keeps a prefix of the batches, in the order in which they took effect; mangrove_app_sync waits.
+/// Results are acknowledged at once and are durable at most about `milliseconds` (1 to 60000) later. A
+/// crash keeps a prefix of the batches, in the order in which they took effect; mangrove_app_sync
+/// waits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_options_set_durability_interval(
     options: *mut mangrove_app_options,
     milliseconds: u32,
 ) -> mangrove_app_status {
-    let change = |o: Options| {
-        if !(1..=60_000).contains(&milliseconds) {
-            let what = format!("an interval is 1 to 60000 milliseconds and {milliseconds} is not");
-            return Err(Failure::invalid(what));
-        }
-        Ok(o.durability(Durability::Interval(milliseconds)))
-    };
-    // SAFETY: passed on from the caller.
-    unsafe { set_all(options, change) }
+    set_option!(guard, options.all.durability(interval_of(milliseconds)?))
 }
 
 /// The most bytes that a new state can grow to: address space, not disk space. Default: 256 GiB.
@@ -219,38 +187,27 @@ pub unsafe extern "C" fn mangrove_app_options_set_capacity(
     options: *mut mangrove_app_options,
     bytes: u64,
 ) -> mangrove_app_status {
-    // SAFETY: passed on from the caller.
-    unsafe { set_all(options, |o| Ok(o.capacity(bytes))) }
+    set_option!(guard, options.all.capacity(bytes))
 }
 
-/// Bytes of a new state's redo log. Bounds the time of recovery and the burst of writes that is taken
-/// without waiting. Default: 64 MiB.
+/// Bytes of a new state's redo log. They bound the time of recovery, and the burst of writes that is
+/// taken without waiting. Default: 64 MiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_options_set_log_bytes(
     options: *mut mangrove_app_options,
     bytes: u64,
 ) -> mangrove_app_status {
-    // SAFETY: passed on from the caller.
-    unsafe { set_all(options, |o| Ok(o.log_bytes(bytes))) }
+    set_option!(guard, options.all.log_bytes(bytes))
 }
 
-/// Who learns what commands write: one of mangrove_app_tracker. Default: MANGROVE_APP_TRACKER_AUTO.
+/// How the library learns what commands write: one of mangrove_app_tracker. Default:
+/// MANGROVE_APP_TRACKER_AUTO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_options_set_tracker(
     options: *mut mangrove_app_options,
     tracker: i32,
 ) -> mangrove_app_status {
-    let change = |o: Options| {
-        Ok(o.tracker(match tracker {
-            t if t == MANGROVE_APP_TRACKER_AUTO as i32 => TrackerChoice::Auto,
-            t if t == MANGROVE_APP_TRACKER_RECOMPILER as i32 => TrackerChoice::Recompiler,
-            t if t == MANGROVE_APP_TRACKER_COMPILER as i32 => TrackerChoice::Compiler,
-            t if t == MANGROVE_APP_TRACKER_EXPLICIT as i32 => TrackerChoice::Explicit,
-            t => return Err(Failure::invalid(format!("{t} is no mangrove_app_tracker"))),
-        }))
-    };
-    // SAFETY: passed on from the caller.
-    unsafe { set_all(options, change) }
+    set_option!(guard, options.all.tracker(tracker_of(tracker)?))
 }
 
 /// The block in which writes are deduplicated: 16, 32, 64 or 128 bytes. Default: 32.
@@ -259,8 +216,7 @@ pub unsafe extern "C" fn mangrove_app_options_set_block_bytes(
     options: *mut mangrove_app_options,
     bytes: u32,
 ) -> mangrove_app_status {
-    // SAFETY: passed on from the caller.
-    unsafe { set_all(options, |o| Ok(o.block_bytes(bytes as usize))) }
+    set_option!(guard, options.all.block_bytes(bytes as usize))
 }
 
 /// Whether variables of the program and its libraries (.data, .bss) that commands write are part of the
@@ -270,8 +226,7 @@ pub unsafe extern "C" fn mangrove_app_options_set_variables(
     options: *mut mangrove_app_options,
     keep: bool,
 ) -> mangrove_app_status {
-    // SAFETY: passed on from the caller.
-    unsafe { set_all(options, |o| Ok(o.keeps_variables(keep))) }
+    set_option!(guard, options.all.keeps_variables(keep))
 }
 
 /// Event loops of the server, 1 to 1024. Default: one a CPU.
@@ -280,8 +235,7 @@ pub unsafe extern "C" fn mangrove_app_options_set_workers(
     options: *mut mangrove_app_options,
     count: u32,
 ) -> mangrove_app_status {
-    // SAFETY: passed on from the caller.
-    unsafe { set_server(options, |o| o.workers(count as usize)) }
+    set_option!(guard, options.server.workers(count as usize))
 }
 
 /// Longest request in bytes; a client that sends a longer one is cut off. Default: 512 MiB.
@@ -290,8 +244,7 @@ pub unsafe extern "C" fn mangrove_app_options_set_request_bytes_max(
     options: *mut mangrove_app_options,
     bytes: u64,
 ) -> mangrove_app_status {
-    // SAFETY: passed on from the caller.
-    unsafe { set_server(options, |o| o.request_bytes_max(usize::try_from(bytes).unwrap_or(usize::MAX))) }
+    set_option!(guard, options.server.request_bytes_max(len_of(bytes)))
 }
 
 /// Unsent answers in bytes at which a client's further requests wait. Default: 1 MiB.
@@ -300,8 +253,7 @@ pub unsafe extern "C" fn mangrove_app_options_set_backlog_bytes_max(
     options: *mut mangrove_app_options,
     bytes: u64,
 ) -> mangrove_app_status {
-    // SAFETY: passed on from the caller.
-    unsafe { set_server(options, |o| o.backlog_bytes_max(usize::try_from(bytes).unwrap_or(usize::MAX))) }
+    set_option!(guard, options.server.backlog_bytes_max(len_of(bytes)))
 }
 
 /// Clients at a time; more are closed as they come. Default: 10000.
@@ -310,8 +262,7 @@ pub unsafe extern "C" fn mangrove_app_options_set_clients_max(
     options: *mut mangrove_app_options,
     count: u32,
 ) -> mangrove_app_status {
-    // SAFETY: passed on from the caller.
-    unsafe { set_server(options, |o| o.clients_max(count as usize)) }
+    set_option!(guard, options.server.clients_max(count as usize))
 }
 
 /// Milliseconds that a client may take none of the answer that waits for it; it is then cut off.
@@ -321,20 +272,17 @@ pub unsafe extern "C" fn mangrove_app_options_set_stalled_max(
     options: *mut mangrove_app_options,
     milliseconds: u32,
 ) -> mangrove_app_status {
-    // SAFETY: passed on from the caller.
-    unsafe { set_server(options, |o| o.stalled_max(Duration::from_millis(milliseconds.into()))) }
+    set_option!(guard, options.server.stalled_max(duration_of(milliseconds)))
 }
 
-/// Milliseconds that a client may say nothing; it is then cut off. 0: for ever, the default (clients
+/// Milliseconds that a client may send nothing; it is then cut off. 0: for ever, the default (clients
 /// that vanished are found by TCP keep-alive).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_options_set_idle_max(
     options: *mut mangrove_app_options,
     milliseconds: u32,
 ) -> mangrove_app_status {
-    let time = (milliseconds > 0).then(|| Duration::from_millis(milliseconds.into()));
-    // SAFETY: passed on from the caller.
-    unsafe { set_server(options, |o| o.idle_max(time)) }
+    set_option!(guard, options.server.idle_max((milliseconds > 0).then(|| duration_of(milliseconds))))
 }
 
 /// Milliseconds that a shutdown waits for clients to take their answers. Default: 10000.
@@ -343,6 +291,5 @@ pub unsafe extern "C" fn mangrove_app_options_set_shutdown_max(
     options: *mut mangrove_app_options,
     milliseconds: u32,
 ) -> mangrove_app_status {
-    // SAFETY: passed on from the caller.
-    unsafe { set_server(options, |o| o.shutdown_max(Duration::from_millis(milliseconds.into()))) }
+    set_option!(guard, options.server.shutdown_max(duration_of(milliseconds)))
 }

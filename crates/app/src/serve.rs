@@ -1,32 +1,16 @@
 //! RPC mode: the library owns the sockets.
 
-use crate::app::{app, mangrove_app, text};
+use crate::app::mangrove_app;
 use crate::callbacks::CallbackService;
 use crate::status::mangrove_app_status::*;
 use crate::status::{Failure, guard, mangrove_app_status};
-use mangrove_durable::Server;
+use mangrove_cabi::{handle, text};
+use mangrove_serve::Server;
 use std::ffi::{CString, c_char};
 use std::sync::PoisonError;
 
-/// The server of an application.
-#[derive(Default)]
-pub(crate) struct Serving {
-    /// Listens, and waits to serve.
-    server: Option<Server>,
-    /// Where; kept for mangrove_app_address.
-    addresses: Vec<CString>,
-    served: bool,
-}
-
-impl mangrove_app {
-    /// True while a server exists that does not serve: it holds the runtime.
-    pub(crate) fn is_listening(&self) -> bool {
-        self.serving.lock().unwrap_or_else(PoisonError::into_inner).server.is_some()
-    }
-}
-
 /// Listens at `address`: "HOST:PORT" (port 0: the system chooses, see mangrove_app_address) or
-/// "unix:PATH" (a socket file that a crash left behind is replaced). May be called several times before
+/// "unix:PATH" (a socket file that a crash left is replaced). May be called several times before
 /// mangrove_app_serve. Clients may connect from now on and are served from then on.
 /// Errors: MANGROVE_APP_ERR_IO, _SERVER (deserialize or get_response is missing; or it has served already).
 /// Threads: any.
@@ -35,10 +19,9 @@ pub unsafe extern "C" fn mangrove_app_listen(
     app: *const mangrove_app,
     address: *const c_char,
 ) -> mangrove_app_status {
-    let handle = app;
     guard(|| {
         // SAFETY: passed on from the caller.
-        let (app, address) = unsafe { (self::app(handle)?, text(address, "address")?) };
+        let (app, address) = unsafe { (handle(app, "app")?, text(address, "address")?) };
         let address = address.to_str().map_err(|_| Failure::invalid("'address' is not UTF-8"))?;
         let mut serving = app.serving.lock().unwrap_or_else(PoisonError::into_inner);
         if serving.served {
@@ -63,33 +46,32 @@ pub unsafe extern "C" fn mangrove_app_listen(
     })
 }
 
-/// The `index`-th address that mangrove_app_listen opened, as clients need it; NULL when there is none.
-/// Valid until the application is closed. Threads: any.
+/// The `index`-th address that mangrove_app_listen opened, in the form for clients; NULL when there is
+/// none. Valid until the application is closed. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_address(app: *const mangrove_app, index: u32) -> *const c_char {
-    let handle = app;
     let mut found = std::ptr::null();
     guard(|| {
         // SAFETY: passed on from the caller.
-        let app = unsafe { self::app(handle) }?;
+        let app = unsafe { handle(app, "app") }?;
         let serving = app.serving.lock().unwrap_or_else(PoisonError::into_inner);
-        // The text's own block stays when the list grows.
+        // The block of the text stays in place when the list grows.
         found = serving.addresses.get(index as usize).map_or(std::ptr::null(), |a| a.as_ptr());
         Ok(())
     });
     found
 }
 
-/// Serves until mangrove_app_stop: takes clients in, has their requests processed, gives answers when
-/// they are durable. Once in the life of an application. On return every client is gone and everything is
-/// durable. Errors: MANGROVE_APP_ERR_SERVER (listens nowhere), _IO, _POISONED (at the last sync).
-/// Threads: any; the others may go on using clients of their own.
+/// Serves until mangrove_app_stop: accepts clients, has their requests processed, and sends answers
+/// once they are durable. Once in the life of an application. On return every client is gone and
+/// everything is durable. Errors: MANGROVE_APP_ERR_SERVER (listens nowhere), _IO, _POISONED (at the
+/// last sync).
+/// Threads: any; other threads may keep using clients of their own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_serve(app: *const mangrove_app) -> mangrove_app_status {
-    let handle = app;
     guard(|| {
         // SAFETY: passed on from the caller.
-        let app = unsafe { self::app(handle) }?;
+        let app = unsafe { handle(app, "app") }?;
         let server = {
             let mut serving = app.serving.lock().unwrap_or_else(PoisonError::into_inner);
             serving.served |= serving.server.is_some();
@@ -108,7 +90,7 @@ pub unsafe extern "C" fn mangrove_app_serve(app: *const mangrove_app) -> mangrov
 /// answered first. Async-signal-safe. Does nothing when nothing listens. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_stop(app: *const mangrove_app) {
-    // Nothing here can panic. SAFETY: NULL or a living object of ours.
+    // Nothing here can panic. SAFETY: NULL or a living object of this library.
     if let Some(stopper) = unsafe { app.as_ref() }.and_then(|app| app.stopper.get()) {
         stopper.stop();
     }

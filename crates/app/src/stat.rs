@@ -1,9 +1,11 @@
 //! Counters of an application.
 
-use crate::app::{app, mangrove_app};
+use crate::app::mangrove_app;
 use crate::status::{Failure, guard, mangrove_app_status};
+use mangrove_cabi::{handle, put_sized};
 
-/// Counters since the opening. Set nothing; mangrove_app_stat fills as many bytes as it is told.
+/// Counters since the opening. Nothing needs to be set; mangrove_app_stat fills as many bytes as the
+/// caller says.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct mangrove_app_counters {
@@ -11,11 +13,11 @@ pub struct mangrove_app_counters {
     pub batches: u64,
     /// Write commands in them.
     pub commands: u64,
-    /// Names the newest committed batch; grows.
+    /// The number of the newest committed batch; grows.
     pub committed: u64,
-    /// Names the newest durable one; behind `committed` while a sync is under way.
+    /// The number of the newest durable batch; smaller than `committed` while a sync is under way.
     pub durable: u64,
-    /// 1 after an error latched: writes fail, see mangrove_app_status of any write.
+    /// 1 after the pool was poisoned: writes fail with a status that says why.
     pub failed: u64,
 }
 
@@ -27,10 +29,9 @@ pub unsafe extern "C" fn mangrove_app_stat(
     out: *mut mangrove_app_counters,
     bytes: usize,
 ) -> mangrove_app_status {
-    let handle = app;
     guard(|| {
         // SAFETY: passed on from the caller.
-        let app = unsafe { self::app(handle) }?;
+        let app = unsafe { handle(app, "app") }?;
         if out.is_null() {
             return Err(Failure::null("out"));
         }
@@ -46,12 +47,8 @@ pub unsafe extern "C" fn mangrove_app_stat(
             durable: stat.durable.0,
             failed: u64::from(stat.failure.is_some()),
         };
-        let known = bytes.min(size_of::<mangrove_app_counters>());
-        // SAFETY: the caller's struct has `bytes` bytes; ours `known`.
-        unsafe {
-            std::ptr::write_bytes(out.cast::<u8>(), 0, bytes);
-            std::ptr::copy_nonoverlapping((&raw const counters).cast::<u8>(), out.cast::<u8>(), known);
-        }
+        // SAFETY: the caller's struct has `bytes` bytes.
+        unsafe { put_sized(out, bytes, counters) };
         Ok(())
     })
 }

@@ -1,12 +1,11 @@
-//! What a call answers, the sentence that goes with an error, and the wall that no panic passes.
+//! The results of calls, the messages that go with errors, and the guard that stops panics.
 
+use mangrove_cabi::{BadArgument, LastError, stop_panics};
 use mangrove_durable::Error;
-use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a call answers. 0: done. Below 0: an error, see mangrove_app_last_error().
-/// The numbers are part of the ABI. New ones may be added: treat an unknown one by its sign.
+/// The result of a call. 0: done. Below 0: an error, see mangrove_app_last_error(). The numbers are
+/// part of the ABI. New ones may be added: treat an unknown one by its sign.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum mangrove_app_status {
@@ -14,7 +13,7 @@ pub enum mangrove_app_status {
     MANGROVE_APP_OK = 0,
     /// An argument breaks the rules of the call. Nothing happened.
     MANGROVE_APP_ERR_INVALID_ARGUMENT = -1,
-    /// The pool could not be opened, read or written; the sentence says why and what to do.
+    /// The pool could not be opened, read or written; the message says why and what to do.
     MANGROVE_APP_ERR_POOL = -2,
     /// The state belongs to another build of the program, or to another program.
     MANGROVE_APP_ERR_FOREIGN = -3,
@@ -24,26 +23,26 @@ pub enum mangrove_app_status {
     MANGROVE_APP_ERR_DAMAGED = -5,
     /// The state's address space is used up.
     MANGROVE_APP_ERR_FULL = -6,
-    /// An earlier error of the medium latched: reads go on, writes fail. The next start has every
-    /// acknowledged write.
+    /// An earlier error of the medium poisoned the pool: reads continue, writes fail. The next start
+    /// has every acknowledged write.
     MANGROVE_APP_ERR_POISONED = -7,
-    /// A command ended halfway: nothing of its batch is durable, and memory is served no more. Restart.
+    /// A command ended halfway: nothing of its batch is durable, and nothing more is served. Restart.
     MANGROVE_APP_ERR_BROKEN = -8,
     /// The call came from inside a command, or on a client that is in a call. Nothing happened.
     MANGROVE_APP_ERR_NESTED = -9,
-    /// The tracker that was asked for cannot work here.
+    /// The chosen tracker cannot work here.
     MANGROVE_APP_ERR_TRACKER = -10,
-    /// init_state or on_recover answered something else than 0.
+    /// init_state or on_recover returned another number than 0.
     MANGROVE_APP_ERR_REFUSED = -11,
     /// More clients at a time than can be counted.
     MANGROVE_APP_ERR_TOO_MANY_CLIENTS = -12,
-    /// The server was asked for something in the wrong order.
+    /// A call of the server came in the wrong order.
     MANGROVE_APP_ERR_SERVER = -13,
     /// The operating system refused; mangrove_app_last_os_error() has its number.
     MANGROVE_APP_ERR_IO = -14,
     /// Clients are still alive. Nothing happened.
     MANGROVE_APP_ERR_IN_USE = -15,
-    /// A bug in Mangrove; please report the sentence.
+    /// A bug in Mangrove; please report the message.
     MANGROVE_APP_ERR_INTERNAL = -16,
 }
 
@@ -70,25 +69,31 @@ const TABLE: [(mangrove_app_status, &CStr, &CStr); 17] = [
     (MANGROVE_APP_ERR_INTERNAL, c"MANGROVE_APP_ERR_INTERNAL", c"a bug in Mangrove"),
 ];
 
-/// Why a call failed: the status, the sentence, the system's error number.
+/// Why a call failed: the status, the message, the system's error number.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) status: mangrove_app_status,
-    sentence: String,
+    message: String,
     os_error: i32,
 }
 
 impl Failure {
-    pub(crate) fn new(status: mangrove_app_status, sentence: impl Into<String>) -> Self {
-        Self { status, sentence: sentence.into(), os_error: 0 }
+    pub(crate) fn new(status: mangrove_app_status, message: impl Into<String>) -> Self {
+        Self { status, message: message.into(), os_error: 0 }
     }
 
-    pub(crate) fn invalid(sentence: impl Into<String>) -> Self {
-        Self::new(MANGROVE_APP_ERR_INVALID_ARGUMENT, sentence)
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(MANGROVE_APP_ERR_INVALID_ARGUMENT, message)
     }
 
     pub(crate) fn null(what: &str) -> Self {
         Self::invalid(format!("'{what}' is NULL"))
+    }
+}
+
+impl From<BadArgument> for Failure {
+    fn from(bad: BadArgument) -> Self {
+        Self::invalid(bad.to_string())
     }
 }
 
@@ -109,7 +114,7 @@ pub(crate) fn status_of(error: &Error) -> mangrove_app_status {
         Error::TooManyClients => MANGROVE_APP_ERR_TOO_MANY_CLIENTS,
         Error::Server { .. } => MANGROVE_APP_ERR_SERVER,
         Error::Io { .. } => MANGROVE_APP_ERR_IO,
-        // The enum may grow; its sentence still reaches the caller.
+        // The enum may grow; its message still reaches the caller.
         _ => MANGROVE_APP_ERR_INTERNAL,
     }
 }
@@ -120,67 +125,33 @@ impl From<Error> for Failure {
             Error::Io { code, .. } => code.unwrap_or(0),
             _ => 0,
         };
-        Self { status: status_of(&error), sentence: error.to_string(), os_error }
+        Self { status: status_of(&error), message: error.to_string(), os_error }
     }
 }
 
 /// Done, or why not.
 pub(crate) type Answer = Result<(), Failure>;
 
-const SENTENCE_BYTES_MAX: usize = 1024;
-
-/// This thread's last error, in place: a command may be running, whose allocations are not ours to keep.
-struct Last {
-    sentence: UnsafeCell<[u8; SENTENCE_BYTES_MAX]>,
-    os_error: UnsafeCell<i32>,
-}
+/// Bytes of a message, with its NUL.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 1024;
 
 thread_local! {
-    static LAST: Last =
-        const { Last { sentence: UnsafeCell::new([0; SENTENCE_BYTES_MAX]), os_error: UnsafeCell::new(0) } };
-}
-
-/// Text with one NUL at its end, into `to`: cut at a character if need be.
-pub(crate) fn put_text(to: &mut [u8], text: &str) {
-    let mut len = text.len().min(to.len() - 1);
-    while !text.is_char_boundary(len) {
-        len -= 1;
-    }
-    to[..len].copy_from_slice(&text.as_bytes()[..len]);
-    to[..len].iter_mut().filter(|b| **b == 0).for_each(|b| *b = b' ');
-    to[len] = 0;
+    static LAST: LastError<MESSAGE_BYTES_MAX> = const { LastError::none() };
 }
 
 pub(crate) fn remember(failure: &Failure) -> mangrove_app_status {
-    // A thread that is being torn down has no place for the sentence any more; the status remains.
-    let _ = LAST.try_with(|last| {
-        // SAFETY: this thread's own, and nobody holds a reference across calls.
-        unsafe {
-            put_text(&mut *last.sentence.get(), &failure.sentence);
-            *last.os_error.get() = failure.os_error;
-        }
-    });
+    // A thread that is ending has no place for the message any more; the status remains.
+    let _ = LAST.try_with(|last| last.set(&failure.message, failure.os_error));
     failure.status
 }
 
-/// Runs the body of an entry point. What it says on failure becomes this thread's last error; a
-/// panic stops here and becomes `MANGROVE_APP_ERR_INTERNAL`.
+/// Runs the body of an entry point. Its error becomes this thread's last error; a panic stops here and
+/// becomes `MANGROVE_APP_ERR_INTERNAL`.
 pub(crate) fn guard(body: impl FnOnce() -> Answer) -> mangrove_app_status {
-    // AssertUnwindSafe: the runtime latches what a panic may have left half done.
-    match catch_unwind(AssertUnwindSafe(body)) {
+    match stop_panics(body) {
         Ok(Ok(())) => MANGROVE_APP_OK,
         Ok(Err(failure)) => remember(&failure),
-        Err(panic) => {
-            let words = panic
-                .downcast_ref::<&str>()
-                .map(|s| (*s).to_owned())
-                .or_else(|| panic.downcast_ref::<String>().cloned())
-                .unwrap_or_default();
-            // The payload's destructor is code like any other: it may panic too.
-            let _ = catch_unwind(AssertUnwindSafe(move || drop(panic)));
-            let sentence = format!("a bug in Mangrove: {words}; please report it");
-            remember(&Failure::new(MANGROVE_APP_ERR_INTERNAL, sentence))
-        }
+        Err(panic) => remember(&Failure::new(MANGROVE_APP_ERR_INTERNAL, panic)),
     }
 }
 
@@ -203,7 +174,7 @@ pub extern "C" fn mangrove_app_status_name(status: i32) -> *const c_char {
     row(status).map_or(c"MANGROVE_APP_UNKNOWN", |row| row.1).as_ptr()
 }
 
-/// What a status means in general, in a few words. mangrove_app_last_error() knows more about the one
+/// What a status means in general, in a few words. mangrove_app_last_error() says more about the one
 /// case. Static. Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn mangrove_app_status_text(status: i32) -> *const c_char {
@@ -211,21 +182,19 @@ pub extern "C" fn mangrove_app_status_text(status: i32) -> *const c_char {
     row(status).map_or(c"a status unknown to this library", |row| row.2).as_ptr()
 }
 
-/// What went wrong in the last call of this thread that answered an error: a sentence in UTF-8 of at
-/// most 1023 bytes. "" when there was none yet. A call that answers no error leaves it alone.
-/// Valid until the next call of this library on this thread; not to be freed. Threads: any, each has
-/// its own.
+/// What went wrong in the last call of this thread that returned an error: a message in UTF-8 of at
+/// most 1023 bytes. "" when there was none yet. A call that returns no error leaves it alone. Valid
+/// until the next call of this library on this thread; not to be freed. Threads: any, each has its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn mangrove_app_last_error() -> *const c_char {
-    LAST.try_with(|last| last.sentence.get().cast_const().cast::<c_char>()).unwrap_or(c"".as_ptr())
+    LAST.try_with(LastError::message).unwrap_or(c"".as_ptr())
 }
 
 /// The errno that goes with mangrove_app_last_error() when that was MANGROVE_APP_ERR_IO; 0 when there
 /// is none. Threads: any, each has its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn mangrove_app_last_os_error() -> i32 {
-    // SAFETY: this thread's own.
-    LAST.try_with(|last| unsafe { *last.os_error.get() }).unwrap_or(0)
+    LAST.try_with(LastError::os_error).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -238,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_becomes_a_status_and_a_sentence() {
+    fn a_panic_becomes_a_status_and_a_message() {
         assert_eq!(guard(|| panic!("seven is not eight")), MANGROVE_APP_ERR_INTERNAL);
         assert!(last().contains("seven is not eight"), "{}", last());
         struct Nasty;
@@ -251,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sentence_and_errno_of_an_error_arrive_cut_if_need_be() {
+    fn the_message_and_errno_of_an_error_arrive_cut_if_need_be() {
         let error = Error::Io { doing: "listen on x".into(), code: Some(13), message: "no".into() };
         assert_eq!(guard(|| Err(error.into())), MANGROVE_APP_ERR_IO);
         assert_eq!((last().as_str(), mangrove_app_last_os_error()), ("cannot listen on x: no", 13));
@@ -259,6 +228,8 @@ mod tests {
         assert_eq!(mangrove_app_last_os_error(), 13, "success leaves it alone");
         guard(|| Err(Failure::invalid("\u{e9}".repeat(2000))));
         assert_eq!(last().chars().count(), 511);
+        guard(|| Err(Failure::invalid("with\0NUL")));
+        assert_eq!(last(), "withNUL");
     }
 
     #[test]

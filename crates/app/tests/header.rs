@@ -1,4 +1,4 @@
-//! The committed header says what the code does, and compilers take it.
+//! The committed header matches the code, and compilers accept it.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn the_version_in_the_header_is_the_crates() {
     HEADER.has_line(&format!("#define MANGROVE_APP_VERSION \"{}\"", env!("CARGO_PKG_VERSION")));
 }
 
-/// The process's malloc and its family, which the library stands in front of, and what they are made of.
+/// The malloc family of the process, which the library stands in front of, and related functions.
 const INTERPOSED: [&str; 16] = [
     "fork",
     "malloc",
@@ -43,13 +43,13 @@ const INTERPOSED: [&str; 16] = [
     "cfree",
 ];
 
-/// The shared library exports exactly what the header declares, and the family of malloc: nothing of
-/// Rust's own, nothing forgotten.
+/// The shared library exports exactly what the header declares, and the malloc family: nothing of Rust's own,
+/// nothing forgotten.
 #[test]
 fn the_shared_library_exports_what_the_header_declares() {
     let mut exported = HEADER.exported();
     exported.retain(|name| !INTERPOSED.contains(&name.as_str()));
-    // What native leaves are made of, and what programs that clang instrumented call.
+    // Native leaves are made of these, and programs that clang instrumented call them.
     exported.retain(|name| !name.starts_with("mangrove_arena_") && !name.starts_with("mangrove_tracker_"));
     assert_eq!(exported, HEADER.declared());
     assert!(exported.len() > 40 && exported.iter().all(|n| n.starts_with("mangrove_app_")), "{exported:?}");
@@ -59,8 +59,8 @@ fn the_shared_library_exports_what_the_header_declares() {
 #[test]
 fn every_entry_point_is_guarded() {
     HEADER.is_guarded(
-        &["guard(", "unsafe { set_all(", "unsafe { set_server("],
-        &["Nothing here can panic", "Box::into_raw", "Box::from_raw", "concat!(", "LAST.try_with"],
+        &["guard(", "set_option!(guard, "],
+        &["Nothing here can panic", "give(", "take_back(", "concat!(", "LAST.try_with"],
         // The C library's own names, which run where nothing may allocate.
         &["interpose.rs", "fork.rs"],
     );

@@ -1,18 +1,18 @@
-//! The way of a C user: install, build the example through pkg-config as its README says, shared and static.
+//! The steps of a C user: install, build the example through pkg-config as its README says, shared and static.
 
 mod common;
 
 use common::{libraries, root, run, shell};
 use std::process::Command;
 
-/// The build line that the README of examples/kv promises, without the compiler's other flags.
+/// The build line in the README of examples/kv, without the compiler's other flags.
 const BUILD: &str = "cc -O2 -pthread kv.c local.c $(pkg-config --cflags --libs mangrove_app) -o kv_local";
 
 #[test]
 fn what_is_installed_builds_and_runs_the_example() {
     let readme = std::fs::read_to_string(root().join("examples/kv/README.md")).expect("the README");
     assert!(readme.contains(BUILD), "the README says another line");
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let prefix = scratch.path().join("prefix");
     run(Command::new(root().join("scripts/install.sh")).arg(&prefix).arg(libraries()).env_remove("DESTDIR"));
     for file in ["kv.c", "kv.h", "glue.h", "local.c"] {

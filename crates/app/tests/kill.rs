@@ -1,30 +1,28 @@
-//! The key-value example, killed at random instants and started again: what was acknowledged is there, nothing
-//! is there in part, and the histories of clients are linearizable across the crashes.
+//! The key-value example, killed after so many acknowledgements and started again: what was acknowledged is there,
+//! nothing is there in part, and the histories of clients are linearizable across the crashes.
 
 mod common;
 
 use common::{build_example, told};
 use mangrove_crashlab::linear::{Access, What, explain};
+use mangrove_testkit::command::{LineCount, wait_until};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
 
-/// Different in each run: what is tested is chance.
+/// Where the dice begin: the same in every run.
+const SEED: u64 = 88_172_645_463_325_252;
+
 fn dice(seed: &mut u64) -> u64 {
     *seed ^= *seed << 13;
     *seed ^= *seed >> 7;
     *seed ^= *seed << 17;
     *seed
-}
-
-fn seed() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
-    now.as_nanos() as u64 | 1
 }
 
 fn dump(program: &Path, state: &Path, threads: u64) -> HashMap<u64, u64> {
@@ -43,11 +41,10 @@ fn pair(line: &str) -> (u64, u64) {
 #[test]
 fn local_mode_loses_nothing_acknowledged() {
     const THREADS: u64 = 4;
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let (program, state) =
         (build_example("kv", &["kv.c", "local.c"], scratch.path()), scratch.path().join("s"));
-    let mut seed = seed();
-    let mut total = 0;
+    let mut seed = SEED;
     for round in 0..8 {
         let mut child = Command::new(&program)
             .arg(&state)
@@ -57,17 +54,21 @@ fn local_mode_loses_nothing_acknowledged() {
             .spawn()
             .expect("runs");
         let stdout = child.stdout.take().expect("piped");
+        let said = LineCount::default();
+        let counted = said.clone();
         let reader = std::thread::spawn(move || {
             let mut last: HashMap<u64, u64> = HashMap::new();
-            for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
+            for line in counted.of(stdout) {
                 let (thread, number) = pair(std::str::from_utf8(&line).expect("UTF-8"));
                 last.insert(thread, number);
             }
             last
         });
-        // In the first round the first moments too, where the state is made.
-        let most = if round == 0 { 60 } else { 400 };
-        std::thread::sleep(Duration::from_millis(dice(&mut seed) % most));
+        // In the first round the first moment, where the state is made.
+        match round {
+            0 => wait_until("the state", || state.exists()),
+            _ => said.reaches(1 + dice(&mut seed) % 500),
+        }
         child.kill().expect("SIGKILL");
         let output = child.wait_with_output().expect("ends");
         assert!(output.stderr.is_empty(), "{}", told(&output));
@@ -75,15 +76,13 @@ fn local_mode_loses_nothing_acknowledged() {
         let found = dump(&program, &state, THREADS);
         for thread in 0..THREADS {
             let (found, told) = (found[&thread], acknowledged.get(&thread).copied().unwrap_or(0));
-            // One more may have been durable, and not told yet. With nothing told, an earlier round speaks.
+            // One more may be durable and not reported yet. If this round reported none, an earlier one counts.
             assert!(
                 told == 0 || found == told || found == told + 1,
                 "round {round}, thread {thread}: {found}, told {told}"
             );
-            total = total.max(found);
         }
     }
-    assert!(total > 100, "the rounds did next to nothing: {total}");
 }
 
 struct Serving {
@@ -110,7 +109,7 @@ impl Serving {
     }
 }
 
-/// As examples/kv/kv.h has them.
+/// The same numbers as in examples/kv/kv.h.
 const REQUEST_BYTES: usize = 108;
 const REPLY_BYTES: usize = 128;
 
@@ -137,20 +136,21 @@ fn ask(stream: &mut UnixStream, request: &[u8]) -> std::io::Result<String> {
 fn rpc_mode_is_linearizable_across_crashes() {
     const CLIENTS: usize = 6;
     const KEYS: u64 = 5;
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = build_example("kv", &["kv.c", "server.c"], scratch.path());
     let (state, door) = (scratch.path().join("s"), scratch.path().join("door"));
     let begun = Instant::now();
     let clock = || begun.elapsed().as_nanos() as u64;
     let (history, values) = (Mutex::new(Vec::<(u64, Access)>::new()), AtomicU32::new(1));
-    let mut seed = seed();
+    let mut seed = SEED;
     for _ in 0..6 {
         let mut serving = Serving::start(&program, &state, &door);
-        let ended = AtomicBool::new(false);
+        let (ended, answers) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {
             for _ in 0..CLIENTS {
                 let mut seed = dice(&mut seed) | 1;
                 let (history, values, door, ended) = (&history, &values, &serving.door, &ended);
+                let answers = &answers;
                 scope.spawn(move || {
                     let Ok(mut stream) = UnixStream::connect(door) else { return };
                     let mut mine = Vec::new();
@@ -172,6 +172,7 @@ fn rpc_mode_is_linearizable_across_crashes() {
                             assert!(text.starts_with("OK "), "{text}");
                         }
                         mine.push((key, Access { begin, end, what }));
+                        answers.fetch_add(u64::from(end.is_some()), Ordering::Relaxed);
                         if answer.is_err() {
                             break;
                         }
@@ -179,13 +180,14 @@ fn rpc_mode_is_linearizable_across_crashes() {
                     history.lock().expect("unpoisoned").append(&mut mine);
                 });
             }
-            std::thread::sleep(Duration::from_millis(30 + dice(&mut seed) % 150));
+            let enough = 100 + dice(&mut seed) % 500;
+            wait_until("answers", || answers.load(Ordering::Relaxed) >= enough);
             serving.child.kill().expect("SIGKILL");
             serving.child.wait().expect("ends");
             ended.store(true, Ordering::Relaxed);
         });
     }
-    // A last look by a client of the last recovery, and an orderly end.
+    // A last look by a client of the last recovery, and an orderly close.
     let mut serving = Serving::start(&program, &state, &door);
     let history = history.into_inner().expect("unpoisoned");
     let mut stream = UnixStream::connect(&door).expect("connects");
@@ -199,8 +201,6 @@ fn rpc_mode_is_linearizable_across_crashes() {
     let term = Command::new("kill").args(["-TERM", &serving.child.id().to_string()]).status().expect("kill");
     assert!(term.success());
     assert!(serving.child.wait().expect("ends").success(), "an orderly end");
-    let answered = history.iter().filter(|(_, op)| op.end.is_some()).count();
-    assert!(answered > 500, "the clients did next to nothing: {answered}");
     for (key, &found) in (0..KEYS).zip(&found) {
         let one: Vec<Access> =
             history.iter().filter(|(k, _)| *k == key).map(|(_, access)| access.clone()).collect();
@@ -210,7 +210,7 @@ fn rpc_mode_is_linearizable_across_crashes() {
 
 #[test]
 fn a_pipeline_is_answered_in_order_and_survives() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = build_example("kv", &["kv.c", "server.c"], scratch.path());
     let (state, door) = (scratch.path().join("s"), scratch.path().join("door"));
     let mut serving = Serving::start(&program, &state, &door);

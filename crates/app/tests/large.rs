@@ -11,7 +11,7 @@ use std::time::Instant;
 /// One command of `mib` MiB, a kill, and runs that find all of it, write, and close: each way to start recovers
 /// once and opens once what was closed.
 fn survives(program: &Path, medium: &str, how: &str, mib: u32) {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let state = scratch.path().join("s");
     let start = Instant::now();
     let write = || {
@@ -43,7 +43,7 @@ fn survives(program: &Path, medium: &str, how: &str, mib: u32) {
 /// Longer than the default log of 64 MiB, and just half of it, and a little more.
 #[test]
 fn commands_longer_than_the_log_survive() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = build("large", scratch.path());
     for medium in ["file", "emulated"] {
         survives(&program, medium, "words", 33);
@@ -57,7 +57,7 @@ fn commands_longer_than_the_log_survive() {
 #[test]
 #[ignore = "takes a minute and much memory"]
 fn commands_of_a_gibibyte_survive() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = build("large", scratch.path());
     for medium in ["file", "emulated"] {
         for how in ["copy", "words", "blocks", "twice"] {

@@ -44,7 +44,7 @@ fn says(output: &Output, code: i32, text: &str) {
 
 #[test]
 fn every_way_to_get_memory_survives() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let (program, state) = (compile("c/memory.c", scratch.path(), "memory", &[]), scratch.path().join("s"));
     run(Command::new(&program).arg(&state).arg("make"));
     for _ in 0..3 {
@@ -69,12 +69,12 @@ fn every_way_to_get_memory_survives() {
 
 /// Kills the program while it makes commands, several times, and checks what it finds.
 fn killed_and_restarted(flags: &[&str], rounds: u32) {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     killed_and_checked(&compile("cpp/containers.cc", scratch.path(), "containers", flags), rounds);
 }
 
 fn killed_and_checked(program: &Path, rounds: u32) {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let state = scratch.path().join("s");
     let mut acknowledged = 0u64;
     for round in 0..rounds {
@@ -96,7 +96,7 @@ fn killed_and_checked(program: &Path, rounds: u32) {
         assert_eq!(status.signal(), Some(libc::SIGKILL), "round {round}, after {acknowledged}: {status}");
         let found = run(Command::new(program).arg(&state).args(["check", &acknowledged.to_string()]));
         let found: u64 = String::from_utf8_lossy(&found.stdout).trim().parse().expect("a number");
-        // The one that was under way, at most.
+        // At most the one that was under way.
         assert!(found <= acknowledged + 1, "{found} commands, {acknowledged} acknowledged");
         acknowledged = found;
     }
@@ -115,7 +115,7 @@ fn containers_survive_kills_in_a_program_without_pie() {
 
 #[test]
 fn containers_survive_kills_in_a_program_with_the_static_library() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = scratch.path().join("containers");
     run(Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()))
         .args(["-std=c++17", "-O2", "-pthread", "-I"])
@@ -130,7 +130,7 @@ fn containers_survive_kills_in_a_program_with_the_static_library() {
 
 #[test]
 fn a_program_keeps_an_allocator_of_its_own() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = compile("c/own_heap.c", scratch.path(), "own_heap", &[]);
     let state = scratch.path().join("s");
     for round in 1..5 {
@@ -141,10 +141,10 @@ fn a_program_keeps_an_allocator_of_its_own() {
     }
 }
 
-/// A library with a malloc of its own, and an operator new that goes past ours; a program that uses either.
+/// A library with a malloc of its own, and an operator new that does not call malloc; a program that uses either.
 #[test]
 fn an_operator_new_that_does_not_call_malloc_is_refused() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let allocator = scratch.path().join("liballocator.so");
     let source = here().join("tests/c/past_malloc.c");
     run(cc().args(["-DALLOCATOR", "-shared", "-fPIC"]).arg(source).arg("-o").arg(&allocator));
@@ -168,7 +168,7 @@ fn preloaded(library: &Path) -> String {
 
 #[test]
 fn what_libc_loads_in_a_command_is_missed_by_nobody() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = compile("c/first_use.c", scratch.path(), "first_use", &[]);
     let state = scratch.path().join("s");
     for found in ["1 converted", "2 converted", "3 converted"] {
@@ -178,7 +178,7 @@ fn what_libc_loads_in_a_command_is_missed_by_nobody() {
 
 #[test]
 fn a_key_for_thread_specific_data_that_a_command_makes_is_there_again() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = compile("c/first_use.c", scratch.path(), "first_use", &[]);
     let state = scratch.path().join("s");
     for found in ["1 converted", "2 converted", "3 converted"] {
@@ -196,7 +196,7 @@ fn a_key_for_thread_specific_data_that_a_command_makes_is_there_again() {
 
 #[test]
 fn a_state_opens_with_fewer_addresses_than_it_was_made_with() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = compile("c/past_malloc.c", scratch.path(), "few", &[]);
     let state = scratch.path().join("s");
     says(&output(&program, &["malloc"], &state), 0, "1 there");
@@ -211,7 +211,7 @@ fn a_state_opens_with_fewer_addresses_than_it_was_made_with() {
 
 #[test]
 fn a_program_with_libc_in_itself_is_told_so() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = scratch.path().join("whole");
     let built = cc()
         .args(["-static", "-w"])
@@ -231,7 +231,7 @@ fn a_program_with_libc_in_itself_is_told_so() {
 
 #[test]
 fn the_audit_tells_of_memory_that_was_made_too_early() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = compile("cpp/transient.cc", scratch.path(), "transient", &[]);
     let state = scratch.path().join("s");
     for found in ["300", "600"] {
@@ -246,7 +246,7 @@ fn the_audit_tells_of_memory_that_was_made_too_early() {
 
 #[test]
 fn an_environment_of_another_size_or_another_stack_limit_moves_nothing() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = compile("c/addresses.c", scratch.path(), "addresses", &["-DBUILD=1", "-pie", "-fPIE"]);
     let state = scratch.path().join("s");
     run(Command::new(&program).arg(&state).arg("libc"));
@@ -263,20 +263,20 @@ fn an_environment_of_another_size_or_another_stack_limit_moves_nothing() {
 
 #[test]
 fn another_build_is_refused() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let state = scratch.path().join("s");
     let program = compile("c/addresses.c", scratch.path(), "one", &["-DBUILD=1"]);
     let other = compile("c/addresses.c", scratch.path(), "other", &["-DBUILD=2"]);
     run(Command::new(&program).arg(&state).arg("own"));
     says(&output(&other, &["open"], &state), 2, "start the build that wrote it");
-    // Nothing was harmed; a copy under another name is the same build.
+    // Nothing was damaged; a copy under another name is the same build.
     std::fs::rename(&program, scratch.path().join("renamed")).expect("renamed");
     says(&output(&scratch.path().join("renamed"), &["open"], &state), 0, "fine");
 }
 
 #[test]
 fn where_addresses_are_random_a_state_opens_if_it_points_to_nothing_that_moved() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let sandbox = scratch.path().join("sandbox");
     run(cc().arg(here().join("tests/c/sandbox.c")).arg("-o").arg(&sandbox));
     let pie = compile("c/addresses.c", scratch.path(), "pie", &["-DBUILD=1", "-pie", "-fPIE"]);
@@ -317,7 +317,7 @@ fn compile_plugin(library: &Path, flags: &[&str]) {
 
 #[test]
 fn a_library_that_is_missing_is_asked_for() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let library = scratch.path().join("plugin.so");
     compile_plugin(&library, &[]);
     let program = compile("c/addresses.c", scratch.path(), "addresses", &["-DBUILD=1"]);
@@ -331,7 +331,7 @@ fn a_library_that_is_missing_is_asked_for() {
 /// A variable of a library of the program's own is part of the state wherever the linker put it.
 #[test]
 fn variables_that_a_program_shares_with_its_library_survive() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let library = scratch.path().join("libborrowed.so");
     let source = here().join("tests/c/borrowed.c");
     run(cc().args(["-DLIBRARY", "-shared", "-fPIC"]).arg(source).arg("-o").arg(&library));
@@ -353,7 +353,7 @@ fn variables_that_a_program_shares_with_its_library_survive() {
 
 #[test]
 fn commands_run_right_under_a_debugger_and_without_descriptors() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = compile("c/surroundings.c", scratch.path(), "surroundings", &["-lz"]);
     for how in ["breakpoint", "descriptors"] {
         for _ in 0..2 {
@@ -363,10 +363,11 @@ fn commands_run_right_under_a_debugger_and_without_descriptors() {
     }
 }
 
-/// What libc keeps in a state outlives it: another state can be opened in the same process, that very one cannot.
+/// What libc keeps in a state outlives it: another state can be opened in the same process, but not that state
+/// again.
 #[test]
 fn states_are_opened_one_after_the_other() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = compile("c/again.c", scratch.path(), "again", &[]);
     for how in ["none", "stream", "time", "environment", "locale", "exit"] {
         let [one, other] = ["one", "other"].map(|name| scratch.path().join(format!("{how}.{name}")));
@@ -387,7 +388,7 @@ fn states_are_opened_one_after_the_other() {
 
 #[test]
 fn what_a_refused_initialisation_left_in_the_process_is_still_there() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = compile("c/refused.c", scratch.path(), "refused", &[]);
     for _ in 0..2 {
         let output = output(&program, &[], &scratch.path().join("s"));
@@ -395,10 +396,11 @@ fn what_a_refused_initialisation_left_in_the_process_is_still_there() {
     }
 }
 
-/// Libraries of the program's own under names like the system's, several under one name; and none that comes in a command.
+/// Libraries of the program's own under names like the system's, several under one name; and one that a command
+/// loads.
 #[test]
 fn variables_of_libraries_survive_whatever_their_names() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = compile("c/libraries.c", scratch.path(), "libraries", &["-ldl"]);
     let plugin = |name: &str, start: u32| {
         let library = scratch.path().join(name);
@@ -422,7 +424,7 @@ fn variables_of_libraries_survive_whatever_their_names() {
     }
 }
 
-/// A program that runs `plugins.c`'s steps, with a library; each run begins a state or goes on with it.
+/// A program that runs `plugins.c`'s steps, with a library; each run begins a state or continues with it.
 struct Plugins {
     scratch: tempfile::TempDir,
     program: PathBuf,
@@ -430,7 +432,7 @@ struct Plugins {
 
 impl Plugins {
     fn new() -> Self {
-        let scratch = tempfile::tempdir().expect("a scratch folder");
+        let scratch = tempfile::tempdir().expect("a scratch directory");
         let program = compile("c/plugins.c", scratch.path(), "plugins", &["-ldl"]);
         compile_plugin(&scratch.path().join("one.so"), &[]);
         compile_plugin(&scratch.path().join("other.so"), &["-DSTEP=2"]);
@@ -461,7 +463,7 @@ fn what_the_first_command_writes_to_a_library_that_came_after_opening_survives()
     plugins.does("open idle load:one.so call kill");
     let told = plugins.does("load:one.so open read");
     assert!(told.contains("read 1"), "{told}");
-    // Beside one that was there before, the third time as the second.
+    // Next to one that was there before, the third time as the second.
     let plugins = Plugins::new();
     plugins.does("load:other.so open idle load:one.so call call idle call kill");
     let told = plugins.does("load:other.so load:one.so open read");
@@ -507,7 +509,7 @@ fn code_of_a_library_that_went_is_not_run_for_another_in_its_place() {
     assert_eq!(answers, ["1", "2", "2", "4", "1"], "{told}");
 }
 
-/// Both states run one translation of it.
+/// Both states run the same translation of it.
 #[test]
 fn code_of_a_library_that_went_is_not_run_by_a_state_that_never_knew_it() {
     let plugins = Plugins::new();
@@ -523,14 +525,14 @@ fn a_command_may_unload_a_library() {
     let plugins = Plugins::new();
     let told = plugins.does("open load:one.so call drop idle load:one.so idle kill");
     assert!(told.contains("drop 0"), "{told}");
-    // What the command wrote before went with the library.
+    // What the command wrote before was unloaded with the library.
     let told = plugins.does("load:one.so open read call drop kill");
     assert!(told.contains("read 1"), "{told}");
 }
 
 #[test]
 fn addresses_that_are_taken_are_told() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = compile("c/addresses.c", scratch.path(), "addresses", &["-DBUILD=1"]);
     let state = scratch.path().join("s");
     let first = run(Command::new(&program).arg(&state).arg("own"));
@@ -544,7 +546,7 @@ fn addresses_that_are_taken_are_told() {
 
 #[test]
 fn a_library_that_comes_late_says_that_it_is_not_the_programs_malloc() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = scratch.path().join("late");
     run(cc().arg(here().join("tests/c/late.c")).arg("-o").arg(&program).arg("-ldl"));
     let output = Command::new(&program)
@@ -553,7 +555,7 @@ fn a_library_that_comes_late_says_that_it_is_not_the_programs_malloc() {
         .output()
         .expect("runs");
     says(&output, 0, "link mangrove_app before it");
-    // Preloaded it is.
+    // Preloaded, it is.
     let output = Command::new(&program)
         .env("LD_PRELOAD", libraries().join("libmangrove_app.so"))
         .arg(libraries().join("libmangrove_app.so"))

@@ -1,4 +1,4 @@
-//! C programs against the shared library: what calls answer, and commands that do not come to their end.
+//! C programs against the shared library: what calls return, and commands that do not end.
 
 mod common;
 
@@ -6,10 +6,10 @@ use common::{build, run, told};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-/// Options and openings that are refused, an initialisation that says no.
+/// Options and openings that are refused, and an initialisation that fails.
 #[test]
 fn misuse() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let (program, state) = (build("misuse", scratch.path()), scratch.path().join("s"));
     run(Command::new(program).arg(&state));
     run(Command::new(build("calls", scratch.path())).arg(&state)); // which demands that the state is new
@@ -17,9 +17,34 @@ fn misuse() {
 
 #[test]
 fn calls() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = build("calls", scratch.path());
     run(Command::new(program).arg(scratch.path().join("s")));
+}
+
+#[test]
+fn words() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let program = build("words", scratch.path());
+    run(Command::new(program).arg(scratch.path().join("s")));
+}
+
+#[test]
+fn options() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let program = build("options", scratch.path());
+    for which in ["capacity", "sync", "latency", "variables", "explicit"] {
+        run(Command::new(&program).arg(scratch.path().join(which)).arg(which));
+    }
+}
+
+#[test]
+fn limits() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let program = build("limits", scratch.path());
+    for which in ["clients", "request", "backlog", "idle", "stalled", "shutdown"] {
+        run(Command::new(&program).arg(scratch.path().join(which)).arg(which));
+    }
 }
 
 /// How a command ends in the middle, and how the process then ends: a signal, or a code.
@@ -29,7 +54,7 @@ const ENDINGS: [(&str, Result<i32, i32>); 8] = [
     ("exit", Ok(7)),
     ("_exit", Ok(7)),
     ("kill", Err(libc::SIGKILL)),
-    // These come to their end, with an error that says which of it was.
+    // These end, with an error that says which of them it was.
     ("fork", Ok(3)),
     ("process", Ok(3)),
     ("thread", Ok(3)),
@@ -37,7 +62,7 @@ const ENDINGS: [(&str, Result<i32, i32>); 8] = [
 
 #[test]
 fn a_command_that_ends_halfway_leaves_no_trace() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = build("endings", scratch.path());
     for (how, expected) in ENDINGS {
         let state = scratch.path().join(how);

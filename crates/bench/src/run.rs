@@ -1,10 +1,12 @@
-//! Runs the sections that were asked for and writes the report.
+//! Runs the chosen sections and writes the report.
 
-use crate::context::Context;
-use crate::report::Report;
-use crate::store::StoreKind;
+use crate::harness::context::MapBench;
+use crate::harness::store::StoreKind;
+use crate::harness::{clock, machine};
+use crate::report::report::BenchReport;
+use crate::report::{figures, goals, render, say};
 use crate::subjects::MangroveStore;
-use crate::{MapArgs, clock, figures, goals, machine, render, say, sections};
+use crate::{MapArgs, sections};
 use anyhow::{Context as _, bail};
 use std::ffi::OsString;
 use std::path::Path;
@@ -17,7 +19,7 @@ pub fn run(args: MapArgs) -> anyhow::Result<()> {
     run_with(args, &[])
 }
 
-/// The same, with peers beside Mangrove in the sections on a disk.
+/// The same, with peers in the sections on a disk.
 ///
 /// # Errors
 /// As for [`run`].
@@ -26,7 +28,7 @@ pub fn run_with(args: MapArgs, peers: &[Box<dyn StoreKind>]) -> anyhow::Result<(
     let mut stores: Vec<&dyn StoreKind> = vec![&MangroveStore];
     stores.extend(peers.iter().map(|p| &**p));
     if let Some(task) = args.child.clone() {
-        return sections::run_child(&Context::new(args, stores)?, &task);
+        return sections::run_child(&MapBench::new(args, stores)?, &task);
     }
     if args.only.iter().any(|s| s == "list") {
         for section in &sections::ALL {
@@ -36,7 +38,7 @@ pub fn run_with(args: MapArgs, peers: &[Box<dyn StoreKind>]) -> anyhow::Result<(
     }
     let wanted = wanted(&args)?;
     clock::use_cpu_time(args.cpu_time);
-    let mut c = Context::new(args, stores)?;
+    let mut c = MapBench::new(args, stores)?;
     c.child = child_prefix();
     std::fs::create_dir_all(&c.args.dir).with_context(|| format!("cannot make {}", c.args.dir.display()))?;
     c.report.machine = machine::describe(&c.args.dir);
@@ -59,8 +61,10 @@ pub fn run_with(args: MapArgs, peers: &[Box<dyn StoreKind>]) -> anyhow::Result<(
             continue;
         }
         (section.run)(&mut c).with_context(|| format!("section '{}'", section.name))?;
-        // After every section, so that a long run that is interrupted leaves what it has.
-        c.report.goals = goals::judge(&c.report);
+        // After every section, so that an interrupted run leaves what it has measured.
+        if c.args.goals {
+            c.report.goals = goals::judge(&c.report);
+        }
         write(&c.report, &c.args.out, c.args.markdown.as_deref())?;
     }
     say::answer(&format!("{}Written to {}.\n", render::text(&c.report), c.args.out.display()))
@@ -77,9 +81,9 @@ fn wanted(args: &MapArgs) -> anyhow::Result<Vec<&'static sections::Section>> {
     Ok(sections::ALL.iter().filter(|s| named(s)).collect())
 }
 
-/// Tiny inputs: everything runs, nothing means anything.
+/// Tiny inputs: every section runs, but its figures mean nothing.
 fn quick(args: MapArgs) -> MapArgs {
-    let workloads = if Path::new(crate::workload::DICTIONARY_PATH).exists() {
+    let workloads = if Path::new(crate::harness::workload::DICTIONARY_PATH).exists() {
         args.workloads
     } else {
         args.workloads.into_iter().filter(|w| !w.trim().eq_ignore_ascii_case("dictionary")).collect()
@@ -93,8 +97,8 @@ fn quick(args: MapArgs) -> MapArgs {
     }
 }
 
-/// The arguments in front of this bench's own, by which a child is started: `bench map` in the
-/// `mangrove` binary, nothing in one that is the bench alone.
+/// The arguments before this bench's own, which a child process needs too: `map` for `mangrove-bench`,
+/// nothing for a binary that is the bench alone.
 fn child_prefix() -> Option<Vec<OsString>> {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     if cfg!(test) {
@@ -104,7 +108,7 @@ fn child_prefix() -> Option<Vec<OsString>> {
     Some(args[..end].to_vec())
 }
 
-fn write(report: &Report, out: &Path, page: Option<&Path>) -> anyhow::Result<()> {
+fn write(report: &BenchReport, out: &Path, page: Option<&Path>) -> anyhow::Result<()> {
     std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
     let save = |path: &Path, text: &str| {
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
@@ -145,10 +149,11 @@ mod tests {
     fn a_smoke_test_writes_a_whole_report() -> anyhow::Result<()> {
         let dir = std::env::temp_dir().join(format!("mangrove-bench-{}", std::process::id()));
         let (out, pools) = (dir.join("out"), dir.join("pools"));
-        let subjects =
-            "Mangrove,HART-paper,WOART,ART+CoW,FPTree,P-ART,ART (volatile),blart (volatile),BTreeMap,SkipMap";
+        let subjects = "Mangrove,Mangrove (lock per tree),\
+            HART-paper,WOART,ART+CoW,FPTree,P-ART,ART (volatile),blart (volatile),BTreeMap,SkipMap";
         let page = dir.join("map.md");
-        let mut args = parse(&["--quick", "--media", "zero,file", "--workloads", "sequential,random"]);
+        let mut args =
+            parse(&["--quick", "--goals", "--media", "zero,file", "--workloads", "sequential,random"]);
         args.subjects = subjects.split(',').map(str::to_owned).collect();
         args.out.clone_from(&out);
         args.dir = pools;
@@ -157,11 +162,31 @@ mod tests {
         let json: serde_json::Value = serde_json::from_slice(&std::fs::read(out.join("report.json"))?)?;
         let rows = json["rows"].as_array().map_or(0, Vec::len);
         assert!(rows > 100, "{rows} rows");
+        let sections_of = |subject: &str| -> std::collections::BTreeSet<String> {
+            let rows = json["rows"].as_array().into_iter().flatten().filter(|row| row["subject"] == subject);
+            rows.filter_map(|row| Some(row["section"].as_str()?.to_owned())).collect()
+        };
+        assert_eq!(sections_of("Mangrove (lock per tree)").into_iter().collect::<Vec<_>>(), ["threads"]);
+        assert!(sections_of("Mangrove").len() > 10);
         assert!(json["goals"].as_array().is_some_and(|g| g.len() > 20));
         for figure in ["fig4-insert.svg", "fig8-search.svg", "fig9-mixes.svg", "fig10d-threads.svg"] {
             assert!(std::fs::read_to_string(out.join(figure))?.contains("<svg"), "{figure}");
         }
         assert!(std::fs::read_to_string(page)?.contains("## Goals"));
+        std::fs::remove_dir_all(dir)?;
+        Ok(())
+    }
+
+    #[test]
+    fn goals_are_judged_only_on_request() -> anyhow::Result<()> {
+        let dir = std::env::temp_dir().join(format!("mangrove-bench-no-goals-{}", std::process::id()));
+        let mut args =
+            parse(&["--quick", "--only", "persists", "--media", "zero", "--workloads", "sequential"]);
+        (args.out, args.dir, args.markdown) = (dir.join("out"), dir.join("pools"), Some(dir.join("map.md")));
+        run(args)?;
+        let json: serde_json::Value = serde_json::from_slice(&std::fs::read(dir.join("out/report.json"))?)?;
+        assert_eq!(json["goals"].as_array().map(Vec::len), Some(0));
+        assert!(!std::fs::read_to_string(dir.join("map.md"))?.contains("## Goals"));
         std::fs::remove_dir_all(dir)?;
         Ok(())
     }

@@ -3,7 +3,7 @@
  *
  * A mangrove_map is an ordered map from byte strings to byte strings. A working copy in DRAM takes
  * the traffic; a pool (a directory on a disk, or persistent memory) holds what survives. With the
- * default durability a call that answers MANGROVE_OK is acknowledged: SIGKILL, a kernel panic or a
+ * default durability a call that returns MANGROVE_OK is acknowledged: SIGKILL, a kernel panic or a
  * power cut a nanosecond later does not lose it.
  *
  *     mangrove_map *map;
@@ -16,32 +16,32 @@
  *
  * Rules that hold for every function:
  *
- * Answers.  A mangrove_status of 0 is success, above 0 is an ordinary answer ("not there"), below 0
+ * Results.  A mangrove_status of 0 is success, above 0 is an ordinary result ("not there"), below 0
  *   is an error. The numbers are part of the ABI and never change. After an error
- *   mangrove_last_error() says in a sentence what happened and what to do. Errors that any function
- *   may answer and that are therefore not repeated below: MANGROVE_ERR_INVALID_ARGUMENT (a NULL
+ *   mangrove_last_error() returns a message that says what happened and what to do. Any function may
+ *   return these two errors, so they are not repeated below: MANGROVE_ERR_INVALID_ARGUMENT (a NULL
  *   handle or out-parameter, a NULL pointer with a length, a number out of range; nothing happened)
  *   and MANGROVE_ERR_INTERNAL (a bug in Mangrove: please report it).
  *
  * Bytes.  Keys and values are a pointer and a length, with any bytes in them. The library copies
- *   what it is given; the caller's memory is free again when the call returns. (NULL, 0) is the
- *   empty string. Keys are ordered byte by byte, as unsigned; a key comes before those it begins.
+ *   what it is given; the caller may reuse its memory when the call returns. (NULL, 0) is the empty
+ *   string. Keys are ordered byte by byte, as unsigned; a key comes before the keys that begin with it.
  *   Paths are NUL-terminated strings in the file system's own encoding.
  *
- * Ownership.  What a function hands out through `T **out` belongs to the caller, who gives it back
- *   with the function named there; *out is NULL after an error. Functions that free take NULL and do
+ * Ownership.  What a function hands out through `T **out` belongs to the caller, which gives it back
+ *   with the function named there; *out is NULL after an error. Functions that free accept NULL and do
  *   nothing. Using a handle after it was freed or closed, or freeing it twice, is undefined.
  *
  * Threads.  "any" means that any number of threads may call it on the same handle at the same time.
- *   "one at a time" means that the handle may wander between threads but not be used by two at once.
+ *   "one at a time" means that several threads may use the handle, but no two of them at once.
  *   Freeing or closing a handle must not overlap with another use of it.
  *
  * Crashes.  Each writing function says what a crash (SIGKILL, kernel panic, power cut) during or
- *   after the call keeps. "Acknowledged" means that it answered MANGROVE_OK while the map's
+ *   after the call keeps. "Acknowledged" means that it returned MANGROVE_OK while the map's
  *   durability is sync; with interval durability a crash keeps a prefix of the writes.
  *
- * Processes.  Handles do not survive fork() in the child; let it exec or _exit. On a disk, writes to them
- *   fail there with a sentence and change nothing of the parent's.
+ * Processes.  Handles do not survive fork() in the child; let it exec or _exit. On a disk, writes of
+ *   the child to them fail with a message and change nothing of the parent's.
  *   Neither C++ exceptions nor longjmp may leave a callback.
  *
  * This file is generated from crates/capi/src; edit there.
@@ -65,8 +65,8 @@
 // The most bytes of a value: 1 GiB.
 #define MANGROVE_VALUE_BYTES_MAX 1073741824
 
-// What a call answers. Above 0: an ordinary answer. Below 0: an error, see mangrove_last_error().
-// The numbers are part of the ABI. New ones may be added: treat an unknown one by its sign.
+// The result of a call. Above 0: an ordinary result. Below 0: an error, see mangrove_last_error(). The
+// numbers are part of the ABI. New ones may be added: treat an unknown one by its sign.
 enum mangrove_status
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : int32_t
@@ -78,7 +78,7 @@ enum mangrove_status
     MANGROVE_NOT_FOUND = 1,
     // The key is in another state than the call expected. Nothing changed.
     MANGROVE_MISMATCH = 2,
-    // The value does not fit the caller's buffer; its length was told.
+    // The value does not fit the caller's buffer; the call has returned its length.
     MANGROVE_BUFFER_TOO_SMALL = 3,
     // A check ran to its end and found damage.
     MANGROVE_UNSOUND = 4,
@@ -100,32 +100,33 @@ enum mangrove_status
     MANGROVE_ERR_NEWER = -8,
     // The pool holds another kind of object than a map.
     MANGROVE_ERR_WRONG_KIND = -9,
-    // Bytes read back are not the bytes written; they were not served. The sentence names the file
-    // and the place.
+    // Bytes read back are not the bytes written, and were not returned. The message names the file and
+    // the place.
     MANGROVE_ERR_CORRUPT = -10,
     // The map is open read-only, or its files cannot be written.
     MANGROVE_ERR_READ_ONLY = -11,
-    // The medium is full, or a file of the pool reached the process's file size limit; the sentence says which.
-    // Nothing changed; free some space there, or raise the limit, and retry.
+    // The medium is full, or a file of the pool reached the process's file size limit; the message
+    // says which. Nothing changed; free some space there, or raise the limit, and retry.
     MANGROVE_ERR_NO_SPACE = -12,
     // This pool or this machine cannot do that.
     MANGROVE_ERR_UNSUPPORTED = -13,
-    // An earlier I/O error latched: reads go on, writes fail, nothing more is acknowledged.
+    // An earlier I/O error poisoned the pool: reads continue, writes fail, nothing more is
+    // acknowledged.
     MANGROVE_ERR_POISONED = -14,
     // More changed since the snapshot than it may hold; take a new one.
     MANGROVE_ERR_SNAPSHOT_EXPIRED = -15,
-    // The progress callback asked to stop. Nothing was left behind.
+    // The progress callback stopped the call. Nothing is left of it.
     MANGROVE_ERR_STOPPED = -16,
     // The operating system refused; mangrove_last_os_error() has its number.
     MANGROVE_ERR_IO = -17,
-    // malloc() had no memory for the answer. For a call that reads: nothing happened.
+    // malloc() had no memory for the result. For a call that reads: nothing happened.
     MANGROVE_ERR_NO_MEMORY = -18,
     // Snapshots or iterators of the map are still alive. Nothing happened.
     MANGROVE_ERR_IN_USE = -19,
-    // A bug in Mangrove. The map may be used on; please report the sentence.
+    // A bug in Mangrove. The map stays usable; please report the message.
     MANGROVE_ERR_INTERNAL = -20,
-    // The pool's capacity is in use, or the address space that the process may have for it; the sentence says
-    // which. Nothing changed; delete records, or load a larger pool, or raise the limit.
+    // The pool's capacity is in use, or the address space that the process may have for it; the
+    // message says which. Nothing changed; delete records, or load a larger pool, or raise the limit.
     MANGROVE_ERR_FULL = -21,
 };
 #ifndef __cplusplus
@@ -136,15 +137,16 @@ typedef int32_t mangrove_status;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// What a pool lies on.
+// The medium of a pool.
 enum mangrove_medium
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : int32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // What an existing pool says; for a new one dax where the directory can, else file.
+    // That of an existing pool; for a new one dax where the directory supports it, else file.
     MANGROVE_MEDIUM_AUTO = 0,
-    // Any file system: working copy in DRAM, redo log, image behind it.
+    // Any file system: working copy in DRAM, redo log, and a data file that checkpoints bring up to
+    // date.
     MANGROVE_MEDIUM_FILE = 1,
     // Persistent memory mapped with MAP_SYNC, or a devdax character device.
     MANGROVE_MEDIUM_DAX = 2,
@@ -166,7 +168,7 @@ enum mangrove_domain
   : int32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // What the platform says.
+    // What the platform reports.
     MANGROVE_DOMAIN_AUTO = 0,
     // Only what was written back from the CPU's caches.
     MANGROVE_DOMAIN_ADR = 1,
@@ -200,7 +202,7 @@ typedef int32_t mangrove_locking;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// What to change in the meaning of a mangrove_range; add them up.
+// Flags that change the meaning of a mangrove_range; add them up.
 enum mangrove_range_flags
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
@@ -235,9 +237,9 @@ typedef struct mangrove_map mangrove_map;
 // How to open a map. Threads: one at a time for setting; any for opening with it.
 typedef struct mangrove_options mangrove_options;
 
-// A map as it was at one instant, to read from while writers go on. Costs DRAM for each record
-// that changes while it lives, bounded by mangrove_options_set_snapshot_bytes_max; beyond that,
-// reads answer MANGROVE_ERR_SNAPSHOT_EXPIRED.
+// A map as it was at one instant, to read from while writers continue. Costs DRAM for each record that
+// changes while it lives, bounded by mangrove_options_set_snapshot_bytes_max; beyond that, reads
+// return MANGROVE_ERR_SNAPSHOT_EXPIRED.
 typedef struct mangrove_snapshot mangrove_snapshot;
 
 // A range of keys: from `start`, itself in it, to `end`, itself not. NULL is no bound on that
@@ -248,7 +250,7 @@ typedef struct {
     const void *start;
     // Bytes of `start`.
     size_t start_len;
-    // The key behind the last one, or NULL.
+    // The first key after the range, or NULL.
     const void *end;
     // Bytes of `end`.
     size_t end_len;
@@ -266,7 +268,7 @@ typedef struct {
     uint64_t bytes;
 } mangrove_progress;
 
-// Called during a backup, on the thread that asked for it. Answers 0 to go on, anything else to
+// Called during a backup, on the thread that asked for it. Returns 0 to continue, another number to
 // stop. `progress` is valid during the call. It may read and write the map, not close it.
 typedef int32_t (*mangrove_progress_callback)(const mangrove_progress *progress, void *context);
 
@@ -280,21 +282,21 @@ typedef struct {
     uint64_t index_bytes;
     // DRAM of the allocator's bookkeeping, in bytes.
     uint64_t allocator_bytes;
-    // Bytes of the pool's image in use by records, with slack.
+    // Bytes of the pool's data file in use by records, with slack.
     uint64_t durable_bytes;
-    // Bytes of the pool's image that were made usable so far.
+    // Bytes of the pool's data file that were made usable so far.
     uint64_t image_bytes;
-    // The most bytes that the image can grow to.
+    // The most bytes that the data file can grow to.
     uint64_t capacity;
     // Bytes of the redo log; 0 where there is none.
     uint64_t log_bytes;
     // Bytes of the redo log that wait for a checkpoint.
     uint64_t log_bytes_used;
-    // Device writes of the log, each for everybody who waited.
+    // Device writes of the log, each for all threads that waited.
     uint64_t group_commits;
     // Bytes written to the log, padding included.
     uint64_t log_bytes_written;
-    // Bytes written to the image and its checksums.
+    // Bytes written to the data file and its page checksums.
     uint64_t image_bytes_written;
     // Checkpoints finished.
     uint64_t checkpoints;
@@ -306,11 +308,11 @@ typedef struct {
     uint64_t snapshot_bytes;
     // Milliseconds of interval durability; 0 means sync.
     uint32_t interval_ms;
-    // What the pool lies on: one of mangrove_medium.
+    // The medium of the pool: one of mangrove_medium.
     int32_t medium;
     // True when the map was opened read-only.
     bool read_only;
-    // The I/O error that latched (cut to fit); "" when there is none.
+    // The I/O error that poisoned the pool (cut to fit); "" when there is none.
     char poisoned[256];
 } mangrove_stat;
 
@@ -320,7 +322,7 @@ typedef struct {
     size_t size;
     // Records found.
     uint64_t records;
-    // Bytes of image read and verified.
+    // Bytes of the data file that were read and verified.
     uint64_t image_bytes;
     // Groups of the log replayed.
     uint64_t log_groups;
@@ -336,19 +338,19 @@ typedef struct {
     bool clean;
 } mangrove_recovery;
 
-// What a pool says about itself.
+// What a pool's superblock states.
 typedef struct {
     // Set to sizeof(mangrove_pool_info) before the call. After it: the bytes that this library knows.
     size_t size;
-    // The most bytes that the image can grow to.
+    // The most bytes that the data file can grow to.
     uint64_t capacity;
-    // Bytes of the image that were made usable so far.
+    // Bytes of the data file that were made usable so far.
     uint64_t image_bytes;
     // Bytes of the redo log; 0 where there is none.
     uint64_t log_bytes;
     // Format version.
     uint32_t version;
-    // What it lies on: one of mangrove_medium.
+    // Its medium: one of mangrove_medium.
     int32_t medium;
     // True when it was closed in order.
     bool clean;
@@ -372,13 +374,13 @@ const char *mangrove_version(void);
 // Threads: any.
 const char *mangrove_status_name(int32_t status);
 
-// What a status means in general, in a few words. mangrove_last_error() knows more about the one
-// case. Static. Threads: any.
+// What a status means in general, in a few words. mangrove_last_error() says more about the one case.
+// Static. Threads: any.
 const char *mangrove_status_text(int32_t status);
 
-// What went wrong in the last call of this thread that answered an error: a sentence in UTF-8, as
-// "phonebook is in use by another process, or elsewhere in this one; close it there first". "" when there was none yet.
-// A call that answers no error leaves it alone.
+// What went wrong in the last call of this thread that returned an error: a message in UTF-8 of at
+// most 2047 bytes, as "phonebook is in use by another process, or elsewhere in this one; close it
+// there first". "" when there was none yet. A call that returns no error leaves it alone.
 // Valid until the next call of this library on this thread; not to be freed. Threads: any, each has
 // its own.
 const char *mangrove_last_error(void);
@@ -392,23 +394,23 @@ int32_t mangrove_last_os_error(void);
 // Give back with mangrove_options_free. Threads: any.
 mangrove_options *mangrove_options_new(void);
 
-// Frees options; maps opened with them go on. NULL is fine.
+// Frees options; maps opened with them stay open. NULL is fine.
 void mangrove_options_free(mangrove_options *options);
 
-// Whether to create the pool when there is none. Default: true.
-// With false, opening a missing pool answers MANGROVE_ERR_POOL_NOT_FOUND.
+// Whether to create the pool when there is none. Default: true. With false, opening a missing pool
+// returns MANGROVE_ERR_POOL_NOT_FOUND.
 mangrove_status mangrove_options_set_create(mangrove_options *options, bool create);
 
-// Whether the pool must be new: opening an existing one answers MANGROVE_ERR_POOL_EXISTS.
+// Whether the pool must be new: opening an existing one returns MANGROVE_ERR_POOL_EXISTS.
 // Default: false.
 mangrove_status mangrove_options_set_create_new(mangrove_options *options, bool create_new);
 
 // Whether to open without writing a byte: recovery happens in private memory, the lock is shared
-// with other read-only openers, writes answer MANGROVE_ERR_READ_ONLY, nothing is created.
+// with other read-only openers, writes return MANGROVE_ERR_READ_ONLY, nothing is created.
 // Default: false.
 mangrove_status mangrove_options_set_read_only(mangrove_options *options, bool read_only);
 
-// What a new pool shall lie on, or an existing one is expected to: one of mangrove_medium.
+// The medium of a new pool, or the expected one of an existing pool: one of mangrove_medium.
 // Default: MANGROVE_MEDIUM_AUTO.
 mangrove_status mangrove_options_set_medium(mangrove_options *options, int32_t medium);
 
@@ -432,12 +434,12 @@ mangrove_status mangrove_options_set_durability_interval(mangrove_options *optio
 // Default: 128 GiB. It cannot be changed later.
 mangrove_status mangrove_options_set_capacity(mangrove_options *options, uint64_t bytes);
 
-// Bytes of a new pool's redo log, preallocated (file medium). Bounds the time of recovery and the
-// burst of writes that is taken without waiting. Default: 64 MiB.
+// Bytes of a new pool's redo log, preallocated (file medium). They bound the time of recovery, and
+// the burst of writes that is taken without waiting. Default: 64 MiB.
 mangrove_status mangrove_options_set_log_bytes(mangrove_options *options, uint64_t bytes);
 
 // The persistence domain to assume on persistent memory: one of mangrove_domain. The environment
-// variable MANGROVE_DOMAIN says the same. Default: MANGROVE_DOMAIN_AUTO. A wrong claim of EADR
+// variable MANGROVE_DOMAIN sets the same. Default: MANGROVE_DOMAIN_AUTO. A wrong claim of EADR
 // loses acknowledged writes in a power cut.
 mangrove_status mangrove_options_set_domain(mangrove_options *options, int32_t domain);
 
@@ -453,21 +455,21 @@ mangrove_status mangrove_options_set_recovery_threads(mangrove_options *options,
 // Opens the pool at `path`, a directory, and recovers the map in it. `options` may be NULL: then
 // the pool is created when missing, with all defaults.
 //
-// Time: reads the pool's image once, and its log, plus about 100 ns a record and CPU.
+// Time: reads the pool's data file once, and its log, plus about 100 ns a record and CPU.
 // Errors: MANGROVE_ERR_POOL_NOT_FOUND, _POOL_EXISTS, _POOL_BUSY, _FOREIGN, _NEWER, _WRONG_KIND,
 // _CORRUPT, _READ_ONLY, _NO_SPACE, _FULL, _UNSUPPORTED, _IO; the pool is as it was.
-// Crash: inside a creation leaves either no pool or a whole one, which opens.
+// Crash: during a creation it leaves either no pool or a whole one, which opens.
 // Give back with mangrove_map_close. Threads: any.
 mangrove_status mangrove_map_open(const char *path,
                                   const mangrove_options *options,
                                   mangrove_map **map);
 
-// Makes everything durable, brings the image up to date, marks the pool clean, unlocks it and
+// Makes everything durable, brings the data file up to date, marks the pool clean, unlocks it and
 // frees the handle.
 //
 // Errors: MANGROVE_ERR_IN_USE: snapshots or iterators are alive; the map stays open and the handle
-// good. After any other answer the handle is gone. MANGROVE_ERR_POISONED, _IO: the pool is not
-// clean; what was acknowledged is in its log all the same.
+// valid. After any other result the handle is gone. MANGROVE_ERR_POISONED, _IO: the pool is not clean;
+// what was acknowledged is in its log all the same.
 // A process that ends without closing loses nothing acknowledged; the next opening replays the log.
 // Closing twice is undefined, as is a call on the map that runs at the same time.
 mangrove_status mangrove_map_close(mangrove_map *map);
@@ -475,10 +477,10 @@ mangrove_status mangrove_map_close(mangrove_map *map);
 // The value of `key`, copied into new memory: give *value back with mangrove_free. One NUL byte
 // follows it that *value_len does not count, so text can be printed as it is.
 //
-// Answers MANGROVE_NOT_FOUND, with *value NULL and *value_len 0, when there is no such key.
+// Returns MANGROVE_NOT_FOUND, with *value NULL and *value_len 0, when there is no such key.
 // Errors: MANGROVE_ERR_KEY_TOO_LONG; _CORRUPT: the value is not what was written; _POISONED: it was
-// never made durable; _NO_MEMORY. Never returns what a crash could still undo, while the
-// durability is sync.
+// never made durable; _NO_MEMORY. While the durability is sync, it never returns a value that a crash
+// could still undo.
 // Threads: any.
 mangrove_status mangrove_map_get(const mangrove_map *map,
                                  const void *key,
@@ -486,10 +488,10 @@ mangrove_status mangrove_map_get(const mangrove_map *map,
                                  void **value,
                                  size_t *value_len);
 
-// The value of `key`, copied into the caller's `buffer` of `capacity` bytes. *value_len is the
-// length of the value in any case, so a call with (NULL, 0) asks for it. No NUL is added.
+// The value of `key`, copied into the caller's `buffer` of `capacity` bytes. *value_len is the length
+// of the value in any case, so a call with (NULL, 0) finds it out. No NUL is added.
 //
-// Answers MANGROVE_BUFFER_TOO_SMALL when the value does not fit (the buffer is untouched), and
+// Returns MANGROVE_BUFFER_TOO_SMALL when the value does not fit (the buffer is untouched), and
 // MANGROVE_NOT_FOUND when there is no such key.
 // Errors: as mangrove_map_get; a value of more than 8 bytes is checked in memory of its own before it
 // is copied, also where only its length is asked for. Threads: any.
@@ -500,13 +502,14 @@ mangrove_status mangrove_map_get_into(const mangrove_map *map,
                                       size_t capacity,
                                       size_t *value_len);
 
-// The values of `count` keys. All four arrays have `count` elements: the keys, their lengths, and in their order
-// copies of their values and those lengths; give each copy back with mangrove_free. It is NULL where there is no
-// such key, and a NUL byte follows it, as in mangrove_map_get. Several times as fast as that for each key where the
-// map is larger than the processor's caches: the lookups wait for memory together.
+// The values of `count` keys. All four arrays have `count` elements: the keys, their lengths, and in
+// their order copies of their values and the lengths of these; give each copy back with mangrove_free.
+// A copy is NULL where there is no such key; a NUL byte follows it, as in mangrove_map_get. Where the
+// map is larger than the processor's caches, this takes a fraction of the time of single calls: the
+// lookups wait for memory together.
 //
-// Each answer is what mangrove_map_get would give at some moment during the call; for answers of one
-// moment see mangrove_map_snapshot. Answers MANGROVE_OK whether keys are there or not.
+// Each value is what mangrove_map_get would return at some moment during the call; for values of one
+// moment see mangrove_map_snapshot. Returns MANGROVE_OK whether keys are there or not.
 // Errors: as mangrove_map_get, at the first key that fails: then every copy is NULL. Threads: any.
 mangrove_status mangrove_map_get_many(const mangrove_map *map,
                                       size_t count,
@@ -515,14 +518,14 @@ mangrove_status mangrove_map_get_many(const mangrove_map *map,
                                       void **values,
                                       size_t *value_lens);
 
-// MANGROVE_OK when `key` is there, MANGROVE_NOT_FOUND when not. Mind that MANGROVE_OK is 0.
+// MANGROVE_OK when `key` is there, MANGROVE_NOT_FOUND when not. Note that MANGROVE_OK is 0.
 // Errors: as mangrove_map_get. Threads: any.
 mangrove_status mangrove_map_contains(const mangrove_map *map, const void *key, size_t key_len);
 
 // Sets `key` to `value`.
 //
 // Errors: MANGROVE_ERR_KEY_TOO_LONG, _VALUE_TOO_LONG, _READ_ONLY, _NO_SPACE, _FULL: nothing changed.
-// MANGROVE_ERR_POISONED, _IO: not acknowledged; whether it survives a restart is open.
+// MANGROVE_ERR_POISONED, _IO: not acknowledged; it may survive a restart or not.
 // Crash: once acknowledged it is kept; during the call the key has its old or its new value, whole.
 // Threads: any.
 mangrove_status mangrove_map_put(const mangrove_map *map,
@@ -539,7 +542,7 @@ mangrove_status mangrove_map_put_nowait(const mangrove_map *map,
                                         const void *value,
                                         size_t value_len);
 
-// Sets `key` to `value` when `key` is absent; else answers MANGROVE_MISMATCH and changes nothing.
+// Sets `key` to `value` when `key` is absent; else returns MANGROVE_MISMATCH and changes nothing.
 // Errors and crash: as mangrove_map_put. Threads: any.
 mangrove_status mangrove_map_insert_new(const mangrove_map *map,
                                         const void *key,
@@ -547,9 +550,10 @@ mangrove_status mangrove_map_insert_new(const mangrove_map *map,
                                         const void *value,
                                         size_t value_len);
 
-// Removes `key`; answers MANGROVE_NOT_FOUND when it was not there.
+// Removes `key`; returns MANGROVE_NOT_FOUND when it was not there.
 // Errors: as mangrove_map_put.
-// Crash: once acknowledged it stays away; during the call it is there, whole, or away. Threads: any.
+// Crash: once acknowledged the key stays removed; during the call its record is there, whole, or removed.
+// Threads: any.
 mangrove_status mangrove_map_delete(const mangrove_map *map,
                                     const void *key,
                                     size_t key_len);
@@ -560,10 +564,10 @@ mangrove_status mangrove_map_delete_nowait(const mangrove_map *map,
                                            const void *key,
                                            size_t key_len);
 
-// Changes `key` from `expected` to `desired`, with nothing in between; answers MANGROVE_MISMATCH,
-// and changes nothing, when the key is not as expected. A NULL pointer stands for "absent" here, on
-// either side: (NULL, 0) as `desired` removes the key; the empty value is a pointer to anything and
-// the length 0.
+// Changes `key` from `expected` to `desired`, with nothing in between; returns MANGROVE_MISMATCH, and
+// changes nothing, when the key is not as expected. A NULL pointer stands for "absent" here, on either
+// side: (NULL, 0) as `desired` removes the key; the empty value is a pointer to anything and the
+// length 0.
 // Errors and crash: as mangrove_map_put. Threads: any.
 mangrove_status mangrove_map_compare_and_set(const mangrove_map *map,
                                              const void *key,
@@ -580,9 +584,9 @@ uint64_t mangrove_map_len(const mangrove_map *map);
 // Errors: MANGROVE_ERR_POISONED, _IO: some may not be. Threads: any.
 mangrove_status mangrove_map_sync(const mangrove_map *map);
 
-// Brings the pool's image up to date and empties the log, so that the next opening has nothing to
+// Brings the pool's data file up to date and empties the log, so that the next opening has nothing to
 // replay. Happens by itself in the background; call it before copying files or measuring.
-// Errors: MANGROVE_ERR_POISONED, _IO. Crash: changes nothing in what is kept. Threads: any.
+// Errors: MANGROVE_ERR_POISONED, _IO. Crash: keeps what it would keep without the call. Threads: any.
 mangrove_status mangrove_map_checkpoint(const mangrove_map *map);
 
 // An iterator over `range` (NULL: everything) of the map as it is now; holds a snapshot until it is
@@ -606,28 +610,28 @@ mangrove_status mangrove_snapshot_iter(const mangrove_snapshot *snapshot,
 // fine.
 void mangrove_iter_free(mangrove_iter *iter);
 
-// Moves to the first record of the range. Answers MANGROVE_NOT_FOUND when the range is empty.
+// Moves to the first record of the range. Returns MANGROVE_NOT_FOUND when the range is empty.
 // Errors, of this and the other moves: MANGROVE_ERR_CORRUPT, _SNAPSHOT_EXPIRED; the iterator then
 // stands on no record.
 mangrove_status mangrove_iter_first(mangrove_iter *iter);
 
-// Moves to the last record of the range. Answers MANGROVE_NOT_FOUND when the range is empty.
+// Moves to the last record of the range. Returns MANGROVE_NOT_FOUND when the range is empty.
 mangrove_status mangrove_iter_last(mangrove_iter *iter);
 
-// Moves to the first record of the range whose key is `key` or comes after it. Answers
-// MANGROVE_NOT_FOUND when there is none; the iterator then stands behind the last record.
+// Moves to the first record of the range whose key is `key` or comes after it. Returns
+// MANGROVE_NOT_FOUND when there is none; the iterator then stands after the last record.
 mangrove_status mangrove_iter_seek(mangrove_iter *iter, const void *key, size_t key_len);
 
-// Moves to the last record of the range whose key is `key` or comes before it. Answers
+// Moves to the last record of the range whose key is `key` or comes before it. Returns
 // MANGROVE_NOT_FOUND when there is none; the iterator then stands before the first record.
 mangrove_status mangrove_iter_seek_back(mangrove_iter *iter, const void *key, size_t key_len);
 
-// Moves to the next record: from before the first to the first, from the last to behind it, where
-// it answers MANGROVE_NOT_FOUND and stays. Turning round costs a seek.
+// Moves to the next record: from before the first to the first, from the last to after it, where it
+// returns MANGROVE_NOT_FOUND and stays. Turning round costs a seek.
 mangrove_status mangrove_iter_next(mangrove_iter *iter);
 
-// Moves to the previous record: from behind the last to the last, from the first to before it,
-// where it answers MANGROVE_NOT_FOUND and stays.
+// Moves to the previous record: from after the last to the last, from the first to before it, where it
+// returns MANGROVE_NOT_FOUND and stays.
 mangrove_status mangrove_iter_prev(mangrove_iter *iter);
 
 // True when the iterator stands on a record; false for NULL.
@@ -643,7 +647,7 @@ const void *mangrove_iter_value(const mangrove_iter *iter, size_t *value_len);
 // An empty batch. Never NULL. Give back with mangrove_batch_free. Threads: any.
 mangrove_batch *mangrove_batch_new(void);
 
-// Frees a batch; what it holds and was not written is forgotten. NULL is fine.
+// Frees a batch; entries that were not written are forgotten. NULL is fine.
 void mangrove_batch_free(mangrove_batch *batch);
 
 // Adds "set `key` to `value`". Of several entries for one key the last one counts.
@@ -667,11 +671,11 @@ uint64_t mangrove_batch_bytes(const mangrove_batch *batch);
 // Forgets all entries.
 mangrove_status mangrove_batch_clear(mangrove_batch *batch);
 
-// Applies a batch: all of it or nothing, and no reader sees a part. The entries move into the
-// map: afterwards the batch is empty, whatever the answer, and may be filled again.
+// Applies a batch: all of it or nothing, and no reader sees a part. The entries move into the map:
+// afterwards the batch is empty, whatever the result, and may be filled again.
 //
 // Errors: MANGROVE_ERR_READ_ONLY, _NO_SPACE, _FULL: nothing of it happened. MANGROVE_ERR_POISONED, _IO:
-// not acknowledged; whether it survives a restart, as a whole, is open.
+// not acknowledged; it may survive a restart, as a whole, or not.
 // Crash: once acknowledged all of it is kept; during the call all of it or nothing.
 // Threads: any for the map, one at a time for the batch.
 mangrove_status mangrove_map_write(const mangrove_map *map,
@@ -689,7 +693,7 @@ mangrove_status mangrove_map_delete_range(const mangrove_map *map,
 // Give back with mangrove_snapshot_free, before the map is closed. Threads: any.
 mangrove_status mangrove_map_snapshot(const mangrove_map *map, mangrove_snapshot **snapshot);
 
-// Frees a snapshot. Iterators made from it go on, and keep what they need of it. NULL is fine.
+// Frees a snapshot. Iterators made from it stay valid, and keep what they need of it. NULL is fine.
 void mangrove_snapshot_free(mangrove_snapshot *snapshot);
 
 // As mangrove_map_get, at the snapshot's instant. One more error: MANGROVE_ERR_SNAPSHOT_EXPIRED.
@@ -712,9 +716,9 @@ mangrove_status mangrove_snapshot_get_into(const mangrove_snapshot *snapshot,
 // Records at the snapshot's instant; 0 for NULL. Threads: any.
 uint64_t mangrove_snapshot_len(const mangrove_snapshot *snapshot);
 
-// Copies the map as it is at this instant into a new pool at `path`, while readers and writers go
-// on. `callback` (NULL for none) is called every few thousand records, with `context`.
-// *records, which may be NULL, is how many were copied.
+// Copies the map as it is at this instant into a new pool at `path`, while readers and writers
+// continue. `callback` (NULL for none) is called every few thousand records, with `context`. *records,
+// which may be NULL, is how many were copied.
 //
 // Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _FULL, _IO, _SNAPSHOT_EXPIRED, _STOPPED, _CORRUPT, and
 // _POOL_BUSY: another backup to `path` is at work. Nothing is left at `path`.
@@ -726,14 +730,14 @@ mangrove_status mangrove_map_backup(const mangrove_map *map,
                                     uint64_t *records);
 
 // Reads every record against its checksums and every structure against its rules, while readers
-// go on; writers wait. Answers MANGROVE_UNSOUND when something is wrong: *problems is then text,
-// one sentence a line, to give back with mangrove_free; otherwise NULL. *records is how many
+// continue and writers wait. Returns MANGROVE_UNSOUND when something is wrong: *problems is then
+// text, one problem a line, to give back with mangrove_free; otherwise NULL. *records is how many
 // records are sound. Both may be NULL.
 // Errors: only when the check itself cannot run. Threads: any.
 mangrove_status mangrove_map_check(const mangrove_map *map, uint64_t *records, char **problems);
 
 // Reads every byte of the pool at `path` against its checksums, without opening the map in it.
-// Writes nothing. Answers MANGROVE_UNSOUND when bytes are damaged, with *problems (which may be
+// Writes nothing. Returns MANGROVE_UNSOUND when bytes are damaged, with *problems (which may be
 // NULL) as in mangrove_map_check.
 // Errors: MANGROVE_ERR_POOL_NOT_FOUND, _POOL_BUSY, _FOREIGN, _NEWER, _CORRUPT, _IO. Threads: any.
 mangrove_status mangrove_pool_check(const char *path, char **problems);
@@ -745,18 +749,18 @@ mangrove_status mangrove_map_stat(const mangrove_map *map, mangrove_stat *stat);
 // What opening this map had to do, into *recovery, whose `size` the caller has set. Threads: any.
 mangrove_status mangrove_map_recovery(const mangrove_map *map, mangrove_recovery *recovery);
 
-// What the pool of an open map says about itself, into *info, whose `size` the caller has set.
+// What the superblock of an open map's pool states, into *info, whose `size` the caller has set.
 // Threads: any.
 mangrove_status mangrove_map_info(const mangrove_map *map, mangrove_pool_info *info);
 
-// What the pool at `path` says about itself, into *info, whose `size` the caller has set. Writes
-// nothing; works on a pool that is in use. To see that, it asks for the pool's lock for an instant,
-// for which whoever opens the pool meanwhile waits.
+// What the superblock of the pool at `path` states, into *info, whose `size` the caller has set.
+// Writes nothing; works on a pool that is in use. To find that out, it holds the pool's lock for an
+// instant; an opening at that moment waits.
 // Errors: MANGROVE_ERR_POOL_NOT_FOUND, _FOREIGN, _NEWER, _CORRUPT, _IO. Threads: any.
 mangrove_status mangrove_pool_read_info(const char *path, mangrove_pool_info *info);
 
-// Frees what a function of this library handed out as bytes or text; the same as free(). NULL is
-// fine. Threads: any.
+// Frees memory that a function of this library handed out as bytes or text; the same as free(). NULL
+// is fine. Threads: any.
 void mangrove_free(void *bytes);
 
 #ifdef __cplusplus

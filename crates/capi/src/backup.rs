@@ -1,11 +1,10 @@
 //! Online backup.
 
-use crate::aside::aside_asking;
-use crate::bytes::{handle, path, put_out};
 use crate::map::mangrove_map;
 use crate::status::mangrove_status::*;
 use crate::status::{guard, mangrove_status};
 use mangrove::Progress;
+use mangrove_cabi::{handle, on_own_thread_asking, path, put_out};
 use std::ffi::{c_char, c_void};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,14 +21,14 @@ pub struct mangrove_progress {
     pub bytes: u64,
 }
 
-/// Called during a backup, on the thread that asked for it. Answers 0 to go on, anything else to
+/// Called during a backup, on the thread that asked for it. Returns 0 to continue, another number to
 /// stop. `progress` is valid during the call. It may read and write the map, not close it.
 pub type mangrove_progress_callback =
     Option<unsafe extern "C" fn(progress: *const mangrove_progress, context: *mut c_void) -> i32>;
 
-/// Copies the map as it is at this instant into a new pool at `path`, while readers and writers go
-/// on. `callback` (NULL for none) is called every few thousand records, with `context`.
-/// *records, which may be NULL, is how many were copied.
+/// Copies the map as it is at this instant into a new pool at `path`, while readers and writers
+/// continue. `callback` (NULL for none) is called every few thousand records, with `context`. *records,
+/// which may be NULL, is how many were copied.
 ///
 /// Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _FULL, _IO, _SNAPSHOT_EXPIRED, _STOPPED, _CORRUPT, and
 /// _POOL_BUSY: another backup to `path` is at work. Nothing is left at `path`.
@@ -49,7 +48,7 @@ pub unsafe extern "C" fn mangrove_map_backup(
         let (map, path) = unsafe { (handle(map, "map")?, self::path(path, "path")?) };
         let (map, path) = (Arc::clone(&map.map), path.to_owned());
         let copy = move |ask: &mut dyn FnMut(Progress) -> ControlFlow<()>| map.backup(path, ask);
-        let report = aside_asking(copy, |p| {
+        let report = on_own_thread_asking(copy, |p| {
             let Some(callback) = callback else { return ControlFlow::Continue(()) };
             let progress =
                 mangrove_progress { records: p.records, records_total: p.records_total, bytes: p.bytes };

@@ -1,11 +1,11 @@
 //! Writes that take effect together, and the removal of ranges.
 
-use crate::bytes::{handle, handle_mut, put_out, slice};
 use crate::iter::{mangrove_range, range_bounds};
 use crate::map::mangrove_map;
 use crate::status::mangrove_status::*;
 use crate::status::{guard, mangrove_status};
 use mangrove::Batch;
+use mangrove_cabi::{give, handle, handle_mut, put_out, slice, take_back};
 use std::ffi::c_void;
 
 /// A list of puts and deletes for mangrove_map_write. Costs the memory of its keys and values.
@@ -15,16 +15,14 @@ pub struct mangrove_batch(Batch);
 /// An empty batch. Never NULL. Give back with mangrove_batch_free. Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn mangrove_batch_new() -> *mut mangrove_batch {
-    Box::into_raw(Box::new(mangrove_batch(Batch::new())))
+    give(mangrove_batch(Batch::new()))
 }
 
-/// Frees a batch; what it holds and was not written is forgotten. NULL is fine.
+/// Frees a batch; entries that were not written are forgotten. NULL is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_batch_free(batch: *mut mangrove_batch) {
-    if !batch.is_null() {
-        // SAFETY: from mangrove_batch_new and, by contract, not freed before.
-        drop(unsafe { Box::from_raw(batch) });
-    }
+    // SAFETY: NULL, or from mangrove_batch_new and, by contract, not freed before.
+    unsafe { take_back(batch) };
 }
 
 /// Adds "set `key` to `value`". Of several entries for one key the last one counts.
@@ -65,7 +63,7 @@ pub unsafe extern "C" fn mangrove_batch_delete(
     })
 }
 
-/// The facade checks limits when a batch is written; here the call that is wrong says so.
+/// The facade checks limits when a batch is written; here the wrong call itself fails.
 fn check_limits(key: &[u8], value: &[u8]) -> mangrove::Result<()> {
     use mangrove::{Error, KEY_BYTES_MAX, VALUE_BYTES_MAX};
     if key.len() > KEY_BYTES_MAX {
@@ -101,11 +99,11 @@ pub unsafe extern "C" fn mangrove_batch_clear(batch: *mut mangrove_batch) -> man
     })
 }
 
-/// Applies a batch: all of it or nothing, and no reader sees a part. The entries move into the
-/// map: afterwards the batch is empty, whatever the answer, and may be filled again.
+/// Applies a batch: all of it or nothing, and no reader sees a part. The entries move into the map:
+/// afterwards the batch is empty, whatever the result, and may be filled again.
 ///
 /// Errors: MANGROVE_ERR_READ_ONLY, _NO_SPACE, _FULL: nothing of it happened. MANGROVE_ERR_POISONED, _IO:
-/// not acknowledged; whether it survives a restart, as a whole, is open.
+/// not acknowledged; it may survive a restart, as a whole, or not.
 /// Crash: once acknowledged all of it is kept; during the call all of it or nothing.
 /// Threads: any for the map, one at a time for the batch.
 #[unsafe(no_mangle)]

@@ -1,13 +1,13 @@
-//! Is it sound?
+//! Checks of a map and of a pool.
 
-use crate::aside::aside;
-use crate::bytes::{allocate, handle, path, put_out};
+use crate::bytes::allocate;
 use crate::map::mangrove_map;
 use crate::status::mangrove_status::*;
 use crate::status::{Answer, guard, mangrove_status};
+use mangrove_cabi::{handle, on_own_thread, path, put_out};
 use std::ffi::c_char;
 
-/// Answers OK, or UNSOUND with the problems one a line.
+/// Returns OK, or UNSOUND with the problems, one a line.
 unsafe fn answer(problems: &[String], to: *mut *mut c_char) -> Answer {
     if problems.is_empty() {
         return Ok(MANGROVE_OK);
@@ -21,8 +21,8 @@ unsafe fn answer(problems: &[String], to: *mut *mut c_char) -> Answer {
 }
 
 /// Reads every record against its checksums and every structure against its rules, while readers
-/// go on; writers wait. Answers MANGROVE_UNSOUND when something is wrong: *problems is then text,
-/// one sentence a line, to give back with mangrove_free; otherwise NULL. *records is how many
+/// continue and writers wait. Returns MANGROVE_UNSOUND when something is wrong: *problems is then
+/// text, one problem a line, to give back with mangrove_free; otherwise NULL. *records is how many
 /// records are sound. Both may be NULL.
 /// Errors: only when the check itself cannot run. Threads: any.
 #[unsafe(no_mangle)]
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn mangrove_map_check(
 }
 
 /// Reads every byte of the pool at `path` against its checksums, without opening the map in it.
-/// Writes nothing. Answers MANGROVE_UNSOUND when bytes are damaged, with *problems (which may be
+/// Writes nothing. Returns MANGROVE_UNSOUND when bytes are damaged, with *problems (which may be
 /// NULL) as in mangrove_map_check.
 /// Errors: MANGROVE_ERR_POOL_NOT_FOUND, _POOL_BUSY, _FOREIGN, _NEWER, _CORRUPT, _IO. Threads: any.
 #[unsafe(no_mangle)]
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn mangrove_pool_check(
         unsafe { put_out(problems, std::ptr::null_mut()) };
         // SAFETY: the header's contract for paths.
         let path = unsafe { self::path(path, "path") }?.to_owned();
-        let found = aside(move || mangrove::pool_check(path))?;
+        let found = on_own_thread(move || mangrove::pool_check(path))?;
         // SAFETY: as above.
         unsafe { answer(&found, problems) }
     })

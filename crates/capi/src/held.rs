@@ -34,8 +34,8 @@ impl HeldSnapshot {
     pub(crate) fn of(map: &Arc<Map>) -> Result<Arc<Self>> {
         let map = Arc::clone(map);
         let snapshot = map.snapshot()?;
-        // SAFETY: the snapshot borrows `*map`, which stays in place and alive in the Arc beside it
-        // until after the snapshot is dropped (invariants 1 and 2).
+        // SAFETY: the snapshot borrows `*map`, which stays in place and alive in the struct's own Arc until after
+        // the snapshot is dropped (invariants 1 and 2).
         let snapshot = unsafe { std::mem::transmute::<Snapshot<'_>, Snapshot<'static>>(snapshot) };
         Ok(Arc::new(Self { snapshot, _map: map }))
     }
@@ -56,8 +56,8 @@ impl HeldWalk {
     pub(crate) fn over(snapshot: &Arc<HeldSnapshot>, bounds: Bounds) -> Result<Self> {
         let snapshot = Arc::clone(snapshot);
         let range = snapshot.get().range::<Vec<u8>>(bounds)?;
-        // SAFETY: the range borrows `*snapshot`, which stays in place and alive in the Arc beside it
-        // until after the range is dropped (invariants 1 and 2).
+        // SAFETY: the range borrows `*snapshot`, which stays in place and alive in the struct's own Arc until after
+        // the range is dropped (invariants 1 and 2).
         let range = unsafe { std::mem::transmute::<Range<'_>, Range<'static>>(range) };
         Ok(Self { range, _snapshot: snapshot })
     }

@@ -1,20 +1,20 @@
 //! Ranges and iterators.
 //!
-//! The facade walks a range from both ends; C wants one cursor that seeks and turns round. It is a
-//! snapshot, the range's bounds, the record it stands on, and a walk in one direction that is made
-//! anew when the cursor seeks or turns.
+//! The facade walks a range from both ends, and C needs one cursor that seeks and turns round. It consists of a
+//! snapshot, the range's bounds, the record that it stands on, and a walk in one direction that is made anew when
+//! the cursor seeks or turns.
 
-use crate::bytes::{handle, handle_mut, out, put_out, slice};
 use crate::held::{Bounds, HeldSnapshot, HeldWalk};
 use crate::map::mangrove_map;
 use crate::snapshot::mangrove_snapshot;
 use crate::status::mangrove_status::*;
 use crate::status::{Answer, Failure, guard, mangrove_status};
+use mangrove_cabi::{give, handle, handle_mut, out, put_out, slice, take_back};
 use std::ffi::c_void;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// What to change in the meaning of a mangrove_range; add them up.
+/// Flags that change the meaning of a mangrove_range; add them up.
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum mangrove_range_flags {
@@ -38,7 +38,7 @@ pub struct mangrove_range {
     pub start: *const c_void,
     /// Bytes of `start`.
     pub start_len: usize,
-    /// The key behind the last one, or NULL.
+    /// The first key after the range, or NULL.
     pub end: *const c_void,
     /// Bytes of `end`.
     pub end_len: usize,
@@ -76,7 +76,7 @@ pub(crate) unsafe fn range_bounds(range: *const mangrove_range) -> Result<Bounds
     Ok((lower, upper))
 }
 
-/// The bound behind all keys that begin with `prefix`.
+/// The bound after all keys that begin with `prefix`.
 fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
     match prefix.iter().rposition(|&b| b != 0xff) {
         Some(last) => {
@@ -88,8 +88,8 @@ fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
     }
 }
 
-/// True when no key can lie between the bounds. BTreeMap panics on such ranges and others do not;
-/// nobody below is asked.
+/// True when no key can lie between the bounds. Such ranges end here: some maps, as BTreeMap, panic on
+/// them.
 fn is_empty(bounds: &Bounds) -> bool {
     match (&bounds.0, &bounds.1) {
         (Bound::Included(a), Bound::Included(b)) => a > b,
@@ -100,7 +100,7 @@ fn is_empty(bounds: &Bounds) -> bool {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Position {
     BeforeFirst,
     OnRecord,
     AfterLast,
@@ -115,18 +115,18 @@ enum Direction {
 /// A cursor over the records of one range at one instant. Writes after it was made do not show.
 /// Threads: one at a time.
 pub struct mangrove_iter {
-    /// The walk that goes on from the present record, if there is one.
+    /// The walk that continues from the present record, if there is one.
     walk: Option<(HeldWalk, Direction)>,
     snapshot: Arc<HeldSnapshot>,
     bounds: Bounds,
-    place: Place,
+    position: Position,
     key: Vec<u8>,
     value: Vec<u8>,
 }
 
 impl mangrove_iter {
     fn new(snapshot: Arc<HeldSnapshot>, bounds: Bounds) -> Self {
-        Self { walk: None, snapshot, bounds, place: Place::BeforeFirst, key: vec![], value: vec![] }
+        Self { walk: None, snapshot, bounds, position: Position::BeforeFirst, key: vec![], value: vec![] }
     }
 
     /// Starts a walk over the part of the range that lies within `part`, and stands on its first
@@ -150,7 +150,7 @@ impl mangrove_iter {
         };
         match record {
             Some(Ok((key, value))) => {
-                (self.key, self.value, self.place) = (key, value, Place::OnRecord);
+                (self.key, self.value, self.position) = (key, value, Position::OnRecord);
                 Ok(MANGROVE_OK)
             }
             Some(Err(error)) => {
@@ -165,22 +165,22 @@ impl mangrove_iter {
         self.walk = None;
         self.key = Vec::new();
         self.value = Vec::new();
-        self.place = match direction {
-            Direction::Forward => Place::AfterLast,
-            Direction::Backward => Place::BeforeFirst,
+        self.position = match direction {
+            Direction::Forward => Position::AfterLast,
+            Direction::Backward => Position::BeforeFirst,
         };
         MANGROVE_NOT_FOUND
     }
 
     fn go(&mut self, direction: Direction) -> Answer {
         let (entry, exit) = match direction {
-            Direction::Forward => (Place::BeforeFirst, Place::AfterLast),
-            Direction::Backward => (Place::AfterLast, Place::BeforeFirst),
+            Direction::Forward => (Position::BeforeFirst, Position::AfterLast),
+            Direction::Backward => (Position::AfterLast, Position::BeforeFirst),
         };
-        if self.place == exit {
+        if self.position == exit {
             return Ok(MANGROVE_NOT_FOUND);
         }
-        if self.place == entry {
+        if self.position == entry {
             return self.start((Bound::Unbounded, Bound::Unbounded), direction);
         }
         if self.walk.as_ref().is_some_and(|(_, d)| *d == direction) {
@@ -232,7 +232,7 @@ pub unsafe extern "C" fn mangrove_map_iter(
         let (iter, map, bounds) =
             unsafe { (out(iter, std::ptr::null_mut(), "iter")?, handle(map, "map")?, range_bounds(range)?) };
         let snapshot = HeldSnapshot::of(&map.map)?;
-        *iter = Box::into_raw(Box::new(mangrove_iter::new(snapshot, bounds)));
+        *iter = give(mangrove_iter::new(snapshot, bounds));
         Ok(MANGROVE_OK)
     })
 }
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn mangrove_snapshot_iter(
         let (iter, snapshot, bounds) = unsafe {
             (out(iter, std::ptr::null_mut(), "iter")?, handle(snapshot, "snapshot")?, range_bounds(range)?)
         };
-        *iter = Box::into_raw(Box::new(mangrove_iter::new(Arc::clone(&snapshot.0), bounds)));
+        *iter = give(mangrove_iter::new(Arc::clone(&snapshot.0), bounds));
         Ok(MANGROVE_OK)
     })
 }
@@ -260,10 +260,8 @@ pub unsafe extern "C" fn mangrove_snapshot_iter(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_iter_free(iter: *mut mangrove_iter) {
     guard(|| {
-        if !iter.is_null() {
-            // SAFETY: from one of the two functions above and, by contract, not freed before.
-            drop(unsafe { Box::from_raw(iter) });
-        }
+        // SAFETY: NULL, or from one of the two functions above and, by contract, not freed before.
+        unsafe { take_back(iter) };
         Ok(MANGROVE_OK)
     });
 }
@@ -274,7 +272,7 @@ unsafe fn moving(iter: *mut mangrove_iter, go: impl FnOnce(&mut mangrove_iter) -
     guard(|| go(unsafe { handle_mut(iter, "iter") }?))
 }
 
-/// Moves to the first record of the range. Answers MANGROVE_NOT_FOUND when the range is empty.
+/// Moves to the first record of the range. Returns MANGROVE_NOT_FOUND when the range is empty.
 /// Errors, of this and the other moves: MANGROVE_ERR_CORRUPT, _SNAPSHOT_EXPIRED; the iterator then
 /// stands on no record.
 #[unsafe(no_mangle)]
@@ -283,15 +281,15 @@ pub unsafe extern "C" fn mangrove_iter_first(iter: *mut mangrove_iter) -> mangro
     unsafe { moving(iter, |i| i.start((Bound::Unbounded, Bound::Unbounded), Direction::Forward)) }
 }
 
-/// Moves to the last record of the range. Answers MANGROVE_NOT_FOUND when the range is empty.
+/// Moves to the last record of the range. Returns MANGROVE_NOT_FOUND when the range is empty.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_iter_last(iter: *mut mangrove_iter) -> mangrove_status {
     // SAFETY: passed on from the caller.
     unsafe { moving(iter, |i| i.start((Bound::Unbounded, Bound::Unbounded), Direction::Backward)) }
 }
 
-/// Moves to the first record of the range whose key is `key` or comes after it. Answers
-/// MANGROVE_NOT_FOUND when there is none; the iterator then stands behind the last record.
+/// Moves to the first record of the range whose key is `key` or comes after it. Returns
+/// MANGROVE_NOT_FOUND when there is none; the iterator then stands after the last record.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_iter_seek(
     iter: *mut mangrove_iter,
@@ -307,7 +305,7 @@ pub unsafe extern "C" fn mangrove_iter_seek(
     unsafe { moving(iter, go) }
 }
 
-/// Moves to the last record of the range whose key is `key` or comes before it. Answers
+/// Moves to the last record of the range whose key is `key` or comes before it. Returns
 /// MANGROVE_NOT_FOUND when there is none; the iterator then stands before the first record.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_iter_seek_back(
@@ -324,16 +322,16 @@ pub unsafe extern "C" fn mangrove_iter_seek_back(
     unsafe { moving(iter, go) }
 }
 
-/// Moves to the next record: from before the first to the first, from the last to behind it, where
-/// it answers MANGROVE_NOT_FOUND and stays. Turning round costs a seek.
+/// Moves to the next record: from before the first to the first, from the last to after it, where it
+/// returns MANGROVE_NOT_FOUND and stays. Turning round costs a seek.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_iter_next(iter: *mut mangrove_iter) -> mangrove_status {
     // SAFETY: passed on from the caller.
     unsafe { moving(iter, |i| i.go(Direction::Forward)) }
 }
 
-/// Moves to the previous record: from behind the last to the last, from the first to before it,
-/// where it answers MANGROVE_NOT_FOUND and stays.
+/// Moves to the previous record: from after the last to the last, from the first to before it, where it
+/// returns MANGROVE_NOT_FOUND and stays.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_iter_prev(iter: *mut mangrove_iter) -> mangrove_status {
     // SAFETY: passed on from the caller.
@@ -344,7 +342,7 @@ pub unsafe extern "C" fn mangrove_iter_prev(iter: *mut mangrove_iter) -> mangrov
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_iter_valid(iter: *const mangrove_iter) -> bool {
     // SAFETY: the header's contract for handles. Nothing here can panic.
-    unsafe { iter.as_ref() }.is_some_and(|i| i.place == Place::OnRecord)
+    unsafe { iter.as_ref() }.is_some_and(|i| i.position == Position::OnRecord)
 }
 
 /// The key under the iterator; *key_len, which may be NULL, is its length. Never NULL while the
@@ -371,7 +369,7 @@ unsafe fn part(
     which: impl FnOnce(&mangrove_iter) -> &Vec<u8>,
 ) -> *const c_void {
     // SAFETY: the header's contract for handles.
-    let bytes = unsafe { iter.as_ref() }.filter(|i| i.place == Place::OnRecord).map(which);
+    let bytes = unsafe { iter.as_ref() }.filter(|i| i.position == Position::OnRecord).map(which);
     // SAFETY: the header's contract for out-parameters.
     unsafe { put_out(len, bytes.map_or(0, Vec::len)) };
     // An empty Vec's pointer is dangling but not null, which is all that a length of 0 allows.

@@ -1,15 +1,14 @@
 //! The C ABI of Mangrove: `mangrove.h`, `libmangrove.so.0` and `libmangrove.a`.
 //!
-//! Everything that [`mangrove::Map`] does, for C and for whatever speaks C. The header is generated
-//! from the doc comments here (`cbindgen.toml`), so they are written for the reader of the header:
-//! C's names, units, ranges, errors, ownership, threads, crashes.
-//! The modules stand in the order in which the header tells them.
+//! Everything that [`mangrove::Map`] does, for C and for languages that call C. The header is generated from the doc
+//! comments here (`cbindgen.toml`), so they are written for the reader of the header: C's names, units, ranges,
+//! errors, ownership, threads, crashes. The order of the modules is the order of the header.
 //!
 //! Invariants:
 //! 1. Each entry point runs inside `status::guard` or does nothing that can panic.
-//! 2. A pointer that came from the caller is followed in `bytes.rs` (and, for structs that carry
-//!    their own layout, in `iter.rs` and `stat.rs`) and nowhere else; what it must satisfy is the
-//!    header's contract ("Rules that hold for every function").
+//! 2. Only `mangrove_cabi` and `bytes.rs` follow a pointer that came from the caller (and, for structs that carry
+//!    their own layout, `iter.rs`). What such a pointer must satisfy is the header's contract ("Rules that hold for
+//!    every function").
 //! 3. Out-parameters are written on every path, NULL or 0 after an error.
 
 #![expect(non_camel_case_types, reason = "types carry C's names, so that a grep finds both sides")]
@@ -31,7 +30,6 @@ mod backup;
 mod check;
 mod stat;
 
-mod aside;
 mod bytes;
 mod held;
 

@@ -1,11 +1,11 @@
 //! Opening, single keys, durability, closing.
 
-use crate::aside::aside;
-use crate::bytes::{allocate, array, array_out, check_buffer, fill, handle, optional, out, path, slice};
+use crate::bytes::{allocate, check_buffer, fill, optional};
 use crate::options::mangrove_options;
 use crate::status::mangrove_status::*;
 use crate::status::{Failure, guard, mangrove_status};
 use mangrove::Map;
+use mangrove_cabi::{array, array_out, give, handle, on_own_thread, out, path, slice};
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(crate) const fn yes_or(answer: bool, otherwise: mangrove_status) -> mangrove
     if answer { MANGROVE_OK } else { otherwise }
 }
 
-/// Runs `body` with the map and the key that the caller named.
+/// Runs `body` with the caller's map and key.
 ///
 /// # Safety
 /// The header's contract for handles and bytes.
@@ -43,13 +43,13 @@ unsafe fn with_key(
     body: impl FnOnce(&Map, &[u8]) -> Result<mangrove_status, Failure>,
 ) -> mangrove_status {
     guard(|| {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's contract.
         let (map, key) = unsafe { (handle(map, "map")?, slice(key.0, key.1, "key")?) };
         body(&map.map, key)
     })
 }
 
-/// Runs `body` with the map, the key and the value that the caller named.
+/// Runs `body` with the caller's map, key and value.
 ///
 /// # Safety
 /// The header's contract for handles and bytes.
@@ -60,7 +60,7 @@ unsafe fn with_record(
     body: impl FnOnce(&Map, &[u8], &[u8]) -> Result<mangrove_status, Failure>,
 ) -> mangrove_status {
     guard(|| {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's contract.
         let (map, key, value) =
             unsafe { (handle(map, "map")?, slice(key.0, key.1, "key")?, slice(value.0, value.1, "value")?) };
         body(&map.map, key, value)
@@ -70,10 +70,10 @@ unsafe fn with_record(
 /// Opens the pool at `path`, a directory, and recovers the map in it. `options` may be NULL: then
 /// the pool is created when missing, with all defaults.
 ///
-/// Time: reads the pool's image once, and its log, plus about 100 ns a record and CPU.
+/// Time: reads the pool's data file once, and its log, plus about 100 ns a record and CPU.
 /// Errors: MANGROVE_ERR_POOL_NOT_FOUND, _POOL_EXISTS, _POOL_BUSY, _FOREIGN, _NEWER, _WRONG_KIND,
 /// _CORRUPT, _READ_ONLY, _NO_SPACE, _FULL, _UNSUPPORTED, _IO; the pool is as it was.
-/// Crash: inside a creation leaves either no pool or a whole one, which opens.
+/// Crash: during a creation it leaves either no pool or a whole one, which opens.
 /// Give back with mangrove_map_close. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_open(
@@ -85,20 +85,20 @@ pub unsafe extern "C" fn mangrove_map_open(
         // SAFETY: the header's contract for out-parameters, paths and handles.
         let (map, path, options) =
             unsafe { (out(map, std::ptr::null_mut(), "map")?, self::path(path, "path")?, options.as_ref()) };
-        let options = options.map_or_else(|| Map::options().create(true), mangrove_options::for_open);
+        let options = options.map_or_else(Map::options, mangrove_options::for_open);
         let path = path.to_owned();
-        let opened = aside(move || options.open(path))?;
-        *map = Box::into_raw(Box::new(mangrove_map { map: Arc::new(opened) }));
+        let opened = on_own_thread(move || options.open(path))?;
+        *map = give(mangrove_map { map: Arc::new(opened) });
         Ok(MANGROVE_OK)
     })
 }
 
-/// Makes everything durable, brings the image up to date, marks the pool clean, unlocks it and
+/// Makes everything durable, brings the data file up to date, marks the pool clean, unlocks it and
 /// frees the handle.
 ///
 /// Errors: MANGROVE_ERR_IN_USE: snapshots or iterators are alive; the map stays open and the handle
-/// good. After any other answer the handle is gone. MANGROVE_ERR_POISONED, _IO: the pool is not
-/// clean; what was acknowledged is in its log all the same.
+/// valid. After any other result the handle is gone. MANGROVE_ERR_POISONED, _IO: the pool is not clean;
+/// what was acknowledged is in its log all the same.
 /// A process that ends without closing loses nothing acknowledged; the next opening replays the log.
 /// Closing twice is undefined, as is a call on the map that runs at the same time.
 #[unsafe(no_mangle)]
@@ -111,9 +111,9 @@ pub unsafe extern "C" fn mangrove_map_close(map: *mut mangrove_map) -> mangrove_
                 "the map has snapshots or iterators that are alive; free them, then close",
             ));
         }
-        // SAFETY: not null, from mangrove_map_open and, by contract, closed by nobody else.
+        // SAFETY: not null, from mangrove_map_open and, by contract, not closed before.
         let map = unsafe { Box::from_raw(map) }.map;
-        // The count was 1 and only a call on this very map could have raised it.
+        // The count was 1, and only a call on this map could have raised it.
         Arc::into_inner(map)
             .ok_or_else(|| Failure::new(MANGROVE_ERR_INTERNAL, "the map was used while it was being closed"))?
             .close()?;
@@ -124,10 +124,10 @@ pub unsafe extern "C" fn mangrove_map_close(map: *mut mangrove_map) -> mangrove_
 /// The value of `key`, copied into new memory: give *value back with mangrove_free. One NUL byte
 /// follows it that *value_len does not count, so text can be printed as it is.
 ///
-/// Answers MANGROVE_NOT_FOUND, with *value NULL and *value_len 0, when there is no such key.
+/// Returns MANGROVE_NOT_FOUND, with *value NULL and *value_len 0, when there is no such key.
 /// Errors: MANGROVE_ERR_KEY_TOO_LONG; _CORRUPT: the value is not what was written; _POISONED: it was
-/// never made durable; _NO_MEMORY. Never returns what a crash could still undo, while the
-/// durability is sync.
+/// never made durable; _NO_MEMORY. While the durability is sync, it never returns a value that a crash
+/// could still undo.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_get(
@@ -152,10 +152,10 @@ pub unsafe extern "C" fn mangrove_map_get(
     })
 }
 
-/// The value of `key`, copied into the caller's `buffer` of `capacity` bytes. *value_len is the
-/// length of the value in any case, so a call with (NULL, 0) asks for it. No NUL is added.
+/// The value of `key`, copied into the caller's `buffer` of `capacity` bytes. *value_len is the length
+/// of the value in any case, so a call with (NULL, 0) finds it out. No NUL is added.
 ///
-/// Answers MANGROVE_BUFFER_TOO_SMALL when the value does not fit (the buffer is untouched), and
+/// Returns MANGROVE_BUFFER_TOO_SMALL when the value does not fit (the buffer is untouched), and
 /// MANGROVE_NOT_FOUND when there is no such key.
 /// Errors: as mangrove_map_get; a value of more than 8 bytes is checked in memory of its own before it
 /// is copied, also where only its length is asked for. Threads: any.
@@ -181,13 +181,14 @@ pub unsafe extern "C" fn mangrove_map_get_into(
     })
 }
 
-/// The values of `count` keys. All four arrays have `count` elements: the keys, their lengths, and in their order
-/// copies of their values and those lengths; give each copy back with mangrove_free. It is NULL where there is no
-/// such key, and a NUL byte follows it, as in mangrove_map_get. Several times as fast as that for each key where the
-/// map is larger than the processor's caches: the lookups wait for memory together.
+/// The values of `count` keys. All four arrays have `count` elements: the keys, their lengths, and in
+/// their order copies of their values and the lengths of these; give each copy back with mangrove_free.
+/// A copy is NULL where there is no such key; a NUL byte follows it, as in mangrove_map_get. Where the
+/// map is larger than the processor's caches, this takes a fraction of the time of single calls: the
+/// lookups wait for memory together.
 ///
-/// Each answer is what mangrove_map_get would give at some moment during the call; for answers of one
-/// moment see mangrove_map_snapshot. Answers MANGROVE_OK whether keys are there or not.
+/// Each value is what mangrove_map_get would return at some moment during the call; for values of one
+/// moment see mangrove_map_snapshot. Returns MANGROVE_OK whether keys are there or not.
 /// Errors: as mangrove_map_get, at the first key that fails: then every copy is NULL. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_get_many(
@@ -224,7 +225,7 @@ pub unsafe extern "C" fn mangrove_map_get_many(
         });
         if let Some(failure) = read.err().map(Failure::from).or(failure) {
             for (value, len) in values.iter_mut().zip(value_lens) {
-                // SAFETY: NULL, or from `allocate` above, and in nobody else's hands yet.
+                // SAFETY: NULL, or from `allocate` above, and not handed out yet.
                 unsafe { libc::free(*value) };
                 (*value, *len) = (std::ptr::null_mut(), 0);
             }
@@ -234,7 +235,7 @@ pub unsafe extern "C" fn mangrove_map_get_many(
     })
 }
 
-/// MANGROVE_OK when `key` is there, MANGROVE_NOT_FOUND when not. Mind that MANGROVE_OK is 0.
+/// MANGROVE_OK when `key` is there, MANGROVE_NOT_FOUND when not. Note that MANGROVE_OK is 0.
 /// Errors: as mangrove_map_get. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_contains(
@@ -249,7 +250,7 @@ pub unsafe extern "C" fn mangrove_map_contains(
 /// Sets `key` to `value`.
 ///
 /// Errors: MANGROVE_ERR_KEY_TOO_LONG, _VALUE_TOO_LONG, _READ_ONLY, _NO_SPACE, _FULL: nothing changed.
-/// MANGROVE_ERR_POISONED, _IO: not acknowledged; whether it survives a restart is open.
+/// MANGROVE_ERR_POISONED, _IO: not acknowledged; it may survive a restart or not.
 /// Crash: once acknowledged it is kept; during the call the key has its old or its new value, whole.
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -288,7 +289,7 @@ pub unsafe extern "C" fn mangrove_map_put_nowait(
     }
 }
 
-/// Sets `key` to `value` when `key` is absent; else answers MANGROVE_MISMATCH and changes nothing.
+/// Sets `key` to `value` when `key` is absent; else returns MANGROVE_MISMATCH and changes nothing.
 /// Errors and crash: as mangrove_map_put. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_insert_new(
@@ -306,9 +307,10 @@ pub unsafe extern "C" fn mangrove_map_insert_new(
     }
 }
 
-/// Removes `key`; answers MANGROVE_NOT_FOUND when it was not there.
+/// Removes `key`; returns MANGROVE_NOT_FOUND when it was not there.
 /// Errors: as mangrove_map_put.
-/// Crash: once acknowledged it stays away; during the call it is there, whole, or away. Threads: any.
+/// Crash: once acknowledged the key stays removed; during the call its record is there, whole, or removed.
+/// Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_delete(
     map: *const mangrove_map,
@@ -333,10 +335,10 @@ pub unsafe extern "C" fn mangrove_map_delete_nowait(
     }
 }
 
-/// Changes `key` from `expected` to `desired`, with nothing in between; answers MANGROVE_MISMATCH,
-/// and changes nothing, when the key is not as expected. A NULL pointer stands for "absent" here, on
-/// either side: (NULL, 0) as `desired` removes the key; the empty value is a pointer to anything and
-/// the length 0.
+/// Changes `key` from `expected` to `desired`, with nothing in between; returns MANGROVE_MISMATCH, and
+/// changes nothing, when the key is not as expected. A NULL pointer stands for "absent" here, on either
+/// side: (NULL, 0) as `desired` removes the key; the empty value is a pointer to anything and the
+/// length 0.
 /// Errors and crash: as mangrove_map_put. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_compare_and_set(
@@ -382,9 +384,9 @@ pub unsafe extern "C" fn mangrove_map_sync(map: *const mangrove_map) -> mangrove
     })
 }
 
-/// Brings the pool's image up to date and empties the log, so that the next opening has nothing to
+/// Brings the pool's data file up to date and empties the log, so that the next opening has nothing to
 /// replay. Happens by itself in the background; call it before copying files or measuring.
-/// Errors: MANGROVE_ERR_POISONED, _IO. Crash: changes nothing in what is kept. Threads: any.
+/// Errors: MANGROVE_ERR_POISONED, _IO. Crash: keeps what it would keep without the call. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_checkpoint(map: *const mangrove_map) -> mangrove_status {
     guard(|| {

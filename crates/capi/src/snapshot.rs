@@ -1,16 +1,17 @@
 //! One instant of a map.
 
-use crate::bytes::{allocate, check_buffer, fill, handle, out, slice};
+use crate::bytes::{allocate, check_buffer, fill};
 use crate::held::HeldSnapshot;
 use crate::map::mangrove_map;
 use crate::status::mangrove_status::*;
 use crate::status::{guard, mangrove_status};
+use mangrove_cabi::{give, handle, out, slice, take_back};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// A map as it was at one instant, to read from while writers go on. Costs DRAM for each record
-/// that changes while it lives, bounded by mangrove_options_set_snapshot_bytes_max; beyond that,
-/// reads answer MANGROVE_ERR_SNAPSHOT_EXPIRED.
+/// A map as it was at one instant, to read from while writers continue. Costs DRAM for each record that
+/// changes while it lives, bounded by mangrove_options_set_snapshot_bytes_max; beyond that, reads
+/// return MANGROVE_ERR_SNAPSHOT_EXPIRED.
 pub struct mangrove_snapshot(pub(crate) Arc<HeldSnapshot>);
 
 /// Takes a snapshot. Waits for the writes that are under way, not for any reader.
@@ -25,19 +26,17 @@ pub unsafe extern "C" fn mangrove_map_snapshot(
         // SAFETY: the header's contract for out-parameters and handles.
         let (snapshot, map) =
             unsafe { (out(snapshot, std::ptr::null_mut(), "snapshot")?, handle(map, "map")?) };
-        *snapshot = Box::into_raw(Box::new(mangrove_snapshot(HeldSnapshot::of(&map.map)?)));
+        *snapshot = give(mangrove_snapshot(HeldSnapshot::of(&map.map)?));
         Ok(MANGROVE_OK)
     })
 }
 
-/// Frees a snapshot. Iterators made from it go on, and keep what they need of it. NULL is fine.
+/// Frees a snapshot. Iterators made from it stay valid, and keep what they need of it. NULL is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_snapshot_free(snapshot: *mut mangrove_snapshot) {
     guard(|| {
-        if !snapshot.is_null() {
-            // SAFETY: from mangrove_map_snapshot and, by contract, not freed before.
-            drop(unsafe { Box::from_raw(snapshot) });
-        }
+        // SAFETY: NULL, or from mangrove_map_snapshot and, by contract, not freed before.
+        unsafe { take_back(snapshot) };
         Ok(MANGROVE_OK)
     });
 }

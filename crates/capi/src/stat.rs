@@ -1,11 +1,12 @@
 //! Figures of maps and pools. Structs begin with their size, so that fields can be appended.
 
-use crate::bytes::{handle, path, put_sized, text};
+use crate::bytes::put_sized;
 use crate::map::mangrove_map;
 use crate::options::medium_number;
 use crate::status::mangrove_status::*;
 use crate::status::{Failure, guard, mangrove_status};
-use mangrove::{Durability, PoolInfo};
+use mangrove::PoolInfo;
+use mangrove_cabi::{handle, path, text_array};
 use std::ffi::c_char;
 
 /// Figures of an open map. Counters count since it was opened.
@@ -20,21 +21,21 @@ pub struct mangrove_stat {
     pub index_bytes: u64,
     /// DRAM of the allocator's bookkeeping, in bytes.
     pub allocator_bytes: u64,
-    /// Bytes of the pool's image in use by records, with slack.
+    /// Bytes of the pool's data file in use by records, with slack.
     pub durable_bytes: u64,
-    /// Bytes of the pool's image that were made usable so far.
+    /// Bytes of the pool's data file that were made usable so far.
     pub image_bytes: u64,
-    /// The most bytes that the image can grow to.
+    /// The most bytes that the data file can grow to.
     pub capacity: u64,
     /// Bytes of the redo log; 0 where there is none.
     pub log_bytes: u64,
     /// Bytes of the redo log that wait for a checkpoint.
     pub log_bytes_used: u64,
-    /// Device writes of the log, each for everybody who waited.
+    /// Device writes of the log, each for all threads that waited.
     pub group_commits: u64,
     /// Bytes written to the log, padding included.
     pub log_bytes_written: u64,
-    /// Bytes written to the image and its checksums.
+    /// Bytes written to the data file and its page checksums.
     pub image_bytes_written: u64,
     /// Checkpoints finished.
     pub checkpoints: u64,
@@ -46,11 +47,11 @@ pub struct mangrove_stat {
     pub snapshot_bytes: u64,
     /// Milliseconds of interval durability; 0 means sync.
     pub interval_ms: u32,
-    /// What the pool lies on: one of mangrove_medium.
+    /// The medium of the pool: one of mangrove_medium.
     pub medium: i32,
     /// True when the map was opened read-only.
     pub read_only: bool,
-    /// The I/O error that latched (cut to fit); "" when there is none.
+    /// The I/O error that poisoned the pool (cut to fit); "" when there is none.
     pub poisoned: [c_char; 256],
 }
 
@@ -62,7 +63,7 @@ pub struct mangrove_recovery {
     pub size: usize,
     /// Records found.
     pub records: u64,
-    /// Bytes of image read and verified.
+    /// Bytes of the data file that were read and verified.
     pub image_bytes: u64,
     /// Groups of the log replayed.
     pub log_groups: u64,
@@ -78,21 +79,21 @@ pub struct mangrove_recovery {
     pub clean: bool,
 }
 
-/// What a pool says about itself.
+/// What a pool's superblock states.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct mangrove_pool_info {
     /// Set to sizeof(mangrove_pool_info) before the call. After it: the bytes that this library knows.
     pub size: usize,
-    /// The most bytes that the image can grow to.
+    /// The most bytes that the data file can grow to.
     pub capacity: u64,
-    /// Bytes of the image that were made usable so far.
+    /// Bytes of the data file that were made usable so far.
     pub image_bytes: u64,
     /// Bytes of the redo log; 0 where there is none.
     pub log_bytes: u64,
     /// Format version.
     pub version: u32,
-    /// What it lies on: one of mangrove_medium.
+    /// Its medium: one of mangrove_medium.
     pub medium: i32,
     /// True when it was closed in order.
     pub clean: bool,
@@ -104,13 +105,10 @@ pub struct mangrove_pool_info {
     pub kind: [c_char; 32],
 }
 
-/// The size that the caller set, at the head of his struct.
-unsafe fn size_of_caller<T>(pointer: *const T, what: &str) -> Result<usize, Failure> {
-    if pointer.is_null() {
-        return Err(Failure::invalid(format!("'{what}' is NULL")));
-    }
-    // SAFETY: not null; all structs here are repr(C) and begin with a size_t.
-    Ok(unsafe { pointer.cast::<usize>().read() })
+/// The size that the caller set, at the head of its struct.
+unsafe fn size_of_caller<T>(pointer: *const T, what: &'static str) -> Result<usize, Failure> {
+    // SAFETY: the header's contract; all structs here are repr(C) and begin with a size_t.
+    Ok(*unsafe { handle(pointer.cast::<usize>(), what) }?)
 }
 
 /// Figures of the map into *stat, whose `size` the caller has set. Costs a few
@@ -124,10 +122,7 @@ pub unsafe extern "C" fn mangrove_map_stat(
         // SAFETY: the header's contract for handles and sized structs.
         let (map, size) = unsafe { (handle(map, "map")?, size_of_caller(stat, "stat")?) };
         let s = map.map.stat();
-        let interval_ms = match s.durability {
-            Durability::Interval(t) => u32::try_from(t.as_millis()).unwrap_or(u32::MAX).max(1),
-            _ => 0,
-        };
+        let interval_ms = s.durability.milliseconds();
         let figures = mangrove_stat {
             size: size_of::<mangrove_stat>(),
             records: s.records,
@@ -148,7 +143,7 @@ pub unsafe extern "C" fn mangrove_map_stat(
             interval_ms,
             medium: medium_number(s.medium),
             read_only: s.read_only,
-            poisoned: text(s.poisoned.as_deref().unwrap_or_default()),
+            poisoned: text_array(s.poisoned.as_deref().unwrap_or_default()),
         };
         // SAFETY: as above.
         unsafe { put_sized(stat, size, figures, "stat") }?;
@@ -193,12 +188,12 @@ fn info_of(i: &PoolInfo) -> mangrove_pool_info {
         medium: medium_number(i.medium),
         clean: i.clean,
         busy: i.busy,
-        uuid: text(&i.uuid),
-        kind: text(&i.kind),
+        uuid: text_array(&i.uuid),
+        kind: text_array(&i.kind),
     }
 }
 
-/// What the pool of an open map says about itself, into *info, whose `size` the caller has set.
+/// What the superblock of an open map's pool states, into *info, whose `size` the caller has set.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_info(
@@ -214,9 +209,9 @@ pub unsafe extern "C" fn mangrove_map_info(
     })
 }
 
-/// What the pool at `path` says about itself, into *info, whose `size` the caller has set. Writes
-/// nothing; works on a pool that is in use. To see that, it asks for the pool's lock for an instant,
-/// for which whoever opens the pool meanwhile waits.
+/// What the superblock of the pool at `path` states, into *info, whose `size` the caller has set.
+/// Writes nothing; works on a pool that is in use. To find that out, it holds the pool's lock for an
+/// instant; an opening at that moment waits.
 /// Errors: MANGROVE_ERR_POOL_NOT_FOUND, _FOREIGN, _NEWER, _CORRUPT, _IO. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_pool_read_info(

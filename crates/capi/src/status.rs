@@ -1,12 +1,11 @@
-//! What a call answers, the sentence that goes with an error, and the wall that no panic passes.
+//! The results of calls, the messages that go with errors, and the guard that stops panics.
 
 use mangrove::Error;
-use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use mangrove_cabi::{BadArgument, LastError, stop_panics};
+use std::ffi::{CStr, c_char};
 
-/// What a call answers. Above 0: an ordinary answer. Below 0: an error, see mangrove_last_error().
-/// The numbers are part of the ABI. New ones may be added: treat an unknown one by its sign.
+/// The result of a call. Above 0: an ordinary result. Below 0: an error, see mangrove_last_error(). The
+/// numbers are part of the ABI. New ones may be added: treat an unknown one by its sign.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum mangrove_status {
@@ -16,7 +15,7 @@ pub enum mangrove_status {
     MANGROVE_NOT_FOUND = 1,
     /// The key is in another state than the call expected. Nothing changed.
     MANGROVE_MISMATCH = 2,
-    /// The value does not fit the caller's buffer; its length was told.
+    /// The value does not fit the caller's buffer; the call has returned its length.
     MANGROVE_BUFFER_TOO_SMALL = 3,
     /// A check ran to its end and found damage.
     MANGROVE_UNSOUND = 4,
@@ -38,39 +37,40 @@ pub enum mangrove_status {
     MANGROVE_ERR_NEWER = -8,
     /// The pool holds another kind of object than a map.
     MANGROVE_ERR_WRONG_KIND = -9,
-    /// Bytes read back are not the bytes written; they were not served. The sentence names the file
-    /// and the place.
+    /// Bytes read back are not the bytes written, and were not returned. The message names the file and
+    /// the place.
     MANGROVE_ERR_CORRUPT = -10,
     /// The map is open read-only, or its files cannot be written.
     MANGROVE_ERR_READ_ONLY = -11,
-    /// The medium is full, or a file of the pool reached the process's file size limit; the sentence says which.
-    /// Nothing changed; free some space there, or raise the limit, and retry.
+    /// The medium is full, or a file of the pool reached the process's file size limit; the message
+    /// says which. Nothing changed; free some space there, or raise the limit, and retry.
     MANGROVE_ERR_NO_SPACE = -12,
     /// This pool or this machine cannot do that.
     MANGROVE_ERR_UNSUPPORTED = -13,
-    /// An earlier I/O error latched: reads go on, writes fail, nothing more is acknowledged.
+    /// An earlier I/O error poisoned the pool: reads continue, writes fail, nothing more is
+    /// acknowledged.
     MANGROVE_ERR_POISONED = -14,
     /// More changed since the snapshot than it may hold; take a new one.
     MANGROVE_ERR_SNAPSHOT_EXPIRED = -15,
-    /// The progress callback asked to stop. Nothing was left behind.
+    /// The progress callback stopped the call. Nothing is left of it.
     MANGROVE_ERR_STOPPED = -16,
     /// The operating system refused; mangrove_last_os_error() has its number.
     MANGROVE_ERR_IO = -17,
-    /// malloc() had no memory for the answer. For a call that reads: nothing happened.
+    /// malloc() had no memory for the result. For a call that reads: nothing happened.
     MANGROVE_ERR_NO_MEMORY = -18,
     /// Snapshots or iterators of the map are still alive. Nothing happened.
     MANGROVE_ERR_IN_USE = -19,
-    /// A bug in Mangrove. The map may be used on; please report the sentence.
+    /// A bug in Mangrove. The map stays usable; please report the message.
     MANGROVE_ERR_INTERNAL = -20,
-    /// The pool's capacity is in use, or the address space that the process may have for it; the sentence says
-    /// which. Nothing changed; delete records, or load a larger pool, or raise the limit.
+    /// The pool's capacity is in use, or the address space that the process may have for it; the
+    /// message says which. Nothing changed; delete records, or load a larger pool, or raise the limit.
     MANGROVE_ERR_FULL = -21,
 }
 
 use mangrove_status::*;
 
 impl mangrove_status {
-    /// Name and one-line meaning. A match without a wildcard: no status can be forgotten.
+    /// Name and one-line meaning. A match without a wildcard, so that no status can be forgotten.
     const fn words(self) -> (&'static CStr, &'static CStr) {
         match self {
             MANGROVE_OK => (c"MANGROVE_OK", c"done"),
@@ -136,21 +136,27 @@ impl mangrove_status {
     }
 }
 
-/// Why a call failed: the status, the sentence, the system's error number.
+/// Why a call failed: the status, the message, the system's error number.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) status: mangrove_status,
-    sentence: String,
+    message: String,
     os_error: i32,
 }
 
 impl Failure {
-    pub(crate) fn new(status: mangrove_status, sentence: impl Into<String>) -> Self {
-        Self { status, sentence: sentence.into(), os_error: 0 }
+    pub(crate) fn new(status: mangrove_status, message: impl Into<String>) -> Self {
+        Self { status, message: message.into(), os_error: 0 }
     }
 
-    pub(crate) fn invalid(sentence: impl Into<String>) -> Self {
-        Self::new(MANGROVE_ERR_INVALID_ARGUMENT, sentence)
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(MANGROVE_ERR_INVALID_ARGUMENT, message)
+    }
+}
+
+impl From<BadArgument> for Failure {
+    fn from(bad: BadArgument) -> Self {
+        Self::invalid(bad.to_string())
     }
 }
 
@@ -179,57 +185,43 @@ impl From<Error> for Failure {
             Error::SnapshotExpired => MANGROVE_ERR_SNAPSHOT_EXPIRED,
             Error::Stopped => MANGROVE_ERR_STOPPED,
             Error::Io { .. } => MANGROVE_ERR_IO,
-            // The facade's enum may grow; its sentence still reaches the caller.
+            // The facade's enum may grow; its message still reaches the caller.
             _ => MANGROVE_ERR_INTERNAL,
         };
-        Self { status, sentence: error.to_string(), os_error }
+        Self { status, message: error.to_string(), os_error }
     }
 }
 
-/// An ordinary answer, or why there is none.
+/// An ordinary result, or why there is none.
 pub(crate) type Answer = Result<mangrove_status, Failure>;
 
-#[derive(Default)]
-struct LastError {
-    sentence: CString,
-    os_error: i32,
-}
+/// Bytes of a message, with its NUL: enough for a path of two thousand bytes. The buffer lies in the storage of each
+/// thread of the program, which glibc takes from the thread's stack.
+const MESSAGE_BYTES_MAX: usize = 2048;
 
 thread_local! {
-    static LAST: RefCell<LastError> = RefCell::default();
+    static LAST: LastError<MESSAGE_BYTES_MAX> = const { LastError::none() };
 }
 
-fn remember(failure: Failure) -> mangrove_status {
-    let mut bytes = failure.sentence.into_bytes();
-    bytes.retain(|&b| b != 0);
-    let last = LastError { sentence: CString::new(bytes).unwrap_or_default(), os_error: failure.os_error };
-    // A thread that is being torn down has no place for the sentence any more; the status remains.
-    let _ = LAST.try_with(|cell| *cell.borrow_mut() = last);
+fn remember(failure: &Failure) -> mangrove_status {
+    // A thread that is ending has no place for the message any more; the status remains.
+    let _ = LAST.try_with(|last| last.set(&failure.message, failure.os_error));
     failure.status
 }
 
-/// Runs the body of an entry point. What it says on failure becomes this thread's last error; a
-/// panic stops here and becomes `MANGROVE_ERR_INTERNAL`.
+/// Runs the body of an entry point. Its error becomes this thread's last error; a panic stops here and
+/// becomes `MANGROVE_ERR_INTERNAL`.
 pub(crate) fn guard(body: impl FnOnce() -> Answer) -> mangrove_status {
-    // AssertUnwindSafe: the engine below latches what a panic may have left half done, and handles
-    // of this crate hold no invariants across a call into it.
-    match catch_unwind(AssertUnwindSafe(body)) {
+    match stop_panics(body) {
         Ok(Ok(status)) => status,
-        Ok(Err(failure)) => remember(failure),
-        Err(panic) => {
-            let words = panic
-                .downcast_ref::<&str>()
-                .map(|s| (*s).to_owned())
-                .or_else(|| panic.downcast_ref::<String>().cloned())
-                .unwrap_or_default();
-            // The payload's destructor is code like any other: it may panic too.
-            let _ = catch_unwind(AssertUnwindSafe(move || drop(panic)));
-            remember(Failure::new(
-                MANGROVE_ERR_INTERNAL,
-                format!("a bug in Mangrove: {words}; please report it"),
-            ))
-        }
+        Ok(Err(failure)) => remember(&failure),
+        Err(panic) => remember(&Failure::new(MANGROVE_ERR_INTERNAL, panic)),
     }
+}
+
+/// As [`guard`], for a body whose only ordinary result is `MANGROVE_OK`.
+pub(crate) fn guard_unit(body: impl FnOnce() -> Result<(), Failure>) -> mangrove_status {
+    guard(|| body().map(|()| MANGROVE_OK))
 }
 
 /// The version of the library, as "0.1.0". Compare with MANGROVE_VERSION, the header's. Static.
@@ -246,29 +238,28 @@ pub extern "C" fn mangrove_status_name(status: i32) -> *const c_char {
     mangrove_status::from_number(status).map_or(c"MANGROVE_UNKNOWN", |s| s.words().0).as_ptr()
 }
 
-/// What a status means in general, in a few words. mangrove_last_error() knows more about the one
-/// case. Static. Threads: any.
+/// What a status means in general, in a few words. mangrove_last_error() says more about the one case.
+/// Static. Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn mangrove_status_text(status: i32) -> *const c_char {
     mangrove_status::from_number(status).map_or(c"a status unknown to this library", |s| s.words().1).as_ptr()
 }
 
-/// What went wrong in the last call of this thread that answered an error: a sentence in UTF-8, as
-/// "phonebook is in use by another process, or elsewhere in this one; close it there first". "" when there was none yet.
-/// A call that answers no error leaves it alone.
+/// What went wrong in the last call of this thread that returned an error: a message in UTF-8 of at
+/// most 2047 bytes, as "phonebook is in use by another process, or elsewhere in this one; close it
+/// there first". "" when there was none yet. A call that returns no error leaves it alone.
 /// Valid until the next call of this library on this thread; not to be freed. Threads: any, each has
 /// its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn mangrove_last_error() -> *const c_char {
-    // The pointer is to the CString's heap block, which stays until `remember` replaces it.
-    LAST.try_with(|cell| cell.borrow().sentence.as_ptr()).unwrap_or(c"".as_ptr())
+    LAST.try_with(LastError::message).unwrap_or(c"".as_ptr())
 }
 
 /// The errno that goes with mangrove_last_error() when that was MANGROVE_ERR_IO; 0 when there is
 /// none. Threads: any, each has its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn mangrove_last_os_error() -> i32 {
-    LAST.try_with(|cell| cell.borrow().os_error).unwrap_or(0)
+    LAST.try_with(LastError::os_error).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -281,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_becomes_a_status_and_a_sentence() {
+    fn a_panic_becomes_a_status_and_a_message() {
         assert_eq!(guard(|| panic!("seven is not eight")), MANGROVE_ERR_INTERNAL);
         assert!(last().contains("seven is not eight"), "{}", last());
         struct Nasty;
@@ -294,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sentence_and_errno_of_an_error_arrive() {
+    fn the_message_and_errno_of_an_error_arrive() {
         let error = Error::Io {
             path: "/x/log".into(),
             doing: "write".into(),
@@ -309,6 +300,8 @@ mod tests {
         assert_eq!(guard(|| Err(Failure::invalid("with\0NUL"))), MANGROVE_ERR_INVALID_ARGUMENT);
         assert_eq!(last(), "withNUL");
         assert_eq!(mangrove_last_os_error(), 0);
+        guard(|| Err(Failure::invalid("\u{e9}".repeat(8192))));
+        assert_eq!(last().chars().count(), 1023, "as the header says");
     }
 
     #[test]

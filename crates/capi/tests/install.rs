@@ -1,5 +1,5 @@
-//! The way of a C user: install, build the example through pkg-config, run it, kill it, run it under
-//! valgrind memcheck.
+//! The steps of a C user: install, build the example through pkg-config, run it, kill it, run it under valgrind
+//! memcheck.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// The build line that README and example promise.
+/// The build line in the README and in the example.
 const BUILD: &str = "cc main.c $(pkg-config --cflags --libs mangrove) -o wordcount";
 
 /// Runs scripts/install.sh with the libraries of this test run.
@@ -63,9 +63,9 @@ fn text(lines: usize) -> (String, String) {
 
 #[test]
 fn the_example_can_be_killed_and_counts_each_word_once() {
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let (prefix, folder) = built_example(&parent);
-    // As long a text as this machine needs in order to be killed in the middle of it.
+    // As long a text as this machine needs to be killed in the middle of it.
     let killed = [4_000, 32_000, 256_000].into_iter().any(|lines| {
         let (text, expected) = text(lines);
         std::fs::write(folder.join("book.txt"), text).expect("write the text");
@@ -80,7 +80,7 @@ fn the_example_can_be_killed_and_counts_each_word_once() {
     assert!(killed, "the example was never killed: make the text longer");
 }
 
-/// Runs the example and kills it, later each time, until it ends by itself; how often that was.
+/// Runs the example and kills it, later each time, until it ends by itself. Returns how often it was killed.
 fn kill_until_done(pool: &str, folder: &Path, prefix: &Path) -> u32 {
     for kills in 0..100 {
         let mut child = shell(&format!("exec ./wordcount {pool} book.txt"), folder, prefix)
@@ -100,7 +100,7 @@ fn kill_until_done(pool: &str, folder: &Path, prefix: &Path) -> u32 {
 
 #[test]
 fn the_example_runs_clean_under_memcheck() {
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let (prefix, folder) = built_example(&parent);
     let (text, expected) = text(200);
     std::fs::write(folder.join("book.txt"), text).expect("write the text");
@@ -109,7 +109,7 @@ fn the_example_runs_clean_under_memcheck() {
     assert_eq!(said(&mut checked), expected);
     // Once more, over the pool that is there.
     assert!(said(&mut checked).ends_with(&expected));
-    // valgrind leaves a process less address space than others have: pools must come and go.
+    // valgrind leaves a process less address space than others have, so pools are opened one after the other.
     let natively = said(&mut shell("./wordcount counts book.txt", &folder, &prefix));
     assert!(natively.ends_with(&expected), "{natively}");
     assert_eq!(said(&mut shell("./wordcount native book.txt", &folder, &prefix)), expected);
@@ -120,7 +120,7 @@ fn the_example_runs_clean_under_memcheck() {
 
 #[test]
 fn the_static_library_links_alone_and_shows_only_its_entry_points() {
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let (prefix, folder) = built_example(&parent);
     let line = "cc main.c $(pkg-config --cflags mangrove) -o alone \
                 $(pkg-config --variable=libdir mangrove)/libmangrove.a \
@@ -140,7 +140,7 @@ fn the_static_library_links_alone_and_shows_only_its_entry_points() {
 
 #[test]
 fn the_shared_library_goes_by_its_major_version() {
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let (_, folder) = built_example(&parent);
     let needed = said(Command::new("readelf").arg("-d").arg(folder.join("wordcount")));
     assert!(needed.contains("[libmangrove.so.0]"), "{needed}");
@@ -148,7 +148,7 @@ fn the_shared_library_goes_by_its_major_version() {
 
 #[test]
 fn a_staged_installation_speaks_of_its_final_place() {
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     install(Path::new("/opt/mangrove"), Some(parent.path()));
     let there = parent.path().join("opt/mangrove");
     let pc = std::fs::read_to_string(there.join("lib/pkgconfig/mangrove.pc")).expect("the pkg-config file");

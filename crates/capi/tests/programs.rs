@@ -32,11 +32,11 @@ fn build(name: &str, linking: &Linking, folder: &Path) -> PathBuf {
 
 fn scratch(parent: &TempDir, name: &str) -> PathBuf {
     let path = parent.path().join(name);
-    std::fs::create_dir(&path).expect("a scratch folder");
+    std::fs::create_dir(&path).expect("a scratch directory");
     path
 }
 
-/// Runs one program with either library; the one linked with the shared one.
+/// Runs one program with either library. Returns the one linked with the shared library.
 fn with_either_library(name: &str, parent: &TempDir) -> PathBuf {
     let run_with = |linking: &Linking, way: &str| {
         let program = build(name, linking, &scratch(parent, way));
@@ -49,9 +49,9 @@ fn with_either_library(name: &str, parent: &TempDir) -> PathBuf {
 
 /// Runs one program in all the ways.
 fn all_ways(name: &str) {
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let program = with_either_library(name, &parent);
-    // Once is enough for the checker: the code is the same.
+    // Once is enough under the checker: the code is the same.
     if let Some(mut checked) = valgrind(&program) {
         run(checked.arg(scratch(&parent, "valgrind-data")));
     }
@@ -64,28 +64,28 @@ fn basics() {
 
 #[test]
 fn forked() {
-    // Not under the checker: what the parent's threads hold is lost to a child, as it must be.
-    with_either_library("forked", &tempfile::tempdir().expect("a scratch folder"));
+    // Not under the checker: memory that the parent's threads hold is lost to a child, as it must be.
+    with_either_library("forked", &tempfile::tempdir().expect("a scratch directory"));
 }
 
 #[test]
 fn forked_and_closed() {
-    with_either_library("forked_and_closed", &tempfile::tempdir().expect("a scratch folder"));
+    with_either_library("forked_and_closed", &tempfile::tempdir().expect("a scratch directory"));
 }
 
 #[test]
 fn signals() {
-    with_either_library("signals", &tempfile::tempdir().expect("a scratch folder"));
+    with_either_library("signals", &tempfile::tempdir().expect("a scratch directory"));
 }
 
 #[test]
 fn no_memory() {
-    with_either_library("no_memory", &tempfile::tempdir().expect("a scratch folder"));
+    with_either_library("no_memory", &tempfile::tempdir().expect("a scratch directory"));
 }
 
 #[test]
 fn limits() {
-    with_either_library("limits", &tempfile::tempdir().expect("a scratch folder"));
+    with_either_library("limits", &tempfile::tempdir().expect("a scratch directory"));
 }
 
 #[test]
@@ -118,10 +118,10 @@ fn inspect() {
     all_ways("inspect");
 }
 
-/// A program that leaks or reads freed memory fails here: the checker can say no.
+/// A program that leaks or reads freed memory fails here: the checker can fail.
 #[test]
 fn the_checker_catches_planted_misuse() {
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let leak = "mangrove_batch *b = mangrove_batch_new(); b = NULL; return b != NULL;";
     let stale =
         "mangrove_batch *b = mangrove_batch_new(); mangrove_batch_free(b); return mangrove_batch_len(b) > 9;";

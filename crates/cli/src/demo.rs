@@ -1,12 +1,12 @@
 //! `mangrove demo`: a real data set, a real SIGKILL, and the books balanced afterwards.
 
+use crate::disk_floor::{self, Floor};
 use crate::exit::{Exit, Usage};
-use crate::floor::{self, Floor};
 use crate::map::input::{Format, Input, Next};
 use crate::size::{count, human};
 use crate::{interrupt, output, progress};
 use anyhow::{Context, bail};
-use mangrove::Map;
+use mangrove::{Create, Map};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::io::Read;
@@ -59,7 +59,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     interrupt::catch()?;
     say!("{} words from {}", count(words.len() as u64), words_file.display());
     let pool = prepare(&args.dir)?;
-    let floor = floor::measure(&args.dir, Duration::from_secs(2))?;
+    let floor = disk_floor::measure(&args.dir, Duration::from_secs(2))?;
     say!("this disk, 512 bytes made durable one after the other: {}", floor.best());
 
     let seed = args.seed.unwrap_or_else(rand::random);
@@ -73,7 +73,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         count(killed.rate as u64)
     );
 
-    let map = Map::options().open(&pool)?;
+    let map = Map::options().create(Create::Never).open(&pool)?;
     let recovery = map.recovery();
     say!(
         "reopened in {:.0} ms: {} words there, {} log groups replayed",

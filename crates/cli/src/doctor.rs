@@ -1,7 +1,7 @@
 //! `mangrove doctor`: what this machine can promise.
 
+use crate::disk_floor;
 use crate::exit::Exit;
-use crate::floor;
 use crate::output;
 use crate::size::{count, human};
 use mangrove_sys::FlushInstruction;
@@ -46,12 +46,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     let devices = devdax_devices();
     let (point, fs_type) = mount_of(&args.dir);
     let on_dax = mounts.iter().any(|m| Some(m) == point.as_ref());
-    let floor = floor::measure(&args.dir, Duration::from_millis(args.measure))?;
+    let floor = disk_floor::measure(&args.dir, Duration::from_millis(args.measure))?;
     let limits = limits();
     let domain = domain_choice(eadr, flush);
     let medium = medium_choice(&args.dir, on_dax, &fs_type);
-    let rate =
-        |r: floor::Rate| json!({ "per_second": r.per_second, "median_us": r.median_us, "p99_us": r.p99_us });
+    let rate = |r: disk_floor::Rate| {
+        let (per_second, median_us, p99_us) = (r.per_second, r.median_us, r.p99_us);
+        json!({ "per_second": per_second, "median_us": median_us, "p99_us": p99_us })
+    };
     if args.json {
         output::json(&json!({
             "flush_instructions": available,

@@ -1,6 +1,6 @@
 //! How a command ends: the exit code and the last sentence.
 
-use crate::note;
+use crate::stderr;
 use std::io;
 use std::process::ExitCode;
 
@@ -39,7 +39,7 @@ pub(crate) fn code(result: anyhow::Result<Exit>) -> ExitCode {
         // The reader of our output has seen enough (`mangrove map scan | head`): no error.
         return ExitCode::SUCCESS;
     }
-    note::line(format_args!("mangrove: {error:#}"));
+    stderr::line(format_args!("mangrove: {error:#}"));
     ExitCode::from(if error.chain().any(is_usage) { 2 } else { 3 })
 }
 

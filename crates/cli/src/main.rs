@@ -3,25 +3,22 @@
 //! Exit codes: 0 ok; 1 not found, or a check failed; 2 usage; 3 pool or I/O error; 130 interrupted.
 
 #![forbid(unsafe_code)]
-// They panic where nobody can be told; `note` and `output` do not.
+// `println!` and `eprintln!` panic where the stream cannot be written; `stderr` and `output` do not.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
+mod bench;
 mod demo;
+mod disk_floor;
 mod doctor;
 mod exit;
-#[path = "disk_floor.rs"]
-mod floor;
 mod interrupt;
 mod map;
-#[path = "stderr.rs"]
-mod note;
-#[path = "open_args.rs"]
-mod opening;
+mod open_args;
 mod output;
 mod pool;
 mod progress;
 mod size;
-mod stress;
+mod stderr;
 mod text;
 
 use clap::{Parser, Subcommand};
@@ -59,21 +56,8 @@ enum Command {
     /// Load a dictionary, kill the loader at a random point, and show that nothing is lost
     Demo(demo::Args),
     /// Measure
-    #[command(subcommand)]
-    Bench(Bench),
-    /// Write and check for the kill and power-cut tests
-    #[command(subcommand, hide = true)]
-    Stress(stress::Command),
-}
-
-#[derive(Subcommand)]
-enum Bench {
-    /// The durable map against the structures of the literature, or against the floor of the disk
-    Map(mangrove_bench::MapArgs),
-    /// What durability costs an in-memory program: calls, throughput, the log, SQLite, recovery
-    Durable(mangrove_bench::DurableArgs),
-    /// LevelDB's API over Mangrove against LevelDB and RocksDB, with LevelDB's own workloads
-    Leveldb(mangrove_bench::LeveldbArgs),
+    #[command(disable_help_flag = true)]
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -87,19 +71,6 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Pool(command) => pool::run(command),
         Command::Doctor(args) => doctor::run(args),
         Command::Demo(args) => demo::run(args),
-        Command::Bench(Bench::Map(args)) => bench_map(args).map(|()| Exit::Ok),
-        Command::Bench(Bench::Durable(args)) => mangrove_bench::run_durable(args).map(|()| Exit::Ok),
-        Command::Bench(Bench::Leveldb(args)) => mangrove_bench::run_leveldb(args).map(|()| Exit::Ok),
-        Command::Stress(command) => stress::run(command),
+        Command::Bench(args) => bench::run(&args),
     }
-}
-
-#[cfg(feature = "peers")]
-fn bench_map(args: mangrove_bench::MapArgs) -> anyhow::Result<()> {
-    mangrove_bench::run_with(args, &mangrove_peers::all())
-}
-
-#[cfg(not(feature = "peers"))]
-fn bench_map(args: mangrove_bench::MapArgs) -> anyhow::Result<()> {
-    mangrove_bench::run(args)
 }

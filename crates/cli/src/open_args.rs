@@ -2,12 +2,12 @@
 
 use crate::size;
 use clap::Args;
-use mangrove::{Domain, Durability, Map, MapOptions, Medium};
+use mangrove::{Create, Domain, Durability, Map, MapOptions, Medium};
 use std::path::Path;
 
 /// Options of commands that write.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Opening {
+pub(crate) struct OpenArgs {
     /// When a write is acknowledged: sync, or interval=MS (a crash keeps a prefix, at most MS old)
     #[arg(long, default_value = "sync", value_name = "sync|interval=MS")]
     pub(crate) durability: Durability,
@@ -25,15 +25,15 @@ pub(crate) struct Opening {
     pub(crate) domain: Domain,
 }
 
-impl Opening {
+impl OpenArgs {
     /// Opens the pool for writing and creates it when it is not there.
     pub(crate) fn create(&self, path: &Path) -> mangrove::Result<Map> {
-        self.options().create(true).open(path)
+        self.options().open(path)
     }
 
     /// Opens an existing pool for writing.
     pub(crate) fn open(&self, path: &Path) -> mangrove::Result<Map> {
-        self.options().open(path)
+        self.options().create(Create::Never).open(path)
     }
 
     fn options(&self) -> MapOptions {

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixDatagram;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use support::Yard;
 
@@ -178,7 +178,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 fn a_full_standard_output_is_told() {
     let yard = Yard::new();
     yard.sample();
-    let commands: [&[&str]; 10] = [
+    let commands: [&[&str]; 9] = [
         &["map", "scan", "p"],
         &["map", "get", "p", "k0001"],
         &["map", "count", "p"],
@@ -188,7 +188,6 @@ fn a_full_standard_output_is_told() {
         &["map", "load", "p", "sample.tsv"],
         &["pool", "info", "p"],
         &["pool", "check", "p", "--json"],
-        &["bench", "map", "--only", "list"],
     ];
     for args in commands {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -300,4 +299,26 @@ fn every_help_text_has_an_example() {
         assert!(yard.ok(&args).contains("mangrove pool"), "{args:?}");
     }
     assert!(yard.ok(&["--help"]).contains("Exit codes"));
+}
+
+/// `mangrove bench` is a program of its own beside this one: it gets the arguments as they are, and its exit code
+/// is the command's.
+#[test]
+fn bench_runs_the_program_beside_this_one() {
+    let yard = Yard::new();
+    let mangrove = yard.path("mangrove");
+    std::fs::copy(env!("CARGO_BIN_EXE_mangrove"), &mangrove).unwrap();
+    let bench = |args: &[&str]| Command::new(&mangrove).arg("bench").args(args).output().unwrap();
+
+    let missing = bench(&["map", "--all"]);
+    let said = String::from_utf8_lossy(&missing.stderr);
+    assert_eq!(missing.status.code(), Some(3), "{said}");
+    assert!(said.contains("mangrove-bench; build it with `cargo build"), "{said}");
+
+    let script = yard.path("mangrove-bench");
+    std::fs::write(&script, "#!/bin/sh\nfor word; do echo \"[$word]\"; done\nexit 7\n").unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let ran = bench(&["map", "--only", "a b", "--help", "--", "-x"]);
+    assert_eq!(ran.status.code(), Some(7));
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "[map]\n[--only]\n[a b]\n[--help]\n[--]\n[-x]\n");
 }

@@ -3,6 +3,7 @@
 mod support;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
@@ -36,9 +37,14 @@ fn the_demo_loses_nothing_and_prints_its_table() {
 fn a_demo_that_is_interrupted_early_says_so() {
     let yard = Yard::new();
     let words: String = (0..4000).map(|i| format!("mangrove-{i}\n")).collect();
-    fs::write(yard.path("words"), words).unwrap();
+    // A pipe, so that the loader has no word before the signal comes, however late that is.
+    assert!(Command::new("mkfifo").arg(yard.path("words")).status().unwrap().success());
     let demo = ["demo", "--words", "words", "--dir", "."];
     let mut child = spawn(yard.command_behind(&HEEDING, &demo).process_group(0));
+    fs::write(yard.path("words"), words).unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    said.read_line(&mut String::new()).unwrap();
+    let _for_the_loader = fs::File::options().write(true).open(yard.path("words")).unwrap();
     while !yard.path("demo.pool/log").exists() {
         assert!(child.try_wait().unwrap().is_none(), "the demo ended early");
         std::thread::sleep(Duration::from_millis(1));

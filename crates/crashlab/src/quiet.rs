@@ -1,4 +1,4 @@
-//! Runs code that may panic, without noise, and answers the panic as a sentence.
+//! Runs code that may panic, without output, and returns the panic as a message.
 
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
@@ -13,7 +13,7 @@ static HOOK: Once = Once::new();
 /// Runs `body`; a panic becomes an error that says where and what.
 ///
 /// # Errors
-/// What `body` answers, or its panic.
+/// What `body` returns, or its panic.
 pub fn quietly<R>(body: impl FnOnce() -> Result<R, String>) -> Result<R, String> {
     HOOK.call_once(|| {
         let before = panic::take_hook();

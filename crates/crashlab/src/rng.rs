@@ -1,4 +1,4 @@
-//! A small deterministic generator: the same seed gives the same sweep on every machine, for ever.
+//! A small deterministic generator: the same seed gives the same sweep on every machine, in every version.
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
 #[derive(Clone, Debug)]

@@ -1,12 +1,14 @@
 //! The disk simulator under the real pool code, with a subject small enough to check by eye.
 
-use mangrove_crashlab::{Cell, Domain, FilePlan, FileWorld, Limits, SiteKey, Sites, Sweep, Tally, Violation};
+use mangrove_crashlab::{
+    Cell, CrashDomain, FilePlan, FileWorld, Limits, SiteKey, Sites, Sweep, Tally, Violation,
+};
 use std::sync::Arc;
 
 fn sweep(sites: &Arc<Sites>, runs: u64) -> (Tally, Result<(), Box<Violation>>) {
     let limits = Limits { cut_images: 24, again_every: 6, again_images: 12, extra_every: 1, images: 100_000 };
     let plan = FilePlan { capacity: 64 << 10, log_bytes: 16 << 10, ..FilePlan::default() };
-    let mut sweep = Sweep::new(Domain::File, 1, limits, sites.clone(), || FileWorld::new(plan));
+    let mut sweep = Sweep::new(CrashDomain::File, 1, limits, sites.clone(), || FileWorld::new(plan));
     let mut tally = Tally::default();
     for run in 0..runs {
         if let Err(violation) = sweep.run::<Cell>(run, &mut tally) {

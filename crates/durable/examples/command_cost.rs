@@ -1,7 +1,7 @@
-//! What a command costs, in nanoseconds: `command_cost [FOLDER]`. The folder is made on tmpfs by default, with
-//! emulated persistent memory at zero latency, so that the runtime's own cost is what is seen.
+//! What a command costs, in nanoseconds: `command_cost [DIRECTORY]`. By default the directory is made on tmpfs, with
+//! emulated persistent memory at zero latency, so that the figures show the runtime's own cost.
 
-use mangrove_durable::{Latency, MediumChoice, Options, Runtime};
+use mangrove_durable::{Latency, Medium, Options, Runtime};
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::time::Instant;
@@ -21,7 +21,7 @@ unsafe extern "C" fn nothing(arg: *mut c_void) {
 }
 
 unsafe extern "C" fn get(arg: *mut c_void) {
-    // SAFETY: a Store, alone.
+    // SAFETY: a Store that no other thread uses.
     unsafe {
         let store = &mut *arg.cast::<Store>();
         store.value = *store.slots.add(store.index % SLOT_COUNT);
@@ -29,7 +29,7 @@ unsafe extern "C" fn get(arg: *mut c_void) {
 }
 
 unsafe extern "C" fn put(arg: *mut c_void) {
-    // SAFETY: a Store, alone.
+    // SAFETY: a Store that no other thread uses.
     unsafe {
         let store = &*arg.cast::<Store>();
         *store.slots.add(store.index % SLOT_COUNT) = store.value;
@@ -55,11 +55,10 @@ fn main() -> mangrove_durable::Result<()> {
     let folder = std::env::args().nth(1).unwrap_or_else(|| "/dev/shm/mangrove-command-cost".into());
     let _ = std::fs::remove_dir_all(&folder);
     let latency = Latency { write_ns: 0, read_ns: 0 };
-    let options =
-        Options::new().medium(MediumChoice::Emulated(latency)).capacity(1 << 30).log_bytes(16 << 20);
+    let options = Options::new().medium(Medium::Emulated(latency)).capacity(1 << 30).log_bytes(16 << 20);
     // The slots are memory that a command maps.
     unsafe extern "C" fn make(arg: *mut c_void) -> i32 {
-        // SAFETY: an anonymous mapping; the argument is a pointer's place.
+        // SAFETY: an anonymous mapping; the argument is the place of a pointer.
         unsafe {
             let bytes = SLOT_COUNT * VALUE_BYTES;
             let (read_write, private) =
@@ -70,7 +69,7 @@ fn main() -> mangrove_durable::Result<()> {
         }
     }
     let mut slots: *mut c_void = std::ptr::null_mut();
-    // SAFETY: `make` wants a pointer's place.
+    // SAFETY: `make` takes the place of a pointer.
     let runtime = unsafe { Runtime::open(&folder, &options, Some((make, (&raw mut slots).cast()))) }?;
     let mut client = runtime.client()?;
     let mut store = Store { slots: slots.cast(), index: 0, value: [7; VALUE_BYTES] };

@@ -1,9 +1,9 @@
 //! A Rust program whose state survives: tests/typed.rs kills it and starts it again.
 //!
-//!     phonebook FOLDER run THREADS      adds numbers and prints each that was acknowledged
-//!     phonebook FOLDER check THREADS    prints how many each thread has
-//!     phonebook FOLDER panic            a write that panics halfway
-//!     phonebook FOLDER outlive          initialisations and writes that panic, looked at when their states are gone
+//!     phonebook DIRECTORY run THREADS    adds numbers and prints each that was acknowledged
+//!     phonebook DIRECTORY check THREADS  prints how many each thread has
+//!     phonebook DIRECTORY panic          a write that panics halfway
+//!     phonebook DIRECTORY outlive        initialisations and writes that panic, looked at when their states are gone
 
 use mangrove_durable::{Allocator, Durable, Error, Options, Persist};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -41,7 +41,7 @@ impl Books {
         number
     }
 
-    /// Everything agrees with everything.
+    /// Checks that the three indexes agree.
     fn check(&self) {
         assert_eq!(self.by_name.len() as u64, self.total);
         assert_eq!(self.by_thread.values().map(Vec::len).sum::<usize>() as u64, self.total);
@@ -56,7 +56,8 @@ impl Books {
 /// A way to panic in a command.
 type Panics = fn();
 
-/// Text, text where there is too little address space to keep a copy of the state for a while, and no text.
+/// A text; a text where there is too little address space to keep a copy of the state for a while; and a payload
+/// that is no text.
 const PANICS: [(&str, Panics); 3] = [
     ("text", || panic!("{} luck", black_box("no"))),
     ("narrow", || {
@@ -67,7 +68,7 @@ const PANICS: [(&str, Panics); 3] = [
     ("numbers", || panic_any(vec![7u64; 3])),
 ];
 
-/// The process may take so many bytes of address space more, or as many as it could at its start.
+/// Limits the process to so many more bytes of address space, or to as many as it could have at its start.
 fn limit(more: Option<u64>) {
     let pages = std::fs::read_to_string("/proc/self/statm").expect("/proc is mounted");
     let pages: u64 = pages.split(' ').next().and_then(|n| n.parse().ok()).expect("a number");
@@ -80,7 +81,7 @@ fn limit(more: Option<u64>) {
     }
 }
 
-/// Panics in the making of the state, or in its first write.
+/// Panics while the state is made, or in its first write.
 fn fail(folder: &str, options: &Options, at_once: bool, panics: Panics) {
     let make = || {
         if at_once {
@@ -102,7 +103,7 @@ fn outlive(folder: &str) {
             let failed = AssertUnwindSafe(|| fail(&format!("{folder}.{number}"), &options, at_once, panics));
             let payload = catch_unwind(failed).expect_err("panics");
             limit(None);
-            // The memory of states that failed goes at the latest now, if ever.
+            // The next opening unmaps the memory of states that failed, if anything does.
             let other = Durable::open_with(format!("{folder}.other"), &options, Books::default);
             other.expect("opens").close().expect("closes");
             match payload.downcast::<String>() {
@@ -151,7 +152,7 @@ fn main() {
             assert!(matches!(nested, Err(Error::Nested)), "{nested:?}");
             let first = books.write(|b| b.by_name.pop_first()).expect("durable");
             if let Some((name, value)) = first {
-                // A value that left the state is dropped here, outside.
+                // A value that left the state is dropped here, outside commands.
                 books.write(|b| b.by_name.insert(name.clone(), value.clone())).expect("durable");
             }
             books.read(Books::check).expect("reads");

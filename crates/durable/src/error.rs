@@ -5,24 +5,24 @@ use std::fmt;
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call failed. `Display` is a sentence for the user.
+/// Why a call failed. `Display` is a message for the user.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the variants say what their fields are")]
 pub enum Error {
     /// The pool could not be opened, read or written: see the inner error.
     Pool(mangrove_shadow::Error),
-    /// The machine or the process cannot host the tracker that was asked for.
+    /// The machine or the process cannot host the chosen tracker.
     Tracker { what: String },
     /// An option has a value that cannot be honoured.
     Invalid { what: String },
-    /// An earlier error of the medium latched: reads go on, writes fail.
+    /// An earlier error of the medium poisoned the pool: reads continue, writes fail.
     Poisoned { first: String },
     /// A command ended halfway: memory is not what a restart would find. Nothing more is committed or served.
     Broken { what: String },
     /// The call came from inside a command, or a second time on a client that is in a call.
     Nested,
-    /// The application's own initialisation or recovery callback said no.
+    /// The application's own initialisation or recovery callback failed.
     Refused { what: String },
     /// The state belongs to another build of the program.
     Foreign { what: String },
@@ -34,7 +34,7 @@ pub enum Error {
     Full { what: String },
     /// More clients at a time than there can be.
     TooManyClients,
-    /// The server was asked for something in the wrong order, or is being stopped.
+    /// The server got a call in the wrong order, or is being stopped.
     Server { what: String },
     /// The operating system refused.
     Io { doing: String, code: Option<i32>, message: String },
@@ -52,11 +52,6 @@ impl Error {
             Self::Damaged { .. }
                 | Self::Pool(Below::Corrupt { .. } | Below::Foreign { .. } | Below::WrongKind { .. })
         )
-    }
-
-    /// The operating system's error while doing something.
-    pub(crate) fn io(doing: impl Into<String>, e: &std::io::Error) -> Self {
-        Self::Io { doing: doing.into(), code: e.raw_os_error(), message: e.to_string() }
     }
 }
 

@@ -1,12 +1,13 @@
 //! How a durable application is opened.
 
-use crate::image::ImageOptions;
-use crate::mappings::MAPPINGS;
-use crate::{Error, Result, route};
-use mangrove_shadow::{CreateMode, Durability, MediumChoice, Start};
+use crate::alloc::mmap::MAPPINGS;
+use crate::alloc::split_allocation;
+use crate::image::image::StateOptions;
+use crate::{Error, Result};
+use mangrove_shadow::{Durability, PoolConfig, Start};
 use mangrove_tracker::{BLOCK_BYTES_DEFAULT, Compiler, Explicit, Tracker, WriteSet};
 
-/// Who learns what commands write.
+/// How the runtime learns what commands write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TrackerChoice {
@@ -15,18 +16,18 @@ pub enum TrackerChoice {
     Auto,
     /// Translates what commands reach, while they run; nothing has to be rebuilt. x86-64.
     Recompiler,
-    /// The program was built by clang with `-fsanitize-coverage=func,trace-stores` and the tracker's header. What
-    /// was not built so (libraries) is not seen, and what it writes is not durable.
+    /// The program was built by clang with `-fsanitize-coverage=func,trace-stores` and the tracker's header. Code
+    /// that was not built so (libraries) is not seen, and what it writes is not durable.
     Compiler,
-    /// The program says `will_write` before it writes. What it forgets is not durable.
+    /// The program calls `will_write` before it writes. What it forgets is not durable.
     Explicit,
 }
 
 /// How a durable application is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
-    shadow: mangrove_shadow::Options,
-    durability: Durability,
+    config: PoolConfig,
+    start: Start,
     tracker: TrackerChoice,
     block_bytes: usize,
     keeps_variables: bool,
@@ -39,8 +40,8 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            shadow: mangrove_shadow::Options::new().create(CreateMode::CreateIfMissing),
-            durability: Durability::Sync,
+            config: PoolConfig::default(),
+            start: Start::default(),
             tracker: TrackerChoice::Auto,
             block_bytes: BLOCK_BYTES_DEFAULT,
             keeps_variables: true,
@@ -53,56 +54,27 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Made when missing, durable at each answer, tracked by the best there is.
+    /// The state is made when missing; a result is reported once it is durable; the tracker is the best there is.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What to do when there is, or is not, a state at the path.
-    #[must_use]
-    pub fn create(mut self, mode: CreateMode) -> Self {
-        self.shadow = self.shadow.create(mode);
-        self
-    }
-
-    /// What a new state shall lie on; an existing one keeps its medium.
-    #[must_use]
-    pub fn medium(mut self, medium: MediumChoice) -> Self {
-        self.shadow = self.shadow.medium(medium);
-        self
-    }
-
-    /// When answers are given: when what they rest on is durable, or at once.
-    #[must_use]
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
-        self
-    }
-
-    /// Address space of a new state in bytes: what it may ever grow to. Default: 256 GiB.
-    #[must_use]
-    pub fn capacity(mut self, bytes: u64) -> Self {
-        self.shadow = self.shadow.capacity(bytes);
-        self
-    }
-
-    /// Size of a new state's redo log in bytes. Default: 64 MiB.
-    #[must_use]
-    pub fn log_bytes(mut self, bytes: u64) -> Self {
-        self.shadow = self.shadow.log_bytes(bytes);
-        self
+    mangrove_shadow::pool_config_setters! { config:
+        config, create, medium, durability,
+        capacity("Up to 16 TiB. Default: 256 GiB."),
+        log_bytes,
     }
 
     /// How the state comes into memory: read and verified first, or mapped copy on write, which is ready at once
     /// whatever the size of the state. Default: read.
     #[must_use]
     pub fn start(mut self, start: Start) -> Self {
-        self.shadow = self.shadow.start(start);
+        self.start = start;
         self
     }
 
-    /// Who learns what commands write.
+    /// How the runtime learns what commands write.
     #[must_use]
     pub fn tracker(mut self, tracker: TrackerChoice) -> Self {
         self.tracker = tracker;
@@ -132,7 +104,7 @@ impl Options {
         self
     }
 
-    /// Whether closing gives the state's memory back to the system at once. Default: false: what the program destroys
+    /// Whether closing returns the state's memory to the system at once. Default: false: what the program destroys
     /// afterwards (C++ globals, at exit) still finds it, until the process opens a state again.
     #[must_use]
     pub fn returns_memory(mut self, yes: bool) -> Self {
@@ -148,16 +120,16 @@ impl Options {
         self
     }
 
-    /// Addresses of functions that no command may reach, each with the reason: the command is refused with it.
+    /// Addresses of functions that no command may reach, each with the reason that the refusal states.
     #[must_use]
     pub fn refused(mut self, functions: &[(usize, &'static str)]) -> Self {
         self.refused.extend_from_slice(functions);
         self
     }
 
-    pub(crate) fn image(&self) -> ImageOptions {
-        ImageOptions {
-            shadow: self.shadow.clone().durability(self.durability),
+    pub(crate) fn state(&self) -> StateOptions {
+        StateOptions {
+            shadow: mangrove_shadow::Options::new().config(self.config.clone()).start(self.start),
             keeps_variables: self.keeps_variables && !self.self_contained,
             self_contained: self.self_contained,
             returns_memory: self.returns_memory,
@@ -165,19 +137,20 @@ impl Options {
         }
     }
 
-    /// True when answers wait for durability.
+    /// True when results wait for durability.
     pub(crate) fn gated(&self) -> bool {
-        self.durability == Durability::Sync
+        self.config.durability == Durability::Sync
     }
 
     pub(crate) fn write_set(&self) -> Result<WriteSet> {
         WriteSet::new(self.block_bytes).map_err(|e| Error::Invalid { what: e.to_string() })
     }
 
-    /// The tracker, told of what it must not translate and of who serves mappings.
+    /// The tracker, set up with what it must not translate and with the handler of mappings.
     pub(crate) fn make_tracker(&self) -> Result<Box<dyn Tracker>> {
         let tracker = self.choose_tracker()?;
-        for address in route::leaves().iter().map(|leaf| leaf.0).chain(self.leaves.iter().copied()) {
+        for address in split_allocation::leaves().iter().map(|leaf| leaf.0).chain(self.leaves.iter().copied())
+        {
             tracker.add_leaf(address);
         }
         for &(address, why) in &self.refused {

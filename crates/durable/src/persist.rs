@@ -22,9 +22,9 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet, LinkedL
 /// ```
 ///
 /// # Safety
-/// No value holds a resource of the process (a file, a socket, a thread, a lock, a channel), memory that somebody
-/// else owns (`Rc`, `Arc`, references that are not to constants), or anything that changes through a shared
-/// reference (`Cell`, `Mutex`, atomics).
+/// No value holds a resource of the process (a file, a socket, a thread, a lock, a channel), memory with another
+/// owner (`Rc`, `Arc`, references that are not to constants), or anything that changes through a shared reference
+/// (`Cell`, `Mutex`, atomics).
 pub unsafe trait Persist: Send + Sync + 'static {}
 
 macro_rules! persist {

@@ -1,18 +1,20 @@
 //! Rust state: [`Durable`].
 //!
-//! The state is one value of the program's own type, in a box of the persistent arena. Its address and a
-//! fingerprint of its type stand in the state's first two roots.
+//! The state is one value of the program's own type, in a box of the persistent arena. The state's first two roots
+//! hold its address and a fingerprint of its type.
 //!
 //! Invariants:
-//! 1. A thread has one slot a state (`SLOTS`), which goes back when the thread ends.
+//! 1. A thread has one slot in each state (`SLOTS`), which it gives back when it ends.
 //! 2. What a panicking closure left half done is never committed and never seen again (`Runtime::abandon`).
-//! 3. What a panic brought out of a command lives as long as whoever has it, whatever becomes of the state (`outliving`).
+//! 3. The payload of a panic that left a command lives as long as the thread that caught it needs it, whatever
+//!    becomes of the state (`outliving`).
 
-use crate::batch::Job;
+use crate::alloc::split_allocation;
 use crate::persist::Persist;
-use crate::runtime::outside_commands;
-use crate::slots::Slot;
-use crate::{Error, Options, Result, Runtime, Stat, route, settle_addresses};
+use crate::runtime::batch::Job;
+use crate::runtime::runtime::outside_commands;
+use crate::runtime::slots::ClientSlot;
+use crate::{Error, Options, Result, Runtime, Stat, settle_addresses};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
@@ -46,20 +48,19 @@ use std::sync::{Arc, Weak};
 /// }
 /// ```
 ///
-/// A closure that panics in [`Durable::write`] leaves nothing durable: the panic goes on in the caller, every
-/// other call answers [`Error::Broken`] from then on (as a poisoned lock does), and the next opening finds the
-/// state before the closure's batch.
+/// A closure that panics in [`Durable::write`] leaves nothing durable: the panic continues in the caller, every
+/// other call returns [`Error::Broken`] from then on (as a poisoned lock does), and the next opening finds the state
+/// before the closure's batch.
 ///
-/// Two things the compiler cannot see are the program's duty. What a write stores must be made inside the write:
-/// that the closure is `Copy` keeps it from bringing an owned `String` along, but not from taking one out of a
-/// lock or a static. And a write must not put what it allocates anywhere else than into the state and the value
-/// that it returns.
+/// Two duties of the program cannot be checked by the compiler. What a write stores must be made inside the write:
+/// that the closure is `Copy` keeps it from bringing an owned `String` along, but not from taking one out of a lock
+/// or a static. And a write must put what it allocates only into the state and into the value that it returns.
 pub struct Durable<T: Persist> {
-    shared: Arc<Shared>,
+    shared: Arc<OpenState>,
     root: *mut T,
 }
 
-// SAFETY: the value is reached through the runtime only, which keeps writers alone; T: Send + Sync.
+// SAFETY: only the runtime reaches the value, and it keeps writers alone; T: Send + Sync.
 unsafe impl<T: Persist> Send for Durable<T> {}
 // SAFETY: as above.
 unsafe impl<T: Persist> Sync for Durable<T> {}
@@ -70,35 +71,35 @@ impl<T: Persist> std::fmt::Debug for Durable<T> {
     }
 }
 
-struct Shared {
+struct OpenState {
     runtime: Arc<Runtime>,
     /// Never used twice in a process.
     id: u64,
 }
 
 /// A thread's slot of one state.
-struct Mine {
+struct ThreadSlot {
     id: u64,
-    slot: NonNull<Slot<Job>>,
+    slot: NonNull<ClientSlot<Job>>,
     busy: Cell<bool>,
-    shared: Weak<Shared>,
+    shared: Weak<OpenState>,
 }
 
-impl Drop for Mine {
+impl Drop for ThreadSlot {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {
-            // SAFETY: the runtime, and with it the slot, is alive; nobody is in a call with it.
-            shared.runtime.part(unsafe { self.slot.as_ref() });
+            // SAFETY: the runtime, and with it the slot, is alive; no call uses the slot.
+            shared.runtime.leave(unsafe { self.slot.as_ref() });
         }
     }
 }
 
 thread_local! {
-    static SLOTS: RefCell<Vec<Rc<Mine>>> = const { RefCell::new(Vec::new()) };
+    static SLOTS: RefCell<Vec<Rc<ThreadSlot>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A thread in a call.
-struct InCall(Rc<Mine>);
+struct InCall(Rc<ThreadSlot>);
 
 impl Drop for InCall {
     fn drop(&mut self) {
@@ -106,7 +107,7 @@ impl Drop for InCall {
     }
 }
 
-impl Shared {
+impl OpenState {
     /// This thread's slot, marked as in a call.
     fn enter(self: &Arc<Self>) -> Result<InCall> {
         outside_commands()?;
@@ -123,9 +124,9 @@ impl Shared {
     }
 
     #[cold]
-    fn new_slot(self: &Arc<Self>, slots: &mut Vec<Rc<Mine>>) -> Result<Rc<Mine>> {
+    fn new_slot(self: &Arc<Self>, slots: &mut Vec<Rc<ThreadSlot>>) -> Result<Rc<ThreadSlot>> {
         slots.retain(|mine| mine.shared.strong_count() > 0);
-        let mine = Rc::new(Mine {
+        let mine = Rc::new(ThreadSlot {
             id: self.id,
             slot: self.runtime.join()?,
             busy: Cell::new(false),
@@ -136,7 +137,7 @@ impl Shared {
     }
 }
 
-/// Says whether the value at the root is a `T`.
+/// Tells whether the value at the root is a `T`.
 fn fingerprint<T>() -> usize {
     let mut hasher = DefaultHasher::new();
     (std::any::type_name::<T>(), size_of::<T>(), align_of::<T>()).hash(&mut hasher);
@@ -145,24 +146,24 @@ fn fingerprint<T>() -> usize {
 
 type Payload = Box<dyn Any + Send>;
 
-/// The payload of a panic, inside the command that panicked, for whoever catches it and may have it longer than the state:
-/// text in memory of the process's own. Anything else keeps the state's memory where it is.
+/// Called inside the command that panicked, with the payload of the panic, which may outlive the state. A text is
+/// copied to memory of the process. For any other payload the state's memory stays mapped.
 fn outliving(payload: Payload) -> Payload {
-    let text = route::outside(|| -> Option<Payload> {
+    let text = split_allocation::outside(|| -> Option<Payload> {
         if let Some(&text) = payload.downcast_ref::<&'static str>() {
             return Some(Box::new(text));
         }
         payload.downcast_ref::<String>().map(|text| Box::new(text.clone()) as Payload)
     });
     text.unwrap_or_else(|| {
-        route::keep_memory();
+        split_allocation::keep_memory();
         payload
     })
 }
 
 /// The value in its block, which is never empty.
 #[repr(C)]
-struct Held<T> {
+struct BoxedValue<T> {
     value: T,
     _not_empty: u8,
 }
@@ -180,16 +181,16 @@ const PANICKED: c_int = 1;
 const NOT_PERSISTENT: c_int = 2;
 
 /// # Safety
-/// `arg` is a `Begin<I>`, alone.
+/// `arg` is a `Begin<I>` that no other thread uses.
 unsafe extern "C" fn begin<T: Persist, I: FnOnce() -> T>(arg: *mut c_void) -> c_int {
     // SAFETY: by contract.
     let begin = unsafe { &mut *arg.cast::<Begin<I>>() };
     let Some(make) = begin.make.take() else { return PANICKED };
-    let made = catch_unwind(AssertUnwindSafe(|| Box::new(Held { value: make(), _not_empty: 0 })));
+    let made = catch_unwind(AssertUnwindSafe(|| Box::new(BoxedValue { value: make(), _not_empty: 0 })));
     match made {
         Ok(held) => {
             let root = Box::into_raw(held).expose_provenance();
-            begin.persistent = route::is_persistent(root);
+            begin.persistent = split_allocation::is_persistent(root);
             if !begin.persistent {
                 return NOT_PERSISTENT;
             }
@@ -214,14 +215,14 @@ struct Writing<T, F, R> {
 }
 
 /// # Safety
-/// `arg` is a `Writing<T, F, R>`, alone, and so is the state.
+/// `arg` is a `Writing<T, F, R>`, and no other thread uses it or the state.
 unsafe extern "C" fn run_write<T, F: FnOnce(&mut T) -> R, R>(arg: *mut c_void) {
     // SAFETY: by contract.
     let writing = unsafe { &mut *arg.cast::<Writing<T, F, R>>() };
     let Some(call) = writing.call.take() else { return };
     let root = writing.root;
-    // AssertUnwindSafe: after a panic nobody sees the state again.
-    // SAFETY: the state's value, alone.
+    // AssertUnwindSafe: after a panic no call sees the state again.
+    // SAFETY: the state's value, which no other thread uses now.
     let result = catch_unwind(AssertUnwindSafe(|| call(unsafe { &mut *root })));
     if result.is_err() {
         // SAFETY: the runtime that runs this command.
@@ -231,7 +232,7 @@ unsafe extern "C" fn run_write<T, F: FnOnce(&mut T) -> R, R>(arg: *mut c_void) {
 }
 
 impl<T: Persist> Durable<T> {
-    /// Opens the state in the folder `path`, or makes it with `initialise`.
+    /// Opens the state in the directory `path`, or makes it with `initialise`.
     ///
     /// Call it early in `main`, before other threads are started: the program may start itself once more, with
     /// its modules at the addresses that they have in every run ([`settle_addresses`]).
@@ -257,12 +258,12 @@ impl<T: Persist> Durable<T> {
     ) -> Result<Self> {
         static IDS: AtomicU64 = AtomicU64::new(1);
         settle_addresses();
-        // The standard library keeps its own state in the program's variables: those are not the value's.
+        // The standard library keeps its own data in the program's variables, and these are no part of the value.
         let options = options.clone().keeps_variables(false);
         let runtime = Self::open_runtime(path.as_ref(), &options, initialise)?;
-        // SAFETY: two of the sixteen words; the runtime is open and nobody writes.
+        // SAFETY: two of the sixteen words; the runtime is open and no command runs.
         let (root, found) = unsafe { (*runtime.roots(), *runtime.roots().add(1)) };
-        if found != fingerprint::<T>() || !route::is_persistent(root) {
+        if found != fingerprint::<T>() || !split_allocation::is_persistent(root) {
             let what = format!(
                 "this state is not a {}; open it with the type that made it",
                 std::any::type_name::<T>()
@@ -271,14 +272,14 @@ impl<T: Persist> Durable<T> {
         }
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         let root = std::ptr::with_exposed_provenance_mut(root);
-        Ok(Self { shared: Arc::new(Shared { runtime, id }), root })
+        Ok(Self { shared: Arc::new(OpenState { runtime, id }), root })
     }
 
     fn open_runtime<I: FnOnce() -> T>(path: &Path, options: &Options, initialise: I) -> Result<Arc<Runtime>> {
         let mut start =
             Begin { make: Some(initialise), panic: None, persistent: true, roots: std::ptr::null_mut() };
         let start_ptr = &raw mut start;
-        // SAFETY: the argument is what `begin` wants; types of the state are `Persist`.
+        // SAFETY: `begin` takes this argument; types of the state are `Persist`.
         let opened = unsafe {
             Runtime::open_prepared(path, options, Some((begin::<T, I>, start_ptr.cast())), |roots| {
                 (*start_ptr).roots = roots;
@@ -314,7 +315,7 @@ impl<T: Persist> Durable<T> {
         let runtime = &*self.shared.runtime;
         let mut writing = Writing::<T, F, R> { root: self.root, runtime, call: Some(call), result: None };
         let arg = (&raw mut writing).cast::<c_void>();
-        // SAFETY: the slot is this thread's; the argument is what `run_write` wants, and waits here.
+        // SAFETY: the slot is this thread's; `run_write` takes this argument, which waits here.
         let written = unsafe {
             runtime.write_and_settle_at(inside.0.slot.as_ref(), run_write::<T, F, R>, &[arg], Runtime::wait)
         };
@@ -327,8 +328,8 @@ impl<T: Persist> Durable<T> {
         }
     }
 
-    /// Looks at the value, beside other reads and never beside a write, and returns what the closure returned,
-    /// once what it saw is durable.
+    /// Reads the value, beside other reads and never beside a write, and returns what the closure returned, once
+    /// what it saw is durable.
     ///
     /// # Errors
     /// `Broken`: a write's closure panicked. `Nested`: called from inside a read of the same state, or a write of any.
@@ -338,12 +339,12 @@ impl<T: Persist> Durable<T> {
         // SAFETY: the slot is this thread's; the value is shared with readers only.
         let (result, seen) =
             unsafe { runtime.read_at(inside.0.slot.as_ref(), || call(&*self.root.cast_const())) }?;
-        // After the medium failed reads go on (see `Client::read_durable`).
+        // After the medium failed reads continue (see `Client::read_durable`).
         let _ = runtime.wait(seen);
         Ok(result)
     }
 
-    /// Waits until everything that was answered is durable, whatever the durability mode.
+    /// Waits until everything acknowledged is durable, whatever the durability mode.
     ///
     /// # Errors
     /// The medium failed; `Nested` inside a write.
@@ -351,7 +352,7 @@ impl<T: Persist> Durable<T> {
         self.shared.runtime.sync()
     }
 
-    /// Brings the image up to date and frees the log.
+    /// Brings the data file up to date and frees the log.
     ///
     /// # Errors
     /// The medium failed; `Nested` inside a write.
@@ -371,8 +372,8 @@ impl<T: Persist> Durable<T> {
         self.shared.runtime.is_new()
     }
 
-    /// Makes everything durable and closes the state. What writes returned and is still held must not own memory
-    /// of the state any more.
+    /// Makes everything durable and closes the state. Values that writes returned, and that the program still holds,
+    /// must not own memory of the state any more.
     ///
     /// # Errors
     /// The medium's error, after which the state opens by recovery; `Broken` after a closure panicked.

@@ -74,12 +74,12 @@ mod sync {
         }
     }
 
-    pub(crate) struct Gate {
+    pub(crate) struct EventCount {
         word: loom::sync::Mutex<u32>,
         opened: loom::sync::Condvar,
     }
 
-    impl Gate {
+    impl EventCount {
         pub(crate) fn new() -> Self {
             Self { word: loom::sync::Mutex::new(0), opened: loom::sync::Condvar::new() }
         }
@@ -95,7 +95,7 @@ mod sync {
             }
         }
 
-        pub(crate) fn open(&self) {
+        pub(crate) fn notify_all(&self) {
             *self.word.lock().unwrap() += 1;
             self.opened.notify_all();
         }
@@ -108,14 +108,14 @@ use loom::sync::Arc;
 use loom::thread;
 use std::sync::atomic::AtomicBool;
 
-/// The planted bug: the barriers between announcing and looking are left out.
+/// The injected fault: the barriers between setting a flag and looking at the other are left out.
 static WITHOUT_BARRIER: AtomicBool = AtomicBool::new(false);
-/// Models share the flag above: one at a time.
+/// Models share the flag above, so they take turns.
 static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 struct Model {
     combiner: Combiner<u32>,
-    /// Loom itself complains when this is written beside any other access.
+    /// Loom itself fails when this is written beside any other access.
     state: UnsafeCell<u32>,
 }
 
@@ -124,7 +124,7 @@ impl Model {
         Arc::new(Self { combiner: Combiner::new(), state: UnsafeCell::new(0) })
     }
 
-    fn add(&self, slot: &slots::Slot<u32>, settles: bool) {
+    fn add(&self, slot: &slots::ClientSlot<u32>, settles: bool) {
         let mut job = 1;
         let execute = |jobs: &[std::ptr::NonNull<u32>]| {
             for job in jobs {
@@ -140,12 +140,12 @@ impl Model {
         assert_eq!(job, 0, "done and seen");
     }
 
-    fn look(&self, slot: &slots::Slot<u32>) -> u32 {
+    fn look(&self, slot: &slots::ClientSlot<u32>) -> u32 {
         self.combiner.read(slot, || self.state.with(|state| unsafe { *state }))
     }
 }
 
-// SAFETY: what the model tests is that the combiner makes it so.
+// SAFETY: the combiner must make it sound, which the model tests.
 unsafe impl Sync for Model {}
 // SAFETY: as above.
 unsafe impl Send for Model {}

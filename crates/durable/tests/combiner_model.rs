@@ -13,12 +13,12 @@ mod combiner;
 #[allow(dead_code, reason = "the crate uses more of it than the model does")]
 mod slots;
 
-/// What the two files find as `crate::sync` here.
+/// What the two files find as `super::sync` here.
 mod sync {
-    pub(crate) use mangrove_testkit::shuttle::{Gate, Mutex};
+    pub(crate) use mangrove_testkit::shuttle::{EventCount, Mutex};
     pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-    /// Shuttle's memory is sequentially consistent: barriers are nothing.
+    /// Shuttle's memory is sequentially consistent, so barriers do nothing.
     pub(crate) struct AsymmetricBarrier;
 
     impl AsymmetricBarrier {
@@ -58,7 +58,7 @@ mod sync {
 }
 
 use combiner::Combiner;
-use mangrove_testkit::shuttle::FORGETFUL;
+use mangrove_testkit::shuttle::{FORGETFUL, check_pct, check_random, found_by_pct};
 use shuttle::sync::Arc;
 use shuttle::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use shuttle::thread;
@@ -72,7 +72,7 @@ struct Job {
 
 struct Model {
     combiner: Combiner<Job>,
-    /// Two words that agree whenever nobody writes.
+    /// Two words that agree whenever no writer runs.
     state: [AtomicU32; 2],
     writing: AtomicBool,
     readers: AtomicU32,
@@ -92,7 +92,7 @@ impl Model {
     }
 
     /// Settles what it did before it returns, or not.
-    fn add(&self, slot: &slots::Slot<Job>, amount: u32, settles: bool) -> u32 {
+    fn add(&self, slot: &slots::ClientSlot<Job>, amount: u32, settles: bool) -> u32 {
         let mut job = Job { amount, before: 0, runs: 0 };
         let execute = |jobs: &[std::ptr::NonNull<Job>]| {
             assert!(!self.writing.swap(true, Ordering::SeqCst), "two combine at once");
@@ -124,7 +124,7 @@ impl Model {
         job.before
     }
 
-    fn look(&self, slot: &slots::Slot<Job>) -> u32 {
+    fn look(&self, slot: &slots::ClientSlot<Job>) -> u32 {
         self.combiner.read(slot, || {
             self.readers.fetch_add(1, Ordering::SeqCst);
             assert!(!self.writing.load(Ordering::SeqCst), "a writer is in beside a reader");
@@ -157,7 +157,7 @@ fn run(writers: u32, readers: u32, mixed: u32, rounds: u32) {
                     assert!(sum >= seen, "a thread sees its past");
                     seen = sum;
                 }
-                model.combiner.part(slot);
+                model.combiner.leave(slot);
                 added
             })
         })
@@ -169,9 +169,9 @@ fn run(writers: u32, readers: u32, mixed: u32, rounds: u32) {
 
 #[test]
 fn no_schedule_breaks_mutex_or_prog() {
-    shuttle::check_random(|| run(2, 1, 1, 3), 6_000);
-    shuttle::check_random(|| run(0, 0, 3, 4), 4_000);
-    shuttle::check_pct(|| run(2, 2, 1, 3), 4_000, 4);
+    check_random(|| run(2, 1, 1, 3), 6_000);
+    check_random(|| run(0, 0, 3, 4), 4_000);
+    check_pct(|| run(2, 2, 1, 3), 4_000, 4);
     shuttle::check_dfs(|| run(1, 1, 0, 1), Some(20_000));
     shuttle::check_dfs(|| run(2, 0, 0, 1), Some(20_000));
 }
@@ -185,7 +185,7 @@ fn a_read_inside_a_read_waits_for_no_writer() {
             thread::spawn(move || {
                 let slot = model.combiner.join().unwrap();
                 model.add(slot, 1, false);
-                model.combiner.part(slot);
+                model.combiner.leave(slot);
             })
         };
         let (outer, inner) = (model.combiner.join().unwrap(), model.combiner.join().unwrap());
@@ -195,7 +195,7 @@ fn a_read_inside_a_read_waits_for_no_writer() {
         }
         writer.join().unwrap();
     };
-    shuttle::check_random(run, 4_000);
+    check_random(run, 4_000);
     shuttle::check_dfs(run, Some(20_000));
 }
 
@@ -221,14 +221,17 @@ fn who_wants_it_alone_gets_it() {
         }
         worker.join().unwrap();
     };
-    shuttle::check_random(body, 4_000);
-    shuttle::check_pct(body, 2_000, 3);
+    check_random(body, 4_000);
+    check_pct(body, 2_000, 3);
 }
 
 #[test]
 fn the_model_finds_a_lost_wake_up() {
     FORGETFUL.set(true);
-    let found = std::panic::catch_unwind(|| shuttle::check_pct(|| run(2, 0, 0, 1), 20_000, 3));
+    // At depth 3 it takes 6,000 schedules, and one seed in 20 finds nothing in 20,000; at depth 5 it takes 300,
+    // with the worst of 60 seeds 2,000.
+    let found = found_by_pct(|| run(2, 0, 0, 1), 20_000, 5);
     FORGETFUL.set(false);
-    assert!(found.is_err(), "a wake-up that was lost went unnoticed");
+    println!("found by schedule {found:?}");
+    assert!(found.is_some(), "a wake-up that was lost went unnoticed");
 }

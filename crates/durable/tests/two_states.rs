@@ -10,7 +10,7 @@ type Book = BTreeMap<u64, String>;
 
 #[test]
 fn a_write_that_asks_another_state_is_refused_and_leaves_nothing_of_it_in_its_own() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let open = |name: &str| Durable::open(scratch.path().join(name), Book::new).expect("opens");
     let (one, other) = (open("one"), open("other"));
     let (inner, here) = (&other, &one);
@@ -23,7 +23,7 @@ fn a_write_that_asks_another_state_is_refused_and_leaves_nothing_of_it_in_its_ow
     });
     assert_eq!(refused.expect("written"), (true, true, true));
     one.close().expect("closes");
-    // Its memory goes with the next opening.
+    // The next opening unmaps its memory.
     let third = open("third");
     let look = || other.read(|book| book.len()).expect("read");
     assert_eq!(look(), 0);

@@ -1,8 +1,8 @@
-//! What the volatile index costs by itself, beside a volatile radix tree and `BTreeMap` on the same keys.
+//! What the volatile index costs by itself, compared with a volatile radix tree and `BTreeMap` on the same keys.
 //!
-//! `cargo run --release -p mangrove-hart --example index_speed [KEYS [WORKLOAD]]`, by default a million keys of
-//! each workload. Figures are medians of rounds, in ns per operation; every structure finds, in the same
-//! order, the same keys with 8-byte values. Leaves lie in chunks of 56 slots, as the durable ones do.
+//! `cargo run --release -p mangrove-hart --example index_speed [KEYS [WORKLOAD]]`, by default a million keys of each
+//! workload. Figures are medians of rounds, in ns per operation; every structure finds, in the same order, the same
+//! keys with 8-byte values. Leaves lie in chunks of 56 slots, as the durable ones do.
 
 #[expect(dead_code, unused_imports, reason = "the module is compiled for the crate; this uses a part of it")]
 #[path = "../src/index/mod.rs"]
@@ -16,11 +16,11 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use index::{BuildItem, Change, Direction, ENTRY_COUNT, Index, Intent, KeySource, Leaf, entry_of};
+use index::{BuildItem, Direction, ENTRY_COUNT, Index, Intent, KeySource, Leaf, LeafChange, entry_of};
 
 const ROUNDS: usize = 3;
 
-/// Leaves in DRAM: a word with the key's length, the value, the key; in chunks of 56 behind a header line.
+/// Leaves in DRAM: a word with the key's length, the value, the key; in chunks of 56 after a header line.
 struct Leaves {
     next: [AtomicUsize; 4],
     end: [AtomicUsize; 4],
@@ -35,8 +35,8 @@ impl Leaves {
 
     fn word(leaf: Leaf, index: usize) -> &'static AtomicU64 {
         let address = leaf.address() as usize + 8 * index;
-        // SAFETY: leaves are never freed, and no index goes past the slot: keys are read while they stand still
-        // or, by a late reader, from the same slot with the same content.
+        // SAFETY: leaves are never freed, and no index reads outside of the slot: keys are read while they do not
+        // change or, by a late reader, from the same slot with the same content.
         unsafe { &*std::ptr::with_exposed_provenance::<AtomicU64>(address) }
     }
 
@@ -79,7 +79,7 @@ impl KeySource for &Leaves {
     }
 }
 
-/// Keys end to end, so that reading them costs all structures the same little.
+/// Keys one after the other, so that reading them costs all structures the same.
 struct Keys {
     bytes: Vec<u8>,
     ends: Vec<usize>,
@@ -186,7 +186,7 @@ fn ours(keys: &Keys) -> Figures {
     let insert = time(keys.len(), || {
         for key in keys.iter() {
             let leaf = leaves.put(key, key.len() as u64);
-            index.modify(key, Intent::Upsert, |_| (Change::Insert(leaf), ()));
+            index.modify(key, Intent::Upsert, |_| (LeafChange::Insert(leaf), ()));
         }
     });
     let mut sum = 0;
@@ -211,7 +211,7 @@ fn ours(keys: &Keys) -> Figures {
     let stats = index.stats();
     let remove = time(keys.len(), || {
         for key in keys.iter() {
-            index.modify(key, Intent::Existing, |leaf| (Change::Remove, black_box(leaf)));
+            index.modify(key, Intent::Existing, |leaf| (LeafChange::Remove, black_box(leaf)));
         }
     });
     assert_eq!(index.stats().nodes, [0; 5]);

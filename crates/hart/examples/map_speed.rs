@@ -26,7 +26,7 @@ fn keys(count: usize, sequential: bool) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Nanoseconds that this thread has run, where the system tells.
+/// Nanoseconds that this thread has run, where the system reports them.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
@@ -76,7 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         shuffled.swap(at, (state >> 33) as usize % (at + 1));
     }
-    // In the order of insertion leaves and values lie side by side; here they do not.
+    // In the order of insertion, leaves and values are neighbours in memory; here they are not.
     let shuffled: Vec<Vec<u8>> = shuffled.into_iter().map(|at| keys[at].clone()).collect();
     for (name, keys) in [("get_with", &keys), ("get random", &shuffled)] {
         for _ in 0..3 {

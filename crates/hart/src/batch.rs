@@ -1,19 +1,19 @@
-//! A set of writes that happen together.
+//! Batches: puts and deletes that take effect together.
 
-/// Puts and deletes that take effect all or none. Of several for one key the last counts.
+/// Puts and deletes that take effect all or none. For a key that occurs several times the last entry counts.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// Keys and values, one behind the other.
+    /// Keys and values, one after the other.
     bytes: Vec<u8>,
-    ops: Vec<Place>,
+    ops: Vec<OpPlace>,
 }
 
-/// Where an operation's key begins, with its value behind it.
+/// Where an operation's key begins; its value follows it.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct OpPlace {
     at: usize,
     key_len: usize,
-    /// Nothing for a delete.
+    /// None for a delete.
     value_len: Option<usize>,
 }
 
@@ -21,7 +21,7 @@ struct Place {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Op<'a> {
     pub(crate) key: &'a [u8],
-    /// Nothing for a delete.
+    /// None for a delete.
     pub(crate) value: Option<&'a [u8]>,
 }
 
@@ -48,7 +48,7 @@ impl Batch {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value.unwrap_or_default());
-        self.ops.push(Place { at, key_len: key.len(), value_len: value.map(<[u8]>::len) });
+        self.ops.push(OpPlace { at, key_len: key.len(), value_len: value.map(<[u8]>::len) });
     }
 
     /// Operations in the batch.
@@ -57,7 +57,7 @@ impl Batch {
         self.ops.len()
     }
 
-    /// True when it holds none.
+    /// True when the batch holds no operation.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
@@ -80,7 +80,7 @@ impl Batch {
     /// The operations that count, in the order of their keys.
     pub(crate) fn sorted(&self) -> Vec<Op<'_>> {
         let ops: Vec<Op<'_>> = self.ops().collect();
-        // The first bytes of a key in one word decide most comparisons without a look at the key.
+        // The first bytes of a key in one word decide most comparisons without reading the key.
         let mut order: Vec<(u64, u32)> = ops.iter().zip(0..).map(|(op, n)| (head_of(op.key), n)).collect();
         order.sort_unstable_by(|a, b| {
             let keys = || ops[a.1 as usize].key.cmp(ops[b.1 as usize].key);
@@ -98,8 +98,8 @@ impl Batch {
     }
 }
 
-/// The first eight bytes of a key, the first one highest: ordered as keys are, but for keys that it cannot tell
-/// apart.
+/// The first eight bytes of a key, the first one highest. These words are ordered as the keys are; keys that agree in
+/// them are equal here.
 fn head_of(key: &[u8]) -> u64 {
     let mut head = [0; 8];
     let len = key.len().min(8);

@@ -1,6 +1,6 @@
-//! What can go wrong with a map, by what the caller can do about it.
+//! Errors of a map, by what the caller can do about them.
 
-/// Result of this crate.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an operation failed. Every variant leaves the map usable for reading.
@@ -21,14 +21,14 @@ pub enum Error {
         /// Bytes allowed.
         max: u64,
     },
-    /// The region's whole address space is in use; nothing changed. Deleting records makes room.
+    /// The region's whole address space is in use; nothing changed. Deleting records frees space.
     Full {
         /// Bytes that were wanted in one piece.
         wanted: u64,
         /// Bytes that the region can ever hold.
         capacity: u64,
     },
-    /// A durable structure breaks its rules; the bad bytes were not served.
+    /// A durable structure breaks its rules; the map did not return the bad bytes.
     Corrupt {
         /// Where in the region.
         offset: u64,
@@ -49,12 +49,12 @@ pub enum Error {
         /// Which, and what to do.
         what: String,
     },
-    /// The medium failed, is full, or latched an earlier failure.
+    /// The medium failed or is full, or an earlier failure poisoned it.
     Medium(mangrove_pmem::Error),
 }
 
 impl Error {
-    /// True where room is wanting, be it the region's or the medium's: what is set aside can help.
+    /// True when space is lacking in the region or on the medium; reclaiming what lanes have reserved can help then.
     pub(crate) fn is_full(&self) -> bool {
         use mangrove_pmem::Error as Below;
         matches!(self, Self::Full { .. } | Self::Medium(Below::NoSpace { .. } | Below::FileLimit { .. }))

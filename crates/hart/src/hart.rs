@@ -1,15 +1,15 @@
-//! The map: what it is made of, how it is made, and its small questions.
+//! The map itself: its parts, how it is created, its figures, and what every write does before and after.
 
-use crate::alloc::Allocator;
-use crate::gate::Gate;
-use crate::index::{ENTRY_COUNT, Index, entry_of};
-use crate::layout::{
+use crate::alloc::SlabAllocator;
+use crate::concurrency::read_gate::{LSN_NEVER, PendingWrite, ReadGate};
+use crate::concurrency::writer_gate::WriterGate;
+use crate::format::layout::{
     FORMAT_VERSION, Geometry, MAGIC, ROOT_CRC, ROOT_DATA_START, ROOT_MAGIC, ROOT_SEGMENT_COUNT, ROOT_VERSION,
     SEGMENT_SHIFT_MAX, SEGMENT_SHIFT_MIN,
 };
-use crate::overlay::Overlays;
-use crate::space::{Leaves, Space};
-use crate::visible::{Fate, NEVER, Visible};
+use crate::format::space::{LeafKeys, MapSpace};
+use crate::index::{ENTRY_COUNT, Index, entry_of};
+use crate::snapshot::pre_images::SnapshotRegistry;
 use crate::{Error, Locking, Options, Result, Stat, WriteMode};
 use mangrove_pmem::{Lsn, Region, crc32c};
 use mangrove_sys::AsymmetricBarrier;
@@ -17,27 +17,27 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Bits of [`Hart::caution`]: the map was opened read-only.
+/// Bits of [`Hart::write_flags`]: the map was opened read-only.
 const READ_ONLY: u8 = 1;
-/// The medium failed a wait: writes are refused from now on.
+/// A wait for durability failed: writes are refused from now on.
 const FAILED: u8 = 2;
-/// The medium is to be asked before each write.
-const ASK: u8 = 4;
+/// Each write must ask the medium first whether it still accepts writes.
+const POLL_MEDIUM: u8 = 4;
 
-/// A durable ordered map in a region. Shared by reference between any number of threads; it has none itself.
+/// A durable ordered map in a region. Any number of threads share it by reference; it starts none itself.
 pub struct Hart {
-    pub(crate) space: Arc<Space>,
-    pub(crate) alloc: Allocator,
-    pub(crate) index: Index<Leaves>,
-    pub(crate) gate: Gate,
-    pub(crate) visible: Visible,
-    pub(crate) overlays: Overlays,
+    pub(crate) space: Arc<MapSpace>,
+    pub(crate) alloc: SlabAllocator,
+    pub(crate) index: Index<LeafKeys>,
+    pub(crate) writer_gate: WriterGate,
+    pub(crate) read_gate: ReadGate,
+    pub(crate) snapshots: SnapshotRegistry,
     pub(crate) threads: usize,
-    /// Held shared while a batch has blocks that are in no leaf and in no list; outside of the gate.
+    /// A batch holds it shared while its blocks are in no leaf and in no redo list. Taken before the gate.
     pub(crate) preparing: RwLock<()>,
     trees: Option<Box<[RwLock<()>]>>,
-    /// What a writer has to look at first; 0 is nothing.
-    caution: AtomicU8,
+    /// What a writer must look at first; 0 means nothing.
+    write_flags: AtomicU8,
 }
 
 impl std::fmt::Debug for Hart {
@@ -50,7 +50,7 @@ impl Hart {
     /// Makes an empty map in a region whose bytes are all zero.
     ///
     /// # Errors
-    /// `Unsupported` when the options or the region's size cannot be honoured; the medium's errors.
+    /// `Unsupported` when the options or the region's size cannot be honoured; errors of the medium.
     pub fn create(region: Region, options: &Options) -> Result<Self> {
         let shift = options.segment_shift;
         if !(SEGMENT_SHIFT_MIN..=SEGMENT_SHIFT_MAX).contains(&shift) {
@@ -77,17 +77,17 @@ impl Hart {
         region.store(ROOT_DATA_START, geometry.data_start, Ordering::Release);
         region.store(ROOT_MAGIC, MAGIC, Ordering::Release);
         region.store(ROOT_CRC, root_crc(&region), Ordering::Release);
-        // Durable-order: one line, whole or (its CRC says) not there; nothing else is written before it.
+        // Durable-order: one line, which is whole or fails its CRC after a crash; nothing else is written before it.
         region.flush(0, 64);
         region.fence();
         region.sync()?;
         Self::assemble(region, geometry, 0, options, AsymmetricBarrier::detect())
     }
 
-    /// True when the region holds no map and never did: its making may have been interrupted.
+    /// True when the region holds no map and never did: the creation of a map may have been interrupted.
     #[must_use]
     pub fn is_blank(region: &Region) -> bool {
-        region.len() < crate::layout::ROOT_BYTES
+        region.len() < crate::format::layout::ROOT_BYTES
             || (0..64).step_by(8).all(|at| region.word(at).load(Ordering::Relaxed) == 0)
     }
 
@@ -98,30 +98,30 @@ impl Hart {
         options: &Options,
         barrier: AsymmetricBarrier,
     ) -> Result<Self> {
-        let gated = options.gate_reads.unwrap_or_else(|| region.medium().has_log());
-        let caution = if options.read_only { READ_ONLY } else { 0 };
-        let caution = caution | if region.medium().may_refuse() { ASK } else { 0 };
-        let space = Arc::new(Space::new(region, geometry, high_water));
+        let gated = options.gate_reads.unwrap_or_else(|| region.medium().capabilities().has_log);
+        let flags = if options.read_only { READ_ONLY } else { 0 };
+        let flags = flags | if region.medium().capabilities().may_refuse { POLL_MEDIUM } else { 0 };
+        let space = Arc::new(MapSpace::new(region, geometry, high_water));
         let threads = match options.recovery_threads {
             0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             n => n,
         };
         Ok(Self {
-            alloc: Allocator::new(Arc::clone(&space), high_water, options.grow_bytes)?,
-            index: Index::new(Leaves::new(Arc::clone(&space))),
-            gate: Gate::new(barrier),
-            visible: Visible::new(gated),
-            overlays: Overlays::new(options.snapshot_bytes_max),
+            alloc: SlabAllocator::new(Arc::clone(&space), high_water, options.grow_bytes)?,
+            index: Index::new(LeafKeys::new(Arc::clone(&space))),
+            writer_gate: WriterGate::new(barrier),
+            read_gate: ReadGate::new(gated),
+            snapshots: SnapshotRegistry::new(options.snapshot_bytes_max),
             threads,
             trees: (options.locking == Locking::PerTree)
                 .then(|| (0..ENTRY_COUNT).map(|_| RwLock::new(())).collect()),
             preparing: RwLock::new(()),
-            caution: AtomicU8::new(caution),
+            write_flags: AtomicU8::new(flags),
             space,
         })
     }
 
-    /// The region that the map lives in.
+    /// The region that the map lies in.
     #[must_use]
     pub fn region(&self) -> &Region {
         &self.space.region
@@ -130,7 +130,7 @@ impl Hart {
     /// Records in the map.
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.gate.records()
+        self.writer_gate.records()
     }
 
     /// True when there are none.
@@ -147,13 +147,13 @@ impl Hart {
         self.region().sync().map_err(|e| self.medium_failed(e))
     }
 
-    /// Figures.
+    /// Figures of the map.
     #[must_use]
     pub fn stat(&self) -> Stat {
         let usage = self.alloc.usage();
         let index = self.index.stats();
         let geometry = &self.space.geometry;
-        let (snapshots, snapshot_bytes) = self.overlays.figures();
+        let (snapshots, snapshot_bytes) = self.snapshots.figures();
         let segment_bytes = geometry.segment_bytes();
         let segments = usage.leaf_segments + usage.value_segments + usage.extent_segments;
         Stat {
@@ -177,20 +177,20 @@ impl Hart {
         }
     }
 
-    /// Waits until the write of `keys` before `lsn` may be acknowledged; the first failure ends all writing. The caller
-    /// has left the gate.
+    /// Waits until the write of `keys` before `lsn` may be acknowledged. The first failure ends all writing. The
+    /// caller has left the gate.
     #[inline]
     #[track_caller]
     pub(crate) fn acknowledge<'k>(
         &self,
-        fate: Fate<'_>,
+        pending: PendingWrite<'_>,
         keys: impl Iterator<Item = &'k [u8]>,
         lsn: Lsn,
         mode: WriteMode,
     ) -> Result<()> {
-        let answer = self.wait_for(fate, keys, lsn, mode);
-        if self.overlays.has_garbage() {
-            self.overlays.sweep();
+        let answer = self.wait_for(pending, keys, lsn, mode);
+        if self.snapshots.has_garbage() {
+            self.snapshots.sweep();
         }
         answer
     }
@@ -199,24 +199,25 @@ impl Hart {
     #[track_caller]
     fn wait_for<'k>(
         &self,
-        fate: Fate<'_>,
+        pending: PendingWrite<'_>,
         keys: impl Iterator<Item = &'k [u8]>,
         lsn: Lsn,
         mode: WriteMode,
     ) -> Result<()> {
         if mode != WriteMode::Durable {
-            // What the medium has refused to take will never be durable, and nobody else would say so.
+            // What the medium refused to take will never be durable, and no later call of this writer would report
+            // it.
             if let Err(e) = self.check_writable() {
-                fate.has_failed(keys);
+                pending.record_failure(keys);
                 return Err(e);
             }
-            fate.nobody_waits(lsn);
+            pending.leave_unawaited(lsn);
             return Ok(());
         }
         match self.region().wait(lsn) {
             Ok(()) => Ok(()),
             Err(e) => {
-                fate.has_failed(keys);
+                pending.record_failure(keys);
                 Err(self.medium_failed(e))
             }
         }
@@ -224,31 +225,31 @@ impl Hart {
 
     #[cold]
     fn medium_failed(&self, error: mangrove_pmem::Error) -> Error {
-        self.caution.fetch_or(FAILED, Ordering::Relaxed);
+        self.write_flags.fetch_or(FAILED, Ordering::Relaxed);
         error.into()
     }
 
-    /// Refuses writes that cannot be acknowledged, before they take a lock.
+    /// Refuses a write that could not be acknowledged, before it takes a lock.
     ///
     /// # Errors
-    /// `ReadOnly`; `Poisoned`, or what else the medium says of itself.
+    /// `ReadOnly`; `Poisoned`, or another error that the medium reports.
     #[inline]
     pub fn check_writable(&self) -> Result<()> {
-        let caution = self.caution.load(Ordering::Relaxed);
-        if caution == 0 || (caution == ASK && !self.region().medium().refuses()) {
+        let flags = self.write_flags.load(Ordering::Relaxed);
+        if flags == 0 || (flags == POLL_MEDIUM && !self.region().medium().refuses()) {
             return Ok(());
         }
-        Err(self.refusal(caution))
+        Err(self.refusal(flags))
     }
 
     #[cold]
-    fn refusal(&self, caution: u8) -> Error {
+    fn refusal(&self, flags: u8) -> Error {
         use mangrove_pmem::Error as Below;
-        if caution & READ_ONLY != 0 {
+        if flags & READ_ONLY != 0 {
             return Error::ReadOnly;
         }
         match self.region().medium().poisoned() {
-            // It is not this write that met it.
+            // An earlier write met this error, not the present one.
             Some(first @ (Below::Io { .. } | Below::NoSpace { .. })) => {
                 Below::Poisoned { first: first.to_string() }.into()
             }
@@ -257,16 +258,16 @@ impl Hart {
         }
     }
 
-    /// The position that readers are to wait for, of what this thread flushed before `lsn`: one that never comes where the
-    /// medium refused a part of it. (All that it took may be durable already, up to `lsn`.)
+    /// The position that readers must wait for, where this thread flushed its write before `lsn`. It is [`LSN_NEVER`]
+    /// when the medium refused a part of the write. (Everything that it took up to `lsn` may be durable already.)
     #[inline]
     pub(crate) fn flushed(&self, lsn: Lsn) -> Lsn {
-        // Whoever's flush was refused sees that the medium refuses.
-        let asks = self.visible.is_gated() && self.caution.load(Ordering::Relaxed) & ASK != 0;
-        if asks && self.region().medium().refuses() { NEVER } else { lsn }
+        // A thread whose flush the medium refused sees here that it refuses.
+        let asks = self.read_gate.is_gated() && self.write_flags.load(Ordering::Relaxed) & POLL_MEDIUM != 0;
+        if asks && self.region().medium().refuses() { LSN_NEVER } else { lsn }
     }
 
-    /// The paper's lock of the tree of `key`, where it is chosen.
+    /// The paper's lock of the tree of `key`, with [`Locking::PerTree`].
     #[inline]
     pub(crate) fn lock_tree(&self, key: &[u8]) -> Option<RwLockWriteGuard<'_, ()>> {
         self.trees.as_ref().map(|trees| trees[entry_of(key)].write())

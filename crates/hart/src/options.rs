@@ -15,10 +15,10 @@ pub enum Locking {
 /// When a write returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WriteMode {
-    /// Once it is durable, as far as the medium's durability mode promises.
+    /// Once the write is durable, as far as the medium's durability mode promises.
     #[default]
     Durable,
-    /// Once it took effect; [`crate::Hart::sync`] waits for the rest.
+    /// Once the write took effect; [`crate::Hart::sync`] waits until it is durable.
     Buffered,
 }
 
@@ -27,23 +27,23 @@ pub enum WriteMode {
 pub struct Options {
     /// How writers exclude each other.
     pub locking: Locking,
-    /// Nothing is written to the medium; writes fail with [`crate::Error::ReadOnly`].
+    /// The map writes nothing to the medium; writes fail with [`crate::Error::ReadOnly`].
     pub read_only: bool,
-    /// Readers wait for the durability of what they are about to return. `None`: where the medium
-    /// has a log. Set it to false in interval durability, where no wait makes anything durable.
+    /// Readers wait until what they are about to return is durable. `None`: they do where the medium has a log. Set
+    /// it to false in interval durability, where no wait makes anything durable.
     pub gate_reads: Option<bool>,
     /// Bytes of a segment as a power of two, 12 to 24; a property of a new map only.
     pub segment_shift: u32,
-    /// The medium is asked to grow by this many bytes at a time.
+    /// The map asks the medium to grow by this many bytes at a time.
     pub grow_bytes: u64,
-    /// Threads that recovery and `check` may use; 0 means one a CPU.
+    /// Threads that recovery and `check` may use; 0 means one per CPU.
     pub recovery_threads: usize,
-    /// Verify the checksum of every out-of-line value during recovery. Every read verifies it anyway;
-    /// set it to false where the medium has verified the whole image already.
+    /// Verify the checksum of every out-of-line value during recovery. Every read verifies it anyway; set this to
+    /// false where the medium has verified its whole data file already.
     pub verify_values: bool,
-    /// Open a damaged map: leave out the records that do not verify and name them in the report.
+    /// Open a damaged map: leave out the records that do not verify and list them in the report.
     pub salvage: bool,
-    /// DRAM bytes that the pre-images of all snapshots together may take before snapshots expire.
+    /// Bytes of DRAM that the pre-images of all snapshots together may take before snapshots expire.
     pub snapshot_bytes_max: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What recovery, `check` and `stat` have to say.
+//! What recovery, `check` and `stat` report.
 
 /// Damage found by recovery or `check`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ impl std::fmt::Display for Damage {
 pub struct RecoveryReport {
     /// Records found.
     pub records: u64,
-    /// A committed batch was applied again.
+    /// Recovery applied a committed batch again.
     pub batch_replayed: bool,
     /// Segments that no live record needs and that became free.
     pub segments_reclaimed: u64,
@@ -39,14 +39,14 @@ pub struct Report {
     pub records: u64,
     /// Bytes of values verified.
     pub value_bytes: u64,
-    /// Segments looked at.
+    /// Segments read.
     pub segments: u64,
-    /// What breaks the rules, at most [`Report::DAMAGE_COUNT_MAX`] of them.
+    /// What breaks the rules, at most [`Report::DAMAGE_COUNT_MAX`] entries.
     pub damage: Vec<Damage>,
 }
 
 impl Report {
-    /// More damage than this is counted no further.
+    /// Damage beyond this count is not recorded.
     pub const DAMAGE_COUNT_MAX: usize = 1000;
 
     /// True when nothing breaks the rules.
@@ -74,15 +74,15 @@ pub struct Stat {
     pub value_segments: u64,
     /// Segments of extents (large values).
     pub extent_segments: u64,
-    /// Segments provided by the medium and in no use.
+    /// Segments that the medium provides and nothing uses.
     pub free_segments: u64,
-    /// Leaf slots in use or set aside for coming inserts.
+    /// Leaf slots in use, or reserved by a lane for coming inserts.
     pub leaf_slots_used: u64,
     /// Bytes of leaf slots, used and free.
     pub leaf_slot_bytes: u64,
     /// Bytes of value blocks, used and free, extents included.
     pub value_block_bytes: u64,
-    /// Bytes of the durable image in use by segments, directory and root.
+    /// Bytes of durable state in use by segments, directory and root.
     pub durable_bytes: u64,
     /// DRAM of the allocator's descriptors.
     pub allocator_dram_bytes: u64,

@@ -1,11 +1,12 @@
 //! What one thread allocates, another may use and acknowledge before the first has fenced anything of its own. So the
-//! allocator fences for everybody. Here the fence belongs to the thread, as on the machine: lines are durable only
-//! when the thread that flushed them has fenced. Each of the allocator's fences is left out once, and must be missed.
+//! allocator fences on behalf of all threads. On this medium, as on the machine, a fence belongs to its thread: a
+//! line is durable only when the thread that flushed it has fenced. The tests leave out each of the allocator's
+//! fences once, and the map must then lose data.
 
 mod support;
 
 use mangrove_hart::{Hart, Options, WriteMode};
-use mangrove_pmem::{Lsn, Medium, Region, Result, Site};
+use mangrove_pmem::{Lsn, MediumOps, Region, Result, Site};
 use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,18 +21,18 @@ struct PerThread {
     memory: Box<[AtomicU64]>,
     durable: Mutex<Vec<u64>>,
     flushed: Mutex<HashMap<ThreadId, Vec<(u64, usize)>>>,
-    /// The thread that is stopped, at its first flush of this many bytes.
+    /// The thread that is stopped at its first flush of this many bytes.
     victim: Mutex<Option<ThreadId>>,
     stop_at_len: usize,
     stopped: Barrier,
     resume: Barrier,
-    /// Fences of the victim so far, and the one to leave out.
+    /// Fences of that thread so far, and the one to leave out.
     fences: AtomicU64,
     skip: u64,
     hit: AtomicBool,
 }
 
-impl Medium for PerThread {
+impl MediumOps for PerThread {
     unsafe fn flush(&self, offset: u64, _ptr: *const u8, len: usize, _site: Site) {
         let me = thread::current().id();
         let is_victim = *self.victim.lock().unwrap() == Some(me);
@@ -66,8 +67,8 @@ impl Medium for PerThread {
     }
 }
 
-/// One thread adds a segment and stops before it fences its own leaf; another inserts beside it. Returns what a crash
-/// then leaves of the other's record, and how often the first thread had fenced.
+/// One thread adds a segment and stops before it fences its own leaf; another thread inserts into the same segment.
+/// Returns what a crash then leaves of the other's record, and how often the first thread had fenced.
 fn race(skip: u64, value: &[u8], stop_at_len: usize, other: &[u8]) -> (bool, u64) {
     let medium = Arc::new(PerThread {
         memory: (0..BYTES / 8).map(|_| AtomicU64::new(0)).collect(),
@@ -83,7 +84,7 @@ fn race(skip: u64, value: &[u8], stop_at_len: usize, other: &[u8]) -> (bool, u64
     });
     let base = NonNull::new(medium.memory.as_ptr().cast_mut().cast::<u8>()).unwrap();
     // SAFETY: the medium owns the memory, which is made of atomics.
-    let region = unsafe { Region::new(base, BYTES as u64, Arc::clone(&medium) as Arc<dyn Medium>) };
+    let region = unsafe { Region::new(base, BYTES as u64, Arc::clone(&medium) as Arc<dyn MediumOps>) };
     let options =
         Options { segment_shift: 14, grow_bytes: 1 << 16, recovery_threads: 1, ..Options::default() };
     let hart = Hart::create(region, &options).unwrap();
@@ -115,13 +116,13 @@ const HEADER_BYTES: usize = 16;
 
 #[test]
 fn a_new_segment_is_fenced_before_it_is_shared() {
-    // Another tree, so that the index's lock is free; the same class, so that the segment is shared.
+    // In another tree, so that the index's lock is free; of the same class, so that both use the segment.
     let other = b"other key";
     for value in [&b"inline"[..], &[b'v'; 100]] {
         let (kept, fences) = race(u64::MAX, value, LEAF_BYTES, other);
         assert!(kept, "an acknowledged record is gone");
-        // Growth, chunk headers and entry of a segment of leaves; for values in blocks an entry more, and the
-        // fence between value and leaf, which makes up for the entry's.
+        // Growth, chunk headers and entry of a segment of leaves; for values in blocks one entry more, and the fence
+        // between value and leaf, which replaces the entry's.
         assert_eq!(fences, if value.len() > 8 { 5 } else { 3 });
         let entry = 2;
         assert!(
@@ -133,7 +134,7 @@ fn a_new_segment_is_fenced_before_it_is_shared() {
 
 #[test]
 fn growth_is_fenced_before_it_is_shared() {
-    // Another class, so that its lock is free; the first thread has only grown the region.
+    // Of another class, whose lock is free; the first thread has only grown the region.
     let other = b"another key, which goes into another class of leaves";
     let (kept, fences) = race(u64::MAX, b"inline", HEADER_BYTES, other);
     assert!(kept, "an acknowledged record is gone");

@@ -1,5 +1,5 @@
-//! What each operation asks of the medium: flushes, cache lines, bytes, fences, waits. The table is a golden:
-//! `BLESS=1 cargo test -p mangrove-hart --test costs` renews it.
+//! The calls of the medium that each operation makes: flushes, cache lines, bytes, fences, waits. The table is a
+//! golden: `BLESS=1 cargo test -p mangrove-hart --test costs` renews it.
 
 mod support;
 
@@ -30,7 +30,7 @@ fn operations_cost_what_the_table_says() {
     let hart = Hart::create(region, &Options::default()).unwrap();
     let mode = WriteMode::Durable;
     let put = |key: &str, len: usize| hart.put(key.as_bytes(), &vec![b'v'; len], mode).unwrap();
-    // One segment of every class that the rows use is there already.
+    // Allocates a segment of every class that the rows use.
     for (key, len) in [("warm-1", 8), ("warm-2", 100), ("warm-3", 1000), (&*"w".repeat(100), 8)] {
         put(key, len);
     }
@@ -85,7 +85,7 @@ fn operations_cost_what_the_table_says() {
         let (start, end) = (Bound::Included(&b"batch-"[..]), Bound::Excluded(&b"batch."[..]));
         assert_eq!(hart.delete_range(start, end, mode).unwrap(), 1000);
     });
-    // 4 of its own; the segments that became empty go back, with one each.
+    // 4 of its own; the segments that became empty are recycled, with one each.
     assert!(range.fences <= 8, "{range:?}");
     table.row("snapshot and range of everything", || {
         hart.range(Bound::Unbounded, Bound::Unbounded).unwrap().for_each(|record| drop(record.unwrap()));

@@ -1,11 +1,10 @@
-//! Who may see what before it is durable, on a medium with a log; and what a failed medium leaves.
+//! What readers may see before it is durable, on a medium with a log, and what a failed medium leaves.
 
 mod support;
 
 use mangrove_hart::{Batch, Error, Hart, Options, WriteMode};
 use mangrove_pmem::{
-    CreateMode, Error as MediumError, Fault, FaultKind, Faulty, MediumChoice, Operation, OsStorage,
-    PoolOptions,
+    Create, Error as MediumError, Fault, FaultKind, Faulty, Medium, Operation, OsStorage, PoolOptions,
 };
 use std::ops::Bound;
 use std::sync::Arc;
@@ -35,7 +34,7 @@ fn readers_wait_for_what_a_crash_could_undo() {
         assert!(!lost.join().unwrap());
         assert_eq!(all.join().unwrap(), 1);
     });
-    // Durable now: nobody waits.
+    // It is durable now: no reader waits.
     let before = medium.cost().waits;
     assert_eq!(hart.get(b"new").unwrap(), Some(b"2".to_vec()));
     assert_eq!(medium.cost().waits, before);
@@ -76,7 +75,7 @@ fn a_failed_medium_ends_writing_and_not_reading() {
     medium.broken.store(true, Ordering::SeqCst);
     let first = hart.put(b"never", b"acknowledged", WriteMode::Durable).unwrap_err();
     assert!(first.to_string().contains("the test broke the medium"), "{first}");
-    // From now on no write is tried.
+    // From now on the map tries no write.
     let cost = medium.cost_of(|| {
         assert!(matches!(hart.put(b"k", b"v", WriteMode::Buffered), Err(Error::Medium(_))));
         assert!(hart.delete(&1u32.to_be_bytes(), WriteMode::Durable).is_err());
@@ -86,7 +85,7 @@ fn a_failed_medium_ends_writing_and_not_reading() {
         assert!(hart.delete_range(Bound::Unbounded, Bound::Unbounded, WriteMode::Durable).is_err());
     });
     assert_eq!(cost.flushes, 0);
-    // What was durable is read; what never became durable is an error, not an answer.
+    // What was durable is read; what never became durable is an error, not a value.
     for i in 0..50u32 {
         assert_eq!(hart.get(&i.to_be_bytes()).unwrap(), Some(b"good".to_vec()));
     }
@@ -122,7 +121,7 @@ fn a_failed_write_takes_only_its_own_keys_from_readers() {
             }
         }
     };
-    // A batch has keys in every bucket.
+    // A batch with keys in every bucket.
     let hart = fill();
     let mut batch = Batch::new();
     for i in 0..20_000u32 {
@@ -138,7 +137,7 @@ fn a_failed_write_takes_only_its_own_keys_from_readers() {
     let snapshot = hart.snapshot().unwrap();
     assert_eq!(snapshot.get(b"a7").unwrap().as_deref(), Some(&b"good"[..]));
     assert!(snapshot.get(b"b7").is_err());
-    // What was taken out may be there again after a restart: nobody may say that it is gone.
+    // A removed record may be there again after a restart: no read may say that it is gone.
     let hart = fill();
     assert!(hart.delete(b"a77", WriteMode::Durable).is_err());
     acknowledged_are_read(&hart, Some(b"a77"));
@@ -149,7 +148,7 @@ fn a_failed_write_takes_only_its_own_keys_from_readers() {
     let hart = fill();
     assert!(hart.delete_range(Bound::Included(b"a5"), Bound::Excluded(b"a6"), WriteMode::Durable).is_err());
     assert!(hart.get(b"a55").is_err() && hart.get(b"a66").is_ok());
-    // Of a write that nobody waited for only its bucket is known.
+    // Of a write that no writer waited for only its bucket is known.
     let hart = fill();
     hart.put(b"b", b"lost", WriteMode::Buffered).unwrap();
     assert!(hart.get(b"b").is_err() && hart.sync().is_err());
@@ -163,8 +162,8 @@ fn who_does_not_wait_is_told_of_a_failed_medium() {
         .join(format!("who does not wait {}", std::process::id()));
     let storage = Faulty::new(Arc::new(OsStorage));
     let options = PoolOptions::new()
-        .create(CreateMode::CreateNew)
-        .medium(MediumChoice::File)
+        .create(Create::New)
+        .medium(Medium::File)
         .capacity(16 << 20)
         .log_bytes(1 << 20)
         .storage(Arc::new(storage.clone()));
@@ -174,7 +173,7 @@ fn who_does_not_wait_is_told_of_a_failed_medium() {
     let (file, operations) = (Some("log".to_owned()), vec![Operation::Write]);
     storage.plant(Fault { file, operations, nth: 0, kind: FaultKind::Errno(5) });
     hart.put(b"lost", b"1", WriteMode::Buffered).unwrap();
-    // Somebody else meets the error, and not by way of the map.
+    // The checkpoint meets the error, not a call of the map.
     assert!(pool.checkpoint().is_err() && pool.stat().poisoned.is_some());
     let refused = |answer: Result<bool, Error>| {
         assert!(matches!(answer, Err(Error::Medium(MediumError::Poisoned { .. }))), "{answer:?}");
@@ -246,7 +245,7 @@ fn a_snapshot_shows_no_saved_value_that_was_never_durable() {
     medium.broken.store(true, Ordering::SeqCst);
     let snapshot = hart.snapshot().unwrap();
     assert!(matches!(snapshot.get(b"lost"), Err(Error::Medium(_))));
-    // A writer that had begun before the medium failed.
+    // A write that began before the medium failed.
     hart.put(b"lost", b"2", WriteMode::Buffered).unwrap();
     assert!(matches!(snapshot.get(b"lost"), Err(Error::Medium(_))));
     assert_eq!(snapshot.get(b"good").unwrap().unwrap(), b"1");
@@ -273,7 +272,7 @@ fn a_snapshot_that_costs_too_much_expires() {
     assert!(range.any(|record| matches!(record, Err(Error::SnapshotExpired))));
     assert!(range.next().is_none());
     assert_eq!(hart.stat().snapshot_bytes, 0);
-    // A new one is fine.
+    // A new snapshot is not affected.
     assert_eq!(hart.snapshot().unwrap().get(&3u32.to_be_bytes()).unwrap(), Some(vec![2; 100]));
 }
 

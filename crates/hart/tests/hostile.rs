@@ -1,5 +1,5 @@
-//! Regions that are not what was written: recovery answers with an error or a sound map, never with a panic, and
-//! never with a wrong value.
+//! Regions whose bytes are not what was written: recovery returns an error or a sound map, never panics, and never
+//! returns a wrong value.
 
 mod support;
 
@@ -18,7 +18,7 @@ fn options(salvage: bool) -> Options {
     Options { segment_shift: 14, grow_bytes: 1 << 14, recovery_threads: 1, salvage, ..Options::default() }
 }
 
-/// A map with leaves and values of several classes and an extent; what it holds; and its bytes.
+/// A map with leaves and values of several classes and an extent: its records, and its bytes.
 fn specimen() -> (Model, Vec<u64>) {
     let (region, _) = Counting::region(BYTES, false);
     let hart = Hart::create(region.clone(), &options(false)).unwrap();
@@ -54,7 +54,7 @@ fn region_of(words: &[u64]) -> Region {
     region
 }
 
-/// Opens, reads everything, writes a little. Says whether it opened.
+/// Opens the map, reads everything, writes a little. Returns none when it does not open.
 fn exercise(words: &[u64], salvage: bool) -> Option<(Model, usize)> {
     let (hart, report) = match Hart::recover(region_of(words), &options(salvage)) {
         Ok(opened) => opened,
@@ -88,8 +88,8 @@ fn one_flipped_bit_is_found_or_harmless() {
         match exercise(&bad, false) {
             None => refused += 1,
             Some((seen, _)) if seen == model => harmless += 1,
-            // A flipped bitmap alone: its header disagrees, unless the flip kept next-free and indicator right.
-            // On a file medium the page's checksum finds it; here only the header can.
+            // Only the bitmap has a flipped bit: its header disagrees, unless next-free and indicator happen to stay
+            // right. On a file medium the page's checksum finds it; here only the header can.
             Some((seen, _)) => {
                 let wrong = seen.iter().filter(|(k, v)| model.get(*k).is_some_and(|w| w != *v)).count();
                 assert_eq!(wrong, 0, "a wrong value at word {at}");
@@ -109,7 +109,7 @@ fn noise_never_panics() {
     for round in 0..1500 {
         let mut bad = words.clone();
         for _ in 0..1 + random.below(8) {
-            // Often the root and the directory, where everything begins.
+            // Often in the root and the directory, on which everything depends.
             let at = match random.below(3) {
                 0 => random.below(80) as usize,
                 1 => 512 + random.below(64) as usize,
@@ -130,7 +130,7 @@ fn noise_never_panics() {
 #[test]
 fn salvage_leaves_out_what_is_damaged_and_says_so() {
     let (model, words) = specimen();
-    // Damage the key of one record that is there.
+    // Damage the key of one existing record.
     let key = model.keys().find(|k| k.len() == 7 && k.starts_with(b"key 2")).unwrap();
     let mut first = [0; 8];
     first[..7].copy_from_slice(key);
@@ -169,7 +169,7 @@ fn other_things_are_refused_with_a_sentence() {
     assert!(matches!(Hart::create(region, &Options::default()), Err(Error::Unsupported { .. })));
 }
 
-/// Stops at every flush, with the caches' contents kept: each single operation is there or not, each batch and range
+/// Crashes at every flush, keeping what the caches held: each single operation is there or not, each batch and range
 /// delete whole or not at all.
 #[test]
 fn stopped_at_any_flush_operations_are_whole_or_absent() {

@@ -1,9 +1,10 @@
 //! Every interleaving of small protocols over the index's version lock, by loom.
 //!
-//! The lock is the very file that the index uses, with loom's atomics behind its `sync` door. Around it stands
-//! what the index does with it, reduced to its orders: a child word is exchanged under the lock of the node
-//! that holds it; a node that leaves the tree is retired and at once used for another place; a reader goes hand
-//! over hand. The two tests that end in `_is_caught` leave out one step each: the model must notice.
+//! The lock is the file that the index itself uses, with loom's atomics in place of those of `sync`. The model
+//! reduces what the index does with the lock to the order of its steps: a child word is exchanged under the lock of
+//! the node that holds it; a node that leaves the tree is retired and at once used for another place; a reader
+//! validates version after version. Two tests, whose names end in `_is_caught`, leave out one step each: the model
+//! must find the fault.
 
 #[path = "../src/index/lock.rs"]
 mod lock;
@@ -21,7 +22,7 @@ use loom::sync::Arc;
 use loom::thread;
 use sync::{AtomicU64, Ordering};
 
-/// A node: what it stands for (`path`) never changes in one life; its content is two words that agree.
+/// A node: its identity (`path`) never changes in one life; its content is two words that agree.
 struct Node {
     lock: VersionLock,
     path: AtomicU64,
@@ -67,7 +68,7 @@ impl Tree {
         }
     }
 
-    /// Hand over hand, as `Index::get` goes: the path and content below the root slot.
+    /// Goes down as `Index::get` does: returns the path and content below the root slot.
     fn read(&self, couple: bool) -> Result<(u64, [u64; 2]), Retry> {
         let root_version = self.lock.read()?;
         let node = &self.nodes[self.slot.load(Ordering::Acquire) as usize];
@@ -130,7 +131,7 @@ fn one_of_two_writers_wins_and_the_other_sees_it() {
         let increment = |node: &Node| loop {
             let Ok(version) = node.lock.read() else { continue };
             let [one, _] = node.read();
-            // The change was computed before the lock: taking it says that nothing moved since.
+            // The change was computed before the lock: taking the lock proves that nothing changed since.
             if let Ok(locked) = node.lock.try_lock(version) {
                 node.write(one + 1);
                 drop(locked);

@@ -1,4 +1,4 @@
-//! The map against a `BTreeMap`: every operation, reopened again and again over the same bytes.
+//! The map against a `BTreeMap`: every operation, with many reopenings over the same bytes.
 
 mod support;
 
@@ -96,7 +96,7 @@ fn read_range(hart: &Hart, model: &Model, random: &mut Random) {
     let mut backward: Vec<_> = hart.range(start, end).unwrap().rev().map(Result::unwrap).collect();
     backward.reverse();
     assert_eq!(backward, wanted);
-    // From both ends in turn.
+    // From the two ends in turn.
     let mut both = hart.range(start, end).unwrap();
     let (mut low, mut high) = (Vec::new(), Vec::new());
     loop {

@@ -1,4 +1,4 @@
-//! Keys and values at every boundary, and that nothing is lost or leaked when values change class.
+//! Keys and values at every boundary; values that change class lose and leak nothing.
 
 mod support;
 
@@ -108,10 +108,10 @@ fn too_long_says_so_and_changes_nothing() {
     let mut batch = Batch::new();
     batch.put("fine", "v").put(key, "v");
     assert!(matches!(hart.write(batch, MODE), Err(Error::KeyTooLong { .. })));
-    // Never touched, so it costs address space only.
+    // Never read or written, so it costs address space only.
     let value = vec![0u8; VALUE_BYTES_MAX + 1];
     assert!(matches!(hart.put(b"k", &value, MODE), Err(Error::ValueTooLong { .. })));
-    // Within the limit, but more than this region.
+    // Within the limit, but larger than this region.
     assert!(matches!(hart.put(b"k", &value[1..], MODE), Err(Error::Full { .. })));
     assert!(hart.is_empty());
     sound(&hart);
@@ -225,7 +225,7 @@ fn what_lanes_keep_is_used_where_the_medium_is_full() {
     let again = filled(&used, 5000);
     assert!(again + 2 >= fresh, "{again} values fit where {fresh} fit into a new map");
     sound(&used);
-    // Batches too.
+    // Batches reclaim them too.
     assert!(used.delete_range(Bound::Unbounded, Bound::Unbounded, MODE).unwrap() > 0);
     let count = filled(&used, 100) as u32;
     (0..count).for_each(|i| assert!(used.delete(&i.to_be_bytes(), MODE).unwrap()));
@@ -270,7 +270,7 @@ fn a_full_map_says_so_and_goes_on() {
     for i in &written {
         assert_eq!(hart.get(&i.to_be_bytes()).unwrap().unwrap(), value(300, *i as u8));
     }
-    // Deleting makes room, across classes.
+    // Deleting frees space, across classes.
     for i in &written[..4000] {
         assert!(hart.delete(&i.to_be_bytes(), MODE).unwrap());
     }

@@ -1,7 +1,7 @@
-//! Visiting a range while the map changes: the visitor itself writes, at every place of the walk.
+//! Visits of a range while the map changes: the visitor itself writes, at every place of the walk.
 
 use mangrove_hart::{Hart, Options, WriteMode};
-use mangrove_pmem::{Emulated, Lsn, Medium, Region, Site};
+use mangrove_pmem::{Emulated, Lsn, MediumOps, Observers, ReadObserver, Region, Site};
 use std::ops::Bound;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn fill(block_every: u32) -> (Hart, Records) {
     (hart, records)
 }
 
-/// Takes out neighbours and both ends, changes and adds.
+/// Removes neighbours and both ends, changes records and adds some.
 fn disturb(hart: &Hart, at: u32) {
     for number in [0, at.saturating_sub(4), at, at + 2, at + 4, 2 * COUNT - 2] {
         hart.delete(&key(number & !1), MODE).unwrap();
@@ -90,7 +90,7 @@ fn a_visit_goes_on_where_it_was_stopped() {
                 .unwrap();
                 seen.len() > before
             };
-            // Visits and steps in turn.
+            // Visits and single steps in turn.
             while take(&mut range, &mut seen) {
                 let next = if back { range.next_back() } else { range.next() };
                 seen.extend(next.map(Result::unwrap));
@@ -136,7 +136,11 @@ struct Watched {
     leaf_reads: AtomicU64,
 }
 
-impl Medium for Watched {
+impl MediumOps for Watched {
+    fn observers(self: Arc<Self>) -> Observers {
+        Observers { stores: None, reads: Some(self) }
+    }
+
     unsafe fn flush(&self, _offset: u64, _ptr: *const u8, _len: usize, _site: Site) {}
 
     fn fence(&self, _site: Site) {}
@@ -148,11 +152,9 @@ impl Medium for Watched {
     fn grow(&self, bytes: u64) -> mangrove_pmem::Result<()> {
         self.inner.grow(bytes)
     }
+}
 
-    fn records_reads(&self) -> bool {
-        true
-    }
-
+impl ReadObserver for Watched {
     fn reading(&self, _offset: u64, len: usize) {
         // A leaf's two words.
         self.leaf_reads.fetch_add(u64::from(len == 16), Ordering::Relaxed);
@@ -165,7 +167,7 @@ fn a_walk_over_long_values_reads_no_leaf_in_vain() {
     let (base, len) = (NonNull::new(inner.base()).unwrap(), inner.len());
     let medium = Arc::new(Watched { inner, leaf_reads: AtomicU64::new(0) });
     // SAFETY: the medium owns the region whose memory this is.
-    let region = unsafe { Region::new(base, len, Arc::clone(&medium) as Arc<dyn Medium>) };
+    let region = unsafe { Region::new(base, len, Arc::clone(&medium) as Arc<dyn MediumOps>) };
     let hart = Hart::create(region, &Options::default()).unwrap();
     let count = 2000;
     for number in 0..count {

@@ -1,7 +1,8 @@
 //! Write batches: the list itself, and its entry points.
 
-use crate::bytes::{give, slice, take_back};
+use crate::bytes::slice;
 use crate::status::{Failure, Result};
+use mangrove_cabi::{give, take_back};
 use std::ffi::{c_char, c_void};
 
 /// What one entry does to its key.
@@ -13,49 +14,53 @@ pub(crate) enum Change<'a> {
 
 /// Where an entry's bytes begin, and how many there are.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct BatchEntry {
     at: usize,
     key_len: usize,
-    /// None: a deletion.
+    /// None for a deletion.
     value_len: Option<usize>,
 }
 
-/// Puts and deletions that take effect together. Costs its keys and values, and 40 bytes an entry.
+/// Puts and deletions that take effect together. It costs its keys and values, and 40 bytes per entry.
 #[derive(Clone, Debug, Default)]
 pub struct leveldb_writebatch_t {
     bytes: Vec<u8>,
-    entries: Vec<Entry>,
-    /// The first thing that was added and could not be.
+    entries: Vec<BatchEntry>,
+    /// Why the first entry that could not be added was refused.
     refused: Option<Failure>,
 }
 
 impl leveldb_writebatch_t {
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) {
-        self.entries.push(Entry { at: self.bytes.len(), key_len: key.len(), value_len: Some(value.len()) });
+        self.entries.push(BatchEntry {
+            at: self.bytes.len(),
+            key_len: key.len(),
+            value_len: Some(value.len()),
+        });
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
     }
 
     pub(crate) fn delete(&mut self, key: &[u8]) {
-        self.entries.push(Entry { at: self.bytes.len(), key_len: key.len(), value_len: None });
+        self.entries.push(BatchEntry { at: self.bytes.len(), key_len: key.len(), value_len: None });
         self.bytes.extend_from_slice(key);
     }
 
     pub(crate) fn append(&mut self, other: &Self) {
         let moved = self.bytes.len();
         self.bytes.extend_from_slice(&other.bytes);
-        self.entries.extend(other.entries.iter().map(|e| Entry { at: e.at + moved, ..*e }));
+        self.entries.extend(other.entries.iter().map(|e| BatchEntry { at: e.at + moved, ..*e }));
         if let Some(failure) = &other.refused {
             self.refuse(failure.clone());
         }
     }
 
-    /// Remembers that something could not be added, so that the batch is not applied without it.
+    /// Remembers that an entry could not be added, so that the batch is not applied without it.
     fn refuse(&mut self, failure: Failure) {
         self.refused.get_or_insert(failure);
     }
 
-    /// Fails unless everything is in it that was added.
+    /// Fails if an entry could not be added.
     pub(crate) fn is_whole(&self) -> Result<()> {
         self.refused.clone().map_or(Ok(()), Err)
     }
@@ -85,10 +90,10 @@ pub unsafe extern "C" fn leveldb_writebatch_destroy(batch: *mut leveldb_writebat
     unsafe { take_back(batch) };
 }
 
-/// Forgets all entries.
+/// Removes all entries.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_writebatch_clear(batch: *mut leveldb_writebatch_t) {
-    // SAFETY: the API's contract: a live handle that nobody else uses now.
+    // SAFETY: the API's contract: a live handle that no other thread uses now.
     if let Some(batch) = unsafe { batch.as_mut() } {
         batch.bytes.clear();
         batch.entries.clear();
@@ -105,7 +110,7 @@ pub unsafe extern "C" fn leveldb_writebatch_put(
     value: *const c_char,
     value_len: usize,
 ) {
-    // SAFETY: the API's contract: a live handle that nobody else uses now, and readable bytes.
+    // SAFETY: the API's contract: a live handle that no other thread uses now, and readable bytes.
     unsafe {
         if let Some(batch) = batch.as_mut() {
             match (slice(key, key_len), slice(value, value_len)) {
@@ -123,7 +128,7 @@ pub unsafe extern "C" fn leveldb_writebatch_delete(
     key: *const c_char,
     key_len: usize,
 ) {
-    // SAFETY: the API's contract: a live handle that nobody else uses now, and readable bytes.
+    // SAFETY: the API's contract: a live handle that no other thread uses now, and readable bytes.
     unsafe {
         if let Some(batch) = batch.as_mut() {
             match slice(key, key_len) {
@@ -155,7 +160,7 @@ pub unsafe extern "C" fn leveldb_writebatch_iterate(
     }
 }
 
-/// Adds the entries of `source` behind those of `destination`.
+/// Appends the entries of `source` to those of `destination`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_writebatch_append(
     destination: *mut leveldb_writebatch_t,

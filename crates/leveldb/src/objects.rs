@@ -1,6 +1,6 @@
 //! The small objects of the API: comparators, filter policies, caches, environments; and the version.
 
-use crate::bytes::{allocate, give, take_back};
+use mangrove_cabi::{allocate, give, take_back};
 use std::cmp::Ordering;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ type CreateFilter = Option<
 type KeyMayMatch =
     Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize) -> u8>;
 
-/// An order of keys that the program brings.
+/// An order of keys that the program defines.
 pub struct leveldb_comparator_t {
     state: *mut c_void,
     destructor: Destructor,
@@ -39,7 +39,7 @@ unsafe impl Send for Comparator {}
 unsafe impl Sync for Comparator {}
 
 impl Comparator {
-    /// One without a state.
+    /// A comparator without a state.
     #[cfg(test)]
     pub(crate) fn of(
         compare: unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize) -> c_int,
@@ -61,13 +61,13 @@ impl leveldb_comparator_t {
     /// The function to call, and the name to store.
     pub(crate) fn parts(&self) -> Option<(Comparator, Vec<u8>)> {
         let comparator = Comparator { state: self.state, compare: self.compare? };
-        // SAFETY: the API's contract: `name` answers a NUL-terminated string.
+        // SAFETY: the API's contract: `name` returns a NUL-terminated string.
         let name = unsafe { CStr::from_ptr(self.name?(self.state)) };
         Some((comparator, name.to_bytes().to_vec()))
     }
 }
 
-/// A comparator of the program's. The functions must be callable from any thread.
+/// Creates a comparator of the program. The functions must be callable from any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_comparator_create(
     state: *mut c_void,
@@ -90,13 +90,13 @@ pub unsafe extern "C" fn leveldb_comparator_destroy(comparator: *mut leveldb_com
     }
 }
 
-/// A filter policy: accepted and never asked, since no read here looks in vain on a disk.
+/// A filter policy: accepted and never called, because no read here searches a disk.
 pub struct leveldb_filterpolicy_t {
     state: *mut c_void,
     destructor: Destructor,
 }
 
-/// A filter policy of the program's; its functions are never called, its destructor is.
+/// Creates a filter policy of the program. Its functions are never called, its destructor is.
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_filterpolicy_create(
     state: *mut c_void,
@@ -167,25 +167,25 @@ pub unsafe extern "C" fn leveldb_env_destroy(env: *mut leveldb_env_t) {
     unsafe { take_back(env) };
 }
 
-/// A folder for tests: that of the environment variable TEST_TMPDIR, else one in /tmp of this user's.
-/// NULL when it cannot be made. Freed with leveldb_free().
+/// A directory for tests: that of the environment variable TEST_TMPDIR, else one of this user's in /tmp. NULL when it
+/// cannot be created. Freed with leveldb_free().
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_env_get_test_directory(_env: *mut leveldb_env_t) -> *mut c_char {
-    let folder = std::env::var_os("TEST_TMPDIR").filter(|v| !v.is_empty()).map_or_else(
+    let directory = std::env::var_os("TEST_TMPDIR").filter(|v| !v.is_empty()).map_or_else(
         // SAFETY: no arguments, cannot fail.
         || PathBuf::from(format!("/tmp/leveldbtest-{}", unsafe { libc::geteuid() })),
         PathBuf::from,
     );
-    if std::fs::create_dir_all(&folder).is_err() {
+    if std::fs::create_dir_all(&directory).is_err() {
         return std::ptr::null_mut();
     }
-    allocate(folder.as_os_str().as_encoded_bytes()).cast()
+    allocate(directory.as_os_str().as_encoded_bytes()).cast()
 }
 
-/// free(), for what this library got from malloc().
+/// free(), for what this library allocated by malloc().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_free(block: *mut c_void) {
-    // SAFETY: the API's contract: NULL, or a block that this library handed out.
+    // SAFETY: the API's contract: NULL, or a block that this library returned.
     unsafe { libc::free(block) };
 }
 

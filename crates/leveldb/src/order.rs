@@ -1,13 +1,27 @@
-//! The order of keys: byte by byte, or by a comparator of the program's.
+//! The order of keys: byte by byte, or by a comparator of the program.
 
 use crate::objects::Comparator;
 use std::cmp::Ordering;
 
-/// An order, and how far a number says it.
+/// The order that the options ask for: its name, and its function unless it is LevelDB's own order.
+#[derive(Clone)]
+pub(crate) struct Order {
+    pub(crate) name: Vec<u8>,
+    pub(crate) comparator: Option<Comparator>,
+}
+
+/// Which way a walk goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Forward,
+    Backward,
+}
+
+/// An order of keys, with numbers that decide it for most pairs of keys.
 pub(crate) struct KeyOrder(Option<Comparator>);
 
 impl KeyOrder {
-    /// By the comparator, if there is one.
+    /// The comparator's order, or byte by byte.
     pub(crate) fn new(comparator: Option<Comparator>) -> Self {
         Self(comparator)
     }
@@ -20,8 +34,8 @@ impl KeyOrder {
         }
     }
 
-    /// A number that orders keys which share their first `skip` bytes, as far as it goes: where two differ, so
-    /// do the keys. Of keys that are shorter it says nothing.
+    /// A number for keys that share their first `skip` bytes: where two numbers differ, the keys are ordered as the
+    /// numbers are. For shorter keys it means nothing.
     #[inline]
     pub(crate) fn prefix(&self, key: &[u8], skip: usize) -> u64 {
         if self.0.is_some() {
@@ -38,7 +52,7 @@ impl KeyOrder {
         }
     }
 
-    /// How many first bytes of two keys are the same, as far as they say anything about the order.
+    /// How many first bytes the two keys share; 0 where the bytes do not determine the order.
     pub(crate) fn shared(&self, a: &[u8], b: &[u8]) -> usize {
         if self.0.is_some() {
             return 0;

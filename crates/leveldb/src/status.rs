@@ -1,14 +1,13 @@
-//! Why a call failed, LevelDB's way of saying so, and the wall that no panic passes.
+//! Why a call failed, in LevelDB's form, and the guards of the entry points.
 
-use crate::bytes::allocate;
 use mangrove::Error;
+use mangrove_cabi::{BadArgument, Problem, allocate, stop_panics};
 use std::ffi::{c_char, c_void};
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The kinds of failure that LevelDB tells apart, by the words in front of the sentence.
+/// The kinds of failure that LevelDB distinguishes by the first words of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FailureKind {
     NotFound,
     Corruption,
     NotSupported,
@@ -19,84 +18,83 @@ pub(crate) enum Kind {
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    kind: Kind,
-    sentence: String,
+    kind: FailureKind,
+    message: String,
 }
 
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    pub(crate) fn new(kind: Kind, sentence: impl Into<String>) -> Self {
-        Self { kind, sentence: sentence.into() }
+    pub(crate) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
     }
 
-    pub(crate) fn invalid(sentence: impl Into<String>) -> Self {
-        Self::new(Kind::InvalidArgument, sentence)
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::InvalidArgument, message)
     }
 
-    pub(crate) fn corruption(sentence: impl Into<String>) -> Self {
-        Self::new(Kind::Corruption, sentence)
+    pub(crate) fn corruption(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::Corruption, message)
     }
 
-    pub(crate) fn unsupported(sentence: impl Into<String>) -> Self {
-        Self::new(Kind::NotSupported, sentence)
+    pub(crate) fn unsupported(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::NotSupported, message)
     }
 
     /// The operating system refused to `doing` the thing at `path`.
     pub(crate) fn io(doing: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
-        Self::new(Kind::IoError, format!("cannot {doing} {}: {error}", path.display()))
+        Self::new(FailureKind::IoError, format!("cannot {doing} {}: {error}", path.display()))
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
-            Kind::NotFound => "NotFound",
-            Kind::Corruption => "Corruption",
-            Kind::NotSupported => "Not implemented",
-            Kind::InvalidArgument => "Invalid argument",
-            Kind::IoError => "IO error",
+            FailureKind::NotFound => "NotFound",
+            FailureKind::Corruption => "Corruption",
+            FailureKind::NotSupported => "Not implemented",
+            FailureKind::InvalidArgument => "Invalid argument",
+            FailureKind::IoError => "IO error",
         };
-        write!(f, "{kind}: {}", self.sentence)
+        write!(f, "{kind}: {}", self.message)
+    }
+}
+
+impl From<BadArgument> for Failure {
+    fn from(bad: BadArgument) -> Self {
+        let what = bad.what;
+        Self::invalid(match bad.problem {
+            Problem::NullBytes(len) => format!("a {what} of {len} bytes: they are at NULL"),
+            Problem::TooManyBytes(len) => format!("a {what} of {len} bytes: no memory holds so many"),
+            _ => bad.to_string(),
+        })
     }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let kind = match &error {
-            Error::NotFound { .. } => Kind::NotFound,
-            Error::Corrupt { .. } | Error::Foreign { .. } | Error::WrongKind { .. } => Kind::Corruption,
-            Error::Unsupported { .. } | Error::Newer { .. } => Kind::NotSupported,
-            Error::KeyTooLong { .. } | Error::ValueTooLong { .. } | Error::Exists { .. } => {
-                Kind::InvalidArgument
+            Error::NotFound { .. } => FailureKind::NotFound,
+            Error::Corrupt { .. } | Error::Foreign { .. } | Error::WrongKind { .. } => {
+                FailureKind::Corruption
             }
-            _ => Kind::IoError,
+            Error::Unsupported { .. } | Error::Newer { .. } => FailureKind::NotSupported,
+            Error::KeyTooLong { .. } | Error::ValueTooLong { .. } | Error::Exists { .. } => {
+                FailureKind::InvalidArgument
+            }
+            _ => FailureKind::IoError,
         };
         Self::new(kind, error.to_string())
     }
 }
 
-/// Runs the body of an entry point; a panic is a failure like any other.
+/// Runs the body of an entry point; a panic becomes a failure like any other.
 pub(crate) fn caught<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
-    // AssertUnwindSafe: the engines latch what a panic may have left half done, and handles of this
-    // crate hold no invariants across a call into them.
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(result) => result,
-        Err(panic) => {
-            let words = panic
-                .downcast_ref::<&str>()
-                .map(|s| (*s).to_owned())
-                .or_else(|| panic.downcast_ref::<String>().cloned())
-                .unwrap_or_default();
-            // The payload's destructor is code like any other: it may panic too.
-            let _ = catch_unwind(AssertUnwindSafe(move || drop(panic)));
-            Err(Failure::new(Kind::IoError, format!("a bug in Mangrove: {words}; please report it")))
-        }
-    }
+    stop_panics(body).unwrap_or_else(|panic| Err(Failure::new(FailureKind::IoError, panic)))
 }
 
-/// Runs the body of an entry point that reports errors. A failure, or a panic, replaces the caller's
-/// error string and answers `None`; success leaves the string alone.
+/// Runs the body of an entry point that reports errors. A failure, or a panic, replaces the caller's error string,
+/// and `guard` returns `None`. Success leaves the string as it is.
 ///
 /// # Safety
 /// `errptr` is NULL or points to NULL or to a string from malloc().
@@ -104,7 +102,7 @@ pub(crate) unsafe fn guard<T>(errptr: *mut *mut c_char, body: impl FnOnce() -> R
     match caught(body) {
         Ok(value) => Some(value),
         Err(failure) => {
-            // SAFETY: passed on.
+            // SAFETY: the caller's promise.
             unsafe { tell(errptr, &failure) };
             None
         }
@@ -117,7 +115,7 @@ pub(crate) fn quietly<T>(body: impl FnOnce() -> Result<T>) -> Option<T> {
     unsafe { guard(std::ptr::null_mut(), body) }
 }
 
-/// Frees the old error string and puts the new one in its place.
+/// Frees the old error string and stores the new one.
 ///
 /// # Safety
 /// As [`guard`].
@@ -127,8 +125,8 @@ pub(crate) unsafe fn tell(errptr: *mut *mut c_char, failure: &Failure) {
     }
     let mut text = failure.to_string().into_bytes();
     text.retain(|&b| b != 0);
-    // SAFETY: not null, and as the caller promises. Without memory for the sentence the old string, if
-    // any, still says that something failed.
+    // SAFETY: not null, and as the caller promises. Without memory for the message the old string, if any, still
+    // reports that something failed.
     unsafe {
         let new = allocate(&text).cast::<c_char>();
         if !new.is_null() {

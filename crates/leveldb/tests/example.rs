@@ -1,4 +1,4 @@
-//! examples/leveldb: the same program with LevelDB and with ours, and killed with ours.
+//! examples/leveldb: the same program with LevelDB and with this library, and killed with this library.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn built(folder: &Path) -> PathBuf {
     program
 }
 
-/// What the program says to the lines that it is given.
+/// The program's output for these input lines.
 fn told(command: &mut Command, lines: &[String]) -> String {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the example runs");
     let mut input = child.stdin.take().expect("its input");

@@ -1,4 +1,4 @@
-//! Our entry points against LevelDB's own header: the same names, the same types.
+//! This library's entry points against LevelDB's own header: the same names, the same types.
 
 mod common;
 
@@ -25,15 +25,15 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
     let table = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library)).stdout;
     let table = String::from_utf8(table).expect("UTF-8");
     let names = table.lines().filter_map(|l| Some(l.split_whitespace().nth(2)?.to_owned()));
-    // What the floors below need for themselves goes by our name, and clashes with nobody's.
+    // Symbols that the crates below need have a prefix of their own, and clash with no other library's.
     let exported: BTreeSet<String> = names.filter(|name| !name.starts_with("mangrove_")).collect();
     let declared = declared();
     assert!(declared.len() >= 68, "{declared:?}");
     assert_eq!(exported, declared);
 }
 
-/// One C file includes LevelDB's header and then our declarations, written from the source: the
-/// compiler refuses the second where they differ.
+/// One C file includes LevelDB's header and then this library's declarations, generated from the source: the compiler
+/// refuses the second where they differ.
 #[test]
 fn the_compiler_agrees_that_the_types_are_the_same() {
     if !has_leveldb() {
@@ -44,13 +44,13 @@ fn the_compiler_agrees_that_the_types_are_the_same() {
     config.style = cbindgen::Style::Type;
     config.usize_is_size_t = true;
     let mut builder = cbindgen::Builder::new().with_config(config);
-    for file in ["batch", "api/db", "api/iter", "api/manage", "objects", "api/options"] {
+    for file in ["batch", "api/db", "api/handles", "api/iter", "api/manage", "objects", "api/options"] {
         builder = builder.with_src(here().join(format!("src/{file}.rs")));
     }
     let mut ours = Vec::new();
     builder.generate().expect("declarations").write(&mut ours);
     let ours = String::from_utf8(ours).expect("UTF-8");
-    // Macros write some entry points; cbindgen sees the rest.
+    // Macros define some entry points; cbindgen sees the others.
     let seen = declared().iter().filter(|name| ours.contains(&format!("{name}("))).count();
     assert!(seen >= 45, "only {seen} declarations:\n{ours}");
     let folder = tempfile::tempdir().expect("a scratch folder");

@@ -1,4 +1,4 @@
-//! The way of a user: install, then run a program that was built with LevelDB, or build one with ours.
+//! A user's steps: install, then run a program that was built with LevelDB, or build one with this library.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn installed(parent: &Path) -> PathBuf {
     prefix
 }
 
-/// Writes a line with the diary that `build` makes, and says whether Mangrove kept it.
+/// Writes a line with the diary that `build` makes. True when Mangrove stored it.
 fn is_kept_by_mangrove(parent: &Path, name: &str, build: &str, run_with: &str) -> bool {
     let folder = scratch(parent, name);
     std::fs::copy(here().join("../../examples/leveldb/main.c"), folder.join("main.c")).expect("the example");
@@ -39,7 +39,7 @@ fn what_is_installed_serves_programs_of_leveldb() {
         prefix.display()
     );
     assert!(is_kept_by_mangrove(parent.path(), "static", &whole, ""));
-    // The same program with LevelDB itself, and then with ours in LevelDB's place.
+    // The same program with LevelDB itself, and then with this library in its place.
     let theirs = "cc main.c -lleveldb -o diary";
     assert!(!is_kept_by_mangrove(parent.path(), "theirs", theirs, ""));
     let instead = format!("LD_LIBRARY_PATH={}", links.display());

@@ -1,10 +1,10 @@
-//! What is durable before what, as the system is told it.
+//! The order in which files become durable, as system calls show it.
 
 mod common;
 
 use common::{ENGINES, Whose, build, cc, has_leveldb, here, run, scratch, under_leveldbs_names};
 
-/// A power cut takes everything in a folder whose name it takes.
+/// A power cut loses everything in a directory whose name it loses.
 #[test]
 fn the_name_of_a_databases_folder_is_durable_before_there_is_a_database() {
     if !has_leveldb() {

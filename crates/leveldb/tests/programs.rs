@@ -1,12 +1,12 @@
-//! The C programs of tests/c, built once against LevelDB's own header and library, and run with
-//! LevelDB and with ours: what they print must be the same.
+//! The C programs of tests/c, built once against LevelDB's own header and library, and run with LevelDB and with this
+//! library: what they print must be the same.
 
 mod common;
 
 use common::{ENGINES, Whose, build, has_leveldb, run, scratch, under_leveldbs_names};
 use std::path::Path;
 
-/// Runs a program with LevelDB and with each engine, and compares what they say.
+/// Runs a program with LevelDB and with each engine, and compares the outputs.
 fn same(name: &str, engines: &[&str], arguments: &[&str]) {
     if !has_leveldb() {
         return;
@@ -26,7 +26,7 @@ fn same(name: &str, engines: &[&str], arguments: &[&str]) {
     }
 }
 
-/// Names the first line that differs, with those before it.
+/// Reports the first line that differs, with those before it.
 #[track_caller]
 fn compare(expected: &str, ours: &str, engine: &str) {
     if expected == ours {
@@ -37,7 +37,7 @@ fn compare(expected: &str, ours: &str, engine: &str) {
     panic!("line {lines} differs\n--- LevelDB\n{}\n--- {engine}\n{}", tail(expected), tail(ours));
 }
 
-/// Under memcheck, with ours.
+/// Runs a program under memcheck with this library.
 fn clean(name: &str, arguments: &[&str]) {
     if !has_leveldb() {
         return;
@@ -74,6 +74,20 @@ fn many_threads() {
     same("threads", &ENGINES, &["150"]);
 }
 
+/// No thread of the library runs the program's signal handler. LevelDB's own threads may.
+#[test]
+fn the_programs_signals_reach_its_own_threads_only() {
+    if !has_leveldb() {
+        return;
+    }
+    let parent = tempfile::tempdir().expect("a scratch folder");
+    let program = build("signals", parent.path());
+    let folder = under_leveldbs_names(parent.path());
+    for engine in ENGINES {
+        run(Whose::Ours(&folder, engine).command(&program).arg(scratch(parent.path(), engine)).arg("20"));
+    }
+}
+
 #[test]
 fn memcheck_finds_nothing() {
     clean("open", &[]);
@@ -107,7 +121,7 @@ fn little_address_space_is_enough_or_ends_in_a_sentence() {
     }
 }
 
-/// The program was linked with LevelDB's library, and must really run with ours.
+/// The program was linked with LevelDB's library, and must really run with this one.
 #[test]
 fn the_programs_run_with_our_library() {
     if !has_leveldb() {

@@ -1,5 +1,5 @@
-//! LevelDB's own test of its C API, fetched from Debian's sources when the test runs (never kept here),
-//! built against LevelDB's header and run with our library.
+//! LevelDB's own test of its C API, fetched from Debian's sources when the test runs (never stored here), built
+//! against LevelDB's header and run with this library.
 
 mod common;
 
@@ -7,9 +7,10 @@ use common::{Whose, cc, has_leveldb, run, scratch, under_leveldbs_names};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const SOURCES: &str = "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main\n";
+const SOURCES: &str = "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \
+                       http://deb.debian.org/debian bookworm main\n";
 
-/// LevelDB's db/c_test.c, if apt can fetch it; nothing where there is no apt or no network.
+/// LevelDB's db/c_test.c, if apt can fetch it; none where there is no apt or no network.
 fn fetch(folder: &Path) -> Option<PathBuf> {
     let lists = folder.join("lists");
     std::fs::create_dir_all(lists.join("partial")).expect("a folder");
@@ -47,10 +48,10 @@ fn leveldbs_own_c_test_passes() {
         return;
     };
     let program = parent.path().join("c_test");
-    // Their code, their warnings.
+    // Warnings of LevelDB's own code do not matter here.
     run(cc().arg("-w").arg(&file).arg("-o").arg(&program).arg("-lleveldb"));
     let folder = under_leveldbs_names(parent.path());
-    // It brings a comparator of its own: the default engine takes it.
+    // The test has a comparator of its own, which the default engine takes.
     for (whose, place) in [(Whose::LevelDb, "theirs"), (Whose::Ours(&folder, "durable"), "ours")] {
         let output = run(whose.command(&program).env("TEST_TMPDIR", scratch(parent.path(), place)));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,14 +1,13 @@
-//! Online backup: a copy of one instant, while writers go on.
+//! Online backup: a copy of one instant, while writers continue.
 //!
-//! The copy is made under a temporary name beside its place, made durable, closed, and only then
-//! renamed into place: there is a whole backup or none. What a killed backup left under the temporary
-//! name is removed by the next one.
+//! The backup is written under a temporary name in the same directory, made durable, closed, and only then renamed:
+//! there is a whole backup or none. A backup removes what a killed one left under the temporary name.
 //!
-//! Invariant: the temporary name, and what it names, belongs to whoever has locked the file beside it, from before
-//! he looks whether it is there until he has renamed or removed it. (The pool's own lock begins too late and ends too
-//! early for that.)
+//! Invariant: the temporary name, and what it names, belongs to the process that has locked the lock file, from
+//! before that process looks whether the name is in use until it has renamed or removed it. (The pool's own lock
+//! begins too late and ends too early for that.)
 
-use crate::{Durability, Error, Map, Result, Snapshot};
+use crate::{Create, Durability, Error, Map, Result, Snapshot};
 use mangrove_sys::file::open_itself;
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -17,15 +16,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How far a long piece of work is.
+/// The progress of a long operation.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Records done.
+    /// Records copied so far.
     pub records: u64,
     /// Records in all.
     pub records_total: u64,
-    /// Bytes of keys and values done.
+    /// Bytes of keys and values copied so far.
     pub bytes: u64,
 }
 
@@ -41,10 +40,26 @@ pub struct BackupReport {
 
 /// Records between two calls of the progress function.
 const PROGRESS_RECORDS: u64 = 4096;
-/// How often a lock's file may be gone, or be another one, when it is locked.
+/// How many times the lock file may be missing, or be another file, when it is locked.
 const LOCK_TRIES_MAX: u32 = 100;
 
-pub(crate) fn backup(
+impl Map {
+    /// Copies this instant into a new pool at `path`, while writers continue. The new pool appears whole and durable,
+    /// or not at all. `progress` is called every few thousand records and stops the backup by returning `Break`.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::NoSpace`], [`Error::Io`], [`Error::SnapshotExpired`], [`Error::Stopped`], and
+    /// [`Error::Busy`]: another backup to `path` is at work. Nothing is left at `path`.
+    pub fn backup(
+        &self,
+        path: impl AsRef<Path>,
+        progress: impl FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<BackupReport> {
+        backup(&self.snapshot()?, self.info().capacity, path.as_ref(), progress)
+    }
+}
+
+fn backup(
     from: &Snapshot<'_>,
     capacity: u64,
     path: &Path,
@@ -54,8 +69,8 @@ pub(crate) fn backup(
         return Err(Error::Exists { path: path.to_owned() });
     }
     let part = temporary_name(path, "part")?;
-    let _lock = Lock::take(temporary_name(path, "lock")?, &part)?;
-    // Whoever had the lock before may have made it.
+    let _lock = BackupLock::take(temporary_name(path, "lock")?, &part)?;
+    // The previous holder of the lock may have created it.
     if path.symlink_metadata().is_ok() {
         return Err(Error::Exists { path: path.to_owned() });
     }
@@ -67,7 +82,7 @@ pub(crate) fn backup(
         fs::rename(&part, path).map_err(|e| failed(path, "rename the finished backup to", &e))?;
         let parent = parent(path);
         File::open(parent).and_then(|dir| dir.sync_all()).map_err(|e| {
-            // Nothing is to be left there.
+            // A failed backup must leave nothing there.
             let _ = fs::rename(path, &part);
             failed(parent, "make durable", &e)
         })?;
@@ -82,13 +97,13 @@ pub(crate) fn backup(
     result
 }
 
-/// The right to a temporary name: a locked file, which goes away with it.
-struct Lock {
+/// The right to a temporary name: a locked file, which is removed with it.
+struct BackupLock {
     file: File,
     path: PathBuf,
 }
 
-impl Lock {
+impl BackupLock {
     /// Takes the right to `part` by the file at `path`; `Busy` when another backup has it.
     fn take(path: PathBuf, part: &Path) -> Result<Self> {
         let io = |e: &io::Error| lock_error(&path, part, e);
@@ -104,7 +119,7 @@ impl Lock {
                 Ok(named) if (named.dev(), named.ino()) == (locked.dev(), locked.ino()) => {
                     return Ok(Self { file, path });
                 }
-                // Its owner removed it between our opening and locking.
+                // Its owner removed it after this process opened it and before it locked it.
                 _ => {}
             }
         }
@@ -112,17 +127,18 @@ impl Lock {
     }
 }
 
-impl Drop for Lock {
+impl Drop for BackupLock {
     fn drop(&mut self) {
-        // First the name, while nobody else can have the lock. Errors leave an empty file, which harms nobody.
+        // Remove the name first, while no other process can get the lock. An error leaves an empty file, which does
+        // no harm.
         let _ = fs::remove_file(&self.path);
-        // Also while a child of fork has the file open.
+        // Releases the lock even while a child of fork has the file open.
         let _ = self.file.unlock();
     }
 }
 
-/// The file at `path`, made where nothing is there; none when its owner has just removed it. A folder may be shared with
-/// others: a link is not followed, and a pipe not waited for.
+/// The file at `path`, created if it is missing; none when its owner has just removed it. Other users may write to
+/// the directory: a link is not followed, and a pipe is not waited for.
 fn open_lock(path: &Path, part: &Path) -> Result<Option<File>> {
     let new = File::options().write(true).create_new(true).open(path);
     if !new.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::AlreadyExists) {
@@ -130,7 +146,7 @@ fn open_lock(path: &Path, part: &Path) -> Result<Option<File>> {
     }
     match open_itself(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        // This file stands in the way, not the folder.
+        // This file is the obstacle, not the directory.
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(failed(path, "lock", &e)),
         there => there.map(Some).map_err(|e| lock_error(path, part, &e)),
     }
@@ -154,9 +170,9 @@ fn copy(
     part: &Path,
     progress: &mut impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<BackupReport> {
-    // Nothing of the copy counts before its last byte is durable: no need to wait for each record.
+    // The copy counts only once it is durable as a whole: no need to wait for each record.
     let to = Map::options()
-        .create_new(true)
+        .create(Create::New)
         .capacity(capacity)
         .durability(Durability::Interval(Duration::from_millis(100)))
         .open(part)?;
@@ -177,7 +193,7 @@ fn copy(
     Ok(BackupReport { records: done.records, bytes: done.bytes })
 }
 
-/// Removes what a killed backup left, unless somebody has opened it.
+/// Removes what a killed backup left, unless a process has opened it.
 fn remove_leftover(part: &Path) -> Result<()> {
     match crate::pool_info(part) {
         Ok(info) if info.busy => Err(Error::Busy { path: part.to_owned() }),

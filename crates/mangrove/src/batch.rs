@@ -1,7 +1,7 @@
-//! Writes that take effect together.
+//! Batches: writes that take effect together.
 
-/// A list of puts and deletes for [`crate::Map::write`]: after a crash all of them are there or
-/// none. Later entries of the same key win. Costs the memory of its keys and values.
+/// A list of puts and deletes for [`crate::Map::write`]: after a crash all of them are there or none. Later entries
+/// of the same key win. Costs the memory of its keys and values.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     pub(crate) inner: mangrove_hart::Batch,
@@ -15,7 +15,7 @@ impl Batch {
         Self::default()
     }
 
-    /// Adds "set `key` to `value`". Limits are checked by [`crate::Map::write`].
+    /// Adds "set `key` to `value`". [`crate::Map::write`] checks the limits.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
         let (key, value) = (key.as_ref(), value.as_ref());
         self.bytes += (key.len() + value.len()) as u64;
@@ -48,7 +48,7 @@ impl Batch {
         self.bytes
     }
 
-    /// Forgets all entries.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.inner.clear();
         self.bytes = 0;

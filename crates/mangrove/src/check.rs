@@ -1,4 +1,4 @@
-//! Is this map sound?
+//! The report of a check.
 
 /// What [`crate::Map::check`] found.
 #[derive(Clone, Debug, Default)]
@@ -8,7 +8,7 @@ pub struct CheckReport {
     pub records: u64,
     /// Bytes of values read.
     pub value_bytes: u64,
-    /// One sentence for each thing that is wrong; empty when the map is sound.
+    /// One message for each thing that is wrong; empty when the map is sound.
     pub problems: Vec<String>,
 }
 

@@ -3,7 +3,7 @@
 use crate::Result;
 use mangrove_pmem::Pool;
 
-/// Closes its pool at the latest when dropped; then errors go nowhere.
+/// Closes its pool when dropped, if `close` has not done so; errors are lost then.
 pub(crate) struct Closing(Option<Pool>);
 
 impl Closing {
@@ -26,7 +26,7 @@ impl Closing {
 impl Drop for Closing {
     fn drop(&mut self) {
         if let Some(pool) = self.0.take() {
-            // Whoever wants to know calls `Map::close`; what was acknowledged is durable either way.
+            // A caller that must know calls `Map::close`; what was acknowledged is durable in either case.
             let _ = pool.close();
         }
     }

@@ -1,9 +1,9 @@
-//! The errors of the floors below, in the words of this one.
+//! Converts the errors of the crates below into this crate's.
 
 use crate::Error;
 use std::path::Path;
 
-/// File of a pool that holds its region.
+/// Name of a pool's data file, which holds its region.
 const IMAGE: &str = "image";
 
 impl From<mangrove_pmem::Error> for Error {

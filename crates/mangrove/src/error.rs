@@ -1,14 +1,14 @@
-//! What can go wrong with a map, by what the caller can do about it.
+//! Errors of a map, by what the caller can do about them.
 
 use std::path::PathBuf;
 
-/// Result of this crate.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call failed. `Display` is a sentence that a user can act on.
+/// Why a call failed. `Display` is a message that a user can act on.
 ///
-/// Nothing acknowledged earlier is lost by any of these, except by [`Error::Corrupt`], which names
-/// the file and the byte where the medium gave back something else than was written.
+/// None of these loses what was acknowledged earlier, except [`Error::Corrupt`], which names the file and the byte
+/// where the medium returned something other than what was written.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -41,7 +41,7 @@ pub enum Error {
         /// The pool.
         path: PathBuf,
     },
-    /// What lies at the path is no Mangrove pool, or one of a machine of the other byte order.
+    /// What lies at the path is not a Mangrove pool, or is one of a machine of the other byte order.
     Foreign {
         /// The path asked for.
         path: PathBuf,
@@ -64,7 +64,7 @@ pub enum Error {
         /// Kind found.
         found: String,
     },
-    /// Bytes read back are not the bytes written. The bad bytes were not served.
+    /// The bytes read back are not the bytes written. The map did not return them.
     Corrupt {
         /// File that holds the bad bytes.
         path: PathBuf,
@@ -83,22 +83,22 @@ pub enum Error {
         /// The pool.
         path: PathBuf,
     },
-    /// The medium is full. Nothing was changed; the map goes on.
+    /// The medium is full. Nothing was changed; the map continues to work.
     NoSpace {
         /// The pool.
         path: PathBuf,
         /// Bytes wanted.
         wanted: u64,
     },
-    /// A file of the pool may not grow further, for this process (`ulimit -f`) or on its file system.
-    /// Nothing was changed; the map goes on.
+    /// A file of the pool may not grow further, for this process (`ulimit -f`) or on its file system. Nothing was
+    /// changed; the map continues to work.
     FileLimit {
         /// The file.
         path: PathBuf,
         /// Bytes wanted.
         wanted: u64,
     },
-    /// The pool's capacity is in use. Nothing was changed; the map goes on.
+    /// The pool's capacity is in use. Nothing was changed; the map continues to work.
     Full {
         /// The pool.
         path: PathBuf,
@@ -106,7 +106,8 @@ pub enum Error {
         wanted: u64,
         /// Bytes that the pool can ever hold.
         capacity: u64,
-        /// Bytes of address space that this process could reserve for it: fewer under a limit of its own.
+        /// Bytes of address space that this process could reserve for the pool; fewer than `capacity` under a limit
+        /// of the process.
         reserved: u64,
     },
     /// An option or a request cannot be honoured by this pool or machine.
@@ -114,14 +115,14 @@ pub enum Error {
         /// Which, and what to do.
         what: String,
     },
-    /// An earlier I/O error latched: reads go on, writes fail, nothing more is acknowledged.
+    /// An earlier I/O error has poisoned the pool: reads work, writes fail, and nothing more is acknowledged.
     Poisoned {
         /// The first error.
         first: String,
     },
-    /// The snapshot's overlay outgrew its bound and was dropped; take a new one.
+    /// The snapshot's pre-images exceeded their bound and were dropped; take a new snapshot.
     SnapshotExpired,
-    /// The caller's progress function asked for the work to stop. Nothing was left behind.
+    /// The caller's progress function stopped the operation, which left nothing.
     Stopped,
     /// The operating system refused.
     Io {
@@ -131,7 +132,7 @@ pub enum Error {
         doing: String,
         /// The system's error number, if there is one.
         code: Option<i32>,
-        /// The system's words.
+        /// The system's message.
         message: String,
     },
 }

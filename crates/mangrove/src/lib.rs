@@ -44,6 +44,7 @@
 
 mod backup;
 mod batch;
+mod bounds;
 mod check;
 mod closing;
 mod convert;
@@ -56,10 +57,12 @@ mod stat;
 
 pub use backup::{BackupReport, Progress};
 pub use batch::Batch;
+pub use bounds::prefix_end;
 pub use check::CheckReport;
 pub use error::{Error, Result};
+pub use mangrove_pmem::{Create, Domain, Durability, Latency, Medium, PoolConfig};
 pub use map::{KEY_BYTES_MAX, Map, VALUE_BYTES_MAX};
-pub use options::{Domain, Durability, Latency, Locking, MapOptions, Medium};
+pub use options::{Locking, MapOptions};
 pub use range::Range;
 pub use snapshot::Snapshot;
 pub use stat::{PoolInfo, RecoveryReport, Stat, pool_check, pool_info, pool_is_unfinished};

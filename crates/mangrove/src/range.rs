@@ -5,11 +5,10 @@ use crate::convert::engine;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-/// An ordered walk over the records that were there when it was made: writes during the walk do
-/// not show. Holds a snapshot until dropped. From both ends.
+/// An ordered walk over the records that were there when it was made, from both ends: writes during the walk do not
+/// show. Holds a snapshot until dropped.
 ///
-/// Each step costs some tens of nanoseconds plus the copy of key and value; [`Range::visit`] copies
-/// nothing.
+/// Each step costs some tens of nanoseconds plus the copy of key and value; [`Range::visit`] copies nothing.
 ///
 /// ```
 /// # fn main() -> mangrove::Result<()> {
@@ -37,8 +36,8 @@ impl<'map> Range<'map> {
         Self { inner, path }
     }
 
-    /// Calls `visit` for each record that is left, in order and without copying it, until it answers
-    /// `Break`. The slices are good for the time of the call.
+    /// Calls `visit` for each remaining record, in order and without copying it, until it returns `Break`. The slices
+    /// are valid during the call.
     ///
     /// # Errors
     /// [`crate::Error::Corrupt`] or [`crate::Error::SnapshotExpired`].
@@ -66,8 +65,8 @@ impl std::fmt::Debug for Range<'_> {
 }
 
 impl Iterator for Range<'_> {
-    /// A record, or why there can be no more: [`crate::Error::Corrupt`] or
-    /// [`crate::Error::SnapshotExpired`]. After an error the walk is over.
+    /// A record, or why there can be no more: [`crate::Error::Corrupt`] or [`crate::Error::SnapshotExpired`]. After
+    /// an error the walk has ended.
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,13 +1,13 @@
-//! One instant of a map, to read from while writers go on.
+//! One instant of a map, to read from while writers continue.
 
+use crate::bounds::bounds;
 use crate::convert::engine;
-use crate::map::bounds;
 use crate::{Range, Result};
 use std::ops::RangeBounds;
 use std::path::Path;
 
 /// A map as it was at one instant. Costs DRAM for each record changed since, bounded by
-/// [`crate::MapOptions::snapshot_bytes_max`]; beyond it reads say [`crate::Error::SnapshotExpired`].
+/// [`crate::MapOptions::snapshot_bytes_max`]; beyond the bound reads return [`crate::Error::SnapshotExpired`].
 ///
 /// ```
 /// # fn main() -> mangrove::Result<()> {

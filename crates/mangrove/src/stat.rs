@@ -1,4 +1,4 @@
-//! What a map and its pool are made of.
+//! Figures of a map and of its pool, and what can be asked of a pool without opening it.
 
 use crate::{Durability, Latency, Medium, Result};
 use mangrove_pmem::{LockKind, MediumKind, OpenHow, OsStorage, Pool, Storage, here};
@@ -17,11 +17,11 @@ pub struct Stat {
     pub index_bytes: u64,
     /// DRAM of the allocator's bookkeeping, in bytes.
     pub allocator_bytes: u64,
-    /// Bytes of the pool's image that are in use (with slack inside chunks).
+    /// Bytes of the pool's data file that are in use (with slack inside chunks).
     pub durable_bytes: u64,
-    /// Bytes of the pool's image that were made usable so far.
+    /// Bytes of the pool's data file that were made usable so far.
     pub image_bytes: u64,
-    /// The most bytes that the image can grow to.
+    /// The most bytes that the data file can grow to.
     pub capacity: u64,
     /// Bytes of the redo log; 0 where there is none.
     pub log_bytes: u64,
@@ -37,21 +37,21 @@ pub struct Stat {
     pub group_commits: u64,
     /// Bytes written to the log, headers and padding included.
     pub log_bytes_written: u64,
-    /// Bytes written to the image and its checksums by checkpoints.
+    /// Bytes that checkpoints wrote to the data file and its page checksums.
     pub image_bytes_written: u64,
     /// Checkpoints finished.
     pub checkpoints: u64,
     /// Times a write waited for the checkpointer to free log space.
     pub log_full_waits: u64,
-    /// Snapshots and walks alive.
+    /// Live snapshots and walks.
     pub snapshots: u64,
     /// DRAM held for them, in bytes.
     pub snapshot_bytes: u64,
-    /// The error that latched, if any.
+    /// The error that poisoned the pool, if any.
     pub poisoned: Option<String>,
 }
 
-/// What opening the map had to do.
+/// What opening the map did.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RecoveryReport {
@@ -59,7 +59,7 @@ pub struct RecoveryReport {
     pub created: bool,
     /// True when the pool had been closed in order: nothing had to be replayed.
     pub clean: bool,
-    /// Bytes of image read and verified.
+    /// Bytes of the data file read and verified.
     pub image_bytes: u64,
     /// Groups of the log replayed.
     pub log_groups: u64,
@@ -73,7 +73,7 @@ pub struct RecoveryReport {
     pub seconds: f64,
 }
 
-/// What a pool says about itself, without opening it.
+/// What a pool states about itself, without being opened.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PoolInfo {
@@ -87,9 +87,9 @@ pub struct PoolInfo {
     pub kind: String,
     /// What it lies on.
     pub medium: Medium,
-    /// The most bytes that the image can grow to.
+    /// The most bytes that the data file can grow to.
     pub capacity: u64,
-    /// Bytes of the image that were made usable so far.
+    /// Bytes of the data file that were made usable so far.
     pub image_bytes: u64,
     /// Bytes of the redo log; 0 where there is none.
     pub log_bytes: u64,
@@ -99,28 +99,28 @@ pub struct PoolInfo {
     pub busy: bool,
 }
 
-/// Reads what the pool at `path` says about itself. Writes nothing; holds a shared lock for an
-/// instant to see whether somebody else has the pool, for which openers wait.
+/// Reads what the pool at `path` states about itself. Writes nothing; holds a shared lock for an instant to see
+/// whether another process has the pool. Openers wait that long.
 ///
 /// # Errors
-/// [`crate::Error::NotFound`], [`crate::Error::Foreign`], [`crate::Error::Newer`],
-/// [`crate::Error::Corrupt`] or [`crate::Error::Io`].
+/// [`crate::Error::NotFound`], [`crate::Error::Foreign`], [`crate::Error::Newer`], [`crate::Error::Corrupt`] or
+/// [`crate::Error::Io`].
 pub fn pool_info(path: impl AsRef<Path>) -> Result<PoolInfo> {
     let path = path.as_ref();
     let info = Pool::inspect(path)?;
     Ok(PoolInfo::new(&info, busy(path)))
 }
 
-/// True when the making of a pool at `path` was interrupted before anything could be stored in it, and nobody is at it
-/// now: [`pool_info`] then fails, and a creation begins anew.
+/// True when the creation of a pool at `path` was interrupted before anything could be stored in it, and no process
+/// is creating it now: [`pool_info`] then fails, and a creation begins anew.
 #[must_use]
 pub fn pool_is_unfinished(path: impl AsRef<Path>) -> bool {
     let path = path.as_ref();
     Pool::is_unfinished(path) && !busy(path)
 }
 
-/// Reads every byte of the pool at `path` against its checksums, without recovering what is in it.
-/// Returns one sentence for each damaged place. Opens read-only, writes nothing.
+/// Reads every byte of the pool at `path` against its checksums, without recovering what is in it. Returns one
+/// message for each damaged place. Opens read-only, writes nothing.
 ///
 /// # Errors
 /// As [`pool_info`], and [`crate::Error::Busy`].
@@ -128,8 +128,8 @@ pub fn pool_check(path: impl AsRef<Path>) -> Result<Vec<String>> {
     Ok(Pool::check(path)?.damage.iter().map(ToString::to_string).collect())
 }
 
-/// True when somebody writes to the pool now. A pool that cannot be asked counts as free: whoever
-/// opens it will hear the reason.
+/// True when a process writes to the pool now. A pool whose lock file cannot be opened counts as free: opening the
+/// pool will report why.
 fn busy(path: &Path) -> bool {
     let file = OsStorage.open(&path.join(LOCK_FILE), OpenHow::Read, here());
     matches!(file.and_then(|f| f.lock(LockKind::Shared)), Ok(false))
@@ -165,7 +165,7 @@ impl Stat {
             index_bytes: map.index_dram_bytes,
             allocator_bytes: map.allocator_dram_bytes,
             durable_bytes: map.durable_bytes,
-            // A reader has a private copy and no log of its own: it reports what the pool says.
+            // A read-only map has a private copy and no log of its own: it reports what the pool states.
             image_bytes: if pool.read_only { info.image_bytes } else { pool.grown },
             capacity: pool.capacity,
             log_bytes: if pool.read_only { info.log_bytes } else { pool.log_bytes },

@@ -1,6 +1,6 @@
-//! Opening, closing and what stands between: each refusal has its kind, and changes nothing.
+//! Opening and closing: each refusal has its kind, and changes nothing.
 
-use mangrove::{Durability, Error, Map, Medium, pool_check, pool_info};
+use mangrove::{Create, Durability, Error, Map, Medium, PoolConfig, pool_check, pool_info};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,8 +16,46 @@ impl Dir {
     }
 
     fn map(&self) -> Map {
-        Map::options().create(true).log_bytes(1 << 20).open(self.path()).unwrap()
+        Map::options().log_bytes(1 << 20).open(self.path()).unwrap()
     }
+}
+
+/// `Map::options().open` does what `Map::open` does: both create a pool that is missing, and an opener that must not
+/// create one says so. A read-only opening creates nothing.
+#[test]
+fn options_create_as_open_does() {
+    let dir = Dir::new();
+    let path = dir.path();
+    let none = |opened: Result<Map, Error>| assert!(matches!(opened, Err(Error::NotFound { .. })));
+    none(Map::options().read_only(true).open(&path));
+    none(Map::options().create(Create::Never).open(&path));
+    assert!(!path.exists());
+    Map::options().open(&path).unwrap().put("k", "v").unwrap();
+    assert!(matches!(Map::options().create(Create::New).open(&path), Err(Error::Exists { .. })));
+    assert_eq!(Map::open(&path).unwrap().get("k").unwrap().as_deref(), Some(&b"v"[..]));
+    let never = Map::options().create(Create::New).read_only(true).open(dir.0.path().join("other"));
+    assert!(matches!(never, Err(Error::Unsupported { .. })));
+}
+
+/// One configuration serves both facades: what one door's options were given, another's take over.
+#[test]
+fn one_configuration_opens_a_map() {
+    let dir = Dir::new();
+    let config = PoolConfig {
+        medium: Medium::File,
+        durability: Durability::interval_ms(7),
+        log_bytes: 1 << 20,
+        capacity: Some(8 << 20),
+        ..PoolConfig::default()
+    };
+    let map = Map::options().config(config).open(dir.path()).unwrap();
+    let (info, stat) = (map.info(), map.stat());
+    assert_eq!((info.medium, info.log_bytes, info.capacity), (Medium::File, 1 << 20, 8 << 20));
+    assert_eq!(stat.durability.milliseconds(), 7);
+    drop(map);
+    // What a configuration leaves open is the door's default.
+    let other = Map::options().config(PoolConfig::default()).open(dir.0.path().join("other")).unwrap();
+    assert_eq!(other.info().capacity, 128 << 30);
 }
 
 #[test]
@@ -25,17 +63,17 @@ fn a_capacity_that_holds_no_map_leaves_no_pool() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("p");
     for bytes in [0, 65_536, (1 << 20) - 1, 1 << 60] {
-        let text = Map::options().create(true).capacity(bytes).open(&path).unwrap_err().to_string();
+        let text = Map::options().capacity(bytes).open(&path).unwrap_err().to_string();
         assert!(text.contains("capacity"), "{text}");
         assert!(!path.exists(), "{bytes}");
     }
-    Map::options().create(true).capacity(1 << 20).open(&path).unwrap().put("k", "v").unwrap();
+    Map::options().capacity(1 << 20).open(&path).unwrap().put("k", "v").unwrap();
 }
 
 #[test]
 fn a_missing_an_existing_and_a_busy_pool_are_told_apart() {
     let dir = Dir::new();
-    assert!(matches!(Map::options().open(dir.path()), Err(Error::NotFound { .. })));
+    assert!(matches!(Map::options().create(Create::Never).open(dir.path()), Err(Error::NotFound { .. })));
     assert!(matches!(pool_info(dir.path()), Err(Error::NotFound { .. })));
     let map = dir.map();
     assert!(matches!(Map::open(dir.path()), Err(Error::Busy { .. })));
@@ -43,7 +81,7 @@ fn a_missing_an_existing_and_a_busy_pool_are_told_apart() {
     assert!(pool_info(dir.path()).unwrap().busy);
     drop(map);
     assert!(!pool_info(dir.path()).unwrap().busy);
-    assert!(matches!(Map::options().create_new(true).open(dir.path()), Err(Error::Exists { .. })));
+    assert!(matches!(Map::options().create(Create::New).open(dir.path()), Err(Error::Exists { .. })));
     let one = Map::options().read_only(true).open(dir.path()).unwrap();
     let two = Map::options().read_only(true).open(dir.path()).unwrap();
     assert!(matches!(Map::open(dir.path()), Err(Error::Busy { .. })), "a writer beside readers");
@@ -114,11 +152,11 @@ fn a_read_only_map_answers_and_refuses_to_change() {
 #[test]
 fn a_pool_whose_map_was_never_made_is_made_now() {
     let dir = Dir::new();
-    // What a process killed between making the pool and making the map leaves.
+    // What a process leaves that is killed between the creation of the pool and that of the map.
     mangrove_pmem::PoolOptions::new()
         .kind("map")
-        .create(mangrove_pmem::CreateMode::CreateNew)
-        .medium(mangrove_pmem::MediumChoice::File)
+        .create(mangrove_pmem::Create::New)
+        .medium(mangrove_pmem::Medium::File)
         .capacity(1 << 30)
         .log_bytes(1 << 20)
         .open(dir.path())
@@ -127,7 +165,7 @@ fn a_pool_whose_map_was_never_made_is_made_now() {
         panic!("there is no map to read yet");
     };
     assert!(what.contains("its creation was interrupted"), "{what}");
-    let map = Map::options().open(dir.path()).unwrap();
+    let map = Map::options().create(Create::Never).open(dir.path()).unwrap();
     map.put("k", "v").unwrap();
     drop(map);
     assert_eq!(dir.map().get("k").unwrap().unwrap(), b"v");
@@ -140,7 +178,7 @@ fn a_pool_whose_first_group_is_damaged_is_not_made_anew() {
     for i in 0..20 {
         map.put(format!("k{i}"), "v").unwrap();
     }
-    // As a power cut would leave it now, but for the damage.
+    // What a power cut would leave now, except for the damage.
     let cut = dir.0.path().join("cut");
     std::fs::create_dir(&cut).unwrap();
     for name in ["pool", "image", "log", "sums"] {
@@ -151,7 +189,7 @@ fn a_pool_whose_first_group_is_damaged_is_not_made_anew() {
     log[..512].fill(0xa5);
     std::fs::write(cut.join("log"), &log).unwrap();
     for _ in 0..2 {
-        let error = Map::options().create(true).open(&cut).err().unwrap();
+        let error = Map::options().open(&cut).err().unwrap();
         assert!(matches!(&error, Error::Corrupt { path, .. } if path.ends_with("log")), "{error}");
     }
     assert!(std::fs::read(cut.join("log")).unwrap() == log, "the refusal changed the log");
@@ -164,8 +202,8 @@ fn another_kind_of_pool_is_refused() {
     let dir = Dir::new();
     mangrove_pmem::PoolOptions::new()
         .kind("heap")
-        .create(mangrove_pmem::CreateMode::CreateNew)
-        .medium(mangrove_pmem::MediumChoice::File)
+        .create(mangrove_pmem::Create::New)
+        .medium(mangrove_pmem::Medium::File)
         .log_bytes(1 << 20)
         .open(dir.path())
         .unwrap()
@@ -178,7 +216,6 @@ fn another_kind_of_pool_is_refused() {
 fn interval_durability_is_durable_after_sync() {
     let dir = Dir::new();
     let map = Map::options()
-        .create(true)
         .medium(Medium::File)
         .durability(Durability::Interval(Duration::from_secs(60)))
         .log_bytes(1 << 20)
@@ -212,7 +249,7 @@ fn limits_are_told_before_anything_changes() {
 #[test]
 fn a_full_pool_refuses_and_goes_on() {
     let dir = Dir::new();
-    let map = Map::options().create(true).capacity(8 << 20).log_bytes(1 << 20).open(dir.path()).unwrap();
+    let map = Map::options().capacity(8 << 20).log_bytes(1 << 20).open(dir.path()).unwrap();
     let value = vec![7; 10_000];
     let mut fitted = 0;
     let error = loop {

@@ -1,4 +1,4 @@
-//! Walks, snapshots and backups beside writers: each shows one instant.
+//! Walks, snapshots and backups while writers run: each shows one instant.
 
 use mangrove::{Batch, Error, Map};
 use std::fs::Permissions;
@@ -23,7 +23,7 @@ impl Dir {
     }
 
     fn map(&self) -> Map {
-        Map::options().create(true).log_bytes(1 << 20).open(self.path("pool")).unwrap()
+        Map::options().log_bytes(1 << 20).open(self.path("pool")).unwrap()
     }
 }
 
@@ -91,8 +91,8 @@ fn many_keys_at_once_are_what_each_alone_is() {
     assert_eq!(calls, 0);
 }
 
-/// Readers of many keys beside writers that replace, delete and put them back in one batch each: a key that is always
-/// there is always found, with a whole value.
+/// Readers of many keys, while writers replace, delete and restore them in one batch each: a key that is always there
+/// is always found, with a whole value.
 #[test]
 fn many_keys_are_read_beside_writers() {
     let dir = Dir::new();
@@ -106,7 +106,7 @@ fn many_keys_are_read_beside_writers() {
                 let i = round * 7 % keys.len();
                 let lens = [3, 200, 1000, 8];
                 map.put_nowait(&keys[i], vec![round as u8; lens[round % 4]]).unwrap();
-                // Neighbours come and go, so that nodes grow, shrink and are used again.
+                // Neighbours are inserted and removed, so that nodes grow, shrink and are reused.
                 map.put_nowait(format!("k{i}x{round}"), "").unwrap();
                 if round >= 300 {
                     let old = round - 300;
@@ -209,7 +209,7 @@ fn a_backup_that_ends_early_leaves_nothing() {
     let before = names(dir.0.path());
     assert!(matches!(map.backup(&to, |_| ControlFlow::Break(())), Err(Error::Stopped)));
     assert_eq!(names(dir.0.path()), before);
-    // What a killed backup leaves under the temporary name does not stand in the way of the next.
+    // What a killed backup left under the temporary name does not stop the next one.
     let part = dir.path(".copy.mangrove-part");
     std::fs::create_dir(&part).unwrap();
     std::fs::write(part.join("image"), "half a backup").unwrap();
@@ -259,9 +259,9 @@ fn a_link_or_a_pipe_in_the_place_of_its_lock_ends_a_backup() {
     let refused = || {
         let (map, path) = (Arc::clone(&map), to.clone());
         let (sender, answer) = std::sync::mpsc::channel();
-        // Not joined: without end it would be waited for in vain.
+        // Not joined: if the backup never ended, the test would wait for it for ever.
         std::thread::spawn(move || sender.send(map.backup(&path, |_| ControlFlow::Continue(()))));
-        let error = answer.recv_timeout(Duration::from_secs(20)).expect("an answer").unwrap_err();
+        let error = answer.recv_timeout(Duration::from_secs(120)).expect("an answer").unwrap_err();
         assert!(error.to_string().contains("cannot lock") && error.to_string().contains("-lock"), "{error}");
         assert!(!to.exists());
         std::fs::remove_file(&lock).unwrap();
@@ -283,7 +283,7 @@ fn a_lock_that_another_user_left_is_named() {
     const FOLDER: &str = "MANGROVE_TEST_FOLDER";
     if let Some(folder) = std::env::var_os(FOLDER) {
         let folder = PathBuf::from(folder);
-        let map = Map::options().create(true).log_bytes(1 << 20).open(folder.join("pool")).unwrap();
+        let map = Map::options().log_bytes(1 << 20).open(folder.join("pool")).unwrap();
         let error = map.backup(folder.join("copy"), |_| ControlFlow::Continue(())).unwrap_err();
         assert!(error.to_string().contains("cannot lock") && error.to_string().contains("-lock"), "{error}");
         return;
@@ -299,11 +299,11 @@ fn a_lock_that_another_user_left_is_named() {
         .env(FOLDER, dir.0.path())
         .current_dir("/");
     if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
-        // Root may everything.
+        // For root no permission matters.
         again.uid(65534).gid(65534);
     }
     match again.output() {
-        // The other user may not even come to this program.
+        // The other user may have no access to this program.
         Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {}
         output => {
             let output = output.unwrap();

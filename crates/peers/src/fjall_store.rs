@@ -1,7 +1,7 @@
 //! fjall 3: one keyspace. Synced means `persist(SyncData)` after each write.
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
-use mangrove_bench::{Store, StoreKind, SyncMode};
+use mangrove_bench::{OpenStore, StoreKind, SyncMode};
 use std::path::Path;
 
 /// See the file head.
@@ -18,8 +18,8 @@ impl StoreKind for Fjall {
         "fjall"
     }
 
-    fn open(&self, dir: &Path, mode: SyncMode) -> anyhow::Result<Box<dyn Store>> {
-        let db = Database::builder(dir.join("db")).cache_size(crate::CACHE_BYTES as u64).open()?;
+    fn open(&self, dir: &Path, mode: SyncMode) -> anyhow::Result<Box<dyn OpenStore>> {
+        let db = Database::builder(dir.join("db")).cache_size(crate::cache::CACHE_BYTES as u64).open()?;
         let records = db.keyspace("records", KeyspaceCreateOptions::default)?;
         Ok(Box::new(Open { db, records, mode }))
     }
@@ -34,7 +34,7 @@ impl Open {
     }
 }
 
-impl Store for Open {
+impl OpenStore for Open {
     fn put(&self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
         self.records.insert(key, value)?;
         self.settle()

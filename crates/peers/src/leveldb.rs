@@ -13,9 +13,9 @@ unsafe extern "C" {
 /// # Safety
 /// `options` must be live options of LevelDB.
 unsafe fn tune(options: *mut c_void) {
-    // SAFETY: the caller's; cache and policy must outlive the database and are left to the process.
+    // SAFETY: the caller's promise; cache and policy must outlive the database, and the process never frees them.
     unsafe {
-        leveldb_options_set_cache(options, leveldb_cache_create_lru(crate::CACHE_BYTES));
+        leveldb_options_set_cache(options, leveldb_cache_create_lru(crate::cache::CACHE_BYTES));
         leveldb_options_set_filter_policy(options, leveldb_filterpolicy_create_bloom(10));
     }
 }

@@ -1,10 +1,11 @@
-//! Adapters to the stores that a user would otherwise pick: LMDB, LevelDB and RocksDB through
-//! their C APIs (Debian packages in APT.txt), redb, fjall and sled as crates.
+//! Adapters to the stores that a user would otherwise pick: LMDB, LevelDB and RocksDB through their C APIs (Debian
+//! packages in APT.txt), redb, fjall and sled as crates.
 //!
-//! A crate of its own, and never built unless asked for by name, so that nobody links RocksDB by
-//! accident. Settings are those a user gets by following each project's first page, made fair where
-//! a default would cripple it (cache sizes, bloom filters); each file says which.
+//! A crate of its own, built only when a command names it, so that a user never links RocksDB by accident. Settings
+//! are those of each project's first page, made fair where a default would cripple the store (cache sizes, bloom
+//! filters); each file names them.
 
+mod cache;
 mod fjall_store;
 mod leveldb;
 mod lmdb;
@@ -14,9 +15,6 @@ mod rocksdb;
 mod sled_store;
 
 use mangrove_bench::StoreKind;
-
-/// Cache of each peer, in bytes: the 1M records of the bench fit into it.
-const CACHE_BYTES: usize = 512 << 20;
 
 /// Every peer.
 #[must_use]

@@ -2,7 +2,7 @@
 //! MDB_NOSYNC. Read transactions are reset and renewed, as its documentation advises.
 
 use anyhow::bail;
-use mangrove_bench::{Store, StoreKind, SyncMode};
+use mangrove_bench::{OpenStore, StoreKind, SyncMode};
 use parking_lot::Mutex;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::path::Path;
@@ -53,7 +53,7 @@ pub(crate) struct Lmdb;
 struct Open {
     env: *mut c_void,
     dbi: c_uint,
-    /// Read transactions at rest.
+    /// Read transactions that no thread uses.
     readers: Mutex<Vec<*mut c_void>>,
 }
 
@@ -79,7 +79,7 @@ fn val(bytes: &[u8]) -> Val {
 /// # Safety
 /// `v` must have been filled by LMDB within a transaction that outlives the slice.
 unsafe fn bytes<'a>(v: &Val) -> &'a [u8] {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts(v.data.cast(), v.size) }
 }
 
@@ -88,7 +88,7 @@ impl StoreKind for Lmdb {
         "LMDB"
     }
 
-    fn open(&self, dir: &Path, mode: SyncMode) -> anyhow::Result<Box<dyn Store>> {
+    fn open(&self, dir: &Path, mode: SyncMode) -> anyhow::Result<Box<dyn OpenStore>> {
         let path = CString::new(dir.to_str().unwrap_or_default())?;
         let (mut env, mut txn, mut dbi) = (ptr::null_mut(), ptr::null_mut(), 0);
         let flags = NOTLS | if mode == SyncMode::Async { NOSYNC } else { 0 };
@@ -147,7 +147,7 @@ impl Open {
     }
 }
 
-impl Store for Open {
+impl OpenStore for Open {
     fn put(&self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
         self.batch(&[(key, value)])
     }
@@ -229,7 +229,7 @@ impl Store for Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // SAFETY: no transaction is in use; the environment is used no more.
+        // SAFETY: no transaction is in use, and nothing uses the environment afterwards.
         unsafe {
             for txn in self.readers.get_mut().drain(..) {
                 mdb_txn_abort(txn);

@@ -1,9 +1,9 @@
-//! LevelDB's C API, which RocksDB speaks too under another prefix.
+//! LevelDB's C API, which RocksDB has too under another prefix.
 
-/// Makes a module of bindings and a `StoreKind` for one of them. `$tune` sets what differs.
+/// Makes a module of bindings and a `StoreKind` for one of them. `$tune` sets the options that differ.
 macro_rules! lsm_store {
     ($kind:ident, $name:literal, $library:literal, $prefix:literal, $tune:path) => {
-        use mangrove_bench::{Store, StoreKind, SyncMode};
+        use mangrove_bench::{OpenStore, StoreKind, SyncMode};
         use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
         use std::path::Path;
         use std::ptr::{self, NonNull};
@@ -106,12 +106,12 @@ macro_rules! lsm_store {
         // SAFETY: as above.
         unsafe impl Sync for Open {}
 
-        /// Turns the library's error string, if there is one, into ours.
+        /// Turns the library's error string, if there is one, into an error.
         fn check(error: *mut c_char) -> anyhow::Result<()> {
             if error.is_null() {
                 return Ok(());
             }
-            // SAFETY: the library hands out a C string that the caller frees.
+            // SAFETY: the library returns a C string that the caller frees.
             let text = unsafe { CStr::from_ptr(error) }.to_string_lossy().into_owned();
             // SAFETY: as above; it is freed once.
             unsafe { free(error.cast()) };
@@ -123,7 +123,7 @@ macro_rules! lsm_store {
                 $name
             }
 
-            fn open(&self, dir: &Path, mode: SyncMode) -> anyhow::Result<Box<dyn Store>> {
+            fn open(&self, dir: &Path, mode: SyncMode) -> anyhow::Result<Box<dyn OpenStore>> {
                 let path = CString::new(dir.join("db").to_str().unwrap_or_default())?;
                 let mut error: *mut c_char = ptr::null_mut();
                 // SAFETY: the options live until after the call; the path is a C string.
@@ -145,7 +145,7 @@ macro_rules! lsm_store {
             }
         }
 
-        impl Store for Open {
+        impl OpenStore for Open {
             fn put(&self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
                 let mut error = ptr::null_mut();
                 // SAFETY: an open database; the slices outlive the call.
@@ -238,8 +238,7 @@ macro_rules! lsm_store {
             }
 
             fn sync(&self) -> anyhow::Result<()> {
-                // Neither has a call for it in the C API that both share: an empty synced batch
-                // makes the log durable up to here.
+                // The common C API has no call for this: an empty synced batch makes the log durable up to here.
                 let mut error = ptr::null_mut();
                 // SAFETY: objects made and destroyed here.
                 unsafe {
@@ -260,7 +259,7 @@ macro_rules! lsm_store {
 
         impl Drop for Open {
             fn drop(&mut self) {
-                // SAFETY: the last use of all three.
+                // SAFETY: nothing uses the three objects afterwards.
                 unsafe {
                     close(self.db.as_ptr());
                     writeoptions_destroy(self.writes);

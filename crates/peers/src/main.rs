@@ -1,4 +1,4 @@
-//! `mangrove bench map` with every peer beside Mangrove.
+//! `mangrove bench map` with every peer.
 
 use clap::Parser;
 use mangrove_bench::{MapArgs, run_with};

@@ -1,6 +1,6 @@
 //! redb 4: one table; each put is a transaction. Unsynced means Durability::None.
 
-use mangrove_bench::{Store, StoreKind, SyncMode};
+use mangrove_bench::{OpenStore, StoreKind, SyncMode};
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 use std::path::Path;
 
@@ -19,8 +19,8 @@ impl StoreKind for Redb {
         "redb"
     }
 
-    fn open(&self, dir: &Path, mode: SyncMode) -> anyhow::Result<Box<dyn Store>> {
-        let db = Database::builder().set_cache_size(crate::CACHE_BYTES).create(dir.join("db.redb"))?;
+    fn open(&self, dir: &Path, mode: SyncMode) -> anyhow::Result<Box<dyn OpenStore>> {
+        let db = Database::builder().set_cache_size(crate::cache::CACHE_BYTES).create(dir.join("db.redb"))?;
         let durability = match mode {
             SyncMode::Sync => Durability::Immediate,
             SyncMode::Async => Durability::None,
@@ -45,7 +45,7 @@ impl Open {
     }
 }
 
-impl Store for Open {
+impl OpenStore for Open {
     fn put(&self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
         self.write(self.durability, &[(key, value)])
     }

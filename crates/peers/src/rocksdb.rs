@@ -24,7 +24,10 @@ unsafe fn tune(options: *mut c_void) {
     // takes over the policy.
     unsafe {
         let table = rocksdb_block_based_options_create();
-        rocksdb_block_based_options_set_block_cache(table, rocksdb_cache_create_lru(crate::CACHE_BYTES));
+        rocksdb_block_based_options_set_block_cache(
+            table,
+            rocksdb_cache_create_lru(crate::cache::CACHE_BYTES),
+        );
         rocksdb_block_based_options_set_filter_policy(table, rocksdb_filterpolicy_create_bloom(10.0));
         rocksdb_options_set_block_based_table_factory(options, table);
         rocksdb_block_based_options_destroy(table);

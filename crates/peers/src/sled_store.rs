@@ -1,7 +1,7 @@
-//! sled 0.34: its default tree. Synced means `flush()` after each write, which is what sled offers:
-//! sync_file_range on Linux, so not durable across a power cut (peers.md).
+//! sled 0.34: its default tree. Synced means `flush()` after each write, which is what sled offers: sync_file_range
+//! on Linux, so it is not durable across a power cut.
 
-use mangrove_bench::{Store, StoreKind, SyncMode};
+use mangrove_bench::{OpenStore, StoreKind, SyncMode};
 use std::path::Path;
 
 /// See the file head.
@@ -17,8 +17,11 @@ impl StoreKind for Sled {
         "sled"
     }
 
-    fn open(&self, dir: &Path, mode: SyncMode) -> anyhow::Result<Box<dyn Store>> {
-        let db = sled::Config::new().path(dir.join("db")).cache_capacity(crate::CACHE_BYTES as u64).open()?;
+    fn open(&self, dir: &Path, mode: SyncMode) -> anyhow::Result<Box<dyn OpenStore>> {
+        let db = sled::Config::new()
+            .path(dir.join("db"))
+            .cache_capacity(crate::cache::CACHE_BYTES as u64)
+            .open()?;
         Ok(Box::new(Open { db, mode }))
     }
 }
@@ -32,7 +35,7 @@ impl Open {
     }
 }
 
-impl Store for Open {
+impl OpenStore for Open {
     fn put(&self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
         self.db.insert(key, value)?;
         self.settle()

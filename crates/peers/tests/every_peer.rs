@@ -1,5 +1,4 @@
-//! Every peer does what the bench takes for granted: what is put is there, in order, and after
-//! reopening too.
+//! Every peer does what the bench relies on: records that were put can be read, in order, and after reopening too.
 
 use mangrove_bench::SyncMode;
 

@@ -1,24 +1,22 @@
-//! Prints what the file medium costs beside the raw floor of the disk it runs on.
+//! Prints the cost of the file medium beside the raw speed of the disk that it runs on.
 //!
 //! `cargo run --release -p mangrove-pmem --example group_commit -- [DIR]`
 
-use mangrove_pmem::{
-    CreateMode, Durability, MediumChoice, OpenHow, OsStorage, Pool, PoolOptions, Storage, here,
-};
+use mangrove_pmem::{Create, Durability, Medium, OpenHow, OsStorage, Pool, PoolOptions, Storage, here};
 use std::path::Path;
 use std::time::Instant;
 
 const RECORD_BYTES: usize = 170;
 
 fn open(path: &Path, durability: Durability) -> Pool {
-    let options = PoolOptions::new().create(CreateMode::CreateIfMissing).medium(MediumChoice::File);
+    let options = PoolOptions::new().create(Create::IfMissing).medium(Medium::File);
     let pool = options.durability(durability).open(path).expect("open the pool");
     pool.region().grow(256 << 20).expect("grow");
     pool
 }
 
-/// Raw rate of 512-byte durable writes, per second, and the rate of one thread that flushes and drains;
-/// in turns of a few writes each, so that what else the machine does slows both alike.
+/// Rate of 512-byte durable writes to the bare disk, per second, and the rate of one thread that flushes and
+/// drains; in turns of a few writes each, so that other work of the machine slows both alike.
 fn floor_and_one_thread(dir: &Path) -> (f64, f64) {
     let pool = open(&dir.join("one"), Durability::Sync);
     let path = dir.join("floor");
@@ -79,7 +77,7 @@ fn sync_rate(dir: &Path, threads: u64, seconds: f64) -> (f64, f64) {
     (rate, (after.log_written - before.log_written) as f64 / total as f64)
 }
 
-/// CPU time of this thread: on a machine that does other things too, it says more than the clock.
+/// CPU time of this thread: on a machine with other work, it is more precise than the clock.
 fn cpu_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one timespec.
@@ -88,9 +86,9 @@ fn cpu_seconds() -> f64 {
 }
 
 fn append_ns(dir: &Path, len: usize) -> f64 {
-    let pool = open(&dir.join(format!("append{len}")), Durability::Interval(1000));
+    let pool = open(&dir.join(format!("append{len}")), Durability::interval_ms(1000));
     let region = pool.region();
-    // A lap first, so that the ring's memory is there; then less than makes the checkpointer start.
+    // First a whole lap, so that the ring's memory is allocated; then less than starts the checkpointer.
     let lap = (64 << 20) / (len as u64 + 6);
     for i in 0..lap {
         region.flush(scattered(i), len);
@@ -105,7 +103,7 @@ fn append_ns(dir: &Path, len: usize) -> f64 {
 }
 
 fn sustained(dir: &Path, count: u64) -> (f64, u64) {
-    let pool = open(&dir.join("sustained"), Durability::Interval(100));
+    let pool = open(&dir.join("sustained"), Durability::interval_ms(100));
     let region = pool.region();
     let begun = Instant::now();
     for i in 0..count {

@@ -1,14 +1,13 @@
-//! Is this pool sound? Reads everything, changes nothing, lists every damaged place.
+//! Is this pool sound? The check reads everything, changes nothing and lists every damaged place.
 
-use crate::checkpoint::ImageFiles;
-use crate::log_scan::{refuse_hole, scan};
+use crate::format::page_sums::{PAGE_BYTES, page_checksum};
+use crate::format::superblock;
+use crate::format::superblock::Superblock;
+use crate::log::scan::{refuse_hole, scan};
 use crate::options::PoolOptions;
-use crate::pool::read_superblock_file;
-use crate::recover::{open_part, read_sums};
+use crate::pool_files::{DataFiles, PoolFile, read_superblock_file};
 use crate::stat::{CheckReport, Damage, MediumKind};
-use crate::storage::{LockKind, OpenHow, Storage, here};
-use crate::sums::{PAGE_BYTES, page_sum};
-use crate::superblock::{self, Superblock};
+use crate::storage::traits::{LockKind, OpenHow, Storage};
 use crate::{Error, OsStorage, Pool, Result};
 use mangrove_sys::Mirror;
 use std::path::Path;
@@ -26,17 +25,15 @@ impl Pool {
     ///
     /// # Errors
     /// As `check`.
-    pub fn check_in(storage: std::sync::Arc<dyn Storage>, folder: &Path) -> Result<CheckReport> {
-        // What is missing or foreign gets its sentence here.
-        Self::inspect_in(&*storage, folder)?;
-        let path = folder.join("pool");
-        let file = storage
-            .open(&path, OpenHow::Read, here())
-            .map_err(|e| Error::from_io(path.clone(), "open", &e))?;
-        if !file.lock(LockKind::Shared).map_err(|e| Error::from_io(path.clone(), "lock", &e))? {
-            return Err(Error::Busy { path: folder.to_owned() });
+    pub fn check_in(storage: std::sync::Arc<dyn Storage>, directory: &Path) -> Result<CheckReport> {
+        // Reports a pool that is missing or foreign.
+        Self::inspect_in(&*storage, directory)?;
+        let path = directory.join("pool");
+        let file = PoolFile::open(&*storage, path.clone(), OpenHow::Read, "open")?;
+        if !file.lock(LockKind::Shared)? {
+            return Err(Error::Busy { path: directory.to_owned() });
         }
-        let bytes = read_superblock_file(&*file, &path)?;
+        let bytes = read_superblock_file(&file)?;
         let sb = superblock::decode(&path, &bytes)?;
         let mut report = CheckReport { clean: sb.clean, ..CheckReport::default() };
         for (offset, what) in superblock::copy_faults(&bytes) {
@@ -47,21 +44,22 @@ impl Pool {
             }
         }
         match sb.medium {
-            MediumKind::File => check_file(&*storage, folder, &sb, &mut report)?,
+            MediumKind::File => check_file(&*storage, directory, &sb, &mut report)?,
             MediumKind::Dax | MediumKind::Emulated if sb.devdax.is_some() => {
                 report.notes.push("the pages of a device are verified when the pool is opened".into());
             }
             MediumKind::Dax | MediumKind::Emulated if sb.clean => {
-                check_image(&*storage, folder, &sb, &mut report)?;
+                check_image(&*storage, directory, &sb, &mut report)?;
             }
             MediumKind::Dax | MediumKind::Emulated => {
                 report.notes.push("the pool was not closed, so its page sums are not current".into());
             }
         }
         drop(file);
-        // The places above are found one by one; what opening needs besides is tried as it is.
+        // The code above finds damaged places one by one. Opening has further requirements, which are tested by
+        // opening.
         if report.damage.is_empty() && sb.medium == MediumKind::File {
-            match PoolOptions::new().read_only(true).storage(storage).open(folder) {
+            match PoolOptions::new().read_only(true).storage(storage).open(directory) {
                 Ok(_) => {}
                 Err(e) => push(&mut report, e)?,
             }
@@ -81,41 +79,44 @@ fn push(report: &mut CheckReport, e: Error) -> Result<()> {
     }
 }
 
-fn check_file(storage: &dyn Storage, folder: &Path, sb: &Superblock, report: &mut CheckReport) -> Result<()> {
-    let path = folder.join("log");
-    let log = match open_part(storage, &path, true) {
+fn check_file(
+    storage: &dyn Storage,
+    directory: &Path,
+    sb: &Superblock,
+    report: &mut CheckReport,
+) -> Result<()> {
+    let log = match PoolFile::open_part(storage, directory.join("log"), true) {
         Ok(log) => log,
         Err(e) => return push(report, e),
     };
-    let size = log.size().map_err(|e| Error::from_io(path.clone(), "read", &e))?;
+    let size = log.size()?;
     if size != sb.log_bytes {
         let what = format!("the log has {size} bytes instead of {}", sb.log_bytes);
-        report.damage.push(Damage { path, offset: size.min(sb.log_bytes), what });
+        report.damage.push(Damage { path: log.path().to_owned(), offset: size.min(sb.log_bytes), what });
     } else if !sb.clean {
         let mut ring = Mirror::new(sb.log_bytes as usize).map_err(|e| Error::Unsupported {
             what: format!("cannot map {} bytes for the log: {e}", sb.log_bytes),
         })?;
-        let scan = scan(&*log, &path, sb, &mut ring)
-            .and_then(|scan| refuse_hole(&*log, &path, sb, &scan).map(|()| scan));
+        let scan = scan(&log, sb, &mut ring).and_then(|scan| refuse_hole(&log, sb, &scan).map(|()| scan));
         match scan {
             Ok(scan) => report.groups = scan.groups,
             Err(e) => push(report, e)?,
         }
     }
-    check_image(storage, folder, sb, report)
+    check_image(storage, directory, sb, report)
 }
 
-/// Every page against its sum. While a checkpoint is under way, pages may be torn: opening, which
-/// applies the log to them, is the judge then.
+/// Compares every page with its checksum. While a checkpoint is under way, pages may be torn; then only opening,
+/// which applies the log to them, can find damage.
 fn check_image(
     storage: &dyn Storage,
-    folder: &Path,
+    directory: &Path,
     sb: &Superblock,
     report: &mut CheckReport,
 ) -> Result<()> {
-    let (image_path, sums_path) = (folder.join("image"), folder.join("sums"));
-    let (image, sums) = match (open_part(storage, &image_path, true), open_part(storage, &sums_path, true)) {
-        (Ok(image), Ok(sums)) => (image, sums),
+    let open = |name| PoolFile::open_part(storage, directory.join(name), true);
+    let files = match (open("image"), open("sums")) {
+        (Ok(image), Ok(sums)) => DataFiles { image, sums },
         (image, sums) => {
             for e in [image.err(), sums.err()].into_iter().flatten() {
                 push(report, e)?;
@@ -123,14 +124,13 @@ fn check_image(
             return Ok(());
         }
     };
-    let files = ImageFiles { image, image_path, sums, sums_path };
-    let size = files.image.size().map_err(|e| Error::from_io(files.image_path.clone(), "read", &e))?;
+    let size = files.image.size()?;
     if size < sb.image_bytes {
         let what = format!("the image ends here, but had {} bytes", sb.image_bytes);
-        report.damage.push(Damage { path: files.image_path.clone(), offset: size, what });
+        report.damage.push(Damage { path: files.image.path().to_owned(), offset: size, what });
     }
     let size = size.min(sb.capacity);
-    let sums = match read_sums(&files, sb, size, sb.capacity) {
+    let sums = match files.read_sums(sb, size, sb.capacity) {
         Ok(sums) => sums,
         Err(e) => return push(report, e),
     };
@@ -138,20 +138,12 @@ fn check_image(
     let mut offset = 0;
     while offset < size {
         let want = buffer.len().min((size - offset) as usize);
-        let n = files
-            .image
-            .read_at(offset, &mut buffer[..want])
-            .map_err(|e| Error::from_io(files.image_path.clone(), "read", &e))?;
-        buffer[n..want].fill(0);
+        files.image.read_padded(offset, &mut buffer[..want])?;
         for (i, page) in buffer[..want - want % PAGE_BYTES].chunks_exact(PAGE_BYTES).enumerate() {
             let number = offset / PAGE_BYTES as u64 + i as u64;
             report.pages += 1;
-            if page_sum(page) != sums.get(number) && sb.tail == sb.target {
-                report.damage.push(Damage {
-                    path: files.image_path.clone(),
-                    offset: number * PAGE_BYTES as u64,
-                    what: "the page does not match its checksum".into(),
-                });
+            if page_checksum(page) != sums.get(number) && sb.tail == sb.target {
+                push(report, files.damaged_page(number))?;
             }
         }
         offset += want as u64;

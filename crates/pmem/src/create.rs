@@ -1,55 +1,54 @@
-//! Making a pool.
+//! Creating a pool.
 //!
-//! Durable-order: the names, the log and the empty image before the superblock; the superblock last.
-//! A process killed, or a machine cut off, in between leaves a blank superblock file beside an empty
-//! image: no pool, recognised and made again. Otherwise a valid superblock could name a log whose
-//! bytes are not there.
+//! Durable-order: the names, the log and the empty data file before the superblock; the superblock last. Otherwise
+//! a valid superblock could name a log whose bytes are not there. A process that is killed, or a machine that is
+//! cut off, in between leaves a blank superblock file and an empty data file: that is no pool, and the next
+//! creation recognises it and starts again.
 
-use crate::error::is_no_space;
-use crate::open_mapped::{devdax_of, supports_map_sync, zero_device};
-use crate::options::{AddressChoice, MediumChoice, PoolOptions};
+use crate::config::Medium;
+use crate::format::superblock::{COPY_BYTES, DEVDAX_BYTES_MAX, FILE_BYTES, Superblock};
+use crate::mapped::dax::{supports_map_sync, zero_device};
+use crate::options::{AddressChoice, PoolOptions};
+use crate::pool_files::{FileError, PoolFile, kind_of};
 use crate::stat::MediumKind;
-use crate::storage::{OpenHow, PathKind, Storage, StorageFile, here};
-use crate::superblock::{COPY_BYTES, DEVDAX_BYTES_MAX, FILE_BYTES, Superblock};
+use crate::storage::traits::{OpenHow, PathKind, Storage, StorageFile, here};
 use crate::{Error, Result};
 use mangrove_sys::Reservation;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Where regions with an address of their own lie: above the shadow memory of the address sanitizer, below
-/// where Linux on x86-64 puts programs that may be moved.
+/// Where regions with an address of their own lie: above the shadow memory of the address sanitizer, below the
+/// place where Linux on x86-64 puts position-independent programs.
 const ADDRESS_START: u64 = 0x1200_0000_0000;
 const ADDRESS_END: u64 = 0x5000_0000_0000;
 const ADDRESS_ALIGN_BYTES: u64 = 1 << 30;
 const ADDRESS_TRIES_MAX: u64 = 256;
-/// A process may not be allowed to reserve a whole capacity; see `reserve`.
+/// A probe reserves only so much, because a process may not be allowed to reserve a whole capacity; see `reserve`.
 const ADDRESS_PROBE_BYTES: u64 = 1 << 20;
 
 /// Bytes of zeros written at a time.
 const ZERO_BYTES: usize = 1 << 20;
 
-/// Names that a pool uses.
+/// Names that a pool uses, besides `pool`.
 pub(crate) const PARTS: [&str; 3] = ["image", "log", "sums"];
 
 fn io_error(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_owned();
-    move |e| {
-        if is_no_space(&e) { Error::no_space(path, 0, &e) } else { Error::from_io(path, doing, &e) }
-    }
+    move |e| FileError::new(path, e).doing_with_space(doing, 0)
 }
 
-/// Makes the folder, if it is not there.
-pub(crate) fn make_folder(storage: &dyn Storage, folder: &Path) -> Result<()> {
-    storage.create_dir(folder, here()).map_err(io_error(folder, "create"))?;
-    if let Some(parent) = folder.parent() {
+/// Creates the directory, if it is not there, and makes its name durable.
+pub(crate) fn make_directory(storage: &dyn Storage, directory: &Path) -> Result<()> {
+    storage.create_dir(directory, here()).map_err(io_error(directory, "create"))?;
+    if let Some(parent) = directory.parent() {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         storage.sync_dir(parent, here()).map_err(io_error(parent, "sync"))?;
     }
     Ok(())
 }
 
-/// True when the bytes of the file `pool` are those of a pool that was never finished: nothing, or
-/// sectors of a first superblock, some of them not written.
+/// True when the bytes of the file `pool` are those of a pool whose creation was interrupted: nothing, or sectors
+/// of a first superblock, some of them not written.
 pub(crate) fn is_half_made(bytes: &[u8]) -> bool {
     let blank = |b: &[u8]| b.iter().all(|&x| x == 0);
     bytes.len() <= FILE_BYTES
@@ -60,58 +59,56 @@ pub(crate) fn is_half_made(bytes: &[u8]) -> bool {
         })
 }
 
-/// True when no image was ever filled: an unfinished pool has an empty one, or none.
-pub(crate) fn image_is_empty(storage: &dyn Storage, folder: &Path) -> Result<bool> {
-    let path = folder.join("image");
-    match storage.kind(&path).map_err(io_error(&path, "read"))? {
+/// True when nothing was ever stored: a half-created pool has an empty data file, or none.
+pub(crate) fn image_is_empty(storage: &dyn Storage, directory: &Path) -> Result<bool> {
+    let path = directory.join("image");
+    match kind_of(storage, &path)? {
         PathKind::Missing => Ok(true),
         PathKind::Folder => Ok(false),
-        PathKind::File => {
-            let file = storage.open(&path, OpenHow::Read, here()).map_err(io_error(&path, "open"))?;
-            Ok(file.size().map_err(io_error(&path, "read"))? == 0)
-        }
+        PathKind::File => Ok(PoolFile::open(storage, path, OpenHow::Read, "open")?.size()? == 0),
     }
 }
 
-/// Fills the locked, blank file `pool` and makes the files beside it. The caller made sure that
-/// what is there, if anything, belongs to an unfinished pool.
-pub(crate) fn create(options: &PoolOptions, folder: &Path, pool_file: &dyn StorageFile) -> Result<()> {
+/// Fills the locked, blank file `pool` and creates the pool's other files. The caller made sure that any file there
+/// belongs to a half-created pool.
+pub(crate) fn create(options: &PoolOptions, directory: &Path, pool_file: &PoolFile) -> Result<()> {
     let storage = &*options.storage;
     for name in PARTS {
-        let path = folder.join(name);
+        let path = directory.join(name);
         storage.remove(&path, here()).map_err(io_error(&path, "remove"))?;
     }
-    let bytes = prepare(options, folder).inspect_err(|_| {
-        // No superblock names these files yet; what they take of a full file system is given back.
+    let bytes = prepare(options, directory).inspect_err(|_| {
+        // No superblock names these files yet; on a full file system their space is needed.
         for name in PARTS {
-            let _ = storage.remove(&folder.join(name), here());
+            let _ = storage.remove(&directory.join(name), here());
         }
     })?;
-    let path = folder.join("pool");
-    pool_file.write_at(0, &bytes, here()).map_err(io_error(&path, "write"))?;
-    pool_file.sync(here()).map_err(io_error(&path, "sync"))
+    let (path, pool_file) = (pool_file.path(), pool_file.raw());
+    pool_file.write_at(0, &bytes, here()).map_err(io_error(path, "write"))?;
+    pool_file.sync(here()).map_err(io_error(path, "sync"))
 }
 
-/// Makes the files beside the superblock, durable, and says what the superblock's file shall hold.
-fn prepare(options: &PoolOptions, folder: &Path) -> Result<Vec<u8>> {
+/// Creates the pool's other files, durably, and returns the bytes for the superblock's file.
+fn prepare(options: &PoolOptions, directory: &Path) -> Result<Vec<u8>> {
     let storage = &*options.storage;
-    let medium = choose_medium(options, folder)?;
+    let medium = choose_medium(options, directory)?;
     let devdax = if medium == MediumKind::Dax { devdax_of(options) } else { None };
-    let mut capacity = options.capacity.next_multiple_of(4096);
+    let mut capacity = options.capacity_bytes().next_multiple_of(4096);
     if let Some(device) = &devdax {
         if device.as_os_str().len() > DEVDAX_BYTES_MAX {
             return Err(Error::Unsupported { what: format!("the name {} is too long", device.display()) });
         }
         capacity = capacity.min(zero_device(storage, device, options.domain_resolved()?.instruction)?);
     } else {
-        let path = folder.join("image");
+        let path = directory.join("image");
         storage.open(&path, OpenHow::Create, here()).map_err(io_error(&path, "create"))?;
     }
-    let log_bytes = if medium == MediumKind::File { options.log_bytes.next_multiple_of(4096) } else { 0 };
-    let path = folder.join("sums");
+    let log_bytes =
+        if medium == MediumKind::File { options.config.log_bytes.next_multiple_of(4096) } else { 0 };
+    let path = directory.join("sums");
     storage.open(&path, OpenHow::Create, here()).map_err(io_error(&path, "create"))?;
     if medium == MediumKind::File {
-        let path = folder.join("log");
+        let path = directory.join("log");
         let log = storage.open(&path, OpenHow::Create, here()).map_err(io_error(&path, "create"))?;
         write_zeros(&*log, log_bytes).map_err(|e| match io_error(&path, "write")(e) {
             Error::NoSpace { path, .. } => Error::NoSpace { path, wanted: log_bytes },
@@ -119,7 +116,7 @@ fn prepare(options: &PoolOptions, folder: &Path) -> Result<Vec<u8>> {
             other => other,
         })?;
     }
-    storage.sync_dir(folder, here()).map_err(io_error(folder, "sync"))?;
+    storage.sync_dir(directory, here()).map_err(io_error(directory, "sync"))?;
     let mut uuid = [0; 16];
     uuid[..8].copy_from_slice(&storage.random().to_le_bytes());
     uuid[8..].copy_from_slice(&storage.random().to_le_bytes());
@@ -159,8 +156,8 @@ fn prepare(options: &PoolOptions, folder: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// An address for a region of `capacity` bytes: a free one of the places into which the middle of the address
-/// space is divided, begun at a random one, so that pools of one process rarely meet. Programs, heaps, stacks
+/// An address for a region of `capacity` bytes. It divides the middle of the address space into places and returns
+/// the first free one, beginning at a random one, so that pools of one process rarely meet. Programs, heaps, stacks
 /// and the shadow memory of sanitizers lie below and above.
 ///
 /// # Errors
@@ -179,26 +176,31 @@ pub fn choose_address(capacity: u64, random: u64) -> Result<u64> {
     })
 }
 
-fn choose_medium(options: &PoolOptions, folder: &Path) -> Result<MediumKind> {
+fn choose_medium(options: &PoolOptions, directory: &Path) -> Result<MediumKind> {
     let device = options.devdax.is_some();
-    let map_sync = || supports_map_sync(&*options.storage, folder);
-    match options.medium {
-        MediumChoice::File => Ok(MediumKind::File),
-        MediumChoice::Emulated(_) => Ok(MediumKind::Emulated),
-        MediumChoice::Dax if !device && !map_sync() => Err(Error::Unsupported {
+    let map_sync = || supports_map_sync(&*options.storage, directory);
+    match options.config.medium {
+        Medium::File => Ok(MediumKind::File),
+        Medium::Emulated(_) => Ok(MediumKind::Emulated),
+        Medium::Dax if !device && !map_sync() => Err(Error::Unsupported {
             what: format!(
                 "{} is not on a file system mounted with dax; choose the medium file",
-                folder.display()
+                directory.display()
             ),
         }),
-        MediumChoice::Dax => Ok(MediumKind::Dax),
-        MediumChoice::Auto if device || map_sync() => Ok(MediumKind::Dax),
-        MediumChoice::Auto => Ok(MediumKind::File),
+        Medium::Dax => Ok(MediumKind::Dax),
+        Medium::Auto if device || map_sync() => Ok(MediumKind::Dax),
+        Medium::Auto => Ok(MediumKind::File),
     }
 }
 
-/// Real zeros, not a promise of space: a log write then changes no metadata of the file system, so
-/// its sync is one write.
+/// The device, if any, that a new dax pool's region lies on.
+fn devdax_of(options: &PoolOptions) -> Option<PathBuf> {
+    options.devdax.clone().map(|device| std::fs::canonicalize(&device).unwrap_or(device))
+}
+
+/// Writes real zeros instead of reserving space: a log write then changes no metadata of the file system, so its
+/// sync is one write.
 fn write_zeros(file: &dyn StorageFile, len: u64) -> io::Result<()> {
     let zeros = vec![0u8; ZERO_BYTES.min(len as usize)];
     let mut at = 0;

@@ -1,11 +1,11 @@
-//! What can go wrong with a pool, by what the caller can do about it.
+//! What can fail in a pool, divided by what the caller can do about it.
 
 use std::path::PathBuf;
 
-/// Result of this crate.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a pool could not be opened, read or made durable. `Display` is a sentence for the user.
+/// Why a pool could not be opened, read or made durable. `Display` is a message for the user.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the variants say what their fields are")]
@@ -26,7 +26,7 @@ pub enum Error {
     Corrupt { path: PathBuf, offset: u64, what: String },
     /// The pool or its medium cannot be written.
     ReadOnly { path: PathBuf },
-    /// The medium is full; nothing acknowledged is lost, and the pool goes on.
+    /// The medium is full. Nothing acknowledged is lost, and the pool stays usable.
     NoSpace { path: PathBuf, wanted: u64 },
     /// A file may not grow further, for the process or on its file system; otherwise as `NoSpace`.
     FileLimit { path: PathBuf, wanted: u64 },
@@ -34,11 +34,11 @@ pub enum Error {
     AddressTaken { address: u64, len: u64 },
     /// An option has a value that this pool or machine cannot honour.
     Unsupported { what: String },
-    /// An earlier I/O error latched: reads go on, writes fail.
+    /// An earlier I/O error poisoned the pool: reads continue, writes fail.
     Poisoned { first: String },
-    /// The pool was closed or dropped while somebody still used its region.
+    /// The pool was closed or dropped while its region was still in use.
     Closed { path: PathBuf },
-    /// The operating system refused.
+    /// The operating system reported an error.
     Io { path: PathBuf, doing: &'static str, code: Option<i32>, message: String },
 }
 
@@ -56,7 +56,7 @@ impl Error {
         }
     }
 
-    /// What `e`, of which [`is_no_space`] is true, says about `path`.
+    /// The error about `path` for `e`, of which [`is_no_space`] is true.
     pub(crate) fn no_space(path: PathBuf, wanted: u64, e: &std::io::Error) -> Self {
         match e.kind() {
             std::io::ErrorKind::FileTooLarge => Self::FileLimit { path, wanted },
@@ -65,13 +65,13 @@ impl Error {
     }
 }
 
-/// True for errors that say that the medium, or the user's share of it, is full.
+/// True when the medium, or the user's share of it, is full.
 pub(crate) fn is_no_space(e: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }
 
-/// True for errors that say that the process, or the system, has no file descriptor left: nothing was written.
+/// True when the process, or the system, has no file descriptor left: nothing was written.
 pub(crate) fn is_no_descriptor(e: &std::io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }

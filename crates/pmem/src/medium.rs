@@ -1,57 +1,107 @@
-//! The one door to what a pool lies on.
+//! The one interface to what a pool lies on.
 
-use crate::{Range, Result};
+use crate::Result;
 use std::panic::Location;
+use std::sync::Arc;
 
-/// A place in the source that stores, flushes, fences or syncs. The crash simulator uses it to
-/// plant bugs: it suppresses every call of one site and demands that a check fails.
+/// A call site: a place in the source that stores, flushes, fences or syncs. The crash simulator injects faults by
+/// it: it suppresses every call of one site and demands that a check fails.
 pub type Site = &'static Location<'static>;
 
-/// Position in the medium's order of flushes: everything before it is named by it.
-/// On a log-structured medium it is a byte position in the log; elsewhere it stays 0.
+/// A position in the medium's order of flushes; it stands for everything before it. On a medium with a log it is a
+/// byte position in the log; elsewhere it stays 0.
 pub type Lsn = u64;
+
+/// A part of a region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Range {
+    /// First byte, from the region's start.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// What a medium can do. It stays the same while the medium lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// [`MediumOps::flush_unit`] works: the medium has a log of its own.
+    pub has_units: bool,
+    /// Nothing may be written: the region is a private copy, and flushes do nothing.
+    pub read_only: bool,
+    /// An acknowledged write waits for the log: `durable()` may lag behind `appended()`, and `wait` then blocks.
+    /// False with durability by interval.
+    pub has_log: bool,
+    /// [`MediumOps::refuses`] can come to return true.
+    pub may_refuse: bool,
+}
+
+/// Observes every store to a region (the crash simulator).
+pub trait StoreObserver: Send + Sync {
+    /// A store of `len` bytes at `offset` has just been executed.
+    fn stored(&self, offset: u64, len: usize, site: Site);
+}
+
+/// Observes the reads of a region that its user reports (latency models).
+pub trait ReadObserver: Send + Sync {
+    /// The caller is about to load `len` bytes at `offset`.
+    fn reading(&self, offset: u64, len: usize);
+}
+
+/// The observers of a region: usually none.
+#[derive(Clone, Default)]
+pub struct Observers {
+    /// Every store is reported to it.
+    pub stores: Option<Arc<dyn StoreObserver>>,
+    /// Every reported read is passed to it.
+    pub reads: Option<Arc<dyn ReadObserver>>,
+}
 
 /// What a region lies on: dax, file or emulated (and, in tests, the crash simulator).
 ///
 /// A crash leaves, for a medium without log: each cache line at any value that it held since its
 /// last fence-ordered flush. For a medium with a log: exactly the flushes of a prefix of the
-/// order, and at least those before the last [`Medium::wait`] that returned `Ok`.
+/// order, and at least those before the last [`MediumOps::wait`] that returned `Ok`.
 ///
-/// Errors latch: after the first failure `flush` and `fence` do nothing, and `wait` fails for ever.
-pub trait Medium: Send + Sync {
-    /// Asks for `len` bytes at `offset` of the region to reach the persistence domain (pwb).
-    /// May block while a log is full. `ptr` is the address of the first byte.
+/// The first failure poisons the medium: from then on `flush` and `fence` do nothing, and `wait` fails.
+pub trait MediumOps: Send + Sync {
+    /// What the medium can do.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    /// The observers of a region on it. A region asks once, when it is made.
+    fn observers(self: Arc<Self>) -> Observers {
+        Observers::default()
+    }
+
+    /// Asks for `len` bytes at `offset` of the region to reach the persistence domain (pwb). May block while a log
+    /// is full. `ptr` is the address of the first byte.
     ///
-    /// A medium with a log copies exactly the range, each aligned 8-byte word at some instant of
-    /// the call: words that others store meanwhile are each old or new, in no promised order.
+    /// A medium with a log copies exactly the range, each aligned 8-byte word at some instant of the call: a word
+    /// that another thread stores meanwhile is copied old or new, in no promised order.
     ///
     /// # Safety
-    /// `ptr` must be valid for reads of `len` bytes; concurrent stores to them must be ordered by the caller.
+    /// `ptr` must be valid for reads of `len` bytes; the caller must order concurrent stores to them.
     unsafe fn flush(&self, offset: u64, ptr: *const u8, len: usize, site: Site);
 
-    /// Stores `bytes` at `offset`, whose address is `to`, and flushes them, in a way that is cheaper than one after
-    /// the other; false when there is none, and nothing has been done.
+    /// Stores `bytes` at `offset`, whose address is `to`, and flushes them, more cheaply than by a store and a
+    /// flush. Returns false when the medium has no such way; then nothing has been done.
     ///
     /// # Safety
-    /// `to` must be valid for writes of as many bytes, which nobody else uses meanwhile.
+    /// `to` must be valid for writes of as many bytes, and no other thread may use them meanwhile.
     unsafe fn write_through(&self, _offset: u64, _to: *mut u8, _bytes: &[u8], _site: Site) -> bool {
         false
     }
 
-    /// True when [`Medium::flush_unit`] works: the medium has a log of its own.
-    fn has_units(&self) -> bool {
-        false
-    }
-
-    /// Logs `ranges` of the region, which begins at `base`, as one unit: after a crash all of them are there or
-    /// none. Returns the position after it, for [`Medium::wait`]. Blocks while a log is full.
+    /// Logs `ranges` of the region, which begins at `base`, as one atomic group: a crash keeps all of them or none.
+    /// Returns the position after it, for [`MediumOps::wait`]. Blocks while a log is full.
     ///
     /// # Errors
-    /// `Unsupported` without [`Medium::has_units`]; `NoSpace` when a unit longer than half the log finds no room
-    /// beside it (nothing is poisoned, the unit is not there); else as `wait`.
+    /// `Unsupported` without [`Capabilities::has_units`]. `NoSpace` when an atomic group longer than half the log
+    /// finds no space for its spill file; then nothing is poisoned and nothing was logged. Else as `wait`.
     ///
     /// # Safety
-    /// The ranges must be valid for reads, and nobody may store to them during the call.
+    /// The ranges must be valid for reads, and no thread may store to them during the call.
     unsafe fn flush_unit(&self, _base: *const u8, _ranges: &[Range], _site: Site) -> Result<Lsn> {
         Err(crate::Error::Unsupported { what: "this medium logs no units".into() })
     }
@@ -59,7 +109,7 @@ pub trait Medium: Send + Sync {
     /// Orders this thread's earlier flushes before its later stores and flushes (pfence).
     fn fence(&self, site: Site);
 
-    /// The position after everything flushed so far by anybody.
+    /// The position after everything that any thread has flushed so far.
     fn appended(&self) -> Lsn {
         0
     }
@@ -75,7 +125,7 @@ pub trait Medium: Send + Sync {
     /// `Poisoned` (or the first error itself) when the medium failed: nothing may be acknowledged.
     fn wait(&self, lsn: Lsn, site: Site) -> Result<()>;
 
-    /// Waits until everything before `lsn` is durable, also where [`Medium::wait`] returns at once because
+    /// Waits until everything before `lsn` is durable, also where [`MediumOps::wait`] returns at once because
     /// durability is by interval.
     ///
     /// # Errors
@@ -84,22 +134,11 @@ pub trait Medium: Send + Sync {
         self.wait(lsn, site)
     }
 
-    /// True when nothing may be written: the region is a private copy, flushes go nowhere.
-    fn read_only(&self) -> bool {
-        false
-    }
-
-    /// True when an acknowledged write waits for the log: `appended() > durable()` can be, and
-    /// `wait` then blocks. False with durability by interval.
-    fn has_log(&self) -> bool {
-        false
-    }
-
-    /// Makes the first `bytes` bytes of the region usable and durable-able.
+    /// Makes the first `bytes` bytes of the region usable and reserves space on the medium for them.
     ///
     /// # Errors
-    /// `NoSpace` when the medium is full, `FileLimit` when a file may not grow: nothing is poisoned, the caller reports
-    /// and goes on.
+    /// `NoSpace` when the medium is full, `FileLimit` when a file may not grow. Neither poisons the medium: the
+    /// caller reports the error and continues.
     fn grow(&self, bytes: u64) -> Result<()>;
 
     /// Bytes of the region that may be used already, where the medium knows and its user does not.
@@ -107,43 +146,22 @@ pub trait Medium: Send + Sync {
         0
     }
 
-    /// Brings the image up to date and frees the log. Nothing to do where there is none.
+    /// Applies the log to the data file and frees the log. Does nothing on a medium without log.
     ///
     /// # Errors
-    /// The first I/O error, which also latches.
+    /// The first I/O error, which also poisons the medium.
     fn checkpoint(&self) -> Result<()> {
         Ok(())
     }
 
-    /// The error that latched, if any.
+    /// The error that poisoned the medium, if any.
     fn poisoned(&self) -> Option<crate::Error> {
         None
     }
 
-    /// True when [`Medium::refuses`] can come to answer true.
-    fn may_refuse(&self) -> bool {
-        false
-    }
-
-    /// True when `flush` does nothing any more, or not in this process: [`Medium::poisoned`] says why. Cheap: whoever
-    /// is about to write asks. Called only if `may_refuse`.
+    /// True when `flush` does nothing any more, or nothing in this process; [`MediumOps::poisoned`] returns the
+    /// reason. Cheap, because every writer asks before it writes. Called only with [`Capabilities::may_refuse`].
     fn refuses(&self) -> bool {
         false
     }
-
-    /// True when every store must be reported through [`Medium::stored`] (the crash simulator).
-    fn records_stores(&self) -> bool {
-        false
-    }
-
-    /// A store of `len` bytes at `offset` has just been executed. Called only if `records_stores`.
-    fn stored(&self, _offset: u64, _len: usize, _site: Site) {}
-
-    /// True when reads of the region should be reported through [`Medium::reading`] (latency models).
-    fn records_reads(&self) -> bool {
-        false
-    }
-
-    /// The caller is about to load `len` bytes at `offset`. Called only if `records_reads`.
-    fn reading(&self, _offset: u64, _len: usize) {}
 }

@@ -1,128 +1,49 @@
 //! How a pool is opened or created.
 
-use crate::domain::Domain;
-use crate::emulated::Latency;
-use crate::os_storage::OsStorage;
-use crate::storage::Storage;
-use crate::{Error, Pool, Result};
+use crate::config::{Create, Medium, PoolConfig};
+use crate::limits::{
+    CAPACITY_BYTES_DEFAULT, CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, KIND_BYTES_MAX, LOG_BYTES_MAX,
+    LOG_BYTES_MIN,
+};
+use crate::mapped::domain::PersistenceDomain;
+use crate::storage::os::OsStorage;
+use crate::storage::traits::Storage;
+use crate::{Error, Result};
 use mangrove_sys::FlushInstruction;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Address space of a new file pool unless asked otherwise: 1 TiB.
-pub const CAPACITY_BYTES_DEFAULT: u64 = 1 << 40;
-/// Least and greatest address space of a pool, in bytes.
-pub const CAPACITY_BYTES_MIN: u64 = 64 << 10;
-/// See [`CAPACITY_BYTES_MIN`].
-pub const CAPACITY_BYTES_MAX: u64 = 1 << 46;
-/// Size of the log of a new file pool unless asked otherwise: 64 MiB.
-pub const LOG_BYTES_DEFAULT: u64 = 64 << 20;
-/// Least size of a log. Sensible logs are 1 MiB and more; the simulator likes small ones.
-pub const LOG_BYTES_MIN: u64 = 16 << 10;
-/// Greatest size of a log.
-pub const LOG_BYTES_MAX: u64 = 1 << 30;
-/// Longest engine kind tag, in bytes.
-pub const KIND_BYTES_MAX: usize = 16;
-
-/// What to do when there is, or is not, a pool at the path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CreateMode {
-    /// Fail when there is none.
-    #[default]
-    OpenOnly,
-    /// Create it when there is none.
-    CreateIfMissing,
-    /// Fail when there is one.
-    CreateNew,
-}
-
-/// What a new pool shall lie on. An existing pool keeps its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum MediumChoice {
-    /// dax where the path is on a file system that maps with MAP_SYNC, file elsewhere.
-    #[default]
-    Auto,
-    /// A DRAM working copy with a redo log on an ordinary file system.
-    File,
-    /// Persistent memory mapped with MAP_SYNC, or a devdax device.
-    Dax,
-    /// A shared mapping with real flushes and injected latencies; survives SIGKILL, not power.
-    Emulated(Latency),
-}
-
-/// When an acknowledged write is durable (file medium; on dax it always is at once).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Durability {
-    /// Acknowledged is durable.
-    #[default]
-    Sync,
-    /// Made durable in order by a background thread every so many milliseconds: a crash loses at
-    /// most about that much, always a suffix.
-    Interval(u32),
-}
-
-impl fmt::Display for Durability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sync => f.write_str("sync"),
-            Self::Interval(ms) => write!(f, "interval={ms}"),
-        }
-    }
-}
 
 /// Where in the address space a new file pool's region shall lie, in this and every later process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AddressChoice {
-    /// Anywhere, elsewhere each time: the region holds offsets, not pointers.
+    /// Anywhere, at a new address in each process: the region holds offsets, not pointers.
     #[default]
     Anywhere,
-    /// At an address that the pool chooses when it is made and keeps: the region may hold pointers into itself.
+    /// At an address that the pool chooses when it is created, and keeps: the region may hold pointers into itself.
     Chosen,
     /// At this address (whole pages).
     At(u64),
 }
 
-/// How the image comes into memory when a file pool is opened.
+/// How the data file is loaded when a file pool is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Start {
-    /// It is read, and every page compared with its sum, before anybody sees it.
+    /// It is read, and every page is compared with its checksum, before opening returns.
     #[default]
     Read,
-    /// It is mapped, copy on write: ready at once, whatever its size. Every page is compared with its sum by a
-    /// thread behind (with `background`); one that does not fit poisons the pool, but may have been seen. A page
-    /// that cannot be read ends the process with SIGBUS instead of an error.
+    /// It is mapped, copy on write: ready at once, whatever its size. A background thread (with `background`)
+    /// compares every page with its checksum. A page that does not match poisons the pool, but the program may have
+    /// read it before. A page that cannot be read ends the process with SIGBUS instead of an error.
     CopyOnWrite,
-}
-
-/// What the persistence domain holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DomainChoice {
-    /// What `MANGROVE_DOMAIN` (`adr` or `eadr`) says, else what the platform reports, else ADR.
-    #[default]
-    Auto,
-    /// The memory controllers' queues: cache lines must be flushed.
-    Adr,
-    /// The CPU caches too: flushes are nothing.
-    Eadr,
 }
 
 /// How a pool is opened or created.
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
-    pub(crate) create: CreateMode,
-    pub(crate) read_only: bool,
-    pub(crate) medium: MediumChoice,
+    pub(crate) config: PoolConfig,
     pub(crate) devdax: Option<PathBuf>,
-    pub(crate) durability: Durability,
-    pub(crate) capacity: u64,
-    pub(crate) log_bytes: u64,
-    pub(crate) domain: DomainChoice,
     pub(crate) instruction: Option<FlushInstruction>,
     pub(crate) kind: String,
     pub(crate) address: AddressChoice,
@@ -135,14 +56,8 @@ pub struct PoolOptions {
 impl Default for PoolOptions {
     fn default() -> Self {
         Self {
-            create: CreateMode::OpenOnly,
-            read_only: false,
-            medium: MediumChoice::Auto,
+            config: PoolConfig { create: Create::Never, ..PoolConfig::default() },
             devdax: None,
-            durability: Durability::Sync,
-            capacity: CAPACITY_BYTES_DEFAULT,
-            log_bytes: LOG_BYTES_DEFAULT,
-            domain: DomainChoice::Auto,
             instruction: None,
             kind: String::new(),
             address: AddressChoice::Anywhere,
@@ -155,72 +70,29 @@ impl Default for PoolOptions {
 }
 
 impl PoolOptions {
-    /// Open an existing pool, read and write, durable at each acknowledgement.
+    /// Open an existing pool, read and write, durable at each acknowledgement. Unlike the doors' options, these do
+    /// not create a pool unless asked to.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What to do when there is, or is not, a pool.
-    #[must_use]
-    pub fn create(mut self, mode: CreateMode) -> Self {
-        self.create = mode;
-        self
+    crate::pool_config_setters! { config:
+        config, create, read_only, medium, durability,
+        capacity("64 KiB to 64 TiB. Default: 1 TiB."),
+        log_bytes, domain,
     }
 
-    /// Open without writing anything anywhere, together with other readers.
-    #[must_use]
-    pub fn read_only(mut self, yes: bool) -> Self {
-        self.read_only = yes;
-        self
-    }
-
-    /// What a new pool shall lie on. Opening a pool that lies on something else fails, unless `Auto`;
-    /// latencies of an emulated pool are those given at each opening.
-    #[must_use]
-    pub fn medium(mut self, medium: MediumChoice) -> Self {
-        self.medium = medium;
-        self
-    }
-
-    /// The devdax device that holds the region of a new dax pool. It is zeroed, unless its first page is not blank:
-    /// then it is refused.
+    /// The devdax device that holds the region of a new dax pool. Creation zeroes the device, and fails if its
+    /// first page is not blank.
     #[must_use]
     pub fn devdax(mut self, device: impl Into<PathBuf>) -> Self {
         self.devdax = Some(device.into());
         self
     }
 
-    /// When an acknowledged write is durable.
-    #[must_use]
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
-        self
-    }
-
-    /// Address space of a new pool in bytes: what its region may ever grow to.
-    #[must_use]
-    pub fn capacity(mut self, bytes: u64) -> Self {
-        self.capacity = bytes;
-        self
-    }
-
-    /// Size of the log of a new file pool in bytes.
-    #[must_use]
-    pub fn log_bytes(mut self, bytes: u64) -> Self {
-        self.log_bytes = bytes;
-        self
-    }
-
-    /// What the persistence domain holds.
-    #[must_use]
-    pub fn domain(mut self, domain: DomainChoice) -> Self {
-        self.domain = domain;
-        self
-    }
-
-    /// Which instruction flushes a line, instead of what `MANGROVE_FLUSH` (`clwb`, `clflushopt`,
-    /// `clflush`) says or the CPU does best.
+    /// Which instruction flushes a line, instead of the one that `MANGROVE_FLUSH` (`clwb`, `clflushopt`, `clflush`)
+    /// names or the CPU executes best.
     #[must_use]
     pub fn flush_instruction(mut self, instruction: FlushInstruction) -> Self {
         self.instruction = Some(instruction);
@@ -235,33 +107,36 @@ impl PoolOptions {
         self
     }
 
-    /// Where a new pool's region shall lie. An existing pool keeps its address. File medium only: elsewhere
-    /// the region is the medium itself, and `mangrove-shadow` puts a working copy at an address of its own.
+    /// Where a new pool's region shall lie. An existing pool keeps its address. File medium only: on dax and
+    /// emulated the region is the medium itself, and `mangrove-shadow` reserves a working copy at an address of its
+    /// own.
     #[must_use]
     pub fn address(mut self, address: AddressChoice) -> Self {
         self.address = address;
         self
     }
 
-    /// How the image comes into memory. Read-only openings always read it; on dax and emulated the region is
-    /// the image, and `CopyOnWrite` means that a closed pool's pages are not compared with their sums first.
+    /// How the data file is loaded. A read-only opening always reads it. On dax and emulated the region is the data
+    /// file itself, and `CopyOnWrite` means that opening does not compare a closed pool's pages with their
+    /// checksums.
     #[must_use]
     pub fn start(mut self, start: Start) -> Self {
         self.start = start;
         self
     }
 
-    /// False: no background thread. A log that is full is then checkpointed by whoever flushes,
-    /// and `Interval` syncs only at `sync`. Deterministic; for tests and the simulator.
+    /// False: no background thread. A thread whose flush finds the log full then runs the checkpoint itself, and
+    /// with `Interval` only `sync` makes writes durable. Deterministic; for tests and the simulator.
     #[must_use]
     pub fn background(mut self, yes: bool) -> Self {
         self.background = yes;
         self
     }
 
-    /// True: opening a file pool (with `background`) returns as soon as the region is there; the rest of the log is
-    /// searched, and what the last process may have left in a cache is written again, by a thread meanwhile. Who
-    /// opens so calls [`Pool::finish`] before he shows anybody what the region holds.
+    /// True: opening a file pool (with `background`) returns as soon as the region is loaded. Meanwhile a
+    /// background thread searches the rest of the log and writes again what the last process may have left in a
+    /// cache. The caller must call [`Pool::finish`](crate::Pool::finish) before it shows anyone what the region
+    /// holds.
     #[must_use]
     pub fn finish_later(mut self, yes: bool) -> Self {
         self.finish_later = yes;
@@ -275,41 +150,28 @@ impl PoolOptions {
         self
     }
 
-    /// What the superblock of the pool at `path` says; see [`Pool::inspect`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn inspect(&self, path: impl AsRef<Path>) -> Result<crate::PoolInfo> {
-        Pool::inspect_in(&*self.storage, path.as_ref())
-    }
-
-    /// Resolves `Auto` for a pool to be made at `path`, by the mount options of its file system: true when it is
-    /// then dax or emulated, and its region the medium itself.
+    /// Resolves `Auto` for a pool to be created at `path`, by the mount options of its file system. True when the
+    /// pool will be dax or emulated, so that its region is the medium itself.
     #[must_use]
     pub fn settle_medium(&mut self, path: impl AsRef<Path>) -> bool {
-        if self.medium == MediumChoice::Auto {
-            let dax = self.devdax.is_some() || crate::open_mapped::is_on_dax_mount(path.as_ref());
-            self.medium = if dax { MediumChoice::Dax } else { MediumChoice::File };
+        if self.config.medium == Medium::Auto {
+            let dax = self.devdax.is_some() || crate::mapped::dax::is_on_dax_mount(path.as_ref());
+            self.config.medium = if dax { Medium::Dax } else { Medium::File };
         }
-        self.medium != MediumChoice::File
+        self.config.medium != Medium::File
     }
 
-    /// A number that nobody can guess or repeat, from the storage.
+    /// A number from the storage that cannot be guessed and does not repeat.
     #[must_use]
     pub fn random(&self) -> u64 {
         self.storage.random()
     }
 
-    /// Opens or creates the pool in the folder `path`.
-    ///
-    /// # Errors
-    /// See [`Error`]; each says what to do about it.
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Pool> {
-        self.validate()?;
-        Pool::open_with(path.as_ref(), self)
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        self.config.capacity.unwrap_or(CAPACITY_BYTES_DEFAULT)
     }
 
-    fn validate(&self) -> Result<()> {
+    pub(crate) fn validate(&self) -> Result<()> {
         let unsupported = |what: String| Err(Error::Unsupported { what });
         if self.kind.len() > KIND_BYTES_MAX {
             return unsupported(format!(
@@ -317,16 +179,16 @@ impl PoolOptions {
                 self.kind
             ));
         }
-        if !(CAPACITY_BYTES_MIN..=CAPACITY_BYTES_MAX).contains(&self.capacity) {
+        if !(CAPACITY_BYTES_MIN..=CAPACITY_BYTES_MAX).contains(&self.capacity_bytes()) {
             return unsupported(format!(
                 "a pool's capacity is {CAPACITY_BYTES_MIN} to {CAPACITY_BYTES_MAX} bytes, not {}",
-                self.capacity
+                self.capacity_bytes()
             ));
         }
-        if !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&self.log_bytes) {
+        if !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&self.config.log_bytes) {
             return unsupported(format!(
                 "a log has {LOG_BYTES_MIN} to {LOG_BYTES_MAX} bytes, not {}",
-                self.log_bytes
+                self.config.log_bytes
             ));
         }
         if let AddressChoice::At(address) = self.address
@@ -334,13 +196,13 @@ impl PoolOptions {
         {
             return unsupported(format!("a region cannot lie at address {address:#x}: it is not a page's"));
         }
-        if self.read_only && self.create != CreateMode::OpenOnly {
+        if self.config.read_only && self.config.create == Create::New {
             return unsupported("a pool cannot be created read-only; open it for writing first".into());
         }
         Ok(())
     }
 
-    pub(crate) fn domain_resolved(&self) -> Result<Domain> {
-        Domain::resolve(self.domain, self.instruction)
+    pub(crate) fn domain_resolved(&self) -> Result<PersistenceDomain> {
+        PersistenceDomain::resolve(self.config.domain, self.instruction)
     }
 }

@@ -1,25 +1,31 @@
 //! A pool: one durable region, locked, with its medium.
 
+use crate::config::{Create, Medium};
 use crate::create;
-use crate::file_medium::FileMedium;
-use crate::mapped::Mapped;
-use crate::open_mapped::{OpenMapped, open_mapped};
-use crate::options::{CreateMode, MediumChoice, PoolOptions, Start};
-use crate::os_storage::OsStorage;
+use crate::file::medium::FileMedium;
+use crate::file::recover::recover;
+use crate::format::superblock;
+use crate::format::superblock::Superblock;
+use crate::mapped::medium::Mapped;
+use crate::mapped::open::{OpenMapped, open_mapped};
+use crate::options::{PoolOptions, Start};
+use crate::pool_files::{
+    DataFiles, PoolFile, PoolFiles, SuperblockFile, kind_of, names_in, opening, read_superblock_file,
+};
 use crate::read_only::ReadOnly;
-use crate::recover::recover;
 use crate::stat::{MediumKind, OpenReport, PoolInfo, PoolStat};
-use crate::storage::{LockKind, OpenHow, PathKind, Storage, StorageFile, here};
-use crate::superblock::{self, Superblock, SuperblockFile};
+use crate::storage::os::OsStorage;
+use crate::storage::traits::{LockKind, OpenHow, PathKind, Storage};
 use crate::{Error, Region, Result};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Who only asks whether a pool is in use has its lock for an instant: whoever opens it asks so often...
-const LOCK_TRIES: u32 = 6;
-/// ...with this time in between.
+/// A probe holds the lock for an instant, so opening retries this many times, `LOCK_PAUSE` apart, before it reports
+/// `Busy`. On a busy machine a probe may lose the processor while it holds the lock: a fifth of a second outlasts that.
+const LOCK_TRIES: u32 = 100;
+/// See [`LOCK_TRIES`].
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// What keeps the region durable.
@@ -31,8 +37,8 @@ enum Backing {
 
 /// An open pool.
 ///
-/// Dropping it without [`Pool::close`] is a tidy crash: background threads stop, nothing more is
-/// written, the next opening recovers what was durable.
+/// Dropping it without [`Pool::close`] is an orderly crash: background threads stop, nothing more is written, and
+/// the next opening recovers what was durable.
 pub struct Pool {
     region: Region,
     info: PoolInfo,
@@ -47,123 +53,118 @@ impl std::fmt::Debug for Pool {
     }
 }
 
-/// The whole file `pool`, and one byte more than it can have.
-pub(crate) fn read_superblock_file(file: &dyn StorageFile, path: &Path) -> Result<Vec<u8>> {
-    let mut bytes = vec![0u8; superblock::FILE_BYTES + 1];
-    let n = file.read_at(0, &mut bytes).map_err(|e| Error::from_io(path.to_owned(), "read", &e))?;
-    bytes.truncate(n);
-    Ok(bytes)
-}
-
-/// What a failure to open says: only who wants to write is told that he may not.
-pub(crate) fn opening(read_only: bool) -> &'static str {
-    if read_only { "read" } else { "open" }
-}
-
 /// What there is at the path of a pool.
 enum Found {
-    /// Neither folder nor file.
+    /// Neither directory nor file.
     Nothing,
-    /// A folder without the file `pool`.
-    Folder,
-    /// A folder with the file `pool`.
+    /// A directory without the file `pool`.
+    Directory,
+    /// A directory with the file `pool`.
     Pool,
 }
 
-fn look(storage: &dyn Storage, folder: &Path) -> Result<Found> {
-    let kind = |path: &Path| storage.kind(path).map_err(|e| Error::from_io(path.to_owned(), "read", &e));
-    let foreign = |what: &str| Err(Error::Foreign { path: folder.to_owned(), what: what.into() });
-    match kind(folder)? {
+fn look(storage: &dyn Storage, directory: &Path) -> Result<Found> {
+    let foreign = |what: &str| Err(Error::Foreign { path: directory.to_owned(), what: what.into() });
+    match kind_of(storage, directory)? {
         PathKind::Missing => return Ok(Found::Nothing),
         PathKind::File => return foreign("it is a file; a pool is a folder"),
         PathKind::Folder => {}
     }
-    match kind(&folder.join("pool"))? {
+    match kind_of(storage, &directory.join("pool"))? {
         PathKind::File => Ok(Found::Pool),
         PathKind::Folder => foreign("the name `pool` in it is a folder"),
         PathKind::Missing => {
-            let names = storage.list(folder).map_err(|e| Error::from_io(folder.to_owned(), "read", &e))?;
+            let names = names_in(storage, directory)?;
             match names.iter().find(|name| create::PARTS.contains(&name.as_str())) {
                 Some(name) => foreign(&format!("it holds a file `{name}`, but no file `pool`")),
-                None => Ok(Found::Folder),
+                None => Ok(Found::Directory),
             }
         }
     }
 }
 
 impl Pool {
-    pub(crate) fn open_with(folder: &Path, options: &PoolOptions) -> Result<Self> {
+    fn open_with(directory: &Path, options: &PoolOptions) -> Result<Self> {
         options.domain_resolved()?;
         let storage = &*options.storage;
-        let path = folder.join("pool");
-        let how = match (look(storage, folder)?, options.create) {
-            (Found::Pool, _) if options.read_only => OpenHow::Read,
-            (Found::Pool, _) => OpenHow::Write,
-            (_, CreateMode::OpenOnly) => return Err(Error::NotFound { path: folder.to_owned() }),
-            (Found::Nothing, _) => {
-                create::make_folder(storage, folder)?;
-                OpenHow::Create
-            }
-            (Found::Folder, _) => OpenHow::Create,
-        };
-        let file = storage
-            .open(&path, how, here())
-            .map_err(|e| Error::from_io(path.clone(), opening(options.read_only), &e))?;
-        let lock = if options.read_only { LockKind::Shared } else { LockKind::Exclusive };
-        let mut tries = LOCK_TRIES;
-        while !file.lock(lock).map_err(|e| Error::from_io(path.clone(), "lock", &e))? {
-            tries -= 1;
-            if tries == 0 {
-                return Err(Error::Busy { path: folder.to_owned() });
-            }
-            std::thread::sleep(LOCK_PAUSE);
-        }
-        let mut bytes = read_superblock_file(&*file, &path)?;
-        let mut created = false;
-        let mut decoded = superblock::decode(&path, &bytes);
-        if decoded.is_err() && create::is_half_made(&bytes) && create::image_is_empty(storage, folder)? {
-            if options.create == CreateMode::OpenOnly {
-                return Err(Error::Foreign {
-                    path: folder.to_owned(),
-                    what: "its creation was interrupted and nothing was stored in it; create it again".into(),
-                });
-            }
-            create::create(options, folder, &*file)?;
-            bytes = read_superblock_file(&*file, &path)?;
-            decoded = superblock::decode(&path, &bytes);
-            created = true;
-        } else if decoded.is_ok() && options.create == CreateMode::CreateNew {
-            return Err(Error::Exists { path: folder.to_owned() });
-        }
-        let sb = decoded?;
+        let (file, sb, created) = Self::open_superblock(directory, options)?;
         if !options.kind.is_empty() && sb.kind != options.kind {
             return Err(Error::WrongKind {
-                path: folder.to_owned(),
+                path: directory.to_owned(),
                 found: sb.kind.clone(),
                 wanted: options.kind.clone(),
             });
         }
-        fits_choice(folder, &sb, options.medium)?;
-        let mut pool = match sb.medium {
-            MediumKind::File => Self::open_file(folder, options, sb, file)?,
-            MediumKind::Dax | MediumKind::Emulated => Self::open_mapped(folder, options, sb, file)?,
+        fits_choice(directory, &sb, options.config.medium)?;
+        let PoolFiles { data, log } = PoolFiles::open(storage, directory, &sb, options.config.read_only)?;
+        let mut pool = match log {
+            Some(log) => Self::open_file(directory, options, sb, file, data, log)?,
+            None => Self::open_mapped(directory, options, sb, file, data)?,
         };
         pool.report.created = created;
         Ok(pool)
     }
 
+    /// Opens and locks the file `pool`, after creating a pool where the options ask for it. Returns the file, the
+    /// superblock in it, and whether this call created the pool.
+    fn open_superblock(directory: &Path, options: &PoolOptions) -> Result<(PoolFile, Superblock, bool)> {
+        let storage = &*options.storage;
+        let path = directory.join("pool");
+        let create = options.config.creates();
+        let how = match (look(storage, directory)?, create) {
+            (Found::Pool, _) if options.config.read_only => OpenHow::Read,
+            (Found::Pool, _) => OpenHow::Write,
+            (_, Create::Never) => return Err(Error::NotFound { path: directory.to_owned() }),
+            (Found::Nothing, _) => {
+                create::make_directory(storage, directory)?;
+                OpenHow::Create
+            }
+            (Found::Directory, _) => OpenHow::Create,
+        };
+        let file = PoolFile::open(storage, path, how, opening(options.config.read_only))?;
+        let lock = if options.config.read_only { LockKind::Shared } else { LockKind::Exclusive };
+        let mut tries = LOCK_TRIES;
+        while !file.lock(lock)? {
+            tries -= 1;
+            if tries == 0 {
+                return Err(Error::Busy { path: directory.to_owned() });
+            }
+            std::thread::sleep(LOCK_PAUSE);
+        }
+        let bytes = read_superblock_file(&file)?;
+        let decoded = superblock::decode(file.path(), &bytes);
+        if decoded.is_err() && create::is_half_made(&bytes) && create::image_is_empty(storage, directory)? {
+            if create == Create::Never {
+                return Err(Error::Foreign {
+                    path: directory.to_owned(),
+                    what: "its creation was interrupted and nothing was stored in it; create it again".into(),
+                });
+            }
+            create::create(options, directory, &file)?;
+            let bytes = read_superblock_file(&file)?;
+            let sb = superblock::decode(file.path(), &bytes)?;
+            return Ok((file, sb, true));
+        }
+        if decoded.is_ok() && create == Create::New {
+            return Err(Error::Exists { path: directory.to_owned() });
+        }
+        Ok((file, decoded?, false))
+    }
+
     fn open_file(
-        folder: &Path,
+        directory: &Path,
         options: &PoolOptions,
         sb: Superblock,
-        file: Box<dyn StorageFile>,
+        file: PoolFile,
+        data: DataFiles,
+        log: PoolFile,
     ) -> Result<Self> {
         let storage = &*options.storage;
-        let lazy = options.start == Start::CopyOnWrite && !options.read_only;
-        let recovered = recover(storage, folder, &sb, options.read_only, lazy)?;
-        let (info, report) = (sb.info(folder), recovered.report);
-        if options.read_only {
-            recovered.finish_for_reader(folder, &sb)?;
+        let lazy = options.start == Start::CopyOnWrite && !options.config.read_only;
+        let recovered = recover(storage, directory, &sb, data, log, options.config.read_only, lazy)?;
+        let (info, report) = (sb.info(directory), recovered.report);
+        if options.config.read_only {
+            recovered.finish_for_reader(&sb)?;
             let usable = recovered.memory.len() as u64;
             let medium = ReadOnly::new(recovered.memory, MediumKind::File, usable);
             medium.keep(file);
@@ -176,11 +177,11 @@ impl Pool {
                 threads: Vec::new(),
             });
         }
-        let left = recovered.unfinished(storage, folder, &sb)?;
+        let left = recovered.deferred(storage, directory, &sb)?;
         let superblock = SuperblockFile::new(file, sb);
-        let parts = recovered.into_parts(Arc::clone(&options.storage), folder, superblock);
-        let medium = Arc::new(FileMedium::new(parts, options.durability, options.background));
-        // A pool from here on, so that its drop ends what has been started.
+        let parts = recovered.into_parts(Arc::clone(&options.storage), directory, superblock);
+        let medium = Arc::new(FileMedium::new(parts, options.config.durability, options.background));
+        // From here on it is a pool, so that its drop ends the threads that have been started.
         let mut pool = Self {
             region: medium.region(),
             info,
@@ -198,13 +199,14 @@ impl Pool {
     }
 
     fn open_mapped(
-        folder: &Path,
+        directory: &Path,
         options: &PoolOptions,
         sb: Superblock,
-        file: Box<dyn StorageFile>,
+        file: PoolFile,
+        data: DataFiles,
     ) -> Result<Self> {
-        let info = sb.info(folder);
-        let (opened, report) = open_mapped(options, folder, sb, file)?;
+        let info = sb.info(directory);
+        let (opened, report) = open_mapped(options, sb, file, data)?;
         let (region, backing) = match opened {
             OpenMapped::ReadWrite(medium) => (medium.region(), Backing::Mapped(medium)),
             OpenMapped::ReadOnly(medium) => (medium.region(), Backing::ReadOnly(medium)),
@@ -212,8 +214,8 @@ impl Pool {
         Ok(Self { region, info, report, backing, threads: Vec::new() })
     }
 
-    /// Waits for what [`PoolOptions::finish_later`] has left for a thread. Until it has answered, nobody may be told
-    /// what the region holds.
+    /// Waits for the part of opening that [`PoolOptions::finish_later`] has left to a thread. Until this returns,
+    /// the caller must not show anyone what the region holds.
     ///
     /// # Errors
     /// Those of opening: `Corrupt`, `Io`.
@@ -227,7 +229,7 @@ impl Pool {
     /// The file that the region of a dax or emulated pool is mapped from, to map it once more; none for a device.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     pub fn image_file(&self) -> Result<Option<std::os::fd::OwnedFd>> {
         match &self.backing {
             Backing::Mapped(medium) => medium.image_file(),
@@ -241,13 +243,13 @@ impl Pool {
         &self.region
     }
 
-    /// What the superblock said when the pool was opened.
+    /// The superblock's content when the pool was opened.
     #[must_use]
     pub fn info(&self) -> &PoolInfo {
         &self.info
     }
 
-    /// What opening had to do.
+    /// What opening did.
     #[must_use]
     pub fn open_report(&self) -> &OpenReport {
         &self.report
@@ -268,7 +270,7 @@ impl Pool {
     /// True when opened read-only.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        self.region.medium().read_only()
+        self.region.medium().capabilities().read_only
     }
 
     /// Counters.
@@ -283,18 +285,18 @@ impl Pool {
         stat
     }
 
-    /// Brings the image up to date and frees the log.
+    /// Applies the log to the data file and frees the log.
     ///
     /// # Errors
-    /// The first I/O error, which latches.
+    /// The first I/O error, which poisons the pool.
     pub fn checkpoint(&self) -> Result<()> {
         self.region.medium().checkpoint()
     }
 
-    /// Makes everything durable, marks the pool clean and gives up the lock.
+    /// Makes everything durable, marks the pool clean and releases the lock.
     ///
-    /// The caller must have stopped using the region: clones of it that live on keep the memory
-    /// mapped, but what they flush afterwards fails.
+    /// The caller must have stopped using the region: clones of it that live on keep the memory mapped, but their
+    /// later flushes fail.
     ///
     /// # Errors
     /// The first I/O error: the pool is then as after a crash, and opens again by recovery.
@@ -311,7 +313,7 @@ impl Pool {
             Backing::ReadOnly(_) => return Ok(()),
         };
         medium.refuse_child()?;
-        if let Some(e) = medium.latched() {
+        if let Some(e) = medium.first_error() {
             return Err(Error::Poisoned { first: e.to_string() });
         }
         medium.checkpoint_now()?;
@@ -319,19 +321,19 @@ impl Pool {
         if medium.is_settled() { medium.mark_clean() } else { Ok(()) }
     }
 
-    /// Ends the threads and everything that is under way. Done again, it does nothing.
+    /// Ends the threads and every write under way. A second call does nothing.
     fn stop(&mut self) {
         if let Backing::File(medium) = &self.backing {
             medium.stop_threads();
             for thread in self.threads.drain(..) {
-                // A thread that panicked has latched nothing; the pool is being given up anyway.
+                // A thread that panicked has poisoned nothing; the pool is being closed or dropped anyway.
                 let _ = thread.join();
             }
             medium.shut_down();
         }
     }
 
-    /// What the superblock of the pool at `path` says, without locking or changing it.
+    /// The superblock of the pool at `path`. Neither locks nor changes the pool.
     ///
     /// # Errors
     /// `NotFound`, `Foreign`, `Newer`, `Corrupt`, `Io`.
@@ -339,23 +341,21 @@ impl Pool {
         Self::inspect_in(&OsStorage, path.as_ref())
     }
 
-    /// True when the making of a pool at `path` was interrupted: what is there is the beginning of one, in which nothing
-    /// was ever stored, and nothing else.
+    /// True when the creation of a pool at `path` was interrupted: the directory holds the beginning of a pool, in
+    /// which nothing was ever stored, and nothing else.
     #[must_use]
     pub fn is_unfinished(path: impl AsRef<Path>) -> bool {
-        let (storage, folder) = (&OsStorage, path.as_ref());
+        let (storage, directory) = (&OsStorage, path.as_ref());
         let is_pools = |name: &String| name == "pool" || create::PARTS.contains(&name.as_str());
-        let file = folder.join("pool");
         let unfinished = || -> Result<bool> {
-            let Found::Pool = look(storage, folder)? else { return Ok(false) };
-            let names = storage.list(folder).map_err(|e| Error::from_io(folder.to_owned(), "read", &e))?;
-            let opened = storage.open(&file, OpenHow::Read, here());
-            let opened = opened.map_err(|e| Error::from_io(file.clone(), "open", &e))?;
-            let bytes = read_superblock_file(&*opened, &file)?;
+            let Found::Pool = look(storage, directory)? else { return Ok(false) };
+            let names = names_in(storage, directory)?;
+            let file = PoolFile::open(storage, directory.join("pool"), OpenHow::Read, "open")?;
+            let bytes = read_superblock_file(&file)?;
             Ok(names.iter().all(is_pools)
-                && superblock::decode(&file, &bytes).is_err()
+                && superblock::decode(file.path(), &bytes).is_err()
                 && create::is_half_made(&bytes)
-                && create::image_is_empty(storage, folder)?)
+                && create::image_is_empty(storage, directory)?)
         };
         unfinished().unwrap_or(false)
     }
@@ -364,16 +364,32 @@ impl Pool {
     ///
     /// # Errors
     /// As `inspect`.
-    pub fn inspect_in(storage: &dyn Storage, folder: &Path) -> Result<PoolInfo> {
-        let Found::Pool = look(storage, folder)? else {
-            return Err(Error::NotFound { path: folder.to_owned() });
+    pub fn inspect_in(storage: &dyn Storage, directory: &Path) -> Result<PoolInfo> {
+        let Found::Pool = look(storage, directory)? else {
+            return Err(Error::NotFound { path: directory.to_owned() });
         };
-        let path = folder.join("pool");
-        let file = storage
-            .open(&path, OpenHow::Read, here())
-            .map_err(|e| Error::from_io(path.clone(), "open", &e))?;
-        let bytes = read_superblock_file(&*file, &path)?;
-        Ok(superblock::decode(&path, &bytes)?.info(folder))
+        let file = PoolFile::open(storage, directory.join("pool"), OpenHow::Read, "open")?;
+        let bytes = read_superblock_file(&file)?;
+        Ok(superblock::decode(file.path(), &bytes)?.info(directory))
+    }
+}
+
+impl PoolOptions {
+    /// The superblock of the pool at `path`; see [`Pool::inspect`].
+    ///
+    /// # Errors
+    /// As `inspect`.
+    pub fn inspect(&self, path: impl AsRef<Path>) -> Result<PoolInfo> {
+        Pool::inspect_in(&*self.storage, path.as_ref())
+    }
+
+    /// Opens or creates the pool in the directory `path`.
+    ///
+    /// # Errors
+    /// See [`Error`]: each states what the user can do about it.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Pool> {
+        self.validate()?;
+        Pool::open_with(path.as_ref(), self)
     }
 }
 
@@ -395,13 +411,13 @@ impl Drop for Pool {
     }
 }
 
-/// An existing pool keeps its medium; asking for another is a mistake worth a sentence.
-fn fits_choice(folder: &Path, sb: &Superblock, choice: MediumChoice) -> Result<()> {
+/// An existing pool keeps its medium; a caller that asks for another one gets an error.
+fn fits_choice(directory: &Path, sb: &Superblock, choice: Medium) -> Result<()> {
     let wanted = match choice {
-        MediumChoice::Auto => return Ok(()),
-        MediumChoice::File => MediumKind::File,
-        MediumChoice::Dax => MediumKind::Dax,
-        MediumChoice::Emulated(_) => MediumKind::Emulated,
+        Medium::Auto => return Ok(()),
+        Medium::File => MediumKind::File,
+        Medium::Dax => MediumKind::Dax,
+        Medium::Emulated(_) => MediumKind::Emulated,
     };
     if sb.medium == wanted {
         return Ok(());
@@ -409,7 +425,7 @@ fn fits_choice(folder: &Path, sb: &Superblock, choice: MediumChoice) -> Result<(
     Err(Error::Unsupported {
         what: format!(
             "{} lies on the medium {}, not {wanted}; open it with `auto`",
-            folder.display(),
+            directory.display(),
             sb.medium
         ),
     })

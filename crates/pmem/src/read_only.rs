@@ -1,20 +1,20 @@
-//! The medium of a pool opened read-only: a private copy that goes nowhere.
+//! The medium of a pool opened read-only: a private copy, from which nothing is written back.
 
+use crate::pool_files::PoolFile;
 use crate::stat::{MediumKind, PoolStat};
-use crate::storage::StorageFile;
 use crate::sync::Mutex;
-use crate::{Durability, Lsn, Medium, Region, Result, Site};
+use crate::{Capabilities, Durability, Lsn, MediumOps, Region, Result, Site};
 use mangrove_sys::Reservation;
 use std::sync::Arc;
 
-/// Private memory. Recovery may change it; nothing leaves it.
+/// Private memory. Recovery may change it; no change reaches a file.
 pub(crate) struct ReadOnly {
     memory: Reservation,
     kind: MediumKind,
     /// Bytes that may be touched: a mapping may be longer than its file.
     usable: u64,
     /// The files that carry shared locks.
-    locks: Mutex<Vec<Box<dyn StorageFile>>>,
+    locks: Mutex<Vec<PoolFile>>,
 }
 
 impl ReadOnly {
@@ -23,11 +23,11 @@ impl ReadOnly {
     }
 
     /// Keeps a locked file until `release`.
-    pub(crate) fn keep(&self, file: Box<dyn StorageFile>) {
+    pub(crate) fn keep(&self, file: PoolFile) {
         self.locks.lock().push(file);
     }
 
-    /// Gives up the locks.
+    /// Closes the files, which releases their locks.
     pub(crate) fn release(&self) {
         self.locks.lock().clear();
     }
@@ -35,7 +35,7 @@ impl ReadOnly {
     pub(crate) fn region(self: &Arc<Self>) -> Region {
         let base = self.memory.base();
         // SAFETY: the medium owns the memory.
-        unsafe { Region::new(base, self.memory.len() as u64, Arc::clone(self) as Arc<dyn Medium>) }
+        unsafe { Region::new(base, self.memory.len() as u64, Arc::clone(self) as Arc<dyn MediumOps>) }
     }
 
     pub(crate) fn stat(&self) -> PoolStat {
@@ -47,17 +47,17 @@ impl ReadOnly {
     }
 }
 
-impl Medium for ReadOnly {
+impl MediumOps for ReadOnly {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { read_only: true, ..Capabilities::default() }
+    }
+
     unsafe fn flush(&self, _offset: u64, _ptr: *const u8, _len: usize, _site: Site) {}
 
     fn fence(&self, _site: Site) {}
 
     fn wait(&self, _lsn: Lsn, _site: Site) -> Result<()> {
         Ok(())
-    }
-
-    fn read_only(&self) -> bool {
-        true
     }
 
     fn grow(&self, bytes: u64) -> Result<()> {

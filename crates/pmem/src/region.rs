@@ -4,7 +4,8 @@
 //! 1. Every store to durable data goes through this file, so that the crash simulator sees it.
 //! 2. The base address never changes while the region lives.
 
-use crate::{Lsn, Medium, Result};
+use crate::medium::Observers;
+use crate::{Lsn, MediumOps, Range, Result};
 use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -13,23 +14,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Shorter stores go through the cache.
 const WRITE_THROUGH_BYTES_MIN: usize = 512;
 
-/// A part of a region.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Range {
-    /// First byte, from the region's start.
-    pub offset: u64,
-    /// Bytes.
-    pub len: u64,
-}
-
 /// A durable range and the medium it lies on. Cheap to clone.
 #[derive(Clone)]
 pub struct Region {
     base: NonNull<u8>,
     len: u64,
-    records_stores: bool,
-    records_reads: bool,
-    medium: Arc<dyn Medium>,
+    medium: Arc<dyn MediumOps>,
+    observers: Observers,
 }
 
 // SAFETY: the memory outlives the region (the medium owns it) and shared access to it goes through
@@ -50,10 +41,9 @@ impl Region {
     /// # Safety
     /// `base` must stay valid for reads and writes of `len` bytes as long as `medium` lives.
     #[must_use]
-    pub unsafe fn new(base: NonNull<u8>, len: u64, medium: Arc<dyn Medium>) -> Self {
-        let records_stores = medium.records_stores();
-        let records_reads = medium.records_reads();
-        Self { base, len, records_stores, records_reads, medium }
+    pub unsafe fn new(base: NonNull<u8>, len: u64, medium: Arc<dyn MediumOps>) -> Self {
+        let observers = Arc::clone(&medium).observers();
+        Self { base, len, medium, observers }
     }
 
     /// First byte. Stores through it bypass the crash simulator: read only.
@@ -63,7 +53,7 @@ impl Region {
         self.base.as_ptr()
     }
 
-    /// Bytes of address space (the capacity, of which [`Region::grow`] made a part usable).
+    /// Bytes of address space: the capacity, of which [`Region::grow`] makes a part usable.
     #[inline]
     #[must_use]
     pub fn len(&self) -> u64 {
@@ -78,7 +68,7 @@ impl Region {
 
     /// The medium.
     #[must_use]
-    pub fn medium(&self) -> &dyn Medium {
+    pub fn medium(&self) -> &dyn MediumOps {
         &*self.medium
     }
 
@@ -122,7 +112,7 @@ impl Region {
     #[inline]
     #[track_caller]
     pub fn compare_exchange(&self, offset: u64, current: u64, new: u64) -> std::result::Result<u64, u64> {
-        // AcqRel: whoever sees the new word sees what was stored before it.
+        // AcqRel: a thread that sees the new word sees what was stored before it.
         let r = self.word(offset).compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire);
         if r.is_ok() {
             self.note_store(offset, 8, Location::caller());
@@ -140,7 +130,7 @@ impl Region {
         self.note_store(offset, bytes.len(), Location::caller());
     }
 
-    /// [`Region::write`] and [`Region::flush`] in one: for bytes that this program does not soon read again.
+    /// [`Region::write`] and [`Region::flush`] in one, for bytes that this program will not soon read again.
     #[inline]
     #[track_caller]
     pub fn write_through(&self, offset: u64, bytes: &[u8]) {
@@ -170,15 +160,15 @@ impl Region {
         self.note_store(offset, len, Location::caller());
     }
 
-    /// Says that `len` bytes at `offset` are about to be loaded (latency models; free elsewhere).
+    /// Reports that the caller is about to load `len` bytes at `offset` (for latency models; free elsewhere).
     #[inline]
     pub fn reading(&self, offset: u64, len: usize) {
-        if self.records_reads {
-            self.medium.reading(offset, len);
+        if let Some(observer) = &self.observers.reads {
+            observer.reading(offset, len);
         }
     }
 
-    /// Asks for the range to become durable (pwb). Durable at the next fence and drain.
+    /// Asks for the range to become durable (pwb). It is durable after the next fence and drain.
     #[inline]
     #[track_caller]
     pub fn flush(&self, offset: u64, len: usize) {
@@ -187,11 +177,11 @@ impl Region {
         unsafe { self.medium.flush(offset, self.at(offset), len, Location::caller()) };
     }
 
-    /// Logs all `ranges` as one unit that a crash keeps or loses whole; see [`Medium::flush_unit`]. Returns the
-    /// position to [`Region::wait`] for.
+    /// Logs all `ranges` as one atomic group, which a crash keeps or loses whole; see [`MediumOps::flush_unit`].
+    /// Returns the position to [`Region::wait`] for.
     ///
     /// # Errors
-    /// See [`Medium::flush_unit`].
+    /// See [`MediumOps::flush_unit`].
     ///
     /// # Panics
     /// When a range lies beyond the region.
@@ -217,16 +207,16 @@ impl Region {
     /// Waits until everything that this thread flushed is durable (psync).
     ///
     /// # Errors
-    /// When the medium failed; see [`Medium::wait`].
+    /// When the medium failed; see [`MediumOps::wait`].
     #[track_caller]
     pub fn drain(&self) -> Result<()> {
         self.medium.wait(self.medium.appended(), Location::caller())
     }
 
-    /// Waits until everything flushed so far by anybody is durable, in every durability mode.
+    /// Waits until everything that any thread has flushed so far is durable, in every durability mode.
     ///
     /// # Errors
-    /// When the medium failed; see [`Medium::wait`].
+    /// When the medium failed; see [`MediumOps::wait`].
     #[track_caller]
     pub fn sync(&self) -> Result<()> {
         self.medium.sync(self.medium.appended(), Location::caller())
@@ -235,13 +225,13 @@ impl Region {
     /// Waits until everything before `lsn` is durable, in every durability mode.
     ///
     /// # Errors
-    /// When the medium failed; see [`Medium::wait`].
+    /// When the medium failed; see [`MediumOps::wait`].
     #[track_caller]
     pub fn sync_to(&self, lsn: Lsn) -> Result<()> {
         self.medium.sync(lsn, Location::caller())
     }
 
-    /// The position after everything flushed so far: give it to [`Region::wait`].
+    /// The position after everything flushed so far, for [`Region::wait`].
     #[inline]
     #[must_use]
     pub fn appended(&self) -> Lsn {
@@ -251,7 +241,7 @@ impl Region {
     /// Waits until everything before `lsn` is durable.
     ///
     /// # Errors
-    /// When the medium failed; see [`Medium::wait`].
+    /// When the medium failed; see [`MediumOps::wait`].
     #[inline]
     #[track_caller]
     pub fn wait(&self, lsn: Lsn) -> Result<()> {
@@ -261,15 +251,15 @@ impl Region {
     /// Makes the first `bytes` bytes usable.
     ///
     /// # Errors
-    /// `NoSpace` and `FileLimit`, without poisoning; see [`Medium::grow`].
+    /// `NoSpace` and `FileLimit`, without poisoning; see [`MediumOps::grow`].
     pub fn grow(&self, bytes: u64) -> Result<()> {
         self.medium.grow(bytes)
     }
 
     #[inline]
     fn note_store(&self, offset: u64, len: usize, site: &'static Location<'static>) {
-        if self.records_stores {
-            self.medium.stored(offset, len, site);
+        if let Some(observer) = &self.observers.stores {
+            observer.stored(offset, len, site);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What a pool says about itself.
+//! What can be asked about a pool: its superblock, its counters, and the reports of opening and of a check.
 
 use crate::Lsn;
-use crate::domain::Domain;
-use crate::options::Durability;
+use crate::config::Durability;
+use crate::mapped::domain::PersistenceDomain;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ pub enum MediumKind {
     File,
     /// Persistent memory.
     Dax,
-    /// DRAM that pretends.
+    /// DRAM in place of persistent memory.
     Emulated,
 }
 
@@ -28,10 +28,10 @@ impl fmt::Display for MediumKind {
     }
 }
 
-/// What the superblock of a pool says: true of the pool's whole life.
+/// The superblock of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolInfo {
-    /// Folder of the pool.
+    /// Directory of the pool.
     pub path: PathBuf,
     /// Format version.
     pub version: u32,
@@ -47,7 +47,7 @@ pub struct PoolInfo {
     pub address: u64,
     /// Address space in bytes.
     pub capacity: u64,
-    /// Bytes of the image in use at the last checkpoint.
+    /// Bytes of the data file in use at the last checkpoint.
     pub image_bytes: u64,
     /// Size of the log in bytes; 0 where there is none.
     pub log_bytes: u64,
@@ -79,12 +79,12 @@ pub struct PoolStat {
     /// What it lies on.
     pub medium: MediumKind,
     /// Persistence domain and flush instruction (dax and emulated).
-    pub domain: Option<Domain>,
+    pub domain: Option<PersistenceDomain>,
     /// When acknowledged writes are durable.
     pub durability: Durability,
     /// True when opened read-only.
     pub read_only: bool,
-    /// Address space that the pool was made for, in bytes.
+    /// Address space that the pool was created for, in bytes.
     pub capacity: u64,
     /// Address space that this process could reserve for it, in bytes.
     pub reserved: u64,
@@ -94,23 +94,23 @@ pub struct PoolStat {
     pub log_bytes: u64,
     /// Bytes of the log in use.
     pub log_used: u64,
-    /// True when log writes go past the page cache.
+    /// True when log writes bypass the page cache.
     pub log_direct: bool,
     /// Everything before this position has been flushed.
     pub appended: Lsn,
     /// Everything before this position is durable.
     pub durable: Lsn,
-    /// Everything before this position is in the image.
+    /// Everything before this position is in the data file.
     pub tail: Lsn,
     /// Calls of `flush` that were logged.
     pub flushes: u64,
     /// Bytes that callers flushed.
     pub flushed_bytes: u64,
-    /// Groups written.
+    /// Log groups written.
     pub groups: u64,
     /// Bytes written to the log, headers and padding included.
     pub log_written: u64,
-    /// Bytes written to the image, the page sums and the superblock.
+    /// Bytes written to the data file, the page checksums and the superblock.
     pub image_written: u64,
     /// Durable log writes and file syncs.
     pub syncs: u64,
@@ -118,7 +118,7 @@ pub struct PoolStat {
     pub checkpoints: u64,
     /// Times a flush waited for log space.
     pub log_full_waits: u64,
-    /// The error that latched, if any.
+    /// The error that poisoned the pool, if any.
     pub poisoned: Option<String>,
 }
 
@@ -151,21 +151,21 @@ impl PoolStat {
     }
 }
 
-/// What opening had to do.
+/// What opening did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpenReport {
-    /// The pool was made by this call.
+    /// This call created the pool.
     pub created: bool,
-    /// The last writer closed it.
+    /// The last writer closed the pool.
     pub was_clean: bool,
-    /// Image bytes read and verified.
+    /// Bytes of the data file read and verified.
     pub image_bytes: u64,
     /// Log groups applied.
     pub groups: u64,
     /// Log records applied.
     pub records: u64,
-    /// Time it all took, in nanoseconds.
+    /// Time that opening took, in nanoseconds.
     pub nanoseconds: u64,
 }
 
@@ -192,12 +192,12 @@ impl fmt::Display for Damage {
 pub struct CheckReport {
     /// Every damaged place.
     pub damage: Vec<Damage>,
-    /// Image pages verified.
+    /// Pages of the data file verified.
     pub pages: u64,
     /// Log groups verified.
     pub groups: u64,
-    /// The last writer closed it.
+    /// The last writer closed the pool.
     pub clean: bool,
-    /// Why parts could not be verified (a pool on dax that was not closed has no page sums).
+    /// Why parts could not be verified (a pool on dax that was not closed has no current page checksums).
     pub notes: Vec<String>,
 }

@@ -1,7 +1,7 @@
-//! The one door to locks, atomics, gates and clocks of code that is model-checked: `tests/handover.rs`
-//! compiles that code against a `sync` module of its own, made of the model checker's parts.
+//! The one source of locks, atomics, event counts and clocks for code that is model-checked: `tests/handover.rs`
+//! compiles that code with a `sync` module of its own, which takes them from the model checker.
 
-pub(crate) use mangrove_sys::Gate;
+pub(crate) use mangrove_sys::EventCount;
 pub(crate) use parking_lot::{Mutex, MutexGuard};
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) use std::thread::yield_now;

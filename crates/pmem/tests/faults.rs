@@ -1,8 +1,7 @@
-//! I/O errors at every operation: nothing acknowledged is lost, nothing false is acknowledged.
+//! I/O errors at every operation: nothing acknowledged is lost, nothing is acknowledged that is not durable.
 
 use mangrove_pmem::{
-    CreateMode, Error, Fault, FaultKind, Faulty, MediumChoice, Operation, OsStorage, Pool, PoolOptions,
-    Range, Region,
+    Create, Error, Fault, FaultKind, Faulty, Medium, Operation, OsStorage, Pool, PoolOptions, Range, Region,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -11,15 +10,15 @@ const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
 const EMFILE: i32 = 24;
 
-/// In memory where there is such a place: these tests sync thousands of times.
+/// In memory where the system has such a directory: these tests sync thousands of times.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 fn options(storage: &Faulty) -> PoolOptions {
     PoolOptions::new()
-        .create(CreateMode::CreateIfMissing)
-        .medium(MediumChoice::File)
+        .create(Create::IfMissing)
+        .medium(Medium::File)
         .capacity(8 << 20)
         .log_bytes(64 << 10)
         .background(false)
@@ -27,11 +26,11 @@ fn options(storage: &Faulty) -> PoolOptions {
 }
 
 fn read(region: &Region, offset: u64, len: usize) -> Vec<u8> {
-    // SAFETY: inside the region, and nobody writes meanwhile.
+    // SAFETY: inside the region, and no thread writes meanwhile.
     unsafe { std::slice::from_raw_parts(region.at(offset), len) }.to_vec()
 }
 
-/// What the workload has been told.
+/// What was acknowledged to the workload.
 #[derive(Default)]
 struct Told {
     /// Value of each cell that a drain acknowledged.
@@ -43,7 +42,7 @@ struct Told {
 const CELLS: usize = 64;
 const CELL_BYTES: usize = 3000;
 
-/// Writes numbered cells until done or an error; records what was acknowledged.
+/// Writes numbered cells until the end or an error; records what was acknowledged.
 fn work(pool: &Pool, told: &mut Told, from: u8) -> Result<(), Error> {
     if told.durable.is_empty() {
         told.durable = vec![0; CELLS];
@@ -75,7 +74,7 @@ fn work(pool: &Pool, told: &mut Told, from: u8) -> Result<(), Error> {
     Ok(())
 }
 
-/// Every cell holds what was acknowledged, or something whole written after it.
+/// Every cell holds the acknowledged value, or a whole one written after it.
 fn verify(pool: &Pool, told: &Told, what: &str) {
     for cell in 0..told.durable.len() {
         let bytes = read(pool.region(), (cell * CELL_BYTES) as u64, CELL_BYTES);
@@ -85,7 +84,8 @@ fn verify(pool: &Pool, told: &Told, what: &str) {
     }
 }
 
-/// Runs the workload with a fault at the n-th operation, reopens without, and verifies; for every n.
+/// Runs the workload with a fault at the n-th operation, reopens the pool without a fault, and verifies it; for
+/// every n.
 fn every_operation(operations: &[Operation], kind: FaultKind) -> u64 {
     let mut n = 0;
     loop {
@@ -94,7 +94,7 @@ fn every_operation(operations: &[Operation], kind: FaultKind) -> u64 {
         let storage = Faulty::new(Arc::new(OsStorage));
         let what = format!("{kind:?} at {operations:?} number {n}");
         let mut told = Told::default();
-        // A pool with a past, so that recovery, too, is in the way of the fault.
+        // A pool that was used before, so that the fault can strike recovery, too.
         let pool = options(&storage).open(&path).unwrap();
         work(&pool, &mut told, 1).unwrap();
         drop(pool);
@@ -110,7 +110,7 @@ fn every_operation(operations: &[Operation], kind: FaultKind) -> u64 {
                     assert!(matches!(pool.region().drain(), Err(Error::Poisoned { .. })), "{what}");
                     assert!(matches!(pool.checkpoint(), Err(Error::Poisoned { .. })), "{what}");
                 }
-                // Reads go on, and see everything.
+                // Reads continue, and see everything.
                 let _ = read(pool.region(), 0, CELLS * CELL_BYTES);
             }
             result.and_then(|()| pool.close())
@@ -163,7 +163,8 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// Long units cut a checkpoint into parts, and the first parts end between groups of a process before the last.
+/// Long atomic groups cut a checkpoint into parts, and the first parts end between groups of a process before the
+/// last.
 #[test]
 fn death_in_any_part_of_a_checkpoint_of_two_processes_groups() {
     const LONG: usize = 10 << 10;
@@ -255,7 +256,7 @@ fn a_full_disk_keeps_nobody_from_what_is_there() {
     pool.region().drain().unwrap();
     let (usable, sums) = (pool.stat().grown, std::fs::metadata(path.join("sums")).unwrap().len());
     pool.close().unwrap();
-    // A growth that failed halfway: the image got what was left of the disk, its sums got nothing.
+    // A growth that failed halfway: the data file got the rest of the disk, its page checksums got nothing.
     let image = std::fs::OpenOptions::new().write(true).open(path.join("image")).unwrap();
     image.set_len(usable + sums / 4 * 4096 + (40 << 20)).unwrap();
     let full = FaultKind::ErrnoForEver(ENOSPC);
@@ -310,7 +311,7 @@ fn a_process_killed_inside_create_leaves_no_pool_or_a_whole_one() {
         storage.heal();
         let open = |mode| PoolOptions::new().create(mode).log_bytes(64 << 10).capacity(8 << 20).open(&path);
         if struck {
-            match open(CreateMode::OpenOnly) {
+            match open(Create::Never) {
                 Ok(pool) => drop(pool),
                 Err(e @ (Error::NotFound { .. } | Error::Foreign { .. })) => {
                     let text = e.to_string();
@@ -319,12 +320,12 @@ fn a_process_killed_inside_create_leaves_no_pool_or_a_whole_one() {
                 Err(e) => panic!("operation {n}: {e}"),
             }
         }
-        let pool = open(CreateMode::CreateIfMissing).unwrap_or_else(|e| panic!("operation {n}: {e}"));
+        let pool = open(Create::IfMissing).unwrap_or_else(|e| panic!("operation {n}: {e}"));
         pool.region().grow(4096).unwrap();
         pool.region().write(0, b"works");
         pool.region().flush(0, 5);
         pool.close().unwrap();
-        assert_eq!(read(open(CreateMode::OpenOnly).unwrap().region(), 0, 5), b"works");
+        assert_eq!(read(open(Create::Never).unwrap().region(), 0, 5), b"works");
         if !struck {
             assert!(n > 8, "{n} operations to create a pool");
             return;
@@ -383,7 +384,7 @@ fn a_flush_that_waits_for_log_space_ends_when_the_checkpoint_fails() {
     assert!(matches!(pool.close(), Err(Error::Poisoned { .. })));
 }
 
-/// A server at its limit goes on when a client has gone.
+/// A server at its limit continues when a client has gone.
 #[test]
 fn a_long_unit_that_finds_no_descriptor_is_refused_and_nothing_else() {
     const LONG: Range = Range { offset: 0, len: 10 << 10 };
@@ -398,7 +399,7 @@ fn a_long_unit_that_finds_no_descriptor_is_refused_and_nothing_else() {
     let region = pool.region();
     region.grow(LONG.len).unwrap();
     region.write(0, &[1; LONG.len as usize]);
-    // The unit's own file, and its folder, which is opened for the sync of the name.
+    // The spill file, and its directory, which is opened for the sync of the name.
     for (file, operation) in [(None, Operation::Name), (Some("p"), Operation::Sync)] {
         none(file, operation);
         let error = region.flush_unit(&[LONG]).unwrap_err();
@@ -450,7 +451,7 @@ fn a_long_unit_that_recovery_found_is_applied_without_a_descriptor() {
     }
 }
 
-/// Who opens for writing has the log's second handle or a sentence; who reads needs none.
+/// An opener for writing gets the log's second descriptor or an error; a reader needs none.
 #[test]
 fn an_opener_without_a_descriptor_for_the_log_says_so_and_harms_nothing() {
     let dir = folder();
@@ -481,8 +482,8 @@ fn an_opener_without_a_descriptor_for_the_log_says_so_and_harms_nothing() {
     pool.close().unwrap();
 }
 
-/// Of a process that was killed the operating system may have log groups that the disk has not: who answers from them has
-/// synced them, a reader too.
+/// After a process was killed, the operating system may have log groups that the disk has not: a program that
+/// answers from them must have synced them, a reader too.
 #[test]
 fn a_reader_of_a_pool_that_was_not_closed_syncs_the_log_first() {
     let dir = folder();

@@ -1,6 +1,6 @@
 //! What a flush costs in the log: a golden table. `BLESS=1` prints the new one.
 
-use mangrove_pmem::{CreateMode, MediumChoice, PoolOptions};
+use mangrove_pmem::{Create, Medium, PoolOptions};
 use std::fmt::Write;
 
 /// Flushes (offset, length) of one drain; log bytes up to the end of the last record; bytes written to
@@ -22,8 +22,8 @@ no flush: 0 of log, 0 written, 0 sync
 fn a_flush_costs_what_the_table_says() {
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let pool = PoolOptions::new()
-        .create(CreateMode::CreateNew)
-        .medium(MediumChoice::File)
+        .create(Create::New)
+        .medium(Medium::File)
         .capacity(4 << 20)
         .log_bytes(1 << 20)
         .background(false)

@@ -1,14 +1,14 @@
-//! A model of the log's hand-over: the group commit of `src/commit.rs`, compiled against shuttle's
-//! threads and locks, run under thousands of schedules. It must never lose a wake-up (shuttle reports
-//! a deadlock), never write a position twice or out of order, never acknowledge what was not written.
+//! A model of the log's hand-over: the group commit of `src/log/group_commit.rs`, compiled with shuttle's threads
+//! and locks, run under thousands of schedules. It must never lose a wake-up (shuttle reports a deadlock), never
+//! write a position twice or out of order, never acknowledge what was not written.
 
 #[path = "../src/log/group_commit.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the crate uses more of it than the model does")]
 mod commit;
 
-/// What `src/commit.rs` finds as `crate::sync` here.
+/// The module `crate::sync` for `src/log/group_commit.rs` in this program.
 mod sync {
-    pub(crate) use mangrove_testkit::shuttle::{Gate, Mutex, MutexGuard};
+    pub(crate) use mangrove_testkit::shuttle::{EventCount, Mutex, MutexGuard};
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     pub(crate) use shuttle::thread::yield_now;
 
@@ -19,7 +19,7 @@ mod sync {
 }
 
 use commit::{Failed, GroupCommit, GroupWriter};
-use mangrove_testkit::shuttle::{PATIENT, SLEEPY};
+use mangrove_testkit::shuttle::{PATIENT, SLEEPY, check_pct, check_random, found_by_random};
 use shuttle::sync::Arc;
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread;
@@ -114,31 +114,35 @@ fn run(threads: usize, waits: usize, fails_at: u64) {
 
 #[test]
 fn no_schedule_loses_a_wake_up_or_a_write() {
-    shuttle::check_random(|| run(4, 3, u64::MAX), 8_000);
-    shuttle::check_pct(|| run(5, 3, u64::MAX), 4_000, 4);
+    check_random(|| run(4, 3, u64::MAX), 8_000);
+    check_pct(|| run(5, 3, u64::MAX), 4_000, 4);
     shuttle::check_dfs(|| run(2, 2, u64::MAX), Some(15_000));
 }
 
 #[test]
 fn the_model_finds_a_candidate_that_waits_for_ever() {
     PATIENT.set(true);
-    let found = std::panic::catch_unwind(|| shuttle::check_random(|| run(4, 3, u64::MAX), 20_000));
+    // It takes 10 schedules, with the worst of 60 seeds 27.
+    let found = found_by_random(|| run(4, 3, u64::MAX), 20_000);
     PATIENT.set(false);
-    assert!(found.is_err(), "a group that nobody completes went unnoticed");
+    println!("found by schedule {found:?}");
+    assert!(found.is_some(), "a group that no thread completes went unnoticed");
 }
 
 #[test]
 fn the_model_finds_sleepers_that_nobody_wakes() {
     SLEEPY.set(true);
-    let found = std::panic::catch_unwind(|| shuttle::check_random(|| run(4, 3, u64::MAX), 20_000));
+    // Nearly every schedule finds it.
+    let found = found_by_random(|| run(4, 3, u64::MAX), 20_000);
     SLEEPY.set(false);
-    assert!(found.is_err(), "a lost wake-up went unnoticed");
+    println!("found by schedule {found:?}");
+    assert!(found.is_some(), "a lost wake-up went unnoticed");
 }
 
 #[test]
 fn a_failure_reaches_everybody() {
-    shuttle::check_random(|| run(4, 3, 5), 6_000);
-    shuttle::check_pct(|| run(5, 2, 3), 4_000, 4);
+    check_random(|| run(4, 3, 5), 6_000);
+    check_pct(|| run(5, 2, 3), 4_000, 4);
 }
 
 #[test]
@@ -160,5 +164,5 @@ fn a_failure_from_outside_ends_every_wait() {
         assert!(model.commit.is_quiet());
         assert_eq!(model.append_and_wait(), Err(Failed));
     };
-    shuttle::check_random(body, 6_000);
+    check_random(body, 6_000);
 }

@@ -1,11 +1,13 @@
-//! Pools that are not as they were written: each gets its sentence, none makes the opener panic,
-//! none yields a wrong byte.
+//! Pools that are not as they were written: for each, opening returns the right error, does not panic, and yields
+//! no wrong byte.
 
-use mangrove_pmem::{CreateMode, Error, Latency, MediumChoice, Pool, PoolOptions, Start, crc32c};
+use mangrove_pmem::{Create, Error, Latency, Medium, Pool, PoolOptions, Start, crc32c};
+use mangrove_testkit::clock::thread_time_of;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::Duration;
 
 const IMAGE_BYTES: usize = 300 << 10;
 
@@ -15,8 +17,8 @@ fn folder() -> tempfile::TempDir {
 
 fn options() -> PoolOptions {
     PoolOptions::new()
-        .create(CreateMode::CreateIfMissing)
-        .medium(MediumChoice::File)
+        .create(Create::IfMissing)
+        .medium(Medium::File)
         .capacity(1 << 20)
         .log_bytes(64 << 10)
         .background(false)
@@ -31,7 +33,7 @@ fn content() -> Vec<u8> {
     bytes
 }
 
-/// A pool with `content` and, unless `clean`, a log of several groups behind a checkpoint.
+/// A pool with `content` and, unless `clean`, a log of several groups after a checkpoint.
 fn make(path: &Path, clean: bool) -> Vec<u8> {
     let mut bytes = content();
     let pool = options().open(path).unwrap();
@@ -57,7 +59,7 @@ fn make(path: &Path, clean: bool) -> Vec<u8> {
 }
 
 fn read(pool: &Pool) -> Vec<u8> {
-    // SAFETY: inside the region, and nobody writes meanwhile.
+    // SAFETY: inside the region, and no thread writes meanwhile.
     unsafe { std::slice::from_raw_parts(pool.region().base(), IMAGE_BYTES) }.to_vec()
 }
 
@@ -68,10 +70,10 @@ fn flip(path: &Path, at: u64, bit: u8) {
     file.write_all_at(&[byte[0] ^ 1 << bit], at).unwrap();
 }
 
-/// Opening refuses with a sentence that names the pool, also for those who may create.
+/// Opening fails with a message that names the pool, also when it may create.
 fn refused(path: &Path, what: &str, expected: &str) -> Error {
     let mut last = None;
-    for options in [options(), options().create(CreateMode::OpenOnly), PoolOptions::new().read_only(true)] {
+    for options in [options(), options().create(Create::Never), PoolOptions::new().read_only(true)] {
         let error = options.open(path).expect_err(what);
         let text = error.to_string();
         assert!(text.contains(expected), "{what}: {text}");
@@ -145,7 +147,7 @@ fn sums_that_say_zero_of_pages_that_are_not_are_refused() {
 
 #[test]
 fn files_of_another_pool_or_of_an_older_copy_are_refused() {
-    for medium in [MediumChoice::File, MediumChoice::Emulated(Latency::default())] {
+    for medium in [Medium::File, Medium::Emulated(Latency::default())] {
         let dir = folder();
         let options = || options().medium(medium);
         let fill = |path: &Path, byte: u8| {
@@ -173,7 +175,7 @@ fn files_of_another_pool_or_of_an_older_copy_are_refused() {
         for strange in [&other, &older] {
             copy(strange, &one);
             for options in [options(), options().start(Start::CopyOnWrite), options().read_only(true)] {
-                let options = options.create(CreateMode::OpenOnly);
+                let options = options.create(Create::Never);
                 let text = options.open(&one).unwrap_err().to_string();
                 assert!(text.contains("the files of a pool belong together"), "{medium:?}: {text}");
             }
@@ -191,7 +193,7 @@ fn a_damaged_group_in_the_middle_of_the_log_is_refused_and_a_torn_tail_is_not() 
     let bytes = make(&path, false);
     let tail = Pool::inspect(&path).unwrap().tail;
     let log = path.join("log");
-    // Twenty groups of one sector each, but for the wrap: their place in the file.
+    // The place in the file of each of twenty groups of one sector, except the one that wraps.
     let place = |group: u64| (tail + group * 512) % (64 << 10);
     for group in 0..20 {
         for at in [0, 4, 8, 16, 24, 32, 40, 100] {
@@ -214,7 +216,7 @@ fn a_damaged_group_in_the_middle_of_the_log_is_refused_and_a_torn_tail_is_not() 
     assert!(read(&options().open(&path).unwrap()) == bytes);
 }
 
-/// With `finish_later` the region is there before the rest of the log has been searched.
+/// With `finish_later` the region is loaded before the rest of the log has been searched.
 #[test]
 fn damage_found_later_reaches_who_asks_and_nobody_writes_before() {
     let dir = folder();
@@ -321,14 +323,14 @@ fn files_cut_short_missing_or_of_another_kind() {
 fn what_is_not_a_pool_is_told_apart() {
     let dir = folder();
     let path = dir.path().join("p");
-    let absent = options().create(CreateMode::OpenOnly).open(&path).unwrap_err();
+    let absent = options().create(Create::Never).open(&path).unwrap_err();
     assert!(matches!(absent, Error::NotFound { .. }));
     std::fs::write(&path, b"I am a file").unwrap();
     refused(&path, "a file", "a pool is a folder");
     assert_eq!(std::fs::read(&path).unwrap(), b"I am a file");
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
-    assert!(matches!(options().create(CreateMode::OpenOnly).open(&path), Err(Error::NotFound { .. })));
+    assert!(matches!(options().create(Create::Never).open(&path), Err(Error::NotFound { .. })));
     std::fs::write(path.join("image"), b"mine").unwrap();
     refused(&path, "somebody else's image", "no file `pool`");
     std::fs::remove_file(path.join("image")).unwrap();
@@ -339,12 +341,12 @@ fn what_is_not_a_pool_is_told_apart() {
     }
     std::fs::remove_file(path.join("pool")).unwrap();
     options().open(&path).unwrap().close().unwrap();
-    assert!(matches!(options().create(CreateMode::CreateNew).open(&path), Err(Error::Exists { .. })));
+    assert!(matches!(options().create(Create::New).open(&path), Err(Error::Exists { .. })));
     let wrong = options().kind("other").open(&path).unwrap_err();
     assert!(matches!(&wrong, Error::WrongKind { found, .. } if found == "test"), "{wrong}");
 }
 
-/// Changes both copies of the superblock and seals them again.
+/// Changes both copies of the superblock and computes their checksums again.
 fn forge(path: &Path, change: impl Fn(&mut [u8])) {
     let file = path.join("pool");
     let mut bytes = std::fs::read(&file).unwrap();
@@ -399,7 +401,7 @@ fn forged_superblocks_and_logs_never_panic_the_opener() {
                 let seed = crc32c(0, &std::fs::read(path.join("pool")).unwrap()[24..40]);
                 forge_group(&path.join("log"), seed, &mut random);
             }
-            // Whatever it says, it says it: an error or a pool.
+            // Any result is allowed: an error or a pool.
             let _ = PoolOptions::new().read_only(true).open(&path);
             let _ = Pool::check(&path);
             if let Ok(pool) = options().kind("").open(&path) {
@@ -410,8 +412,8 @@ fn forged_superblocks_and_logs_never_panic_the_opener() {
     }
 }
 
-/// A pool with four bytes in one group of its log of 64 MiB, whose sectors are then `forged`; all but the first hold the
-/// beginning of a group's header.
+/// A pool with four bytes in one group of its log of 64 MiB, whose sectors are then `forged`; all but the first
+/// hold the beginning of a group's header.
 fn with_forged_log(path: &Path, forged: impl Fn(&mut [u8], u64, u32)) {
     const LOG_BYTES: usize = 64 << 20;
     let pool = options().log_bytes(LOG_BYTES as u64).open(path).unwrap();
@@ -433,7 +435,7 @@ fn with_forged_log(path: &Path, forged: impl Fn(&mut [u8], u64, u32)) {
     std::fs::write(path.join("log"), log).unwrap();
 }
 
-/// The first group of a process, which names a file: number, bytes, end of the last range.
+/// The first group of a process, which names a spill file: number, bytes, end of the last range.
 fn forge_reference(group: &mut [u8], number: u64, seed: u32) {
     group[16..20].copy_from_slice(&24u32.to_le_bytes());
     group[20..24].copy_from_slice(&5u32.to_le_bytes());
@@ -449,13 +451,13 @@ fn a_forged_log_of_nothing_but_long_units_is_refused_soon() {
         let dir = folder();
         let path = dir.path().join("p");
         with_forged_log(&path, |group, at, seed| forge_reference(group, if same { 7 } else { at }, seed));
-        let begun = std::time::Instant::now();
-        refused(&path, "forged", what);
-        assert!(begun.elapsed().as_secs() < 15, "{:?}", begun.elapsed());
+        let took = thread_time_of(|| drop(refused(&path, "forged", what)));
+        println!("{took:?}");
+        assert!(took < Duration::from_secs(5), "{took:?}");
     }
 }
 
-/// As far as they need no checksum: whoever stores values can make them look like that.
+/// Looks right as far as no checksum is needed: a user can store such values.
 #[test]
 fn a_log_full_of_what_looks_like_groups_opens_soon() {
     let dir = folder();
@@ -466,16 +468,18 @@ fn a_log_full_of_what_looks_like_groups_opens_soon() {
             group[32..40].copy_from_slice(&at.to_le_bytes());
         }
     });
-    let begun = std::time::Instant::now();
-    assert_eq!(Pool::check(&path).unwrap().damage, []);
-    let pool = options().open(&path).unwrap();
-    // SAFETY: inside the region, and nobody writes meanwhile.
-    let bytes = unsafe { std::slice::from_raw_parts(pool.region().base(), 4) };
-    assert_eq!((bytes, pool.open_report().groups), (&b"kept"[..], 1));
-    assert!(begun.elapsed().as_secs() < 15, "{:?}", begun.elapsed());
+    let took = thread_time_of(|| {
+        assert_eq!(Pool::check(&path).unwrap().damage, []);
+        let pool = options().open(&path).unwrap();
+        // SAFETY: inside the region, and no thread writes meanwhile.
+        let bytes = unsafe { std::slice::from_raw_parts(pool.region().base(), 4) };
+        assert_eq!((bytes, pool.open_report().groups), (&b"kept"[..], 1));
+    });
+    println!("{took:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
-/// Changes bytes of a random group of the log and seals it again.
+/// Changes bytes of a random group of the log and computes its checksum again.
 fn forge_group(log: &Path, seed: u32, random: &mut StdRng) {
     let mut bytes = std::fs::read(log).unwrap();
     let groups: Vec<usize> =

@@ -1,16 +1,15 @@
-//! Real limits of a real system: little address space, a full file system. Each test runs itself again
-//! as a child under the limit, because limits are for whole processes.
+//! Real limits of a real system: little address space, a full file system. Each test runs itself again as a child
+//! process under the limit, because a limit holds for a whole process.
 
 use mangrove_pmem::{
-    CreateMode, Error, MediumChoice, OpenHow, OsStorage, Pool, PoolOptions, SECTOR_BYTES, Storage,
-    StorageFile, here,
+    Create, Error, Medium, OpenHow, OsStorage, Pool, PoolOptions, SECTOR_BYTES, Storage, StorageFile, here,
 };
 use std::path::Path;
 use std::process::Command;
 
 const ROLE: &str = "MANGROVE_LIMITS_FOLDER";
 
-/// The folder given to a child; `None` in the parent.
+/// The directory given to a child; `None` in the parent.
 fn role() -> Option<std::path::PathBuf> {
     std::env::var_os(ROLE).map(Into::into)
 }
@@ -31,7 +30,7 @@ fn child(test: &str, folder: &Path, wrapper: &[&str], script: &str) -> (bool, St
 }
 
 fn options() -> PoolOptions {
-    PoolOptions::new().create(CreateMode::CreateIfMissing).medium(MediumChoice::File).log_bytes(1 << 20)
+    PoolOptions::new().create(Create::IfMissing).medium(Medium::File).log_bytes(1 << 20)
 }
 
 fn fill(pool: &Pool, from: u64, to: u64) -> Result<(), Error> {
@@ -58,7 +57,7 @@ fn little_address_space_gets_a_smaller_region() {
         assert!(holds(&pool, 4096 * 200));
         assert!(matches!(pool.region().grow(4 << 30), Err(Error::NoSpace { .. })));
         pool.close().unwrap();
-        let emulated = options().medium(MediumChoice::Emulated(mangrove_pmem::Latency::default()));
+        let emulated = options().medium(Medium::Emulated(mangrove_pmem::Latency::default()));
         let pool = emulated.open(folder.join("e")).unwrap();
         assert!(pool.stat().reserved < 2 << 30);
         fill(&pool, 0, 4096 * 100).unwrap();
@@ -99,7 +98,7 @@ fn a_process_without_descriptors_writes_past_the_page_cache_all_the_same() {
     assert!(ok && text.contains("1 passed"), "{text}");
 }
 
-/// Writes past the page cache and through it at one time could lose each other's bytes.
+/// Writes past the page cache and through it at the same time could lose each other's bytes.
 #[test]
 fn how_a_file_is_written_is_decided_once() {
     if let Some(folder) = role() {
@@ -149,7 +148,7 @@ fn a_full_file_system_refuses_growth_and_loses_nothing() {
         };
         assert!(matches!(error, Error::NoSpace { .. }), "{error}");
         assert!(at > 1 << 20, "{at} bytes fit");
-        // The disk is full to the last page; the pool goes on with what it has.
+        // The disk is full to the last page; the pool continues with what it has.
         std::fs::write(folder.join("filler"), vec![1u8; 8 << 20]).unwrap_err();
         for _ in 0..20 {
             fill(&pool, 0, at).unwrap();
@@ -165,7 +164,7 @@ fn a_full_file_system_refuses_growth_and_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let test = "a_full_file_system_refuses_growth_and_loses_nothing";
     let script = format!("mount -t tmpfs -o size=6m none \"${ROLE}\" && exec \"$@\"");
-    // A mount namespace of its own: nothing to clean up, and no need to be root.
+    // A mount namespace of its own: nothing to clean up, and no privileges needed.
     let (ok, text) = child(test, dir.path(), &["unshare", "--user", "--map-root-user", "--mount"], &script);
     if !ok && (text.contains("unshare:") || text.contains("mount:")) {
         eprintln!(

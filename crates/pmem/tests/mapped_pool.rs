@@ -1,15 +1,15 @@
-//! Pools whose region is mapped: emulated, here, and what dax says where there is none.
+//! Pools whose region is mapped: emulated, and the error of dax on a machine without it.
 
 use mangrove_pmem::{
-    CreateMode, DomainChoice, Emulated, Error, Fault, FaultKind, Faulty, FlushInstruction, Latency,
-    MediumChoice, MediumKind, Operation, OsStorage, Pool, PoolOptions,
+    Create, Domain, Emulated, Error, Fault, FaultKind, Faulty, FlushInstruction, Latency, Medium, MediumKind,
+    Operation, OsStorage, Pool, PoolOptions,
 };
 use std::path::Path;
 
 fn options() -> PoolOptions {
     PoolOptions::new()
-        .create(CreateMode::CreateIfMissing)
-        .medium(MediumChoice::Emulated(Latency::default()))
+        .create(Create::IfMissing)
+        .medium(Medium::Emulated(Latency::default()))
         .capacity(64 << 20)
 }
 
@@ -18,7 +18,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn read(pool: &Pool, offset: u64, len: usize) -> Vec<u8> {
-    // SAFETY: inside the region, and nobody writes meanwhile.
+    // SAFETY: inside the region, and no thread writes meanwhile.
     unsafe { std::slice::from_raw_parts(pool.region().at(offset), len) }.to_vec()
 }
 
@@ -130,12 +130,12 @@ fn read_only_changes_nothing() {
 fn dax_where_there_is_none_gets_a_sentence_and_leaves_no_pool() {
     let dir = folder();
     let path = dir.path().join("p");
-    let dax = options().medium(MediumChoice::Dax);
+    let dax = options().medium(Medium::Dax);
     let text = dax.open(&path).unwrap_err().to_string();
     assert!(text.contains("not on a file system mounted with dax"), "{text}");
     let text = dax.clone().devdax("/dev/null").open(&path).unwrap_err().to_string();
     assert!(text.contains("not a devdax device"), "{text}");
-    let pool = options().medium(MediumChoice::Auto).log_bytes(64 << 10).open(&path).unwrap();
+    let pool = options().medium(Medium::Auto).log_bytes(64 << 10).open(&path).unwrap();
     assert_eq!(pool.info().medium, MediumKind::File);
     drop(pool);
     let text = dax.open(&path).unwrap_err().to_string();
@@ -146,21 +146,19 @@ fn dax_where_there_is_none_gets_a_sentence_and_leaves_no_pool() {
 fn domain_and_instruction_can_be_chosen() {
     let dir = folder();
     let of = |o: PoolOptions, name: &str| o.open(dir.path().join(name)).unwrap().stat().domain.unwrap();
-    let eadr = of(options().domain(DomainChoice::Eadr), "a");
+    let eadr = of(options().domain(Domain::Eadr), "a");
     assert!(eadr.eadr && eadr.instruction == FlushInstruction::None);
-    let adr = of(options().domain(DomainChoice::Adr).flush_instruction(FlushInstruction::Clflush), "b");
+    let adr = of(options().domain(Domain::Adr).flush_instruction(FlushInstruction::Clflush), "b");
     assert!(!adr.eadr && adr.instruction == FlushInstruction::Clflush);
-    let wrong = options()
-        .domain(DomainChoice::Adr)
-        .flush_instruction(FlushInstruction::None)
-        .open(dir.path().join("c"));
+    let wrong =
+        options().domain(Domain::Adr).flush_instruction(FlushInstruction::None).open(dir.path().join("c"));
     assert!(matches!(wrong, Err(Error::Unsupported { .. })));
 }
 
 #[test]
 fn injected_latency_is_felt() {
     let slow = Latency { write_ns: 50_000, read_ns: 0 };
-    let region = Emulated::region_with(1 << 20, slow, DomainChoice::Adr).unwrap();
+    let region = Emulated::region_with(1 << 20, slow, Domain::Adr).unwrap();
     let begun = std::time::Instant::now();
     for i in 0..100 {
         region.flush(i * 64, 64);

@@ -1,21 +1,21 @@
-//! What a commit costs its caller, beside two copies of the same bytes.
+//! The time of a commit for its caller, compared with two copies of the same bytes.
 
-use mangrove_shadow::{AddressChoice, CreateMode, Latency, MediumChoice, Options};
+use mangrove_shadow::{AddressChoice, Create, Latency, Medium, Options};
 use std::time::Instant;
 
 fn main() -> mangrove_shadow::Result<()> {
     let folder = std::env::args().nth(1).unwrap_or_else(|| "/dev/shm".into());
     let file = std::env::args().nth(2).is_some_and(|a| a == "file");
     let path = std::path::Path::new(&folder).join(format!("mangrove-commit-cost-{}", std::process::id()));
-    let medium = if file { MediumChoice::File } else { MediumChoice::Emulated(Latency::default()) };
-    let options = Options::new().create(CreateMode::CreateNew).medium(medium).capacity(1 << 30);
+    let medium = if file { Medium::File } else { Medium::Emulated(Latency::default()) };
+    let options = Options::new().create(Create::New).medium(medium).capacity(1 << 30);
     let shadow = options.log_bytes(64 << 20).address(AddressChoice::Chosen).open(&path)?;
     shadow.grow(64 << 20)?;
     let base = shadow.base() as usize;
-    // SAFETY: inside what was grown, and nobody else uses it.
+    // SAFETY: inside what was grown, and no other thread uses it.
     unsafe { std::ptr::write_bytes(shadow.base(), 1, 64 << 20) };
     let mut aside = vec![0u8; 1 << 20];
-    // One lap first: rings and image are then mapped.
+    // First a whole lap: rings and durable copy are then mapped.
     for _ in 0..200 {
         shadow.commit(0, &[(base, 1 << 20)])?;
     }
@@ -23,7 +23,7 @@ fn main() -> mangrove_shadow::Result<()> {
     println!("{:>8} {:>10} {:>10} {:>12} {:>6}", "bytes", "ns/commit", "best", "2 memcpy ns", "ratio");
     for len in [8usize, 64, 100, 256, 1 << 10, 4 << 10, 16 << 10, 100 << 10, 1 << 20] {
         let rounds = (200_000_000 / (len + 2000)).min(100_000);
-        // In the cache, as what a program has just written.
+        // In the cache, like bytes that a program has just written.
         let places = 16;
         let (mut total, mut best) = (0.0f64, f64::MAX);
         for part in 0..10 {

@@ -1,6 +1,6 @@
-//! How long it takes until a shadow of some size may be used: `start_cost FOLDER MIB [file]`.
+//! The time until a shadow of some size may be used: `start_cost DIRECTORY MIB [file]`.
 
-use mangrove_shadow::{CreateMode, Latency, MediumChoice, Options, Start};
+use mangrove_shadow::{Create, Latency, Medium, Options, Start};
 use std::time::Instant;
 
 fn main() -> mangrove_shadow::Result<()> {
@@ -8,11 +8,11 @@ fn main() -> mangrove_shadow::Result<()> {
     let folder = args.next().unwrap_or_else(|| "/dev/shm".into());
     let mib: usize = args.next().and_then(|n| n.parse().ok()).unwrap_or(1024);
     let medium = match args.next().as_deref() {
-        Some("file") => MediumChoice::File,
-        _ => MediumChoice::Emulated(Latency::default()),
+        Some("file") => Medium::File,
+        _ => Medium::Emulated(Latency::default()),
     };
     let path = std::path::Path::new(&folder).join(format!("mangrove-start-cost-{}", std::process::id()));
-    let options = || Options::new().create(CreateMode::CreateIfMissing).medium(medium).capacity(64 << 30);
+    let options = || Options::new().create(Create::IfMissing).medium(medium).capacity(64 << 30);
     let len = mib << 20;
     let shadow = options().open(&path)?;
     shadow.grow(len as u64)?;
@@ -21,7 +21,7 @@ fn main() -> mangrove_shadow::Result<()> {
     const STEP: usize = 16 << 20;
     for at in (0..len).step_by(STEP) {
         for word in (at..(at + STEP).min(len)).step_by(8) {
-            // SAFETY: inside what was grown, aligned, and nobody else uses it.
+            // SAFETY: inside what was grown, aligned, and no other thread uses it.
             unsafe { *base.add(word).cast::<u64>() = word as u64 | 1 };
         }
         shadow.commit(0, &[(base as usize + at, STEP.min(len - at))])?;

@@ -1,23 +1,23 @@
-//! Is this image sound?
+//! Is the durable content of this shadow sound?
 
 use crate::Result;
-use crate::layout::{AT_RINGS, Layout};
+use crate::layout::{AT_RINGS, ShadowLayout};
 use crate::recover::verify_all;
-use mangrove_pmem::{CheckReport, CreateMode, Damage, Error, MediumKind, Pool, PoolOptions};
+use mangrove_pmem::{CheckReport, Create, Damage, Error, MediumKind, Pool, PoolOptions};
 use std::path::Path;
 
 /// Every damaged place of the pool at `path`, and of the logs in its region.
 ///
 /// # Errors
-/// When not even the superblock can be read, or somebody has it open.
+/// When not even the superblock can be read, or a writer holds the pool.
 pub(crate) fn check(path: &Path) -> Result<CheckReport> {
     let mut report = Pool::check(path)?;
     let mapped = Pool::inspect(path)?.medium != MediumKind::File;
     if mapped && report.damage.is_empty() {
-        let pool = PoolOptions::new().create(CreateMode::OpenOnly).read_only(true).open(path)?;
+        let pool = PoolOptions::new().create(Create::Never).read_only(true).open(path)?;
         let region = pool.region();
         let usable = pool.stat().grown;
-        let layout = if usable < AT_RINGS { Ok(None) } else { Layout::read(region) };
+        let layout = if usable < AT_RINGS { Ok(None) } else { ShadowLayout::read(region) };
         let verified = layout.and_then(|layout| match layout {
             None => {
                 report.notes.push("its creation was interrupted and nothing was stored in it".into());

@@ -1,24 +1,28 @@
-//! How committed units pass from the fronts of several logs to the replayer, and space back.
+//! How committed atomic groups pass from the writers of several logs to the replayer, and log space back.
 //!
-//! Every unit has a number, drawn from one counter. A unit is *published* when it is durable. The *watermark* is the greatest number up to which every unit has been published: units up to it
-//! are acknowledged and applied, none beyond it is. (Several fronts publish in any order; a unit whose
-//! predecessor a crash took may hold what depends on it.)
+//! Every atomic group has a number, drawn from one counter. An atomic group is *published* when it is durable. The
+//! *watermark* is the greatest number up to which every atomic group has been published: atomic groups up to it are
+//! acknowledged and applied, none beyond it is. (Several log writers publish in any order, and an atomic group may
+//! depend on an earlier one, which a crash may have lost.)
 //!
 //! Invariants:
-//! 1. A front announces itself before it draws a number, and is gone only after it has published: so who reads
-//!    the counter first and the announcements after it misses no unit under way.
-//! 2. `head <= tail <= head + ring` for each log; the front alone moves `tail`, the replayer alone `head`.
-//! 3. Nobody waits for space while it is announced: the replayer, who frees space, waits for the announced.
+//! 1. A log writer announces itself before it draws a number, and withdraws the announcement only after it has
+//!    published. So a thread that reads the counter first and the announcements after it misses no atomic group
+//!    under way.
+//! 2. `head <= tail <= head + ring` for each log. Only the log's writer moves `tail`, only the replayer moves
+//!    `head`.
+//! 3. No log writer waits for space while it is announced: the replayer, which frees space, waits for announced
+//!    writers.
 
-use crate::sync::{AtomicBool, AtomicU64, Gate, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, EventCount, Ordering};
 
-/// No unit is under way.
+/// No atomic group is under way.
 const NONE: u64 = u64::MAX;
 
-/// One log's share, on lines of its own: fronts of other logs do not disturb it.
+/// The positions of one log, on lines of its own, so that writers of other logs do not slow its writer.
 #[repr(align(128))]
-struct Hand {
-    /// At most the number of the unit under way, or `NONE`.
+struct LogPositions {
+    /// At most the number of the atomic group under way, or `NONE`.
     announced: AtomicU64,
     /// Everything before is published.
     tail: AtomicU64,
@@ -28,120 +32,128 @@ struct Hand {
 
 /// Numbers, tails and heads of all logs.
 pub(crate) struct Handover {
-    /// The number of the next unit.
+    /// The number of the next atomic group.
     next: AtomicU64,
-    hands: Box<[Hand]>,
-    /// Opened when space was freed, or never will be.
-    pub(crate) space: Gate,
-    /// Opened when the replayer has work, or shall end.
-    pub(crate) work: Gate,
+    logs: Box<[LogPositions]>,
+    /// Notified when space was freed, or never will be.
+    pub(crate) space: EventCount,
+    /// Notified when the replayer has work, or shall end.
+    pub(crate) work: EventCount,
     /// The replayer has nothing to do and sleeps.
     idle: AtomicBool,
-    /// The replayer has been told that somebody needs space, or soon will.
-    pressed: AtomicBool,
+    /// A log writer needs space, or soon will; the replayer has been notified.
+    space_requested: AtomicBool,
 }
 
 impl Handover {
-    /// Empty logs: `next` is the number of the next unit, `positions` where each log stands.
+    /// Empty logs: `next` is the number of the next atomic group, `positions` are the logs' ends.
     pub(crate) fn new(next: u64, positions: &[u64]) -> Self {
-        let hand = |&position: &u64| Hand {
+        let own = |&position: &u64| LogPositions {
             announced: AtomicU64::new(NONE),
             tail: AtomicU64::new(position),
             head: AtomicU64::new(position),
         };
         Self {
             next: AtomicU64::new(next),
-            hands: positions.iter().map(hand).collect(),
-            space: Gate::new(),
-            work: Gate::new(),
+            logs: positions.iter().map(own).collect(),
+            space: EventCount::new(),
+            work: EventCount::new(),
             idle: AtomicBool::new(false),
-            pressed: AtomicBool::new(false),
+            space_requested: AtomicBool::new(false),
         }
     }
 
-    /// Draws the number of a unit that the front of `log` will publish.
+    /// Draws the number of an atomic group that the writer of `log` will publish.
     #[inline]
     pub(crate) fn begin(&self, log: usize) -> u64 {
-        let hand = &self.hands[log];
+        let own = &self.logs[log];
         // Relaxed: ordered by the Release of the addition, which pairs with the Acquire in `watermark`.
-        hand.announced.store(self.next.load(Ordering::Relaxed), Ordering::Relaxed);
+        own.announced.store(self.next.load(Ordering::Relaxed), Ordering::Relaxed);
         self.next.fetch_add(1, Ordering::AcqRel)
     }
 
-    /// The unit, and everything before `tail` of this log, is durable.
+    /// Reports that the atomic group, and everything before `tail` of this log, is durable.
     #[inline]
     pub(crate) fn publish(&self, log: usize, tail: u64) {
-        let hand = &self.hands[log];
-        // Relaxed: whoever reads it has seen the announcement withdrawn first.
-        hand.tail.store(tail, Ordering::Relaxed);
-        // Release pairs with the Acquire in `watermark`: the unit's bytes come before.
-        hand.announced.store(NONE, Ordering::Release);
+        let own = &self.logs[log];
+        // Relaxed: a thread that reads it has seen the announcement withdrawn first.
+        own.tail.store(tail, Ordering::Relaxed);
+        // Release pairs with the Acquire in `watermark`: the atomic group's bytes come before.
+        own.announced.store(NONE, Ordering::Release);
     }
 
-    /// The number up to which every unit is published.
+    /// The number up to which every atomic group is published.
     #[inline]
     pub(crate) fn watermark(&self) -> u64 {
         // Acquire pairs with the addition in `begin`: the announcements of all numbers drawn are visible.
         let next = self.next.load(Ordering::Acquire);
         // Acquire pairs with the Release in `publish`.
-        self.hands.iter().fold(next, |least, hand| least.min(hand.announced.load(Ordering::Acquire))) - 1
+        self.logs.iter().fold(next, |least, own| least.min(own.announced.load(Ordering::Acquire))) - 1
     }
 
-    /// The number of the last unit begun.
+    /// The number of the last atomic group begun.
     #[inline]
     pub(crate) fn begun(&self) -> u64 {
         self.next.load(Ordering::Acquire) - 1
     }
 
-    /// Everything of the log before this position is published. Units up to a watermark taken before lie before it.
+    /// Everything of the log before this position is published. All atomic groups up to a watermark that was read
+    /// before lie before it.
     #[inline]
     pub(crate) fn tail(&self, log: usize) -> u64 {
-        self.hands[log].tail.load(Ordering::Acquire)
+        self.logs[log].tail.load(Ordering::Acquire)
     }
 
     /// Everything of the log before this position may be overwritten.
     #[inline]
     pub(crate) fn head(&self, log: usize) -> u64 {
-        // Acquire pairs with the Release in `free`: the replayer has read what stood there.
-        self.hands[log].head.load(Ordering::Acquire)
+        // Acquire pairs with the Release in `free`: the replayer has read the bytes there.
+        self.logs[log].head.load(Ordering::Acquire)
     }
 
-    /// The replayer has applied everything before `head`, durably.
+    /// Frees everything before `head`: the replayer has applied it, durably.
     pub(crate) fn free(&self, log: usize, head: u64) {
         // Release pairs with the Acquire in `head`.
-        self.hands[log].head.store(head, Ordering::Release);
+        self.logs[log].head.store(head, Ordering::Release);
     }
 
-    /// Asks the replayer for space now; one wake-up for each of its rounds.
+    /// Asks the replayer for space. Only the first request of each of its rounds notifies it.
     #[inline]
-    pub(crate) fn press(&self) {
-        // AcqRel pairs with `heed`: whoever finds it pressed knows that the round that follows sees its unit.
-        if !self.pressed.swap(true, Ordering::AcqRel) {
-            self.work.open();
+    pub(crate) fn request_space(&self) {
+        // AcqRel pairs with `begin_round`: a thread that finds space requested knows that the next round sees its
+        // atomic group.
+        if !self.space_requested.swap(true, Ordering::AcqRel) {
+            self.work.notify_all();
         }
     }
 
-    /// Whether somebody has pressed since the last round began.
-    pub(crate) fn is_pressed(&self) -> bool {
-        self.pressed.load(Ordering::Acquire)
+    /// Whether space was requested since the last round began.
+    pub(crate) fn is_space_requested(&self) -> bool {
+        self.space_requested.load(Ordering::Acquire)
     }
 
-    /// The replayer begins a round.
-    pub(crate) fn heed(&self) {
-        self.pressed.swap(false, Ordering::AcqRel);
+    /// Begins a round of the replayer.
+    pub(crate) fn begin_round(&self) {
+        self.space_requested.swap(false, Ordering::AcqRel);
     }
 
-    /// The replayer says that it found nothing to do and goes to sleep.
-    pub(crate) fn rest(&self) {
+    /// Marks the replayer idle: it found nothing to do and is about to sleep.
+    pub(crate) fn go_idle(&self) {
         self.idle.store(true, Ordering::Relaxed);
     }
 
-    /// Wakes a replayer that found nothing to do. One that is about to say so may miss it: then what was published
-    /// waits for the next unit, or for whoever needs space, who asks until there is some.
+    /// True when the replayer sleeps, or is about to, and has not been woken since.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.idle.load(Ordering::Relaxed)
+    }
+
+    /// Wakes an idle replayer. One that is about to become idle may miss it: then what was published waits for the
+    /// next atomic group, or for a log writer that needs space, which asks until there is some.
     #[inline]
-    pub(crate) fn nudge(&self) {
+    pub(crate) fn wake_if_idle(&self) {
         if self.idle.load(Ordering::Relaxed) && self.idle.swap(false, Ordering::Relaxed) {
-            self.work.open();
+            self.work.notify_all();
         }
     }
 }

@@ -1,12 +1,12 @@
-//! The bytes of a shadow on dax and emulated: header, log rings, image. Told in prose in
-//! docs/format/shadow.md; a test ties the two.
+//! The bytes of a shadow on dax and emulated: header, log rings, durable copy. docs/format/shadow.md describes
+//! them; a test compares the two.
 //!
 //! Invariants:
 //! 1. The words of the header's first line never change once its magic number is there.
-//! 2. Words that change are 8 bytes, aligned, and have one writer: `len` and `dirty_end` whoever grows, `upto`
-//!    and `head` the replayer, these and `incarnation` recovery.
-//! 3. A unit's checksum covers all its bytes but the padding, and through its seed the shadow, the log and the
-//!    opening that wrote it.
+//! 2. Words that change are 8 bytes, aligned, and have one writer at a time: a growing thread writes `len` and
+//!    `dirty_end`, the replayer `upto` and `head`, and recovery those two and the generation.
+//! 3. An atomic group's checksum covers all its bytes but the padding, and through its seed the shadow, the log and
+//!    the generation.
 
 use crate::{Error, Result};
 use mangrove_pmem::{Region, crc32c};
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"MGshadow");
 /// Version that this code writes and reads.
 pub(crate) const VERSION: u64 = 1;
-/// Unit of everything that has a size here.
+/// All sizes here are multiples of it.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 /// Least bytes of one ring.
 pub(crate) const RING_BYTES_MIN: u64 = 4096;
@@ -36,11 +36,12 @@ pub(crate) const HEADER_BYTES: u64 = 64;
 const _: () = assert!(AT_MAGIC == 0 && AT_CRC + 8 == HEADER_BYTES);
 /// Bytes of the working copy that may be used: one line of its own.
 pub(crate) const AT_LEN: u64 = 64;
-/// Bytes of the image behind which the region is still zero: one line of its own.
+/// Bytes of the durable copy after which the region is still zero: one line of its own.
 pub(crate) const AT_DIRTY_END: u64 = 128;
-/// Counts the openings: units of an earlier one are no units. One line of its own.
-pub(crate) const AT_INCARNATION: u64 = 192;
-/// The logs' own words, two lines for each log.
+/// The generation: counts the openings, and invalidates atomic groups of earlier ones. One line of its own.
+/// (docs/format calls the field `incarnation`.)
+pub(crate) const AT_GENERATION: u64 = 192;
+/// The words of each log, two lines for each.
 pub(crate) const AT_LOGS: u64 = PAGE_BYTES;
 pub(crate) const LOG_BYTES: u64 = 128;
 pub(crate) const IN_LOG_UPTO: u64 = 64;
@@ -49,20 +50,20 @@ pub(crate) const IN_LOG_HEAD: u64 = 72;
 pub(crate) const AT_RINGS: u64 =
     AT_LOGS + (crate::LOG_COUNT_MAX as u64 * LOG_BYTES).next_multiple_of(PAGE_BYTES);
 
-/// Bytes of a COMMIT record, which stands first in its unit.
+/// Bytes of a COMMIT record, the first of its atomic group.
 pub(crate) const COMMIT_BYTES: u64 = 32;
 /// Bytes of a REDO record before its data.
 pub(crate) const REDO_BYTES: u64 = 16;
-/// Bytes of an ASIDE record.
-pub(crate) const ASIDE_BYTES: u64 = 32;
+/// Bytes of a SPILL record.
+pub(crate) const SPILL_BYTES: u64 = 32;
 /// Kinds of records: the low byte of their first word.
 pub(crate) const KIND_COMMIT: u64 = 0xc1;
 pub(crate) const KIND_REDO: u64 = 0xd2;
-pub(crate) const KIND_ASIDE: u64 = 0xa3;
+pub(crate) const KIND_SPILL: u64 = 0xa3;
 
-/// Where everything lies: what the header's first line says.
+/// The geometry: the content of the header's first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub(crate) struct ShadowLayout {
     /// Where the working copy lies in every process; 0 for anywhere.
     pub(crate) address: u64,
     /// Bytes that the working copy may grow to.
@@ -71,11 +72,11 @@ pub(crate) struct Layout {
     pub(crate) ring_bytes: u64,
     /// Rings.
     pub(crate) log_count: u64,
-    /// Tells this shadow's records from any other's.
+    /// Distinguishes this shadow's records from any other's.
     pub(crate) nonce: u64,
 }
 
-impl Layout {
+impl ShadowLayout {
     fn words(&self) -> [(u64, u64); 6] {
         [
             (AT_VERSION, VERSION),
@@ -92,12 +93,12 @@ impl Layout {
         u64::from(crc)
     }
 
-    /// Where the image begins.
+    /// Where the durable copy begins.
     pub(crate) fn image_start(&self) -> u64 {
         AT_RINGS + self.log_count * self.ring_bytes
     }
 
-    /// The own words of a log.
+    /// Where the words of a log lie.
     pub(crate) fn log(&self, log: usize) -> u64 {
         AT_LOGS + log as u64 * LOG_BYTES
     }
@@ -108,9 +109,9 @@ impl Layout {
         AT_RINGS + log as u64 * self.ring_bytes + position % self.ring_bytes
     }
 
-    /// Seed of the checksums of a log's units.
-    pub(crate) fn seed(&self, log: usize, incarnation: u64) -> u32 {
-        crc32c(crc32c(log as u32, &self.nonce.to_le_bytes()), &incarnation.to_le_bytes())
+    /// Seed of the checksums of a log's atomic groups.
+    pub(crate) fn seed(&self, log: usize, generation: u64) -> u32 {
+        crc32c(crc32c(log as u32, &self.nonce.to_le_bytes()), &generation.to_le_bytes())
     }
 
     /// Writes the header of a fresh, zero region; durable with the caller's next fence.
@@ -128,10 +129,11 @@ impl Layout {
         Ok(())
     }
 
-    /// What the header says; `None` when nobody finished writing one. The first `AT_RINGS` bytes are usable.
+    /// Reads the header; `None` when its creation was not finished. The first `AT_RINGS` bytes are usable.
     ///
     /// # Errors
-    /// `Corrupt` or `Newer`; `Unsupported` where this process may not have as much address space as who made it.
+    /// `Corrupt` or `Newer`; `Unsupported` where this process may reserve less address space than the one that
+    /// created the shadow.
     pub(crate) fn read(region: &Region) -> Result<Option<Self>> {
         let corrupt = |offset, what: &str| {
             Err(Error::Corrupt { path: "the shadow's image".into(), offset, what: what.into() })
@@ -139,7 +141,7 @@ impl Layout {
         if region.len() < AT_RINGS {
             return Ok(None);
         }
-        // Relaxed: nobody writes yet.
+        // Relaxed: no thread writes yet.
         let word = |at: u64| region.word(at).load(Ordering::Relaxed);
         match word(AT_MAGIC) {
             0 => return Ok(None),
@@ -184,12 +186,12 @@ impl Layout {
     }
 }
 
-/// The first words of a unit.
+/// The first words of an atomic group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Commit {
-    /// Bytes of the unit, this record included.
+pub(crate) struct CommitRecord {
+    /// Bytes of the atomic group, this record included.
     pub(crate) bytes: u64,
-    /// Number among the units of all logs, from 1.
+    /// Number among the atomic groups of all logs, from 1.
     pub(crate) seq: u64,
     /// Position of this record in its log.
     pub(crate) position: u64,
@@ -199,7 +201,7 @@ pub(crate) struct Commit {
     pub(crate) crc: u32,
 }
 
-impl Commit {
+impl CommitRecord {
     pub(crate) fn words(&self) -> [u64; 4] {
         [
             self.bytes << 8 | KIND_COMMIT,
@@ -209,7 +211,7 @@ impl Commit {
         ]
     }
 
-    /// The record in these words, if it is one that stands at `position`.
+    /// The record in these words, if it is a COMMIT record of `position`.
     pub(crate) fn decode(words: [u64; 4], position: u64) -> Option<Self> {
         let commit = Self {
             bytes: words[0] >> 8,
@@ -225,7 +227,7 @@ impl Commit {
         right.then_some(commit)
     }
 
-    /// What the checksum begins with.
+    /// The checksum over the words before the records.
     pub(crate) fn crc_of_head(&self, seed: u32) -> u32 {
         let mut head = [0; 28];
         let words = self.words();
@@ -280,21 +282,21 @@ mod tests {
             ("crc", AT_CRC),
             ("len", AT_LEN),
             ("dirty_end", AT_DIRTY_END),
-            ("incarnation", AT_INCARNATION),
+            ("incarnation", AT_GENERATION),
         ];
         let told: Vec<_> =
             rows.iter().map(|(offset, bytes, field)| (field.as_str(), *offset, *bytes)).collect();
         assert_eq!(told, words.map(|(field, offset)| (field, offset, 8)));
         assert_eq!((AT_LOGS, LOG_BYTES, AT_RINGS), (4096, 128, 12288));
         assert_eq!((IN_LOG_UPTO, IN_LOG_HEAD), (64, 72));
-        assert_eq!((KIND_COMMIT, KIND_REDO, KIND_ASIDE), (0xc1, 0xd2, 0xa3));
+        assert_eq!((KIND_COMMIT, KIND_REDO, KIND_SPILL), (0xc1, 0xd2, 0xa3));
     }
 
     #[test]
     fn a_commit_record_returns_and_knows_its_place() {
-        let commit = Commit { bytes: 64, seq: 7, position: 4096, records: 2, crc: 0x1234_5678 };
-        assert_eq!(Commit::decode(commit.words(), 4096), Some(commit));
-        assert_eq!(Commit::decode(commit.words(), 8192), None, "of another lap");
+        let commit = CommitRecord { bytes: 64, seq: 7, position: 4096, records: 2, crc: 0x1234_5678 };
+        assert_eq!(CommitRecord::decode(commit.words(), 4096), Some(commit));
+        assert_eq!(CommitRecord::decode(commit.words(), 8192), None, "of another lap");
         assert_ne!(commit.crc_of_head(1), commit.crc_of_head(2));
     }
 }

@@ -1,22 +1,23 @@
 //! Floor 2: a working copy in DRAM whose commits survive.
 //!
 //! A [`Shadow`] is one durable region that a program uses as plain memory, always at the same address: pointers
-//! into it stay right across restarts. Stores go to DRAM and mean nothing to a crash. [`Shadow::commit`] takes
-//! the present bytes of some ranges into a redo log as one unit, which a crash keeps or loses whole;
-//! [`Shadow::wait`] returns when a unit, and every one before it, is durable. Behind, committed units are applied
-//! to the image, and their log space is used again.
+//! into it stay right across restarts. Stores go to DRAM and do not survive a crash by themselves.
+//! [`Shadow::commit`] copies the present bytes of some ranges into a redo log as one atomic group, which a crash
+//! keeps or loses whole; [`Shadow::wait`] returns when an atomic group, and every one before it, is durable. In the
+//! background, committed atomic groups are applied to the durable copy (on the file medium, the data file), and
+//! their log space is freed.
 //!
 //! ```
-//! use mangrove_shadow::{CreateMode, Options};
+//! use mangrove_shadow::{Create, Options};
 //!
 //! # fn main() -> mangrove_shadow::Result<()> {
-//! # let folder = tempfile::tempdir().unwrap();
-//! # let path = folder.path().join("state");
-//! let options = Options::new().create(CreateMode::CreateIfMissing).capacity(1 << 30);
+//! # let directory = tempfile::tempdir().unwrap();
+//! # let path = directory.path().join("state");
+//! let options = Options::new().create(Create::IfMissing).capacity(1 << 30);
 //! let shadow = options.open(&path)?;
 //! shadow.grow(4096)?; // the first page, all zero, may be used
 //! let counter: *mut u64 = shadow.base().cast();
-//! // SAFETY: inside what was grown, aligned, and nobody else uses it.
+//! // SAFETY: inside what was grown, aligned, and no other thread uses it.
 //! unsafe { *counter += 41 };
 //! let ticket = shadow.commit(0, &[(counter as usize, 8)])?;
 //! shadow.wait(ticket)?; // durable now
@@ -30,7 +31,7 @@
 //! # }
 //! ```
 //!
-//! The bytes: docs/format/shadow.md. What was chosen and why: docs/decisions/shadow.md. Source: the Mangosteen
+//! The bytes: docs/format/shadow.md. The design and its reasons: docs/decisions/shadow.md. Source: the Mangosteen
 //! paper (USENIX ATC 2024), section 4.3, figures 3 and 4.
 
 mod check;
@@ -47,8 +48,8 @@ mod sync;
 mod working;
 
 pub use mangrove_pmem::{
-    AddressChoice, CheckReport, CreateMode, Domain, DomainChoice, Durability, Error, FlushInstruction,
-    Latency, MediumChoice, MediumKind, Region, Result, Start, Storage,
+    AddressChoice, CheckReport, Create, Domain, Durability, Error, FlushInstruction, Latency, Medium,
+    MediumKind, PoolConfig, Region, Result, Start, Storage, pool_config_setters,
 };
 pub use options::{CAPACITY_BYTES_DEFAULT, CAPACITY_BYTES_MAX, LOG_COUNT_MAX, Options};
 pub use shadow::{Shadow, Ticket};

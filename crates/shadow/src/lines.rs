@@ -1,9 +1,9 @@
-//! The cache lines that a batch of the replayer wrote, each once: it is flushed once, however many units of the
-//! batch changed it. (Deduplication as in Fig. 3 of the paper, across commits.)
+//! The set of cache lines that a batch of the replayer wrote. Each line is flushed once, however many atomic groups
+//! of the batch changed it. (Deduplication as in Fig. 3 of the paper, across commits.)
 
 /// Bytes of a line.
 const LINE: u64 = 64;
-/// Slots of the table, a power of two: at first, and at most (512 KiB, sized to the second-level cache).
+/// Slots of the table, powers of two: at first, and at most (512 KiB, sized to the second-level cache).
 const SLOTS_MIN: usize = 1 << 8;
 const SLOTS_MAX: usize = 1 << 16;
 /// Lines after which a batch ends: 60 % of the slots, as in the paper.
@@ -12,14 +12,14 @@ const LINES_MAX: usize = SLOTS_MAX / 10 * 6;
 const LONG_LINES: u64 = 64;
 
 /// A set of lines, by number from 0.
-pub(crate) struct Lines {
-    /// Line number and one, or 0. Linear probing.
+pub(crate) struct LineSet {
+    /// Line numbers plus one; 0 is an empty slot. Linear probing.
     table: Vec<u64>,
     lines: Vec<u64>,
     long: Vec<(u64, u64)>,
 }
 
-impl Lines {
+impl LineSet {
     pub(crate) fn new() -> Self {
         Self { table: Vec::new(), lines: Vec::new(), long: Vec::new() }
     }
@@ -53,7 +53,8 @@ impl Lines {
         }
     }
 
-    /// Four times the slots. (Past the greatest size, for the last range of a batch, it only gets fuller.)
+    /// Makes the table four times as large. (At the greatest size it only gets fuller, by the last range of a
+    /// batch.)
     fn widen(&mut self) {
         let slots = (self.table.len() * 4).clamp(SLOTS_MIN, SLOTS_MAX);
         if slots > self.table.len() {
@@ -64,13 +65,13 @@ impl Lines {
         }
     }
 
-    /// Hands out every range of lines once (offset, length in bytes), and forgets them.
+    /// Passes every range of lines (offset, length in bytes) to `each` once, and empties the set.
     pub(crate) fn drain(&mut self, mut each: impl FnMut(u64, u64)) {
-        // Few lines are taken out one by one; many cost less by clearing the table.
+        // Few lines are removed one by one; for many, clearing the table is cheaper.
         if self.lines.len() * 8 < self.table.len() {
             for &line in &self.lines {
                 let mut at = slot(&self.table, line);
-                // To the end of the cluster: what hangs on it is taken out as well, now or already.
+                // To the end of the cluster: the other lines in it are removed as well, now or already.
                 while self.table[at] != 0 {
                     self.table[at] = 0;
                     at = (at + 1) & (self.table.len() - 1);
@@ -120,7 +121,7 @@ mod tests {
 
     #[test]
     fn every_line_comes_out_and_short_ones_once() {
-        let mut lines = Lines::new();
+        let mut lines = LineSet::new();
         let mut seed = 7u64;
         for round in 0..20 {
             let mut wanted = BTreeSet::new();
@@ -144,7 +145,7 @@ mod tests {
 
     #[test]
     fn long_ranges_stay_ranges() {
-        let mut lines = Lines::new();
+        let mut lines = LineSet::new();
         lines.insert(4096, 1 << 20);
         lines.insert(4096 + (1 << 20), 1 << 20);
         lines.insert(10, 20);

@@ -1,35 +1,37 @@
-//! The replayer: applies published units to the image, in the order of their numbers, and frees their space.
+//! The replayer: applies published atomic groups to the durable copy, in the order of their numbers, and frees
+//! their space.
 //!
-//! Source: Fig. 4 of the Mangosteen paper. Two fences a batch: the first makes the image durable, the second
-//! the heads. Deviations: a batch is many units, not one, so that a line that many of them changed is flushed
-//! once; several logs are merged by number.
+//! Source: Fig. 4 of the Mangosteen paper. Two fences a batch: the first makes the durable copy durable, the second
+//! the heads. Deviations: a batch is many atomic groups, not one, so that a line that many of them changed is
+//! flushed once; several logs are merged by number.
 //!
 //! Invariants:
-//! 1. Only units up to the watermark are applied (`handover.rs`): each is durable, and so are all before it.
-//! 2. Durable-order: the image before the heads. Otherwise a crash would find records gone and the image old.
+//! 1. Only atomic groups up to the watermark are applied (`handover.rs`): each is durable, and so are all before
+//!    it.
+//! 2. Durable-order: the durable copy before the heads. Otherwise a crash would find records gone and the copy old.
 //! 3. Durable-order: in each log's line `upto` before `head` (stores to one line persist in their order): whatever
-//!    heads survive, the greatest `upto` among all logs is at least the number of every unit that is gone.
-//!    Otherwise recovery would take such a unit for one that was never published, and drop all behind it.
+//!    heads survive, the greatest `upto` among all logs is at least the number of every atomic group that is gone.
+//!    Otherwise recovery would take such an atomic group for one that was never published, and drop all after it.
 
+use crate::handover::Handover;
 use crate::layout::{
-    COMMIT_BYTES, Commit, IN_LOG_HEAD, IN_LOG_UPTO, KIND_ASIDE, KIND_REDO, Layout, redo_total,
+    COMMIT_BYTES, CommitRecord, IN_LOG_HEAD, IN_LOG_UPTO, KIND_REDO, KIND_SPILL, ShadowLayout, redo_total,
 };
-use crate::lines::Lines;
-use crate::ring::Rings;
+use crate::lines::LineSet;
 use mangrove_pmem::Region;
 use std::sync::atomic::Ordering;
 
-/// A batch ends after so much of a ring, so that fronts that wait for space get it in pieces.
+/// A batch ends after this share of a ring, so that log writers that wait for space get it in pieces.
 const BATCH_SHARE: u64 = 4;
 
-/// What one thread at a time replays with.
+/// The state of replaying, for one thread at a time.
 pub(crate) struct Replayer {
-    /// Where the next unit of each log to be applied stands.
+    /// For each log, the position of the next atomic group to be applied.
     positions: Vec<u64>,
-    /// The number of the last unit applied, durably.
+    /// The number of the last atomic group applied, durably.
     applied: u64,
-    lines: Lines,
-    /// Units, and bytes of ranges, applied; lines flushed.
+    lines: LineSet,
+    /// Atomic groups, and bytes of ranges, applied; bytes of lines flushed; batches.
     pub(crate) units: u64,
     pub(crate) bytes: u64,
     pub(crate) flushed_bytes: u64,
@@ -38,23 +40,22 @@ pub(crate) struct Replayer {
 
 impl Replayer {
     pub(crate) fn new(positions: Vec<u64>, applied: u64) -> Self {
-        Self { positions, applied, lines: Lines::new(), units: 0, bytes: 0, flushed_bytes: 0, batches: 0 }
+        Self { positions, applied, lines: LineSet::new(), units: 0, bytes: 0, flushed_bytes: 0, batches: 0 }
     }
 
-    /// The number of the last unit in the image.
+    /// The number of the last atomic group in the durable copy.
     pub(crate) fn applied(&self) -> u64 {
         self.applied
     }
 
-    /// Applies some units; false when there are none.
-    pub(crate) fn batch(&mut self, rings: &Rings) -> bool {
-        let (region, layout) = (&rings.region, &rings.layout);
-        let watermark = rings.handover.watermark();
+    /// Applies some atomic groups; false when there are none.
+    pub(crate) fn batch(&mut self, region: &Region, layout: &ShadowLayout, handover: &Handover) -> bool {
+        let watermark = handover.watermark();
         if watermark <= self.applied {
             return false;
         }
-        // After the watermark: every unit up to it lies before these.
-        let tails: Vec<u64> = (0..self.positions.len()).map(|log| rings.handover.tail(log)).collect();
+        // After the watermark: every atomic group up to it lies before these.
+        let tails: Vec<u64> = (0..self.positions.len()).map(|log| handover.tail(log)).collect();
         let mut budget = layout.ring_bytes / BATCH_SHARE;
         let (mut applied, mut flushed) = (self.applied, 0);
         while applied < watermark && budget > 0 {
@@ -77,13 +78,13 @@ impl Replayer {
         region.fence();
         for (log, &position) in self.positions.iter().enumerate() {
             let at = layout.log(log);
-            if position != rings.handover.head(log) {
+            if position != handover.head(log) {
                 store_head(region, at, applied, position);
             }
         }
         region.fence();
         for (log, &position) in self.positions.iter().enumerate() {
-            rings.handover.free(log, position);
+            handover.free(log, position);
         }
         self.flushed_bytes += flushed;
         self.batches += 1;
@@ -91,8 +92,8 @@ impl Replayer {
         true
     }
 
-    /// The published unit with the least number.
-    fn next(&self, region: &Region, layout: &Layout, tails: &[u64]) -> Option<(usize, Commit)> {
+    /// The published atomic group with the least number.
+    fn next(&self, region: &Region, layout: &ShadowLayout, tails: &[u64]) -> Option<(usize, CommitRecord)> {
         let logs = self.positions.iter().zip(tails).enumerate();
         let first = logs.filter(|(_, (position, tail))| position < tail).map(|(log, (&position, _))| {
             let commit = read_commit(region, layout, log, position);
@@ -102,8 +103,8 @@ impl Replayer {
     }
 }
 
-/// Flushes every line and forgets it; the bytes flushed.
-pub(crate) fn flush(lines: &mut Lines, region: &Region) -> u64 {
+/// Flushes every line and empties the set; returns the bytes flushed.
+pub(crate) fn flush(lines: &mut LineSet, region: &Region) -> u64 {
     let mut flushed = 0;
     lines.drain(|offset, len| {
         region.flush(offset, len as usize);
@@ -112,7 +113,7 @@ pub(crate) fn flush(lines: &mut Lines, region: &Region) -> u64 {
     flushed
 }
 
-/// Stores where a log begins, and up to which number everything is in the image. Flushed, not fenced.
+/// Stores where a log begins, and the number up to which everything is in the durable copy. Flushed, not fenced.
 pub(crate) fn store_head(region: &Region, log_words: u64, upto: u64, head: u64) {
     region.store(log_words + IN_LOG_UPTO, upto, Ordering::Release);
     region.store(log_words + IN_LOG_HEAD, head, Ordering::Release);
@@ -121,26 +122,31 @@ pub(crate) fn store_head(region: &Region, log_words: u64, upto: u64, head: u64) 
 
 /// The word at a position of a log.
 #[inline]
-pub(crate) fn word(region: &Region, layout: &Layout, log: usize, position: u64) -> u64 {
-    // Relaxed: published, or nobody's yet.
+pub(crate) fn word(region: &Region, layout: &ShadowLayout, log: usize, position: u64) -> u64 {
+    // Relaxed: published, or not in use yet.
     region.word(layout.ring(log, position)).load(Ordering::Relaxed)
 }
 
 /// The commit record at a position, if there is one.
-pub(crate) fn read_commit(region: &Region, layout: &Layout, log: usize, position: u64) -> Option<Commit> {
-    region.reading(layout.ring(log, position), 8);
-    let words = [0, 8, 16, 24].map(|at| word(region, layout, log, position + at));
-    Commit::decode(words, position)
-}
-
-/// Copies the unit's ranges into the image, and names each; the bytes copied. The unit is one that was
-/// published, or that recovery has verified.
-pub(crate) fn apply(
+pub(crate) fn read_commit(
     region: &Region,
-    layout: &Layout,
+    layout: &ShadowLayout,
     log: usize,
     position: u64,
-    commit: &Commit,
+) -> Option<CommitRecord> {
+    region.reading(layout.ring(log, position), 8);
+    let words = [0, 8, 16, 24].map(|at| word(region, layout, log, position + at));
+    CommitRecord::decode(words, position)
+}
+
+/// Copies the atomic group's ranges into the durable copy, and passes each to `touched`; returns the bytes copied.
+/// The atomic group is one that was published, or that recovery has verified.
+pub(crate) fn apply(
+    region: &Region,
+    layout: &ShadowLayout,
+    log: usize,
+    position: u64,
+    commit: &CommitRecord,
     mut touched: impl FnMut(u64, u64),
 ) -> u64 {
     let (mut at, end) = (position + COMMIT_BYTES, position + commit.bytes);
@@ -155,9 +161,9 @@ pub(crate) fn apply(
                 bytes += len;
                 at += redo_total(len);
             }
-            KIND_ASIDE => {
+            KIND_SPILL => {
                 let total = word(region, layout, log, at + 16);
-                bytes += apply_aside(region, layout, offset, total, &mut touched);
+                bytes += apply_spilled(region, layout, offset, total, &mut touched);
                 at = end;
             }
             kind => panic!("a published unit holds a record of kind {kind:#x}"),
@@ -166,17 +172,17 @@ pub(crate) fn apply(
     bytes
 }
 
-/// As `apply`, for the records of a unit that lie in one piece at `start` of the region.
-fn apply_aside(
+/// As `apply`, for the spilled records of an atomic group, which lie in one piece at `start` of the region.
+fn apply_spilled(
     region: &Region,
-    layout: &Layout,
+    layout: &ShadowLayout,
     start: u64,
     total: u64,
     touched: &mut impl FnMut(u64, u64),
 ) -> u64 {
     let (mut at, mut bytes) = (start, 0);
     while at < start + total {
-        // Relaxed: published, or nobody's yet.
+        // Relaxed: published, or not in use yet.
         let (first, offset) =
             (region.word(at).load(Ordering::Relaxed), region.word(at + 8).load(Ordering::Relaxed));
         assert_eq!(first & 0xff, KIND_REDO, "a unit aside holds REDO records only");
@@ -189,7 +195,7 @@ fn apply_aside(
     bytes
 }
 
-fn copy_from_ring(region: &Region, layout: &Layout, log: usize, position: u64, to: u64, len: u64) {
+fn copy_from_ring(region: &Region, layout: &ShadowLayout, log: usize, position: u64, to: u64, len: u64) {
     let left = layout.ring_bytes - position % layout.ring_bytes;
     copy(region, layout.ring(log, position), to, len.min(left));
     if len > left {
@@ -200,7 +206,7 @@ fn copy_from_ring(region: &Region, layout: &Layout, log: usize, position: u64, t
 fn copy(region: &Region, from: u64, to: u64, len: u64) {
     region.reading(from, len as usize);
     assert!(from + len <= region.len() && (to + len <= from || from + len <= to));
-    // SAFETY: inside the region (asserted), and not written meanwhile: it is published, or nobody uses the
+    // SAFETY: inside the region (asserted), and not written meanwhile: it is published, or no thread uses the
     // region yet. `write` copies into another part of it.
     let bytes = unsafe { std::slice::from_raw_parts(region.at(from), len as usize) };
     region.write(to, bytes);

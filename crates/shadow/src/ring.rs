@@ -1,27 +1,28 @@
-//! A shadow on a medium without a log of its own (dax, emulated): the front of its logs.
+//! A shadow on a medium without a log of its own (dax, emulated): its rings, and their log writers.
 //!
-//! Source: Fig. 3 of the Mangosteen paper. One batch is one unit: its REDO records, then the tail. The paper has
-//! two fences: one makes the records durable, one the tail, which is what commits. Here a unit has a checksum that
-//! tells by itself whether it is all there, and a whole unit proves that those before it in its log had been durable:
-//! so there is one fence, and no tail to be stored (docs/decisions/shadow.md). Further deviations: records
-//! carry ranges of any length instead of one block each (the blocks are deduplicated before, by who tracks
-//! stores); the COMMIT record stands first, since length and number are known when it is written; several logs,
-//! in the order of one counter (`handover.rs`).
+//! Source: Fig. 3 of the Mangosteen paper. One batch is one atomic group: its REDO records, then the tail. The
+//! paper has two fences: one makes the records durable, one the tail, which is what commits. Here an atomic group
+//! has a checksum that shows whether it is complete, and a whole one proves that those before it in its log had
+//! been durable. So there is one fence, and no tail to be stored (docs/decisions/shadow.md). Further deviations:
+//! records carry ranges of any length instead of one block each (the tracker of stores has deduplicated the blocks
+//! before); the COMMIT record stands first, since length and number are known when it is written; there are several
+//! logs, in the order of one counter (`handover.rs`).
 //!
 //! Invariants:
-//! 1. Durable-order: a unit before the first byte of the next in its log. Otherwise a crash could keep the next one
-//!    alone, and recovery would take the hole before it for damage.
-//! 2. Durable-order: space is written again only when the head that frees it is durable. Otherwise recovery
-//!    would read new records as old ones.
-//! 3. Locks, outermost first: `aside`, a front, the replayer.
+//! 1. Durable-order: an atomic group before the first byte of the next in its log. Otherwise a crash could keep the
+//!    next one alone, and recovery would take the hole before it for damage.
+//! 2. Durable-order: space is written again only when the head that frees it is durable. Otherwise recovery would
+//!    read new records as old ones.
+//! 3. Locks, outermost first: `spill_area`, a log writer, the replayer.
 
 use crate::handover::Handover;
 use crate::layout::{
-    ASIDE_BYTES, AT_DIRTY_END, AT_LEN, COMMIT_BYTES, Commit, KIND_ASIDE, Layout, PAGE_BYTES, REDO_BYTES,
-    le_bytes, redo_total, redo_words,
+    AT_DIRTY_END, AT_LEN, COMMIT_BYTES, CommitRecord, KIND_SPILL, PAGE_BYTES, REDO_BYTES, SPILL_BYTES,
+    ShadowLayout, le_bytes, redo_total, redo_words,
 };
+use crate::recover::RecoveredLogs;
 use crate::replay::Replayer;
-use crate::working::Working;
+use crate::working::WorkingCopy;
 use crate::{Error, Result, Stat};
 use mangrove_pmem::{Range, Region, crc32c};
 use mangrove_sys::{CACHE_LINE_BYTES, prefetch_write};
@@ -29,37 +30,44 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Units up to this size are put together first and copied at once: lines are then flushed once each.
+/// Atomic groups up to this size are assembled first and copied at once: each of their lines is flushed once.
 const SMALL_BYTES: usize = 8192;
-/// Lines fetched ahead.
+/// Lines fetched ahead of the next commit.
 const PREFETCH_LINES: u64 = 6;
-/// How long the replayer lets units gather: what they have in common is then written once.
+/// How long the replayer waits for more atomic groups: bytes that several of them change are then written once.
+#[cfg(not(test))]
 const GATHER: Duration = Duration::from_millis(10);
-/// Spins before a wait for another front yields the processor.
+/// In a test of this crate that waits for it, the wait is endless.
+#[cfg(test)]
+const GATHER: Duration = Duration::from_secs(3600);
+/// How long a log writer waits for space before it asks again.
+const ASK_AGAIN: Duration = Duration::from_millis(10);
+/// Spins before a wait for another log writer yields the processor.
 const SPINS: u32 = 200;
 
-/// The front of one log.
-struct Front {
-    /// Where the next unit goes.
+/// The writer of one log.
+struct LogWriter {
+    /// Where the next atomic group goes.
     position: u64,
     seed: u32,
     units: u64,
     bytes: u64,
-    unit: Box<[u8; SMALL_BYTES]>,
+    buffer: Box<[u8; SMALL_BYTES]>,
 }
 
-/// Where a unit that no ring takes is put: behind the image.
+/// The space for the records of an atomic group that is too long for a ring: after the durable copy.
 #[derive(Default)]
-pub(crate) struct Aside {
-    /// Number of the unit that lies there, 0 for none yet.
+pub(crate) struct SpillArea {
+    /// Number of the atomic group there, 0 for none yet.
     seq: u64,
-    /// Where it ends in the region.
+    /// Its end in the region.
     end: u64,
 }
 
-/// Puts `data` at `at` and sums it, from a copy: another thread may be storing into a neighbour of what a command wrote
-/// (a block that it got from a command, or has freed), and the sum is that of the bytes that were put.
-fn put_summed(
+/// Puts `data` at `at` through a copy, and returns the checksum of the copy. Another thread may be storing next to
+/// the bytes that a command wrote (into a block that it got from a command, or has freed), and the checksum must be
+/// that of the bytes that were put.
+fn put_checksummed(
     copy: &mut [u8; SMALL_BYTES],
     mut data: &[u8],
     mut at: u64,
@@ -82,13 +90,13 @@ fn put_summed(
 /// Rings, working copy, replayer.
 pub(crate) struct Rings {
     pub(crate) region: Region,
-    pub(crate) layout: Layout,
-    pub(crate) working: Working,
+    pub(crate) layout: ShadowLayout,
+    pub(crate) working: WorkingCopy,
     pub(crate) handover: Handover,
-    fronts: Box<[Mutex<Front>]>,
-    aside: Mutex<Aside>,
+    writers: Box<[Mutex<LogWriter>]>,
+    spill_area: Mutex<SpillArea>,
     pub(crate) replayer: Mutex<Replayer>,
-    /// A thread replays; otherwise whoever finds a ring full does.
+    /// A background thread replays; otherwise a thread that finds a ring full does.
     background: bool,
     stop: AtomicBool,
     panicked: AtomicBool,
@@ -96,37 +104,28 @@ pub(crate) struct Rings {
     pub(crate) full_waits: AtomicU64,
 }
 
-/// What a recovery or creation leaves: where each log stands, and the number of its last unit.
-pub(crate) struct Start {
-    pub(crate) positions: Vec<u64>,
-    pub(crate) seq: u64,
-    pub(crate) len: u64,
-    /// Of the units that will be written.
-    pub(crate) incarnation: u64,
-}
-
 impl Rings {
     pub(crate) fn new(
         region: Region,
-        layout: Layout,
-        working: Working,
-        start: &Start,
+        layout: ShadowLayout,
+        working: WorkingCopy,
+        start: &RecoveredLogs,
         options: &crate::Options,
     ) -> Self {
-        let front = |(log, &position): (usize, &u64)| {
-            Mutex::new(Front {
+        let writer = |(log, &position): (usize, &u64)| {
+            Mutex::new(LogWriter {
                 position,
-                seed: layout.seed(log, start.incarnation),
+                seed: layout.seed(log, start.generation),
                 units: 0,
                 bytes: 0,
-                unit: Box::new([0; SMALL_BYTES]),
+                buffer: Box::new([0; SMALL_BYTES]),
             })
         };
         Self {
             handover: Handover::new(start.seq + 1, &start.positions),
-            fronts: start.positions.iter().enumerate().map(front).collect(),
+            writers: start.positions.iter().enumerate().map(writer).collect(),
             replayer: Mutex::new(Replayer::new(start.positions.clone(), start.seq)),
-            aside: Mutex::default(),
+            spill_area: Mutex::default(),
             region,
             layout,
             working,
@@ -144,87 +143,88 @@ impl Rings {
         self.len.load(Ordering::Acquire)
     }
 
-    /// Commits `ranges` of the working copy as one unit of `log`; its number. Durable on return, except that
-    /// units with smaller numbers may not be.
+    /// Commits `ranges` of the working copy as one atomic group of `log`; returns its number. It is durable on
+    /// return, but atomic groups with smaller numbers may not be.
     pub(crate) fn commit(&self, log: usize, ranges: impl Iterator<Item = Range> + Clone) -> Result<u64> {
         let (bytes, records) =
             ranges.clone().fold((COMMIT_BYTES, 0), |(bytes, n), r| (bytes + redo_total(r.len), n + 1));
         if bytes > self.layout.ring_bytes / 2 {
-            return self.commit_aside(log, ranges, bytes, records);
+            return self.commit_spilled(log, ranges, bytes, records);
         }
-        let mut front = self.fronts[log].lock();
-        self.make_space(log, front.position + bytes)?;
+        let mut writer = self.writers[log].lock();
+        self.make_space(log, writer.position + bytes)?;
         let seq = self.handover.begin(log);
-        let mut commit = Commit { bytes, seq, position: front.position, records: records as u32, crc: 0 };
+        let mut commit =
+            CommitRecord { bytes, seq, position: writer.position, records: records as u32, crc: 0 };
         if bytes as usize <= SMALL_BYTES {
-            self.put_small(log, &mut front, &mut commit, ranges);
+            self.put_small(log, &mut writer, &mut commit, ranges);
         } else {
-            let mut at = front.position + COMMIT_BYTES;
-            commit.crc = commit.crc_of_head(front.seed);
+            let mut at = writer.position + COMMIT_BYTES;
+            commit.crc = commit.crc_of_head(writer.seed);
             for range in ranges {
                 let head: [u8; 16] = le_bytes(redo_words(range.offset, range.len));
                 self.put(log, at, &head);
                 let crc = crc32c(commit.crc, &head);
                 let put = |at, bytes: &[u8]| self.put(log, at, bytes);
                 commit.crc =
-                    put_summed(&mut front.unit, self.working.bytes(range), at + REDO_BYTES, crc, put);
+                    put_checksummed(&mut writer.buffer, self.working.bytes(range), at + REDO_BYTES, crc, put);
                 at += redo_total(range.len);
             }
-            self.put(log, front.position, &le_bytes::<4, 32>(commit.words()));
+            self.put(log, writer.position, &le_bytes::<4, 32>(commit.words()));
         }
-        front.units += 1;
-        front.bytes += bytes;
-        self.publish(log, &mut front, bytes)?;
+        writer.units += 1;
+        writer.bytes += bytes;
+        self.publish(log, &mut writer, bytes)?;
         Ok(seq)
     }
 
-    /// Makes the unit of `bytes` bytes at the front durable, whose bytes have been put and flushed.
+    /// Makes the writer's atomic group durable, whose `bytes` bytes have been put and flushed.
     #[inline]
-    fn publish(&self, log: usize, front: &mut Front, bytes: u64) -> Result<()> {
-        front.position += bytes;
+    fn publish(&self, log: usize, writer: &mut LogWriter, bytes: u64) -> Result<()> {
+        writer.position += bytes;
         self.region.fence();
-        // The lines of the next unit, most likely a short one, are fetched while the caller goes on.
+        // Fetches the lines of the next atomic group, most likely a short one, while the caller continues.
         for line in 0..PREFETCH_LINES {
-            prefetch_write(self.region.at(self.layout.ring(log, front.position + line * 64)));
+            prefetch_write(self.region.at(self.layout.ring(log, writer.position + line * 64)));
         }
         let drained = self.region.drain();
-        // Published in any case, or everybody would wait for it for ever; a failure latches below.
-        self.handover.publish(log, front.position);
+        // Published in any case, or other threads would wait for it forever; a failure poisons the medium.
+        self.handover.publish(log, writer.position);
         if self.background {
-            self.handover.nudge();
-            if front.position - self.handover.head(log) > self.layout.ring_bytes / 4 {
-                self.handover.press();
+            self.handover.wake_if_idle();
+            if writer.position - self.handover.head(log) > self.layout.ring_bytes / 4 {
+                self.handover.request_space();
             }
         }
         drained
     }
 
-    /// A whole unit in one copy into the ring.
+    /// Copies a whole atomic group into the ring at once.
     #[inline]
     fn put_small(
         &self,
         log: usize,
-        front: &mut Front,
-        commit: &mut Commit,
+        writer: &mut LogWriter,
+        commit: &mut CommitRecord,
         ranges: impl Iterator<Item = Range>,
     ) {
-        let unit = &mut front.unit;
+        let buffer = &mut writer.buffer;
         let mut at = COMMIT_BYTES as usize;
-        commit.crc = commit.crc_of_head(front.seed);
+        commit.crc = commit.crc_of_head(writer.seed);
         for range in ranges {
             let data = self.working.bytes(range);
-            unit[at..at + 16].copy_from_slice(&le_bytes::<2, 16>(redo_words(range.offset, range.len)));
-            unit[at + 16..at + 16 + data.len()].copy_from_slice(data);
-            commit.crc = crc32c(commit.crc, &unit[at..at + 16 + data.len()]);
+            buffer[at..at + 16].copy_from_slice(&le_bytes::<2, 16>(redo_words(range.offset, range.len)));
+            buffer[at + 16..at + 16 + data.len()].copy_from_slice(data);
+            commit.crc = crc32c(commit.crc, &buffer[at..at + 16 + data.len()]);
             let end = at + redo_total(range.len) as usize;
-            unit[at + 16 + data.len()..end].fill(0);
+            buffer[at + 16 + data.len()..end].fill(0);
             at = end;
         }
-        unit[..COMMIT_BYTES as usize].copy_from_slice(&le_bytes::<4, 32>(commit.words()));
-        self.put(log, front.position, &front.unit[..at]);
+        buffer[..COMMIT_BYTES as usize].copy_from_slice(&le_bytes::<4, 32>(commit.words()));
+        self.put(log, writer.position, &writer.buffer[..at]);
     }
 
-    /// Copies bytes to a position of a log, in two parts where the ring ends, and asks for them to be durable.
+    /// Copies bytes to a position of a log, in two parts where the ring ends, and flushes them.
     #[inline]
     fn put(&self, log: usize, position: u64, bytes: &[u8]) {
         let left = (self.layout.ring_bytes - position % self.layout.ring_bytes) as usize;
@@ -235,7 +235,7 @@ impl Rings {
         }
     }
 
-    /// Waits until the ring of `log` takes bytes up to `end`.
+    /// Waits until the ring of `log` has space for bytes up to `end`.
     #[inline]
     fn make_space(&self, log: usize, end: u64) -> Result<()> {
         if end - self.handover.head(log) <= self.layout.ring_bytes {
@@ -255,32 +255,34 @@ impl Rings {
             }
             self.alive()?;
             if self.background {
-                self.handover.press();
-                // And again, if nothing happens: the replayer may have heeded it, found the unit that all wait for not yet
-                // published, and missed that one's nudge.
-                self.handover.space.wait_for(ticket, GATHER);
+                self.handover.request_space();
+                // Asks again if nothing happens. The replayer may have begun its round, found the atomic group that
+                // all wait for not yet published, and missed the wake-up when it was.
+                self.handover.space.wait_for(ticket, ASK_AGAIN);
             } else if !self.replay_once() {
-                // What fills the ring is a unit of this log behind one that another front has under way.
+                // The ring is full of atomic groups of this log that wait for one that another log writer has under
+                // way.
                 std::thread::yield_now();
             }
         }
     }
 
-    /// Commits a unit that no ring takes. Its records are put behind the image, and the log gets one that
-    /// names them. One such unit at a time: the place is free when the last one has been applied.
+    /// Commits an atomic group that is too long for a ring. Its records are put after the durable copy, and the log
+    /// gets a record that names them. One such atomic group at a time: the space is free when the last one has been
+    /// applied.
     ///
-    /// Durable-order: that the region is no longer zero behind the image, before the records. Otherwise `grow`
-    /// would not know, after a crash, what to zero. The records need no fence before the unit that names them: one
-    /// fence makes both durable, and a unit whose records do not match their checksum was not finished.
-    fn commit_aside(
+    /// Durable-order: `dirty_end`, which says how far the region is no longer zero, before the records. Otherwise
+    /// `grow` would not know, after a crash, what to zero. The records need no fence before the COMMIT record: one
+    /// fence makes both durable, and an atomic group whose records do not match their checksum was not finished.
+    fn commit_spilled(
         &self,
         log: usize,
         ranges: impl Iterator<Item = Range>,
         bytes: u64,
         count: u64,
     ) -> Result<u64> {
-        let mut aside = self.aside.lock();
-        self.wait_applied(aside.seq)?;
+        let mut spill_area = self.spill_area.lock();
+        self.wait_applied(spill_area.seq)?;
         let start = self.layout.image_start() + self.len();
         let records = bytes - COMMIT_BYTES;
         let no_space = |wanted| Error::NoSpace { path: "a unit longer than its log".into(), wanted };
@@ -289,7 +291,7 @@ impl Rings {
         }
         self.region.grow(start + records)?;
         let dirty_end = self.len() + records;
-        // Relaxed: whoever grows or commits aside holds the lock.
+        // Relaxed: a thread that grows or spills holds the lock.
         if dirty_end > self.region.word(AT_DIRTY_END).load(Ordering::Relaxed) {
             self.region.store(AT_DIRTY_END, dirty_end, Ordering::Relaxed);
             self.region.flush(AT_DIRTY_END, 8);
@@ -301,30 +303,30 @@ impl Rings {
             self.region.write_through(at, &head);
             let put = |at, bytes: &[u8]| self.region.write_through(at, bytes);
             crc = crc32c(crc, &head);
-            crc = put_summed(&mut buffer, self.working.bytes(range), at + REDO_BYTES, crc, put);
+            crc = put_checksummed(&mut buffer, self.working.bytes(range), at + REDO_BYTES, crc, put);
             at += redo_total(range.len);
         }
-        let mut front = self.fronts[log].lock();
-        let bytes = COMMIT_BYTES + ASIDE_BYTES;
-        self.make_space(log, front.position + bytes)?;
+        let mut writer = self.writers[log].lock();
+        let bytes = COMMIT_BYTES + SPILL_BYTES;
+        self.make_space(log, writer.position + bytes)?;
         let seq = self.handover.begin(log);
-        let mut commit = Commit { bytes, seq, position: front.position, records: 1, crc: 0 };
-        let record = [u64::from(crc) << 32 | KIND_ASIDE, start, records, count];
+        let mut commit = CommitRecord { bytes, seq, position: writer.position, records: 1, crc: 0 };
+        let record = [u64::from(crc) << 32 | KIND_SPILL, start, records, count];
         let record: [u8; 32] = le_bytes(record);
-        commit.crc = crc32c(commit.crc_of_head(front.seed), &record);
-        self.put(log, front.position, &le_bytes::<4, 32>(commit.words()));
-        self.put(log, front.position + COMMIT_BYTES, &record);
-        *aside = Aside { seq, end: start + records };
-        front.units += 1;
-        front.bytes += bytes + records;
-        self.publish(log, &mut front, bytes)?;
+        commit.crc = crc32c(commit.crc_of_head(writer.seed), &record);
+        self.put(log, writer.position, &le_bytes::<4, 32>(commit.words()));
+        self.put(log, writer.position + COMMIT_BYTES, &record);
+        *spill_area = SpillArea { seq, end: start + records };
+        writer.units += 1;
+        writer.bytes += bytes + records;
+        self.publish(log, &mut writer, bytes)?;
         Ok(seq)
     }
 
     /// Makes the first `bytes` bytes of the working copy usable.
     ///
-    /// Durable-order: zeros over what a unit aside has left there, before the length that takes them in.
-    /// Otherwise bytes that nobody committed would be found in the image after a crash.
+    /// Durable-order: zeros over spilled records, before the length that includes their place. Otherwise bytes that
+    /// were never committed would be found in the durable copy after a crash.
     pub(crate) fn grow(&self, bytes: u64) -> Result<()> {
         if bytes <= self.len() {
             return Ok(());
@@ -333,17 +335,17 @@ impl Rings {
             let wanted = bytes - self.layout.capacity.min(self.working.len());
             return Err(Error::NoSpace { path: "the shadow's address space".into(), wanted });
         }
-        let aside = self.aside.lock();
+        let spill_area = self.spill_area.lock();
         let (len, to) = (self.len(), bytes.next_multiple_of(PAGE_BYTES).min(self.layout.capacity));
         if to <= len {
             return Ok(());
         }
         let image = self.layout.image_start();
         self.region.grow(image + to)?;
-        if aside.end > image + len {
-            self.wait_applied(aside.seq)?;
+        if spill_area.end > image + len {
+            self.wait_applied(spill_area.seq)?;
         }
-        // Relaxed: whoever grows or commits aside holds the lock.
+        // Relaxed: a thread that grows or spills holds the lock.
         let dirty = self.region.word(AT_DIRTY_END).load(Ordering::Relaxed).min(to);
         if dirty > len {
             self.region.zero(image + len, (dirty - len) as usize);
@@ -359,7 +361,7 @@ impl Rings {
         Ok(())
     }
 
-    /// Waits until every unit up to `seq` is durable.
+    /// Waits until every atomic group up to `seq` is durable.
     #[inline]
     pub(crate) fn wait(&self, seq: u64) -> Result<()> {
         let mut spins = 0;
@@ -371,7 +373,7 @@ impl Rings {
         Ok(())
     }
 
-    /// Waits until the unit `seq` is in the image.
+    /// Waits until the atomic group `seq` is in the durable copy.
     fn wait_applied(&self, seq: u64) -> Result<()> {
         self.wait(seq)?;
         while self.replayer.lock().applied() < seq {
@@ -381,17 +383,17 @@ impl Rings {
         Ok(())
     }
 
-    /// Applies everything published to the image.
+    /// Applies everything published to the durable copy.
     pub(crate) fn checkpoint(&self) -> Result<()> {
         let seq = self.handover.begun();
         self.wait_applied(seq)
     }
 
-    /// One batch of the replayer; false when there was nothing to do.
+    /// Runs one batch of the replayer; false when there was nothing to do.
     pub(crate) fn replay_once(&self) -> bool {
-        let progress = self.replayer.lock().batch(self);
+        let progress = self.replayer.lock().batch(&self.region, &self.layout, &self.handover);
         if progress {
-            self.handover.space.open();
+            self.handover.space.notify_all();
         }
         progress
     }
@@ -401,7 +403,7 @@ impl Rings {
     }
 
     pub(crate) fn poisoned(&self) -> Option<Error> {
-        // Relaxed: only looked at.
+        // Relaxed: a flag that nothing else depends on.
         let panicked = self.panicked.load(Ordering::Relaxed);
         panicked.then(|| Error::Poisoned { first: "the replayer panicked".into() })
     }
@@ -411,10 +413,10 @@ impl Rings {
         let logs = self.layout.log_count as usize;
         stat.log_bytes = self.layout.log_count * self.layout.ring_bytes;
         stat.log_used = (0..logs).map(|log| self.handover.tail(log) - self.handover.head(log)).sum();
-        for front in &self.fronts {
-            let front = front.lock();
-            stat.units += front.units;
-            stat.log_written += front.bytes;
+        for writer in &self.writers {
+            let writer = writer.lock();
+            stat.units += writer.units;
+            stat.log_written += writer.bytes;
         }
         // Relaxed: a counter.
         stat.full_waits = self.full_waits.load(Ordering::Relaxed);
@@ -430,7 +432,7 @@ impl Rings {
         let guarded = std::panic::AssertUnwindSafe(|| self.replay_until_stopped());
         if std::panic::catch_unwind(guarded).is_err() {
             self.panicked.store(true, Ordering::Relaxed);
-            self.handover.space.open();
+            self.handover.space.notify_all();
         }
     }
 
@@ -441,15 +443,15 @@ impl Rings {
             if self.stop.load(Ordering::Acquire) {
                 return;
             }
-            self.handover.heed();
+            self.handover.begin_round();
             if self.replay_once() {
                 self.handover.work.wait_for(ticket, GATHER);
             } else {
-                self.handover.rest();
+                self.handover.go_idle();
                 self.handover.work.wait(ticket);
                 let ticket = self.handover.work.ticket();
-                // After the ticket: who presses from now on wakes it, who has pressed before is not kept waiting.
-                if !self.stop.load(Ordering::Acquire) && !self.handover.is_pressed() {
+                // After the ticket: a later request wakes the replayer, and an earlier one keeps it from waiting.
+                if !self.stop.load(Ordering::Acquire) && !self.handover.is_space_requested() {
                     self.handover.work.wait_for(ticket, GATHER);
                 }
             }
@@ -460,6 +462,6 @@ impl Rings {
     pub(crate) fn stop(&self) {
         // Release pairs with the Acquire in `replay_loop`.
         self.stop.store(true, Ordering::Release);
-        self.handover.work.open();
+        self.handover.work.notify_all();
     }
 }

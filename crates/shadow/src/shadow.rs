@@ -1,13 +1,13 @@
-//! The shadow: a region at its address, and units committed to it.
+//! The shadow: a region at its address, and atomic groups committed to it.
 //!
 //! Invariants:
 //! 1. The working copy never moves, and is never written by this crate once it has been opened.
-//! 2. Tickets grow in the order of commits; a unit is durable only with every one before it.
+//! 2. Tickets grow in the order of commits; an atomic group is durable only with every one before it.
 
-use crate::layout::{AT_RINGS, Layout, PAGE_BYTES, RING_BYTES_MAX, RING_BYTES_MIN};
-use crate::recover::{Ends, Recovery, recover};
+use crate::layout::{AT_RINGS, PAGE_BYTES, RING_BYTES_MAX, RING_BYTES_MIN, ShadowLayout};
+use crate::recover::{LogEnds, Recovery, recover};
 use crate::ring::Rings;
-use crate::working::Working;
+use crate::working::WorkingCopy;
 use crate::{Error, Options, Report, Result, Stat};
 use mangrove_pmem::{AddressChoice, CheckReport, MediumKind, Pool, Range, Region, Start};
 use parking_lot::Mutex;
@@ -18,15 +18,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Names a committed unit, and with it everything committed before.
+/// Names a committed atomic group, and with it everything committed before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
 /// What keeps the working copy durable.
 enum Backing {
-    /// The medium is log and replayer itself, and its region the working copy.
+    /// The medium itself is log and replayer, and its region is the working copy.
     Log(LogBacking),
-    /// Rings and image in a region that is the medium.
+    /// Rings and durable copy in a region that is the medium.
     Rings(Arc<Rings>),
 }
 
@@ -40,8 +40,8 @@ struct LogBacking {
 
 /// A durable region with a working copy at a fixed address. See the crate's page.
 ///
-/// Dropping it without [`Shadow::close`] is a tidy crash: nothing more is written, the next opening recovers
-/// what was durable.
+/// Dropping it without [`Shadow::close`] is an orderly crash: nothing more is written, and the next opening
+/// recovers what was durable.
 pub struct Shadow {
     backing: Backing,
     base: *mut u8,
@@ -52,7 +52,7 @@ pub struct Shadow {
     pool: Option<Pool>,
 }
 
-// SAFETY: `base` points at memory that the backing owns; who stores where is the owner's business.
+// SAFETY: `base` points at memory that the backing owns; the owner of the data orders the stores to it.
 unsafe impl Send for Shadow {}
 // SAFETY: as above.
 unsafe impl Sync for Shadow {}
@@ -64,7 +64,7 @@ impl std::fmt::Debug for Shadow {
 }
 
 impl Shadow {
-    /// Opens or creates the shadow in the folder `path`.
+    /// Opens or creates the shadow in the directory `path`.
     ///
     /// # Errors
     /// See [`Error`].
@@ -74,7 +74,7 @@ impl Shadow {
         let pool = options.pool(path.as_ref())?;
         let image = if options.start == Start::CopyOnWrite { pool.image_file()? } else { None };
         let found = pool.open_report();
-        let ends = if found.was_clean || found.created { Ends::Trust } else { Ends::Prove };
+        let ends = if found.was_clean || found.created { LogEnds::Trust } else { LogEnds::Prove };
         let mut shadow = Self::build(pool.region().clone(), options, image, ends)?;
         shadow.report.created = found.created;
         shadow.report.was_clean = found.was_clean;
@@ -87,12 +87,12 @@ impl Shadow {
         Ok(shadow)
     }
 
-    /// A shadow on a region that the caller keeps; makes it where there is none. (For the crash simulator.)
+    /// A shadow on a region that the caller keeps; creates one where there is none. (For the crash simulator.)
     ///
     /// # Errors
     /// See [`Error`].
     pub fn on_region(region: Region, options: &Options) -> Result<Self> {
-        Self::build(region, options, None, Ends::Prove)
+        Self::build(region, options, None, LogEnds::Prove)
     }
 
     /// As [`Shadow::on_region`], for the region that `file` is mapped at: the working copy is mapped from the file
@@ -101,12 +101,12 @@ impl Shadow {
     /// # Errors
     /// See [`Error`].
     pub fn on_mapped_region(region: Region, file: OwnedFd, options: &Options) -> Result<Self> {
-        Self::build(region, options, Some(file), Ends::Prove)
+        Self::build(region, options, Some(file), LogEnds::Prove)
     }
 
     /// `image`: the region's file, to be mapped instead of read.
-    fn build(region: Region, options: &Options, image: Option<OwnedFd>, ends: Ends) -> Result<Self> {
-        if region.medium().has_units() {
+    fn build(region: Region, options: &Options, image: Option<OwnedFd>, ends: LogEnds) -> Result<Self> {
+        if region.medium().capabilities().has_units {
             let (base, grown) = (region.base(), region.medium().grown());
             let backing = LogBacking {
                 region,
@@ -116,13 +116,13 @@ impl Shadow {
             };
             return Ok(Self::new(Backing::Log(backing), base, options.log_count, Report::default()));
         }
-        // Nobody shares it yet; what was there already stays.
+        // No other thread uses the region yet, and its content stays.
         region.grow(AT_RINGS.min(region.len()))?;
-        let layout = match Layout::read(&region)? {
+        let layout = match ShadowLayout::read(&region)? {
             Some(layout) => layout,
             None => options.make(&region)?,
         };
-        let working = Working::reserve(&layout)?;
+        let working = WorkingCopy::reserve(&layout)?;
         let base = working.base();
         let (start, recovery) = recover(&region, &layout, ends)?;
         match image {
@@ -173,7 +173,7 @@ impl Shadow {
         self.len() == 0
     }
 
-    /// Bytes of address space reserved: what it may ever grow to.
+    /// Bytes of address space reserved: the greatest length that it may grow to.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         match &self.backing {
@@ -182,11 +182,11 @@ impl Shadow {
         }
     }
 
-    /// Makes at least the first `bytes` bytes usable and durable-able. What was never committed reads as zeros
-    /// after the next opening.
+    /// Makes at least the first `bytes` bytes usable and reserves space for them. Bytes that were never committed
+    /// read as zeros after the next opening.
     ///
     /// # Errors
-    /// `NoSpace` when the medium or the address space is full: nothing is poisoned, the caller goes on.
+    /// `NoSpace` when the medium or the address space is full: nothing is poisoned, and the shadow stays usable.
     pub fn grow(&self, bytes: u64) -> Result<()> {
         match &self.backing {
             Backing::Log(log) => {
@@ -199,14 +199,15 @@ impl Shadow {
         }
     }
 
-    /// Takes the present bytes of all `ranges` (address, length) into the log `log` as one unit, and returns
-    /// without waiting for durability. Blocks while the log is full. Ranges may overlap or be empty; nobody may
-    /// store to them during the call. Units of different logs keep the order of their commits where one call
-    /// returned before the other began.
+    /// Copies the present bytes of all `ranges` (address, length) into the log `log` as one atomic group, and
+    /// returns without waiting for durability. Blocks while the log is full. Ranges may overlap or be empty; no
+    /// thread may store to them during the call. If one commit returned before another began, in any log, their
+    /// atomic groups keep that order.
     ///
     /// # Errors
-    /// `NoSpace` for a unit that does not fit into the log, when there is no room beside it, `Io` when the process has
-    /// no descriptor left for its file: nothing is poisoned, the unit is not there. `Poisoned`, or the first error, for ever after the medium failed.
+    /// `NoSpace` for an atomic group that does not fit into the log and finds no space to be spilled; `Io` when the
+    /// process has no descriptor left for its spill file. In both cases nothing is poisoned and nothing was
+    /// committed. `Poisoned`, or the first error, forever after the medium failed.
     ///
     /// # Panics
     /// When a range lies outside the usable part of the working copy, or there is no such log.
@@ -234,14 +235,14 @@ impl Shadow {
         Range { offset, len: count as u64 }
     }
 
-    /// The ranges that are not empty, as the region counts.
+    /// The ranges that are not empty, by their offsets in the region.
     #[inline]
     fn offsets(&self, ranges: &[(usize, usize)]) -> impl Iterator<Item = Range> + Clone {
         ranges.iter().filter(|range| range.1 > 0).map(|&range| self.to_offset(range))
     }
 
-    /// Waits until the unit and every one before it is durable. With durability by interval it returns at once;
-    /// see [`Shadow::sync`].
+    /// Waits until the atomic group and every one before it is durable. With durability by interval it returns at
+    /// once; see [`Shadow::sync`].
     ///
     /// # Errors
     /// `Poisoned`, or the first error: nothing may be acknowledged.
@@ -263,7 +264,7 @@ impl Shadow {
         }
     }
 
-    /// Waits until the unit and every one before it is durable, in every durability mode.
+    /// Waits until the atomic group and every one before it is durable, in every durability mode.
     ///
     /// # Errors
     /// As `wait`.
@@ -274,7 +275,7 @@ impl Shadow {
         }
     }
 
-    /// Everything up to this ticket is durable. A load, or one for each log.
+    /// Everything up to this ticket is durable. Costs one load, or one for each log.
     #[inline]
     #[must_use]
     pub fn durable(&self) -> Ticket {
@@ -284,7 +285,7 @@ impl Shadow {
         })
     }
 
-    /// Everything committed so far, by anybody.
+    /// Everything that any thread has committed so far.
     #[inline]
     #[must_use]
     pub fn committed(&self) -> Ticket {
@@ -294,7 +295,7 @@ impl Shadow {
         })
     }
 
-    /// The error that latched, if any: from then on nothing is committed.
+    /// The error that poisoned the shadow, if any: from then on nothing is committed.
     #[must_use]
     pub fn poisoned(&self) -> Option<Error> {
         match &self.backing {
@@ -303,10 +304,10 @@ impl Shadow {
         }
     }
 
-    /// Applies everything committed so far to the image and frees the log.
+    /// Applies everything committed so far to the durable copy and frees the log.
     ///
     /// # Errors
-    /// The first I/O error, which latches.
+    /// The first I/O error, which poisons the shadow.
     pub fn checkpoint(&self) -> Result<()> {
         match &self.backing {
             Backing::Log(log) => log.region.medium().checkpoint(),
@@ -314,8 +315,8 @@ impl Shadow {
         }
     }
 
-    /// Applies one batch of what is durable to the image, as the replayer does; false when there was nothing to
-    /// do, or the medium replays by itself.
+    /// Applies one batch of durable atomic groups to the durable copy, as the replayer does. False when there was
+    /// nothing to do, or the medium replays by itself.
     pub fn replay(&self) -> bool {
         match &self.backing {
             Backing::Log(_) => false,
@@ -323,19 +324,19 @@ impl Shadow {
         }
     }
 
-    /// What opening had to do.
+    /// What opening did.
     #[must_use]
     pub fn report(&self) -> &Report {
         &self.report
     }
 
-    /// True when this call of `open` made it: it is all zero.
+    /// True when this call of `open` created the shadow: it is all zero.
     #[must_use]
     pub fn was_created(&self) -> bool {
         self.report.created
     }
 
-    /// What it lies on.
+    /// The medium that it lies on.
     #[must_use]
     pub fn medium(&self) -> MediumKind {
         match &self.pool {
@@ -375,16 +376,16 @@ impl Shadow {
     /// Reads everything at `path` and lists every damaged place. Takes a shared lock.
     ///
     /// # Errors
-    /// When not even the superblock can be read, or somebody has it open.
+    /// When not even the superblock can be read, or a writer holds the shadow.
     pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
         crate::check::check(path.as_ref())
     }
 
-    /// Makes everything committed durable, applies it to the image, and marks it closed. Nobody uses the working
-    /// copy any more.
+    /// Makes everything committed durable, applies it to the durable copy, and marks the shadow closed. The caller
+    /// must have stopped using the working copy.
     ///
     /// # Errors
-    /// The first I/O error: it is then as after a crash, and opens again by recovery.
+    /// The first I/O error: the shadow is then as after a crash, and opens again by recovery.
     pub fn close(mut self) -> Result<()> {
         let settled = match &self.backing {
             Backing::Log(_) => Ok(()),
@@ -400,7 +401,7 @@ impl Shadow {
     fn stop(&mut self) {
         if let (Backing::Rings(rings), Some(thread)) = (&self.backing, self.replayer.take()) {
             rings.stop();
-            // A replayer that panicked has said so to everybody who waits.
+            // If the replayer panicked, every waiting thread has got that error already.
             let _ = thread.join();
         }
     }
@@ -413,35 +414,49 @@ impl Drop for Shadow {
 }
 
 impl Options {
-    /// The pool at `path`: on dax and emulated its region holds logs and image, and room for units beside them.
+    /// Opens or creates the shadow in the directory `path`.
+    ///
+    /// # Errors
+    /// See [`crate::Error`]; `AddressTaken` when this process has something else at the recorded address.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Shadow> {
+        Shadow::open(path, self)
+    }
+
+    /// The pool at `path`. On dax and emulated its region holds the logs and the durable copy, and has space for
+    /// spilled atomic groups.
     fn pool(&self, path: &Path) -> Result<Pool> {
-        let mut pool = self.pool.clone().background(self.background);
+        let mut pool = self.pool.clone().config(self.config.clone()).background(self.background);
         let ringed = match pool.inspect(path) {
             Ok(info) => info.medium != MediumKind::File,
-            // There is none, or opening will say what is wrong.
+            // There is no pool, or opening will report the error.
             Err(_) => pool.settle_medium(path),
         };
         if !ringed {
-            let pool = pool.capacity(self.capacity).log_bytes(self.log_bytes);
-            return pool.address(self.address).open(path);
+            return pool.capacity(self.capacity_bytes()).address(self.address).open(path);
         }
         let layout = self.layout(0);
         let capacity = (layout.image_start() + layout.capacity).saturating_add(layout.capacity);
+        // The logs lie in the region; the pool itself has none.
+        let pool = pool.log_bytes(mangrove_pmem::LOG_BYTES_DEFAULT);
         pool.capacity(capacity.min(mangrove_pmem::CAPACITY_BYTES_MAX)).open(path)
     }
 
-    fn layout(&self, address: u64) -> Layout {
-        Layout {
+    fn layout(&self, address: u64) -> ShadowLayout {
+        ShadowLayout {
             address,
-            capacity: self.capacity.next_multiple_of(PAGE_BYTES),
-            ring_bytes: self.log_bytes.next_multiple_of(PAGE_BYTES).clamp(RING_BYTES_MIN, RING_BYTES_MAX),
+            capacity: self.capacity_bytes().next_multiple_of(PAGE_BYTES),
+            ring_bytes: self
+                .config
+                .log_bytes
+                .next_multiple_of(PAGE_BYTES)
+                .clamp(RING_BYTES_MIN, RING_BYTES_MAX),
             log_count: self.log_count as u64,
             nonce: 0,
         }
     }
 
-    /// Makes a shadow in a region that is all zero.
-    fn make(&self, region: &Region) -> Result<Layout> {
+    /// Creates a shadow in a region that is all zero.
+    fn make(&self, region: &Region) -> Result<ShadowLayout> {
         let nonce = self.pool.random();
         let layout = self.layout(0);
         let room = region.len().saturating_sub(layout.image_start());
@@ -450,7 +465,7 @@ impl Options {
                 what: format!("{} bytes hold no shadow of {} logs", region.len(), self.log_count),
             });
         }
-        // Half of the room is for units beside the image.
+        // Half of the space is for spilled atomic groups.
         let capacity =
             layout.capacity.min((room / 2).next_multiple_of(PAGE_BYTES)).min(room & !(PAGE_BYTES - 1));
         let address = match self.address {
@@ -458,7 +473,7 @@ impl Options {
             AddressChoice::At(address) => address,
             _ => mangrove_pmem::choose_address(capacity, nonce)?,
         };
-        let layout = Layout { address, capacity, nonce, ..layout };
+        let layout = ShadowLayout { address, capacity, nonce, ..layout };
         layout.write(region)?;
         Ok(layout)
     }
@@ -467,15 +482,47 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CreateMode, Latency, MediumChoice};
-    use std::time::Duration;
+    use crate::{Create, Latency, Medium};
+    use std::time::{Duration, Instant};
 
-    /// This test is the replayer: it heeds a front before the unit of another is published, and rests behind its nudge.
+    #[track_caller]
+    fn wait_until(what: &str, condition: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !condition() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
+            std::thread::yield_now();
+        }
+    }
+
+    /// A log writer that needs a quarter of a ring at once does not wait for the replayer's pause, which is an hour
+    /// here.
+    #[test]
+    fn a_long_unit_in_an_idle_shadow_is_applied_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::new().create(Create::IfMissing).capacity(1 << 20);
+        let options = options.medium(Medium::Emulated(Latency::default())).log_bytes(64 << 10);
+        let shadow = options.open(dir.path().join("s")).unwrap();
+        shadow.grow(64 << 10).unwrap();
+        let base = shadow.base() as usize;
+        let Backing::Rings(rings) = &shadow.backing else { panic!("emulated has rings") };
+        for _ in 0..200 {
+            // Ends the replayer's last pause.
+            rings.handover.work.notify_all();
+            wait_until("the replayer rests", || rings.handover.is_idle());
+            let applied = shadow.stat().applied_units;
+            shadow.commit(0, &[(base, 20 << 10)]).unwrap();
+            wait_until("the unit is applied", || shadow.stat().applied_units > applied);
+        }
+        shadow.close().unwrap();
+    }
+
+    /// This test acts as the replayer: it begins its round before the other log writer publishes, and becomes idle
+    /// after that writer's wake-up.
     #[test]
     fn a_front_that_waits_for_space_asks_again_when_nothing_happens() {
         let dir = tempfile::tempdir().unwrap();
-        let options = Options::new().create(CreateMode::CreateIfMissing).capacity(1 << 20).log_bytes(4096);
-        let options = options.medium(MediumChoice::Emulated(Latency::default())).log_count(2);
+        let options = Options::new().create(Create::IfMissing).capacity(1 << 20).log_bytes(4096);
+        let options = options.medium(Medium::Emulated(Latency::default())).log_count(2);
         let mut shadow = options.open(dir.path().join("s")).unwrap();
         shadow.grow(4096).unwrap();
         shadow.stop();
@@ -484,19 +531,19 @@ mod tests {
         let handover = &rings.handover;
         handover.begin(1);
         std::thread::scope(|scope| {
-            // Two of these units fill the ring.
+            // Two of these atomic groups fill the ring.
             let front = scope.spawn(|| (0..3).try_for_each(|_| shadow.commit(0, &[(base, 1900)]).map(drop)));
             while rings.full_waits.load(Ordering::Relaxed) == 0 {
                 std::thread::yield_now();
             }
             std::thread::sleep(Duration::from_millis(50));
             let ticket = handover.work.ticket();
-            handover.heed();
+            handover.begin_round();
             let worked = rings.replay_once();
             handover.publish(1, handover.tail(1));
-            handover.nudge();
-            handover.rest();
-            let woken = handover.work.wait_for(ticket, Duration::from_secs(10));
+            handover.wake_if_idle();
+            handover.go_idle();
+            let woken = handover.work.wait_for(ticket, Duration::from_secs(60));
             while !front.is_finished() {
                 rings.replay_once();
                 std::thread::yield_now();

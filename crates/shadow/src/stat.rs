@@ -1,24 +1,24 @@
-//! What a shadow says about itself.
+//! What can be asked about a shadow: the report of opening, and counters.
 
 use mangrove_pmem::PoolStat;
 
-/// What opening had to do.
+/// What opening did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// It was made by this call.
+    /// This call created the shadow.
     pub created: bool,
     /// The last owner closed it.
     pub was_clean: bool,
-    /// Units applied (groups, on the file medium).
+    /// Atomic groups applied (log groups, on the file medium).
     pub units: u64,
     /// Bytes of the ranges in them (dax and emulated).
     pub unit_bytes: u64,
-    /// Units that were in a log, but behind one that was not: nobody had been told that they are durable.
+    /// Atomic groups found in a log after one that was missing: they were never acknowledged.
     pub dropped: u64,
-    /// Bytes of the image.
+    /// Bytes of the durable copy.
     pub image_bytes: u64,
-    /// Time it all took, in nanoseconds.
+    /// Time that opening took, in nanoseconds.
     pub nanoseconds: u64,
 }
 
@@ -34,7 +34,7 @@ pub struct Stat {
     pub capacity: u64,
     /// Logs.
     pub logs: usize,
-    /// Units committed.
+    /// Atomic groups committed.
     pub units: u64,
     /// Bytes of all logs.
     pub log_bytes: u64,
@@ -44,12 +44,12 @@ pub struct Stat {
     pub log_written: u64,
     /// Times a commit waited for space in its log.
     pub full_waits: u64,
-    /// Units applied to the image (dax and emulated).
+    /// Atomic groups applied to the durable copy (dax and emulated).
     pub applied_units: u64,
     /// Bytes of the ranges in them.
     pub applied_bytes: u64,
     /// Batches in which they were applied, two fences each.
     pub batches: u64,
-    /// Bytes written to the image (whole lines, or whole pages with their sums).
+    /// Bytes written to the durable copy (whole lines, or whole pages with their checksums).
     pub image_written: u64,
 }

@@ -1,31 +1,31 @@
 //! The working copy: DRAM at the recorded address.
 
-use crate::layout::Layout;
+use crate::layout::ShadowLayout;
 use crate::{Error, Result};
 use mangrove_pmem::{Range, Region};
-use mangrove_sys::{Reservation, without_signals};
+use mangrove_sys::{Reservation, fan_out};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that one worker copies at a time.
+/// Bytes that one thread copies at a time.
 const CHUNK_BYTES: u64 = 2 << 20;
-/// From this size on, the working copy asks for huge pages, and is loaded by several threads.
+/// From this size on, the working copy asks for huge pages, and several threads load it.
 const LARGE_BYTES: u64 = 16 << 20;
-/// Pages that are zero are not touched.
+/// Bytes of a page; zero pages are not touched.
 const PAGE_BYTES: usize = 4096;
 
 /// The program's memory.
-pub(crate) struct Working {
+pub(crate) struct WorkingCopy {
     memory: Reservation,
 }
 
-impl Working {
-    /// Zeroed memory where the layout says.
+impl WorkingCopy {
+    /// Reserves zeroed memory where the layout says.
     ///
     /// # Errors
     /// `AddressTaken`, or `Unsupported` when the process may not have so much address space.
-    pub(crate) fn reserve(layout: &Layout) -> Result<Self> {
+    pub(crate) fn reserve(layout: &ShadowLayout) -> Result<Self> {
         let len = layout.capacity as usize;
         let memory = match layout.address {
             0 => Reservation::anonymous(len),
@@ -49,13 +49,13 @@ impl Working {
     #[inline]
     pub(crate) fn bytes(&self, range: Range) -> &[u8] {
         assert!(range.offset <= self.len() && range.len <= self.len() - range.offset);
-        // SAFETY: inside the reservation; whoever commits keeps everybody from storing to it meanwhile.
+        // SAFETY: inside the reservation; the committing caller keeps other threads from storing to it meanwhile.
         unsafe { std::slice::from_raw_parts(self.base().add(range.offset as usize), range.len as usize) }
     }
 
-    /// Maps the first `len` bytes of the image, which begins at `from` of `file`, copy on write. A page not stored
-    /// to shows the file, which the replayer changes: but only to what was committed from this very page, and
-    /// whoever commits a byte has stored it first, or leaves it as it is.
+    /// Maps the first `len` bytes of the durable copy, which begins at `from` of `file`, copy on write. A page not
+    /// stored to shows the file, which the replayer changes. But the replayer writes only what was committed from
+    /// this very page, and a program that commits a byte has stored it first, or left it unchanged.
     pub(crate) fn map(&self, file: &OwnedFd, from: u64, len: u64) -> Result<()> {
         if len == 0 {
             return Ok(());
@@ -65,7 +65,7 @@ impl Working {
             .map_err(|e| Error::Unsupported { what: format!("cannot map the image copy on write: {e}") })
     }
 
-    /// Copies the first `len` bytes of the image into it, in parallel where there are many.
+    /// Copies the first `len` bytes of the durable copy into it, on several threads if there are many.
     pub(crate) fn load(&self, region: &Region, image_start: u64, len: u64) {
         if len >= LARGE_BYTES {
             self.memory.advise_huge(0, len as usize);
@@ -73,7 +73,7 @@ impl Working {
         let next = AtomicU64::new(0);
         let work = || {
             loop {
-                // Relaxed: only hands out chunks.
+                // Relaxed: only gives each part to one thread.
                 let offset = next.fetch_add(CHUNK_BYTES, Ordering::Relaxed);
                 if offset >= len {
                     return;
@@ -86,26 +86,19 @@ impl Working {
         } else {
             std::thread::available_parallelism().map_or(1, usize::from).min(16)
         };
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                // Without a helper the others do its share.
-                let helper = std::thread::Builder::new();
-                let _ = without_signals(|| helper.spawn_scoped(scope, work));
-            }
-            work();
-        });
+        fan_out(threads, |_| work());
     }
 
     fn load_chunk(&self, region: &Region, image_start: u64, offset: u64, len: usize) {
         region.reading(image_start + offset, len);
         for at in (0..len).step_by(PAGE_BYTES) {
             let count = PAGE_BYTES.min(len - at);
-            // SAFETY: inside the region's image and the reservation, which nobody else uses yet; the two do not
-            // overlap.
+            // SAFETY: inside the region's durable copy and the reservation, which no other thread uses yet; the two
+            // do not overlap.
             unsafe {
                 let from = region.at(image_start + offset + at as u64);
                 let page = std::slice::from_raw_parts(from, count);
-                // The first word tells most pages from zero.
+                // The first word distinguishes most pages from zero pages.
                 if page[..8.min(count)].iter().any(|&b| b != 0) || page.iter().any(|&b| b != 0) {
                     std::ptr::copy_nonoverlapping(from, self.base().add(offset as usize + at), count);
                 }

@@ -1,15 +1,15 @@
 //! The shadow on the file medium.
 
-use mangrove_shadow::{AddressChoice, CreateMode, Error, MediumChoice, Options, Shadow};
+use mangrove_shadow::{AddressChoice, Create, Error, Medium, Options, Shadow};
 
 fn options() -> Options {
-    let options = Options::new().create(CreateMode::CreateIfMissing).medium(MediumChoice::File);
+    let options = Options::new().create(Create::IfMissing).medium(Medium::File);
     options.capacity(64 << 20).log_bytes(1 << 20)
 }
 
 #[expect(clippy::mut_from_ref, reason = "each test uses its working copy alone")]
 fn bytes(shadow: &Shadow) -> &mut [u8] {
-    // SAFETY: the usable part, and each test uses it alone.
+    // SAFETY: the usable part, and one test uses it alone.
     unsafe { std::slice::from_raw_parts_mut(shadow.base(), shadow.len() as usize) }
 }
 
@@ -32,7 +32,7 @@ fn what_was_committed_is_back_at_the_same_address() {
     assert_eq!(bytes(&shadow)[10..20], [7; 10]);
     assert_eq!(bytes(&shadow)[5000..5010], [8; 10]);
     assert_eq!(bytes(&shadow)[30..40], [0; 10], "never committed");
-    // The address is taken while it is open: another pool cannot be put there.
+    // The address is taken while the shadow is open: another pool cannot be mapped there.
     let other = dir.path().join("t");
     let error = options().address(AddressChoice::At(base as u64)).open(&other).unwrap_err();
     assert!(matches!(error, Error::AddressTaken { .. }), "{error}");
@@ -63,7 +63,7 @@ fn a_unit_of_many_groups_is_whole() {
     shadow.close().unwrap();
 }
 
-/// Units longer than half the log lie in files of their own until they have been applied.
+/// Atomic groups longer than half the log lie in spill files until they have been applied.
 #[test]
 fn a_unit_longer_than_the_log_is_whole_and_leaves_no_file_behind() {
     const LEN: usize = 24 << 20;
@@ -100,7 +100,7 @@ fn a_unit_longer_than_the_log_is_whole_and_leaves_no_file_behind() {
     }
     model[5000..5010].fill(0);
     drop(shadow);
-    // A file that nothing names is left over from a crash.
+    // A file that no group names is left over from a crash.
     std::fs::write(path.join("unit-0123456789abcdef"), [1; 100]).unwrap();
     assert!(Shadow::check(&path).unwrap().damage.is_empty());
     let shadow = options().open(&path).unwrap();
@@ -111,7 +111,7 @@ fn a_unit_longer_than_the_log_is_whole_and_leaves_no_file_behind() {
     shadow.close().unwrap();
     let shadow = options().open(&path).unwrap();
     assert!(bytes(&shadow)[..LEN] == model[..]);
-    // Damage in it is found.
+    // Damage in the spill file is found.
     shadow.commit(0, &ranges).unwrap();
     shadow.sync().unwrap();
     drop(shadow);

@@ -1,16 +1,16 @@
-//! Every interleaving of the logs' hand-over, by loom: `src/handover.rs` itself, with loom's atomics behind its
-//! `sync` door. Around it stand two fronts with a unit each, and a replayer.
+//! Every interleaving of the logs' hand-over, by loom: `src/handover.rs` itself, with loom's atomics in its `sync`
+//! module. Two log writers with an atomic group each, and a replayer, use it.
 
 #[path = "../src/handover.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the crate uses more of it than the model does")]
 mod handover;
 
-/// What `src/handover.rs` finds as `crate::sync` here.
+/// The module `crate::sync` for `src/handover.rs` in this program.
 mod sync {
     pub(crate) use std::sync::atomic::Ordering;
 
     std::thread_local! {
-        /// The planted bugs: which orderings count for nothing.
+        /// The injected faults: orderings that have no effect.
         pub(super) static WEAK: std::cell::Cell<Option<Ordering>> = const { std::cell::Cell::new(None) };
     }
 
@@ -58,15 +58,15 @@ mod sync {
         }
     }
 
-    /// Nobody sleeps in the model: waking is a hint here, and what is missed waits (see `nudge`).
-    pub(crate) struct Gate;
+    /// No thread of the model sleeps: waking is only a hint here, and a missed wake-up delays (see `wake_if_idle`).
+    pub(crate) struct EventCount;
 
-    impl Gate {
+    impl EventCount {
         pub(crate) fn new() -> Self {
             Self
         }
 
-        pub(crate) fn open(&self) {}
+        pub(crate) fn notify_all(&self) {}
     }
 }
 
@@ -77,15 +77,15 @@ use loom::thread;
 use std::sync::atomic::Ordering;
 use sync::WEAK;
 
-/// Two fronts publish a unit each; the replayer looks at the watermark once or twice.
+/// Two log writers publish an atomic group each; the replayer reads the watermark once or twice.
 fn publish_and_replay() {
     struct Model {
         handover: Handover,
-        /// The bytes of each log's unit.
+        /// The bytes of each log's atomic group.
         units: [AtomicU64; 2],
     }
     let model = Arc::new(Model { handover: Handover::new(1, &[0, 0]), units: [0, 0].map(AtomicU64::new) });
-    let fronts: Vec<_> = (0..2)
+    let writers: Vec<_> = (0..2)
         .map(|log| {
             let model = Arc::clone(&model);
             thread::spawn(move || {
@@ -108,25 +108,25 @@ fn publish_and_replay() {
             assert!((1..=watermark).all(|seq| units.contains(&seq)), "up to {watermark}, found {units:?}");
         }
     }
-    let mut seqs: Vec<_> = fronts.into_iter().map(|front| front.join().unwrap()).collect();
+    let mut seqs: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
     seqs.sort_unstable();
     assert_eq!(seqs, [1, 2]);
     assert_eq!(model.handover.watermark(), 2);
 }
 
-/// Three threads have more interleavings than a test has time for: those with few switches, which find what
-/// there is to find (the two planted bugs below).
+/// Three threads have more interleavings than a test has time for. Those with few switches suffice: they find both
+/// injected faults below.
 fn bounded(model: fn()) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
     builder.check(model);
 }
 
-/// The replayer frees a ring of one unit; the front writes over it only then.
+/// The replayer frees a ring of one atomic group; the writer writes over it only then.
 fn free_and_reuse() {
     let handover = Arc::new(Handover::new(1, &[0]));
     let slot = Arc::new(loom::cell::UnsafeCell::new(0u64));
-    let front = {
+    let writer = {
         let (handover, slot) = (Arc::clone(&handover), Arc::clone(&slot));
         thread::spawn(move || {
             for unit in 0..2u64 {
@@ -134,7 +134,7 @@ fn free_and_reuse() {
                     thread::yield_now();
                 }
                 handover.begin(0);
-                // SAFETY: the slot is free; loom says so if it is not.
+                // SAFETY: the slot is free; otherwise loom reports it.
                 slot.with_mut(|place| unsafe { *place = unit + 1 });
                 handover.publish(0, unit * 8 + 8);
             }
@@ -144,11 +144,11 @@ fn free_and_reuse() {
         while handover.watermark() < unit {
             thread::yield_now();
         }
-        // SAFETY: published, and not yet freed; loom says so if it is not.
+        // SAFETY: published, and not yet freed; otherwise loom reports it.
         assert_eq!(slot.with(|place| unsafe { *place }), unit);
         handover.free(0, unit * 8);
     }
-    front.join().unwrap();
+    writer.join().unwrap();
 }
 
 #[test]

@@ -1,6 +1,7 @@
-//! Little address space. The test runs itself again as a child under the limit, because limits are for whole processes.
+//! Little address space. The test runs itself again as a child process under the limit, because a limit holds for a
+//! whole process.
 
-use mangrove_shadow::{CreateMode, Error, Latency, MediumChoice, Options, Shadow};
+use mangrove_shadow::{Create, Error, Latency, Medium, Options, Shadow};
 use std::process::Command;
 
 const ROLE: &str = "MANGROVE_LIMITS_FOLDER";
@@ -8,8 +9,8 @@ const ROLE: &str = "MANGROVE_LIMITS_FOLDER";
 #[test]
 fn too_little_address_space_is_not_called_damage() {
     let options = || {
-        let options = Options::new().create(CreateMode::CreateIfMissing).capacity(64 << 30);
-        options.medium(MediumChoice::Emulated(Latency::default())).log_bytes(64 << 10)
+        let options = Options::new().create(Create::IfMissing).capacity(64 << 30);
+        options.medium(Medium::Emulated(Latency::default())).log_bytes(64 << 10)
     };
     if let Some(path) = std::env::var_os(ROLE) {
         for error in [options().open(&path).unwrap_err(), Shadow::check(&path).unwrap_err()] {
@@ -32,4 +33,12 @@ fn too_little_address_space_is_not_called_damage() {
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
     options().open(&path).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_read_only_configuration_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = mangrove_shadow::PoolConfig { read_only: true, ..Default::default() };
+    let refused = mangrove_shadow::Options::new().config(config).open(dir.path().join("s")).unwrap_err();
+    assert_eq!(refused.to_string(), "a shadow cannot be opened read-only");
 }

@@ -1,9 +1,9 @@
-//! An asymmetric store-load barrier: nothing on the frequent side, a system call on the rare one.
+//! An asymmetric store-load barrier: it costs nothing on the frequent side, and a system call on the rare one.
 //!
-//! Two threads that each store their own flag and then look at the other's must not both miss the
-//! other's store. Usually each pays a full barrier, which on x86 also waits for the write-backs of
-//! the flushes before it. membarrier(2) lets the rare side pay for both: it returns after every
-//! running thread of the process has passed a full barrier.
+//! Two threads that each store their own flag and then read the other's must not both miss the other's store.
+//! Usually each pays a full barrier, which on x86 also waits for the write-backs of the flushes before it.
+//! membarrier(2) lets the rare side pay for both: it returns after every running thread of the process has passed a
+//! full barrier.
 
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 
@@ -14,13 +14,13 @@ pub struct AsymmetricBarrier {
 }
 
 impl AsymmetricBarrier {
-    /// Asks the operating system for it; without it both sides pay a full barrier.
+    /// Asks the operating system for membarrier(2); without it both sides pay a full barrier.
     #[must_use]
     pub fn detect() -> Self {
         Self { by_system: register() }
     }
 
-    /// Both sides pay a full barrier: for the time until [`detect`](Self::detect) has answered, which takes
+    /// Both sides pay a full barrier: for the time until [`detect`](Self::detect) has returned, which takes
     /// milliseconds in a process with threads.
     #[must_use]
     pub const fn full() -> Self {
@@ -42,7 +42,7 @@ impl AsymmetricBarrier {
     /// The rare side, between its store and its loads.
     ///
     /// # Panics
-    /// When the operating system takes back what it granted: going on would lose mutual exclusion.
+    /// When the operating system withdraws the registration: without it, mutual exclusion would be lost.
     pub fn heavy(self) {
         // Pairs with the fence in `light`, and orders our own store.
         fence(Ordering::SeqCst);
@@ -51,6 +51,17 @@ impl AsymmetricBarrier {
             assert!(everywhere() || (register() && everywhere()), "membarrier(2) no longer works");
         }
     }
+}
+
+/// Makes a read-modify-write a full barrier: loads after it are not executed before it.
+///
+/// On x86-64 the locked instruction is one already, so this only restrains the compiler.
+#[inline]
+pub fn barrier_after_rmw() {
+    #[cfg(target_arch = "x86_64")]
+    compiler_fence(Ordering::SeqCst);
+    #[cfg(not(target_arch = "x86_64"))]
+    fence(Ordering::SeqCst);
 }
 
 /// Commands of membarrier(2), as linux/membarrier.h numbers them.
@@ -90,7 +101,8 @@ mod tests {
     use super::AsymmetricBarrier;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-    /// Both sides in a tight loop; with the light side's barrier alone two would be inside.
+    /// Runs both sides in a tight loop. If either side's barrier had no effect, both threads would be inside at
+    /// once.
     fn exclusion_holds(barrier: AsymmetricBarrier) {
         let (inside, closed, busy, overlaps) =
             (AtomicU32::new(0), AtomicBool::new(false), AtomicBool::new(false), AtomicU32::new(0));

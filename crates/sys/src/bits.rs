@@ -1,4 +1,4 @@
-//! Bit counting by the CPU's own instruction, which the baseline of x86-64 does not promise.
+//! Bit counting by the CPU's own instruction, which the baseline of x86-64 does not include.
 
 /// The number of one bits, as `u64::count_ones`.
 #[inline(always)]

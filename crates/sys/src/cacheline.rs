@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// Bytes of one cache line, the unit in which caches write back to the medium.
+/// Bytes of one cache line; caches write back whole lines.
 pub const CACHE_LINE_BYTES: usize = 64;
 
-/// The instruction that asks one cache line to be written back.
+/// The instruction that writes one cache line back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FlushInstruction {
@@ -15,7 +15,7 @@ pub enum FlushInstruction {
     Clflushopt,
     /// Writes back and evicts the line; ordered by itself.
     Clflush,
-    /// The persistence domain holds the caches: nothing to ask for.
+    /// The persistence domain holds the caches: no instruction is needed.
     None,
 }
 
@@ -64,7 +64,7 @@ impl FlushInstruction {
     }
 }
 
-/// Asks every cache line of `len` bytes at `ptr` to be written back with `instruction`.
+/// Writes back every cache line of `len` bytes at `ptr` with `instruction`; complete after the next [`fence`].
 ///
 /// # Safety
 /// The range must be mapped.
@@ -79,7 +79,7 @@ pub unsafe fn flush_range(instruction: FlushInstruction, ptr: *const u8, len: us
         let mut line = (ptr as usize) & !(CACHE_LINE_BYTES - 1);
         let end = ptr as usize + len;
         while line < end {
-            // SAFETY: the caller vouches that the line is mapped; CPUID vouched for the instruction.
+            // SAFETY: the caller guarantees that the line is mapped; CPUID has reported the instruction.
             unsafe {
                 match instruction {
                     FlushInstruction::Clwb => {
@@ -101,11 +101,11 @@ pub unsafe fn flush_range(instruction: FlushInstruction, ptr: *const u8, len: us
 }
 
 /// Stores `bytes` at `to` past the caches, where the CPU can: whole lines with non-temporal stores, the rest with
-/// plain ones that are written back with `instruction`. Ordered, and durable, by the next [`fence`]. False when
-/// it cannot, and nothing has been stored.
+/// plain ones that are written back with `instruction`. Ordered, and durable, by the next [`fence`]. Returns false
+/// when the CPU cannot; then nothing has been stored.
 ///
 /// # Safety
-/// `to` must be valid for writes of as many bytes, which nobody else uses meanwhile.
+/// `to` must be valid for writes of as many bytes, and no other thread may use them meanwhile.
 #[inline]
 pub unsafe fn write_around(instruction: FlushInstruction, to: *mut u8, bytes: &[u8]) -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -153,7 +153,7 @@ pub fn fence() {
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
 }
 
-/// Asks for the line of `ptr` to be brought near; a hint, never a fault.
+/// Prefetches the line of `ptr`; a hint, never a fault.
 #[inline]
 pub fn prefetch_read(ptr: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -165,8 +165,8 @@ pub fn prefetch_read(ptr: *const u8) {
     let _ = ptr;
 }
 
-/// Asks for every line from that of `ptr` on, up to `bytes` bytes further, at once: who then jumps about in them does not
-/// wait for one after the other. A hint, never a fault.
+/// Prefetches every line from that of `ptr` on, up to `bytes` bytes further, at once, so that later accesses in any
+/// order do not wait for one line after the other. A hint, never a fault.
 #[inline(always)]
 pub fn prefetch_lines(ptr: *const u8, bytes: usize) {
     for line in (0..bytes).step_by(CACHE_LINE_BYTES) {
@@ -174,12 +174,12 @@ pub fn prefetch_lines(ptr: *const u8, bytes: usize) {
     }
 }
 
-/// Asks for the line of `ptr` to be brought near to be written to; a hint, never a fault.
+/// Prefetches the line of `ptr` to be written to; a hint, never a fault.
 #[inline]
 pub fn prefetch_write(ptr: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch of any address, mapped or not, has no effect but on the cache; processors without the
-    // instruction take it for one that does nothing (Intel SDM vol. 2B, PREFETCHW).
+    // instruction execute it as one without effect (Intel SDM vol. 2B, PREFETCHW).
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) ptr, options(nostack, preserves_flags, readonly));
     }

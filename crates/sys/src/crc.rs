@@ -1,4 +1,4 @@
-//! CRC32C of short inputs by the CPU's instruction, without the set-up that pays off for long ones.
+//! CRC32C of short inputs by the CPU's instruction, without the set-up that pays only for long ones.
 
 /// CRC32C (Castagnoli) of `bytes`, continued from `seed` (0 to start); nothing where the CPU has no instruction.
 #[inline]
@@ -6,7 +6,7 @@
 pub fn crc32c_short(seed: u32, bytes: &[u8]) -> Option<u32> {
     #[cfg(target_arch = "x86_64")]
     {
-        // SAFETY: the CPU has just said that it has the instruction.
+        // SAFETY: the CPU has the instruction, as just tested.
         is_x86_feature_detected!("sse4.2").then(|| unsafe { by_instruction(seed, bytes) })
     }
     #[cfg(not(target_arch = "x86_64"))]

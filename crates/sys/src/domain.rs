@@ -1,4 +1,4 @@
-//! What the platform says about its persistence domain and its DAX file systems.
+//! The platform's persistence domain and its DAX file systems.
 
 use std::path::PathBuf;
 

@@ -1,43 +1,43 @@
-//! A gate at which threads sleep until it is opened next (an event count on a futex).
+//! An event count on a futex: threads sleep until the next event after a moment that they chose.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Threads take a ticket, look whether they need to sleep, and sleep until the gate is opened
-/// after the ticket was taken: no wake-up is lost between the look and the sleep.
+/// A thread takes a ticket, checks whether it needs to sleep, and sleeps until the first event after it took the
+/// ticket: an event between the check and the sleep is not lost.
 #[derive(Debug, Default)]
-pub struct Gate {
+pub struct EventCount {
     word: AtomicU32,
 }
 
-impl Gate {
-    /// A gate that was never opened.
+impl EventCount {
+    /// An event count without events.
     #[must_use]
     pub const fn new() -> Self {
         Self { word: AtomicU32::new(0) }
     }
 
-    /// A ticket: openings from now on end a wait with it.
+    /// A ticket: every event from now on ends a wait with it.
     #[inline]
     #[must_use]
     pub fn ticket(&self) -> u32 {
-        // Acquire pairs with the Release in `open`: what was done before an opening is seen by
-        // who takes a ticket after it.
+        // Acquire pairs with the Release in `advance`: a thread that takes a ticket after an event sees what was
+        // done before that event.
         self.word.load(Ordering::Acquire)
     }
 
-    /// Sleeps until the gate has been opened after `ticket` was taken.
+    /// Sleeps until there is an event after `ticket` was taken.
     pub fn wait(&self, ticket: u32) {
-        // Acquire pairs with the Release in `open`.
+        // Acquire pairs with the Release in `advance`.
         while self.word.load(Ordering::Acquire) == ticket {
             futex_wait(&self.word, ticket, None);
         }
     }
 
-    /// Sleeps until the gate is opened or about `limit` has passed; true when it was opened.
+    /// Sleeps until there is an event or about `limit` has passed; true when there was an event.
     pub fn wait_for(&self, ticket: u32, limit: Duration) -> bool {
         let end = std::time::Instant::now() + limit;
-        // Acquire pairs with the Release in `open`.
+        // Acquire pairs with the Release in `advance`.
         while self.word.load(Ordering::Acquire) == ticket {
             let left = end.saturating_duration_since(std::time::Instant::now());
             if left.is_zero() {
@@ -48,21 +48,21 @@ impl Gate {
         true
     }
 
-    /// Opens the gate for everybody who has a ticket.
-    pub fn open(&self) {
+    /// An event: ends the wait of every thread that has a ticket.
+    pub fn notify_all(&self) {
         self.advance();
         self.wake();
     }
 
-    /// First half of `open`: tickets taken from here on are not served by it. Cheap enough to be
-    /// done under a lock.
+    /// First half of `notify_all`: tickets taken from here on wait for the next event. Cheap enough to be done under
+    /// a lock.
     #[inline]
     pub fn advance(&self) {
         // Release pairs with the Acquire of `ticket` and `wait`.
         self.word.fetch_add(1, Ordering::Release);
     }
 
-    /// Second half of `open`: wakes the sleepers.
+    /// Second half of `notify_all`: wakes the sleeping threads.
     #[inline]
     pub fn wake(&self) {
         futex_wake_all(&self.word);
@@ -76,7 +76,7 @@ fn futex_wait(word: &AtomicU32, seen: u32, limit: Option<Duration>) {
         tv_sec: i64::try_from(l.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: l.subsec_nanos().into(),
     });
-    // Any answer (woken, value changed, interrupted, timed out) sends the caller back to its check.
+    // Whatever it returns (woken, value changed, interrupted, timed out), the caller checks again.
     let _ = futex::wait(word, futex::Flags::PRIVATE, seen, timeout.as_ref());
 }
 
@@ -97,29 +97,29 @@ fn futex_wake_all(_word: &AtomicU32) {}
 
 #[cfg(test)]
 mod tests {
-    use super::Gate;
+    use super::EventCount;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     #[test]
-    fn an_opening_ends_every_wait_and_none_is_lost() {
-        let (gate, ready) = (Gate::new(), AtomicBool::new(false));
+    fn an_event_ends_every_wait_and_none_is_lost() {
+        let (event, ready) = (EventCount::new(), AtomicBool::new(false));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     loop {
-                        let ticket = gate.ticket();
+                        let ticket = event.ticket();
                         if ready.load(Ordering::Acquire) {
                             break;
                         }
-                        gate.wait(ticket);
+                        event.wait(ticket);
                     }
                 });
             }
             std::thread::sleep(Duration::from_millis(5));
             ready.store(true, Ordering::Release);
-            gate.open();
+            event.notify_all();
         });
-        assert!(!gate.wait_for(gate.ticket(), Duration::from_millis(2)), "nobody opened it");
+        assert!(!event.wait_for(event.ticket(), Duration::from_millis(2)), "there was no event");
     }
 }

@@ -1,15 +1,16 @@
-//! Floor 0: the only place of Mangrove that names an operating system, a CPU or an instruction.
+//! Floor 0: operating-system and CPU primitives that more than one crate needs.
 //!
-//! Everything above is portable Rust; another machine is a matter of this crate alone.
+//! (The recompiler, the arena's interposition and the LevelDB door name the operating system and the CPU, too.)
 
 mod barrier;
 mod bits;
 mod cacheline;
 mod crc;
 mod domain;
+mod event_count;
+mod fan_out;
 pub mod file;
-#[path = "event_count.rs"]
-mod gate;
+mod key_bucket;
 mod mapping;
 mod mirror;
 mod modules;
@@ -18,7 +19,7 @@ mod process;
 mod spin;
 mod thread;
 
-pub use barrier::AsymmetricBarrier;
+pub use barrier::{AsymmetricBarrier, barrier_after_rmw};
 pub use bits::count_ones;
 pub use cacheline::{
     CACHE_LINE_BYTES, FlushInstruction, fence, flush_range, prefetch_lines, prefetch_read, prefetch_write,
@@ -26,7 +27,9 @@ pub use cacheline::{
 };
 pub use crc::crc32c_short;
 pub use domain::{caches_are_persistent, dax_mounts};
-pub use gate::Gate;
+pub use event_count::EventCount;
+pub use fan_out::fan_out;
+pub use key_bucket::{KEY_BUCKET_COUNT, key_bucket};
 pub use mapping::{MapKind, Reservation, advise_huge_pages};
 pub use mirror::Mirror;
 pub use modules::{CopiedVariable, Module, ModulesWatch, loaded_modules};

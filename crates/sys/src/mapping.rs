@@ -22,16 +22,16 @@ pub struct Reservation {
     len: usize,
 }
 
-// SAFETY: the reservation is plain memory; who writes where is the owner's business.
+// SAFETY: the reservation is plain memory; its owner orders the accesses to it.
 unsafe impl Send for Reservation {}
 // SAFETY: as above.
 unsafe impl Sync for Reservation {}
 
 impl Reservation {
-    /// Reserves `len` bytes of zeroed memory without committing any to them.
+    /// Reserves `len` bytes of zeroed memory without committing any memory to them.
     ///
     /// # Errors
-    /// What mmap(2) says: out of address space, or a limit of the process.
+    /// Those of mmap(2): the address space, or a limit of the process, is exhausted.
     pub fn anonymous(len: usize) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         Self::map(len, libc::PROT_READ | libc::PROT_WRITE, flags, -1)
@@ -40,22 +40,22 @@ impl Reservation {
     /// As [`Reservation::anonymous`], at `address` and nowhere else.
     ///
     /// # Errors
-    /// `AlreadyExists` (EEXIST) when something is mapped in the range; else what mmap(2) says.
+    /// `AlreadyExists` (EEXIST) when something is mapped in the range; else those of mmap(2).
     pub fn anonymous_at(address: usize, len: usize) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
         let got = Self::map_at(address, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1)?;
-        // Kernels before 4.17 take the address for a hint.
+        // Kernels before 4.17 treat the address as a hint.
         if got.base.as_ptr() as usize != address {
             return Err(io::Error::from_raw_os_error(libc::EEXIST));
         }
         Ok(got)
     }
 
-    /// Puts a private copy on write of `len` bytes of `file`, from its byte `from` on, at `offset` of this
-    /// range, in place of what is there. All three are whole pages, and the file is that long.
+    /// Maps a private copy on write of `len` bytes of `file`, from its byte `from` on, at `offset` of this range,
+    /// in place of the mapping there. All three numbers are whole pages, and the file is that long.
     ///
     /// # Errors
-    /// What mmap(2) says; the range is then as before, or unmapped.
+    /// Those of mmap(2); the range is then as before, or unmapped.
     pub fn replace_by_private(
         &self,
         offset: usize,
@@ -80,10 +80,10 @@ impl Reservation {
         if got == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Reserves addresses that fault when touched, to put files at.
+    /// Reserves addresses that fault when touched, to map files at.
     ///
     /// # Errors
-    /// What mmap(2) says.
+    /// Those of mmap(2).
     pub fn addresses(len: usize) -> io::Result<Self> {
         Self::map(len, libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1)
     }
@@ -116,20 +116,11 @@ impl Reservation {
         Ok(Self { base, len })
     }
 
-    /// Asks for huge pages behind a range; a hint that changes no content.
+    /// Asks for huge pages for a range; a hint that changes no content.
     pub fn advise_huge(&self, offset: usize, len: usize) {
-        self.advise(offset, len, libc::MADV_HUGEPAGE);
-    }
-
-    /// Asks the kernel to keep a range's pages out of core dumps; a hint.
-    pub fn advise_no_dump(&self) {
-        self.advise(0, self.len, libc::MADV_DONTDUMP);
-    }
-
-    fn advise(&self, offset: usize, len: usize, advice: i32) {
         assert!(offset <= self.len && len <= self.len - offset);
-        // SAFETY: inside the mapping; these advices change no content.
-        unsafe { libc::madvise(self.base.as_ptr().add(offset).cast(), len, advice) };
+        // SAFETY: inside the mapping; the advice changes no content.
+        unsafe { libc::madvise(self.base.as_ptr().add(offset).cast(), len, libc::MADV_HUGEPAGE) };
     }
 
     /// First byte of the range.
@@ -155,16 +146,17 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by a constructor and nobody else unmaps it.
+        // SAFETY: a constructor mapped the range, and only this unmaps it.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
 
-/// Asks for huge pages behind memory of the caller, from whatever allocator; a hint that changes no content.
+/// Asks for huge pages for memory of the caller, from any allocator; a hint that changes no content.
 ///
 /// # Safety
 /// `base..base + bytes` is memory of the caller.
 pub unsafe fn advise_huge_pages(base: NonNull<u8>, bytes: usize) {
-    // SAFETY: the caller's memory; the advice changes no content. A range of less than whole pages is refused.
+    // SAFETY: the caller's memory; the advice changes no content. The kernel refuses a range of less than whole
+    // pages.
     unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
 }

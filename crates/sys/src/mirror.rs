@@ -1,5 +1,4 @@
-//! A ring in memory whose end is mapped again behind itself, so that a range that wraps around
-//! is contiguous for the program.
+//! A ring in memory that is mapped twice in a row, so that a range that wraps around is contiguous for the program.
 
 use crate::Reservation;
 use std::io;
@@ -17,13 +16,14 @@ impl Mirror {
     /// A ring of `len` bytes, a multiple of the page size.
     ///
     /// # Errors
-    /// What mmap(2) says, or memfd_create(2) and ftruncate(2).
+    /// Those of mmap(2), memfd_create(2) and ftruncate(2).
     pub fn new(len: usize) -> io::Result<Self> {
         let whole = Reservation::addresses(2 * len)?;
         let halves = [0, len].map(|half| whole.base().as_ptr().wrapping_add(half).cast());
-        // SAFETY: the two halves of the range just reserved, which nobody else knows.
+        // SAFETY: the two halves of the range just reserved, which no other code knows.
         unsafe {
-            // A file in memory falls under the limit of file sizes, and valgrind knows no other way.
+            // The second way comes second because a file in memory falls under the limit of file sizes; valgrind
+            // needs it.
             if map_twice(halves, len).is_err() {
                 map_file_twice(halves, len)?;
             }
@@ -52,10 +52,10 @@ impl Mirror {
     }
 }
 
-/// Puts fresh shared memory of `len` bytes at both places.
+/// Maps fresh shared memory of `len` bytes at both places.
 ///
 /// # Safety
-/// Both are the caller's to replace.
+/// The caller may replace what is mapped at both.
 unsafe fn map_twice([one, two]: [*mut libc::c_void; 2], len: usize) -> io::Result<()> {
     // SAFETY: by contract.
     unsafe {
@@ -66,7 +66,7 @@ unsafe fn map_twice([one, two]: [*mut libc::c_void; 2], len: usize) -> io::Resul
     }
 }
 
-/// The same with a file in memory.
+/// As `map_twice`, with a file in memory.
 ///
 /// # Safety
 /// As there.
@@ -78,7 +78,7 @@ unsafe fn map_file_twice(halves: [*mut libc::c_void; 2], len: usize) -> io::Resu
 }
 
 /// # Safety
-/// The range is the caller's to replace.
+/// The caller may replace what is mapped in the range.
 unsafe fn map(at: *mut libc::c_void, len: usize, flags: i32, fd: i32) -> io::Result<()> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: by contract.

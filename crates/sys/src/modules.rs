@@ -1,11 +1,11 @@
-//! The modules of this process: its program and the libraries that are loaded, as the dynamic linker has them.
+//! The modules of this process: its program and the loaded libraries, as the dynamic linker lists them.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-/// A variable of a library that lies in the program, which was linked to name it directly (a copy relocation). The
-/// library itself uses this one too.
+/// A variable of a library that lies in the program, because the program was linked to name it directly (a copy
+/// relocation). The library itself uses this copy, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopiedVariable {
     /// Its name among the library's symbols.
@@ -19,16 +19,16 @@ pub struct CopiedVariable {
 pub struct Module {
     /// The file's path as the dynamic linker knows it; the program's own from /proc/self/exe.
     pub path: String,
-    /// What is added to the file's addresses.
+    /// The difference between an address in memory and the address in the file.
     pub bias: usize,
     /// The program itself.
     pub is_program: bool,
     /// First address and the one after the last, over all its segments.
     pub span: Range<usize>,
-    /// GNU build id; empty if the linker was told not to leave one.
+    /// GNU build id; empty if the linker left it out.
     pub build_id: Vec<u8>,
-    /// Parts that stay writable while it runs: writable segments without those made read-only after
-    /// relocation (RELRO), and without the jump table of lazy binding.
+    /// Parts that stay writable while it runs: writable segments without those made read-only after relocation
+    /// (RELRO), and without the jump table of lazy binding.
     pub data: Vec<Range<usize>>,
     /// Variables of other modules that lie in `data`.
     pub copies: Vec<CopiedVariable>,
@@ -39,12 +39,12 @@ pub struct Module {
 }
 
 impl Module {
-    /// Whether this library, not one that it needs, has a symbol of this name. O(1), with a look-up by the dynamic
-    /// linker.
+    /// Whether this library itself, not one that it needs, has a symbol of this name. O(1), with a look-up by the
+    /// dynamic linker.
     #[must_use]
     pub fn defines(&self, name: &CStr) -> bool {
         let Ok(path) = CString::new(self.path.as_bytes()) else { return false };
-        // SAFETY: only asks about what is loaded already; the handle is given back.
+        // SAFETY: reads about what is loaded already, and closes the handle.
         unsafe {
             let handle = libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
             if handle.is_null() {
@@ -56,18 +56,18 @@ impl Module {
         }
     }
 
-    /// Keeps this library loaded as long as the process. `None` where it is not loaded, or the linker does not tell how it
-    /// describes it.
+    /// Keeps this library loaded as long as the process. `None` where it is not loaded, or the linker does not
+    /// return its description.
     fn keep(&self) -> Option<&'static LinkMap> {
         let path = CString::new(self.path.as_bytes()).ok()?;
-        // SAFETY: only asks about what is loaded already. The handle is not given back, so what it leads to stays.
+        // SAFETY: reads about what is loaded already. The handle is never closed, so its description stays.
         unsafe {
             let handle = libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
             if handle.is_null() { None } else { link_map(handle) }
         }
     }
 
-    /// Takes a part out of `data`.
+    /// Removes a part from `data`.
     pub fn leave_out(&mut self, part: &Range<usize>) {
         cut(&mut self.data, part);
     }
@@ -92,20 +92,20 @@ pub fn loaded_modules() -> Vec<Module> {
     all
 }
 
-/// Tells at a glance whether libraries came or went. Those that are there when the watch begins stay as long as the
-/// process: dlclose takes none of them away.
+/// Detects cheaply whether libraries were loaded or unloaded. Libraries that are loaded when the watch begins stay
+/// loaded as long as the process: dlclose does not unload them.
 #[derive(Debug)]
 pub struct ModulesWatch {
-    /// The last of the dynamic linker's list when the watch began, if it is sure to stay.
+    /// The last entry of the dynamic linker's list when the watch began, if it is sure to stay.
     last: Option<&'static LinkMap>,
-    /// Nothing was behind it at the last look, or since the one before.
+    /// No entry followed `last` when the list was last read, or since the reading before.
     is_last: AtomicBool,
-    /// How many were ever loaded and unloaded, at the last look.
+    /// How many libraries were ever loaded and unloaded, when the list was last read.
     came: AtomicU64,
     went: AtomicU64,
 }
 
-/// How the dynamic linker's description of a module begins (link.h). New ones go behind the last.
+/// The beginning of the dynamic linker's description of a module (link.h). New ones are appended to the list.
 #[repr(C)]
 #[derive(Debug)]
 struct LinkMap {
@@ -115,15 +115,15 @@ struct LinkMap {
     next: AtomicPtr<LinkMap>,
 }
 
-// SAFETY: nobody follows the pointers, and what is constant in it does not change.
+// SAFETY: the pointers are not followed, and the constant fields do not change.
 unsafe impl Sync for LinkMap {}
 
 impl ModulesWatch {
-    /// Everything that is loaded now is known: to be called before somebody asks for it.
+    /// Begins a watch. The caller reads the list of modules afterwards, so that it misses none.
     #[must_use]
     pub fn begin() -> Self {
         let (before, _) = look_at_list(None);
-        // What has no path is the program, or the kernel's.
+        // A module without a path is the program, or the kernel's.
         let mut libraries = loaded_modules().into_iter().filter(|m| !m.is_program && m.path.contains('/'));
         let last = libraries.try_fold(None, |_, library| library.keep().map(Some)).flatten();
         let (counts, is_last) = look_at_list(last);
@@ -132,12 +132,12 @@ impl ModulesWatch {
         Self { last, is_last: AtomicBool::new(last.is_some()), came, went }
     }
 
-    /// Whether a library was loaded or unloaded since the last call, or the beginning. One caller at a time. Three loads, as
-    /// long as nothing but what was there at the beginning is loaded; else as dear as a lock.
+    /// Whether a library was loaded or unloaded since the last call, or the beginning. One caller at a time. Costs
+    /// three loads while only the libraries of the beginning are loaded; otherwise as much as a lock.
     #[inline]
     #[must_use]
     pub fn has_changed(&self) -> bool {
-        // Relaxed: who calls into a library has heard from the one who loaded it.
+        // Relaxed: a thread that calls into a library has synchronised with the one that loaded it.
         let is_quiet = self.is_last.load(Ordering::Relaxed)
             && self.last.is_some_and(|last| last.next.load(Ordering::Relaxed).is_null());
         !is_quiet && self.look()
@@ -149,12 +149,12 @@ impl ModulesWatch {
         let known = [&self.came, &self.went];
         let before = [0, 1].map(|which| known[which].swap(counts[which], Ordering::Relaxed));
         let has_changed = before != counts;
-        // Only when what is known since the last look is what is there now.
+        // Only if the counts of the last reading are those of this one.
         self.is_last.store(is_last && !has_changed, Ordering::Relaxed);
         has_changed
     }
 
-    /// How many libraries had been unloaded, in all the process's life, when this watch last looked.
+    /// How many libraries had been unloaded, in all the process's life, when this watch last read the list.
     #[inline]
     #[must_use]
     pub fn unloaded(&self) -> u64 {
@@ -163,11 +163,11 @@ impl ModulesWatch {
 }
 
 /// # Safety
-/// A handle of dlopen that is never given back.
+/// `handle` is one of dlopen that is never closed.
 #[cfg(target_env = "gnu")]
 unsafe fn link_map(handle: *mut c_void) -> Option<&'static LinkMap> {
     let mut map = std::ptr::null::<LinkMap>();
-    // SAFETY: the handle is one, and asked for a pointer; what it points to stays with the library.
+    // SAFETY: a valid handle, which is asked for a pointer; the description stays as long as the library.
     unsafe {
         let answer = libc::dlinfo(handle, libc::RTLD_DI_LINKMAP, (&raw mut map).cast());
         if answer == 0 { map.as_ref() } else { None }
@@ -185,7 +185,7 @@ unsafe fn link_map(_: *mut c_void) -> Option<&'static LinkMap> {
 fn look_at_list(last: Option<&'static LinkMap>) -> ([u64; 2], bool) {
     struct Look(Option<&'static LinkMap>, [u64; 2], bool);
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, to: *mut c_void) -> c_int {
-        // SAFETY: as in `loaded_modules`. The linker holds its list still meanwhile.
+        // SAFETY: as in `loaded_modules`. The linker locks its list meanwhile.
         unsafe {
             let look = &mut *to.cast::<Look>();
             look.1 = [(*info).dlpi_adds, (*info).dlpi_subs];
@@ -251,7 +251,7 @@ unsafe fn read_module(info: &libc::dl_phdr_info, is_program: bool) -> Module {
     module
 }
 
-/// What the dynamic linker has in a module's variables.
+/// The dynamic linker's parts of a module's variables.
 #[derive(Default)]
 struct LinkersParts {
     /// The table of lazily bound functions, written while the program runs.
@@ -277,7 +277,7 @@ unsafe fn linkers_parts(bias: usize, dynamic: usize, span: &Range<usize>) -> Lin
     loop {
         // SAFETY: the section ends with a zero tag.
         let [tag, value] = unsafe { entry.read_unaligned() };
-        // glibc has put addresses here, others leave the file's.
+        // glibc stores addresses here, other linkers leave the file's.
         let address = || {
             let value = value as usize;
             if span.contains(&value) { value } else { bias.wrapping_add(value) }
@@ -300,7 +300,8 @@ unsafe fn linkers_parts(bias: usize, dynamic: usize, span: &Range<usize>) -> Lin
     }
     if [rela, symbols, names].iter().all(|at| span.contains(at)) {
         for at in 0..rela_bytes / RELA_BYTES {
-            // SAFETY: the relocation table of a loaded module is mapped, and so are the symbols it names and their names.
+            // SAFETY: the relocation table of a loaded module is mapped, and so are the symbols it names and their
+            // names.
             unsafe {
                 let [offset, info, _] = (rela as *const [u64; 3]).add(at).read_unaligned();
                 if info as u32 == COPY {
@@ -319,7 +320,7 @@ unsafe fn linkers_parts(bias: usize, dynamic: usize, span: &Range<usize>) -> Lin
     parts
 }
 
-/// Takes `part` out of sorted ranges.
+/// Removes `part` from sorted ranges.
 fn cut(ranges: &mut Vec<Range<usize>>, part: &Range<usize>) {
     if part.is_empty() {
         return;
@@ -406,7 +407,7 @@ mod tests {
         assert!(watch.has_changed() && !watch.has_changed());
         unload(one);
         assert!(watch.has_changed() && !watch.has_changed());
-        // One for another.
+        // One library unloaded and another one loaded.
         let again = load(c"libutil.so.1");
         unload(other);
         assert!(watch.has_changed() && !watch.has_changed());

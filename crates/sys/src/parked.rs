@@ -1,10 +1,10 @@
-//! Memory that outlives its owner: moved aside while the owner unmaps its addresses, then moved back.
+//! Memory that outlives its owner: it is moved to other addresses while the owner unmaps its own, then moved back.
 
 use crate::Reservation;
 use std::io;
 use std::ops::Range;
 
-/// Mappings moved aside.
+/// Mappings that were moved to other addresses.
 #[derive(Debug)]
 pub struct Parked {
     /// Where each mapping was, and where it is now.
@@ -12,17 +12,17 @@ pub struct Parked {
     scratch: Reservation,
 }
 
-/// Memory at its old addresses, owned by nobody else; unmapped on drop.
+/// Memory at its old addresses, without another owner; unmapped on drop.
 #[derive(Debug)]
 pub struct LeftMemory(Vec<Range<usize>>);
 
-/// Moves everything mapped in a range aside, with its content. Costs a system call a mapping.
+/// Moves everything mapped in a range to other addresses, with its content. Costs one system call for each mapping.
 ///
 /// # Errors
-/// What /proc/self/maps or mremap(2) say; everything is then where it was.
+/// Those of reading /proc/self/maps and of mremap(2); everything is then where it was.
 ///
 /// # Safety
-/// Nobody touches the range until [`Parked::put_back`].
+/// No thread touches the range until [`Parked::put_back`].
 pub unsafe fn park(range: Range<usize>) -> io::Result<Parked> {
     let mapped = mappings_in(&range)?;
     let bytes: usize = mapped.iter().map(Range::len).sum();
@@ -30,7 +30,7 @@ pub unsafe fn park(range: Range<usize>) -> io::Result<Parked> {
     let mut to = parked.scratch.base().as_ptr() as usize;
     for part in mapped {
         let len = part.len();
-        // SAFETY: the scratch is ours, and nobody uses the part (the caller's promise).
+        // SAFETY: the scratch is ours, and no thread uses the part (the caller's promise).
         if let Err(e) = unsafe { move_mapping(part.clone(), to) } {
             parked.restore();
             return Err(e);
@@ -42,7 +42,7 @@ pub unsafe fn park(range: Range<usize>) -> io::Result<Parked> {
 }
 
 impl Parked {
-    /// Moves everything back. What was mapped at the old addresses meanwhile is replaced.
+    /// Moves everything back. Mappings made at the old addresses meanwhile are replaced.
     #[must_use]
     pub fn put_back(mut self) -> LeftMemory {
         LeftMemory(self.restore())
@@ -51,7 +51,7 @@ impl Parked {
     fn restore(&mut self) -> Vec<Range<usize>> {
         let mut back = Vec::new();
         for (part, at) in self.parts.drain(..) {
-            // SAFETY: the part was there, and its owner has given the addresses up.
+            // SAFETY: the part was there, and its owner has released the addresses.
             if unsafe { move_mapping(at..at + part.len(), part.start) }.is_ok() {
                 back.push(part);
             }
@@ -70,7 +70,7 @@ impl Drop for LeftMemory {
 }
 
 /// # Safety
-/// Nobody uses `from`, and what is mapped at `to` may be replaced.
+/// No thread uses `from`, and the caller may replace what is mapped at `to`.
 unsafe fn move_mapping(from: Range<usize>, to: usize) -> io::Result<()> {
     // SAFETY: the caller's promise.
     let got = unsafe {
@@ -85,7 +85,7 @@ unsafe fn move_mapping(from: Range<usize>, to: usize) -> io::Result<()> {
     if got == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Writable memory of this process that is no file's: heap, stacks, anonymous mappings.
+/// Writable memory of this process that belongs to no file: heap, stacks, anonymous mappings.
 ///
 /// # Errors
 /// When /proc/self/maps cannot be read.
@@ -146,7 +146,7 @@ mod tests {
             libc::mprotect(base.add(8192).cast(), 4096, libc::PROT_READ);
         }
         let range = base as usize..base as usize + (64 << 10);
-        // SAFETY: nobody else knows it.
+        // SAFETY: no other code knows the range.
         let parked = unsafe { park(range.clone()) }.unwrap();
         assert!(mappings_in(&range).unwrap().is_empty());
         drop(owner);

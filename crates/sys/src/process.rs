@@ -1,9 +1,9 @@
-//! Tells a process from those forked from it.
+//! Distinguishes a process from those forked from it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The process that made it, and no process forked from that one since.
+/// Marks the process that made it, and no process forked from that one since.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessMark {
     number: u64,
@@ -12,23 +12,24 @@ pub struct ProcessMark {
 }
 
 impl ProcessMark {
-    /// The calling process. Where the system cannot tell (Linux before 4.14), children pass for it.
+    /// The mark of the calling process. Where the system cannot distinguish them (Linux before 4.14), children have
+    /// the parent's.
     #[must_use]
     pub fn here() -> Self {
         static WORD: OnceLock<&'static AtomicU64> = OnceLock::new();
-        /// Copied by fork, so that a child's numbers are none of its parent's.
+        /// Copied by fork, so that no number of a child is one of its parent's.
         static NEXT: AtomicU64 = AtomicU64::new(1);
         static FALLBACK: AtomicU64 = AtomicU64::new(0);
         let word = WORD.get_or_init(|| wiped_on_fork().unwrap_or(&FALLBACK));
         if word.load(Ordering::Relaxed) == 0 {
-            // Relaxed: a number and nothing else. Who comes second takes the first one's.
+            // Relaxed: a number and nothing else. A thread that comes second takes the number of the first.
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let _ = word.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed);
         }
         Self { number: word.load(Ordering::Relaxed), word }
     }
 
-    /// Whether the calling process is that one. A load.
+    /// Whether the calling process is the marked one. One load.
     #[inline]
     #[must_use]
     pub fn is_here(self) -> bool {
@@ -83,7 +84,7 @@ mod tests {
         }
         assert!(child > 0);
         let mut status = 0;
-        // SAFETY: our child, and room for its status.
+        // SAFETY: our child, and a place for its status.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert_eq!(status, 0);
         assert!(mark.is_here());

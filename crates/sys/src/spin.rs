@@ -1,4 +1,4 @@
-//! Waiting for nanoseconds without giving up the CPU.
+//! Waiting for nanoseconds without yielding the CPU.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -24,7 +24,7 @@ pub fn ticks() -> u64 {
 pub fn ticks_per_microsecond() -> u64 {
     static RATE: OnceLock<u64> = OnceLock::new();
     *RATE.get_or_init(|| {
-        // The best of a few short measurements: a reschedule in one of them only makes it longer.
+        // The median of five short measurements: a reschedule only makes one of them longer.
         let measure = || {
             let (begun, first) = (Instant::now(), ticks());
             while begun.elapsed().as_micros() < 500 {

@@ -1,9 +1,9 @@
-//! Who is running, and how the process was laid out in memory.
+//! Threads, their signals, and what the process was started with: addresses, stack limit, environment, arguments.
 
 use std::io;
 
-/// A number that no other living thread of this process has, never 0 and a multiple of 8. Unlike a thread-local variable it
-/// costs one load, and never allocates: a `malloc` may ask.
+/// A number that no other living thread of this process has, never 0 and a multiple of 8. Unlike a thread-local
+/// variable it costs one load and never allocates, so that a `malloc` may call this.
 #[inline]
 #[must_use]
 pub fn thread_mark() -> usize {
@@ -40,11 +40,11 @@ pub fn thread_count() -> io::Result<usize> {
     Ok(std::fs::read_dir("/proc/self/task")?.count())
 }
 
-/// Runs `spawn` with the signals blocked, so that the threads it starts never take one that the process was sent: a
-/// program's signals are its own threads' matter. What a thread does to itself (SIGSEGV and its like) and a profiler's
-/// clock (SIGPROF) still reach them.
+/// Runs `spawn` with the signals blocked, so that the threads it starts never take a signal that was sent to the
+/// process: those are for the program's own threads. The signals that a thread raises itself (SIGSEGV and its like)
+/// and a profiler's clock (SIGPROF) still reach them.
 pub fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
-    /// Gives the calling thread its mask back, also after a panic.
+    /// Restores the mask of the calling thread, also after a panic.
     struct Restore(libc::sigset_t);
 
     impl Drop for Restore {
@@ -66,13 +66,13 @@ pub fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
     ];
     let mut blocked = std::mem::MaybeUninit::uninit();
     let mut before = std::mem::MaybeUninit::uninit();
-    // SAFETY: the first call fills the set that the others change, and the last one fills `before` if it answers 0.
+    // SAFETY: the first call fills the set that the others change, and the last one fills `before` if it returns 0.
     let restore = unsafe {
         libc::sigfillset(blocked.as_mut_ptr());
         for signal in KEPT {
             libc::sigdelset(blocked.as_mut_ptr(), signal);
         }
-        // Added to what is blocked: who blocks one of the kept keeps it blocked.
+        // Added to the blocked set: if the caller has blocked one of the kept signals, it stays blocked.
         let done = libc::pthread_sigmask(libc::SIG_BLOCK, blocked.as_ptr(), before.as_mut_ptr()) == 0;
         done.then(|| Restore(before.assume_init()))
     };
@@ -86,7 +86,7 @@ pub fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
 /// # Errors
 /// A sandbox forbids the call.
 pub fn addresses_are_random() -> io::Result<bool> {
-    // SAFETY: this argument only asks.
+    // SAFETY: this argument only reads the setting.
     let now = unsafe { libc::personality(0xffff_ffff) };
     if now == -1 { Err(io::Error::last_os_error()) } else { Ok(now & libc::ADDR_NO_RANDOMIZE == 0) }
 }
@@ -96,7 +96,7 @@ pub fn addresses_are_random() -> io::Result<bool> {
 /// # Errors
 /// A sandbox forbids it.
 pub fn set_random_addresses(random: bool) -> io::Result<()> {
-    // SAFETY: this argument only asks.
+    // SAFETY: this argument only reads the setting.
     let now = unsafe { libc::personality(0xffff_ffff) };
     if now == -1 {
         return Err(io::Error::last_os_error());
@@ -109,11 +109,11 @@ pub fn set_random_addresses(random: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// The soft limit of the main thread's stack in bytes, after setting it if asked to (no more than the hard limit).
-/// Returns what it was before; `u64::MAX` is unlimited.
+/// The soft limit of the main thread's stack in bytes, before this call sets it to `set`, if given (no more than
+/// the hard limit). `u64::MAX` is unlimited.
 ///
 /// # Errors
-/// What setrlimit(2) says.
+/// The error of setrlimit(2).
 pub fn stack_limit(set: Option<u64>) -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: fills the struct.
@@ -131,8 +131,8 @@ pub fn stack_limit(set: Option<u64>) -> io::Result<u64> {
     Ok(before)
 }
 
-/// Takes a variable out of the environment that programs started from here get. Works on the environment itself:
-/// some programs (bash) have an unsetenv of their own.
+/// Removes a variable from the environment that programs started from here get. Works on the environment itself,
+/// because some programs (bash) have an unsetenv of their own.
 ///
 /// # Safety
 /// No other thread reads or changes the environment meanwhile.
@@ -140,7 +140,8 @@ pub unsafe fn forget_variable(name: &str) {
     unsafe extern "C" {
         static mut environ: *mut *mut libc::c_char;
     }
-    // SAFETY: a null-terminated array of NUL-terminated strings, or null; nobody else looks (the caller's promise).
+    // SAFETY: a null-terminated array of NUL-terminated strings, or null; no other thread uses it (the caller's
+    // promise).
     unsafe {
         let mut from = environ;
         let mut to = from;
@@ -167,11 +168,12 @@ pub fn run_again(variable: &str) -> io::Error {
     use std::os::unix::ffi::OsStringExt;
 
     let strings = || -> io::Result<(CString, Vec<CString>, Vec<CString>)> {
-        // SAFETY: asks for a number.
+        // SAFETY: only reads a number.
         if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
             return Err(io::Error::other("it runs with the privileges of its file's owner"));
         }
-        // The path it was started by, so that its name stays as it was; else the file itself, whatever its name is now.
+        // The path that the program was started by, so that its name stays as it was; if that no longer exists, the
+        // file itself.
         let path = std::fs::read_link("/proc/self/exe")?;
         let path = if path.exists() { path } else { "/proc/self/exe".into() };
         let path = CString::new(path.into_os_string().into_vec())?;
@@ -227,7 +229,7 @@ mod tests {
     /// The numbers of the signals that the calling thread has blocked.
     fn blocked() -> Vec<libc::c_int> {
         let mut set = std::mem::MaybeUninit::uninit();
-        // SAFETY: the call fills the set that the others ask.
+        // SAFETY: the call fills the set that the others read.
         unsafe {
             assert_eq!(libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), set.as_mut_ptr()), 0);
             (1..=31).filter(|&signal| libc::sigismember(set.as_ptr(), signal) == 1).collect()

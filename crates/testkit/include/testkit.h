@@ -1,11 +1,11 @@
-/* What C tests share: a check that names the place. */
+/* What C tests share: a check that prints its file and line. */
 #ifndef MANGROVE_TESTKIT_H
 #define MANGROVE_TESTKIT_H
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Not exit: what the process under test would do at its end is part of no failure. */
+/* _Exit, not exit: a failed check must not run what the process does at its end. */
 #define CHECK(condition)                                                            \
     do {                                                                            \
         if (!(condition)) {                                                         \
@@ -14,7 +14,7 @@
         }                                                                           \
     } while (0)
 
-/* The call answers exactly this status, of an API that has TYPE, TYPE_name and a sentence of its last error. */
+/* The call returns exactly this status, of an API that has TYPE, TYPE_name and a message of its last error. */
 #define ANSWERS_OF(type, last_error, expected, call)                                        \
     do {                                                                                    \
         type answer_ = (call);                                                              \

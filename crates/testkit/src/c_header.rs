@@ -1,4 +1,4 @@
-//! What every committed header must keep, and every entry point behind it.
+//! Checks that every committed header and every entry point in it must pass.
 
 use crate::c_library::CLibrary;
 use crate::command::{run, said};
@@ -6,16 +6,16 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A header that cbindgen writes from a crate's code and that lies in its `include` folder.
+/// A header that cbindgen writes from a crate's code, and that lies in the crate's `include` directory.
 #[derive(Debug)]
 pub struct Header<'a> {
-    /// Whose it is.
+    /// The library that it belongs to.
     pub library: &'a CLibrary,
     /// Its file name.
     pub file: &'a str,
     /// Its include guard.
     pub guard: &'a str,
-    /// How `cc` is to be told which C it is.
+    /// The options by which `cc` learns the C standard.
     pub flags: &'a [&'a str],
 }
 
@@ -28,10 +28,11 @@ impl Header<'_> {
         std::fs::read_to_string(self.path()).unwrap_or_default()
     }
 
-    /// The committed header is what the code generates. With `BLESS` in the environment it is written.
+    /// Checks that the committed header is what the code generates. With `BLESS` in the environment it writes the
+    /// header instead.
     ///
     /// # Panics
-    /// When it is not, with the first line that differs.
+    /// When they differ, with the first line that does.
     pub fn is_generated(&self) {
         let here = self.library.here();
         let config = cbindgen::Config::from_file(here.join("cbindgen.toml")).expect("cbindgen.toml");
@@ -52,10 +53,10 @@ impl Header<'_> {
         );
     }
 
-    /// The header, included twice and with nothing else, compiles as C and as C++17.
+    /// Checks that the header, included twice and with nothing else, compiles as C and as C++17.
     ///
     /// # Panics
-    /// With what the compiler says.
+    /// With the compiler's message.
     pub fn compiles_alone(&self) {
         let scratch = tempfile::tempdir().expect("a scratch folder");
         let source = scratch.path().join("alone.c");
@@ -70,7 +71,7 @@ impl Header<'_> {
             .arg(&source));
     }
 
-    /// The header has this line.
+    /// Checks that the header has this line.
     ///
     /// # Panics
     /// When it has not.
@@ -102,17 +103,17 @@ impl Header<'_> {
         names.map(|name| name.split('@').next().unwrap_or(name).to_owned()).collect()
     }
 
-    /// The shared library goes by this name.
+    /// Checks the SONAME of the shared library.
     ///
     /// # Panics
-    /// When it does not.
+    /// When it is another one.
     pub fn has_soname(&self, soname: &str) {
         let dynamic = said(Command::new("readelf").arg("-d").arg(self.library.shared()));
         assert!(dynamic.contains(&format!("soname: [{soname}]")), "{dynamic}");
     }
 
-    /// Every entry point that can panic runs inside the guard: its body has one of `guarded`, or one of
-    /// `harmless`, which say why it cannot. Files of `except` are not looked at.
+    /// Checks that every entry point that can panic runs inside the guard: its body contains one of `guarded`, or
+    /// one of `harmless`, which say why it cannot panic. Skips the files of `except`.
     ///
     /// # Panics
     /// At the first that does not, and when an entry point was not found in the sources.

@@ -17,8 +17,8 @@ pub struct CLibrary {
     built: OnceLock<PathBuf>,
 }
 
-/// A library of the crate whose test says this: file name as cargo builds it, and its SONAME, if programs look
-/// for it under that.
+/// The library of the crate whose test uses this macro: its file name as cargo builds it, and its SONAME, if
+/// programs look for it under that.
 #[macro_export]
 macro_rules! c_library {
     ($file:expr, $soname:expr) => {
@@ -31,14 +31,14 @@ macro_rules! c_library {
 }
 
 impl CLibrary {
-    /// See [`crate::c_library!`]; `cargo` holds what cargo tells a test when it compiles it.
+    /// See [`crate::c_library!`]; `cargo` holds what cargo passes to a test when it compiles it.
     #[must_use]
     pub const fn new(cargo: [&'static str; 4], file: &'static str, soname: Option<&'static str>) -> Self {
         let [package, crate_folder, target_tmpdir, cargo] = cargo;
         Self { package, crate_folder, target_tmpdir, cargo, file, soname, built: OnceLock::new() }
     }
 
-    /// The crate's folder.
+    /// The crate's directory.
     #[must_use]
     pub fn here(&self) -> &'static Path {
         Path::new(self.crate_folder)
@@ -50,8 +50,8 @@ impl CLibrary {
         self.package
     }
 
-    /// The folder that holds the shared and the static library, built now. Cargo does not build a library without
-    /// an rlib for its own integration tests, so the tests ask it to.
+    /// The directory of the shared and the static library, after building them. Cargo does not build a library
+    /// without an rlib for its own integration tests, so the tests ask it to.
     ///
     /// # Panics
     /// When the library cannot be built.
@@ -59,7 +59,7 @@ impl CLibrary {
     pub fn folder(&self) -> &Path {
         self.built.get_or_init(|| {
             let target = Path::new(self.target_tmpdir).parent().expect("the target folder");
-            // The profile of this very test, so that what it depends on is there already.
+            // The profile of this very test, so that its dependencies are built already.
             let (profile, folder) =
                 if cfg!(debug_assertions) { ("test", "debug") } else { ("release", "release") };
             run(Command::new(self.cargo)
@@ -88,7 +88,7 @@ impl CLibrary {
         self.folder().join(self.file)
     }
 
-    /// The system's C compiler, as strict as it gets, finding the crate's headers and those of the test kit.
+    /// The system's C compiler, as strict as it gets; it finds the crate's headers and those of the test kit.
     #[must_use]
     pub fn cc(&self, flags: &[&str]) -> Command {
         let mut cc = cc(flags);
@@ -97,7 +97,7 @@ impl CLibrary {
     }
 }
 
-/// The repository's folder.
+/// The repository's directory.
 ///
 /// # Panics
 /// When it is gone.
@@ -106,7 +106,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
 }
 
-/// The system's C compiler, strict, finding the headers of the test kit.
+/// The system's C compiler, strict; it finds the headers of the test kit.
 #[must_use]
 pub fn cc(flags: &[&str]) -> Command {
     let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
@@ -115,7 +115,7 @@ pub fn cc(flags: &[&str]) -> Command {
     cc
 }
 
-/// A shell line in `folder` that finds what is installed in `prefix`.
+/// A shell line in the directory `folder` that finds what is installed in `prefix`.
 #[must_use]
 pub fn shell(line: &str, folder: &Path, prefix: &Path) -> Command {
     let mut command = Command::new("sh");

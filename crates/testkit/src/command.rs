@@ -1,12 +1,16 @@
-//! Programs that must succeed, and valgrind.
+//! Programs that must succeed, programs that are killed when they have come so far, and valgrind.
 
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Runs a command and returns its output.
 ///
 /// # Panics
-/// With everything it said, when it fails.
+/// When it fails, with all of its output.
 #[track_caller]
 pub fn run(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|e| panic!("cannot run {command:?}: {e}"));
@@ -14,7 +18,7 @@ pub fn run(command: &mut Command) -> Output {
     output
 }
 
-/// Everything that a command said.
+/// The status and all of the output of a command.
 #[must_use]
 pub fn told(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -30,8 +34,8 @@ pub fn said(command: &mut Command) -> String {
     String::from_utf8(run(command).stdout).expect("UTF-8").trim().to_owned()
 }
 
-/// `program` under valgrind memcheck, any error or leak of it being a failure; `None` where there is
-/// no valgrind.
+/// `program` under valgrind memcheck, which counts any error or leak as a failure; `None` where there is no
+/// valgrind.
 #[must_use]
 pub fn valgrind(program: &Path) -> Option<Command> {
     let found = Command::new("valgrind").arg("--version").output().is_ok_and(|o| o.status.success());
@@ -45,4 +49,49 @@ pub fn valgrind(program: &Path) -> Option<Command> {
     command.arg("--num-callers=30").env("MANGROVE_TEST_QUICK", "1");
     command.arg(program);
     Some(command)
+}
+
+/// A wait that takes longer than this hangs, however busy the machine is.
+const HANG: Duration = Duration::from_secs(120);
+
+/// Waits until `condition` holds.
+///
+/// # Panics
+/// When it does not within two minutes.
+#[track_caller]
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < HANG, "{what}: not within {HANG:?}");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// How many lines a program has said so far: the measure of its progress, by which a test decides when to kill it.
+#[derive(Clone, Debug, Default)]
+pub struct LineCount(Arc<AtomicU64>);
+
+impl LineCount {
+    /// The lines of `pipe` as they come, counted; half a line at the end was never said.
+    pub fn of(&self, pipe: impl Read) -> impl Iterator<Item = Vec<u8>> {
+        let (count, mut pipe) = (Arc::clone(&self.0), BufReader::new(pipe));
+        std::iter::from_fn(move || {
+            let mut line = Vec::new();
+            pipe.read_until(b'\n', &mut line).ok()?;
+            (line.pop()? == b'\n').then(|| {
+                // Relaxed: a number alone.
+                count.fetch_add(1, Ordering::Relaxed);
+                line
+            })
+        })
+    }
+
+    /// Waits until there are so many.
+    ///
+    /// # Panics
+    /// When there are not within two minutes.
+    #[track_caller]
+    pub fn reaches(&self, lines: u64) {
+        wait_until(&format!("{lines} lines"), || self.0.load(Ordering::Relaxed) >= lines);
+    }
 }

@@ -1,17 +1,66 @@
-//! Locks and gates for code that is compiled against shuttle: what it finds as `crate::sync` in a model.
+//! Locks and event counts for code that is compiled against shuttle: what it finds as `crate::sync` in a model. And
+//! searches of a model's schedules that are the same in every run.
 
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 pub use shuttle::sync::MutexGuard;
 use shuttle::thread::yield_now;
+use shuttle::{Config, FailurePersistence, Runner};
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+/// Where every search begins, so that a verdict is the model's and not the generator's. A longer campaign begins
+/// elsewhere: shuttle takes the number from `SHUTTLE_RANDOM_SEED` instead where that is set.
+const SEED: u64 = 1;
+
+/// As `shuttle::check_random`, with the same schedules in every run.
+pub fn check_random(body: impl Fn() + Send + Sync + 'static, schedules: usize) {
+    Runner::new(RandomScheduler::new_from_seed(SEED, schedules), Config::default()).run(body);
+}
+
+/// As `shuttle::check_pct`, with the same schedules in every run.
+pub fn check_pct(body: impl Fn() + Send + Sync + 'static, schedules: usize, depth: usize) {
+    Runner::new(PctScheduler::new_from_seed(SEED, depth, schedules), Config::default()).run(body);
+}
+
+/// For a planted bug: at which of [`check_random`]'s schedules the model fails.
+pub fn found_by_random(body: impl Fn() + Send + Sync + 'static, schedules: usize) -> Option<usize> {
+    found_by(RandomScheduler::new_from_seed(SEED, schedules), body)
+}
+
+/// For a planted bug: at which of [`check_pct`]'s schedules the model fails.
+pub fn found_by_pct(
+    body: impl Fn() + Send + Sync + 'static,
+    schedules: usize,
+    depth: usize,
+) -> Option<usize> {
+    found_by(PctScheduler::new_from_seed(SEED, depth, schedules), body)
+}
+
+fn found_by(scheduler: impl Scheduler + 'static, body: impl Fn() + Send + Sync + 'static) -> Option<usize> {
+    let begun = Arc::new(AtomicUsize::new(0));
+    let counted = {
+        let begun = Arc::clone(&begun);
+        move || {
+            begun.fetch_add(1, Ordering::Relaxed);
+            body();
+        }
+    };
+    let mut config = Config::default();
+    config.failure_persistence = FailurePersistence::None;
+    let outcome = catch_unwind(AssertUnwindSafe(|| Runner::new(scheduler, config).run(counted)));
+    outcome.is_err().then(|| begun.load(Ordering::Relaxed))
+}
 
 std::thread_local! {
     /// Planted bugs (shuttle runs all threads of a model on one thread of the system): a sleeper forgets its
-    /// ticket, and with it what opened the gate meanwhile;
+    /// ticket, and with it the events since;
     pub static FORGETFUL: Cell<bool> = const { Cell::new(false) };
-    /// who waits for a limited time waits as long as it takes;
+    /// A wait with a time limit waits without a limit.
     pub static PATIENT: Cell<bool> = const { Cell::new(false) };
-    /// gates advance and wake nobody.
+    /// an event advances the count and wakes no thread.
     pub static SLEEPY: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -25,33 +74,33 @@ impl<T> Mutex<T> {
         Self(shuttle::sync::Mutex::new(value))
     }
 
-    /// Takes it.
+    /// Takes the lock.
     ///
     /// # Panics
-    /// When who had it panicked.
+    /// When the thread that held it panicked.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().expect("unpoisoned")
     }
 }
 
-/// As `mangrove_sys::Gate`, with the same two halves of an opening.
+/// As `mangrove_sys::EventCount`, with the same two halves of an event.
 #[derive(Debug)]
-pub struct Gate {
+pub struct EventCount {
     word: Mutex<u32>,
-    opened: shuttle::sync::Condvar,
+    notified: shuttle::sync::Condvar,
 }
 
-impl Default for Gate {
+impl Default for EventCount {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Gate {
-    /// A gate.
+impl EventCount {
+    /// An event count without events.
     #[must_use]
     pub fn new() -> Self {
-        Self { word: Mutex::new(0), opened: shuttle::sync::Condvar::new() }
+        Self { word: Mutex::new(0), notified: shuttle::sync::Condvar::new() }
     }
 
     /// What a later `wait` compares with.
@@ -59,19 +108,19 @@ impl Gate {
         *self.word.lock()
     }
 
-    /// Sleeps until the gate opens, unless it has since the ticket.
+    /// Sleeps until there is an event after the ticket was taken.
     ///
     /// # Panics
-    /// When who had the lock panicked.
+    /// When the thread that held the lock panicked.
     pub fn wait(&self, ticket: u32) {
         let mut word = self.word.lock();
         let ticket = if FORGETFUL.get() { *word } else { ticket };
         while *word == ticket {
-            word = self.opened.wait(word).expect("unpoisoned");
+            word = self.notified.wait(word).expect("unpoisoned");
         }
     }
 
-    /// As `wait`, and the limit passes after a few turns of the others; false then.
+    /// As `wait`, but the limit passes after a few turns of the other threads; returns false then.
     pub fn wait_for(&self, ticket: u32, _limit: Duration) -> bool {
         if PATIENT.get() {
             self.wait(ticket);
@@ -85,24 +134,24 @@ impl Gate {
         self.ticket() != ticket
     }
 
-    /// Opens it: who sleeps goes on.
-    pub fn open(&self) {
+    /// An event: every sleeping thread continues.
+    pub fn notify_all(&self) {
         self.advance();
         self.wake();
     }
 
-    /// First half of `open`.
+    /// First half of `notify_all`.
     pub fn advance(&self) {
         *self.word.lock() += 1;
     }
 
-    /// Second half of `open`.
+    /// Second half of `notify_all`.
     pub fn wake(&self) {
         if SLEEPY.get() {
             return;
         }
         // The futex compares again before it sleeps; a condition variable needs the lock for that.
         let _word = self.word.lock();
-        self.opened.notify_all();
+        self.notified.notify_all();
     }
 }

@@ -1,11 +1,11 @@
-//! Planted bugs: each call site that orders durable bytes is silenced in turn; each must be caught.
+//! Injected faults: suppresses, in turn, each call site that orders durable bytes; the campaign must catch each
+//! fault.
 //!
-//! A site is judged in a process of its own, since silenced code may abort, hang or eat memory: that
-//! counts as caught too, and is said.
+//! A process of its own judges each call site, because an engine with a fault may abort, hang or use up memory.
+//! That counts as caught too, and the output tells so.
 
-use super::itself;
 use anyhow::{Context, bail};
-use mangrove_crashlab::{Engine, SiteKey, discover, domains_of};
+use mangrove_crashlab::{EngineKind, SiteKey, discover, domains_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -13,10 +13,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A campaign on one site and one domain that takes longer hangs.
-const SITE_SECONDS_MAX: u64 = 300;
+/// A campaign on one call site and one domain that takes longer hangs outside of any image; images have a watch of
+/// their own.
+const SITE_SECONDS_MAX: u64 = 3600;
 
-/// Distinct images in the durable application's campaign for a place of the floors below.
+/// Distinct images in the durable application's campaign for a call site of the floors below.
 const IMAGES_BELOW: u64 = 6000;
 
 enum Verdict {
@@ -24,8 +25,8 @@ enum Verdict {
     Survived,
 }
 
-/// Silences every site that the workloads reach, prints the table and caught/total.
-pub(super) fn run(engine: Engine, seed: u64, images: u64, jobs: usize, own: bool) -> anyhow::Result<()> {
+/// Injects a fault at every call site that the workloads reach; prints the table and caught/total.
+pub(super) fn run(engine: EngineKind, seed: u64, images: u64, jobs: usize, own: bool) -> anyhow::Result<()> {
     eprintln!("looking for flushes, fences, waits and syncs that the workloads reach");
     let sites = discover(engine, seed, own).map_err(|v| {
         anyhow::anyhow!("no bug is planted yet, and there is a violation: {} ({})", v.message, v.token)
@@ -70,20 +71,21 @@ pub(super) fn run(engine: Engine, seed: u64, images: u64, jobs: usize, own: bool
     Ok(())
 }
 
-/// What the runtime's workloads leave unnoticed on the floors below, the shadow's own must notice: it commits from
-/// several threads, and grows on another one than it commits on, as the runtime never does.
-fn judge_on_floors(engine: Engine, site: &SiteKey, seed: u64, images: u64) -> anyhow::Result<Verdict> {
-    if engine != Engine::Durable || site.file.contains("durable/src/") {
+/// A fault on the floors below that the runtime's workloads do not notice must be caught by the shadow's own
+/// workloads: they commit from several threads, and grow on another thread than they commit on, as the runtime
+/// never does.
+fn judge_on_floors(engine: EngineKind, site: &SiteKey, seed: u64, images: u64) -> anyhow::Result<Verdict> {
+    if engine != EngineKind::Durable || site.file.contains("durable/src/") {
         return judge(engine, site, seed, images);
     }
     match judge(engine, site, seed, images.min(IMAGES_BELOW))? {
         Verdict::Caught(how) => Ok(Verdict::Caught(how)),
-        Verdict::Survived => judge(Engine::Shadow, site, seed, images),
+        Verdict::Survived => judge(EngineKind::Shadow, site, seed, images),
     }
 }
 
-/// Runs the campaign without this site, in every domain where its absence can show, until one catches it.
-fn judge(engine: Engine, site: &SiteKey, seed: u64, images: u64) -> anyhow::Result<Verdict> {
+/// Runs the campaign with a fault at this call site, in every domain where it can show, until one catches it.
+fn judge(engine: EngineKind, site: &SiteKey, seed: u64, images: u64) -> anyhow::Result<Verdict> {
     for domain in domains_of(site.kind) {
         let mut child = Command::new(itself()?)
             .args([
@@ -117,7 +119,7 @@ fn judge(engine: Engine, site: &SiteKey, seed: u64, images: u64) -> anyhow::Resu
             out.read_to_string(&mut said)?;
         }
         let Some(status) = status else {
-            // Too slow is not caught: say so rather than count it.
+            // A campaign that is too slow has not caught the fault: report it rather than count it.
             println!("         {site}: {} not finished in {SITE_SECONDS_MAX} s", domain.name());
             continue;
         };
@@ -134,13 +136,13 @@ fn judge(engine: Engine, site: &SiteKey, seed: u64, images: u64) -> anyhow::Resu
     Ok(Verdict::Survived)
 }
 
-/// Calls in the sources that look like sites and were not reached.
-fn unreached(engine: Engine, sites: &BTreeMap<SiteKey, u64>) -> anyhow::Result<Vec<String>> {
+/// Calls in the sources that look like call sites and were not reached.
+fn unreached(engine: EngineKind, sites: &BTreeMap<SiteKey, u64>) -> anyhow::Result<Vec<String>> {
     let reached: BTreeSet<(String, u32)> = sites.keys().map(|s| (s.file.clone(), s.line)).collect();
     let mut out = Vec::new();
-    // The shadow has a campaign of its own, which says what that leaves out.
+    // The shadow has a campaign of its own, which reports its unreached call sites.
     let roots = engine.sources();
-    let roots = if engine == Engine::Durable { &roots[..1] } else { roots };
+    let roots = if engine == EngineKind::Durable { &roots[..1] } else { roots };
     for root in roots {
         let mut folders = vec![std::path::Path::new("crates").join(root.trim_end_matches('/'))];
         while let Some(folder) = folders.pop() {
@@ -151,7 +153,7 @@ fn unreached(engine: Engine, sites: &BTreeMap<SiteKey, u64>) -> anyhow::Result<V
                 if path.is_dir() {
                     folders.push(path);
                 } else if path.extension().is_some_and(|e| e == "rs") && !is_test(&path) {
-                    let calls = if engine == Engine::Durable { &REPORTS[..] } else { &ORDERS[..] };
+                    let calls = if engine == EngineKind::Durable { &REPORTS[..] } else { &ORDERS[..] };
                     scan(&path, calls, &reached, &mut out)?;
                 }
             }
@@ -173,7 +175,7 @@ const ORDERS: [&str; 9] = [
     ".write_at(",
     ".persist(",
 ];
-/// Calls that say what was written.
+/// Calls that report writes.
 const REPORTS: [&str; 2] = [".wrote(", "::report("];
 
 fn is_test(path: &std::path::Path) -> bool {
@@ -194,7 +196,7 @@ fn scan(
         if line.starts_with("mod tests") {
             break;
         }
-        // Helpers hand their caller's place on, so the callers are the sites.
+        // Helpers pass their caller's location on, so their callers are the call sites.
         let helper = PASSED_ON.iter().any(|p| line.contains(p));
         let call = !line.starts_with("//") && !helper && calls.iter().any(|c| line.contains(c));
         if call && !reached.contains(&(file.clone(), n as u32 + 1)) {
@@ -202,4 +204,9 @@ fn scan(
         }
     }
     Ok(())
+}
+
+/// The program itself, which runs a part in a process of its own.
+fn itself() -> anyhow::Result<std::path::PathBuf> {
+    std::env::current_exe().context("cannot find the path of this program")
 }

@@ -1,5 +1,5 @@
-//! The clients of `kill9 --app rpc`: they speak the wire format of examples/kv, keep the history themselves, and
-//! know that the server was killed when their connection ends.
+//! The clients of `kill9 --app rpc`: they use the wire format of examples/kv and keep the history themselves. When
+//! a connection ends, its client knows that the server was killed.
 
 use anyhow::{Context, Result, bail, ensure};
 use rand::rngs::StdRng;
@@ -35,7 +35,7 @@ pub(super) fn start(program: &Path, state: &Path, early: bool) -> Result<Child> 
 pub(super) struct Door(String);
 
 impl Door {
-    /// Waits until a server says where it listens.
+    /// Waits until a server prints where it listens.
     pub(super) fn of(server: &mut Child) -> Result<Self> {
         let mut line = String::new();
         BufReader::new(server.stdout.take().context("no pipe")?).read_line(&mut line)?;
@@ -80,7 +80,7 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// Writes until the connections end; returns the history. `acknowledged` counts.
+    /// Writes until the connections end; returns the history, and counts acknowledged writes in `acknowledged`.
     pub(super) fn write(&self, door: &Door, acknowledged: &AtomicU64) -> Result<Vec<String>> {
         let lines = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
@@ -105,7 +105,7 @@ impl Clients {
         lines: &Mutex<Vec<String>>,
         acknowledged: &AtomicU64,
     ) -> Result<()> {
-        // Killed before we came: no history.
+        // The server was killed before the client connected: no history.
         let Ok(mut stream) = door.connect() else { return Ok(()) };
         let mut rng = StdRng::seed_from_u64(self.seed ^ u64::from(thread) << 32);
         let me = format!("r{}t{thread}", self.round);
@@ -121,7 +121,7 @@ impl Clients {
             say(format!("< {me} {number}"));
             acknowledged.fetch_add(1, Ordering::Relaxed);
             if rng.random_ratio(1, 2) {
-                // What it has just written, or what anybody has.
+                // The key that it has just written, or any other.
                 let index = if rng.random_ratio(1, 2) { index } else { rng.random_range(0..keys) };
                 let key = name(index);
                 say(format!("? {me} {key}"));

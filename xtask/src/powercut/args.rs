@@ -13,8 +13,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 50)]
     pub(super) rounds: u64,
     /// What the guest's pool lies on
-    #[arg(long, value_enum, default_value_t = MediumChoice::Both)]
-    pub(super) medium: MediumChoice,
+    #[arg(long, value_enum, default_value_t = MediumArg::Both)]
+    pub(super) medium: MediumArg,
     /// Chooses instants, keys, and what a cut leaves of the disk's cache
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// The program under test
     #[arg(long, alias = "app", value_enum, default_value_t = Program::Map)]
     pub(super) program: Program,
-    /// The `mangrove` binary; built when left out
+    /// The program under test; built when left out
     #[arg(long)]
     pub(super) binary: Option<PathBuf>,
     /// How the guest is executed [default: kvm if it works, else tcg]
@@ -51,7 +51,7 @@ pub(crate) struct Args {
 
 /// Which media are tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum MediumChoice {
+pub(super) enum MediumArg {
     /// ext4 on a virtio disk with a volatile write cache
     Ext4,
     /// ext4 with DAX and MAP_SYNC on a virtual NVDIMM

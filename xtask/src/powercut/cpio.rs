@@ -17,7 +17,7 @@ impl<W: Write> Archive<W> {
         Self { output, inode: 0 }
     }
 
-    /// Adds a folder; parents first.
+    /// Adds a directory; parents first.
     pub(super) fn folder(&mut self, path: &str) -> io::Result<()> {
         self.entry(path, MODE_FOLDER, &[])
     }
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(bytes.len() % 4, 0);
         let text = String::from_utf8_lossy(&bytes);
         assert_eq!(text.matches("070701").count(), 3);
-        // Folder: header 110 + "bin\0" = 114, padded to 116; the file's size is the seventh field.
+        // Directory: header 110 + "bin\0" = 114, padded to 116; the file's size is the seventh field.
         assert_eq!(&text[116..122], "070701");
         assert_eq!(&text[116 + 6 + 6 * 8..116 + 6 + 7 * 8], "00000005");
         assert!(text.contains("TRAILER!!!"));

@@ -1,4 +1,4 @@
-//! A disk with a volatile write cache, as a drive without power-loss protection has one.
+//! A disk with a volatile write cache, like that of a drive without power-loss protection.
 //!
 //! The fault model (docs/fault-model.md, "file"):
 //! - a write is acknowledged when it is in the cache; it reaches the backing file at the next flush, or at once
@@ -9,7 +9,7 @@
 //! Invariant: for each sector, `backing` holds its value at the last flush (or a later one); `cache` holds every
 //! version written since, oldest first.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, seq::IndexedRandom};
 
-/// The unit that is never torn.
+/// Bytes that are never torn.
 pub(super) const SECTOR_BYTES: usize = 512;
 /// Above this the disk cleans part of its cache by itself.
 const CACHE_SECTORS_MAX: usize = (32 << 20) / SECTOR_BYTES;
@@ -49,7 +49,7 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Adds another disk's.
+    /// Adds the traffic of another disk.
     pub(super) fn add(&mut self, other: Self) {
         self.writes += other.writes;
         self.flushes += other.flushes;
@@ -59,29 +59,30 @@ impl Traffic {
 }
 
 /// The disk.
-pub(super) struct Disk {
+pub(super) struct PowerCutDisk {
     backing: File,
     bytes: u64,
-    cache: HashMap<u64, Vec<Version>>,
+    /// In order, so that the generator treats the same sectors alike in every run.
+    cache: BTreeMap<u64, Vec<Version>>,
     versions: usize,
     writes: u64,
     traffic: Traffic,
     lies: bool,
     off: bool,
-    /// Flushes until the power goes by itself.
+    /// Flushes until the disk cuts the power by itself.
     fuse: Option<u64>,
     rng: StdRng,
 }
 
-impl Disk {
-    /// Opens the backing file. A disk that `lies` answers flushes without doing anything: the planted fault.
+impl PowerCutDisk {
+    /// Opens the backing file. A disk that `lies` answers flushes without doing anything: the injected fault.
     pub(super) fn open(path: &Path, lies: bool, rng: StdRng) -> io::Result<Self> {
         let backing = File::options().read(true).write(true).open(path)?;
         let bytes = backing.metadata()?.len();
         Ok(Self {
             backing,
             bytes,
-            cache: HashMap::new(),
+            cache: BTreeMap::new(),
             versions: 0,
             writes: 0,
             traffic: Traffic::default(),
@@ -139,8 +140,8 @@ impl Disk {
         Ok(())
     }
 
-    /// A flush has come; how long it will take. While a disk is busy with it, its cache is full of what may be
-    /// lost.
+    /// Begins a flush and returns how long it will take. While a disk is busy with a flush, its cache is full of
+    /// writes that a cut may lose.
     pub(super) fn flush_begins(&mut self) -> Duration {
         if let Some(fuse) = &mut self.fuse {
             *fuse = fuse.saturating_sub(1);
@@ -156,20 +157,21 @@ impl Disk {
         if self.lies {
             return Ok(());
         }
-        let newest =
-            self.cache.drain().filter_map(|(sector, mut versions)| Some((sector, versions.pop()?.bytes)));
+        let newest = std::mem::take(&mut self.cache)
+            .into_iter()
+            .filter_map(|(sector, mut versions)| Some((sector, versions.pop()?.bytes)));
         apply(&self.backing, newest.collect())?;
         self.versions = 0;
         Ok(())
     }
 
-    /// The instant of the power cut: from here on nothing is taken, flushed or answered.
+    /// The instant of the power cut: from here on the disk takes, flushes and answers nothing.
     pub(super) fn power_off(&mut self) {
         self.off = true;
     }
 
-    /// Lets the power go when the `flushes`th flush from now comes: before it has done anything, when the most
-    /// can be lost.
+    /// Cuts the power when the `flushes`th flush from now comes, before it has done anything: then the most can be
+    /// lost.
     pub(super) fn power_off_at_flush(&mut self, flushes: u64) {
         self.fuse = Some(flushes);
     }
@@ -183,9 +185,9 @@ impl Disk {
         if self.off { Err(io::Error::from(io::ErrorKind::BrokenPipe)) } else { Ok(()) }
     }
 
-    /// What the power cut did: decides the fate of each cached write and forgets the cache.
+    /// Applies the power cut: decides the fate of each cached write and empties the cache.
     pub(super) fn settle(&mut self) -> io::Result<()> {
-        // Some cuts lose nearly everything, some nearly nothing: both ends find different faults.
+        // Some cuts lose nearly everything, some nearly nothing: both extremes find different faults.
         let survive = *[0.0, 0.0, 0.2, 0.5, 0.8].choose(&mut self.rng).expect("not empty");
         let tear = *[0.0, 0.1, 0.5].choose(&mut self.rng).expect("not empty");
         let mut fates: BTreeMap<u64, Fate> = BTreeMap::new();
@@ -278,14 +280,14 @@ mod tests {
     use super::*;
     use rand::SeedableRng;
 
-    fn disk(lies: bool, seed: u64) -> (tempfile::NamedTempFile, Disk) {
+    fn disk(lies: bool, seed: u64) -> (tempfile::NamedTempFile, PowerCutDisk) {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(64 * SECTOR_BYTES as u64).unwrap();
-        let disk = Disk::open(file.path(), lies, StdRng::seed_from_u64(seed)).unwrap();
+        let disk = PowerCutDisk::open(file.path(), lies, StdRng::seed_from_u64(seed)).unwrap();
         (file, disk)
     }
 
-    fn sector(disk: &Disk, sector: u64) -> u8 {
+    fn sector(disk: &PowerCutDisk, sector: u64) -> u8 {
         let mut buffer = [0; SECTOR_BYTES];
         disk.read(sector * SECTOR_BYTES as u64, &mut buffer).unwrap();
         assert!(buffer.iter().all(|byte| *byte == buffer[0]), "a sector is never torn");

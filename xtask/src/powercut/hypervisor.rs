@@ -13,8 +13,8 @@ use super::media::argument;
 use super::packages;
 use crate::tree;
 
-/// A guest that says nothing for so long is taken for hung.
-const SILENCE_MAX: Duration = Duration::from_secs(120);
+/// A guest that prints nothing for this long counts as hung.
+const SILENCE_MAX: Duration = Duration::from_secs(300);
 /// How long KVM may take to show that it works; a working one needs two seconds.
 const TRIAL_MAX: Duration = Duration::from_secs(8);
 const LISTEN_EVERY: Duration = Duration::from_millis(2);
@@ -28,23 +28,23 @@ pub(crate) enum Accelerator {
     Tcg,
 }
 
-/// What a machine is made of.
-pub(super) struct Machine<'a> {
+/// The parts of a machine.
+pub(super) struct VirtualMachine<'a> {
     pub(super) accelerator: Accelerator,
     pub(super) kernel: &'a Path,
     pub(super) initramfs: &'a Path,
-    /// Arguments that bring the storage.
+    /// Arguments that add the storage.
     pub(super) devices: Vec<String>,
-    /// For what the machine says.
+    /// Directory for the machine's output.
     pub(super) folder: &'a Path,
 }
 
 /// A running machine.
 ///
-/// The guest talks to us through a virtio port that ends in a file. `ioeventfd=off,event_idx=off` make QEMU take
-/// the bytes inside the guest's own kick, and a file never pushes back: when `write(2)` has returned in the
-/// guest, the line is in our file, and no SIGKILL takes it back. So the file holds *every* operation that was
-/// begun or acknowledged at the instant of the cut, which `history.rs` relies on.
+/// The guest reports through a virtio port that ends in a file. `ioeventfd=off,event_idx=off` make QEMU take the
+/// bytes inside the guest's own kick, and a file never blocks: when `write(2)` has returned in the guest, the line
+/// is in the host's file, and SIGKILL cannot remove it. So the file holds *every* operation that was begun or
+/// acknowledged at the instant of the cut, which `history.rs` relies on.
 pub(super) struct Guest {
     qemu: Child,
     keyboard: File,
@@ -56,8 +56,8 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    /// Switches a machine on; its shell answers some seconds later.
-    pub(super) fn start(machine: &Machine) -> anyhow::Result<Self> {
+    /// Switches a machine on; its shell is ready some seconds later.
+    pub(super) fn start(machine: &VirtualMachine) -> anyhow::Result<Self> {
         let typed = machine.folder.join("typed.fifo");
         let said = machine.folder.join("said.txt");
         let console = machine.folder.join("console.log");
@@ -69,7 +69,7 @@ impl Guest {
         let keyboard = File::options().read(true).write(true).open(&typed)?;
         File::create(&said)?;
         let program = packages::find("qemu-system-x86_64").context("qemu-system-x86_64 is not installed")?;
-        let mut command = dying_with_us(&program);
+        let mut command = killed_with_this_process(&program);
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-smp", "2"]);
         command.args(["-machine", "pc,nvdimm=on,nvdimm-persistence=mem-ctrl", "-m", "1G,slots=2,maxmem=4G"]);
         command.args(match machine.accelerator {
@@ -102,7 +102,7 @@ impl Guest {
         Ok(self.keyboard.write_all(commands.as_bytes())?)
     }
 
-    /// The lines until one begins with `mark`, that one last.
+    /// Returns the lines up to the first that begins with `mark`, which comes last.
     pub(super) fn lines_until(&mut self, mark: &str) -> anyhow::Result<Vec<String>> {
         let mut lines = Vec::new();
         loop {
@@ -116,7 +116,7 @@ impl Guest {
         }
     }
 
-    /// Collects lines until `instant`, or until one begins with `mark`, that one last.
+    /// Returns the lines until `instant`, or up to the first that begins with `mark`, which comes last.
     pub(super) fn lines_before(&mut self, instant: Instant, mark: &str) -> anyhow::Result<Vec<String>> {
         let mut lines = Vec::new();
         while let Some(line) = self.line(instant)? {
@@ -128,7 +128,7 @@ impl Guest {
         Ok(lines)
     }
 
-    /// Kills the machine and returns what it had said and nobody had read.
+    /// Kills the machine and returns the lines that were not read yet.
     pub(super) fn cut(mut self) -> anyhow::Result<Vec<String>> {
         if let Some(status) = self.qemu.try_wait()? {
             bail!(
@@ -148,7 +148,7 @@ impl Guest {
             if let Some(line) = self.ready.pop_front() {
                 return Ok(Some(line));
             }
-            // In this order: what was said before the end is heard.
+            // In this order, so that output from before the end is read.
             let ended = self.qemu.try_wait()?;
             self.listen()?;
             if self.ready.is_empty() {
@@ -164,7 +164,7 @@ impl Guest {
         }
     }
 
-    /// Takes what was said since the last time. A line without its end stays behind: it was not said yet.
+    /// Reads new output. A line without its end stays in `partial`.
     fn listen(&mut self) -> std::io::Result<()> {
         self.said.read_to_end(&mut self.partial)?;
         if let Some(last) = self.partial.iter().rposition(|byte| *byte == b'\n') {
@@ -194,21 +194,22 @@ impl Drop for Guest {
     }
 }
 
-/// A command that the kernel kills when this process ends, however it ends: nobody else would.
-fn dying_with_us(program: &Path) -> Command {
+/// A command that the kernel kills when this process ends, however it ends, because no other process would.
+fn killed_with_this_process(program: &Path) -> Command {
     let Some(setpriv) = packages::find("setpriv") else { return Command::new(program) };
     let mut command = Command::new(setpriv);
     command.args(["--pdeathsig", "KILL", "--"]).arg(program);
     command
 }
 
-/// KVM if a guest really comes to its shell under it (a nested machine often offers a KVM that does not), else
-/// TCG.
+/// KVM if a guest really reaches its shell under it (a nested machine often offers a KVM that does not work),
+/// otherwise TCG.
 pub(super) fn detect(kernel: &Path, initramfs: &Path, folder: &Path) -> anyhow::Result<Accelerator> {
     if fs::File::options().read(true).write(true).open("/dev/kvm").is_err() {
         return Ok(Accelerator::Tcg);
     }
-    let machine = Machine { accelerator: Accelerator::Kvm, kernel, initramfs, devices: Vec::new(), folder };
+    let machine =
+        VirtualMachine { accelerator: Accelerator::Kvm, kernel, initramfs, devices: Vec::new(), folder };
     let Ok(mut guest) = Guest::start(&machine) else { return Ok(Accelerator::Tcg) };
     guest.type_in("echo '# alive'\n")?;
     let lines = guest.lines_before(Instant::now() + TRIAL_MAX, "# alive").unwrap_or_default();

@@ -68,7 +68,7 @@ fn add_folder(
     Ok(())
 }
 
-/// The program without its debug information, which a guest that boots fifty times need not carry.
+/// The program without its debug information, which a guest that boots fifty times does not need.
 fn stripped(program: &Path, to: &Path) -> anyhow::Result<Vec<u8>> {
     let Some(strip) = packages::find("strip") else { return Ok(fs::read(program)?) };
     let copy = to.with_extension("program");

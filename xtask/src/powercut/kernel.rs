@@ -13,12 +13,12 @@ use super::packages;
 const PACKAGES: [&str; 3] = ["linux-image-cloud-amd64", "linux-image-virtual", "linux-image-generic"];
 const SHELL_PACKAGES: [&str; 1] = ["busybox-static"];
 
-/// What must work in the guest: the disk, the port to us, the NVDIMM, the file system. What a kernel has built
-/// in is not among its modules and is left out.
+/// Modules for what must work in the guest: the disk, the port to the host, the NVDIMM, the file system. A kernel
+/// that has one of them built in has no such module, and that is no error.
 const MODULES: [&str; 7] =
     ["virtio_pci", "virtio_blk", "virtio_console", "nfit", "nd_pmem", "crc32c_intel", "ext4"];
 
-/// Where the parts of the guest lie.
+/// The paths of the guest's parts.
 pub(super) struct Kernel {
     /// The bzImage.
     pub(super) image: PathBuf,
@@ -61,7 +61,7 @@ fn only_entry(folder: &Path, prefix: &str) -> anyhow::Result<PathBuf> {
     Ok(entries.remove(0))
 }
 
-/// The wanted modules after everything they depend on.
+/// The wanted modules, after all modules that they depend on.
 fn load_order(folder: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     let mut files = HashMap::new();
     list(&folder.join("kernel"), &mut files)?;

@@ -1,4 +1,4 @@
-//! The two kinds of storage that the guest is given.
+//! The two kinds of storage that the guest gets.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,22 +8,22 @@ use std::process::Command;
 use super::packages;
 use crate::tree;
 
-/// Capacity of either.
+/// Capacity of each kind.
 const DISK_BYTES: u64 = 768 << 20;
-/// An fsdax namespace keeps its info block in the first 2 MiB; the file system comes behind it.
+/// An fsdax namespace keeps its info block in the first 2 MiB; the file system comes after it.
 const NAMESPACE_HEAD_BYTES: u64 = 2 << 20;
 const BLOCK_BYTES: u64 = 4096;
 
 /// Where the pool lies in the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Storage {
+pub(super) enum GuestStorage {
     /// ext4 on a virtio disk with a volatile write cache.
     Ext4,
     /// ext4 mounted with `-o dax` on a virtual NVDIMM.
     Dax,
 }
 
-impl Storage {
+impl GuestStorage {
     /// The name on the command line and in reports.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -49,8 +49,8 @@ impl Storage {
         tree::run(&mut command)
     }
 
-    /// The devices of the virtual machine: for [`Storage::Ext4`] our disk behind `socket`, for
-    /// [`Storage::Dax`] the image itself as memory.
+    /// The devices of the virtual machine: for [`GuestStorage::Ext4`] our disk at `socket`, for
+    /// [`GuestStorage::Dax`] the image itself as memory.
     pub(super) fn devices(self, image: &Path, socket: &Path) -> Vec<String> {
         match self {
             Self::Ext4 => vec![
@@ -72,7 +72,7 @@ impl Storage {
         }
     }
 
-    /// Shell commands that mount the file system on `/mnt` and say what it is: `# mounted`, or `# no mount`.
+    /// Shell commands that mount the file system on `/mnt` and print the result: `# mounted`, or `# no mount`.
     /// Devices may appear some time after their drivers were loaded.
     pub(super) fn mount(self, image: &Path) -> anyhow::Result<String> {
         Ok(match self {
@@ -97,7 +97,7 @@ impl Storage {
         })
     }
 
-    /// What the guest must say about its mount, or the test would not test what it claims.
+    /// What the guest must print about its mount, or the test would not test what it claims.
     pub(super) fn mounted(self) -> &'static str {
         match self {
             Self::Ext4 => "# mounted write back",

@@ -1,5 +1,5 @@
 //! `cargo xtask powercut`: cut the power of a virtual machine while it loads; boot again and verify.
-//! What is simulated, and what is not, stands in `docs/powercut.md`.
+//! `docs/powercut.md` tells what is simulated and what is not.
 
 mod args;
 mod cpio;

@@ -1,4 +1,4 @@
-//! The network block device protocol over a unix socket: how QEMU reaches our [`Disk`].
+//! The network block device protocol over a unix socket: how QEMU reaches our [`PowerCutDisk`].
 //!
 //! Written from the protocol's description (NetworkBlockDevice/nbd, doc/proto.md): fixed newstyle handshake,
 //! simple replies, one connection at a time, commands answered in order.
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use super::disk::{Disk, SECTOR_BYTES};
+use super::disk::{PowerCutDisk, SECTOR_BYTES};
 
 const MAGIC: u64 = u64::from_be_bytes(*b"NBDMAGIC");
 const MAGIC_OPTION: u64 = u64::from_be_bytes(*b"IHAVEOPT");
@@ -47,14 +47,14 @@ const ERROR_INVALID: u32 = 22;
 /// No sane client sends more in one request or option.
 const PAYLOAD_BYTES_MAX: u32 = 64 << 20;
 
-/// One connection being served by a thread of its own.
-pub(super) struct Server {
+/// One connection, which a thread of its own serves.
+pub(super) struct NbdServer {
     thread: JoinHandle<io::Result<()>>,
 }
 
-impl Server {
-    /// Listens on `socket` and serves the first client that comes.
-    pub(super) fn start(socket: &Path, disk: Arc<Mutex<Disk>>) -> io::Result<Self> {
+impl NbdServer {
+    /// Listens on `socket` and serves the first client.
+    pub(super) fn start(socket: &Path, disk: Arc<Mutex<PowerCutDisk>>) -> io::Result<Self> {
         let listener = UnixListener::bind(socket)?;
         let socket = socket.to_owned();
         let thread = std::thread::spawn(move || {
@@ -65,7 +65,7 @@ impl Server {
         Ok(Self { thread })
     }
 
-    /// Waits until the client is gone; a client that was killed is no error.
+    /// Waits until the client is gone. A client that was killed is not an error.
     pub(super) fn finish(self) -> io::Result<()> {
         match self.thread.join().expect("the disk's thread does not panic") {
             Err(error) if is_hang_up(&error) => Ok(()),
@@ -79,7 +79,7 @@ fn is_hang_up(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
-fn serve(stream: UnixStream, disk: &Mutex<Disk>) -> io::Result<()> {
+fn serve(stream: UnixStream, disk: &Mutex<PowerCutDisk>) -> io::Result<()> {
     let mut output = stream.try_clone()?;
     let mut input = BufReader::with_capacity(256 << 10, stream);
     let bytes = disk.lock().expect("no panic under the lock").bytes();
@@ -103,7 +103,7 @@ fn handshake(input: &mut impl Read, output: &mut impl Write, bytes: u64) -> io::
         }
         let option = take_u32(input)?;
         let len = take_u32(input)?;
-        // What the client asks about (a name, a list of wishes) has one answer: the one disk.
+        // Whatever the client asks for (a name, a list of information), there is one answer: the one disk.
         take(input, len)?;
         match option {
             OPTION_EXPORT_NAME => {
@@ -148,7 +148,7 @@ fn option_reply(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
 }
 
 /// Answers one command; `false` after a disconnect.
-fn answer(input: &mut impl Read, output: &mut impl Write, disk: &Mutex<Disk>) -> io::Result<bool> {
+fn answer(input: &mut impl Read, output: &mut impl Write, disk: &Mutex<PowerCutDisk>) -> io::Result<bool> {
     if take_u32(input)? != MAGIC_REQUEST {
         return Err(malformed("a request without its magic"));
     }
@@ -246,9 +246,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("image");
         std::fs::write(&image, vec![0; 8 * SECTOR_BYTES]).unwrap();
-        let disk = Arc::new(Mutex::new(Disk::open(&image, false, StdRng::seed_from_u64(1)).unwrap()));
+        let disk = Arc::new(Mutex::new(PowerCutDisk::open(&image, false, StdRng::seed_from_u64(1)).unwrap()));
         let socket = folder.path().join("socket");
-        let server = Server::start(&socket, Arc::clone(&disk)).unwrap();
+        let server = NbdServer::start(&socket, Arc::clone(&disk)).unwrap();
         let mut client = UnixStream::connect(&socket).unwrap();
 
         let mut hello = [0; 18];

@@ -1,4 +1,4 @@
-//! What this chore needs from the distribution: QEMU and mkfs installed, a kernel and a shell only unpacked.
+//! What this chore needs from the distribution: it installs QEMU and mkfs, and only unpacks a kernel and a shell.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,11 +7,11 @@ use anyhow::{Context, ensure};
 
 use crate::tree;
 
-/// Programs to run here, and the packages that bring them.
+/// Programs to run here, and the packages that contain them.
 const PROGRAMS: [(&str, &str); 3] =
     [("qemu-system-x86_64", "qemu-system-x86"), ("mkfs.ext4", "e2fsprogs"), ("e2fsck", "e2fsprogs")];
 
-/// Installs what is missing of [`PROGRAMS`], saying so.
+/// Installs the missing ones of [`PROGRAMS`], and prints which.
 pub(super) fn install_missing() -> anyhow::Result<()> {
     let mut missing: Vec<&str> =
         PROGRAMS.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect();
@@ -46,8 +46,8 @@ pub(super) fn find(program: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// Downloads packages and unpacks them under `root`, installing nothing. The names are alternatives of a
-/// meta-package each (Debian's, Ubuntu's); kernels and modules that it depends on come along.
+/// Downloads packages and unpacks them under `root`, installing nothing. The names are alternatives for one
+/// meta-package (Debian's, Ubuntu's); the kernels and modules that it depends on are unpacked too.
 pub(super) fn unpack(alternatives: &[&str], root: &Path) -> anyhow::Result<()> {
     let packages = match resolve(alternatives)? {
         Some(packages) => packages,
@@ -80,7 +80,7 @@ fn download(packages: &[String], folder: &Path) -> anyhow::Result<std::process::
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().context("cannot run apt-get")
 }
 
-/// The real packages behind the first alternative that apt knows.
+/// The real packages of the first alternative that apt knows.
 fn resolve(alternatives: &[&str]) -> anyhow::Result<Option<Vec<String>>> {
     for name in alternatives {
         let mut packages: Vec<String> = Vec::new();
@@ -124,7 +124,7 @@ fn as_root(program: &str) -> Command {
     command
 }
 
-/// Root owns its own /proc entry: no call into libc is needed to know who we are.
+/// Root owns its own /proc entry, so this needs no call into libc.
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)

@@ -1,4 +1,4 @@
-//! What runs in the guest: the real `mangrove stress`, an example that speaks as it does, or the raw program of
+//! What runs in the guest: the real `mangrove-stress`, an example with the same output, or the raw program of
 //! `raw.rs`.
 
 use super::initramfs::PROGRAM;
@@ -6,7 +6,7 @@ use super::initramfs::PROGRAM;
 /// The program under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Program {
-    /// A durable map, by the real `mangrove` binary
+    /// A durable map, by `mangrove-stress`
     Map,
     /// SQLite's `:memory:` made durable (examples/sqlite)
     Sqlite,
@@ -23,20 +23,26 @@ pub(super) struct Script {
     pub(super) keys: u64,
     /// Bytes of the map's log, as its option takes it.
     pub(super) log: &'static str,
-    /// The planted bug: acknowledge before it is durable.
+    /// The injected fault: acknowledge before it is durable.
     pub(super) early: bool,
 }
 
 impl Script {
-    /// Writes until the power goes; `# ended` would be the end of a writer that failed.
+    /// What stands in front of `write` and `check` on the program's command line.
+    fn word(&self) -> &'static str {
+        if self.program == Program::Sqlite { "stress " } else { "" }
+    }
+
+    /// Writes until the power goes; `# ended` marks the end of a writer that failed.
     pub(super) fn write(&self, round: u64, seed: u32) -> String {
         let Self { medium, threads, keys, log, early, .. } = self;
         let numbers = format!("--round {round} --seed {seed} --threads {threads} --keys {keys}");
         let command = match self.program {
             Program::Map | Program::Sqlite => {
+                let word = self.word();
                 let durability = if *early { "interval=60000" } else { "sync" };
                 format!(
-                    "stress write /mnt/pool {numbers} --medium {medium} --log {log} --durability {durability}"
+                    "{word}write /mnt/pool {numbers} --medium {medium} --log {log} --durability {durability}"
                 )
             }
             Program::Raw => {
@@ -46,16 +52,16 @@ impl Script {
         format!("{PROGRAM} {command} < /dev/null; echo \"# ended $?\"\n")
     }
 
-    /// Says what is there, then `# checked` and the exit status. No pool is an empty one: the power may have
-    /// gone before it was made, or while it was.
+    /// Prints what is there, then `# checked` and the exit status. A missing pool counts as an empty one: the power
+    /// may have gone before or while it was created.
     pub(super) fn check(&self, close: bool) -> String {
         let command = match self.program {
             Program::Map | Program::Sqlite => {
-                format!("stress check /mnt/pool{}", if close { " --close" } else { "" })
+                format!("{}check /mnt/pool{}", self.word(), if close { " --close" } else { "" })
             }
             Program::Raw => "powercut --inside check".to_owned(),
         };
-        // The reason of a failure is wanted too; a check that ends well says nothing there.
+        // A failure's reason is needed too; a check that succeeds prints nothing there.
         format!(
             "{PROGRAM} {command} < /dev/null 2> /tmp/why; status=$?; sed 's/^/# why: /' /tmp/why; \
              echo \"# checked $status\"\n"

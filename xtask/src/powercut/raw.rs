@@ -1,11 +1,11 @@
-//! The raw program: a file, appended to and synced, that speaks the stream of `history.rs`.
+//! The raw program: appends to a file and syncs it, and prints the stream of `history.rs`.
 //!
-//! It is right by inspection, so it proves the harness without Mangrove: with the sync nothing may be lost on an
+//! It is right by inspection, so it proves the harness without Mangrove. With the sync nothing may be lost on an
 //! honest disk; without it, or on a lying disk, the harness must find the loss. It runs inside the guest, as this
 //! very binary.
 //!
 //! Record: `len u32, check u64, body`, little endian; the body is `KIND T N KEY` and filler. The file is read up to
-//! the first record that is not whole; a write is acknowledged when an fdatasync that began after it is over.
+//! the first record that is not whole. A write is acknowledged when an fdatasync that began after it has returned.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -57,7 +57,7 @@ pub(super) fn run(role: Role, numbers: &Numbers, threads: u8, keys: u64, seed: u
 fn write(path: &Path, numbers: &Numbers, threads: u8, keys: u64, seed: u64) -> anyhow::Result<()> {
     let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
     let end = if file.metadata()?.len() == 0 { 0 } else { scan(&std::fs::read(path)?).1 };
-    // Behind the last whole record lies what must never be taken for one.
+    // Bytes after the last whole record must never be taken for a record.
     file.set_len(end)?;
     if !numbers.early {
         file.sync_all()?;
@@ -94,7 +94,7 @@ impl Writer<'_> {
             let filler = "x".repeat(rng.random_range(0..2_000));
             let record = record(&format!("{kind} {} {number} {key} {filler}", self.name));
             {
-                // Under the lock: a later record never lies in the file without all earlier ones.
+                // Under the lock, so that a later record never lies in the file without all earlier ones.
                 let mut end = self.end.lock().expect("a writer does not panic");
                 self.file.write_all_at(&record, *end)?;
                 *end += record.len() as u64;
@@ -108,7 +108,7 @@ impl Writer<'_> {
     }
 }
 
-/// One `write(2)` for a line, past the buffer of `stdout`.
+/// Prints a line with one `write(2)`, bypassing the buffer of `stdout`.
 fn say(line: &str) -> anyhow::Result<()> {
     use std::os::fd::AsFd;
     let mut out = File::from(stdout().as_fd().try_clone_to_owned()?);

@@ -10,14 +10,14 @@ use anyhow::{Context, ensure};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::disk::{Disk, Traffic};
-use super::hypervisor::{Accelerator, Guest, Machine};
-use super::media::Storage;
-use super::nbd::Server;
+use super::disk::{PowerCutDisk, Traffic};
+use super::hypervisor::{Accelerator, Guest, VirtualMachine};
+use super::media::GuestStorage;
+use super::nbd::NbdServer;
 use super::packages;
 use crate::tree;
 
-/// Boots in a row that may fail before the file system is mounted.
+/// How many boots in a row may fail before the file system is mounted.
 const BOOT_DEATHS_MAX: u32 = 2;
 
 /// The parts that do not change.
@@ -25,7 +25,7 @@ pub(super) struct Rig {
     pub(super) accelerator: Accelerator,
     pub(super) kernel: PathBuf,
     pub(super) initramfs: PathBuf,
-    pub(super) storage: Storage,
+    pub(super) storage: GuestStorage,
     pub(super) folder: PathBuf,
     /// The disk answers flushes without doing anything.
     pub(super) lies: bool,
@@ -38,13 +38,13 @@ pub(super) struct Rig {
 pub(super) struct Totals {
     pub(super) boots: u64,
     pub(super) traffic: Traffic,
-    /// Mounts that needed e2fsck first: a torn superblock is a matter of ext4, not of a pool.
+    /// Mounts that needed e2fsck first: a torn superblock is the file system's matter, not the pool's.
     pub(super) repairs: u64,
     pub(super) boot_seconds: f64,
 }
 
 impl Powered {
-    /// Lets the disk, if it is ours, cut the power when the `flushes`th flush from now comes.
+    /// If the disk is ours: cuts the power when the `flushes`th flush from now comes.
     pub(super) fn cut_at_flush(&self, flushes: u64) {
         if let Some((disk, _)) = &self.disk {
             disk.lock().expect("no panic under the lock").power_off_at_flush(flushes);
@@ -60,11 +60,11 @@ impl Powered {
 /// A machine that runs, with its file system mounted on `/mnt`.
 pub(super) struct Powered {
     pub(super) guest: Guest,
-    disk: Option<(Arc<Mutex<Disk>>, Server)>,
+    disk: Option<(Arc<Mutex<PowerCutDisk>>, NbdServer)>,
 }
 
 impl Rig {
-    /// The image behind the machine's storage.
+    /// The image of the machine's storage.
     pub(super) fn image(&self) -> PathBuf {
         self.folder.join("disk.img")
     }
@@ -75,7 +75,7 @@ impl Rig {
         self.storage.format(&self.image())
     }
 
-    /// Boots and mounts. A kernel that dies on its way up (on a busy machine, of its timers) is booted again.
+    /// Boots and mounts. A kernel that dies while it boots (on a busy machine, of its timers) is booted again.
     pub(super) fn boot(&mut self) -> anyhow::Result<Powered> {
         let mut repaired = false;
         let mut deaths = 0;
@@ -100,9 +100,9 @@ impl Rig {
             }
             let console = powered.guest.console_tail();
             self.cut(powered)?;
-            // Only our disk tears; whatever retired is in the NVDIMM.
+            // Only our disk tears writes; every store that retired is in the NVDIMM.
             ensure!(
-                !repaired && self.storage == Storage::Ext4,
+                !repaired && self.storage == GuestStorage::Ext4,
                 "the file system cannot be mounted\n{console}"
             );
             self.repair()?;
@@ -110,7 +110,7 @@ impl Rig {
         }
     }
 
-    /// Cuts the power and returns what the guest had said last.
+    /// Cuts the power and returns the guest's last lines.
     pub(super) fn cut(&mut self, powered: Powered) -> anyhow::Result<Vec<String>> {
         if let Some((disk, _)) = &powered.disk {
             disk.lock().expect("no panic under the lock").power_off();
@@ -126,22 +126,22 @@ impl Rig {
     }
 
     fn power_on(&mut self) -> anyhow::Result<Powered> {
-        // Not in `folder`: a socket's path may have 107 bytes and no more.
+        // Not in `folder`: a socket's path has at most 107 bytes.
         let socket = format!("mangrove-powercut-{}-{}", std::process::id(), self.storage.name());
         let socket = std::env::temp_dir().join(socket);
         let disk = match self.storage {
-            Storage::Dax => None,
-            Storage::Ext4 => {
+            GuestStorage::Dax => None,
+            GuestStorage::Ext4 => {
                 if socket.exists() {
                     fs::remove_file(&socket)?;
                 }
                 let rng = StdRng::seed_from_u64(self.rng.random());
-                let disk = Arc::new(Mutex::new(Disk::open(&self.image(), self.lies, rng)?));
-                let server = Server::start(&socket, Arc::clone(&disk))?;
+                let disk = Arc::new(Mutex::new(PowerCutDisk::open(&self.image(), self.lies, rng)?));
+                let server = NbdServer::start(&socket, Arc::clone(&disk))?;
                 Some((disk, server))
             }
         };
-        let guest = Guest::start(&Machine {
+        let guest = Guest::start(&VirtualMachine {
             accelerator: self.accelerator,
             kernel: &self.kernel,
             initramfs: &self.initramfs,

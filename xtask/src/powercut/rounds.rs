@@ -8,42 +8,42 @@ use anyhow::{Context, Result, bail, ensure};
 use rand::Rng;
 use rand::rngs::StdRng;
 
-use super::media::Storage;
+use super::media::GuestStorage;
 use super::program::{Program, Script};
 use super::rig::{Powered, Rig, Totals, copy};
 use super::tape::Tape;
-use crate::history::Verdict;
+use mangrove_crashlab::history::HistoryVerdict;
 
 /// Rounds that share one file system and one pool before the next starts afresh.
 const ROUNDS_PER_DISK: u64 = 10;
-/// The cut comes after at most so many acknowledged writes, and at most so much later.
+/// The cut comes after at most this many acknowledged writes, and at most this much later.
 const ACKNOWLEDGED_MAX: f64 = 3_000.0;
 const WRITE_MAX: Duration = Duration::from_millis(1_000);
-/// A cut at a flush waits for at most so many.
+/// A cut at a flush waits for at most this many flushes.
 const FLUSHES_MAX: f64 = 50.0;
-/// How often we look whether the disk has cut the power.
+/// How often the chore looks whether the disk has cut the power.
 const OFF_POLL: Duration = Duration::from_millis(2);
 /// A slow machine need not reach the number of acknowledgements.
 const WRITE_PATIENCE: Duration = Duration::from_secs(8);
 /// How long the first acknowledged write may take: the guest's processor is a program on a machine that may be busy.
-const FIRST_PATIENCE: Duration = Duration::from_secs(90);
-/// A check is cut, if it is, within this time.
+const FIRST_PATIENCE: Duration = Duration::from_secs(300);
+/// If a check is cut, the cut comes within this time.
 const CHECK_MAX: Duration = Duration::from_millis(400);
-/// What the guest says when a writer ends, which it must not.
+/// What the guest prints when a writer ends, which it must not.
 const ENDED: &str = "# ended";
-/// What a checker says of a pool that holds nothing: the power went before it was made, or while it was. Whatever was
-/// acknowledged is lost then, and the tape says so.
+/// A checker's messages about a pool that holds nothing, because the power went before or while it was created. If
+/// any write was acknowledged it is lost then, and the history reports that.
 const NO_POOL: [&str; 2] = ["there is no pool", "its creation was interrupted and nothing was stored in it"];
-const SENTENCES_SHOWN_MAX: usize = 20;
+const MESSAGES_SHOWN_MAX: usize = 20;
 
-/// What all rounds came to.
+/// The result of all rounds.
 #[derive(Default)]
 pub(super) struct Outcome {
     pub(super) rounds: u64,
     pub(super) acknowledged: u64,
     pub(super) verified: u64,
     pub(super) checks_cut: u64,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: HistoryVerdict,
 }
 
 /// The rounds of one medium.
@@ -92,7 +92,7 @@ impl Rounds {
         Ok(std::mem::take(&mut self.outcome))
     }
 
-    /// Removes the machine's files; what is kept after a failure lies elsewhere.
+    /// Removes the machine's files. Files kept after a failure lie elsewhere.
     pub(super) fn clear(self) -> Result<()> {
         Ok(fs::remove_dir_all(&self.rig.folder)?)
     }
@@ -106,7 +106,7 @@ impl Rounds {
         let verdict = self.check(&mut powered, true)?;
         self.rig.cut(powered)?;
         self.take(verdict);
-        for sentence in self.outcome.verdict.sentences().take(SENTENCES_SHOWN_MAX) {
+        for sentence in self.outcome.verdict.messages().take(MESSAGES_SHOWN_MAX) {
             println!("  {sentence}");
         }
         Ok(std::mem::take(&mut self.outcome))
@@ -160,7 +160,7 @@ impl Rounds {
         }
     }
 
-    fn check(&mut self, powered: &mut Powered, close: bool) -> Result<Verdict> {
+    fn check(&mut self, powered: &mut Powered, close: bool) -> Result<HistoryVerdict> {
         powered.guest.type_in(&self.script.check(close))?;
         let mut lines = powered.guest.lines_until("# checked ")?;
         let status = lines.pop().unwrap_or_default();
@@ -179,7 +179,7 @@ impl Rounds {
     /// the pool on, the others after a random number of acknowledgements. On a disk of ours every other cut
     /// waits for a flush, the instant at which the most can be lost.
     fn write_and_cut(&mut self, mut powered: Powered, round: u64) -> Result<()> {
-        let ours = self.rig.storage == Storage::Ext4;
+        let ours = self.rig.storage == GuestStorage::Ext4;
         let rng = &mut self.rig.rng;
         let count = if rng.random_ratio(1, 4) { 0 } else { (ACKNOWLEDGED_MAX * scattered(rng)) as u64 };
         let at_flush = (ours && rng.random_ratio(1, 2)).then(|| (FLUSHES_MAX * scattered(rng)).ceil() as u64);
@@ -231,7 +231,7 @@ impl Rounds {
         Ok(())
     }
 
-    fn take(&mut self, verdict: Verdict) {
+    fn take(&mut self, verdict: HistoryVerdict) {
         self.outcome.verified += verdict.found;
         self.outcome.verdict.lost.extend(verdict.lost);
         self.outcome.verdict.phantom.extend(verdict.phantom);
@@ -239,13 +239,13 @@ impl Rounds {
         self.outcome.verdict.unexplained.extend(verdict.unexplained);
     }
 
-    /// Keeps the image as the cut left it, and the tape; returns what to tell the user.
+    /// Keeps the image as the cut left it, and the tape; returns the text for the user.
     fn keep_failure(&self, before: &Path) -> Result<String> {
         fs::create_dir_all(&self.keep)?;
         copy(before, &self.keep.join("disk.img"))?;
         self.tape.keep(&self.keep)?;
         let mut text = String::new();
-        for sentence in self.outcome.verdict.sentences().take(SENTENCES_SHOWN_MAX) {
+        for sentence in self.outcome.verdict.messages().take(MESSAGES_SHOWN_MAX) {
             text.push_str(&format!("  {sentence}\n"));
         }
         let program = match self.script.program {
@@ -263,11 +263,11 @@ impl Rounds {
     }
 }
 
-/// The medium that the program must find on a storage: none other would test what is claimed.
-pub(super) fn medium(storage: Storage) -> &'static str {
+/// The medium that the program must choose on a storage: with another one the test would not test what it claims.
+pub(super) fn medium(storage: GuestStorage) -> &'static str {
     match storage {
-        Storage::Ext4 => "file",
-        Storage::Dax => "dax",
+        GuestStorage::Ext4 => "file",
+        GuestStorage::Dax => "dax",
     }
 }
 

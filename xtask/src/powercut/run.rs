@@ -7,11 +7,11 @@ use anyhow::{Context, Result, bail, ensure};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use super::args::{Args, MediumChoice};
+use super::args::{Args, MediumArg};
 use super::hypervisor::{self, Accelerator};
 use super::initramfs;
 use super::kernel::Kernel;
-use super::media::Storage;
+use super::media::GuestStorage;
 use super::packages;
 use super::program::{Program, Script};
 use super::raw;
@@ -20,8 +20,8 @@ use super::rounds::{Outcome, Rounds, medium};
 use crate::apps::App;
 use crate::tree;
 
-/// Rounds within which a planted bug must show.
-const PLANTED_ROUNDS_MAX: u64 = 10;
+/// Rounds within which an injected fault must show.
+const INJECTED_ROUNDS_MAX: u64 = 10;
 
 /// Runs the chore.
 pub(crate) fn run(args: Args) -> Result<()> {
@@ -44,13 +44,14 @@ struct Bench {
     kernel: Kernel,
     /// The kernel's cache, and what is kept after a failure.
     folder: PathBuf,
-    /// The files of this run; removed after it, so that two runs may go on side by side.
+    /// The files of this run. They are removed after it; the directory is the run's own, so that two runs may be
+    /// active at once.
     run_folder: PathBuf,
     accelerator: Option<Accelerator>,
 }
 
-/// One planted bug.
-struct Plant {
+/// One injected fault.
+struct InjectedFault {
     name: &'static str,
     program: Program,
     early: bool,
@@ -59,11 +60,26 @@ struct Plant {
 
 const NONE: (bool, bool) = (false, false);
 
-const PLANTS: [Plant; 4] = [
-    Plant { name: "a file, acknowledged before fdatasync", program: Program::Raw, early: true, lies: false },
-    Plant { name: "a file, on a disk that ignores flushes", program: Program::Raw, early: false, lies: true },
-    Plant { name: "the map, acknowledged before the drain", program: Program::Map, early: true, lies: false },
-    Plant {
+const INJECTED_FAULTS: [InjectedFault; 4] = [
+    InjectedFault {
+        name: "a file, acknowledged before fdatasync",
+        program: Program::Raw,
+        early: true,
+        lies: false,
+    },
+    InjectedFault {
+        name: "a file, on a disk that ignores flushes",
+        program: Program::Raw,
+        early: false,
+        lies: true,
+    },
+    InjectedFault {
+        name: "the map, acknowledged before the drain",
+        program: Program::Map,
+        early: true,
+        lies: false,
+    },
+    InjectedFault {
         name: "the map, on a disk that ignores flushes",
         program: Program::Map,
         early: false,
@@ -74,11 +90,11 @@ const PLANTS: [Plant; 4] = [
 impl Bench {
     fn honest(&mut self) -> Result<()> {
         let storages = match self.args.medium {
-            MediumChoice::Ext4 => vec![Storage::Ext4],
-            MediumChoice::Dax => vec![Storage::Dax],
-            MediumChoice::Both => vec![Storage::Ext4, Storage::Dax],
+            MediumArg::Ext4 => vec![GuestStorage::Ext4],
+            MediumArg::Dax => vec![GuestStorage::Dax],
+            MediumArg::Both => vec![GuestStorage::Ext4, GuestStorage::Dax],
         };
-        // Side by side: a guest that boots keeps one processor busy.
+        // At the same time, because a guest that boots keeps only one processor busy.
         let rounds: Vec<Rounds> = storages
             .into_iter()
             .map(|storage| self.rounds(storage, self.args.program, NONE))
@@ -97,18 +113,18 @@ impl Bench {
         Ok(())
     }
 
-    /// Each planted bug must be found out, or the harness proves nothing.
+    /// Each injected fault must be found, or the harness proves nothing.
     fn planted(&mut self) -> Result<()> {
-        // Those of the raw program prove the harness even while there is no map.
+        // The faults of the raw program prove the harness without a map.
         let raw_only = self.args.program == Program::Raw;
-        let plants: Vec<&Plant> =
-            PLANTS.iter().filter(|plant| !raw_only || plant.program == Program::Raw).collect();
+        let plants: Vec<&InjectedFault> =
+            INJECTED_FAULTS.iter().filter(|plant| !raw_only || plant.program == Program::Raw).collect();
         let mut caught = 0;
         for plant in &plants {
-            let mut rounds = self.rounds(Storage::Ext4, plant.program, (plant.early, plant.lies))?;
-            // A lying disk may lose the whole file system, and then the checker or the mount fails: found out
-            // as well, in another way.
-            let found = match rounds.run(PLANTED_ROUNDS_MAX) {
+            let mut rounds = self.rounds(GuestStorage::Ext4, plant.program, (plant.early, plant.lies))?;
+            // A lying disk may lose the whole file system, and then the checker or the mount fails: the fault is
+            // found too, in another way.
+            let found = match rounds.run(INJECTED_ROUNDS_MAX) {
                 Ok(outcome) if outcome.verdict.is_clean() => None,
                 Ok(outcome) => Some(outcome.verdict.counts()),
                 Err(error) if plant.lies => {
@@ -121,7 +137,7 @@ impl Bench {
                     caught += 1;
                     println!("planted: {}: caught ({how})", plant.name);
                 }
-                None => println!("planted: {}: NOT caught in {PLANTED_ROUNDS_MAX} rounds", plant.name),
+                None => println!("planted: {}: NOT caught in {INJECTED_ROUNDS_MAX} rounds", plant.name),
             }
             rounds.clear()?;
         }
@@ -132,7 +148,12 @@ impl Bench {
         Ok(())
     }
 
-    fn rounds(&mut self, storage: Storage, program: Program, (early, lies): (bool, bool)) -> Result<Rounds> {
+    fn rounds(
+        &mut self,
+        storage: GuestStorage,
+        program: Program,
+        (early, lies): (bool, bool),
+    ) -> Result<Rounds> {
         let initramfs = self.initramfs(program)?;
         let accelerator = self.accelerator(&initramfs)?;
         let planted = early || lies;
@@ -164,7 +185,7 @@ impl Bench {
 
     fn initramfs(&self, program: Program) -> Result<PathBuf> {
         let (name, binary) = match program {
-            Program::Map => ("map", self.args.binary.clone().map_or_else(tree::mangrove, Ok)?),
+            Program::Map => ("map", self.args.binary.clone().map_or_else(tree::mangrove_stress, Ok)?),
             Program::Sqlite => ("sqlite", self.args.binary.clone().map_or_else(|| App::Sqlite.build(), Ok)?),
             Program::Raw => ("raw", std::env::current_exe()?),
         };
@@ -186,7 +207,7 @@ impl Bench {
     }
 }
 
-/// The rounds on one medium, and their report; whether all was well.
+/// Runs the rounds on one medium and reports; true if nothing was wrong.
 fn one_medium(mut rounds: Rounds, args: &Args) -> Result<bool> {
     let storage = rounds.rig.storage;
     let start = Instant::now();
@@ -200,7 +221,7 @@ fn one_medium(mut rounds: Rounds, args: &Args) -> Result<bool> {
     Ok(outcome.verdict.is_clean())
 }
 
-fn report(storage: Storage, outcome: &Outcome, totals: Totals, seconds: f64) {
+fn report(storage: GuestStorage, outcome: &Outcome, totals: Totals, seconds: f64) {
     let Outcome { rounds, acknowledged, verified, checks_cut, verdict } = outcome;
     let mut text = format!(
         "powercut: {}: {rounds} rounds, {acknowledged} writes acknowledged, {verified} records verified, \
@@ -209,7 +230,7 @@ fn report(storage: Storage, outcome: &Outcome, totals: Totals, seconds: f64) {
         totals.boots,
         totals.boot_seconds / totals.boots.max(1) as f64,
     );
-    if storage == Storage::Ext4 {
+    if storage == GuestStorage::Ext4 {
         let traffic = totals.traffic;
         text.push_str(&format!(
             "  disk: {} writes, {} flushes; the cuts took {} unflushed writes, {} of them in part; {} mounts needed e2fsck\n",

@@ -1,4 +1,4 @@
-//! What the guests of one disk's life said, kept so that a failure can be judged again.
+//! The tape: what the guests on one disk reported, kept so that a failure can be judged again.
 //!
 //! One line each: `w LINE` of a writer, `c LINE` of a completed check.
 
@@ -7,11 +7,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::history::{History, Verdict};
+use mangrove_crashlab::history::{History, HistoryVerdict};
 
 const FILE: &str = "stream.txt";
 
-/// A history, and the words from which it was made.
+/// A history, and the lines from which it was made.
 #[derive(Default)]
 pub(super) struct Tape {
     pub(super) history: History,
@@ -25,8 +25,8 @@ impl Tape {
         self.history.line(line).map_err(anyhow::Error::msg)
     }
 
-    /// Judges a completed check. It goes on the tape only if it was clean: a tape ends before the failure.
-    pub(super) fn check(&mut self, lines: &[String]) -> Result<Verdict> {
+    /// Judges a completed check, and adds it to the tape only if it was clean: a tape ends before the failure.
+    pub(super) fn check(&mut self, lines: &[String]) -> Result<HistoryVerdict> {
         let verdict = self.history.check(lines.iter().map(String::as_str)).map_err(anyhow::Error::msg)?;
         if verdict.is_clean() {
             self.words.extend(lines.iter().map(|line| format!("c {line}")));

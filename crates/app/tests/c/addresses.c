@@ -2,7 +2,7 @@
  * A state that points to functions of the program and of libraries, or to nothing but itself.
  *
  *   addresses STATE none|own|libc     makes the state with such a pointer, or finds it and uses it
- *   addresses STATE open              opens and says what happened
+ *   addresses STATE open              opens and prints the outcome
  *   addresses STATE taken             something else lies where the state belongs
  *   addresses STATE plugin LIBRARY    loads LIBRARY first, and keeps a pointer into it
  *   addresses STATE late LIBRARY      mangrove_app itself was loaded late (LIBRARY): see late.c
@@ -46,7 +46,8 @@ int main(int argc, char **argv) {
     }
     if (strcmp(argv[2], "taken") == 0) {
         unsigned long address = strtoul(argv[3], NULL, 16);
-        CHECK(mmap((void *)address, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == (void *)address);
+        void *page = (void *)address;
+        CHECK(mmap(page, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == page);
     }
     mangrove_app_status status = mangrove_app_open(argv[1], NULL, &callbacks, &app);
     if (status != MANGROVE_APP_OK) {

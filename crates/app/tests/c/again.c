@@ -1,5 +1,5 @@
-/* A program that opens states one after the other: again stream|time|environment|locale|exit|none STATE... What libc keeps in
- * memory of its own is used for the first time by a command, so that it lies in a state. Says "fine" after the last. */
+/* A program that opens states one after the other: again stream|time|environment|locale|exit|none STATE... A command is
+ * the first to use what libc keeps in memory of its own, so that it lies in a state. Says "fine" after the last. */
 #include <locale.h>
 #include <mangrove_app.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* A program and its library that share variables: borrowed STATE. The program names them, so the linker gives them a place
- * in the program (copy relocations). Each run adds ten to each of the counts and is killed; prints what it found. */
+/* A program and its library that share variables: borrowed STATE. The program names them, so the linker gives them a
+ * place in the program (copy relocations). Each run adds ten to each of the counts and is killed; prints what it
+ * found. */
 #ifdef LIBRARY
 long shared_count = 5;
 long other_count;

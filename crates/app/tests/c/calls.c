@@ -1,4 +1,4 @@
-/* What calls answer on an application that is open. */
+/* What calls return on an application that is open. */
 #include "check.h"
 #include <errno.h>
 #include <sys/wait.h>
@@ -57,7 +57,8 @@ static void set_root(void *ctx) {
 
 int main(int argc, char **argv) {
     mangrove_app_callbacks callbacks = {
-        .bytes = sizeof callbacks, .user = &answer, .process = process, .init_state = init_state, .on_recover = on_recover};
+        .bytes = sizeof callbacks, .user = &answer, .process = process,
+        .init_state = init_state, .on_recover = on_recover};
     CHECK(argc == 2);
     const char *state = argv[1];
     long two = 2, seen = 0;
@@ -84,7 +85,7 @@ int main(int argc, char **argv) {
     OK(mangrove_app_read(second, read_counter, &seen));
     CHECK(seen == 43);
 
-    /* No process is made inside a command, and the command goes on; outside one can be. */
+    /* fork fails inside a command, and the command continues; outside it works. */
     OK(mangrove_app_write(client, fork_inside, NULL));
     CHECK(nested[0] == ENOTSUP && counter == 44);
     pid_t child = fork();
@@ -125,7 +126,7 @@ int main(int argc, char **argv) {
     OK(mangrove_app_close(app));
     OK(mangrove_app_close(NULL));
 
-    /* Found again; a recovery that refuses changes nothing. */
+    /* Found again; a recovery that fails changes nothing. */
     counter = 0;
     answer = 9;
     ANSWERS(MANGROVE_APP_ERR_REFUSED, mangrove_app_open(state, NULL, &callbacks, &app));

@@ -1,4 +1,4 @@
-/* What the C tests share: checks that name the place. */
+/* What the C tests share: checks that print their place. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -6,12 +6,12 @@
 #include <string.h>
 #include <testkit.h>
 
-/* The call answers exactly this status. */
+/* The call returns exactly this status. */
 #define ANSWERS(expected, call) ANSWERS_OF(mangrove_app_status, mangrove_app_last_error, expected, call)
 
 #define OK(call) ANSWERS(MANGROVE_APP_OK, call)
 
-/* The last error's sentence holds this text. */
+/* The last error's message holds this text. */
 #define SAYS(text)                                                                                 \
     do {                                                                                           \
         if (strstr(mangrove_app_last_error(), (text)) == NULL) {                                   \

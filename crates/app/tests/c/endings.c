@@ -1,5 +1,5 @@
 /*
- * Commands that do not come to their end. The first run (argv: STATE HOW) makes a state, acknowledges two
+ * Commands that do not end. The first run (argv: STATE HOW) makes a state, acknowledges two
  * writes, and then issues a command that ends in the middle; the second (argv: STATE check) must find what
  * was acknowledged and nothing of the last command.
  */
@@ -53,7 +53,7 @@ static void end(void *ctx) {
     if (strcmp(how, "exit") == 0) exit(7);
     if (strcmp(how, "_exit") == 0) _exit(7);
     if (strcmp(how, "kill") == 0) kill(getpid(), SIGKILL);
-    /* What makes processes and threads fails, as if the kernel had no such thing, and the command goes on. */
+    /* Calls that make processes and threads fail, as if the kernel had none, and the command continues. */
     if (strcmp(how, "fork") == 0) CHECK(vfork() == -1 && errno == ENOSYS);
     if (strcmp(how, "process") == 0) {
         char *arguments[] = {"true", NULL};
@@ -90,7 +90,7 @@ int main(int argc, char **argv) {
     if (strcmp(how, "check") == 0) {
         CHECK(!mangrove_app_is_new(app));
         check();
-        /* And it goes on: this time the command comes to its end. */
+        /* And it continues: this time the command ends. */
         OK(mangrove_app_cmd(client, "third"));
         CHECK(count == 3);
         mangrove_app_client_free(client);
@@ -102,7 +102,7 @@ int main(int argc, char **argv) {
     OK(mangrove_app_cmd(client, "second"));
     OK(mangrove_app_client_new(app, &other));
     mangrove_app_status status = mangrove_app_write(client, end, "half");
-    /* Only what does not end the process arrives here. */
+    /* Only ways that do not end the process arrive here. */
     CHECK(status == MANGROVE_APP_ERR_BROKEN);
     SAYS(how);
     SAYS("restart");

@@ -1,6 +1,6 @@
-/* first_use STATE convert|key|early|taken|tss: a command has libc load a module and give memory back, or makes a key for
- * thread-specific data; with "early" the key is there before the state is opened, with "taken" somebody else's is, with
- * "tss" a command makes one that nobody hears of. */
+/* first_use STATE convert|key|early|taken|tss: a command has libc load a module and give memory back, or makes a key
+ * for thread-specific data. With "early" the key is there before the state is opened, with "taken" another key has its
+ * number, with "tss" a command makes the key by a function that this library does not see. */
 #include <iconv.h>
 #include <malloc.h>
 #include <mangrove_app.h>

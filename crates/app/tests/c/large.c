@@ -84,7 +84,7 @@ static void verify(void *ctx) {
     CHECK(number == 0);
 }
 
-/* A command on the state as it is then. */
+/* A command on the state in its present condition. */
 static void touch(void *ctx) {
     (void)ctx;
     if (words_count > 0) words[words_count / 2] = words_count / 2 * factor;

@@ -11,7 +11,8 @@ int main(int argc, char **argv) {
     if (argc != 3) return 9;
     void *library = dlopen(argv[1], RTLD_NOW);
     if (library == NULL) return 8;
-    mangrove_app_status (*open)(const char *, const mangrove_app_options *, const mangrove_app_callbacks *, mangrove_app **);
+    mangrove_app_status (*open)(const char *, const mangrove_app_options *, const mangrove_app_callbacks *,
+                                mangrove_app **);
     const char *(*last_error)(void);
     *(void **)&open = dlsym(library, "mangrove_app_open");
     *(void **)&last_error = dlsym(library, "mangrove_app_last_error");

@@ -1,5 +1,5 @@
-/* A program with libraries that it loads itself: libraries STATE LIBRARY... Each command calls plugged() of each, and then tries
- * to load one more. Prints what they counted before, writes ten times, and kills itself. */
+/* A program with libraries that it loads itself: libraries STATE LIBRARY... Each command calls plugged() of each, and
+ * then tries to load one more. Prints what they counted before, writes ten times, and kills itself. */
 #include <dlfcn.h>
 #include <mangrove_app.h>
 #include <signal.h>
@@ -21,7 +21,8 @@ static void process(void *ctx) {
     for (int i = 0; i < count; i++) plugged[i]("");
     own++;
     if (dlopen("libz.so.1", RTLD_NOW) != NULL) loaded++;
-    inside[0] = mangrove_app_open((const char *)ctx, NULL, &(mangrove_app_callbacks){.bytes = sizeof(mangrove_app_callbacks), .process = process}, &other);
+    mangrove_app_callbacks callbacks = {.bytes = sizeof callbacks, .process = process};
+    inside[0] = mangrove_app_open((const char *)ctx, NULL, &callbacks, &other);
     inside[1] = mangrove_app_client_new(app, &client);
 }
 

@@ -4,7 +4,7 @@
  *
  *   memory STATE make      makes the state, exits without closing
  *   memory STATE verify    finds it
- *   memory STATE double|wild|brk|shared|execute|over    a command that must not be let through
+ *   memory STATE double|wild|brk|shared|execute|over    a command that must be refused
  */
 #include "check.h"
 #include <errno.h>
@@ -101,7 +101,8 @@ static void mappings(void *ctx) {
     CHECK(munmap(mapped + 4 * PAGE, 2 * PAGE) == 0);
     CHECK(madvise(mapped + PAGE, PAGE, MADV_DONTNEED) == 0 && mapped[PAGE] == 0);
     CHECK(mprotect(mapped, PAGE, PROT_READ) == 0 && mprotect(mapped, PAGE, PROT_READ | PROT_WRITE) == 0);
-    CHECK(mmap(mapped + 2 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == mapped + 2 * PAGE);
+    unsigned char *third = mapped + 2 * PAGE;
+    CHECK(mmap(third, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == third);
     CHECK(mapped[2 * PAGE] == 0);
     moved = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     memset(moved, 6, 3 * PAGE);

@@ -1,4 +1,4 @@
-/* Wrong calls are answered by a status and a sentence. */
+/* Wrong calls return a status and leave a message. */
 #include "check.h"
 
 static int answer;
@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
     ANSWERS(MANGROVE_APP_ERR_INVALID_ARGUMENT, mangrove_app_open(state, options, &callbacks, &app));
     callbacks.process = process;
 
-    /* An initialisation that refuses leaves nothing durable: the next run makes the state anew. */
+    /* An initialisation that fails leaves nothing durable: the next run makes the state anew. */
     answer = 5;
     ANSWERS(MANGROVE_APP_ERR_REFUSED, mangrove_app_open(state, options, &callbacks, &app));
     SAYS("answered 5");

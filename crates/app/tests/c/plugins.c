@@ -1,6 +1,7 @@
-/* A program whose library comes and goes: plugins STATE STEP... The steps: open, load:PATH, unload, over (maps memory where
- * the library was), call (a command that calls the library), idle (one that does not), fill (one that writes to all of that memory),
- * read, wait, kill; drop (a command that calls the library and unloads it); openB and callB, the same with another state. */
+/* A program whose library comes and goes: plugins STATE STEP... The steps: open, load:PATH, unload, over (maps memory
+ * where the library was), call (a command that calls the library), idle (one that does not), fill (one that writes to
+ * all of that memory), read, wait, kill; drop (a command that calls the library and unloads it); openB and callB, the
+ * same with another state. */
 #include <dlfcn.h>
 #include <link.h>
 #include <mangrove_app.h>
@@ -44,8 +45,9 @@ static int find_span(struct dl_phdr_info *info, size_t bytes, void *ctx) {
     if (strcmp(info->dlpi_name, library.path) != 0) return 0;
     library.start = (char *)UINTPTR_MAX, library.end = NULL;
     for (int i = 0; i < info->dlpi_phnum; i++) {
-        char *start = (char *)((info->dlpi_addr + info->dlpi_phdr[i].p_vaddr) & ~4095UL);
-        char *end = (char *)((info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz + 4095) & ~4095UL);
+        unsigned long from = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+        char *start = (char *)(from & ~4095UL);
+        char *end = (char *)((from + info->dlpi_phdr[i].p_memsz + 4095) & ~4095UL);
         if (info->dlpi_phdr[i].p_type != PT_LOAD) continue;
         if (start < library.start) library.start = start;
         if (end > library.end) library.end = end;

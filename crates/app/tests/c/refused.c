@@ -1,5 +1,5 @@
-/* refused STATE: an initialisation that is the first to use a stream, leaves memory in a variable, and then says no. The
- * process goes on with both, and says "fine". */
+/* refused STATE: an initialisation is the first to use a stream, leaves memory in a variable, and then fails. The
+ * process continues to use both, and says "fine". */
 #include <mangrove_app.h>
 #include <stdio.h>
 #include <stdlib.h>

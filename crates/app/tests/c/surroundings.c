@@ -1,6 +1,7 @@
-/* A program whose surroundings are made hard after it has opened its state: surroundings STATE breakpoint|descriptors.
- * breakpoint: a debugger's breakpoint lies on the first instruction of a function that commands reach. descriptors: the
- * process has no descriptor left when a thread writes for the first time, in a library that no command has reached yet. */
+/* A program whose surroundings change for the worse after it has opened its state: surroundings STATE
+ * breakpoint|descriptors. breakpoint: a debugger's breakpoint lies on the first instruction of a function that commands
+ * reach. descriptors: the process has no descriptor left when a thread writes for the first time, in a library that no
+ * command has reached yet. */
 #include <errno.h>
 #include <fcntl.h>
 #include <mangrove_app.h>

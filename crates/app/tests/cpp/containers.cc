@@ -1,7 +1,7 @@
 // Ordinary C++ structures as durable state, none of them changed: maps, strings, vectors, deques, lists, shared
 // pointers, virtual functions, std::function, function pointers, pointers to constants and to variables.
 //
-//   containers STATE run COUNT    makes commands until there are COUNT, prints the number of each when it is acknowledged
+//   containers STATE run COUNT    makes commands until there are COUNT, prints the number of each once acknowledged
 //   containers STATE check MIN    what is there is exactly what MIN or more commands make, by replaying them
 #include <mangrove_app.h>
 
@@ -20,7 +20,13 @@
 #include <unordered_map>
 #include <vector>
 
-#define CHECK(c) do { if (!(c)) { fprintf(stderr, "%s:%d: not so: %s (%s)\n", __FILE__, __LINE__, #c, mangrove_app_last_error()); _Exit(99); } } while (0)
+#define CHECK(c)                                                                                              \
+    do {                                                                                                      \
+        if (!(c)) {                                                                                           \
+            fprintf(stderr, "%s:%d: not so: %s (%s)\n", __FILE__, __LINE__, #c, mangrove_app_last_error());   \
+            _Exit(99);                                                                                        \
+        }                                                                                                     \
+    } while (0)
 
 struct Shape {
     virtual ~Shape() = default;
@@ -65,7 +71,7 @@ static State *state;
 static std::map<int, int> histogram;
 static uint64_t table[5000];
 static uint64_t done_too;
-static int started_here = 0;  // of this run, beside the others
+static int started_here = 0;  // of this run, next to the others
 
 static uint64_t mix(uint64_t x) {
     x ^= x >> 30, x *= 0xbf58476d1ce4e5b9u, x ^= x >> 27, x *= 0x94d049bb133111ebu;
@@ -103,7 +109,10 @@ static void apply(State &s, std::map<int, int> &counts, uint64_t *numbers, uint6
             if (s.shared.size() > 200) s.shared.clear();
             break;
         }
-        case 10: s.by_colour.emplace(int(dice(20)), colours[dice(3)]); if (s.by_colour.size() > 300) s.by_colour.erase(int(dice(20))); break;
+        case 10:
+            s.by_colour.emplace(int(dice(20)), colours[dice(3)]);
+            if (s.by_colour.size() > 300) s.by_colour.erase(int(dice(20)));
+            break;
         case 11: {
             s.steps.push_back(dice(2) ? twice : square);
             long k = long(dice(100)), l = long(dice(7)), m = long(dice(5));
@@ -155,16 +164,22 @@ static void check(void *arg) {
     CHECK(a.ordered == b.ordered && a.hashed == b.hashed && a.queue == b.queue && a.recent == b.recent);
     CHECK(a.pairs == b.pairs && a.bits == b.bits && a.text == b.text && a.caught == b.caught && a.steps == b.steps);
     CHECK(histogram == counts && memcmp(table, numbers, sizeof table) == 0);
-    CHECK(a.shapes.size() == b.shapes.size() && a.shared.size() == b.shared.size() && a.closures.size() == b.closures.size());
+    CHECK(a.shapes.size() == b.shapes.size() && a.shared.size() == b.shared.size());
+    CHECK(a.closures.size() == b.closures.size());
+    auto is_box = [](Shape *shape) { return dynamic_cast<Box *>(shape) != nullptr; };
     for (size_t i = 0; i < a.shapes.size(); i++) {
         std::unique_ptr<Shape> copy(a.shapes[i]->copy());
-        CHECK(copy->area() == b.shapes[i]->area() && (dynamic_cast<Box *>(copy.get()) != nullptr) == (dynamic_cast<Box *>(b.shapes[i].get()) != nullptr));
+        CHECK(copy->area() == b.shapes[i]->area() && is_box(copy.get()) == is_box(b.shapes[i].get()));
     }
-    for (size_t i = 0; i < a.shared.size(); i++) CHECK(*a.shared[i] == *b.shared[i] && a.shared[i].use_count() == b.shared[i].use_count());
+    for (size_t i = 0; i < a.shared.size(); i++) {
+        CHECK(*a.shared[i] == *b.shared[i] && a.shared[i].use_count() == b.shared[i].use_count());
+    }
     for (size_t i = 0; i < a.closures.size(); i++) CHECK(a.closures[i](long(i)) == b.closures[i](long(i)));
     CHECK(a.by_colour.size() == b.by_colour.size());
     auto x = a.by_colour.begin();
-    for (auto y = b.by_colour.begin(); y != b.by_colour.end(); ++x, ++y) CHECK(x->first == y->first && x->second == y->second);
+    for (auto y = b.by_colour.begin(); y != b.by_colour.end(); ++x, ++y) {
+        CHECK(x->first == y->first && x->second == y->second);
+    }
     delete[] numbers;
     delete model;
 }

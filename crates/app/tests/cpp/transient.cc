@@ -1,4 +1,5 @@
-// A global whose constructor allocates before the state is opened: what commands put there is lost, and the audit says so.
+// A global whose constructor allocates before the state is opened: what commands put there is lost, and the audit
+// says so.
 #include <mangrove_app.h>
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 static std::deque<int> early;            // its constructor allocates, outside commands
 static std::map<int, int> fine;          // its constructor does not
 static std::deque<int> *made_in_time;    // made by init_state
-static std::uintptr_t *number;           // looks like an address behind the state, where nothing lies yet
+static std::uintptr_t *number;           // looks like an address after the state, where nothing lies yet
 
 static int init_state(void *) {
     made_in_time = new std::deque<int>();
@@ -31,7 +32,8 @@ int main(int argc, char **argv) {
     callbacks.init_state = init_state;
     mangrove_app *app;
     mangrove_app_client *client;
-    if (mangrove_app_open(argv[1], nullptr, &callbacks, &app) != MANGROVE_APP_OK || mangrove_app_client_new(app, &client) != MANGROVE_APP_OK) {
+    if (mangrove_app_open(argv[1], nullptr, &callbacks, &app) != MANGROVE_APP_OK ||
+        mangrove_app_client_new(app, &client) != MANGROVE_APP_OK) {
         fprintf(stderr, "%s\n", mangrove_app_last_error());
         return 2;
     }

@@ -1,5 +1,5 @@
-//! The structures of the papers, written from the papers on the primitives of `pmem`, so that the
-//! same medium and the same latencies apply to all of them and to Mangrove.
+//! The structures of the papers, written from the papers on the primitives of `pool`, so that the same medium and
+//! the same latencies apply to all of them and to Mangrove.
 
 mod artcow;
 mod fptree;

@@ -1,9 +1,9 @@
-//! Every baseline against a `BTreeMap`, its persists, and its recovery. A baseline that loses a key
-//! would be a strawman of the other kind.
+//! Every baseline against a `BTreeMap`, its persists, and its recovery. A baseline that loses a key would be an
+//! unfair comparison too.
 
 use super::{ArtCow, FpTree, HartPaper, PArt, VolatileArt, Woart};
-use crate::counting::{Counts, counting};
-use crate::index::Index;
+use crate::harness::counting::{Counts, counting};
+use crate::harness::index::BenchIndex;
 use mangrove_pmem::{Emulated, Region};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -15,9 +15,9 @@ fn region() -> Region {
     Emulated::region(REGION_BYTES).expect("address space")
 }
 
-type Make = fn(Region) -> Box<dyn Index>;
+type Make = fn(Region) -> Box<dyn BenchIndex>;
 
-/// How each is made, and how it comes back after its process is gone.
+/// How each is made, and how it is opened after its process is gone.
 fn all() -> Vec<(&'static str, Make, Option<Make>)> {
     vec![
         ("HART-paper", |r| Box::new(HartPaper::create(r)), Some(|r| Box::new(HartPaper::recover(r)))),
@@ -43,7 +43,7 @@ fn key(rng: &mut SmallRng) -> Vec<u8> {
     key
 }
 
-fn same(name: &str, index: &mut dyn Index, model: &BTreeMap<Vec<u8>, u64>, from: &[u8]) {
+fn same(name: &str, index: &mut dyn BenchIndex, model: &BTreeMap<Vec<u8>, u64>, from: &[u8]) {
     for (k, v) in model {
         assert_eq!(index.get(k), Some(*v), "{name}: get {k:?}");
     }
@@ -56,7 +56,7 @@ fn same(name: &str, index: &mut dyn Index, model: &BTreeMap<Vec<u8>, u64>, from:
 
 fn churn(
     name: &str,
-    index: &mut dyn Index,
+    index: &mut dyn BenchIndex,
     model: &mut BTreeMap<Vec<u8>, u64>,
     rng: &mut SmallRng,
     steps: usize,
@@ -142,7 +142,7 @@ fn persists_of_each_baseline_are_those_of_its_paper() {
     assert_eq!(fences(|r| Box::new(FpTree::create(r))), [3, 3, 2], "key, pair, bitmap");
 }
 
-/// peers.md tells of a literal Algorithm 2 that answers 44 here.
+/// A literal Algorithm 2 answers 44 here.
 #[test]
 fn hart_paper_never_frees_a_live_value() {
     let mut index = HartPaper::create(region());

@@ -1,7 +1,7 @@
 //! Bytes of the four node types of an adaptive radix tree, with the 8-byte header of WORT.
 //!
-//! A link is a place with the type of what it leads to in its low three bits, so that a search
-//! reads one line less. Layout, all little endian, sizes multiples of 8:
+//! A link is a place, with the type of what lies there in its low three bits, so that a search reads one line less.
+//! Layout, all little endian, sizes multiples of 8:
 //!
 //! | type | at 0 | then |
 //! |---|---|---|
@@ -10,10 +10,10 @@
 //! | NODE48 | header | hint u64 (used links), 256 index bytes (0xFF none), 48 links |
 //! | NODE256 | header | hint u64 (number of links), 256 links |
 //!
-//! The hints are never flushed and never believed: a link slot is free only if its link is 0, and
-//! a node is counted again before it shrinks.
+//! The hints are never flushed, and no operation relies on them: a link slot is free only if its link is 0, and a
+//! node is counted again before it shrinks.
 
-use super::space::Space;
+use super::space::NodeSpace;
 use std::mem::MaybeUninit;
 
 /// Prefix bytes kept in the header (WORT section 3: the header must be one failure-atomic word).
@@ -30,13 +30,13 @@ pub(crate) mod tag {
     pub(crate) const MASK: u64 = 7;
 }
 
-/// Type of what a link leads to.
+/// Type of the thing that a link leads to.
 #[inline]
 pub(crate) fn tag_of(link: u64) -> u64 {
     link & tag::MASK
 }
 
-/// Place of what a link leads to.
+/// Place of the thing that a link leads to.
 #[inline]
 pub(crate) fn place_of(link: u64) -> u64 {
     link & !tag::MASK
@@ -60,18 +60,18 @@ const LINKS48: u64 = 272;
 const LINKS256: u64 = 16;
 const NONE48: u8 = 0xFF;
 
-/// The first word of a node: where in the key it stands, and the compressed path before it.
+/// The first word of a node: its depth in the key, and the compressed path before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct NodeHeader {
     /// Key bytes before the compressed path.
     pub(crate) depth: usize,
-    /// Bytes of the compressed path; the first [`PREFIX_BYTES_MAX`] are at hand.
+    /// Bytes of the compressed path; the header has the first [`PREFIX_BYTES_MAX`] of them.
     pub(crate) len: usize,
     /// The path's first bytes.
     pub(crate) prefix: [u8; PREFIX_BYTES_MAX],
 }
 
-impl Header {
+impl NodeHeader {
     /// The header for the path `key[depth..depth + len]`.
     pub(crate) fn of_key(key: &[u8], depth: usize, len: usize) -> Self {
         let mut prefix = [0; PREFIX_BYTES_MAX];
@@ -82,7 +82,7 @@ impl Header {
     }
 
     #[inline]
-    pub(crate) fn load<S: Space>(s: &S, node: u64) -> Self {
+    pub(crate) fn load<S: NodeSpace>(s: &S, node: u64) -> Self {
         let b = s.load(node).to_le_bytes();
         Self { depth: b[0].into(), len: b[1].into(), prefix: [b[2], b[3], b[4], b[5], b[6], b[7]] }
     }
@@ -137,7 +137,7 @@ impl Children {
 }
 
 /// The children of a node, sorted, into `out`.
-pub(crate) fn children<S: Space>(s: &S, link: u64, out: &mut Children) {
+pub(crate) fn children<S: NodeSpace>(s: &S, link: u64, out: &mut Children) {
     let node = place_of(link);
     out.len = 0;
     match tag_of(link) {
@@ -188,7 +188,7 @@ fn for_each_slot4(slots: u64, mut f: impl FnMut(u8, u64)) {
 
 /// Place of the link for `byte` in a node, if the node has that child.
 #[inline]
-pub(crate) fn child_slot<S: Space>(s: &S, link: u64, byte: u8) -> Option<u64> {
+pub(crate) fn child_slot<S: NodeSpace>(s: &S, link: u64, byte: u8) -> Option<u64> {
     let node = place_of(link);
     match tag_of(link) {
         tag::NODE4 => {
@@ -247,7 +247,7 @@ fn matches16(low: u64, high: u64, byte: u8) -> u64 {
 }
 
 /// Number of children, from the durable state alone for NODE4 and NODE16, from the hint otherwise.
-pub(crate) fn count<S: Space>(s: &S, link: u64) -> usize {
+pub(crate) fn count<S: NodeSpace>(s: &S, link: u64) -> usize {
     let word = s.load(place_of(link) + 8);
     match tag_of(link) {
         tag::NODE4 => (0..4).take_while(|i| (word >> (16 * i)) as u16 != 0).count(),
@@ -267,7 +267,7 @@ pub(crate) fn kind_for(len: usize) -> u64 {
 }
 
 /// Makes and persists a node of `kind` with these children. Nothing refers to it yet.
-pub(crate) fn build<S: Space>(s: &S, kind: u64, header: Header, items: &[(u8, u64)]) -> u64 {
+pub(crate) fn build<S: NodeSpace>(s: &S, kind: u64, header: NodeHeader, items: &[(u8, u64)]) -> u64 {
     match kind {
         tag::NODE4 => build_sized::<S, 48>(s, kind, header, items),
         tag::NODE16 => build_sized::<S, 160>(s, kind, header, items),
@@ -276,7 +276,12 @@ pub(crate) fn build<S: Space>(s: &S, kind: u64, header: Header, items: &[(u8, u6
     }
 }
 
-fn build_sized<S: Space, const BYTES: usize>(s: &S, kind: u64, header: Header, items: &[(u8, u64)]) -> u64 {
+fn build_sized<S: NodeSpace, const BYTES: usize>(
+    s: &S,
+    kind: u64,
+    header: NodeHeader,
+    items: &[(u8, u64)],
+) -> u64 {
     let mut image = [0u8; BYTES];
     let mut put =
         |at: u64, word: u64| image[at as usize..at as usize + 8].copy_from_slice(&word.to_le_bytes());
@@ -325,7 +330,7 @@ fn build_sized<S: Space, const BYTES: usize>(s: &S, kind: u64, header: Header, i
 /// Adds a child in place. False when the node is full.
 ///
 /// WOART sections 4.2-4.4: the link is persisted before the word or byte that makes it valid.
-pub(crate) fn add_in_place<S: Space>(s: &S, link: u64, byte: u8, child: u64) -> bool {
+pub(crate) fn add_in_place<S: NodeSpace>(s: &S, link: u64, byte: u8, child: u64) -> bool {
     let node = place_of(link);
     match tag_of(link) {
         tag::NODE4 => {
@@ -390,7 +395,7 @@ fn slot4_with(slots: u64, len: usize, byte: u8, idx: u64) -> u64 {
 }
 
 /// Removes a child in place by its validating word or byte: one persist.
-pub(crate) fn remove_in_place<S: Space>(s: &S, link: u64, byte: u8, slot: u64) {
+pub(crate) fn remove_in_place<S: NodeSpace>(s: &S, link: u64, byte: u8, slot: u64) {
     let node = place_of(link);
     match tag_of(link) {
         tag::NODE4 => {

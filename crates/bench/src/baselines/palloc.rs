@@ -1,9 +1,9 @@
 //! The allocator of the baselines that need one: a bump pointer and free lists by size.
 //!
-//! The papers of WOART, ART+CoW, FPTree and RECIPE leave allocation to somebody else (PMDK,
-//! nvmalloc) and do not count its persists. This one is kinder to them than either: the free lists
-//! are volatile, and only the high-water mark is durable, one persist in every
-//! [`STEP_BYTES`]. What a crash leaks stays leaked, as WOART's paper has it.
+//! The papers of WOART, ART+CoW, FPTree and RECIPE leave allocation to other software (PMDK, nvmalloc) and do not
+//! count its persists. This allocator is cheaper than either: the free lists are volatile, and only the high-water
+//! mark is durable, one persist in every [`STEP_BYTES`]. Memory that a crash leaks stays leaked, as in WOART's
+//! paper.
 
 use mangrove_pmem::Region;
 use std::cell::{Cell, RefCell};
@@ -11,7 +11,7 @@ use std::cell::{Cell, RefCell};
 /// The high-water mark moves by this much.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// Where the high-water mark lies; after it comes the root block of whoever uses the region.
+/// Where the high-water mark lies; the root block of the structure comes after it.
 const MARK: u64 = 0;
 
 /// First byte of the root block, [`ROOT_BYTES`] long.
@@ -23,7 +23,7 @@ pub(crate) const ROOT_BYTES: u64 = 64 * 15;
 /// Largest size with a free list of its own.
 const LISTED_BYTES_MAX: usize = 4096;
 
-/// A region and what is free in it. For one thread.
+/// A region and the free memory in it. For one thread.
 pub(crate) struct PAlloc {
     region: Region,
     next: Cell<u64>,
@@ -40,7 +40,7 @@ impl PAlloc {
         this
     }
 
-    /// Takes up a region that was used before: everything below its mark counts as taken.
+    /// Opens a region that was used before: everything below its mark counts as allocated.
     pub(crate) fn open(region: Region) -> Self {
         let mark = region.word(MARK).load(std::sync::atomic::Ordering::Acquire);
         let this = Self::over(region, mark);
@@ -85,13 +85,13 @@ impl PAlloc {
         place
     }
 
-    /// Gives a block back. Sizes are never aligned and unaligned at once.
+    /// Frees a block. A size is used either aligned or unaligned, never both.
     pub(crate) fn free(&self, place: u64, bytes: usize) {
         self.live_bytes.set(self.live_bytes.get() - bytes as u64);
         self.free.borrow_mut()[bytes / 8].push(place);
     }
 
-    /// Durable bytes handed out and not given back.
+    /// Durable bytes allocated and not freed.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.live_bytes.get()
     }

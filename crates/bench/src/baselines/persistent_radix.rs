@@ -1,17 +1,17 @@
-//! A radix tree whose nodes, leaves and values lie in a region: what WOART, ART+CoW and P-ART
-//! have in common. Each has a file of its own that says how it differs.
+//! A radix tree whose nodes, leaves and values lie in a region: the common part of WOART, ART+CoW and P-ART. Each
+//! has a file of its own that tells how it differs.
 //!
 //! Leaf: {value or place of the value: u64, key length: u64, key bytes padded to 8}.
 
 use super::palloc::{PAlloc, ROOT};
 use super::radix::{self, Discipline};
-use super::space::Space;
-use crate::index::Index;
+use super::space::NodeSpace;
+use crate::harness::index::BenchIndex;
 use mangrove_pmem::Region;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
-impl Space for PAlloc {
+impl NodeSpace for PAlloc {
     #[inline]
     fn at(&self, place: u64) -> *mut u8 {
         self.region().at(place)
@@ -88,7 +88,7 @@ impl<F: Flavour> PersistentRadix<F> {
         Self { space: PAlloc::create(region), flavour: PhantomData }
     }
 
-    /// Opens a region after a crash: nothing to rebuild, what was allocated and lost stays lost.
+    /// Opens a region after a crash. Nothing has to be rebuilt; memory that the crash leaked stays leaked.
     pub(crate) fn open(region: Region) -> Self {
         Self { space: PAlloc::open(region), flavour: PhantomData }
     }
@@ -97,7 +97,7 @@ impl<F: Flavour> PersistentRadix<F> {
         let s = &self.space;
         let word = if F::VALUE_IN_LEAF { value } else { self.make_value(value) };
         let bytes = leaf_bytes(key);
-        let leaf = Space::alloc(s, bytes);
+        let leaf = NodeSpace::alloc(s, bytes);
         s.store(leaf, word);
         s.store(leaf + 8, key.len() as u64);
         s.write(leaf + 16, key);
@@ -107,7 +107,7 @@ impl<F: Flavour> PersistentRadix<F> {
 
     fn make_value(&self, value: u64) -> u64 {
         let s = &self.space;
-        let place = Space::alloc(s, 8);
+        let place = NodeSpace::alloc(s, 8);
         s.store(place, value);
         s.persist(place, 8);
         place
@@ -133,11 +133,11 @@ impl<F: Flavour> PersistentRadix<F> {
         let new = self.make_value(value);
         s.store(leaf, new);
         s.persist(leaf, 8);
-        Space::free(s, old, 8);
+        NodeSpace::free(s, old, 8);
     }
 }
 
-impl<F: Flavour> Index for PersistentRadix<F> {
+impl<F: Flavour> BenchIndex for PersistentRadix<F> {
     fn insert(&mut self, key: &[u8], value: u64) {
         let made =
             radix::insert::<_, F::Discipline>(&self.space, ROOT, key, 0, || self.make_leaf(key, value));
@@ -159,9 +159,9 @@ impl<F: Flavour> Index for PersistentRadix<F> {
     fn delete(&mut self, key: &[u8]) -> bool {
         let Some(leaf) = radix::remove::<_, F::Discipline>(&self.space, ROOT, key, 0) else { return false };
         if !F::VALUE_IN_LEAF {
-            Space::free(&self.space, self.space.load(leaf), 8);
+            NodeSpace::free(&self.space, self.space.load(leaf), 8);
         }
-        Space::free(&self.space, leaf, leaf_bytes(key));
+        NodeSpace::free(&self.space, leaf, leaf_bytes(key));
         true
     }
 

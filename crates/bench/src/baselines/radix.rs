@@ -13,10 +13,10 @@
 //!    this to survive a header that a crash left one step behind (WORT, section 3.2).
 
 use super::nodes::{
-    Children, Header, PREFIX_BYTES_MAX, add_in_place, build, byte_at, bytes_of, child_slot, children, count,
-    kind_for, place_of, remove_in_place, tag, tag_of,
+    Children, NodeHeader, PREFIX_BYTES_MAX, add_in_place, build, byte_at, bytes_of, child_slot, children,
+    count, kind_for, place_of, remove_in_place, tag, tag_of,
 };
-use super::space::Space;
+use super::space::NodeSpace;
 
 /// How a structure changes nodes that others may be reading after a crash.
 pub(crate) trait Discipline {
@@ -41,7 +41,7 @@ impl Discipline for CopyOnWrite {
 /// The leaf of `key` in the tree whose root link is at `root`; the tree's keys share their first
 /// `depth` bytes.
 #[inline]
-pub(crate) fn find<S: Space>(s: &S, root: u64, key: &[u8], mut depth: usize) -> Option<u64> {
+pub(crate) fn find<S: NodeSpace>(s: &S, root: u64, key: &[u8], mut depth: usize) -> Option<u64> {
     let mut slot = root;
     loop {
         let link = s.load(slot);
@@ -50,7 +50,7 @@ pub(crate) fn find<S: Space>(s: &S, root: u64, key: &[u8], mut depth: usize) -> 
             tag::LEAF => return (s.leaf_key(place_of(link)) == key).then_some(place_of(link)),
             _ => {}
         }
-        let h = Header::load(s, place_of(link));
+        let h = NodeHeader::load(s, place_of(link));
         if h.depth == depth {
             for (i, p) in h.prefix.iter().enumerate().take(h.len.min(PREFIX_BYTES_MAX)) {
                 if byte_at(key, depth + i) != *p {
@@ -71,7 +71,7 @@ pub(crate) fn find<S: Space>(s: &S, root: u64, key: &[u8], mut depth: usize) -> 
 ///
 /// # Errors
 /// The leaf that has the key already; `make` was not called then.
-pub(crate) fn insert<S: Space, D: Discipline>(
+pub(crate) fn insert<S: NodeSpace, D: Discipline>(
     s: &S,
     root: u64,
     key: &[u8],
@@ -98,7 +98,7 @@ pub(crate) fn insert<S: Space, D: Discipline>(
                 let leaf = make() | tag::LEAF;
                 let ours = (byte_at(key, depth + common), leaf);
                 let theirs = (byte_at(other_key, depth + common), link);
-                let header = Header::of_key(key, depth, common);
+                let header = NodeHeader::of_key(key, depth, common);
                 replace(s, slot, build(s, tag::NODE4, header, &ordered(ours, theirs)));
                 return Ok(());
             }
@@ -124,8 +124,8 @@ pub(crate) fn insert<S: Space, D: Discipline>(
 }
 
 /// Takes `key` out of the tree and returns its leaf, which the caller frees.
-pub(crate) fn remove<S: Space, D: Discipline>(s: &S, root: u64, key: &[u8], start: usize) -> Option<u64> {
-    let mut above: Option<(u64, u64, Header, u8)> = None;
+pub(crate) fn remove<S: NodeSpace, D: Discipline>(s: &S, root: u64, key: &[u8], start: usize) -> Option<u64> {
+    let mut above: Option<(u64, u64, NodeHeader, u8)> = None;
     let mut slot = root;
     let mut depth = start;
     loop {
@@ -164,8 +164,8 @@ pub(crate) fn remove<S: Space, D: Discipline>(s: &S, root: u64, key: &[u8], star
     }
 }
 
-/// Visits leaves in ascending order of their keys, from `lower` on, while `visit` says so.
-pub(crate) fn walk<S: Space>(
+/// Visits leaves in ascending order of their keys, from `lower` on, while `visit` returns true.
+pub(crate) fn walk<S: NodeSpace>(
     s: &S,
     link: u64,
     depth: usize,
@@ -180,7 +180,7 @@ pub(crate) fn walk<S: Space>(
         }
         _ => {}
     }
-    let h = Header::load(s, place_of(link));
+    let h = NodeHeader::load(s, place_of(link));
     let branch = h.depth + h.len;
     let mut lower = lower;
     if let Some(l) = lower {
@@ -212,8 +212,8 @@ pub(crate) fn walk<S: Space>(
     true
 }
 
-/// Frees all inner nodes below a link, and hands every leaf to `leaf`.
-pub(crate) fn tear_down<S: Space>(s: &S, link: u64, leaf: &mut dyn FnMut(u64)) {
+/// Frees all inner nodes below a link, and passes every leaf to `leaf`.
+pub(crate) fn tear_down<S: NodeSpace>(s: &S, link: u64, leaf: &mut dyn FnMut(u64)) {
     match tag_of(link) {
         tag::EMPTY => {}
         tag::LEAF => leaf(place_of(link)),
@@ -233,7 +233,7 @@ fn ordered(a: (u8, u64), b: (u8, u64)) -> [(u8, u64); 2] {
 }
 
 /// The commit of every structural change: one failure-atomic store, persisted.
-fn replace<S: Space>(s: &S, slot: u64, link: u64) {
+fn replace<S: NodeSpace>(s: &S, slot: u64, link: u64) {
     s.store(slot, link);
     s.persist(slot, 8);
 }
@@ -243,7 +243,7 @@ fn common_bytes(a: &[u8], b: &[u8], from: usize) -> usize {
     (from..end).take_while(|&i| a[i] == b[i]).count()
 }
 
-fn leftmost<S: Space>(s: &S, mut link: u64) -> u64 {
+fn leftmost<S: NodeSpace>(s: &S, mut link: u64) -> u64 {
     while tag_of(link) != tag::LEAF {
         if tag_of(link) == tag::NODE4 {
             // The slot array is sorted: its first entry is the least.
@@ -259,22 +259,22 @@ fn leftmost<S: Space>(s: &S, mut link: u64) -> u64 {
     place_of(link)
 }
 
-/// The node's header; repaired first when a crash came between a change above and this header.
-fn current_header<S: Space>(s: &S, link: u64, depth: usize) -> Header {
+/// The node's header, repaired first when a crash came between a change above it and this header.
+fn current_header<S: NodeSpace>(s: &S, link: u64, depth: usize) -> NodeHeader {
     let node = place_of(link);
-    let h = Header::load(s, node);
+    let h = NodeHeader::load(s, node);
     if h.depth == depth {
         return h;
     }
     let len = h.depth + h.len - depth;
-    let right = Header::of_key(s.leaf_key(leftmost(s, link)), depth, len);
+    let right = NodeHeader::of_key(s.leaf_key(leftmost(s, link)), depth, len);
     s.store(node, right.word());
     s.persist(node, 8);
     right
 }
 
 /// How many bytes of the node's path `key` shares.
-fn matching_bytes<S: Space>(s: &S, link: u64, h: Header, key: &[u8]) -> usize {
+fn matching_bytes<S: NodeSpace>(s: &S, link: u64, h: NodeHeader, key: &[u8]) -> usize {
     let near = h.len.min(PREFIX_BYTES_MAX);
     for (i, p) in h.prefix.iter().enumerate().take(near) {
         if byte_at(key, h.depth + i) != *p {
@@ -289,11 +289,11 @@ fn matching_bytes<S: Space>(s: &S, link: u64, h: Header, key: &[u8]) -> usize {
 }
 
 /// The key leaves the node's compressed path after `same` bytes.
-fn split_path<S: Space, D: Discipline>(
+fn split_path<S: NodeSpace, D: Discipline>(
     s: &S,
     slot: u64,
     link: u64,
-    h: Header,
+    h: NodeHeader,
     key: &[u8],
     same: usize,
     make: impl FnOnce() -> u64,
@@ -302,11 +302,11 @@ fn split_path<S: Space, D: Discipline>(
     let path = s.leaf_key(leftmost(s, link));
     let branch = h.depth + same;
     let byte_of_node = byte_at(path, branch);
-    let shorter = Header::of_key(path, branch + 1, h.len - same - 1);
+    let shorter = NodeHeader::of_key(path, branch + 1, h.len - same - 1);
     let leaf = make() | tag::LEAF;
     let lower = if D::COPY_ON_WRITE { copy_with_header(s, link, shorter) } else { link };
     let items = ordered((byte_at(key, branch), leaf), (byte_of_node, lower));
-    let upper = build(s, tag::NODE4, Header::of_key(path, h.depth, same), &items);
+    let upper = build(s, tag::NODE4, NodeHeader::of_key(path, h.depth, same), &items);
     replace(s, slot, upper);
     if D::COPY_ON_WRITE {
         s.free(node, bytes_of(tag_of(link)));
@@ -318,13 +318,13 @@ fn split_path<S: Space, D: Discipline>(
     }
 }
 
-fn copy_with_header<S: Space>(s: &S, link: u64, header: Header) -> u64 {
+fn copy_with_header<S: NodeSpace>(s: &S, link: u64, header: NodeHeader) -> u64 {
     let mut items = Children::new();
     children(s, link, &mut items);
     build(s, tag_of(link), header, items.as_slice())
 }
 
-fn add_child<S: Space, D: Discipline>(s: &S, slot: u64, link: u64, h: Header, byte: u8, child: u64) {
+fn add_child<S: NodeSpace, D: Discipline>(s: &S, slot: u64, link: u64, h: NodeHeader, byte: u8, child: u64) {
     let small = matches!(tag_of(link), tag::NODE4 | tag::NODE16);
     if !(D::COPY_ON_WRITE && small) && add_in_place(s, link, byte, child) {
         return;
@@ -335,16 +335,16 @@ fn add_child<S: Space, D: Discipline>(s: &S, slot: u64, link: u64, h: Header, by
     rebuild(s, slot, link, h, &items);
 }
 
-fn rebuild<S: Space>(s: &S, slot: u64, link: u64, h: Header, items: &Children) {
-    // A NODE48 may be out of slots that a crash left taken: never rebuild into a smaller type
-    // than the number of children asks for.
+fn rebuild<S: NodeSpace>(s: &S, slot: u64, link: u64, h: NodeHeader, items: &Children) {
+    // A crash may have left slots of a NODE48 taken: never rebuild into a smaller type than the number of children
+    // needs.
     let kind = kind_for(items.as_slice().len());
     replace(s, slot, build(s, kind, h, items.as_slice()));
     s.free(place_of(link), bytes_of(tag_of(link)));
 }
 
-/// Below this many children a node becomes one of the next smaller type (a little below what the
-/// smaller one holds, so that a boundary is not crossed back and forth).
+/// Below this many children a node becomes one of the next smaller type. (The number is a little below what the
+/// smaller type holds, so that nodes do not change back and forth.)
 fn shrink_at(kind: u64) -> usize {
     match kind {
         tag::NODE16 => 3,
@@ -354,7 +354,14 @@ fn shrink_at(kind: u64) -> usize {
     }
 }
 
-fn remove_child<S: Space, D: Discipline>(s: &S, parent: u64, link: u64, h: Header, byte: u8, slot: u64) {
+fn remove_child<S: NodeSpace, D: Discipline>(
+    s: &S,
+    parent: u64,
+    link: u64,
+    h: NodeHeader,
+    byte: u8,
+    slot: u64,
+) {
     let kind = tag_of(link);
     let left = count(s, link).saturating_sub(1);
     if kind == tag::NODE4 && left == 1 {
@@ -373,7 +380,7 @@ fn remove_child<S: Space, D: Discipline>(s: &S, parent: u64, link: u64, h: Heade
 }
 
 /// A NODE4 with one child left gives its place to that child.
-fn collapse<S: Space, D: Discipline>(s: &S, parent: u64, link: u64, byte: u8) {
+fn collapse<S: NodeSpace, D: Discipline>(s: &S, parent: u64, link: u64, byte: u8) {
     let mut items = Children::new();
     children(s, link, &mut items);
     items.remove(byte);
@@ -381,10 +388,10 @@ fn collapse<S: Space, D: Discipline>(s: &S, parent: u64, link: u64, byte: u8) {
     if tag_of(last) == tag::LEAF {
         replace(s, parent, last);
     } else {
-        let upper = Header::load(s, place_of(link));
-        let lower = Header::load(s, place_of(last));
+        let upper = NodeHeader::load(s, place_of(link));
+        let lower = NodeHeader::load(s, place_of(last));
         let len = lower.depth + lower.len - upper.depth;
-        let merged = Header::of_key(s.leaf_key(leftmost(s, last)), upper.depth, len);
+        let merged = NodeHeader::of_key(s.leaf_key(leftmost(s, last)), upper.depth, len);
         if D::COPY_ON_WRITE {
             replace(s, parent, copy_with_header(s, last, merged));
             s.free(place_of(last), bytes_of(tag_of(last)));

@@ -1,14 +1,14 @@
 //! Where the nodes of a radix tree live: a durable region, or DRAM.
 //!
-//! One radix tree serves WOART, ART+CoW and P-ART (nodes in the region), HART-paper (nodes in
-//! DRAM, leaves in the region) and the volatile bound (all in DRAM). What a node is called is a
-//! *place*: an offset in the region, or an address.
+//! One radix tree serves WOART, ART+CoW and P-ART (nodes in the region), HART-paper (nodes in DRAM, leaves in the
+//! region) and the volatile bound (all in DRAM). It calls nodes by their *place*: an offset in the region, or an
+//! address.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Memory for nodes, and the keys of leaves.
-pub(crate) trait Space {
+pub(crate) trait NodeSpace {
     /// Address of the byte at `place`.
     fn at(&self, place: u64) -> *mut u8;
     /// Stores a word, failure-atomically where the space is durable.
@@ -17,15 +17,15 @@ pub(crate) trait Space {
     fn store_byte(&self, place: u64, value: u8);
     /// Fills memory that nothing refers to yet.
     fn write(&self, place: u64, bytes: &[u8]);
-    /// Asks for the bytes to be written back. Nothing in DRAM.
+    /// Requests the write-back of the bytes. Does nothing in DRAM.
     fn flush(&self, place: u64, len: usize);
-    /// Orders earlier flushes before later stores. Nothing in DRAM.
+    /// Orders earlier flushes before later stores. Does nothing in DRAM.
     fn fence(&self);
-    /// Says that the bytes are about to be loaded (the read latency model). Nothing in DRAM.
+    /// Announces that the bytes are about to be loaded (the read latency model). Does nothing in DRAM.
     fn reading(&self, place: u64, len: usize);
     /// Memory of `bytes` bytes, a multiple of 8.
     fn alloc(&self, bytes: usize) -> u64;
-    /// Gives back what `alloc` gave.
+    /// Frees what `alloc` returned.
     fn free(&self, place: u64, bytes: usize);
     /// The key of a leaf.
     fn leaf_key(&self, leaf: u64) -> &[u8];
@@ -80,14 +80,14 @@ pub(crate) mod dram {
     /// Release store of a word at an address.
     #[inline]
     pub(crate) fn store(place: u64, value: u64) {
-        // SAFETY: the address lies in a live node; Release pairs with the Acquire of `Space::load`.
+        // SAFETY: the address lies in a live node; Release pairs with the Acquire of `NodeSpace::load`.
         unsafe { AtomicU64::from_ptr(place as *mut u64) }.store(value, Ordering::Release);
     }
 
     /// Copies bytes to an address.
     #[inline]
     pub(crate) fn write(place: u64, bytes: &[u8]) {
-        // SAFETY: the range lies in a live node that nobody else refers to.
+        // SAFETY: the range lies in a live node that nothing else refers to.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place as *mut u8, bytes.len()) };
     }
 }

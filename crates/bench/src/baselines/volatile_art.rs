@@ -1,16 +1,16 @@
 //! A volatile adaptive radix tree: the bound that no durable map can beat with the same index.
 //!
-//! The tree of `radix.rs` entirely in DRAM; leaves are separate allocations {value, key length,
-//! key}, as in libart, the C implementation that the HART paper builds on.
+//! The tree of `radix.rs` entirely in DRAM; leaves are separate allocations {value, key length, key}, as in libart,
+//! the C implementation that the HART paper builds on.
 
 use super::radix::{self, InPlace};
-use super::space::{Space, dram};
-use crate::index::Index;
+use super::space::{NodeSpace, dram};
+use crate::harness::index::BenchIndex;
 use std::sync::atomic::AtomicU64;
 
 struct Dram;
 
-impl Space for Dram {
+impl NodeSpace for Dram {
     #[inline]
     fn at(&self, place: u64) -> *mut u8 {
         place as *mut u8
@@ -76,7 +76,7 @@ impl VolatileArt {
     }
 }
 
-impl Index for VolatileArt {
+impl BenchIndex for VolatileArt {
     fn insert(&mut self, key: &[u8], value: u64) {
         let made = radix::insert::<_, InPlace>(&Dram, self.root(), key, 0, || {
             let leaf = Dram.alloc(leaf_bytes(key.len()));

@@ -1,4 +1,4 @@
-//! What `mangrove bench durable` can be asked for.
+//! The options of `mangrove bench durable`.
 
 use std::path::PathBuf;
 
@@ -38,6 +38,9 @@ pub struct DurableArgs {
     /// Folder of libmangrove_app.so (default: that of this program)
     #[arg(long, value_name = "DIR")]
     pub libraries: Option<PathBuf>,
+    /// Judge the goals of this bench and print them before the tables
+    #[arg(long)]
+    pub goals: bool,
     /// Smoke test: tiny inputs, one round, a few seconds; its figures mean nothing
     #[arg(long)]
     pub quick: bool,

@@ -1,9 +1,9 @@
-//! One call: native, tracked, durable; and a durable PUT by size beside copies of the same bytes.
+//! One call: native, tracked, durable; and a durable PUT by size, compared with two copies of the same bytes.
 
+use super::context::Bench;
 use super::kv::Kv;
-use super::media::Place;
-use super::run::Bench;
-use crate::report::Unit;
+use super::media::StatePlace;
+use crate::report::report::Unit;
 use anyhow::ensure;
 use mangrove_durable::Runtime;
 use mangrove_tracker::{Recompiler, Tracker, WriteSet};
@@ -24,7 +24,7 @@ const SIZES: [usize; 5] = [64, 100, 1_000, 10_000, 100_000];
 
 unsafe extern "C" fn nothing(_: *mut c_void) {}
 
-/// The fastest of several slices, in nanoseconds a call: interrupts only ever add.
+/// The fastest of several slices, in nanoseconds a call, because interrupts only ever add time.
 fn time(calls: usize, mut call: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
     const SLICES: usize = 20;
     let per_slice = (calls / SLICES).max(1);
@@ -56,13 +56,13 @@ pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
         Ok(())
     })?;
     b.add(CALLS, "", "", TRACKED, 1, Unit::Nanoseconds, tracked);
-    let place = Place::new("zero", &b.args.dir)?;
+    let place = StatePlace::new("zero", &b.args.dir)?;
     let kv = Kv::on(&place)?;
-    let (mut client, mut asker) = (kv.runtime.client()?, kv.asker());
-    let arg = std::ptr::from_mut(&mut asker).cast::<c_void>();
+    let (mut client, mut call) = (kv.runtime.client()?, kv.call());
+    let arg = std::ptr::from_mut(&mut call).cast::<c_void>();
     let process: mangrove_durable::Command = black_box(super::kv::process);
     let unwrapped = time(calls, || {
-        // SAFETY: an asker of ours, which asks for a read.
+        // SAFETY: a call of ours, whose request is a read.
         unsafe { process(black_box(arg)) };
         Ok(())
     })?;
@@ -100,7 +100,7 @@ unsafe extern "C" fn put(arg: *mut c_void) {
     }
 }
 
-unsafe extern "C" fn make_room(arg: *mut c_void) {
+unsafe extern "C" fn allocate_slots(arg: *mut c_void) {
     // SAFETY: inside a command; the argument is a `Put`.
     unsafe {
         let put = &mut *arg.cast::<Put>();
@@ -108,11 +108,11 @@ unsafe extern "C" fn make_room(arg: *mut c_void) {
     }
 }
 
-/// Slots of each size: more than the caches hold for the large ones.
+/// Slots of each size. For the large sizes they exceed the caches.
 const SLOTS: usize = 256;
 
 pub(super) fn run_puts(b: &mut Bench) -> anyhow::Result<()> {
-    let place = Place::new("zero", &b.args.dir)?;
+    let place = StatePlace::new("zero", &b.args.dir)?;
     for len in SIZES {
         // SAFETY: there is no initialisation.
         let runtime = unsafe { Runtime::open(place.fresh()?, &place.options(), None) }?;
@@ -121,7 +121,7 @@ pub(super) fn run_puts(b: &mut Bench) -> anyhow::Result<()> {
         let mut slots = Put { from: from.as_ptr(), to: std::ptr::null_mut(), len: len * SLOTS };
         let arg = (&raw mut slots).cast();
         // SAFETY: the argument is a `Put`.
-        unsafe { client.write_durable(make_room, &[arg]) }?;
+        unsafe { client.write_durable(allocate_slots, &[arg]) }?;
         ensure!(!slots.to.is_null(), "no room for the values");
         let calls = b.size(400_000_000 / (len + 1_000), 200);
         let mut at = 0;

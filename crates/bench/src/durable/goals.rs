@@ -1,9 +1,9 @@
 //! The goals of durable applications, judged by what this run measured.
 
 use super::{calls, log, programs, ratios, recovery, sqlite};
-use crate::report::{Goal, OURS, Report, Row};
+use crate::report::report::{BenchReport, Goal, OURS, Row};
 
-fn find<'a>(report: &'a Report, section: &str, workload: &str, operation: &str) -> Option<&'a Row> {
+fn find<'a>(report: &'a BenchReport, section: &str, workload: &str, operation: &str) -> Option<&'a Row> {
     report.rows.iter().find(|r| {
         r.key.section == section && r.key.workload == workload && r.key.operation.starts_with(operation)
     })
@@ -26,7 +26,7 @@ fn at_least(goal: impl Into<String>, value: Option<f64>, limit: f64, unit: &str)
 }
 
 /// Judges every goal.
-pub(super) fn judge(report: &Report) -> Vec<Goal> {
+pub(super) fn judge(report: &BenchReport) -> Vec<Goal> {
     let mut goals = Vec::new();
     calls_and_puts(report, &mut goals);
     let slowdowns = [
@@ -47,7 +47,7 @@ pub(super) fn judge(report: &Report) -> Vec<Goal> {
     goals
 }
 
-fn calls_and_puts(report: &Report, goals: &mut Vec<Goal>) {
+fn calls_and_puts(report: &BenchReport, goals: &mut Vec<Goal>) {
     let call = |operation| find(report, calls::CALLS, "", operation).map(|r| r.median);
     let beyond = call(calls::READ).zip(call(calls::NATIVE_READ)).map(|(durable, native)| durable - native);
     goals.push(at_most("a read costs at most 20 ns beyond an unwrapped call", beyond, 20.0, " ns"));
@@ -62,11 +62,11 @@ fn calls_and_puts(report: &Report, goals: &mut Vec<Goal>) {
         "values of 64 B to 100 KB: within 3x of two memcpys",
         worst.map(|(ratio, of)| (format!("{ratio:.2}x at worst ({of})"), ratio <= 3.0)),
     ));
-    let fences = find(report, log::LOG, "uniform", log::FENCES_FRONT).map(|r| r.median);
+    let fences = find(report, log::LOG, "uniform", log::FENCES_COMMIT).map(|r| r.median);
     goals.push(at_most("fences of a commit: at most 2 (the mean of a run: below 2.1)", fences, 2.1, ""));
 }
 
-fn throughput(report: &Report, goals: &mut Vec<Goal>) {
+fn throughput(report: &BenchReport, goals: &mut Vec<Goal>) {
     let rows = report.select(|k| k.section == ratios::LOCAL && k.medium == "file" && k.subject == OURS);
     let worst = rows
         .filter_map(|r| Some((r.times_better(report.beside(&r.key, ratios::VOLATILE)?), &r.key.workload)))
@@ -77,7 +77,7 @@ fn throughput(report: &Report, goals: &mut Vec<Goal>) {
     ));
 }
 
-fn sqlite_goals(report: &Report, goals: &mut Vec<Goal>) {
+fn sqlite_goals(report: &BenchReport, goals: &mut Vec<Goal>) {
     for (clients, wanted) in [(1, 1.0), (8, 3.0)] {
         let row = |subject: &str| {
             report.rows.iter().find(|r| {
@@ -108,7 +108,7 @@ fn sqlite_goals(report: &Report, goals: &mut Vec<Goal>) {
     goals.push(at_least("SQLite, reads: at the speed of :memory: (at least 0.97x)", ratio, 0.97, "x"));
 }
 
-fn recovery_goals(report: &Report, goals: &mut Vec<Goal>) {
+fn recovery_goals(report: &BenchReport, goals: &mut Vec<Goal>) {
     let ready = find(report, recovery::RECOVERY, "8192 MiB", &format!("{}, warm", recovery::MAPPED));
     goals.push(at_most("ready under 1 s for 8 GiB, copy on write", ready.map(|r| r.median), 1000.0, " ms"));
     let all = find(report, recovery::RECOVERY, "1024 MiB", &format!("{}, warm", recovery::ALL));
@@ -119,13 +119,13 @@ fn recovery_goals(report: &Report, goals: &mut Vec<Goal>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Key, Unit};
+    use crate::report::report::{RowKey, Unit};
 
     #[test]
     fn nothing_measured_is_nothing_met_and_numbers_decide() {
-        let mut report = Report::default();
+        let mut report = BenchReport::default();
         assert!(judge(&report).iter().all(|g| g.met.is_none()));
-        let key = |operation: &str, subject: &str, clients| Key {
+        let key = |operation: &str, subject: &str, clients| RowKey {
             section: sqlite::SQLITE,
             medium: "file".into(),
             workload: String::new(),

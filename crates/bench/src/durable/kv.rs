@@ -1,7 +1,8 @@
 //! The paper's key-value store (Listing 2, examples/kv) as a subject: an array of values, two requests.
 
-use super::media::Place;
-use mangrove_durable::{Answer, Client, Context, Frame, Options, Runtime, Service};
+use super::media::StatePlace;
+use mangrove_durable::{Client, Options, Runtime};
+use mangrove_serve::{Answer, Context, Frame, Service};
 use std::ffi::{c_int, c_void};
 use std::path::Path;
 use std::sync::Arc;
@@ -12,25 +13,25 @@ pub(super) const VALUE_BYTES: usize = 100;
 /// One request, as it comes over the wire too.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(super) struct Request {
+pub(super) struct KvRequest {
     pub(super) writes: u32,
     pub(super) slot: u32,
     pub(super) value: [u8; VALUE_BYTES],
 }
 
-pub(super) const REQUEST_BYTES: usize = size_of::<Request>();
+pub(super) const REQUEST_BYTES: usize = size_of::<KvRequest>();
 
-/// Who asks, what, and the answer.
+/// One call of the store: its address, the request, and the answer.
 #[repr(C)]
-pub(super) struct Asker {
+pub(super) struct KvCall {
     store: *mut u8,
-    pub(super) request: Request,
+    pub(super) request: KvRequest,
     pub(super) answer: [u8; VALUE_BYTES],
 }
 
-impl Asker {
+impl KvCall {
     pub(super) fn new(store: *mut u8) -> Self {
-        let request = Request { writes: 0, slot: 0, value: [0; VALUE_BYTES] };
+        let request = KvRequest { writes: 0, slot: 0, value: [0; VALUE_BYTES] };
         Self { store, request, answer: [0; VALUE_BYTES] }
     }
 
@@ -43,7 +44,7 @@ impl Asker {
     }
 }
 
-/// A small generator: the clock should see the subjects.
+/// A small generator, so that the clock measures the subjects and not the generator.
 pub(super) struct Dice(u64);
 
 impl Dice {
@@ -62,21 +63,21 @@ impl Dice {
 /// Processes a request.
 ///
 /// # Safety
-/// `arg` is an `Asker` whose store has `SLOT_COUNT` values; a write is alone.
+/// `arg` is a `KvCall` whose store has `SLOT_COUNT` values; nothing else uses the store during a write.
 pub(super) unsafe extern "C" fn process(arg: *mut c_void) {
     // SAFETY: by contract.
     unsafe {
-        let asker = &mut *arg.cast::<Asker>();
-        let slot = asker.store.add(asker.request.slot as usize % SLOT_COUNT * VALUE_BYTES);
-        if asker.request.writes != 0 {
-            std::ptr::copy_nonoverlapping(asker.request.value.as_ptr(), slot, VALUE_BYTES);
+        let call = &mut *arg.cast::<KvCall>();
+        let slot = call.store.add(call.request.slot as usize % SLOT_COUNT * VALUE_BYTES);
+        if call.request.writes != 0 {
+            std::ptr::copy_nonoverlapping(call.request.value.as_ptr(), slot, VALUE_BYTES);
         } else {
-            std::ptr::copy_nonoverlapping(slot, asker.answer.as_mut_ptr(), VALUE_BYTES);
+            std::ptr::copy_nonoverlapping(slot, call.answer.as_mut_ptr(), VALUE_BYTES);
         }
     }
 }
 
-/// Makes the array; `arg` leads to where its address is wanted.
+/// Makes the array; `arg` points to the variable for its address.
 unsafe extern "C" fn make(arg: *mut c_void) -> c_int {
     // SAFETY: inside a command; the argument is a pointer variable.
     unsafe {
@@ -86,13 +87,13 @@ unsafe extern "C" fn make(arg: *mut c_void) -> c_int {
     }
 }
 
-/// A store, open.
+/// An open store.
 pub(super) struct Kv {
     pub(super) runtime: Arc<Runtime>,
     store: *mut u8,
 }
 
-// SAFETY: the store is only followed by commands and reads.
+// SAFETY: only commands and reads dereference the store.
 unsafe impl Sync for Kv {}
 
 impl Kv {
@@ -103,29 +104,29 @@ impl Kv {
         Ok(Self { runtime, store })
     }
 
-    pub(super) fn on(place: &Place) -> anyhow::Result<Self> {
+    pub(super) fn on(place: &StatePlace) -> anyhow::Result<Self> {
         Self::open(&place.fresh()?, &place.options())
     }
 
-    pub(super) fn asker(&self) -> Asker {
-        Asker::new(self.store)
+    pub(super) fn call(&self) -> KvCall {
+        KvCall::new(self.store)
     }
 
-    /// Has the asker's request processed, and waits for its answer.
-    pub(super) fn ask(client: &mut Client, asker: &mut Asker) -> anyhow::Result<()> {
-        let arg = std::ptr::from_mut(asker).cast::<c_void>();
-        if asker.request.writes == 0 {
-            // SAFETY: the asker is ours; reads may run beside each other.
+    /// Processes the call's request and waits for its answer.
+    pub(super) fn ask(client: &mut Client, call: &mut KvCall) -> anyhow::Result<()> {
+        let arg = std::ptr::from_mut(call).cast::<c_void>();
+        if call.request.writes == 0 {
+            // SAFETY: the call is ours; reads may run concurrently.
             client.read_durable(|| unsafe { process(arg) })?;
         } else {
-            // SAFETY: as above; writes are alone.
+            // SAFETY: as above; the runtime runs a write alone.
             unsafe { client.write_durable(process, &[arg]) }?;
         }
         Ok(())
     }
 }
 
-/// The store behind sockets.
+/// The store as a service of the RPC server.
 pub(super) struct KvService(pub(super) usize);
 
 impl KvService {
@@ -138,21 +139,21 @@ impl KvService {
 ///
 /// # Safety
 /// `client` is one of `connect`'s.
-unsafe fn asker<'a>(client: Context) -> &'a mut Asker {
+unsafe fn call_of<'a>(client: Context) -> &'a mut KvCall {
     // SAFETY: by contract.
     unsafe { &mut *client.0.cast() }
 }
 
-// SAFETY: `process` is sound with the askers that `connect` makes.
+// SAFETY: `process` is sound with the calls that `connect` makes.
 unsafe impl Service for KvService {
     fn connect(&self, _: u64) -> Option<Context> {
         let store = std::ptr::with_exposed_provenance_mut(self.0);
-        Some(Context(Box::into_raw(Box::new(Asker::new(store))).cast()))
+        Some(Context(Box::into_raw(Box::new(KvCall::new(store))).cast()))
     }
 
     fn disconnect(&self, client: Context) {
         // SAFETY: made by `connect`, ended once.
-        drop(unsafe { Box::from_raw(client.0.cast::<Asker>()) });
+        drop(unsafe { Box::from_raw(client.0.cast::<KvCall>()) });
     }
 
     fn deserialize(&self, client: Context, input: &[u8]) -> Frame {
@@ -160,13 +161,13 @@ unsafe impl Service for KvService {
             return Frame::Incomplete;
         }
         // SAFETY: one of ours; any bytes are a request, and there are enough.
-        unsafe { asker(client).request = input.as_ptr().cast::<Request>().read_unaligned() };
+        unsafe { call_of(client).request = input.as_ptr().cast::<KvRequest>().read_unaligned() };
         Frame::Request(REQUEST_BYTES)
     }
 
     fn is_read_only(&self, client: Context) -> bool {
         // SAFETY: one of ours.
-        unsafe { asker(client) }.request.writes == 0
+        unsafe { call_of(client) }.request.writes == 0
     }
 
     fn command(&self) -> mangrove_durable::Command {
@@ -175,7 +176,7 @@ unsafe impl Service for KvService {
 
     fn answer(&self, client: Context) -> Answer<'_> {
         // SAFETY: one of ours, which outlives the answer's use.
-        Answer { bytes: unsafe { &asker(client).answer }, close: false }
+        Answer { bytes: unsafe { &call_of(client).answer }, close: false }
     }
 
     fn failed(&self, _: Context, _: &mangrove_durable::Error) -> bool {

@@ -1,17 +1,17 @@
-//! What a batch puts into the log: deduplication on and off (Fig. 7), block sizes, flushes and fences.
+//! What a batch writes into the log: deduplication on and off (Fig. 7), block sizes, flushes and fences.
 
-use super::kv::{Asker, Dice, SLOT_COUNT, VALUE_BYTES, process};
-use super::run::Bench;
-use crate::counting::{Counter, counting};
-use crate::report::Unit;
-use mangrove_pmem::{DomainChoice, Emulated, Latency};
+use super::context::Bench;
+use super::kv::{Dice, KvCall, SLOT_COUNT, VALUE_BYTES, process};
+use crate::harness::counting::{Counter, counting};
+use crate::report::report::Unit;
+use mangrove_pmem::{Domain, Emulated, Latency};
 use mangrove_shadow::{Options, Shadow};
 use mangrove_tracker::{Recompiler, Tracker, WriteSet};
 use std::ffi::c_void;
 use std::time::Instant;
 
 pub(super) const LOG: &str = "log";
-pub(super) const FENCES_FRONT: &str = "fences of the commit, a batch";
+pub(super) const FENCES_COMMIT: &str = "fences of the commit, a batch";
 
 /// Commands of one batch.
 const BATCH: usize = 32;
@@ -37,22 +37,22 @@ impl Zipf {
     fn draw(&self, dice: &mut Dice) -> u32 {
         let point = (dice.next() >> 11) as f64 / (1u64 << 53) as f64;
         let rank = self.0.partition_point(|&c| c < point);
-        // Popular slots lie anywhere, as popular keys do.
+        // Popular slots lie anywhere in the array, as popular keys do.
         (rank as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as u32 % SLOT_COUNT as u32
     }
 }
 
-/// A shadow over counted memory, and what commands write into it.
-struct Subject {
+/// A shadow over counted memory, and the store in it that commands write.
+struct CountedShadow {
     shadow: Shadow,
     counter: Counter,
     tracker: Recompiler,
     store: *mut u8,
 }
 
-impl Subject {
+impl CountedShadow {
     fn new() -> anyhow::Result<Self> {
-        let region = Emulated::region_with(REGION_BYTES, Latency::default(), DomainChoice::Adr)?;
+        let region = Emulated::region_with(REGION_BYTES, Latency::default(), Domain::Adr)?;
         let (region, counter) = counting(region);
         let options = Options::new().capacity(64 << 20).log_bytes(LOG_BYTES).background(false);
         let shadow = Shadow::on_region(region, &options)?;
@@ -75,16 +75,16 @@ impl Subject {
         mut slot: impl FnMut(&mut Dice) -> u32,
     ) -> anyhow::Result<(f64, f64)> {
         let mut writes = Box::new(WriteSet::new(block_bytes)?);
-        let (mut asker, mut dice) = (Asker::new(self.store), Dice::new(7));
+        let (mut call, mut dice) = (KvCall::new(self.store), Dice::new(7));
         let mut ranges = Vec::new();
         let before = self.shadow.stat().log_written;
         let begin = Instant::now();
         for _ in 0..batches {
             ranges.clear();
             for _ in 0..BATCH {
-                asker.draw(&mut dice, 100);
-                asker.request.slot = slot(&mut dice);
-                let arg = std::ptr::from_mut(&mut asker).cast::<c_void>();
+                call.draw(&mut dice, 100);
+                call.request.slot = slot(&mut dice);
+                let arg = std::ptr::from_mut(&mut call).cast::<c_void>();
                 // SAFETY: one thread; the store has all slots.
                 unsafe { self.tracker.call(&mut writes, process, arg) }?;
                 if !dedup {
@@ -111,12 +111,12 @@ pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
     for (workload, skewed) in [("Zipf 0.99", true), ("uniform", false)] {
         let draw = |dice: &mut Dice| if skewed { zipf.draw(dice) } else { dice.next() as u32 };
         for (what, dedup) in [("deduplicated", true), ("every store", false)] {
-            let (rate, bytes) = Subject::new()?.batches(batches, 32, dedup, draw)?;
+            let (rate, bytes) = CountedShadow::new()?.batches(batches, 32, dedup, draw)?;
             b.add(LOG, "zero", workload, &format!("puts, {what}"), 1, Unit::PerSecond, rate);
             b.add(LOG, "zero", workload, &format!("log bytes a put, {what}"), 1, Unit::Bytes, bytes);
         }
         for block_bytes in [16, 32, 64, 128] {
-            let (rate, bytes) = Subject::new()?.batches(batches, block_bytes, true, draw)?;
+            let (rate, bytes) = CountedShadow::new()?.batches(batches, block_bytes, true, draw)?;
             let what = format!("blocks of {block_bytes} bytes");
             b.add(LOG, "zero", workload, &format!("puts, {what}"), 1, Unit::PerSecond, rate);
             b.add(LOG, "zero", workload, &format!("log bytes a put, {what}"), 1, Unit::Bytes, bytes);
@@ -125,21 +125,21 @@ pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
     fences(b)
 }
 
-/// Section 4.3: two fences in front; behind it two for each batch that is applied.
+/// Section 4.3: the commit has two fences, and the replayer two for each batch that it applies.
 fn fences(b: &mut Bench) -> anyhow::Result<()> {
-    let subject = Subject::new()?;
+    let subject = CountedShadow::new()?;
     let batches = 1_000;
     subject.batches(10, 32, true, |dice| dice.next() as u32)?;
     subject.shadow.checkpoint()?;
     let before = subject.counter.now();
     subject.batches(batches, 32, true, |dice| dice.next() as u32)?;
-    let front = subject.counter.now() - before;
+    let commits = subject.counter.now() - before;
     let applied = subject.shadow.stat();
     subject.shadow.checkpoint()?;
-    let behind = subject.counter.now() - before - front;
+    let replayed = subject.counter.now() - before - commits;
     let replays = (subject.shadow.stat().batches - applied.batches).max(1) as f64;
     let per_batch = |count: u64| count as f64 / batches as f64;
-    b.add(LOG, "zero", "uniform", FENCES_FRONT, 1, Unit::Count, per_batch(front.fences));
+    b.add(LOG, "zero", "uniform", FENCES_COMMIT, 1, Unit::Count, per_batch(commits.fences));
     b.add(
         LOG,
         "zero",
@@ -147,7 +147,7 @@ fn fences(b: &mut Bench) -> anyhow::Result<()> {
         "lines flushed by the commit, a batch",
         1,
         Unit::Count,
-        per_batch(front.lines),
+        per_batch(commits.lines),
     );
     b.add(
         LOG,
@@ -156,7 +156,7 @@ fn fences(b: &mut Bench) -> anyhow::Result<()> {
         "fences behind it, a replayed batch",
         1,
         Unit::Count,
-        behind.fences as f64 / replays,
+        replayed.fences as f64 / replays,
     );
     b.add(
         LOG,
@@ -165,7 +165,7 @@ fn fences(b: &mut Bench) -> anyhow::Result<()> {
         "lines flushed behind it, a batch",
         1,
         Unit::Count,
-        per_batch(behind.lines),
+        per_batch(replayed.lines),
     );
     Ok(())
 }

@@ -1,7 +1,8 @@
-//! `mangrove bench durable`: what durability costs an in-memory program: a call, a store, a batch, a restart.
+//! `mangrove bench durable`: what durability costs an in-memory program at a call, a store, a batch, a restart.
 
 mod args;
 mod calls;
+mod context;
 mod goals;
 mod kv;
 mod log;

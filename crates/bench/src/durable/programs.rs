@@ -1,7 +1,7 @@
 //! What tracking costs programs (execution only): the same functions of the same libraries, native and tracked.
 
-use super::run::Bench;
-use crate::report::Unit;
+use super::context::Bench;
+use crate::report::report::Unit;
 use anyhow::{Context as _, bail, ensure};
 use mangrove_tracker::{Recompiler, Tracker, WriteSet};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -21,10 +21,10 @@ struct Library(*mut c_void);
 impl Library {
     fn open(file: &Path) -> anyhow::Result<Self> {
         let name = CString::new(file.as_os_str().as_bytes())?;
-        // SAFETY: a NUL-terminated name; what libraries do when loaded is their own affair.
+        // SAFETY: a NUL-terminated name; a library that is loaded may do anything in its constructors.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
-            // SAFETY: after a failure dlerror answers a C string of this thread's.
+            // SAFETY: after a failure dlerror returns a C string that belongs to this thread.
             let why = unsafe { CStr::from_ptr(libc::dlerror()) }.to_string_lossy().into_owned();
             bail!("cannot load {}: {why}", file.display());
         }
@@ -52,7 +52,7 @@ struct Program {
     calls: usize,
 }
 
-/// Alternates native and tracked slices; the ratio of the fastest of each.
+/// Alternates native and tracked slices and returns the ratio of the fastest of each.
 fn slowdown(b: &Bench, program: &Program) -> anyhow::Result<f64> {
     let tracker = Recompiler::new()?;
     let mut writes = Box::new(WriteSet::new(32)?);
@@ -140,7 +140,7 @@ struct Deflating {
 }
 
 unsafe extern "C" fn deflate(arg: *mut c_void) {
-    // SAFETY: `zlib` passes one of its own.
+    // SAFETY: `zlib` passes a `Deflating`.
     unsafe {
         let d = &mut *arg.cast::<Deflating>();
         let mut len = d.output.len() as u64;
@@ -175,7 +175,7 @@ struct Inserting {
 }
 
 unsafe extern "C" fn insert(arg: *mut c_void) {
-    // SAFETY: `sqlite` passes one of its own.
+    // SAFETY: `sqlite` passes an `Inserting`.
     unsafe {
         let i = &*arg.cast::<Inserting>();
         for _ in 0..i.rows {
@@ -189,7 +189,7 @@ fn sqlite() -> anyhow::Result<Vec<Program>> {
     const SCHEMA: &CStr = c"CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT, value BLOB)";
     const INSERT: &CStr = c"INSERT INTO t (name, value) VALUES (hex(random()), zeroblob(100))";
     let library = Library::open(Path::new("libsqlite3.so.0"))?;
-    // SAFETY: SQLite's types; a database and a statement that live on.
+    // SAFETY: SQLite's types; the database and the statement are never closed.
     unsafe {
         let (mut db, mut statement) = (std::ptr::null_mut(), std::ptr::null_mut());
         let null = std::ptr::null_mut();

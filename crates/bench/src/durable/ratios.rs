@@ -1,10 +1,10 @@
 //! Throughput of the key-value store by the share of writes: local mode and RPC mode, on every medium.
 
-use super::kv::{Dice, Kv, KvService, REQUEST_BYTES, Request, VALUE_BYTES};
-use super::run::Bench;
-use crate::report::{OURS, Unit};
+use super::context::Bench;
+use super::kv::{Dice, Kv, KvRequest, KvService, REQUEST_BYTES, VALUE_BYTES};
+use crate::report::report::{OURS, Unit};
 use anyhow::Context as _;
-use mangrove_durable::{Server, ServerOptions};
+use mangrove_serve::{Server, ServerOptions};
 use parking_lot::RwLock;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -16,16 +16,16 @@ pub(super) const RPC: &str = "rpc";
 /// The same store with a lock around it and nothing durable.
 pub(super) const VOLATILE: &str = "volatile, locked";
 
-/// Clients on emulated memory: more would measure the scheduler. On the disk they wait, and share its syncs.
+/// Clients on emulated memory; more would measure the scheduler. On the disk clients wait, and share its syncs.
 const CLIENTS_EMULATED: usize = 2;
 const CLIENTS_FILE: usize = 32;
 /// Connections of each of two client threads, and requests in flight on each.
 const CONNECTIONS: usize = 8;
 const WINDOW: usize = 16;
-/// Requests between two looks at the clock's flag.
+/// Requests between two checks of the stop flag.
 const BURST: usize = 16;
 
-/// Operations a second of `threads` threads that each run what `work` makes until the time is over.
+/// Operations a second of `threads` threads. Each runs the closure that `work` makes, until the time is over.
 fn rate<W: FnMut() -> anyhow::Result<()>>(
     threads: usize,
     seconds: f64,
@@ -65,12 +65,12 @@ pub(super) fn run_local(b: &mut Bench) -> anyhow::Result<()> {
         for ratio in b.args.ratios.clone() {
             let kv = Kv::on(&place)?;
             let ours = rate(clients, b.args.seconds, BURST, |thread| {
-                let (mut client, mut asker) = (kv.runtime.client()?, kv.asker());
+                let (mut client, mut call) = (kv.runtime.client()?, kv.call());
                 let mut dice = Dice::new(thread as u64 + 1);
                 Ok(move || {
                     for _ in 0..BURST {
-                        asker.draw(&mut dice, ratio);
-                        Kv::ask(&mut client, &mut asker)?;
+                        call.draw(&mut dice, ratio);
+                        Kv::ask(&mut client, &mut call)?;
                     }
                     Ok(())
                 })
@@ -81,19 +81,19 @@ pub(super) fn run_local(b: &mut Bench) -> anyhow::Result<()> {
             let store = RwLock::new(vec![0u8; super::kv::SLOT_COUNT * VALUE_BYTES]);
             let volatile = rate(clients, b.args.seconds.min(0.5), BURST, |thread| {
                 let base = store.read().as_ptr().cast_mut();
-                let (mut asker, mut dice) = (super::kv::Asker::new(base), Dice::new(thread as u64 + 1));
+                let (mut call, mut dice) = (super::kv::KvCall::new(base), Dice::new(thread as u64 + 1));
                 let store = &store;
                 Ok(move || {
                     for _ in 0..BURST {
-                        asker.draw(&mut dice, ratio);
-                        let arg = std::ptr::from_mut(&mut asker).cast();
-                        if asker.request.writes == 0 {
+                        call.draw(&mut dice, ratio);
+                        let arg = std::ptr::from_mut(&mut call).cast();
+                        if call.request.writes == 0 {
                             let _shared = store.read();
-                            // SAFETY: beside other reads only.
+                            // SAFETY: only other reads run at the same time.
                             unsafe { super::kv::process(arg) };
                         } else {
                             let _alone = store.write();
-                            // SAFETY: alone.
+                            // SAFETY: the lock excludes all other users.
                             unsafe { super::kv::process(arg) };
                         }
                     }
@@ -125,12 +125,12 @@ pub(super) fn run_rpc(b: &mut Bench) -> anyhow::Result<()> {
                     let mut streams = (0..CONNECTIONS)
                         .map(|_| UnixStream::connect(&path).context("cannot connect to the server"))
                         .collect::<anyhow::Result<Vec<_>>>()?;
-                    let mut asker = kv.asker();
+                    let mut call = kv.call();
                     let mut dice = Dice::new(thread as u64 + 1);
                     Ok(move || {
                         burst(&mut streams, || {
-                            asker.draw(&mut dice, ratio);
-                            asker.request
+                            call.draw(&mut dice, ratio);
+                            call.request
                         })
                     })
                 });
@@ -147,8 +147,8 @@ pub(super) fn run_rpc(b: &mut Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A window of requests on each connection, and all answers.
-fn burst(streams: &mut [UnixStream], mut draw: impl FnMut() -> Request) -> anyhow::Result<()> {
+/// Sends a window of requests on each connection, and reads all answers.
+fn burst(streams: &mut [UnixStream], mut draw: impl FnMut() -> KvRequest) -> anyhow::Result<()> {
     let mut bytes = Vec::with_capacity(WINDOW * REQUEST_BYTES);
     for stream in &mut *streams {
         bytes.clear();

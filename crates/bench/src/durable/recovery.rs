@@ -1,10 +1,10 @@
-//! Recovery by the size of the state: a process fills it and is killed, another opens it.
+//! Recovery by the size of the state: one process fills it and is killed, another opens it.
 
-use super::run::Bench;
-use crate::report::Unit;
-use crate::say;
+use super::context::Bench;
+use crate::report::report::Unit;
+use crate::report::say;
 use anyhow::{Context as _, bail, ensure};
-use mangrove_durable::{Addresses, MediumChoice, Options, Runtime, Start, settle_addresses};
+use mangrove_durable::{Addresses, Medium, Options, Runtime, Start, settle_addresses};
 use std::ffi::c_void;
 use std::fs::File;
 use std::io::Read as _;
@@ -21,12 +21,12 @@ const MAPPED_ALL: &str = "open copy on write and read everything";
 const COPY: &str = "one memcpy of it";
 const DISK: &str = "reading it from the disk";
 
-/// Allocated and written by one command.
+/// Bytes that one command allocates and writes.
 const CHUNK_BYTES: usize = 16 << 20;
-/// Roots are few: each chunk leads to the one before.
+/// There are few roots, so each chunk points to the one before.
 const ROOT: usize = 0;
 
-/// A chunk on its way.
+/// The argument of the command that allocates a chunk.
 struct Fill {
     root: *mut usize,
     number: usize,
@@ -47,12 +47,13 @@ unsafe extern "C" fn fill(arg: *mut c_void) {
 }
 
 fn options() -> Options {
-    Options::new().medium(MediumChoice::File).keeps_variables(false)
+    Options::new().medium(Medium::File).keeps_variables(false)
 }
 
 /// The child's work: `fill:MIB:PATH`, `open:MIB:PATH` or, copy on write, `map:MIB:PATH`.
 pub(super) fn run_child(task: &str) -> anyhow::Result<()> {
-    // As every application does; otherwise all of the state is searched for pointers to modules that have moved.
+    // As every application does. Otherwise recovery searches the whole state for pointers to modules that have
+    // moved.
     if let Addresses::Random { why } = settle_addresses() {
         bail!("modules lie elsewhere at each start: {why}");
     }
@@ -75,8 +76,7 @@ pub(super) fn run_child(task: &str) -> anyhow::Result<()> {
             // SAFETY: the argument is a `Fill`.
             unsafe { client.write_durable(fill, &[(&raw mut one).cast()]) }?;
         }
-        // Killed: nothing is closed.
-        // SAFETY: sends a signal to ourselves.
+        // Killed, so that nothing is closed. SAFETY: sends a signal to this process.
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     }
     let ready = begin.elapsed();
@@ -93,11 +93,11 @@ pub(super) fn run_child(task: &str) -> anyhow::Result<()> {
     }
     ensure!(found == chunks, "{found} chunks of {chunks} are back (sum {sum})");
     say::answer(&format!("{} {}\n", ready.as_secs_f64() * 1e3, begin.elapsed().as_secs_f64() * 1e3))?;
-    // The next round finds it as this one did: not closed.
+    // Without closing, so that the next round finds the same state.
     std::process::exit(0);
 }
 
-/// Lets the page cache forget a file, as far as the kernel does that for the asking.
+/// Drops a file from the page cache, as far as the kernel does that on request.
 fn forget(path: &Path) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(path)? {
         let file = File::open(entry?.path())?;
@@ -117,7 +117,7 @@ pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
         }
         let child = |what: &str| -> anyhow::Result<std::process::Output> {
             let task = format!("{what}:{mib}:{}", dir.display());
-            let args = ["bench", "durable", "--child", &task];
+            let args = ["durable", "--child", &task];
             Ok(Command::new(std::env::current_exe()?).args(args).output()?)
         };
         let filled = child("fill")?;
@@ -158,7 +158,7 @@ pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Milliseconds for copying so much between two buffers of 256 MiB.
+/// Milliseconds for copying this much between two buffers of 256 MiB.
 fn copy_time(mib: u64) -> anyhow::Result<f64> {
     let from = vec![1u8; 256 << 20];
     let mut to = vec![2u8; 256 << 20];
@@ -170,7 +170,7 @@ fn copy_time(mib: u64) -> anyhow::Result<f64> {
     Ok(begin.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Milliseconds for reading the image, or as much of it as there is, from the disk.
+/// Milliseconds for reading the data file, or as much of it as exists, from the disk.
 fn disk_time(dir: &Path, mib: u64) -> anyhow::Result<f64> {
     forget(dir)?;
     let image = dir.join("image");

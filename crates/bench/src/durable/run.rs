@@ -1,13 +1,14 @@
 //! Runs the sections and writes the report.
 
-use super::media::Place;
+use super::context::Bench;
 use super::{DurableArgs, calls, goals, log, programs, ratios, recovery, sqlite};
-use crate::progress::Progress;
-use crate::render::Page;
-use crate::report::{Key, OURS, Report, Unit};
-use crate::{machine, render, say};
+use crate::harness::machine;
+use crate::harness::progress::SectionProgress;
+use crate::report::render::Page;
+use crate::report::report::BenchReport;
+use crate::report::{render, say};
 use anyhow::{Context as _, bail};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const PAGE: Page = Page {
     title: "Durable applications, measured",
@@ -26,10 +27,10 @@ const PAGE: Page = Page {
     ],
 };
 
-type Section = (&'static str, fn(&mut Bench) -> anyhow::Result<()>, bool);
+type DurableSection = (&'static str, fn(&mut Bench) -> anyhow::Result<()>, bool);
 
 /// Name, body, and whether it runs in every round.
-const SECTIONS: [Section; 8] = [
+const SECTIONS: [DurableSection; 8] = [
     (calls::CALLS, calls::run, true),
     (calls::PUTS, calls::run_puts, true),
     (programs::PROGRAMS, programs::run, true),
@@ -39,89 +40,6 @@ const SECTIONS: [Section; 8] = [
     (sqlite::SQLITE, sqlite::run, true),
     (recovery::RECOVERY, recovery::run, false),
 ];
-
-/// One run.
-pub(super) struct Bench {
-    pub(super) args: DurableArgs,
-    pub(super) report: Report,
-}
-
-impl Bench {
-    /// A size of the real run, or of the smoke test.
-    pub(super) fn size(&self, full: usize, quick: usize) -> usize {
-        if self.args.quick { quick.min(full) } else { full }
-    }
-
-    pub(super) fn places(&self) -> anyhow::Result<Vec<Place>> {
-        self.args.media.iter().map(|name| Place::new(name, &self.args.dir)).collect()
-    }
-
-    pub(super) fn sources(&self) -> PathBuf {
-        let built_from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        self.args.sources.clone().unwrap_or(built_from)
-    }
-
-    pub(super) fn libraries(&self) -> anyhow::Result<PathBuf> {
-        if let Some(dir) = &self.args.libraries {
-            return Ok(dir.canonicalize()?);
-        }
-        let exe = std::env::current_exe().context("cannot find this program's file")?;
-        Ok(exe.parent().map_or_else(PathBuf::new, Path::to_owned))
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the columns of a row")]
-    pub(super) fn add_of(
-        &mut self,
-        section: &'static str,
-        medium: &str,
-        workload: &str,
-        operation: &str,
-        threads: usize,
-        subject: &str,
-        unit: Unit,
-        value: f64,
-    ) {
-        let key = Key {
-            section,
-            medium: medium.to_owned(),
-            workload: workload.to_owned(),
-            operation: operation.to_owned(),
-            threads,
-            subject: subject.to_owned(),
-        };
-        self.report.add(key, unit, value);
-    }
-
-    /// A number of ours.
-    #[expect(clippy::too_many_arguments, reason = "the columns of a row")]
-    pub(super) fn add(
-        &mut self,
-        section: &'static str,
-        medium: &str,
-        workload: &str,
-        operation: &str,
-        threads: usize,
-        unit: Unit,
-        value: f64,
-    ) {
-        self.add_of(section, medium, workload, operation, threads, OURS, unit, value);
-    }
-
-    /// A number to compare ours with.
-    #[expect(clippy::too_many_arguments, reason = "the columns of a row")]
-    pub(super) fn add_floor(
-        &mut self,
-        section: &'static str,
-        medium: &str,
-        workload: &str,
-        operation: &str,
-        subject: &str,
-        unit: Unit,
-        value: f64,
-    ) {
-        self.add_of(section, medium, workload, operation, 1, subject, unit, value);
-    }
-}
 
 /// `mangrove bench durable`.
 ///
@@ -138,7 +56,7 @@ pub fn run(args: DurableArgs) -> anyhow::Result<()> {
         bail!("there is no section '{unknown}'; there are {}", names.join(", "));
     }
     std::fs::create_dir_all(&args.dir).with_context(|| format!("cannot make {}", args.dir.display()))?;
-    let report = Report { quick: args.quick, rounds: args.rounds, ..Report::default() };
+    let report = BenchReport { quick: args.quick, rounds: args.rounds, ..BenchReport::default() };
     let mut b = Bench { args, report };
     b.report.command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     b.report.started = std::time::UNIX_EPOCH.elapsed().map_or(0, |t| t.as_secs());
@@ -148,12 +66,15 @@ pub fn run(args: DurableArgs) -> anyhow::Result<()> {
         b.report
             .note(format!("The load average was {load:.2} when the run began: the figures are disturbed."));
     }
-    b.report.note("Figures of one call and of one PUT are the fastest of 20 slices of a run; the median over the rounds is shown.");
-    let wanted: Vec<&Section> = SECTIONS
+    b.report.note(
+        "Figures of one call and of one PUT are the fastest of 20 slices of a run; the median over the rounds is \
+         shown.",
+    );
+    let wanted: Vec<&DurableSection> = SECTIONS
         .iter()
         .filter(|s| b.args.only.is_empty() || b.args.only.iter().any(|name| name.trim() == s.0))
         .collect();
-    let progress = Progress::new("durable", wanted.len() * b.args.rounds);
+    let progress = SectionProgress::new("durable", wanted.len() * b.args.rounds);
     for round in 0..b.args.rounds {
         for (name, body, repeats) in &wanted {
             progress.step(*name);
@@ -161,8 +82,10 @@ pub fn run(args: DurableArgs) -> anyhow::Result<()> {
                 body(&mut b).with_context(|| format!("section '{name}'"))?;
             }
             progress.done();
-            // After every section, so that a long run that is interrupted leaves what it has.
-            b.report.goals = goals::judge(&b.report);
+            // After every section, so that an interrupted run leaves what it has measured.
+            if b.args.goals {
+                b.report.goals = goals::judge(&b.report);
+            }
             write(&b.report, &b.args)?;
         }
     }
@@ -170,12 +93,12 @@ pub fn run(args: DurableArgs) -> anyhow::Result<()> {
     say::answer(&format!("{}Written to {}.\n", render::page(&PAGE, &b.report, false), b.args.out.display()))
 }
 
-/// Tiny inputs: everything runs, nothing means anything.
+/// Tiny inputs: every section runs, but its figures mean nothing.
 fn quick(args: DurableArgs) -> DurableArgs {
     DurableArgs { rounds: 1, seconds: args.seconds.min(0.05), ..args }
 }
 
-fn write(report: &Report, args: &DurableArgs) -> anyhow::Result<()> {
+fn write(report: &BenchReport, args: &DurableArgs) -> anyhow::Result<()> {
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let save = |path: &Path, text: &str| {
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
@@ -199,17 +122,31 @@ mod tests {
         args: DurableArgs,
     }
 
-    /// What needs no child process and nothing that is built apart, on tiny input.
+    /// Everything that needs neither a child process nor a program of its own, on tiny input.
     #[test]
     fn a_smoke_test_writes_a_report() -> anyhow::Result<()> {
         let dir = std::env::temp_dir().join(format!("mangrove-bench-durable-{}", std::process::id()));
-        let words = ["bench", "--quick", "--media", "zero", "--only", "calls,puts,log,local,rpc"];
+        let words = ["bench", "--quick", "--goals", "--media", "zero", "--only", "calls,puts,log,local,rpc"];
         let mut args = Cli::parse_from(words).args;
         (args.out, args.dir) = (dir.join("out"), dir.join("pools"));
         run(args)?;
         let json: serde_json::Value = serde_json::from_slice(&std::fs::read(dir.join("out/durable.json"))?)?;
         assert!(json["rows"].as_array().is_some_and(|rows| rows.len() > 40));
         assert!(json["goals"].as_array().is_some_and(|goals| goals.len() > 10));
+        std::fs::remove_dir_all(dir)?;
+        Ok(())
+    }
+
+    #[test]
+    fn goals_are_judged_only_on_request() -> anyhow::Result<()> {
+        let dir =
+            std::env::temp_dir().join(format!("mangrove-bench-durable-no-goals-{}", std::process::id()));
+        let mut args = Cli::parse_from(["bench", "--quick", "--media", "zero", "--only", "calls"]).args;
+        (args.out, args.dir) = (dir.join("out"), dir.join("pools"));
+        run(args)?;
+        let json: serde_json::Value = serde_json::from_slice(&std::fs::read(dir.join("out/durable.json"))?)?;
+        assert_eq!(json["goals"].as_array().map(Vec::len), Some(0));
+        assert!(!std::fs::read_to_string(dir.join("out/durable.txt"))?.contains("Goals"));
         std::fs::remove_dir_all(dir)?;
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! SQLite's `:memory:` made durable (examples/sqlite) beside SQLite's own durability on the same disk, in
+//! SQLite's `:memory:` made durable (examples/sqlite), compared with SQLite's own durability on the same disk, in
 //! processes of their own.
 
-use super::run::Bench;
-use crate::report::{OURS, Unit};
+use super::context::Bench;
+use crate::report::report::{OURS, Unit};
 use anyhow::{Context as _, ensure};
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,7 +12,7 @@ pub(super) const INSERT: &str = "single-row transactions";
 pub(super) const READ: &str = "reads by key";
 pub(super) const MEMORY: &str = ":memory:, volatile";
 
-/// What the program calls them, and what the report does.
+/// The subjects' names in the program and in the report.
 const SUBJECTS: [(&str, &str); 4] = [
     ("durable", OURS),
     ("wal", "WAL, FULL, a connection each"),

@@ -1,4 +1,4 @@
-//! What `mangrove bench map` can be asked for.
+//! The options of `mangrove bench map`.
 
 use std::path::PathBuf;
 
@@ -51,6 +51,9 @@ pub struct MapArgs {
     /// on which other programs run
     #[arg(long)]
     pub cpu_time: bool,
+    /// Judge the goals of this bench and print them before the tables
+    #[arg(long)]
+    pub goals: bool,
     /// Smoke test: tiny inputs, one round, a few seconds; its figures mean nothing
     #[arg(long)]
     pub quick: bool,

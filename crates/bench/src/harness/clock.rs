@@ -1,7 +1,6 @@
-//! The clock of the sections with one thread: the wall, or the processor time of the thread where
-//! other programs disturb the machine (`--cpu-time`). It does not see waiting, so the sections on a
-//! disk and those with several threads go by the wall, except where more threads run than there are processors
-//! and a line says so.
+//! The clock of the sections with one thread: wall time, or the thread's processor time where other programs
+//! disturb the machine (`--cpu-time`). Processor time does not include waiting, so the sections on a disk and those
+//! with several threads use wall time, except where more threads run than there are processors and a line says so.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

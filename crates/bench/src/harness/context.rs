@@ -1,9 +1,9 @@
-//! What every section needs: the arguments made precise, the inputs, the report.
+//! What every section needs: the parsed arguments, the inputs, the report.
 
-use crate::media::BenchMedium;
-use crate::report::{Key, Report, Unit};
-use crate::store::StoreKind;
-use crate::subjects::{self, Subject};
+use crate::harness::media::BenchMedium;
+use crate::harness::store::StoreKind;
+use crate::report::report::{BenchReport, RowKey, Unit};
+use crate::subjects::{self, IndexKind};
 use crate::{Keys, MapArgs, Workload};
 use anyhow::{Context as _, bail};
 use mangrove_pmem::Latency;
@@ -13,10 +13,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// One run of the bench.
-pub(crate) struct Context<'a> {
+pub(crate) struct MapBench<'a> {
     pub(crate) args: MapArgs,
-    pub(crate) report: Report,
-    pub(crate) subjects: Vec<Subject>,
+    pub(crate) report: BenchReport,
+    pub(crate) subjects: Vec<IndexKind>,
+    /// Subjects that only the section `threads` measures.
+    pub(crate) subjects_of_threads: Vec<IndexKind>,
     /// Mangrove first, then the peers that are built in.
     pub(crate) stores: Vec<&'a dyn StoreKind>,
     pub(crate) media: Vec<(String, BenchMedium)>,
@@ -27,8 +29,8 @@ pub(crate) struct Context<'a> {
     keys: HashMap<(Workload, usize), Arc<Keys>>,
 }
 
-impl<'a> Context<'a> {
-    /// Reads the arguments.
+impl<'a> MapBench<'a> {
+    /// Parses the arguments.
     pub(crate) fn new(args: MapArgs, stores: Vec<&'a dyn StoreKind>) -> anyhow::Result<Self> {
         let media: Vec<_> = args
             .media
@@ -44,23 +46,26 @@ impl<'a> Context<'a> {
         let wanted = |name: &str| {
             args.subjects.is_empty() || args.subjects.iter().any(|s| s.eq_ignore_ascii_case(name))
         };
-        let subjects: Vec<Subject> = subjects::all().into_iter().filter(|s| wanted(s.name)).collect();
+        let chosen =
+            |all: Vec<IndexKind>| -> Vec<IndexKind> { all.into_iter().filter(|s| wanted(s.name)).collect() };
+        let (subjects, subjects_of_threads) = (chosen(subjects::all()), chosen(subjects::of_threads()));
         let stores: Vec<_> = stores.into_iter().filter(|s| wanted(s.name())).collect();
         if let Some(unknown) = args.subjects.iter().find(|name| {
-            !subjects.iter().any(|s| s.name.eq_ignore_ascii_case(name))
+            !subjects.iter().chain(&subjects_of_threads).any(|s| s.name.eq_ignore_ascii_case(name))
                 && !stores.iter().any(|s| s.name().eq_ignore_ascii_case(name))
         }) {
             bail!(
                 "there is no subject '{unknown}' in this build (peers need a build with the feature `peers`)"
             );
         }
-        let mut report = Report { quick: args.quick, rounds: args.rounds, ..Report::default() };
+        let mut report = BenchReport { quick: args.quick, rounds: args.rounds, ..BenchReport::default() };
         report.command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
         report.started = std::time::UNIX_EPOCH.elapsed().map_or(0, |t| t.as_secs());
         Ok(Self {
             args,
             report,
             subjects,
+            subjects_of_threads,
             stores,
             media,
             workloads,
@@ -80,7 +85,7 @@ impl<'a> Context<'a> {
         if let Some(keys) = self.keys.get(&(workload, records)) {
             return Ok(Arc::clone(keys));
         }
-        // Dictionary is what it is, except in smoke tests.
+        // Dictionary has its own number of records, except in smoke tests.
         let limit = if workload == Workload::Dictionary && !self.args.quick { usize::MAX } else { records };
         let keys = Arc::new(workload.keys(limit, self.args.seed)?);
         self.keys.insert((workload, records), Arc::clone(&keys));
@@ -101,9 +106,9 @@ impl<'a> Context<'a> {
         self.media.iter().any(|(_, m)| *m == BenchMedium::File)
     }
 
-    /// Adds a number to the report.
-    pub(crate) fn add(&mut self, line: &Line<'_>, subject: &str, unit: Unit, value: f64) {
-        let key = Key {
+    /// Adds a figure to the report.
+    pub(crate) fn add(&mut self, line: &TableLine<'_>, subject: &str, unit: Unit, value: f64) {
+        let key = RowKey {
             section: line.section,
             medium: line.medium.to_owned(),
             workload: line.workload.to_owned(),
@@ -114,7 +119,7 @@ impl<'a> Context<'a> {
         self.report.add(key, unit, value);
     }
 
-    /// An empty folder for one store, below `--dir`.
+    /// An empty directory for one store, below `--dir`.
     pub(crate) fn fresh_dir(&self, name: &str) -> anyhow::Result<PathBuf> {
         let dir = self.args.dir.join(name);
         if dir.exists() {
@@ -125,9 +130,9 @@ impl<'a> Context<'a> {
     }
 }
 
-/// A line of a table: everything of a [`Key`] but the subject.
+/// A line of a table: everything of a [`RowKey`] but the subject.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Line<'a> {
+pub(crate) struct TableLine<'a> {
     pub(crate) section: &'static str,
     pub(crate) medium: &'a str,
     pub(crate) workload: &'a str,

@@ -1,6 +1,6 @@
-//! A medium that counts: what an operation costs in flushes and fences, whoever wrote it.
+//! A counting medium: what an operation of any structure costs in flushes and fences.
 
-use mangrove_pmem::{Error, Lsn, Medium, Region, Site};
+use mangrove_pmem::{Error, Lsn, MediumOps, Region, Site};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,12 +42,12 @@ struct Counting {
     fences: AtomicU64,
 }
 
-impl Medium for Counting {
+impl MediumOps for Counting {
     unsafe fn flush(&self, offset: u64, ptr: *const u8, len: usize, site: Site) {
         self.flushes.fetch_add(1, Ordering::Relaxed);
         let lines = (offset + len as u64).div_ceil(64) - offset / 64;
         self.lines.fetch_add(lines, Ordering::Relaxed);
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: the caller's promise, passed on.
         unsafe { self.inner.medium().flush(offset, ptr, len, site) };
     }
 

@@ -1,7 +1,7 @@
 //! What the paper's figures compare: an ordered index of short keys with 8-byte values.
 
 /// One structure under test, or one thread's handle to it.
-pub(crate) trait Index: Send {
+pub(crate) trait BenchIndex: Send {
     /// Adds a key that is not there.
     fn insert(&mut self, key: &[u8], value: u64);
     /// The value of a key.
@@ -17,7 +17,7 @@ pub(crate) trait Index: Send {
         false
     }
     /// A handle for another thread, where the structure allows several.
-    fn handle(&self) -> Option<Box<dyn Index>> {
+    fn handle(&self) -> Option<Box<dyn BenchIndex>> {
         None
     }
     /// Durable bytes in use; 0 for volatile structures.

@@ -8,7 +8,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// An empty list with room for `keys` keys of `bytes` bytes in total.
+    /// An empty list with space for `keys` keys of `bytes` bytes in total.
     #[must_use]
     pub fn with_capacity(keys: usize, bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(keys) }
@@ -54,11 +54,5 @@ impl Keys {
         let mut order: Vec<u32> = (0..self.len() as u32).collect();
         order.sort_unstable_by(|&a, &b| self.get(a as usize).cmp(self.get(b as usize)));
         order
-    }
-
-    /// Average bytes of a key.
-    #[must_use]
-    pub fn mean_bytes(&self) -> f64 {
-        self.bytes.len() as f64 / self.len().max(1) as f64
     }
 }

@@ -1,7 +1,7 @@
-//! The machine that the figures belong to, and counts that only it can give: DRAM in use, bytes
-//! that a disk has written.
+//! The machine that the figures belong to, and two counts that only the machine has: DRAM in use, and bytes that a
+//! disk has written.
 
-use crate::report::Machine;
+use crate::report::report::MachineInfo;
 use mangrove_pmem::FlushInstruction;
 use std::os::linux::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ fn field(text: &str, name: &str) -> String {
 }
 
 /// Describes this machine and the disk of `dir`.
-pub(crate) fn describe(dir: &Path) -> Machine {
+pub(crate) fn describe(dir: &Path) -> MachineInfo {
     let kib: u64 = field(&read("/proc/meminfo"), "MemTotal").trim_end_matches(" kB").parse().unwrap_or(0);
     let load = read("/proc/loadavg").split(' ').next().and_then(|l| l.parse().ok()).unwrap_or(0.0);
-    Machine {
+    MachineInfo {
         cpu: field(&read("/proc/cpuinfo"), "model name"),
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
         memory_bytes: kib * 1024,
@@ -45,22 +45,22 @@ fn disk(dir: &Path) -> String {
         .map_or_else(|| "unknown".into(), |(_, text)| text)
 }
 
-/// Bytes of DRAM that the program's allocator has handed out: the C library's own count over all
-/// arenas (mallinfo2), malloc's headers included. Memory mapped for regions is not in it.
+/// Bytes of DRAM that the program has allocated: the C library's own count over all arenas (mallinfo2), malloc's
+/// headers included. Memory mapped for regions is not in it.
 pub(crate) fn allocated_bytes() -> u64 {
     // SAFETY: mallinfo2 has no precondition.
     let info = unsafe { libc::mallinfo2() };
     (info.uordblks + info.hblkhd) as u64
 }
 
-/// The block device of a folder, by its statistics.
+/// The block device of a directory, by its statistics.
 #[derive(Clone, Debug)]
 pub(crate) struct Device {
     stat: PathBuf,
 }
 
 impl Device {
-    /// `None` where the folder lies on no block device (tmpfs, overlay without one).
+    /// `None` where the directory lies on no block device (tmpfs, overlay without one).
     pub(crate) fn of(dir: &Path) -> Option<Self> {
         let device = std::fs::metadata(dir).ok()?.st_dev();
         let (major, minor) = (libc::major(device), libc::minor(device));
@@ -68,8 +68,8 @@ impl Device {
         stat.exists().then_some(Self { stat })
     }
 
-    /// Bytes written to the device since it was started, by everybody: the per-process counter of
-    /// /proc/self/io over-counts where a file system writes back large folios.
+    /// Bytes written to the device by all processes since it was started. (The per-process counter of /proc/self/io
+    /// over-counts where a file system writes back large folios.)
     pub(crate) fn written_bytes(&self) -> u64 {
         let text = std::fs::read_to_string(&self.stat).unwrap_or_default();
         // Documentation/block/stat.rst: the seventh field is sectors written, of 512 bytes.
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn allocations_are_counted() {
-        // Far more than the tests beside this one hold, and never touched.
+        // Far more than concurrent tests allocate, and never touched.
         let before = allocated_bytes();
         let block = std::hint::black_box(vec![0u8; 2 << 30]);
         assert!(allocated_bytes() >= before + (block.len() / 2) as u64);

@@ -1,14 +1,14 @@
 //! The media of the comparison: emulated memory with the paper's latencies, and the disk.
 
 use anyhow::{Context, bail};
-use mangrove_pmem::{DomainChoice, Emulated, Latency, Region};
+use mangrove_pmem::{Domain, Emulated, Latency, Region};
 
 /// Bytes of region for each record, generous for every structure (P-ART and WOART take the most).
 const REGION_BYTES_PER_RECORD: u64 = 400;
 /// And at least this.
 const REGION_BYTES_MIN: u64 = 16 << 20;
-/// Regions up to this size are touched before the clock starts: persistent memory is there already
-/// and costs no page fault.
+/// Regions up to this size are touched before the clock starts: persistent memory exists already and costs no page
+/// fault.
 const TOUCHED_BYTES_MAX: u64 = 4 << 30;
 
 /// Latency that the paper takes DRAM to have: 300/100 adds 200 ns to a write and nothing to a read.
@@ -55,7 +55,7 @@ impl BenchMedium {
 
 /// Flushes are executed whatever the platform's persistence domain is: the figures are about them.
 fn emulated(len: u64, latency: Latency) -> anyhow::Result<Region> {
-    Ok(Emulated::region_with(len, latency, DomainChoice::Adr)?)
+    Ok(Emulated::region_with(len, latency, Domain::Adr)?)
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! Says on standard error how far a long run is.
+//! Reports on standard error how far a long run is.
 
-use crate::say;
+use crate::report::say;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 
-/// A bar over the steps of one section; silent where standard error is not a terminal, except for
-/// one line a section.
-pub(crate) struct Progress {
+/// A bar over the steps of one section. Where standard error is not a terminal, it prints one line a section
+/// instead.
+pub(crate) struct SectionProgress {
     bar: ProgressBar,
 }
 
-impl Progress {
+impl SectionProgress {
     pub(crate) fn new(section: &str, steps: usize) -> Self {
         let bar = ProgressBar::new(steps as u64);
         let style = ProgressStyle::with_template("{prefix:>12} [{bar:30}] {pos}/{len} {msg} (ETA {eta})");
@@ -33,7 +33,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for SectionProgress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

@@ -1,5 +1,5 @@
-//! The records of the sections on a disk: 16-byte keys in no order, 100-byte values that can be
-//! checked against their key.
+//! The records of the sections on a disk: 16-byte keys in no order, and 100-byte values that can be checked against
+//! their key.
 
 /// Bytes of a key.
 pub(crate) const KEY_BYTES: usize = 16;
@@ -21,10 +21,10 @@ pub(crate) fn key(number: u64) -> [u8; KEY_BYTES] {
     std::array::from_fn(|i| b"0123456789abcdef"[(x >> (60 - 4 * i) & 15) as usize])
 }
 
-/// The same under one prefix, so that all keys fall in one tree of a HART.
+/// The `number`-th key with a common prefix, so that all such keys fall in one tree of a HART.
 pub(crate) fn prefixed_key(number: u64) -> [u8; KEY_BYTES] {
     let mut key = key(number);
-    // 12 digits are left: distinct for far more numbers than the bench draws.
+    // 12 digits are left, which are distinct for far more numbers than the bench draws.
     key.copy_within(0..KEY_BYTES - 4, 4);
     key[..4].copy_from_slice(b"user");
     key

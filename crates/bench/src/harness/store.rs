@@ -1,4 +1,4 @@
-//! The one door to the stores that are compared on a disk: Mangrove and its peers.
+//! The common interface of the stores that are compared on a disk: Mangrove and its peers.
 
 use anyhow::Result;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::path::Path;
 pub enum SyncMode {
     /// Once it survives a power cut.
     Sync,
-    /// At once; the store makes it durable in its own time.
+    /// At once; the store makes it durable later.
     Async,
 }
 
@@ -16,15 +16,15 @@ pub enum SyncMode {
 pub trait StoreKind: Sync {
     /// Its name in reports.
     fn name(&self) -> &'static str;
-    /// Opens the store in the folder `dir`, which exists, and makes it if it is empty.
+    /// Opens the store in the directory `dir`, which exists, and creates it if `dir` is empty.
     ///
     /// # Errors
     /// The store's own.
-    fn open(&self, dir: &Path, mode: SyncMode) -> Result<Box<dyn Store>>;
+    fn open(&self, dir: &Path, mode: SyncMode) -> Result<Box<dyn OpenStore>>;
 }
 
-/// An open store. Writes follow the mode it was opened in.
-pub trait Store: Send + Sync {
+/// An open store. Writes follow the mode in which it was opened.
+pub trait OpenStore: Send + Sync {
     /// Sets a key.
     ///
     /// # Errors
@@ -35,8 +35,8 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// The store's own.
     fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
-    /// Reads several keys and tells how many it found, each with `len` bytes of value. One by one where the store has
-    /// no call for it.
+    /// Reads several keys and returns how many it found with `len` bytes of value. Reads them one by one where the
+    /// store has no call for it.
     ///
     /// # Errors
     /// The store's own.

@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 use std::collections::HashSet;
 use std::path::Path;
 
-/// Where Debian's package puts the words.
+/// Where Debian's package installs the words.
 pub(crate) const DICTIONARY_PATH: &str = "/usr/share/dict/american-english-insane";
 
 /// Longest key of any workload: the limit of the paper's leaf, and so of the baselines.
@@ -16,8 +16,8 @@ pub(crate) const KEY_BYTES_MAX: usize = 24;
 /// The 62 characters of the paper's keys, in ascending order of their codes.
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Characters of a Sequential key: 62^8 keys, and 100 million of them share their first two bytes
-/// only in part, as in the paper's trace of consecutive strings.
+/// Characters of a Sequential key: there are 62^8 keys, and 100 million of them share their first two bytes only in
+/// part, as in the paper's trace of consecutive strings.
 const SEQUENTIAL_CHARS: usize = 8;
 
 /// A key set.
@@ -107,7 +107,7 @@ fn sequential(records: usize) -> Keys {
 
 fn random(records: usize, seed: u64) -> Keys {
     let mut rng = SmallRng::seed_from_u64(seed);
-    // Distinct by a set of 128-bit keys (16 characters at most fit in one), not of allocations.
+    // Distinct by a set of 128-bit keys (at most 16 characters fit in one), which needs no allocation for each.
     let mut seen: HashSet<u128> = HashSet::with_capacity(records);
     let mut keys = Keys::with_capacity(records, records * 11);
     let mut key = [0u8; 16];

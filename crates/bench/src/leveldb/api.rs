@@ -1,5 +1,5 @@
-//! LevelDB's C API, found at run time in whichever library speaks it: the same calls for every subject,
-//! and nothing that this program would have to be linked with.
+//! LevelDB's C API, loaded at run time from any library that implements it. Every subject gets the same calls, and
+//! this program links none of them.
 
 use anyhow::{Context as _, bail};
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
@@ -25,10 +25,10 @@ struct Library {
 impl Library {
     fn open(file: &Path, prefix: &'static str) -> anyhow::Result<Self> {
         let name = CString::new(file.as_os_str().as_bytes())?;
-        // SAFETY: a NUL-terminated name; what libraries do when loaded is their own affair.
+        // SAFETY: a NUL-terminated name; a library that is loaded may do anything in its constructors.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
-            // SAFETY: after a failure dlerror answers a C string of this thread's.
+            // SAFETY: after a failure dlerror returns a C string that belongs to this thread.
             let why = unsafe { CStr::from_ptr(libc::dlerror()) }.to_string_lossy().into_owned();
             bail!("cannot load {}: {why}", file.display());
         }
@@ -52,7 +52,7 @@ impl Library {
     }
 }
 
-/// Declares the table of functions, and how it is filled.
+/// Declares the table of functions, and how to fill it.
 macro_rules! functions {
     ($($name:ident: fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
         /// The functions of the API that the bench calls.
@@ -101,8 +101,8 @@ functions! {
     compact_range: fn(Object, *const c_char, usize, *const c_char, usize);
 }
 
-/// Who is measured.
-pub(super) struct Subject {
+/// A library under test.
+pub(super) struct ApiLibrary {
     pub(super) name: &'static str,
     functions: Functions,
     library: Library,
@@ -110,7 +110,7 @@ pub(super) struct Subject {
     engine: Option<&'static str>,
 }
 
-impl Subject {
+impl ApiLibrary {
     /// The library in `file`, whose functions begin with `prefix`.
     pub(super) fn load(
         name: &'static str,
@@ -122,7 +122,7 @@ impl Subject {
         Ok(Self { name, functions: Functions::of(library)?, library, engine })
     }
 
-    /// As a user would after reading each project's first page: a cache that holds everything, and a
+    /// Sets what a user would set after reading each project's first page: a cache that holds everything, and a
     /// Bloom filter.
     ///
     /// # Safety
@@ -144,7 +144,7 @@ impl Subject {
                 );
                 get.get::<Set>("options_set_block_based_table_factory")?(options, table);
                 get.get::<unsafe extern "C" fn(Object)>("block_based_options_destroy")?(table);
-                // Fatal errors only: its information log is not part of the comparison.
+                // Fatal errors only: the information log is not part of the comparison.
                 get.get::<unsafe extern "C" fn(Object, c_int)>("options_set_info_log_level")?(options, 4);
             } else {
                 type Set = unsafe extern "C" fn(Object, Object);
@@ -159,7 +159,7 @@ impl Subject {
     /// Opens the database in `dir`, and makes it if there is none.
     pub(super) fn open(&self, dir: &Path) -> anyhow::Result<Database> {
         if let Some(engine) = self.engine {
-            // SAFETY: between two databases no thread of this program runs that reads the environment.
+            // SAFETY: no thread of this program runs between two databases, so none reads the environment.
             unsafe { std::env::set_var("MANGROVE_LEVELDB_ENGINE", engine) };
         }
         let f = self.functions;
@@ -186,7 +186,7 @@ impl Subject {
     }
 }
 
-/// Turns an error string into ours, and frees it.
+/// Turns an error string into an error, and frees it.
 fn check(f: Functions, error: *mut c_char) -> anyhow::Result<()> {
     if error.is_null() {
         return Ok(());
@@ -215,7 +215,7 @@ unsafe impl Send for Database {}
 unsafe impl Sync for Database {}
 
 impl Database {
-    /// Sets a key; returns when that is durable.
+    /// Sets a key; returns when it is durable.
     pub(super) fn put(&self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
         let mut error = ptr::null_mut();
         // SAFETY: an open database; the slices outlive the call.
@@ -273,8 +273,8 @@ impl Database {
         Ok(found.then_some(len))
     }
 
-    /// Reads all records in order, or from the end; how many, and how many bytes. The first byte of each
-    /// value is looked at.
+    /// Reads all records forwards or backwards, and the first byte of each value. Returns how many records there
+    /// are, and how many bytes.
     pub(super) fn scan(&self, backwards: bool) -> anyhow::Result<(u64, u64)> {
         let f = self.f;
         let (mut count, mut bytes, mut first) = (0, 0, 0u64);
@@ -307,7 +307,7 @@ impl Database {
         Ok((count, bytes))
     }
 
-    /// Has the subject bring its files into their best shape.
+    /// Compacts the database's files.
     pub(super) fn compact(&self) {
         // SAFETY: an open database; NULL is "no bound".
         unsafe { (self.f.compact_range)(self.db, ptr::null(), 0, ptr::null(), 0) };
@@ -316,7 +316,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // SAFETY: the last use of all.
+        // SAFETY: nothing uses these objects afterwards.
         unsafe {
             (self.f.close)(self.db);
             (self.f.writeoptions_destroy)(self.synced);

@@ -1,4 +1,4 @@
-//! What `mangrove bench leveldb` can be asked for.
+//! The options of `mangrove bench leveldb`.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, clap::Args)]
 pub struct LeveldbArgs {
     /// Records that the reading workloads find, of 100-byte values; a quarter as many of 1 KB
-    #[arg(long, default_value = "1m", value_parser = crate::args::parse_count)]
+    #[arg(long, default_value = "1m", value_parser = crate::harness::args::parse_count)]
     pub records: u64,
     /// Thread counts of the writing workloads, comma separated
     #[arg(long, value_delimiter = ',', default_value = "1,8,32")]
@@ -36,6 +36,9 @@ pub struct LeveldbArgs {
     /// libmangrove_leveldb.so (default: beside this program)
     #[arg(long, value_name = "FILE")]
     pub library: Option<PathBuf>,
+    /// Judge the goals of this bench and print them before the tables
+    #[arg(long)]
+    pub goals: bool,
     /// Smoke test: tiny inputs, one round, a few seconds; its figures mean nothing
     #[arg(long)]
     pub quick: bool,

@@ -1,15 +1,15 @@
 //! The goals of the LevelDB API, judged by what this run measured.
 
-use super::run::{READING, WRITING};
-use crate::report::{Goal, OURS, Report};
+use super::lines::{READING, WRITING};
+use crate::report::report::{BenchReport, Goal, OURS};
 
 /// The subject that the goals name.
 const RIVAL: &str = "LevelDB";
 
-/// At worst over the lines of `section` with `threads` threads, how many times better ours is.
-fn judge_one(report: &Report, goal: String, section: &str, threads: Option<usize>, wanted: f64) -> Goal {
+/// How many times better ours is, in the worst line of `section` with `threads` threads.
+fn judge_one(report: &BenchReport, goal: String, section: &str, threads: Option<usize>, wanted: f64) -> Goal {
     let ours = report.select(|k| {
-        // 100 KB values are the disk's bandwidth, not commits: told in the table, not in the goal.
+        // Values of 100 KB measure the disk's bandwidth, not commits. They are in the table, but not in the goal.
         k.section == section
             && k.subject == OURS
             && k.operation != "fill100K"
@@ -29,7 +29,7 @@ fn judge_one(report: &Report, goal: String, section: &str, threads: Option<usize
 }
 
 /// Judges every goal.
-pub(super) fn judge(report: &Report) -> Vec<Goal> {
+pub(super) fn judge(report: &BenchReport) -> Vec<Goal> {
     let mut goals: Vec<Goal> = [(1, 1.0), (8, 2.0), (32, 3.0)]
         .into_iter()
         .map(|(threads, wanted)| {
@@ -44,15 +44,15 @@ pub(super) fn judge(report: &Report) -> Vec<Goal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Key, Unit};
+    use crate::report::report::{RowKey, Unit};
 
     #[test]
     fn the_worst_line_decides_and_nothing_measured_is_nothing_met() {
-        let mut report = Report::default();
+        let mut report = BenchReport::default();
         assert!(judge(&report).iter().all(|g| g.met.is_none()));
         for (operation, ours, theirs) in [("fillseq", 300.0, 100.0), ("overwrite", 250.0, 100.0)] {
             for (subject, value) in [(OURS, ours), (RIVAL, theirs)] {
-                let key = Key {
+                let key = RowKey {
                     section: WRITING,
                     medium: "file".into(),
                     workload: String::new(),

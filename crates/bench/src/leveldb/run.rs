@@ -1,20 +1,19 @@
 //! Runs the workloads on every subject and writes the report.
 
-use super::api::Subject;
+use super::api::ApiLibrary;
+use super::lines::{READING, WRITING};
 use super::workloads::{self, READS, WRITES};
 use super::{LeveldbArgs, goals};
-use crate::progress::Progress;
-use crate::render::Page;
-use crate::report::{Key, OURS, Report, Unit};
-use crate::{machine, render, say};
+use crate::harness::machine;
+use crate::harness::progress::SectionProgress;
+use crate::report::render::Page;
+use crate::report::report::{BenchReport, OURS, RowKey, Unit};
+use crate::report::{render, say};
 use anyhow::{Context as _, bail};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub(super) const WRITING: &str = "writing";
-pub(super) const READING: &str = "reading";
-
-/// Our engines: their names in the report, and what a database that has one says. The first is the default.
+/// Our engines: their names in the report, and the value of the option that chooses them. The first is the default.
 const OUR_ENGINES: [(&str, &str); 2] = [(OURS, "durable"), ("Mangrove (map)", "map")];
 const LIBRARY: &str = "libmangrove_leveldb.so";
 
@@ -26,7 +25,7 @@ const PAGE: Page = Page {
     ],
 };
 
-/// Records that are there to be overwritten.
+/// Records that exist before the workload that overwrites them.
 const OVERWRITTEN: u64 = 100_000;
 
 /// `mangrove bench leveldb`.
@@ -39,7 +38,7 @@ pub fn run(args: LeveldbArgs) -> anyhow::Result<()> {
     say::answer(&format!("{}Written to {}.\n", render::page(&PAGE, &report, false), args.out.display()))
 }
 
-/// Tiny inputs: everything runs, nothing means anything.
+/// Tiny inputs: every workload runs, but its figures mean nothing.
 fn quick(args: LeveldbArgs) -> LeveldbArgs {
     LeveldbArgs { records: args.records.min(4_000), rounds: 1, seconds: args.seconds.min(0.05), ..args }
 }
@@ -60,18 +59,18 @@ fn library(args: &LeveldbArgs) -> anyhow::Result<PathBuf> {
     Ok(beside)
 }
 
-/// Ours, and those of the others that are installed.
-fn subjects(args: &LeveldbArgs, report: &mut Report) -> anyhow::Result<Vec<Subject>> {
+/// Our library, and those of the others that are installed.
+fn subjects(args: &LeveldbArgs, report: &mut BenchReport) -> anyhow::Result<Vec<ApiLibrary>> {
     let ours = library(args)?;
     let mut subjects = Vec::new();
     for (name, engine) in OUR_ENGINES {
-        subjects.push(Subject::load(name, &ours, "leveldb", Some(engine))?);
+        subjects.push(ApiLibrary::load(name, &ours, "leveldb", Some(engine))?);
     }
     for (name, prefix, files) in [
         ("LevelDB", "leveldb", &["libleveldb.so.1d", "libleveldb.so.1"][..]),
         ("RocksDB", "rocksdb", &["librocksdb.so.7.8", "librocksdb.so"][..]),
     ] {
-        let found = files.iter().find_map(|file| Subject::load(name, Path::new(file), prefix, None).ok());
+        let found = files.iter().find_map(|file| ApiLibrary::load(name, Path::new(file), prefix, None).ok());
         match found {
             Some(subject) => subjects.push(subject),
             None => report.note(format!("{name} is not installed here.")),
@@ -88,8 +87,8 @@ fn is(name: &str, asked: &str) -> bool {
     name.eq_ignore_ascii_case(asked.trim())
 }
 
-fn measure(args: &LeveldbArgs) -> anyhow::Result<Report> {
-    let mut report = Report { quick: args.quick, rounds: args.rounds, ..Report::default() };
+fn measure(args: &LeveldbArgs) -> anyhow::Result<BenchReport> {
+    let mut report = BenchReport { quick: args.quick, rounds: args.rounds, ..BenchReport::default() };
     report.command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     report.started = std::time::UNIX_EPOCH.elapsed().map_or(0, |t| t.as_secs());
     std::fs::create_dir_all(&args.dir).with_context(|| format!("cannot make {}", args.dir.display()))?;
@@ -100,7 +99,7 @@ fn measure(args: &LeveldbArgs) -> anyhow::Result<Report> {
     }
     report.note(
         "All subjects through the same calls of LevelDB's C API; LevelDB and RocksDB with a cache that holds \
-         everything and a Bloom filter. fill100K is not part of the goals: it measures the disk's bandwidth.",
+         everything and a Bloom filter. fill100K measures the disk's bandwidth.",
     );
     report.note(
         "Reading: all threads read everything (readrandom: as many random keys); databases were loaded in \
@@ -112,15 +111,17 @@ fn measure(args: &LeveldbArgs) -> anyhow::Result<Report> {
         bail!("there is no workload '{unknown}'; there are {}", known.collect::<Vec<_>>().join(", "));
     }
     let steps = args.rounds * subjects.len() * (args.threads.len() * WRITES.len() + READS.len());
-    let progress = Progress::new("leveldb", steps);
+    let progress = SectionProgress::new("leveldb", steps);
     for _ in 0..args.rounds {
         for subject in &subjects {
             let mut run = Round { args, report: &mut report, subject, progress: &progress };
             run.writing()?;
             run.reading()?;
         }
-        // After every round, so that a long run that is interrupted leaves what it has.
-        report.goals = goals::judge(&report);
+        // After every round, so that an interrupted run leaves what it has measured.
+        if args.goals {
+            report.goals = goals::judge(&report);
+        }
         write(&report, args)?;
     }
     Ok(report)
@@ -129,9 +130,9 @@ fn measure(args: &LeveldbArgs) -> anyhow::Result<Report> {
 /// One subject in one round.
 struct Round<'a> {
     args: &'a LeveldbArgs,
-    report: &'a mut Report,
-    subject: &'a Subject,
-    progress: &'a Progress,
+    report: &'a mut BenchReport,
+    subject: &'a ApiLibrary,
+    progress: &'a SectionProgress,
 }
 
 impl Round<'_> {
@@ -149,7 +150,7 @@ impl Round<'_> {
     }
 
     fn add(&mut self, section: &'static str, operation: &str, threads: usize, rate: f64) {
-        let key = Key {
+        let key = RowKey {
             section,
             medium: "file".into(),
             workload: String::new(),
@@ -172,7 +173,7 @@ impl Round<'_> {
                 if workload.overwrites {
                     workloads::load(&db, loaded, 100)?;
                 }
-                // What came before belongs to nobody's writes.
+                // Earlier writes must not count for this workload.
                 rustix::fs::sync();
                 let rate = workloads::write_rate(&db, workload, threads, time, loaded)
                     .with_context(|| format!("{}, {}", self.subject.name, workload.name))?;
@@ -200,7 +201,7 @@ impl Round<'_> {
                 let db = self.subject.open(&self.fresh_dir()?)?;
                 workloads::load(&db, records, value_bytes)?;
                 db.compact();
-                // Once without the clock: caches are to be as warm as they get.
+                // Once without the clock, so that caches are as warm as they get.
                 db.scan(false)?;
                 open = Some((value_bytes, records, db));
             }
@@ -219,7 +220,7 @@ impl Round<'_> {
     }
 }
 
-fn write(report: &Report, args: &LeveldbArgs) -> anyhow::Result<()> {
+fn write(report: &BenchReport, args: &LeveldbArgs) -> anyhow::Result<()> {
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let save = |path: &Path, text: &str| {
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))

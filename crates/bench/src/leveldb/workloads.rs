@@ -2,7 +2,7 @@
 //! compress; every write synced.
 
 use super::api::Database;
-use crate::records;
+use crate::harness::records;
 use anyhow::ensure;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
@@ -18,9 +18,9 @@ const VALUE_BYTES_100KB: usize = 100_000;
 
 /// What a writing workload writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Write {
+pub(super) struct WriteWorkload {
     pub(super) name: &'static str,
-    /// Each thread counts up; else keys come in no order.
+    /// Each thread counts up; otherwise keys come in no order.
     in_order: bool,
     /// The keys are those that the database was loaded with.
     pub(super) overwrites: bool,
@@ -28,11 +28,11 @@ pub(super) struct Write {
 }
 
 /// Fig. 8.
-pub(super) const WRITES: [Write; 4] = [
-    Write { name: "fillseq", in_order: true, overwrites: false, value_bytes: VALUE_BYTES },
-    Write { name: "fillrandom", in_order: false, overwrites: false, value_bytes: VALUE_BYTES },
-    Write { name: "overwrite", in_order: false, overwrites: true, value_bytes: VALUE_BYTES },
-    Write { name: "fill100K", in_order: false, overwrites: false, value_bytes: VALUE_BYTES_100KB },
+pub(super) const WRITES: [WriteWorkload; 4] = [
+    WriteWorkload { name: "fillseq", in_order: true, overwrites: false, value_bytes: VALUE_BYTES },
+    WriteWorkload { name: "fillrandom", in_order: false, overwrites: false, value_bytes: VALUE_BYTES },
+    WriteWorkload { name: "overwrite", in_order: false, overwrites: true, value_bytes: VALUE_BYTES },
+    WriteWorkload { name: "fill100K", in_order: false, overwrites: false, value_bytes: VALUE_BYTES_100KB },
 ];
 
 /// How a reading workload reads.
@@ -52,7 +52,7 @@ pub(super) const READS: [(&str, How, usize); 5] = [
     ("readreverse1KB", How::Backwards, VALUE_BYTES_1KB),
 ];
 
-/// The number-th key of those in order.
+/// The number-th key in order.
 fn key_in_order(number: u64) -> [u8; records::KEY_BYTES] {
     std::array::from_fn(|i| b"0123456789abcdef"[(number >> (60 - 4 * i) & 15) as usize])
 }
@@ -63,9 +63,9 @@ fn value(bytes: usize, seed: u64) -> Vec<u8> {
     value
 }
 
-/// Loads records `0..count` of the keys in no order, in an order that is none either.
+/// Loads the records `0..count`, whose keys come in no order.
 pub(super) fn load(db: &Database, count: u64, value_bytes: usize) -> anyhow::Result<()> {
-    // One value a batch with its number in front: as cheap as it gets, and nothing repeats.
+    // Values differ only in their first bytes: that is cheap, and no two are equal.
     let mut values = vec![value(value_bytes, 1); BATCH_RECORDS as usize];
     for from in (0..count).step_by(BATCH_RECORDS as usize) {
         let numbers = from..count.min(from + BATCH_RECORDS);
@@ -79,10 +79,10 @@ pub(super) fn load(db: &Database, count: u64, value_bytes: usize) -> anyhow::Res
     Ok(())
 }
 
-/// Writes per second of `threads` threads in `time`. `loaded` records are there to be overwritten.
+/// Writes per second of `threads` threads in `time`. `loaded` records exist for overwriting.
 pub(super) fn write_rate(
     db: &Database,
-    workload: Write,
+    workload: WriteWorkload,
     threads: usize,
     time: Duration,
     loaded: u64,
@@ -100,8 +100,8 @@ pub(super) fn write_rate(
                 let mut done = 0u64;
                 while !stop.load(Ordering::Relaxed) {
                     let key = match workload {
-                        Write { overwrites: true, .. } => records::key(rng.random_range(0..loaded)),
-                        Write { in_order: true, .. } => key_in_order(t << 40 | done),
+                        WriteWorkload { overwrites: true, .. } => records::key(rng.random_range(0..loaded)),
+                        WriteWorkload { in_order: true, .. } => key_in_order(t << 40 | done),
                         _ => records::key(t << 40 | done),
                     };
                     if let Err(e) = db.put(&key, &value) {
@@ -126,7 +126,7 @@ pub(super) fn write_rate(
     Ok(writes.into_inner() as f64 / seconds)
 }
 
-/// Records per second that `threads` threads read: all of them each, or as many at random.
+/// Records per second that `threads` threads read. Each reads all of them, or as many at random.
 pub(super) fn read_rate(
     db: &Database,
     how: How,

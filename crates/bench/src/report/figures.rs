@@ -1,6 +1,6 @@
 //! SVG figures after the paper's Fig. 4 to 10, and those of the disk sections.
 
-use crate::report::{Report, Row, Unit};
+use crate::report::report::{BenchReport, Row, Unit};
 use crate::sections::lines;
 use anyhow::anyhow;
 use plotters::prelude::*;
@@ -20,8 +20,8 @@ const COLOURS: [RGBColor; 10] = [
     RGBColor(40, 40, 40),
 ];
 
-/// Draws every figure whose numbers this run has into `dir`; returns the file names.
-pub(crate) fn draw(report: &Report, dir: &Path) -> anyhow::Result<Vec<String>> {
+/// Draws every figure for which this run has measurements into `dir`; returns the file names.
+pub(crate) fn draw(report: &BenchReport, dir: &Path) -> anyhow::Result<Vec<String>> {
     let mut done = Vec::new();
     let mut bars = |file: &str, title: &str, group: fn(&Row) -> String, pick: &dyn Fn(&Row) -> bool| {
         let rows: Vec<&Row> = report.rows.iter().filter(|r| pick(r)).collect();

@@ -1,7 +1,7 @@
-//! The goals of the map, judged by what this run measured. A goal without its numbers is "not
-//! measured", never "met".
+//! The goals of the map, judged by what this run measured. A goal without measurements is "not measured", never
+//! "met".
 
-use crate::report::{Goal, Key, OURS, Report, Row};
+use crate::report::report::{BenchReport, Goal, OURS, Row, RowKey};
 use crate::sections::lines::{
     self, BATCHES, BITFLIP, GETS, MEMORY, MIXES, OPEN, OPERATIONS, PERSISTS, PUTS, RANGE, RECOVERY,
 };
@@ -11,7 +11,7 @@ use crate::subjects::{BLART, HART_PAPER, VOLATILE_ART};
 const RIVALS: [&str; 3] = ["WOART", "ART+CoW", "FPTree"];
 
 /// Judges every goal.
-pub(crate) fn judge(report: &Report) -> Vec<Goal> {
+pub(crate) fn judge(report: &BenchReport) -> Vec<Goal> {
     let j = Judge { report };
     let mut goals = Vec::new();
     zero_latency(&j, &mut goals);
@@ -24,18 +24,18 @@ pub(crate) fn judge(report: &Report) -> Vec<Goal> {
     goals
 }
 
-/// Two volatile radix trees: whichever is harder to meet decides.
+/// Two volatile radix trees: the goal must be met against both.
 const VOLATILE: [&str; 2] = [VOLATILE_ART, BLART];
 
 struct Judge<'a> {
-    report: &'a Report,
+    report: &'a BenchReport,
 }
 
 /// A ratio, and where it was found.
 type Found = (f64, String);
 
 impl<'a> Judge<'a> {
-    fn ours(&self, section: &str, f: impl Fn(&Key) -> bool) -> Vec<&'a Row> {
+    fn ours(&self, section: &str, f: impl Fn(&RowKey) -> bool) -> Vec<&'a Row> {
         self.report
             .rows
             .iter()
@@ -44,7 +44,7 @@ impl<'a> Judge<'a> {
     }
 
     /// How many times better ours is than `rival`, in every line for which `f` holds.
-    fn against(&self, section: &str, rival: &str, f: impl Fn(&Key) -> bool) -> Vec<Found> {
+    fn against(&self, section: &str, rival: &str, f: impl Fn(&RowKey) -> bool) -> Vec<Found> {
         let mut found = Vec::new();
         for row in self.ours(section, f) {
             if let Some(other) = self.report.beside(&row.key, rival) {
@@ -56,7 +56,7 @@ impl<'a> Judge<'a> {
         found
     }
 
-    /// The peers' rows beside ours in one line.
+    /// The peers' rows in the line of `ours`.
     fn peers(&self, ours: &Row) -> Vec<&'a Row> {
         let not_peers = [OURS, lines::FLOOR];
         self.report
@@ -87,7 +87,7 @@ fn at_least(goals: &mut Vec<Goal>, goal: &str, wanted: f64, found: Vec<Found>) {
     });
 }
 
-/// A number of ours must not exceed `limit`.
+/// A figure of ours must not exceed `limit`.
 fn at_most(goals: &mut Vec<Goal>, goal: &str, limit: f64, unit: &str, rows: &[&Row]) {
     let worst = rows.iter().max_by(|a, b| a.median.total_cmp(&b.median));
     goals.push(match worst {
@@ -105,7 +105,7 @@ fn unmeasured(goal: &str) -> Goal {
 }
 
 fn zero_latency(j: &Judge<'_>, goals: &mut Vec<Goal>) {
-    let zero = |operation: &'static str| move |k: &Key| k.medium == "zero" && k.operation == operation;
+    let zero = |operation: &'static str| move |k: &RowKey| k.medium == "zero" && k.operation == operation;
     let hart = |operation| j.against(OPERATIONS, HART_PAPER, zero(operation));
     at_least(goals, "zero latency: insert at least 2x HART-paper", 2.0, hart("insert"));
     for rival in ["WOART", "ART+CoW", "FPTree", "P-ART"] {
@@ -150,7 +150,7 @@ fn ranges_and_recovery(j: &Judge<'_>, goals: &mut Vec<Goal>) {
         let goal = format!("range of 100k: at least as fast as {rival}");
         at_least(goals, &goal, 1.0, j.against(RANGE, rival, |k| k.medium == "zero"));
     }
-    let random = |k: &Key| k.medium == "zero" && k.workload == "Random" && k.operation == "recover";
+    let random = |k: &RowKey| k.medium == "zero" && k.workload == "Random" && k.operation == "recover";
     let rows = j.ours(RECOVERY, random);
     at_most(goals, "recovery of 1M Random under 100 ms", 100.0, " ms", &rows);
     at_least(
@@ -161,7 +161,7 @@ fn ranges_and_recovery(j: &Judge<'_>, goals: &mut Vec<Goal>) {
     );
 }
 
-/// Ours against the best of the peers in one line.
+/// Compares ours with the best of the peers in one line.
 fn against_best(j: &Judge<'_>, goals: &mut Vec<Goal>, goal: &str, wanted: f64, ours: Option<&Row>) {
     let best = ours.and_then(|o| {
         // The best peer is the one that ours beats by the least.
@@ -206,7 +206,7 @@ fn disk_reads(j: &Judge<'_>, goals: &mut Vec<Goal>) {
     at_most(goals, "one bit flipped anywhere: 0 silently wrong or missing answers", 0.0, "", &flips);
     let gets = j.against(GETS, "LMDB", |k| k.operation == lines::GET && k.threads == 1);
     at_least(goals, "gets, 1M random, one thread: 4x LMDB", 4.0, gets);
-    // Two readers and a writer.
+    // Two readers and a writer need three processors.
     let crowded = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 3);
     for operation in [lines::GET, if crowded { lines::GET_PREFIX_CPU } else { lines::GET_PREFIX }] {
         let goal = format!("{operation}: 1.9x on 2 threads");
@@ -230,17 +230,17 @@ fn memory(j: &Judge<'_>, goals: &mut Vec<Goal>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Unit;
+    use crate::report::report::Unit;
 
     fn add(
-        report: &mut Report,
+        report: &mut BenchReport,
         section: &'static str,
         operation: &str,
         threads: usize,
         subject: &str,
         value: f64,
     ) {
-        let key = Key {
+        let key = RowKey {
             section,
             medium: if section == PUTS { "file" } else { "zero" }.into(),
             workload: String::new(),
@@ -257,12 +257,12 @@ mod tests {
 
     #[test]
     fn nothing_measured_is_nothing_met() {
-        assert!(judge(&Report::default()).iter().all(|g| g.met.is_none()));
+        assert!(judge(&BenchReport::default()).iter().all(|g| g.met.is_none()));
     }
 
     #[test]
     fn goals_are_met_or_missed_by_the_numbers() {
-        let mut report = Report::default();
+        let mut report = BenchReport::default();
         add(&mut report, OPERATIONS, "insert", 1, OURS, 500.0);
         add(&mut report, OPERATIONS, "insert", 1, HART_PAPER, 1100.0);
         add(&mut report, OPERATIONS, "insert", 1, "WOART", 600.0);

@@ -1,6 +1,6 @@
 //! The report as text and as Markdown.
 
-use crate::report::{OURS, Report, Row, Unit};
+use crate::report::report::{BenchReport, OURS, Row, Unit};
 use crate::sections;
 use std::fmt::Write;
 
@@ -11,19 +11,19 @@ enum Form {
     Markdown,
 }
 
-/// What a report is called, and its sections: their names, and their captions.
+/// The title of a report, and its sections: their names and their captions.
 pub(crate) struct Page {
     pub(crate) title: &'static str,
     pub(crate) sections: &'static [(&'static str, &'static str)],
 }
 
 /// The report of the map for a terminal.
-pub(crate) fn text(report: &Report) -> String {
+pub(crate) fn text(report: &BenchReport) -> String {
     render("The map, measured", &map_sections(), report, Form::Text)
 }
 
 /// The report of the map as a page of the documentation.
-pub(crate) fn markdown(report: &Report) -> String {
+pub(crate) fn markdown(report: &BenchReport) -> String {
     render("The map, measured", &map_sections(), report, Form::Markdown)
 }
 
@@ -32,11 +32,11 @@ fn map_sections() -> Vec<(&'static str, &'static str)> {
 }
 
 /// Another report, for a terminal or as a page of the documentation.
-pub(crate) fn page(page: &Page, report: &Report, markdown: bool) -> String {
+pub(crate) fn page(page: &Page, report: &BenchReport, markdown: bool) -> String {
     render(page.title, page.sections, report, if markdown { Form::Markdown } else { Form::Text })
 }
 
-fn render(name: &str, sections: &[(&str, &str)], report: &Report, form: Form) -> String {
+fn render(name: &str, sections: &[(&str, &str)], report: &BenchReport, form: Form) -> String {
     let mut out = String::new();
     let title = |out: &mut String, level: usize, text: &str| {
         let _ = match form {
@@ -69,7 +69,7 @@ fn render(name: &str, sections: &[(&str, &str)], report: &Report, form: Form) ->
     out
 }
 
-fn head(report: &Report, out: &mut String) {
+fn head(report: &BenchReport, out: &mut String) {
     let m = &report.machine;
     let _ = writeln!(
         out,
@@ -93,7 +93,7 @@ fn head(report: &Report, out: &mut String) {
     }
 }
 
-fn goal_rows(report: &Report) -> Vec<Vec<String>> {
+fn goal_rows(report: &BenchReport) -> Vec<Vec<String>> {
     let met = |m: Option<bool>| match m {
         Some(true) => "met",
         Some(false) => "MISSED",
@@ -185,13 +185,13 @@ fn table(out: &mut String, form: Form, header: &[&str], lines: &[Vec<String>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Key;
+    use crate::report::report::RowKey;
 
     #[test]
     fn a_line_has_every_subject_and_its_ratio_to_ours() {
-        let mut report = Report::default();
+        let mut report = BenchReport::default();
         for (subject, value) in [(OURS, 100.0), ("WOART", 250.0), (OURS, 120.0), ("WOART", 250.0)] {
-            let key = Key {
+            let key = RowKey {
                 section: "operations",
                 medium: "zero".into(),
                 workload: "Random".into(),

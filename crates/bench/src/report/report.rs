@@ -1,9 +1,9 @@
-//! What was measured, and how to ask it questions.
+//! The measurements of a run, and queries on them.
 
-use crate::stats::Samples;
+use crate::harness::stats::Samples;
 use serde::Serialize;
 
-/// What a number counts.
+/// What a figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Unit {
     /// Nanoseconds per operation.
@@ -38,9 +38,9 @@ impl Unit {
     }
 }
 
-/// What a number is about.
+/// What a figure is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Key {
+pub struct RowKey {
     /// Section of the report.
     pub section: &'static str,
     /// Medium, as on the command line.
@@ -51,11 +51,11 @@ pub struct Key {
     pub operation: String,
     /// Threads (0 where it does not apply).
     pub threads: usize,
-    /// Whose number it is.
+    /// The subject that was measured.
     pub subject: String,
 }
 
-impl Key {
+impl RowKey {
     /// True when both stand in one line of a table.
     #[must_use]
     pub fn same_line(&self, other: &Self) -> bool {
@@ -72,7 +72,7 @@ impl Key {
 pub struct Row {
     /// What it is about.
     #[serde(flatten)]
-    pub key: Key,
+    pub key: RowKey,
     /// What it counts.
     pub unit: Unit,
     /// Middle of the rounds.
@@ -85,7 +85,7 @@ pub struct Row {
     pub samples: Samples,
 }
 
-/// A goal and how it went.
+/// A goal, and how it was met.
 #[derive(Clone, Debug, Serialize)]
 pub struct Goal {
     /// What was asked.
@@ -98,7 +98,7 @@ pub struct Goal {
 
 /// The machine and the circumstances.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Machine {
+pub struct MachineInfo {
     /// Processor model.
     pub cpu: String,
     /// Processors of this machine.
@@ -109,7 +109,7 @@ pub struct Machine {
     pub kernel: String,
     /// Cache-line write-back instruction in use.
     pub flush: String,
-    /// File system type and device of the measured folder.
+    /// File system type and device of the measured directory.
     pub disk: String,
     /// Load average over the last minute when the run began: above 0.5 the figures are suspect.
     pub load: f64,
@@ -117,7 +117,7 @@ pub struct Machine {
 
 /// Everything that one run measured.
 #[derive(Debug, Default, Serialize)]
-pub struct Report {
+pub struct BenchReport {
     /// When the run began, seconds since 1970.
     pub started: u64,
     /// Command line.
@@ -127,10 +127,10 @@ pub struct Report {
     /// Rounds asked for.
     pub rounds: usize,
     /// Where it ran.
-    pub machine: Machine,
-    /// The numbers.
+    pub machine: MachineInfo,
+    /// The figures.
     pub rows: Vec<Row>,
-    /// The goals.
+    /// The goals; empty without `--goals`.
     pub goals: Vec<Goal>,
     /// What a reader should know about this run.
     pub notes: Vec<String>,
@@ -139,9 +139,9 @@ pub struct Report {
 /// The subject that everything is compared with.
 pub(crate) const OURS: &str = "Mangrove";
 
-impl Report {
-    /// Adds the number of one round.
-    pub fn add(&mut self, key: Key, unit: Unit, value: f64) {
+impl BenchReport {
+    /// Adds the figure of one round.
+    pub fn add(&mut self, key: RowKey, unit: Unit, value: f64) {
         let at = match self.rows.iter().position(|r| r.key == key) {
             Some(at) => at,
             None => {
@@ -166,13 +166,13 @@ impl Report {
     }
 
     /// The rows for which `f` holds.
-    pub fn select(&self, f: impl Fn(&Key) -> bool) -> impl Iterator<Item = &Row> {
+    pub fn select(&self, f: impl Fn(&RowKey) -> bool) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(move |r| f(&r.key))
     }
 
     /// The row of `subject` in the line of `key`.
     #[must_use]
-    pub fn beside(&self, key: &Key, subject: &str) -> Option<&Row> {
+    pub fn beside(&self, key: &RowKey, subject: &str) -> Option<&Row> {
         self.rows.iter().find(|r| r.key.same_line(key) && r.key.subject == subject)
     }
 }

@@ -1,10 +1,10 @@
-//! Words to whoever runs a benchmark: the only place that writes to the standard streams.
+//! Output to the user who runs a benchmark: the only place that writes to the standard streams.
 
 use anyhow::Context as _;
 use std::fmt::Arguments;
 use std::io::{self, Write};
 
-/// Says one line on standard error, for people: where it cannot be written, nothing else changes.
+/// Writes one line to standard error, for people. If that fails, the run continues.
 pub(crate) fn note(line: Arguments<'_>) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }

@@ -1,10 +1,10 @@
-//! Batches of 1,000 records, each synced; and a fill in which nobody waits for the disk.
+//! Batches of 1,000 records, each synced; and a fill in which no put waits for the disk.
 
-use crate::context::{Context, Line};
-use crate::progress::Progress;
-use crate::records;
-use crate::report::Unit;
-use crate::store::{Store, SyncMode};
+use crate::harness::context::{MapBench, TableLine};
+use crate::harness::progress::SectionProgress;
+use crate::harness::records;
+use crate::harness::store::{OpenStore, SyncMode};
+use crate::report::report::Unit;
 use std::time::{Duration, Instant};
 
 pub(crate) const SECTION: &str = "batches";
@@ -14,7 +14,7 @@ pub(crate) const FILL: &str = "unsynced put";
 const BATCH_RECORDS: usize = 1_000;
 
 /// Puts the records `from..from + count` in one batch.
-pub(super) fn put_batch(store: &dyn Store, from: u64, count: usize) -> anyhow::Result<()> {
+pub(super) fn put_batch(store: &dyn OpenStore, from: u64, count: usize) -> anyhow::Result<()> {
     let records: Vec<_> = (from..from + count as u64)
         .map(|n| {
             let key = records::key(n);
@@ -26,18 +26,18 @@ pub(super) fn put_batch(store: &dyn Store, from: u64, count: usize) -> anyhow::R
 }
 
 /// Loads `count` records as fast as the store goes, and makes them durable.
-pub(super) fn load(store: &dyn Store, count: usize) -> anyhow::Result<()> {
+pub(super) fn load(store: &dyn OpenStore, count: usize) -> anyhow::Result<()> {
     for from in (0..count).step_by(BATCH_RECORDS) {
         put_batch(store, from as u64, BATCH_RECORDS.min(count - from))?;
     }
     store.sync()
 }
 
-pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
+pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let time = Duration::from_secs_f64(c.args.seconds);
     let fill = c.records();
     let stores = c.stores.clone();
-    let progress = Progress::new(SECTION, 2 * stores.len() * c.args.rounds);
+    let progress = SectionProgress::new(SECTION, 2 * stores.len() * c.args.rounds);
     for _ in 0..c.args.rounds {
         for kind in &stores {
             progress.step(format!("{} batches", kind.name()));
@@ -50,7 +50,8 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
             }
             let rate = done as f64 / start.elapsed().as_secs_f64();
             store.close()?;
-            let line = Line { section: SECTION, medium: "file", workload: "", operation: BATCH, threads: 1 };
+            let line =
+                TableLine { section: SECTION, medium: "file", workload: "", operation: BATCH, threads: 1 };
             c.add(&line, kind.name(), Unit::PerSecond, rate);
             progress.done();
 
@@ -65,7 +66,7 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
             let rate = fill as f64 / start.elapsed().as_secs_f64();
             store.close()?;
             std::fs::remove_dir_all(&dir)?;
-            c.add(&Line { operation: FILL, ..line }, kind.name(), Unit::PerSecond, rate);
+            c.add(&TableLine { operation: FILL, ..line }, kind.name(), Unit::PerSecond, rate);
             progress.done();
         }
     }

@@ -1,10 +1,10 @@
-//! One bit of a cleanly closed store is flipped, anywhere in its files; the store is opened again
-//! and read through. An error is an answer; a wrong or missing record without one is not.
+//! Flips one bit of a cleanly closed store, anywhere in its files, then opens the store again and reads it through.
+//! An error is an answer; a wrong or missing record without an error is not.
 
 use super::child;
-use crate::context::{Context, Line};
-use crate::progress::Progress;
-use crate::report::Unit;
+use crate::harness::context::{MapBench, TableLine};
+use crate::harness::progress::SectionProgress;
+use crate::report::report::Unit;
 use anyhow::ensure;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -49,7 +49,8 @@ fn pick(dir: &Path, rng: &mut SmallRng) -> anyhow::Result<(PathBuf, u64, u8)> {
     let files = files(dir)?;
     let total: u64 = files.iter().map(|f| f.1).sum();
     ensure!(total > 0, "the closed store has no bytes");
-    // Blank blocks are drawn again a few times, so that preallocated files do not hide the data.
+    // Blank blocks are drawn again a few times, so that the empty part of preallocated files does not hide the
+    // data.
     let mut last = None;
     for _ in 0..1000 {
         let mut at = rng.random_range(0..total);
@@ -93,10 +94,10 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
+pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let stores = c.stores.clone();
     let (flips, records) = if c.args.quick { (2, 500) } else { (c.args.flips, RECORDS) };
-    let progress = Progress::new(SECTION, stores.len() * flips);
+    let progress = SectionProgress::new(SECTION, stores.len() * flips);
     for kind in &stores {
         progress.step(format!("{} load", kind.name()));
         let pristine = c.fresh_dir(&format!("{}-closed", kind.name()))?;
@@ -118,7 +119,7 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
             let Some(child) = child::start(c, "read", kind.name(), records, &dir)? else { return Ok(()) };
             match child::verdict(child, LIMIT)? {
                 Err(_) => detected += 1,
-                Ok(v) if v == child::Verdict::default() => harmless += 1,
+                Ok(v) if v == child::ReadVerdict::default() => harmless += 1,
                 Ok(_) => silent += 1,
             }
             std::fs::remove_dir_all(&dir)?;
@@ -130,7 +131,7 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
             ("flips detected (an error or a crash)", detected),
             ("flips without effect", harmless),
         ] {
-            let line = Line { section: SECTION, medium: "file", workload: "", operation, threads: 0 };
+            let line = TableLine { section: SECTION, medium: "file", workload: "", operation, threads: 0 };
             c.add(&line, kind.name(), Unit::Count, f64::from(count));
         }
     }

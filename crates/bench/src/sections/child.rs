@@ -1,23 +1,23 @@
-//! Work that is done in a child process, because it is killed or because a store may crash on
-//! damaged bytes. The parent starts this program again with `--child VERB:STORE:COUNT:DIR`.
+//! Work that a child process does, because it is killed or because a store may crash on damaged bytes. The parent
+//! starts this program again with `--child VERB:STORE:COUNT:DIR`.
 
 use super::batches::load;
-use crate::context::Context;
-use crate::records;
-use crate::say;
-use crate::store::SyncMode;
+use crate::harness::context::MapBench;
+use crate::harness::records;
+use crate::harness::store::SyncMode;
+use crate::report::say;
 use anyhow::{Context as _, bail};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a child says when it has done its work and waits to be killed.
+/// What a child prints when it has done its work and waits to be killed.
 const READY: &str = "ready";
 
 /// Starts a child on `verb`; `None` where this program cannot be started as a bench (unit tests).
 pub(super) fn start(
-    c: &Context<'_>,
+    c: &MapBench<'_>,
     verb: &str,
     store: &str,
     count: usize,
@@ -38,7 +38,7 @@ pub(super) fn start(
     Ok(Some(child))
 }
 
-/// Waits until the child says that it is ready, then kills it with SIGKILL.
+/// Waits until the child reports that it is ready, then kills it with SIGKILL.
 pub(super) fn kill_when_ready(mut child: Child) -> anyhow::Result<()> {
     let out = child.stdout.take().context("the child has no output")?;
     let mut line = String::new();
@@ -54,15 +54,15 @@ pub(super) fn kill_when_ready(mut child: Child) -> anyhow::Result<()> {
 
 /// What a child found when it read a store through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(super) struct ReadVerdict {
     pub(super) wrong: u64,
     pub(super) missing: u64,
     pub(super) extra: u64,
 }
 
-/// Lets the child end and reads its verdict; `Err` of the inner result is how it failed (an error
-/// of the store, a crash, or no end within `limit`).
-pub(super) fn verdict(mut child: Child, limit: Duration) -> anyhow::Result<Result<Verdict, String>> {
+/// Waits for the child's end and reads its verdict. `Err` of the inner result tells how it failed (an error of the
+/// store, a crash, or no end within `limit`).
+pub(super) fn verdict(mut child: Child, limit: Duration) -> anyhow::Result<Result<ReadVerdict, String>> {
     let start = Instant::now();
     let status = loop {
         match child.try_wait()? {
@@ -84,20 +84,20 @@ pub(super) fn verdict(mut child: Child, limit: Duration) -> anyhow::Result<Resul
     }
     let numbers: Vec<u64> = text.split_whitespace().filter_map(|w| w.parse().ok()).collect();
     match numbers[..] {
-        [wrong, missing, extra] => Ok(Ok(Verdict { wrong, missing, extra })),
+        [wrong, missing, extra] => Ok(Ok(ReadVerdict { wrong, missing, extra })),
         _ => Ok(Err(format!("said '{}'", text.trim()))),
     }
 }
 
 /// The child's side.
-pub(crate) fn run_child(c: &Context<'_>, task: &str) -> anyhow::Result<()> {
+pub(crate) fn run_child(c: &MapBench<'_>, task: &str) -> anyhow::Result<()> {
     let mut parts = task.splitn(4, ':');
     let mut next = || parts.next().context("--child is for this program's own use");
     let (verb, name, count, dir) = (next()?, next()?, next()?.parse::<usize>()?, next()?);
     let Some(kind) = c.stores.iter().find(|s| s.name() == name) else { bail!("there is no store '{name}'") };
     let dir = Path::new(dir);
     match verb {
-        // Unsynced puts, made durable at the end, then nothing until SIGKILL.
+        // Puts without sync, makes them durable at the end, then waits for SIGKILL.
         "fill" => {
             let store = kind.open(dir, SyncMode::Async)?;
             for n in 0..count as u64 {
@@ -123,11 +123,15 @@ pub(crate) fn run_child(c: &Context<'_>, task: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Reads every key by itself and everything in order. An error of the store ends it: whatever a
-/// store detects and says is not silent.
-fn read_through(kind: &dyn crate::store::StoreKind, dir: &Path, count: usize) -> anyhow::Result<Verdict> {
+/// Reads every key by itself and everything in order. An error of the store ends it, because a store that reports
+/// damage is not silently wrong.
+fn read_through(
+    kind: &dyn crate::harness::store::StoreKind,
+    dir: &Path,
+    count: usize,
+) -> anyhow::Result<ReadVerdict> {
     let store = kind.open(dir, SyncMode::Async)?;
-    let mut v = Verdict::default();
+    let mut v = ReadVerdict::default();
     let mut value = Vec::new();
     for n in 0..count as u64 {
         let key = records::key(n);

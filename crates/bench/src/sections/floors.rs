@@ -1,9 +1,9 @@
 //! Floors, measured in the same run: what no store on this machine can beat.
 
 use crate::Workload;
-use crate::context::{Context, Line};
-use crate::progress::Progress;
-use crate::report::Unit;
+use crate::harness::context::{MapBench, TableLine};
+use crate::harness::progress::SectionProgress;
+use crate::report::report::Unit;
 use anyhow::Context as _;
 use mangrove_pmem::{Emulated, FlushInstruction};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub(crate) const SECTION: &str = "floors";
 pub(super) const FDATASYNC: &str = "write 128 B + fdatasync";
 pub(super) const ODSYNC: &str = "O_DIRECT|O_DSYNC write 512 B";
-/// Whose numbers these are.
+/// The subject of these figures.
 pub(crate) const FLOOR: &str = "floor";
 
 /// A preallocated, zero-filled file: without it each fdatasync also writes metadata.
@@ -79,17 +79,17 @@ fn persist_cost(repeats: u64) -> anyhow::Result<[f64; 2]> {
     }))
 }
 
-pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
+pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let time = Duration::from_secs_f64(c.args.seconds);
     let repeats: u64 = if c.args.quick { 1_000 } else { 1_000_000 };
     let keys = c.keys(Workload::Random, c.records())?;
-    let progress = Progress::new(SECTION, c.args.rounds);
+    let progress = SectionProgress::new(SECTION, c.args.rounds);
     let dir = c.fresh_dir("floors")?;
     let flush = FlushInstruction::detect();
     let on_disk = c.measures_disk();
     for _ in 0..c.args.rounds {
         let mut put = |medium: &str, operation: &str, unit: Unit, value: f64| {
-            let line = Line { section: SECTION, medium, workload: "", operation, threads: 1 };
+            let line = TableLine { section: SECTION, medium, workload: "", operation, threads: 1 };
             c.add(&line, FLOOR, unit, value);
         };
         progress.step("cache lines");

@@ -2,12 +2,12 @@
 //! ordered scan of everything.
 
 use super::threads::span;
-use crate::clock::thread_time;
-use crate::context::{Context, Line};
-use crate::progress::Progress;
-use crate::records;
-use crate::report::Unit;
-use crate::store::{Store, SyncMode};
+use crate::harness::clock::thread_time;
+use crate::harness::context::{MapBench, TableLine};
+use crate::harness::progress::SectionProgress;
+use crate::harness::records;
+use crate::harness::store::{OpenStore, SyncMode};
+use crate::report::report::Unit;
 use anyhow::ensure;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -17,15 +17,15 @@ use std::time::Instant;
 
 pub(crate) const SECTION: &str = "gets";
 pub(crate) const GET: &str = "random get";
-/// Lookups that a program has together; of the peers here only RocksDB could take them so.
+/// For lookups that a program can make together. Of the peers here only RocksDB has a call for that.
 pub(crate) const GET_MANY: &str = "random get, 32 keys a call";
 pub(crate) const GET_PREFIX: &str = "random get, one prefix, one writer";
-/// The same by the processor time of the readers: what the index lets two of them do where three threads share two
-/// processors. A reader that waited asleep would not show; Mangrove's never do.
+/// The same by the readers' processor time: what the index allows two readers where three threads share two
+/// processors. It would hide a reader that waits asleep, but Mangrove's readers never do.
 pub(crate) const GET_PREFIX_CPU: &str = "random get, one prefix, one writer, by processor time";
 pub(crate) const SCAN: &str = "record of an ordered scan";
 
-/// Gets per second of several threads, by the wall and by their processor time.
+/// Gets per second of several threads, by wall time and by their processor time.
 struct Rates {
     wall: f64,
     processor: f64,
@@ -35,7 +35,7 @@ struct Rates {
 const KEYS_A_CALL: usize = 32;
 
 /// Gets per second of one thread that has [`KEYS_A_CALL`] keys at a time; every answer is checked.
-fn get_many_rate(store: &dyn Store, gets: usize, loaded: usize) -> anyhow::Result<f64> {
+fn get_many_rate(store: &dyn OpenStore, gets: usize, loaded: usize) -> anyhow::Result<f64> {
     let mut rng = SmallRng::seed_from_u64(0);
     let (mut found, mut asked) = (0, 0);
     let start = Instant::now();
@@ -52,7 +52,7 @@ fn get_many_rate(store: &dyn Store, gets: usize, loaded: usize) -> anyhow::Resul
 
 /// Rates of `threads` threads that make `gets` gets each; every answer is checked.
 fn get_rate(
-    store: &dyn Store,
+    store: &dyn OpenStore,
     threads: usize,
     gets: usize,
     loaded: usize,
@@ -73,7 +73,7 @@ fn get_rate(
                     for _ in 0..gets {
                         let key = key_of(rng.random_range(0..loaded as u64));
                         let found = store.get(&key, &mut value).unwrap_or(false);
-                        // The first bytes tell a wrong value; the bench is not to spend its time on them all.
+                        // The length reveals a wrong value; checking every byte would measure the bench.
                         bad += u64::from(!found || value.len() != records::VALUE_BYTES);
                     }
                     let took = thread_time() - before;
@@ -92,9 +92,9 @@ fn get_rate(
     Ok(Rates { wall: total / seconds, processor: total / processor_seconds })
 }
 
-/// The same, while another thread overwrites records under the same prefix without waiting.
-fn get_rate_beside_a_writer(
-    store: &dyn Store,
+/// The same, while another thread overwrites records under the same prefix without waiting for durability.
+fn get_rate_with_a_writer(
+    store: &dyn OpenStore,
     threads: usize,
     gets: usize,
     loaded: usize,
@@ -119,15 +119,16 @@ fn get_rate_beside_a_writer(
     })
 }
 
-pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
+pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let loaded = c.records();
     let gets = loaded;
     let stores = c.stores.clone();
-    let progress = Progress::new(SECTION, stores.len() * c.args.rounds);
+    let progress = SectionProgress::new(SECTION, stores.len() * c.args.rounds);
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     for _ in 0..c.args.rounds {
         for kind in &stores {
-            let line = Line { section: SECTION, medium: "file", workload: "", operation: GET, threads: 1 };
+            let line =
+                TableLine { section: SECTION, medium: "file", workload: "", operation: GET, threads: 1 };
             progress.step(format!("{} load", kind.name()));
             let dir = c.fresh_dir(kind.name())?;
             let store = kind.open(&dir, SyncMode::Async)?;
@@ -135,10 +136,10 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
             progress.step(format!("{} gets", kind.name()));
             for threads in [1, 2] {
                 let rate = get_rate(&*store, threads, gets, loaded, records::key)?;
-                c.add(&Line { threads, ..line }, kind.name(), Unit::PerSecond, rate.wall);
+                c.add(&TableLine { threads, ..line }, kind.name(), Unit::PerSecond, rate.wall);
             }
             let rate = get_many_rate(&*store, gets, loaded)?;
-            c.add(&Line { operation: GET_MANY, ..line }, kind.name(), Unit::PerSecond, rate);
+            c.add(&TableLine { operation: GET_MANY, ..line }, kind.name(), Unit::PerSecond, rate);
             progress.step(format!("{} scan", kind.name()));
             let start = Instant::now();
             let mut bytes = 0;
@@ -149,7 +150,7 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
                 "{} scanned {count} of {loaded} records",
                 kind.name()
             );
-            c.add(&Line { operation: SCAN, ..line }, kind.name(), Unit::PerSecond, rate);
+            c.add(&TableLine { operation: SCAN, ..line }, kind.name(), Unit::PerSecond, rate);
             store.close()?;
 
             progress.step(format!("{} one prefix", kind.name()));
@@ -160,9 +161,9 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
                 store.put(&key, &records::value(&key))?;
             }
             for threads in [1, 2] {
-                let rate = get_rate_beside_a_writer(&*store, threads, gets, loaded)?;
+                let rate = get_rate_with_a_writer(&*store, threads, gets, loaded)?;
                 for (operation, rate) in [(GET_PREFIX, rate.wall), (GET_PREFIX_CPU, rate.processor)] {
-                    c.add(&Line { operation, threads, ..line }, kind.name(), Unit::PerSecond, rate);
+                    c.add(&TableLine { operation, threads, ..line }, kind.name(), Unit::PerSecond, rate);
                 }
             }
             store.close()?;
@@ -173,7 +174,7 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
     if cpus < 3 {
         c.report.note(format!(
             "This machine has {cpus} processors: two readers beside a writer share them with it, \
-             so that row cannot show a scaling of 2. The goal goes by the readers' processor time."
+             so that row cannot show a scaling of 2; the row by the readers' processor time can."
         ));
     }
     Ok(())

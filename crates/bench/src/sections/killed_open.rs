@@ -1,21 +1,21 @@
-//! A process that holds a full store is killed: how long until the next one can answer?
+//! A process with a full store is killed: how long until the next process has its first answer?
 
 use super::child;
-use crate::context::{Context, Line};
-use crate::progress::Progress;
-use crate::records;
-use crate::report::Unit;
-use crate::store::SyncMode;
+use crate::harness::context::{MapBench, TableLine};
+use crate::harness::progress::SectionProgress;
+use crate::harness::records;
+use crate::harness::store::SyncMode;
+use crate::report::report::Unit;
 use anyhow::ensure;
 use std::time::Instant;
 
 pub(crate) const SECTION: &str = "open";
 pub(crate) const OPEN: &str = "open after SIGKILL and first get";
 
-pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
+pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let stores = c.stores.clone();
     let count = c.records();
-    let progress = Progress::new(SECTION, stores.len() * c.args.rounds);
+    let progress = SectionProgress::new(SECTION, stores.len() * c.args.rounds);
     for _ in 0..c.args.rounds {
         for kind in &stores {
             progress.step(format!("{} fill", kind.name()));
@@ -37,7 +37,8 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
             let kept = store.scan(&mut |_, _| {})?;
             ensure!(kept == count as u64, "{} kept {kept} of {count} synced records", kind.name());
             store.close()?;
-            let line = Line { section: SECTION, medium: "file", workload: "", operation: OPEN, threads: 0 };
+            let line =
+                TableLine { section: SECTION, medium: "file", workload: "", operation: OPEN, threads: 0 };
             c.add(&line, kind.name(), Unit::Milliseconds, time);
             std::fs::remove_dir_all(&dir)?;
             progress.done();

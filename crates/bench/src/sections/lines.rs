@@ -1,4 +1,4 @@
-//! Names of the lines that goals and figures ask for.
+//! Names of the lines that goals and figures select.
 
 pub(crate) use super::batches::{BATCH, FILL, SECTION as BATCHES};
 pub(crate) use super::bitflip::{SECTION as BITFLIP, SILENT};

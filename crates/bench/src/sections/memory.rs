@@ -1,19 +1,19 @@
 //! Bytes of DRAM and of durable memory for each record (section IV-E), counted, not estimated.
 
-use crate::context::{Context, Line};
-use crate::machine::allocated_bytes;
-use crate::media::BenchMedium;
-use crate::progress::Progress;
-use crate::report::Unit;
+use crate::harness::context::{MapBench, TableLine};
+use crate::harness::machine::allocated_bytes;
+use crate::harness::media::BenchMedium;
+use crate::harness::progress::SectionProgress;
+use crate::report::report::Unit;
 use mangrove_pmem::Latency;
 
 pub(crate) const SECTION: &str = "memory";
 pub(crate) const DRAM: &str = "DRAM per record";
 pub(crate) const DURABLE: &str = "durable per record";
 
-pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
+pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let subjects = std::mem::take(&mut c.subjects);
-    let progress = Progress::new(SECTION, c.workloads.len() * subjects.len());
+    let progress = SectionProgress::new(SECTION, c.workloads.len() * subjects.len());
     for workload in c.workloads.clone() {
         let keys = c.keys(workload, c.records())?;
         for subject in &subjects {
@@ -25,7 +25,7 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
             let dram = allocated_bytes().saturating_sub(before) as f64 / keys.len() as f64;
             let durable = index.durable_bytes() as f64 / keys.len() as f64;
             for (operation, bytes) in [(DRAM, dram), (DURABLE, durable)] {
-                let line = Line {
+                let line = TableLine {
                     section: SECTION,
                     medium: "zero",
                     workload: workload.name(),

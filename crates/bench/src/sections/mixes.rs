@@ -1,9 +1,9 @@
 //! The three mixes of section IV-C, uniform requests over Random keys.
 
-use crate::context::{Context, Line};
-use crate::media::BenchMedium;
-use crate::progress::Progress;
-use crate::report::Unit;
+use crate::harness::context::{MapBench, TableLine};
+use crate::harness::media::BenchMedium;
+use crate::harness::progress::SectionProgress;
+use crate::report::report::Unit;
 use crate::{Keys, Workload};
 use anyhow::ensure;
 use rand::rngs::SmallRng;
@@ -33,8 +33,8 @@ enum Request {
     Delete(u32),
 }
 
-/// Requests over keys of which the first half is loaded. Drawn before the clock starts, so that
-/// every subject gets the same and none pays for the dice.
+/// Requests over keys of which the first half is loaded. They are drawn before the clock starts, so that every
+/// subject gets the same requests and no subject pays for drawing them.
 fn requests(mix: &Mix, keys: usize, count: usize, seed: u64) -> Vec<Request> {
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut live: Vec<u32> = (0..keys as u32 / 2).collect();
@@ -58,13 +58,13 @@ fn requests(mix: &Mix, keys: usize, count: usize, seed: u64) -> Vec<Request> {
         .collect()
 }
 
-pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
+pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let media = c.emulated();
     let records = c.records();
     let keys: std::sync::Arc<Keys> = c.keys(Workload::Random, records * 2)?;
     let subjects = std::mem::take(&mut c.subjects);
     let durable = subjects.iter().filter(|s| s.is_durable()).count();
-    let progress = Progress::new(SECTION, media.len() * MIXES.len() * durable * c.args.rounds);
+    let progress = SectionProgress::new(SECTION, media.len() * MIXES.len() * durable * c.args.rounds);
     for mix in &MIXES {
         let plan = requests(mix, keys.len(), records, c.args.seed);
         for (medium, latency) in &media {
@@ -91,8 +91,13 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
                         }
                     });
                     ensure!(wrong == 0, "{} gave {wrong} wrong answers in {}", subject.name, mix.name);
-                    let line =
-                        Line { section: SECTION, medium, workload: mix.name, operation: "mixed", threads: 1 };
+                    let line = TableLine {
+                        section: SECTION,
+                        medium,
+                        workload: mix.name,
+                        operation: "mixed",
+                        threads: 1,
+                    };
                     c.add(&line, subject.name, Unit::Nanoseconds, time);
                     progress.done();
                 }

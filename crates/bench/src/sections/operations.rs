@@ -1,12 +1,13 @@
 //! The four operations of section IV-B on each workload and each emulated medium.
 
-use crate::context::{Context, Line};
-use crate::index::Index;
-use crate::media::BenchMedium;
-use crate::progress::Progress;
-use crate::report::{OURS, Unit};
-use crate::subjects::Subject;
-use crate::{Keys, clock};
+use crate::Keys;
+use crate::harness::clock;
+use crate::harness::context::{MapBench, TableLine};
+use crate::harness::index::BenchIndex;
+use crate::harness::media::BenchMedium;
+use crate::harness::progress::SectionProgress;
+use crate::report::report::{OURS, Unit};
+use crate::subjects::IndexKind;
 use anyhow::ensure;
 use mangrove_pmem::Latency;
 
@@ -18,7 +19,7 @@ pub(super) fn per_record(records: usize, body: impl FnOnce()) -> f64 {
 }
 
 /// Runs the four operations once and returns their times; every answer is checked.
-pub(super) fn four(subject: &Subject, keys: &Keys, latency: Latency) -> anyhow::Result<[f64; 4]> {
+pub(super) fn four(subject: &IndexKind, keys: &Keys, latency: Latency) -> anyhow::Result<[f64; 4]> {
     let mut index = (subject.create)(BenchMedium::region(latency, keys.len())?)?;
     let n = keys.len();
     let mut wrong = 0usize;
@@ -47,7 +48,7 @@ pub(super) fn four(subject: &Subject, keys: &Keys, latency: Latency) -> anyhow::
 }
 
 /// Inserts every key with its number as the value.
-pub(super) fn insert_all(index: &mut dyn Index, keys: &Keys) {
+pub(super) fn insert_all(index: &mut dyn BenchIndex, keys: &Keys) {
     for (i, k) in keys.iter().enumerate() {
         index.insert(k, i as u64);
     }
@@ -56,12 +57,12 @@ pub(super) fn insert_all(index: &mut dyn Index, keys: &Keys) {
 /// The names of the four operations.
 pub(super) const OPERATIONS: [&str; 4] = ["insert", "search", "update", "delete"];
 
-pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
+pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let media = c.emulated();
-    // Volatile bounds feel no latency: they are measured once, on the first medium.
-    let on = |s: &Subject, first: bool| s.is_durable() || first;
+    // Volatile bounds have no latency, so they are measured once, on the first medium.
+    let on = |s: &IndexKind, first: bool| s.is_durable() || first;
     let each: usize = (0..media.len()).map(|m| c.subjects.iter().filter(|s| on(s, m == 0)).count()).sum();
-    let progress = Progress::new(SECTION, each * c.workloads.len() * c.args.rounds);
+    let progress = SectionProgress::new(SECTION, each * c.workloads.len() * c.args.rounds);
     let subjects = std::mem::take(&mut c.subjects);
     for workload in c.workloads.clone() {
         let keys = c.keys(workload, c.records())?;
@@ -71,7 +72,7 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
                     progress.step(format!("{} {} {medium}", subject.name, workload.name()));
                     let times = four(subject, &keys, *latency)?;
                     for (operation, time) in OPERATIONS.into_iter().zip(times) {
-                        let line = Line {
+                        let line = TableLine {
                             section: SECTION,
                             medium,
                             workload: workload.name(),

@@ -1,22 +1,22 @@
-//! Flushes and fences per operation, counted by a medium that counts: the mean over a whole run, so
-//! chunk allocation, node growth and splits are in it.
+//! Flushes and fences per operation, counted by a counting medium. They are means over a whole run, with chunk
+//! allocation, node growth and splits.
 
 use super::operations::OPERATIONS;
-use crate::context::{Context, Line};
-use crate::counting::counting;
-use crate::media::BenchMedium;
-use crate::progress::Progress;
-use crate::report::Unit;
+use crate::harness::context::{MapBench, TableLine};
+use crate::harness::counting::counting;
+use crate::harness::media::BenchMedium;
+use crate::harness::progress::SectionProgress;
+use crate::report::report::Unit;
 use mangrove_pmem::Latency;
 
 pub(crate) const SECTION: &str = "persists";
 /// Enough for a mean.
 const RECORDS_MAX: usize = 100_000;
 
-pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
+pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let subjects = std::mem::take(&mut c.subjects);
     let durable: Vec<_> = subjects.iter().filter(|s| s.is_durable()).collect();
-    let progress = Progress::new(SECTION, c.workloads.len() * durable.len());
+    let progress = SectionProgress::new(SECTION, c.workloads.len() * durable.len());
     for workload in c.workloads.clone() {
         let all = c.keys(workload, c.records().min(RECORDS_MAX))?;
         let n = all.len().min(RECORDS_MAX);
@@ -40,7 +40,7 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
                     [("fences", spent.fences), ("flushes", spent.flushes), ("lines flushed", spent.lines)]
                 {
                     let operation = format!("{operation}: {what}");
-                    let line = Line {
+                    let line = TableLine {
                         section: SECTION,
                         medium: "zero",
                         workload: workload.name(),

@@ -1,11 +1,12 @@
 //! A range of 100,000 records in order (section IV-D).
 
-use crate::context::{Context, Line};
-use crate::index::Index;
-use crate::media::BenchMedium;
-use crate::progress::Progress;
-use crate::report::Unit;
-use crate::{Keys, Workload, clock};
+use crate::harness::clock;
+use crate::harness::context::{MapBench, TableLine};
+use crate::harness::index::BenchIndex;
+use crate::harness::media::BenchMedium;
+use crate::harness::progress::SectionProgress;
+use crate::report::report::Unit;
+use crate::{Keys, Workload};
 use anyhow::ensure;
 
 pub(crate) const SECTION: &str = "range";
@@ -13,8 +14,8 @@ const RANGE_RECORDS: usize = 100_000;
 /// Ranges per round: the first is cold.
 const REPEATS: usize = 5;
 
-/// Milliseconds of one range; the keys are compared with what they should be.
-fn one(index: &mut dyn Index, keys: &Keys, wanted: &[u32]) -> (f64, usize) {
+/// Milliseconds of one range, and how many records of it were wrong.
+fn one(index: &mut dyn BenchIndex, keys: &Keys, wanted: &[u32]) -> (f64, usize) {
     let mut wrong = 0;
     let elapsed = clock::time(|| {
         if index.scans_by_search() {
@@ -33,11 +34,12 @@ fn one(index: &mut dyn Index, keys: &Keys, wanted: &[u32]) -> (f64, usize) {
     (elapsed.as_secs_f64() * 1e3, wrong)
 }
 
-pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
+pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let media = c.emulated();
     let subjects = std::mem::take(&mut c.subjects);
     let workloads: Vec<_> = c.workloads.iter().copied().filter(|w| *w != Workload::Dictionary).collect();
-    let progress = Progress::new(SECTION, media.len() * workloads.len() * subjects.len() * c.args.rounds);
+    let progress =
+        SectionProgress::new(SECTION, media.len() * workloads.len() * subjects.len() * c.args.rounds);
     for workload in workloads {
         let keys = c.keys(workload, c.records())?;
         let order = keys.sorted();
@@ -56,7 +58,7 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
                             ensure!(wrong == 0, "{} gave {wrong} wrong records in a range", subject.name);
                             best = best.min(time);
                         }
-                        let line = Line {
+                        let line = TableLine {
                             section: SECTION,
                             medium,
                             workload: workload.name(),

@@ -1,19 +1,20 @@
-//! Recovery against building anew (section IV-F).
+//! Recovery, compared with building the structure anew (section IV-F).
 
-use crate::context::{Context, Line};
-use crate::media::BenchMedium;
-use crate::progress::Progress;
-use crate::report::Unit;
+use crate::harness::context::{MapBench, TableLine};
+use crate::harness::media::BenchMedium;
+use crate::harness::progress::SectionProgress;
+use crate::report::report::Unit;
 use anyhow::ensure;
 use std::time::Instant;
 
 pub(crate) const SECTION: &str = "recovery";
 
-pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
+pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let media = c.emulated();
     let subjects = std::mem::take(&mut c.subjects);
     let chosen: Vec<_> = subjects.iter().filter(|s| s.rebuilds()).collect();
-    let progress = Progress::new(SECTION, media.len() * c.workloads.len() * chosen.len() * c.args.rounds);
+    let progress =
+        SectionProgress::new(SECTION, media.len() * c.workloads.len() * chosen.len() * c.args.rounds);
     for workload in c.workloads.clone() {
         let keys = c.keys(workload, c.records())?;
         for (medium, latency) in &media {
@@ -34,7 +35,7 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
                         keys.iter().enumerate().filter(|(i, k)| index.get(k) != Some(*i as u64)).count();
                     ensure!(wrong == 0, "{} lost {wrong} records in recovery", subject.name);
                     for (operation, time) in [("build", build), ("recover", recovery)] {
-                        let line = Line {
+                        let line = TableLine {
                             section: SECTION,
                             medium,
                             workload: workload.name(),

@@ -1,14 +1,14 @@
-//! How the four operations go with the number of records (Fig. 8), Random, first emulated medium.
+//! How the four operations depend on the number of records (Fig. 8), Random, first emulated medium.
 
 use super::operations::{OPERATIONS, four};
 use crate::Workload;
-use crate::context::{Context, Line};
-use crate::progress::Progress;
-use crate::report::Unit;
+use crate::harness::context::{MapBench, TableLine};
+use crate::harness::progress::SectionProgress;
+use crate::report::report::Unit;
 
 pub(crate) const SECTION: &str = "scale";
 
-pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
+pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let Some((medium, latency)) = c.emulated().into_iter().next() else { return Ok(()) };
     let most = c.records();
     // As in the paper, a decade and its middle; --records sets the upper end.
@@ -16,7 +16,7 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
     sizes.retain(|n| *n > 0);
     sizes.dedup();
     let subjects = std::mem::take(&mut c.subjects);
-    let progress = Progress::new(SECTION, sizes.len() * subjects.len() * c.args.rounds);
+    let progress = SectionProgress::new(SECTION, sizes.len() * subjects.len() * c.args.rounds);
     for n in sizes {
         let keys = c.keys(Workload::Random, n)?;
         let workload = n.to_string();
@@ -25,7 +25,7 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
                 progress.step(format!("{} {n} records", subject.name));
                 let times = four(subject, &keys, latency)?;
                 for (operation, time) in OPERATIONS.into_iter().zip(times) {
-                    let line = Line {
+                    let line = TableLine {
                         section: SECTION,
                         medium: &medium,
                         workload: &workload,

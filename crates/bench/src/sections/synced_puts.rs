@@ -1,13 +1,13 @@
-//! Every put acknowledged only once it survives a power cut, on several threads; and the bytes
-//! that the device wrote for it.
+//! Puts that return only once they survive a power cut, on several threads; and the bytes that the device wrote for
+//! them.
 
 use super::floors::{self, FDATASYNC, FLOOR};
-use crate::context::{Context, Line};
-use crate::machine::Device;
-use crate::progress::Progress;
-use crate::records;
-use crate::report::Unit;
-use crate::store::{Store, SyncMode};
+use crate::harness::context::{MapBench, TableLine};
+use crate::harness::machine::Device;
+use crate::harness::progress::SectionProgress;
+use crate::harness::records;
+use crate::harness::store::{OpenStore, SyncMode};
+use crate::report::report::Unit;
 use anyhow::ensure;
 use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
@@ -21,7 +21,7 @@ pub(crate) const PUT: &str = "synced put";
 pub(crate) const WRITTEN: &str = "device bytes per put";
 
 /// Puts of distinct keys on `threads` threads for `time`: how many, and in how many seconds.
-fn put_for(store: &dyn Store, threads: usize, time: Duration) -> anyhow::Result<(u64, f64)> {
+fn put_for(store: &dyn OpenStore, threads: usize, time: Duration) -> anyhow::Result<(u64, f64)> {
     let stop = AtomicBool::new(false);
     let puts = AtomicU64::new(0);
     let first_error = Mutex::new(None);
@@ -52,14 +52,14 @@ fn put_for(store: &dyn Store, threads: usize, time: Duration) -> anyhow::Result<
     }
 }
 
-pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
+pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let time = Duration::from_secs_f64(c.args.seconds);
     let threads: Vec<usize> = if c.args.quick { vec![1, 4] } else { THREADS.to_vec() };
     let stores = c.stores.clone();
-    let progress = Progress::new(SECTION, threads.len() * stores.len() * c.args.rounds);
+    let progress = SectionProgress::new(SECTION, threads.len() * stores.len() * c.args.rounds);
     for &threads in &threads {
         for _ in 0..c.args.rounds {
-            let line = Line { section: SECTION, medium: "file", workload: "", operation: PUT, threads };
+            let line = TableLine { section: SECTION, medium: "file", workload: "", operation: PUT, threads };
             let dir = c.fresh_dir("floor")?;
             let rate = raw_rate(&dir.join("raw"), time.min(Duration::from_secs(2)))?;
             c.add(&line, FLOOR, Unit::PerSecond, rate);
@@ -68,7 +68,7 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
                 progress.step(format!("{} {threads} threads", kind.name()));
                 let dir = c.fresh_dir(kind.name())?;
                 let store = kind.open(&dir, SyncMode::Sync)?;
-                // What the opening wrote belongs to nobody's puts.
+                // The writes of opening must not count for the puts.
                 rustix::fs::sync();
                 let device = Device::of(&dir);
                 let before = device.as_ref().map(Device::written_bytes);
@@ -85,7 +85,7 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
                 store.close()?;
                 c.add(&line, kind.name(), Unit::PerSecond, puts as f64 / seconds);
                 if let (Some(before), Some(after)) = (before, after) {
-                    let line = Line { operation: WRITTEN, ..line };
+                    let line = TableLine { operation: WRITTEN, ..line };
                     c.add(&line, kind.name(), Unit::Bytes, after.saturating_sub(before) as f64 / puts as f64);
                 }
                 std::fs::remove_dir_all(&dir)?;
@@ -95,8 +95,8 @@ pub(super) fn run(c: &mut Context<'_>) -> anyhow::Result<()> {
     }
     c.report.note(format!(
         "The floor beside synced puts is '{FDATASYNC}' into a preallocated file, one thread, in the same round. \
-         Device bytes are counted by the block device during the puts, everybody's writes included: run on a quiet disk. \
-         A put carries {} bytes.",
+         Device bytes are counted by the block device during the puts, everybody's writes included: run on a \
+         quiet disk. A put carries {} bytes.",
         records::PAYLOAD_BYTES
     ));
     Ok(())

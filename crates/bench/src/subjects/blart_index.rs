@@ -1,9 +1,9 @@
-//! blart, an adaptive radix tree from crates.io: a volatile bound that somebody else wrote.
+//! blart, an adaptive radix tree from crates.io: a volatile bound by another author.
 //!
-//! Keys get a zero byte at their end, since blart refuses keys that are prefixes of others.
+//! Keys get a zero byte at their end, because blart refuses keys that are prefixes of others.
 
-use crate::index::Index;
-use crate::workload::KEY_BYTES_MAX;
+use crate::harness::index::BenchIndex;
+use crate::harness::workload::KEY_BYTES_MAX;
 use blart::TreeMap;
 use std::ops::Bound;
 
@@ -30,7 +30,7 @@ impl Terminated {
     }
 }
 
-impl Index for Blart {
+impl BenchIndex for Blart {
     fn insert(&mut self, key: &[u8], value: u64) {
         let made = self.map.try_insert(Terminated::new(key).get().into(), value);
         assert!(made.is_ok(), "terminated keys are not prefixes of each other");

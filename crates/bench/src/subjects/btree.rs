@@ -1,6 +1,6 @@
 //! The standard library's map, a volatile bound.
 
-use crate::index::Index;
+use crate::harness::index::BenchIndex;
 use std::collections::BTreeMap;
 
 #[derive(Default)]
@@ -8,7 +8,7 @@ pub(crate) struct BTree {
     map: BTreeMap<Box<[u8]>, u64>,
 }
 
-impl Index for BTree {
+impl BenchIndex for BTree {
     fn insert(&mut self, key: &[u8], value: u64) {
         self.map.insert(key.into(), value);
     }

@@ -1,7 +1,7 @@
 //! Mangrove's map directly on a region, with 8-byte values: what the paper's figures compare.
 
-use crate::index::Index;
-use mangrove_hart::{Hart, Options, WriteMode};
+use crate::harness::index::BenchIndex;
+use mangrove_hart::{Hart, Locking, Options, WriteMode};
 use mangrove_pmem::Region;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -14,13 +14,22 @@ fn options() -> Options {
     Options::default()
 }
 
-pub(super) fn create(region: Region) -> anyhow::Result<Box<dyn Index>> {
-    Ok(Box::new(MangroveIndex { hart: Arc::new(Hart::create(region, &options())?) }))
+fn index(hart: Hart) -> Box<dyn BenchIndex> {
+    Box::new(MangroveIndex { hart: Arc::new(hart) })
 }
 
-pub(super) fn recover(region: Region) -> anyhow::Result<Box<dyn Index>> {
+pub(super) fn create(region: Region) -> anyhow::Result<Box<dyn BenchIndex>> {
+    Ok(index(Hart::create(region, &options())?))
+}
+
+/// With the HART paper's reader-writer lock for each tree (section III-A.3) in place of the locks for single nodes.
+pub(super) fn create_with_tree_locks(region: Region) -> anyhow::Result<Box<dyn BenchIndex>> {
+    Ok(index(Hart::create(region, &Options { locking: Locking::PerTree, ..options() })?))
+}
+
+pub(super) fn recover(region: Region) -> anyhow::Result<Box<dyn BenchIndex>> {
     let (hart, _) = Hart::recover(region, &options())?;
-    Ok(Box::new(MangroveIndex { hart: Arc::new(hart) }))
+    Ok(index(hart))
 }
 
 fn number(value: &[u8]) -> u64 {
@@ -30,7 +39,7 @@ fn number(value: &[u8]) -> u64 {
 /// Emulated memory has no I/O errors and the regions are sized for the records.
 const SOUND: &str = "the map on emulated memory does not fail";
 
-impl Index for MangroveIndex {
+impl BenchIndex for MangroveIndex {
     fn insert(&mut self, key: &[u8], value: u64) {
         self.hart.put(key, &value.to_le_bytes(), WriteMode::Durable).expect(SOUND);
     }
@@ -62,7 +71,7 @@ impl Index for MangroveIndex {
         seen
     }
 
-    fn handle(&self) -> Option<Box<dyn Index>> {
+    fn handle(&self) -> Option<Box<dyn BenchIndex>> {
         Some(Box::new(Self { hart: Arc::clone(&self.hart) }))
     }
 

@@ -1,7 +1,7 @@
 //! Mangrove through its facade, on a disk: what a user gets.
 
-use crate::report::OURS;
-use crate::store::{Store, StoreKind, SyncMode};
+use crate::harness::store::{OpenStore, StoreKind, SyncMode};
+use crate::report::report::OURS;
 use anyhow::Result;
 use mangrove::{Batch, Durability, Map, Medium};
 use std::ops::ControlFlow;
@@ -21,18 +21,17 @@ impl StoreKind for MangroveStore {
         OURS
     }
 
-    fn open(&self, dir: &Path, mode: SyncMode) -> Result<Box<dyn Store>> {
+    fn open(&self, dir: &Path, mode: SyncMode) -> Result<Box<dyn OpenStore>> {
         let durability = match mode {
             SyncMode::Sync => Durability::Sync,
             SyncMode::Async => Durability::Interval(INTERVAL),
         };
-        let map =
-            Map::options().create(true).medium(Medium::File).durability(durability).open(dir.join("pool"))?;
+        let map = Map::options().medium(Medium::File).durability(durability).open(dir.join("pool"))?;
         Ok(Box::new(Open(map)))
     }
 }
 
-impl Store for Open {
+impl OpenStore for Open {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         Ok(self.0.put(key, value)?)
     }

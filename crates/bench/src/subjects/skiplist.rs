@@ -1,6 +1,6 @@
 //! crossbeam-skiplist, the concurrent volatile bound.
 
-use crate::index::Index;
+use crate::harness::index::BenchIndex;
 use crossbeam_skiplist::SkipMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ pub(crate) struct Skip {
     map: Arc<SkipMap<Box<[u8]>, AtomicU64>>,
 }
 
-impl Index for Skip {
+impl BenchIndex for Skip {
     fn insert(&mut self, key: &[u8], value: u64) {
         self.map.insert(key.into(), AtomicU64::new(value));
     }
@@ -33,7 +33,7 @@ impl Index for Skip {
         records.map(|e| visit(e.key(), e.value().load(Ordering::Relaxed))).count()
     }
 
-    fn handle(&self) -> Option<Box<dyn Index>> {
+    fn handle(&self) -> Option<Box<dyn BenchIndex>> {
         Some(Box::new(Self { map: Arc::clone(&self.map) }))
     }
 }

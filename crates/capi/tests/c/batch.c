@@ -10,7 +10,7 @@ int main(int argc, char **argv) {
     int i, round;
     CHECK(batch != NULL && mangrove_batch_len(batch) == 0);
     OK(mangrove_map_open(below(scratch, "pool"), NULL, &map));
-    OK(mangrove_map_write(map, batch)); /* an empty one is fine */
+    OK(mangrove_map_write(map, batch)); /* an empty batch is accepted */
 
     OK(mangrove_map_put(map, S("old"), S("1")));
     OK(mangrove_batch_put(batch, S("new"), S("2")));
@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
     options = mangrove_options_new();
     OK(mangrove_options_set_read_only(options, true));
     OK(mangrove_map_open(below(scratch, "pool"), options, &map));
-    mangrove_options_free(options); /* the map goes on without */
+    mangrove_options_free(options); /* the map stays open without them */
     OK(mangrove_batch_delete(batch, S("new")));
     ANSWERS(MANGROVE_ERR_READ_ONLY, mangrove_map_write(map, batch));
     value_is(map, "new", "3");

@@ -1,4 +1,4 @@
-/* What the C tests share: a check that names the place, and shorthand for text keys. */
+/* What the C tests share: a check that prints its place, and shorthand for text keys. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <testkit.h>
 
-/* The call answers exactly this status. */
+/* The call returns exactly this status. */
 #define ANSWERS(expected, call) ANSWERS_OF(mangrove_status, mangrove_last_error, expected, call)
 
 #define OK(call) ANSWERS(MANGROVE_OK, call)
@@ -14,7 +14,7 @@
 /* A string literal as pointer and length. */
 #define S(literal) "" literal, sizeof(literal) - 1
 
-/* A path below the scratch folder that the test was given. Eight may be in use at once. */
+/* A path below the scratch directory that the test was given. Eight may be in use at once. */
 static inline const char *below(const char *folder, const char *name) {
     static char paths[8][512];
     static unsigned turn;
@@ -29,7 +29,7 @@ static inline void value_is(const mangrove_map *map, const char *key, const char
     size_t len;
     OK(mangrove_map_get(map, key, strlen(key), &value, &len));
     CHECK(len == strlen(expected));
-    CHECK(strcmp(value, expected) == 0); /* the NUL behind it too */
+    CHECK(strcmp(value, expected) == 0); /* the NUL after it too */
     mangrove_free(value);
 }
 

@@ -1,4 +1,4 @@
-/* The lock of a pool is its opener's: closing gives it up while a child of fork lives, and no child gives it up. */
+/* The lock of a pool belongs to its opener: closing frees it while a child of fork lives, and no child frees it. */
 #include "check.h"
 #include <signal.h>
 #include <sys/wait.h>

@@ -18,7 +18,7 @@ static int32_t stop(const mangrove_progress *progress, void *context) {
 }
 
 static void figures(mangrove_map *map, const char *path) {
-    /* As a program sees them that was compiled against an older and a newer header. */
+    /* For a program that was compiled against an older or a newer header. */
     struct { mangrove_stat stat; char newer[64]; } wide;
     mangrove_stat stat = {.size = sizeof stat};
     mangrove_recovery recovery = {.size = sizeof recovery};
@@ -78,7 +78,7 @@ static void backups(mangrove_map *map, const char *scratch) {
     OK(mangrove_map_delete(map, S("later")));
 }
 
-/* One flipped byte in a closed pool is found, and said where. */
+/* One flipped byte in a closed pool is found, and its place reported. */
 static void damage(const char *scratch, const char *path) {
     char *problems = NULL;
     char image[600];

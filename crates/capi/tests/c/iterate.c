@@ -20,7 +20,7 @@ static int stands_on(const mangrove_iter *iter, int i) {
            value_len == strlen(expected) && memcmp(value, expected, value_len) == 0;
 }
 
-/* The answer of a move, and where it must have led: to record i, or off the ends. */
+/* The result of a move, and where it must have led: to record i, or off the ends. */
 #define MOVES(iter, i, first, last, call)                                                   \
     do {                                                                                    \
         int to_ = (i);                                                                      \

@@ -36,7 +36,7 @@ static void file_size(const char *path, int32_t medium) {
     limit(RLIMIT_FSIZE, 8 << 20);
     CHECK(fill(map, 64) == MANGROVE_ERR_NO_SPACE);
     CHECK(strstr(mangrove_last_error(), "ulimit -f") != NULL);
-    OK(mangrove_map_put(map, S("key 0"), S("small"))); /* nothing latched */
+    OK(mangrove_map_put(map, S("key 0"), S("small"))); /* the pool was not poisoned */
     limit(RLIMIT_FSIZE, RLIM_INFINITY);
     OK(fill(map, 16));
     OK(mangrove_map_close(map));
@@ -61,7 +61,7 @@ static void address_space(const char *path) {
     CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* In a child, which is nobody with few threads: an opener that may have many does with those that it gets. */
+/* In a child, which runs as another user with few threads: an opener that wants many uses those that it gets. */
 static void threads(const char *folder) {
     const uid_t nobody = 54321;
     mangrove_options *options = mangrove_options_new();

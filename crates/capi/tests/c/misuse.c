@@ -1,4 +1,4 @@
-/* What a careless caller does: each gets its answer and its sentence, and nothing breaks. */
+/* What a careless caller does: each call returns its status and leaves its message, and nothing breaks. */
 #include "check.h"
 #include <pthread.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-/* Where there is no memory for a value, reading it says so, and everything else goes on. */
+/* Where there is no memory for a value, reading it fails and says why, and everything else continues. */
 #include "check.h"
 #include <sys/resource.h>
 

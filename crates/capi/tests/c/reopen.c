@@ -10,8 +10,8 @@ static void text_of(int i, char *key, char *value) {
 }
 
 /*
- * Puts and tells each acknowledged number through the pipe, until killed. What acknowledges is the put
- * itself, or, with a durability that would let a minute pass, the sync behind it.
+ * Puts, and writes each acknowledged number to the pipe, until killed. The put itself acknowledges or, with a
+ * durability that would let a minute pass, the sync after it.
  */
 static void write_until_killed(const char *path, int pipe_end, int lazily) {
     mangrove_options *options = mangrove_options_new();
@@ -56,7 +56,7 @@ static void survive_sigkill(const char *path, int lazily) {
         text_of(i, key, value);
         value_is(map, key, value);
     }
-    /* At most the one put that was under way came on top. */
+    /* At most the one put that was under way was added. */
     CHECK(mangrove_map_len(map) == (uint64_t)last + 1 || mangrove_map_len(map) == (uint64_t)last + 2);
     CHECK(recovery.records == mangrove_map_len(map));
     OK(mangrove_map_check(map, NULL, NULL));

@@ -1,4 +1,4 @@
-/* A program takes its signals where it wants: no thread of the library gets one. */
+/* A program receives its signals on its own threads: no thread of the library gets one. */
 #include "check.h"
 #include <pthread.h>
 #include <signal.h>
@@ -12,7 +12,7 @@ static void nobody_may_take_it(int signal) {
     CHECK(!"a thread of the library took a signal");
 }
 
-/* Blocks the signal here too: now every thread has it blocked, or a thread of the library is given it. */
+/* Blocks the signal here too: now every thread has it blocked, or a thread of the library gets it. */
 static int progress(const mangrove_progress *so_far, void *set) {
     const struct timespec patience = {30, 0};
     (void)so_far;
@@ -60,10 +60,10 @@ int main(int argc, char **argv) {
     mangrove_options *options = mangrove_options_new();
     mangrove_map *map;
     sigset_t set;
-    OK(mangrove_options_set_durability_interval(options, 1000)); /* a thread more */
+    OK(mangrove_options_set_durability_interval(options, 1000)); /* one more thread */
     OK(mangrove_map_open(below(folder, "pool"), options, &map));
     OK(mangrove_map_put(map, S("key"), S("value")));
-    /* Blocked after opening, in this thread alone: any other of the process that has them open is given them. */
+    /* Blocked after opening, in this thread alone: any other thread of the process that has them open gets them. */
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) sigaddset(&set, signals[i]);
     CHECK(sigprocmask(SIG_BLOCK, &set, NULL) == 0);

@@ -2,7 +2,7 @@
 
 use crate::exit::Exit;
 use crate::size::{count, human};
-use crate::{interrupt, note, opening, output, progress};
+use crate::{interrupt, open_args, output, progress, stderr};
 use serde_json::json;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let map = opening::read_only(&args.pool)?;
+    let map = open_args::read_only(&args.pool)?;
     interrupt::catch()?;
     let bar = progress::records("backup", map.len());
     let result = map.backup(&args.to, |progress| {
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     bar.finish_and_clear();
     let report = match result {
         Err(mangrove::Error::Stopped) => {
-            note::line(format_args!("mangrove: interrupted; nothing was left at {}", args.to.display()));
+            stderr::line(format_args!("mangrove: interrupted; nothing was left at {}", args.to.display()));
             return Ok(Exit::Interrupted);
         }
         other => other?,

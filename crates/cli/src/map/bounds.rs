@@ -2,7 +2,7 @@
 
 use crate::text::Spelling;
 use clap::Args;
-use mangrove::{Map, Range};
+use mangrove::{Map, Range, prefix_end};
 use std::ffi::OsString;
 use std::ops::Bound;
 
@@ -41,19 +41,11 @@ impl Bounds {
     fn keys(&self, spelling: Spelling) -> anyhow::Result<Keys> {
         if let Some(prefix) = &self.prefix {
             let first = spelling.read(prefix)?;
-            let end = after_prefix(&first).map_or(Bound::Unbounded, Bound::Excluded);
+            let end = prefix_end(&first).map_or(Bound::Unbounded, Bound::Excluded);
             return Ok((Bound::Included(first), end));
         }
         let from = self.from.as_ref().map(|k| spelling.read(k)).transpose()?;
         let to = self.to.as_ref().map(|k| spelling.read(k)).transpose()?;
         Ok((from.map_or(Bound::Unbounded, Bound::Included), to.map_or(Bound::Unbounded, Bound::Excluded)))
     }
-}
-
-/// The first key after all keys that begin with `prefix`, if there is one.
-fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
-    let last = prefix.iter().rposition(|&b| b != 0xff)?;
-    let mut end = prefix[..=last].to_vec();
-    end[last] += 1;
-    Some(end)
 }

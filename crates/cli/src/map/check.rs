@@ -3,7 +3,7 @@
 use crate::exit::Exit;
 use crate::pool::verdict;
 use crate::size::{count, human};
-use crate::{opening, output};
+use crate::{open_args, output};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let map = opening::read_only(&args.pool)?;
+    let map = open_args::read_only(&args.pool)?;
     let report = map.check()?;
     if args.json {
         output::json(&json!({

@@ -3,7 +3,7 @@
 use super::bounds::Bounds;
 use crate::exit::Exit;
 use crate::text::Spelling;
-use crate::{opening, output};
+use crate::{open_args, output};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let map = opening::read_only(&args.pool)?;
+    let map = open_args::read_only(&args.pool)?;
     let mut records = map.len();
     if !args.bounds.is_all() {
         records = 0;

@@ -2,9 +2,9 @@
 
 use super::bounds::Bounds;
 use crate::exit::{Exit, Usage};
-use crate::opening::Opening;
+use crate::open_args::OpenArgs;
 use crate::text::Spelling;
-use crate::{note, output};
+use crate::{output, stderr};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     spelling: Spelling,
     #[command(flatten)]
-    opening: Opening,
+    opening: OpenArgs,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.json {
         output::json(&json!({ "deleted": deleted }))?;
     } else {
-        note::line(format_args!("{deleted} deleted"));
+        stderr::line(format_args!("{deleted} deleted"));
     }
     Ok(if deleted > 0 { Exit::Ok } else { Exit::No })
 }

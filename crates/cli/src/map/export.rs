@@ -3,7 +3,7 @@
 use super::input::Format;
 use crate::exit::{Exit, Usage};
 use crate::text::Spelling;
-use crate::{interrupt, note, opening, output, progress};
+use crate::{interrupt, open_args, output, progress, stderr};
 use anyhow::Context;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{BufWriter, Write};
@@ -54,7 +54,7 @@ fn write_in_place(args: &Args, spelling: Spelling, file: &Path) -> anyhow::Resul
     if interrupt::asked() {
         return Ok(Exit::Interrupted);
     }
-    note::line(format_args!("{records} records written to {}", file.display()));
+    stderr::line(format_args!("{records} records written to {}", file.display()));
     Ok(Exit::Ok)
 }
 
@@ -75,7 +75,7 @@ fn renew(args: &Args, spelling: Spelling, file: &Path) -> anyhow::Result<Exit> {
     new.as_file().sync_all().with_context(sentence)?;
     new.persist(&target).map_err(|e| e.error).with_context(sentence)?;
     File::open(folder).and_then(|folder| folder.sync_all()).with_context(sentence)?;
-    note::line(format_args!("{records} records written to {}", file.display()));
+    stderr::line(format_args!("{records} records written to {}", file.display()));
     Ok(Exit::Ok)
 }
 
@@ -114,7 +114,7 @@ fn write_all(
         Some(file) => anyhow::anyhow!("cannot write {}: {e}", file.display()),
         None => e.into(),
     };
-    let map = opening::read_only(&args.pool)?;
+    let map = open_args::read_only(&args.pool)?;
     let bar = progress::records("export", map.len());
     let mut line = Vec::new();
     let mut records = 0;

@@ -2,7 +2,7 @@
 
 use crate::exit::Exit;
 use crate::text::Spelling;
-use crate::{note, opening, output, text};
+use crate::{open_args, output, stderr, text};
 use serde_json::json;
 use std::ffi::OsString;
 use std::io::Write;
@@ -31,14 +31,14 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let key = args.spelling.read(&args.key)?;
-    let value = opening::read_only(&args.pool)?.get(&key)?;
+    let value = open_args::read_only(&args.pool)?.get(&key)?;
     if args.json {
         let shown = value.as_deref().map(text::json);
         output::json(&json!({ "key": text::json(&key), "found": value.is_some(), "value": shown }))?;
     }
     let Some(value) = value else {
         if !args.json {
-            note::line(format_args!("mangrove: no key {} in {}", text::quote(&key), args.pool.display()));
+            stderr::line(format_args!("mangrove: no key {} in {}", text::quote(&key), args.pool.display()));
         }
         return Ok(Exit::No);
     };

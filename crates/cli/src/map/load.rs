@@ -2,9 +2,9 @@
 
 use super::input::{Format, Input, Next, Record};
 use crate::exit::Exit;
-use crate::opening::Opening;
+use crate::open_args::OpenArgs;
 use crate::size::{count, human};
-use crate::{interrupt, note, output, progress};
+use crate::{interrupt, output, progress, stderr};
 use anyhow::Context;
 use indicatif::ProgressBar;
 use mangrove::{Batch, Map};
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     #[arg(long, hide = true, conflicts_with = "json")]
     report: bool,
     #[command(flatten)]
-    opening: Opening,
+    opening: OpenArgs,
 }
 
 /// Records that go to a thread at once, in whole batches.
@@ -187,7 +187,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let failed = error.or(read.err()).or(synced.err().map(Into::into));
     let interrupted = interrupt::asked();
     if failed.is_some() || interrupted {
-        note::line(format_args!(
+        stderr::line(format_args!(
             "mangrove: stopped; {} records were acknowledged and stay; load the same file again to finish",
             count(records)
         ));
@@ -361,7 +361,7 @@ mod tests {
             let first: Vec<Record> = receiver.try_recv().unwrap();
             assert!(receiver.try_recv().is_err(), "the second did not wait");
             under_way.take_off(first.iter().map(bytes_of).sum());
-            assert_eq!(receiver.recv_timeout(Duration::from_secs(20)).unwrap().len(), 1);
+            assert_eq!(receiver.recv_timeout(Duration::from_secs(120)).unwrap().len(), 1);
             // A thread that ends leaves what it had; nobody waits for it.
             drop(Putting(&under_way));
             assert_eq!(reader.join().unwrap(), (true, false));
@@ -376,8 +376,7 @@ mod tests {
             let line =
                 |i: usize| format!("{}{i}\t{}\n", "k".repeat(i * longest_key / 300), "v".repeat(i * 50));
             std::fs::write(&file, (0..300).map(line).collect::<String>()).unwrap();
-            let map =
-                Map::options().create(true).log_bytes(1 << 20).open(folder.path().join("pool")).unwrap();
+            let map = Map::options().log_bytes(1 << 20).open(folder.path().join("pool")).unwrap();
             let loader = Loader {
                 map: &map,
                 batch: 7,

@@ -1,8 +1,8 @@
 //! `mangrove map put`.
 
 use crate::exit::{Exit, Usage};
-use crate::note;
-use crate::opening::Opening;
+use crate::open_args::OpenArgs;
+use crate::stderr;
 use crate::text::{self, Spelling};
 use anyhow::Context;
 use std::ffi::OsString;
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     spelling: Spelling,
     #[command(flatten)]
-    opening: Opening,
+    opening: OpenArgs,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     map.close()?;
     if !done {
         let why = if args.if_absent { "is there already" } else { "has another value" };
-        note::line(format_args!("mangrove: {} {why}; nothing was changed", text::quote(&key)));
+        stderr::line(format_args!("mangrove: {} {why}; nothing was changed", text::quote(&key)));
     }
     Ok(if done { Exit::Ok } else { Exit::No })
 }

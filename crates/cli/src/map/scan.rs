@@ -3,7 +3,7 @@
 use super::bounds::Bounds;
 use crate::exit::Exit;
 use crate::text::Spelling;
-use crate::{interrupt, opening, output, text};
+use crate::{interrupt, open_args, output, text};
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let map = opening::read_only(&args.pool)?;
+    let map = open_args::read_only(&args.pool)?;
     let mut walk = args.bounds.walk(&map, args.spelling)?;
     interrupt::catch()?;
     let mut out = output::stdout();

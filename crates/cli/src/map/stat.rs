@@ -2,7 +2,7 @@
 
 use crate::exit::Exit;
 use crate::size::{count, human};
-use crate::{opening, output};
+use crate::{open_args, output};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let map = opening::read_only(&args.pool)?;
+    let map = open_args::read_only(&args.pool)?;
     let stat = map.stat();
     let recovery = map.recovery();
     let (mut keys, mut values) = (0, 0);

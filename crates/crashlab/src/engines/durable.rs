@@ -1,18 +1,19 @@
 //! The runtime of durable applications as a subject: commands over blocks, a list, mappings and variables.
 //!
-//! In one form the program says what it writes (so that each report of the runtime itself can be silenced); in the
-//! other the recompiler sees it, the working copy is mapped copy on write, memory has the paper's two fences, and
-//! disks are synced by interval.
+//! It has two forms. In one the program announces what it writes, so that each report of the runtime itself can be
+//! suppressed. In the other the recompiler tracks the writes, the working copy is mapped copy on write, memory has
+//! the paper's two fences, and disks are synced by interval.
 //!
-//! Every opening stands for a process that has just been started: variables that no command wrote hold the number
-//! of the opening.
+//! Every opening stands for a process that has just started: a variable that no command wrote holds the number of
+//! the opening.
 
-use crate::durable_state::{Call, Making, difference, fresh_variables, make, run_call};
-use crate::durable_workload::{self as workload, DurableInner, DurableModel, DurableOp};
-use crate::interrupt::during;
-use crate::medium::file_behind;
+use crate::engines::durable_state::{Call, Making, difference, fresh_variables, make, run_call};
+use crate::engines::durable_workload as workload;
+use crate::engines::durable_workload::{DurableInner, DurableModel, DurableOp};
+use crate::engines::subject::{Promised, Subject};
+use crate::machine::interrupt::during;
+use crate::machine::medium::file_of;
 use crate::rng::Rng;
-use crate::subject::{Promised, Subject};
 use mangrove_durable::{Client, Durability, Options, Runtime, TrackerChoice, lab};
 use mangrove_pmem::Region;
 use mangrove_shadow::{AddressChoice, Shadow, Ticket};
@@ -23,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Where the state lies, in every process.
 const ADDRESS: u64 = 0x3d00_0000_0000;
-/// Address space of the working copy: three groups of the arena, of which one is there at first.
+/// Address space of the working copy: three groups of the arena, of which one exists at first.
 const CAPACITY: u64 = 12 << 20;
 const RING_BYTES: u64 = 16 << 10;
 
@@ -42,7 +43,7 @@ pub struct DurableSubject<const OTHER: bool> {
 #[derive(Clone, Copy)]
 struct Roots(*mut usize);
 
-// SAFETY: an address of the state, which is followed in commands and reads only.
+// SAFETY: an address of the state, which only commands and reads dereference.
 unsafe impl Send for Roots {}
 
 impl Roots {
@@ -70,11 +71,11 @@ fn batch(
 impl<const OTHER: bool> DurableSubject<OTHER> {
     fn open(region: Region) -> Result<Self, String> {
         static RUNS: AtomicU64 = AtomicU64::new(1);
-        let disk = region.medium().has_units();
-        let durability = if OTHER && disk { Durability::Interval(1) } else { Durability::Sync };
+        let disk = region.medium().capabilities().has_units;
+        let durability = if OTHER && disk { Durability::interval_ms(1) } else { Durability::Sync };
         let by_hand = !OTHER || !cfg!(all(target_arch = "x86_64", target_os = "linux"));
         let tracker = if by_hand { TrackerChoice::Explicit } else { TrackerChoice::Recompiler };
-        // The smallest blocks: the fewest reports are covered by their neighbours'.
+        // The smallest blocks, so that few reports are covered by a neighbour's.
         let options = Options::new().durability(durability).tracker(tracker);
         let options = if by_hand { options.block_bytes(16) } else { options };
         // Relaxed: only uniqueness matters.
@@ -97,7 +98,7 @@ impl<const OTHER: bool> DurableSubject<OTHER> {
         batch(client, commands, self.runtime.roots(), self.by_hand)
     }
 
-    /// Of an answer that was waited for.
+    /// What an answer promises that the client waited for.
     fn promised(&self) -> Promised {
         if self.gated { Promised::All } else { Promised::Nothing }
     }
@@ -112,7 +113,7 @@ impl<const OTHER: bool> DurableSubject<OTHER> {
         if stat.arena.mapped_bytes != pages * 4096 {
             return Some(format!("{} bytes are mapped, not {}", stat.arena.mapped_bytes, pages * 4096));
         }
-        // The table of modules, our own, and each page of variables.
+        // Blocks of the runtime itself: the table of modules, our own table, and each page of variables.
         let slots = model.0.slots.iter().flatten().count() as u64;
         let least = 2 + stat.variable_pages + slots + model.0.list.len() as u64;
         let most = least + model.0.freed_outside;
@@ -132,7 +133,7 @@ fn shadow(region: Region, other: bool) -> Result<Shadow, String> {
         .capacity(CAPACITY)
         .log_bytes(RING_BYTES)
         .background(false);
-    let file = if other { file_behind(&region) } else { None };
+    let file = if other { file_of(&region) } else { None };
     let shadow = match file {
         Some(file) => Shadow::on_mapped_region(region, file, &options),
         None => Shadow::on_region(region, &options),
@@ -198,7 +199,7 @@ impl<const OTHER: bool> Subject for DurableSubject<OTHER> {
                         other.runtime().wait(ticket).map_err(words)
                     }
                     DurableInner::Read => {
-                        // It waits while the other one runs, and sees what that one did.
+                        // The read waits while the other command runs, and sees its effects.
                         let mut state = (*before.0).clone();
                         state.run(&after);
                         // SAFETY: inside a read.
@@ -239,9 +240,9 @@ impl<const OTHER: bool> Subject for DurableSubject<OTHER> {
         }
         match (inner, OTHER) {
             (false, _) => vec![first],
-            // The other client's answer rests on both.
+            // The other client's answer depends on both.
             (true, false) => vec![both],
-            // By interval it rests on nothing durable.
+            // By interval it depends on nothing durable.
             (true, true) => vec![before.clone(), first, both],
         }
     }

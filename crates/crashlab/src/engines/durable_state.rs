@@ -1,7 +1,7 @@
 //! The durable application under test: blocks, a list and mappings in the arena, and variables of this program.
 
-use crate::durable_workload::{
-    DurableCommand, MAP_COUNT, SLOT_COUNT, State, Step, VARIABLE_COUNT, byte, page_of, patched,
+use crate::engines::durable_workload::{
+    AppState, DurableCommand, MAP_COUNT, SLOT_COUNT, Step, VARIABLE_COUNT, byte, page_of, patched,
 };
 use mangrove_durable::route::{
     mangrove_arena_alloc, mangrove_arena_alloc_zeroed, mangrove_arena_free, mangrove_arena_resize,
@@ -12,10 +12,10 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const PAGE_BYTES: u64 = 4096;
-/// Blocks that one batch can free outside.
+/// Blocks that one batch can free outside its commands.
 const OUTSIDE_MAX: usize = 16;
 
-/// Variables of the program. Those that no command wrote are this run's.
+/// Variables of the program. One that no command wrote holds the number of the opening.
 static VARIABLES: [AtomicU64; VARIABLE_COUNT] = [const { AtomicU64::new(0) }; VARIABLE_COUNT];
 
 #[repr(C)]
@@ -49,14 +49,14 @@ struct Table {
 pub(crate) struct Call<'a> {
     command: &'a DurableCommand,
     roots: *mut usize,
-    /// Who knows what is written: this program, or a tracker that sees it.
+    /// True if this program announces its writes; false if a tracker sees them.
     by_hand: bool,
     wrong: Option<&'static str>,
     outside: [*mut Block; OUTSIDE_MAX],
     outside_count: usize,
 }
 
-/// What one step came to.
+/// The result of one step.
 type Done = Result<(), &'static str>;
 
 impl<'a> Call<'a> {
@@ -64,10 +64,10 @@ impl<'a> Call<'a> {
         Self { command, roots, by_hand, wrong: None, outside: [null_mut(); OUTSIDE_MAX], outside_count: 0 }
     }
 
-    /// Frees what the command gave up, outside of it; what went wrong in it.
+    /// Frees, after the command, the blocks that it gave up. Returns what went wrong in it.
     pub(crate) fn finish(self) -> Result<(), String> {
         for &block in &self.outside[..self.outside_count] {
-            // SAFETY: the command took it out of its slot: it is in use, and nobody's.
+            // SAFETY: the command took the block out of its slot: it is allocated, and nothing refers to it.
             unsafe { mangrove_arena_free(block.cast()) };
         }
         self.wrong.map_or(Ok(()), |wrong| Err(wrong.to_owned()))
@@ -121,7 +121,7 @@ impl<'a> Call<'a> {
         if self.by_hand {
             return lab::free(block).map_err(|_| "the arena does not know a block to be freed");
         }
-        // SAFETY: inside a command; a block of the state that nobody uses any more.
+        // SAFETY: inside a command; a block of the state to which nothing refers any more.
         unsafe { mangrove_arena_free(block) };
         Ok(())
     }
@@ -142,7 +142,7 @@ impl<'a> Call<'a> {
         let answer = if self.by_hand {
             system_call(libc::SYS_munmap, &[map.at as u64, map.pages * PAGE_BYTES, 0, 0, 0, 0])?
         } else {
-            // SAFETY: a mapping of the state, which nobody uses any more.
+            // SAFETY: a mapping of the state to which nothing refers any more.
             i64::from(unsafe { libc::munmap(map.at.cast(), (map.pages * PAGE_BYTES) as usize) })
         };
         if answer == 0 { Ok(()) } else { Err("munmap failed") }
@@ -154,7 +154,7 @@ impl<'a> Call<'a> {
             let flags = libc::MREMAP_MAYMOVE as u64;
             system_call(libc::SYS_mremap, &[map.at as u64, old, new, flags, 0, 0])? as *mut u64
         } else {
-            // SAFETY: a mapping of the state; who has its address gets the new one.
+            // SAFETY: a mapping of the state; whatever holds its address gets the new one.
             unsafe { libc::mremap(map.at.cast(), old as usize, new as usize, libc::MREMAP_MAYMOVE) }.cast()
         };
         if at as isize >= -4095 && (at as isize) < 0 { Err("mremap failed") } else { Ok(at) }
@@ -286,7 +286,7 @@ fn system_call(number: i64, args: &[u64; 6]) -> Result<i64, &'static str> {
 /// The command.
 ///
 /// # Safety
-/// `arg` is a `Call`, whose roots are the runtime's that runs it; nobody else uses the state.
+/// `arg` is a `Call` with the roots of the runtime that runs it; nothing else uses the state.
 pub(crate) unsafe extern "C" fn run_call(arg: *mut c_void) {
     // SAFETY: by contract.
     let call = unsafe { &mut *arg.cast::<Call<'_>>() };
@@ -295,7 +295,7 @@ pub(crate) unsafe extern "C" fn run_call(arg: *mut c_void) {
     }
 }
 
-/// Where the initialisation finds the roots, and who reports.
+/// Where the initialisation finds the roots, and whether the program announces its writes.
 pub(crate) struct Making {
     pub(crate) by_hand: bool,
     pub(crate) roots: *mut usize,
@@ -329,18 +329,18 @@ pub(crate) unsafe extern "C" fn make(arg: *mut c_void) -> c_int {
     0
 }
 
-/// The variables as a program finds them that has just been started: its own, not the state's.
+/// Sets the variables as a program finds them that has just started: to its own values, not the state's.
 pub(crate) fn fresh_variables(run: u64) {
     for variable in &VARIABLES {
         variable.store(run, Ordering::Relaxed);
     }
 }
 
-/// Says where the state differs from what it should be; `run` is what variables hold that no command wrote.
+/// Where the state differs from the model, if it does; a variable that no command wrote must hold `run`.
 ///
 /// # Safety
 /// `roots` are the runtime's, and no command runs.
-pub(crate) unsafe fn difference(roots: *const usize, state: &State, run: u64) -> Option<String> {
+pub(crate) unsafe fn difference(roots: *const usize, state: &AppState, run: u64) -> Option<String> {
     // SAFETY: by contract; the first root is the table, or 0.
     let table = unsafe { (*roots as *const Table).as_ref() };
     let Some(table) = table else { return Some("there is no table".to_owned()) };

@@ -10,39 +10,39 @@ pub(crate) const SLOT_COUNT: usize = 12;
 pub(crate) const MAP_COUNT: usize = 3;
 /// Variables of the program that commands write.
 pub(crate) const VARIABLE_COUNT: usize = 1024;
-/// A mapping of so many pages needs more than the arena has at first.
+/// A mapping of at least this many pages needs more than the arena has at first.
 const GROWTH_PAGES: u64 = 980;
 
 /// A part of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A block of so many bytes in a slot: allocated, or resized; what is new is filled from the seed.
+    /// Allocates or resizes a block to this many bytes in a slot, and fills new bytes from the seed.
     Put(u8, u32, u8),
-    /// A block of so many zeros in a slot, in place of what was.
+    /// Puts a block of this many zeros into a slot, in place of the old one.
     Zeroed(u8, u32),
-    /// Bytes of a block from so many 256ths of it on are filled from the seed, up to so many.
+    /// Fills up to this many bytes of a block from the seed, starting at so many 256ths of it.
     Patch(u8, u8, u32, u8),
-    /// The block is freed.
+    /// Frees the block.
     Free(u8),
-    /// The block is freed when the command is over.
+    /// Frees the block when the command is over.
     FreeOutside(u8),
-    /// A node in front of the list.
+    /// Puts a node in front of the list.
     Push(u64),
-    /// The first node is freed.
+    /// Frees the first node.
     Pop,
-    /// A variable of the program.
+    /// Sets a variable of the program.
     Variable(u16, u64),
-    /// So many pages are mapped, in place of what was.
+    /// Maps this many pages, in place of the old mapping.
     Map(u8, u64),
-    /// A word in the page that so many 256ths of the mapping lie before.
+    /// Writes a word into the page that lies at so many 256ths of the mapping.
     Word(u8, u8, u64),
-    /// The mapping has so many pages.
+    /// Resizes the mapping to this many pages.
     Remap(u8, u64),
-    /// The mapping ends.
+    /// Unmaps the mapping.
     Unmap(u8),
 }
 
-/// What runs in the middle of a command, by another client.
+/// What another client runs in the middle of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DurableInner {
     /// A command.
@@ -58,13 +58,13 @@ pub struct DurableCommand(pub(crate) Vec<Step>);
 /// One operation on a durable application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DurableOp {
-    /// Commands in one batch, whose answer is waited for, or not.
+    /// Commands in one batch; the client waits for the answer, or does not.
     Batch(Vec<DurableCommand>, bool),
     /// A read that waits until its answer may be given.
     Read,
-    /// Waits for everything.
+    /// Waits until everything is durable.
     Sync,
-    /// Everything goes into the image.
+    /// Writes everything into the data file.
     Checkpoint,
     /// A command, and at its n-th step on the medium another client does something.
     During(DurableCommand, u32, DurableInner),
@@ -72,26 +72,26 @@ pub enum DurableOp {
 
 /// A mapping: its pages, and the words that were written.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub(crate) struct MapModel {
+pub(crate) struct MappingModel {
     pub(crate) pages: u64,
     pub(crate) words: BTreeMap<u64, u64>,
 }
 
 /// What the state holds.
 #[derive(Clone, Default)]
-pub(crate) struct State {
+pub(crate) struct AppState {
     pub(crate) slots: [Option<Vec<u8>>; SLOT_COUNT],
     pub(crate) list: Vec<u64>,
     pub(crate) variables: BTreeMap<u16, u64>,
-    pub(crate) maps: [Option<MapModel>; MAP_COUNT],
+    pub(crate) maps: [Option<MappingModel>; MAP_COUNT],
     pub(crate) commands: u64,
-    /// Blocks that were freed outside commands: a crash may leave them for ever.
+    /// Blocks that were freed outside commands: a crash may leak them.
     pub(crate) freed_outside: u64,
 }
 
 /// What a durable application holds.
 #[derive(Clone, Default)]
-pub struct DurableModel(pub(crate) Arc<State>);
+pub struct DurableModel(pub(crate) Arc<AppState>);
 
 pub(crate) fn byte(seed: u8, n: usize) -> u8 {
     seed.wrapping_add((n as u8).wrapping_mul(7)) | 1
@@ -108,7 +108,7 @@ pub(crate) fn page_of(pages: u64, at: u8) -> u64 {
     pages * u64::from(at) / 256
 }
 
-impl State {
+impl AppState {
     pub(crate) fn run(&mut self, command: &DurableCommand) {
         self.commands += 1;
         for step in &command.0 {
@@ -140,7 +140,7 @@ impl State {
             Step::Pop => drop(self.list.pop()),
             Step::Variable(at, value) => drop(self.variables.insert(at, value)),
             Step::Map(at, pages) => {
-                self.maps[usize::from(at)] = Some(MapModel { pages, ..MapModel::default() });
+                self.maps[usize::from(at)] = Some(MappingModel { pages, ..MappingModel::default() });
             }
             Step::Word(at, page, value) => {
                 if let Some(map) = &mut self.maps[usize::from(at)] {
@@ -180,8 +180,8 @@ pub(crate) fn workload(scenario: u32, rng: &mut Rng) -> Vec<DurableOp> {
     let count = 8 + rng.below(6);
     let mut ops: Vec<_> = (0..count).map(|_| operation(scenario, rng)).collect();
     if scenario == 4 || scenario == 2 && rng.one_in(2) {
-        // Once a run: a second one would fill the first one's pages with zeros. After long units what is new has
-        // held their records.
+        // Once a run, because a second such mapping would fill the pages of the first with zeros. In the scenario
+        // of long groups, the new pages have held log records before.
         let at = rng.below(count) as usize;
         let grown = vec![Step::Map(0, GROWTH_PAGES + rng.below(200)), Step::Word(0, 255, rng.next())];
         ops.insert(at, DurableOp::Batch(vec![DurableCommand(grown)], true));
@@ -190,7 +190,7 @@ pub(crate) fn workload(scenario: u32, rng: &mut Rng) -> Vec<DurableOp> {
 }
 
 pub(crate) fn follow_up(rng: &mut Rng) -> Vec<DurableOp> {
-    // Two clients at once wait for each other: too long for every recovery.
+    // Two clients at once wait for each other, which takes too long for every recovery.
     let scenario = [0, 1, 2, 4, 5, 6][rng.below(6) as usize];
     (0..3)
         .map(|_| match operation(scenario, rng) {
@@ -245,7 +245,7 @@ fn long(rng: &mut Rng) -> Step {
 }
 
 fn variable(rng: &mut Rng) -> Step {
-    // Mostly the same few, and some on every page.
+    // Mostly the same few, and some variables on every page.
     let at = if rng.one_in(2) { rng.below(8) } else { rng.below(VARIABLE_COUNT as u64) };
     if rng.one_in(4) { small(rng) } else { Step::Variable(at as u16, rng.next()) }
 }

@@ -1,10 +1,12 @@
-//! The map (`hart`) as a subject, with its reference: a `BTreeMap`.
+//! The map (`hart`) as a subject. Its reference is `MapModel`.
 
-use crate::interrupt::during;
-use crate::map_workload::{self, SCENARIOS};
+use crate::engines::map_model::{Bytes, MapModel, MapOp, Short};
+use crate::engines::map_workload;
+use crate::engines::map_workload::SCENARIOS;
+use crate::engines::subject::{Promised, Subject};
+use crate::machine::interrupt::during;
 use crate::quiet::quietly;
 use crate::rng::Rng;
-use crate::subject::{Promised, Subject};
 use mangrove_hart::{Batch, Hart, Options, WriteMode};
 use mangrove_pmem::Region;
 use std::collections::BTreeMap;
@@ -12,123 +14,13 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Shared bytes: models are copied once an operation.
-pub(crate) type Bytes = Arc<[u8]>;
-
 type Record = (Vec<u8>, Vec<u8>);
 
-/// Smallest segments, so that chunks and segments are taken and given back within a short run.
+/// The smallest segments, so that a short run allocates and frees chunks and segments.
 const SEGMENT_SHIFT: u32 = 12;
 
-/// Readers' epochs advance every so many reads; three must pass.
+/// Readers' epochs advance after a number of reads; this many reads pass three epochs.
 const QUIESCE_READS: u32 = 600;
-
-/// One operation of the map's language. The fuzzer writes in it too.
-#[derive(Clone, PartialEq, Eq)]
-pub enum MapOp {
-    /// Sets a key.
-    Put(Bytes, Bytes, WriteMode),
-    /// Sets a key if it is absent.
-    InsertNew(Bytes, Bytes, WriteMode),
-    /// Removes a key.
-    Delete(Bytes, WriteMode),
-    /// Changes a key if it is as expected.
-    CompareAndSet(Bytes, Option<Bytes>, Option<Bytes>, WriteMode),
-    /// Several puts and deletes at once.
-    Batch(Vec<(Bytes, Option<Bytes>)>, WriteMode),
-    /// Removes the keys of a half-open range.
-    DeleteRange(Bytes, Bytes, WriteMode),
-    /// Reads a key.
-    Get(Bytes),
-    /// Reads everything through a snapshot.
-    Scan,
-    /// Makes everything durable.
-    Sync,
-    /// Brings the image up to date.
-    Checkpoint,
-    /// Reads so often that what deletes left to readers is given back.
-    Quiesce,
-    /// A put or delete, and at its n-th step on the medium a put of another key by another thread.
-    During((Bytes, Option<Bytes>), u32, (Bytes, Bytes)),
-}
-
-struct Short<'a>(&'a [u8]);
-
-impl fmt::Debug for Short<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let head = self.0.escape_ascii().to_string();
-        if self.0.len() <= 12 {
-            write!(f, "\"{head}\"")
-        } else {
-            write!(f, "\"{}..\"[{}, crc {:08x}]", &head[..12], self.0.len(), mangrove_pmem::crc32c(0, self.0))
-        }
-    }
-}
-
-impl fmt::Debug for MapOp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mode = |m: &WriteMode| if *m == WriteMode::Buffered { " buffered" } else { "" };
-        match self {
-            Self::Put(k, v, m) => write!(f, "put {:?} {:?}{}", Short(k), Short(v), mode(m)),
-            Self::InsertNew(k, v, m) => write!(f, "insert new {:?} {:?}{}", Short(k), Short(v), mode(m)),
-            Self::Delete(k, m) => write!(f, "delete {:?}{}", Short(k), mode(m)),
-            Self::CompareAndSet(k, old, new, m) => {
-                let (old, new) = (old.as_deref().map(Short), new.as_deref().map(Short));
-                write!(f, "compare {:?} with {old:?} and set {new:?}{}", Short(k), mode(m))
-            }
-            Self::Batch(ops, m) => {
-                let ops: Vec<_> = ops.iter().map(|(k, v)| (Short(k), v.as_deref().map(Short))).collect();
-                write!(f, "batch {ops:?}{}", mode(m))
-            }
-            Self::DeleteRange(a, b, m) => write!(f, "delete {:?}..{:?}{}", Short(a), Short(b), mode(m)),
-            Self::Get(k) => write!(f, "get {:?}", Short(k)),
-            Self::Scan => f.write_str("scan"),
-            Self::Sync => f.write_str("sync"),
-            Self::Checkpoint => f.write_str("checkpoint"),
-            Self::Quiesce => f.write_str("quiesce"),
-            Self::During((k, v), at, (ik, iv)) => {
-                let (k, v, ik, iv) = (Short(k), v.as_deref().map(Short), Short(ik), Short(iv));
-                write!(f, "set {k:?} to {v:?} and at step {at} of it put {ik:?} {iv:?}")
-            }
-        }
-    }
-}
-
-/// What a map holds, and which operation last wrote each key.
-#[derive(Clone, Debug, Default)]
-pub struct MapModel {
-    /// The records.
-    pub records: BTreeMap<Bytes, Bytes>,
-    writers: BTreeMap<Bytes, u32>,
-}
-
-impl MapModel {
-    fn set(&mut self, index: u32, key: &Bytes, value: Option<&Bytes>) {
-        let changed = match value {
-            Some(value) => self.records.insert(key.clone(), value.clone()).as_ref() != Some(value),
-            None => self.records.remove(key).is_some(),
-        };
-        if changed {
-            self.writers.insert(key.clone(), index);
-        }
-    }
-
-    /// How many operations a reader of `key` has seen the effects of.
-    fn seen(&self, key: &[u8]) -> u32 {
-        self.writers.get(key).map_or(0, |w| w + 1)
-    }
-
-    fn seen_all(&self) -> u32 {
-        self.writers.values().max().map_or(0, |w| w + 1)
-    }
-
-    fn range(&self, start: &Bytes, end: &Bytes) -> Vec<Bytes> {
-        if start >= end {
-            return Vec::new();
-        }
-        self.records.range(start.clone()..end.clone()).map(|(k, _)| k.clone()).collect()
-    }
-}
 
 /// The map under test. `INTERVAL`: acknowledged writes are durable at `sync` only.
 pub struct MapSubject<const INTERVAL: bool> {
@@ -167,7 +59,7 @@ impl<const INTERVAL: bool> MapSubject<INTERVAL> {
             && found.iter().zip(&model.records).all(|((k, v), (mk, mv))| **k == **mk && **v == **mv))
     }
 
-    /// `done`: the operation changed something. Otherwise it promised what it saw.
+    /// What a write promised. `done`: it changed something. Otherwise it promised what it saw.
     fn wrote(mode: WriteMode, done: bool, seen: u32) -> Promised {
         match (mode, done) {
             (WriteMode::Durable, true) if !INTERVAL => Promised::All,
@@ -230,13 +122,13 @@ impl<const INTERVAL: bool> Subject for MapSubject<INTERVAL> {
             MapOp::CompareAndSet(key, old, new, mode) => {
                 let done = map.compare_and_set(key, old.as_deref(), new.as_deref(), *mode).map_err(text)?;
                 expect("compare_and_set", done, before.records.get(key) == old.as_ref())?;
-                // Nothing for nothing changes nothing, so there is nothing to make durable.
+                // Setting an absent key to absent changes nothing, so there is nothing to make durable.
                 Self::wrote(*mode, done && old != new, before.seen(key))
             }
             MapOp::Batch(ops, mode) => {
                 self.batch(ops, *mode).map_err(text)?;
                 let mut after = before.clone();
-                Self::advance(&mut after, index, op);
+                after.advance(index, op);
                 Self::wrote(*mode, after.records != before.records, 0)
             }
             MapOp::DeleteRange(start, end, mode) => {
@@ -293,35 +185,7 @@ impl<const INTERVAL: bool> Subject for MapSubject<INTERVAL> {
     }
 
     fn advance(model: &mut MapModel, index: u32, op: &MapOp) {
-        match op {
-            MapOp::Put(key, value, _) => model.set(index, key, Some(value)),
-            MapOp::InsertNew(key, value, _) => {
-                if !model.records.contains_key(key) {
-                    model.set(index, key, Some(value));
-                }
-            }
-            MapOp::Delete(key, _) => model.set(index, key, None),
-            MapOp::CompareAndSet(key, old, new, _) => {
-                if model.records.get(key) == old.as_ref() {
-                    model.set(index, key, new.as_ref());
-                }
-            }
-            MapOp::Batch(ops, _) => {
-                for (key, value) in ops {
-                    model.set(index, key, value.as_ref());
-                }
-            }
-            MapOp::DeleteRange(start, end, _) => {
-                for key in model.range(start, end) {
-                    model.set(index, &key, None);
-                }
-            }
-            MapOp::During((key, value), _, (inner_key, inner_value)) => {
-                model.set(index, key, value.as_ref());
-                model.set(index, inner_key, Some(inner_value));
-            }
-            MapOp::Get(_) | MapOp::Scan | MapOp::Sync | MapOp::Checkpoint | MapOp::Quiesce => {}
-        }
+        model.advance(index, op);
     }
 
     fn between(before: &MapModel, index: u32, op: &MapOp, inner: bool) -> Vec<MapModel> {
@@ -352,7 +216,7 @@ impl<const INTERVAL: bool> Subject for MapSubject<INTERVAL> {
         if !self.same(model)? {
             return Ok(false);
         }
-        // The scan and the point reads take different ways to a leaf.
+        // The scan and the point reads reach a leaf in different ways.
         for (key, value) in &model.records {
             let found = self.map.get(key).map_err(|e| e.to_string())?;
             if found.as_deref() != Some(&**value) {

@@ -1,8 +1,7 @@
 //! The map's workloads: each scenario drives one part of the engine hard, on few keys.
 
-use crate::map::{Bytes, MapModel, MapOp, MapSubject};
+use crate::engines::map_model::{Bytes, MapModel, MapOp};
 use crate::rng::Rng;
-use crate::subject::Subject;
 use mangrove_hart::WriteMode::{self, Buffered, Durable};
 
 /// The scenarios, by name.
@@ -22,7 +21,7 @@ pub const SCENARIOS: [&str; 13] = [
     "one put inside another",
 ];
 
-/// Writes operations and keeps the model, so that comparisons can be right on purpose.
+/// Generates operations and keeps the model, so that comparisons succeed when they should.
 struct Writer<'a> {
     rng: &'a mut Rng,
     model: MapModel,
@@ -40,11 +39,12 @@ const EXTENTS: &[u64] = &[8, 3000, 4096, 5000, 9000];
 
 impl Writer<'_> {
     fn push(&mut self, op: MapOp) {
-        MapSubject::<false>::advance(&mut self.model, self.ops.len() as u32, &op);
+        self.model.advance(self.ops.len() as u32, &op);
         self.ops.push(op);
     }
 
-    /// A small key space with neighbours, prefixes of each other, zero bytes, the empty key and long keys.
+    /// A key of a small key space, with neighbours, prefixes of each other, zero bytes, the empty key and long
+    /// keys.
     fn key(&mut self) -> Bytes {
         let n = self.rng.below(self.keys);
         key(n)
@@ -53,7 +53,7 @@ impl Writer<'_> {
     fn value(&mut self) -> Bytes {
         let bound = self.lengths[self.rng.below(self.lengths.len() as u64) as usize];
         let len = if self.rng.one_in(2) { bound } else { self.rng.below(bound + 1) };
-        // Half of the values are one repeated byte: a checksum must tell them apart too.
+        // Half of the values are one repeated byte: checksums must distinguish those too.
         if self.rng.one_in(2) {
             vec![self.rng.next() as u8; len as usize]
         } else {
@@ -71,9 +71,9 @@ impl Writer<'_> {
         self.push(op);
     }
 
-    /// Two puts in one class, of which the one allocates what the other uses.
+    /// Puts two keys of one class, one inside the other: one allocates the space that the other uses.
     fn during(&mut self, n: u64) {
-        // Small leaves share a segment; each length of values is the first of its class now and then.
+        // Small leaves share a segment; now and then a length of values is the first of its class.
         let key = |who: u64| -> Bytes { format!("{:02}{who}", (n / 2 + who) % 14).into_bytes().into() };
         let (outer, inner) = (key(0), key(1));
         let len = 9 + 16 * (n as usize * 7 % 40);
@@ -252,8 +252,8 @@ pub(crate) fn workload(scenario: &str, rng: &mut Rng, interval: bool) -> Vec<Map
     if interval { add_syncs(w.ops, w.rng) } else { w.ops }
 }
 
-/// Fills several chunks of one class, empties them in some order, fills another class: segments change
-/// hands.
+/// Fills several chunks of one class, empties them in some order, and fills another class: segments change from one
+/// class to the other.
 fn recycle(w: &mut Writer<'_>) {
     w.lengths = INLINE;
     let total = 130 + w.rng.below(60);
@@ -283,9 +283,9 @@ fn recycle(w: &mut Writer<'_>) {
     }
 }
 
-/// Keys and values so long that a few fill a segment: what one class gives back, another takes.
+/// Puts keys and values so long that a few fill a segment: one class frees segments and another allocates them.
 fn change_hands(w: &mut Writer<'_>) {
-    // Key bytes, value bytes, and how many fill more segments than caches and hysteresis keep.
+    // Key bytes, value bytes, and how many of them fill more segments than caches and hysteresis keep.
     const SHAPES: [(usize, usize, u64); 7] =
         [(900, 4, 14), (400, 4, 30), (200, 4, 60), (900, 4, 14), (3, 1100, 12), (3, 1900, 9), (3, 4500, 4)];
     let mut shape = w.rng.below(7);
@@ -307,8 +307,8 @@ fn change_hands(w: &mut Writer<'_>) {
     }
 }
 
-/// Small extents are given back and become one large one, whose directory entry says nothing of theirs;
-/// the last of them sometimes while another thread is already waiting for the room.
+/// Frees small extents, which become one large extent whose directory entry does not mention them. Sometimes
+/// another thread already waits for the space of the last one.
 fn grow_together(w: &mut Writer<'_>) {
     let small = |n: u64| -> Bytes { format!("small{n}").into_bytes().into() };
     let large = |n: u64| -> Bytes { format!("large{n}").into_bytes().into() };
@@ -335,7 +335,7 @@ fn grow_together(w: &mut Writer<'_>) {
     }
 }
 
-/// Writes that promise nothing, between reads and durable writes that promise what they saw.
+/// Generates writes that promise nothing, between reads and durable writes that promise what they saw.
 fn buffered(w: &mut Writer<'_>) {
     w.keys = 12;
     w.lengths = SMALL;
@@ -350,7 +350,7 @@ fn buffered(w: &mut Writer<'_>) {
             8 => w.read(),
             _ if w.rng.one_in(6) => w.push(MapOp::Sync),
             _ => {
-                // Reads what was just written, which must then be durable.
+                // Reads the latest write, which must then be durable.
                 if let Some(MapOp::Put(key, ..)) = w.ops.last() {
                     let key = key.clone();
                     w.push(MapOp::Get(key));
@@ -377,7 +377,7 @@ fn add_syncs(ops: Vec<MapOp>, rng: &mut Rng) -> Vec<MapOp> {
 pub(crate) fn follow_up(rng: &mut Rng, recovered: &MapModel) -> Vec<MapOp> {
     let mut w =
         Writer { rng, model: recovered.clone(), ops: Vec::new(), mode: Durable, keys: 30, lengths: SMALL };
-    // A recovery must have found what is free: let it be used, by whatever class.
+    // A recovery must have found the free space: use it, for any class.
     w.lengths = [SMALL, SMALL, CLASSES, EXTENTS][w.rng.below(4) as usize];
     for _ in 0..3 {
         match w.rng.below(8) {

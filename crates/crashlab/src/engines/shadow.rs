@@ -1,11 +1,11 @@
-//! The shadow as a subject: units of ranges of a small working copy, with an array as reference.
+//! The shadow as a subject: atomic groups of ranges of a small working copy, with an array as reference.
 //!
-//! Every operation scribbles over bytes that it does not commit, and puts them back when it is done: whatever takes
-//! them from the working copy into the image shows.
+//! Every operation writes garbage over bytes that it does not commit, and restores them when it is done. If
+//! something copies them from the working copy into the data file, the simulator sees it.
 
-use crate::interrupt::during;
+use crate::engines::subject::{Promised, Subject};
+use crate::machine::interrupt::during;
 use crate::rng::Rng;
-use crate::subject::{Promised, Subject};
 use mangrove_pmem::Region;
 use mangrove_shadow::{AddressChoice, Options, Shadow, Ticket};
 use std::fmt;
@@ -16,7 +16,7 @@ const LEN: u64 = 32 << 10;
 const RING_BYTES: u64 = 4096;
 const LOGS: usize = 2;
 
-/// A stored and committed range: where, how long, and what.
+/// A stored and committed range: where, how long, and the seed of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fill {
     at: u32,
@@ -38,45 +38,45 @@ impl Fill {
 
 /// What another thread does in the middle of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Inner {
-    /// It commits to the other log. (Units of both are in the order of their beginnings.)
-    Unit(Vec<Fill>),
-    /// It applies what is durable to the image, as the replayer does.
+pub enum ShadowInner {
+    /// It commits to the other log. (Groups of both logs are ordered by their beginnings.)
+    Group(Vec<Fill>),
+    /// It applies what is durable to the data file, as the replayer does.
     Replay,
 }
 
 /// One operation on a shadow.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ShadowOp {
-    /// Commits a unit to a log, and waits for it or does not.
-    Unit(usize, Vec<Fill>, bool),
-    /// Applies everything to the image.
+    /// Commits an atomic group to a log, and waits for it or does not.
+    Group(usize, Vec<Fill>, bool),
+    /// Applies everything to the data file.
     Checkpoint,
-    /// Applies one batch to the image.
+    /// Applies one batch to the data file.
     Replay,
     /// Makes more of the working copy usable.
     Grow(u64),
-    /// Commits a unit to the first log, and at its n-th step on the medium something else happens.
-    During(Vec<Fill>, u32, Inner),
+    /// Commits an atomic group to the first log; at its n-th step on the medium another thread does something.
+    During(Vec<Fill>, u32, ShadowInner),
 }
 
 impl fmt::Debug for ShadowOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fills = |fills: &[Fill]| -> Vec<_> { fills.iter().map(|f| (f.at, f.len, f.seed)).collect() };
         match self {
-            Self::Unit(log, unit, wait) => {
+            Self::Group(log, group, wait) => {
                 write!(
                     f,
                     "unit {:?} in log {log}{}",
-                    fills(unit),
+                    fills(group),
                     if *wait { "" } else { ", not waited for" }
                 )
             }
             Self::Checkpoint => f.write_str("checkpoint"),
             Self::Replay => f.write_str("replay"),
             Self::Grow(bytes) => write!(f, "grow to {bytes}"),
-            Self::During(unit, at, inner) => {
-                write!(f, "unit {:?} and at step {at} of it {inner:?}", fills(unit))
+            Self::During(group, at, inner) => {
+                write!(f, "unit {:?} and at step {at} of it {inner:?}", fills(group))
             }
         }
     }
@@ -93,9 +93,9 @@ impl Default for ShadowModel {
 }
 
 impl ShadowModel {
-    fn put(&mut self, unit: &[Fill]) {
+    fn put(&mut self, group: &[Fill]) {
         let bytes = Arc::make_mut(&mut self.0);
-        unit.iter().for_each(|fill| fill.put(bytes));
+        group.iter().for_each(|fill| fill.put(bytes));
     }
 }
 
@@ -107,11 +107,12 @@ pub struct ShadowSubject<const OTHER: bool> {
 
 impl<const OTHER: bool> ShadowSubject<OTHER> {
     fn open(region: Region) -> Result<Self, String> {
-        let log = region.medium().has_units();
+        let log = region.medium().capabilities().has_units;
         let ring_bytes = if OTHER { 2 * RING_BYTES } else { RING_BYTES };
         let options = Options::new().address(AddressChoice::Anywhere).capacity(LEN).log_bytes(ring_bytes);
         let options = options.log_count(LOGS).background(false);
-        // On a thread of its own: a fence orders what its own thread flushed, and opening has its own.
+        // On a thread of its own: a fence orders only what its own thread flushed, and opening must not fence for
+        // others.
         let opening = std::thread::scope(|scope| scope.spawn(|| Shadow::on_region(region, &options)).join());
         let shadow = opening.map_err(|_| "opening panicked")?.map_err(|e| e.to_string())?;
         Ok(Self { shadow: Arc::new(shadow), log })
@@ -123,37 +124,37 @@ impl<const OTHER: bool> ShadowSubject<OTHER> {
     )]
     fn bytes(&self) -> &mut [u8] {
         let len = self.shadow.len().min(LEN) as usize;
-        // SAFETY: the usable part; the simulator runs one operation at a time, and those inside another store
-        // nothing.
+        // SAFETY: the usable part; the simulator runs one operation at a time, and an operation inside another
+        // stores nothing.
         unsafe { std::slice::from_raw_parts_mut(self.shadow.base(), len) }
     }
 
-    fn ranges(&self, unit: &[Fill]) -> Vec<(usize, usize)> {
+    fn ranges(&self, group: &[Fill]) -> Vec<(usize, usize)> {
         let base = self.shadow.base() as usize;
-        unit.iter().map(|f| (base + f.at as usize, f.len as usize)).collect()
+        group.iter().map(|f| (base + f.at as usize, f.len as usize)).collect()
     }
 
-    fn reach(&self, unit: &[Fill]) -> Result<(), String> {
-        let end = unit.iter().map(|f| u64::from(f.at + f.len)).max().unwrap_or(0);
+    fn reach(&self, group: &[Fill]) -> Result<(), String> {
+        let end = group.iter().map(|f| u64::from(f.at + f.len)).max().unwrap_or(0);
         if end > self.shadow.len() { self.shadow.grow(end).map_err(|e| format!("grow: {e}")) } else { Ok(()) }
     }
 
-    /// Garbage over a few bytes that are not the unit's, and back.
-    fn scribble(&self, before: &ShadowModel, units: &[&[Fill]], on: bool) {
+    /// Overwrites a few bytes outside the group with garbage, or restores them.
+    fn scribble(&self, before: &ShadowModel, groups: &[&[Fill]], on: bool) {
         let bytes = self.bytes();
         for at in (0..bytes.len()).step_by(61) {
             let inside = |f: &Fill| (f.at..f.at + f.len).contains(&(at as u32));
-            if !units.iter().any(|unit| unit.iter().any(inside)) {
+            if !groups.iter().any(|group| group.iter().any(inside)) {
                 bytes[at] = if on { before.0[at] ^ 0xff } else { before.0[at] };
             }
         }
     }
 
-    fn unit(&self, log: usize, unit: &[Fill]) -> Result<Ticket, String> {
-        self.shadow.commit(log, &self.ranges(unit)).map_err(|e| format!("commit: {e}"))
+    fn commit(&self, log: usize, group: &[Fill]) -> Result<Ticket, String> {
+        self.shadow.commit(log, &self.ranges(group)).map_err(|e| format!("commit: {e}"))
     }
 
-    /// Waited for, a unit is durable; by interval only `sync` waits.
+    /// Once waited for, a group is durable; by interval only `sync` waits.
     fn promised(&self) -> Promised {
         if OTHER && self.log { Promised::Nothing } else { Promised::All }
     }
@@ -173,7 +174,7 @@ impl<const OTHER: bool> Subject for ShadowSubject<OTHER> {
     fn recover(region: Region) -> Result<Self, String> {
         let subject = Self::open(region)?;
         if subject.log {
-            // What the pool gave back may be used; the file medium says so when it is asked for that much.
+            // The pool may have recovered more than it had grown to; the file medium makes it usable on request.
             subject.shadow.grow(LEN).map_err(|e| e.to_string())?;
         }
         Ok(subject)
@@ -182,15 +183,15 @@ impl<const OTHER: bool> Subject for ShadowSubject<OTHER> {
     fn apply(&mut self, _index: u32, op: &ShadowOp, before: &ShadowModel) -> Result<Promised, String> {
         let words = |e: mangrove_shadow::Error| e.to_string();
         match op {
-            ShadowOp::Unit(log, unit, wait) => {
-                self.reach(unit)?;
-                self.scribble(before, &[unit], true);
-                unit.iter().for_each(|fill| fill.put(self.bytes()));
-                let ticket = self.unit(*log, unit)?;
+            ShadowOp::Group(log, group, wait) => {
+                self.reach(group)?;
+                self.scribble(before, &[group], true);
+                group.iter().for_each(|fill| fill.put(self.bytes()));
+                let ticket = self.commit(*log, group)?;
                 if *wait {
                     self.shadow.wait(ticket).map_err(words)?;
                 }
-                self.scribble(before, &[unit], false);
+                self.scribble(before, &[group], false);
                 Ok(if *wait { self.promised() } else { Promised::Nothing })
             }
             ShadowOp::Checkpoint => {
@@ -202,24 +203,25 @@ impl<const OTHER: bool> Subject for ShadowSubject<OTHER> {
                 Ok(Promised::Nothing)
             }
             ShadowOp::Grow(bytes) => {
-                // By another thread: its fences are its own.
+                // On another thread, whose fences order only its own flushes.
                 let grown = std::thread::scope(|scope| scope.spawn(|| self.shadow.grow(*bytes)).join());
                 grown.unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map_err(words)?;
                 Ok(Promised::Nothing)
             }
-            ShadowOp::During(unit, at, inner) => {
-                let other: &[Fill] = if let Inner::Unit(other) = inner { other } else { &[] };
-                self.reach(unit)?;
+            ShadowOp::During(group, at, inner) => {
+                let other: &[Fill] = if let ShadowInner::Group(other) = inner { other } else { &[] };
+                self.reach(group)?;
                 self.reach(other)?;
-                // So that the first step of the commit is one of the unit's own: it is first in the order.
+                // So that the first step of the commit belongs to the group itself, and the group is first in the
+                // order.
                 self.shadow.checkpoint().map_err(words)?;
-                self.scribble(before, &[unit, other], true);
-                unit.iter().chain(other).for_each(|fill| fill.put(self.bytes()));
+                self.scribble(before, &[group, other], true);
+                group.iter().chain(other).for_each(|fill| fill.put(self.bytes()));
                 let (shadow, ranges) = (self.shadow.clone(), self.ranges(other));
-                let replay = *inner == Inner::Replay;
+                let replay = *inner == ShadowInner::Replay;
                 let (first, second) = during(
                     *at,
-                    || self.unit(0, unit),
+                    || self.commit(0, group),
                     move || {
                         if replay {
                             shadow.replay();
@@ -231,7 +233,7 @@ impl<const OTHER: bool> Subject for ShadowSubject<OTHER> {
                 );
                 let last = first?.max(second.map_err(words)?);
                 self.shadow.wait(last).map_err(words)?;
-                self.scribble(before, &[unit, other], false);
+                self.scribble(before, &[group, other], false);
                 Ok(self.promised())
             }
         }
@@ -239,10 +241,10 @@ impl<const OTHER: bool> Subject for ShadowSubject<OTHER> {
 
     fn advance(model: &mut ShadowModel, _index: u32, op: &ShadowOp) {
         match op {
-            ShadowOp::Unit(_, unit, _) => model.put(unit),
-            ShadowOp::During(unit, _, inner) => {
-                model.put(unit);
-                if let Inner::Unit(other) = inner {
+            ShadowOp::Group(_, group, _) => model.put(group),
+            ShadowOp::During(group, _, inner) => {
+                model.put(group);
+                if let ShadowInner::Group(other) = inner {
                     model.put(other);
                 }
             }
@@ -251,21 +253,21 @@ impl<const OTHER: bool> Subject for ShadowSubject<OTHER> {
     }
 
     fn between(before: &ShadowModel, _index: u32, op: &ShadowOp, inner: bool) -> Vec<ShadowModel> {
-        let ShadowOp::During(unit, _, Inner::Unit(other)) = op else {
-            if let (ShadowOp::During(unit, ..), true) = (op, inner) {
+        let ShadowOp::During(group, _, ShadowInner::Group(other)) = op else {
+            if let (ShadowOp::During(group, ..), true) = (op, inner) {
                 let mut after = before.clone();
-                after.put(unit);
+                after.put(group);
                 return vec![before.clone(), after];
             }
             return Vec::new();
         };
         let mut first = before.clone();
-        first.put(unit);
+        first.put(group);
         if !inner {
             return vec![first];
         }
-        // The other one has returned, but it was not waited for: it may be lost, with the one before it or alone,
-        // but not kept alone.
+        // The other commit has returned, but it was not waited for. A crash may lose it alone or together with the
+        // first one, but not keep it alone.
         let mut both = first.clone();
         both.put(other);
         vec![before.clone(), first, both]
@@ -326,7 +328,7 @@ fn fills(rng: &mut Rng, from: u64, to: u64, count: u64, longest: u64) -> Vec<Fil
 
 fn operation(scenario: u32, rng: &mut Rng) -> ShadowOp {
     let log = rng.below(LOGS as u64) as usize;
-    // Most of the working copy stays untouched: lines that several units share find more.
+    // Most of the working copy stays untouched: lines that several groups share find more bugs.
     let near = 2048 + if rng.one_in(4) { LEN - 2048 } else { 0 };
     match scenario {
         0 => match rng.below(8) {
@@ -334,39 +336,42 @@ fn operation(scenario: u32, rng: &mut Rng) -> ShadowOp {
             1 => ShadowOp::Replay,
             _ => {
                 let count = rng.below(5);
-                ShadowOp::Unit(log, fills(rng, 0, near, count, 120), true)
+                ShadowOp::Group(log, fills(rng, 0, near, count, 120), true)
             }
         },
         1 => match rng.below(10) {
             0 => ShadowOp::Replay,
             n => {
                 let count = 1 + rng.below(3);
-                ShadowOp::Unit(log, fills(rng, 0, near, count, 300), n == 1)
+                ShadowOp::Group(log, fills(rng, 0, near, count, 300), n == 1)
             }
         },
         2 => match rng.below(4) {
-            0 => ShadowOp::Unit(log, fills(rng, 0, near, 2, 64), true),
-            1 => ShadowOp::Unit(log, fills(rng, 0, LEN, 1, 1900), rng.one_in(2)),
+            0 => ShadowOp::Group(log, fills(rng, 0, near, 2, 64), true),
+            1 => ShadowOp::Group(log, fills(rng, 0, LEN, 1, 1900), rng.one_in(2)),
             _ => {
                 let longest = 1800 + rng.below(3000);
-                ShadowOp::Unit(log, fills(rng, 0, LEN, 3, longest), rng.one_in(2))
+                ShadowOp::Group(log, fills(rng, 0, LEN, 3, longest), rng.one_in(2))
             }
         },
         3 => match rng.below(3) {
-            0 => ShadowOp::Unit(log, fills(rng, 0, near, 2, 100), true),
+            0 => ShadowOp::Group(log, fills(rng, 0, near, 2, 100), true),
             _ => {
-                let unit = fills(rng, 0, 1024, 1 + log as u64, 100);
-                let inner =
-                    if rng.one_in(3) { Inner::Replay } else { Inner::Unit(fills(rng, 1024, 2048, 1, 100)) };
-                ShadowOp::During(unit, 1 + rng.below(10) as u32, inner)
+                let group = fills(rng, 0, 1024, 1 + log as u64, 100);
+                let inner = if rng.one_in(3) {
+                    ShadowInner::Replay
+                } else {
+                    ShadowInner::Group(fills(rng, 1024, 2048, 1, 100))
+                };
+                ShadowOp::During(group, 1 + rng.below(10) as u32, inner)
             }
         },
         4 => match rng.below(4) {
             0 => ShadowOp::Grow(4096 * (1 + rng.below(LEN / 4096))),
-            1 => ShadowOp::Unit(log, fills(rng, 0, 4096, 1, 4000), rng.one_in(2)),
+            1 => ShadowOp::Group(log, fills(rng, 0, 4096, 1, 4000), rng.one_in(2)),
             _ => {
                 let to = 4096 * (1 + rng.below(LEN / 4096));
-                ShadowOp::Unit(log, fills(rng, to - 4096, to, 1, 1000), rng.one_in(2))
+                ShadowOp::Group(log, fills(rng, to - 4096, to, 1, 1000), rng.one_in(2))
             }
         },
         _ => operation(rng.below(5) as u32, rng),

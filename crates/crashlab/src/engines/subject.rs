@@ -1,4 +1,4 @@
-//! What the simulator needs from an engine: the one trait that every durable structure plugs in with.
+//! What the simulator needs from an engine: the one trait that every durable structure implements.
 
 use crate::rng::Rng;
 use mangrove_pmem::Region;
@@ -17,7 +17,7 @@ pub enum Promised {
 
 /// An engine under test, with its reference model and its workload.
 ///
-/// The engine works on a [`Region`]; which medium is behind it is the simulator's choice.
+/// The engine works on a [`Region`]; the simulator chooses the medium under it.
 pub trait Subject: Sized {
     /// One operation.
     type Op: Clone + Debug;
@@ -36,48 +36,48 @@ pub trait Subject: Sized {
     /// Where a pool on disks keeps its region, in every process; `None`: anywhere.
     const ADDRESS: Option<u64> = None;
 
-    /// Pools on disks are opened by mapping the image copy on write.
+    /// Pools on disks are opened by mapping the data file copy on write.
     const COPY_ON_WRITE: bool = false;
 
-    /// A fresh structure; durable when it returns.
+    /// Creates a structure, which is durable when this returns.
     ///
     /// # Errors
     /// Any error fails the run.
     fn create(region: Region) -> Result<Self, String>;
 
-    /// The structure that a crash left in `region`.
+    /// Recovers the structure that a crash left in `region`.
     ///
     /// # Errors
     /// A violation, unless the crash came before creation returned.
     fn recover(region: Region) -> Result<Self, String>;
 
-    /// Runs an operation, checks its answer against the model before it, and says what it promised.
-    /// `index` is its place in the history.
+    /// Runs an operation, checks its answer against the model before it, and returns what it promised. `index` is
+    /// its place in the history.
     ///
     /// # Errors
-    /// A wrong answer or an unexpected error of the engine, as a sentence.
+    /// A wrong answer or an unexpected error of the engine, as a message.
     fn apply(&mut self, index: u32, op: &Self::Op, before: &Self::Model) -> Result<Promised, String>;
 
-    /// The effect of an operation on the model. `index` is its place in the history.
+    /// Applies an operation to the model. `index` is its place in the history.
     fn advance(model: &mut Self::Model, index: u32, op: &Self::Op);
 
-    /// For an operation that runs another one inside itself: the states between the one before it and the
-    /// one after it; once the inner one has returned, every state that is allowed then.
+    /// For an operation that runs another one inside itself: the states between the one before it and the one after
+    /// it. If the inner one has returned (`inner`): every state that is still allowed.
     fn between(_before: &Self::Model, _index: u32, _op: &Self::Op, _inner: bool) -> Vec<Self::Model> {
         Vec::new()
     }
 
-    /// Forgets places in a history that is over: the next operation has index 0.
+    /// Forgets positions in a history that is over: the next operation has index 0.
     fn rebase(model: &mut Self::Model);
 
-    /// Compares everything the structure holds with the model. The `Ok(false)` answer is "another state";
-    /// an error is a damaged structure, whatever the model.
+    /// Compares everything that the structure holds with the model. `Ok(false)` means that it holds another state;
+    /// an error means that the structure is damaged, whatever the model.
     ///
     /// # Errors
     /// The engine's own check failed.
     fn holds(&self, model: &Self::Model) -> Result<bool, String>;
 
-    /// A sentence on how the structure differs from the model.
+    /// A message on how the structure differs from the model.
     fn difference(&self, model: &Self::Model) -> String;
 
     /// The engine's own consistency check.
@@ -86,15 +86,15 @@ pub trait Subject: Sized {
     /// What is wrong.
     fn check(&self) -> Result<(), String>;
 
-    /// How many kinds of workload there are; [`Subject::workload`] gets a number below.
+    /// How many scenarios there are; [`Subject::workload`] takes a number below.
     fn scenario_count() -> u32;
 
-    /// The name of a kind of workload.
+    /// The name of a scenario.
     fn scenario_name(scenario: u32) -> &'static str;
 
     /// The operations of one run.
     fn workload(scenario: u32, rng: &mut Rng) -> Vec<Self::Op>;
 
-    /// A few operations to go on with after a recovery.
+    /// A few operations to continue with after a recovery.
     fn follow_up(rng: &mut Rng, recovered: &Self::Model) -> Vec<Self::Op>;
 }

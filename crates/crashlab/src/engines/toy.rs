@@ -1,54 +1,54 @@
-//! A small durable structure that everybody can check by eye: the simulator's own test subject.
+//! A small durable structure that a reader can check by eye: the simulator's own test subject.
 //!
-//! A cell holds one value of 24 bytes in one of two slots; the word at offset 0 names the slot and the
-//! length of the history. Commit: write the free slot, flush, fence, then store the word, flush, fence.
+//! A cell holds one value of 24 bytes in one of two slots; the word at offset 0 names the slot and the length of
+//! the history. Commit: write the free slot, flush, fence, then store the word, flush, fence.
 
+use crate::engines::subject::{Promised, Subject};
 use crate::rng::Rng;
-use crate::subject::{Promised, Subject};
 use mangrove_pmem::Region;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 const MAGIC: u64 = 0x4d47_5656_0000_0001;
 const SLOTS: [u64; 2] = [128, 256];
 
-/// Which step the cell leaves out or exchanges.
+/// The step that the cell leaves out or exchanges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum CellBug {
+pub enum CellFault {
     /// Correct.
     None,
     /// The slot is not flushed before the word.
     SlotFlush,
     /// The word is not flushed.
     WordFlush,
-    /// Nothing orders slot and word.
+    /// No fence orders slot and word.
     MiddleFence,
-    /// Nothing makes the word durable before the return.
+    /// No fence makes the word durable before the return.
     LastFence,
     /// The word is stored before the slot.
     WordFirst,
 }
 
-static BUG: AtomicU8 = AtomicU8::new(0);
+static FAULT: AtomicU8 = AtomicU8::new(0);
 
-/// The cell. `BUG` plants one of [`CellBug`] (each test binary plants one at a time).
+/// The cell. `FAULT` is the injected [`CellFault`]; a test binary injects one at a time.
 pub struct Cell {
     region: Region,
 }
 
-/// The value: writes so far and the last one's bytes.
+/// The value: how many writes there were, and the last one's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CellModel([u64; 3]);
 
 impl Cell {
-    /// Plants a bug in all cells of the process.
-    pub fn plant(bug: CellBug) {
+    /// Injects a fault into all cells of the process.
+    pub fn inject(fault: CellFault) {
         // Relaxed: the test's own thread reads it.
-        BUG.store(bug as u8, Ordering::Relaxed);
+        FAULT.store(fault as u8, Ordering::Relaxed);
     }
 
-    fn bug(bug: CellBug) -> bool {
-        BUG.load(Ordering::Relaxed) == bug as u8
+    fn fault(fault: CellFault) -> bool {
+        FAULT.load(Ordering::Relaxed) == fault as u8
     }
 
     fn value(&self) -> [u64; 3] {
@@ -59,14 +59,14 @@ impl Cell {
 
     fn word(&self, word: u64) {
         self.region.store(8, word, Ordering::Release);
-        if !Self::bug(CellBug::WordFlush) {
+        if !Self::fault(CellFault::WordFlush) {
             self.region.flush(8, 8);
         }
     }
 
     fn set(&self, value: [u64; 3]) {
         let word = self.region.word(8).load(Ordering::Acquire) ^ 1;
-        if Self::bug(CellBug::WordFirst) {
+        if Self::fault(CellFault::WordFirst) {
             self.word(word);
             self.region.fence();
         }
@@ -75,15 +75,15 @@ impl Cell {
         for (at, part) in [0, 8, 64].into_iter().zip(value) {
             self.region.store(slot + at, part, Ordering::Release);
         }
-        if !Self::bug(CellBug::SlotFlush) {
+        if !Self::fault(CellFault::SlotFlush) {
             self.region.flush(slot, 72);
         }
-        if !Self::bug(CellBug::MiddleFence) {
+        if !Self::fault(CellFault::MiddleFence) {
             self.region.fence();
         }
-        if !Self::bug(CellBug::WordFirst) {
+        if !Self::fault(CellFault::WordFirst) {
             self.word(word);
-            if !Self::bug(CellBug::LastFence) {
+            if !Self::fault(CellFault::LastFence) {
                 self.region.fence();
             }
         }

@@ -1,8 +1,8 @@
-//! Reading hostile logs: the bytes are the fuzzer's, the checksums may be made right again, so that what
-//! lies behind them is reached.
+//! Reading hostile logs. The fuzzer chooses the bytes; the target may correct the checksums, so that parsing gets
+//! past them.
 
 use super::victims::{Victim, try_open, victims};
-use crate::disk::Tree;
+use crate::machine::disk::DiskTree;
 use crate::quiet::quietly;
 use arbitrary::{Arbitrary, Unstructured};
 use mangrove_pmem::crc32c;
@@ -39,7 +39,7 @@ struct Input {
     raw: Vec<(u16, Vec<u8>)>,
 }
 
-/// Opens a pool whose log `data` has written.
+/// Opens a pool whose log `data` has overwritten.
 ///
 /// # Errors
 /// The finding.
@@ -64,7 +64,7 @@ pub fn log_parsing(data: &[u8]) -> Result<(), String> {
     quietly(|| try_open(tree, victim, false)).map(drop).map_err(|e| format!("{input:?}: {e}"))
 }
 
-fn file<'a>(tree: &'a mut Tree, victim: &Victim, name: &str) -> Option<&'a mut Vec<u8>> {
+fn file<'a>(tree: &'a mut DiskTree, victim: &Victim, name: &str) -> Option<&'a mut Vec<u8>> {
     let (_, number) = victim.files().into_iter().find(|(n, _)| n == name)?;
     tree.files.get_mut(&number).filter(|data| !data.is_empty())
 }
@@ -83,7 +83,7 @@ fn put_group(log: &mut [u8], at: usize, group: &Group) {
         log[at + 20..][..4].copy_from_slice(&group.flags.to_le_bytes());
         log[at + 32..][..8].copy_from_slice(&u64::from(group.durable).to_le_bytes());
         if at >= SECTOR {
-            // The nonce of a neighbour makes it one of the family.
+            // With the nonce of its neighbour a group belongs to the same log.
             let nonce: [u8; 8] = log[NONCE_AT..NONCE_AT + 8].try_into().unwrap_or([0; 8]);
             log[at + NONCE_AT..][..8].copy_from_slice(&nonce);
         }
@@ -93,8 +93,8 @@ fn put_group(log: &mut [u8], at: usize, group: &Group) {
     log[start..start + n].copy_from_slice(&group.payload[..n]);
 }
 
-/// Makes the checksums of the superblock's copies and of all groups of the log right.
-pub(super) fn reseal(tree: &mut Tree, victim: &Victim) {
+/// Corrects the checksums of the superblock's copies and of all groups of the log.
+pub(super) fn reseal(tree: &mut DiskTree, victim: &Victim) {
     let mut uuid = [0; 16];
     if let Some(pool) = file(tree, victim, "pool") {
         for copy in pool.chunks_exact_mut(COPY_BYTES) {

@@ -1,4 +1,4 @@
-//! What the fuzzers drive: bytes in, a finding or nothing out. The targets in `fuzz/` and the ordinary
+//! The fuzz targets: each takes bytes, and returns a finding or nothing. The programs in `fuzz/` and the ordinary
 //! tests call the same functions.
 
 mod log;

@@ -1,17 +1,18 @@
 //! Operations with crashes: a small language, decoded from bytes, run on the simulators.
 
-use crate::chain::{Leg, chain};
-use crate::cursor::Domain;
-use crate::file_world::{FilePlan, FileWorld};
-use crate::map::{Bytes, MapOp, MapSubject};
+use crate::engines::map::MapSubject;
+use crate::engines::map_model::{Bytes, MapOp};
+use crate::engines::subject::Subject;
+use crate::machine::cursor::CrashDomain;
+use crate::machine::file_world::{FilePlan, FileWorld};
+use crate::machine::store_world::StoreWorld;
 use crate::rng::Rng;
-use crate::store_world::StoreWorld;
-use crate::subject::Subject;
+use crate::search::chain::{Leg, chain};
 use arbitrary::{Arbitrary, Unstructured};
 use mangrove_hart::WriteMode;
 use std::cell::RefCell;
 
-/// Operations in one input: longer inputs find nothing that shorter ones do not, only later.
+/// Operations in one input. Longer inputs find nothing that shorter ones do not find sooner.
 const OP_COUNT_MAX: usize = 60;
 const LOG_BYTES: u64 = 64 << 10;
 
@@ -24,7 +25,7 @@ enum Where {
     Interval,
 }
 
-/// A key: few, so that operations meet.
+/// A key, from few, so that operations meet.
 #[derive(Arbitrary, Clone, Debug)]
 enum Key {
     Few(u8),
@@ -161,10 +162,10 @@ pub fn operations(data: &[u8]) -> Result<(), String> {
     };
     let result = match place {
         Where::Adr => ADR.with_borrow_mut(|worlds| {
-            chain::<MapSubject<false>, _>(worlds.get_or_insert_with(|| store(Domain::Adr)), &legs)
+            chain::<MapSubject<false>, _>(worlds.get_or_insert_with(|| store(CrashDomain::Adr)), &legs)
         }),
         Where::Eadr => EADR.with_borrow_mut(|worlds| {
-            chain::<MapSubject<false>, _>(worlds.get_or_insert_with(|| store(Domain::Eadr)), &legs)
+            chain::<MapSubject<false>, _>(worlds.get_or_insert_with(|| store(CrashDomain::Eadr)), &legs)
         }),
         Where::File => chain::<MapSubject<false>, _>(&mut file(false), &legs),
         Where::Interval => chain::<MapSubject<true>, _>(&mut file(true), &legs),

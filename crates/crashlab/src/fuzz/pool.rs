@@ -1,19 +1,19 @@
 //! Opening damaged and hostile pools.
 //!
-//! Few flipped bits (CRC32C notices up to three in a page, always): an error, or the right answer.
-//! Arbitrary bytes: an error, or a map that can be used without panic.
+//! After a few flipped bits (CRC32C always detects up to three in a page) opening must fail, or every answer must
+//! be right. After arbitrary changes opening must fail, or the map must be usable without a panic.
 
 use super::victims::{Victim, try_open, victims};
-use crate::map::MapSubject;
-use crate::medium::{Memory, RecordingMedium};
+use crate::engines::map::MapSubject;
+use crate::engines::subject::Subject;
+use crate::machine::medium::{RecordingMedium, SimulatedMemory};
+use crate::machine::site::Sites;
 use crate::quiet::quietly;
 use crate::rng::Rng;
-use crate::site::Sites;
-use crate::subject::Subject;
 use arbitrary::{Arbitrary, Unstructured};
 use std::sync::Arc;
 
-/// One damage.
+/// One change to the files.
 #[derive(Arbitrary, Clone, Debug)]
 enum Edit {
     Byte { file: u8, at: u32, value: u8 },
@@ -30,9 +30,9 @@ enum Edit {
 enum Attack {
     /// One to three bits anywhere.
     Flips { victim: u8, bits: [u32; 3], count: u8, file: u8 },
-    /// Anything, on the files of a pool.
+    /// Any changes to the files of a pool.
     Files { victim: u8, edits: Vec<Edit>, reseal: bool },
-    /// Anything, on the region itself: what a pool without page checksums may show.
+    /// Any changes to the region itself: what a pool without page checksums may read.
     Region { victim: u8, edits: Vec<Edit> },
 }
 
@@ -102,7 +102,7 @@ fn put(data: &mut [u8], at: usize, bytes: &[u8]) {
     data[at..at + n].copy_from_slice(&bytes[..n]);
 }
 
-/// Opens what `data` makes of a pool.
+/// Opens the pool that `data` has changed.
 ///
 /// # Errors
 /// The finding.
@@ -151,7 +151,7 @@ fn hostile_region(victim: &Victim, edits: &[Edit]) -> Result<(), String> {
         apply(edit, &mut [&mut bytes]);
     }
     bytes.resize(MapSubject::<false>::REGION_BYTES as usize, 0);
-    let memory = Memory::new(bytes.len());
+    let memory = SimulatedMemory::new(bytes.len());
     memory.put(0, &bytes);
     let (_, region) = RecordingMedium::region(&memory, bytes.len() as u64, &Arc::new(Sites::new()));
     let Ok(mut map) = MapSubject::<false>::recover(region) else { return Ok(()) };

@@ -1,12 +1,13 @@
-//! Pools to damage: made once by the real code on a simulated disk.
+//! Pools to damage: made once, by the real code, on a simulated disk.
 
-use crate::disk::{Disk, Node, Tree};
-use crate::map::{MapModel, MapSubject};
-use crate::map_workload::workload;
+use crate::engines::map::MapSubject;
+use crate::engines::map_model::MapModel;
+use crate::engines::map_workload::workload;
+use crate::engines::subject::Subject;
+use crate::machine::disk::{Disk, DiskNode, DiskTree};
+use crate::machine::site::Sites;
 use crate::rng::Rng;
-use crate::site::Sites;
-use crate::subject::Subject;
-use mangrove_pmem::{CreateMode, MediumChoice, Pool, PoolOptions};
+use mangrove_pmem::{Create, Medium, Pool, PoolOptions};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -16,16 +17,16 @@ const LOG_BYTES: u64 = 64 << 10;
 
 /// A pool as it lies on a disk, and every state that its history went through.
 pub(super) struct Victim {
-    pub(super) tree: Tree,
+    pub(super) tree: DiskTree,
     pub(super) states: Vec<MapModel>,
-    /// Closed in order: every damage must be noticed.
+    /// Closed in order: then the map must notice every damage.
     pub(super) clean: bool,
 }
 
 /// Options of the victims' pools on `disk`.
 pub(super) fn options(disk: &Disk) -> PoolOptions {
     PoolOptions::new()
-        .medium(MediumChoice::File)
+        .medium(Medium::File)
         .capacity(MapSubject::<false>::REGION_BYTES)
         .log_bytes(LOG_BYTES)
         .kind("crashlab")
@@ -43,18 +44,17 @@ pub(super) fn victims() -> &'static [Victim] {
 }
 
 fn make(scenario: &str, clean: bool) -> Victim {
-    let mut tree = Tree::default();
+    let mut tree = DiskTree::default();
     tree.folders.insert("/".into(), Default::default());
     let disk = Disk::new(tree, Arc::new(Sites::new()));
-    let pool: Pool =
-        options(&disk).create(CreateMode::CreateNew).open(POOL).expect("a new pool on a new disk");
+    let pool: Pool = options(&disk).create(Create::New).open(POOL).expect("a new pool on a new disk");
     let mut map = MapSubject::<false>::create(pool.region().clone()).expect("a new map in a new pool");
     let mut states = vec![MapModel::default()];
     for (index, op) in workload(scenario, &mut Rng::new(7), false).iter().enumerate() {
         let before = states[index].clone();
         map.apply(index as u32, op, &before).expect("an operation on a sound pool");
         let mut after = before;
-        MapSubject::<false>::advance(&mut after, index as u32, op);
+        after.advance(index as u32, op);
         states.push(after);
     }
     drop(map);
@@ -71,18 +71,18 @@ impl Victim {
     pub(super) fn files(&self) -> Vec<(String, u64)> {
         let names = self.tree.folders.get(Path::new(POOL));
         let files = names.into_iter().flatten().filter_map(|(name, node)| match node {
-            Node::File(file) => Some((name.clone(), *file)),
-            Node::Folder => None,
+            DiskNode::File(file) => Some((name.clone(), *file)),
+            DiskNode::Folder => None,
         });
         files.collect()
     }
 }
 
-/// Opens the map on `tree` and works on it a little. `Ok(None)`: it was refused with an error.
+/// Opens the map on `tree` and works on it a little. `Ok(None)`: opening failed with an error.
 ///
 /// # Errors
-/// A structure that opened and then did not keep its own promises.
-pub(super) fn try_open(tree: Tree, victim: &Victim, strict: bool) -> Result<Option<()>, String> {
+/// A structure that opened and then broke its own promises.
+pub(super) fn try_open(tree: DiskTree, victim: &Victim, strict: bool) -> Result<Option<()>, String> {
     let disk = Disk::new(tree, Arc::new(Sites::new()));
     let Ok(pool) = options(&disk).open(POOL) else { return Ok(None) };
     let Ok(mut map) = MapSubject::<false>::recover(pool.region().clone()) else { return Ok(None) };
@@ -93,7 +93,7 @@ pub(super) fn try_open(tree: Tree, victim: &Victim, strict: bool) -> Result<Opti
             if victim.clean { &victim.states[victim.states.len() - 1..] } else { &victim.states[..] };
         let mut same = false;
         for state in allowed.iter().rev() {
-            // A read that reports an error is no wrong answer.
+            // A read that reports an error is not a wrong answer.
             same |= !matches!(map.holds(state), Ok(false));
         }
         if !same {
@@ -102,7 +102,7 @@ pub(super) fn try_open(tree: Tree, victim: &Victim, strict: bool) -> Result<Opti
         }
         return Ok(Some(()));
     }
-    // Whatever it holds now: using it must neither panic nor hang.
+    // Whatever the map holds now: using it must neither panic nor hang.
     let mut rng = Rng::new(3);
     for (index, op) in
         MapSubject::<false>::follow_up(&mut rng, &victim.states[victim.states.len() - 1]).iter().enumerate()

@@ -1,23 +1,23 @@
-//! Walks along a trace of cache-line events and knows at each point what a crash could leave.
+//! A position in a trace of cache-line events: knows at each event what a crash could leave.
 
-use crate::lines::{Choice, Units};
-use crate::trace::{Event, Trace};
+use crate::machine::lines::{Choice, DirtyUnits};
+use crate::machine::trace::{Trace, TraceEvent};
 
 /// Bytes that become durable together.
 pub(crate) const LINE: usize = 64;
 
 /// What survives a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Domain {
-    /// Caches are lost: each line at any value it held at or after its last fence-ordered flush.
+pub enum CrashDomain {
+    /// Caches are lost: each line has any value that it held at or after its last fence-ordered flush.
     Adr,
-    /// Caches survive: exactly the stores executed.
+    /// Caches survive: memory holds exactly the stores executed.
     Eadr,
     /// A log and files: writes since the last sync are lost in any combination.
     File,
 }
 
-impl Domain {
+impl CrashDomain {
     /// All three.
     pub const ALL: [Self; 3] = [Self::Adr, Self::Eadr, Self::File];
 
@@ -32,7 +32,7 @@ impl Domain {
     }
 }
 
-impl std::str::FromStr for Domain {
+impl std::str::FromStr for CrashDomain {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Self, String> {
@@ -45,10 +45,11 @@ impl std::str::FromStr for Domain {
 
 static ZEROS: [u8; 512] = [0; 512];
 
-/// The value of a unit as a part of an image's identity: images are equal when the sums of these are.
+/// The share of a unit (a cache line or a sector) in an image's identity: images are equal when the sums of these
+/// are.
 #[must_use]
 pub(crate) fn unit_hash(id: u64, bytes: &[u8]) -> u64 {
-    // Zero is what absent units hold. The comparison is a memcmp: most of a small pool is zero.
+    // Absent units hold zeros. The comparison is a memcmp, because most of a small pool is zero.
     if bytes.len() <= ZEROS.len() && *bytes == ZEROS[..bytes.len()] {
         return 0;
     }
@@ -66,26 +67,26 @@ pub(crate) fn unit_hash(id: u64, bytes: &[u8]) -> u64 {
 /// A part of an image: the line's number and its bytes.
 pub(crate) type Overlay = Vec<(u64, [u8; LINE])>;
 
-/// The state of a simulated persistent memory along a trace.
-pub(crate) struct Cursor {
-    domain: Domain,
+/// The state of a simulated persistent memory at a position in a trace.
+pub(crate) struct TraceCursor {
+    domain: CrashDomain,
     durable: Vec<u8>,
     hash: u64,
-    units: Units<LINE>,
-    /// Lines whose durable value changed since the last [`Cursor::take_settled`].
+    units: DirtyUnits<LINE>,
+    /// Lines whose durable value changed since the last [`TraceCursor::take_settled`].
     settled: Vec<u64>,
 }
 
-impl Cursor {
+impl TraceCursor {
     /// Starts from the durable bytes `start`.
     #[must_use]
-    pub(crate) fn new(domain: Domain, start: Vec<u8>) -> Self {
+    pub(crate) fn new(domain: CrashDomain, start: Vec<u8>) -> Self {
         assert!(start.len().is_multiple_of(LINE));
         let hash = start
             .chunks(LINE)
             .enumerate()
             .fold(0u64, |h, (i, line)| h.wrapping_add(unit_hash(i as u64, line)));
-        Self { domain, durable: start, hash, units: Units::default(), settled: Vec::new() }
+        Self { domain, durable: start, hash, units: DirtyUnits::default(), settled: Vec::new() }
     }
 
     /// The durable bytes.
@@ -100,31 +101,31 @@ impl Cursor {
         &self.durable[id as usize * LINE..(id as usize + 1) * LINE]
     }
 
-    /// Lines that became durable at another value since the last call.
+    /// The lines whose durable value changed since the last call.
     pub(crate) fn take_settled(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.settled)
     }
 
-    /// True when a crash just before `event` may leave images that a crash before an earlier one cannot,
-    /// or must keep promises that it need not: before fences and after returns.
+    /// True when a crash just before `event` may leave images that a crash before an earlier event cannot, or must
+    /// keep promises that an earlier crash need not keep: before fences and after returns.
     #[must_use]
     pub(crate) fn is_cut(&self, trace: &Trace, event: usize) -> bool {
-        let after_mark = event > 0 && matches!(trace.events[event - 1], Event::Mark(_));
+        let after_mark = event > 0 && matches!(trace.events[event - 1], TraceEvent::Mark(_));
         match trace.events.get(event) {
             None => true,
-            Some(Event::Fence { .. }) => self.domain == Domain::Adr,
-            Some(Event::Store { .. }) if self.domain == Domain::Eadr => true,
+            Some(TraceEvent::Fence { .. }) => self.domain == CrashDomain::Adr,
+            Some(TraceEvent::Store { .. }) if self.domain == CrashDomain::Eadr => true,
             Some(_) => after_mark,
         }
     }
 
-    /// How many images a crash at this point could leave (see [`Units::combinations`]); on eADR, how many
+    /// How many images a crash at this point could leave (see [`DirtyUnits::combinations`]). On eADR: how many
     /// words of the store about to execute may have arrived, 0 included.
     #[must_use]
     pub(crate) fn combinations(&self, trace: &Trace, event: usize) -> u64 {
         match (self.domain, trace.events.get(event)) {
-            (Domain::Adr, _) => self.units.combinations(),
-            (_, Some(&Event::Store { offset, len, .. })) => words(offset, len).count() as u64,
+            (CrashDomain::Adr, _) => self.units.combinations(),
+            (_, Some(&TraceEvent::Store { offset, len, .. })) => words(offset, len).count() as u64,
             _ => 1,
         }
     }
@@ -132,10 +133,10 @@ impl Cursor {
     /// The lines of one image that differ from the durable bytes.
     #[must_use]
     pub(crate) fn pick(&self, trace: &Trace, event: usize, choice: Choice) -> Overlay {
-        if self.domain == Domain::Adr {
+        if self.domain == CrashDomain::Adr {
             return self.units.pick(choice);
         }
-        let Some(&Event::Store { offset, len, at }) = trace.events.get(event) else { return Vec::new() };
+        let Some(&TraceEvent::Store { offset, len, at }) = trace.events.get(event) else { return Vec::new() };
         let count = words(offset, len).count() as u64;
         let arrived = match choice {
             Choice::Index(n) => n.min(count),
@@ -168,13 +169,13 @@ impl Cursor {
     /// Executes one event.
     pub(crate) fn step(&mut self, trace: &Trace, event: usize) {
         match trace.events[event] {
-            Event::Store { offset, len, at } => self.store(offset, trace.stored(at, len)),
-            Event::Flush { offset, len, thread } if self.domain == Domain::Adr => {
+            TraceEvent::Store { offset, len, at } => self.store(offset, trace.stored(at, len)),
+            TraceEvent::Flush { offset, len, thread } if self.domain == CrashDomain::Adr => {
                 for id in offset / LINE as u64..(offset + u64::from(len)).div_ceil(LINE as u64) {
                     self.units.flush(thread, id);
                 }
             }
-            Event::Fence { thread } if self.domain == Domain::Adr => {
+            TraceEvent::Fence { thread } if self.domain == CrashDomain::Adr => {
                 let (durable, hash, settled) = (&mut self.durable, &mut self.hash, &mut self.settled);
                 self.units.fence(thread, |id, bytes| settle(durable, hash, settled, id, bytes));
             }
@@ -191,7 +192,7 @@ impl Cursor {
             let n = (LINE - start).min(bytes.len() - done);
             let part = &bytes[done..done + n];
             let line = || -> [u8; LINE] { self.line(id).try_into().unwrap_or([0; LINE]) };
-            if self.domain == Domain::Adr {
+            if self.domain == CrashDomain::Adr {
                 let durable = line();
                 self.units.store(id, start, part, || durable);
             } else {

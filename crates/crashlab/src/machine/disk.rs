@@ -1,13 +1,13 @@
 //! A simulated disk: files in memory, and a record of every write, sync and change of names.
 //!
 //! Invariants:
-//! 1. Files and folders show what a process sees; the record says what a crash may take away.
-//! 2. A late write (a planted bug) is seen at once but recorded after the next call that makes
+//! 1. Files and directories hold what a process sees; the record tells what a crash may take away.
+//! 2. A late write (an injected fault) is visible at once, but its record comes after the next call that makes
 //!    something durable.
 
+use crate::machine::site::{SiteKind, Sites};
+use crate::machine::trace::Mark;
 use crate::rng::mix;
-use crate::site::{SiteKind, Sites};
-use crate::trace::Mark;
 use mangrove_pmem::{LockKind, OpenHow, PathKind, Site, Storage, StorageFile};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,17 +17,17 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// What a name in a folder stands for.
+/// What a name in a directory stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Node {
-    /// A folder.
+pub enum DiskNode {
+    /// A directory.
     Folder,
     /// The file with this number.
     File(u64),
 }
 
-/// The names in one folder.
-pub(crate) type Names = BTreeMap<String, Node>;
+/// The names in one directory.
+pub(crate) type Names = BTreeMap<String, DiskNode>;
 
 /// One step of a disk.
 #[derive(Clone, Debug)]
@@ -64,16 +64,16 @@ pub enum DiskEvent {
         /// The file.
         file: u64,
     },
-    /// A folder has these names.
+    /// A directory has these names.
     Names {
-        /// The folder.
+        /// The directory.
         folder: PathBuf,
         /// Its names.
         names: Names,
     },
-    /// A folder was synced.
+    /// A directory was synced.
     SyncFolder {
-        /// The folder.
+        /// The directory.
         folder: PathBuf,
     },
     /// The history advanced.
@@ -81,19 +81,19 @@ pub enum DiskEvent {
 }
 
 impl DiskEvent {
-    /// True for what makes something durable.
+    /// True for an event that makes something durable.
     #[must_use]
     pub fn is_ordering(&self) -> bool {
         matches!(self, Self::Durable { .. } | Self::Sync { .. } | Self::SyncFolder { .. })
     }
 }
 
-/// Files and folders.
+/// Files and directories.
 #[derive(Clone, Debug, Default)]
-pub struct Tree {
+pub struct DiskTree {
     /// Contents by file number.
     pub files: BTreeMap<u64, Vec<u8>>,
-    /// Names by folder.
+    /// Names by directory.
     pub folders: BTreeMap<PathBuf, Names>,
     /// The number of the next new file.
     pub next_file: u64,
@@ -111,15 +111,15 @@ pub struct DiskRecord {
 }
 
 #[derive(Default)]
-struct State {
-    tree: Tree,
+struct DiskState {
+    tree: DiskTree,
     record: DiskRecord,
     late: Vec<DiskEvent>,
-    /// Files of the operating system with the same contents, of those that somebody wants to map.
+    /// Files of the operating system with the same contents, for simulated files that the pool maps.
     mapped: BTreeMap<u64, Arc<File>>,
 }
 
-impl State {
+impl DiskState {
     fn push(&mut self, event: DiskEvent) {
         let ordering = event.is_ordering();
         self.record.events.push(event);
@@ -132,7 +132,7 @@ impl State {
         self.tree.folders.get_mut(folder).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    fn set_name(&mut self, path: &Path, node: Option<Node>) -> io::Result<()> {
+    fn set_name(&mut self, path: &Path, node: Option<DiskNode>) -> io::Result<()> {
         let (folder, name) = split(path)?;
         let names = self.names(folder)?;
         match node {
@@ -144,9 +144,9 @@ impl State {
         Ok(())
     }
 
-    fn node(&self, path: &Path) -> Option<Node> {
+    fn node(&self, path: &Path) -> Option<DiskNode> {
         if self.tree.folders.contains_key(path) {
-            return Some(Node::Folder);
+            return Some(DiskNode::Folder);
         }
         let (folder, name) = split(path).ok()?;
         self.tree.folders.get(folder)?.get(&name).copied()
@@ -162,7 +162,7 @@ fn split(path: &Path) -> io::Result<(&Path, String)> {
 /// A simulated disk.
 #[derive(Clone)]
 pub struct Disk {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<DiskState>>,
     sites: Arc<Sites>,
 }
 
@@ -175,8 +175,8 @@ impl std::fmt::Debug for Disk {
 impl Disk {
     /// A disk that holds `tree`.
     #[must_use]
-    pub fn new(tree: Tree, sites: Arc<Sites>) -> Self {
-        Self { state: Arc::new(Mutex::new(State { tree, ..State::default() })), sites }
+    pub fn new(tree: DiskTree, sites: Arc<Sites>) -> Self {
+        Self { state: Arc::new(Mutex::new(DiskState { tree, ..DiskState::default() })), sites }
     }
 
     /// Notes where the history stands.
@@ -195,11 +195,11 @@ impl Disk {
 
     /// The disk as a process sees it.
     #[must_use]
-    pub fn tree(&self) -> Tree {
+    pub fn tree(&self) -> DiskTree {
         self.lock().tree.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DiskState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -208,8 +208,8 @@ impl Storage for Disk {
     fn kind(&self, path: &Path) -> io::Result<PathKind> {
         Ok(match self.lock().node(path) {
             None => PathKind::Missing,
-            Some(Node::File(_)) => PathKind::File,
-            Some(Node::Folder) => PathKind::Folder,
+            Some(DiskNode::File(_)) => PathKind::File,
+            Some(DiskNode::Folder) => PathKind::Folder,
         })
     }
 
@@ -220,11 +220,11 @@ impl Storage for Disk {
     fn create_dir(&self, path: &Path, _site: Site) -> io::Result<()> {
         let mut state = self.lock();
         match state.node(path) {
-            Some(Node::Folder) => return Ok(()),
-            Some(Node::File(_)) => return Err(io::ErrorKind::AlreadyExists.into()),
+            Some(DiskNode::Folder) => return Ok(()),
+            Some(DiskNode::File(_)) => return Err(io::ErrorKind::AlreadyExists.into()),
             None => {}
         }
-        state.set_name(path, Some(Node::Folder))?;
+        state.set_name(path, Some(DiskNode::Folder))?;
         state.tree.folders.insert(path.to_owned(), Names::new());
         Ok(())
     }
@@ -232,14 +232,14 @@ impl Storage for Disk {
     fn open(&self, path: &Path, how: OpenHow, _site: Site) -> io::Result<Box<dyn StorageFile>> {
         let mut state = self.lock();
         let file = match (state.node(path), how) {
-            (Some(Node::Folder), _) => return Err(io::ErrorKind::IsADirectory.into()),
+            (Some(DiskNode::Folder), _) => return Err(io::ErrorKind::IsADirectory.into()),
             (None, OpenHow::Read | OpenHow::Write) => return Err(io::ErrorKind::NotFound.into()),
-            (Some(Node::File(file)), _) => file,
+            (Some(DiskNode::File(file)), _) => file,
             (None, OpenHow::Create) => {
                 let file = state.tree.next_file;
                 state.tree.next_file += 1;
                 state.tree.files.insert(file, Vec::new());
-                state.set_name(path, Some(Node::File(file)))?;
+                state.set_name(path, Some(DiskNode::File(file)))?;
                 file
             }
         };

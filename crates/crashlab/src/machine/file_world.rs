@@ -1,21 +1,22 @@
 //! The world of ordinary disks: the real pool code on simulated files.
 //!
-//! A crash leaves each sector at any value it had at or after its durable one, the length of each file
-//! and the names of each folder likewise. Extraordinary faults: the process dies and the machine does
-//! not, so that what is read back is not durable yet (or, when it died of a failed sync, never will be
-//! unless it is written again); or a byte of the superblock is damaged as well.
+//! A crash leaves each sector with any value that it had at or after its durable one, and likewise the length of
+//! each file and the names of each directory. Extraordinary faults go further. Either the process dies and the
+//! machine does not, so that the next process reads bytes that are not durable yet; if the process died of a failed
+//! sync, those bytes never become durable unless they are written again. Or a byte of the superblock is damaged as
+//! well.
 
-use crate::cursor::unit_hash;
-use crate::disk::{Disk, DiskEvent, DiskRecord, Names, Node, Tree};
-use crate::filter::filtered;
-use crate::lines::{Choice, Units};
+use crate::machine::cursor::unit_hash;
+use crate::machine::disk::{Disk, DiskEvent, DiskNode, DiskRecord, DiskTree, Names};
+use crate::machine::filter::filtered;
+use crate::machine::lines::{Choice, DirtyUnits};
+use crate::machine::site::Sites;
+use crate::machine::trace::Mark;
+use crate::machine::world::{Machine, World};
 use crate::quiet::quietly;
 use crate::rng::{Rng, mix};
-use crate::site::Sites;
-use crate::trace::Mark;
-use crate::world::{Machine, World};
 use mangrove_pmem::{
-    AddressChoice, CreateMode, Durability, MediumChoice, Pool, PoolOptions, Region, SECTOR_BYTES, Start,
+    AddressChoice, Create, Durability, Medium, Pool, PoolOptions, Region, SECTOR_BYTES, Start,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -23,12 +24,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const SECTOR: u64 = SECTOR_BYTES as u64;
-/// Sectors of one file, as a power of two: the unit number is file and sector.
+/// Sectors of one file, as a power of two: a unit's number consists of file and sector.
 const FILE_SHIFT: u32 = 32;
 const ROOT: &str = "/";
 const POOL: &str = "/pool";
-/// The file that extraordinary faults damage: all others are checked by sums of their own, and a torn
-/// log cannot be told from a damaged one.
+/// The file that extraordinary faults damage. All other files have checksums of their own, and recovery cannot tell
+/// a torn log from a damaged one.
 const SUPERBLOCK: &str = "pool";
 /// Random numbers that one boot may draw.
 const RANDOM_STEP: u64 = 1000;
@@ -44,7 +45,7 @@ pub struct FilePlan {
     pub interval: bool,
     /// Where the region lies; `None`: anywhere.
     pub address: Option<u64>,
-    /// The image is mapped copy on write when a pool is opened.
+    /// A pool is opened by mapping its data file copy on write.
     pub copy_on_write: bool,
 }
 
@@ -70,20 +71,20 @@ struct FileAt {
 #[derive(Clone)]
 pub struct FileCursor {
     files: BTreeMap<u64, FileAt>,
-    units: Units<SECTOR_BYTES>,
-    /// The durable names, then every set of names since, by folder.
+    units: DirtyUnits<SECTOR_BYTES>,
+    /// The durable names, then every set of names since, by directory.
     folders: BTreeMap<PathBuf, Vec<Names>>,
     hash: u64,
     next_file: u64,
     random: u64,
 }
 
-/// A crash image as a difference.
+/// A crash image, as a difference from the durable state.
 pub struct FileOverlay {
     /// The process died and the machine did not: nothing is lost, but nothing more is durable either.
     process_only: bool,
-    /// Moreover a sync had failed, and this range of sectors looks written and will never be, unless it
-    /// is written again.
+    /// A sync had failed as well: this range of sectors looks written, and never becomes durable unless it is
+    /// written again.
     forgotten: Option<std::ops::Range<u64>>,
     /// Byte of the superblock that is damaged after the crash.
     damage: Option<u64>,
@@ -102,11 +103,11 @@ struct FileMachine {
 
 impl Machine for FileMachine {
     fn open(&self, fresh: bool) -> Result<Region, String> {
-        let mode = if fresh { CreateMode::CreateNew } else { CreateMode::OpenOnly };
-        let durability = if self.plan.interval { Durability::Interval(1) } else { Durability::Sync };
+        let mode = if fresh { Create::New } else { Create::Never };
+        let durability = if self.plan.interval { Durability::interval_ms(1) } else { Durability::Sync };
         let pool = PoolOptions::new()
             .create(mode)
-            .medium(MediumChoice::File)
+            .medium(Medium::File)
             .durability(durability)
             .address(self.plan.address.map_or(AddressChoice::Anywhere, AddressChoice::At))
             .start(if self.plan.copy_on_write { Start::CopyOnWrite } else { Start::Read })
@@ -147,13 +148,13 @@ impl FileWorld {
     }
 }
 
-fn empty_disk() -> Tree {
+fn empty_disk() -> DiskTree {
     let folders = BTreeMap::from([(PathBuf::from(ROOT), Names::new())]);
-    Tree { folders, ..Tree::default() }
+    DiskTree { folders, ..DiskTree::default() }
 }
 
 impl FileCursor {
-    fn new(tree: Tree) -> Self {
+    fn new(tree: DiskTree) -> Self {
         let mut hash = 0u64;
         let mut files = BTreeMap::new();
         for (file, data) in tree.files {
@@ -166,7 +167,14 @@ impl FileCursor {
             files.insert(file, FileAt { durable, lengths: vec![length] });
         }
         let folders = tree.folders.into_iter().map(|(folder, names)| (folder, vec![names])).collect();
-        Self { files, units: Units::default(), folders, hash, next_file: tree.next_file, random: tree.random }
+        Self {
+            files,
+            units: DirtyUnits::default(),
+            folders,
+            hash,
+            next_file: tree.next_file,
+            random: tree.random,
+        }
     }
 
     fn sector(&self, id: u64) -> [u8; SECTOR_BYTES] {
@@ -204,7 +212,7 @@ impl FileCursor {
         }
     }
 
-    fn image(&self, overlay: &FileOverlay) -> Tree {
+    fn image(&self, overlay: &FileOverlay) -> DiskTree {
         let mut files: BTreeMap<u64, Vec<u8>> =
             self.files.iter().map(|(file, at)| (*file, at.durable.clone())).collect();
         for (id, bytes) in &overlay.sectors {
@@ -218,18 +226,18 @@ impl FileCursor {
         for (file, length) in &overlay.lengths {
             files.entry(*file).or_default().resize(*length as usize, 0);
         }
-        // What no name leads to is gone.
+        // Files and directories that no name leads to are gone.
         let mut folders = BTreeMap::new();
         let mut live = Vec::new();
         for (folder, names) in &overlay.folders {
             let reachable = folder == Path::new(ROOT)
                 || folder.parent().zip(folder.file_name().and_then(|n| n.to_str())).is_some_and(|(p, n)| {
-                    overlay.folders.get(p).and_then(|names| names.get(n)) == Some(&Node::Folder)
+                    overlay.folders.get(p).and_then(|names| names.get(n)) == Some(&DiskNode::Folder)
                 });
             if reachable {
                 live.extend(names.values().filter_map(|n| match n {
-                    Node::File(file) => Some(*file),
-                    Node::Folder => None,
+                    DiskNode::File(file) => Some(*file),
+                    DiskNode::Folder => None,
                 }));
                 folders.insert(folder.clone(), names.clone());
             }
@@ -237,7 +245,7 @@ impl FileCursor {
         files.retain(|file, _| live.contains(file));
         if let Some(at) = overlay.damage {
             let superblock = folders.values().find_map(|names| match names.get(SUPERBLOCK) {
-                Some(Node::File(file)) => Some(file),
+                Some(DiskNode::File(file)) => Some(file),
                 _ => None,
             });
             if let Some(file) = superblock
@@ -247,7 +255,7 @@ impl FileCursor {
                 data[at] ^= 1 << (overlay.damage.unwrap_or(0) >> 32 & 7);
             }
         }
-        Tree { files, folders, next_file: self.next_file, random: self.random + RANDOM_STEP }
+        DiskTree { files, folders, next_file: self.next_file, random: self.random + RANDOM_STEP }
     }
 
     fn overlay(&self, choice: Choice) -> FileOverlay {
@@ -391,13 +399,13 @@ impl World for FileWorld {
         }
         for (folder, names) in &overlay.folders {
             for (name, node) in names {
-                let number = if let Node::File(file) = node { *file } else { u64::MAX };
+                let number = if let DiskNode::File(file) = node { *file } else { u64::MAX };
                 hash = mix(hash, unit_hash(number, name.as_bytes()));
             }
             hash = mix(hash, unit_hash(0, folder.as_os_str().as_encoded_bytes()));
         }
         if let Some(damage) = overlay.damage {
-            // The same byte of the same image: its place is what matters.
+            // The same byte of the same image: only its position differs.
             hash = mix(hash, damage);
         }
         hash
@@ -435,14 +443,14 @@ impl World for FileWorld {
                 versions.push(names.clone());
                 for (name, node) in names {
                     match node {
-                        Node::File(file) => {
+                        DiskNode::File(file) => {
                             at.next_file = at.next_file.max(file + 1);
                             let file = at.files.entry(*file).or_default();
                             if file.lengths.is_empty() {
                                 file.lengths.push(0);
                             }
                         }
-                        Node::Folder => {
+                        DiskNode::Folder => {
                             let inner = at.folders.entry(folder.join(name));
                             inner.or_insert_with(|| vec![Names::new()]);
                         }

@@ -1,7 +1,7 @@
-//! A region whose engine's own calls can be silenced, over any medium.
+//! A region over any medium that can suppress the calls of its engine.
 
-use crate::site::{SiteKind, Sites};
-use mangrove_pmem::{Error, Lsn, Medium, Range, Region, Result, Site};
+use crate::machine::site::{SiteKind, Sites};
+use mangrove_pmem::{Capabilities, Error, Lsn, MediumOps, Range, Region, Result, Site};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ struct Filter {
     sites: Arc<Sites>,
 }
 
-/// `region`, with the calls of the engine above it noted in `sites` and left out where it says so.
+/// Returns `region` with the engine's calls noted in `sites`, and suppressed at the call site that `sites` names.
 pub(crate) fn filtered(region: Region, sites: &Arc<Sites>) -> Region {
     let base = NonNull::new(region.base()).expect("a mapped region");
     let len = region.len();
@@ -19,16 +19,16 @@ pub(crate) fn filtered(region: Region, sites: &Arc<Sites>) -> Region {
     unsafe { Region::new(base, len, medium) }
 }
 
-impl Medium for Filter {
+impl MediumOps for Filter {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { may_refuse: false, ..self.inner.medium().capabilities() }
+    }
+
     unsafe fn flush(&self, offset: u64, ptr: *const u8, len: usize, site: Site) {
         if !self.sites.suppressed(SiteKind::Flush, site) {
             // SAFETY: the caller's promise, passed on.
             unsafe { self.inner.medium().flush(offset, ptr, len, site) };
         }
-    }
-
-    fn has_units(&self) -> bool {
-        self.inner.medium().has_units()
     }
 
     unsafe fn flush_unit(&self, base: *const u8, ranges: &[Range], site: Site) -> Result<Lsn> {
@@ -59,14 +59,6 @@ impl Medium for Filter {
 
     fn sync(&self, lsn: Lsn, site: Site) -> Result<()> {
         if self.sites.suppressed(SiteKind::Wait, site) { Ok(()) } else { self.inner.medium().sync(lsn, site) }
-    }
-
-    fn read_only(&self) -> bool {
-        self.inner.medium().read_only()
-    }
-
-    fn has_log(&self) -> bool {
-        self.inner.medium().has_log()
     }
 
     fn grow(&self, bytes: u64) -> Result<()> {

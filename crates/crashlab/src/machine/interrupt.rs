@@ -1,37 +1,82 @@
-//! One operation inside another: when the outer one reaches its n-th step on the medium, the inner one
-//! runs to its end on another thread. Two threads, one switch, and the same one at every replay.
+//! One operation inside another: when the outer one reaches its n-th step on the medium, the inner one runs to its
+//! end on another thread. There are two threads and one switch, and every replay switches at the same step.
 //!
-//! When the inner operation needs a lock that the outer one holds, it cannot end: after a while the outer
-//! one goes on, and the inner one when it can.
+//! When the inner operation needs a lock that the outer one holds, it cannot end. Once it sleeps, or has spun for long
+//! enough, the outer one continues, and the inner one when it gets the lock. What the inner operation does decides,
+//! not the clock: on a busy machine a thread may wait long for its first turn.
 
 use std::cell::RefCell;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// How long the outer operation waits for the inner one.
-const PATIENCE: Duration = Duration::from_millis(30);
+/// How often the outer operation looks at the inner one.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// An inner operation that sleeps at so many looks in a row waits for the outer one.
+const ASLEEP_LOOKS: u32 = 5;
+/// One that has had the processor for so many hundredths of a second spins for the outer one.
+const SPUN_TICKS: u64 = 5;
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// The thread that runs inner operations.
+struct Helper {
+    jobs: Sender<Job>,
+    /// Its number in `/proc/self/task`.
+    thread: u32,
+}
+
 thread_local! {
-    /// The steps left, and the job to start then.
+    /// The number of steps left, and the job that then starts.
     static ARMED: RefCell<Option<(u32, Job, Receiver<()>)>> = const { RefCell::new(None) };
-    /// This thread's helper: always the same one, since engines give threads numbers.
-    static HELPER: RefCell<Option<Sender<Job>>> = const { RefCell::new(None) };
+    /// This thread's helper. It never changes, because engines give threads numbers.
+    static HELPER: RefCell<Option<Helper>> = const { RefCell::new(None) };
 }
 
-fn helper(job: Job) {
+/// Gives a job to this thread's helper and returns that thread's number.
+fn helper(job: Job) -> u32 {
     HELPER.with_borrow_mut(|helper| {
-        let sender = helper.get_or_insert_with(|| {
+        let helper = helper.get_or_insert_with(|| {
             let (sender, jobs) = channel::<Job>();
-            std::thread::spawn(move || jobs.into_iter().for_each(|job| job()));
-            sender
+            let (say, said) = channel();
+            std::thread::spawn(move || {
+                let _ = say.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
+                jobs.into_iter().for_each(|job| job());
+            });
+            Helper { jobs: sender, thread: said.recv().expect("a thread that begins says its number") }
         });
-        sender.send(job).expect("the helper lives as long as this thread");
-    });
+        helper.jobs.send(job).expect("the helper lives as long as this thread");
+        helper.thread
+    })
 }
 
-/// Runs `outer` here and `inner` on the helper, at the `at`-th step of `outer`, or after it.
+/// Whether a thread sleeps, and the hundredths of a second that it has had the processor.
+fn look_at(thread: u32) -> (bool, u64) {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
+    // After the name, which may hold anything: the state is the third field, user and system time the 14th and 15th.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |field: usize| fields.get(field - 3).and_then(|ticks| ticks.parse::<u64>().ok()).unwrap_or(0);
+    (fields.first().is_none_or(|state| *state == "S"), ticks(14) + ticks(15))
+}
+
+/// Waits until the inner operation has ended, or waits itself for the outer one; true when it has ended.
+fn ends_or_waits(ends: &Receiver<()>, thread: u32) -> bool {
+    let (_, first_ticks) = look_at(thread);
+    let mut asleep = 0;
+    loop {
+        match ends.recv_timeout(LOOK_EVERY) {
+            Ok(()) => return true,
+            Err(RecvTimeoutError::Disconnected) => return false,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let (sleeps, ticks) = look_at(thread);
+        asleep = if sleeps { asleep + 1 } else { 0 };
+        if asleep == ASLEEP_LOOKS || ticks >= first_ticks + SPUN_TICKS {
+            return false;
+        }
+    }
+}
+
+/// Runs `outer` here, and `inner` on the helper at the `at`-th step of `outer`, or after `outer`.
 pub(crate) fn during<A, B: Send + 'static>(
     at: u32,
     outer: impl FnOnce() -> A,
@@ -43,7 +88,7 @@ pub(crate) fn during<A, B: Send + 'static>(
         let _ = answer.send(inner());
         let _ = ended.send(());
     });
-    // A panic of the outer operation must not leave the trap for the next run.
+    // If the outer operation panics, the next run must not find the inner one armed.
     struct Disarm;
     impl Drop for Disarm {
         fn drop(&mut self) {
@@ -61,7 +106,7 @@ pub(crate) fn during<A, B: Send + 'static>(
     (a, b)
 }
 
-/// The calling thread made a step on the medium; true when the inner operation ran to its end in it.
+/// Counts a step of the calling thread on the medium; true when the inner operation ran to its end at this step.
 pub(crate) fn step() -> bool {
     let due = ARMED.with_borrow_mut(|armed| match armed {
         Some((0, ..)) => true,
@@ -72,6 +117,6 @@ pub(crate) fn step() -> bool {
         None => false,
     });
     let Some((_, job, ends)) = due.then(|| ARMED.take()).flatten() else { return false };
-    helper(job);
-    ends.recv_timeout(PATIENCE).is_ok()
+    let thread = helper(job);
+    ends_or_waits(&ends, thread)
 }

@@ -1,27 +1,27 @@
-//! The fault model in code: units (cache lines, sectors) that a crash leaves each at any value it held
-//! at or after its durable one.
+//! The fault model in code. A unit (a cache line or a sector) has after a crash any value that it held at or after
+//! its durable one.
 //!
-//! A store of more than one word is not atomic: between two versions of a cache line, any subset of the
-//! changed 8-byte words may have arrived. A sector is atomic.
+//! A store of more than one word is not atomic: between two versions of a cache line, any subset of the changed
+//! 8-byte words may have arrived. A sector is atomic.
 
 use crate::rng::Rng;
 use std::collections::BTreeMap;
 
 /// One value that a unit held.
 #[derive(Clone)]
-pub(crate) struct Version<const N: usize> {
+pub(crate) struct UnitVersion<const N: usize> {
     bytes: [u8; N],
-    /// Words that differ from the version before, one bit each (cache lines only).
+    /// The words that differ from the version before, one bit each (cache lines only).
     changed: u8,
 }
 
 /// A unit with values that are not durable yet.
 #[derive(Clone)]
-struct Unit<const N: usize> {
+struct DirtyUnit<const N: usize> {
     /// Number of `versions[0]`, counted since the unit became dirty.
     first: u32,
-    /// The durable value first, then everything held since.
-    versions: Vec<Version<N>>,
+    /// The durable value, then every value since.
+    versions: Vec<UnitVersion<N>>,
 }
 
 /// How a crash image is chosen among those that a crash point allows.
@@ -29,34 +29,34 @@ struct Unit<const N: usize> {
 pub enum Choice {
     /// The n-th of all combinations.
     Index(u64),
-    /// A sample, with partly arrived multi-word stores among the values.
+    /// A sample, in which a store of several words may have arrived in part.
     Seed(u64),
-    /// A fault beyond a plain crash, where the world knows one (see [`crate::FileWorld`]).
+    /// A fault beyond a plain crash, for worlds that know one (see [`crate::FileWorld`]).
     Extra(u64),
 }
 
-/// The durable value of every unit, and the values that dirty ones may have.
+/// The durable value of every unit, and the values that dirty units may have.
 #[derive(Clone)]
-pub(crate) struct Units<const N: usize> {
-    dirty: BTreeMap<u64, Unit<N>>,
-    /// Per thread: flushed, not yet fenced: unit and the version number that the flush saw.
+pub(crate) struct DirtyUnits<const N: usize> {
+    dirty: BTreeMap<u64, DirtyUnit<N>>,
+    /// What each thread has flushed and not yet fenced: the unit, and its version number at the flush.
     flushed: BTreeMap<u32, Vec<(u64, u32)>>,
 }
 
-impl<const N: usize> Default for Units<N> {
+impl<const N: usize> Default for DirtyUnits<N> {
     fn default() -> Self {
         Self { dirty: BTreeMap::new(), flushed: BTreeMap::new() }
     }
 }
 
-impl<const N: usize> Units<N> {
-    /// A store executed: `bytes` at `start` within the unit `id`, whose durable value is `durable()`
-    /// if it was clean.
+impl<const N: usize> DirtyUnits<N> {
+    /// Executes a store of `bytes` at `start` within the unit `id`, whose durable value is `durable()` if it was
+    /// clean.
     pub(crate) fn store(&mut self, id: u64, start: usize, bytes: &[u8], durable: impl FnOnce() -> [u8; N]) {
-        let unit = self
-            .dirty
-            .entry(id)
-            .or_insert_with(|| Unit { first: 0, versions: vec![Version { bytes: durable(), changed: 0 }] });
+        let unit = self.dirty.entry(id).or_insert_with(|| DirtyUnit {
+            first: 0,
+            versions: vec![UnitVersion { bytes: durable(), changed: 0 }],
+        });
         let old = unit.versions.last().map_or([0; N], |v| v.bytes);
         let mut new = old;
         new[start..start + bytes.len()].copy_from_slice(bytes);
@@ -71,10 +71,10 @@ impl<const N: usize> Units<N> {
                 }
             }
         }
-        unit.versions.push(Version { bytes: new, changed });
+        unit.versions.push(UnitVersion { bytes: new, changed });
     }
 
-    /// A thread flushed the unit.
+    /// Executes a thread's flush of the unit.
     pub(crate) fn flush(&mut self, thread: u32, id: u64) {
         if let Some(unit) = self.dirty.get(&id) {
             let latest = unit.first + unit.versions.len() as u32 - 1;
@@ -82,7 +82,7 @@ impl<const N: usize> Units<N> {
         }
     }
 
-    /// Everything executed to the units of `ids` is durable (a sync of a file).
+    /// Makes everything durable that was executed on the units of `ids` (a sync of a file).
     pub(crate) fn settle(&mut self, ids: std::ops::Range<u64>, mut settle: impl FnMut(u64, &[u8; N])) {
         let dirty: Vec<u64> = self.dirty.range(ids).map(|(id, _)| *id).collect();
         for id in dirty {
@@ -93,25 +93,26 @@ impl<const N: usize> Units<N> {
         }
     }
 
-    /// A thread fenced: what it flushed before is durable. `settle(id, value)` gets the new durable values.
+    /// Executes a thread's fence: what it flushed before becomes durable. `settle(id, value)` gets the new durable
+    /// values.
     pub(crate) fn fence(&mut self, thread: u32, mut settle: impl FnMut(u64, &[u8; N])) {
         for (id, version) in self.flushed.remove(&thread).unwrap_or_default() {
             let Some(unit) = self.dirty.get_mut(&id) else { continue };
-            // Another thread's fence may have settled a later version, or cleaned and re-dirtied the unit:
-            // version numbers go on counting while flushes are pending.
+            // Another thread's fence may have settled a later version, or cleaned and re-dirtied the unit: version
+            // numbers keep counting while flushes are pending.
             if version > unit.first {
                 unit.versions.drain(..(version - unit.first) as usize);
                 unit.first = version;
                 settle(id, &unit.versions[0].bytes);
             }
         }
-        // A clean unit may leave only while no other thread's flush still names its version numbers.
+        // A clean unit stays while another thread's flush still refers to its version numbers.
         if self.flushed.is_empty() {
             self.dirty.retain(|_, unit| unit.versions.len() > 1);
         }
     }
 
-    /// How many images a crash now could leave, not counting partly arrived stores.
+    /// How many images a crash now could leave, not counting stores that arrived in part.
     #[must_use]
     pub(crate) fn combinations(&self) -> u64 {
         self.dirty.values().fold(1u64, |n, unit| n.saturating_mul(unit.versions.len() as u64))
@@ -126,10 +127,10 @@ impl<const N: usize> Units<N> {
         }
     }
 
-    /// The units as they are, that differ from the durable state.
+    /// The units whose present value differs from the durable one.
     #[must_use]
     pub(crate) fn latest(&self) -> Vec<(u64, [u8; N])> {
-        let last = |unit: &Unit<N>| unit.versions[unit.versions.len() - 1].bytes;
+        let last = |unit: &DirtyUnit<N>| unit.versions[unit.versions.len() - 1].bytes;
         let dirty = self.dirty.iter().filter(|(_, unit)| unit.versions.len() > 1);
         dirty.map(|(id, unit)| (*id, last(unit))).collect()
     }
@@ -147,8 +148,8 @@ impl<const N: usize> Units<N> {
         out
     }
 
-    /// Uniform samples of many units almost never leave just one behind, and that is the image that
-    /// finds most bugs; so a third of the samples are "all but a few" and a third "only a few".
+    /// Uniform samples of many units almost never leave a single unit old, and that is the image that finds most
+    /// bugs. So a third of the samples are "all but a few", and a third "only a few".
     fn pick_seed(&self, rng: &mut Rng) -> Vec<(u64, [u8; N])> {
         let style = rng.below(3);
         let few = 1 + rng.below(2);
@@ -171,11 +172,11 @@ impl<const N: usize> Units<N> {
         out
     }
 
-    fn any_value(unit: &Unit<N>, rng: &mut Rng) -> [u8; N] {
+    fn any_value(unit: &DirtyUnit<N>, rng: &mut Rng) -> [u8; N] {
         let at = rng.below(unit.versions.len() as u64) as usize;
         let version = &unit.versions[at];
         let mut bytes = version.bytes;
-        // A multi-word store that arrived in part: words outside the mask keep the version before.
+        // A store of several words that arrived in part: words outside the mask keep the value before.
         if at > 0 && version.changed.count_ones() > 1 && rng.one_in(2) {
             let mask = rng.next() as u8;
             let before = &unit.versions[at - 1].bytes;

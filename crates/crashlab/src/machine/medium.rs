@@ -1,12 +1,12 @@
-//! The recording medium: DRAM whose every store, flush and fence is written down.
+//! The recording medium: DRAM that records every store, flush and fence.
 //!
 //! Invariants:
 //! 1. The trace and the memory agree: replaying the trace over the starting image gives the memory.
-//! 2. A suppressed call leaves no event; everything else leaves exactly one, in execution order.
+//! 2. A suppressed call leaves no event; every other call leaves exactly one, in execution order.
 
-use crate::site::{SiteKind, Sites};
-use crate::trace::{Event, Mark, Trace};
-use mangrove_pmem::{Lsn, Medium, Region, Result, Site};
+use crate::machine::site::{SiteKind, Sites};
+use crate::machine::trace::{Mark, Trace, TraceEvent};
+use mangrove_pmem::{Lsn, MediumOps, Observers, Region, Result, Site, StoreObserver};
 use mangrove_sys::{MapKind, Reservation};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,27 +16,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const EVENT_COUNT_MAX: usize = 4_000_000;
 
 /// Memory that runs and recoveries use one after the other.
-pub(crate) struct Memory {
+pub(crate) struct SimulatedMemory {
     range: Reservation,
 }
 
-/// The files behind the memories of this process, by their addresses.
+/// The files that back the memories of this process, by address.
 static FILES: Mutex<BTreeMap<usize, OwnedFd>> = Mutex::new(BTreeMap::new());
 
 /// The file that a region of simulated memory is mapped from.
-pub(crate) fn file_behind(region: &Region) -> Option<OwnedFd> {
+pub(crate) fn file_of(region: &Region) -> Option<OwnedFd> {
     let files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
     files.get(&(region.base() as usize)).and_then(|file| file.try_clone().ok())
 }
 
-impl Drop for Memory {
+impl Drop for SimulatedMemory {
     fn drop(&mut self) {
         let base = self.range.base().as_ptr() as usize;
         FILES.lock().unwrap_or_else(PoisonError::into_inner).remove(&base);
     }
 }
 
-impl Memory {
+impl SimulatedMemory {
     /// `len` zeroed bytes.
     #[must_use]
     pub(crate) fn new(len: usize) -> Arc<Self> {
@@ -69,7 +69,7 @@ impl Memory {
         out
     }
 
-    /// Overwrites bytes, unrecorded.
+    /// Overwrites bytes without recording it.
     pub(crate) fn put(&self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= self.len());
         // SAFETY: as in `read`; called between runs only.
@@ -98,9 +98,9 @@ struct Recorder {
     fault: Option<String>,
 }
 
-/// A medium over [`Memory`] that records.
+/// A medium over [`SimulatedMemory`] that records.
 pub(crate) struct RecordingMedium {
-    memory: Arc<Memory>,
+    memory: Arc<SimulatedMemory>,
     sites: Arc<Sites>,
     recorder: Mutex<Recorder>,
 }
@@ -118,7 +118,11 @@ fn thread_number() -> u32 {
 impl RecordingMedium {
     /// A medium over `memory` as it is, of which `usable` bytes are already grown, and its region.
     #[must_use]
-    pub(crate) fn region(memory: &Arc<Memory>, usable: u64, sites: &Arc<Sites>) -> (Arc<Self>, Region) {
+    pub(crate) fn region(
+        memory: &Arc<SimulatedMemory>,
+        usable: u64,
+        sites: &Arc<Sites>,
+    ) -> (Arc<Self>, Region) {
         let medium = Arc::new(Self {
             memory: memory.clone(),
             sites: sites.clone(),
@@ -129,12 +133,12 @@ impl RecordingMedium {
         (medium, region)
     }
 
-    /// Writes down where the history stands.
+    /// Records where the history stands.
     pub(crate) fn mark(&self, mark: Mark) {
-        self.lock().trace.events.push(Event::Mark(mark));
+        self.lock().trace.events.push(TraceEvent::Mark(mark));
     }
 
-    /// Ends the recording: the trace, the grown size, and a rule of the medium that was broken.
+    /// Ends the recording: returns the trace, the grown size, and the first rule of the medium that was broken.
     #[must_use]
     pub(crate) fn finish(&self) -> (Trace, u64, Option<String>) {
         let mut recorder = self.lock();
@@ -146,12 +150,12 @@ impl RecordingMedium {
     }
 
     fn interrupted(&self) {
-        if crate::interrupt::step() {
+        if crate::machine::interrupt::step() {
             self.mark(Mark::Inner);
         }
     }
 
-    fn push(&self, event: Event) {
+    fn push(&self, event: TraceEvent) {
         let mut recorder = self.lock();
         let count = recorder.trace.events.len();
         recorder.trace.events.push(event);
@@ -164,22 +168,26 @@ impl RecordingMedium {
     }
 }
 
-impl Medium for RecordingMedium {
+impl MediumOps for RecordingMedium {
+    fn observers(self: Arc<Self>) -> Observers {
+        Observers { stores: Some(self), reads: None }
+    }
+
     unsafe fn flush(&self, offset: u64, _ptr: *const u8, len: usize, site: Site) {
         if len > 0 && !self.sites.suppressed(SiteKind::Flush, site) {
-            self.push(Event::Flush { offset, len: len as u32, thread: thread_number() });
+            self.push(TraceEvent::Flush { offset, len: len as u32, thread: thread_number() });
         }
     }
 
     fn fence(&self, site: Site) {
         if !self.sites.suppressed(SiteKind::Fence, site) {
-            self.push(Event::Fence { thread: thread_number() });
+            self.push(TraceEvent::Fence { thread: thread_number() });
         }
     }
 
     fn wait(&self, _lsn: Lsn, site: Site) -> Result<()> {
-        // Nothing to leave out here: a fence is what makes bytes durable on this medium. The file
-        // simulator is where a missing wait shows.
+        // Suppressing a wait changes nothing here, because on this medium a fence makes bytes durable. A missing
+        // wait shows in the file world.
         self.sites.suppressed(SiteKind::Wait, site);
         self.interrupted();
         Ok(())
@@ -197,11 +205,9 @@ impl Medium for RecordingMedium {
         recorder.usable = recorder.usable.max(bytes);
         Ok(())
     }
+}
 
-    fn records_stores(&self) -> bool {
-        true
-    }
-
+impl StoreObserver for RecordingMedium {
     fn stored(&self, offset: u64, len: usize, site: Site) {
         let mut guard = self.lock();
         let recorder = &mut *guard;

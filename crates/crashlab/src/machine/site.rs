@@ -1,10 +1,11 @@
-//! Sites: the places in the source whose calls order durable bytes, and the one that a planted bug silences.
+//! Call sites: the places in the source whose calls order durable bytes, and the one that an injected fault
+//! suppresses.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What a site does.
+/// What a call site does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SiteKind {
     /// Asks for a range to reach the persistence domain.
@@ -15,11 +16,11 @@ pub enum SiteKind {
     Wait,
     /// Makes a file of the pool durable.
     Sync,
-    /// A write to a file of the pool that is durable when it returns, taken as an ordinary write.
+    /// Writes to a file of the pool and makes it durable before returning; suppressed, it is an ordinary write.
     DurableWrite,
-    /// A write to a file of the pool, exchanged with the call after it.
+    /// Writes to a file of the pool; suppressed, the write comes after the next call.
     LateWrite,
-    /// Says that a command, or the runtime itself, wrote something of a durable application's state.
+    /// Reports that a command, or the runtime itself, wrote part of a durable application's state.
     Report,
 }
 
@@ -52,7 +53,7 @@ impl std::str::FromStr for SiteKind {
 /// One call site and what it does there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SiteKey {
-    /// The source file, as the compiler was given it.
+    /// The path of the source file, as given to the compiler.
     pub file: String,
     /// Line.
     pub line: u32,
@@ -95,43 +96,43 @@ type CallKey = (SiteKind, usize);
 
 #[derive(Default)]
 struct Seen {
-    /// By the address of the location first, which is cheap; equal sites may have several addresses.
+    /// By the address of the location first, which is cheap; equal call sites may have several addresses.
     calls: std::collections::HashMap<CallKey, (SiteKey, u64, bool)>,
 }
 
-/// Notes every site that is reached and says which calls to leave out.
+/// Notes every call site that is reached, and tells which calls to suppress.
 #[derive(Default)]
 pub struct Sites {
     seen: Mutex<Seen>,
-    planted: Option<SiteKey>,
+    injected: Option<SiteKey>,
 }
 
 impl Sites {
-    /// No planted bug.
+    /// Injects no fault.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Leaves out every call of `site`.
+    /// Suppresses every call of `site`.
     #[must_use]
     pub fn without(site: SiteKey) -> Self {
-        Self { seen: Mutex::default(), planted: Some(site) }
+        Self { seen: Mutex::default(), injected: Some(site) }
     }
 
-    /// Notes a call; true when it must be left out.
+    /// Notes a call; true when it must be suppressed.
     pub fn suppressed(&self, kind: SiteKind, site: mangrove_pmem::Site) -> bool {
         let mut seen = self.lock();
         let entry = seen.calls.entry((kind, std::ptr::from_ref(site) as usize)).or_insert_with(|| {
             let key = SiteKey::new(kind, site);
-            let hit = self.planted.as_ref() == Some(&key);
+            let hit = self.injected.as_ref() == Some(&key);
             (key, 0, hit)
         });
         entry.1 += 1;
         entry.2
     }
 
-    /// Every site that was reached, and how often.
+    /// Every call site that was reached, and how often.
     #[must_use]
     pub fn reached(&self) -> BTreeMap<SiteKey, u64> {
         let mut out = BTreeMap::new();

@@ -1,22 +1,22 @@
 //! The world of persistent memory: stores, flushes and fences, under ADR or eADR.
 
-use crate::cursor::{Cursor, Domain, LINE, Overlay};
-use crate::lines::Choice;
-use crate::medium::{Memory, RecordingMedium};
+use crate::machine::cursor::{CrashDomain, LINE, Overlay, TraceCursor};
+use crate::machine::lines::Choice;
+use crate::machine::medium::{RecordingMedium, SimulatedMemory};
+use crate::machine::site::Sites;
+use crate::machine::trace::{Mark, Trace, TraceEvent};
+use crate::machine::world::{Machine, World};
 use crate::quiet::quietly;
-use crate::site::Sites;
-use crate::trace::{Event, Mark, Trace};
-use crate::world::{Machine, World};
 use mangrove_pmem::Region;
 use std::sync::Arc;
 
-/// How often (in boots) the memory is compared whole with what it should be.
+/// How often (in boots) the whole memory is compared with what it should hold.
 const AUDIT_EVERY: u64 = 512;
 
-/// Persistent memory of one size, used by one level of recoveries at a time.
+/// Persistent memory of one size. One level of recoveries uses it at a time.
 pub struct StoreWorld {
-    domain: Domain,
-    memory: Arc<Memory>,
+    domain: CrashDomain,
+    memory: Arc<SimulatedMemory>,
     /// Lines of `memory` that may differ from the durable bytes of the cursor it follows.
     stale: Vec<u64>,
     /// The cursor that `memory` follows.
@@ -32,7 +32,7 @@ pub struct StoreRecording {
 
 /// A position, and which memory follows it.
 pub struct StoreCursor {
-    cursor: Cursor,
+    cursor: TraceCursor,
     number: u64,
     usable: u64,
 }
@@ -59,9 +59,15 @@ impl Machine for StoreMachine {
 impl StoreWorld {
     /// A machine with `bytes` of persistent memory.
     #[must_use]
-    pub fn new(domain: Domain, bytes: u64) -> Self {
-        assert!(domain != Domain::File);
-        Self { domain, memory: Memory::new(bytes as usize), stale: Vec::new(), follows: None, boots: 0 }
+    pub fn new(domain: CrashDomain, bytes: u64) -> Self {
+        assert!(domain != CrashDomain::File);
+        Self {
+            domain,
+            memory: SimulatedMemory::new(bytes as usize),
+            stale: Vec::new(),
+            follows: None,
+            boots: 0,
+        }
     }
 
     /// Makes `memory` hold the image.
@@ -107,7 +113,7 @@ impl World for StoreWorld {
                 at.usable
             }
             None => {
-                self.memory = Memory::new(self.memory.len());
+                self.memory = SimulatedMemory::new(self.memory.len());
                 self.follows = None;
                 0
             }
@@ -117,7 +123,7 @@ impl World for StoreWorld {
         let answer = quietly(|| body(&machine));
         let (trace, usable, fault) = machine.medium.finish();
         for event in &trace.events {
-            if let Event::Store { offset, len, .. } = *event {
+            if let TraceEvent::Store { offset, len, .. } = *event {
                 let lines = offset / LINE as u64..(offset + u64::from(len)).div_ceil(LINE as u64);
                 self.stale.extend(lines);
             }
@@ -139,7 +145,7 @@ impl World for StoreWorld {
             }
         }
         StoreCursor {
-            cursor: Cursor::new(self.domain, bytes),
+            cursor: TraceCursor::new(self.domain, bytes),
             // Relaxed: only uniqueness matters.
             number: NUMBERS.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
             usable: recording.usable,
@@ -152,7 +158,7 @@ impl World for StoreWorld {
 
     fn mark_at(recording: &StoreRecording, event: usize) -> Option<Mark> {
         match recording.trace.events.get(event) {
-            Some(Event::Mark(mark)) => Some(*mark),
+            Some(TraceEvent::Mark(mark)) => Some(*mark),
             _ => None,
         }
     }

@@ -1,8 +1,8 @@
-//! What one run did to its region, in order: the raw material of every crash image.
+//! What one run did to its region, in order. Every crash image is made from it.
 
 /// One step of a recorded run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub(crate) enum TraceEvent {
     /// `len` bytes of `Trace::bytes` from `at` were stored at `offset`.
     Store {
         /// Where in the region.
@@ -18,12 +18,12 @@ pub(crate) enum Event {
         offset: u64,
         /// Its length.
         len: u32,
-        /// Who asked.
+        /// The thread that asked.
         thread: u32,
     },
     /// A thread ordered its earlier flushes.
     Fence {
-        /// Who fenced.
+        /// The thread that fenced.
         thread: u32,
     },
     /// The history advanced.
@@ -35,7 +35,7 @@ pub(crate) enum Event {
 pub enum Mark {
     /// The pool was created: from here on there is a pool to open, if only an empty one.
     Opened,
-    /// The pool was closed in order: it must say so when it is opened again.
+    /// The pool was closed in order: it must report that when it is opened again.
     Closed,
     /// Creation (or a first recovery) returned: from here on the structure must be recoverable.
     Ready,
@@ -43,7 +43,7 @@ pub enum Mark {
     Begin(u32),
     /// An operation that ran inside another one returned.
     Inner,
-    /// An operation returned, and with it the first `durable` operations are promised durable.
+    /// An operation returned, and promised that the first `durable` operations are durable.
     End {
         /// How many operations of the history a crash may no longer undo.
         durable: u32,
@@ -54,7 +54,7 @@ pub enum Mark {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trace {
     /// The steps.
-    pub events: Vec<Event>,
+    pub events: Vec<TraceEvent>,
     /// The bytes of all stores, one after the other.
     pub bytes: Vec<u8>,
 }
@@ -64,7 +64,7 @@ impl Trace {
     pub(crate) fn store(&mut self, offset: u64, bytes: &[u8]) {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
-        self.events.push(Event::Store { offset, len: bytes.len() as u32, at });
+        self.events.push(TraceEvent::Store { offset, len: bytes.len() as u32, at });
     }
 
     /// The bytes of a store event.
@@ -74,7 +74,7 @@ impl Trace {
     }
 }
 
-/// What a crash at some point of a history may legally leave.
+/// What a crash at some point of a history may leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Promise {
     /// The pool had been created: it must open.

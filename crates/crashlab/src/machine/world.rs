@@ -1,20 +1,21 @@
-//! What a sweep needs from a fault model: run a program on it, and yield the images of its crashes.
+//! What a sweep needs from a fault model: it runs a program, and yields the images of its crashes.
 
-use crate::lines::Choice;
-use crate::site::Sites;
-use crate::trace::Mark;
+use crate::machine::lines::Choice;
+use crate::machine::site::Sites;
+use crate::machine::trace::Mark;
 use mangrove_pmem::Region;
 use std::sync::Arc;
 
-/// The machine that a run sees: it opens its pool, and says where the history stands.
+/// The machine that a run sees: it opens its pool, and notes where the history stands.
 pub trait Machine {
-    /// The region of the pool; `fresh` makes it.
+    /// Opens the region of the pool; `fresh` creates it.
     ///
     /// # Errors
-    /// The pool's own sentence.
+    /// The pool's own message.
     fn open(&self, fresh: bool) -> Result<Region, String>;
 
-    /// Whether the pool that [`Machine::open`] found had been closed in order, where it can tell.
+    /// Whether the pool that [`Machine::open`] found had been closed in order; `None` where the machine cannot
+    /// tell.
     fn was_clean(&self) -> Option<bool> {
         None
     }
@@ -25,7 +26,7 @@ pub trait Machine {
     /// Closes the pool in order. The region is no longer used.
     ///
     /// # Errors
-    /// The pool's own sentence.
+    /// The pool's own message.
     fn close(&self) -> Result<(), String>;
 }
 
@@ -41,7 +42,7 @@ pub trait World {
     /// Runs `body` on an empty machine, or on the one that a crash left.
     ///
     /// # Errors
-    /// What `body` answers, a panic, or a rule of the medium that was broken.
+    /// What `body` returns, a panic, or a rule of the medium that was broken.
     fn boot<R>(
         &mut self,
         crashed: Option<(&mut Self::Cursor, &Self::Overlay)>,
@@ -62,14 +63,14 @@ pub trait World {
     /// The mark at a step, if it is one.
     fn mark_at(recording: &Self::Recording, event: usize) -> Option<Mark>;
 
-    /// True when a crash just before `event` is worth looking at: it may leave images that a crash
-    /// before an earlier event cannot, or must keep promises that it need not.
+    /// True when a crash just before `event` is worth judging: it may leave images that a crash before an earlier
+    /// event cannot, or must keep promises that an earlier crash need not keep.
     fn is_cut(cursor: &Self::Cursor, recording: &Self::Recording, event: usize) -> bool;
 
     /// How many images a crash there could leave.
     fn combinations(cursor: &Self::Cursor, recording: &Self::Recording, event: usize) -> u64;
 
-    /// One of them.
+    /// Builds one of these images.
     fn pick(
         cursor: &Self::Cursor,
         recording: &Self::Recording,
@@ -80,18 +81,18 @@ pub trait World {
     /// True when this world knows faults beyond a plain crash ([`Choice::Extra`]).
     const HAS_EXTRAS: bool = false;
 
-    /// True when the image is damaged, not just crashed: it may be refused, but not answered wrongly.
-    /// (Not even that when it had been closed in order: one damaged copy of the superblock is harmless then.)
+    /// True when the image is damaged, not just crashed: the engine may refuse it, but must not answer wrongly. (A
+    /// pool that had been closed in order must open even then: one damaged copy of the superblock is harmless.)
     fn may_refuse(_overlay: &Self::Overlay) -> bool {
         false
     }
 
-    /// Tells images of one content apart by what else is wrong with the machine.
+    /// Distinguishes images with the same content but different faults of the machine.
     fn fault(_overlay: &Self::Overlay) -> u64 {
         0
     }
 
-    /// The identity of an image: equal contents, equal number.
+    /// The identity of an image: images with equal content have equal numbers.
     fn identity(cursor: &Self::Cursor, overlay: &Self::Overlay) -> u64;
 
     /// Executes one event.

@@ -1,17 +1,17 @@
-//! Campaigns: sweeps of an engine in one domain until enough distinct images were judged, and the search
-//! for the call sites that a planted bug silences.
+//! Campaigns: sweeps of an engine in one domain until enough distinct images were judged, and the search for the
+//! call sites at which faults can be injected.
 
-use crate::cursor::Domain;
-use crate::durable::DurableSubject;
-use crate::file_world::{FilePlan, FileWorld};
-use crate::map::MapSubject;
-use crate::shadow::ShadowSubject;
-use crate::site::{SiteKey, SiteKind, Sites};
-use crate::store_world::StoreWorld;
-use crate::subject::Subject;
-use crate::sweep::{Limits, Sweep, Tally, Violation, Watch};
-use crate::token::Token;
-use crate::world::World;
+use crate::engines::durable::DurableSubject;
+use crate::engines::map::MapSubject;
+use crate::engines::shadow::ShadowSubject;
+use crate::engines::subject::Subject;
+use crate::machine::cursor::CrashDomain;
+use crate::machine::file_world::{FilePlan, FileWorld};
+use crate::machine::site::{SiteKey, SiteKind, Sites};
+use crate::machine::store_world::StoreWorld;
+use crate::machine::world::World;
+use crate::search::sweep::{Limits, Sweep, Tally, Violation, Watch};
+use crate::search::token::Token;
 use mangrove_durable::lab;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use std::sync::Arc;
 /// Small enough that a run wraps it several times.
 const LOG_BYTES: u64 = 16 << 10;
 
-/// One in so many images of the file domain is of a pool with durability by interval.
+/// One in this many images of the file domain is of a pool with durability by interval.
 const INTERVAL_SHARE: u64 = 4;
 
-/// What is under test.
+/// The engine under test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Engine {
+pub enum EngineKind {
     /// The map, `hart`.
     #[default]
     Map,
@@ -34,7 +34,7 @@ pub enum Engine {
     Durable,
 }
 
-impl Engine {
+impl EngineKind {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Map, Self::Shadow, Self::Durable];
 
@@ -55,16 +55,18 @@ impl Engine {
         Self::ALL.into_iter().find(named).unwrap_or_default()
     }
 
-    /// Where its sites are looked for: in each domain that some kind of site of these sources shows in.
-    fn domains(self, own: bool) -> &'static [Domain] {
+    /// The domains in which `discover` looks for call sites: every domain in which a fault at some call site of
+    /// these sources can show.
+    fn domains(self, own: bool) -> &'static [CrashDomain] {
         match self {
-            Self::Map | Self::Shadow => &[Domain::Adr, Domain::File],
+            Self::Map | Self::Shadow => &[CrashDomain::Adr, CrashDomain::File],
             Self::Durable if own => domains_of(SiteKind::Report),
-            Self::Durable => &Domain::ALL,
+            Self::Durable => &CrashDomain::ALL,
         }
     }
 
-    /// Folders of the sources whose sites a planted campaign silences: the engine's own first, then those below.
+    /// Directories of the sources at whose call sites a campaign injects faults: the engine's own first, then those
+    /// below.
     #[must_use]
     pub fn sources(self) -> &'static [&'static str] {
         match self {
@@ -75,7 +77,7 @@ impl Engine {
     }
 }
 
-impl std::str::FromStr for Engine {
+impl std::str::FromStr for EngineKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -87,28 +89,28 @@ impl std::str::FromStr for Engine {
 /// A campaign on one engine.
 #[derive(Clone)]
 pub struct Campaign {
-    /// What is under test.
-    pub engine: Engine,
+    /// The engine under test.
+    pub engine: EngineKind,
     /// The fault model.
-    pub domain: Domain,
+    pub domain: CrashDomain,
     /// Everything follows from it.
     pub seed: u64,
-    /// How much of each run is looked at, and when to stop.
+    /// How much of each run is judged, and when to stop.
     pub limits: Limits,
-    /// Stop after so many runs too.
+    /// Stop after this many runs too.
     pub runs_max: u64,
-    /// Which sites are reached, and which is silenced.
+    /// Which call sites are reached, and which one is suppressed.
     pub sites: Arc<Sites>,
     /// Tells a watchdog what is being judged.
     pub watch: Watch,
 }
 
 impl Campaign {
-    /// A campaign on the map, without planted bug.
+    /// A campaign on the map, without an injected fault.
     #[must_use]
-    pub fn new(domain: Domain, seed: u64, limits: Limits) -> Self {
+    pub fn new(domain: CrashDomain, seed: u64, limits: Limits) -> Self {
         Self {
-            engine: Engine::default(),
+            engine: EngineKind::default(),
             domain,
             seed,
             limits,
@@ -118,29 +120,29 @@ impl Campaign {
         }
     }
 
-    /// Sweeps until enough distinct images were judged. `progress` hears of every run.
+    /// Sweeps until enough distinct images were judged. Calls `progress` after every run.
     ///
     /// # Errors
     /// The first violation.
     pub fn sweep(&self, progress: &mut dyn FnMut(&Tally)) -> Result<Tally, Box<Violation>> {
         match self.engine {
-            Engine::Map => self.sweep_of::<MapSubject<false>, MapSubject<true>>(false, progress),
-            Engine::Shadow => self.sweep_of::<ShadowSubject<false>, ShadowSubject<true>>(true, progress),
-            Engine::Durable => {
+            EngineKind::Map => self.sweep_of::<MapSubject<false>, MapSubject<true>>(false, progress),
+            EngineKind::Shadow => self.sweep_of::<ShadowSubject<false>, ShadowSubject<true>>(true, progress),
+            EngineKind::Durable => {
                 let _silencer = Silencer::set(&self.sites);
                 self.sweep_of::<DurableSubject<false>, DurableSubject<true>>(true, progress)
             }
         }
     }
 
-    /// A quarter of the images goes to the engine's other form: durability by interval, on disks; where
-    /// there is one on memory, there too.
+    /// A quarter of the images goes to the engine's other form, which has durability by interval on disks. On
+    /// memory only some engines have another form.
     fn sweep_of<A: Subject, B: Subject>(
         &self,
         other_on_memory: bool,
         progress: &mut dyn FnMut(&Tally),
     ) -> Result<Tally, Box<Violation>> {
-        let file = self.domain == Domain::File;
+        let file = self.domain == CrashDomain::File;
         let other = if file || other_on_memory { self.limits.images / INTERVAL_SHARE } else { 0 };
         let first = Limits { images: self.limits.images - other, ..self.limits };
         let none = Tally::default();
@@ -173,15 +175,15 @@ impl Campaign {
         Ok(tally)
     }
 
-    /// Judges the one image that a token names; answers what it was.
+    /// Judges the one image that a token names, and returns a description of it.
     ///
     /// # Errors
     /// Its violation.
     pub fn replay(&self, token: &Token) -> Result<String, Box<Violation>> {
-        match Engine::of(token) {
-            Engine::Map => self.replay_of::<MapSubject<false>, MapSubject<true>>(token),
-            Engine::Shadow => self.replay_of::<ShadowSubject<false>, ShadowSubject<true>>(token),
-            Engine::Durable => {
+        match EngineKind::of(token) {
+            EngineKind::Map => self.replay_of::<MapSubject<false>, MapSubject<true>>(token),
+            EngineKind::Shadow => self.replay_of::<ShadowSubject<false>, ShadowSubject<true>>(token),
+            EngineKind::Durable => {
                 let _silencer = Silencer::set(&self.sites);
                 self.replay_of::<DurableSubject<false>, DurableSubject<true>>(token)
             }
@@ -191,8 +193,8 @@ impl Campaign {
     fn replay_of<A: Subject, B: Subject>(&self, token: &Token) -> Result<String, Box<Violation>> {
         let (bytes, other) = (A::REGION_BYTES, token.engine == B::NAME);
         match (token.domain, other) {
-            (Domain::File, false) => self.replay_in::<A, _>(|| file_machine::<A>(false), token),
-            (Domain::File, true) => self.replay_in::<B, _>(|| file_machine::<B>(true), token),
+            (CrashDomain::File, false) => self.replay_in::<A, _>(|| file_machine::<A>(false), token),
+            (CrashDomain::File, true) => self.replay_in::<B, _>(|| file_machine::<B>(true), token),
             (domain, false) => self.replay_in::<A, _>(|| StoreWorld::new(domain, bytes), token),
             (domain, true) => self.replay_in::<B, _>(|| StoreWorld::new(domain, bytes), token),
         }
@@ -219,7 +221,7 @@ fn file_machine<S: Subject>(interval: bool) -> FileWorld {
     })
 }
 
-/// While it lives, the runtime's reports are noted, and left out where a bug is planted.
+/// While it lives, the runtime's reports are noted, and suppressed where a fault is injected.
 struct Silencer;
 
 impl Silencer {
@@ -236,28 +238,30 @@ impl Drop for Silencer {
     }
 }
 
-/// The domains in which silencing this kind of call can show.
+/// The domains in which suppressing this kind of call can show.
 #[must_use]
-pub fn domains_of(kind: SiteKind) -> &'static [Domain] {
+pub fn domains_of(kind: SiteKind) -> &'static [CrashDomain] {
     match kind {
-        SiteKind::Flush => &[Domain::Adr, Domain::File],
-        SiteKind::Fence => &[Domain::Adr],
-        SiteKind::Report => &[Domain::Eadr],
-        SiteKind::Wait | SiteKind::Sync | SiteKind::DurableWrite | SiteKind::LateWrite => &[Domain::File],
+        SiteKind::Flush => &[CrashDomain::Adr, CrashDomain::File],
+        SiteKind::Fence => &[CrashDomain::Adr],
+        SiteKind::Report => &[CrashDomain::Eadr],
+        SiteKind::Wait | SiteKind::Sync | SiteKind::DurableWrite | SiteKind::LateWrite => {
+            &[CrashDomain::File]
+        }
     }
 }
 
-/// Every site of ours that the engine's workloads reach, and how often, in the domains where it matters; `own`: only
-/// those of the engine's own sources.
+/// Every call site of ours that the engine's workloads reach, and how often, in the domains where it matters.
+/// `own`: only those of the engine's own sources.
 ///
 /// # Errors
-/// A violation: sites are looked for in code that is right.
-pub fn discover(engine: Engine, seed: u64, own: bool) -> Result<BTreeMap<SiteKey, u64>, Box<Violation>> {
+/// A violation: without an injected fault there must be none.
+pub fn discover(engine: EngineKind, seed: u64, own: bool) -> Result<BTreeMap<SiteKey, u64>, Box<Violation>> {
     let limits = Limits { cut_images: 1, again_every: 64, again_images: 2, extra_every: 8, images: u64::MAX };
     let scenarios = match engine {
-        Engine::Map => MapSubject::<false>::scenario_count(),
-        Engine::Shadow => ShadowSubject::<false>::scenario_count(),
-        Engine::Durable => DurableSubject::<false>::scenario_count(),
+        EngineKind::Map => MapSubject::<false>::scenario_count(),
+        EngineKind::Shadow => ShadowSubject::<false>::scenario_count(),
+        EngineKind::Durable => DurableSubject::<false>::scenario_count(),
     };
     let sources = if own { &engine.sources()[..1] } else { engine.sources() };
     let mut all = BTreeMap::new();

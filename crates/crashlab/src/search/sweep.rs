@@ -1,36 +1,36 @@
 //! The sweep: runs workloads, visits every crash point, judges the images.
 //!
-//! A crash point with few images is visited exhaustively, one with many by seeded samples. Some images
-//! are crashed again, during or after their recovery.
+//! It visits a crash point with few images exhaustively, and one with many by seeded samples. It crashes some
+//! images again, during or after their recovery.
 
-use crate::cursor::Domain;
-use crate::judge::{Expect, Then, first_run, judge};
-use crate::lines::Choice;
+use crate::engines::subject::Subject;
+use crate::machine::cursor::CrashDomain;
+use crate::machine::lines::Choice;
+use crate::machine::site::Sites;
+use crate::machine::trace::Promise;
+use crate::machine::world::World;
 use crate::rng::{Rng, mix};
-use crate::site::Sites;
-use crate::subject::Subject;
-use crate::token::{Crash, Token};
-use crate::trace::Promise;
-use crate::world::World;
+use crate::search::token::{Crash, Token};
+use crate::verdict::judge::{AfterRecovery, Expectation, first_run, judge};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// So many extraordinary faults on a closed pool.
+/// How many extraordinary faults are tried on a closed pool.
 const EXTRA_CLOSED: u64 = 8;
 
-/// How much of each run is looked at.
+/// How much of each run is judged.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Images of one crash point; a point with no more than these is visited exhaustively.
     pub cut_images: u64,
-    /// One image in so many is crashed a second time.
+    /// One image in this many is crashed a second time.
     pub again_every: u64,
     /// Second crashes of such an image.
     pub again_images: u64,
-    /// One extraordinary fault at so many crash points.
+    /// One crash point in this many gets an extraordinary fault.
     pub extra_every: u64,
-    /// Stop when so many distinct images were judged.
+    /// Stop when this many distinct images were judged.
     pub images: u64,
 }
 
@@ -40,12 +40,12 @@ impl Default for Limits {
     }
 }
 
-/// What a sweep has looked at.
+/// What a sweep has judged.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Workload runs.
     pub runs: u64,
-    /// Recoveries judged (an image is judged again when it comes with another promise).
+    /// Recoveries judged. (An image is judged again when it comes with another promise.)
     pub judged: u64,
     /// Of these, images of a second crash, in or after a recovery.
     pub second: u64,
@@ -53,9 +53,9 @@ pub struct Tally {
     pub exhaustive: u64,
     /// See `exhaustive`.
     pub sampled: u64,
-    /// Images by content.
+    /// Identities of the distinct images.
     pub distinct: HashSet<u64>,
-    /// New images by kind of workload.
+    /// New images by scenario.
     pub by_scenario: BTreeMap<&'static str, u64>,
     seen: HashSet<u64>,
 }
@@ -71,9 +71,9 @@ impl Tally {
 /// An image that the engine failed on.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// Replays it.
+    /// Names the image, and replays it.
     pub token: Token,
-    /// What the run was.
+    /// The scenario of the run.
     pub scenario: &'static str,
     /// What is wrong.
     pub message: String,
@@ -88,7 +88,7 @@ impl Watch {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((token, Instant::now()));
     }
 
-    /// Nothing is being judged any more.
+    /// Notes that nothing is being judged.
     pub(crate) fn rest(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -102,7 +102,7 @@ impl Watch {
 
 /// Sweeps one subject in one world.
 pub struct Sweep<W: World> {
-    domain: Domain,
+    domain: CrashDomain,
     seed: u64,
     limits: Limits,
     sites: Arc<Sites>,
@@ -114,13 +114,13 @@ pub struct Sweep<W: World> {
 /// The recording of a recovery, and what it promised.
 struct Recovered<S: Subject, W: World> {
     recording: W::Recording,
-    expect: Option<Expect<S>>,
+    expect: Option<Expectation<S>>,
 }
 
 impl<W: World> Sweep<W> {
     /// A sweep on machines made by `machine`.
     pub fn new(
-        domain: Domain,
+        domain: CrashDomain,
         seed: u64,
         limits: Limits,
         sites: Arc<Sites>,
@@ -130,7 +130,7 @@ impl<W: World> Sweep<W> {
         Self { domain, seed, limits, sites, machines, watch: Watch::default() }
     }
 
-    /// Says to `watch` what is being judged.
+    /// Tells `watch` what is being judged.
     #[must_use]
     pub fn watched_by(mut self, watch: Watch) -> Self {
         self.watch = watch;
@@ -199,9 +199,9 @@ impl<W: World> Sweep<W> {
         Ok(())
     }
 
-    fn record<S: Subject>(&mut self, run: u64) -> Result<(Expect<S>, W::Recording), Box<Violation>> {
+    fn record<S: Subject>(&mut self, run: u64) -> Result<(Expectation<S>, W::Recording), Box<Violation>> {
         let ops = operations::<S>(self.seed, run);
-        let expect = Expect::<S>::fresh(&ops);
+        let expect = Expectation::<S>::fresh(&ops);
         self.watch.set(self.token::<S>(run, Vec::new()));
         let sites = self.sites.clone();
         let (answer, recording) =
@@ -217,7 +217,7 @@ impl<W: World> Sweep<W> {
         run: u64,
         crash: Crash,
         image: (&mut W::Cursor, &W::Overlay),
-        expect: &Expect<S>,
+        expect: &Expectation<S>,
         promise: Promise,
     ) -> Result<Recovered<S, W>, Box<Violation>> {
         self.watch.set(self.token::<S>(run, vec![crash]));
@@ -225,7 +225,7 @@ impl<W: World> Sweep<W> {
         let seed = image_seed(self.seed, run, crash);
         let refuse = W::may_refuse(image.1) && !promise.closed;
         let (answer, recording) = self.machines[1].boot(Some(image), &sites, |machine| {
-            judge::<S>(machine, expect, promise, refuse, |model| Then::seeded(seed, model))
+            judge::<S>(machine, expect, promise, refuse, |model| AfterRecovery::seeded(seed, model))
         });
         match answer {
             Ok(expect) => Ok(Recovered { recording, expect }),
@@ -233,7 +233,7 @@ impl<W: World> Sweep<W> {
         }
     }
 
-    /// Samples crashes of a recovery and of what came after it.
+    /// Samples crashes of a recovery and of the operations after it.
     fn crash_again<S: Subject>(
         &mut self,
         run: u64,
@@ -280,7 +280,7 @@ impl<W: World> Sweep<W> {
         first: Crash,
         second: Crash,
         image: (&mut W::Cursor, &W::Overlay),
-        expect: &Expect<S>,
+        expect: &Expectation<S>,
         promise: Promise,
     ) -> Result<(), Box<Violation>> {
         self.watch.set(self.token::<S>(run, vec![first, second]));
@@ -288,7 +288,7 @@ impl<W: World> Sweep<W> {
         let seed = image_seed(self.seed, run, second);
         let refuse = W::may_refuse(image.1) && !promise.closed;
         let (answer, _) = self.machines[2].boot(Some(image), &sites, |machine| {
-            judge::<S>(machine, expect, promise, refuse, |model| Then::seeded(seed, model))
+            judge::<S>(machine, expect, promise, refuse, |model| AfterRecovery::seeded(seed, model))
         });
         answer.map(drop).map_err(|message| self.violation::<S>(run, vec![first, second], message))
     }

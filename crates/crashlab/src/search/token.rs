@@ -1,10 +1,10 @@
 //! Tokens: one word that names a crash image, on every machine.
 //!
-//! `map:adr:1:7:123i5:12s99` is: engine, domain, seed, run, then each crash: the event before which it
-//! comes and the n-th (`i`), seeded (`s`) or extraordinary (`x`) choice among its images.
+//! `map:adr:1:7:123i5:12s99` consists of engine, domain, seed, run, and then each crash: the event before which it
+//! comes, and the n-th (`i`), seeded (`s`) or extraordinary (`x`) choice among its images.
 
-use crate::cursor::Domain;
-use crate::lines::Choice;
+use crate::machine::cursor::CrashDomain;
+use crate::machine::lines::Choice;
 use std::fmt;
 use std::str::FromStr;
 
@@ -23,12 +23,12 @@ pub struct Token {
     /// The subject's name.
     pub engine: String,
     /// The fault model.
-    pub domain: Domain,
+    pub domain: CrashDomain,
     /// The sweep's seed.
     pub seed: u64,
     /// The run within the sweep.
     pub run: u64,
-    /// Crashes, each in the recovery from the one before. None: the run itself failed.
+    /// Crashes, each in the recovery from the one before. Empty: the run itself failed.
     pub crashes: Vec<Crash>,
 }
 

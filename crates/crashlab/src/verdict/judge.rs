@@ -1,20 +1,20 @@
-//! Durable linearizability of one crash image: recover, check, find the state among those that the
-//! history allows, go on working.
+//! Durable linearizability of one crash image: recover, check, find the state among those that the history allows,
+//! continue working.
 
+use crate::engines::subject::{Promised, Subject};
+use crate::machine::trace::{Mark, Promise};
+use crate::machine::world::Machine;
 use crate::rng::Rng;
-use crate::subject::{Promised, Subject};
-use crate::trace::{Mark, Promise};
-use crate::world::Machine;
 
 /// What the history up to a crash allows.
-pub struct Expect<S: Subject> {
-    /// The states allowed before the run was ready; `None`: the structure was being created, and may be
-    /// absent, or empty.
+pub struct Expectation<S: Subject> {
+    /// The states allowed before the run was ready; `None`: the structure was being created, and may be absent, or
+    /// empty.
     pub unready: Option<Vec<S::Model>>,
-    /// An earlier history promised that the pool is there, whatever this one comes to.
+    /// An earlier history promised that the pool exists, whatever this one promises.
     pub pool_promised: bool,
-    /// ... and the structure in it. A process that died while it made the structure promised nothing,
-    /// even if the next one found it finished: that was the page cache, and a power cut may still undo it.
+    /// ... and the structure in it. A process that died while it created the structure promised nothing, even if
+    /// the next process found it finished: it read the page cache, and a power cut may still undo it.
     pub structure_promised: bool,
     /// The state before each operation, and after the last.
     pub models: Vec<S::Model>,
@@ -22,7 +22,7 @@ pub struct Expect<S: Subject> {
     pub ops: Vec<S::Op>,
 }
 
-impl<S: Subject> Expect<S> {
+impl<S: Subject> Expectation<S> {
     /// For a first run of `ops` on nothing.
     #[must_use]
     pub fn fresh(ops: &[S::Op]) -> Self {
@@ -39,8 +39,8 @@ impl<S: Subject> Expect<S> {
                     let n = high - 1;
                     return S::between(&self.models[n], n as u32, &self.ops[n], true);
                 }
-                // The latest state stays last: it is looked at first. Returned operations that promised
-                // nothing may survive in part too, where one of them ran inside another.
+                // The latest state stays last, because it is compared first. An operation that returned and
+                // promised nothing may survive in part too, if another one ran inside it.
                 let mut all = Vec::new();
                 for n in low..high {
                     all.push(self.models[n].clone());
@@ -96,7 +96,7 @@ fn drive<S: Subject>(
 pub(crate) fn first_run<S: Subject>(
     machine: &dyn Machine,
     ops: &[S::Op],
-    expect: &Expect<S>,
+    expect: &Expectation<S>,
 ) -> Result<(), String> {
     let region = machine.open(true).map_err(|e| format!("creating the pool: {e}"))?;
     machine.mark(Mark::Opened);
@@ -129,14 +129,14 @@ fn settle<S: Subject>(subject: &S, models: &[S::Model]) -> Result<(), String> {
 }
 
 /// What happens after a recovery.
-pub(crate) struct Then<S: Subject> {
-    /// Operations to go on with.
+pub(crate) struct AfterRecovery<S: Subject> {
+    /// Operations to continue with.
     pub ops: Vec<S::Op>,
     /// Close the pool in order afterwards.
     pub close: bool,
 }
 
-impl<S: Subject> Then<S> {
+impl<S: Subject> AfterRecovery<S> {
     /// A few operations of the subject's choice.
     pub(crate) fn seeded(seed: u64, model: &S::Model) -> Self {
         let mut rng = Rng::new(seed);
@@ -145,18 +145,18 @@ impl<S: Subject> Then<S> {
     }
 }
 
-/// Judges one image. On success the history of the recovery itself, for a second crash during it; `None`
-/// when creation had not finished and nothing is there.
+/// Judges one image. On success it returns the history of the recovery itself, for a second crash during it; `None`
+/// when creation had not finished and no structure exists.
 ///
 /// # Errors
-/// The violation, as a sentence.
+/// The violation, as a message.
 pub(crate) fn judge<S: Subject>(
     machine: &dyn Machine,
-    expect: &Expect<S>,
+    expect: &Expectation<S>,
     promise: Promise,
     may_refuse: bool,
-    then: impl FnOnce(&S::Model) -> Then<S>,
-) -> Result<Option<Expect<S>>, String> {
+    then: impl FnOnce(&S::Model) -> AfterRecovery<S>,
+) -> Result<Option<Expectation<S>>, String> {
     let pool_promised = expect.pool_promised || promise.opened;
     let structure_promised = expect.structure_promised || promise.ready;
     let region = match machine.open(false) {
@@ -193,12 +193,12 @@ pub(crate) fn judge<S: Subject>(
         ));
     };
     if may_refuse && S::COPY_ON_WRITE {
-        // Pages are compared with their sums later, and refused then.
+        // A pool opened copy on write compares pages with their checksums later, and refuses them then.
         return Ok(None);
     }
     S::rebase(&mut model);
     machine.mark(Mark::Ready);
-    let Then { ops, close } = then(&model);
+    let AfterRecovery { ops, close } = then(&model);
     let models = states::<S>(model, &ops);
     drive(machine, &mut subject, &ops, 0, &models).map_err(|e| format!("after recovery, {e}"))?;
     settle(&subject, &models).map_err(|e| format!("after recovery, {e}"))?;
@@ -207,5 +207,5 @@ pub(crate) fn judge<S: Subject>(
         machine.close().map_err(|e| format!("closing after recovery: {e}"))?;
         machine.mark(Mark::Closed);
     }
-    Ok(Some(Expect { unready: Some(allowed), pool_promised, structure_promised, models, ops }))
+    Ok(Some(Expectation { unready: Some(allowed), pool_promised, structure_promised, models, ops }))
 }

@@ -1,13 +1,13 @@
 //! Is there an order of the operations on one key that explains every answer, and what a crash left?
 //!
-//! Durable linearizability of a register (Izraelevitz et al., DISC'16): every operation that was answered takes
-//! effect at one instant between its begin and its end, every other one at most once between its begin and the
-//! crash, and what is there after the crash is what the last effect left.
+//! Durable linearizability of a register (Izraelevitz et al., DISC'16). Every operation that returned takes effect
+//! at one instant between its begin and its end. Every other one takes effect at most once, between its begin and
+//! the crash. After the crash the key holds what the last effect left.
 //!
 //! The search goes through the instants in order (Lowe, "Testing for linearizability", CCPE 2017, section 4,
-//! just-in-time linearization): it keeps every configuration that the answers so far allow: the value, and which of
-//! the operations under way have had their effect. An operation is given its effect only when its end demands it, or
-//! when another one's end needs it first. O(operations * 2^(operations at a time)) for each key.
+//! just-in-time linearization). It keeps every configuration that the answers so far allow: the value, and which of
+//! the running operations have had their effect. It gives an operation its effect only when its own end demands it,
+//! or when another one's end needs it first. O(operations * 2^(operations at a time)) for each key.
 
 use std::collections::HashSet;
 
@@ -17,9 +17,9 @@ pub type Value = u32;
 /// An operation on one key.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// The instant before it was asked for.
+    /// The instant before the call.
     pub begin: u64,
-    /// The instant after it was answered; `None`: the crash came first.
+    /// The instant after the return; `None`: the crash came first.
     pub end: Option<u64>,
     /// What it did.
     pub what: What,
@@ -34,19 +34,19 @@ pub enum What {
     Read(Value),
 }
 
-/// Where no order explains what was seen.
+/// What no order explains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unexplained {
     /// The answer of this operation.
     Answer(usize),
-    /// What was found after the crash, though every answer before it can be explained.
+    /// What was found after the crash, though some order explains every answer before it.
     Found,
 }
 
-/// One possibility: what the key holds, and which operations under way have had their effect (a bit each).
+/// One possibility: what the key holds, and which running operations have had their effect (a bit each).
 type Configuration = (Value, u64);
 
-/// Operations at a time on one key, at most.
+/// The most operations at a time on one key.
 const PLACES: usize = 64;
 
 /// Looks for an order, from `first` on to what was `found` after the crash.
@@ -85,8 +85,8 @@ pub fn explain(first: Value, accesses: &[Access], found: Value) -> Result<(), Un
     if left.iter().any(|&(value, _)| value == found) { Ok(()) } else { Err(Unexplained::Found) }
 }
 
-/// What can come of the configurations by effects of operations under way: all of it, or, where `bit` must have had
-/// its effect, what ends with that.
+/// What the configurations can become by effects of running operations: all of it, or, if `bit` must have had its
+/// effect, the configurations in which it came last.
 fn reach(
     accesses: &[Access],
     open: &[Option<usize>; PLACES],

@@ -1,12 +1,12 @@
 //! Split allocation for Rust programs: a global allocator over the program's own.
 
-use crate::route::{
+use crate::alloc::split_allocation::{
     is_inside, is_persistent, mangrove_arena_adopt, mangrove_arena_alloc, mangrove_arena_alloc_zeroed,
     mangrove_arena_free, mangrove_arena_resize, mangrove_arena_usable,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// A global allocator that gives persistent memory inside write commands, and that of `A` elsewhere.
+/// A global allocator that gives persistent memory inside write commands, and memory of `A` elsewhere.
 ///
 /// ```
 /// use mangrove_durable::Allocator;
@@ -66,7 +66,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Allocator<A> {
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if is_persistent(block as usize) {
-            // SAFETY: persistent, in use, and given up by the caller.
+            // SAFETY: persistent, in use, and the caller's to free.
             return unsafe { mangrove_arena_free(block) };
         }
         // SAFETY: the caller's contract.
@@ -75,8 +75,8 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Allocator<A> {
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        // SAFETY: a block stays with the allocator that its address and the calling thread tell; the
-        // contracts of all calls are the caller's.
+        // SAFETY: a block stays with the allocator that its address and the calling thread determine; the caller
+        // keeps the contracts of all calls.
         unsafe {
             match (is_inside(), is_persistent(block as usize)) {
                 (false, false) => self.0.realloc(block, layout, bytes),

@@ -1,34 +1,34 @@
 //! Memory calls that a command makes to the kernel: anonymous mappings come from the arena, so that they are
 //! as persistent as what malloc gives. Files, shared memory and threads' stacks stay the process's own.
 
+use crate::alloc::split_allocation;
 use crate::arena::{MapError, PAGE_BYTES, Writes};
-use crate::modules::is_libcs_own;
-use crate::route;
+use crate::image::modules::is_libcs_own;
 use mangrove_tracker::{Decision, SyscallHook, WriteSet};
 use std::io::Write as _;
 
 /// The one hook of all trackers.
 pub(crate) struct Mappings;
 
-/// As trackers want it.
+/// The hook as trackers take it.
 pub(crate) static MAPPINGS: Mappings = Mappings;
 
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// How a range lies to the durable state.
+/// Where a range lies relative to the durable state.
 #[derive(PartialEq, Eq)]
-enum Place {
+enum Containment {
     Outside,
     Inside,
     Across,
 }
 
-fn place(address: usize, len: usize) -> Place {
+fn place(address: usize, len: usize) -> Containment {
     let last = address.wrapping_add(len.max(1) - 1);
-    match (route::is_persistent(address), route::is_persistent(last)) {
-        (true, true) => Place::Inside,
-        (false, false) if !route::overlaps(address, len) => Place::Outside,
-        _ => Place::Across,
+    match (split_allocation::is_persistent(address), split_allocation::is_persistent(last)) {
+        (true, true) => Containment::Inside,
+        (false, false) if !split_allocation::overlaps(address, len) => Containment::Outside,
+        _ => Containment::Across,
     }
 }
 
@@ -50,7 +50,7 @@ const ACROSS: Decision = Decision::Refuse(
 
 impl SyscallHook for Mappings {
     fn before(&self, number: i64, args: &[u64; 6], writes: &mut WriteSet) -> Decision {
-        if route::is_inside() { serve(number, args, writes) } else { Decision::Native }
+        if split_allocation::is_inside() { serve(number, args, writes) } else { Decision::Native }
     }
 }
 
@@ -60,31 +60,33 @@ pub(crate) fn serve<W: Writes>(number: i64, args: &[u64; 6], writes: &mut W) -> 
     match number {
         libc::SYS_mmap => map(a, b, c as i32, d as i32, e as i32, writes),
         libc::SYS_munmap => match place(a, b) {
-            Place::Outside => Decision::Native,
-            Place::Across => ACROSS,
-            Place::Inside => answer(route::with_heap(|heap| heap.unmap(writes, a, b)), |()| 0),
+            Containment::Outside => Decision::Native,
+            Containment::Across => ACROSS,
+            Containment::Inside => {
+                answer(split_allocation::with_heap(|heap| heap.unmap(writes, a, b)), |()| 0)
+            }
         },
         libc::SYS_mremap => remap(a, b, c, d as i32, writes),
         libc::SYS_madvise => match place(a, b) {
-            Place::Outside => Decision::Native,
-            Place::Across => ACROSS,
-            Place::Inside => match c as i32 {
+            Containment::Outside => Decision::Native,
+            Containment::Across => ACROSS,
+            Containment::Inside => match c as i32 {
                 libc::MADV_DONTNEED | libc::MADV_REMOVE => {
-                    answer(route::with_heap(|heap| heap.map_again(writes, a, b)), |()| 0)
+                    answer(split_allocation::with_heap(|heap| heap.map_again(writes, a, b)), |()| 0)
                 }
                 libc::MADV_WIPEONFORK | libc::MADV_DONTFORK => fail(libc::EINVAL),
-                // Hints about huge pages, read-ahead, dumps, and "may be dropped": it is not.
+                // Hints about huge pages, read-ahead and dumps change nothing. Nor is memory dropped that may be.
                 _ => Decision::Return(0),
             },
         },
         libc::SYS_mprotect => match place(a, b) {
-            Place::Outside => Decision::Native,
-            Place::Across => ACROSS,
-            Place::Inside if c as i32 & libc::PROT_EXEC != 0 => Decision::Refuse(
+            Containment::Outside => Decision::Native,
+            Containment::Across => ACROSS,
+            Containment::Inside if c as i32 & libc::PROT_EXEC != 0 => Decision::Refuse(
                 "a command made durable memory executable; code that is made at run time cannot be durable",
             ),
-            // The runtime itself reads and writes there: what the program asks for is a guard at most.
-            Place::Inside => Decision::Return(0),
+            // The runtime itself reads and writes there, and the program only wants a guard.
+            Containment::Inside => Decision::Return(0),
         },
         libc::SYS_brk => {
             if a == 0 {
@@ -105,7 +107,7 @@ fn is_libcs_own_file(fd: i32) -> bool {
     if write!(&mut link[..31], "/proc/self/fd/{fd}").is_err() {
         return false;
     }
-    // SAFETY: a name that ends with zero, and room for the answer.
+    // SAFETY: a name that ends with zero, and space for the result.
     let len = unsafe { libc::readlink(link.as_ptr().cast(), path.as_mut_ptr().cast(), path.len()) };
     let path = usize::try_from(len).ok().and_then(|len| std::str::from_utf8(&path[..len]).ok());
     path.is_some_and(is_libcs_own)
@@ -120,28 +122,31 @@ fn map<W: Writes>(
     writes: &mut W,
 ) -> Decision {
     let fixed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
-    let at = if fixed { place(address, len) } else { Place::Outside };
-    if at == Place::Across {
+    let at = if fixed { place(address, len) } else { Containment::Outside };
+    if at == Containment::Across {
         return ACROSS;
     }
     if flags & libc::MAP_ANONYMOUS == 0 {
-        return if at == Place::Inside {
+        return if at == Containment::Inside {
             Decision::Refuse("a command mapped a file over durable memory; map it elsewhere and copy")
         } else if protection & libc::PROT_EXEC != 0 && !is_libcs_own_file(fd) {
-            // A library: the linker's notes about it would be the state's, and the next start without it.
+            // A library: what the dynamic linker records of it would lie in the state, and the next start has not
+            // loaded it.
             fail(libc::EPERM)
         } else {
             // A file's mapping is the process's: the state must not keep addresses of it.
             Decision::Native
         };
     }
-    if at == Place::Inside {
+    if at == Containment::Inside {
         if flags & libc::MAP_FIXED_NOREPLACE != 0 {
             return fail(libc::EEXIST);
         }
-        return answer(route::with_heap(|heap| heap.map_again(writes, address, len)), |()| address as i64);
+        return answer(split_allocation::with_heap(|heap| heap.map_again(writes, address, len)), |()| {
+            address as i64
+        });
     }
-    // Fixed elsewhere is the dynamic linker, at a place that it reserved; stacks are threads'.
+    // A fixed address outside the state comes from the dynamic linker, which reserved it; stacks belong to threads.
     if fixed || flags & libc::MAP_STACK != 0 || protection & libc::PROT_EXEC != 0 || len == 0 {
         return Decision::Native;
     }
@@ -151,14 +156,14 @@ fn map<W: Writes>(
         );
     }
     let align = if flags & libc::MAP_HUGETLB != 0 { HUGE_PAGE_BYTES } else { PAGE_BYTES };
-    answer(route::with_heap(|heap| heap.map(writes, len, align)), |at| at as i64)
+    answer(split_allocation::with_heap(|heap| heap.map(writes, len, align)), |at| at as i64)
 }
 
 fn remap<W: Writes>(old: usize, old_len: usize, len: usize, flags: i32, writes: &mut W) -> Decision {
     match place(old, old_len) {
-        Place::Outside => return Decision::Native,
-        Place::Across => return ACROSS,
-        Place::Inside => {}
+        Containment::Outside => return Decision::Native,
+        Containment::Across => return ACROSS,
+        Containment::Inside => {}
     }
     if flags & !libc::MREMAP_MAYMOVE != 0 || old_len == 0 {
         return Decision::Refuse(
@@ -166,5 +171,7 @@ fn remap<W: Writes>(old: usize, old_len: usize, len: usize, flags: i32, writes: 
         );
     }
     let may_move = flags & libc::MREMAP_MAYMOVE != 0;
-    answer(route::with_heap(|heap| heap.remap(writes, old, old_len, len, may_move)), |at| at as i64)
+    answer(split_allocation::with_heap(|heap| heap.remap(writes, old, old_len, len, may_move)), |at| {
+        at as i64
+    })
 }

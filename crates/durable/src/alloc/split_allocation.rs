@@ -1,18 +1,17 @@
-//! Split allocation: who allocates inside a write command gets persistent memory, everybody else the
-//! process's own. Blocks are freed and resized by address. Section 4.4 of the Mangosteen paper, without a
-//! second copy of the allocator and without instrumentation of the rest of the process.
+//! Split allocation: a thread inside a write command gets persistent memory, every other thread the process's own.
+//! Blocks are freed and resized by address. Section 4.4 of the Mangosteen paper, without a second copy of the
+//! allocator and without instrumentation of the rest of the process.
 //!
 //! Invariants:
-//! 1. At most one thread of the process is inside a command; only it touches an arena, or whoever commits
-//!    while nobody is inside.
-//! 2. A persistent block that is freed outside a command is freed by the next command's beginning, so that
-//!    it is part of a batch: never by itself, never lost while the process lives.
-//! 3. Nothing here allocates, takes a lock or uses thread-local storage on the way of a malloc: all three
-//!    may call malloc.
+//! 1. At most one thread of the process is inside a command. Only that thread touches an arena, or a thread that
+//!    commits while none is inside.
+//! 2. A persistent block that is freed outside a command is freed when the next command begins. So the free is part
+//!    of a batch: it is never durable by itself, and never lost while the process lives.
+//! 3. Nothing that a malloc runs through here allocates, takes a lock or uses thread-local storage: all three may
+//!    call malloc.
 
-use crate::arena::{BadFree, Heap, View, Writes};
-use crate::image_layout::Header;
-use crate::keys::{KEY_COUNT, Key};
+use crate::arena::{ArenaView, BadFree, Heap, Writes};
+use crate::image::layout::{KEY_COUNT, StateHeader, ThreadKey};
 use mangrove_sys::thread_mark;
 use mangrove_tracker::WriteSet;
 use std::ops::Range;
@@ -24,16 +23,16 @@ pub(crate) const REGION_COUNT_MAX: usize = 64;
 
 /// One open arena.
 struct Region {
-    /// First address; 0: the place is free.
+    /// First address; 0: the entry is free.
     base: AtomicUsize,
     /// Address space reserved for it.
     len: AtomicUsize,
     heap: AtomicPtr<Heap>,
-    view: AtomicPtr<View>,
+    view: AtomicPtr<ArenaView>,
     /// Blocks freed outside commands: a stack linked through their first words.
     deferred: AtomicUsize,
     deferred_count: AtomicU64,
-    /// Somebody has something of its memory for good.
+    /// A command keeps its memory for the life of the process.
     is_kept: AtomicBool,
 }
 
@@ -52,15 +51,16 @@ impl Region {
 }
 
 static REGIONS: [Region; REGION_COUNT_MAX] = [const { Region::free() }; REGION_COUNT_MAX];
-/// The lowest address that a region ever had, and the end of the highest: they send most other pointers away. Each only
-/// ever widens, so that whatever mix of old and new a thread sees holds every region that it has pointers into.
+/// The lowest address that a region ever had, and the highest end. They rule most other pointers out at once. Each
+/// only ever widens, so that any mix of old and new that a thread sees contains every region that it has pointers
+/// into.
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 
-/// The mark of the thread that is inside a command, plus one while the runtime itself has work to do there. In a forked
-/// child nobody is.
+/// The mark of the thread that is inside a command, plus one while that thread runs the runtime's own code there. 0
+/// in a forked child.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
-/// The arena and the write set of that command; touched by that thread only.
+/// The arena and the write set of that command; only its thread touches them.
 static HEAP: AtomicPtr<Heap> = AtomicPtr::new(std::ptr::null_mut());
 static WRITES: AtomicPtr<WriteSet> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -71,20 +71,25 @@ impl Writes for WriteSet {
     }
 }
 
-/// A place among the open arenas; given back on drop.
-pub(crate) struct Place(&'static Region);
+/// An entry among the open arenas; freed on drop.
+pub(crate) struct Registration(&'static Region);
 
-/// Makes an arena known, so that frees find it. `None` when there are too many.
+/// Registers an arena, so that frees find it. `None` when there are too many.
 ///
 /// # Safety
-/// `heap` and `view` stay where they are until the place is dropped, and the heap is used by who is inside
-/// a command, or commits, only.
-pub(crate) unsafe fn register(heap: *mut Heap, view: *mut View, base: usize, len: usize) -> Option<Place> {
+/// `heap` and `view` stay where they are until the registration is dropped, and only a thread that is inside a
+/// command, or commits, uses the heap.
+pub(crate) unsafe fn register(
+    heap: *mut Heap,
+    view: *mut ArenaView,
+    base: usize,
+    len: usize,
+) -> Option<Registration> {
     static FORKS: Once = Once::new();
     // SAFETY: registers a handler that only touches atomics of this module.
     FORKS.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) });
     let region = REGIONS.iter().find(|region| {
-        // Acquire: what the place's last owner did is over.
+        // Acquire: the last owner's use of the entry is over.
         region.base.compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     })?;
     region.heap.store(heap, Ordering::Relaxed);
@@ -92,35 +97,36 @@ pub(crate) unsafe fn register(heap: *mut Heap, view: *mut View, base: usize, len
     region.deferred.store(0, Ordering::Relaxed);
     region.deferred_count.store(0, Ordering::Relaxed);
     region.is_kept.store(false, Ordering::Relaxed);
-    // Release, with the Acquire in `owner`: who sees the length sees the rest.
+    // Release, with the Acquire in `owner`: a thread that sees the length sees the rest.
     region.len.store(len, Ordering::Release);
-    // Relaxed: who gets a pointer into the region gets it later.
+    // Relaxed: a thread gets a pointer into the region only after this.
     LOWEST.fetch_min(base, Ordering::Relaxed);
     HIGHEST.fetch_max(base + len, Ordering::Relaxed);
-    Some(Place(region))
+    Some(Registration(region))
 }
 
-/// The thread that was inside a command is the parent's; another one of the child may get its stack, and its mark.
+/// The thread inside a command belongs to the parent; another thread of the child may get its stack, and with it its
+/// mark.
 unsafe extern "C" fn after_fork_in_child() {
     leave();
 }
 
-/// A place whose state was closed: its memory is still there, and frees of its blocks do nothing.
+/// The registration of a closed state: its memory is still there, and frees of its blocks do nothing.
 pub(crate) struct Retired {
-    place: Place,
-    _view: Box<View>,
+    registration: Registration,
+    _view: Box<ArenaView>,
 }
 
 impl Retired {
     /// Where its memory is.
     pub(crate) fn span(&self) -> Range<usize> {
-        let region = self.place.0;
+        let region = self.registration.0;
         let base = region.base.load(Ordering::Relaxed);
         base..base + region.len.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Place {
+impl Drop for Registration {
     fn drop(&mut self) {
         self.0.len.store(0, Ordering::Release);
         self.0.heap.store(std::ptr::null_mut(), Ordering::Relaxed);
@@ -129,17 +135,17 @@ impl Drop for Place {
     }
 }
 
-impl Place {
-    /// From now on blocks are known by their addresses, and nothing happens when they are freed. `view` is the
-    /// one that was registered.
-    pub(crate) fn retire(self, view: Box<View>) -> Retired {
+impl Registration {
+    /// From now on blocks are recognized by their addresses, but freeing them does nothing. `view` is the one that
+    /// was registered.
+    pub(crate) fn retire(self, view: Box<ArenaView>) -> Retired {
         self.0.heap.store(std::ptr::null_mut(), Ordering::Release);
-        Retired { place: self, _view: view }
+        Retired { registration: self, _view: view }
     }
 
-    /// Whether the memory has to stay where it is as long as the process: see [`keep_memory`].
+    /// Whether the memory has to stay mapped for the life of the process: see [`keep_memory`].
     pub(crate) fn is_kept(&self) -> bool {
-        // Relaxed: said in a command of this place, which has ended.
+        // Relaxed: set in a command of this state, which has ended.
         self.0.is_kept.load(Ordering::Relaxed)
     }
 
@@ -148,17 +154,17 @@ impl Place {
         self.0.deferred.load(Ordering::Relaxed) != 0
     }
 
-    /// The calling thread is inside a command from now on: what it allocates is persistent. Blocks freed
-    /// outside commands since the last time are freed now.
+    /// From now on the calling thread is inside a command: what it allocates is persistent. Frees the blocks that
+    /// were freed outside commands since the last time.
     ///
     /// # Safety
-    /// Nobody is inside; `writes` stays valid until [`leave`].
+    /// No thread is inside; `writes` stays valid until [`leave`].
     #[inline]
     pub(crate) unsafe fn enter(&self, writes: *mut WriteSet) {
         debug_assert_eq!(INSIDE.load(Ordering::Relaxed), 0, "one command at a time");
         let heap = self.0.heap.load(Ordering::Relaxed);
         if self.0.deferred.load(Ordering::Relaxed) != 0 {
-            // SAFETY: nobody is inside, so the heap is ours; the writes are the caller's.
+            // SAFETY: no thread is inside, so the heap is free to use; the writes are the caller's.
             unsafe { self.free_deferred(&mut *heap, &mut *writes) };
         }
         HEAP.store(heap, Ordering::Relaxed);
@@ -173,7 +179,7 @@ impl Place {
         let mut next = self.0.deferred.swap(0, Ordering::Acquire);
         while next != 0 {
             let block = next;
-            // SAFETY: `defer` put a link into this block, which nobody has used since.
+            // SAFETY: `defer` put a link into this block, which no thread has used since.
             next = unsafe { (block as *const usize).read() };
             if let Err(why) = heap.free(writes, block) {
                 fatal("free", block, why);
@@ -187,7 +193,7 @@ impl Place {
     }
 }
 
-/// Ends what [`Place::enter`] began.
+/// Ends what [`Registration::enter`] began.
 #[inline]
 pub(crate) fn leave() {
     INSIDE.store(0, Ordering::Relaxed);
@@ -207,12 +213,12 @@ pub(crate) fn outside<R>(work: impl FnOnce() -> R) -> R {
         return work();
     }
     let _again = Again(INSIDE.load(Ordering::Relaxed));
-    // Marks are multiples of eight: nobody has this one.
+    // Marks are multiples of eight, so no thread has this one.
     INSIDE.store(thread_mark() + 1, Ordering::Relaxed);
     work()
 }
 
-/// The place of the state whose command the calling thread runs, if it runs one.
+/// The region of the state whose command the calling thread runs, if it runs one.
 fn my_region() -> Option<&'static Region> {
     let heap = HEAP.load(Ordering::Relaxed);
     if !is_inside() || heap.is_null() {
@@ -221,8 +227,8 @@ fn my_region() -> Option<&'static Region> {
     REGIONS.iter().find(|region| region.heap.load(Ordering::Relaxed) == heap)
 }
 
-/// The state whose command the calling thread runs leaves its memory where it is for as long as the process lives, when
-/// it ends without being closed.
+/// Keeps the memory of the state whose command the calling thread runs mapped for the life of the process, should
+/// the state end without being closed.
 pub(crate) fn keep_memory() {
     if let Some(region) = my_region() {
         region.is_kept.store(true, Ordering::Relaxed);
@@ -230,10 +236,10 @@ pub(crate) fn keep_memory() {
 }
 
 /// Calls `find` with the keys of the state whose command the calling thread runs, if it runs one.
-pub(crate) fn with_keys<R>(find: impl FnOnce(&'static mut [Key; KEY_COUNT]) -> Option<R>) -> Option<R> {
+pub(crate) fn with_keys<R>(find: impl FnOnce(&'static mut [ThreadKey; KEY_COUNT]) -> Option<R>) -> Option<R> {
     let region = my_region()?;
-    let header = std::ptr::with_exposed_provenance_mut::<Header>(region.base.load(Ordering::Relaxed));
-    // SAFETY: the first page of an open region; a command is alone, and this borrow the only one of these words.
+    let header = std::ptr::with_exposed_provenance_mut::<StateHeader>(region.base.load(Ordering::Relaxed));
+    // SAFETY: the first page of an open region; a command is alone, and no other borrow of these words exists.
     find(unsafe { &mut (*header).keys })
 }
 
@@ -249,7 +255,7 @@ pub fn is_inside() -> bool {
 #[inline]
 #[must_use]
 pub fn is_persistent(address: usize) -> bool {
-    // Relaxed: who has a pointer into a region got it after the region was opened.
+    // Relaxed: a thread has a pointer into a region only after the region was opened.
     (LOWEST.load(Ordering::Relaxed)..HIGHEST.load(Ordering::Relaxed)).contains(&address)
         && owner(address).is_some()
 }
@@ -263,7 +269,7 @@ fn owner(address: usize) -> Option<&'static Region> {
     })
 }
 
-/// The arena and the write set of the command that the calling thread is inside of.
+/// The arena and the write set of the command that the calling thread is in.
 ///
 /// # Safety
 /// `is_inside()`, and no other reference from here lives.
@@ -273,7 +279,7 @@ unsafe fn mine<'a>() -> (&'a mut Heap, &'a mut WriteSet) {
     unsafe { (&mut *HEAP.load(Ordering::Relaxed), &mut *WRITES.load(Ordering::Relaxed)) }
 }
 
-/// Whether a range touches an open durable application.
+/// Whether a range overlaps an open durable application.
 pub(crate) fn overlaps(address: usize, len: usize) -> bool {
     REGIONS.iter().any(|region| {
         let (base, bytes) = (region.base.load(Ordering::Relaxed), region.len.load(Ordering::Acquire));
@@ -281,7 +287,7 @@ pub(crate) fn overlaps(address: usize, len: usize) -> bool {
     })
 }
 
-/// Lends the arena of the command that the calling thread is inside of.
+/// Lends the arena of the command that the calling thread is in.
 ///
 /// # Panics
 /// Outside commands.
@@ -302,7 +308,7 @@ pub(crate) fn with_command<R>(work: impl FnOnce(&mut Heap, &mut WriteSet) -> R) 
     work(heap, writes)
 }
 
-/// Lends the write set of the command that the calling thread is inside of.
+/// Lends the write set of the command that the calling thread is in.
 ///
 /// # Panics
 /// Outside commands.
@@ -312,8 +318,8 @@ pub(crate) fn with_writes<R>(work: impl FnOnce(&mut WriteSet) -> R) -> R {
     work(unsafe { &mut *WRITES.load(Ordering::Relaxed) })
 }
 
-/// The functions below are *leaves* for a tracker: they report what they write, and may run untracked.
-/// With each its name, for people.
+/// The functions below are *leaves* for a tracker: they report what they write, and may run untracked. Each with its
+/// name, for messages.
 #[must_use]
 pub fn leaves() -> [(usize, &'static str); 6] {
     [
@@ -357,7 +363,7 @@ pub unsafe extern "C" fn mangrove_arena_resize(block: *mut u8, bytes: usize) -> 
     // SAFETY: as in `mangrove_arena_alloc`.
     let (heap, writes) = unsafe { mine() };
     if !heap.holds(block as usize) {
-        // Of another durable application: it moves here.
+        // The block belongs to another durable application and moves to this one.
         // SAFETY: as above, and the block is in use.
         unsafe {
             let used = mangrove_arena_usable(block).min(bytes);
@@ -399,7 +405,7 @@ pub unsafe extern "C" fn mangrove_arena_adopt(
 /// Frees a persistent block: at once inside a command of its application, else with the next command.
 ///
 /// # Safety
-/// The block is persistent and in use, and nobody uses it any more.
+/// The block is persistent and in use, and the program does not use it any more.
 #[inline(never)]
 pub unsafe extern "C" fn mangrove_arena_free(block: *mut u8) {
     if is_inside() {
@@ -427,8 +433,8 @@ pub unsafe extern "C" fn mangrove_arena_usable(block: *const u8) -> usize {
     }
 }
 
-fn view(address: usize) -> Option<&'static View> {
-    // SAFETY: a registered view stays valid until its place is dropped, after which no block of it is used.
+fn view(address: usize) -> Option<&'static ArenaView> {
+    // SAFETY: a registered view stays valid until its registration is dropped, after which no block of it is used.
     owner(address).and_then(|region| unsafe { region.view.load(Ordering::Relaxed).as_ref() })
 }
 
@@ -436,7 +442,7 @@ fn view(address: usize) -> Option<&'static View> {
 fn defer(block: usize) {
     let Some(region) = owner(block) else { return };
     if region.heap.load(Ordering::Acquire).is_null() {
-        // Its state was closed: a destructor of a global at exit, most likely.
+        // Its state was closed: most likely a destructor of a global runs at exit.
         return;
     }
     if view(block).is_none_or(|view| view.usable_bytes(block).is_none()) {
@@ -445,8 +451,8 @@ fn defer(block: usize) {
     region.deferred_count.fetch_add(1, Ordering::Relaxed);
     let mut first = region.deferred.load(Ordering::Relaxed);
     loop {
-        // SAFETY: the block is its last user's, at least 16 bytes long, aligned, and dead: its content is
-        // nobody's, in the durable image as well.
+        // SAFETY: the block is dead, at least 16 bytes long and aligned, and only this thread, its last user, has
+        // it. Its content means nothing, in the data file too.
         unsafe { (block as *mut usize).write(first) };
         // Release, with the Acquire in `free_deferred`.
         match region.deferred.compare_exchange_weak(first, block, Ordering::Release, Ordering::Relaxed) {
@@ -456,8 +462,8 @@ fn defer(block: usize) {
     }
 }
 
-/// A program that frees what it does not have is wrong, and its next command would spoil the state: it ends
-/// as under any malloc, and the next start has the state before the command.
+/// A program that frees what it does not have is wrong, and its next command would damage the state. So it ends, as
+/// under any malloc, and the next start has the state before the command.
 #[cold]
 fn fatal(call: &str, address: usize, why: BadFree) -> ! {
     let why = match why {
@@ -465,7 +471,7 @@ fn fatal(call: &str, address: usize, why: BadFree) -> ! {
         BadFree::NotABlock => "is no block of the durable state",
     };
     // No formatting that allocates: a command may be running.
-    let mut text = crate::say::Line::new();
+    let mut text = crate::alloc::stderr_line::StderrLine::new();
     text.push(call);
     text.push(": ");
     text.push_hex(address);

@@ -1,12 +1,12 @@
 //! A line for standard error that is made without allocating, from inside a malloc if need be.
 
 /// One line of at most 400 bytes; what is longer is cut.
-pub(crate) struct Line {
+pub(crate) struct StderrLine {
     bytes: [u8; 400],
     len: usize,
 }
 
-impl Line {
+impl StderrLine {
     pub(crate) fn new() -> Self {
         let mut line = Self { bytes: [0; 400], len: 0 };
         line.push("mangrove: ");
@@ -33,18 +33,18 @@ impl Line {
     pub(crate) fn print(mut self) {
         use std::io::Write;
         self.bytes[self.len] = b'\n';
-        // Unbuffered, and there is nobody to tell if it fails.
+        // Unbuffered. If it fails, there is no other way to report it.
         let _ = std::io::stderr().write_all(&self.bytes[..=self.len]);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Line;
+    use super::StderrLine;
 
     #[test]
     fn numbers_and_long_texts() {
-        let mut line = Line::new();
+        let mut line = StderrLine::new();
         line.push_hex(0);
         line.push(" ");
         line.push_hex(0x1f0a);

@@ -1,27 +1,18 @@
-//! Keys for thread-specific data (pthread_key_create) that commands make: a later start makes the same ones again, so
-//! that what the state remembers of them holds. Their values belong to threads, and to no state.
+//! Keys for thread-specific data (pthread_key_create) that commands make. A later start makes the same keys again,
+//! so that the numbers in the state stay valid. Their values belong to threads and are no part of the state.
 
-use crate::route;
+use crate::alloc::split_allocation;
+use crate::image::layout::ThreadKey;
 use std::ffi::c_void;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Keys that a state can have.
-pub(crate) const KEY_COUNT: usize = 64;
-/// Keys that a process can have (PTHREAD_KEYS_MAX), and those that are told apart here.
+/// Keys that a process can have (PTHREAD_KEYS_MAX), and those whose owner is known here.
 const NUMBERS: usize = 1024;
 
-/// A key as the state's first page has it; zero: none.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Key {
-    number_and_one: u64,
-    /// Address of the function that gets a thread's value when the thread ends.
-    pub(crate) destructor: usize,
-}
-
-/// Makes room for the numbers of the keys in this process that are a state's. Before any command runs: in one, the
-/// mapping would be the command's. Not a variable: those are the state's too, where this library is linked statically.
+/// Makes space to record which keys of this process belong to states. Called before any command runs, since a
+/// mapping that a command makes would be the state's. It is not a variable, since variables are part of the state
+/// too where this library is linked statically.
 pub(crate) fn prepare() {
     let _ = ours();
 }
@@ -46,7 +37,7 @@ fn ours() -> Option<&'static [AtomicU64; NUMBERS / 64]> {
     unsafe { std::ptr::with_exposed_provenance::<[AtomicU64; NUMBERS / 64]>(page).as_ref() }
 }
 
-/// The word of a number, and its bit there. Relaxed: who opens, and the command that runs, are one after the other.
+/// The word of a number, and its bit there. Relaxed: opening and commands come one after the other.
 fn bit_of(number: u64) -> Option<(&'static AtomicU64, u64)> {
     Some((ours()?.get(number as usize / 64)?, 1 << (number % 64)))
 }
@@ -61,36 +52,37 @@ fn become_ours(number: u64) {
     }
 }
 
-/// Puts `key` into the place of the present command's state that has `instead`; false when none has, or none runs.
-fn put(instead: u64, key: Key) -> bool {
-    let place = route::with_keys(|keys| keys.iter_mut().find(|key| key.number_and_one == instead));
+/// Puts `key` in the place of the present state's key that has the number `instead`; false when there is none, or no
+/// command runs.
+fn put(instead: u64, key: ThreadKey) -> bool {
+    let place = split_allocation::with_keys(|keys| keys.iter_mut().find(|key| key.number_and_one == instead));
     place.is_some_and(|place| {
-        crate::will_write(std::ptr::from_ref(place).cast(), size_of::<Key>());
+        crate::will_write(std::ptr::from_ref(place).cast(), size_of::<ThreadKey>());
         *place = key;
         true
     })
 }
 
-/// Makes the present command's state remember a key that the command has just made. False when it has too many.
+/// Adds a key that the present command has just made to its state. False when the state has too many.
 pub fn remember(number: libc::pthread_key_t, destructor: usize) -> bool {
-    let is_there = put(0, Key { number_and_one: u64::from(number) + 1, destructor });
+    let is_there = put(0, ThreadKey { number_and_one: u64::from(number) + 1, destructor });
     if is_there {
         become_ours(u64::from(number));
     }
     is_there
 }
 
-/// A key is no more; the present command's state, if a command runs, forgets it.
+/// Removes a deleted key from the state of the present command, if a command runs.
 pub fn forget(number: libc::pthread_key_t) {
     if let Some((word, bit)) = bit_of(u64::from(number)) {
         word.fetch_and(!bit, Ordering::Relaxed);
     }
-    put(u64::from(number) + 1, Key { number_and_one: 0, destructor: 0 });
+    put(u64::from(number) + 1, ThreadKey { number_and_one: 0, destructor: 0 });
 }
 
-/// Makes the keys of a state again, unless this process has them from an earlier opening. A sentence when another has
-/// the number of one.
-pub(crate) fn make_again(keys: &[Key]) -> Result<(), String> {
+/// Makes the keys of a state again, unless this process has them from an earlier opening. Fails with a message when
+/// another key has the number of one.
+pub(crate) fn make_again(keys: &[ThreadKey]) -> Result<(), String> {
     let mut wanted: Vec<_> = keys.iter().filter(|key| key.number_and_one != 0).collect();
     wanted.sort_by_key(|key| key.number_and_one);
     let mut spare = Vec::new();
@@ -118,7 +110,7 @@ pub(crate) fn make_again(keys: &[Key]) -> Result<(), String> {
         break;
     }
     for key in spare {
-        // SAFETY: made above, and never given to anybody.
+        // SAFETY: made above, and known only here.
         unsafe { libc::pthread_key_delete(key) };
     }
     result
@@ -126,7 +118,8 @@ pub(crate) fn make_again(keys: &[Key]) -> Result<(), String> {
 
 fn make(destructor: usize) -> Option<libc::pthread_key_t> {
     let mut key = 0;
-    // SAFETY: an address that a program gave as such a function, in a module that lies where it lay; zero is none.
+    // SAFETY: the address of such a function, as the program gave it, in a module that lies where it lay; zero is
+    // none.
     let made = unsafe {
         let destructor = std::mem::transmute::<usize, Option<unsafe extern "C" fn(*mut c_void)>>(destructor);
         libc::pthread_key_create(&raw mut key, destructor)
@@ -138,8 +131,8 @@ fn make(destructor: usize) -> Option<libc::pthread_key_t> {
 mod tests {
     use super::*;
 
-    fn key(number: libc::pthread_key_t) -> Key {
-        Key { number_and_one: u64::from(number) + 1, destructor: 0 }
+    fn key(number: libc::pthread_key_t) -> ThreadKey {
+        ThreadKey { number_and_one: u64::from(number) + 1, destructor: 0 }
     }
 
     #[test]
@@ -148,7 +141,7 @@ mod tests {
         let taken = make(0).unwrap();
         // SAFETY: made above.
         assert_eq!(unsafe { libc::pthread_key_delete(free) }, 0);
-        let none = Key { number_and_one: 0, destructor: 0 };
+        let none = ThreadKey { number_and_one: 0, destructor: 0 };
         make_again(&[none, key(taken + 2), key(free)]).unwrap();
         for made in [free, taken + 2] {
             // SAFETY: a key, if it was made.

@@ -4,7 +4,7 @@ use super::heap::Heap;
 use super::layout::{BIN_COUNT, kind};
 use super::space::Writes;
 
-/// Runs of a bin that hold shorter and longer ones looked at before the region grows.
+/// Runs that are looked at, in a bin that holds shorter and longer ones, before the region grows.
 const LOOK_MAX: usize = 32;
 
 /// The bin that a run of `pages` belongs in.
@@ -27,7 +27,7 @@ fn bin_that_fits(pages: u64) -> usize {
 }
 
 impl Heap {
-    /// Takes a free run of at least `pages` out of its bin. O(1), but for a look along one bin.
+    /// Takes a free run of at least `pages` out of its bin. O(1), apart from a look along one bin.
     pub(super) fn bin_take<W: Writes>(&mut self, w: &mut W, pages: u64) -> Option<(u64, u64)> {
         let first = bin_that_fits(pages);
         let used = self.head().bins_used;
@@ -99,7 +99,7 @@ impl Heap {
     }
 }
 
-/// The bin of a run of `pages`, for the audit.
+/// The bin of a run of `pages`, for the check.
 pub(super) fn bin_for_audit(pages: u64) -> usize {
     bin_of(pages)
 }

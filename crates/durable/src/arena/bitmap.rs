@@ -1,28 +1,21 @@
-//! The page bitmaps: one bit a page, words that report themselves when they change.
+//! The page bitmaps: one bit a page. A word that changes is reported.
 
 use std::sync::atomic::Ordering;
 
 use super::heap::Heap;
-use super::layout::GROUP_PAGES;
+use super::layout::{GROUP_PAGES, PageBitmap};
 use super::space::Writes;
-
-/// Which of a group's bitmaps.
-#[derive(Clone, Copy)]
-pub(super) enum Map {
-    Starts,
-    Touched,
-    FreeEnds,
-}
 
 impl Heap {
     #[inline]
-    pub(super) fn bit(&self, map: Map, page: u64) -> bool {
+    pub(super) fn bit(&self, map: PageBitmap, page: u64) -> bool {
         let at = (page % GROUP_PAGES) as usize;
-        // Relaxed: changed by the one thread that allocates; others ask only about their own blocks' pages.
+        // Relaxed: only the thread that allocates changes them; other threads ask only about their own blocks'
+        // pages.
         self.view.bits(map, page)[at / 64].load(Ordering::Relaxed) >> (at % 64) & 1 == 1
     }
 
-    pub(super) fn set_bit<W: Writes>(&mut self, w: &mut W, map: Map, page: u64, on: bool) {
+    pub(super) fn set_bit<W: Writes>(&mut self, w: &mut W, map: PageBitmap, page: u64, on: bool) {
         let at = (page % GROUP_PAGES) as usize;
         let word = &self.view.bits(map, page)[at / 64];
         let old = word.load(Ordering::Relaxed);
@@ -33,7 +26,7 @@ impl Heap {
         }
     }
 
-    /// Marks pages as handed out. Returns whether none of them ever was.
+    /// Marks pages as allocated. Returns whether none of them ever was before.
     pub(super) fn touch<W: Writes>(&mut self, w: &mut W, first: u64, pages: u64) -> bool {
         let mut untouched = true;
         let (mut page, end) = (first, first + pages);
@@ -41,7 +34,7 @@ impl Heap {
             let at = page % 64;
             let count = (64 - at).min(end - page);
             let mask = (!0u64 >> (64 - count)) << at;
-            let word = &self.view.bits(Map::Touched, page)[((page % GROUP_PAGES) / 64) as usize];
+            let word = &self.view.bits(PageBitmap::Touched, page)[((page % GROUP_PAGES) / 64) as usize];
             let old = word.load(Ordering::Relaxed);
             untouched &= old & mask == 0;
             if old | mask != old {

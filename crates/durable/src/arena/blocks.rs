@@ -1,4 +1,4 @@
-//! The arena's blocks as malloc(3) has them: any size, any alignment, zeroed, freed.
+//! The arena's blocks with the interface of malloc(3): any size, any alignment, zeroed, freed.
 
 use super::class::{ALIGN_MIN, SMALL_BYTES_MAX, class_of};
 use super::heap::Heap;
@@ -12,7 +12,7 @@ impl Heap {
     #[inline]
     pub(crate) fn alloc<W: Writes>(&mut self, w: &mut W, bytes: usize) -> *mut u8 {
         if bytes <= SMALL_BYTES_MAX {
-            self.slab_take(w, class_of(bytes))
+            self.slab_alloc(w, class_of(bytes))
         } else {
             self.large(w, bytes, PAGE_BYTES).map_or(std::ptr::null_mut(), |(at, _)| at)
         }
@@ -25,13 +25,13 @@ impl Heap {
             return self.alloc(w, bytes);
         }
         match Self::class_aligned(bytes, align) {
-            Some(class) => self.slab_take(w, class),
+            Some(class) => self.slab_alloc(w, class),
             None => self.large(w, bytes, align).map_or(std::ptr::null_mut(), |(at, _)| at),
         }
     }
 
-    /// As [`Heap::alloc_aligned`], every byte zero. Pages that nobody ever had are zero as they are, and
-    /// cost nothing; others are filled and reported.
+    /// As [`Heap::alloc_aligned`], every byte zero. Pages that were never allocated are zero already, and cost
+    /// nothing; others are filled and reported.
     pub(crate) fn alloc_zeroed<W: Writes>(&mut self, w: &mut W, bytes: usize, align: usize) -> *mut u8 {
         let (at, zero) = if bytes <= SMALL_BYTES_MAX && align <= PAGE_BYTES {
             (self.alloc_aligned(w, bytes, align), false)
@@ -51,7 +51,7 @@ impl Heap {
 
     fn large<W: Writes>(&mut self, w: &mut W, bytes: usize, align: usize) -> Option<(*mut u8, bool)> {
         let pages = (bytes.checked_add(PAGE_BYTES - 1)? / PAGE_BYTES).max(1) as u64;
-        let (page, zero) = self.take_aligned(w, pages, (align / PAGE_BYTES) as u64)?;
+        let (page, zero) = self.alloc_run_aligned(w, pages, (align / PAGE_BYTES) as u64)?;
         self.describe(w, page, pages, kind::LARGE);
         Some((self.address(page), zero))
     }
@@ -73,7 +73,7 @@ impl Heap {
         let start = self.start_of(page);
         let span = self.span(start);
         if span.kind == kind::SLAB {
-            return self.slab_give(w, start, address);
+            return self.slab_free(w, start, address);
         }
         let (kind, pages) = (span.kind, span.pages);
         self.free_large(w, start, kind, pages, address)

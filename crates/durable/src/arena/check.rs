@@ -1,12 +1,11 @@
-//! Is this arena sound? And what is in it?
+//! Checks an arena against its rules, and counts what is in it.
 
 use std::collections::BTreeMap;
 
 use super::bins::bin_for_audit;
-use super::bitmap::Map;
 use super::class::{CLASS_BYTES, CLASSES};
 use super::heap::Heap;
-use super::layout::{BIN_COUNT, PAGE_BYTES, kind};
+use super::layout::{BIN_COUNT, PAGE_BYTES, PageBitmap, kind};
 
 /// What an arena holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,7 +13,7 @@ use super::layout::{BIN_COUNT, PAGE_BYTES, kind};
 pub struct ArenaStat {
     /// Bytes under management.
     pub bytes: u64,
-    /// Bytes of blocks in use, each counted as its class has it.
+    /// Bytes of blocks in use, each counted with the size of its class.
     pub used_bytes: u64,
     /// Blocks in use.
     pub blocks: u64,
@@ -57,7 +56,7 @@ impl Heap {
     /// Calls `f` with address and length of every block in use and every mapped range.
     ///
     /// # Errors
-    /// A sentence, at the first span that cannot be.
+    /// A message, at the first span that cannot be one.
     pub(crate) fn for_each_live(&self, mut f: impl FnMut(usize, usize)) -> Result<(), String> {
         let mut page = 0;
         while page < self.head().pages {
@@ -86,7 +85,7 @@ impl Heap {
         Ok(())
     }
 
-    /// What breaks the arena's rules, as sentences; none if it is sound. O(pages).
+    /// What breaks the arena's rules, as messages; none if it is sound. O(pages).
     pub(crate) fn check(&self) -> Vec<String> {
         let mut bad = Vec::new();
         let (mut free, mut open_slabs) = (BTreeMap::new(), BTreeMap::new());
@@ -114,13 +113,13 @@ impl Heap {
             }
             let end = page + span.pages;
             for p in page..end {
-                if self.bit(Map::Starts, p) != (p == page) {
+                if self.bit(PageBitmap::Starts, p) != (p == page) {
                     bad.push(format!("page {p}: wrong start bit, in the span at page {page}"));
                 }
-                if self.bit(Map::FreeEnds, p) != (span.kind == kind::FREE && p == end - 1) {
+                if self.bit(PageBitmap::FreeEnds, p) != (span.kind == kind::FREE && p == end - 1) {
                     bad.push(format!("page {p}: wrong free-end bit, in the span at page {page}"));
                 }
-                if span.kind != kind::FREE && !self.bit(Map::Touched, p) {
+                if span.kind != kind::FREE && !self.bit(PageBitmap::Touched, p) {
                     bad.push(format!("page {p} is in use and not marked as touched"));
                 }
             }

@@ -1,6 +1,6 @@
 //! Size classes of small blocks: four to a doubling, at most a fifth of a block unused.
 
-use super::layout::{PAGE_BYTES, SLAB_SLOTS_MAX};
+use super::layout::{CLASS_COUNT, PAGE_BYTES, SLAB_SLOTS_MAX};
 
 /// Bytes of the largest block that shares its pages with others.
 pub(crate) const SMALL_BYTES_MAX: usize = 16_384;
@@ -11,16 +11,14 @@ pub(super) const ALIGN_MIN: usize = 16;
 const SLAB_PAGES_MAX: usize = 16;
 
 /// Bytes of a block of each class. docs/format/arena.md repeats the table; a test compares them.
-pub(super) const CLASS_BYTES: [u32; 36] = [
+pub(super) const CLASS_BYTES: [u32; CLASS_COUNT] = [
     16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1280,
     1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 10_240, 12_288, 14_336, 16_384,
 ];
 
-pub(super) const CLASS_COUNT: usize = CLASS_BYTES.len();
-
 /// What a slab of one class looks like.
 #[derive(Clone, Copy)]
-pub(super) struct Class {
+pub(super) struct SlabShape {
     /// Bytes of a block.
     pub(super) bytes: u32,
     /// Pages of a slab.
@@ -33,7 +31,7 @@ pub(super) struct Class {
     pub(super) all_free: [u64; 4],
 }
 
-impl Class {
+impl SlabShape {
     /// The block that holds byte `offset` of a slab.
     #[inline]
     pub(super) fn slot_of(&self, offset: usize) -> usize {
@@ -46,7 +44,7 @@ impl Class {
         while p <= SLAB_PAGES_MAX {
             let slots = p * PAGE_BYTES / bytes as usize;
             if slots >= 1 && slots <= SLAB_SLOTS_MAX {
-                // Thousandths of the slab that no block covers; of equals the larger slab.
+                // Thousandths of the slab that no block covers; of two equal slabs the larger one.
                 let waste = (p * PAGE_BYTES - slots * bytes as usize) * 1000 / (p * PAGE_BYTES);
                 if waste <= best_waste {
                     (pages, best_waste) = (p, waste);
@@ -66,11 +64,11 @@ impl Class {
     }
 }
 
-pub(super) static CLASSES: [Class; CLASS_COUNT] = {
-    let mut all = [Class::new(16); CLASS_COUNT];
+pub(super) static CLASSES: [SlabShape; CLASS_COUNT] = {
+    let mut all = [SlabShape::new(16); CLASS_COUNT];
     let mut i = 0;
     while i < CLASS_COUNT {
-        all[i] = Class::new(CLASS_BYTES[i]);
+        all[i] = SlabShape::new(CLASS_BYTES[i]);
         i += 1;
     }
     all

@@ -1,19 +1,20 @@
-//! A new arena in a region of zeroes, and an old one found again.
+//! Makes an arena in a region of zeroes, and finds one again.
 
-use super::bitmap::Map;
 use super::heap::Heap;
-use super::layout::{ARENA_HEAD_BYTES, GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, arena_front_bytes, kind};
+use super::layout::{
+    ARENA_HEAD_BYTES, GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, PageBitmap, arena_front_bytes, kind,
+};
 use super::pages::{grow_groups_min, meta_pages};
-use super::space::{Space, Writes};
+use super::space::{ArenaSpace, Writes};
 
 impl Heap {
-    /// Makes an arena in a space of zeroes. Its head goes to `head_offset`, a multiple of the page; what is
+    /// Makes an arena in a space of zeroes. Its head goes to `head_offset`, a multiple of the page; what comes
     /// before it stays the caller's.
     ///
     /// # Errors
-    /// A sentence, when the space is too small or does not grow.
+    /// A message, when the space is too small or does not grow.
     pub(crate) fn format<W: Writes>(
-        space: Box<dyn Space>,
+        space: Box<dyn ArenaSpace>,
         head_offset: u64,
         w: &mut W,
     ) -> Result<Self, String> {
@@ -47,19 +48,19 @@ impl Heap {
         let span = heap.span_mut(0);
         (span.kind, span.pages) = (kind::META, reserved);
         heap.report_links(w, 0);
-        heap.set_bit(w, Map::Starts, 0, true);
+        heap.set_bit(w, PageBitmap::Starts, 0, true);
         heap.touch(w, 0, reserved);
         heap.free_run_silently(w, reserved, groups * GROUP_PAGES - reserved);
         Ok(heap)
     }
 
-    /// Finds the arena that [`Heap::format`] made, in this run or an earlier one, and grows the space to what the
-    /// arena has, should a crash have made it shorter. Reads a word a group: what
-    /// each page holds is looked at when it is used, and all of it by [`Heap::check`].
+    /// Finds the arena that [`Heap::format`] made, in this run or an earlier one. Should a crash have made the space
+    /// shorter, grows it to the arena's length. Reads one word a group: pages are looked at when they are used, and
+    /// all of them by [`Heap::check`].
     ///
     /// # Errors
-    /// A sentence, when the head cannot be an arena's.
-    pub(crate) fn open(space: Box<dyn Space>, head_offset: u64) -> Result<Self, String> {
+    /// A message, when the head cannot be an arena's.
+    pub(crate) fn open(space: Box<dyn ArenaSpace>, head_offset: u64) -> Result<Self, String> {
         let (len, capacity) = (space.len(), space.capacity());
         if len < head_offset + ARENA_HEAD_BYTES as u64 {
             return Err(format!("the region ends after {len} bytes, before the arena's head"));
@@ -73,7 +74,7 @@ impl Heap {
                 capacity / PAGE_BYTES as u64
             ));
         }
-        // A crash takes back space that nothing was written to yet; what is new is zero, as it was.
+        // A crash takes back space that was never written to; what comes in its place is zero, as it was.
         if len < pages * PAGE_BYTES as u64 && heap.space_grow(pages * PAGE_BYTES as u64).is_none() {
             return Err(format!(
                 "the arena has {pages} pages, of which the crash left {}; make room for the others on the medium",
@@ -96,7 +97,7 @@ impl Heap {
                 return Err(format!("the arena's directory has offset {offset:#x} for group {group}"));
             }
         }
-        if !heap.bit(Map::Starts, 0) {
+        if !heap.bit(PageBitmap::Starts, 0) {
             return Err("the arena's first page starts no span".to_owned());
         }
         Ok(heap)

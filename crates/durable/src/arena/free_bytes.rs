@@ -1,13 +1,13 @@
-//! Which bytes lie in no block: what stands there matters to nobody, and need not be made durable.
+//! Which bytes lie in no block: their content does not matter and need not be made durable.
 //!
-//! All that the arena knows of free memory stands elsewhere, in spans and bitmaps; a page is taken for zero only
-//! before it was ever handed out. So a block that a command allocates, fills and frees costs no log.
+//! All that the arena knows of free memory lies elsewhere, in spans and bitmaps, and a page counts as zero only
+//! before it was ever allocated. So a block that a command allocates, fills and frees costs no log.
 
 use super::class::CLASSES;
 use super::heap::Heap;
 use super::layout::{PAGE_BYTES, Span, kind};
 
-/// Answers for ascending addresses; remembers the span that the last one lay in.
+/// Asked in the order of addresses; remembers the span of the last one.
 pub(crate) struct FreeBytes<'a> {
     heap: &'a Heap,
     /// Addresses of the span, and its entry.
@@ -30,8 +30,8 @@ impl Heap {
 }
 
 impl FreeBytes<'_> {
-    /// Whether no byte of `[address, address + len)` lies in a block in use, or in anything else that somebody
-    /// has; false also where that is not easily told (a range over several spans). O(1) for small blocks.
+    /// Whether no byte of `[address, address + len)` lies in a block in use, or in other memory in use. Also false
+    /// where the answer would cost more (a range over several spans). O(1) for small blocks.
     #[inline]
     pub(crate) fn hold(&mut self, address: usize, len: usize) -> bool {
         if !(self.from..self.until).contains(&address) {
@@ -44,7 +44,7 @@ impl FreeBytes<'_> {
                 let shape = &CLASSES[span.class as usize];
                 let offset = address - self.from;
                 let (first, last) = (shape.slot_of(offset), shape.slot_of(offset + len - 1));
-                // Bytes behind the last block belong to nobody, but nobody writes them either.
+                // Bytes after the last block belong to no block, but no program writes them either.
                 last < shape.slots as usize
                     && (first..=last).all(|slot| span.free[slot / 64] >> (slot % 64) & 1 == 1)
             }

@@ -1,40 +1,51 @@
-//! The arena's handle: where its bytes are, and the one way to each of them.
+//! The arena's handle: where its bytes are, and the one access to each of them.
 //!
-//! The handle itself is volatile and holds nothing that the region does not say: an opened region gives
-//! the same arena as the one that wrote it.
+//! The handle is volatile and holds nothing that the region does not hold: opening the region again gives the same
+//! arena.
 
-use super::class::CLASS_COUNT;
-use super::layout::{Head, PAGE_BYTES, Span};
-use super::slab::Current;
-use super::space::{Space, Writes};
-use super::view::View;
+use super::layout::{CLASS_COUNT, Head, PAGE_BYTES, Span};
+use super::space::{ArenaSpace, Writes};
+use super::view::ArenaView;
 
-/// Free runs from this length on give their memory back to the system: 256 KiB.
+/// Free runs of at least this length return their memory to the system: 256 KiB.
 pub(super) const DISCARD_PAGES_MIN: u64 = 64;
 const DISCARDS_MAX: usize = 64;
 
-/// An allocator in a region. One thread at a time uses it; others have a [`View`].
+/// The slab that a class allocates from: the first of its list.
+#[derive(Clone, Copy)]
+pub(super) struct Current {
+    pub(super) span: *mut Span,
+    pub(super) first_block: *mut u8,
+    pub(super) page: u64,
+}
+
+impl Current {
+    pub(super) const NONE: Self =
+        Self { span: std::ptr::null_mut(), first_block: std::ptr::null_mut(), page: 0 };
+}
+
+/// An allocator in a region. One thread at a time uses it; others have a [`ArenaView`].
 pub(crate) struct Heap {
-    pub(super) view: View,
-    space: Box<dyn Space>,
+    pub(super) view: ArenaView,
+    space: Box<dyn ArenaSpace>,
     /// The slab that each class allocates from; a cache of the class lists' heads.
     pub(super) current: [Current; CLASS_COUNT],
-    /// Runs freed lately, to be discarded if they stay free. Never grows: this code must not allocate.
+    /// Runs freed lately, to be discarded if they stay free. The array never grows: this code must not allocate.
     discards: [(u64, u64); DISCARDS_MAX],
     discards_len: usize,
     /// Blocks and runs freed since the handle was made.
     pub(super) frees: u64,
 }
 
-// SAFETY: the pointers are to the region, which outlives the handle and moves with nobody.
+// SAFETY: the pointers are to the region, which outlives the handle and never moves.
 unsafe impl Send for Heap {}
 
 impl Heap {
     /// A handle to the arena whose head lies at `head_offset` of the space. The caller has formatted or
     /// verified it ([`Heap::format`], [`Heap::open`]).
-    pub(super) fn attach(space: Box<dyn Space>, head_offset: u64) -> Self {
+    pub(super) fn attach(space: Box<dyn ArenaSpace>, head_offset: u64) -> Self {
         Self {
-            view: View::new(space.base(), head_offset),
+            view: ArenaView::new(space.base(), head_offset),
             space,
             current: [Current::NONE; CLASS_COUNT],
             discards: [(0, 0); DISCARDS_MAX],
@@ -55,8 +66,8 @@ impl Heap {
         unsafe { &mut *self.view.head }
     }
 
-    /// Where things are, for other threads.
-    pub(crate) fn view(&self) -> View {
+    /// The addresses of the arena's parts, for other threads.
+    pub(crate) fn view(&self) -> ArenaView {
         self.view
     }
 
@@ -79,8 +90,7 @@ impl Heap {
         w.wrote(self.view.span_ptr(page) as usize, 32);
     }
 
-    /// Takes a page's entry out of the list it stands in. When it was the first, returns the link that the
-    /// list's head must become.
+    /// Takes a page's entry out of the list that holds it. If it was the first, returns the new head of the list.
     #[inline]
     pub(super) fn unlink<W: Writes>(&mut self, w: &mut W, page: u64) -> Option<u64> {
         let (next, prev) = (self.span(page).next, self.span(page).prev);
@@ -116,7 +126,7 @@ impl Heap {
         self.view.base as usize
     }
 
-    /// The address behind the last page under management.
+    /// The address after the last page under management.
     #[cfg(test)]
     pub(crate) fn end_address(&self) -> usize {
         self.view.base as usize + self.head().pages as usize * PAGE_BYTES
@@ -172,9 +182,8 @@ impl Heap {
         self.discards_len = self.discards_len.min(keep);
     }
 
-    /// Gives the memory of long runs that were freed since the last call, and are still free, back to the
-    /// system. To be called between batches, seldom: a run that is used again soon costs page faults.
-    /// Returns the bytes given back.
+    /// Returns the memory of long runs to the system that were freed since the last call and are still free. Called
+    /// between batches, and seldom: a run that is used again soon costs page faults. Returns the number of bytes.
     pub(crate) fn trim(&mut self) -> u64 {
         let mut bytes = 0;
         for i in 0..self.discards_len {

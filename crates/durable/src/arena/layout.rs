@@ -1,12 +1,10 @@
-//! The arena's bytes, told in prose in docs/format/arena.md. All numbers are little endian.
+//! The arena's bytes; docs/format/arena.md describes them in prose. All numbers are little endian.
 //!
 //! The region is cut into pages of 4 KiB and groups of 1,024 pages. Consecutive pages form *spans*: a free
 //! run, a slab of equal small blocks, one large block, memory mapped by a command, or the arena's own state.
 //! A span is described by the entry of its first page; a bitmap says which pages are first pages.
 
 use std::sync::atomic::AtomicU64;
-
-use super::class::CLASS_COUNT;
 
 /// Bytes of a page of the arena.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -16,6 +14,8 @@ pub(super) const GROUP_BYTES: u64 = GROUP_PAGES * PAGE_BYTES as u64;
 /// Blocks of a slab, at most: the bits of its bitmap.
 pub(super) const SLAB_SLOTS_MAX: usize = 256;
 pub(super) const BIN_COUNT: usize = 256;
+/// Size classes of small blocks; `class.rs` lists them.
+pub(super) const CLASS_COUNT: usize = 36;
 
 /// What a span is.
 pub(super) mod kind {
@@ -26,8 +26,8 @@ pub(super) mod kind {
     pub(crate) const META: u8 = 5;
 }
 
-/// The entry of a span, at its first page. Two 32-byte halves: links change when a span changes hands, the
-/// bitmap with every block, so that a block costs one logged block of 32 bytes.
+/// The entry of a span, at its first page. It has two 32-byte halves: links change when a span changes its use, the
+/// bitmap with every block. So a block costs one logged block of 32 bytes.
 #[repr(C, align(64))]
 pub(super) struct Span {
     /// One of [`kind`].
@@ -38,7 +38,7 @@ pub(super) struct Span {
     pub(super) pages: u64,
     /// The next span of a bin or of a class: its first page plus one; 0 ends the list.
     pub(super) next: u64,
-    /// The one before; 0 in the first.
+    /// The previous one, in the same form; 0 in the first.
     pub(super) prev: u64,
     /// Of a slab: the blocks that are free. In the entry of the *last* page of a free run: word 0 is the
     /// run's pages.
@@ -50,11 +50,19 @@ pub(super) struct Span {
 pub(super) struct Group {
     /// Pages at which a span starts. Atomic: other threads look up a block's span while this one changes.
     pub(super) starts: [AtomicU64; 16],
-    /// Pages that were ever handed out: the others are zero.
+    /// Pages that were ever allocated: the others are zero.
     pub(super) touched: [AtomicU64; 16],
     /// Last pages of free runs.
     pub(super) free_ends: [AtomicU64; 16],
     pub(super) spans: [Span; GROUP_PAGES as usize],
+}
+
+/// One of a group's bitmaps.
+#[derive(Clone, Copy)]
+pub(super) enum PageBitmap {
+    Starts,
+    Touched,
+    FreeEnds,
 }
 
 /// The arena's fixed part, followed by the directory: the offset of each group's [`Group`], 0 before it has
@@ -63,11 +71,11 @@ pub(super) struct Group {
 pub(super) struct Head {
     /// Pages under management, a multiple of [`GROUP_PAGES`].
     pub(super) pages: u64,
-    /// Groups that the directory has room for.
+    /// Groups that the directory has space for.
     pub(super) groups_max: u64,
-    /// Bit per bin: it has a run.
+    /// Bit per bin: it is not empty.
     pub(super) bins_used: [u64; BIN_COUNT / 64],
-    /// First slab with free blocks, by class; as [`Span::next`].
+    /// First slab with free blocks, by class; in the form of [`Span::next`].
     pub(super) classes: [u64; CLASS_COUNT],
     /// First free run, by bin.
     pub(super) bins: [u64; BIN_COUNT],

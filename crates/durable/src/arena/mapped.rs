@@ -1,8 +1,7 @@
-//! Memory that a command mapped: whole pages, zero when they come, unmapped in any parts.
+//! Memory that a command mapped: whole pages, zero at first, unmapped in any parts.
 
-use super::bitmap::Map;
 use super::heap::Heap;
-use super::layout::{PAGE_BYTES, kind};
+use super::layout::{PAGE_BYTES, PageBitmap, kind};
 use super::space::Writes;
 
 /// Why a mapping was not changed.
@@ -26,7 +25,8 @@ impl Heap {
         align: usize,
     ) -> Result<*mut u8, MapError> {
         let pages = pages_of(len).ok_or(MapError::Full)?;
-        let (page, zero) = self.take_aligned(w, pages, (align / PAGE_BYTES) as u64).ok_or(MapError::Full)?;
+        let (page, zero) =
+            self.alloc_run_aligned(w, pages, (align / PAGE_BYTES) as u64).ok_or(MapError::Full)?;
         self.describe(w, page, pages, kind::MAPPED);
         if !zero {
             self.zero(w, page, pages);
@@ -37,7 +37,7 @@ impl Heap {
     /// Unmaps the range, which may cover parts of mappings, several of them and free pages.
     ///
     /// # Errors
-    /// Other memory than mapped or free in the range; nothing changed.
+    /// The range has other memory than mapped or free; nothing changed.
     pub(crate) fn unmap<W: Writes>(&mut self, w: &mut W, address: usize, len: usize) -> Result<(), MapError> {
         let (first, end) = self.mapped_pages(address, len, true)?;
         let mut page = first;
@@ -47,7 +47,7 @@ impl Heap {
             let until = span_end.min(end);
             if self.span(start).kind == kind::MAPPED {
                 if until < span_end {
-                    self.set_bit(w, Map::Starts, until, true);
+                    self.set_bit(w, PageBitmap::Starts, until, true);
                     self.describe(w, until, span_end - until, kind::MAPPED);
                 }
                 if page > start {
@@ -75,11 +75,10 @@ impl Heap {
         Ok(())
     }
 
-    /// Changes a mapping's length, in place or, if `may_move`, elsewhere; returns where it is. What is added
-    /// is zero.
+    /// Changes a mapping's length, in place or, if `may_move`, elsewhere; returns its address. Added bytes are zero.
     ///
     /// # Errors
-    /// The range is not mapped, or there is no room; nothing changed.
+    /// The range is not mapped, or there is no space; nothing changed.
     pub(crate) fn remap<W: Writes>(
         &mut self,
         w: &mut W,

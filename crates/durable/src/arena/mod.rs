@@ -30,5 +30,5 @@ pub(crate) use free_bytes::FreeBytes;
 pub(crate) use heap::Heap;
 pub(crate) use layout::PAGE_BYTES;
 pub(crate) use mapped::MapError;
-pub(crate) use space::{Space, Writes};
-pub(crate) use view::View;
+pub(crate) use space::{ArenaSpace, Writes};
+pub(crate) use view::ArenaView;

@@ -1,16 +1,15 @@
-//! Runs of pages: taken from the bins, split, given back, merged with their free neighbours.
+//! Runs of pages: allocated from the bins, split, freed, merged with their free neighbours.
 //!
 //! Invariants:
 //! 1. Spans cover pages 0 to `pages` without gaps; each has its start bit.
 //! 2. No two free runs are neighbours.
 //! 3. The last page of a free run, and no other, has its free-end bit.
 
-use super::bitmap::Map;
 use super::heap::{DISCARD_PAGES_MIN, Heap};
-use super::layout::{GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, kind};
+use super::layout::{GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, PageBitmap, kind};
 use super::space::Writes;
 
-/// Groups that a growth adds at least, if they are left: 16 MiB, or one in a region that cannot hold so much.
+/// Groups that a growth adds at least, if so many are left: 16 MiB, or one in a region that cannot hold so much.
 pub(super) fn grow_groups_min(groups_max: u64) -> u64 {
     if groups_max < 4 { 1 } else { 4 }
 }
@@ -19,23 +18,23 @@ pub(super) fn grow_groups_min(groups_max: u64) -> u64 {
 const GROW_GROUPS_MAX: u64 = 256;
 
 impl Heap {
-    /// A run of exactly `pages`, its start bit set, its entry the caller's to fill. Also returns whether
-    /// none of it was ever handed out, so that it is zero. `None` when the region can grow no more.
-    pub(super) fn take_run<W: Writes>(&mut self, w: &mut W, pages: u64) -> Option<(u64, bool)> {
+    /// A run of exactly `pages`. Its start bit is set; the caller fills its entry. Also returns whether no page of
+    /// it was ever allocated before, so that it is zero. `None` when the region cannot grow any more.
+    pub(super) fn alloc_run<W: Writes>(&mut self, w: &mut W, pages: u64) -> Option<(u64, bool)> {
         let (page, has) = self.find_run(w, pages)?;
-        self.split_taken(w, page, has, pages);
+        self.split_run(w, page, has, pages);
         Some((page, self.touch(w, page, pages)))
     }
 
     /// A run of `pages` that starts at a multiple of `align` pages.
-    pub(super) fn take_aligned<W: Writes>(
+    pub(super) fn alloc_run_aligned<W: Writes>(
         &mut self,
         w: &mut W,
         pages: u64,
         align: u64,
     ) -> Option<(u64, bool)> {
         if align <= 1 {
-            return self.take_run(w, pages);
+            return self.alloc_run(w, pages);
         }
         let room = pages.checked_add(align)?.checked_sub(1)?;
         let (page, has) = self.find_run(w, room)?;
@@ -43,16 +42,16 @@ impl Heap {
         let base = (self.base_address() / PAGE_BYTES) as u64;
         let at = (base + page).next_multiple_of(align) - base;
         if at > page {
-            self.set_bit(w, Map::FreeEnds, at - 1, true);
+            self.set_bit(w, PageBitmap::FreeEnds, at - 1, true);
             self.bin_add(w, page, at - page);
-            self.set_bit(w, Map::Starts, at, true);
+            self.set_bit(w, PageBitmap::Starts, at, true);
         }
-        self.split_taken(w, at, has - (at - page), pages);
+        self.split_run(w, at, has - (at - page), pages);
         Some((at, self.touch(w, at, pages)))
     }
 
-    /// Takes a run of at least `pages` out of its bin, after growth if there is none, and after emptying the
-    /// slabs that are kept for the next block if the region cannot grow.
+    /// Takes a run of at least `pages` out of its bin. If there is none, grows the region; if that fails, frees the
+    /// empty slabs that are kept for the next block.
     fn find_run<W: Writes>(&mut self, w: &mut W, pages: u64) -> Option<(u64, u64)> {
         if let Some(run) = self.bin_take(w, pages) {
             return Some(run);
@@ -63,18 +62,18 @@ impl Heap {
         self.bin_take(w, pages)
     }
 
-    /// Of a run of `has` pages that was taken out of its bin, keeps `pages` and gives the rest back.
-    fn split_taken<W: Writes>(&mut self, w: &mut W, page: u64, has: u64, pages: u64) {
+    /// Keeps `pages` of a run of `has` pages that was taken out of its bin, and frees the rest.
+    fn split_run<W: Writes>(&mut self, w: &mut W, page: u64, has: u64, pages: u64) {
         if has > pages {
             let rest = page + pages;
-            self.set_bit(w, Map::Starts, rest, true);
+            self.set_bit(w, PageBitmap::Starts, rest, true);
             self.bin_add(w, rest, has - pages);
         } else {
-            self.set_bit(w, Map::FreeEnds, page + pages - 1, false);
+            self.set_bit(w, PageBitmap::FreeEnds, page + pages - 1, false);
         }
     }
 
-    /// Gives a run back and merges it with its neighbours. Its start bit may be set or not.
+    /// Frees a run and merges it with its free neighbours. Its start bit may be set or not.
     pub(super) fn free_run<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64) {
         self.frees += 1;
         if pages >= DISCARD_PAGES_MIN {
@@ -85,25 +84,25 @@ impl Heap {
         if end < self.head().pages && self.span(end).kind == kind::FREE {
             all += self.span(end).pages;
             self.bin_remove(w, end);
-            self.set_bit(w, Map::Starts, end, false);
+            self.set_bit(w, PageBitmap::Starts, end, false);
         } else {
-            self.set_bit(w, Map::FreeEnds, end - 1, true);
+            self.set_bit(w, PageBitmap::FreeEnds, end - 1, true);
         }
-        if page > 0 && self.bit(Map::FreeEnds, page - 1) {
+        if page > 0 && self.bit(PageBitmap::FreeEnds, page - 1) {
             let before = self.span(page - 1).free[0];
             first -= before;
             all += before;
             self.bin_remove(w, first);
-            self.set_bit(w, Map::FreeEnds, page - 1, false);
-            self.set_bit(w, Map::Starts, page, false);
+            self.set_bit(w, PageBitmap::FreeEnds, page - 1, false);
+            self.set_bit(w, PageBitmap::Starts, page, false);
         } else {
-            self.set_bit(w, Map::Starts, page, true);
+            self.set_bit(w, PageBitmap::Starts, page, true);
         }
         self.bin_add(w, first, all);
     }
 
-    /// Lengthens the taken run at `page` by `more` pages if what follows is free and long enough. Returns
-    /// whether it is, and whether the new pages are zero.
+    /// Lengthens the allocated run at `page` by `more` pages if the pages after it are free and enough. Returns
+    /// `None` if they are not, else whether the new pages are zero.
     pub(super) fn extend_run<W: Writes>(
         &mut self,
         w: &mut W,
@@ -117,15 +116,15 @@ impl Heap {
         }
         let has = self.span(next).pages;
         self.bin_remove(w, next);
-        self.set_bit(w, Map::Starts, next, false);
-        self.split_taken(w, next, has, more);
+        self.set_bit(w, PageBitmap::Starts, next, false);
+        self.split_run(w, next, has, more);
         Some(self.touch(w, next, more))
     }
 
     /// Makes the region larger, so that a run of `pages` fits.
     fn grow<W: Writes>(&mut self, w: &mut W, pages: u64) -> Option<()> {
         let old = self.head().pages;
-        // A run that was given fewer addresses than the state was made with ends earlier.
+        // A process that got fewer addresses than the state was made with reaches the end earlier.
         let groups_most = self.head().groups_max.min(self.space_capacity() / GROUP_BYTES);
         let groups_left = groups_most.saturating_sub(old / GROUP_PAGES);
         // Each group needs the pages of its own description as well.
@@ -136,10 +135,10 @@ impl Heap {
         }
         let step = (old / GROUP_PAGES / 4).clamp(grow_groups_min(self.head().groups_max), GROW_GROUPS_MAX);
         let groups = self.grow_space(old, groups, groups.max(step).min(groups_left))?;
-        // The description goes into a free run if there is one, so that new pages join those before them.
+        // The description goes into a free run if there is one, so that the new pages join those before them.
         let meta = meta_pages(groups);
         let inside = self.bin_take(w, meta).map(|(page, has)| {
-            self.split_taken(w, page, has, meta);
+            self.split_run(w, page, has, meta);
             let untouched = self.touch(w, page, meta);
             if !untouched {
                 self.zero(w, page, meta);
@@ -160,7 +159,7 @@ impl Heap {
         let first = if inside.is_some() {
             old
         } else {
-            self.set_bit(w, Map::Starts, old, true);
+            self.set_bit(w, PageBitmap::Starts, old, true);
             self.touch(w, old, meta);
             old + meta
         };
@@ -168,8 +167,8 @@ impl Heap {
         Some(())
     }
 
-    /// Makes the space larger by `most` groups or, where the medium has no room for them, by fewer, but `least`.
-    /// Returns by how many.
+    /// Makes the space larger by `most` groups or, where the medium lacks the space, by fewer, but at least `least`.
+    /// Returns the number of groups.
     fn grow_space(&mut self, old: u64, least: u64, most: u64) -> Option<u64> {
         let mut groups = most;
         loop {
@@ -184,7 +183,7 @@ impl Heap {
         }
     }
 
-    /// As [`Heap::free_run`], for pages that nobody has touched: there is nothing to discard.
+    /// As [`Heap::free_run`], for pages that were never used: there is nothing to discard.
     pub(super) fn free_run_silently<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64) {
         let kept = self.discards_len();
         self.free_run(w, page, pages);
@@ -194,7 +193,7 @@ impl Heap {
     /// Fills pages with zeroes and reports them.
     pub(super) fn zero<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64) {
         let (at, len) = (self.address(page), pages as usize * PAGE_BYTES);
-        // SAFETY: the pages lie inside the region (the caller took them as a run) and belong to nobody else.
+        // SAFETY: the pages lie inside the region (the caller allocated them as a run), and no block holds them.
         unsafe { std::ptr::write_bytes(at, 0, len) };
         w.wrote(at as usize, len);
     }

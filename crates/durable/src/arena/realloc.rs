@@ -7,9 +7,9 @@ use super::layout::{PAGE_BYTES, kind};
 use super::space::Writes;
 
 impl Heap {
-    /// Makes the block at `address` at least `bytes` long and returns where it is now: in place if the size
-    /// class stays the same, a large block shrinks, or the pages behind a large one are free. Null when the
-    /// region is full; the block is then as before.
+    /// Makes the block at `address` at least `bytes` long and returns its address. The block stays in place if the
+    /// size class stays the same, if a large block shrinks, or if the pages after a large one are free. Null when
+    /// the region is full; the block is then as before.
     ///
     /// # Errors
     /// No block in use starts there; nothing changed.

@@ -1,26 +1,13 @@
-//! Small blocks: slabs of up to 256 equal ones, a bitmap each.
+//! Small blocks: slabs of up to 256 equal ones, each slab with a bitmap.
 //!
 //! Invariants:
 //! 1. A slab with a free block is in its class's list; a full one is not.
 //! 2. Only the list's first slab may have all its blocks free.
 
 use super::class::{CLASSES, class_of};
-use super::heap::Heap;
-use super::layout::{PAGE_BYTES, Span, kind};
+use super::heap::{Current, Heap};
+use super::layout::{PAGE_BYTES, kind};
 use super::space::Writes;
-
-/// The slab that a class allocates from: the first of its list.
-#[derive(Clone, Copy)]
-pub(super) struct Current {
-    span: *mut Span,
-    first_block: *mut u8,
-    page: u64,
-}
-
-impl Current {
-    pub(super) const NONE: Self =
-        Self { span: std::ptr::null_mut(), first_block: std::ptr::null_mut(), page: 0 };
-}
 
 /// Why a block was not freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,10 +21,10 @@ pub(crate) enum BadFree {
 impl Heap {
     /// A block of `class`, or null when the region is full.
     #[inline]
-    pub(super) fn slab_take<W: Writes>(&mut self, w: &mut W, class: usize) -> *mut u8 {
+    pub(super) fn slab_alloc<W: Writes>(&mut self, w: &mut W, class: usize) -> *mut u8 {
         let current = self.current[class];
         if current.span.is_null() {
-            return self.slab_take_slow(w, class);
+            return self.slab_alloc_slow(w, class);
         }
         // SAFETY: `current` is the first slab of the class's list, in the region, with a free block.
         let free = unsafe { &mut (*current.span).free };
@@ -57,9 +44,9 @@ impl Heap {
     }
 
     #[cold]
-    fn slab_take_slow<W: Writes>(&mut self, w: &mut W, class: usize) -> *mut u8 {
+    fn slab_alloc_slow<W: Writes>(&mut self, w: &mut W, class: usize) -> *mut u8 {
         if self.head().classes[class] == 0 {
-            let Some((page, _)) = self.take_run(w, u64::from(CLASSES[class].pages)) else {
+            let Some((page, _)) = self.alloc_run(w, u64::from(CLASSES[class].pages)) else {
                 return std::ptr::null_mut();
             };
             let span = self.span_mut(page);
@@ -73,12 +60,12 @@ impl Heap {
         let page = self.head().classes[class] - 1;
         self.current[class] =
             Current { span: std::ptr::from_mut(self.span_mut(page)), first_block: self.address(page), page };
-        self.slab_take(w, class)
+        self.slab_alloc(w, class)
     }
 
     /// Frees the block at `address`, which lies in the slab that starts at `page`.
     #[inline]
-    pub(super) fn slab_give<W: Writes>(
+    pub(super) fn slab_free<W: Writes>(
         &mut self,
         w: &mut W,
         page: u64,
@@ -122,7 +109,7 @@ impl Heap {
             && span.free[slot / 64] >> (slot % 64) & 1 == 0
     }
 
-    /// Gives back the slabs that have no block in use and were kept for the next one.
+    /// Frees the slabs that have no block in use and were kept for the next one.
     #[cold]
     pub(super) fn release_empty_slabs<W: Writes>(&mut self, w: &mut W) {
         for (class, shape) in CLASSES.iter().enumerate() {
@@ -134,7 +121,7 @@ impl Heap {
         }
     }
 
-    /// Puts a slab behind the first of its class's list, so that the first is used up before.
+    /// Puts a slab after the first of its class's list, so that the first is used up before it.
     fn class_add<W: Writes>(&mut self, w: &mut W, class: usize, page: u64) {
         let first = self.head().classes[class];
         if first == 0 {

@@ -1,18 +1,18 @@
-//! What the arena stands on: a region that only grows, and somebody who is told of each write.
+//! What the arena needs from outside: a region that only grows, and a receiver of reports of each write.
 
 use std::io;
 
-/// Learns which bytes changed. The bytes themselves are read when the batch is committed, so a range may be
+/// Receives reports of changed bytes. The bytes themselves are read when the batch is committed, so a range may be
 /// reported before or after it is written, and more than once.
 pub(crate) trait Writes {
-    /// `len` bytes from address `ptr` on were, or are about to be, written. Each caller is a place that the crash
-    /// simulator can silence.
+    /// `len` bytes from address `ptr` on were, or are about to be, written. The crash simulator can silence each
+    /// call site.
     #[track_caller]
     fn wrote(&mut self, ptr: usize, len: usize);
 }
 
 /// The region: one range of addresses that never moves.
-pub(crate) trait Space: Send {
+pub(crate) trait ArenaSpace: Send {
     /// The first byte. The same in every run that opens this region.
     fn base(&self) -> *mut u8;
 
@@ -22,15 +22,15 @@ pub(crate) trait Space: Send {
     /// Bytes that the region can ever have.
     fn capacity(&self) -> u64;
 
-    /// Makes the region at least `len` bytes long. What is new reads as zero, also after a crash that comes
-    /// before the commit of the batch that uses it.
+    /// Makes the region at least `len` bytes long. New bytes read as zero, also after a crash that comes before the
+    /// commit of the batch that uses them.
     ///
     /// # Errors
-    /// No room, or the medium's failure; the region is then as before.
+    /// No space, or the medium's failure; the region is then as before.
     fn grow(&mut self, len: u64) -> io::Result<()>;
 
-    /// Nobody needs the content of this range any more: its memory may go back to the system. A hint; what
-    /// the range reads as afterwards is undefined until it is written again.
+    /// The content of this range is not needed any more: its memory may return to the system. A hint; what the range
+    /// reads as afterwards is undefined until it is written again.
     fn discard(&mut self, offset: u64, len: u64) {
         let _ = (offset, len);
     }

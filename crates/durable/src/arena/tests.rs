@@ -7,13 +7,13 @@ use mangrove_sys::Reservation;
 
 use super::class::{CLASS_BYTES, CLASSES};
 use super::mapped::MapError;
-use super::{BadFree, Heap, PAGE_BYTES, Space, Writes};
+use super::{ArenaSpace, BadFree, Heap, PAGE_BYTES, Writes};
 
 pub(super) struct TestSpace {
     memory: Reservation,
     len: u64,
     pub(super) capacity: u64,
-    /// What the medium has room for.
+    /// The most that the medium has space for.
     room: u64,
 }
 
@@ -24,7 +24,7 @@ impl TestSpace {
     }
 }
 
-impl Space for TestSpace {
+impl ArenaSpace for TestSpace {
     fn base(&self) -> *mut u8 {
         self.memory.base().as_ptr()
     }
@@ -43,7 +43,7 @@ impl Space for TestSpace {
     }
 }
 
-/// Counts 32-byte blocks, as the log has them.
+/// Counts 32-byte blocks, the unit of the log.
 #[derive(Default)]
 pub(super) struct Blocks(pub(super) BTreeSet<usize>);
 
@@ -73,7 +73,7 @@ fn a_small_block_costs_one_logged_block() {
         w.0.clear();
         heap.free(&mut w, second as usize).unwrap();
         assert_eq!(w.0.len(), 1, "freeing {bytes}");
-        // A batch of many pays for their slabs' bitmaps once.
+        // A batch of many blocks pays for their slabs' bitmaps once.
         w.0.clear();
         let all: Vec<_> = (0..16).map(|_| heap.alloc(&mut w, bytes as usize)).collect();
         assert!(bytes > 2048 || w.0.len() <= 8, "{bytes}: {}", w.0.len());
@@ -165,7 +165,7 @@ fn a_large_block_grows_in_place_and_keeps_its_bytes_where_it_cannot() {
     assert_ne!(moved, at);
     // SAFETY: as above.
     assert!(unsafe { std::slice::from_raw_parts(moved as *const u8, 3 << 20) }.iter().all(|&b| b == 7));
-    // What was copied is reported; what is new is not until somebody writes it.
+    // What was copied is reported; new bytes are not until the program writes them.
     let reported = w.0.iter().filter(|&&b| (moved / 32..(moved + (9 << 20)) / 32).contains(&b)).count();
     assert_eq!(reported, (3 << 20) / 32);
     let shrunk = heap.resize(&mut w, moved, 100_000).unwrap() as usize;
@@ -258,7 +258,7 @@ fn an_image_with_a_broken_head_is_refused() {
     for (at, value) in [(0, 0), (0, 1000), (0, 1 << 40), (8, 0), (8, 1 << 40)] {
         let (heap, _) = heap(64 << 20);
         let base = heap.base_address();
-        // SAFETY: the arena's head, 4 KiB into the region; nobody else looks.
+        // SAFETY: the arena's head, 4 KiB into the region; no other code reads it.
         unsafe { *((base + 4096 + at) as *mut u64) = value };
         let space = Borrowed { base: base as *mut u8, len: 4 << 20, capacity: 64 << 20 };
         assert!(Heap::open(Box::new(space), 4096).is_err());
@@ -308,7 +308,7 @@ struct Borrowed {
 }
 // SAFETY: test memory.
 unsafe impl Send for Borrowed {}
-impl Space for Borrowed {
+impl ArenaSpace for Borrowed {
     fn base(&self) -> *mut u8 {
         self.base
     }
@@ -369,7 +369,7 @@ fn free_bytes_are_those_of_no_block_and_no_others() {
             assert!(!free.hold(part, (at + bytes - part).min(32)), "{part:#x} of a block in use");
         }
     }
-    // A byte on its own is told exactly, whatever lies beside it.
+    // A byte on its own is judged exactly, whatever lies next to it.
     for &(_, (at, bytes)) in &freed {
         assert!((at..at + bytes).step_by(61).all(|part| free.hold(part, 1)), "{at:#x} was freed");
     }

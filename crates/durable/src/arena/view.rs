@@ -1,25 +1,24 @@
-//! Looking things up: what may be asked on any thread while another allocates.
+//! Look-ups that any thread may make while another one allocates.
 
-use super::bitmap::Map;
-use super::class::{CLASSES, Class};
-use super::layout::{ARENA_HEAD_BYTES, GROUP_PAGES, Group, Head, PAGE_BYTES, Span, kind};
+use super::class::{CLASSES, SlabShape};
+use super::layout::{ARENA_HEAD_BYTES, GROUP_PAGES, Group, Head, PAGE_BYTES, PageBitmap, Span, kind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where an arena's bytes are. Reads only what does not change while the block that is asked about lives:
-/// the kind, class and length of its span, and, atomically, the bitmap that finds it.
+/// The addresses of an arena's parts. Reads only what does not change while the block in question lives: the kind,
+/// class and length of its span, and, atomically, the bitmap that finds it.
 #[derive(Clone, Copy)]
-pub(crate) struct View {
+pub(crate) struct ArenaView {
     pub(super) base: *mut u8,
     pub(super) head: *mut Head,
     pub(super) directory: *mut u64,
 }
 
-// SAFETY: plain addresses of the region; what is read there on other threads is said above.
-unsafe impl Send for View {}
+// SAFETY: plain addresses of the region; the comment above says what other threads read there.
+unsafe impl Send for ArenaView {}
 // SAFETY: as above.
-unsafe impl Sync for View {}
+unsafe impl Sync for ArenaView {}
 
-impl View {
+impl ArenaView {
     pub(super) fn new(base: *mut u8, head_offset: u64) -> Self {
         let head = base.wrapping_add(head_offset as usize);
         Self { base, head: head.cast(), directory: head.wrapping_add(ARENA_HEAD_BYTES).cast() }
@@ -40,14 +39,14 @@ impl View {
     }
 
     #[inline]
-    pub(super) fn bits(&self, map: Map, page: u64) -> &[AtomicU64; 16] {
+    pub(super) fn bits(&self, map: PageBitmap, page: u64) -> &[AtomicU64; 16] {
         let group = self.group_ptr(page);
         // SAFETY: bitmaps of a group under management, only ever used through atomics.
         unsafe {
             match map {
-                Map::Starts => &(*group).starts,
-                Map::Touched => &(*group).touched,
-                Map::FreeEnds => &(*group).free_ends,
+                PageBitmap::Starts => &(*group).starts,
+                PageBitmap::Touched => &(*group).touched,
+                PageBitmap::FreeEnds => &(*group).free_ends,
             }
         }
     }
@@ -62,7 +61,7 @@ impl View {
     /// Pages under management.
     #[inline]
     fn pages(&self) -> u64 {
-        // SAFETY: the head is in the region's first pages. Relaxed: who holds a block sees the growth that
+        // SAFETY: the head is in the region's first pages. Relaxed: a thread that has a block sees the growth that
         // made it.
         unsafe { AtomicU64::from_ptr(&raw mut (*self.head).pages) }.load(Ordering::Relaxed)
     }
@@ -72,21 +71,22 @@ impl View {
     pub(super) fn start_of(&self, page: u64) -> u64 {
         let mut number = page / GROUP_PAGES;
         let mut at = ((page % GROUP_PAGES) / 64) as usize;
-        let mut bits = self.bits(Map::Starts, page)[at].load(Ordering::Relaxed) & (!0 >> (63 - page % 64));
+        let mut bits =
+            self.bits(PageBitmap::Starts, page)[at].load(Ordering::Relaxed) & (!0 >> (63 - page % 64));
         while bits == 0 {
-            // Page 0 starts a span: this ends.
+            // Page 0 starts a span, so this ends.
             if at == 0 {
                 number -= 1;
                 at = 16;
             }
             at -= 1;
-            bits = self.bits(Map::Starts, number * GROUP_PAGES)[at].load(Ordering::Relaxed);
+            bits = self.bits(PageBitmap::Starts, number * GROUP_PAGES)[at].load(Ordering::Relaxed);
         }
         number * GROUP_PAGES + at as u64 * 64 + (63 - u64::from(bits.leading_zeros()))
     }
 
     /// Bytes that may be used of the block that starts at `address`; `None` if none can start there, also because
-    /// its span's entry is damaged. Whether the block is in use is not looked at.
+    /// its span's entry is damaged. Does not check whether the block is in use.
     pub(crate) fn usable_bytes(&self, address: usize) -> Option<usize> {
         let start = self.start_of(self.page_of(address)?);
         let offset = address - self.base as usize - start as usize * PAGE_BYTES;
@@ -105,9 +105,9 @@ impl View {
         }
     }
 
-    /// What the slab at page `start` looks like whose entry says this, if it can be one.
+    /// The shape of the slab at page `start` whose entry has this class and length, if it can be a slab.
     #[inline]
-    pub(super) fn shape(&self, start: u64, class: u8, pages: u64) -> Option<&'static Class> {
+    pub(super) fn shape(&self, start: u64, class: u8, pages: u64) -> Option<&'static SlabShape> {
         let shape = CLASSES.get(class as usize)?;
         (pages == u64::from(shape.pages) && self.has_room(start, pages)).then_some(shape)
     }

@@ -1,42 +1,42 @@
-//! The same addresses in every run: a program that is started with random ones starts itself again without.
+//! The same addresses in every run: a program that was started with random ones starts itself again without them.
 //!
-//! The state holds addresses of functions, vtables, constants and variables of the program. The kernel
-//! gives a program other ones at each start unless its personality says no (ADDR_NO_RANDOMIZE), which only
-//! takes effect at exec. So the program executes itself once more, with the same arguments and environment,
-//! before it has done anything. No privilege is needed. Where a sandbox forbids it (container runtimes filter
-//! personality(2)) the program goes on as it is; whether its state can live there is seen at opening.
+//! The state holds addresses of functions, vtables, constants and variables of the program. The kernel gives a
+//! program other addresses at each start unless its personality forbids that (ADDR_NO_RANDOMIZE), which only takes
+//! effect at exec. So the program executes itself once more, with the same arguments and environment, before it has
+//! done anything. That needs no privilege. Where a sandbox forbids it (container runtimes filter personality(2)) the
+//! program continues as it is, and opening finds out whether its state can live there.
 //!
-//! Two more things move modules between starts: the limit of the stack, from which the kernel
-//! computes where libraries go, is set to 8 MiB for the second start, and put back. Another kernel may place
-//! them differently all the same.
+//! The limit of the stack, too, moves modules between starts, since the kernel computes from it where libraries go:
+//! it is set to 8 MiB for the second start, and then put back. Another kernel may place modules differently all the
+//! same.
 
 use mangrove_sys::{
     addresses_are_random, forget_variable, run_again, set_random_addresses, stack_limit, thread_count,
 };
 use std::sync::OnceLock;
 
-/// Names the process that started itself again, and its stack limit before: the guard against doing it twice.
+/// Names the process that started itself again, and its stack limit before: the guard against a second time.
 const VARIABLE: &str = "MANGROVE_SAME_ADDRESSES";
-/// Set by the user: never start again.
+/// Set by the user: the program never starts itself again.
 const NEVER: &str = "MANGROVE_RANDOM_ADDRESSES";
 const STACK_BYTES: u64 = 8 << 20;
-/// A process that executes others in its place may start again for each, but not for ever.
+/// A process that executes other programs in its place may start again for each, but not for ever.
 const STARTS_MAX: u64 = 16;
 
 /// Where this process's modules lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Addresses {
-    /// Where every start with the same program, libraries and kernel has them.
+    /// At the addresses that every start with the same program, libraries and kernel gives them.
     Same,
-    /// Anywhere, and this is why.
+    /// At addresses of this run only.
     Random {
         /// What kept the process from starting again.
         why: String,
     },
 }
 
-/// Starts the program again without address randomisation, if that is on and can be turned off. Returns
-/// in the process that needs no more starting. Call it first thing: everything done before is done twice.
+/// Starts the program again without address randomisation, if that is on and can be turned off. Returns in the
+/// process that need not start again. Call it before anything else in `main`: what comes before it is done twice.
 pub fn settle_addresses() -> Addresses {
     static SETTLED: OnceLock<Addresses> = OnceLock::new();
     SETTLED.get_or_init(settle).clone()
@@ -79,8 +79,8 @@ fn settle() -> Addresses {
     random(format!("the program cannot be started again: {error}"))
 }
 
-/// How often this process has started itself again (a program that it executes in its place counts on), and its stack
-/// limit before.
+/// How often this process has started itself again (a program that it executes in its place continues the count),
+/// and its stack limit before.
 fn earlier_starts() -> (u64, u64) {
     let value = std::env::var(VARIABLE).unwrap_or_default();
     let mut parts = value.split(':').map(|part| part.parse::<u64>().ok());
@@ -91,7 +91,7 @@ fn earlier_starts() -> (u64, u64) {
     }
 }
 
-/// Tidies up after the first start, so that programs that this one starts find what they expect.
+/// Puts back what the first start changed, so that programs that this one starts find what they expect.
 fn second_start(stack: u64) -> Addresses {
     let _ = stack_limit(Some(stack));
     let _ = set_random_addresses(true);

@@ -1,26 +1,26 @@
-//! A help for porting: says when the durable state points to memory that will not be there in the next run.
+//! A help for porting: reports where the durable state points to memory that will not be there in the next run.
 //!
-//! On with MANGROVE_AUDIT in the environment. Every word that a batch wrote into the state, or into a variable
-//! that belongs to it, is compared with the process's own memory: its heap, stacks and anonymous mappings.
-//! A hit is told on standard error, once for each address. It may be harmless: a pointer that nobody follows
+//! On with MANGROVE_AUDIT in the environment. Every word that a batch wrote into the state, or into a variable that
+//! belongs to it, is compared with the process's own memory: its heap, stacks and anonymous mappings. A hit is
+//! reported on standard error, once for each address. It may be harmless: a pointer that the program does not follow
 //! after a restart, or that `on_recover` sets anew.
 
-use crate::say::Line;
+use crate::alloc::stderr_line::StderrLine;
 use mangrove_sys::own_mappings;
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// Findings told at most.
-const TOLD_MAX: usize = 50;
+/// The most findings that are reported.
+const REPORT_COUNT_MAX: usize = 50;
 
 pub(crate) struct Audit {
     is_on: bool,
-    told: HashSet<usize>,
+    reported: HashSet<usize>,
 }
 
 impl Audit {
     pub(crate) fn new() -> Self {
-        Self { is_on: std::env::var_os("MANGROVE_AUDIT").is_some(), told: HashSet::new() }
+        Self { is_on: std::env::var_os("MANGROVE_AUDIT").is_some(), reported: HashSet::new() }
     }
 
     /// Looks at what a batch wrote: variables, and memory of the state, which lies at `region`.
@@ -48,21 +48,21 @@ impl Audit {
             for &(from, len) in ranges {
                 let words = from.next_multiple_of(8)..from + len;
                 for at in words.step_by(8).filter(|at| at + 8 <= from + len) {
-                    // SAFETY: a commit takes these bytes now; they are mapped, and nobody writes them.
+                    // SAFETY: a commit takes these bytes now; they are mapped, and no thread writes them.
                     let word = unsafe { (at as *const usize).read() };
                     if !region.contains(&word) && own.iter().any(|m| m.contains(&word)) {
-                        self.tell(what, at, word);
+                        self.report(what, at, word);
                     }
                 }
             }
         }
     }
 
-    fn tell(&mut self, what: &str, at: usize, word: usize) {
-        if self.told.len() >= TOLD_MAX || !self.told.insert(word) {
+    fn report(&mut self, what: &str, at: usize, word: usize) {
+        if self.reported.len() >= REPORT_COUNT_MAX || !self.reported.insert(word) {
             return;
         }
-        let mut line = Line::new();
+        let mut line = StderrLine::new();
         line.push("the durable ");
         line.push(what);
         line.push(" at ");

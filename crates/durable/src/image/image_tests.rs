@@ -1,27 +1,28 @@
-//! The image by example: what comes back after a crash, and what is refused.
+//! The state by example: what comes back after a crash, and what is refused.
 
-use crate::backing::Backing;
-use crate::image::{Image, ImageOptions, Opened};
-use crate::image_layout::{Header, MAGIC};
-use crate::route::{
+use crate::Error;
+use crate::alloc::split_allocation;
+use crate::alloc::split_allocation::{
     is_inside, is_persistent, mangrove_arena_alloc, mangrove_arena_free, mangrove_arena_usable,
 };
-use crate::{Error, route};
-use mangrove_shadow::{AddressChoice, CreateMode, Latency, MediumChoice, Start};
+use crate::image::image::{Opened, State, StateOptions};
+use crate::image::layout::{MAGIC, StateHeader};
+use crate::runtime::backing::Backing;
+use mangrove_shadow::{AddressChoice, Create, Latency, Medium, Start};
 use mangrove_tracker::WriteSet;
 use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// One image at a time: inside is one thread of the process.
+/// The tests take turns: one thread of a process can be inside a command.
 static ONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
 
-fn options() -> ImageOptions {
+fn options() -> StateOptions {
     let shadow = mangrove_shadow::Options::new()
-        .create(CreateMode::CreateIfMissing)
+        .create(Create::IfMissing)
         .address(AddressChoice::Chosen)
         .capacity(1 << 30);
-    ImageOptions {
+    StateOptions {
         shadow,
         keeps_variables: true,
         self_contained: false,
@@ -30,20 +31,20 @@ fn options() -> ImageOptions {
     }
 }
 
-fn open(path: &Path) -> (Image, Opened) {
-    Image::open(path, &options()).unwrap()
+fn open(path: &Path) -> (State, Opened) {
+    State::open(path, &options()).unwrap()
 }
 
 /// Runs `work` as a write command that reports by hand, and makes it durable.
-fn command(image: &Image, writes: &mut WriteSet, work: impl FnOnce(&mut dyn FnMut(usize, usize))) {
+fn command(state: &State, writes: &mut WriteSet, work: impl FnOnce(&mut dyn FnMut(usize, usize))) {
     // SAFETY: `writes` outlives the command; one thread.
-    unsafe { image.enter(writes) }.unwrap();
+    unsafe { state.enter(writes) }.unwrap();
     let set = std::ptr::from_mut(writes);
-    // SAFETY: the same set that enter was given, on the same thread.
+    // SAFETY: the set that `enter` was given, on the same thread.
     work(&mut |at, len| unsafe { (*set).record(at, len) });
-    image.leave();
-    let ticket = image.commit(writes).unwrap();
-    image.wait(ticket).unwrap();
+    state.leave();
+    let ticket = state.commit(writes).unwrap();
+    state.wait(ticket).unwrap();
 }
 
 fn alloc(bytes: usize) -> usize {
@@ -63,21 +64,21 @@ fn get(at: usize) -> u64 {
     unsafe { (at as *const u64).read() }
 }
 
-fn root(image: &Image) -> usize {
+fn root(state: &State) -> usize {
     // SAFETY: a word of the region.
-    unsafe { (*image.roots())[0] }
+    unsafe { (*state.roots())[0] }
 }
 
-fn start(path: &Path, writes: &mut WriteSet) -> Image {
-    let (image, opened) = open(path);
+fn start(path: &Path, writes: &mut WriteSet) -> State {
+    let (state, opened) = open(path);
     assert!(opened.new);
-    image.mark_initialised();
-    command(&image, writes, |wrote| {
+    state.mark_initialised();
+    command(&state, writes, |wrote| {
         let list = alloc(16);
         put(list, 7, wrote);
-        put(image.roots() as usize, list as u64, wrote);
+        put(state.roots() as usize, list as u64, wrote);
     });
-    image
+    state
 }
 
 #[test]
@@ -86,28 +87,28 @@ fn memory_comes_back_at_its_address_after_a_crash() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
     let mut writes = WriteSet::new(32).unwrap();
-    let image = start(&path, &mut writes);
-    let list = root(&image);
-    assert!(is_persistent(list) && image.check().is_empty());
-    drop(image);
+    let state = start(&path, &mut writes);
+    let list = root(&state);
+    assert!(is_persistent(list) && state.check().is_empty());
+    drop(state);
     assert!(!is_persistent(list));
     for round in 0..5 {
-        let (image, opened) = open(&path);
+        let (state, opened) = open(&path);
         assert!(!opened.new);
-        assert_eq!((root(&image), get(list)), (list, 7 + round));
-        command(&image, &mut writes, |wrote| put(list, 8 + round, wrote));
+        assert_eq!((root(&state), get(list)), (list, 7 + round));
+        command(&state, &mut writes, |wrote| put(list, 8 + round, wrote));
         // A command that was not committed.
         // SAFETY: `writes` outlives the command; one thread.
-        unsafe { image.enter(&raw mut writes) }.unwrap();
+        unsafe { state.enter(&raw mut writes) }.unwrap();
         put(list, 99, &mut |at, len| writes.record(at, len));
         alloc(100_000);
-        image.leave();
+        state.leave();
         writes.clear();
-        assert!(image.check().is_empty());
-        if round % 2 == 0 { drop(image) } else { Box::new(image).close().unwrap() }
+        assert!(state.check().is_empty());
+        if round % 2 == 0 { drop(state) } else { Box::new(state).close().unwrap() }
     }
-    let (image, _) = open(&path);
-    assert_eq!(image.stat().arena.blocks, 2, "the list and the table of modules");
+    let (state, _) = open(&path);
+    assert_eq!(state.stat().arena.blocks, 2, "the list and the table of modules");
 }
 
 fn is_mapped(address: u64) -> bool {
@@ -126,12 +127,12 @@ fn closing_keeps_the_memory_for_destructors_or_returns_it() {
     let mut writes = WriteSet::new(32).unwrap();
     for returns_memory in [false, true] {
         let path = folder.path().join(format!("state-{returns_memory}"));
-        let (image, opened) = Image::open(&path, &ImageOptions { returns_memory, ..options() }).unwrap();
+        let (state, opened) = State::open(&path, &StateOptions { returns_memory, ..options() }).unwrap();
         assert!(opened.new);
-        image.mark_initialised();
-        command(&image, &mut writes, |wrote| put(image.roots() as usize, alloc(16) as u64, wrote));
-        let list = root(&image);
-        Box::new(image).close().unwrap();
+        state.mark_initialised();
+        command(&state, &mut writes, |wrote| put(state.roots() as usize, alloc(16) as u64, wrote));
+        let list = root(&state);
+        Box::new(state).close().unwrap();
         assert_eq!(is_mapped(list as u64), !returns_memory);
     }
 }
@@ -143,50 +144,50 @@ fn a_crash_before_initialisation_ends_leaves_nothing() {
     let path = folder.path().join("state");
     let mut writes = WriteSet::new(32).unwrap();
     for _ in 0..3 {
-        let (image, opened) = open(&path);
-        assert!(opened.new && root(&image) == 0);
+        let (state, opened) = open(&path);
+        assert!(opened.new && root(&state) == 0);
         // SAFETY: `writes` outlives the command; one thread.
-        unsafe { image.enter(&raw mut writes) }.unwrap();
+        unsafe { state.enter(&raw mut writes) }.unwrap();
         let at = alloc(100_000);
         put(at, 1, &mut |at, len| writes.record(at, len));
-        put(image.roots() as usize, at as u64, &mut |at, len| writes.record(at, len));
-        image.leave();
+        put(state.roots() as usize, at as u64, &mut |at, len| writes.record(at, len));
+        state.leave();
         writes.clear();
     }
-    let image = start(&path, &mut writes);
-    assert_eq!(image.stat().arena.blocks, 2);
-    assert!(image.check().is_empty());
+    let state = start(&path, &mut writes);
+    assert_eq!(state.stat().arena.blocks, 2);
+    assert!(state.check().is_empty());
 }
 
-/// Where pages are not compared with their sums: no state with a damaged beginning counts as none.
+/// Where pages are not compared with their checksums: a state with a damaged beginning never counts as none.
 #[test]
 fn a_state_whose_beginning_is_damaged_is_refused_and_left_as_it_is() {
     let _one = ONE.lock();
-    let emulated = MediumChoice::Emulated(Latency::default());
-    for (medium, begin) in [(emulated, Start::Read), (MediumChoice::File, Start::CopyOnWrite)] {
+    let emulated = Medium::Emulated(Latency::default());
+    for (medium, begin) in [(emulated, Start::Read), (Medium::File, Start::CopyOnWrite)] {
         for damaged in [MAGIC ^ 1 << 42, 0] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("state");
             let shadow = options().shadow.medium(medium).log_bytes(1 << 20).start(begin);
-            let options = ImageOptions { shadow, ..options() };
-            let (image, _) = Image::open(&path, &options).unwrap();
-            image.mark_initialised();
-            command(&image, &mut WriteSet::new(32).unwrap(), |wrote| put(alloc(16), 7, wrote));
-            image.checkpoint().unwrap();
-            drop(image);
+            let options = StateOptions { shadow, ..options() };
+            let (state, _) = State::open(&path, &options).unwrap();
+            state.mark_initialised();
+            command(&state, &mut WriteSet::new(32).unwrap(), |wrote| put(alloc(16), 7, wrote));
+            state.checkpoint().unwrap();
+            drop(state);
             let mut bytes = std::fs::read(path.join("image")).unwrap();
-            // The logs are before the image.
+            // The logs come before the state in the data file.
             let at = bytes.windows(8).rposition(|word| word == MAGIC.to_le_bytes()).unwrap();
             bytes[at..at + 8].copy_from_slice(&damaged.to_le_bytes());
             std::fs::write(path.join("image"), &bytes).unwrap();
-            let error = Image::open(&path, &options).err().unwrap();
+            let error = State::open(&path, &options).err().unwrap();
             assert!(matches!(error, Error::Damaged { .. }), "{medium:?}: {error}");
             assert!(std::fs::read(path.join("image")).unwrap()[at..] == bytes[at..], "{medium:?}");
         }
     }
 }
 
-/// A power cut takes the length that nothing has been written behind.
+/// A power cut takes the length after which nothing was written.
 #[test]
 fn space_that_a_crash_took_back_is_there_again() {
     let _one = ONE.lock();
@@ -194,26 +195,26 @@ fn space_that_a_crash_took_back_is_there_again() {
     let path = folder.path().join("state");
     let mut writes = WriteSet::new(32).unwrap();
     let mut shadow = options().shadow;
-    shadow = shadow.medium(mangrove_shadow::MediumChoice::File);
-    let options = ImageOptions { shadow, ..options() };
-    let (image, _) = Image::open(&path, &options).unwrap();
-    image.mark_initialised();
-    command(&image, &mut writes, |wrote| put(image.roots() as usize, 7, wrote));
-    drop(image);
+    shadow = shadow.medium(mangrove_shadow::Medium::File);
+    let options = StateOptions { shadow, ..options() };
+    let (state, _) = State::open(&path, &options).unwrap();
+    state.mark_initialised();
+    command(&state, &mut writes, |wrote| put(state.roots() as usize, 7, wrote));
+    drop(state);
     let file = std::fs::OpenOptions::new().write(true).open(path.join("image")).unwrap();
     assert!(file.metadata().unwrap().len() > 1 << 20);
     file.set_len(0).unwrap();
     for round in 0..2 {
-        let (image, opened) = Image::open(&path, &options).unwrap();
-        assert!(!opened.new && root(&image) == 7);
-        assert!(image.check().is_empty());
+        let (state, opened) = State::open(&path, &options).unwrap();
+        assert!(!opened.new && root(&state) == 7);
+        assert!(state.check().is_empty());
         let mut block = 0;
-        command(&image, &mut writes, |wrote| {
+        command(&state, &mut writes, |wrote| {
             block = alloc(3 << 20);
             put(block + (2 << 20), 8, wrote);
         });
         assert_eq!(get(block + (2 << 20)), 8);
-        if round == 0 { drop(image) } else { Box::new(image).close().unwrap() }
+        if round == 0 { drop(state) } else { Box::new(state).close().unwrap() }
     }
 }
 
@@ -226,26 +227,26 @@ fn variables_that_commands_wrote_come_back_and_their_neighbours_do_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
     let mut writes = WriteSet::new(32).unwrap();
-    let image = start(&path, &mut writes);
-    command(&image, &mut writes, |wrote| {
+    let state = start(&path, &mut writes);
+    command(&state, &mut writes, |wrote| {
         put(COUNTED.as_ptr() as usize, 6, wrote);
         for at in (0..3000).step_by(2) {
             put(TABLE[at].as_ptr() as usize, at as u64, wrote);
         }
     });
-    assert!(image.stat().variable_pages >= 6);
-    drop(image);
-    // Another run: what it sets itself stays where no command wrote.
+    assert!(state.stat().variable_pages >= 6);
+    drop(state);
+    // Another run: variables that it sets itself stay, where no command wrote.
     COUNTED.store(1, Ordering::Relaxed);
     TABLE.iter().for_each(|t| t.store(77, Ordering::Relaxed));
-    let (image, _) = open(&path);
+    let (state, _) = open(&path);
     assert_eq!(COUNTED.load(Ordering::Relaxed), 6);
     for (at, value) in TABLE.iter().enumerate() {
         assert_eq!(value.load(Ordering::Relaxed), if at % 2 == 0 { at as u64 } else { 77 });
     }
-    drop(image);
-    let without = ImageOptions { keeps_variables: false, ..options() };
-    let error = Image::open(&path, &without).err().unwrap().to_string();
+    drop(state);
+    let without = StateOptions { keeps_variables: false, ..options() };
+    let error = State::open(&path, &without).err().unwrap().to_string();
     assert!(error.contains("open it as it was written"), "{error}");
 }
 
@@ -254,15 +255,15 @@ fn blocks_freed_outside_commands_are_freed_by_the_next_one() {
     let _one = ONE.lock();
     let folder = tempfile::tempdir().unwrap();
     let mut writes = WriteSet::new(32).unwrap();
-    let image = start(&folder.path().join("state"), &mut writes);
+    let state = start(&folder.path().join("state"), &mut writes);
     let mut blocks = vec![];
-    command(&image, &mut writes, |_| blocks.extend((0..100).map(|i| alloc(i * 100))));
-    let before = image.stat().arena.blocks;
+    command(&state, &mut writes, |_| blocks.extend((0..100).map(|i| alloc(i * 100))));
+    let before = state.stat().arena.blocks;
     std::thread::scope(|scope| {
         for part in blocks.chunks(25) {
             scope.spawn(move || {
                 for &block in part {
-                    // SAFETY: in use, and given up.
+                    // SAFETY: in use, and no longer needed.
                     unsafe {
                         assert!(mangrove_arena_usable(block as *const u8) >= 16);
                         mangrove_arena_free(block as *mut u8);
@@ -271,11 +272,11 @@ fn blocks_freed_outside_commands_are_freed_by_the_next_one() {
             });
         }
     });
-    assert_eq!(image.stat().arena.blocks, before);
-    command(&image, &mut writes, |_| {});
-    assert_eq!(image.stat().arena.blocks, before - 100);
-    assert_eq!(image.stat().freed_outside, 100);
-    assert!(image.check().is_empty());
+    assert_eq!(state.stat().arena.blocks, before);
+    command(&state, &mut writes, |_| {});
+    assert_eq!(state.stat().arena.blocks, before - 100);
+    assert_eq!(state.stat().freed_outside, 100);
+    assert!(state.check().is_empty());
 }
 
 #[test]
@@ -283,10 +284,10 @@ fn what_the_runtime_allocates_inside_a_command_is_not_persistent() {
     let _one = ONE.lock();
     let folder = tempfile::tempdir().unwrap();
     let mut writes = WriteSet::new(32).unwrap();
-    let image = start(&folder.path().join("state"), &mut writes);
-    command(&image, &mut writes, |_| {
-        assert!(!route::outside(|| {
-            assert!(!route::outside(is_inside));
+    let state = start(&folder.path().join("state"), &mut writes);
+    command(&state, &mut writes, |_| {
+        assert!(!split_allocation::outside(|| {
+            assert!(!split_allocation::outside(is_inside));
             is_inside()
         }));
         assert!(is_inside());
@@ -301,15 +302,16 @@ fn what_the_runtime_allocates_inside_a_command_is_not_persistent() {
 fn what_is_persistent_stays_so_while_other_states_come_and_go() {
     let _one = ONE.lock();
     let folder = tempfile::tempdir().unwrap();
-    let image = start(&folder.path().join("state"), &mut WriteSet::new(32).unwrap());
-    let (block, over) = (root(&image), AtomicBool::new(false));
+    let state = start(&folder.path().join("state"), &mut WriteSet::new(32).unwrap());
+    let (block, over) = (root(&state), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..3_000_000 {
                 for base in [1 << 16, usize::MAX << 16] {
-                    // SAFETY: nobody frees what lies there.
-                    let place =
-                        unsafe { route::register(std::ptr::null_mut(), std::ptr::null_mut(), base, 4096) };
+                    // SAFETY: no code frees what lies there.
+                    let place = unsafe {
+                        split_allocation::register(std::ptr::null_mut(), std::ptr::null_mut(), base, 4096)
+                    };
                     drop(place.unwrap());
                 }
             }
@@ -327,15 +329,15 @@ fn in_a_forked_child_nobody_is_inside_a_command() {
     let _one = ONE.lock();
     let folder = tempfile::tempdir().unwrap();
     let mut writes = WriteSet::new(32).unwrap();
-    let image = start(&folder.path().join("state"), &mut writes);
+    let state = start(&folder.path().join("state"), &mut writes);
     let (entered, forked) = (Barrier::new(2), Barrier::new(2));
     let status = std::thread::scope(|scope| {
         scope.spawn(|| {
             // SAFETY: `writes` outlives the command; one thread.
-            unsafe { image.enter(&raw mut writes) }.unwrap();
+            unsafe { state.enter(&raw mut writes) }.unwrap();
             entered.wait();
             forked.wait();
-            image.leave();
+            state.leave();
         });
         entered.wait();
         // SAFETY: the child starts threads and ends.
@@ -368,66 +370,66 @@ fn what_a_failed_batch_did_does_not_become_durable_by_closing() {
     let _one = ONE.lock();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
-    let small = ImageOptions { shadow: options().shadow.capacity(16 << 20), ..options() };
+    let small = StateOptions { shadow: options().shadow.capacity(16 << 20), ..options() };
     let mut writes = WriteSet::new(32).unwrap();
-    let (image, _) = Image::open(&path, &small).unwrap();
-    image.mark_initialised();
+    let (state, _) = State::open(&path, &small).unwrap();
+    state.mark_initialised();
     let (mut kept, mut late) = (0, 0);
-    command(&image, &mut writes, |wrote| {
+    command(&state, &mut writes, |wrote| {
         (kept, late) = (alloc(64), alloc(64));
-        put(image.roots() as usize, kept as u64, wrote);
+        put(state.roots() as usize, kept as u64, wrote);
     });
     // SAFETY: `writes` outlives the command; one thread.
-    unsafe { image.enter(&raw mut writes) }.unwrap();
-    // SAFETY: in use, and given up.
+    unsafe { state.enter(&raw mut writes) }.unwrap();
+    // SAFETY: in use, and no longer needed.
     unsafe { mangrove_arena_free(kept as *mut u8) };
-    put(image.roots() as usize, 0, &mut |at, len| writes.record(at, len));
+    put(state.roots() as usize, 0, &mut |at, len| writes.record(at, len));
     while alloc(5000) != 0 {}
     put(VARIABLE.as_ptr() as usize, 6, &mut |at, len| writes.record(at, len));
-    image.leave();
-    let error = image.commit(&mut writes).unwrap_err();
+    state.leave();
+    let error = state.commit(&mut writes).unwrap_err();
     assert!(matches!(error, Error::Full { .. }), "{error}");
     writes.clear();
-    // SAFETY: in use, and given up.
+    // SAFETY: in use, and no longer needed.
     unsafe { mangrove_arena_free(late as *mut u8) };
-    Box::new(image).close().unwrap();
-    let (image, opened) = Image::open(&path, &small).unwrap();
-    assert!(!opened.new && root(&image) == kept);
-    assert_eq!(image.check(), Vec::<String>::new());
-    command(&image, &mut writes, |_| (0..100).for_each(|_| assert_ne!(alloc(64), kept)));
+    Box::new(state).close().unwrap();
+    let (state, opened) = State::open(&path, &small).unwrap();
+    assert!(!opened.new && root(&state) == kept);
+    assert_eq!(state.check(), Vec::<String>::new());
+    command(&state, &mut writes, |_| (0..100).for_each(|_| assert_ne!(alloc(64), kept)));
 }
 
 /// Changes the header of a state as its program would, and opens it again.
-fn spoiled(change: impl FnOnce(&mut Header)) -> Error {
+fn spoiled(change: impl FnOnce(&mut StateHeader)) -> Error {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
     let mut writes = WriteSet::new(32).unwrap();
-    let image = start(&path, &mut writes);
-    command(&image, &mut writes, |wrote| {
+    let state = start(&path, &mut writes);
+    command(&state, &mut writes, |wrote| {
         // SAFETY: the region's first page.
-        let header = unsafe { &mut *((image.roots() as usize & !4095) as *mut Header) };
+        let header = unsafe { &mut *((state.roots() as usize & !4095) as *mut StateHeader) };
         let (table, len) = (header.modules as usize, header.modules_bytes as usize);
         change(header);
         wrote(std::ptr::from_ref(header) as usize, 4096);
         wrote(table, len);
         wrote(first_group(header), 384 + 64 * 1024);
     });
-    drop(image);
-    Image::open(&path, &options()).err().unwrap()
+    drop(state);
+    State::open(&path, &options()).err().unwrap()
 }
 
 /// The description of a state's first pages (docs/format/arena.md).
-fn first_group(header: &Header) -> usize {
+fn first_group(header: &StateHeader) -> usize {
     let base = std::ptr::from_ref(header) as usize;
     base + get(base + 8192) as usize
 }
 
 /// Changes what the arena says of the span that starts at `address`.
-fn spoil_span(header: &Header, address: usize, kind: u8, class: u8, pages: u64) {
+fn spoil_span(header: &StateHeader, address: usize, kind: u8, class: u8, pages: u64) {
     let page = (address - std::ptr::from_ref(header) as usize) / 4096;
     assert!(address.is_multiple_of(4096) && page < 1024);
     let entry = first_group(header) + 384 + 64 * page;
-    // SAFETY: an entry, of which nothing is looked at before the state is opened again.
+    // SAFETY: an entry of which nothing is read before the state is opened again.
     unsafe {
         (entry as *mut [u8; 2]).write([kind, class]);
         (entry as *mut u64).add(1).write(pages);
@@ -435,7 +437,7 @@ fn spoil_span(header: &Header, address: usize, kind: u8, class: u8, pages: u64) 
 }
 
 /// Makes a state's table of modules say that the program had been elsewhere when the state was written.
-fn move_program(header: &Header) {
+fn move_program(header: &StateHeader) {
     // SAFETY: the table of modules is a block; its first entry is the program.
     unsafe {
         let table = header.modules as *mut u8;
@@ -446,7 +448,7 @@ fn move_program(header: &Header) {
     }
 }
 
-/// Kinds: 2 slab, 3 large block. Lengths that end behind the region, or behind all addresses.
+/// Kinds: 2 slab, 3 large block. Lengths that end beyond the region, or beyond all addresses.
 #[test]
 fn a_damaged_arena_is_refused_and_does_not_crash_the_opener() {
     let _one = ONE.lock();
@@ -502,10 +504,10 @@ fn a_module_that_moved_matters_only_if_the_state_points_to_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
         let mut writes = WriteSet::new(32).unwrap();
-        let image = start(&path, &mut writes);
-        command(&image, &mut writes, |wrote| {
+        let state = start(&path, &mut writes);
+        command(&state, &mut writes, |wrote| {
             // SAFETY: the region's first page.
-            let header = unsafe { &*((image.roots() as usize & !4095) as *const Header) };
+            let header = unsafe { &*((state.roots() as usize & !4095) as *const StateHeader) };
             move_program(header);
             wrote(header.modules as usize, header.modules_bytes as usize);
             if points {
@@ -513,9 +515,9 @@ fn a_module_that_moved_matters_only_if_the_state_points_to_it() {
                 put(at + 24, 0x1234_5678, wrote);
             }
         });
-        drop(image);
-        match Image::open(&path, &options()) {
-            Ok((image, opened)) => assert!(!points && !opened.new && image.check().is_empty()),
+        drop(state);
+        match State::open(&path, &options()) {
+            Ok((state, opened)) => assert!(!points && !opened.new && state.check().is_empty()),
             Err(error) => {
                 let text = error.to_string();
                 assert!(
@@ -533,14 +535,14 @@ fn memory_is_still_there_after_closing_and_frees_of_it_do_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
     let mut writes = WriteSet::new(32).unwrap();
-    let image = start(&path, &mut writes);
-    let list = root(&image);
+    let state = start(&path, &mut writes);
+    let list = root(&state);
     let mut late = 0;
-    command(&image, &mut writes, |_| late = alloc(1000));
-    assert_eq!(image.stat().arena.blocks, 3);
-    // SAFETY: in use, and given up.
+    command(&state, &mut writes, |_| late = alloc(1000));
+    assert_eq!(state.stat().arena.blocks, 3);
+    // SAFETY: in use, and no longer needed.
     unsafe { mangrove_arena_free(late as *mut u8) };
-    Box::new(image).close().unwrap();
+    Box::new(state).close().unwrap();
     assert!(is_persistent(list) && get(list) == 7);
     // SAFETY: as a global's destructor does.
     unsafe {
@@ -548,13 +550,13 @@ fn memory_is_still_there_after_closing_and_frees_of_it_do_nothing() {
         mangrove_arena_free(list as *mut u8);
         assert_eq!(mangrove_arena_usable(list as *const u8), 16);
     }
-    let (image, opened) = open(&path);
-    assert!(!opened.new && root(&image) == list && get(list) == 7);
-    assert_eq!(image.stat().arena.blocks, 2, "what was freed before closing is free");
-    assert!(image.check().is_empty());
+    let (state, opened) = open(&path);
+    assert!(!opened.new && root(&state) == list && get(list) == 7);
+    assert_eq!(state.stat().arena.blocks, 2, "what was freed before closing is free");
+    assert!(state.check().is_empty());
 }
 
-/// A command's body, which is handed the way to report a write.
+/// A command's body, which gets a function that reports a write.
 type Work<'a> = &'a mut dyn FnMut(&mut dyn FnMut(usize, usize));
 
 #[test]
@@ -563,12 +565,12 @@ fn what_a_command_allocates_fills_and_frees_costs_no_log() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
     let mut writes = WriteSet::new(32).unwrap();
-    let image = start(&path, &mut writes);
+    let state = start(&path, &mut writes);
     // On a file a ticket is a position in the log.
     let mut logged = |work: Work<'_>| {
-        let before = image.durable().0;
-        command(&image, &mut writes, |wrote| work(wrote));
-        image.durable().0 - before
+        let before = state.durable().0;
+        command(&state, &mut writes, |wrote| work(wrote));
+        state.durable().0 - before
     };
     let fill = |bytes: usize, wrote: &mut dyn FnMut(usize, usize)| {
         let at = alloc(bytes);
@@ -583,18 +585,18 @@ fn what_a_command_allocates_fills_and_frees_costs_no_log() {
         // SAFETY: inside a command, a block of the arena.
         let without = logged(&mut |wrote| unsafe { mangrove_arena_free(fill(bytes, wrote) as *mut u8) });
         assert!(with >= bytes as u64 && without <= 1024, "{bytes} bytes: {with} and {without} logged");
-        // Freed by a later command: the rest of that command is there all the same.
+        // A later command frees them; the rest of that command is there all the same.
         logged(&mut |wrote| {
-            put(root(&image), 70 + bytes as u64, wrote);
+            put(root(&state), 70 + bytes as u64, wrote);
             // SAFETY: as above.
             unsafe { mangrove_arena_free(kept as *mut u8) };
         });
         assert_eq!(logged(&mut |_| ()), 0, "nothing was written");
     }
-    drop(image);
-    let (image, _) = open(&path);
-    assert_eq!((get(root(&image)), image.stat().arena.blocks), (70 + 300_000, 2));
-    assert_eq!(image.check(), Vec::<String>::new());
+    drop(state);
+    let (state, _) = open(&path);
+    assert_eq!((get(root(&state)), state.stat().arena.blocks), (70 + 300_000, 2));
+    assert_eq!(state.check(), Vec::<String>::new());
 }
 
 #[test]
@@ -613,12 +615,12 @@ fn whoever_translates_hears_of_libraries_that_went_also_of_those_it_never_knew()
     let mut writes = WriteSet::new(32).unwrap();
     for (self_contained, translates) in [(true, true), (false, true), (true, false), (false, false)] {
         let path = folder.path().join(format!("state-{self_contained}-{translates}"));
-        let options = ImageOptions { self_contained, translates, ..options() };
-        let (image, _) = Image::open(&path, &options).unwrap();
+        let options = StateOptions { self_contained, translates, ..options() };
+        let (state, _) = State::open(&path, &options).unwrap();
         let mut heard = || {
             // SAFETY: `writes` outlives the command; one thread.
-            let entered = unsafe { image.enter(&raw mut writes) }.unwrap();
-            image.leave();
+            let entered = unsafe { state.enter(&raw mut writes) }.unwrap();
+            state.leave();
             entered.unloaded
         };
         let before = heard();

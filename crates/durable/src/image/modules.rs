@@ -1,21 +1,21 @@
 //! Which modules the state's addresses belong to, and whether they are where they were.
 //!
-//! The state holds addresses of functions, vtables, constants and variables. So the image records every
-//! module with its build id and place, and opening compares. Two kinds:
+//! The state holds addresses of functions, vtables, constants and variables. So it records every module with its
+//! build id and place, and opening compares them with the process. There are two kinds:
 //!
 //! - *program modules*: the executable and its own libraries. Their variables are part of the state, so they must
 //!   be the same builds.
-//! - *system modules*: the C and C++ runtimes, the dynamic linker, this library. Their variables are not part of
-//!   the state; another build of them is all right as long as the state does not hold their addresses.
+//! - *system modules*: the C and C++ runtimes, the dynamic linker, this library. Their variables are not part of the
+//!   state, and another build of them is accepted as long as the state does not hold their addresses.
 //!
-//! A module that moved is all right under the same condition, which is looked into word by word.
+//! A module that moved is accepted under the same condition, which opening checks word by word.
 
 use crate::{Error, Result};
 use mangrove_sys::{Module, loaded_modules};
 use std::ops::Range;
 
-/// Libraries whose variables are not part of the state, by the names that programs are linked to. A longer version may
-/// follow. A program's own `libutil.so` is none of them.
+/// Libraries whose variables are not part of the state, by the names that programs are linked to. A longer version
+/// may follow the name. A program's own `libutil.so` is not one of them.
 const SYSTEM_LIBRARIES: [&str; 18] = [
     "libc.so.6",
     "libm.so.6",
@@ -53,7 +53,7 @@ const SYSTEM_BEGINNINGS: [&str; 8] = [
 const GLIBC_PARTS: [&str; 10] =
     ["ld", "libc", "libm", "libmvec", "libpthread", "libdl", "librt", "libutil", "libresolv", "libanl"];
 
-/// A module as the image has it.
+/// A module as the state's table has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Recorded {
     pub(crate) path: String,
@@ -64,7 +64,7 @@ pub(crate) struct Recorded {
     pub(crate) is_system: bool,
 }
 
-/// The modules of this process, in the order of the image's table.
+/// The modules of this process, in the order of the state's table.
 #[derive(Debug)]
 pub(crate) struct Modules {
     recorded: Vec<Recorded>,
@@ -79,13 +79,13 @@ pub(crate) struct Modules {
 /// What [`Modules::refresh`] found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refreshed {
-    /// Modules are there that were not, or not there: the table has changed.
+    /// Modules were loaded that were not there before: the table has changed.
     pub(crate) came: bool,
-    /// Modules are not any more where they were.
+    /// Modules are no longer where they were.
     pub(crate) went: bool,
 }
 
-/// A part of the address space that the state must not point into, since what was there is not there now.
+/// A part of the address space that the state must not point into, since what lay there does not lie there now.
 #[derive(Clone, Debug)]
 pub(crate) struct Gone {
     pub(crate) span: Range<usize>,
@@ -96,14 +96,14 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Whether a module is one that libc loads for itself, when a command converts text or looks up a name. Only what
-/// libc and the dynamic linker remember of it lies in the state, and no later run looks there.
+/// Whether libc loads this module for itself, when a command converts text or looks up a name. Of it the state holds
+/// only what libc and the dynamic linker keep, and no later run reads that.
 pub(crate) fn is_libcs_own(path: &str) -> bool {
     path.contains("/gconv/") || file_name(path).starts_with("libnss_")
 }
 
-/// The modules of this process. A variable of a library that lies in the program, because the program names it, counts as
-/// that library's: those of system modules (`stdout`, `std::cout`) are left out.
+/// The modules of this process. A variable of a library that lies in the program, because the program names it,
+/// counts as that library's: those of system modules (`stdout`, `std::cout`) are left out.
 fn modules_of_this_process() -> Vec<Module> {
     let mut all = loaded_modules();
     for at in 0..all.len() {
@@ -119,7 +119,7 @@ fn modules_of_this_process() -> Vec<Module> {
     all
 }
 
-/// The system's library whose variables point into `span`, if one does.
+/// The system library whose variables point into `span`, if one does.
 pub(crate) fn system_library_that_points_into(span: &Range<usize>) -> Option<String> {
     let points = |module: &Module| {
         module.data.iter().any(|range| {
@@ -130,7 +130,7 @@ pub(crate) fn system_library_that_points_into(span: &Range<usize>) -> Option<Str
     };
     let modules = loaded_modules().into_iter();
     let mut others = modules.filter(|module| {
-        // Where states are is what our own variables tell.
+        // This library's own variables point to states anyway.
         is_system(module) && !file_name(&module.path).starts_with("libmangrove")
     });
     others.find(points).map(|module| module.path)
@@ -164,8 +164,8 @@ impl Recorded {
         }
     }
 
-    /// How well this entry names `module`; 0 if it cannot be it. The program is the program; a library has a path, or has
-    /// moved to another folder with its name, as the same build or another.
+    /// How well this entry names `module`; 0 if it cannot be it. The executable matches the executable. A library
+    /// matches by its path, or by its name in another directory, as the same build or another.
     fn fits(&self, module: &Self) -> u32 {
         if self.is_executable || module.is_executable {
             return u32::from(self.is_executable && module.is_executable);
@@ -215,7 +215,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl Modules {
-    /// Those of this process, for a new image.
+    /// The modules of this process, for a new state.
     pub(crate) fn present(keeps_variables: bool) -> Self {
         let now = modules_of_this_process();
         Self {
@@ -231,13 +231,13 @@ impl Modules {
         Self { recorded: Vec::new(), now: Vec::new(), keeps_variables: false, matter: false }
     }
 
-    /// Takes in what was loaded and unloaded since. No module leaves the table.
+    /// Records what was loaded and unloaded since. No module leaves the table.
     pub(crate) fn refresh(&mut self) -> Refreshed {
         if !self.matter {
             return Refreshed::default();
         }
-        // Copies of variables are the program's alone, which is here already. To ask for their owners takes the dynamic linker's
-        // lock: whoever has it may be waiting for this commit.
+        // Copies of variables exist in the executable alone, which is recorded already. To look for their owners
+        // takes the dynamic linker's lock, and the thread that holds it may be waiting for this commit.
         let (mut is, mut now): (Vec<_>, Vec<_>) =
             loaded_modules().into_iter().map(|module| (Recorded::of(&module), Some(module))).unzip();
         let mut refreshed = Refreshed::default();
@@ -265,8 +265,8 @@ impl Modules {
         refreshed
     }
 
-    /// Compares an image's table with this process. Returns the modules in the table's order, this process's
-    /// others behind, and what the state must not point into.
+    /// Compares a state's table with this process. Returns the modules in the table's order, followed by the other
+    /// modules of this process, and the ranges that the state must not point into.
     ///
     /// # Errors
     /// A program module is another build.
@@ -275,7 +275,7 @@ impl Modules {
         let mut is: Vec<_> = present.iter().map(Recorded::of).collect();
         let pairs = pair(&recorded, &is);
         let mut gone = Vec::new();
-        // Libraries lie one behind another: one of another size moves others.
+        // Libraries lie one after another: another size of one moves the others.
         let mut both = recorded.iter().zip(&pairs).filter_map(|(was, at)| Some((was, &is[(*at)?])));
         let changed = both.find(|(was, is)| is.id != was.id).map(|(was, _)| was.path.clone());
         let (mut table, mut now) = (Vec::new(), Vec::new());
@@ -294,7 +294,7 @@ impl Modules {
                 continue;
             };
             if libcs_own {
-                // Nothing that is looked at again points there.
+                // Nothing that a later run reads points there.
             } else if is.id != was.id {
                 if !was.is_system {
                     return Err(Error::Foreign {
@@ -333,7 +333,7 @@ impl Modules {
         Ok((Self { recorded: table, now, keeps_variables, matter: true }, gone))
     }
 
-    /// The table as the image has it.
+    /// The table as it lies in the state.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = (self.recorded.len() as u32).to_le_bytes().to_vec();
         for entry in &self.recorded {
@@ -548,7 +548,7 @@ mod tests {
         assert!(here.now[libc].is_none());
         assert_eq!(here.recorded.last(), Some(&now));
         assert_eq!(here.refresh(), Refreshed::default());
-        // The next start has the one, and is not refused for the other.
+        // The next start finds the one build, and is not refused for the other.
         let (again, gone) = Modules::compare(here.recorded.clone(), true).unwrap();
         assert_eq!(again.now[libc], None);
         assert!(gone.iter().any(|gone| gone.span == now.span), "{gone:?}");

@@ -1,17 +1,17 @@
 //! The program's own variables: bytes of .data and .bss that write commands wrote.
 //!
-//! Each page of variables of which a command wrote something has a *mirror* in the arena: the bytes, and
-//! a bit per byte that says which of them count. A commit copies what was written into the mirrors, which
-//! are part of the same unit; opening copies it back. Bytes that no command wrote are never touched: the
-//! listening socket beside the state's pointer stays this run's.
+//! Each page of variables of which a command wrote something has a *mirror* in the arena: the bytes, and a bit per
+//! byte that says which of them belong to the state. A commit copies what was written into the mirrors, which are
+//! part of the same atomic group; opening copies it back. Bytes that no command wrote are never touched: a listening
+//! socket next to the state's pointer stays that of the present run.
 //!
 //! Invariants:
 //! 1. At most one mirror a page of a module.
 //! 2. A bit once set stays set: the variable belongs to the state from then on.
 
 use crate::arena::{Heap, PAGE_BYTES, SMALL_BYTES_MAX, Writes};
-use crate::image_layout::Header;
-use crate::modules::Modules;
+use crate::image::layout::StateHeader;
+use crate::image::modules::Modules;
 use std::collections::HashMap;
 
 /// A page of variables, in the arena.
@@ -23,7 +23,7 @@ struct Mirror {
     module: u64,
     /// The page's address less the module's bias.
     page: u64,
-    /// Bit per byte: it counts.
+    /// Bit per byte: it belongs to the state.
     counts: [u64; PAGE_BYTES / 64],
     bytes: [u8; PAGE_BYTES],
 }
@@ -35,10 +35,10 @@ pub(crate) struct Globals {
     last: (usize, *mut Mirror),
 }
 
-// SAFETY: the pointers are to the region; used by who commits only.
+// SAFETY: the pointers lead into the region; only commits use them.
 unsafe impl Send for Globals {}
 
-/// The arena has no room for the variables' copies.
+/// The arena has no space for the variables' copies.
 #[derive(Debug)]
 pub(crate) struct NoRoom;
 
@@ -51,7 +51,7 @@ impl Globals {
     /// of a program module is left out.
     pub(crate) fn keep<W: Writes>(
         &mut self,
-        header: *mut Header,
+        header: *mut StateHeader,
         heap: &mut Heap,
         modules: &Modules,
         written: &[(usize, usize)],
@@ -63,8 +63,8 @@ impl Globals {
                 let page = from & !(PAGE_BYTES - 1);
                 let until = (address + len).min(page + PAGE_BYTES);
                 if let Some(mirror) = self.mirror(header, heap, modules, page, w)? {
-                    // SAFETY: a mirror lives as long as the image; `from..until` are bytes of a variable
-                    // that a command of this process just wrote, so they are mapped.
+                    // SAFETY: a mirror lives as long as the state; `from..until` are bytes of a variable that a
+                    // command of this process just wrote, so they are mapped.
                     unsafe { copy_in(&mut *mirror, from, until, w) };
                 }
                 from = until;
@@ -75,7 +75,7 @@ impl Globals {
 
     fn mirror<W: Writes>(
         &mut self,
-        header: *mut Header,
+        header: *mut StateHeader,
         heap: &mut Heap,
         modules: &Modules,
         page: usize,
@@ -92,8 +92,8 @@ impl Globals {
                 if mirror.is_null() {
                     return Err(NoRoom);
                 }
-                // What is written here is in the unit already: a small block of zeros is reported whole, since
-                // what it held before must not come back.
+                // What is written here is in the atomic group already: the arena reports a small block of zeros
+                // whole, since what it held before must not come back.
                 const _: () = assert!(size_of::<Mirror>() <= SMALL_BYTES_MAX);
                 // SAFETY: a fresh block of this size, zero; the header is the region's first page.
                 unsafe {
@@ -101,7 +101,7 @@ impl Globals {
                     (*mirror).module = module as u64;
                     (*mirror).page = page.wrapping_sub(bias) as u64;
                     (*header).globals = mirror as u64;
-                    Header::report(w, &(*header).globals);
+                    StateHeader::report(w, &(*header).globals);
                 }
                 self.mirrors.insert(page, mirror);
                 mirror
@@ -114,12 +114,12 @@ impl Globals {
     /// Puts the variables of all mirrors back where their modules are now.
     ///
     /// # Errors
-    /// A sentence, when a mirror cannot be one, or its module is not there; some variables may be back.
+    /// A message, when a mirror cannot be one, or its module is not there; some variables may be back.
     ///
     /// # Safety
-    /// Nobody else uses those variables now.
+    /// No other thread uses those variables now.
     pub(crate) unsafe fn restore(
-        header: *const Header,
+        header: *const StateHeader,
         heap: &Heap,
         modules: &Modules,
     ) -> Result<Self, String> {
@@ -138,7 +138,8 @@ impl Globals {
             }
             for at in (0..PAGE_BYTES).filter(|at| mirror.counts[at / 64] >> (at % 64) & 1 == 1) {
                 if modules.is_variable(page + at) {
-                    // SAFETY: a writable byte of a loaded module (just asked), nobody else's by the caller.
+                    // SAFETY: a writable byte of a loaded module (just checked), which no other thread uses by
+                    // contract.
                     unsafe { ((page + at) as *mut u8).write(mirror.bytes[at]) };
                 }
             }
@@ -147,10 +148,12 @@ impl Globals {
         Ok(all)
     }
 
-    /// Finds the mirrors' pages where their modules are now. Those of modules that are not there stay in the list.
-    pub(crate) fn find_again(&mut self, header: *const Header, modules: &Modules) {
+    /// Finds the mirrors' pages where their modules are now. Mirrors of modules that are not loaded stay in the
+    /// list.
+    pub(crate) fn find_again(&mut self, header: *const StateHeader, modules: &Modules) {
         *self = Self::new();
-        // SAFETY: the region's first page, and a list that `restore` has checked or `mirror` made; nobody writes to it now.
+        // SAFETY: the region's first page, and a list that `restore` has checked or `mirror` made; no thread writes
+        // to it now.
         let mut next = unsafe { (*header).globals } as *mut Mirror;
         while !next.is_null() {
             // SAFETY: as above.

@@ -1,42 +1,42 @@
-//! The one door from the runtime to the durable bytes, so that tests can stand in for them.
+//! The one door from the runtime to the durable bytes, so that tests can replace them.
 
-use crate::image::ImageStat;
+use crate::stat::ImageStat;
 use crate::{Error, Result};
 use mangrove_shadow::Ticket;
 use mangrove_tracker::WriteSet;
 
-/// What [`Backing::enter`] has to tell.
+/// What [`Backing::enter`] reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Entered {
-    /// How many libraries were ever unloaded in this process: other code may be where theirs was. 0 where no
-    /// tracker learns of code.
+    /// How many libraries this process ever unloaded: other code may lie where theirs lay. 0 where no tracker keeps
+    /// code.
     pub(crate) unloaded: u64,
 }
 
 /// What the runtime needs of the memory that it makes durable.
 pub(crate) trait Backing: Send + Sync {
-    /// The calling thread is about to run write commands that report to `writes`: what it allocates
-    /// until [`Backing::leave`] is persistent. Never nested, one thread at a time.
+    /// The calling thread is about to run write commands that report to `writes`. What it allocates until
+    /// [`Backing::leave`] is persistent. Never nested, one thread at a time.
     ///
     /// # Errors
-    /// The state cannot take in what has changed around it; nobody is inside.
+    /// The state cannot record what changed in the process; no thread is inside then.
     ///
     /// # Safety
-    /// `writes` stays valid until `leave`, and nobody but this thread uses it.
+    /// `writes` stays valid until `leave`, and only this thread uses it.
     unsafe fn enter(&self, writes: *mut WriteSet) -> Result<Entered>;
 
     /// Ends what [`Backing::enter`] began.
     fn leave(&self);
 
-    /// Takes the present bytes of everything persistent in `writes` into the log as one unit, does not
-    /// wait for durability, and clears `writes`. One caller at a time.
+    /// Takes the present bytes of everything persistent in `writes` into the log as one atomic group, and clears
+    /// `writes`. Does not wait for durability. One caller at a time.
     ///
     /// # Errors
-    /// `NoSpace` says that nothing was taken, but memory has changed: the caller treats it as any
-    /// other error. Errors of the medium latch.
+    /// After `NoSpace` the log has nothing of the batch, but memory has changed, so the caller treats it as any
+    /// other error. An error of the medium poisons the pool.
     fn commit(&self, writes: &mut WriteSet) -> Result<Ticket>;
 
-    /// Waits until the unit and all before it are durable; at once where durability is by interval.
+    /// Waits until the atomic group and all before it are durable; returns at once where durability is by interval.
     ///
     /// # Errors
     /// The medium failed first: nothing may be acknowledged.
@@ -51,24 +51,24 @@ pub(crate) trait Backing: Send + Sync {
     /// As `wait`.
     fn sync(&self) -> Result<()>;
 
-    /// Waits until the unit and all before it are durable, in every durability mode.
+    /// Waits until the atomic group and all before it are durable, in every durability mode.
     ///
     /// # Errors
     /// As `wait`.
     fn sync_to(&self, ticket: Ticket) -> Result<()>;
 
-    /// Applies everything committed to the image and frees the log.
+    /// Applies everything committed to the data file and frees the log.
     ///
     /// # Errors
-    /// The first error of the medium, which latches.
+    /// The first error of the medium, which poisons the pool.
     fn checkpoint(&self) -> Result<()>;
 
-    /// The error of the medium that latched, if any: nothing is committed any more. Cheap: each batch asks.
+    /// The error that poisoned the pool, if any: nothing is committed any more. Cheap, since each batch asks.
     fn poisoned(&self) -> Option<Error> {
         None
     }
 
-    /// Counts everything, and says what is wrong with the state's own structures. No command runs.
+    /// Counts everything, and lists the faults of the state's own structures. No command runs.
     fn examine(&self) -> (ImageStat, Vec<String>) {
         (ImageStat::default(), Vec::new())
     }

@@ -1,15 +1,17 @@
-//! One batch: tracked calls, one commit, and what each job is told.
+//! One batch: tracked calls, one commit, and the outcome of each job.
 //!
 //! Invariants:
-//! 1. A batch is committed whole or not at all: after a call that ended halfway nothing is committed
-//!    any more in this process, and nothing is served (`broken`).
-//! 2. `last` is the newest committed ticket whenever nobody executes: who reads inside the combiner's
-//!    read section has seen at most that.
-//! 3. After the first failed commit no command runs: memory then holds what that batch did, which
-//!    nobody was told of. Nor once the medium has failed, whoever met it: memory then holds what was committed.
+//! 1. A batch is committed whole or not at all. After a call that ended halfway this process commits nothing more
+//!    and serves nothing more (`broken`).
+//! 2. `last` is the newest committed ticket whenever no batch runs: a reader inside the combiner's read section has
+//!    seen at most that.
+//! 3. After the first failed commit no command runs: memory then holds what that batch did, and no client got its
+//!    results. Nor does one run once the medium has failed, whichever call met the failure: memory then holds what
+//!    was committed.
 
-use crate::backing::Backing;
-use crate::{Error, Result, route};
+use crate::alloc::split_allocation;
+use crate::runtime::backing::Backing;
+use crate::{Error, Result};
 use mangrove_shadow::Ticket;
 use mangrove_tracker::{Tracker, WriteSet};
 use parking_lot::Mutex;
@@ -19,10 +21,10 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A write command: tracked when it runs, by whichever thread combines.
+/// A write command. It is tracked, and runs on the thread that combines.
 pub type Command = unsafe extern "C" fn(*mut c_void);
 
-/// Commands that one client has for a batch, and how it ended.
+/// The commands that one client has for a batch, and how the batch ended.
 pub(crate) struct Job {
     pub(crate) command: Command,
     /// The command runs once with each.
@@ -42,18 +44,18 @@ impl Job {
     }
 }
 
-// SAFETY: what the pointers lead to belongs to the client, who waits for the job: while a combiner has
-// it nobody else touches it. That a command may run on another thread is the commands' contract.
+// SAFETY: what the pointers lead to belongs to the client, which waits for the job: while a combiner has the job no
+// other thread touches it. A command may run on another thread by its contract.
 unsafe impl Send for Job {}
 
 /// Counters of batches, since the start.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct BatchCounters {
     pub(crate) batches: AtomicU64,
     pub(crate) commands: AtomicU64,
 }
 
-impl Counters {
+impl BatchCounters {
     /// One batch more. Its caller is alone, so nothing is lost between load and store.
     fn count(&self, commands: u64) {
         for (counter, more) in [(&self.batches, 1), (&self.commands, commands)] {
@@ -63,7 +65,7 @@ impl Counters {
     }
 }
 
-/// Executes batches. One at a time; the combiner sees to that.
+/// Executes batches, one at a time; the combiner ensures that.
 pub(crate) struct Executor {
     tracker: Box<dyn Tracker>,
     /// `None` while the executor ends.
@@ -73,16 +75,16 @@ pub(crate) struct Executor {
     failed: AtomicBool,
     failure: OnceLock<Error>,
     broken: AtomicBool,
-    /// A command of the batch that runs has given up halfway.
+    /// A command of the present batch abandoned its work.
     abandoned: AtomicBool,
-    pub(crate) counters: Counters,
+    pub(crate) counters: BatchCounters,
 }
 
-// SAFETY: `writes` is touched in `execute`, `run_alone` and `into_backing` only, whose callers are alone.
+// SAFETY: only `execute` touches `writes`, and its caller is alone.
 unsafe impl Sync for Executor {}
 
-/// One tracked call runs at a time in a process, whatever the number of runtimes in it. What they learnt of code they have in
-/// common: inside is how many libraries had been unloaded when it was last forgotten.
+/// One tracked call runs at a time in a process, however many runtimes there are. All of them share the translated
+/// code; the number counts the libraries that had been unloaded when that code was last forgotten.
 static TRACKED: Mutex<u64> = Mutex::new(0);
 
 impl Executor {
@@ -97,7 +99,7 @@ impl Executor {
             failure: OnceLock::new(),
             broken: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
-            counters: Counters::default(),
+            counters: BatchCounters::default(),
         }
     }
 
@@ -110,14 +112,14 @@ impl Executor {
         self.tracker.name()
     }
 
-    /// The newest ticket that a command of a batch before now may have had.
+    /// The newest ticket that a command of an earlier batch may have.
     #[inline]
     pub(crate) fn last(&self) -> Ticket {
         // Acquire, with the Release in `execute`; inside a read section the combiner orders it anyway.
         Ticket(self.last.load(Ordering::Acquire))
     }
 
-    /// Why nothing is written any more, if so.
+    /// Why writes fail from now on, if they do.
     #[inline]
     pub(crate) fn failure(&self) -> Option<Error> {
         // Acquire, with the Release in `fail`.
@@ -127,13 +129,13 @@ impl Executor {
         self.failure.get().cloned()
     }
 
-    /// As `failure`, and asks the medium too: what fails behind tells nobody.
+    /// As `failure`, and asks the medium too: an error in the background reaches no caller.
     #[inline]
     fn refusal(&self) -> Option<Error> {
         self.failure().or_else(|| self.backing().poisoned().map(|error| self.fail(error)))
     }
 
-    /// Why nothing may even be read any more, if so: memory holds half a command.
+    /// Why even reads fail from now on, if they do: memory holds half a command.
     #[inline]
     pub(crate) fn broken(&self) -> Result<()> {
         if !self.broken.load(Ordering::Acquire) {
@@ -142,32 +144,32 @@ impl Executor {
         Err(self.failure().unwrap_or(Error::Broken { what: "unknown".into() }))
     }
 
-    /// Latches the first failure.
+    /// Keeps the first failure and returns it.
     pub(crate) fn fail(&self, error: Error) -> Error {
-        let latched = match error {
+        let kept = match error {
             Error::Broken { .. } | Error::Poisoned { .. } => error,
             other => Error::Poisoned { first: other.to_string() },
         };
-        if matches!(latched, Error::Broken { .. }) {
+        if matches!(kept, Error::Broken { .. }) {
             self.broken.store(true, Ordering::Release);
         }
-        let first = self.failure.get_or_init(|| latched).clone();
+        let first = self.failure.get_or_init(|| kept).clone();
         // Release, with the Acquire in `failure`.
         self.failed.store(true, Ordering::Release);
         first
     }
 
-    /// Says, from inside a command, that it gave up halfway: its batch is not committed, and nothing after it.
+    /// Abandons the present command half done: its batch is not committed, and nothing after it.
     pub(crate) fn abandon(&self) {
-        // Relaxed: looked at by this thread, when the batch has run.
+        // Relaxed: this thread itself reads it, when the batch has run.
         self.abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// Runs every command of every job and commits what they wrote as one unit.
+    /// Runs every command of every job and commits what they wrote as one atomic group.
     ///
     /// # Safety
-    /// The caller is alone (the combiner's `execute`), and each job's command is sound to call with each
-    /// of its arguments, which stay valid.
+    /// The caller is alone (the combiner's `execute`), and each job's command is sound to call with each of its
+    /// arguments, which stay valid.
     pub(crate) unsafe fn execute(&self, jobs: &[NonNull<Job>]) {
         let result = match self.refusal() {
             Some(error) => Err(error),
@@ -189,7 +191,7 @@ impl Executor {
         let entered = unsafe { backing.enter(writes) }?;
         if entered.unloaded > *forgotten {
             *forgotten = entered.unloaded;
-            route::outside(|| self.tracker.forget_code());
+            split_allocation::outside(|| self.tracker.forget_code());
         }
         let mut commands = 0;
         let mut ran = Ok(());
@@ -207,7 +209,7 @@ impl Executor {
         }
         backing.leave();
         if let Err(error) = ran {
-            // Also an error that changed nothing by itself: earlier commands of the batch have run.
+            // Even if the failed command changed nothing itself: earlier commands of the batch have run.
             writes.clear();
             return Err(Error::Broken { what: error.to_string() });
         }
@@ -229,7 +231,7 @@ impl Executor {
         }
     }
 
-    /// Closes the backing. After half a command it is left as it is: something of the process may point there.
+    /// Closes the backing. After half a command it stays as it is: something of the process may point there.
     pub(crate) fn close(mut self) -> Result<()> {
         let backing = self.backing.take();
         if let Err(error) = self.broken() {

@@ -1,13 +1,14 @@
-//! The runtime: clients, reads, writes, and what their answers wait for.
+//! The runtime: clients, reads, writes, and the durability that their results wait for.
 
-use crate::backing::Backing;
-use crate::batch::{Command, Executor, Job};
-use crate::combiner::Combiner;
-use crate::image::{Image, Opened};
-use crate::image_layout::ROOT_COUNT;
-use crate::slots::Slot;
+use crate::alloc::split_allocation;
+use crate::image::image::{Opened, State};
+use crate::image::layout::ROOT_COUNT;
+use crate::runtime::backing::Backing;
+use crate::runtime::batch::{Command, Executor, Job};
+use crate::runtime::combiner::Combiner;
+use crate::runtime::slots::ClientSlot;
 use crate::stat::Stat;
-use crate::{Error, Options, Result, route};
+use crate::{Error, Options, Result};
 use mangrove_shadow::Ticket;
 use mangrove_tracker::{Tracker, WriteSet, in_tracked_call};
 use std::ffi::{c_int, c_void};
@@ -16,45 +17,45 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A program's durable state, open: reads run in parallel on the memory itself, writes in batches whose
-/// changes are committed as one unit each.
+/// A program's durable state, open. Reads run in parallel on the memory itself. Writes run in batches, and the
+/// changes of each batch are committed as one atomic group.
 ///
-/// Durable linearizability: a write that was answered survives every crash that the medium survives; one
-/// that was not answered is there whole or not at all; no answer rests on a write that may still be lost.
-/// With durability by interval a crash loses a suffix of the writes instead, answered or not.
+/// Durable linearizability: an acknowledged write survives every crash that the medium survives. A write that was
+/// not acknowledged is there whole or not at all. No reported result depends on a write that may still be lost. With
+/// durability by interval a crash loses a suffix of the writes instead, acknowledged or not.
 pub struct Runtime {
     combiner: Combiner<Job>,
     executor: Executor,
     medium_failed: AtomicBool,
-    /// Answers wait for durability.
+    /// Results wait for durability.
     gated: bool,
     new: bool,
     roots: *mut usize,
 }
 
-// SAFETY: `roots` is an address that is handed out; who follows it does so in commands and reads.
+// SAFETY: the runtime only hands out the address `roots`; commands and reads follow it.
 unsafe impl Send for Runtime {}
 // SAFETY: as above.
 unsafe impl Sync for Runtime {}
 
-/// Makes the first state of a program: tracked, alone. 0 says that it succeeded.
-pub type Initialise = unsafe extern "C" fn(*mut c_void) -> c_int;
+/// Makes the first state of a program: tracked, and with no other command beside it. Returns 0 on success.
+pub type InitFn = unsafe extern "C" fn(*mut c_void) -> c_int;
 
-struct First<'a> {
+struct InitCall<'a> {
     executor: &'a Executor,
-    initialise: Option<(Initialise, *mut c_void)>,
+    initialise: Option<(InitFn, *mut c_void)>,
     answer: c_int,
 }
 
 /// The command around the initialisation.
 ///
 /// # Safety
-/// `arg` is a `First`, alone.
+/// `arg` is an `InitCall` that no other thread uses.
 unsafe extern "C" fn run_initialise(arg: *mut c_void) {
     // SAFETY: by contract.
-    let first = unsafe { &mut *arg.cast::<First<'_>>() };
+    let first = unsafe { &mut *arg.cast::<InitCall<'_>>() };
     if let Some((initialise, arg)) = first.initialise {
-        // SAFETY: promised to `Runtime::open`.
+        // SAFETY: the caller of `Runtime::open` promised that the call is sound.
         first.answer = unsafe { initialise(arg) };
         if first.answer != 0 {
             first.executor.abandon();
@@ -68,13 +69,14 @@ impl std::fmt::Debug for Runtime {
     }
 }
 
-/// Somebody who issues commands, one at a time. Any number; cheap; a slot of its own in the combiner.
+/// Issues commands, one at a time. A runtime has any number of clients; each is cheap and has its own slot in the
+/// combiner.
 pub struct Client {
     runtime: Arc<Runtime>,
-    slot: NonNull<Slot<Job>>,
+    slot: NonNull<ClientSlot<Job>>,
 }
 
-// SAFETY: the slot lives as long as the runtime that the client holds, and `&mut self` makes its user one.
+// SAFETY: the slot lives as long as the runtime, which the client holds, and `&mut self` keeps it to one thread.
 unsafe impl Send for Client {}
 
 impl std::fmt::Debug for Client {
@@ -83,13 +85,14 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// What a command may not ask for: it would wait for itself, and the runtime's own memory would become the state's.
+/// Refuses a call that a command must not make: it would wait for itself, and what the runtime allocates would
+/// become part of the state.
 pub(crate) fn outside_commands() -> Result<()> {
-    if route::is_inside() { Err(Error::Nested) } else { Ok(()) }
+    if split_allocation::is_inside() { Err(Error::Nested) } else { Ok(()) }
 }
 
 impl Runtime {
-    /// A runtime over parts that are open already. `gated`: answers wait for durability.
+    /// A runtime over parts that are open already. `gated`: results wait for durability.
     pub(crate) fn over(
         tracker: Box<dyn Tracker>,
         backing: Box<dyn Backing>,
@@ -116,26 +119,26 @@ impl Runtime {
         Ok(Client { runtime: Arc::clone(self), slot: self.join()? })
     }
 
-    /// A slot in the combiner; lives as long as the runtime, and goes back by `part`.
-    pub(crate) fn join(&self) -> Result<NonNull<Slot<Job>>> {
+    /// Takes a slot in the combiner. It lives as long as the runtime; `leave` gives it back.
+    pub(crate) fn join(&self) -> Result<NonNull<ClientSlot<Job>>> {
         self.combiner.join().map(NonNull::from).ok_or(Error::TooManyClients)
     }
 
-    pub(crate) fn part(&self, slot: &Slot<Job>) {
-        self.combiner.part(slot);
+    pub(crate) fn leave(&self, slot: &ClientSlot<Job>) {
+        self.combiner.leave(slot);
     }
 
     /// See [`Client::read`].
     ///
     /// # Safety
-    /// The slot is of this runtime, and in no other call.
+    /// The slot is of this runtime, and no other call uses it.
     #[inline]
     pub(crate) unsafe fn read_at<R>(
         &self,
-        slot: &Slot<Job>,
+        slot: &ClientSlot<Job>,
         call: impl FnOnce() -> R,
     ) -> Result<(R, Ticket)> {
-        // Of whatever state: that one's next command may be waiting for ours to end.
+        // In a command of any state: that state's next command may wait for the present one to end.
         if in_tracked_call() {
             return Err(Error::Nested);
         }
@@ -149,11 +152,11 @@ impl Runtime {
     /// See [`Client::write`].
     ///
     /// # Safety
-    /// As there; the slot is of this runtime, and in no other call.
+    /// As there; the slot is of this runtime, and no other call uses it.
     #[inline]
     pub(crate) unsafe fn write_at(
         &self,
-        slot: &Slot<Job>,
+        slot: &ClientSlot<Job>,
         command: Command,
         args: &[*mut c_void],
     ) -> Result<Ticket> {
@@ -162,7 +165,7 @@ impl Runtime {
         }
         let mut job = Job::new(command, args);
         self.combiner.write(slot, &mut job, |jobs| {
-            // SAFETY: alone by the combiner; the rest is every caller's promise.
+            // SAFETY: the combiner keeps this thread alone; each caller promised the rest.
             unsafe { self.executor.execute(jobs) };
         });
         job.into_outcome()
@@ -175,7 +178,7 @@ impl Runtime {
     #[inline]
     pub(crate) unsafe fn write_and_settle_at(
         &self,
-        slot: &Slot<Job>,
+        slot: &ClientSlot<Job>,
         command: Command,
         args: &[*mut c_void],
         settle: impl FnOnce(&Self, Ticket) -> Result<()>,
@@ -186,7 +189,7 @@ impl Runtime {
         let mut job = Job::new(command, args);
         let mut settled = Ok(());
         let execute = |jobs: &[NonNull<Job>]| {
-            // SAFETY: alone by the combiner; the rest is every caller's promise.
+            // SAFETY: the combiner keeps this thread alone; each caller promised the rest.
             unsafe { self.executor.execute(jobs) };
         };
         self.combiner.write_and_settle(slot, &mut job, execute, |job| {
@@ -198,21 +201,22 @@ impl Runtime {
         settled
     }
 
-    /// Opens the state at `path`, or makes one. A state that nobody finished initialising is new: then
-    /// `initialise` runs, tracked, and everything it made is durable when this returns; a crash before leaves
-    /// nothing. Its answer must be 0.
+    /// Opens the state at `path`, or makes one. A state whose initialisation never finished is new: then
+    /// `initialise` runs, tracked, and everything that it made is durable when this returns. A crash before that
+    /// leaves nothing. `initialise` must return 0.
     ///
     /// # Errors
-    /// What the pool says; `Foreign` and `Moved` when the state belongs to another program or another build;
-    /// `Tracker` when the tracker asked for cannot work here; `Refused` when `initialise` answered something else.
+    /// The pool's errors; `Foreign` and `Moved` when the state belongs to another program or another build;
+    /// `Tracker` when the chosen tracker cannot work here; `Refused` when `initialise` returns another number than
+    /// 0.
     ///
     /// # Safety
-    /// `initialise` is sound to call with its argument. The state's own code must keep what the state relies on:
-    /// it is opened by the program that made it.
+    /// `initialise` is sound to call with its argument. The program that made the state opens it, and its code keeps
+    /// what the state relies on.
     pub unsafe fn open(
         path: impl AsRef<Path>,
         options: &Options,
-        initialise: Option<(Initialise, *mut c_void)>,
+        initialise: Option<(InitFn, *mut c_void)>,
     ) -> Result<Arc<Self>> {
         // SAFETY: passed on.
         unsafe { Self::open_prepared(path.as_ref(), options, initialise, |_| ()) }
@@ -225,40 +229,40 @@ impl Runtime {
     pub(crate) unsafe fn open_prepared(
         path: &Path,
         options: &Options,
-        initialise: Option<(Initialise, *mut c_void)>,
+        initialise: Option<(InitFn, *mut c_void)>,
         prepare: impl FnOnce(*mut usize),
     ) -> Result<Arc<Self>> {
         outside_commands()?;
-        // What is left of a process's address space is the image's: these come before it.
+        // What is left of the process's address space becomes the state's, so these are mapped before it.
         let (writes, tracker) = (options.write_set()?, options.make_tracker()?);
-        let (image, opened) = Image::open(path, &options.image())?;
+        let (state, opened) = State::open(path, &options.state())?;
         // SAFETY: passed on.
-        unsafe { Self::over_image(tracker, writes, (image, opened), options.gated(), initialise, prepare) }
+        unsafe { Self::over_state(tracker, writes, (state, opened), options.gated(), initialise, prepare) }
     }
 
-    /// A runtime over an image that has just been opened.
+    /// A runtime over a state that has just been opened.
     ///
     /// # Safety
     /// As `open`.
-    pub(crate) unsafe fn over_image(
+    pub(crate) unsafe fn over_state(
         tracker: Box<dyn Tracker>,
         writes: WriteSet,
-        (image, opened): (Image, Opened),
+        (state, opened): (State, Opened),
         gated: bool,
-        initialise: Option<(Initialise, *mut c_void)>,
+        initialise: Option<(InitFn, *mut c_void)>,
         prepare: impl FnOnce(*mut usize),
     ) -> Result<Arc<Self>> {
         if opened.new {
-            image.mark_initialised();
+            state.mark_initialised();
         }
-        let roots = image.roots();
-        let mut runtime = Self::over(tracker, Box::new(image), writes, gated);
+        let roots = state.roots();
+        let mut runtime = Self::over(tracker, Box::new(state), writes, gated);
         runtime.new = opened.new;
         runtime.roots = roots.cast();
         prepare(runtime.roots);
         if opened.new {
             // SAFETY: passed on.
-            let made = unsafe { runtime.run_first(initialise) }.and_then(|()| runtime.sync());
+            let made = unsafe { runtime.run_init(initialise) }.and_then(|()| runtime.sync());
             if let Err(error) = made {
                 runtime.executor.give_up();
                 return Err(error);
@@ -271,13 +275,13 @@ impl Runtime {
     ///
     /// # Safety
     /// `initialise` is sound to call with its argument.
-    unsafe fn run_first(&self, initialise: Option<(Initialise, *mut c_void)>) -> Result<()> {
-        let mut first = First { executor: &self.executor, initialise, answer: 0 };
+    unsafe fn run_init(&self, initialise: Option<(InitFn, *mut c_void)>) -> Result<()> {
+        let mut first = InitCall { executor: &self.executor, initialise, answer: 0 };
         let arg = (&raw mut first).cast();
         let args = [arg];
         let mut job = Job::new(run_initialise, &args);
         self.combiner.exclusive(|| {
-            // SAFETY: alone; the rest is passed on.
+            // SAFETY: no other thread uses the runtime yet; the rest is passed on.
             unsafe { self.executor.execute(&[NonNull::from(&mut job)]) };
         });
         if first.answer != 0 {
@@ -291,50 +295,44 @@ impl Runtime {
         self.executor.backing()
     }
 
-    /// True when this opening made the state, and did not find one.
+    /// True when this opening made the state rather than found one.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.new
     }
 
-    /// Sixteen words of the state, zero at first: where the program finds its data again. Commands write
-    /// them like any memory.
+    /// Sixteen words of the state, zero at first: from them the program finds its data again. Commands write them
+    /// like any memory.
     #[must_use]
     pub fn roots(&self) -> *mut usize {
         self.roots
     }
 
-    /// True when nothing was ever kept in the state: its roots are zero, and what is allocated is its own. Time: as
-    /// a check. No command may run.
+    /// True when the state holds nothing of the program: its roots are zero, and its only block is its own. As slow
+    /// as a check. No command may run.
     #[must_use]
     pub fn is_blank(&self) -> bool {
-        // SAFETY: sixteen words of the region, which nobody writes.
+        // SAFETY: sixteen words of the region, which no command writes now.
         let roots = unsafe { std::slice::from_raw_parts(self.roots, ROOT_COUNT) };
         let (stat, problems) = self.executor.backing().examine();
-        // The table of modules.
+        // It holds the table of modules.
         let own_blocks = 1;
         roots.iter().all(|&root| root == 0)
             && (stat.arena.blocks, stat.arena.mapped_bytes) == (own_blocks, 0)
             && problems.is_empty()
     }
 
-    /// True when answers wait for durability (`sync`), false when they do not (`interval`).
-    #[must_use]
-    pub fn answers_wait(&self) -> bool {
-        self.gated
-    }
-
-    /// True when an answer that rests on `ticket` may be given now.
+    /// True when a result that depends on `ticket` may be reported now.
     #[inline]
     #[must_use]
     pub fn may_answer(&self, ticket: Ticket) -> bool {
         !self.gated || self.executor.backing().durable() >= ticket
     }
 
-    /// Waits until an answer that rests on `ticket` may be given.
+    /// Waits until a result that depends on `ticket` may be reported.
     ///
     /// # Errors
-    /// The medium failed first: what rests on the ticket must not be acknowledged.
+    /// The medium failed first: what depends on the ticket must not be acknowledged.
     #[inline]
     pub fn wait(&self, ticket: Ticket) -> Result<()> {
         if self.may_answer(ticket) {
@@ -345,7 +343,7 @@ impl Runtime {
 
     #[cold]
     fn wait_slow(&self, ticket: Ticket) -> Result<()> {
-        self.executor.backing().wait(ticket).map_err(|error| self.lose(error))
+        self.executor.backing().wait(ticket).map_err(|error| self.fail_medium(error))
     }
 
     /// Waits until everything committed so far is durable, whatever the durability mode.
@@ -354,7 +352,7 @@ impl Runtime {
     /// The medium failed, now or before; `Nested` inside a command.
     pub fn sync(&self) -> Result<()> {
         outside_commands()?;
-        self.executor.backing().sync().map_err(|error| self.lose(error))
+        self.executor.backing().sync().map_err(|error| self.fail_medium(error))
     }
 
     /// Waits until everything up to `ticket` is durable, whatever the durability mode.
@@ -366,24 +364,27 @@ impl Runtime {
             return Ok(());
         }
         outside_commands()?;
-        self.executor.backing().sync_to(ticket).map_err(|error| self.lose(error))
+        self.executor.backing().sync_to(ticket).map_err(|error| self.fail_medium(error))
     }
 
-    /// Latches that the medium failed before something was durable.
-    fn lose(&self, error: Error) -> Error {
+    /// Remembers that the medium failed before something was durable.
+    fn fail_medium(&self, error: Error) -> Error {
         // Release, with the Acquire in `medium_failed`.
         self.medium_failed.store(true, Ordering::Release);
         self.executor.fail(error)
     }
 
-    /// Whether somebody waited for durability in vain: what is not durable now never will be. After a commit that was
-    /// refused, which is a [`Runtime::failure`] too, what was committed before still becomes durable.
-    pub(crate) fn medium_failed(&self) -> bool {
-        // Acquire, with the Release in `lose`.
+    /// Whether a wait for durability failed: what is not durable now never will be. After a refused commit, which is
+    /// a [`Runtime::failure`] too, earlier commits still become durable.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn medium_failed(&self) -> bool {
+        // Acquire, with the Release in `fail_medium`.
         self.medium_failed.load(Ordering::Acquire)
     }
 
-    /// Applies everything committed so far to the image and frees the log: the next opening has less to do.
+    /// Applies everything committed so far to the data file and frees the log, so that the next opening has less to
+    /// do.
     ///
     /// # Errors
     /// The medium failed, now or before; `Nested` inside a command.
@@ -392,14 +393,14 @@ impl Runtime {
         self.executor.backing().checkpoint().map_err(|error| self.executor.fail(error))
     }
 
-    /// Why nothing is written any more, if so.
+    /// Why writes fail from now on, if they do.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         self.executor.failure()
     }
 
-    /// Says, from inside a command of this runtime, that it gave up halfway: nothing of its batch, and nothing
-    /// after it, becomes durable; every further call answers `Broken`.
+    /// Abandons the present command of this runtime half done. Nothing of its batch, and nothing after it, becomes
+    /// durable; every later call returns `Broken`.
     pub fn abandon(&self) {
         self.executor.abandon();
     }
@@ -417,11 +418,11 @@ impl Runtime {
         }
     }
 
-    /// Makes everything durable, brings the image up to date, and closes the pool.
+    /// Makes everything durable, brings the data file up to date, and closes the pool.
     ///
     /// # Errors
-    /// `Nested` while clients are alive (the runtime goes on, and is given back to nobody: drop them first);
-    /// the medium's error, after which the pool opens by recovery.
+    /// `Server` while clients are alive: the runtime stays open, but this handle to it is gone, so drop the clients
+    /// first. Otherwise the medium's error, after which the pool opens by recovery.
     pub fn close(self: Arc<Self>) -> Result<()> {
         let runtime = Arc::into_inner(self).ok_or(Error::Server {
             what: "clients are still alive; end them before the runtime is closed".into(),
@@ -437,52 +438,52 @@ impl Client {
         &self.runtime
     }
 
-    fn slot(&self) -> &Slot<Job> {
+    fn slot(&self) -> &ClientSlot<Job> {
         // SAFETY: slots live as long as the combiner, which the client's Arc keeps.
         unsafe { self.slot.as_ref() }
     }
 
-    /// Runs a read on this thread, natively, beside other reads and never beside a write; returns what it
-    /// returned, and the ticket that its answer must wait for.
+    /// Runs a read on this thread, natively, beside other reads and never beside a write. Returns the read's result
+    /// and the ticket that must be durable before the result is reported.
     ///
     /// # Errors
     /// `Broken`: memory holds half a command. `Nested`: called from inside a command.
     #[inline]
     pub fn read<R>(&mut self, call: impl FnOnce() -> R) -> Result<(R, Ticket)> {
-        // SAFETY: the slot is this client's, who is borrowed.
+        // SAFETY: the slot is this client's, which is borrowed.
         unsafe { self.runtime.read_at(self.slot(), call) }
     }
 
-    /// As [`Client::read`], and waits until its answer may be given. After the medium failed reads go on
-    /// without: they then see everything durable, and what was being written when it failed.
+    /// As [`Client::read`], and waits until the result may be reported. After the medium failed, reads continue
+    /// without waiting: they see everything durable, and what was being written when the medium failed.
     ///
     /// # Errors
     /// As `read`.
     #[inline]
     pub fn read_durable<R>(&mut self, call: impl FnOnce() -> R) -> Result<R> {
         let (result, seen) = self.read(call)?;
-        // The error has latched, and reads go on.
+        // The runtime has recorded the error, and reads continue.
         let _ = self.runtime.wait(seen);
         Ok(result)
     }
 
-    /// Has `command` run with each of `args`, in order, tracked, in one batch, perhaps with commands of other
-    /// clients and perhaps on another client's thread; returns when the batch is committed. The answer must
-    /// wait for the ticket ([`Runtime::wait`]).
+    /// Has `command` run with each of `args`, in order, tracked, in one batch. The batch may hold commands of other
+    /// clients, and may run on another client's thread. Returns when the batch is committed. The result must wait
+    /// for the ticket ([`Runtime::wait`]).
     ///
     /// # Errors
-    /// `Poisoned` and `Broken` latch: the commands were not run, or their batch is not and will not be durable.
-    /// `Nested`: called from inside a command; nothing was done.
+    /// `Poisoned` and `Broken` are final: the commands did not run, or their batch never becomes durable. `Nested`:
+    /// called from inside a command; nothing was done.
     ///
     /// # Safety
     /// `command` is sound to call with each of `args`, on any thread, while no other command or read runs.
     #[inline]
     pub unsafe fn write(&mut self, command: Command, args: &[*mut c_void]) -> Result<Ticket> {
-        // SAFETY: the slot is this client's, who is borrowed; the rest is passed on.
+        // SAFETY: the slot is this client's, which is borrowed; the rest is passed on.
         unsafe { self.runtime.write_at(self.slot(), command, args) }
     }
 
-    /// As [`Client::write`], and waits until its answer may be given.
+    /// As [`Client::write`], and waits until the result may be reported.
     ///
     /// # Errors
     /// As `write`; also when the medium failed before the batch was durable.
@@ -491,12 +492,12 @@ impl Client {
     /// As `write`.
     #[inline]
     pub unsafe fn write_durable(&mut self, command: Command, args: &[*mut c_void]) -> Result<()> {
-        // SAFETY: the slot is this client's, who is borrowed; the rest is passed on.
+        // SAFETY: the slot is this client's, which is borrowed; the rest is passed on.
         unsafe { self.runtime.write_and_settle_at(self.slot(), command, args, Runtime::wait) }
     }
 
     /// As [`Client::write`], and waits until the batch is durable, whatever the durability mode: a state with
-    /// durability by interval may have some writes that are synced.
+    /// durability by interval may have some synced writes.
     ///
     /// # Errors
     /// As `write_durable`.
@@ -512,6 +513,6 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.runtime.combiner.part(self.slot());
+        self.runtime.combiner.leave(self.slot());
     }
 }

@@ -1,166 +1,17 @@
-//! Tests of the runtime over a backing that forgets, delays and fails as it is told.
+//! Tests of the runtime over a backing that forgets, delays and fails on request.
 
 #![expect(
     clippy::undocumented_unsafe_blocks,
     reason = "what the tests point to lives on their stacks, and waits"
 )]
 
-use crate::backing::{Backing, Entered};
-use crate::runtime::Runtime;
-use crate::{Error, Result};
-use mangrove_shadow::Ticket;
-use mangrove_tracker::{Explicit, WriteSet, in_tracked_call, will_write};
-use parking_lot::{Condvar, Mutex};
-use std::collections::BTreeMap;
+use crate::runtime::fake::fake_runtime;
+use crate::{Error, Runtime};
+use mangrove_tracker::{in_tracked_call, will_write};
+use parking_lot::Mutex;
 use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-#[derive(Default)]
-struct Medium {
-    /// Committed units: address to bytes, each.
-    units: Vec<BTreeMap<usize, Vec<u8>>>,
-    durable: u64,
-    failed: bool,
-    /// The next commit is refused, as one that finds no room.
-    refuses: bool,
-    /// An error that nobody's call met has latched.
-    poisoned: bool,
-    /// Syncs happen only when told.
-    held: bool,
-}
-
-/// A backing in memory. The "disk" is a list of units.
-#[derive(Clone, Default)]
-pub(crate) struct Fake {
-    medium: Arc<(Mutex<Medium>, Condvar)>,
-    durable: Arc<AtomicU64>,
-    inside: Arc<AtomicBool>,
-}
-
-impl Fake {
-    pub(crate) fn hold(&self, yes: bool) {
-        self.medium.0.lock().held = yes;
-        self.medium.1.notify_all();
-    }
-
-    pub(crate) fn fail(&self) {
-        self.medium.0.lock().failed = true;
-        self.medium.1.notify_all();
-    }
-
-    pub(crate) fn refuse_one(&self) {
-        self.medium.0.lock().refuses = true;
-    }
-
-    fn poison(&self) {
-        self.medium.0.lock().poisoned = true;
-    }
-
-    fn units(&self) -> usize {
-        self.medium.0.lock().units.len()
-    }
-
-    /// What a crash now would leave of the `u64` at `address`.
-    fn survivor(&self, address: *const u64) -> u64 {
-        let medium = self.medium.0.lock();
-        let mut bytes = [0; 8];
-        for unit in &medium.units[..medium.durable as usize] {
-            for (&at, data) in unit {
-                for (i, byte) in data.iter().enumerate() {
-                    if let Some(slot) = (at + i).checked_sub(address.addr()).and_then(|o| bytes.get_mut(o)) {
-                        *slot = *byte;
-                    }
-                }
-            }
-        }
-        u64::from_ne_bytes(bytes)
-    }
-}
-
-impl Backing for Fake {
-    unsafe fn enter(&self, _: *mut WriteSet) -> Result<Entered> {
-        assert!(!self.inside.swap(true, Ordering::SeqCst));
-        Ok(Entered::default())
-    }
-
-    fn leave(&self) {
-        assert!(self.inside.swap(false, Ordering::SeqCst));
-    }
-
-    fn commit(&self, writes: &mut WriteSet) -> Result<Ticket> {
-        let mut medium = self.medium.0.lock();
-        if medium.failed {
-            return Err(Error::Io {
-                doing: "append".into(),
-                code: Some(5),
-                message: "the disk is gone".into(),
-            });
-        }
-        if std::mem::take(&mut medium.refuses) {
-            return Err(Error::Full { what: "there is no room".into() });
-        }
-        let unit = writes
-            .ranges()
-            .iter()
-            // SAFETY: the tests write to memory that lives on.
-            .map(|&(at, len)| (at, unsafe { std::slice::from_raw_parts(at as *const u8, len) }.to_vec()))
-            .collect();
-        medium.units.push(unit);
-        writes.clear();
-        Ok(Ticket(medium.units.len() as u64))
-    }
-
-    fn wait(&self, ticket: Ticket) -> Result<()> {
-        let mut medium = self.medium.0.lock();
-        loop {
-            if medium.failed {
-                return Err(Error::Poisoned { first: "the disk is gone".into() });
-            }
-            if !medium.held {
-                medium.durable = medium.durable.max(ticket.0);
-                self.durable.store(medium.durable, Ordering::Release);
-            }
-            if medium.durable >= ticket.0 {
-                return Ok(());
-            }
-            self.medium.1.wait(&mut medium);
-        }
-    }
-
-    fn durable(&self) -> Ticket {
-        Ticket(self.durable.load(Ordering::Acquire))
-    }
-
-    fn sync_to(&self, ticket: Ticket) -> Result<()> {
-        self.wait(ticket)
-    }
-
-    fn sync(&self) -> Result<()> {
-        let all = self.medium.0.lock().units.len() as u64;
-        self.wait(Ticket(all))
-    }
-
-    fn checkpoint(&self) -> Result<()> {
-        self.sync()
-    }
-
-    fn poisoned(&self) -> Option<Error> {
-        let poisoned = self.medium.0.lock().poisoned;
-        poisoned.then(|| Error::Poisoned { first: "the disk went unseen".into() })
-    }
-
-    fn close(self: Box<Self>) -> Result<()> {
-        self.sync()
-    }
-}
-
-/// A runtime over a fake, tracked by marks.
-pub(crate) fn fake_runtime(gated: bool) -> (Arc<Runtime>, Fake) {
-    let fake = Fake::default();
-    let writes = WriteSet::new(32).unwrap();
-    (Arc::new(Runtime::over(Box::new(Explicit), Box::new(fake.clone()), writes, gated)), fake)
-}
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An argument of `add`: where, how much, and what was there.
 #[repr(C)]
@@ -182,7 +33,7 @@ unsafe extern "C" fn add(arg: *mut c_void) {
 }
 
 fn cell() -> *mut u64 {
-    // A cache line of its own: blocks of 32 bytes may be copied beside it.
+    // A cache line of its own: blocks of 32 bytes may be copied whole.
     let line: &'static mut [u64; 16] = Box::leak(Box::new([0; 16]));
     let at = line.as_mut_ptr();
     // SAFETY: within the sixteen words.
@@ -197,7 +48,7 @@ fn an_answered_write_survives_and_one_that_waits_is_not_answered() {
     let mut one = Add { to: counter, amount: 5, before: 9 };
     let arg = (&raw mut one).cast();
     unsafe { client.write_durable(add, &[arg, arg]) }.unwrap();
-    assert_eq!((one.before, fake.survivor(counter), fake.units()), (5, 10, 1), "two commands, one unit");
+    assert_eq!((one.before, fake.survivor(counter), fake.groups()), (5, 10, 1), "two commands, one group");
 
     fake.hold(true);
     let ticket = unsafe { client.write(add, &[arg]) }.unwrap();
@@ -310,7 +161,7 @@ fn a_command_that_ended_halfway_ends_everything() {
     let error = unsafe { client.write(half, &[arg]) }.unwrap_err();
     assert!(matches!(&error, Error::Broken { what } if what.contains("it panicked")), "{error}");
     assert!(matches!(client.read(|| ()), Err(Error::Broken { .. })));
-    assert_eq!((fake.units(), fake.survivor(counter)), (1, 1), "half a command is never committed");
+    assert_eq!((fake.groups(), fake.survivor(counter)), (1, 1), "half a command is never committed");
 }
 
 #[test]
@@ -361,7 +212,7 @@ fn a_runtime_with_clients_is_not_closed() {
     runtime.close().unwrap();
 }
 
-/// Eight threads, one counter each and one of all: sums are right, reads see batches whole.
+/// Eight threads, one counter each and one for all: sums are right, and reads see whole batches.
 #[test]
 fn threads_agree() {
     let (runtime, fake) = fake_runtime(true);

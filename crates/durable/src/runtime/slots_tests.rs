@@ -1,6 +1,6 @@
-//! Tests of `slots.rs`, apart from it because models compile that file with other atomics.
+//! Tests of `runtime/slots.rs`, apart from it because models compile that file with other atomics.
 
-use crate::slots::{FIRST_BLOCK_SLOTS, Slots, place};
+use crate::runtime::slots::{FIRST_BLOCK_SLOTS, SlotTable, place};
 
 #[test]
 fn places_are_dense_and_blocks_double() {
@@ -16,7 +16,7 @@ fn places_are_dense_and_blocks_double() {
 
 #[test]
 fn slots_keep_their_address_and_are_used_again() {
-    let slots = Slots::<u32>::new();
+    let slots = SlotTable::<u32>::new();
     let first: Vec<_> = (0..100).map(|_| std::ptr::from_ref(slots.take().unwrap())).collect();
     assert_eq!(slots.each().map(std::ptr::from_ref).collect::<Vec<_>>(), first);
     slots.give_back(slots.get(17));
@@ -27,7 +27,7 @@ fn slots_keep_their_address_and_are_used_again() {
 
 #[test]
 fn what_different_threads_write_lies_on_different_lines() {
-    let slots = Slots::<u32>::new();
+    let slots = SlotTable::<u32>::new();
     let (a, b) = (slots.take().unwrap(), slots.take().unwrap());
     let lines = [
         std::ptr::from_ref(&a.request).addr(),

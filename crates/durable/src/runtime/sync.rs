@@ -1,20 +1,9 @@
-//! The one door to atomics, gates and spinning of code that is model-checked: `tests/combiner_model.rs`,
-//! `tests/combiner_loom.rs` and `tests/gating_model.rs` compile that code against a `sync` module of their own.
+//! The one door to atomics, gates and spinning of code that is model-checked: `tests/combiner_model.rs` and
+//! `tests/combiner_loom.rs` compile that code against a `sync` module of their own.
 
-pub(crate) use mangrove_sys::{AsymmetricBarrier, Gate, thread_mark};
+pub(crate) use mangrove_sys::{AsymmetricBarrier, EventCount, barrier_after_rmw, thread_mark};
 pub(crate) use parking_lot::Mutex;
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-
-/// Completes a read-modify-write to a full barrier: loads after it are not done before it.
-///
-/// On x86-64 the locked instruction is one already, so only the compiler is told.
-#[inline]
-pub(crate) fn barrier_after_rmw() {
-    #[cfg(target_arch = "x86_64")]
-    std::sync::atomic::compiler_fence(Ordering::SeqCst);
-    #[cfg(not(target_arch = "x86_64"))]
-    std::sync::atomic::fence(Ordering::SeqCst);
-}
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Counts the rounds of a wait that first spins and then sleeps.
 pub(crate) struct Patience {
@@ -25,7 +14,7 @@ pub(crate) struct Patience {
 const SPIN_ROUNDS: u32 = 200;
 
 impl Patience {
-    /// A new wait. On a machine with one CPU nobody else can move while we spin: none.
+    /// A new wait. On a machine with one CPU no other thread can run while this one spins, so it does not.
     pub(crate) fn new() -> Self {
         static ROUNDS: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
         let rounds = *ROUNDS.get_or_init(|| match std::thread::available_parallelism() {

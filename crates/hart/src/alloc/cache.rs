@@ -1,35 +1,35 @@
-//! Slots set aside for the writers of one lane, so that taking and giving one back costs no locked instruction.
+//! Slots reserved for the writers of one lane, so that allocating and freeing one costs no locked instruction.
 //!
-//! A locked instruction has to wait until the lines that were flushed before it are written back; a plain one lets
-//! the next lookup run meanwhile. So each lane (see [`crate::gate`]) has caches that only its holder touches, and
-//! the shared masks of chunks are touched once for many slots.
+//! A locked instruction waits until the lines that were flushed before it are written back; a plain one lets the next
+//! lookup run meanwhile. So each lane (see [`crate::concurrency::writer_gate`]) has caches that only its holder uses,
+//! and one access to the shared mask of a chunk serves many slots.
 //!
 //! Invariant: slots of leaves in the cache of a thread's lane have their bit set and a durable meta word of zero
-//! (`leafbit.rs`). The lane of who has closed the gate keeps slots with and without bit.
+//! (`leafbit.rs`). The lane of the exclusive permit keeps slots with and without their bit.
 
-use crate::class::Class;
-use crate::gate::{LANE_COUNT, Lane};
+use crate::concurrency::writer_gate::{LANE_COUNT, LaneToken};
+use crate::format::size_class::Class;
 use std::cell::UnsafeCell;
 
-/// Slots given back that a lane keeps for its next takers, for each class.
+/// Freed slots of a class that a lane keeps for its next allocations.
 const SPARE_COUNT_MAX: usize = 28;
 
-/// What one lane has set aside of one class.
+/// The free slots of one class that one lane has reserved.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cache {
+pub(super) struct SlotCache {
     /// Free slots of the chunk at `base`.
     pub(super) mask: u64,
     pub(super) base: u64,
     pub(super) slot_bytes: u32,
     spare_count: u32,
-    /// Slots given back, the last one first taken again: it is still near.
+    /// Freed slots. The last one is reused first, because the processor still has it in its caches.
     spare: [u64; SPARE_COUNT_MAX],
 }
 
-impl Cache {
+impl SlotCache {
     /// A slot, if there is one; with `in_row` the next one of the chunk.
     #[inline]
-    pub(super) fn take(&mut self, in_row: bool) -> Option<u64> {
+    pub(super) fn alloc(&mut self, in_row: bool) -> Option<u64> {
         if self.spare_count > 0 {
             self.spare_count -= 1;
             return self.spare.get(self.spare_count as usize).copied();
@@ -42,15 +42,15 @@ impl Cache {
         Some(self.base + u64::from(slot) * u64::from(self.slot_bytes))
     }
 
-    /// The next slot of the mask for single writes: even ones first. Two small slots share a line, and who writes into a line that is
-    /// on its way to the medium waits until it has arrived.
+    /// The next slot of the mask for single writes: even ones first. Two small slots share a line, and a store into a
+    /// line that is on its way to the medium waits until it has arrived.
     #[inline]
     fn first(&self) -> u32 {
         let even = self.mask & 0x5555_5555_5555_5555;
         (if even != 0 { even } else { self.mask }).trailing_zeros()
     }
 
-    /// Keeps a slot; false when there is no room.
+    /// Keeps a slot; false when the cache is full.
     #[inline]
     pub(super) fn keep(&mut self, slot: u64) -> bool {
         let Some(place) = self.spare.get_mut(self.spare_count as usize) else { return false };
@@ -59,19 +59,19 @@ impl Cache {
         true
     }
 
-    /// Where the next slot will be, as far as that is known.
+    /// Offset of the next slot, as far as that is known.
     #[inline]
     pub(super) fn next(&self) -> u64 {
         self.base + u64::from(self.first()) * u64::from(self.slot_bytes)
     }
 
-    /// The slots that were given back.
+    /// Removes and returns the freed slots.
     pub(super) fn take_spare(&mut self) -> impl Iterator<Item = u64> + use<> {
         let count = std::mem::take(&mut self.spare_count) as usize;
         self.spare.into_iter().take(count)
     }
 
-    /// All slots, which stay.
+    /// All slots; they stay in the cache.
     fn slots(&self) -> impl Iterator<Item = u64> + '_ {
         let masked = (0..64).filter(|bit| self.mask >> bit & 1 == 1);
         let masked = masked.map(|bit| self.base + bit * u64::from(self.slot_bytes));
@@ -79,49 +79,54 @@ impl Cache {
     }
 }
 
-/// One lane's caches, by class; on lines of their own.
+/// The caches of one lane, by class; on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct LaneCaches {
     /// Empty until the lane is used.
-    caches: UnsafeCell<Vec<Cache>>,
+    caches: UnsafeCell<Vec<SlotCache>>,
 }
 
-/// All lanes' caches.
+/// The caches of all lanes.
 #[derive(Debug)]
-pub(super) struct Caches {
+pub(super) struct SlotCaches {
     lanes: Box<[LaneCaches]>,
     class_count: usize,
 }
 
-// SAFETY: a lane's caches are reached only by way of a `Lane`, the right that one thread has at a time; the gate
-// orders what one holder did before what the next does.
-unsafe impl Sync for Caches {}
+// SAFETY: a lane's caches are reached only by way of its `LaneToken`, which one thread has at a time; the gate orders
+// what one holder did before what the next one does.
+unsafe impl Sync for SlotCaches {}
 
-impl Caches {
+impl SlotCaches {
     pub(super) fn new(class_count: usize) -> Self {
         Self { lanes: (0..LANE_COUNT).map(|_| LaneCaches::default()).collect(), class_count }
     }
 
-    /// Runs `work`, which must not come back here, on the lane's cache of the class.
+    /// Runs `work` on the lane's cache of the class. `work` must not call this function.
     #[inline]
-    pub(super) fn with<R>(&self, lane: &Lane<'_>, class: Class, work: impl FnOnce(&mut Cache) -> R) -> R {
-        // SAFETY: the lane is the right to its caches, and `work` does not come back here.
+    pub(super) fn with<R>(
+        &self,
+        lane: &LaneToken<'_>,
+        class: Class,
+        work: impl FnOnce(&mut SlotCache) -> R,
+    ) -> R {
+        // SAFETY: the token is the right to the lane's caches, and `work` does not call this function.
         let caches = unsafe { &mut *self.lanes[lane.number()].caches.get() };
         if caches.is_empty() {
-            caches.resize(self.class_count, Cache::default());
+            caches.resize(self.class_count, SlotCache::default());
         }
         work(&mut caches[usize::from(class)])
     }
 
-    /// All slots that lanes have set aside, for who is alone. With `take` they are no longer.
-    pub(super) fn all(&self, alone: &Lane<'_>, take: bool) -> Vec<u64> {
-        assert!(alone.is_alone(), "other lanes' caches are reached alone");
+    /// All slots that lanes have reserved, for the holder of the exclusive permit; `take` empties the caches.
+    pub(super) fn all(&self, exclusive: &LaneToken<'_>, take: bool) -> Vec<u64> {
+        assert!(exclusive.is_exclusive(), "other lanes' caches are reached alone");
         let mut slots = Vec::new();
         for lane in &self.lanes {
-            // SAFETY: the gate is closed, so that nobody else has any lane.
+            // SAFETY: the gate is closed, so that no other thread has a lane.
             let caches = unsafe { &mut *lane.caches.get() };
-            slots.extend(caches.iter().flat_map(Cache::slots));
+            slots.extend(caches.iter().flat_map(SlotCache::slots));
             if take {
                 caches.clear();
             }

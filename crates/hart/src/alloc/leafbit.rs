@@ -1,27 +1,28 @@
 //! The durable header word of leaf chunks: bitmap, next free slot, full indicator (paper, Fig. 2).
 //!
 //! A leaf is live if its bit is set and its meta word is not zero. The paper sets and persists the bit with each
-//! insertion. Here the bits of a chunk are set together, when its free slots are set aside for a lane, and say that
-//! the slots are in service; from then on the meta word alone, stored last into the leaf's line, is the commit
-//! record of an insertion, and zero that of a deletion. Batches commit their leaves by bits that they set all at
-//! once (`commit.rs`).
+//! insertion. Here the allocator sets the bits of all free slots of a chunk at once, when it reserves them for a
+//! lane; a set bit says that the slot is in service. From then on only the meta word, stored last into the leaf's
+//! line, commits an insertion, and a zero meta word commits a deletion. Batches commit their leaves by setting bits
+//! of many slots at once (`operations/batch_commit.rs`).
 //!
 //! Invariants:
 //! 1. A free slot whose bit is set has a durable meta word of zero.
-//! 2. Durable-order: the meta words of slots are zero before their bits are set: else a crash would show leaves that
-//!    nobody inserted. The bits are durable with the fence that ends the insertion for which they were set; no other
-//!    thread gets the slots before, since the writer holds its lane until then (`write.rs`).
-//! 3. The word changes under the class lock, or while the gate is closed: the two never meet, since slots are
-//!    taken only by who has passed the gate or closed it.
+//! 2. Durable-order: the meta words of slots are zero before their bits are set; otherwise a crash would show leaves
+//!    that no writer inserted. The bits become durable with the fence that ends the insertion for which they were
+//!    set. No other thread gets the slots earlier, since the writer holds its lane until then
+//!    (`operations/write.rs`).
+//! 3. The word changes under the class lock, or while the gate is closed. The two never coincide, because only a
+//!    thread that has passed the gate or closed it allocates slots.
 
-use super::slab::Allocator;
-use crate::class::Cut;
-use crate::layout::{BITMAP_MASK, CHUNK_BITMAP, LEAF_META, chunk_word};
+use super::slab::SlabAllocator;
+use crate::format::layout::{BITMAP_MASK, CHUNK_BITMAP, LEAF_META, chunk_word};
+use crate::format::size_class::Cut;
 use std::sync::atomic::Ordering;
 
-impl Allocator {
-    /// Puts the slots `mask` of a chunk in service, for a writer who fences before it gives its lane up. Their meta words may be anything where `scrub` is set, and are
-    /// durably zero otherwise.
+impl SlabAllocator {
+    /// Puts the slots `mask` of a chunk in service, for a writer that fences before it leaves its lane. With `scrub`
+    /// their meta words may be anything; otherwise they are durably zero.
     pub(super) fn put_in_service(&self, header: u64, slots: u32, cut: &Cut, mask: u64, scrub: bool) {
         let region = &self.space().region;
         let word = region.word(header + CHUNK_BITMAP).load(Ordering::Acquire);
@@ -35,7 +36,7 @@ impl Allocator {
                 region.store(meta, 0, Ordering::Release);
                 region.flush(meta, 8);
             }
-            // Durable-order 2: no stale meta word behind a set bit.
+            // Durable-order 2: no stale meta word in a slot whose bit is set.
             region.fence();
         }
         region.store(header + CHUNK_BITMAP, chunk_word(word & BITMAP_MASK | fresh, slots), Ordering::Release);

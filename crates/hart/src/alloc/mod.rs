@@ -5,4 +5,4 @@ mod leafbit;
 mod segments;
 mod slab;
 
-pub(crate) use slab::Allocator;
+pub(crate) use slab::SlabAllocator;

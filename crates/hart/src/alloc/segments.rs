@@ -1,14 +1,14 @@
-//! Which segments are free: the durable directory and its volatile shadow.
+//! Free segments: the durable directory and its volatile copy.
 //!
 //! Invariants:
-//! 1. A segment is handed out only while its directory entry is durably free (zero), and an entry is cleared
-//!    durably before the segment comes back. So clearing is idempotent, and no crash sees a segment in two uses.
+//! 1. A segment is allocated only while its directory entry is durably free (zero), and its entry is cleared durably
+//!    before the segment becomes free again. So clearing is idempotent, and no crash shows a segment in two uses.
 //! 2. The high water is durable before any directory entry beyond it.
-//! 3. Recovery writes nothing: entries that no live record needs are listed as stale and cleared before the
-//!    first segment is handed out.
+//! 3. Recovery writes no entry: it lists entries that no live record needs as stale, and the allocator clears them
+//!    before it allocates the first segment.
 
-use crate::layout::{Kind, ROOT_HIGH_WATER, Tag, directory_entry, encode_kind, seal};
-use crate::space::Space;
+use crate::format::layout::{ROOT_HIGH_WATER, SegmentKind, Tag, directory_entry, encode_kind, seal};
+use crate::format::space::MapSpace;
 use crate::{Error, Result};
 use mangrove_pmem::Error as MediumError;
 use parking_lot::Mutex;
@@ -16,19 +16,19 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 #[derive(Debug, Default)]
-struct Runs {
+struct FreeRuns {
     /// First segment and length of each run of free segments; runs never touch.
     free: BTreeMap<u32, u32>,
     /// Segments that the medium provides.
     high_water: u32,
     /// Free segments whose durable entry is not clear yet.
     stale: Vec<u32>,
-    /// From here on segments have never held anything: they are zero, durably.
+    /// Segments from here on have never been used: they are durably zero.
     blank_from: u32,
 }
 
-impl Runs {
-    /// The lowest run that fits, cut from its front.
+impl FreeRuns {
+    /// The lowest run that is long enough; the rest of it stays free.
     fn first_fit(&mut self, count: u32) -> Option<u32> {
         let (start, len) = self.free.iter().find(|(_, len)| **len >= count).map(|(s, l)| (*s, *l))?;
         self.free.remove(&start);
@@ -54,19 +54,19 @@ impl Runs {
     }
 }
 
-/// The free segments.
+/// The free segments of a map.
 #[derive(Debug, Default)]
-pub(crate) struct Pool {
-    runs: Mutex<Runs>,
+pub(crate) struct SegmentPool {
+    runs: Mutex<FreeRuns>,
     grow_segments: u32,
 }
 
-impl Pool {
+impl SegmentPool {
     /// An empty pool that asks the medium for `grow_bytes` at a time.
-    pub(crate) fn new(space: &Space, high_water: u32, grow_bytes: u64) -> Self {
+    pub(crate) fn new(space: &MapSpace, high_water: u32, grow_bytes: u64) -> Self {
         let grow_segments = (grow_bytes >> space.geometry.shift).clamp(1, 1 << 20) as u32;
-        // What a past run did with the segments that it had is not known.
-        let runs = Runs { high_water, blank_from: high_water, ..Runs::default() };
+        // It is not known what an earlier run stored in its segments.
+        let runs = FreeRuns { high_water, blank_from: high_water, ..FreeRuns::default() };
         Self { runs: Mutex::new(runs), grow_segments }
     }
 
@@ -75,14 +75,14 @@ impl Pool {
         self.runs.lock().high_water
     }
 
-    /// Free segments among them.
+    /// Free segments that the medium provides.
     pub(crate) fn free_count(&self) -> u64 {
         self.runs.lock().free.values().map(|len| u64::from(*len)).sum()
     }
 
-    /// Takes `count` segments in a row; their entries are durably free. Says the first, and whether one of them
-    /// may hold something other than zeros.
-    pub(crate) fn take(&self, space: &Space, count: u32) -> Result<(u32, bool)> {
+    /// Allocates `count` consecutive segments, whose entries are durably free. Returns the first, and whether one of
+    /// them may hold something other than zeros.
+    pub(crate) fn alloc(&self, space: &MapSpace, count: u32) -> Result<(u32, bool)> {
         let mut runs = self.runs.lock();
         clear_stale(space, &mut runs.stale);
         let mut start = runs.first_fit(count);
@@ -96,19 +96,19 @@ impl Pool {
         Ok((start, used))
     }
 
-    /// Gives segments back whose entries are durably free, or will be by way of `stale`.
+    /// Frees segments whose entries are durably free, or listed in `stale`.
     pub(crate) fn release(&self, start: u32, count: u32) {
         self.runs.lock().put_back(start, count);
     }
 
-    /// Recovery's `release`: the entry of `segment` is to be cleared before anything is handed out.
+    /// Recovery's `release`: the entry of `segment` must be cleared before any segment is allocated.
     pub(crate) fn release_stale(&self, segment: u32, count: u32) {
         let mut runs = self.runs.lock();
         runs.stale.push(segment);
         runs.put_back(segment, count);
     }
 
-    fn grow(&self, space: &Space, runs: &mut Runs, count: u32) -> Result<()> {
+    fn grow(&self, space: &MapSpace, runs: &mut FreeRuns, count: u32) -> Result<()> {
         let old = runs.high_water;
         let at_end = match runs.free.last_key_value() {
             Some((start, len)) if start + len == old => *len,
@@ -123,7 +123,7 @@ impl Pool {
         let generous = needed.max(self.grow_segments).min(left);
         let granted = match space.region.grow(space.geometry.start(old + generous)) {
             Ok(()) => generous,
-            // A nearly full medium may still have room for what is needed now.
+            // A nearly full medium may still have space for what is needed now.
             Err(MediumError::NoSpace { .. } | MediumError::FileLimit { .. }) if generous > needed => {
                 space.region.grow(space.geometry.start(old + needed))?;
                 needed
@@ -132,7 +132,7 @@ impl Pool {
         };
         let high_water = old + granted;
         space.set_usable(high_water);
-        // Durable-order: the high water before any entry beyond it; recovery looks no further than it says.
+        // Durable-order: the high water before any entry beyond it; recovery reads no entry beyond it.
         space.region.store(ROOT_HIGH_WATER, seal(Tag::HighWater, u64::from(high_water)), Ordering::Release);
         space.region.flush(ROOT_HIGH_WATER, 8);
         space.region.fence();
@@ -142,24 +142,24 @@ impl Pool {
     }
 }
 
-fn clear_stale(space: &Space, stale: &mut Vec<u32>) {
+fn clear_stale(space: &MapSpace, stale: &mut Vec<u32>) {
     if stale.is_empty() {
         return;
     }
     for segment in stale.drain(..) {
-        set_kind(space, segment, Kind::Free);
+        set_kind(space, segment, SegmentKind::Free);
     }
-    // Durable-order: stale entries are clear before the first reuse of what they claim.
+    // Durable-order: stale entries are clear before what they claim is first reused.
     space.region.fence();
 }
 
-fn unreachable_growth(space: &Space) -> Error {
+fn unreachable_growth(space: &MapSpace) -> Error {
     Error::Full { wanted: space.geometry.segment_bytes(), capacity: space.region.len() }
 }
 
 /// Stores and flushes a directory entry; the caller fences.
 #[track_caller]
-pub(super) fn set_kind(space: &Space, segment: u32, kind: Kind) {
+pub(super) fn set_kind(space: &MapSpace, segment: u32, kind: SegmentKind) {
     let entry = directory_entry(segment);
     space.region.store(entry, encode_kind(segment, kind), Ordering::Release);
     space.region.flush(entry, 8);

@@ -1,55 +1,58 @@
-//! Slots of a class: which are free, who may hand them out, and when a segment is empty again.
+//! Slots of a class: which are free, which thread may allocate them, and when a segment is empty again.
 //!
-//! The paper reserves nothing and walks a list from its head (Algorithms 2 and 6); here the durable side knows
-//! only live leaves, and this volatile side knows the rest:
+//! The paper reserves nothing and walks a list from its head (Algorithms 2 and 6). Here the durable side knows only
+//! live leaves, and this volatile side knows the rest:
 //!
-//! 1. Every slot is live, or cached by one lane, or set in its chunk's free mask; never two of these.
-//! 2. A chunk is listed in its segment's summary if its mask is not zero; whoever makes a mask nonzero lists it.
-//!    Masks are emptied only by `refill`, under the class lock, and only when listed.
-//! 3. A segment is recycled under its class lock when all its chunks are entirely free and listed: then no slot
-//!    is cached or live, and no thread is between freeing a slot of it and listing the chunk.
+//! 1. Every slot is live, or in the cache of one lane, or set in its chunk's free mask, and never two of these.
+//! 2. A chunk is listed in its segment's summary if its mask is not zero; the thread that makes a mask nonzero lists
+//!    the chunk. Only `refill` empties masks, under the class lock, and only those of listed chunks.
+//! 3. A segment is recycled under its class lock when all its chunks are entirely free and listed. Then no slot is
+//!    cached or live, and no thread is between freeing a slot of it and listing the chunk.
 //! 4. In a segment of leaves that is not `stale`, slots whose bit is clear have a durable meta word of zero.
-//! 5. One empty segment of each class is kept, so that an insert and a delete at the boundary do not pay for a
-//!    segment each time.
+//! 5. Each class keeps one empty segment, so that an insert and a delete at the boundary do not allocate and recycle
+//!    a segment each time.
 
-use super::cache::{Cache, Caches};
-use super::segments::{Pool, set_kind};
-use crate::class::{Class, Classes, Cut, is_leaf_class};
-use crate::gate::Lane;
-use crate::layout::{CHUNK_BITMAP, CHUNK_IDENTITY, Kind, VALUE_HEADER_BYTES, chunk_identity, chunk_word};
-use crate::space::Space;
+use super::cache::{SlotCache, SlotCaches};
+use super::segments::{SegmentPool, set_kind};
+use crate::concurrency::writer_gate::LaneToken;
+use crate::format::layout::{
+    CHUNK_BITMAP, CHUNK_IDENTITY, SegmentKind, VALUE_HEADER_BYTES, chunk_identity, chunk_word,
+};
+use crate::format::size_class::{Class, Classes, Cut, is_leaf_class};
+use crate::format::space::MapSpace;
 use crate::{Error, Result};
 use mangrove_sys::Reservation;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-/// Class numbers of segments that are no slabs.
+/// Class numbers of segments that are not slabs.
 const EXTENT_HEAD: u8 = 255;
 const EXTENT_TAIL: u8 = 254;
 
-/// A slot handed out.
-pub(crate) type Slot = u64;
+/// Offset of an allocated slot.
+pub(crate) type SlotOffset = u64;
 
-/// What is known of a segment in DRAM. All zero is a free segment.
+/// What DRAM records of a segment. All zero is a free segment.
 #[derive(Debug, Default)]
 struct Segment {
     class: AtomicU8,
     /// Counted among its class's empty segments. Changed under the class lock.
     empty: AtomicBool,
-    /// Slots whose bit is clear may have a meta word that is not zero: what the segment held before, or a batch's.
+    /// Slots whose bit is clear may have a meta word that is not zero, from an earlier use of the segment or from a
+    /// batch.
     stale: AtomicBool,
     /// Chunks whose slots are all in their mask.
     full_chunks: AtomicI32,
     /// Chunks in the summary. Changed under the class lock.
     listed: AtomicU32,
-    /// Place in the class's list while `listed` is not zero; segments of an extent head.
+    /// Index in the class's list while `listed` is not zero; in the head of an extent, its count of segments.
     extra: AtomicU32,
-    /// A free mask for each chunk, then the summary, a bit for each chunk. Null unless a slab.
+    /// A free mask for each chunk, then the summary with a bit for each chunk. Null unless the segment is a slab.
     masks: AtomicPtr<AtomicU64>,
 }
 
-/// All segments, used or not. The system gives a page when one of its segments is first used, so that a region may be
+/// All segments, used or not. The system provides a page when one of its segments is first used, so a region may be
 /// larger than all memory.
 struct Segments {
     memory: Reservation,
@@ -71,21 +74,22 @@ impl std::ops::Deref for Segments {
 
     #[inline]
     fn deref(&self) -> &[Segment] {
-        // SAFETY: as many segments, of zeroed bytes at first, which is a value of them: atomics and a null pointer.
+        // SAFETY: the memory holds that many segments. It is zeroed at first, which is a valid value of each: atomics
+        // and a null pointer.
         unsafe { std::slice::from_raw_parts(self.memory.base().as_ptr().cast(), self.count) }
     }
 }
 
-/// Segments of a class with something to hand out.
+/// The segments of a class that have free slots.
 #[derive(Debug, Default)]
 struct ClassList {
     segments: Vec<u32>,
     empties: u32,
 }
 
-/// Segments and bytes by use.
+/// Segments and bytes, by use.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Usage {
+pub(crate) struct AllocatorUsage {
     pub(crate) leaf_segments: u64,
     pub(crate) value_segments: u64,
     pub(crate) extent_segments: u64,
@@ -95,23 +99,23 @@ pub(crate) struct Usage {
     pub(crate) dram_bytes: u64,
 }
 
-/// The allocator of a map.
-pub(crate) struct Allocator {
-    space: Arc<Space>,
+/// The allocator of a map: slots of slabs, and extents.
+pub(crate) struct SlabAllocator {
+    space: Arc<MapSpace>,
     pub(crate) classes: Classes,
-    pub(crate) pool: Pool,
+    pub(crate) pool: SegmentPool,
     segments: Segments,
     lists: Box<[Mutex<ClassList>]>,
-    caches: Caches,
+    caches: SlotCaches,
 }
 
-impl std::fmt::Debug for Allocator {
+impl std::fmt::Debug for SlabAllocator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Allocator").finish_non_exhaustive()
+        f.debug_struct("SlabAllocator").finish_non_exhaustive()
     }
 }
 
-impl Drop for Allocator {
+impl Drop for SlabAllocator {
     fn drop(&mut self) {
         for segment in 0..self.pool.high_water() {
             self.drop_masks(segment);
@@ -119,61 +123,61 @@ impl Drop for Allocator {
     }
 }
 
-impl Allocator {
-    pub(crate) fn new(space: Arc<Space>, high_water: u32, grow_bytes: u64) -> Result<Self> {
+impl SlabAllocator {
+    pub(crate) fn new(space: Arc<MapSpace>, high_water: u32, grow_bytes: u64) -> Result<Self> {
         let classes = Classes::new(&space.geometry);
         let count = classes.count();
         Ok(Self {
-            pool: Pool::new(&space, high_water, grow_bytes),
+            pool: SegmentPool::new(&space, high_water, grow_bytes),
             lists: (0..count).map(|_| Mutex::default()).collect(),
-            caches: Caches::new(count),
+            caches: SlotCaches::new(count),
             classes,
             segments: Segments::new(space.geometry.segment_count as usize)?,
             space,
         })
     }
 
-    /// The space that is allocated from.
+    /// The space whose segments this allocates.
     #[inline]
-    pub(crate) fn space(&self) -> &Space {
+    pub(crate) fn space(&self) -> &MapSpace {
         &self.space
     }
 
-    /// A slot for a leaf with a key of `key_len` bytes. For a thread's lane its bit is set and its meta word
-    /// durably zero; who is alone must look at the bit.
+    /// Allocates a slot for a leaf with a key of `key_len` bytes. For a thread's lane its bit is set and its meta
+    /// word durably zero; the holder of the exclusive permit must look at the bit.
     #[inline]
-    pub(crate) fn take_leaf(&self, lane: &Lane<'_>, key_len: usize) -> Result<Slot> {
-        self.take(lane, self.classes.of_key(key_len))
+    pub(crate) fn alloc_leaf(&self, lane: &LaneToken<'_>, key_len: usize) -> Result<SlotOffset> {
+        self.alloc(lane, self.classes.of_key(key_len))
     }
 
-    /// A block for a value of `len` bytes. For an extent its directory entry is flushed, not fenced.
+    /// Allocates a block for a value of `len` bytes. The directory entry of an extent is flushed, not fenced.
     #[inline]
-    pub(crate) fn take_value(&self, lane: &Lane<'_>, len: usize) -> Result<u64> {
+    pub(crate) fn alloc_value(&self, lane: &LaneToken<'_>, len: usize) -> Result<u64> {
         match self.classes.of_value(len) {
-            Some(class) => self.take(lane, class),
-            None => self.take_extent(VALUE_HEADER_BYTES + len as u64),
+            Some(class) => self.alloc(lane, class),
+            None => self.alloc_extent(VALUE_HEADER_BYTES + len as u64),
         }
     }
 
     #[inline]
-    fn take(&self, lane: &Lane<'_>, class: Class) -> Result<u64> {
+    fn alloc(&self, lane: &LaneToken<'_>, class: Class) -> Result<u64> {
         self.caches.with(lane, class, |cache| {
-            // Batches flush many leaves, and many values, at once: neighbours in one.
-            let in_row = lane.is_alone() || !is_leaf_class(class);
-            if let Some(slot) = cache.take(in_row) {
-                // The line of the next one: it would be fetched under a fence otherwise.
+            // Batches flush many leaves, and many values, at once: neighbours go into one flush.
+            let in_row = lane.is_exclusive() || !is_leaf_class(class);
+            if let Some(slot) = cache.alloc(in_row) {
+                // Otherwise the next write would fetch the line of its slot while it waits for a fence.
                 mangrove_sys::prefetch_write(self.space.region.base().wrapping_add(cache.next() as usize));
                 return Ok(slot);
             }
             self.refill(lane, class, cache)?;
-            Ok(cache.take(in_row).expect("a refilled cache has a slot"))
+            Ok(cache.alloc(in_row).expect("a refilled cache has a slot"))
         })
     }
 
-    /// Takes all free slots of one chunk of the class.
+    /// Reserves all free slots of one chunk of the class.
     #[cold]
     #[inline(never)]
-    fn refill(&self, lane: &Lane<'_>, class: Class, cache: &mut Cache) -> Result<()> {
+    fn refill(&self, lane: &LaneToken<'_>, class: Class, cache: &mut SlotCache) -> Result<()> {
         let cut = *self.classes.cut(class);
         let mut list = self.lists[usize::from(class)].lock();
         let segment = match list.segments.last() {
@@ -189,7 +193,7 @@ impl Allocator {
             .expect("a listed segment has a listed chunk");
         let chunk = word as u32 * 64 + bits.trailing_zeros();
         summary[word].store(bits & (bits - 1), Ordering::Relaxed);
-        // Acquire, with the Release of `give`: what the last owner did with the slot is over.
+        // Acquire: partner is the Release in `free_slots_of`. What the last owner did with the slots is over.
         let mask = masks[chunk as usize].swap(0, Ordering::AcqRel);
         if mask == cut.full_mask(chunk) {
             state.full_chunks.fetch_sub(1, Ordering::AcqRel);
@@ -205,7 +209,7 @@ impl Allocator {
         }
         let header = self.space.geometry.start(segment) + u64::from(chunk * cut.chunk_bytes);
         if is_leaf_class(class) {
-            if lane.is_alone() {
+            if lane.is_exclusive() {
                 state.stale.store(true, Ordering::Relaxed);
             } else {
                 let scrub = state.stale.load(Ordering::Relaxed);
@@ -218,7 +222,8 @@ impl Allocator {
         Ok(())
     }
 
-    /// Notes that a batch is about to change bits of the chunk whose header is at `header`; says its slots.
+    /// Records that a batch is about to change bits of the chunk whose header is at `header`. Returns the chunk's
+    /// slots.
     pub(super) fn batch_changes(&self, header: u64) -> u32 {
         let (segment, place) = self.space.geometry.locate(header);
         let state = &self.segments[segment as usize];
@@ -229,7 +234,7 @@ impl Allocator {
 
     /// A fresh segment of the class (the paper's AllocMemChunk, Algorithm 2 lines 8-11).
     fn add_segment(&self, class: Class, cut: &Cut, list: &mut ClassList) -> Result<u32> {
-        let (segment, used) = self.pool.take(&self.space, 1)?;
+        let (segment, used) = self.pool.alloc(&self.space, 1)?;
         self.segments[segment as usize].stale.store(used, Ordering::Relaxed);
         let region = &self.space.region;
         if is_leaf_class(class) {
@@ -243,56 +248,56 @@ impl Allocator {
                 );
                 region.flush(header, 16);
             }
-            // Durable-order: empty bitmaps before the entry that has recovery read them.
+            // Durable-order: empty bitmaps before the entry that makes recovery read them.
             region.fence();
-            set_kind(&self.space, segment, Kind::Leaves { class });
+            set_kind(&self.space, segment, SegmentKind::Leaves { class });
         } else {
-            set_kind(&self.space, segment, Kind::Values { class });
+            set_kind(&self.space, segment, SegmentKind::Values { class });
         }
-        // Durable-order: the entry before any leaf in or of the segment is committed, by whichever thread.
+        // Durable-order: the entry before any thread commits a leaf in the segment, or one that refers to it.
         region.fence();
         let masks = (0..cut.chunk_count).map(|chunk| cut.full_mask(chunk)).collect();
         self.adopt_listed(segment, class, masks, list);
         Ok(segment)
     }
 
-    /// Segments in a row whose durable entries are free.
-    pub(crate) fn take_segments(&self, count: u32) -> Result<u32> {
-        Ok(self.pool.take(&self.space, count)?.0)
+    /// Allocates consecutive segments, whose durable entries are free.
+    pub(crate) fn alloc_segments(&self, count: u32) -> Result<u32> {
+        Ok(self.pool.alloc(&self.space, count)?.0)
     }
 
-    fn take_extent(&self, bytes: u64) -> Result<u64> {
+    fn alloc_extent(&self, bytes: u64) -> Result<u64> {
         let count = bytes.div_ceil(self.space.geometry.segment_bytes()) as u32;
-        let head = self.take_segments(count)?;
+        let head = self.alloc_segments(count)?;
         // Durable-order: the owner's fence before its leaf is committed covers this flush too.
-        set_kind(&self.space, head, Kind::Extent { count });
+        set_kind(&self.space, head, SegmentKind::Extent { count });
         self.adopt_extent(head, count);
         Ok(self.space.geometry.start(head))
     }
 
-    /// Gives back a slot that no durable state and no reader's validated answer refers to.
+    /// Frees a slot that neither durable state nor a reader's validated result refers to.
     #[inline]
-    pub(crate) fn give(&self, lane: &Lane<'_>, offset: u64) {
+    pub(crate) fn free(&self, lane: &LaneToken<'_>, offset: u64) {
         let (segment, _) = self.space.geometry.locate(offset);
         let class = self.segments[segment as usize].class.load(Ordering::Acquire);
         if class == EXTENT_HEAD {
-            return self.give_extent(segment);
+            return self.free_extent(segment);
         }
-        // Leaves that a batch has freed are not as a thread's lane wants them.
-        if lane.is_alone() || !self.caches.with(lane, class, |cache| cache.keep(offset)) {
-            self.give_many(lane, class, offset);
+        // A leaf that a batch has freed may have a meta word that is not zero: it must not enter a thread's lane.
+        if lane.is_exclusive() || !self.caches.with(lane, class, |cache| cache.keep(offset)) {
+            self.free_many(lane, class, offset);
         }
     }
 
-    /// Gives `offset` back to all lanes, with what its lane kept before.
+    /// Frees `offset`, and the slots that its lane kept, for all lanes.
     #[inline(never)]
-    fn give_many(&self, lane: &Lane<'_>, class: Class, offset: u64) {
-        if lane.is_alone() {
-            return self.give_shared(offset);
+    fn free_many(&self, lane: &LaneToken<'_>, class: Class, offset: u64) {
+        if lane.is_exclusive() {
+            return self.free_shared(offset);
         }
-        // Neighbours go back together.
+        // Neighbours are freed together.
         let mut held: Option<(u32, u32, u64)> = None;
-        for slot in self.caches.with(lane, class, Cache::take_spare).chain([offset]) {
+        for slot in self.caches.with(lane, class, SlotCache::take_spare).chain([offset]) {
             let (segment, chunk, bit) = self.place_of(slot);
             match &mut held {
                 Some(held) if (held.0, held.1) == (segment, chunk) => {
@@ -320,18 +325,18 @@ impl Allocator {
         (segment, chunk, 1 << slot)
     }
 
-    fn give_shared(&self, offset: u64) {
+    fn free_shared(&self, offset: u64) {
         let (segment, chunk, bit) = self.place_of(offset);
         self.free_slots_of(segment, chunk, bit);
     }
 
-    /// Puts slots of a chunk into its mask.
+    /// Sets the bits of free slots in a chunk's mask.
     fn free_slots_of(&self, segment: u32, chunk: u32, bits: u64) {
         let state = &self.segments[segment as usize];
         let class = state.class.load(Ordering::Acquire);
         let cut = self.classes.cut(class);
         let (masks, _) = self.masks(segment, cut);
-        // Release, with the Acquire of `refill`: our use of the slots is over.
+        // Release: partner is the Acquire in `refill`. This thread's use of the slots is over.
         let before = masks[chunk as usize].fetch_or(bits, Ordering::AcqRel);
         assert!(before & bits == 0, "a slot of segment {segment} freed twice");
         let filled = before | bits == cut.full_mask(chunk);
@@ -360,7 +365,7 @@ impl Allocator {
                 list.segments.push(segment);
             }
         }
-        // Invariant 3. The class is read again: the segment may be another's by now.
+        // Invariant 3. The class is read again: the segment may have another by now.
         let empty = state.class.load(Ordering::Acquire) == class
             && state.full_chunks.load(Ordering::Acquire) == cut.chunk_count as i32
             && state.listed.load(Ordering::Relaxed) == cut.chunk_count
@@ -373,24 +378,24 @@ impl Allocator {
         }
     }
 
-    /// Returns an empty segment to the pool (the paper's EPRecycle, Algorithm 6).
+    /// Frees an empty segment (the paper's EPRecycle, Algorithm 6).
     fn recycle(&self, segment: u32, list: &mut ClassList) {
         self.unlist(segment, list);
         self.segments[segment as usize].class.store(0, Ordering::Release);
         self.drop_masks(segment);
-        set_kind(&self.space, segment, Kind::Free);
-        // Durable-order: the entry is clear before the segment is anybody else's.
+        set_kind(&self.space, segment, SegmentKind::Free);
+        // Durable-order: the entry is clear before the segment gets another use.
         self.space.region.fence();
         self.pool.release(segment, 1);
     }
 
-    fn give_extent(&self, head: u32) {
+    fn free_extent(&self, head: u32) {
         let count = self.segments[head as usize].extra.load(Ordering::Relaxed);
         for segment in head..head + count {
             self.segments[segment as usize].class.store(0, Ordering::Release);
         }
-        set_kind(&self.space, head, Kind::Free);
-        // Durable-order: the extent's claim is gone before its segments are anybody else's.
+        set_kind(&self.space, head, SegmentKind::Free);
+        // Durable-order: the extent's entry is clear before its segments get another use.
         self.space.region.fence();
         self.pool.release(head, count);
     }
@@ -405,10 +410,10 @@ impl Allocator {
         state.listed.store(0, Ordering::Relaxed);
     }
 
-    /// Gives back what lanes have set aside and recycles the kept empty segments. For a region, or a medium, that is
-    /// nearly full.
-    pub(crate) fn reclaim_idle(&self, alone: &Lane<'_>) {
-        self.caches.all(alone, true).into_iter().for_each(|slot| self.give_shared(slot));
+    /// Frees what lanes have reserved, and recycles the empty segments that were kept. For a region, or a medium,
+    /// that is nearly full.
+    pub(crate) fn reclaim_idle(&self, exclusive: &LaneToken<'_>) {
+        self.caches.all(exclusive, true).into_iter().for_each(|slot| self.free_shared(slot));
         for list in &self.lists {
             let mut list = list.lock();
             let is_empty = |s: &&u32| self.segments[**s as usize].empty.load(Ordering::Relaxed);
@@ -420,7 +425,8 @@ impl Allocator {
         }
     }
 
-    /// Bytes of the value block that begins at `offset`, or nothing when none can: the bound for readers.
+    /// Bytes of the value block that begins at `offset`, or none when no block can begin there. Readers are bounded
+    /// by it.
     #[inline]
     pub(crate) fn block_bytes(&self, offset: u64) -> Option<u64> {
         if offset < self.space.geometry.data_start || offset >= self.space.usable_offset() {
@@ -431,14 +437,14 @@ impl Allocator {
         match state.class.load(Ordering::Acquire) {
             0 | EXTENT_TAIL => None,
             EXTENT_HEAD => (place == 0).then(|| {
-                // The count may be another use's by now, and any number.
+                // The segment may have another use by now, and the count may be any number.
                 let bytes = u64::from(state.extra.load(Ordering::Relaxed)) << self.space.geometry.shift;
                 bytes.min(self.space.usable_offset() - offset)
             }),
             class if is_leaf_class(class) => None,
             class => {
                 let bytes = self.classes.cut(class).slot_bytes;
-                // Not exact about where slots begin: a racing reader needs a bound, not the truth.
+                // Whether a slot begins here is not checked exactly: a racing reader only needs a bound.
                 (u64::from(place) + u64::from(bytes) <= self.space.geometry.segment_bytes()
                     && place % 16 == 0)
                     .then_some(u64::from(bytes))
@@ -459,7 +465,7 @@ impl Allocator {
         let masks = self.segments[segment as usize].masks.load(Ordering::Acquire);
         assert!(!masks.is_null(), "segment {segment} is no slab");
         // SAFETY: `adopt_listed` stored an array of this length for this class. It lives until `recycle`, which runs
-        // only when no slot of the segment is out (invariant 3); callers hold a slot of it or the class lock.
+        // only when no slot of the segment is allocated (invariant 3); callers hold a slot of it or the class lock.
         let all = unsafe { std::slice::from_raw_parts(masks, mask_words(cut)) };
         all.split_at(cut.chunk_count as usize)
     }
@@ -468,8 +474,8 @@ impl Allocator {
         let state = &self.segments[segment as usize];
         let masks = state.masks.swap(std::ptr::null_mut(), Ordering::AcqRel);
         if !masks.is_null() {
-            // SAFETY: `adopt_listed` leaked a box of the length's word and as many words as it says; nobody else
-            // has the pointer any more (invariant 3).
+            // SAFETY: `adopt_listed` leaked a box of one word for the length and as many words as that says; no other
+            // thread has the pointer any more (invariant 3).
             drop(unsafe {
                 let first = masks.sub(1);
                 let length = (*first).load(Ordering::Relaxed) as usize + 1;
@@ -478,9 +484,9 @@ impl Allocator {
         }
     }
 
-    /// Makes `segment` a slab with these free masks and nothing cached. The masks may all be zero.
+    /// Makes `segment` a slab with these free masks and with no cached slot. The masks may all be zero.
     ///
-    /// For recovery: what free slots of leaves hold is not known.
+    /// For recovery: it is not known what the free slots of leaves hold.
     pub(crate) fn adopt(&self, segment: u32, class: Class, masks: Vec<u64>) {
         self.segments[segment as usize].stale.store(true, Ordering::Relaxed);
         let mut list = self.lists[usize::from(class)].lock();
@@ -500,7 +506,7 @@ impl Allocator {
         let words: Box<[AtomicU64]> =
             std::iter::once(length).chain(masks).chain(summary).map(AtomicU64::new).collect();
         let state = &self.segments[segment as usize];
-        // SAFETY: the allocation has at least two words: the length, and a mask.
+        // SAFETY: the allocation has at least two words: the length and a mask.
         let first = unsafe { Box::into_raw(words).cast::<AtomicU64>().add(1) };
         state.masks.store(first, Ordering::Release);
         state.full_chunks.store(full as i32, Ordering::Release);
@@ -524,8 +530,8 @@ impl Allocator {
     }
 
     /// Counts segments and slots. Exact while no writer runs.
-    pub(crate) fn usage(&self) -> Usage {
-        let mut usage = Usage { free_segments: self.pool.free_count(), ..Usage::default() };
+    pub(crate) fn usage(&self) -> AllocatorUsage {
+        let mut usage = AllocatorUsage { free_segments: self.pool.free_count(), ..AllocatorUsage::default() };
         let high_water = self.pool.high_water();
         usage.dram_bytes = std::mem::size_of_val(&self.segments[..high_water as usize]) as u64;
         for (number, segment) in self.segments[..high_water as usize].iter().enumerate() {
@@ -559,9 +565,9 @@ impl Allocator {
         masks.iter().map(|m| u64::from(m.load(Ordering::Relaxed).count_ones())).sum()
     }
 
-    /// Slots that are neither live nor in a mask: set aside by lanes.
-    pub(crate) fn cached_slots(&self, alone: &Lane<'_>) -> Vec<u64> {
-        self.caches.all(alone, false)
+    /// Slots that lanes have reserved: neither live nor in a mask.
+    pub(crate) fn cached_slots(&self, exclusive: &LaneToken<'_>) -> Vec<u64> {
+        self.caches.all(exclusive, false)
     }
 
     /// The class of a slab segment and its free masks, for `check`, while no writer runs.
@@ -575,7 +581,7 @@ impl Allocator {
     }
 }
 
-/// Masks and summary of a segment of this cut.
+/// Words for masks and summary of a segment of this cut.
 fn mask_words(cut: &Cut) -> usize {
     cut.chunk_count as usize + (cut.chunk_count as usize).div_ceil(64)
 }

@@ -1,4 +1,4 @@
-//! Which of a few lanes a thread uses where threads should not share a cache line.
+//! Lanes: a number for each running thread, so that threads need not share a cache line.
 
 use parking_lot::Mutex;
 
@@ -9,15 +9,15 @@ thread_local! {
     static OWN: OwnLane = OwnLane::claim();
 }
 
-/// The lane that no other living thread has, if there are enough.
+/// The lane that no other living thread has; none when there are too many threads.
 #[inline]
 pub(crate) fn own_lane() -> Option<usize> {
-    // A thread that is ending has given its lane back.
+    // A thread that is ending has returned its lane.
     OWN.try_with(|own| own.0).ok().flatten()
 }
 
-/// Lanes that threads have given back, and the first that nobody ever had. The lock orders what a
-/// thread did in its lane before what the lane's next owner does.
+/// Lanes that threads have returned, and the first lane that no thread ever had. The lock orders what a thread did in
+/// its lane before what the lane's next owner does.
 static RETURNED: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
 
 struct OwnLane(Option<usize>);

@@ -1,130 +1,117 @@
-//! What readers wait for: durability of what they are about to return, and batches half published.
+//! What a reader waits for before it returns: the durability of what it read, and the end of a batch's publication.
 //!
-//! Nobody may return what a crash can undo. On a medium with a log a write is seen before it is durable; so a
-//! writer raises the bucket of its key to its position in the log before it publishes, and a reader that finds
-//! its bucket beyond the durable position waits for it before it answers. Buckets are shared by keys: a reader
-//! may wait for a stranger, never too short.
+//! A reader must not return what a crash can undo. On a medium with a log the index shows a write before the write is
+//! durable. So a writer raises the bucket of its key to its log position before it publishes the write, and a reader
+//! that finds the bucket beyond the durable position waits for that position. Keys share buckets: a reader may wait
+//! for a write to another key, but never too briefly.
 //!
-//! When the medium has failed a bucket would say too much for the rest of the process's life: each of its keys, acknowledged
-//! long ago or not. So from begin to end of a write somebody is known to be under way, and a write that failed leaves
-//! its keys behind; when nobody is under way, those keys are all that is not durable.
+//! After the medium fails, a bucket's log position would block all of its keys for ever. So every write registers as
+//! pending while it runs, and a write that fails records its keys. Once nothing is pending, only the recorded keys
+//! are unsafe to return.
 //!
-//! A batch marks the buckets of its keys before it publishes the first and unmarks them after the last. A
-//! reader that meets a marked bucket reads again afterwards: so no reader sees a batch in part, in the sense
-//! that after one read answered from the batch every later read does.
+//! A batch sets [`PUBLISHING`] in the buckets of its keys before it publishes the first of them, and clears it after
+//! the last. A reader that meets a set bit reads again afterwards. So no reader sees a part of a batch: once one read
+//! has returned a value of the batch, every later read does.
 
 use crate::Result;
 use mangrove_pmem::{Lsn, Region};
+use mangrove_sys::{KEY_BUCKET_COUNT, key_bucket};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const BUCKET_COUNT: usize = 4096;
 /// Bit of a bucket while a batch publishes keys of it.
-const PENDING: u64 = 1 << 63;
+const PUBLISHING: u64 = 1 << 63;
 /// A position that is never durable.
-pub(crate) const NEVER: Lsn = PENDING - 1;
+pub(crate) const LSN_NEVER: Lsn = PUBLISHING - 1;
 
-/// The buckets.
+/// One log position for each bucket of keys, and which writes failed.
 #[derive(Debug)]
-pub(crate) struct Visible {
+pub(crate) struct ReadGate {
     buckets: Box<[AtomicU64]>,
-    /// Batches publishing at this moment: 0 or 1.
+    /// Batches that are publishing now: 0 or 1.
     publishing: AtomicU64,
     gated: bool,
-    /// Writes that were begun and whose fate their writers do not know yet.
-    under_way: AtomicU64,
-    /// Nobody waits for the writes before this position: what became of them only the medium knows.
-    nobody_waits: AtomicU64,
-    /// Keys of writes that the medium failed.
-    failed: Mutex<BTreeSet<Box<[u8]>>>,
+    /// Writes that have begun and whose outcome is not known yet.
+    pending_writes: AtomicU64,
+    /// No writer waits for the writes before this position; only the medium knows whether they became durable.
+    unawaited_lsn: AtomicU64,
+    /// Keys of writes that the medium failed to make durable.
+    failed_keys: Mutex<BTreeSet<Box<[u8]>>>,
 }
 
-/// A write between its beginning and its acknowledgement, where readers wait for durability.
+/// A write from its beginning to its acknowledgement; it counts as pending while this lives. Empty where readers do
+/// not wait for durability.
 #[must_use]
-pub(crate) struct Fate<'a>(Option<&'a Visible>);
+pub(crate) struct PendingWrite<'a>(Option<&'a ReadGate>);
 
-impl Fate<'_> {
-    /// The writer does not wait: it goes without knowing.
+impl PendingWrite<'_> {
+    /// The writer does not wait for `lsn`, so it will not learn the outcome.
     #[inline]
-    pub(crate) fn nobody_waits(self, lsn: Lsn) {
-        if let Some(visible) = self.0 {
-            visible.nobody_waits.fetch_max(lsn, Ordering::SeqCst);
+    pub(crate) fn leave_unawaited(self, lsn: Lsn) {
+        if let Some(gate) = self.0 {
+            gate.unawaited_lsn.fetch_max(lsn, Ordering::SeqCst);
         }
     }
 
-    /// The medium failed before the write of these keys was durable.
+    /// The medium failed before the write of `keys` was durable.
     #[cold]
-    pub(crate) fn has_failed<'k>(self, keys: impl Iterator<Item = &'k [u8]>) {
-        let Some(visible) = self.0 else { return };
+    pub(crate) fn record_failure<'k>(self, keys: impl Iterator<Item = &'k [u8]>) {
+        let Some(gate) = self.0 else { return };
         for key in keys {
-            visible.failed.lock().insert(Box::from(key));
-            // Its position may be durable by now, and nobody is to be told more than its writer was.
-            visible.raise(key, NEVER);
+            gate.failed_keys.lock().insert(Box::from(key));
+            // The log position of the write may be durable by now, but its writer got an error. Readers must not
+            // learn more.
+            gate.note_write(key, LSN_NEVER);
         }
     }
 }
 
-impl Drop for Fate<'_> {
+impl Drop for PendingWrite<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(visible) = self.0 {
-            visible.under_way.fetch_sub(1, Ordering::SeqCst);
+        if let Some(gate) = self.0 {
+            gate.pending_writes.fetch_sub(1, Ordering::SeqCst);
         }
     }
 }
 
-/// The bucket of a key.
-#[inline]
-pub(crate) fn bucket_of(key: &[u8]) -> usize {
-    const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut hash = key.len() as u64;
-    for chunk in key.chunks(8) {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        hash = (hash.rotate_left(29) ^ u64::from_le_bytes(word)).wrapping_mul(MULTIPLIER);
-    }
-    (hash >> 52) as usize
-}
-
-const _: () = assert!(BUCKET_COUNT == 1 << 12);
-
-impl Visible {
+impl ReadGate {
     /// With `gated`, readers wait for durability.
     pub(crate) fn new(gated: bool) -> Self {
-        let buckets = (0..BUCKET_COUNT).map(|_| AtomicU64::new(0)).collect();
+        let buckets = (0..KEY_BUCKET_COUNT).map(|_| AtomicU64::new(0)).collect();
         Self {
             buckets,
             publishing: AtomicU64::new(0),
             gated,
-            under_way: AtomicU64::new(0),
-            nobody_waits: AtomicU64::new(0),
-            failed: Mutex::default(),
+            pending_writes: AtomicU64::new(0),
+            unawaited_lsn: AtomicU64::new(0),
+            failed_keys: Mutex::default(),
         }
     }
 
-    /// A write begins: to be called before it raises or marks anything.
+    /// Registers a write. Call it before [`ReadGate::note_write`] and [`ReadGate::begin_publish`].
     #[inline]
-    pub(crate) fn begin(&self) -> Fate<'_> {
+    pub(crate) fn begin_write(&self) -> PendingWrite<'_> {
         if self.gated {
-            self.under_way.fetch_add(1, Ordering::SeqCst);
+            self.pending_writes.fetch_add(1, Ordering::SeqCst);
         }
-        Fate(self.gated.then_some(self))
+        PendingWrite(self.gated.then_some(self))
     }
 
-    /// After the medium failed: whether it is known that no write failed of the keys that `is_among` looks for.
+    /// After the medium failed: true when it is known that no write failed to a key that `is_among` looks for.
     fn are_durable(&self, region: &Region, is_among: impl Fn(&BTreeSet<Box<[u8]>>) -> bool) -> bool {
-        self.under_way.load(Ordering::SeqCst) == 0
-            && self.nobody_waits.load(Ordering::SeqCst) <= region.medium().durable()
-            && !is_among(&self.failed.lock())
+        self.pending_writes.load(Ordering::SeqCst) == 0
+            && self.unawaited_lsn.load(Ordering::SeqCst) <= region.medium().durable()
+            && !is_among(&self.failed_keys.lock())
     }
 
-    /// As [`Visible::settled`], for all keys of which `is_meant` is true, there or not.
+    /// As [`ReadGate::wait_durable`], for all keys of which `is_meant` is true, present or absent.
     ///
     /// # Errors
     /// As there.
     #[cold]
-    pub(crate) fn all_settled(&self, region: &Region, is_meant: impl Fn(&[u8]) -> bool) -> Result<()> {
+    pub(crate) fn wait_all_durable(&self, region: &Region, is_meant: impl Fn(&[u8]) -> bool) -> Result<()> {
         if self.are_durable(region, |failed| failed.iter().any(|key| is_meant(key))) {
             return Ok(());
         }
@@ -137,36 +124,36 @@ impl Visible {
         self.gated
     }
 
-    /// Called by the writer of `key` before it publishes what it flushed before `lsn` ([`crate::Hart::flushed`]).
+    /// The writer of `key` calls this before it publishes what it flushed before `lsn` ([`crate::Hart::flushed`]).
     #[inline]
-    pub(crate) fn raise(&self, key: &[u8], lsn: Lsn) {
+    pub(crate) fn note_write(&self, key: &[u8], lsn: Lsn) {
         if self.gated {
-            // Release by way of the index's unlock, with the Acquire in `settled`.
-            self.buckets[bucket_of(key)].fetch_max(lsn, Ordering::AcqRel);
+            // Release by way of the index's unlock; partner is the Acquire in `wait_durable`.
+            self.buckets[key_bucket(key)].fetch_max(lsn, Ordering::AcqRel);
         }
     }
 
-    /// Called after a validated read of `key`, absent or not: true when the answer stands (having waited for
-    /// its durability), false when the caller must read again.
+    /// Call it after a validated read of `key`, present or absent. True when the caller may return what it read: this
+    /// call has waited until that is durable. False when the caller must read again.
     ///
     /// # Errors
-    /// The medium failed before what was read became durable: the answer must not be given.
+    /// The medium failed before what was read became durable: the caller must not return it.
     #[inline]
-    pub(crate) fn settled(&self, region: &Region, key: &[u8]) -> Result<bool> {
+    pub(crate) fn wait_durable(&self, region: &Region, key: &[u8]) -> Result<bool> {
         if !self.gated && self.publishing.load(Ordering::Acquire) == 0 {
             return Ok(true);
         }
-        self.settled_slow(region, key)
+        self.wait_durable_slow(region, key)
     }
 
     #[inline(never)]
-    fn settled_slow(&self, region: &Region, key: &[u8]) -> Result<bool> {
-        let bucket = &self.buckets[bucket_of(key)];
-        // Acquire, with `raise` and `mark`: who saw the value sees its bucket.
+    fn wait_durable_slow(&self, region: &Region, key: &[u8]) -> Result<bool> {
+        let bucket = &self.buckets[key_bucket(key)];
+        // Acquire: partners are `note_write` and `begin_publish`. A thread that saw the value sees its bucket.
         let mark = bucket.load(Ordering::Acquire);
-        if mark & PENDING != 0 {
+        if mark & PUBLISHING != 0 {
             let mut tries = 0u32;
-            while bucket.load(Ordering::Acquire) & PENDING != 0 {
+            while bucket.load(Ordering::Acquire) & PUBLISHING != 0 {
                 tries += 1;
                 if tries < 100 { std::hint::spin_loop() } else { std::thread::yield_now() }
             }
@@ -175,7 +162,7 @@ impl Visible {
         if self.gated && mark > region.medium().durable() {
             let waited = region.wait(mark);
             if waited.is_err() && self.are_durable(region, |failed| failed.contains(key)) {
-                // Its bucket is that of another key, whose write failed.
+                // Another key of the bucket is the one whose write failed.
                 return Ok(true);
             }
             waited?;
@@ -183,21 +170,21 @@ impl Visible {
         Ok(true)
     }
 
-    /// Begins to publish a batch that is committed by what was flushed before `lsn` ([`crate::Hart::flushed`]).
-    pub(crate) fn mark<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, lsn: Lsn) {
-        // Release, with the Acquire in `settled`: who sees a key of the batch sees this.
+    /// Begins to publish a batch that was committed by what was flushed before `lsn` ([`crate::Hart::flushed`]).
+    pub(crate) fn begin_publish<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, lsn: Lsn) {
+        // Release: partner is the Acquire in `wait_durable`. A thread that sees a key of the batch sees this.
         self.publishing.store(1, Ordering::SeqCst);
         for key in keys {
-            let bucket = &self.buckets[bucket_of(key)];
-            let raised = (bucket.load(Ordering::Relaxed) & !PENDING).max(lsn);
-            bucket.store(raised | PENDING, Ordering::SeqCst);
+            let bucket = &self.buckets[key_bucket(key)];
+            let raised = (bucket.load(Ordering::Relaxed) & !PUBLISHING).max(lsn);
+            bucket.store(raised | PUBLISHING, Ordering::SeqCst);
         }
     }
 
-    /// Ends it.
-    pub(crate) fn unmark<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+    /// Ends the publication of `keys`.
+    pub(crate) fn end_publish<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         for key in keys {
-            self.buckets[bucket_of(key)].fetch_and(!PENDING, Ordering::Release);
+            self.buckets[key_bucket(key)].fetch_and(!PUBLISHING, Ordering::Release);
         }
         self.publishing.store(0, Ordering::Release);
     }

@@ -1,90 +1,91 @@
-//! Who may write: any number of single writes, or one batch, range delete, check or snapshot being taken.
+//! Which threads may write: any number of single writes, or one batch, range delete, check or new snapshot.
 //!
-//! Readers never come here. A writer announces itself in its lane, then looks whether the gate is closed; who
-//! closes the gate does so first, then waits for the lanes to empty. A store-load barrier between the two steps
-//! on both sides makes one of the two see the other. The writers' side of it is free ([`AsymmetricBarrier`]):
-//! a locked instruction there may wait for the write-back of the write before
-//! (docs/decisions/writer-gate.md).
+//! Readers never pass this gate. A writer announces itself in its lane and then looks whether the gate is closed. A
+//! thread that closes the gate marks it closed first and then waits until the lanes are empty. A store-load barrier
+//! between the two steps, on both sides, makes at least one of the two threads see the other. For writers the barrier
+//! is free ([`AsymmetricBarrier`]), because a locked instruction there may wait for the write-back of the previous
+//! write (docs/decisions/writer-gate.md).
 //!
 //! Invariants:
-//! 1. A lane is stored to only by the thread that owns it, so plain loads and stores count in it. Threads beyond
-//!    [`OWN_LANES_MAX`] share the lane behind the own ones, one at a time: they write one after the other.
-//! 2. While an [`Exclusive`] lives, every lane is 0 or about to be taken back by a writer that saw it.
-//! 3. So whatever is kept for each lane elsewhere (the allocator's caches) belongs to whoever holds the lane's
-//!    ticket, or to whoever has closed the gate: a [`Lane`] stands for that right.
+//! 1. Only the thread that owns a lane stores to it, so plain loads and stores suffice to count in it. Threads beyond
+//!    the first [`OWN_LANES_MAX`] share the lane after the own ones; they write one after the other.
+//! 2. While an [`ExclusivePermit`] lives, every lane is 0, or a writer that has seen the closed gate is about to
+//!    reset it.
+//! 3. So what is kept for a lane elsewhere (the allocator's caches) belongs to the holder of that lane's permit, or
+//!    to the holder of the exclusive permit. A [`LaneToken`] stands for that right.
 
-use crate::lane::{OWN_LANES_MAX, own_lane};
+use crate::concurrency::lane::{OWN_LANES_MAX, own_lane};
 use mangrove_sys::AsymmetricBarrier;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// The lane of threads that have none of their own.
-const SHARED: usize = OWN_LANES_MAX;
-/// The lane of who has closed the gate.
-const ALONE: usize = OWN_LANES_MAX + 1;
-/// Lanes for which something may be kept.
+const SHARED_LANE: usize = OWN_LANES_MAX;
+/// The lane of the thread that has closed the gate.
+const EXCLUSIVE_LANE: usize = OWN_LANES_MAX + 1;
+/// Lanes for which other modules may keep something.
 pub(crate) const LANE_COUNT: usize = OWN_LANES_MAX + 2;
 
-/// The right to what is kept for one lane. While it lives nobody else has it.
+/// The right to what is kept for one lane. While it lives, no other thread has that right.
 #[derive(Debug)]
-pub(crate) struct Lane<'a> {
+pub(crate) struct LaneToken<'a> {
     number: usize,
     _right: std::marker::PhantomData<(&'a (), *const ())>,
 }
 
-impl Lane<'_> {
+impl LaneToken<'_> {
     /// Number of the lane, below [`LANE_COUNT`].
     #[inline]
     pub(crate) fn number(&self) -> usize {
         self.number
     }
 
-    /// True when the gate is closed and this is the lane of who closed it.
+    /// True when the gate is closed and this is the lane of the thread that closed it.
     #[inline]
-    pub(crate) fn is_alone(&self) -> bool {
-        self.number == ALONE
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.number == EXCLUSIVE_LANE
     }
 }
 
-/// On a line pair of its own: adjacent lines are fetched together.
+/// On a pair of cache lines of its own, because the processor fetches adjacent lines together.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Count {
+struct LaneCount {
     writers: AtomicU64,
     /// Records inserted minus records removed by threads of this lane.
     records: AtomicI64,
 }
 
-/// The gate that writers pass.
+/// The gate that every writer passes.
 #[derive(Debug)]
-pub(crate) struct Gate {
-    lanes: Box<[Count]>,
-    /// Held by the one thread that is using the shared lane.
+pub(crate) struct WriterGate {
+    lanes: Box<[LaneCount]>,
+    /// Held by the one thread that uses the shared lane.
     shared: Mutex<()>,
     closed: AtomicBool,
     owner: Mutex<()>,
     barrier: AsymmetricBarrier,
 }
 
-/// The right to write one record. Not sent to other threads: it belongs to its thread's lane.
-pub(crate) struct Ticket<'a> {
-    gate: &'a Gate,
+/// The right to write one record. It cannot be sent to another thread, because it belongs to its thread's lane.
+pub(crate) struct WriterPermit<'a> {
+    gate: &'a WriterGate,
     lane: usize,
     _shared: Option<MutexGuard<'a, ()>>,
     _here: std::marker::PhantomData<*const ()>,
 }
 
-/// The right to write alone.
-pub(crate) struct Exclusive<'a> {
-    gate: &'a Gate,
+/// The right to write while no other thread does.
+pub(crate) struct ExclusivePermit<'a> {
+    gate: &'a WriterGate,
     _owner: MutexGuard<'a, ()>,
 }
 
-impl Gate {
+impl WriterGate {
     /// An open gate.
     pub(crate) fn new(barrier: AsymmetricBarrier) -> Self {
         Self {
-            lanes: (0..LANE_COUNT).map(|_| Count::default()).collect(),
+            lanes: (0..LANE_COUNT).map(|_| LaneCount::default()).collect(),
             shared: Mutex::default(),
             closed: AtomicBool::new(false),
             owner: Mutex::default(),
@@ -92,40 +93,40 @@ impl Gate {
         }
     }
 
-    /// Changes the barrier while nobody else has the gate.
+    /// Replaces the barrier, while no other thread has the gate.
     pub(crate) fn set_barrier(&mut self, barrier: AsymmetricBarrier) {
         self.barrier = barrier;
     }
 
-    /// Waits while the gate is closed, then keeps it from closing as long as the ticket lives.
+    /// Waits while the gate is closed. The gate does not close as long as the permit lives.
     #[inline]
-    pub(crate) fn enter(&self) -> Ticket<'_> {
+    pub(crate) fn enter(&self) -> WriterPermit<'_> {
         match own_lane() {
             Some(lane) => {
                 self.pass(lane);
-                // Made where it stays: a copy would wait in the store buffer for the fence of the write before.
-                Ticket { gate: self, lane, _shared: None, _here: std::marker::PhantomData }
+                // Built in place: a copy would wait in the store buffer for the fence of the previous write.
+                WriterPermit { gate: self, lane, _shared: None, _here: std::marker::PhantomData }
             }
             None => self.enter_shared(),
         }
     }
 
     #[cold]
-    fn enter_shared(&self) -> Ticket<'_> {
+    fn enter_shared(&self) -> WriterPermit<'_> {
         let shared = Some(self.shared.lock());
-        self.pass(SHARED);
-        Ticket { gate: self, lane: SHARED, _shared: shared, _here: std::marker::PhantomData }
+        self.pass(SHARED_LANE);
+        WriterPermit { gate: self, lane: SHARED_LANE, _shared: shared, _here: std::marker::PhantomData }
     }
 
-    /// Enters by a lane that nobody else has.
+    /// Enters by a lane that no other thread has.
     #[inline]
     fn pass(&self, lane: usize) {
         let writers = &self.lanes[lane].writers;
         loop {
             writers.store(writers.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            // With `heavy` in `close`: either we see `closed`, or it sees us.
+            // Partner is `heavy` in `close`: either this thread sees `closed`, or the closing thread sees this lane.
             self.barrier.light();
-            // SeqCst (a plain load on x86), with the store in `close`.
+            // SeqCst (a plain load on x86): partner is the store in `close`.
             if !self.closed.load(Ordering::SeqCst) {
                 return;
             }
@@ -137,14 +138,14 @@ impl Gate {
     #[inline]
     fn leave(&self, lane: usize) {
         let writers = &self.lanes[lane].writers;
-        // Release, with the loads in `close`: our write is seen by who waited for us.
+        // Release: partners are the loads in `close`. The thread that waited for this lane sees its writes.
         writers.store(writers.load(Ordering::Relaxed) - 1, Ordering::Release);
     }
 
-    /// Waits until nobody else writes.
-    pub(crate) fn close(&self) -> Exclusive<'_> {
+    /// Waits until no other thread writes, and keeps new writers out until the permit is dropped.
+    pub(crate) fn close(&self) -> ExclusivePermit<'_> {
         let owner = self.owner.lock();
-        // SeqCst, with `enter`.
+        // SeqCst: partner is the load in `pass`.
         self.closed.store(true, Ordering::SeqCst);
         self.barrier.heavy();
         for lane in &self.lanes {
@@ -154,48 +155,48 @@ impl Gate {
                 if tries < 100 { std::hint::spin_loop() } else { std::thread::yield_now() }
             }
         }
-        Exclusive { gate: self, _owner: owner }
+        ExclusivePermit { gate: self, _owner: owner }
     }
 
-    /// Counts records.
+    /// Adds `delta` to the records that this lane counts.
     #[inline]
-    pub(crate) fn add_records(&self, lane: &Lane<'_>, delta: i64) {
+    pub(crate) fn add_records(&self, lane: &LaneToken<'_>, delta: i64) {
         let records = &self.lanes[lane.number].records;
         records.store(records.load(Ordering::Relaxed) + delta, Ordering::Relaxed);
     }
 
-    /// Records counted.
+    /// Records inserted minus records removed, over all lanes.
     pub(crate) fn records(&self) -> u64 {
         self.lanes.iter().map(|lane| lane.records.load(Ordering::Relaxed)).sum::<i64>().max(0) as u64
     }
 }
 
-impl Ticket<'_> {
-    /// The lane that belongs to the ticket.
+impl WriterPermit<'_> {
+    /// The lane that belongs to the permit.
     #[inline]
-    pub(crate) fn lane(&self) -> Lane<'_> {
-        Lane { number: self.lane, _right: std::marker::PhantomData }
+    pub(crate) fn lane(&self) -> LaneToken<'_> {
+        LaneToken { number: self.lane, _right: std::marker::PhantomData }
     }
 }
 
-impl Exclusive<'_> {
-    /// The lane of who is alone. What is kept for other lanes is free for the taking too.
+impl ExclusivePermit<'_> {
+    /// The lane of the exclusive permit. Its holder may also take what is kept for other lanes.
     #[inline]
-    pub(crate) fn lane(&self) -> Lane<'_> {
-        Lane { number: ALONE, _right: std::marker::PhantomData }
+    pub(crate) fn lane(&self) -> LaneToken<'_> {
+        LaneToken { number: EXCLUSIVE_LANE, _right: std::marker::PhantomData }
     }
 }
 
-impl Drop for Ticket<'_> {
+impl Drop for WriterPermit<'_> {
     #[inline]
     fn drop(&mut self) {
         self.gate.leave(self.lane);
     }
 }
 
-impl Drop for Exclusive<'_> {
+impl Drop for ExclusivePermit<'_> {
     fn drop(&mut self) {
-        // Release, with the load in `enter`: later writers see what was done alone.
+        // Release: partner is the load in `pass`. Later writers see what was done under the exclusive permit.
         self.gate.closed.store(false, Ordering::Release);
     }
 }

@@ -1,7 +1,7 @@
-//! The bytes of a map in its region. docs/format/map.md tells the same in prose; a test ties the two.
+//! The bytes of a map in its region. docs/format/map.md specifies the same in prose; a test compares the two.
 //!
-//! Everything is little endian and made of 8-byte words, the unit that a medium writes atomically.
-//! Words that stand alone carry a truncated CRC32C of themselves ([`seal`]).
+//! Everything is little endian and made of 8-byte words, the unit that a medium writes atomically. Words that stand
+//! alone carry a truncated CRC32C of themselves ([`seal`]).
 
 use mangrove_pmem::crc32c;
 
@@ -12,7 +12,7 @@ pub(crate) const FORMAT_VERSION: u32 = 1;
 
 /// Bytes of the root page, at offset 0.
 pub(crate) const ROOT_BYTES: u64 = 4096;
-/// Words of the root line: magic, version and shift, most segments, first segment, 3 of zero, CRC.
+/// Words of the root line: magic, version and shift, segment count, offset of segment 0, 3 of zero, CRC.
 pub(crate) const ROOT_MAGIC: u64 = 0;
 /// Version in the low half, segment shift in the high half.
 pub(crate) const ROOT_VERSION: u64 = 8;
@@ -22,13 +22,13 @@ pub(crate) const ROOT_SEGMENT_COUNT: u64 = 16;
 pub(crate) const ROOT_DATA_START: u64 = 24;
 /// CRC32C of the 56 bytes before, in the low half.
 pub(crate) const ROOT_CRC: u64 = 56;
-/// Sealed count of the segments ever provided by the medium; a line of its own.
+/// Sealed count of the segments that the medium ever provided; a line of its own.
 pub(crate) const ROOT_HIGH_WATER: u64 = 64;
-/// Sealed offset / 64 of the redo list of a committed batch; a line of its own. Zero: none.
+/// Sealed offset / 64 of the redo list of a committed batch; a line of its own. Zero: no batch.
 pub(crate) const ROOT_BATCH: u64 = 128;
 /// The redo list of a small batch.
 pub(crate) const ROOT_BATCH_AREA: u64 = 256;
-/// Bytes of it.
+/// Bytes of [`ROOT_BATCH_AREA`].
 pub(crate) const ROOT_BATCH_AREA_BYTES: u64 = ROOT_BYTES - ROOT_BATCH_AREA;
 /// The segment directory follows the root page.
 pub(crate) const DIRECTORY: u64 = ROOT_BYTES;
@@ -50,9 +50,9 @@ pub(crate) const CHUNK_BITMAP: u64 = 0;
 pub(crate) const CHUNK_IDENTITY: u64 = 8;
 /// The bitmap's bits in the header word.
 pub(crate) const BITMAP_MASK: u64 = (1 << CHUNK_SLOTS) - 1;
-/// Where the next free slot stands in the header word.
+/// Shift of the next free slot in the header word.
 pub(crate) const NEXT_FREE_SHIFT: u32 = 56;
-/// Where the full indicator stands: 0 some slot is free, 1 none.
+/// Shift of the full indicator: 0 when some slot is free, 1 when none is.
 pub(crate) const FULL_SHIFT: u32 = 62;
 
 /// The leaf's first word: key length, salt, and kind and CRC of the previous and the current value.
@@ -69,7 +69,7 @@ pub(crate) const VALUE_HEADER_BYTES: u64 = 8;
 pub(crate) const REDO_HEADER_BYTES: u64 = 8;
 /// Then entries of three words: offset and operation, and two operands.
 pub(crate) const REDO_ENTRY_BYTES: u64 = 24;
-/// Operation in the entry's low bits: clear the third word's bits of a chunk's bitmap, set the second's.
+/// Operation in the entry's low bits: clear the third word's bits of a chunk's bitmap, set the second word's.
 pub(crate) const REDO_BITS: u64 = 0;
 /// Operation: store the second and third word as a leaf's meta and word.
 pub(crate) const REDO_LEAF: u64 = 1;
@@ -87,9 +87,9 @@ const _: () = {
     assert!(ROOT_CRC + 8 == 64, "the root's fixed words are one cache line");
 };
 
-/// What a segment holds, as its directory entry says.
+/// What a segment holds, according to its directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SegmentKind {
     /// Nothing.
     Free,
     /// Chunks of leaves of one class.
@@ -113,7 +113,7 @@ const KIND_LEAVES: u64 = 1;
 const KIND_VALUES: u64 = 2;
 const KIND_EXTENT: u64 = 3;
 
-/// What a sealed word is about; part of its CRC, so that a word in the wrong place does not verify.
+/// What a sealed word describes; part of its CRC, so that a word in the wrong place does not verify.
 #[derive(Clone, Copy)]
 pub(crate) enum Tag {
     /// [`ROOT_HIGH_WATER`].
@@ -146,39 +146,39 @@ fn seal_of(tag: Tag, value: u64) -> u64 {
     u64::from(crc32c(0, &bytes)) & ((1 << SEAL_BITS) - 1)
 }
 
-/// A word that carries 40 bits and their CRC. Zero seals as the zero word: "nothing here".
+/// A word that carries 40 bits and their CRC. Zero is sealed as the zero word: "nothing here".
 pub(crate) fn seal(tag: Tag, value: u64) -> u64 {
     assert!(value < 1 << (64 - SEAL_BITS), "a sealed word carries 40 bits");
     if value == 0 { 0 } else { value << SEAL_BITS | seal_of(tag, value) }
 }
 
-/// The bits that [`seal`] put in, or nothing when the word does not verify.
+/// The bits that [`seal`] put in, or none when the word does not verify.
 pub(crate) fn unseal(tag: Tag, word: u64) -> Option<u64> {
     let value = word >> SEAL_BITS;
     (word == 0 || (value != 0 && word & ((1 << SEAL_BITS) - 1) == seal_of(tag, value))).then_some(value)
 }
 
 /// The directory entry of `segment`.
-pub(crate) fn encode_kind(segment: u32, kind: Kind) -> u64 {
+pub(crate) fn encode_kind(segment: u32, kind: SegmentKind) -> u64 {
     let value = match kind {
-        Kind::Free => 0,
-        Kind::Leaves { class } => KIND_LEAVES | u64::from(class) << 4,
-        Kind::Values { class } => KIND_VALUES | u64::from(class) << 4,
-        Kind::Extent { count } => KIND_EXTENT | u64::from(count) << 12,
+        SegmentKind::Free => 0,
+        SegmentKind::Leaves { class } => KIND_LEAVES | u64::from(class) << 4,
+        SegmentKind::Values { class } => KIND_VALUES | u64::from(class) << 4,
+        SegmentKind::Extent { count } => KIND_EXTENT | u64::from(count) << 12,
     };
     seal(Tag::Directory(segment), value)
 }
 
-/// The contrary of [`encode_kind`]; nothing when the word does not verify.
-pub(crate) fn decode_kind(segment: u32, word: u64) -> Option<Kind> {
+/// The inverse of [`encode_kind`]; none when the word does not verify.
+pub(crate) fn decode_kind(segment: u32, word: u64) -> Option<SegmentKind> {
     let value = unseal(Tag::Directory(segment), word)?;
     let class = (value >> 4 & 0xff) as u8;
     let count = (value >> 12) as u32;
     match value & 0xf {
-        0 if value == 0 => Some(Kind::Free),
-        KIND_LEAVES if count == 0 && class != 0 => Some(Kind::Leaves { class }),
-        KIND_VALUES if count == 0 && class != 0 => Some(Kind::Values { class }),
-        KIND_EXTENT if class == 0 && count != 0 => Some(Kind::Extent { count }),
+        0 if value == 0 => Some(SegmentKind::Free),
+        KIND_LEAVES if count == 0 && class != 0 => Some(SegmentKind::Leaves { class }),
+        KIND_VALUES if count == 0 && class != 0 => Some(SegmentKind::Values { class }),
+        KIND_EXTENT if class == 0 && count != 0 => Some(SegmentKind::Extent { count }),
         _ => None,
     }
 }
@@ -227,7 +227,7 @@ impl Geometry {
         None
     }
 
-    /// Offset of segment 0 behind a directory of `count` entries.
+    /// Offset of segment 0 after a directory of `count` entries.
     pub(crate) fn data_start(count: u64) -> u64 {
         (DIRECTORY + count * 8).next_multiple_of(4096)
     }
@@ -258,13 +258,15 @@ mod tests {
 
     #[test]
     fn sealed_words_verify_only_in_their_place() {
-        let word = encode_kind(7, Kind::Leaves { class: 3 });
-        assert_eq!(decode_kind(7, word), Some(Kind::Leaves { class: 3 }));
+        let word = encode_kind(7, SegmentKind::Leaves { class: 3 });
+        assert_eq!(decode_kind(7, word), Some(SegmentKind::Leaves { class: 3 }));
         assert_eq!(decode_kind(8, word), None);
         for bit in 0..64 {
             assert_eq!(decode_kind(7, word ^ 1 << bit), None, "bit {bit}");
         }
-        for kind in [Kind::Free, Kind::Values { class: 85 }, Kind::Extent { count: 1 << 27 }] {
+        for kind in
+            [SegmentKind::Free, SegmentKind::Values { class: 85 }, SegmentKind::Extent { count: 1 << 27 }]
+        {
             assert_eq!(decode_kind(1, encode_kind(1, kind)), Some(kind));
         }
     }
@@ -289,7 +291,7 @@ mod tests {
             format!("{CHUNK_SLOTS} slots"),
             format!("header line of {CHUNK_HEADER_BYTES} bytes"),
             format!("entries of {REDO_ENTRY_BYTES} bytes"),
-            format!("leaf classes are {:?}", crate::class::LEAF_BYTES),
+            format!("leaf classes are {:?}", crate::format::size_class::LEAF_BYTES),
         ] {
             assert!(text.contains(&wanted), "docs/format/map.md does not say: {wanted}");
         }

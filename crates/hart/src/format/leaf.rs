@@ -1,20 +1,20 @@
-//! The two words of a leaf: what they say, and how an update keeps both readings of a torn pair apart.
+//! The two words of a leaf, and how an update keeps the two readings of a torn pair distinct.
 //!
-//! An update stores meta, then word, in one cache line. A crash leaves one of three pairs: neither, meta only,
-//! or both (stores to one line reach the medium in program order). Meta carries kind and CRC of the value
-//! before (A) and the value now (B), so:
+//! An update stores meta, then word, in one cache line. A crash leaves one of three pairs: neither, meta only, or
+//! both (stores to one line reach the medium in program order). Meta carries kind and CRC of the value before (A) and
+//! the value now (B), so:
 //!
 //! 1. B verifies against the word: the pair is whole.
-//! 2. Else A verifies: only meta arrived; the value is the one before.
-//! 3. Else the leaf is damaged.
+//! 2. Otherwise A verifies: only meta arrived, and the value is the one before.
+//! 3. Otherwise the leaf is damaged.
 //!
-//! Invariant: the word of before never verifies as B unless it is the word of now ([`Meta::updated`] picks the
-//! salt so). A plain CRC would not do: it is linear, so that salted CRCs of two words collide for every salt or
-//! for none; the salt therefore changes the word by a multiplication.
+//! Invariant: the previous word never verifies as B unless it equals the present word ([`Meta::updated`] picks the
+//! salt so). A plain CRC would not suffice: it is linear, so salted CRCs of two words would collide for every salt or
+//! for none. Therefore the salt changes the word by a multiplication.
 
 use mangrove_pmem::crc32c;
 
-/// Values up to this many bytes live in the leaf's word.
+/// The leaf's word holds values of up to this many bytes.
 pub(crate) const INLINE_BYTES_MAX: usize = 8;
 /// The word is the offset of a value block.
 pub(crate) const KIND_BLOCK: u8 = 9;
@@ -33,7 +33,7 @@ const CRC_MASK: u64 = (1 << CRC_BITS) - 1;
 const _: () = assert!(B_CRC_SHIFT + CRC_BITS == 64 && A_CRC_SHIFT + CRC_BITS == B_KIND_SHIFT);
 const _: () = assert!(crate::KEY_BYTES_MAX < 1 << KEY_LEN_BITS);
 
-/// A value as the leaf's word has it.
+/// A value in the form of the leaf's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Value {
     /// 0 to 8: that many bytes inline; [`KIND_BLOCK`]: the word is a block's offset.
@@ -71,7 +71,8 @@ pub(crate) fn word_of(bytes: &[u8]) -> u64 {
     }
 }
 
-/// The first word of a leaf. The last one stored of a new leaf, so that it is there or not; zero is no leaf.
+/// The first word of a leaf. A writer stores it last into a new leaf, so that the leaf is there or not; zero means no
+/// leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meta(pub(crate) u64);
 
@@ -83,7 +84,7 @@ pub(crate) fn key_crc(key: &[u8]) -> u32 {
 
 #[inline]
 fn leaf_crc(key_crc: u32, key_len: u64, salt: u64, value: Value) -> u64 {
-    // Odd, so that the multiplication is a bijection: no word gets two names.
+    // Odd, so that the multiplication is a bijection: no two words become the same.
     const SALTED: u64 = 0x9e37_79b9_7f4a_7c15;
     let word = if salt == 0 { value.word } else { value.word.wrapping_mul(SALTED) };
     let head = key_len | salt << 16 | u64::from(value.kind) << 24;
@@ -94,8 +95,8 @@ fn leaf_crc(key_crc: u32, key_len: u64, salt: u64, value: Value) -> u64 {
 }
 
 impl Meta {
-    /// No leaf. A leaf never has this word: of the values of kind 0, whose word is 0, the empty key's alone could,
-    /// and its CRC is not zero.
+    /// No leaf. A leaf never has this word: among values of kind 0, whose word is 0, only the empty key's could have
+    /// it, and its CRC is not zero.
     pub(crate) const NONE: Self = Self(0);
 
     /// The meta word of a fresh leaf with a key of this length and CRC.
@@ -123,7 +124,7 @@ impl Meta {
         (self.0 & ((1 << KEY_LEN_BITS) - 1)) as usize
     }
 
-    /// The kind of the value now.
+    /// The kind of the present value.
     #[inline]
     pub(crate) fn kind(self) -> u8 {
         (self.0 >> B_KIND_SHIFT & 0xf) as u8
@@ -134,8 +135,8 @@ impl Meta {
         self.0 >> SALT_SHIFT & 1
     }
 
-    /// The meta word of this leaf with the value `new`, where `old` is the value now. Nothing, once in 2^44
-    /// times, when both salts would let `old` pass for `new`: then the caller writes `new` some other way.
+    /// The meta word of this leaf with the value `new`, where `old` is the present value. None, once in 2^44 times,
+    /// when `old` would verify as `new` with both salts: then the caller stores `new` in another way.
     #[inline]
     pub(crate) fn updated(self, key_crc: u32, old: Value, new: Value) -> Option<Self> {
         let len = self.key_len() as u64;
@@ -152,7 +153,7 @@ impl Meta {
         None
     }
 
-    /// Which value a leaf with this meta and `word` has after a crash, and the meta that says so alone.
+    /// The value that a leaf with this meta and `word` has after a crash, and a meta word for that value alone.
     pub(crate) fn settle(self, key: &[u8], word: u64) -> Option<(Self, Value)> {
         let len = self.key_len() as u64;
         let key_crc = key_crc(key);

@@ -1,20 +1,20 @@
 //! The redo list of a batch: its bytes, and how it is applied.
 //!
-//! A list says what to do to leaf bitmaps and leaf lines, in words that name the outcome; applying it once more
-//! changes nothing. So recovery applies a committed list whatever of it was applied before the crash.
+//! An entry of a list gives the outcome of a change to a leaf bitmap or a leaf's words, so applying the list again
+//! changes nothing. So recovery applies a committed list, however much of it was applied before the crash.
 
-use crate::layout::{
+use crate::format::layout::{
     BITMAP_MASK, CHUNK_BITMAP, LEAF_META, LEAF_WORD, REDO_BITS, REDO_ENTRY_BYTES, REDO_HEADER_BYTES,
     REDO_LEAF, chunk_word,
 };
+use crate::format::space::MapSpace;
 use crate::report::Damage;
-use crate::space::Space;
 use mangrove_pmem::crc32c;
 use std::sync::atomic::Ordering;
 
-/// One step of a list.
+/// One entry of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub(crate) enum RedoEntry {
     /// Changes bits of the chunk whose header is at `header`.
     Bits { header: u64, set: u64, clear: u64 },
     /// Stores a leaf's two words.
@@ -26,13 +26,13 @@ pub(crate) fn list_bytes(count: usize) -> u64 {
     REDO_HEADER_BYTES + count as u64 * REDO_ENTRY_BYTES
 }
 
-/// The list as it stands at `area`.
-pub(crate) fn encode(area: u64, entries: &[Entry]) -> Vec<u8> {
+/// The bytes of the list for `area`.
+pub(crate) fn encode(area: u64, entries: &[RedoEntry]) -> Vec<u8> {
     let mut bytes = vec![0; REDO_HEADER_BYTES as usize];
     for entry in entries {
         let words = match *entry {
-            Entry::Bits { header, set, clear } => [header | REDO_BITS, set, clear],
-            Entry::Leaf { slot, meta, word } => [slot | REDO_LEAF, meta, word],
+            RedoEntry::Bits { header, set, clear } => [header | REDO_BITS, set, clear],
+            RedoEntry::Leaf { slot, meta, word } => [slot | REDO_LEAF, meta, word],
         };
         words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
     }
@@ -49,8 +49,8 @@ fn list_crc(area: u64, count: u64, entries: &[u8]) -> u32 {
     crc32c(crc32c(0, &head), entries)
 }
 
-/// The contrary of [`encode`]. Checks the list against itself, not against the map.
-pub(crate) fn decode(space: &Space, area: u64) -> Result<Vec<Entry>, Damage> {
+/// The inverse of [`encode`]. Checks the list against itself, not against the map.
+pub(crate) fn decode(space: &MapSpace, area: u64) -> Result<Vec<RedoEntry>, Damage> {
     let damage = |what: &str| Damage { offset: area, what: what.into() };
     let end = space.usable_offset();
     if !area.is_multiple_of(64) || area + REDO_HEADER_BYTES > end {
@@ -70,24 +70,25 @@ pub(crate) fn decode(space: &Space, area: u64) -> Result<Vec<Entry>, Damage> {
         let word = |i: usize| u64::from_le_bytes(std::array::from_fn(|b| entry[i * 8 + b]));
         let (offset, first, second) = (word(0) & !7, word(1), word(2));
         match word(0) & 7 {
-            REDO_BITS => Ok(Entry::Bits { header: offset, set: first, clear: second }),
-            REDO_LEAF => Ok(Entry::Leaf { slot: offset, meta: first, word: second }),
+            REDO_BITS => Ok(RedoEntry::Bits { header: offset, set: first, clear: second }),
+            REDO_LEAF => Ok(RedoEntry::Leaf { slot: offset, meta: first, word: second }),
             _ => Err(damage("the redo list of the committed batch has an unknown operation")),
         }
     });
     entries.collect()
 }
 
-/// Applies one entry; `slots` are those of a bitmap's chunk. The caller has checked the place and flushes.
+/// Applies one entry; `slots` are those of the chunk whose bitmap it changes. The caller has checked the place, and
+/// flushes.
 #[track_caller]
-pub(crate) fn apply(space: &Space, entry: Entry, slots: u32) {
+pub(crate) fn apply(space: &MapSpace, entry: RedoEntry, slots: u32) {
     match entry {
-        Entry::Bits { header, set, clear } => {
+        RedoEntry::Bits { header, set, clear } => {
             let at = header + CHUNK_BITMAP;
             let bitmap = space.region.word(at).load(Ordering::Acquire) & BITMAP_MASK;
             space.region.store(at, chunk_word(bitmap & !clear | set, slots), Ordering::Release);
         }
-        Entry::Leaf { slot, meta, word } => {
+        RedoEntry::Leaf { slot, meta, word } => {
             space.region.store(slot + LEAF_META, meta, Ordering::Release);
             space.region.store(slot + LEAF_WORD, word, Ordering::Release);
         }

@@ -1,10 +1,10 @@
-//! Size classes of leaf slots and value blocks, and how a segment of each is cut into chunks.
+//! Size classes of leaf slots and value blocks, and how a segment of each class is cut into chunks.
 
-use crate::layout::{CHUNK_HEADER_BYTES, CHUNK_SLOTS, Geometry, LEAF_KEY, VALUE_HEADER_BYTES};
+use crate::format::layout::{CHUNK_HEADER_BYTES, CHUNK_SLOTS, Geometry, LEAF_KEY, VALUE_HEADER_BYTES};
 
 /// Bytes of a leaf slot by class. Multiples of 16, so that meta and word share a cache line.
 pub(crate) const LEAF_BYTES: [u32; 9] = [32, 48, 64, 96, 128, 192, 256, 512, 1040];
-/// Value blocks up to here step by 16 bytes; then four classes a doubling.
+/// Sizes of value blocks grow by 16 bytes up to here, then in four classes per doubling.
 const VALUE_STEP_BYTES_MAX: u64 = 256;
 
 /// A class number: 1 to 9 are leaves, the others values. Zero is none.
@@ -23,7 +23,7 @@ pub(crate) struct Cut {
     pub(crate) chunk_bytes: u32,
     /// Chunks of a segment.
     pub(crate) chunk_count: u32,
-    /// Slots of the last chunk, which may be a short one.
+    /// Slots of the last chunk, which may be shorter than the others.
     pub(crate) last_slots: u32,
 }
 
@@ -36,13 +36,13 @@ impl Cut {
         Self { slot_bytes, header_bytes, chunk_bytes, chunk_count, last_slots }
     }
 
-    /// Slots of chunk number `chunk`.
+    /// Slots of the chunk.
     #[inline]
     pub(crate) fn slots(&self, chunk: u32) -> u32 {
         if chunk + 1 == self.chunk_count { self.last_slots } else { CHUNK_SLOTS }
     }
 
-    /// All slots of the chunk, a bit each.
+    /// A bit for each slot of the chunk.
     #[inline]
     pub(crate) fn full_mask(&self, chunk: u32) -> u64 {
         (1 << self.slots(chunk)) - 1
@@ -59,7 +59,7 @@ impl Cut {
     }
 }
 
-/// All classes of a map, by its segment size.
+/// All classes of a map; they depend on its segment size.
 #[derive(Debug)]
 pub(crate) struct Classes {
     cuts: Vec<Cut>,
@@ -81,7 +81,7 @@ impl Classes {
         Self { cuts, value_block_bytes_max }
     }
 
-    /// Classes, the empty class 0 included.
+    /// The number of classes, with the empty class 0.
     pub(crate) fn count(&self) -> usize {
         self.cuts.len()
     }
@@ -105,7 +105,7 @@ impl Classes {
         index.map_or(0, |i| i as Class + 1)
     }
 
-    /// The class of blocks for values of `len` bytes; nothing when the value takes an extent.
+    /// The class of blocks for values of `len` bytes; none when the value needs an extent.
     #[inline]
     pub(crate) fn of_value(&self, len: usize) -> Option<Class> {
         let bytes = VALUE_HEADER_BYTES + len as u64;

@@ -1,37 +1,37 @@
 //! The region with its geometry, and the reads of it that may race with writers.
 //!
 //! Invariants:
-//! 1. Bytes of leaves and values are read as relaxed atomic words: a reader under optimistic validation may
+//! 1. Readers read the bytes of leaves and values as relaxed atomic words: a reader under optimistic validation may
 //!    look at a slot that is being freed, reused and overwritten, and drops what it read afterwards.
 //! 2. No read leaves the usable part of the region, whatever a racing or hostile word says.
 
+use crate::format::layout::{Geometry, LEAF_KEY, LEAF_META, LEAF_WORD};
+use crate::format::leaf::Meta;
 use crate::index::{KeySource, Leaf};
-use crate::layout::{Geometry, LEAF_KEY, LEAF_META, LEAF_WORD};
-use crate::leaf::Meta;
 use mangrove_pmem::Region;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A region that holds a map.
 #[derive(Debug)]
-pub(crate) struct Space {
+pub(crate) struct MapSpace {
     pub(crate) region: Region,
     pub(crate) geometry: Geometry,
     base: u64,
-    /// Address behind the last byte that the medium provides; a multiple of 4096 and of segments.
+    /// Address after the last byte that the medium provides; a multiple of 4096 and of segments.
     usable_end: AtomicU64,
 }
 
-/// A copy of a leaf.
-pub(crate) struct Record {
-    /// Bytes of the value in `value`; or what else the leaf's kind says.
+/// A copy of a leaf and of its inline value.
+pub(crate) struct LeafRecord {
+    /// Bytes of the value in `value`, or another kind of the leaf.
     pub(crate) kind: u8,
     value: [u8; 8],
     key_len: usize,
     key: [[u8; 8]; crate::KEY_BYTES_MAX / 8],
 }
 
-impl Record {
+impl LeafRecord {
     pub(crate) const EMPTY: Self =
         Self { kind: 0, value: [0; 8], key_len: 0, key: [[0; 8]; crate::KEY_BYTES_MAX / 8] };
 
@@ -41,14 +41,14 @@ impl Record {
         &self.key.as_flattened()[..self.key_len]
     }
 
-    /// The value, if it is in the word.
+    /// The value, if the leaf's word holds it.
     #[inline]
     pub(crate) fn inline_value(&self) -> &[u8] {
         &self.value[..usize::from(self.kind).min(8)]
     }
 }
 
-impl Space {
+impl MapSpace {
     pub(crate) fn new(region: Region, geometry: Geometry, segments_usable: u32) -> Self {
         let base = region.base() as u64;
         let space = Self { region, geometry, base, usable_end: AtomicU64::new(base) };
@@ -58,11 +58,11 @@ impl Space {
 
     /// The medium provides the first `segments` segments.
     pub(crate) fn set_usable(&self, segments: u32) {
-        // Release, with the Acquire in `usable_offset`: who learns of a segment may read it.
+        // Release: partner is the Acquire in `usable_offset`. A thread that learns of a segment may read it.
         self.usable_end.store(self.base + self.geometry.start(segments), Ordering::Release);
     }
 
-    /// Offset behind the last byte that may be touched.
+    /// Offset after the last byte that may be read.
     #[inline]
     pub(crate) fn usable_offset(&self) -> u64 {
         self.usable_end.load(Ordering::Acquire) - self.base
@@ -80,8 +80,8 @@ impl Space {
         leaf.address() - self.base
     }
 
-    /// A leaf's two words. Meta first: Acquire, with the Release of the updates in `ops`, keeps the word at
-    /// least as new.
+    /// A leaf's two words. Meta comes first: its Acquire load, whose partner is the Release store of an update, keeps
+    /// the word at least as new.
     #[inline]
     pub(crate) fn leaf_words(&self, offset: u64) -> (Meta, u64) {
         self.region.reading(offset, 16);
@@ -91,7 +91,7 @@ impl Space {
 
     /// Copies a leaf. It may be garbage until the caller validates it.
     #[inline]
-    pub(crate) fn read_leaf(&self, leaf: Leaf, record: &mut Record) {
+    pub(crate) fn read_leaf(&self, leaf: Leaf, record: &mut LeafRecord) {
         let offset = self.offset(leaf);
         let (meta, word) = self.leaf_words(offset);
         let end = self.usable_end.load(Ordering::Relaxed);
@@ -99,23 +99,23 @@ impl Space {
         (record.kind, record.value) = (meta.kind(), word.to_le_bytes());
         record.key_len = meta.key_len().min(crate::KEY_BYTES_MAX).min(room);
         for (index, target) in record.key.iter_mut().take(record.key_len.div_ceil(8)).enumerate() {
-            // Relaxed: validated afterwards. Within the usable region, whose end is a multiple of 8.
+            // Relaxed: validated afterwards. The word lies within the usable region, whose end is a multiple of 8.
             *target =
                 self.region.word(offset + LEAF_KEY + index as u64 * 8).load(Ordering::Relaxed).to_ne_bytes();
         }
     }
 
-    /// Copies `len` bytes at `offset`, a multiple of 8, into `out`, replacing its contents.
+    /// Copies `len` bytes at `offset`, a multiple of 8, into `out`, and replaces its contents.
     ///
-    /// The caller has bounded the range by the slot that it lies in; slots are multiples of 16 bytes, so the
-    /// last word's tail belongs to the slot too.
+    /// The caller has bounded the range by the slot that it lies in. Slots are multiples of 16 bytes, so the rest of
+    /// the last word belongs to the slot too.
     #[inline]
     pub(crate) fn copy_out(&self, offset: u64, len: usize, out: &mut Vec<u8>) {
         out.clear();
         self.append_out(offset, len, out);
     }
 
-    /// As [`Space::copy_out`], behind what `out` holds.
+    /// As [`MapSpace::copy_out`], but keeps what `out` holds.
     #[inline]
     pub(crate) fn append_out(&self, offset: u64, len: usize, out: &mut Vec<u8>) {
         out.reserve(len.next_multiple_of(8));
@@ -123,7 +123,7 @@ impl Space {
         unsafe { self.append_to_spare(offset, len, out) };
     }
 
-    /// As [`Space::append_out`]; false, and nothing done, when there is no memory for it.
+    /// As [`MapSpace::append_out`]; false, and nothing done, when there is no memory for it.
     #[inline]
     pub(crate) fn try_append_out(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> bool {
         let reserved = out.try_reserve(len.next_multiple_of(8)).is_ok();
@@ -134,10 +134,10 @@ impl Space {
         reserved
     }
 
-    /// The copy, into what the caller has reserved.
+    /// Copies into the capacity that the caller has reserved.
     ///
     /// # Safety
-    /// `out` has room for `len` bytes more, rounded up to whole words.
+    /// `out` has spare capacity for `len` bytes, rounded up to whole words.
     #[inline]
     unsafe fn append_to_spare(&self, offset: u64, len: usize, out: &mut Vec<u8>) {
         let words = len.div_ceil(8);
@@ -145,7 +145,7 @@ impl Space {
         debug_assert!(out.capacity() - out.len() >= words * 8, "room for whole words");
         self.region.reading(offset, len);
         let start = out.len();
-        // SAFETY: `words * 8` bytes are spare behind `start`.
+        // SAFETY: `words * 8` bytes are spare after `start`.
         let mut target = unsafe { out.as_mut_ptr().add(start) };
         for index in 0..words as u64 {
             let word = self.region.word(offset + index * 8).load(Ordering::Relaxed);
@@ -159,9 +159,9 @@ impl Space {
         unsafe { out.set_len(start + len) };
     }
 
-    /// The key of the leaf at `offset`, which must be stable, appended to `out`.
+    /// Appends the key of the leaf at `offset`, which must be stable, to `out`.
     pub(crate) fn append_key(&self, offset: u64, out: &mut Vec<u8>) {
-        let len = Leaves::bounded_key_len(self.usable_end.load(Ordering::Acquire), self.base + offset);
+        let len = LeafKeys::bounded_key_len(self.usable_end.load(Ordering::Acquire), self.base + offset);
         self.append_out(offset + LEAF_KEY, len, out);
     }
 
@@ -172,15 +172,15 @@ impl Space {
         key
     }
 
-    /// The CRC32C of a value block's length and bytes, with its length, or nothing when the length found
-    /// exceeds `capacity` bytes. `buffer` is scratch space and holds the value afterwards.
+    /// Verifies a value block of at most `capacity` bytes and returns the value's length, or none when length or
+    /// CRC32C is wrong. `buffer` is scratch space and holds the value afterwards.
     pub(crate) fn verify_block(&self, offset: u64, capacity: u64, buffer: &mut Vec<u8>) -> Option<u64> {
         let head = self.region.word(offset).load(Ordering::Acquire);
         let len = head & 0xffff_ffff;
-        if len + crate::layout::VALUE_HEADER_BYTES > capacity {
+        if len + crate::format::layout::VALUE_HEADER_BYTES > capacity {
             return None;
         }
-        self.copy_out(offset + crate::layout::VALUE_HEADER_BYTES, len as usize, buffer);
+        self.copy_out(offset + crate::format::layout::VALUE_HEADER_BYTES, len as usize, buffer);
         (u64::from(value_crc(buffer)) == head >> 32).then_some(len)
     }
 }
@@ -192,13 +192,13 @@ pub(crate) fn value_crc(bytes: &[u8]) -> u32 {
     mangrove_pmem::crc32c(seed, bytes)
 }
 
-/// The index's door to keys.
-pub(crate) struct Leaves {
-    space: Arc<Space>,
+/// Reads keys for the index.
+pub(crate) struct LeafKeys {
+    space: Arc<MapSpace>,
 }
 
-impl Leaves {
-    pub(crate) fn new(space: Arc<Space>) -> Self {
+impl LeafKeys {
+    pub(crate) fn new(space: Arc<MapSpace>) -> Self {
         Self { space }
     }
 
@@ -211,7 +211,7 @@ impl Leaves {
     }
 }
 
-impl KeySource for Leaves {
+impl KeySource for LeafKeys {
     #[inline]
     fn key_len(&self, leaf: Leaf) -> usize {
         Self::bounded_key_len(self.space.usable_end.load(Ordering::Relaxed), leaf.address())
@@ -220,8 +220,8 @@ impl KeySource for Leaves {
     #[inline]
     fn key_word(&self, leaf: Leaf, index: usize) -> u64 {
         let address = leaf.address() + LEAF_KEY + index as u64 * 8;
-        // SAFETY: `index` is below an answer of `key_len` for this leaf, which kept the key within the usable
-        // region, whose end is a multiple of 8; the address is 8-aligned; access is atomic.
+        // SAFETY: `index` is below a `key_len` of this leaf, which kept the key within the usable region, whose end
+        // is a multiple of 8; the address is 8-aligned; access is atomic.
         unsafe { AtomicU64::from_ptr(address as *mut u64) }.load(Ordering::Relaxed)
     }
 }

@@ -1,14 +1,14 @@
-//! Memory for nodes: a block is only ever a node of one kind, and stays mapped while the index lives.
+//! Memory for nodes: a block only ever holds nodes of one kind, and stays mapped while the index lives.
 //!
 //! Invariants:
-//! 1. The first word of a block is a version lock whose value never repeats. A block is born zeroed and free.
-//! 2. A free block is obsolete (or was never used) and linked through `Header::tail`, which no reader takes
-//!    for a child.
-//! 3. Child slots of a free block keep words that were once stored in child slots, so a late reader that
-//!    follows one lands in a block again; then it finds its version gone.
+//! 1. The first word of a block is a version lock whose value never repeats. A new block is zeroed and free.
+//! 2. A free block is obsolete (or was never used). Free blocks are linked through `NodeHeader::tail`, which no
+//!    reader takes for a child.
+//! 3. Child slots of a free block keep words that were once stored in child slots. So a late reader that follows one
+//!    reaches a block again, and finds there that the version has changed.
 //!
-//! Free blocks move between threads in magazines (Bonwick and Adams, "Magazines and Vmem", USENIX 2001), so
-//! that a thread that only frees feeds one that only allocates.
+//! Free blocks move between threads in magazines (Bonwick and Adams, "Magazines and Vmem", USENIX 2001), so that a
+//! thread that only frees supplies one that only allocates.
 
 use std::alloc::{Layout as AllocLayout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
@@ -17,22 +17,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::layouts::Header;
+use super::layouts::NodeHeader;
 use super::lock::Locked;
 use super::node::Node;
-use super::word::{Kind, Word};
+use super::word::{NodeKind, Word};
 
-/// Blocks of the system are this large and aligned, so that they can be huge pages.
+/// Chunks from the system have this size and alignment, so that they can be huge pages.
 const CHUNK_BYTES: usize = 2 << 20;
 /// The first chunk of an index: most maps are small.
 const FIRST_CHUNK_BYTES: usize = 256 << 10;
-/// What a shard takes from a chunk at a time, for one kind.
+/// What a shard takes from a chunk at a time, for one kind of node.
 const RUN_BYTES: usize = 16 << 10;
 /// Free blocks that move together.
 const MAGAZINE_LEN: usize = 64;
 const SHARD_COUNT: usize = 16;
 
-/// A list of free blocks, linked through their headers; the number of blocks with it.
+/// A list of free blocks, linked through their headers, and its length.
 #[derive(Clone, Copy, Debug, Default)]
 struct Magazine {
     first: u64,
@@ -47,7 +47,7 @@ struct Stock {
     /// The unused rest of a run, as addresses.
     fresh: usize,
     fresh_end: usize,
-    /// Allocated less freed here; negative where blocks of other shards are freed.
+    /// Blocks allocated minus blocks freed here; negative where blocks of other shards are freed.
     live: i64,
 }
 
@@ -55,7 +55,7 @@ struct Stock {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard {
-    stocks: Mutex<[Stock; Kind::COUNT]>,
+    stocks: Mutex<[Stock; NodeKind::COUNT]>,
 }
 
 #[derive(Debug)]
@@ -64,7 +64,7 @@ struct Chunk {
     layout: AllocLayout,
 }
 
-// SAFETY: a chunk is plain memory; who writes where is settled by the stocks.
+// SAFETY: a chunk is plain memory; the stocks decide which thread writes where.
 unsafe impl Send for Chunk {}
 
 #[derive(Debug, Default)]
@@ -74,17 +74,17 @@ struct Depot {
     unused: usize,
     unused_end: usize,
     bytes: u64,
-    full: [Vec<Magazine>; Kind::COUNT],
+    full: [Vec<Magazine>; NodeKind::COUNT],
 }
 
 /// The nodes of one index.
 #[derive(Debug, Default)]
-pub(super) struct Arena {
+pub(super) struct NodeArena {
     shards: [Shard; SHARD_COUNT],
     depot: Mutex<Depot>,
 }
 
-/// The shard of this thread: threads take turns.
+/// The shard of this thread: threads are assigned to shards in turn.
 fn shard_index() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -98,9 +98,9 @@ fn shard_index() -> usize {
     })
 }
 
-impl Arena {
-    /// A node without children, locked and unreachable, with `tail` before `position`.
-    pub(super) fn allocate(&self, kind: Kind, position: usize, tail: u64) -> (Node<'_>, Locked<'_>) {
+impl NodeArena {
+    /// A new node without children, locked and unreachable, with `tail` before `position`.
+    pub(super) fn allocate(&self, kind: NodeKind, position: usize, tail: u64) -> (Node<'_>, Locked<'_>) {
         let address = {
             let mut stocks = self.shards[shard_index()].stocks.lock();
             let stock = &mut stocks[kind as usize];
@@ -117,7 +117,7 @@ impl Arena {
         (node, locked)
     }
 
-    /// Takes a node out of use that has left the tree or never entered it.
+    /// Frees a node that has left the tree or never entered it.
     pub(super) fn free(&self, node: Node<'_>, locked: Locked<'_>) {
         locked.retire();
         let kind = node.word().kind();
@@ -136,7 +136,7 @@ impl Arena {
     }
 
     #[inline]
-    fn pop(&self, kind: Kind, stock: &mut Stock) -> usize {
+    fn pop(&self, kind: NodeKind, stock: &mut Stock) -> usize {
         if stock.free.len != 0 {
             let address = stock.free.first as usize;
             let rest = header(address).tail.load(Ordering::Relaxed);
@@ -145,14 +145,14 @@ impl Arena {
         }
         let address = stock.fresh;
         stock.fresh += kind.bytes();
-        // SAFETY: the block lies in a run that only this stock hands out, and nobody has seen it yet.
+        // SAFETY: the block lies in a run that only this stock uses, and no other thread has seen it yet.
         unsafe { std::ptr::with_exposed_provenance_mut::<u8>(address).write_bytes(0, kind.bytes()) };
         address
     }
 
     /// Finds free blocks for a stock that has none.
     #[cold]
-    fn restock(&self, kind: Kind, stock: &mut Stock) {
+    fn restock(&self, kind: NodeKind, stock: &mut Stock) {
         if stock.spare.len != 0 {
             stock.free = std::mem::take(&mut stock.spare);
             return;
@@ -171,14 +171,14 @@ impl Arena {
     }
 
     /// Nodes in use of each kind.
-    pub(super) fn live(&self) -> [u64; Kind::COUNT] {
-        let mut sums = [0_i64; Kind::COUNT];
+    pub(super) fn live(&self) -> [u64; NodeKind::COUNT] {
+        let mut sums = [0_i64; NodeKind::COUNT];
         for shard in &self.shards {
             for (sum, stock) in sums.iter_mut().zip(shard.stocks.lock().iter()) {
                 *sum += stock.live;
             }
         }
-        // A node may be freed between the visits to two shards: never below none.
+        // A node may be freed while this visits the shards: the sum is never below zero.
         sums.map(|sum| u64::try_from(sum).unwrap_or(0))
     }
 
@@ -188,9 +188,9 @@ impl Arena {
     }
 }
 
-fn header<'a>(address: usize) -> &'a Header {
+fn header<'a>(address: usize) -> &'a NodeHeader {
     // SAFETY: called with addresses of blocks of a living arena; every block begins with a header of atomics.
-    unsafe { &*std::ptr::with_exposed_provenance::<Header>(address) }
+    unsafe { &*std::ptr::with_exposed_provenance::<NodeHeader>(address) }
 }
 
 impl Depot {
@@ -215,7 +215,7 @@ impl Depot {
 
 #[cfg(test)]
 thread_local! {
-    /// Chunks that this thread took and has not given back: what the leak test counts.
+    /// Chunks that this thread has allocated and not freed; the leak test counts them.
     pub(super) static CHUNKS_LIVE: Cell<i64> = const { Cell::new(0) };
 }
 

@@ -1,13 +1,13 @@
-//! Building trees from all their leaves at once, for recovery: each node is made once, at its final size.
+//! Builds trees from all their leaves at once, for recovery: each node is built once, at its final size.
 
 use super::directory::ENTRY_COUNT;
 use super::keys;
 use super::leaf::{KeySource, Leaf};
 use super::tree::Index;
-use super::word::{Kind, Word};
+use super::word::{NodeKind, Word};
 
-/// A leaf to build from, with the key bytes 2..10 (those the directory has not consumed) in hand, big-endian,
-/// zero behind the end of the key.
+/// A leaf to build from, and its key bytes 2..10 (the first that the directory has not consumed), big-endian, padded
+/// with zeros after the end of the key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BuildItem {
     /// Key bytes 2..10.
@@ -44,7 +44,7 @@ impl<K: KeySource> Index<K> {
     /// The entry is not empty.
     pub(crate) fn build_entry(&self, entry: usize, items: &mut [BuildItem]) -> Result<(), DuplicateKey> {
         assert!(entry < ENTRY_COUNT && self.directory.is_empty(entry), "only an empty entry can be built");
-        // By head first, which is in hand; few keys agree in it.
+        // By head first, which needs no access to the leaf; few keys agree in it.
         items.sort_unstable_by_key(|item| item.head);
         for same in items.chunk_by_mut(|one, other| one.head == other.head).filter(|same| same.len() > 1) {
             same.sort_unstable_by(|one, other| keys::compare(&self.keys, one.leaf, other.leaf));
@@ -72,8 +72,8 @@ impl<K: KeySource> Index<K> {
         Ok(())
     }
 
-    /// Builds the tree of sorted, distinct `items`, which agree in the bytes before `depth` and begin as `start` says
-    /// (see [`start_of`]). `children` is scratch for all levels.
+    /// Builds the tree of sorted, distinct `items`, which agree in the bytes before `depth` and begin with the bytes
+    /// `start` (see [`start_of`]). `children` is scratch space for all levels.
     fn build(
         &self,
         items: &[BuildItem],
@@ -97,7 +97,7 @@ impl<K: KeySource> Index<K> {
             rest = behind;
         }
         let ends = usize::from(children[mark].0.is_none());
-        let kind = Kind::for_len(children.len() - mark - ends);
+        let kind = NodeKind::for_len(children.len() - mark - ends);
         let (node, locked) = self.arena.allocate(kind, position, self.tail(first, start, position));
         for (byte, word) in children.drain(mark..) {
             node.put(byte, word);
@@ -106,12 +106,13 @@ impl<K: KeySource> Index<K> {
         node.word()
     }
 
-    /// The first index from `depth` on where the keys of the sorted items `first` and `last` differ or one ends.
+    /// The first index from `depth` on where the keys of the sorted items `first` and `last` differ, or where one
+    /// ends.
     fn parting(&self, first: BuildItem, last: BuildItem, depth: usize) -> usize {
         let differing = first.head ^ last.head;
         if differing != 0 {
             let position = HEAD_START + (differing.leading_zeros() / 8) as usize;
-            // Before it the heads agree; a zero there may be an end of one key and a byte of the other.
+            // The heads agree before it; a zero there may be the end of one key and a byte of the other.
             if (depth..position).all(|at| first.head_byte(at) != 0) {
                 return position;
             }
@@ -120,7 +121,7 @@ impl<K: KeySource> Index<K> {
         (depth..reach).find(|at| self.byte(first, *at) != self.byte(last, *at)).unwrap_or(reach)
     }
 
-    /// The key byte of an item, none behind its end.
+    /// The key byte of an item, none after its end.
     #[inline]
     fn byte(&self, item: BuildItem, position: usize) -> Option<u8> {
         if (HEAD_START..HEAD_START + HEAD_LEN).contains(&position) {
@@ -136,7 +137,7 @@ impl<K: KeySource> Index<K> {
     #[inline]
     fn tail(&self, item: BuildItem, start: u64, position: usize) -> u64 {
         if (HEAD_START..=HEAD_START + HEAD_LEN).contains(&position) {
-            // Without a look at the leaf, which is far: the key does not end before the position.
+            // Without reading the leaf, which costs a cache miss: the key does not end before the position.
             let before = position - HEAD_START;
             let whole = u128::from(start) << 64 | u128::from(item.head);
             return ((whole >> (8 * (HEAD_LEN - before))) as u64).swap_bytes();
@@ -148,8 +149,8 @@ impl<K: KeySource> Index<K> {
     }
 }
 
-/// The two bytes that keys of directory entry `entry` begin with, as a number; of no use for shorter keys, of which
-/// an entry has one.
+/// The two bytes that keys of directory entry `entry` begin with, as a number. For an entry of a shorter key, of
+/// which there is one, it means nothing.
 fn start_of(entry: usize) -> u64 {
     let within = entry.saturating_sub(1);
     let (first, second) = (within / 257, (within % 257).saturating_sub(1));

@@ -1,38 +1,38 @@
-//! Ordered walks in both directions, robust against writers, with leaves fetched ahead.
+//! Ordered walks in both directions, robust against writers, with leaves prefetched.
 //!
-//! A cursor runs in two halves. The *explorer* walks nodes in key order and puts the leaves it meets into a
-//! ring, each with the lock that guards it and the version under which it was found; it asks for their cache
-//! lines and for those of the nodes to come. The *consumer* takes leaves out, by then near, reads them, and
-//! validates the version: then the leaf was in its place, unchanged, at that moment. If not, the ring is dropped
-//! and the explorer starts again behind the last key returned.
+//! A cursor works in two halves. The *explorer* walks nodes in key order and puts the leaves it meets into a ring,
+//! each with the lock that guards it and the version under which it was found; it prefetches their cache lines and
+//! those of the nodes to come. The *consumer* takes leaves out of the ring, when they have arrived in the cache,
+//! reads them and validates the version: then the leaf was in its place, unchanged, at that moment. If validation
+//! fails, the cursor drops the ring, and the explorer starts again after the last key returned.
 //!
-//! Why every key that stays is returned exactly once, in order: the leaves in the ring were neighbours when
-//! they were found, and a key that stays can only move (to another node) in ways that change the version of
-//! the node that held it; the explorer goes on in a node only while it is in the same life, in which its path
-//! is fixed, and by the byte of the last child it passed.
+//! Why every key that stays is returned exactly once, in order: the leaves in the ring were neighbours when they were
+//! found, and a key that stays can only move (to another node) in ways that change the version of the node that held
+//! it. The explorer continues in a node only while it is in the same life, in which its path is fixed, and from the
+//! byte of the last child it passed.
 
 use std::ops::Bound;
 
 use super::directory::{ENTRY_COUNT, entry_of};
 use super::keys::{self, Parting};
 use super::leaf::{KeySource, Leaf};
-use super::lock::{Retry, Version, VersionLock};
+use super::lock::{NodeVersion, Retry, VersionLock};
 use super::node::Node;
 use super::sync::relax;
-use super::tree::{Index, Path, place_in};
-use super::word::{Child, Kind, Word};
+use super::tree::{Index, PathMatch, place_in};
+use super::word::{Child, NodeKind, Word};
 
-/// Leaves found ahead of the reader, at most.
+/// The most leaves that the explorer finds ahead of the consumer.
 const RING_LEN: usize = 64;
-/// The explorer runs when fewer leaves than this are left.
+/// The explorer runs when the ring holds fewer leaves than this.
 const RING_LOW: usize = 32;
-/// Child nodes whose headers are fetched ahead.
+/// Child nodes whose headers are prefetched.
 const NODES_AHEAD: usize = 4;
-/// Failed reads after which the cursor looks no further ahead than one leaf.
+/// Failed reads after which the explorer finds only one leaf ahead.
 const FAILURES_BEFORE_CAUTION: u32 = 3;
 /// Failed reads after which the cursor reads under the lock.
 const FAILURES_BEFORE_LOCK: u32 = 16;
-/// Places of a node: its end and 256 bytes.
+/// The last place of a node; places are its end and 256 bytes.
 const LAST_PLACE: i32 = 256;
 
 /// The order in which a cursor walks.
@@ -55,53 +55,53 @@ impl Direction {
     }
 }
 
-/// A leaf found, and what guards it.
+/// A leaf in the ring, and what guards it.
 #[derive(Clone, Copy, Debug)]
-struct Found<'a> {
+struct FoundLeaf<'a> {
     leaf: Leaf,
     lock: &'a VersionLock,
-    version: Version,
+    version: NodeVersion,
 }
 
-/// Leaves in a row that were found in one node.
+/// Consecutive leaves of the ring that were found in one node.
 #[derive(Clone, Copy, Debug)]
 struct Run<'a> {
     lock: &'a VersionLock,
-    version: Version,
-    /// Of those still in the ring.
+    version: NodeVersion,
+    /// How many of them are still in the ring.
     len: usize,
 }
 
-/// What [`Cursor::stream`]'s caller makes of a record.
+/// What [`IndexCursor::stream`]'s caller did with a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Taken; the next one.
+pub(crate) enum VisitOutcome {
+    /// Took it, and wants the next one.
     Next,
-    /// Taken, and no more.
+    /// Took it, and wants no more.
     Last,
-    /// Not taken.
+    /// Did not take it.
     Refused,
 }
 
-/// How [`Cursor::stream`] ended, each with the place of the last record taken, if any.
+/// How [`IndexCursor::stream`] ended, each with the index of the last record taken, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Streamed {
     /// There are no more keys.
     Complete(Option<usize>),
     /// The caller took its last record.
     Stopped(usize),
-    /// The caller refused a record, or writers spoilt too many reads.
+    /// The caller refused a record, or writers invalidated too many reads.
     Interrupted(Option<usize>),
 }
 
-/// Where the explorer stands.
+/// The explorer's position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// To be sought: behind the last key returned, once the ring is empty.
+    /// Must be sought: after the last key returned, once the ring is empty.
     Lost,
     /// In the stack and the next entry.
     Known,
-    /// Behind the last key.
+    /// After the last key.
     Done,
 }
 
@@ -109,15 +109,15 @@ enum Way {
 #[derive(Clone, Copy, Debug)]
 struct Frame<'a> {
     node: Node<'a>,
-    version: Version,
+    version: NodeVersion,
     place: i32,
 }
 
 /// A place between two keys that moves in one direction.
 ///
-/// Every key that is in the index for as long as the cursor lives is returned exactly once, in order; one that
-/// comes or goes meanwhile may or may not be. The cursor holds nothing: it may live as long as the index.
-pub(crate) struct Cursor<'a, K> {
+/// The cursor returns every key that is in the index as long as the cursor lives exactly once, in order; it may or
+/// may not return one that is inserted or removed meanwhile. It holds no lock, and may live as long as the index.
+pub(crate) struct IndexCursor<'a, K> {
     index: &'a Index<K>,
     direction: Direction,
     /// Where to begin, until a key has been returned.
@@ -129,7 +129,7 @@ pub(crate) struct Cursor<'a, K> {
     scratch: Vec<u8>,
     way: Way,
     stack: Vec<Frame<'a>>,
-    /// The next directory entry to visit; beyond the directory when there is none.
+    /// The next directory entry to visit; after the last one, an index outside the directory.
     entry: usize,
     ring: [Option<Leaf>; RING_LEN],
     ring_first: usize,
@@ -138,14 +138,14 @@ pub(crate) struct Cursor<'a, K> {
     runs: [Option<Run<'a>>; RING_LEN],
     runs_first: usize,
     runs_len: usize,
-    /// Reads in a row that a writer has spoilt.
+    /// Consecutive reads that a writer invalidated.
     failures: u32,
 }
 
 impl<K: KeySource> Index<K> {
-    /// A cursor that will walk from `start` (lower bound forward, upper bound backward).
-    pub(crate) fn cursor(&self, start: Bound<&[u8]>, direction: Direction) -> Cursor<'_, K> {
-        Cursor {
+    /// A cursor that walks from `start` (lower bound forward, upper bound backward).
+    pub(crate) fn cursor(&self, start: Bound<&[u8]>, direction: Direction) -> IndexCursor<'_, K> {
+        IndexCursor {
             index: self,
             direction,
             start: start.map(<[u8]>::to_vec),
@@ -166,9 +166,9 @@ impl<K: KeySource> Index<K> {
     }
 }
 
-impl<'a, K: KeySource> Cursor<'a, K> {
-    /// Moves to the next key, runs `read` on its leaf (as [`Index::get`] does) and returns the answer; `None`
-    /// behind the last key.
+impl<'a, K: KeySource> IndexCursor<'a, K> {
+    /// Moves to the next key, runs `read` on its leaf (as [`Index::get`] does) and returns the result; `None` after
+    /// the last key.
     #[inline]
     pub(crate) fn advance<R>(&mut self, mut read: impl FnMut(Leaf) -> R) -> Option<R> {
         loop {
@@ -192,9 +192,9 @@ impl<'a, K: KeySource> Cursor<'a, K> {
         }
     }
 
-    /// Moves over up to `count` keys, as that many times [`Cursor::advance`] would. Each key is appended to `bytes`;
-    /// then `take` gets where it begins there and what `read` made of its leaf, and says whether to go on. True
-    /// when there are no more keys.
+    /// Moves over up to `count` keys, as that many calls of [`IndexCursor::advance`] would. Each key is appended to
+    /// `bytes`; then `take` gets its start there and the result of `read` on its leaf, and returns whether to
+    /// continue. Returns true when there are no more keys.
     #[inline]
     pub(crate) fn advance_many<R>(
         &mut self,
@@ -203,7 +203,7 @@ impl<'a, K: KeySource> Cursor<'a, K> {
         mut read: impl FnMut(Leaf) -> R,
         mut take: impl FnMut(&mut Vec<u8>, usize, R) -> bool,
     ) -> bool {
-        // The last key lies in `bytes`, and is copied only when the way must be sought from it.
+        // The last key lies in `bytes`; it is copied only when the explorer must seek from it.
         let mut last = None;
         for _ in 0..count {
             let (start, result) = loop {
@@ -242,20 +242,20 @@ impl<'a, K: KeySource> Cursor<'a, K> {
         false
     }
 
-    /// Moves on as long as `visit` takes what it is shown. Each leaf is read by `load` into one of the two records,
-    /// in turn, and shown once it is known to have stood still; `key` says the record's key.
+    /// Moves on as long as `visit` takes the records. `load` reads each leaf into one of the two records, in turn,
+    /// and `visit` gets it once validation has shown that it did not change meanwhile; `key` returns a record's key.
     #[inline]
     pub(crate) fn stream<R>(
         &mut self,
         records: &mut [R; 2],
         load: impl Fn(Leaf, &mut R),
         key: impl Fn(&R) -> &[u8],
-        mut visit: impl FnMut(&R) -> Verdict,
+        mut visit: impl FnMut(&R) -> VisitOutcome,
     ) -> Streamed {
         let mut last: Option<usize> = None;
         let mut at = 0;
-        let mut verdict = Verdict::Next;
-        while verdict == Verdict::Next {
+        let mut outcome = VisitOutcome::Next;
+        while outcome == VisitOutcome::Next {
             if self.ring_len < RING_LOW && self.way != Way::Done {
                 self.remember(last.map(|last| key(&records[last])));
                 self.explore();
@@ -265,19 +265,19 @@ impl<'a, K: KeySource> Cursor<'a, K> {
                 self.remember(last.map(|last| key(&records[last])));
                 return Streamed::Complete(last);
             };
-            // As many of one node as there are before the ring is low.
+            // As many leaves of one node as there are before the ring is low.
             let ahead = if self.way == Way::Done { 0 } else { RING_LOW };
             let count = run.len.min(self.ring_len.saturating_sub(ahead) + 1);
             let mut taken = 0;
-            while taken < count && verdict == Verdict::Next {
+            while taken < count && outcome == VisitOutcome::Next {
                 let Some(leaf) = self.ring[(self.ring_first + taken) % RING_LEN] else { break };
                 load(leaf, &mut records[at]);
                 if !run.lock.is_still(run.version) {
                     break;
                 }
                 taken += 1;
-                verdict = visit(&records[at]);
-                if verdict != Verdict::Refused {
+                outcome = visit(&records[at]);
+                if outcome != VisitOutcome::Refused {
                     last = Some(at);
                     at ^= 1;
                 }
@@ -293,22 +293,22 @@ impl<'a, K: KeySource> Cursor<'a, K> {
             if taken > 0 {
                 self.failures = 0;
             }
-            if taken < count && verdict == Verdict::Next {
+            if taken < count && outcome == VisitOutcome::Next {
                 self.remember(last.map(|last| key(&records[last])));
                 self.spoilt();
                 if self.failures > FAILURES_BEFORE_LOCK {
-                    verdict = Verdict::Refused;
+                    outcome = VisitOutcome::Refused;
                 }
             }
         }
         self.remember(last.map(|last| key(&records[last])));
-        match (verdict, last) {
-            (Verdict::Last, Some(last)) => Streamed::Stopped(last),
+        match (outcome, last) {
+            (VisitOutcome::Last, Some(last)) => Streamed::Stopped(last),
             _ => Streamed::Interrupted(last),
         }
     }
 
-    /// Notes the last key returned.
+    /// Remembers the last key returned.
     #[inline]
     fn remember(&mut self, last: Option<&[u8]>) {
         if let Some(key) = last {
@@ -318,7 +318,7 @@ impl<'a, K: KeySource> Cursor<'a, K> {
         }
     }
 
-    /// The key that the last [`Cursor::advance`] moved to.
+    /// The key that the last [`IndexCursor::advance`] moved to.
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
@@ -331,7 +331,7 @@ impl<'a, K: KeySource> Cursor<'a, K> {
         self.failures = 0;
     }
 
-    /// A writer was there: what was found ahead is worth nothing.
+    /// A writer changed a node: the leaves in the ring are no longer valid.
     #[cold]
     fn spoilt(&mut self) {
         self.failures += 1;
@@ -339,9 +339,9 @@ impl<'a, K: KeySource> Cursor<'a, K> {
         self.way = Way::Lost;
     }
 
-    /// Reads a leaf like a writer, after optimism has failed too often.
+    /// Reads a leaf under its lock, as a writer would, after optimistic reads have failed too often.
     #[cold]
-    fn read_locked<R>(&mut self, found: Found<'a>, read: &mut impl FnMut(Leaf) -> R) -> Option<R> {
+    fn read_locked<R>(&mut self, found: FoundLeaf<'a>, read: &mut impl FnMut(Leaf) -> R) -> Option<R> {
         let Ok(locked) = found.lock.try_lock(found.version) else {
             self.spoilt();
             return None;
@@ -354,13 +354,13 @@ impl<'a, K: KeySource> Cursor<'a, K> {
     }
 
     #[inline]
-    fn pop(&mut self) -> Option<Found<'a>> {
+    fn pop(&mut self) -> Option<FoundLeaf<'a>> {
         if self.ring_len == 0 {
             return None;
         }
         let run = self.runs[self.runs_first % RING_LEN].as_mut()?;
         let found =
-            Found { leaf: self.ring[self.ring_first % RING_LEN]?, lock: run.lock, version: run.version };
+            FoundLeaf { leaf: self.ring[self.ring_first % RING_LEN]?, lock: run.lock, version: run.version };
         run.len -= 1;
         if run.len == 0 {
             self.runs_first += 1;
@@ -371,16 +371,16 @@ impl<'a, K: KeySource> Cursor<'a, K> {
         Some(found)
     }
 
-    /// Puts a leaf behind those in the ring.
-    fn push(&mut self, leaf: Leaf, lock: &'a VersionLock, version: Version) {
+    /// Appends a leaf to the ring.
+    fn push(&mut self, leaf: Leaf, lock: &'a VersionLock, version: NodeVersion) {
         self.ring[(self.ring_first + self.ring_len) % RING_LEN] = Some(leaf);
         self.index.keys.prefetch(leaf);
         self.push_run(1, lock, version);
     }
 
-    /// Takes `len` leaves that were put behind those in the ring for leaves in the ring.
+    /// Counts `len` leaves that were stored after those in the ring as leaves of the ring.
     #[inline]
-    fn push_run(&mut self, len: usize, lock: &'a VersionLock, version: Version) {
+    fn push_run(&mut self, len: usize, lock: &'a VersionLock, version: NodeVersion) {
         if len > 0 {
             self.runs[(self.runs_first + self.runs_len) % RING_LEN] = Some(Run { lock, version, len });
             self.runs_len += 1;
@@ -400,7 +400,7 @@ impl<'a, K: KeySource> Cursor<'a, K> {
         let mut rounds = self.failures;
         while self.ring_len < target {
             let progress = match self.way {
-                // Leaves already found come first: behind the last of them the way is sought.
+                // The leaves in the ring come first: the explorer seeks after the last of them.
                 Way::Lost if self.ring_len > 0 => return,
                 Way::Lost => self.seek(),
                 Way::Known => self.step(target),
@@ -413,8 +413,8 @@ impl<'a, K: KeySource> Cursor<'a, K> {
         }
     }
 
-    /// Visits some children of the node on top of the stack, or the next directory entry. An error means that
-    /// the node has left the tree.
+    /// Visits some children of the node on top of the stack, or the next directory entry. An error means that the
+    /// node has left the tree.
     #[inline]
     fn step(&mut self, target: usize) -> Result<(), Retry> {
         let Some(mut frame) = self.stack.last().copied() else {
@@ -423,7 +423,7 @@ impl<'a, K: KeySource> Cursor<'a, K> {
         };
         let step = self.place_step();
         let keys = &self.index.keys;
-        // Leaves are put behind those in the ring, where they count only once the node has been validated.
+        // Leaves are stored after those in the ring, and count only once the node has been validated.
         let (ring, behind, room) = (&mut self.ring, self.ring_first + self.ring_len, target - self.ring_len);
         let mut len = 0;
         let mut below = None;
@@ -477,8 +477,8 @@ impl<'a, K: KeySource> Cursor<'a, K> {
                 Ok(())
             }
             _ => {
-                // What was seen may be wrong; but as long as the node lives its path is the same, and the
-                // children behind the last one passed are still to be visited.
+                // What was read may be wrong. But as long as the node lives its path is the same, and the children
+                // after the last one passed are still to be visited.
                 let version = frame.node.lock().read()?;
                 if !version.same_life(frame.version) {
                     return Err(Retry);
@@ -505,7 +505,8 @@ impl<'a, K: KeySource> Cursor<'a, K> {
         }
     }
 
-    /// The entry after `entry`; below zero wraps to beyond the directory, where there is none either.
+    /// The entry after `entry`. Below zero it wraps to an index outside the directory, where there is no entry
+    /// either.
     fn entry_after(&self, entry: usize) -> usize {
         match self.direction {
             Direction::Forward => entry + 1,
@@ -550,12 +551,12 @@ impl<'a, K: KeySource> Cursor<'a, K> {
         }
     }
 
-    fn push_whole(&mut self, node: Node<'a>, version: Version) {
+    fn push_whole(&mut self, node: Node<'a>, version: NodeVersion) {
         let place = if self.direction == Direction::Forward { 0 } else { LAST_PLACE };
         self.stack.push(Frame { node, version, place });
     }
 
-    /// Finds the way to the first key behind the last one returned, or to the start.
+    /// Seeks the first key after the last one returned, or the start.
     fn seek(&mut self) -> Result<(), Retry> {
         self.stack.clear();
         self.clear_ring();
@@ -581,7 +582,7 @@ impl<'a, K: KeySource> Cursor<'a, K> {
         Ok(())
     }
 
-    /// Puts what lies behind `key` (and, if `included`, the key itself) on the stack and into the ring.
+    /// Puts what lies after `key` (and, if `included`, the key itself) on the stack and into the ring.
     fn seek_key(&mut self, key: &[u8], included: bool) -> Result<(), Retry> {
         let index = self.index;
         let forward = self.direction == Direction::Forward;
@@ -608,7 +609,7 @@ impl<'a, K: KeySource> Cursor<'a, K> {
                     let node = index.node(word);
                     let version = node.lock().read()?;
                     place.lock.validate(place.version)?;
-                    if let Path::Parts(at, byte) = index.compare_path(key, depth, node, version)? {
+                    if let PathMatch::Parts(at, byte) = index.compare_path(key, depth, node, version)? {
                         if (Some(byte) > key.get(at).copied()) == forward {
                             self.push_whole(node, version);
                         }
@@ -639,7 +640,7 @@ impl<'a, K: KeySource> Cursor<'a, K> {
     }
 }
 
-/// Asks for the first lines of a child.
+/// Prefetches the first lines of a child.
 #[inline]
 fn prefetch(keys: &impl KeySource, word: Word) {
     match word.child() {
@@ -647,7 +648,7 @@ fn prefetch(keys: &impl KeySource, word: Word) {
         Child::Node => {
             let address = word.address() as *const u8;
             mangrove_sys::prefetch_read(address);
-            if word.kind() != Kind::N4 {
+            if word.kind() != NodeKind::N4 {
                 mangrove_sys::prefetch_read(address.wrapping_add(64));
             }
         }

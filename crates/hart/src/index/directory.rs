@@ -1,8 +1,8 @@
 //! The ordered directory of trees: a slot for the empty key, each one-byte key and each pair of first bytes.
 //!
-//! The paper hashes the first k_h bytes (HART, section III, "Hash-assisted ARTs"). With k_h = 2 a table of all
-//! pairs takes no more memory than its buckets would, has no collisions, and is ordered, so that ranges cross
-//! trees (holes 14, 16 and 18 of the paper).
+//! The paper hashes the first k_h bytes (HART, section III, "Hash-assisted ARTs"). With k_h = 2 a table of all pairs
+//! takes no more memory than its buckets would, has no collisions, and is ordered, so that ranges cross trees (gaps
+//! 14, 16 and 18 of the paper).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,7 +28,7 @@ pub(crate) fn entry_of(key: &[u8]) -> usize {
 /// The root of one tree; it behaves as a node with a single slot.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Entry {
+pub(super) struct DirectoryEntry {
     pub(super) lock: VersionLock,
     pub(super) root: AtomicU64,
 }
@@ -36,8 +36,8 @@ pub(super) struct Entry {
 /// All trees.
 #[derive(Debug)]
 pub(super) struct Directory {
-    entries: Box<[Entry; ENTRY_COUNT]>,
-    /// A bit for each entry whose root is not empty, set before and cleared after it, under its lock.
+    entries: Box<[DirectoryEntry; ENTRY_COUNT]>,
+    /// A bit for each entry whose root is not empty; set before it and cleared after it, under the entry's lock.
     present: [AtomicU64; PRESENT_WORDS],
 }
 
@@ -50,11 +50,11 @@ impl Directory {
     }
 
     #[inline]
-    pub(super) fn entry(&self, entry: usize) -> &Entry {
+    pub(super) fn entry(&self, entry: usize) -> &DirectoryEntry {
         &self.entries[entry]
     }
 
-    /// Gives an empty entry its first child; its lock is held.
+    /// Gives an empty entry its first child. The caller holds its lock.
     pub(super) fn fill(&self, entry: usize, word: Word) {
         // Relaxed: a scan must find this key only if the insertion happened before the scan began, and then
         // the bit did too; sets and clears of one bit are ordered by the entry's lock.
@@ -62,7 +62,7 @@ impl Directory {
         store(&self.entries[entry].root, word);
     }
 
-    /// Takes the last child of an entry; its lock is held.
+    /// Removes the last child of an entry. The caller holds its lock.
     pub(super) fn empty(&self, entry: usize) {
         store(&self.entries[entry].root, Word::EMPTY);
         self.present[entry / 64].fetch_and(!(1 << (entry % 64)), Ordering::Relaxed);
@@ -92,7 +92,7 @@ impl Directory {
 
     /// Bytes of the directory.
     pub(super) fn bytes(&self) -> u64 {
-        (size_of::<[Entry; ENTRY_COUNT]>() + size_of_val(&self.present)) as u64
+        (size_of::<[DirectoryEntry; ENTRY_COUNT]>() + size_of_val(&self.present)) as u64
     }
 
     /// True if `entry` holds nothing.

@@ -1,25 +1,25 @@
-//! Making room for a new key: a larger layout.
+//! Makes space for a new key by a larger layout.
 
 use super::layouts::store;
 use super::leaf::KeySource;
-use super::lock::{Locked, Retry, Version};
+use super::lock::{Locked, NodeVersion, Retry};
 use super::node::Node;
-use super::tree::{Index, Place};
-use super::word::Kind;
+use super::tree::{ChildPlace, Index};
+use super::word::NodeKind;
 
 impl<K: KeySource> Index<K> {
     /// Replaces the full `node`, in `place`, by a larger one, and locks that.
     ///
     /// The replacement needs the lock of `place`, but only here: the caller's change runs under the lock of the
-    /// larger node alone, so that readers of its siblings are not held up.
+    /// larger node alone, so that readers of its siblings do not wait.
     #[cold]
     pub(super) fn make_room<'a>(
         &'a self,
-        place: Place<'a>,
+        place: ChildPlace<'a>,
         node: Node<'a>,
-        version: Version,
+        version: NodeVersion,
     ) -> Result<(Locked<'a>, Node<'a>), Retry> {
-        let kind = Kind::for_len(node.word().kind().capacity() + 1);
+        let kind = NodeKind::for_len(node.word().kind().capacity() + 1);
         let (larger, larger_locked) = self.arena.allocate(kind, node.position(), node.tail());
         let locks =
             place.lock.try_lock(place.version).and_then(|above| match node.lock().try_lock(version) {

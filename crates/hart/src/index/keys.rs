@@ -1,8 +1,8 @@
-//! Comparing keys a word at a time: byte strings in hand with those behind a [`KeySource`].
+//! Compares keys a word at a time: byte strings in memory with those of a [`KeySource`].
 
 use super::leaf::{KeySource, Leaf};
 
-/// Bytes `8 * index ..` of `key`, the first lowest, zero behind its end.
+/// Bytes `8 * index ..` of `key`, the first lowest, zeros after its end.
 #[inline]
 pub(super) fn word_of(key: &[u8], index: usize) -> u64 {
     let rest = &key[index * 8..];
@@ -53,16 +53,16 @@ pub(super) fn equals(keys: &impl KeySource, leaf: Leaf, key: &[u8]) -> bool {
     rest == 0 || (keys.key_word(leaf, whole) ^ word_of(key, whole)) << (8 * (8 - rest)) == 0
 }
 
-/// Where a key and a leaf's key part.
+/// Where a key and a leaf's key differ first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parting {
-    /// They are the same.
+    /// They are equal.
     Never,
-    /// At this index; the leaf's byte there, none if it has ended.
+    /// At this index; with the leaf's byte there, none if its key has ended.
     At(usize, Option<u8>),
 }
 
-/// Where `key` and the key of `leaf` part; bytes before `from` are taken to be equal.
+/// Where `key` and the key of `leaf` differ first; the bytes before `from` are taken to be equal.
 #[inline]
 pub(super) fn parting(keys: &impl KeySource, leaf: Leaf, key: &[u8], from: usize) -> Parting {
     let leaf_len = keys.key_len(leaf);
@@ -84,7 +84,7 @@ pub(super) fn parting(keys: &impl KeySource, leaf: Leaf, key: &[u8], from: usize
     if leaf_len == key.len() { Parting::Never } else { Parting::At(both, byte_of(keys, leaf, both)) }
 }
 
-/// The byte of the leaf's key at `position`, none behind its end.
+/// The byte of the leaf's key at `position`, none after its end.
 #[inline]
 pub(super) fn byte_of(keys: &impl KeySource, leaf: Leaf, position: usize) -> Option<u8> {
     if position < keys.key_len(leaf) {
@@ -113,7 +113,7 @@ pub(super) fn append(keys: &impl KeySource, leaf: Leaf, out: &mut Vec<u8>) {
     out.reserve(words * 8);
     let start = out.len();
     for index in 0..words {
-        // SAFETY: `words * 8` bytes were reserved behind `start`.
+        // SAFETY: `words * 8` bytes were reserved after `start`.
         unsafe {
             let target = out.as_mut_ptr().add(start + index * 8).cast::<u64>();
             target.write_unaligned(keys.key_word(leaf, index).to_le());
@@ -129,7 +129,7 @@ pub(super) fn compare(keys: &impl KeySource, one: Leaf, other: Leaf) -> std::cmp
     let both = one_len.min(other_len);
     for index in 0..both.div_ceil(8) {
         let (a, b) = (keys.key_word(one, index), keys.key_word(other, index));
-        // Bytes behind the shorter key do not count.
+        // Bytes after the end of the shorter key do not count.
         let rest = (both - index * 8).min(8);
         let (a, b) = (a << (8 * (8 - rest)), b << (8 * (8 - rest)));
         if a != b {

@@ -1,16 +1,16 @@
 //! The four shapes of a node and what each does with its children.
 //!
 //! After Leis, Kemper, Neumann, "The Adaptive Radix Tree" (ICDE 2013), section III. Deviations:
-//! - the child of the key that ends at the node has a place of its own (`Header::end`), so that keys may be
+//! - the child of the key that ends at the node has a place of its own (`NodeHeader::end`), so that keys may be
 //!   prefixes of each other and hold any byte;
-//! - between the array of 16 and the table of 256 the paper has an index of 256 bytes; here it is a bitmap of
-//!   present bytes and a dense, ordered array (`Ranked`), which is smaller (448 instead of 656 bytes), needs
-//!   one cache line less in a search, and is walked in order;
+//! - between the array of 16 and the table of 256 the paper has an index of 256 bytes; here it is a bitmap of present
+//!   bytes and a dense, ordered array (`Ranked`), which is smaller (448 instead of 656 bytes), needs one cache line
+//!   less in a search, and is walked in order;
 //! - an array of 10 fills the gap between 4 and 16.
 //!
-//! Every field is atomic: readers race with one writer, who holds the node's lock, and validate afterwards.
-//! So a reader may see any mixture of old and new, and every function for readers must tolerate it: indices
-//! are checked, and a word read from a child slot is always one that was once stored in a child slot.
+//! Every field is atomic: readers race with one writer, which holds the node's lock, and validate afterwards. So a
+//! reader may see any mixture of old and new, and every function for readers must tolerate it: indices are checked,
+//! and a word read from a child slot is always one that was once stored in a child slot.
 
 use std::mem::size_of;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,12 +23,12 @@ use super::word::Word;
 /// What every node begins with: half a cache line.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Header {
+pub(super) struct NodeHeader {
     pub(super) lock: VersionLock,
     /// Low half: the keys of an N4, the ranks of a `Ranked`. High half: the number of children.
     meta: AtomicU64,
-    /// The last (up to) 8 path bytes before the position, the byte at position - 1 highest. Fixed for life.
-    /// In a free node: the link of the free list.
+    /// The last (up to) 8 path bytes before the position, the byte at position - 1 highest. It never changes while
+    /// the node lives. In a free node: the link of the free list.
     pub(super) tail: AtomicU64,
     /// The leaf whose key ends at the position.
     pub(super) end: AtomicU64,
@@ -38,7 +38,7 @@ const COUNT_SHIFT: u32 = 32;
 const LANES: u64 = 0x0101_0101_0101_0101;
 const LANE_HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 
-impl Header {
+impl NodeHeader {
     #[inline]
     pub(super) fn len(&self) -> usize {
         (self.meta.load(Ordering::Relaxed) >> COUNT_SHIFT) as usize
@@ -58,7 +58,7 @@ impl Header {
 /// Reads a child slot.
 #[inline]
 pub(super) fn load(slot: &AtomicU64) -> Word {
-    // Acquire: partner is the Release store in `store`: who follows the word finds the node initialised.
+    // Acquire: partner is the Release store in `store`. A reader that follows the word finds the node initialised.
     Word(slot.load(Ordering::Acquire))
 }
 
@@ -69,24 +69,24 @@ pub(super) fn store(slot: &AtomicU64, word: Word) {
     slot.store(word.0, Ordering::Release);
 }
 
-/// What a node does with its children. `find` and the walks are for readers, the rest for the lock's holder.
-pub(super) trait Layout {
+/// The operations of a node on its children. `find` and the walks are for readers, the others for the lock's holder.
+pub(super) trait NodeLayout {
     /// The slot of the child under `byte`.
     fn find(&self, byte: u8) -> Option<&AtomicU64>;
 
-    /// Adds a child under a new byte; there is room.
+    /// Adds a child under a new byte; the node is not full.
     fn put(&self, byte: u8, word: Word);
 
-    /// Takes out the child under `byte`, which is there.
+    /// Removes the child under `byte`, which is there.
     fn take(&self, byte: u8);
 
     /// Empties the node.
     fn clear(&self);
 
-    /// Shows the children from `byte` upwards until `visit` says no.
+    /// Passes the children from `byte` upwards to `visit` until it returns false.
     fn walk_up(&self, byte: u8, visit: impl FnMut(u8, Word) -> bool);
 
-    /// Shows the children from `byte` downwards until `visit` says no.
+    /// Passes the children from `byte` downwards to `visit` until it returns false.
     fn walk_down(&self, byte: u8, visit: impl FnMut(u8, Word) -> bool);
 }
 
@@ -99,11 +99,11 @@ fn first_lane(lanes: u64, byte: u8) -> usize {
     (matching.trailing_zeros() / 8) as usize
 }
 
-/// Up to 4 children in byte order, in one cache line: the keys live in the header.
+/// Up to 4 children in byte order, in one cache line: the header holds the keys.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Small {
-    header: Header,
+    header: NodeHeader,
     children: [AtomicU64; 4],
 }
 
@@ -115,7 +115,7 @@ impl Small {
     }
 }
 
-impl Layout for Small {
+impl NodeLayout for Small {
     #[inline]
     fn find(&self, byte: u8) -> Option<&AtomicU64> {
         let meta = self.header.meta.load(Ordering::Relaxed);
@@ -176,7 +176,7 @@ impl Layout for Small {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Sorted<const CAPACITY: usize> {
-    header: Header,
+    header: NodeHeader,
     keys: [AtomicU64; 2],
     children: [AtomicU64; CAPACITY],
 }
@@ -196,7 +196,7 @@ impl<const CAPACITY: usize> Sorted<CAPACITY> {
     }
 }
 
-impl<const CAPACITY: usize> Layout for Sorted<CAPACITY> {
+impl<const CAPACITY: usize> NodeLayout for Sorted<CAPACITY> {
     #[inline]
     fn find(&self, byte: u8) -> Option<&AtomicU64> {
         let mut lane = first_lane(self.keys[0].load(Ordering::Relaxed), byte);
@@ -255,10 +255,10 @@ impl<const CAPACITY: usize> Layout for Sorted<CAPACITY> {
     }
 }
 
-/// 256 bits that say which bytes have a child, in four words.
+/// A bit for each byte that has a child, in four words.
 type Present = [AtomicU64; 4];
 
-/// Shows the present bytes from `byte` upwards until `visit` says no.
+/// Passes the present bytes from `byte` upwards to `visit` until it returns false.
 #[inline]
 fn each_up(present: &Present, byte: u8, mut visit: impl FnMut(u8) -> bool) {
     let mut below = u64::MAX << (byte % 64);
@@ -299,7 +299,7 @@ fn flip(present: &Present, byte: u8) {
 #[repr(C, align(64))]
 pub(super) struct Ranked<const CAPACITY: usize> {
     /// Low half of `meta`: for each word of `present`, how many bits are set in the words before it.
-    header: Header,
+    header: NodeHeader,
     present: Present,
     children: [AtomicU64; CAPACITY],
 }
@@ -327,7 +327,7 @@ impl<const CAPACITY: usize> Ranked<CAPACITY> {
     }
 }
 
-impl<const CAPACITY: usize> Layout for Ranked<CAPACITY> {
+impl<const CAPACITY: usize> NodeLayout for Ranked<CAPACITY> {
     #[inline]
     fn find(&self, byte: u8) -> Option<&AtomicU64> {
         let (rank, present) = self.rank(byte);
@@ -391,12 +391,12 @@ impl<const CAPACITY: usize> Layout for Ranked<CAPACITY> {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Full {
-    header: Header,
+    header: NodeHeader,
     present: Present,
     children: [AtomicU64; 256],
 }
 
-impl Layout for Full {
+impl NodeLayout for Full {
     #[inline]
     fn find(&self, byte: u8) -> Option<&AtomicU64> {
         let slot = &self.children[usize::from(byte)];
@@ -443,7 +443,7 @@ impl Layout for Full {
 }
 
 const _: () = {
-    assert!(size_of::<Header>() == 32);
+    assert!(size_of::<NodeHeader>() == 32);
     assert!(size_of::<Small>() == 64);
     assert!(size_of::<Sorted<10>>() == 128);
     assert!(size_of::<Sorted<16>>() == 192);

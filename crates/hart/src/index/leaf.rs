@@ -1,4 +1,4 @@
-//! What the index knows of a leaf: a number that stands for it, and a door to its key.
+//! What the index knows of a leaf: its address, and how to read its key.
 
 use std::num::NonZeroU64;
 
@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 pub(crate) struct Leaf(NonZeroU64);
 
 impl Leaf {
-    /// The leaf at `address`, or nothing for the null address.
+    /// The leaf at `address`, or none for the null address.
     #[inline]
     pub(crate) fn new(address: u64) -> Option<Self> {
         debug_assert!(address.is_multiple_of(16), "a leaf slot is 16-byte aligned");
@@ -25,19 +25,19 @@ impl Leaf {
 
 /// Reads the keys of leaves.
 ///
-/// The index reads optimistically: a slot may be freed, reused and overwritten during any of these calls, and
-/// the index throws the answer away afterwards. So an implementation
+/// The index reads optimistically: a slot may be freed, reused and overwritten during any of these calls, and the
+/// index then discards the result. So an implementation
 ///
-/// 1. reads through atomics (a torn or stale answer is fine, a data race is not),
+/// 1. reads through atomics (a torn or stale result is allowed, a data race is not),
 /// 2. never leaves the memory of the region, whatever length it finds in the slot,
-/// 3. answers from the same bytes for as long as the leaf is in the index and unlocked.
+/// 3. reads the same bytes for as long as the leaf is in the index and unlocked.
 pub(crate) trait KeySource: Send + Sync {
     /// Bytes of the key.
     fn key_len(&self, leaf: Leaf) -> usize;
 
-    /// Key bytes `8 * index ..`, the first in the lowest byte; bytes behind the end of the key are arbitrary.
+    /// Key bytes `8 * index ..`, the first in the lowest byte; bytes after the end of the key are arbitrary.
     ///
-    /// Asked only for `8 * index < key_len`.
+    /// The index calls it only for `8 * index < key_len`.
     fn key_word(&self, leaf: Leaf, index: usize) -> u64;
 
     /// Hints that the leaf is about to be read.

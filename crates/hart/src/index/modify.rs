@@ -1,26 +1,26 @@
 //! Changing one key: find its place, lock it, link, let the caller persist, unlock.
 //!
-//! The caller makes the change durable while the lock of the one node (or directory entry) whose slot changes is
-//! held, so that all writers of the key are in order and no reader sees what a crash could undo (hole 12 of the
-//! paper): who reads the slot before the unlocking finds the version gone, and waits.
+//! The caller makes the change durable while it holds the lock of the one node (or directory entry) whose slot
+//! changes. So all writers of the key are in order, and no reader sees what a crash could undo (gap 12 of the paper):
+//! a reader that reads the slot before the unlocking finds that the version has changed, and waits.
 //!
-//! The steps of the caller are spread so that no locked instruction comes behind a flush, where it would have to
-//! wait until the line is written back: lookup and memory first, then the locks, then flushes and links, in the
-//! end the fence and plain stores that unlock.
+//! The steps of the caller are ordered so that no locked instruction follows a flush, where it would wait until the
+//! line is written back: first lookup and memory, then the locks, then flushes and links, and last the fence and the
+//! plain stores that unlock.
 
 use super::directory::entry_of;
 use super::keys::{self, Parting, tail_of};
 use super::layouts::{load, store};
 use super::leaf::{KeySource, Leaf};
-use super::lock::{Locked, Retry, Version};
+use super::lock::{Locked, NodeVersion, Retry};
 use super::node::Node;
 use super::sync::relax;
-use super::tree::{Index, Path, Place};
-use super::word::{Child, Kind, Word};
+use super::tree::{ChildPlace, Index, PathMatch};
+use super::word::{Child, NodeKind, Word};
 
-/// What a [`Index::modify`] callback wants done with the key's place.
+/// What an [`Index::modify`] callback wants done with the key's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum LeafChange {
     /// Leave the index as it is (the leaf's content may have changed in place).
     Keep,
     /// Put this leaf under the key, in place of the one that was there, if any.
@@ -29,42 +29,42 @@ pub(crate) enum Change {
     Remove,
 }
 
-/// Whether a modification may add a key: room is made only for those that may.
+/// Whether a modification may add a key; the index allocates nodes only for those that may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Intent {
-    /// The callback may answer [`Change::Insert`] to `None`.
+    /// The callback may return [`LeafChange::Insert`] for `None`.
     Upsert,
-    /// The callback answers [`Change::Keep`] to `None`.
+    /// The callback returns [`LeafChange::Keep`] for `None`.
     Existing,
 }
 
 /// One change of one key, in steps between which the index does its part.
 ///
-/// The steps share what they know in the implementor's fields, each a word or less, and are given and give back
-/// single words: a structure that is stored in parts and copied as a whole has to wait in the store buffer, and behind
-/// a fence that is as long as the fence.
+/// The steps share their state in the implementor's fields, each a word or less, and take and return single words. A
+/// structure that is stored in parts and copied as a whole would wait in the store buffer, and after a fence as long
+/// as the fence takes.
 pub(crate) trait Edit {
-    /// Sees the leaf of the key before the lock is taken, perhaps several times.
+    /// Gets the leaf of the key before the lock is taken, perhaps several times.
     fn prepare(&mut self, leaf: Option<Leaf>);
 
     /// Runs once, under the lock that readers of the leaf and other writers of the key wait for. Neither the place
     /// of the key nor its leaf has changed since the last `prepare`. Must not call the index.
-    fn change(&mut self, leaf: Option<Leaf>) -> Change;
+    fn change(&mut self, leaf: Option<Leaf>) -> LeafChange;
 
-    /// Runs after the links have changed, under the lock still.
+    /// Runs after the links have changed, still under the lock.
     fn settle(&mut self);
 }
 
-/// An [`Edit`] of one step.
+/// An [`Edit`] in one step.
 struct OneStep<F, R> {
     change: Option<F>,
     result: Option<R>,
 }
 
-impl<R, F: FnOnce(Option<Leaf>) -> (Change, R)> Edit for OneStep<F, R> {
+impl<R, F: FnOnce(Option<Leaf>) -> (LeafChange, R)> Edit for OneStep<F, R> {
     fn prepare(&mut self, _leaf: Option<Leaf>) {}
 
-    fn change(&mut self, leaf: Option<Leaf>) -> Change {
+    fn change(&mut self, leaf: Option<Leaf>) -> LeafChange {
         let (change, result) = (self.change.take().expect("changes run once"))(leaf);
         self.result = Some(result);
         change
@@ -74,16 +74,16 @@ impl<R, F: FnOnce(Option<Leaf>) -> (Change, R)> Edit for OneStep<F, R> {
 }
 
 impl<K: KeySource> Index<K> {
-    /// Runs `change` exactly once, with the leaf of `key`, under the lock that readers of the leaf and other
-    /// writers of the key wait for, and does what it says. `change` must not call the index.
+    /// Runs `change` exactly once, with the leaf of `key`, under the lock that readers of the leaf and other writers
+    /// of the key wait for, and carries out what it returns. `change` must not call the index.
     ///
-    /// Memory for the insertion is allocated before; with [`Intent::Existing`] and no such key the callback
+    /// The index allocates memory for the insertion before. With [`Intent::Existing`] and no such key the callback
     /// runs without a lock.
     pub(crate) fn modify<R>(
         &self,
         key: &[u8],
         intent: Intent,
-        change: impl FnOnce(Option<Leaf>) -> (Change, R),
+        change: impl FnOnce(Option<Leaf>) -> (LeafChange, R),
     ) -> R {
         let mut edit = OneStep { change: Some(change), result: None };
         self.edit(key, intent, &mut edit);
@@ -108,7 +108,7 @@ impl<K: KeySource> Index<K> {
         let (mut lock, mut version, mut slot, mut holder) = (root.lock, root.version, root.slot, root.holder);
         let (mut above_lock, mut above_version, mut above_slot, mut above_holder) =
             (root.lock, root.version, root.slot, root.holder);
-        // Key bytes known to agree with the path; without an insertion the leaf alone will tell.
+        // Key bytes known to agree with the path; without an insertion the comparison with the leaf suffices.
         let mut depth = if may_insert { key.len().min(2) } else { 0 };
         loop {
             let word = load(slot);
@@ -116,10 +116,10 @@ impl<K: KeySource> Index<K> {
                 Child::Leaf(leaf) => {
                     let parting = keys::parting(&self.keys, leaf, key, depth);
                     lock.validate(version)?;
-                    let place = Place { lock, version, slot, holder };
+                    let place = ChildPlace { lock, version, slot, holder };
                     return match parting {
                         Parting::Never => {
-                            let above = Place {
+                            let above = ChildPlace {
                                 lock: above_lock,
                                 version: above_version,
                                 slot: above_slot,
@@ -137,7 +137,7 @@ impl<K: KeySource> Index<K> {
                     };
                 }
                 Child::Empty if may_insert => {
-                    return self.edit_vacant(key, Place { lock, version, slot, holder }, edit);
+                    return self.edit_vacant(key, ChildPlace { lock, version, slot, holder }, edit);
                 }
                 Child::Empty => {
                     lock.validate(version)?;
@@ -150,8 +150,10 @@ impl<K: KeySource> Index<K> {
                     lock.validate(version)?;
                     let position = node.position();
                     if may_insert {
-                        if let Path::Parts(at, byte) = self.compare_path(key, depth, node, node_version)? {
-                            let place = Place { lock, version, slot, holder };
+                        if let PathMatch::Parts(at, byte) =
+                            self.compare_path(key, depth, node, node_version)?
+                        {
+                            let place = ChildPlace { lock, version, slot, holder };
                             return self.edit_split(key, place, word, at, Some(byte), edit);
                         }
                         depth = key.len().min(position + 1);
@@ -163,7 +165,7 @@ impl<K: KeySource> Index<K> {
                         Some(byte) => match node.find(*byte) {
                             Some(below) => below,
                             None if may_insert => {
-                                let place = Place { lock, version, slot, holder };
+                                let place = ChildPlace { lock, version, slot, holder };
                                 return self.edit_room(place, node, node_version, *byte, edit);
                             }
                             None => {
@@ -181,29 +183,29 @@ impl<K: KeySource> Index<K> {
         }
     }
 
-    /// The key is there; `above` names the node that holds it.
+    /// The key is there; `above` holds the word of the node that holds it.
     #[inline(always)]
     fn edit_found(
         &self,
         key: &[u8],
-        place: Place<'_>,
-        above: Place<'_>,
+        place: ChildPlace<'_>,
+        above: ChildPlace<'_>,
         leaf: Leaf,
         edit: &mut impl Edit,
     ) -> Result<(), Retry> {
         edit.prepare(Some(leaf));
         let locked = place.lock.try_lock(place.version)?;
         match edit.change(Some(leaf)) {
-            Change::Keep => {
+            LeafChange::Keep => {
                 edit.settle();
                 drop(locked);
             }
-            Change::Insert(new) => {
+            LeafChange::Insert(new) => {
                 store(place.slot, Word::leaf(new));
                 edit.settle();
                 drop(locked);
             }
-            Change::Remove => {
+            LeafChange::Remove => {
                 let erased = self.erase(key, locked, place, above);
                 edit.settle();
                 self.after_erasing(key, erased);
@@ -214,7 +216,7 @@ impl<K: KeySource> Index<K> {
 
     /// The slot is empty: an entry's root or the end of a path.
     #[inline(never)]
-    fn edit_vacant(&self, key: &[u8], place: Place<'_>, edit: &mut impl Edit) -> Result<(), Retry> {
+    fn edit_vacant(&self, key: &[u8], place: ChildPlace<'_>, edit: &mut impl Edit) -> Result<(), Retry> {
         edit.prepare(None);
         let locked = place.lock.try_lock(place.version)?;
         let word = inserted(edit.change(None));
@@ -228,13 +230,13 @@ impl<K: KeySource> Index<K> {
         Ok(())
     }
 
-    /// The key's child in `node` is missing; `place` names the node.
+    /// `node`, whose word is in `place`, has no child for the key.
     #[inline]
     fn edit_room<'a>(
         &'a self,
-        place: Place<'a>,
+        place: ChildPlace<'a>,
         node: Node<'a>,
-        version: Version,
+        version: NodeVersion,
         byte: u8,
         edit: &mut impl Edit,
     ) -> Result<(), Retry> {
@@ -253,19 +255,20 @@ impl<K: KeySource> Index<K> {
         Ok(())
     }
 
-    /// The key parts from the child `word` in `place` at index `at`, where that has `byte`, or ends.
+    /// The key and the child `word` in `place` differ first at index `at`, where the child's path has `byte`, or
+    /// ends.
     #[inline(never)]
     fn edit_split(
         &self,
         key: &[u8],
-        place: Place<'_>,
+        place: ChildPlace<'_>,
         word: Word,
         at: usize,
         byte: Option<u8>,
         edit: &mut impl Edit,
     ) -> Result<(), Retry> {
         edit.prepare(None);
-        let (fresh, fresh_locked) = self.arena.allocate(Kind::N4, at, tail_of(key, at));
+        let (fresh, fresh_locked) = self.arena.allocate(NodeKind::N4, at, tail_of(key, at));
         let Ok(locked) = place.lock.try_lock(place.version) else {
             self.arena.free(fresh, fresh_locked);
             return Err(Retry);
@@ -294,11 +297,11 @@ impl<K: KeySource> Index<K> {
 fn edit_absent(edit: &mut impl Edit) {
     edit.prepare(None);
     let change = edit.change(None);
-    debug_assert_eq!(change, Change::Keep, "nothing is there and no room was made");
+    debug_assert_eq!(change, LeafChange::Keep, "nothing is there and no room was made");
     edit.settle();
 }
 
-/// Unlocks a place into which `word` was put, if any.
+/// Unlocks a place; readers start again only if a `word` was stored in it.
 #[inline]
 fn unlock(locked: Locked<'_>, word: Option<Word>) {
     if word.is_some() { drop(locked) } else { locked.unlock_unchanged() }
@@ -306,11 +309,11 @@ fn unlock(locked: Locked<'_>, word: Option<Word>) {
 
 /// The child word that `change` adds.
 #[inline]
-fn inserted(change: Change) -> Option<Word> {
+fn inserted(change: LeafChange) -> Option<Word> {
     match change {
-        Change::Insert(leaf) => Some(Word::leaf(leaf)),
-        Change::Keep | Change::Remove => {
-            debug_assert_eq!(change, Change::Keep, "nothing is there to remove");
+        LeafChange::Insert(leaf) => Some(Word::leaf(leaf)),
+        LeafChange::Keep | LeafChange::Remove => {
+            debug_assert_eq!(change, LeafChange::Keep, "nothing is there to remove");
             None
         }
     }

@@ -1,17 +1,17 @@
-//! A node behind its word: the only place that turns child words into references.
+//! Nodes: the only place that turns child words into references.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::layouts::{Full, Header, Layout, Ranked, Small, Sorted, load, store};
+use super::layouts::{Full, NodeHeader, NodeLayout, Ranked, Small, Sorted, load, store};
 use super::lock::VersionLock;
-use super::word::{Kind, Word};
+use super::word::{NodeKind, Word};
 
 /// A node of an index that lives for `'a`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node<'a> {
     word: Word,
-    index: PhantomData<&'a Header>,
+    index: PhantomData<&'a NodeHeader>,
 }
 
 /// Runs `$body` with `$layout` bound to the node in its layout.
@@ -19,23 +19,23 @@ macro_rules! in_layout {
     ($node:expr, $layout:ident => $body:expr) => {{
         let node: Node<'_> = $node;
         match node.word.kind() {
-            Kind::N4 => {
+            NodeKind::N4 => {
                 let $layout = node.cast::<Small>();
                 $body
             }
-            Kind::N10 => {
+            NodeKind::N10 => {
                 let $layout = node.cast::<Sorted<10>>();
                 $body
             }
-            Kind::N16 => {
+            NodeKind::N16 => {
                 let $layout = node.cast::<Sorted<16>>();
                 $body
             }
-            Kind::N48 => {
+            NodeKind::N48 => {
                 let $layout = node.cast::<Ranked<48>>();
                 $body
             }
-            Kind::N256 => {
+            NodeKind::N256 => {
                 let $layout = node.cast::<Full>();
                 $body
             }
@@ -47,7 +47,7 @@ impl<'a> Node<'a> {
     /// The node that `word` names.
     ///
     /// # Safety
-    /// The word was made by an `Arena` that lives for `'a` (child slots hold no others), and is a node's.
+    /// The word is a node's, and a `NodeArena` that lives for `'a` made it (child slots hold no others).
     #[inline]
     pub(super) unsafe fn new(word: Word) -> Self {
         Self { word, index: PhantomData }
@@ -68,7 +68,7 @@ impl<'a> Node<'a> {
     }
 
     #[inline]
-    fn header(self) -> &'a Header {
+    fn header(self) -> &'a NodeHeader {
         self.cast()
     }
 
@@ -102,13 +102,13 @@ impl<'a> Node<'a> {
         in_layout!(self, layout => layout.find(byte))
     }
 
-    /// Children under bytes.
+    /// The number of children under bytes.
     #[inline]
     pub(super) fn len(self) -> usize {
         self.header().len()
     }
 
-    /// Children, the one that ends here included.
+    /// The number of children, including the one that ends here.
     #[inline]
     pub(super) fn total(self) -> usize {
         self.len() + usize::from(!load(self.end()).is_empty())
@@ -124,19 +124,19 @@ impl<'a> Node<'a> {
     #[inline]
     pub(super) fn is_underfull(self) -> bool {
         match self.word.kind() {
-            Kind::N4 => self.total() <= 1,
+            NodeKind::N4 => self.total() <= 1,
             kind => self.len() <= kind.shrink_len(),
         }
     }
 
-    /// Makes the (locked, unreachable) node empty, with this path before its position.
+    /// Empties the (locked, unreachable) node and sets the path before its position.
     pub(super) fn reset(self, tail: u64) {
         self.header().tail.store(tail, Ordering::Relaxed);
         store(self.end(), Word::EMPTY);
         in_layout!(self, layout => layout.clear());
     }
 
-    /// Adds a child under a new byte, or as the end of the path; locked, with room.
+    /// Adds a child under a new byte, or as the end of the path; the node is locked and not full.
     pub(super) fn put(self, byte: Option<u8>, word: Word) {
         match byte {
             Some(byte) => in_layout!(self, layout => layout.put(byte, word)),
@@ -144,7 +144,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Takes the child out that is there; locked.
+    /// Removes the child, which is there; the node is locked.
     pub(super) fn take(self, byte: Option<u8>) {
         match byte {
             Some(byte) => in_layout!(self, layout => layout.take(byte)),
@@ -173,8 +173,8 @@ impl<'a> Node<'a> {
         first
     }
 
-    /// Shows the children from `place` upwards until `visit` says no. Place 0 is the end of the path, place
-    /// `1 + byte` the child under that byte.
+    /// Passes the children from `place` upwards to `visit` until it returns false. Place 0 is the end of the path,
+    /// place `1 + byte` the child under that byte.
     #[inline]
     pub(super) fn walk_up(self, place: i32, mut visit: impl FnMut(i32, Word) -> bool) {
         if place <= 0 {
@@ -187,7 +187,7 @@ impl<'a> Node<'a> {
         in_layout!(self, layout => layout.walk_up(byte, |byte, word| visit(1 + i32::from(byte), word)));
     }
 
-    /// Shows the children from `place` downwards until `visit` says no.
+    /// Passes the children from `place` downwards to `visit` until it returns false.
     #[inline]
     pub(super) fn walk_down(self, place: i32, mut visit: impl FnMut(i32, Word) -> bool) {
         let mut go_on = true;

@@ -1,4 +1,4 @@
-//! Taking a key out, and tidying after it: smaller layouts, collapsed paths, empty nodes unlinked.
+//! Removing a key, and tidying afterwards: smaller layouts, collapsed paths, empty nodes unlinked.
 
 use super::directory::entry_of;
 use super::layouts::{load, store};
@@ -6,10 +6,10 @@ use super::leaf::KeySource;
 use super::lock::{Locked, Retry};
 use super::node::Node;
 use super::sync::relax;
-use super::tree::{Index, Place, place_in};
-use super::word::{Child, Kind};
+use super::tree::{ChildPlace, Index, place_in};
+use super::word::{Child, NodeKind};
 
-/// What holds readers off after a removal, and whether nodes are left to be tidied.
+/// The lock that keeps readers out after a removal, and whether nodes remain to be tidied.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Erased<'a> {
@@ -18,15 +18,15 @@ pub(super) struct Erased<'a> {
 }
 
 impl<K: KeySource> Index<K> {
-    /// Takes the leaf of `key` out of `place`, whose lock is held; `above` holds the word of its node. Readers of
-    /// the key wait until [`Index::after_erasing`].
+    /// Removes the leaf of `key` from `place`, whose lock is held; `above` holds the word of its node. Readers of the
+    /// key wait until [`Index::after_erasing`].
     #[inline]
     pub(super) fn erase<'a>(
         &'a self,
         key: &[u8],
         locked: Locked<'a>,
-        place: Place<'a>,
-        above: Place<'a>,
+        place: ChildPlace<'a>,
+        above: ChildPlace<'a>,
     ) -> Erased<'a> {
         if place.holder.is_empty() {
             self.directory.empty(entry_of(key));
@@ -37,8 +37,8 @@ impl<K: KeySource> Index<K> {
         if !node.is_underfull() {
             return Erased { locked, untidy: false };
         }
-        // Locks are taken downwards; upwards they may only be tried. If that fails, the node is left as it is
-        // (which is sound, only wasteful) and found again from the root.
+        // Locks are taken downwards; upwards a thread may only try. If that fails, the node stays as it is (which is
+        // sound, only wasteful), and `tidy` finds it again from the root.
         match above.lock.try_lock(above.version) {
             Ok(above_locked) => {
                 let untidy = self.tidy_node(key, above, node, locked);
@@ -48,7 +48,7 @@ impl<K: KeySource> Index<K> {
         }
     }
 
-    /// Lets readers in again, and tidies what [`Index::erase`] could not.
+    /// Admits readers again, and tidies what [`Index::erase`] could not.
     #[inline]
     pub(super) fn after_erasing(&self, key: &[u8], erased: Erased<'_>) {
         drop(erased.locked);
@@ -57,9 +57,9 @@ impl<K: KeySource> Index<K> {
         }
     }
 
-    /// Replaces `node`, named by `above`, by what is left of it; both are locked. True if that may have left
+    /// Replaces `node`, whose word is in `above`, by what is left of it; both are locked. True if that may have left
     /// the node above underfull.
-    fn tidy_node(&self, key: &[u8], above: Place<'_>, node: Node<'_>, locked: Locked<'_>) -> bool {
+    fn tidy_node(&self, key: &[u8], above: ChildPlace<'_>, node: Node<'_>, locked: Locked<'_>) -> bool {
         debug_assert_eq!(load(above.slot), node.word());
         let mut more = false;
         match (node.total(), above.holder.is_empty()) {
@@ -72,7 +72,7 @@ impl<K: KeySource> Index<K> {
             // A path collapses: the child knows its own position, so nothing in it changes.
             (1, _) => store(above.slot, node.first()),
             _ => {
-                let kind = Kind::for_len(node.len());
+                let kind = NodeKind::for_len(node.len());
                 let (smaller, smaller_locked) = self.arena.allocate(kind, node.position(), node.tail());
                 smaller.copy_from(node);
                 drop(smaller_locked);

@@ -1,23 +1,23 @@
-//! Lookup: hand over hand down the versions, the leaf's key compared once at the end.
+//! Lookup: validates version after version on the way down, and compares the leaf's key once at the end.
 
 use super::directory::entry_of;
 use super::keys;
 use super::layouts::load;
 use super::leaf::{KeySource, Leaf};
 use super::lock::Retry;
-use super::modify::{Change, Intent};
+use super::modify::{Intent, LeafChange};
 use super::sync::relax;
 use super::tree::Index;
-use super::word::{Child, Kind, Word};
+use super::word::{Child, NodeKind, Word};
 
-/// Optimistic runs before a reader takes the lock like a writer.
+/// Optimistic attempts before a reader takes the lock like a writer.
 const OPTIMISTIC_RUNS_MAX: u32 = 32;
 
-/// Asks for all lines of a node whose first says which of them a search needs.
+/// Prefetches all lines of a node whose first line determines which of them a search needs.
 #[inline(always)]
-fn draw_near(word: Word) {
-    // In the largest the byte itself is the place.
-    if word.kind() != Kind::N256 {
+fn prefetch_node(word: Word) {
+    // In the largest layout the byte itself is the index.
+    if word.kind() != NodeKind::N256 {
         mangrove_sys::prefetch_lines(std::ptr::without_provenance(word.address()), word.kind().bytes());
     }
 }
@@ -25,9 +25,9 @@ fn draw_near(word: Word) {
 impl<K: KeySource> Index<K> {
     /// Runs `read` on the leaf of `key`.
     ///
-    /// `read` runs optimistically, perhaps several times, on a slot that may change under it; only the answer
-    /// of a run during which the leaf and its content stood still is returned. In the end it may run under
-    /// the leaf's lock: it must not call the index.
+    /// `read` runs optimistically, perhaps several times, on a slot that may change meanwhile; this returns the
+    /// result of a run during which the leaf and its content did not change. At last it may run under the leaf's
+    /// lock: it must not call the index.
     #[inline]
     pub(crate) fn get<R>(&self, key: &[u8], mut read: impl FnMut(Leaf) -> R) -> Option<R> {
         match self.try_get(key, &mut read) {
@@ -36,7 +36,7 @@ impl<K: KeySource> Index<K> {
         }
     }
 
-    /// A writer was there. Apart from `get`, whose usual path stays short.
+    /// A writer interfered. A function of its own, so that the usual path of `get` stays short.
     #[cold]
     fn get_again<R>(&self, key: &[u8], mut read: impl FnMut(Leaf) -> R) -> Option<R> {
         let mut rounds = 0;
@@ -46,7 +46,7 @@ impl<K: KeySource> Index<K> {
                 return result;
             }
         }
-        self.modify(key, Intent::Existing, |leaf| (Change::Keep, leaf.map(read)))
+        self.modify(key, Intent::Existing, |leaf| (LeafChange::Keep, leaf.map(read)))
     }
 
     #[inline(always)]
@@ -63,8 +63,8 @@ impl<K: KeySource> Index<K> {
                 }
                 Child::Leaf(leaf) => break leaf,
                 Child::Node => {
-                    // The slot sought depends on what the first line says: let its line come along.
-                    draw_near(word);
+                    // The first line determines which slot is needed: prefetch the slot's line together with it.
+                    prefetch_node(word);
                     let node = self.node(word);
                     let node_version = node.lock().read()?;
                     let position = node.position();
@@ -80,7 +80,7 @@ impl<K: KeySource> Index<K> {
                 }
             }
         };
-        // Paths are skipped on the way down: only the whole key says that this is the leaf.
+        // Paths are skipped on the way down: only the whole key shows that this is the leaf.
         let result = keys::equals(&self.keys, leaf, key).then(|| read(leaf));
         lock.validate(version)?;
         Ok(result)

@@ -1,11 +1,11 @@
-//! The one door to atomics: the model check of `tests/index_lock_model.rs` puts loom's behind it.
+//! The atomics of the index; the model check of `tests/index_lock_model.rs` replaces them by loom's.
 
 pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Rounds that a waiter spins before it gives its processor away: the holder may be descheduled.
+/// Rounds that a waiter spins before it yields its processor: the lock's holder may have been descheduled.
 const SPIN_ROUNDS_MAX: u32 = 64;
 
-/// Waits a moment; longer, the more `rounds` it has been called for.
+/// Waits a moment; the more `rounds` there were before, the longer.
 #[cold]
 pub(super) fn relax(rounds: &mut u32) {
     *rounds += 1;

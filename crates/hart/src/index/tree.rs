@@ -1,37 +1,37 @@
-//! The index itself: what it consists of, and how a place in it is named.
+//! The index itself: its parts, and how a place in it is described.
 
 use std::sync::atomic::AtomicU64;
 
-use super::arena::Arena;
+use super::arena::NodeArena;
 use super::directory::Directory;
 use super::keys::{self, Parting, tail_of};
 use super::layouts::load;
 use super::leaf::{KeySource, Leaf};
-use super::lock::{Retry, Version, VersionLock};
+use super::lock::{NodeVersion, Retry, VersionLock};
 use super::node::Node;
 use super::word::{Child, Word};
 
 /// The ordered index of all live leaves.
 ///
 /// Invariants:
-/// 1. Every key below a node agrees in all bytes before the node's position; a node's position is larger than
-///    that of every node above it.
-/// 2. A node's position and tail never change while it is in the tree: a path is split above it or collapsed
-///    above it by exchanging one child word.
-/// 3. A child word, and the content of the leaf that it names, change only under the lock of the node (or
-///    directory entry) that holds the word.
-/// 4. A node has two children or more, but for the moment between a removal and the tidying after it.
+/// 1. Every key below a node agrees in all bytes before the node's position; a node's position is larger than that of
+///    every node above it.
+/// 2. A node's position and tail never change while it is in the tree: a path is split above it or collapsed above it
+///    by exchanging one child word.
+/// 3. A child word, and the content of the leaf that it names, change only under the lock of the node (or directory
+///    entry) that holds the word.
+/// 4. A node has two children or more, except between a removal and the tidying after it.
 pub(crate) struct Index<K> {
     pub(super) keys: K,
     pub(super) directory: Directory,
-    pub(super) arena: Arena,
+    pub(super) arena: NodeArena,
 }
 
-/// A slot, with the lock that guards it and the version under which it was found.
+/// A child slot, with the lock that guards it and the version under which it was found.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct ChildPlace<'a> {
     pub(super) lock: &'a VersionLock,
-    pub(super) version: Version,
+    pub(super) version: NodeVersion,
     pub(super) slot: &'a AtomicU64,
     /// The word of the node that holds the slot, empty for a directory entry.
     pub(super) holder: Word,
@@ -39,20 +39,20 @@ pub(super) struct Place<'a> {
 
 /// How a key relates to the path that leads to a node.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Path {
+pub(super) enum PathMatch {
     /// The key goes through the node's position.
     Matches,
-    /// They part before: at this index the path has this byte, and the key another or none.
+    /// They differ before it: at this index the path has this byte, and the key another or none.
     Parts(usize, u8),
 }
 
 impl<K: KeySource> Index<K> {
     /// An empty index over the leaves that `keys` can read.
     pub(crate) fn new(keys: K) -> Self {
-        Self { keys, directory: Directory::new(), arena: Arena::default() }
+        Self { keys, directory: Directory::new(), arena: NodeArena::default() }
     }
 
-    /// The node that a word out of a child slot names.
+    /// The node that a word from a child slot names.
     #[inline]
     pub(super) fn node(&self, word: Word) -> Node<'_> {
         // SAFETY: child slots of this index hold only words made by its arena.
@@ -61,10 +61,10 @@ impl<K: KeySource> Index<K> {
 
     /// The root of a directory entry as a place.
     #[inline]
-    pub(super) fn root(&self, entry: usize) -> Result<Place<'_>, Retry> {
+    pub(super) fn root(&self, entry: usize) -> Result<ChildPlace<'_>, Retry> {
         let entry = self.directory.entry(entry);
         let version = entry.lock.read()?;
-        Ok(Place { lock: &entry.lock, version, slot: &entry.root, holder: Word::EMPTY })
+        Ok(ChildPlace { lock: &entry.lock, version, slot: &entry.root, holder: Word::EMPTY })
     }
 
     /// Compares `key`, known to agree in the first `depth` bytes, with the path down to `node`.
@@ -76,12 +76,12 @@ impl<K: KeySource> Index<K> {
         key: &[u8],
         depth: usize,
         node: Node<'_>,
-        version: Version,
-    ) -> Result<Path, Retry> {
+        version: NodeVersion,
+    ) -> Result<PathMatch, Retry> {
         let position = node.position();
         let skipped = position.checked_sub(depth).ok_or(Retry)?;
         if skipped == 0 {
-            return Ok(Path::Matches);
+            return Ok(PathMatch::Matches);
         }
         if skipped > 8 {
             return self.compare_long_path(key, depth, node, version);
@@ -92,30 +92,30 @@ impl<K: KeySource> Index<K> {
         if reach == position {
             let differing = (tail ^ tail_of(key, position)) >> (8 * (8 - skipped));
             if differing == 0 {
-                return Ok(Path::Matches);
+                return Ok(PathMatch::Matches);
             }
             let at = depth + (differing.trailing_zeros() / 8) as usize;
-            return Ok(Path::Parts(at, tail_byte(tail, position, at)));
+            return Ok(PathMatch::Parts(at, tail_byte(tail, position, at)));
         }
         let at = (depth..reach).find(|at| key[*at] != tail_byte(tail, position, *at)).unwrap_or(reach);
-        Ok(Path::Parts(at, tail_byte(tail, position, at)))
+        Ok(PathMatch::Parts(at, tail_byte(tail, position, at)))
     }
 
-    /// The path is longer than the tail in the node: any leaf below has it whole.
+    /// The path is longer than the tail in the node; any leaf below has all of it.
     #[cold]
     fn compare_long_path(
         &self,
         key: &[u8],
         depth: usize,
         node: Node<'_>,
-        version: Version,
-    ) -> Result<Path, Retry> {
+        version: NodeVersion,
+    ) -> Result<PathMatch, Retry> {
         let (leaf, lock, version) = self.any_leaf(node, version)?;
         let parting = keys::parting(&self.keys, leaf, key, depth);
         lock.validate(version)?;
         match parting {
-            Parting::At(at, Some(byte)) if at < node.position() => Ok(Path::Parts(at, byte)),
-            _ => Ok(Path::Matches),
+            Parting::At(at, Some(byte)) if at < node.position() => Ok(PathMatch::Parts(at, byte)),
+            _ => Ok(PathMatch::Matches),
         }
     }
 
@@ -123,8 +123,8 @@ impl<K: KeySource> Index<K> {
     fn any_leaf<'a>(
         &'a self,
         node: Node<'a>,
-        version: Version,
-    ) -> Result<(Leaf, &'a VersionLock, Version), Retry> {
+        version: NodeVersion,
+    ) -> Result<(Leaf, &'a VersionLock, NodeVersion), Retry> {
         let (mut node, mut version) = (node, version);
         loop {
             let word = node.first();
@@ -139,7 +139,7 @@ impl<K: KeySource> Index<K> {
                     node.lock().validate(version)?;
                     (node, version) = (below, below_version);
                 }
-                // A node that has lost its last child and not been tidied away yet.
+                // The node has lost its last child, and is not tidied yet.
                 Child::Empty => return Err(Retry),
             }
         }
@@ -153,15 +153,15 @@ fn tail_byte(tail: u64, position: usize, at: usize) -> u8 {
 
 /// The place of the child that `key` leads to from `node`.
 #[inline(always)]
-pub(super) fn place_in<'a>(node: Node<'a>, version: Version, key: &[u8]) -> Option<Place<'a>> {
+pub(super) fn place_in<'a>(node: Node<'a>, version: NodeVersion, key: &[u8]) -> Option<ChildPlace<'a>> {
     let slot = match key.get(node.position()) {
         Some(byte) => node.find(*byte)?,
         None => node.end(),
     };
-    Some(Place { lock: node.lock(), version, slot, holder: node.word() })
+    Some(ChildPlace { lock: node.lock(), version, slot, holder: node.word() })
 }
 
-impl Place<'_> {
+impl ChildPlace<'_> {
     /// What the slot holds; to be validated.
     #[inline]
     pub(super) fn word(&self) -> Word {

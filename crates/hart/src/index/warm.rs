@@ -1,4 +1,4 @@
-//! Brings near what lookups of many keys will touch, their cache misses at the same time.
+//! Prefetches what lookups of many keys will read, so that their cache misses overlap.
 
 use super::directory::entry_of;
 use super::layouts::load;
@@ -7,14 +7,14 @@ use super::tree::Index;
 use super::word::{Child, Word};
 use mangrove_sys::{prefetch_lines, prefetch_read};
 
-/// Keys whose walks go side by side: about as many cache misses as a processor has under way at once.
+/// Keys whose walks advance together: about as many cache misses as a processor handles at once.
 pub(crate) const WALKS: usize = 16;
-/// Of larger nodes only the first lines are asked for; they are few and near the root.
+/// Of larger nodes only the first lines are prefetched; they are few and near the root.
 const NODE_BYTES_MAX: usize = 192;
 
 impl<K: KeySource> Index<K> {
-    /// Asks for the nodes on the way to each key, and for its leaf. A hint: what it reads is not validated, and
-    /// late readers of a node land in a node again (see `arena.rs`).
+    /// Prefetches the nodes on the way to each key, and its leaf. This validates nothing that it reads; a late reader
+    /// of a node still finds a node in its place (see `arena.rs`).
     pub(crate) fn warm<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) {
         let mut group: [&[u8]; WALKS] = [&[]; WALKS];
         loop {
@@ -26,8 +26,8 @@ impl<K: KeySource> Index<K> {
         }
     }
 
-    /// As [`Index::warm`], for up to [`WALKS`] keys, and tells the leaves at which the walks end: each perhaps
-    /// another key's, or nobody's any more.
+    /// As [`Index::warm`], for up to [`WALKS`] keys. Calls `arrive` with the leaves at which the walks end; each may
+    /// be another key's, or no longer in use.
     #[inline]
     pub(crate) fn walk_abreast(&self, keys: &[&[u8]], mut arrive: impl FnMut(Leaf)) {
         let mut words = [Word::EMPTY; WALKS];

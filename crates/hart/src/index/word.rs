@@ -1,9 +1,9 @@
-//! The child word: nothing, a leaf, or a node with all that a reader must know before it touches the node.
+//! The child word: nothing, a leaf, or a node with all that a reader must know before it reads the node.
 //!
-//! A leaf is its address with bit 0 set. A node is its address (a multiple of 64 below 2^48) with its kind in
-//! bits 1..4 and its *position* in bits 48..64: the index of the key byte that chooses among its children.
-//! Both never change in the life of a node, and in the word they let a reader ask for the cache line of the
-//! child together with that of the version.
+//! A leaf is its address with bit 0 set. A node is its address (a multiple of 64 below 2^48) with its kind in bits
+//! 1..4 and its *position* in bits 48..64: the index of the key byte that chooses among its children. Neither changes
+//! in the life of a node. In the word they let a reader prefetch the cache line of the child together with that of
+//! the version.
 
 use super::leaf::Leaf;
 
@@ -16,7 +16,7 @@ const ADDRESS_MASK: u64 = ((1 << POSITION_SHIFT) - 1) & !63;
 /// The node layouts, small to large. Four are those of the ART paper; 10 fills its largest gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum NodeKind {
     N4,
     N10,
     N16,
@@ -24,24 +24,24 @@ pub(super) enum Kind {
     N256,
 }
 
-impl Kind {
+impl NodeKind {
     pub(super) const COUNT: usize = 5;
     pub(super) const ALL: [Self; Self::COUNT] = [Self::N4, Self::N10, Self::N16, Self::N48, Self::N256];
 
-    /// Children that the layout has room for, the one that ends at the node not counted.
+    /// Children that the layout can hold, without the one that ends at the node.
     #[inline]
     pub(super) fn capacity(self) -> usize {
         [4, 10, 16, 48, 256][self as usize]
     }
 
-    /// Bytes of the layout; `layouts.rs` asserts them.
+    /// Bytes of the layout, as `layouts.rs` asserts.
     #[inline]
     pub(super) fn bytes(self) -> usize {
         [64, 128, 192, 448, 2112][self as usize]
     }
 
-    /// Children at or below which a smaller layout is due; far below its capacity, so that a node that loses its
-    /// children is copied once or twice, not for each layout.
+    /// At this number of children or fewer the node gets a smaller layout. It is far below the capacity, so that a
+    /// node that loses its children is copied once or twice, not for each layout.
     #[inline]
     pub(super) fn shrink_len(self) -> usize {
         [0, 3, 4, 10, 16][self as usize]
@@ -75,7 +75,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Word(pub(super) u64);
 
-/// A child word taken apart.
+/// What a child word holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Child {
     Empty,
@@ -94,7 +94,7 @@ impl Word {
     /// # Panics
     /// The machine's user addresses do not fit 48 bits, or the position does not fit 16.
     #[inline]
-    pub(super) fn node(address: usize, kind: Kind, position: usize) -> Self {
+    pub(super) fn node(address: usize, kind: NodeKind, position: usize) -> Self {
         let address = address as u64;
         assert_eq!(address & !ADDRESS_MASK, 0, "a node's address is a multiple of 64 below 2^48");
         let position = u64::from(u16::try_from(position).expect("key positions fit 16 bits"));
@@ -119,8 +119,8 @@ impl Word {
 
     /// Layout of the node.
     #[inline]
-    pub(super) fn kind(self) -> Kind {
-        Kind::from_bits((self.0 >> KIND_SHIFT) & KIND_MASK)
+    pub(super) fn kind(self) -> NodeKind {
+        NodeKind::from_bits((self.0 >> KIND_SHIFT) & KIND_MASK)
     }
 
     /// Index of the key byte that chooses among the node's children.

@@ -1,97 +1,67 @@
 //! Batches and range deletes: many records change together or not at all.
 //!
-//! The caller's values and new leaves are written first, the leaves where possible into slots whose bit is clear, so
-//! that one entry of the list commits all leaves of a chunk. Then, alone in the gate:
+//! First the writer stores the caller's values and the new leaves. Where possible a new leaf goes into a slot whose
+//! bit is clear, so that one entry of the redo list commits all leaves of a chunk. Then, with the gate closed:
 //!
 //! Durable-order:
 //! 1. values, leaves and the redo list, fence;
-//! 2. the batch word, which names the list: the commit, fence. Before it a crash keeps nothing, after it recovery
-//!    applies the list;
-//! 3. the list is applied, flushed, fence;
-//! 4. the batch word is cleared, fence, before anybody writes again: a list applied after a later write would undo
-//!    it.
+//! 2. the batch word, which refers to the list, fence: this is the commit. Before it a crash keeps nothing; after it
+//!    recovery applies the list;
+//! 3. the effects of the list, flushed, fence;
+//! 4. the cleared batch word, fence, before any other write: a list that recovery applied after a later write would
+//!    undo that write.
 //!
-//! From before the values are written until the end `check` waits ([`Hart::preparing`]): what a batch has taken is in
-//! no leaf before 3.
+//! [`Hart::preparing`] keeps `check` out from before the values are written until the end, because what a batch has
+//! allocated is in no leaf before step 3.
 //!
-//! Between 2 and 4 the index is changed, while readers of these keys wait at their buckets ([`crate::visible`]).
+//! The index changes between steps 2 and 4. Meanwhile readers of these keys wait at their buckets
+//! ([`crate::concurrency::read_gate`]).
 
 use crate::batch::Op;
-use crate::gate::{Exclusive, Lane};
-use crate::hart::Hart;
-use crate::index::{Change, Direction, Intent};
-use crate::layout::{
+use crate::bounds::is_beyond;
+use crate::concurrency::writer_gate::{ExclusivePermit, LaneToken};
+use crate::format::layout::{
     LEAF_KEY, LEAF_META, LEAF_WORD, REDO_ENTRY_BYTES, ROOT_BATCH, ROOT_BATCH_AREA, ROOT_BATCH_AREA_BYTES,
     Tag, seal,
 };
-use crate::leaf::{INLINE_BYTES_MAX, Meta, Value, key_crc};
-use crate::read::{check_key, check_value};
-use crate::redo::{self, Entry};
-use crate::write::Expect;
+use crate::format::leaf::{INLINE_BYTES_MAX, Meta, Value, key_crc};
+use crate::format::redo_list;
+use crate::format::redo_list::RedoEntry;
+use crate::hart::Hart;
+use crate::index::{Direction, Intent, LeafChange};
+use crate::operations::flusher::Flusher;
+use crate::operations::read::{check_key, check_value};
+use crate::operations::write::Expected;
 use crate::{Batch, Error, Result, WriteMode};
-use mangrove_pmem::{Lsn, Region};
+use mangrove_pmem::Lsn;
 use std::ops::{Bound, Range};
 use std::sync::atomic::Ordering;
 
-/// A flush of a batch is at most this long.
-const FLUSH_BYTES_MAX: u64 = 256 << 10;
-/// Ranges so near to each other are flushed in one: less than a flush of its own costs in a log.
-const FLUSH_GAP_BYTES_MAX: u64 = 8;
-/// Keys that are looked up together.
+/// Keys that the index looks up together.
 const LOOKUPS: usize = 64;
 
 /// One key of a batch.
-struct Step<'a> {
+struct BatchStep<'a> {
     key: &'a [u8],
     effect: Effect,
 }
 
-/// What is to happen to it.
+/// What happens to the key.
 #[derive(Clone, Copy)]
 enum Effect {
-    /// A leaf at this slot becomes live: by these words, or, where it has them already, by its bit.
+    /// The leaf in this slot becomes live: by these words or, if the slot has them already, by its bit.
     Insert { slot: u64, meta: u64, value: Value, by_bit: bool },
-    /// The leaf at this slot gets these words; its value was `old`.
+    /// The leaf in this slot gets these words; its value was `old`.
     Update { slot: u64, meta: u64, word: u64, old: Value },
-    /// The leaf at this slot, with this value, dies.
+    /// The leaf in this slot, which has this value, is removed.
     Remove(u64, Value),
 }
 
-/// Flushes ranges, neighbours together. What was added is flushed by `finish`, not before.
-struct Flusher<'a> {
-    region: &'a Region,
-    start: u64,
-    end: u64,
-}
-
-impl<'a> Flusher<'a> {
-    fn new(region: &'a Region) -> Self {
-        Self { region, start: 0, end: 0 }
-    }
-
-    fn add(&mut self, offset: u64, len: u64) {
-        let follows = offset >= self.end && offset - self.end <= FLUSH_GAP_BYTES_MAX;
-        if !follows || offset + len - self.start > FLUSH_BYTES_MAX {
-            self.finish();
-            self.start = offset;
-        }
-        self.end = offset + len;
-    }
-
-    fn finish(&mut self) {
-        while self.start < self.end {
-            let piece = (self.end - self.start).min(FLUSH_BYTES_MAX);
-            self.region.flush(self.start, piece as usize);
-            self.start += piece;
-        }
-    }
-}
-
 impl Hart {
-    /// Applies the batch: after a crash all of it is there or nothing, and so for readers.
+    /// Applies the batch: after a crash all of it is there or nothing, and the same holds for readers.
     ///
     /// # Errors
-    /// As [`Hart::put`], and nothing of the batch happened where nothing would have happened there.
+    /// As [`Hart::put`]. Where an error there means that nothing changed, nothing of the batch happened.
     pub fn write(&self, batch: Batch, mode: WriteMode) -> Result<()> {
         self.check_writable()?;
         for op in batch.ops() {
@@ -100,25 +70,25 @@ impl Hart {
         }
         let ops = batch.sorted();
         if let [Op { key, value }] = ops[..] {
-            let expect = if value.is_some() { Expect::Any } else { Expect::Present };
+            let expect = if value.is_some() { Expected::Any } else { Expected::Present };
             return self.change(key, value, expect, mode).map(|_| ());
         }
         let preparing = self.preparing.read();
         let prepared = match self.prepare_all(&ops) {
             Err(e) if e.is_full() => {
-                self.alloc.reclaim_idle(&self.gate.close().lane());
+                self.alloc.reclaim_idle(&self.writer_gate.close().lane());
                 self.prepare_all(&ops)?
             }
             answer => answer?,
         };
-        let fate = self.visible.begin();
+        let pending = self.read_gate.begin_write();
         let lsn = {
-            let alone = self.gate.close();
-            let steps = self.plan(&alone.lane(), &ops, &prepared)?;
-            self.commit(&alone, &steps)?
+            let exclusive = self.writer_gate.close();
+            let steps = self.plan(&exclusive.lane(), &ops, &prepared)?;
+            self.commit(&exclusive, &steps)?
         };
         drop(preparing);
-        self.acknowledge(fate, ops.iter().map(|op| op.key), lsn, mode)
+        self.acknowledge(pending, ops.iter().map(|op| op.key), lsn, mode)
     }
 
     /// Removes every key between the bounds, all or nothing; returns how many there were.
@@ -128,9 +98,9 @@ impl Hart {
     pub fn delete_range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, mode: WriteMode) -> Result<u64> {
         self.check_writable()?;
         let (mut keys, mut found) = (Vec::new(), Vec::new());
-        let fate = self.visible.begin();
+        let pending = self.read_gate.begin_write();
         let lsn = {
-            let alone = self.gate.close();
+            let exclusive = self.writer_gate.close();
             let mut cursor = self.index.cursor(start, Direction::Forward);
             while let Some(leaf) = cursor.advance(|leaf| leaf) {
                 if is_beyond(cursor.key(), end) {
@@ -142,18 +112,19 @@ impl Hart {
                 keys.extend_from_slice(cursor.key());
                 found.push((from..keys.len(), Effect::Remove(slot, Value { kind: meta.kind(), word })));
             }
-            let step = |(key, effect): &(Range<usize>, _)| Step { key: &keys[key.clone()], effect: *effect };
-            let steps: Vec<Step<'_>> = found.iter().map(step).collect();
-            self.commit(&alone, &steps)?
+            let step =
+                |(key, effect): &(Range<usize>, _)| BatchStep { key: &keys[key.clone()], effect: *effect };
+            let steps: Vec<BatchStep<'_>> = found.iter().map(step).collect();
+            self.commit(&exclusive, &steps)?
         };
-        self.acknowledge(fate, found.iter().map(|(key, _)| &keys[key.clone()]), lsn, mode)?;
+        self.acknowledge(pending, found.iter().map(|(key, _)| &keys[key.clone()]), lsn, mode)?;
         Ok(found.len() as u64)
     }
 
-    /// Writes the values, before the gate is closed. The caller fences.
+    /// Writes the values before the gate is closed. The caller fences.
     fn prepare_all(&self, ops: &[Op<'_>]) -> Result<Vec<Option<Value>>> {
-        let ticket = self.gate.enter();
-        let lane = &ticket.lane();
+        let permit = self.writer_gate.enter();
+        let lane = &permit.lane();
         let mut flusher = Flusher::new(self.region());
         let mut prepared = Vec::with_capacity(ops.len());
         for op in ops {
@@ -168,7 +139,7 @@ impl Hart {
             match value.transpose() {
                 Ok(value) => prepared.push(value),
                 Err(e) => {
-                    prepared.iter().for_each(|value| self.give_value(lane, *value));
+                    prepared.iter().for_each(|value| self.free_value(lane, *value));
                     return Err(e);
                 }
             }
@@ -177,31 +148,31 @@ impl Hart {
         Ok(prepared)
     }
 
-    fn give_value(&self, lane: &Lane<'_>, value: Option<Value>) {
+    fn free_value(&self, lane: &LaneToken<'_>, value: Option<Value>) {
         if let Some(block) = value.and_then(Value::block_offset) {
-            self.alloc.give(lane, block);
+            self.alloc.free(lane, block);
         }
     }
 
-    /// Finds out what each operation means, and writes new leaves. The gate is closed.
+    /// Decides what each operation does, and writes new leaves. The gate is closed.
     fn plan<'a>(
         &self,
-        alone: &Lane<'_>,
+        exclusive: &LaneToken<'_>,
         ops: &[Op<'a>],
         prepared: &[Option<Value>],
-    ) -> Result<Vec<Step<'a>>> {
-        let mut steps: Vec<Step<'a>> = Vec::with_capacity(ops.len());
+    ) -> Result<Vec<BatchStep<'a>>> {
+        let mut steps: Vec<BatchStep<'a>> = Vec::with_capacity(ops.len());
         let mut flusher = Flusher::new(self.region());
         for (number, (op, value)) in ops.iter().zip(prepared).enumerate() {
             if number % LOOKUPS == 0 {
                 self.index.warm(ops[number..].iter().take(LOOKUPS).map(|op| op.key));
             }
-            match self.effect(alone, op, *value, &mut flusher) {
-                Ok(Some(effect)) => steps.push(Step { key: op.key, effect }),
+            match self.effect(exclusive, op, *value, &mut flusher) {
+                Ok(Some(effect)) => steps.push(BatchStep { key: op.key, effect }),
                 Ok(None) => {}
                 Err(e) => {
-                    prepared[number..].iter().for_each(|value| self.give_value(alone, *value));
-                    self.give_new(alone, &steps);
+                    prepared[number..].iter().for_each(|value| self.free_value(exclusive, *value));
+                    self.free_new(exclusive, &steps);
                     return Err(e);
                 }
             }
@@ -212,7 +183,7 @@ impl Hart {
 
     fn effect(
         &self,
-        alone: &Lane<'_>,
+        exclusive: &LaneToken<'_>,
         op: &Op<'_>,
         value: Option<Value>,
         flusher: &mut Flusher<'_>,
@@ -220,7 +191,7 @@ impl Hart {
         let slot = self.index.get(op.key, |leaf| self.space.offset(leaf));
         Ok(match (slot, value) {
             (None, None) => None,
-            (None, Some(value)) => Some(self.prepare_leaf(alone, op.key, value, flusher)?),
+            (None, Some(value)) => Some(self.prepare_leaf(exclusive, op.key, value, flusher)?),
             (Some(slot), None) => {
                 let (meta, word) = self.space.leaf_words(slot);
                 Some(Effect::Remove(slot, Value { kind: meta.kind(), word }))
@@ -231,9 +202,14 @@ impl Hart {
                 let key_crc = key_crc(op.key);
                 let (meta, value) = match meta.updated(key_crc, old, value) {
                     Some(meta) => (meta, value),
-                    None => {
-                        self.other_word(alone, key_crc, meta, old, value, op.value.unwrap_or_default())?
-                    }
+                    None => self.avoid_meta_collision(
+                        exclusive,
+                        key_crc,
+                        meta,
+                        old,
+                        value,
+                        op.value.unwrap_or_default(),
+                    )?,
                 };
                 Some(Effect::Update { slot, meta: meta.0, word: value.word, old })
             }
@@ -243,22 +219,22 @@ impl Hart {
     /// Writes a leaf that the batch will commit.
     fn prepare_leaf(
         &self,
-        alone: &Lane<'_>,
+        exclusive: &LaneToken<'_>,
         key: &[u8],
         value: Value,
         flusher: &mut Flusher<'_>,
     ) -> Result<Effect> {
-        let slot = match self.alloc.take_leaf(alone, key.len()) {
+        let slot = match self.alloc.alloc_leaf(exclusive, key.len()) {
             Err(e) if e.is_full() => {
-                self.alloc.reclaim_idle(alone);
-                self.alloc.take_leaf(alone, key.len())?
+                self.alloc.reclaim_idle(exclusive);
+                self.alloc.alloc_leaf(exclusive, key.len())?
             }
             answer => answer?,
         };
         let region = self.region();
         let meta = Meta::new(key.len(), key_crc(key), value).0;
         let by_bit = !self.alloc.leaf_bit(slot);
-        // Where the bit is set already, the list brings meta and word.
+        // Where the bit is set already, applying the list stores meta and word.
         let from = if by_bit {
             region.store(slot + LEAF_META, meta, Ordering::Release);
             region.store(slot + LEAF_WORD, value.word, Ordering::Release);
@@ -276,24 +252,24 @@ impl Hart {
         Ok(Effect::Insert { slot, meta, value, by_bit })
     }
 
-    /// Gives back what a plan that is not carried out has written.
-    fn give_new(&self, alone: &Lane<'_>, steps: &[Step<'_>]) {
+    /// Frees what a plan that is not carried out has allocated.
+    fn free_new(&self, exclusive: &LaneToken<'_>, steps: &[BatchStep<'_>]) {
         for step in steps {
             match step.effect {
                 Effect::Insert { slot, value, .. } => {
-                    self.give_value(alone, Some(value));
-                    self.alloc.give(alone, slot);
+                    self.free_value(exclusive, Some(value));
+                    self.alloc.free(exclusive, slot);
                 }
                 Effect::Update { meta, word, .. } => {
-                    self.give_value(alone, Some(Value { kind: Meta(meta).kind(), word }));
+                    self.free_value(exclusive, Some(Value { kind: Meta(meta).kind(), word }));
                 }
                 Effect::Remove(..) => {}
             }
         }
     }
 
-    fn commit(&self, alone: &Exclusive<'_>, steps: &[Step<'_>]) -> Result<Lsn> {
-        let lane = &alone.lane();
+    fn commit(&self, exclusive: &ExclusivePermit<'_>, steps: &[BatchStep<'_>]) -> Result<Lsn> {
+        let lane = &exclusive.lane();
         if steps.is_empty() {
             return Ok(self.region().appended());
         }
@@ -301,34 +277,36 @@ impl Hart {
         let (area, segments) = match self.write_list(lane, &entries) {
             Ok(place) => place,
             Err(e) => {
-                self.give_new(lane, steps);
+                self.free_new(lane, steps);
                 return Err(e);
             }
         };
         for step in steps {
             match step.effect {
-                Effect::Insert { .. } if self.overlays.any() => self.overlays.save(step.key, |_| Some(None)),
+                Effect::Insert { .. } if self.snapshots.any() => {
+                    self.snapshots.save(step.key, |_| Some(None))
+                }
                 Effect::Insert { .. } => {}
-                Effect::Update { slot, .. } | Effect::Remove(slot, _) => self.save_image(step.key, slot),
+                Effect::Update { slot, .. } | Effect::Remove(slot, _) => self.save_pre_image(step.key, slot),
             }
         }
         let region = self.region();
-        // Durable-order 1: everything that the list refers to, and the list.
+        // Durable-order 1: everything that the list refers to, and the list itself.
         region.fence();
         region.store(ROOT_BATCH, seal(Tag::Batch, area / 64), Ordering::Release);
         region.flush(ROOT_BATCH, 8);
         // Durable-order 2: the commit before its first effect.
         region.fence();
         let lsn = region.appended();
-        self.visible.mark(steps.iter().map(|s| s.key), self.flushed(lsn));
+        self.read_gate.begin_publish(steps.iter().map(|s| s.key), self.flushed(lsn));
         self.publish(steps, &entries);
-        // Durable-order 3: the effects before the list is forgotten.
+        // Durable-order 3: the effects before the list is given up.
         region.fence();
         region.store(ROOT_BATCH, 0, Ordering::Release);
         region.flush(ROOT_BATCH, 8);
-        // Durable-order 4: the list is forgotten before the next write.
+        // Durable-order 4: the list is given up before the next write.
         region.fence();
-        self.visible.unmark(steps.iter().map(|s| s.key));
+        self.read_gate.end_publish(steps.iter().map(|s| s.key));
         if let Some((first, count)) = segments {
             self.alloc.pool.release(first, count);
         }
@@ -336,9 +314,9 @@ impl Hart {
         Ok(lsn)
     }
 
-    /// The redo list: bitmap changes by chunk, then leaf lines.
-    fn entries(&self, steps: &[Step<'_>]) -> Vec<Entry> {
-        // Slots come chunk after chunk, so that most changes of a bitmap meet in the last entry.
+    /// The entries of the redo list: bitmap changes by chunk, and leaf words.
+    fn entries(&self, steps: &[BatchStep<'_>]) -> Vec<RedoEntry> {
+        // Slots come chunk after chunk, so most changes of a bitmap meet in the last entry.
         let mut bits: Vec<(u64, u64, u64)> = Vec::new();
         let mut change = |slot: u64, is_set: bool| {
             let (header, number) = self.alloc.leaf_place(slot);
@@ -354,10 +332,10 @@ impl Hart {
             match step.effect {
                 Effect::Insert { slot, by_bit: true, .. } => change(slot, true),
                 Effect::Insert { slot, meta, value, .. } => {
-                    entries.push(Entry::Leaf { slot, meta, word: value.word });
+                    entries.push(RedoEntry::Leaf { slot, meta, word: value.word });
                 }
                 Effect::Remove(slot, _) => change(slot, false),
-                Effect::Update { slot, meta, word, .. } => entries.push(Entry::Leaf { slot, meta, word }),
+                Effect::Update { slot, meta, word, .. } => entries.push(RedoEntry::Leaf { slot, meta, word }),
             }
         }
         bits.sort_unstable_by_key(|bits| bits.0);
@@ -368,14 +346,19 @@ impl Hart {
             }
             same
         });
-        entries.extend(bits.into_iter().map(|(header, set, clear)| Entry::Bits { header, set, clear }));
+        entries.extend(bits.into_iter().map(|(header, set, clear)| RedoEntry::Bits { header, set, clear }));
         entries
     }
 
-    /// Writes and flushes the list, and says where it is and which segments it borrowed. Borrowed segments have
-    /// no directory entry: the batch word alone names the list, and recovery applies it before it allocates.
-    fn write_list(&self, alone: &Lane<'_>, entries: &[Entry]) -> Result<(u64, Option<(u32, u32)>)> {
-        let bytes = redo::list_bytes(entries.len());
+    /// Writes and flushes the list. Returns where it is and which segments it borrowed. Borrowed segments have no
+    /// directory entry: only the batch word refers to the list, and recovery applies the list before it allocates
+    /// anything.
+    fn write_list(
+        &self,
+        exclusive: &LaneToken<'_>,
+        entries: &[RedoEntry],
+    ) -> Result<(u64, Option<(u32, u32)>)> {
+        let bytes = redo_list::list_bytes(entries.len());
         let (area, segments) = if bytes <= ROOT_BATCH_AREA_BYTES {
             (ROOT_BATCH_AREA, None)
         } else {
@@ -383,16 +366,16 @@ impl Hart {
                 return Err(Error::Unsupported { what: "the batch is too large; write it in parts".into() });
             }
             let count = bytes.div_ceil(self.space.geometry.segment_bytes()) as u32;
-            let first = match self.alloc.take_segments(count) {
+            let first = match self.alloc.alloc_segments(count) {
                 Err(e) if e.is_full() => {
-                    self.alloc.reclaim_idle(alone);
-                    self.alloc.take_segments(count)?
+                    self.alloc.reclaim_idle(exclusive);
+                    self.alloc.alloc_segments(count)?
                 }
                 answer => answer?,
             };
             (self.space.geometry.start(first), Some((first, count)))
         };
-        let list = redo::encode(area, entries);
+        let list = redo_list::encode(area, entries);
         let region = self.region();
         region.write(area, &list);
         let mut flusher = Flusher::new(region);
@@ -402,10 +385,10 @@ impl Hart {
     }
 
     /// Applies the list and changes the index.
-    fn publish(&self, steps: &[Step<'_>], entries: &[Entry]) {
+    fn publish(&self, steps: &[BatchStep<'_>], entries: &[RedoEntry]) {
         let region = self.region();
         for entry in entries {
-            if let Entry::Bits { header, set, clear } = *entry {
+            if let RedoEntry::Bits { header, set, clear } = *entry {
                 self.alloc.change_bitmap(header, clear, set);
                 region.flush(header, 8);
             }
@@ -415,58 +398,38 @@ impl Hart {
             match step.effect {
                 Effect::Insert { slot, meta, value, by_bit } => {
                     if !by_bit {
-                        redo::apply(&self.space, Entry::Leaf { slot, meta, word: value.word }, 0);
+                        redo_list::apply(&self.space, RedoEntry::Leaf { slot, meta, word: value.word }, 0);
                         region.flush(slot, 16);
                     }
                     let leaf = self.space.leaf(slot);
-                    self.index.modify(step.key, Intent::Upsert, |_| (Change::Insert(leaf), ()));
+                    self.index.modify(step.key, Intent::Upsert, |_| (LeafChange::Insert(leaf), ()));
                 }
                 Effect::Update { slot, meta, word, .. } => {
-                    // Under the leaf's lock, so that readers never see one word of two.
+                    // Under the leaf's lock, so that no reader sees one new word with one old one.
                     self.index.modify(step.key, Intent::Existing, |_| {
-                        redo::apply(&self.space, Entry::Leaf { slot, meta, word }, 0);
-                        (Change::Keep, ())
+                        redo_list::apply(&self.space, RedoEntry::Leaf { slot, meta, word }, 0);
+                        (LeafChange::Keep, ())
                     });
                     region.flush(slot, 16);
                 }
                 Effect::Remove(..) => {
-                    self.index.modify(step.key, Intent::Existing, |_| (Change::Remove, ()));
+                    self.index.modify(step.key, Intent::Existing, |_| (LeafChange::Remove, ()));
                 }
             }
         }
     }
 
-    fn settle_batch(&self, alone: &Lane<'_>, steps: &[Step<'_>]) {
+    fn settle_batch(&self, exclusive: &LaneToken<'_>, steps: &[BatchStep<'_>]) {
         for step in steps {
             match step.effect {
-                Effect::Insert { .. } => self.gate.add_records(alone, 1),
-                Effect::Update { old, .. } => self.give_value(alone, Some(old)),
+                Effect::Insert { .. } => self.writer_gate.add_records(exclusive, 1),
+                Effect::Update { old, .. } => self.free_value(exclusive, Some(old)),
                 Effect::Remove(slot, old) => {
-                    self.gate.add_records(alone, -1);
-                    self.give_value(alone, Some(old));
-                    self.alloc.give(alone, slot);
+                    self.writer_gate.add_records(exclusive, -1);
+                    self.free_value(exclusive, Some(old));
+                    self.alloc.free(exclusive, slot);
                 }
             }
         }
-    }
-}
-
-/// True when `key` lies behind an upper bound.
-#[inline]
-pub(crate) fn is_beyond(key: &[u8], end: Bound<&[u8]>) -> bool {
-    match end {
-        Bound::Unbounded => false,
-        Bound::Included(end) => key > end,
-        Bound::Excluded(end) => key >= end,
-    }
-}
-
-/// True when `key` lies before a lower bound.
-#[inline]
-pub(crate) fn is_before(key: &[u8], start: Bound<&[u8]>) -> bool {
-    match start {
-        Bound::Unbounded => false,
-        Bound::Included(start) => key < start,
-        Bound::Excluded(start) => key <= start,
     }
 }

@@ -1,45 +1,45 @@
 //! Reading one record (paper, Algorithm 4).
 //!
-//! Deviation: the paper returns a pointer, which outlives its lock (hole 13); here the value is copied out while
-//! the index watches the leaf, and the copy is dropped when leaf or value changed meanwhile. The leaf's bit is not
-//! looked at: a leaf is in the index only while its bit is durable or about to be waited for.
+//! Deviation: the paper returns a pointer, which outlives its lock (gap 13). Here the reader copies the value while
+//! the index watches the leaf, and drops the copy when leaf or value changed meanwhile. Readers do not look at the
+//! leaf's bit: a leaf is in the index only while its bit is durable, or while readers of the key wait until it is.
 
+use crate::format::layout::VALUE_HEADER_BYTES;
+use crate::format::leaf::{INLINE_BYTES_MAX, KIND_BLOCK, Value};
 use crate::hart::Hart;
-use crate::layout::VALUE_HEADER_BYTES;
-use crate::leaf::{INLINE_BYTES_MAX, KIND_BLOCK, Value};
 use crate::{Error, KEY_BYTES_MAX, Result, VALUE_BYTES_MAX};
 
-/// A value as read under optimistic validation.
+/// A value, read optimistically and not validated yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Read {
-    /// The value's bytes are in the word.
+    /// The leaf's word holds the value's bytes.
     Inline(Value),
     /// The value's bytes were appended to the caller's buffer.
     Copied,
-    /// What is there is no value; the truth, if it validates.
+    /// What was read is no value. If the read validates, the record is damaged.
     Damaged {
         /// Where in the region.
         offset: u64,
         what: &'static str,
     },
-    /// There is no memory for the copy; the truth, if it validates.
+    /// There is no memory for the copy, if the read validates.
     NoMemory {
         /// Bytes of the value.
         wanted: u64,
     },
 }
 
-/// In place of an inline value's length: there is no record.
+/// Stands in place of an inline value's length: there is no record.
 const ABSENT: u64 = u64::MAX;
 /// The value is in the buffer.
 const COPIED: u64 = u64::MAX - 1;
 /// The value is damaged.
 const DAMAGED: u64 = u64::MAX - 2;
-/// There is no memory for the value, whose length is in place of the word.
+/// There is no memory for the value; its length is in place of the word.
 const NO_MEMORY: u64 = u64::MAX - 3;
 
 impl Read {
-    /// Why there is no value to hand out.
+    /// Why no value can be returned.
     #[cold]
     pub(crate) fn error(self) -> Error {
         match self {
@@ -52,7 +52,7 @@ impl Read {
         }
     }
 
-    /// Appends an inline value, so that `out` holds the value either way.
+    /// Appends an inline value, so that `out` holds the value in either case.
     #[inline]
     pub(crate) fn append_inline(self, out: &mut Vec<u8>) -> Result<()> {
         match self {
@@ -86,14 +86,15 @@ impl Hart {
     /// The value of `key`, or `None`.
     ///
     /// # Errors
-    /// `KeyTooLong`; `Corrupt` when the value is not what was written; the medium's error when what is there
-    /// never became durable; `NoMemory`.
+    /// `KeyTooLong`; `Corrupt` when the value is not what was written; the medium's error when what is there never
+    /// became durable; `NoMemory`.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut value = Vec::new();
         Ok(self.get_into(key, &mut value)?.then_some(value))
     }
 
-    /// Replaces the contents of `value` by the value of `key`; false, and empty, when there is none.
+    /// Replaces the contents of `value` by the value of `key`. Returns false, and leaves `value` empty, when there is
+    /// none.
     ///
     /// # Errors
     /// As [`Hart::get`].
@@ -136,20 +137,20 @@ impl Hart {
     /// True when `key` is there.
     ///
     /// # Errors
-    /// `KeyTooLong`, and the medium's error when the answer is not durable.
+    /// `KeyTooLong`, and the medium's error when what was read never became durable.
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
         check_key(key)?;
         loop {
             let tree = self.share_tree(key);
             let found = self.index.get(key, |_| ()).is_some();
             drop(tree);
-            if self.visible.settled(self.region(), key)? {
+            if self.read_gate.wait_durable(self.region(), key)? {
                 return Ok(found);
             }
         }
     }
 
-    /// The length of an inline value, and the leaf's word; or what else there is. Two words, so that they stay in
+    /// The length of an inline value with the leaf's word, or one of the codes above. Two words, so that they stay in
     /// registers.
     #[inline]
     fn read(&self, key: &[u8], buffer: &mut Vec<u8>) -> Result<(u64, u64)> {
@@ -173,21 +174,21 @@ impl Hart {
                 }
             });
             drop(tree);
-            if self.visible.settled(self.region(), key)? {
+            if self.read_gate.wait_durable(self.region(), key)? {
                 return Ok(found.unwrap_or((ABSENT, 0)));
             }
         }
     }
 
-    /// Says what is wrong with the value of `key`.
+    /// The error that describes what is wrong with the value of `key`.
     #[cold]
     fn damaged(&self, key: &[u8]) -> Error {
         let read = self.index.get(key, |leaf| self.append_value(self.space.offset(leaf), &mut Vec::new()));
         read.unwrap_or(Read::Copied).error()
     }
 
-    /// Reads the value of the leaf at `offset`; a value in a block is appended to `buffer`. What is read may be
-    /// garbage until the caller validates it; it is bounded by the block's class whatever it is.
+    /// Reads the value of the leaf at `offset`, and appends a value in a block to `buffer`. What is read may be
+    /// garbage until the caller validates it, but it is never longer than the block's class allows.
     #[inline]
     pub(crate) fn append_value(&self, offset: u64, buffer: &mut Vec<u8>) -> Read {
         let (meta, word) = self.space.leaf_words(offset);
@@ -208,7 +209,7 @@ impl Hart {
         Value { kind: meta.kind(), word }
     }
 
-    /// Brings the first lines of a value block near. Any offset will do.
+    /// Prefetches the first lines of a value block. Any offset is allowed.
     #[inline]
     pub(crate) fn prefetch_block(&self, block: u64) {
         if block < self.space.usable_offset() {
@@ -237,7 +238,7 @@ impl Hart {
         if !self.space.try_append_out(block + VALUE_HEADER_BYTES, len as usize, buffer) {
             return Read::NoMemory { wanted: len };
         }
-        if u64::from(crate::space::value_crc(&buffer[start..])) != head >> 32 {
+        if u64::from(crate::format::space::value_crc(&buffer[start..])) != head >> 32 {
             return Read::Damaged { offset: block, what: "the value does not have its checksum" };
         }
         Read::Copied

@@ -1,16 +1,16 @@
-//! Reading many records: their cache misses at the same time, instead of one after the other.
+//! Reading many records, so that their cache misses overlap instead of following each other.
 
 use crate::Result;
+use crate::format::leaf::KIND_BLOCK;
 use crate::hart::Hart;
 use crate::index::WALKS;
-use crate::leaf::KIND_BLOCK;
-use crate::read::check_key;
+use crate::operations::read::check_key;
 
 impl Hart {
-    /// Calls `read` for each of `keys`, in their order, with its place and its value, `None` where there is none.
+    /// Calls `read` for each of `keys`, in their order, with its index and its value, `None` where there is none.
     ///
-    /// Each answer is what [`Hart::get`] would give at some moment during the call, not all of the same moment.
-    /// Time: that of as many lookups, but the walks of 16 keys wait for memory together.
+    /// Each value is what [`Hart::get`] would return at some moment during the call, not all at the same moment.
+    /// Time: as many lookups, but the walks of 16 keys wait for memory together.
     ///
     /// # Errors
     /// As [`Hart::get`], at the first key that fails; `KeyTooLong` before anything is read.
@@ -22,7 +22,7 @@ impl Hart {
         keys.iter().try_for_each(|key| check_key(key.as_ref()))?;
         let mut value = Vec::new();
         for (group, keys) in keys.chunks(WALKS).enumerate() {
-            self.draw_near(keys);
+            self.prefetch_records(keys);
             for (place, key) in keys.iter().enumerate() {
                 let found = self.get_into(key.as_ref(), &mut value)?;
                 read(group * WALKS + place, found.then_some(&value[..]));
@@ -31,8 +31,8 @@ impl Hart {
         Ok(())
     }
 
-    /// Asks for what lookups of up to [`WALKS`] keys will touch: the nodes, then the leaves, then the values.
-    fn draw_near<K: AsRef<[u8]>>(&self, keys: &[K]) {
+    /// Prefetches what lookups of up to [`WALKS`] keys will read: the nodes, then the leaves, then the values.
+    fn prefetch_records<K: AsRef<[u8]>>(&self, keys: &[K]) {
         let mut asked: [&[u8]; WALKS] = [&[]; WALKS];
         for (place, key) in asked.iter_mut().zip(keys) {
             *place = key.as_ref();
@@ -44,7 +44,7 @@ impl Hart {
             count += 1;
         });
         for leaf in &leaves[..count] {
-            // Unvalidated: whatever the words say now, only a hint comes of it.
+            // Not validated: the words only choose what to prefetch.
             let (meta, word) = self.space.leaf_words(*leaf);
             if meta.kind() == KIND_BLOCK {
                 self.prefetch_block(word);

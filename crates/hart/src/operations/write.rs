@@ -1,48 +1,52 @@
 //! Changing one record (paper, Algorithms 1, 3 and 5).
 //!
-//! Deviations from the paper, with the holes of its text that they close (docs/decisions/hart-paper-gaps.md):
+//! Deviations from the paper, with the gaps of its text that they close (docs/decisions/hart-paper-gaps.md):
 //!
-//! - The leaf's meta word is the commit record of its record, and lies in a line with key and value where the key
-//!   is short. Value blocks have no durable bit: which are live is derived from live leaves at recovery. So an insert
-//!   needs one fence, not six, and nothing leaks (1, 8, 11). How bits come into it: `alloc/leafbit.rs`.
-//! - An update swaps one line of two words; there is no update log to replay (2, 3, 4).
-//! - A record is published in the index, and a delete hidden, under a lock that is held until the change is durable
-//!   (or, on a medium with a log, in the log, and readers wait for the log) (12).
+//! - The leaf's meta word is the commit record of its record, and shares a cache line with key and value where the
+//!   key is short. Value blocks have no durable bit: recovery derives from the live leaves which blocks are live. So
+//!   an insert needs one fence, not six, and nothing leaks (1, 8, 11). `alloc/leafbit.rs` describes what the leaf's
+//!   bit means.
+//! - An update replaces two words of one line; there is no update log to replay (2, 3, 4).
+//! - The index publishes a record, and hides a deleted one, under a lock that the writer holds until the change is
+//!   durable (or, on a medium with a log, until the change is in the log, and readers wait for the log) (12).
 //!
 //! Durable orders:
 //!
-//! 1. Insert: value and lines behind the leaf's first, fence (when there are any); in the first line the value word,
-//!    key and, last, meta; fence, readers. Else recovery finds a live leaf with a wrong key or no value behind it.
-//! 2. Update out of line: value, fence, leaf line, fence, old block free. Else a leaf refers to a value that is
-//!    not there, or to a block that is somebody else's.
-//! 3. Delete: meta word, fence, slot and block free. Else a live leaf lies in a slot that is somebody else's.
+//! 1. Insert: the value, and the leaf's lines after its first, fence (if there are any); then in the first line the
+//!    value word, the key and, last, meta; fence; readers. Otherwise recovery finds a live leaf with a wrong key or
+//!    without a value.
+//! 2. Update out of line: the value, fence, the leaf's line, fence, free the old block. Otherwise a leaf refers to a
+//!    value that is not there, or to a block that belongs to another leaf.
+//! 3. Delete: the meta word, fence, free slot and block. Otherwise a live leaf lies in a slot that belongs to another
+//!    record.
 
-use crate::gate::Lane;
+use crate::concurrency::writer_gate::LaneToken;
+use crate::format::layout::{LEAF_KEY, LEAF_META, LEAF_WORD, VALUE_HEADER_BYTES};
+use crate::format::leaf;
+use crate::format::leaf::{INLINE_BYTES_MAX, KIND_BLOCK, Meta, Value};
+use crate::format::space::value_crc;
 use crate::hart::Hart;
-use crate::index::{Change, Edit, Intent, Leaf};
-use crate::layout::{LEAF_KEY, LEAF_META, LEAF_WORD, VALUE_HEADER_BYTES};
-use crate::leaf::{self, INLINE_BYTES_MAX, KIND_BLOCK, Meta, Value};
-use crate::read::{Read, check_key, check_value};
-use crate::space::value_crc;
+use crate::index::{Edit, Intent, Leaf, LeafChange};
+use crate::operations::read::{Read, check_key, check_value};
 use crate::{Error, Result, WriteMode};
 use mangrove_pmem::Lsn;
 use std::sync::atomic::Ordering;
 
-/// A value is handed to the medium in pieces of this many bytes, so that none outgrows a log.
+/// The medium gets a value in pieces of at most this many bytes, so that no piece is larger than a log.
 const FLUSH_BYTES_MAX: u64 = 256 << 10;
-/// What a medium keeps stores in order within.
+/// A medium keeps stores in order within a line of this many bytes.
 const LINE_BYTES: u64 = mangrove_sys::CACHE_LINE_BYTES as u64;
 
-/// What must be there for a change to happen.
+/// The condition under which a change happens.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Expect<'a> {
-    /// Anything or nothing.
+pub(crate) enum Expected<'a> {
+    /// The key is present or absent.
     Any,
-    /// No record.
+    /// There is no record.
     Absent,
-    /// A record.
+    /// There is a record.
     Present,
-    /// A record with this value.
+    /// There is a record with this value.
     Value(&'a [u8]),
 }
 
@@ -53,27 +57,27 @@ enum Done {
     Inserted,
     Updated,
     Removed,
-    /// Something else was there than expected.
+    /// The record was not as expected.
     Unchanged,
     Failed,
 }
 
-/// One change on its way. Every field is a word: see [`Edit`].
-struct Write<'a> {
+/// One change in progress. Every field is a word: see [`Edit`].
+struct WriteEdit<'a> {
     hart: &'a Hart,
-    lane: &'a Lane<'a>,
+    lane: &'a LaneToken<'a>,
     key: &'a [u8],
-    /// The new value; none removes.
+    /// The new value; none removes the record.
     new: Option<&'a [u8]>,
-    expect: &'a Expect<'a>,
+    expect: &'a Expected<'a>,
     key_crc: u64,
     /// Kind and word of the new value.
     kind: u64,
     word: u64,
-    /// The slot of the leaf that is there, or the one taken for the new leaf (0: none yet).
+    /// The slot of the leaf that is there, and the one allocated for a new leaf (0: none yet).
     slot: u64,
-    taken: u64,
-    /// The leaf's words before, and its meta word with the new value (0: none fits).
+    allocated: u64,
+    /// The leaf's words before the change, and its meta word with the new value (0: none fits).
     old_meta: u64,
     old_word: u64,
     meta: u64,
@@ -90,27 +94,27 @@ impl Hart {
     /// errors of the medium: not acknowledged; whether the write survives a restart is open.
     #[inline]
     pub fn put(&self, key: &[u8], value: &[u8], mode: WriteMode) -> Result<()> {
-        self.change(key, Some(value), Expect::Any, mode).map(|_| ())
+        self.change(key, Some(value), Expected::Any, mode).map(|_| ())
     }
 
-    /// Sets `key` to `value` if `key` is absent; says whether it did.
+    /// Sets `key` to `value` if `key` is absent. Returns whether it did.
     ///
     /// # Errors
     /// As [`Hart::put`].
     pub fn insert_new(&self, key: &[u8], value: &[u8], mode: WriteMode) -> Result<bool> {
-        self.change_expected(key, Some(value), Expect::Absent, mode)
+        self.change_expected(key, Some(value), Expected::Absent, mode)
     }
 
-    /// Removes `key`; says whether it was there.
+    /// Removes `key`. Returns whether it was there.
     ///
     /// # Errors
     /// As [`Hart::put`].
     #[inline]
     pub fn delete(&self, key: &[u8], mode: WriteMode) -> Result<bool> {
-        self.change(key, None, Expect::Present, mode)
+        self.change(key, None, Expected::Present, mode)
     }
 
-    /// Changes `key` from `expected` to `new`, where `None` is absent; says whether `expected` was right.
+    /// Changes `key` from `expected` to `new`, where `None` means absent. Returns whether `expected` was right.
     ///
     /// # Errors
     /// As [`Hart::put`].
@@ -123,17 +127,17 @@ impl Hart {
     ) -> Result<bool> {
         match (expected, new) {
             (None, None) => self.contains(key).map(|there| !there),
-            (None, new) => self.change_expected(key, new, Expect::Absent, mode),
-            (Some(value), new) => self.change_expected(key, new, Expect::Value(value), mode),
+            (None, new) => self.change_expected(key, new, Expected::Absent, mode),
+            (Some(value), new) => self.change_expected(key, new, Expected::Value(value), mode),
         }
     }
 
-    /// As [`Hart::change`], but a value in a block is not written where the answer is no already.
+    /// As [`Hart::change`], but writes no value into a block when the record is not as expected already.
     fn change_expected(
         &self,
         key: &[u8],
         new: Option<&[u8]>,
-        expect: Expect<'_>,
+        expect: Expected<'_>,
         mode: WriteMode,
     ) -> Result<bool> {
         if new.is_some_and(|value| value.len() > INLINE_BYTES_MAX) {
@@ -147,14 +151,14 @@ impl Hart {
         self.change(key, new, expect, mode)
     }
 
-    /// Whether `key` is as expected at this moment.
-    fn is_as_expected(&self, key: &[u8], expect: &Expect<'_>) -> Result<bool> {
+    /// True when `key` is as expected at this moment.
+    fn is_as_expected(&self, key: &[u8], expect: &Expected<'_>) -> Result<bool> {
         let _tree = self.share_tree(key);
         let wanted = match expect {
-            Expect::Any => return Ok(true),
-            Expect::Absent => return Ok(self.index.get(key, |_| ()).is_none()),
-            Expect::Present => return Ok(self.index.get(key, |_| ()).is_some()),
-            Expect::Value(wanted) => *wanted,
+            Expected::Any => return Ok(true),
+            Expected::Absent => return Ok(self.index.get(key, |_| ()).is_none()),
+            Expected::Present => return Ok(self.index.get(key, |_| ()).is_some()),
+            Expected::Value(wanted) => *wanted,
         };
         let mut value = Vec::new();
         let read = self.index.get(key, |leaf| {
@@ -166,9 +170,9 @@ impl Hart {
         Ok(value == wanted)
     }
 
-    /// The answer that nothing was changed: it tells what is there, which must be durable as a read's must.
+    /// Returns that nothing was changed. That reveals what is there, so it must be durable as for a read.
     fn unchanged(&self, key: &[u8]) -> Result<bool> {
-        while !self.visible.settled(self.region(), key)? {}
+        while !self.read_gate.wait_durable(self.region(), key)? {}
         Ok(false)
     }
 
@@ -176,7 +180,7 @@ impl Hart {
         &self,
         key: &[u8],
         new: Option<&[u8]>,
-        expect: Expect<'_>,
+        expect: Expected<'_>,
         mode: WriteMode,
     ) -> Result<bool> {
         check_key(key)?;
@@ -191,8 +195,8 @@ impl Hart {
                 Err(e) => return Err(*e),
             };
             drop(full);
-            // Lanes have set slots aside, and each class an empty segment.
-            self.alloc.reclaim_idle(&self.gate.close().lane());
+            // Lanes have reserved slots, and each class keeps an empty segment.
+            self.alloc.reclaim_idle(&self.writer_gate.close().lane());
             reclaimed = true;
         }
     }
@@ -202,11 +206,11 @@ impl Hart {
         &self,
         key: &[u8],
         new: Option<&[u8]>,
-        expect: &Expect<'_>,
+        expect: &Expected<'_>,
         mode: WriteMode,
     ) -> std::result::Result<Done, Box<Error>> {
-        let ticket = self.gate.enter();
-        let lane = &ticket.lane();
+        let permit = self.writer_gate.enter();
+        let lane = &permit.lane();
         let (kind, word) = match new {
             Some(value) if value.len() > INLINE_BYTES_MAX => {
                 (u64::from(KIND_BLOCK), self.prepare_block(lane, value)?.word)
@@ -214,7 +218,7 @@ impl Hart {
             Some(value) => (value.len() as u64, leaf::word_of(value)),
             None => (0, 0),
         };
-        let mut write = Write {
+        let mut write = WriteEdit {
             hart: self,
             lane,
             key,
@@ -224,7 +228,7 @@ impl Hart {
             kind,
             word,
             slot: 0,
-            taken: 0,
+            allocated: 0,
             old_meta: 0,
             old_word: 0,
             meta: 0,
@@ -232,7 +236,7 @@ impl Hart {
             error: None,
             lsn: 0,
         };
-        let fate = self.visible.begin();
+        let pending = self.read_gate.begin_write();
         let intent = if write.may_insert() { Intent::Upsert } else { Intent::Existing };
         {
             let _tree = self.lock_tree(key);
@@ -243,16 +247,16 @@ impl Hart {
         if let Some(e) = write.error.take() {
             return Err(e);
         }
-        drop(ticket);
+        drop(permit);
         if done != Done::Unchanged {
-            self.acknowledge(fate, std::iter::once(key), lsn, mode)?;
+            self.acknowledge(pending, std::iter::once(key), lsn, mode)?;
         }
         Ok(done)
     }
 
     /// Writes a value to a new block and flushes it. The caller fences.
     #[inline]
-    pub(crate) fn prepare_block(&self, lane: &Lane<'_>, value: &[u8]) -> Result<Value> {
+    pub(crate) fn prepare_block(&self, lane: &LaneToken<'_>, value: &[u8]) -> Result<Value> {
         let (block, bytes) = self.place_block(lane, value)?;
         let (region, mut at) = (self.region(), 0);
         while at < bytes {
@@ -263,10 +267,10 @@ impl Hart {
         Ok(Value::block(block))
     }
 
-    /// Writes a value to a new block, which the caller flushes; its offset, and the bytes written.
+    /// Writes a value to a new block, which the caller flushes. Returns the block's offset and the bytes written.
     #[inline]
-    pub(crate) fn place_block(&self, lane: &Lane<'_>, value: &[u8]) -> Result<(u64, u64)> {
-        let block = self.alloc.take_value(lane, value.len())?;
+    pub(crate) fn place_block(&self, lane: &LaneToken<'_>, value: &[u8]) -> Result<(u64, u64)> {
+        let block = self.alloc.alloc_value(lane, value.len())?;
         let region = self.region();
         let head = value.len() as u64 | u64::from(value_crc(value)) << 32;
         region.store(block, head, Ordering::Release);
@@ -276,12 +280,12 @@ impl Hart {
         Ok((block, VALUE_HEADER_BYTES + value.len() as u64))
     }
 
-    /// Once in 2^44 updates the old word would pass for the new one: then the value goes to another block, whose
-    /// offset is another word.
+    /// Once in 2^44 updates the old word would verify as the new one. Then the value goes to another block, whose
+    /// offset is a different word.
     #[cold]
-    pub(crate) fn other_word(
+    pub(crate) fn avoid_meta_collision(
         &self,
-        lane: &Lane<'_>,
+        lane: &LaneToken<'_>,
         key_crc: u32,
         meta: Meta,
         old: Value,
@@ -292,43 +296,42 @@ impl Hart {
         match (meta.updated(key_crc, old, other), value.block_offset()) {
             (Some(meta), block) => {
                 if let Some(block) = block {
-                    self.alloc.give(lane, block);
+                    self.alloc.free(lane, block);
                 }
                 Ok((meta, other))
             }
             (None, _) => {
-                self.alloc.give(lane, other.word);
-                Err(Error::Unsupported {
-                    what: "the value's checksum collides with the old value's four times; write another value first".into(),
-                })
+                self.alloc.free(lane, other.word);
+                let what = "the value's checksum collides with the old value's four times; write another value first";
+                Err(Error::Unsupported { what: what.into() })
             }
         }
     }
 
-    /// Saves the state of `key`, whose leaf is at `slot` and locked, for live snapshots.
+    /// Saves the state of `key` for live snapshots. Its leaf, at `slot`, is locked.
     #[inline]
-    pub(crate) fn save_image(&self, key: &[u8], slot: u64) {
-        if self.overlays.any() {
-            self.save_image_slow(key, slot);
+    pub(crate) fn save_pre_image(&self, key: &[u8], slot: u64) {
+        if self.snapshots.any() {
+            self.save_pre_image_slow(key, slot);
         }
     }
 
     #[cold]
-    fn save_image_slow(&self, key: &[u8], slot: u64) {
-        self.overlays.save(key, |bytes_max| {
+    fn save_pre_image_slow(&self, key: &[u8], slot: u64) {
+        self.snapshots.save(key, |bytes_max| {
             let mut value = Vec::new();
             let read: Read = self.append_value(slot, &mut value);
-            // A damaged value cannot be kept for the snapshot: it expires, as if the value were too large.
+            // A damaged value cannot be saved: the snapshot expires, as if the value were too large.
             read.append_inline(&mut value).ok()?;
             (value.len() as u64 <= bytes_max).then_some(Some(value))
         });
     }
 }
 
-impl Write<'_> {
+impl WriteEdit<'_> {
     #[inline]
     fn may_insert(&self) -> bool {
-        self.new.is_some() && matches!(self.expect, Expect::Any | Expect::Absent)
+        self.new.is_some() && matches!(self.expect, Expected::Any | Expected::Absent)
     }
 
     #[inline]
@@ -342,13 +345,13 @@ impl Write<'_> {
     }
 
     #[cold]
-    fn fail(&mut self, error: Error) -> Change {
+    fn fail(&mut self, error: Error) -> LeafChange {
         self.error = Some(error.into());
         self.done = Done::Failed;
-        Change::Keep
+        LeafChange::Keep
     }
 
-    /// Whether the leaf that is there, which is locked, has the expected value.
+    /// True when the leaf that is there, which is locked, has the expected value.
     #[cold]
     fn is_expected(&self, wanted: &[u8]) -> Result<bool> {
         let mut value = Vec::new();
@@ -356,17 +359,17 @@ impl Write<'_> {
         Ok(value == wanted)
     }
 
-    /// Writes and flushes the leaf into the slot taken for it, which is in service.
+    /// Writes and flushes the leaf into the slot that was allocated for it, which is in service.
     #[inline]
-    fn insert(&mut self) -> Change {
-        let (hart, key, slot) = (self.hart, self.key, self.taken);
+    fn insert(&mut self) -> LeafChange {
+        let (hart, key, slot) = (self.hart, self.key, self.allocated);
         if slot == 0 {
-            // The error is there already.
+            // `prepare` has stored the error.
             self.done = Done::Failed;
-            return Change::Keep;
+            return LeafChange::Keep;
         }
-        if hart.overlays.any() {
-            hart.overlays.save(key, |_| Some(None));
+        if hart.snapshots.any() {
+            hart.snapshots.save(key, |_| Some(None));
         }
         let region = hart.region();
         region.store(slot + LEAF_WORD, self.word, Ordering::Release);
@@ -379,23 +382,23 @@ impl Write<'_> {
             region.flush(slot + LEAF_WORD, bytes - LEAF_WORD as usize);
         }
         if beyond || self.value().block_offset().is_some() {
-            // Durable-order 1: what lies in other lines, before the word that makes it count.
+            // Durable-order 1: what lies in other lines, before the word that commits it.
             region.fence();
         }
-        // The last store into the line: a crash leaves a prefix of them, and without this one there is no leaf.
+        // The last store into the line: a crash keeps a prefix of the stores, and without this one there is no leaf.
         region.store(slot + LEAF_META, self.meta, Ordering::Release);
         region.flush(slot, if beyond { LEAF_WORD as usize } else { bytes });
-        (self.slot, self.taken, self.done) = (slot, 0, Done::Inserted);
-        Change::Insert(hart.space.leaf(slot))
+        (self.slot, self.allocated, self.done) = (slot, 0, Done::Inserted);
+        LeafChange::Insert(hart.space.leaf(slot))
     }
 
-    /// Stores and flushes the words of the leaf that is there.
+    /// Stores and flushes the two words of the leaf that is there.
     #[inline]
-    fn update(&mut self) -> Change {
+    fn update(&mut self) -> LeafChange {
         if self.meta == 0 {
             let (meta, old, value) = (Meta(self.old_meta), self.old(), self.value());
             let bytes = self.new.unwrap_or_default();
-            match self.hart.other_word(self.lane, self.key_crc as u32, meta, old, value, bytes) {
+            match self.hart.avoid_meta_collision(self.lane, self.key_crc as u32, meta, old, value, bytes) {
                 Ok((meta, value)) => {
                     (self.meta, self.kind, self.word) = (meta.0, u64::from(value.kind), value.word);
                 }
@@ -407,43 +410,45 @@ impl Write<'_> {
             // Durable-order 2: the value before the leaf that refers to it.
             region.fence();
         }
-        // One line, meta first: a crash leaves a prefix of the two stores, and each prefix reads as old or new.
+        // One line, meta first: a crash keeps a prefix of the two stores, and each prefix reads as the old or the new
+        // value.
         region.store(self.slot + LEAF_META, self.meta, Ordering::Release);
         region.store(self.slot + LEAF_WORD, self.word, Ordering::Release);
         region.flush(self.slot, 16);
         self.done = Done::Updated;
-        Change::Keep
+        LeafChange::Keep
     }
 
-    /// Gives back what the change made free, now that nothing durable refers to it.
+    /// Frees what the change no longer needs, now that nothing durable refers to it.
     #[inline]
     fn settle_slots(&mut self) {
         let (hart, lane) = (self.hart, self.lane);
-        if self.taken != 0 {
-            // Another writer of the key was faster. Durable-order: the bit of the slot, before others get it.
+        if self.allocated != 0 {
+            // Another writer of the key was faster. Durable-order: the bit of the slot, before another thread gets
+            // the slot.
             hart.region().fence();
-            hart.alloc.give(lane, self.taken);
+            hart.alloc.free(lane, self.allocated);
         }
         let unused = match self.done {
             Done::Inserted => {
-                hart.gate.add_records(lane, 1);
+                hart.writer_gate.add_records(lane, 1);
                 return;
             }
             Done::Updated => self.old(),
             Done::Removed => {
-                hart.gate.add_records(lane, -1);
-                hart.alloc.give(lane, self.slot);
+                hart.writer_gate.add_records(lane, -1);
+                hart.alloc.free(lane, self.slot);
                 self.old()
             }
             Done::Unchanged | Done::Failed => self.value(),
         };
         if let Some(block) = unused.block_offset() {
-            hart.alloc.give(lane, block);
+            hart.alloc.free(lane, block);
         }
     }
 }
 
-impl Edit for Write<'_> {
+impl Edit for WriteEdit<'_> {
     #[inline]
     fn prepare(&mut self, leaf: Option<Leaf>) {
         match leaf {
@@ -458,9 +463,9 @@ impl Edit for Write<'_> {
             }
             None if self.may_insert() => {
                 self.meta = Meta::new(self.key.len(), self.key_crc as u32, self.value()).0;
-                if self.taken == 0 {
-                    match self.hart.alloc.take_leaf(self.lane, self.key.len()) {
-                        Ok(slot) => (self.taken, self.error) = (slot, None),
+                if self.allocated == 0 {
+                    match self.hart.alloc.alloc_leaf(self.lane, self.key.len()) {
+                        Ok(slot) => (self.allocated, self.error) = (slot, None),
                         Err(e) => self.error = Some(e.into()),
                     }
                 }
@@ -470,31 +475,31 @@ impl Edit for Write<'_> {
     }
 
     #[inline]
-    fn change(&mut self, leaf: Option<Leaf>) -> Change {
+    fn change(&mut self, leaf: Option<Leaf>) -> LeafChange {
         if leaf.is_none() {
-            return if self.may_insert() { self.insert() } else { Change::Keep };
+            return if self.may_insert() { self.insert() } else { LeafChange::Keep };
         }
-        // A slot was not to be had when the key was not there yet; now it is not needed.
+        // `prepare` found no slot while the key was absent; now none is needed.
         self.error = None;
         match self.expect {
-            Expect::Any | Expect::Present => {}
-            Expect::Absent => return Change::Keep,
-            Expect::Value(wanted) => match self.is_expected(wanted) {
+            Expected::Any | Expected::Present => {}
+            Expected::Absent => return LeafChange::Keep,
+            Expected::Value(wanted) => match self.is_expected(wanted) {
                 Ok(true) => {}
-                Ok(false) => return Change::Keep,
+                Ok(false) => return LeafChange::Keep,
                 Err(e) => return self.fail(e),
             },
         }
-        self.hart.save_image(self.key, self.slot);
+        self.hart.save_pre_image(self.key, self.slot);
         if self.new.is_some() {
             return self.update();
         }
-        // Flushed first: while the line is on its way the index lets go of the leaf.
+        // Flushed first: while the line is on its way to the medium, the index removes the leaf.
         let region = self.hart.region();
         region.store(self.slot + LEAF_META, Meta::NONE.0, Ordering::Release);
         region.flush(self.slot + LEAF_META, 8);
         self.done = Done::Removed;
-        Change::Remove
+        LeafChange::Remove
     }
 
     #[inline]
@@ -503,9 +508,9 @@ impl Edit for Write<'_> {
             return;
         }
         let region = self.hart.region();
-        // Durable-order 1, 2, 3: the change before it is seen, and before what it made free is used.
+        // Durable-order 1, 2, 3: the change, before readers see it and before what it freed is used.
         region.fence();
         self.lsn = region.appended();
-        self.hart.visible.raise(self.key, self.hart.flushed(self.lsn));
+        self.hart.read_gate.note_write(self.key, self.hart.flushed(self.lsn));
     }
 }

@@ -1,27 +1,28 @@
-//! Is this map sound? Every rule of the durable image and of its volatile shadow.
+//! Checks every rule of the durable map and of its volatile structures.
 //!
 //! 1. Root, high water and directory verify; no batch is half done.
 //! 2. Each chunk's header agrees with its bitmap and place; each live leaf and its value verify.
-//! 3. No two leaves have one key, no two leaves one value block.
+//! 3. No two leaves have the same key, and no two leaves the same value block.
 //! 4. The index holds exactly the live leaves, in order.
-//! 5. Every slot is live, or free, or set aside by a lane: exactly one of these (else it is leaked, or handed out
-//!    twice).
+//! 5. Every slot is live, or free, or reserved by a lane, and exactly one of these (otherwise it is leaked, or would
+//!    be allocated twice).
 
-use crate::class::{Class, is_leaf_class};
-use crate::gate::Lane;
+use crate::concurrency::writer_gate::LaneToken;
+use crate::format::layout::SegmentKind;
+use crate::format::leaf::Meta;
+use crate::format::size_class::{Class, is_leaf_class};
 use crate::hart::Hart;
 use crate::index::Direction;
-use crate::layout::Kind;
-use crate::leaf::Meta;
+use crate::recovery::scan;
+use crate::recovery::scan::{BlockPlace, damage};
 use crate::report::Damage;
-use crate::scan::{self, Block, damage};
 use crate::{Report, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// The walk's state.
-struct Walk<'a> {
+/// What the check has seen so far.
+struct CheckWalk<'a> {
     hart: &'a Hart,
-    kinds: Vec<Kind>,
+    kinds: Vec<SegmentKind>,
     report: Report,
     /// Live slots of each chunk: leaves and values.
     live: BTreeMap<(u32, u32), u64>,
@@ -32,13 +33,13 @@ impl Hart {
     /// Verifies every structure and checksum. Writers wait meanwhile; readers do not.
     ///
     /// # Errors
-    /// Only when the check cannot run: the root is unreadable. What it finds is in the report.
+    /// Only when the check cannot run, because the root is unreadable. The report lists what it finds.
     pub fn check(&self) -> Result<Report> {
-        // A batch's blocks are taken before it closes the gate: to rule 5 they would be leaked.
+        // A batch allocates its blocks before it closes the gate; rule 5 would call them leaked.
         let _preparing = self.preparing.write();
-        let alone = self.gate.close();
+        let exclusive = self.writer_gate.close();
         let (_, high_water) = scan::root(self.region())?;
-        let mut walk = Walk {
+        let mut walk = CheckWalk {
             hart: self,
             kinds: Vec::new(),
             report: Report { segments: u64::from(high_water), ..Report::default() },
@@ -48,12 +49,12 @@ impl Hart {
         walk.directory(high_water);
         walk.leaves();
         walk.index();
-        walk.slots(&alone.lane());
+        walk.slots(&exclusive.lane());
         Ok(walk.report)
     }
 }
 
-impl Walk<'_> {
+impl CheckWalk<'_> {
     fn found(&mut self, damage: Damage) {
         if self.report.damage.len() < Report::DAMAGE_COUNT_MAX {
             self.report.damage.push(damage);
@@ -72,13 +73,13 @@ impl Walk<'_> {
             let kind = scan::kind(space, &self.hart.alloc.classes, high_water, segment);
             let kind = kind.unwrap_or_else(|found| {
                 self.found(found);
-                Kind::Free
+                SegmentKind::Free
             });
-            if segment < extent_end && kind != Kind::Free {
+            if segment < extent_end && kind != SegmentKind::Free {
                 let what = format!("segment {segment} belongs to an extent and to something else");
                 self.found(damage(space.geometry.start(segment), what));
             }
-            if let Kind::Extent { count } = kind {
+            if let SegmentKind::Extent { count } = kind {
                 extent_end = segment + count;
             }
             self.kinds.push(kind);
@@ -89,7 +90,7 @@ impl Walk<'_> {
         let space = &self.hart.space;
         let (mut key, mut value) = (Vec::new(), Vec::new());
         for segment in 0..self.kinds.len() as u32 {
-            let Kind::Leaves { class } = self.kinds[segment as usize] else { continue };
+            let SegmentKind::Leaves { class } = self.kinds[segment as usize] else { continue };
             let cut = *self.hart.alloc.classes.cut(class);
             for chunk in 0..cut.chunk_count {
                 let (header, bitmap, problem) = scan::chunk(space, segment, class, &cut, chunk);
@@ -108,7 +109,13 @@ impl Walk<'_> {
         }
     }
 
-    fn leaf(&mut self, cut: &crate::class::Cut, offset: u64, key: &mut Vec<u8>, value: &mut Vec<u8>) {
+    fn leaf(
+        &mut self,
+        cut: &crate::format::size_class::Cut,
+        offset: u64,
+        key: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+    ) {
         let space = &self.hart.space;
         let found = match scan::leaf(space, cut, offset, key) {
             Ok(found) => found,
@@ -137,13 +144,13 @@ impl Walk<'_> {
             Ok((place, len)) => {
                 self.report.value_bytes += len;
                 let taken = match place {
-                    Block::Slot { segment, chunk, slot } => {
+                    BlockPlace::Slot { segment, chunk, slot } => {
                         let live = self.live.entry((segment, chunk)).or_default();
                         let taken = *live >> slot & 1 == 1;
                         *live |= 1 << slot;
                         taken
                     }
-                    Block::Extent { head } => !self.extents.insert(head),
+                    BlockPlace::Extent { head } => !self.extents.insert(head),
                 };
                 if taken {
                     self.found(damage(block, "two leaves refer to this value"));
@@ -182,11 +189,11 @@ impl Walk<'_> {
         }
     }
 
-    fn slots(&mut self, alone: &Lane<'_>) {
+    fn slots(&mut self, exclusive: &LaneToken<'_>) {
         let space = &self.hart.space;
         let alloc = &self.hart.alloc;
         let mut cached: HashMap<(u32, u32), u64> = HashMap::new();
-        for offset in alloc.cached_slots(alone) {
+        for offset in alloc.cached_slots(exclusive) {
             let (segment, place) = space.geometry.locate(offset);
             let slot = alloc.slab(segment).and_then(|(class, _)| alloc.classes.cut(class).slot_at(place));
             match slot {
@@ -197,15 +204,15 @@ impl Walk<'_> {
         for segment in 0..self.kinds.len() as u32 {
             let slab = alloc.slab(segment);
             let durable = match self.kinds[segment as usize] {
-                Kind::Leaves { class } | Kind::Values { class } => Some(class),
-                Kind::Free | Kind::Extent { .. } => None,
+                SegmentKind::Leaves { class } | SegmentKind::Values { class } => Some(class),
+                SegmentKind::Free | SegmentKind::Extent { .. } => None,
             };
             match (slab, durable) {
                 (Some((class, masks)), Some(durable)) if class == durable => {
                     self.slab(segment, class, &masks, &cached);
                 }
                 (None, None) => {}
-                // Recovery leaves stale entries alone until the first allocation; they hold nothing live.
+                // Recovery leaves stale entries until the first allocation; they hold nothing live.
                 (None, Some(_))
                     if self.live.range((segment, 0)..=(segment, u32::MAX)).all(|(_, live)| *live == 0) => {}
                 _ => self.found(damage(

@@ -1,23 +1,27 @@
 //! From durable bytes to a map (paper, Algorithm 7).
 //!
-//! Steps: root; committed batch; directory; leaves in parallel, each verified, its value's block marked; index
-//! built bottom-up from leaves grouped by their first two bytes; what no live leaf needs is free. Liveness of value
-//! blocks is what the marks say: no durable value bits, no micro-logs, no leaks (holes 1 to 4, 11, 15).
+//! Recovery reads the root, applies a committed batch, and reads the directory. Then it verifies all leaves in
+//! parallel and marks the blocks of their values, and builds the index bottom-up from leaves grouped by their first
+//! two bytes. What no live leaf needs is free: a value block is live exactly if it is marked, so there are no durable
+//! bits of values, no micro-logs and no leaks (gaps 1 to 4, 11, 15).
 //!
-//! Nothing is written to the medium but the effects of a committed batch, which are idempotent; so a crash during
-//! recovery is a crash before it. A torn update is settled in memory: both readings of the line mean the same.
+//! Recovery writes nothing to the medium but the effects of a committed batch, which are idempotent; so a crash
+//! during recovery equals a crash before it. It corrects a torn update in memory only, because both readings of the
+//! line mean the same.
 
-use crate::class::Class;
+use crate::format::layout::{LEAF_META, ROOT_BATCH, SegmentKind};
+use crate::format::leaf::{Meta, Value};
+use crate::format::redo_list;
+use crate::format::redo_list::RedoEntry;
+use crate::format::size_class::Class;
 use crate::hart::Hart;
 use crate::index::{BuildItem, DuplicateKey, entry_of};
-use crate::layout::{Kind, LEAF_META, ROOT_BATCH};
-use crate::leaf::{Meta, Value};
-use crate::redo::{self, Entry};
+use crate::recovery::scan;
+use crate::recovery::scan::{BlockPlace, damage};
 use crate::report::Damage;
-use crate::scan::{self, Block, damage};
 use crate::{Options, RecoveryReport, Result};
 use mangrove_pmem::Region;
-use mangrove_sys::{AsymmetricBarrier, without_signals};
+use mangrove_sys::{AsymmetricBarrier, fan_out, without_signals};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -26,17 +30,17 @@ use std::time::Instant;
 const GROUP_COUNT: usize = 257;
 
 /// A leaf on its way to the index.
-type Pending = (u32, BuildItem);
+type PendingItem = (u32, BuildItem);
 
-/// What workers find, shared.
+/// What all workers use and find.
 struct Sweep<'a> {
     hart: &'a Hart,
-    kinds: Vec<Kind>,
+    kinds: Vec<SegmentKind>,
     /// For each segment of values, the live slots of each chunk.
     marks: Vec<Vec<AtomicU64>>,
     /// For each segment, whether a live value's extent begins there.
     extents: Vec<AtomicBool>,
-    /// Segments whose directory entry is damaged, in order: neither read nor handed out.
+    /// Segments whose directory entry is damaged, in order: neither read nor allocated.
     lost: Vec<u32>,
     verify_values: bool,
     salvage: bool,
@@ -45,7 +49,7 @@ struct Sweep<'a> {
 
 /// What one worker found.
 struct Harvest {
-    groups: Vec<Vec<Pending>>,
+    groups: Vec<Vec<PendingItem>>,
     /// Free masks of each leaf segment.
     slabs: Vec<(u32, Class, Vec<u64>)>,
 }
@@ -55,14 +59,14 @@ impl Hart {
     ///
     /// # Errors
     /// `Corrupt` when a structure breaks its rules (with `salvage`: only the root's); `Unsupported` for a newer
-    /// format; the medium's errors.
+    /// format; errors of the medium.
     pub fn recover(region: Region, options: &Options) -> Result<(Self, RecoveryReport)> {
         let (geometry, high_water) = scan::root(&region)?;
         if !options.read_only {
-            // Provided already; says so to a medium that has just been opened.
+            // The bytes are there already; this reports them to a medium that has just been opened.
             region.grow(geometry.start(high_water))?;
         }
-        // The system takes milliseconds to answer, in which this thread has work.
+        // The system call takes milliseconds, in which this thread recovers.
         let barrier = without_signals(|| std::thread::Builder::new().spawn(AsymmetricBarrier::detect));
         let mut hart = Self::assemble(region, geometry, high_water, options, AsymmetricBarrier::full())?;
         let mut report = RecoveryReport::default();
@@ -77,9 +81,9 @@ impl Hart {
         report.build_ns = started.elapsed().as_nanos() as u64;
         report.skipped = sweep.damage.into_inner();
         if let Some(barrier) = barrier.ok().and_then(|thread| thread.join().ok()) {
-            hart.gate.set_barrier(barrier);
+            hart.writer_gate.set_barrier(barrier);
         }
-        hart.gate.add_records(&hart.gate.close().lane(), report.records as i64);
+        hart.writer_gate.add_records(&hart.writer_gate.close().lane(), report.records as i64);
         Ok((hart, report))
     }
 }
@@ -100,8 +104,8 @@ impl<'a> Sweep<'a> {
         let mut extent_end = 0;
         for segment in 0..high_water {
             let mut kind = scan::kind(&hart.space, classes, high_water, segment);
-            if segment < extent_end && !matches!(kind, Ok(Kind::Free)) {
-                let entry = crate::layout::directory_entry(segment);
+            if segment < extent_end && !matches!(kind, Ok(SegmentKind::Free)) {
+                let entry = crate::format::layout::directory_entry(segment);
                 kind = Err(damage(
                     entry,
                     format!("segment {segment} belongs to an extent and to something else"),
@@ -112,13 +116,14 @@ impl<'a> Sweep<'a> {
                 Err(found) => {
                     sweep.report(found)?;
                     sweep.lost.push(segment);
-                    Kind::Free
+                    SegmentKind::Free
                 }
             };
-            if let Kind::Extent { count } = kind {
+            if let SegmentKind::Extent { count } = kind {
                 extent_end = segment + count;
             }
-            let chunks = if let Kind::Values { class } = kind { classes.cut(class).chunk_count } else { 0 };
+            let chunks =
+                if let SegmentKind::Values { class } = kind { classes.cut(class).chunk_count } else { 0 };
             sweep.marks.push((0..chunks).map(|_| AtomicU64::new(0)).collect());
             sweep.extents.push(AtomicBool::new(false));
             sweep.kinds.push(kind);
@@ -126,7 +131,7 @@ impl<'a> Sweep<'a> {
         Ok(sweep)
     }
 
-    /// Damage ends recovery, or is noted when salvaging.
+    /// Ends recovery with the damage, or records it when salvaging.
     fn report(&self, found: Damage) -> Result<()> {
         if !self.salvage {
             return Err(found.into());
@@ -146,7 +151,7 @@ impl<'a> Sweep<'a> {
             Ok(Some(area)) => area,
             Err(found) => return self.report(found),
         };
-        let list = redo::decode(&self.hart.space, area).and_then(|entries| {
+        let list = redo_list::decode(&self.hart.space, area).and_then(|entries| {
             entries
                 .into_iter()
                 .map(|entry| self.place(area, entry))
@@ -157,19 +162,19 @@ impl<'a> Sweep<'a> {
             Err(found) => return self.report(found),
         };
         for (entry, slots) in &list {
-            redo::apply(&self.hart.space, *entry, *slots);
+            redo_list::apply(&self.hart.space, *entry, *slots);
             if !read_only {
                 match *entry {
-                    Entry::Bits { header, .. } => region.flush(header, 8),
-                    Entry::Leaf { slot, .. } => region.flush(slot, 16),
+                    RedoEntry::Bits { header, .. } => region.flush(header, 8),
+                    RedoEntry::Leaf { slot, .. } => region.flush(slot, 16),
                 }
             }
         }
         if !read_only {
-            // Durable-order: the effects before the list is forgotten, and that before the next write.
+            // Durable-order: the effects before the list is given up, and that before the next write.
             region.fence();
         }
-        // Read-only too, in private memory as the effects: the map is as if the batch had ended.
+        // Also with `read_only`, in private memory like the effects: the map is as if the batch had ended.
         region.store(ROOT_BATCH, 0, Ordering::Release);
         if !read_only {
             region.flush(ROOT_BATCH, 8);
@@ -179,19 +184,19 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// Checks that an entry of a redo list names a chunk header or a leaf; adds the chunk's slots.
-    fn place(&self, area: u64, entry: Entry) -> std::result::Result<(Entry, u32), Damage> {
+    /// Checks that an entry of a redo list refers to a chunk header or a leaf, and adds the chunk's slots.
+    fn place(&self, area: u64, entry: RedoEntry) -> std::result::Result<(RedoEntry, u32), Damage> {
         let bad = || damage(area, "the redo list of the committed batch names a place that holds no leaf");
         let space = &self.hart.space;
-        let (Entry::Bits { header: offset, .. } | Entry::Leaf { slot: offset, .. }) = entry;
+        let (RedoEntry::Bits { header: offset, .. } | RedoEntry::Leaf { slot: offset, .. }) = entry;
         if offset < space.geometry.data_start || offset >= space.usable_offset() {
             return Err(bad());
         }
         let (segment, place) = space.geometry.locate(offset);
-        let Kind::Leaves { class } = self.kinds[segment as usize] else { return Err(bad()) };
+        let SegmentKind::Leaves { class } = self.kinds[segment as usize] else { return Err(bad()) };
         let cut = self.hart.alloc.classes.cut(class);
         match entry {
-            Entry::Bits { set, clear, .. } => {
+            RedoEntry::Bits { set, clear, .. } => {
                 let chunk = place / cut.chunk_bytes;
                 let fits = place % cut.chunk_bytes == 0 && chunk < cut.chunk_count;
                 if !fits || (set | clear) & !cut.full_mask(chunk) != 0 {
@@ -199,7 +204,7 @@ impl<'a> Sweep<'a> {
                 }
                 Ok((entry, cut.slots(chunk)))
             }
-            Entry::Leaf { .. } => cut.slot_at(place).map(|_| (entry, 0)).ok_or_else(bad),
+            RedoEntry::Leaf { .. } => cut.slot_at(place).map(|_| (entry, 0)).ok_or_else(bad),
         }
     }
 
@@ -208,7 +213,7 @@ impl<'a> Sweep<'a> {
         let slabs: Vec<(u32, Class)> = (0..)
             .zip(&self.kinds)
             .filter_map(|(segment, kind)| match kind {
-                Kind::Leaves { class } => Some((segment, *class)),
+                SegmentKind::Leaves { class } => Some((segment, *class)),
                 _ => None,
             })
             .collect();
@@ -224,23 +229,9 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    /// Runs `work` on one thread, or on several when there are `jobs` enough.
+    /// Runs `work` on one thread, or on several when there are enough `jobs`.
     fn on_threads<T: Send>(&self, jobs: usize, work: impl Fn() -> Result<T> + Sync) -> Result<Vec<T>> {
-        let threads = self.hart.threads.min(jobs).max(1);
-        if threads == 1 {
-            return Ok(vec![work()?]);
-        }
-        std::thread::scope(|scope| {
-            // As many as there are to be had: those do all of it.
-            let other = |_| std::thread::Builder::new().spawn_scoped(scope, &work).ok();
-            let others: Vec<_> = without_signals(|| (1..threads).map_while(other).collect());
-            let mut all = vec![work()];
-            all.extend(others.into_iter().map(|thread| match thread.join() {
-                Ok(answer) => answer,
-                Err(panic) => std::panic::resume_unwind(panic),
-            }));
-            all.into_iter().collect()
-        })
+        fan_out(self.hart.threads.min(jobs), |_| work()).into_iter().collect()
     }
 
     fn slab(
@@ -274,7 +265,7 @@ impl<'a> Sweep<'a> {
                         let (group, pending) = pending(key, space.leaf(offset));
                         harvest.groups[group].push(pending);
                     }
-                    // A salvaged leaf's slot stays out of use: its bit is set.
+                    // The slot of a salvaged leaf stays out of use: its bit is set.
                     Err(found) => self.report(found)?,
                 }
             }
@@ -287,7 +278,7 @@ impl<'a> Sweep<'a> {
     /// Verifies one leaf and marks its value's block; its key is left in `key`.
     fn leaf(
         &self,
-        cut: &crate::class::Cut,
+        cut: &crate::format::size_class::Cut,
         offset: u64,
         key: &mut Vec<u8>,
         value: &mut Vec<u8>,
@@ -303,21 +294,21 @@ impl<'a> Sweep<'a> {
         let place = if self.verify_values {
             scan::block(space, classes, &self.kinds, block, value)?.0
         } else {
-            // The block itself is verified by whoever reads it: here it would be a cache miss for each record.
+            // Every read verifies the block itself. To do it here would cost a cache miss for each record.
             scan::block_place(space, classes, &self.kinds, block)?
         };
         let taken = match place {
-            Block::Slot { segment, chunk, slot } => {
+            BlockPlace::Slot { segment, chunk, slot } => {
                 let before =
                     self.marks[segment as usize][chunk as usize].fetch_or(1 << slot, Ordering::Relaxed);
                 before >> slot & 1 == 1
             }
-            Block::Extent { head } => self.extents[head as usize].swap(true, Ordering::Relaxed),
+            BlockPlace::Extent { head } => self.extents[head as usize].swap(true, Ordering::Relaxed),
         };
         if taken { Err(damage(block, "two leaves refer to this value")) } else { Ok(()) }
     }
 
-    /// Builds the index, group by group. Returns the count of records.
+    /// Builds the index, group by group. Returns the number of records.
     fn build(&self, harvests: &[Harvest]) -> Result<u64> {
         let next = AtomicUsize::new(0);
         let records: usize = harvests.iter().flat_map(|h| &h.groups).map(Vec::len).sum();
@@ -383,7 +374,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Tells the allocator what is live. Returns the segments that became free.
+    /// Hands the live slots over to the allocator. Returns the number of segments that became free.
     fn hand_over(&self, harvests: Vec<Harvest>) -> u64 {
         let alloc = &self.hart.alloc;
         let adopt = |segment: u32, class: Class, masks: Vec<u64>| {
@@ -406,17 +397,17 @@ impl<'a> Sweep<'a> {
                 continue;
             }
             match *kind {
-                Kind::Free if self.lost.binary_search(&segment).is_ok() => {}
-                Kind::Free => alloc.pool.release(segment, 1),
-                Kind::Leaves { .. } => {}
-                Kind::Values { class } => {
+                SegmentKind::Free if self.lost.binary_search(&segment).is_ok() => {}
+                SegmentKind::Free => alloc.pool.release(segment, 1),
+                SegmentKind::Leaves { .. } => {}
+                SegmentKind::Values { class } => {
                     let cut = alloc.classes.cut(class);
                     let marks = (0..).zip(&self.marks[segment as usize]);
                     let masks =
                         marks.map(|(chunk, mark)| cut.full_mask(chunk) & !mark.load(Ordering::Relaxed));
                     reclaimed += adopt(segment, class, masks.collect());
                 }
-                Kind::Extent { count } => {
+                SegmentKind::Extent { count } => {
                     next = segment + count;
                     if self.extents[segment as usize].load(Ordering::Relaxed) {
                         alloc.adopt_extent(segment, count);
@@ -432,7 +423,7 @@ impl<'a> Sweep<'a> {
 }
 
 /// The group, entry and item of a leaf with this key.
-fn pending(key: &[u8], leaf: crate::index::Leaf) -> (usize, Pending) {
+fn pending(key: &[u8], leaf: crate::index::Leaf) -> (usize, PendingItem) {
     let mut head = [0; 8];
     let tail = key.get(2..).unwrap_or_default();
     let len = tail.len().min(8);

@@ -1,18 +1,18 @@
-//! Reading durable structures one by one with every rule they must keep. Recovery and `check` both do.
+//! Reads durable structures one by one and checks every rule that they must keep, for recovery and for `check`.
 //!
-//! Nothing here trusts a byte of the region: offsets are bounded before they are followed, and whatever breaks a
-//! rule comes back as [`Damage`].
+//! Nothing here trusts a byte of the region: offsets are bounded before they are followed, and whatever breaks a rule
+//! is returned as [`Damage`].
 
-use crate::class::{Class, Classes, Cut};
-use crate::layout::{
-    BITMAP_MASK, CHUNK_BITMAP, CHUNK_IDENTITY, FORMAT_VERSION, Geometry, Kind, LEAF_KEY, MAGIC, ROOT_BATCH,
+use crate::format::layout::{
+    BITMAP_MASK, CHUNK_BITMAP, CHUNK_IDENTITY, FORMAT_VERSION, Geometry, LEAF_KEY, MAGIC, ROOT_BATCH,
     ROOT_BYTES, ROOT_CRC, ROOT_DATA_START, ROOT_HIGH_WATER, ROOT_MAGIC, ROOT_SEGMENT_COUNT, ROOT_VERSION,
-    SEGMENT_SHIFT_MAX, SEGMENT_SHIFT_MIN, Tag, VALUE_HEADER_BYTES, chunk_identity, chunk_word, decode_kind,
-    directory_entry, unseal,
+    SEGMENT_SHIFT_MAX, SEGMENT_SHIFT_MIN, SegmentKind, Tag, VALUE_HEADER_BYTES, chunk_identity, chunk_word,
+    decode_kind, directory_entry, unseal,
 };
-use crate::leaf::{Meta, Value};
+use crate::format::leaf::{Meta, Value};
+use crate::format::size_class::{Class, Classes, Cut};
+use crate::format::space::MapSpace;
 use crate::report::Damage;
-use crate::space::Space;
 use crate::{Error, KEY_BYTES_MAX, Result};
 use mangrove_pmem::Region;
 use std::sync::atomic::Ordering;
@@ -58,8 +58,8 @@ pub(crate) fn root(region: &Region) -> Result<(Geometry, u32)> {
         return Err(damage(ROOT_SEGMENT_COUNT, "the root describes more than the region holds").into());
     }
     let data_start = Geometry::data_start(count);
-    // Another process may have had more address space than this one gets (ulimit -v, valgrind): what
-    // was never used is not needed now.
+    // Another process may have had more address space than this one gets (ulimit -v, valgrind): what was never used
+    // is not needed now.
     let count = count.min((region.len() - data_start) >> shift);
     let geometry = Geometry { data_start, shift, segment_count: count as u32 };
     match unseal(Tag::HighWater, word(ROOT_HIGH_WATER)) {
@@ -80,28 +80,34 @@ pub(crate) fn batch_area(region: &Region) -> std::result::Result<Option<u64>, Da
     }
 }
 
-/// What the directory says of one segment, if that can be.
+/// What the directory says of one segment, if it is possible.
 pub(crate) fn kind(
-    space: &Space,
+    space: &MapSpace,
     classes: &Classes,
     high_water: u32,
     segment: u32,
-) -> std::result::Result<Kind, Damage> {
+) -> std::result::Result<SegmentKind, Damage> {
     let entry = directory_entry(segment);
     let word = space.region.word(entry).load(Ordering::Acquire);
     let bad = |what: &str| Err(damage(entry, format!("directory entry of segment {segment}: {what}")));
     let Some(kind) = decode_kind(segment, word) else { return bad("it does not have its checksum") };
     match kind {
-        Kind::Leaves { class } if classes.checked(class, true).is_none() => bad("no such class of leaves"),
-        Kind::Values { class } if classes.checked(class, false).is_none() => bad("no such class of values"),
-        Kind::Extent { count } if count > high_water - segment => bad("the extent is longer than the map"),
+        SegmentKind::Leaves { class } if classes.checked(class, true).is_none() => {
+            bad("no such class of leaves")
+        }
+        SegmentKind::Values { class } if classes.checked(class, false).is_none() => {
+            bad("no such class of values")
+        }
+        SegmentKind::Extent { count } if count > high_water - segment => {
+            bad("the extent is longer than the map")
+        }
         kind => Ok(kind),
     }
 }
 
-/// A leaf chunk's bitmap, and the place of its header.
+/// A leaf chunk's bitmap, and the offset of its header.
 pub(crate) fn chunk(
-    space: &Space,
+    space: &MapSpace,
     segment: u32,
     class: Class,
     cut: &Cut,
@@ -122,20 +128,20 @@ pub(crate) fn chunk(
 }
 
 /// A leaf that verified.
-pub(crate) struct Found {
+pub(crate) struct VerifiedLeaf {
     pub(crate) meta: Meta,
     pub(crate) value: Value,
-    /// Only the first of an update's two words arrived before a crash: `meta` is what the leaf should say.
+    /// Only the first of an update's two words arrived before a crash: `meta` is what the leaf should have.
     pub(crate) torn: bool,
 }
 
 /// Reads and verifies the leaf at `offset`; its key is left in `key`.
 pub(crate) fn leaf(
-    space: &Space,
+    space: &MapSpace,
     cut: &Cut,
     offset: u64,
     key: &mut Vec<u8>,
-) -> std::result::Result<Found, Damage> {
+) -> std::result::Result<VerifiedLeaf, Damage> {
     let (meta, word) = space.leaf_words(offset);
     let key_len = meta.key_len();
     if key_len > KEY_BYTES_MAX || key_len + LEAF_KEY as usize > cut.slot_bytes as usize {
@@ -143,38 +149,38 @@ pub(crate) fn leaf(
     }
     space.copy_out(offset + LEAF_KEY, key_len, key);
     match meta.settle(key, word) {
-        Some((settled, value)) => Ok(Found { meta: settled, value, torn: settled != meta }),
+        Some((settled, value)) => Ok(VerifiedLeaf { meta: settled, value, torn: settled != meta }),
         None => Err(damage(offset, "the leaf does not have its checksum")),
     }
 }
 
-/// Where a value's block lies, by what the directory says.
+/// Where a value's block lies, according to the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Block {
+pub(crate) enum BlockPlace {
     /// A slot of a segment.
     Slot { segment: u32, chunk: u32, slot: u32 },
     /// The extent that begins with this segment.
     Extent { head: u32 },
 }
 
-/// Where the block at `offset` lies, by the directory alone.
+/// Finds where the block at `offset` lies, from the directory alone.
 pub(crate) fn block_place(
-    space: &Space,
+    space: &MapSpace,
     classes: &Classes,
-    kinds: &[Kind],
+    kinds: &[SegmentKind],
     offset: u64,
-) -> std::result::Result<Block, Damage> {
+) -> std::result::Result<BlockPlace, Damage> {
     let bad = |what: &str| damage(offset, what);
     if offset < space.geometry.data_start || offset >= space.usable_offset() || !offset.is_multiple_of(16) {
         return Err(bad("a leaf refers to a value outside the map"));
     }
     let (segment, place) = space.geometry.locate(offset);
     match kinds[segment as usize] {
-        Kind::Values { class } => match classes.cut(class).slot_at(place) {
-            Some((chunk, slot)) => Ok(Block::Slot { segment, chunk, slot }),
+        SegmentKind::Values { class } => match classes.cut(class).slot_at(place) {
+            Some((chunk, slot)) => Ok(BlockPlace::Slot { segment, chunk, slot }),
             None => Err(bad("a leaf refers into the middle of a value block")),
         },
-        Kind::Extent { .. } if place == 0 => Ok(Block::Extent { head: segment }),
+        SegmentKind::Extent { .. } if place == 0 => Ok(BlockPlace::Extent { head: segment }),
         _ => Err(bad("a leaf refers to a value in a segment that holds none")),
     }
 }
@@ -182,29 +188,29 @@ pub(crate) fn block_place(
 /// Checks the block at `offset` against the directory, its own header and its checksum; `buffer` holds the value
 /// afterwards. Returns the place and the value's length.
 pub(crate) fn block(
-    space: &Space,
+    space: &MapSpace,
     classes: &Classes,
-    kinds: &[Kind],
+    kinds: &[SegmentKind],
     offset: u64,
     buffer: &mut Vec<u8>,
-) -> std::result::Result<(Block, u64), Damage> {
+) -> std::result::Result<(BlockPlace, u64), Damage> {
     let bad = |what: &str| damage(offset, what);
     let block = block_place(space, classes, kinds, offset)?;
     let len = space.region.word(offset).load(Ordering::Acquire) & 0xffff_ffff;
     let class = classes.of_value(len as usize);
     let (segment, _) = space.geometry.locate(offset);
     let capacity = match kinds[segment as usize] {
-        Kind::Values { class: own } if class != Some(own) => {
+        SegmentKind::Values { class: own } if class != Some(own) => {
             return Err(bad("the value's length does not fit its block"));
         }
-        Kind::Extent { count } => {
+        SegmentKind::Extent { count } => {
             let needed = (len + VALUE_HEADER_BYTES).div_ceil(space.geometry.segment_bytes());
             if class.is_some() || needed != u64::from(count) {
                 return Err(bad("the value's length does not fit its extent"));
             }
             u64::from(count) << space.geometry.shift
         }
-        Kind::Values { class } => u64::from(classes.cut(class).slot_bytes),
+        SegmentKind::Values { class } => u64::from(classes.cut(class).slot_bytes),
         _ => return Err(bad("a leaf refers to a value in a segment that holds none")),
     };
     space

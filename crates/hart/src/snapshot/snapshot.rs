@@ -1,29 +1,13 @@
-//! An instant to read from while writers go on.
+//! An instant of the map, to read from while writers continue.
 
 use crate::hart::Hart;
-use crate::overlay::Overlay;
-use crate::read::check_key;
+use crate::operations::read::check_key;
+use crate::snapshot::pin::Pin;
 use crate::{Error, Range, Result};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Keeps the pre-images of an instant.
-pub(crate) struct Pin<'a> {
-    pub(crate) hart: &'a Hart,
-    pub(crate) overlay: Arc<Overlay>,
-    /// The medium failed before the instant was durable: each answer is to be looked at.
-    pub(crate) unsettled: bool,
-    /// Records at the instant.
-    pub(crate) records: u64,
-}
-
-impl Drop for Pin<'_> {
-    fn drop(&mut self) {
-        self.hart.overlays.end(&self.overlay);
-    }
-}
-
-/// The map as it was at one instant. Costs the pre-images of what changes while it lives.
+/// The map as it was at one instant. It costs the pre-images of what changes while it lives.
 pub struct Snapshot<'a> {
     pin: Arc<Pin<'a>>,
 }
@@ -35,22 +19,12 @@ impl std::fmt::Debug for Snapshot<'_> {
 }
 
 impl Hart {
-    /// This instant, to read from while writers go on. Waits for the writes in progress.
+    /// This instant, to read from while writers continue. Waits for the writes in progress.
     ///
     /// # Errors
-    /// None today; the medium's may come.
+    /// None yet; errors of the medium may come.
     pub fn snapshot(&self) -> Result<Snapshot<'_>> {
         Ok(Snapshot { pin: Arc::new(self.pin()) })
-    }
-
-    pub(crate) fn pin(&self) -> Pin<'_> {
-        let (overlay, lsn, records) = {
-            let _alone = self.gate.close();
-            (self.overlays.begin(), self.region().appended(), self.len())
-        };
-        // What the instant shows must not be undone by a crash.
-        let unsettled = self.visible.is_gated() && self.region().wait(lsn).is_err();
-        Pin { hart: self, overlay, unsettled, records }
     }
 }
 
@@ -75,7 +49,7 @@ impl<'a> Snapshot<'a> {
         check_key(key)?;
         let hart = self.pin.hart;
         let mut value = Vec::new();
-        // The live state first, then the pre-images: see `overlay`, invariant 2.
+        // The live state first, then the pre-images: see `pre_images.rs`, invariant 2.
         let live = {
             let _tree = hart.share_tree(key);
             hart.index.get(key, |leaf| {
@@ -84,8 +58,8 @@ impl<'a> Snapshot<'a> {
             })
         };
         // Saved states too: what was there at the instant may never have become durable.
-        while self.pin.unsettled && !hart.visible.settled(hart.region(), key)? {}
-        match hart.overlays.state(&self.pin.overlay, key) {
+        while self.pin.medium_failed && !hart.read_gate.wait_durable(hart.region(), key)? {}
+        match hart.snapshots.state(&self.pin.overlay, key) {
             Err(_) => return Err(Error::SnapshotExpired),
             Ok(Some(saved)) => return Ok(saved),
             Ok(None) => {}
@@ -98,7 +72,7 @@ impl<'a> Snapshot<'a> {
     /// The records between the bounds, in order and from both ends.
     ///
     /// # Errors
-    /// None today; errors of reading come from the range itself.
+    /// None yet; the range itself reports errors of reading.
     pub fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Result<Range<'a>> {
         Ok(Range::new(Arc::clone(&self.pin), start, end))
     }

@@ -1,37 +1,35 @@
 //! A database: opening, closing, reading, writing, snapshots, properties.
 
-use crate::aside::aside;
-use crate::batch::leveldb_writebatch_t;
-use crate::bytes::{allocate, give, handle, path, slice, take_back};
-use crate::catalog::{self, Catalog, EngineKind, Lock};
-use crate::durable_engine::DurableEngine;
-use crate::engine::{Engine, View};
-use crate::hart_engine::HartEngine;
-use crate::options::{
-    BYTEWISE, Opening, Order, leveldb_options_t, leveldb_readoptions_t, leveldb_writeoptions_t,
+use crate::api::fork_guard::OwnedByProcess;
+use crate::api::handles::leveldb_snapshot_t;
+use crate::api::options::{
+    BYTEWISE, OpenRequest, leveldb_options_t, leveldb_readoptions_t, leveldb_writeoptions_t,
 };
-use crate::ours::Ours;
-use crate::status::{Failure, Kind, Result, guard, quietly};
+use crate::batch::leveldb_writebatch_t;
+use crate::bytes::{path, slice};
+use crate::engine::catalog;
+use crate::engine::catalog::{Catalog, DirectoryLock, EngineKind};
+use crate::engine::engine::{ReadView, StorageEngine};
+use crate::engine::map_engine::MapEngine;
+use crate::engine::tree_engine::TreeEngine;
+use crate::order::Order;
+use crate::status::{Failure, FailureKind, Result, guard, quietly};
+use mangrove_cabi::{allocate, give, handle, on_own_thread, take_back};
 use std::ffi::{CStr, c_char, c_int};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
-/// Names the engine of new databases.
+/// Selects the engine of new databases.
 const ENGINE_VARIABLE: &str = "MANGROVE_LEVELDB_ENGINE";
 /// LevelDB has this many levels, each with a property.
 const LEVELS: u64 = 7;
 
 /// An open database. Any number of threads may use it at the same time.
 pub struct leveldb_t {
-    engine: Ours<Box<dyn Engine>>,
+    engine: OwnedByProcess<Box<dyn StorageEngine>>,
     kind: EngineKind,
-}
-
-/// An instant of a database.
-pub struct leveldb_snapshot_t {
-    view: Ours<Arc<dyn View>>,
 }
 
 /// The engine that a new database gets.
@@ -43,80 +41,88 @@ fn engine_of_new() -> Result<EngineKind> {
     }
 }
 
-/// Opens the engine of a database whose folder is locked, and says whether it has no records. With `create` its files
-/// may be missing.
+/// Opens the engine of a database whose directory is locked. Also returns whether it has no records. With `create`
+/// its files may be missing.
 pub(crate) fn open_engine(
-    folder: &Path,
+    directory: &Path,
     catalog: &Catalog,
     order: &Order,
     create: bool,
-    lock: Lock,
-) -> Result<(Box<dyn Engine>, bool)> {
-    let pool = catalog::pool(folder);
+    lock: DirectoryLock,
+) -> Result<(Box<dyn StorageEngine>, bool)> {
+    let pool = catalog::pool(directory);
     match catalog.engine {
         EngineKind::Durable => {
-            let engine = DurableEngine::open(&pool, create, order, lock)?;
+            let engine = TreeEngine::open(&pool, create, order, lock)?;
             let is_empty = engine.is_empty()?;
             Ok((Box::new(engine), is_empty))
         }
         EngineKind::Map if catalog.comparator != BYTEWISE => Err(Failure::unsupported(format!(
             "{}: the engine 'map' orders keys byte by byte, and not by the comparator {}; use the engine 'durable'",
-            folder.display(),
+            directory.display(),
             String::from_utf8_lossy(&catalog.comparator)
         ))),
         EngineKind::Map => {
-            let engine = HartEngine::open(&pool, create, lock)?;
+            let engine = MapEngine::open(&pool, create, lock)?;
             let is_empty = engine.is_empty();
             Ok((Box::new(engine), is_empty))
         }
     }
 }
 
-/// Makes the database of a locked folder that has no catalog. Killed before the end it leaves none, and no records.
-fn create(folder: &Path, order: &Order, lock: Lock) -> Result<(Box<dyn Engine>, EngineKind)> {
+/// Creates the database in a locked directory that has no catalog. If the process dies before the end, there is no
+/// catalog and there are no records.
+fn create(
+    directory: &Path,
+    order: &Order,
+    lock: DirectoryLock,
+) -> Result<(Box<dyn StorageEngine>, EngineKind)> {
     let catalog = Catalog { engine: engine_of_new()?, comparator: order.name.clone() };
-    let (engine, is_empty) = open_engine(folder, &catalog, order, true, lock)?;
+    let (engine, is_empty) = open_engine(directory, &catalog, order, true, lock)?;
     if !is_empty {
         return Err(Failure::corruption(format!(
             "{}: the file that says what the database is has been lost; leveldb_repair_db writes it anew",
-            folder.display()
+            directory.display()
         )));
     }
-    catalog.write(folder)?;
+    catalog.write(directory)?;
     Ok((engine, catalog.engine))
 }
 
-/// Why a folder that has no catalog is not opened.
-fn missing(folder: &Path) -> Failure {
-    // Made halfway, or deprived of its file.
-    let rest = if catalog::pool(folder).exists() {
+/// Why a directory that has no catalog is not opened.
+fn missing(directory: &Path) -> Failure {
+    // Its creation was interrupted, or its catalog was lost.
+    let rest = if catalog::pool(directory).exists() {
         "; its folder pool is there, and leveldb_repair_db finds out what is in it"
     } else {
         ""
     };
-    Failure::invalid(format!("{}: does not exist (create_if_missing is false){rest}", folder.display()))
+    Failure::invalid(format!("{}: does not exist (create_if_missing is false){rest}", directory.display()))
 }
 
-fn open(folder: &Path, options: &Opening) -> Result<leveldb_t> {
-    catalog::refuse_leveldb(folder)?;
-    if Catalog::read(folder)?.is_none() {
+fn open(directory: &Path, options: &OpenRequest) -> Result<leveldb_t> {
+    catalog::refuse_leveldb(directory)?;
+    if Catalog::read(directory)?.is_none() {
         if !options.create_if_missing {
-            return Err(missing(folder));
+            return Err(missing(directory));
         }
-        match std::fs::create_dir(folder) {
-            Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(Failure::io("create", folder, &e)),
+        match std::fs::create_dir(directory) {
+            Err(e) if e.kind() != ErrorKind::AlreadyExists => {
+                return Err(Failure::io("create", directory, &e));
+            }
             _ => {}
         }
     }
-    open_locked(folder, options, catalog::lock(folder)?)
+    open_locked(directory, options, catalog::lock(directory)?)
 }
 
-/// Opens the database of a locked folder, which somebody else may have made, or removed, before the lock was ours.
-fn open_locked(folder: &Path, options: &Opening, lock: Lock) -> Result<leveldb_t> {
+/// Opens the database of a locked directory. Another process may have created or removed it before this one got the
+/// lock.
+fn open_locked(directory: &Path, options: &OpenRequest, lock: DirectoryLock) -> Result<leveldb_t> {
     let order = &options.order;
-    let (engine, kind) = match Catalog::read(folder)? {
+    let (engine, kind) = match Catalog::read(directory)? {
         Some(_) if options.error_if_exists => {
-            let name = folder.display();
+            let name = directory.display();
             return Err(Failure::invalid(format!("{name}: exists (error_if_exists is true)")));
         }
         Some(catalog) if catalog.comparator != order.name => {
@@ -126,9 +132,9 @@ fn open_locked(folder: &Path, options: &Opening, lock: Lock) -> Result<leveldb_t
                 String::from_utf8_lossy(&order.name)
             )));
         }
-        Some(catalog) => (open_engine(folder, &catalog, order, false, lock)?.0, catalog.engine),
-        None if options.create_if_missing => create(folder, order, lock)?,
-        None => return Err(missing(folder)),
+        Some(catalog) => (open_engine(directory, &catalog, order, false, lock)?.0, catalog.engine),
+        None if options.create_if_missing => create(directory, order, lock)?,
+        None => return Err(missing(directory)),
     };
     if options.paranoid_checks
         && let Some(first) = engine.check()?.first()
@@ -148,15 +154,15 @@ pub unsafe extern "C" fn leveldb_open(
     // SAFETY: the API's contract: live options, a NUL-terminated name, an error string or NULL.
     unsafe {
         guard(errptr, || {
-            let options = handle(options, "options")?.opening()?;
-            let folder = path(name)?.to_owned();
-            aside(move || open(&folder, &options))
+            let options = handle(options, "options")?.open_request()?;
+            let directory = path(name)?.to_owned();
+            on_own_thread(move || open(&directory, &options))
         })
     }
     .map_or(ptr::null_mut(), give)
 }
 
-/// Makes everything durable and closes the database. NULL: nothing.
+/// Makes everything durable and closes the database. Does nothing for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_close(db: *mut leveldb_t) {
     quietly(|| {
@@ -186,7 +192,7 @@ pub unsafe extern "C" fn leveldb_put(
     }
 }
 
-/// Removes `key`, which need not be there.
+/// Applies a batch: all of it or nothing. The batch itself does not change.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_delete(
     db: *mut leveldb_t,
@@ -249,12 +255,12 @@ pub unsafe extern "C" fn leveldb_get(
             };
             match (read, copy) {
                 (Err(failure), block) => {
-                    // Found, and then not to be told.
+                    // A value was found, but the caller must not get it.
                     libc::free(block.unwrap_or(ptr::null_mut()));
                     Err(failure)
                 }
                 (Ok(()), Some(block)) if block.is_null() => {
-                    Err(Failure::new(Kind::IoError, format!("no memory for a value of {len} bytes")))
+                    Err(Failure::new(FailureKind::IoError, format!("no memory for a value of {len} bytes")))
                 }
                 (Ok(()), block) => Ok(block.unwrap_or(ptr::null_mut())),
             }
@@ -262,19 +268,19 @@ pub unsafe extern "C" fn leveldb_get(
     };
     let value = value.unwrap_or(ptr::null_mut());
     if !value_len.is_null() {
-        // SAFETY: not null, and the API's contract: room for a length.
+        // SAFETY: not null, and the API's contract: space for a length.
         unsafe { *value_len = if value.is_null() { 0 } else { len } };
     }
     value.cast()
 }
 
 impl leveldb_t {
-    pub(crate) fn new(engine: Box<dyn Engine>, kind: EngineKind) -> Self {
-        Self { engine: Ours::new(engine), kind }
+    pub(crate) fn new(engine: Box<dyn StorageEngine>, kind: EngineKind) -> Self {
+        Self { engine: OwnedByProcess::new(engine), kind }
     }
 
     /// The instant that read options ask for: their snapshot, or now.
-    pub(crate) fn view(&self, options: &leveldb_readoptions_t) -> Result<Arc<dyn View>> {
+    pub(crate) fn view(&self, options: &leveldb_readoptions_t) -> Result<Arc<dyn ReadView>> {
         // SAFETY: the API's contract: a snapshot in read options is NULL or live.
         match unsafe { options.snapshot.as_ref() } {
             Some(snapshot) => Ok(Arc::clone(snapshot.view.get()?)),
@@ -323,16 +329,16 @@ impl leveldb_t {
     }
 }
 
-/// This instant, to read from while writers go on; NULL when the database failed. Freed with
+/// This instant, to read from while writers continue; NULL when the database has failed. Freed with
 /// leveldb_release_snapshot().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_create_snapshot(db: *mut leveldb_t) -> *const leveldb_snapshot_t {
     // SAFETY: the API's contract: a live handle.
     let view = quietly(|| unsafe { handle(db, "db") }?.engine.get()?.view());
-    view.map_or(ptr::null(), |view| give(leveldb_snapshot_t { view: Ours::new(view) }).cast_const())
+    view.map_or(ptr::null(), |view| give(leveldb_snapshot_t { view: OwnedByProcess::new(view) }).cast_const())
 }
 
-/// Frees a snapshot. Iterators over it go on.
+/// Frees a snapshot. Iterators over it continue to work.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_release_snapshot(_db: *mut leveldb_t, snapshot: *const leveldb_snapshot_t) {
     quietly(|| {
@@ -353,7 +359,7 @@ pub unsafe extern "C" fn leveldb_property_value(db: *mut leveldb_t, name: *const
     text.flatten().map_or(ptr::null_mut(), |text| allocate(text.as_bytes()).cast())
 }
 
-/// Bytes of the keys and values in each range. Walks the range: some ten nanoseconds a record.
+/// Bytes of the keys and values in each range. Walks the range, at some ten nanoseconds per record.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_approximate_sizes(
     db: *mut leveldb_t,
@@ -373,7 +379,7 @@ pub unsafe extern "C" fn leveldb_approximate_sizes(
                 handle(db, "db")?.size(start, limit)
             }
         });
-        // SAFETY: the API's contract: room for `num_ranges` sizes.
+        // SAFETY: the API's contract: space for `num_ranges` sizes.
         unsafe { sizes.add(i).write(size.unwrap_or(0)) };
     }
 }

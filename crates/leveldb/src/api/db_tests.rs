@@ -1,10 +1,10 @@
-//! An open database from inside: children of fork, media that fail, lengths that are none.
+//! An open database, tested from inside: children of fork, media that fail, invalid lengths.
 
 use super::*;
-use crate::iter::{leveldb_create_iterator, leveldb_iter_destroy, leveldb_iter_get_error};
-use crate::options::{leveldb_readoptions_create, leveldb_writeoptions_create};
+use crate::api::iter::{leveldb_create_iterator, leveldb_iter_destroy, leveldb_iter_get_error};
+use crate::api::options::{leveldb_readoptions_create, leveldb_writeoptions_create};
 use mangrove::Map;
-use mangrove_durable::{CreateMode, MediumChoice, Options, Runtime, TrackerChoice};
+use mangrove_durable::{Create, Medium, Options, Runtime, TrackerChoice};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const ENGINES: [EngineKind; 2] = [EngineKind::Durable, EngineKind::Map];
@@ -13,19 +13,20 @@ fn bytewise() -> Order {
     Order { name: BYTEWISE.to_vec(), comparator: None }
 }
 
-fn opening(create_if_missing: bool) -> Opening {
-    Opening { order: bytewise(), create_if_missing, error_if_exists: false, paranoid_checks: false }
+fn open_request(create_if_missing: bool) -> OpenRequest {
+    OpenRequest { order: bytewise(), create_if_missing, error_if_exists: false, paranoid_checks: false }
 }
 
 /// A new database of that engine.
-fn new(folder: &Path, engine: EngineKind) -> leveldb_t {
+fn new(directory: &Path, engine: EngineKind) -> leveldb_t {
     let catalog = Catalog { engine, comparator: BYTEWISE.to_vec() };
-    let (made, _) = open_engine(folder, &catalog, &bytewise(), true, catalog::lock(folder).unwrap()).unwrap();
-    catalog.write(folder).unwrap();
+    let (made, _) =
+        open_engine(directory, &catalog, &bytewise(), true, catalog::lock(directory).unwrap()).unwrap();
+    catalog.write(directory).unwrap();
     leveldb_t::new(made, engine)
 }
 
-/// Descriptors of this process behind which that file is.
+/// Descriptors of this process that are open on that file.
 fn descriptors_of(file: &Path) -> Vec<c_int> {
     let names = std::fs::read_dir("/proc/self/fd").unwrap();
     let numbers = names.filter_map(|name| name.unwrap().file_name().to_str()?.parse().ok());
@@ -34,14 +35,14 @@ fn descriptors_of(file: &Path) -> Vec<c_int> {
 }
 
 /// From now on no write to the pool's log succeeds.
-fn break_log(folder: &Path) {
+fn break_log(directory: &Path) {
     use std::os::fd::AsRawFd;
     let null = std::fs::File::open("/dev/null").unwrap();
-    let log = catalog::pool(&folder.canonicalize().unwrap()).join("log");
+    let log = catalog::pool(&directory.canonicalize().unwrap()).join("log");
     let descriptors = descriptors_of(&log);
     assert!(!descriptors.is_empty());
     for fd in descriptors {
-        // SAFETY: takes a descriptor of the database's away, whose writes then fail.
+        // SAFETY: replaces a descriptor of the database's, whose writes then fail.
         assert_eq!(unsafe { libc::dup2(null.as_raw_fd(), fd) }, fd);
     }
 }
@@ -49,31 +50,31 @@ fn break_log(folder: &Path) {
 #[test]
 fn damage_is_corruption_whichever_the_engine() {
     for engine in ENGINES {
-        let folder = tempfile::tempdir().unwrap();
-        new(folder.path(), engine).engine.get().unwrap().put(b"tide", b"high", true).unwrap();
-        let image = catalog::pool(folder.path()).join("image");
+        let directory = tempfile::tempdir().unwrap();
+        new(directory.path(), engine).engine.get().unwrap().put(b"tide", b"high", true).unwrap();
+        let image = catalog::pool(directory.path()).join("image");
         let mut bytes = std::fs::read(&image).unwrap();
         bytes.fill(7);
         std::fs::write(&image, bytes).unwrap();
-        let failure = open(folder.path(), &opening(false)).err().unwrap().to_string();
+        let failure = open(directory.path(), &open_request(false)).err().unwrap().to_string();
         assert!(failure.starts_with("Corruption: "), "{engine:?}: {failure}");
     }
 }
 
 #[test]
 fn a_database_that_went_before_the_lock_came_is_not_made_anew_unasked() {
-    let folder = tempfile::tempdir().unwrap();
-    let lock = catalog::lock(folder.path()).unwrap();
-    let failure = open_locked(folder.path(), &opening(false), lock).err().unwrap().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let lock = catalog::lock(directory.path()).unwrap();
+    let failure = open_locked(directory.path(), &open_request(false), lock).err().unwrap().to_string();
     assert!(failure.contains("create_if_missing is false"), "{failure}");
-    assert!(!catalog::pool(folder.path()).exists());
+    assert!(!catalog::pool(directory.path()).exists());
 }
 
 #[test]
 fn after_a_failed_synced_write_readers_lose_its_keys_and_no_others() {
     for engine in ENGINES {
-        let folder = tempfile::tempdir().unwrap();
-        let db = new(folder.path(), engine);
+        let directory = tempfile::tempdir().unwrap();
+        let db = new(directory.path(), engine);
         let store = db.engine.get().unwrap();
         let get = |key: &[u8]| get(&**store, key);
         store.put(b"changed", b"before", true).unwrap();
@@ -82,7 +83,7 @@ fn after_a_failed_synced_write_readers_lose_its_keys_and_no_others() {
         store.put(b"unsynced", b"yes", false).unwrap();
         store.compact().unwrap();
         let view = store.view().unwrap();
-        break_log(folder.path());
+        break_log(directory.path());
         let mut batch = leveldb_writebatch_t::default();
         batch.put(b"changed", b"after");
         batch.delete(b"gone");
@@ -91,7 +92,7 @@ fn after_a_failed_synced_write_readers_lose_its_keys_and_no_others() {
         for key in [&b"changed"[..], b"gone", b"new"] {
             assert!(get(key).is_err(), "{engine:?}: {} is told", String::from_utf8_lossy(key));
         }
-        // Nothing is written any more, and no more keys are lost.
+        // The database writes nothing any more, and readers lose no more keys.
         for sync in [true, false, true] {
             store.put(b"synced", b"no", sync).unwrap_err();
             store.delete(b"absent", sync).unwrap_err();
@@ -100,7 +101,7 @@ fn after_a_failed_synced_write_readers_lose_its_keys_and_no_others() {
         assert_eq!(before(b"absent"), None, "{engine:?}");
         assert_eq!(before(b"synced").as_deref(), Some(&b"yes"[..]), "{engine:?}");
         assert_eq!(before(b"unsynced").as_deref(), Some(&b"yes"[..]), "{engine:?}");
-        // What was made before goes on; what is made now would have to tell of the failed write.
+        // A view that was opened before continues to work; a new one would have to return the failed write.
         let mut old = None;
         view.get(b"changed", &mut |v| old = Some(v.to_vec())).unwrap();
         assert_eq!(old.as_deref(), Some(&b"before"[..]), "{engine:?}");
@@ -108,34 +109,37 @@ fn after_a_failed_synced_write_readers_lose_its_keys_and_no_others() {
     }
 }
 
-/// The value of a key; what is not told is an error.
-fn get(store: &dyn Engine, key: &[u8]) -> Result<Option<Vec<u8>>> {
+/// The value of a key; an error where no value may be returned.
+fn get(store: &dyn StorageEngine, key: &[u8]) -> Result<Option<Vec<u8>>> {
     let mut value = None;
     store.get(key, &mut |v| value = Some(v.to_vec())).map(|()| value)
 }
 
-/// An error that no call met is met by none: what comes after it changes nothing, and readers lose nothing by it.
+/// The background writer meets an error, and no call does. Later writes are refused and change nothing, and readers
+/// lose no key.
 #[test]
 fn what_a_failed_medium_refuses_is_not_told_and_takes_nothing_from_readers() {
     for engine in ENGINES {
-        let folder = tempfile::tempdir().unwrap();
-        let db = new(folder.path(), engine);
+        let directory = tempfile::tempdir().unwrap();
+        let db = new(directory.path(), engine);
         let store = &**db.engine.get().unwrap();
         store.put(b"synced", b"yes", true).unwrap();
         store.put(b"unsynced", b"yes", false).unwrap();
         store.compact().unwrap();
-        break_log(folder.path());
-        // The thread behind fails within milliseconds; whoever comes long after is refused before he changes anything.
-        let refused = (0..500u32).find(|n| {
+        break_log(directory.path());
+        // The background thread fails within milliseconds, and nothing reports when. A put that comes long after is
+        // refused before it changes anything; one at the very moment of the failure would be refused and reported,
+        // so the puts are few and far apart.
+        let refused = (0..120u32).find(|n| {
             let put = store.put(b"changed", &n.to_be_bytes(), false);
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::thread::sleep(std::time::Duration::from_millis(500));
             put.is_err()
         });
         let accepted =
             refused.expect("a log that fails").checked_sub(1).expect("the first waits for nothing");
         let told = get(store, b"changed").unwrap();
         assert_eq!(told.as_deref(), Some(&accepted.to_be_bytes()[..]), "{engine:?}");
-        // Enough for every bucket of keys.
+        // Enough keys for every bucket.
         let mut batch = leveldb_writebatch_t::default();
         (0..20_000u32).for_each(|n| batch.put(&n.to_be_bytes(), b"never"));
         batch.put(b"synced", b"no");
@@ -149,26 +153,28 @@ fn what_a_failed_medium_refuses_is_not_told_and_takes_nothing_from_readers() {
     }
 }
 
-/// A unit that is refused poisons no medium: what it would have written is told all the same to nobody. The test runs
-/// itself again, because limits are for whole processes.
+/// A refused atomic group does not poison the medium, but no reader may see what it would have written. The test runs
+/// itself again, because limits apply to whole processes.
 #[test]
 fn a_synced_write_that_found_no_descriptor_is_not_told_and_stays_so() {
     const ROLE: &str = "MANGROVE_TEST_FOLDER";
-    let test = "db::tests::a_synced_write_that_found_no_descriptor_is_not_told_and_stays_so";
-    let Some(folder) = std::env::var_os(ROLE) else {
-        let folder = tempfile::tempdir().unwrap();
+    let (_, module) = module_path!().split_once("::").unwrap();
+    let test = format!("{module}::a_synced_write_that_found_no_descriptor_is_not_told_and_stays_so");
+    let Some(directory) = std::env::var_os(ROLE) else {
+        let directory = tempfile::tempdir().unwrap();
         let mut again = std::process::Command::new(std::env::current_exe().unwrap());
-        let output = again.args(["--exact", test, "--nocapture"]).env(ROLE, folder.path()).output().unwrap();
+        let output =
+            again.args(["--exact", &test, "--nocapture"]).env(ROLE, directory.path()).output().unwrap();
         let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         assert!(output.status.success() && text.contains("1 passed"), "{text}");
-        let db = open(folder.path(), &opening(false)).unwrap();
+        let db = open(directory.path(), &open_request(false)).unwrap();
         let found = get(&**db.engine.get().unwrap(), b"changed").unwrap();
         assert_eq!(found.as_deref(), Some(&b"before"[..]));
         return;
     };
-    let db = new(Path::new(&folder), EngineKind::Durable);
+    let db = new(Path::new(&directory), EngineKind::Durable);
     let store = &**db.engine.get().unwrap();
-    // More than half the log; the second finds the first one's place.
+    // More than half the log; the second such value reuses the space of the first.
     let long = vec![7; 40 << 20];
     store.put(b"long", &long, true).unwrap();
     store.delete(b"long", true).unwrap();
@@ -176,7 +182,7 @@ fn a_synced_write_that_found_no_descriptor_is_not_told_and_stays_so() {
     store.put(b"other", b"yes", true).unwrap();
     store.compact().unwrap();
     let free = std::fs::File::open("/dev/null").unwrap();
-    // The next that would be given.
+    // The number that the next descriptor would get.
     let next = std::os::fd::AsRawFd::as_raw_fd(&free) as u64;
     drop(free);
     let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -199,25 +205,25 @@ fn a_synced_write_that_found_no_descriptor_is_not_told_and_stays_so() {
     }
 }
 
-/// Runs `work` in a child of fork; whether it came to an end soon, and with true.
+/// Runs `work` in a child of fork; true when it ended and returned true.
 fn in_a_child(work: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child runs `work` and nothing of its parent's destructors.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: as above.
         unsafe {
-            libc::alarm(20);
+            libc::alarm(120);
             libc::_exit(i32::from(!work()));
         }
     }
     let mut status = 0;
-    // SAFETY: our child, and room for its status.
+    // SAFETY: our child, and space for its status.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     status == 0
 }
 
-/// Whether every call on the database fails, and closing it does nothing.
-fn is_refused(db: *mut leveldb_t, iterator: *mut crate::iter::leveldb_iterator_t) -> bool {
+/// True when every call on the database fails, and closing it does nothing.
+fn is_refused(db: *mut leveldb_t, iterator: *mut crate::api::iter::leveldb_iterator_t) -> bool {
     let (reads, writes) = (leveldb_readoptions_create(), leveldb_writeoptions_create());
     let mut error = ptr::null_mut();
     let mut said = 0;
@@ -237,7 +243,7 @@ fn is_refused(db: *mut leveldb_t, iterator: *mut crate::iter::leveldb_iterator_t
         let new = leveldb_create_iterator(db, reads);
         leveldb_iter_get_error(new, &raw mut error);
         told(&mut error);
-        crate::iter::leveldb_iter_seek_to_first(iterator);
+        crate::api::iter::leveldb_iter_seek_to_first(iterator);
         leveldb_iter_get_error(iterator, &raw mut error);
         told(&mut error);
         leveldb_compact_range(db, ptr::null(), 0, ptr::null(), 0);
@@ -252,8 +258,8 @@ fn is_refused(db: *mut leveldb_t, iterator: *mut crate::iter::leveldb_iterator_t
 #[test]
 fn a_child_of_fork_is_refused_and_never_waits() {
     for engine in ENGINES {
-        let folder = tempfile::tempdir().unwrap();
-        let db = give(new(folder.path(), engine));
+        let directory = tempfile::tempdir().unwrap();
+        let db = give(new(directory.path(), engine));
         // SAFETY: a live handle, closed below.
         let parents = unsafe { &*db };
         let stop = AtomicBool::new(false);
@@ -280,33 +286,33 @@ fn a_child_of_fork_is_refused_and_never_waits() {
         });
         // SAFETY: as above.
         unsafe { leveldb_close(db) };
-        let again = open(folder.path(), &opening(false)).unwrap();
+        let again = open(directory.path(), &open_request(false)).unwrap();
         let mut found = false;
         again.engine.get().unwrap().get(b"parent", &mut |_| found = true).unwrap();
         assert!(found);
     }
 }
 
-/// On persistent memory parent and child share the very bytes.
+/// On persistent memory parent and child share the same bytes.
 #[test]
 fn a_child_of_fork_changes_nothing_in_its_parents_memory() {
     for engine in ENGINES {
-        let folder = tempfile::tempdir().unwrap();
-        let pool = catalog::pool(folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        let pool = catalog::pool(directory.path());
         if engine == EngineKind::Map {
             let medium = mangrove::Medium::Emulated(mangrove::Latency::default());
-            Map::options().create(true).medium(medium).open(&pool).unwrap().close().unwrap();
+            Map::options().medium(medium).open(&pool).unwrap().close().unwrap();
         } else {
             let options = Options::new()
-                .create(CreateMode::CreateIfMissing)
-                .medium(MediumChoice::Emulated(mangrove_durable::Latency::default()))
+                .create(Create::IfMissing)
+                .medium(Medium::Emulated(mangrove_durable::Latency::default()))
                 .capacity(1 << 30)
                 .tracker(TrackerChoice::Explicit)
                 .self_contained(true);
             // SAFETY: nothing is initialised.
             unsafe { Runtime::open(&pool, &options, None) }.unwrap().close().unwrap();
         }
-        let db = give(new(folder.path(), engine));
+        let db = give(new(directory.path(), engine));
         // SAFETY: a live handle, closed below.
         let store = unsafe { &*db }.engine.get().unwrap();
         let put = |n: u32| store.put(&n.to_be_bytes(), b"parent's", n.is_multiple_of(2)).unwrap();
@@ -320,7 +326,7 @@ fn a_child_of_fork_changes_nothing_in_its_parents_memory() {
             leveldb_iter_destroy(iterator);
             leveldb_close(db);
         }
-        let again = open(folder.path(), &opening(false)).unwrap();
+        let again = open(directory.path(), &open_request(false)).unwrap();
         let store = again.engine.get().unwrap();
         assert_eq!(store.check().unwrap(), Vec::<String>::new());
         for n in 0..100u32 {
@@ -334,8 +340,8 @@ fn a_child_of_fork_changes_nothing_in_its_parents_memory() {
 #[test]
 fn a_length_that_no_memory_has_is_refused_and_changes_nothing() {
     use crate::batch::{leveldb_writebatch_delete, leveldb_writebatch_put};
-    let folder = tempfile::tempdir().unwrap();
-    let db = give(new(folder.path(), EngineKind::Durable));
+    let directory = tempfile::tempdir().unwrap();
+    let db = give(new(directory.path(), EngineKind::Durable));
     let (reads, writes) = (leveldb_readoptions_create(), leveldb_writeoptions_create());
     // SAFETY: a live handle, closed below.
     let store = unsafe { &*db }.engine.get().unwrap();
@@ -351,7 +357,7 @@ fn a_length_that_no_memory_has_is_refused_and_changes_nothing() {
         assert!(text.starts_with("Invalid argument: "), "{text}");
     };
     for (key, len) in [(c"key".as_ptr(), usize::MAX), (ptr::null(), 5)] {
-        // SAFETY: live handles, bytes where there are any, room for what is answered.
+        // SAFETY: live handles, bytes where there are any, space for the results.
         unsafe {
             leveldb_put(db, writes, key, len, c"v".as_ptr(), 1, &raw mut error);
             told(&mut error);
@@ -378,7 +384,7 @@ fn a_length_that_no_memory_has_is_refused_and_changes_nothing() {
             leveldb_write(db, writes, &raw mut batch, &raw mut error);
             assert!(error.is_null());
             let iterator = leveldb_create_iterator(db, reads);
-            crate::iter::leveldb_iter_seek(iterator, key, len);
+            crate::api::iter::leveldb_iter_seek(iterator, key, len);
             leveldb_iter_get_error(iterator, &raw mut error);
             told(&mut error);
             leveldb_iter_destroy(iterator);

@@ -1,19 +1,19 @@
-//! What belongs to the process that opened a database.
+//! Parts of an open database belong to the process that opened it.
 //!
-//! A child of fork has a copy of it: locks that are held by threads which it does not have, and on persistent memory the
-//! very bytes that its parent goes on writing. So nothing of it is used in a child, and nothing dropped.
+//! A child of fork has a copy of them: locks held by threads that the child does not have and, on persistent memory,
+//! the very bytes that its parent continues to write. So a child neither uses nor drops them.
 
-use crate::status::{Failure, Kind, Result};
+use crate::status::{Failure, FailureKind, Result};
 use mangrove_sys::ProcessMark;
 use std::mem::ManuallyDrop;
 
-/// A part of an open database, for the process that made it.
-pub(crate) struct Ours<T> {
+/// A part of an open database, which only the process that created it may use.
+pub(crate) struct OwnedByProcess<T> {
     process: ProcessMark,
     part: ManuallyDrop<T>,
 }
 
-impl<T> Ours<T> {
+impl<T> OwnedByProcess<T> {
     pub(crate) fn new(part: T) -> Self {
         Self { process: ProcessMark::here(), part: ManuallyDrop::new(part) }
     }
@@ -36,7 +36,7 @@ impl<T> Ours<T> {
     }
 }
 
-impl<T> Drop for Ours<T> {
+impl<T> Drop for OwnedByProcess<T> {
     fn drop(&mut self) {
         if self.process.is_here() {
             // SAFETY: dropped once, here.
@@ -48,8 +48,8 @@ impl<T> Drop for Ours<T> {
 #[cold]
 fn in_a_child() -> Failure {
     Failure::new(
-        Kind::IoError,
-        "the database was opened before this process was forked; use it in the parent, or close it there and open it in a \
-         process that was started anew",
+        FailureKind::IoError,
+        "the database was opened before this process was forked; use it in the parent, or close it there and open \
+         it in a process that was started anew",
     )
 }

@@ -1,17 +1,18 @@
 //! Iterators.
 
-use crate::bytes::{give, handle, slice, take_back};
-use crate::db::leveldb_t;
-use crate::engine::Cursor;
-use crate::options::leveldb_readoptions_t;
-use crate::ours::Ours;
+use crate::api::db::leveldb_t;
+use crate::api::fork_guard::OwnedByProcess;
+use crate::api::options::leveldb_readoptions_t;
+use crate::bytes::slice;
+use crate::engine::engine::RecordCursor;
 use crate::status::{Failure, Result, caught, quietly, tell};
+use mangrove_cabi::{give, handle, take_back};
 use std::ffi::c_char;
 use std::ptr;
 
-/// Where key and value of the present record lie.
+/// Where key and value of the current record lie.
 #[derive(Clone, Copy)]
-struct Present {
+struct CurrentRecord {
     key: *const c_char,
     key_len: usize,
     value: *const c_char,
@@ -20,22 +21,22 @@ struct Present {
 
 /// A place among the records of one instant. One thread at a time.
 pub struct leveldb_iterator_t {
-    /// None when the iterator could not be made, or has failed.
-    cursor: Option<Ours<Box<dyn Cursor>>>,
-    /// What the cursor stands on: looked at several times between two moves.
-    present: Option<Present>,
-    /// Why it stands nowhere.
+    /// None when the iterator could not be created, or has failed.
+    cursor: Option<OwnedByProcess<Box<dyn RecordCursor>>>,
+    /// The record that the cursor stands on; the caller reads it several times between two moves.
+    current: Option<CurrentRecord>,
+    /// Why the cursor stands on no record.
     error: Option<Failure>,
 }
 
 impl leveldb_iterator_t {
     #[inline]
-    fn go(&mut self, walk: impl FnOnce(&mut dyn Cursor) -> Result<()>) {
+    fn go(&mut self, walk: impl FnOnce(&mut dyn RecordCursor) -> Result<()>) {
         let Some(ours) = &mut self.cursor else { return };
         let gone = caught(|| {
             let cursor = ours.get_mut()?;
             walk(&mut **cursor)?;
-            Ok(cursor.record().map(|(key, value)| Present {
+            Ok(cursor.record().map(|(key, value)| CurrentRecord {
                 key: key.as_ptr().cast(),
                 key_len: key.len(),
                 value: value.as_ptr().cast(),
@@ -43,14 +44,14 @@ impl leveldb_iterator_t {
             }))
         });
         match gone {
-            Ok(present) => self.present = present,
+            Ok(current) => self.current = current,
             Err(failure) => self.fail(failure),
         }
     }
 
     #[cold]
     fn fail(&mut self, failure: Failure) {
-        (self.present, self.error) = (None, Some(failure));
+        (self.current, self.error) = (None, Some(failure));
         let cursor = self.cursor.take();
         quietly(|| {
             drop(cursor);
@@ -59,8 +60,8 @@ impl leveldb_iterator_t {
     }
 }
 
-/// An iterator over the records of the snapshot in the options, or of this instant. It stands nowhere;
-/// why not, if it could not be made, leveldb_iter_get_error() says.
+/// Creates an iterator over the records of the snapshot in the options, or of this instant. It stands on no record
+/// yet; leveldb_iter_get_error() reports why it could not be created.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_create_iterator(
     db: *mut leveldb_t,
@@ -69,13 +70,13 @@ pub unsafe extern "C" fn leveldb_create_iterator(
     let cursor = caught(|| {
         // SAFETY: the API's contract: live handles.
         let view = unsafe { handle(db, "db")?.view(handle(options, "options")?) }?;
-        Ok(Ours::new(view.cursor()))
+        Ok(OwnedByProcess::new(view.cursor()))
     });
     let (cursor, error) = match cursor {
         Ok(cursor) => (Some(cursor), None),
         Err(failure) => (None, Some(failure)),
     };
-    give(leveldb_iterator_t { cursor, present: None, error })
+    give(leveldb_iterator_t { cursor, current: None, error })
 }
 
 /// Frees an iterator.
@@ -92,16 +93,16 @@ pub unsafe extern "C" fn leveldb_iter_destroy(iterator: *mut leveldb_iterator_t)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_iter_valid(iterator: *const leveldb_iterator_t) -> u8 {
     // SAFETY: the API's contract: a live handle.
-    u8::from(unsafe { iterator.as_ref() }.is_some_and(|i| i.present.is_some()))
+    u8::from(unsafe { iterator.as_ref() }.is_some_and(|i| i.current.is_some()))
 }
 
-/// Makes an entry point that moves an iterator.
+/// Defines an entry point that moves an iterator.
 macro_rules! moves {
     ($(#[$doc:meta])* $name:ident, $how:ident) => {
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(iterator: *mut leveldb_iterator_t) {
-            // SAFETY: the API's contract: a live handle that nobody else uses now.
+            // SAFETY: the API's contract: a live handle that no other thread uses now.
             if let Some(iterator) = unsafe { iterator.as_mut() } {
                 iterator.go(|cursor| cursor.$how());
             }
@@ -137,7 +138,7 @@ pub unsafe extern "C" fn leveldb_iter_seek(
     key: *const c_char,
     key_len: usize,
 ) {
-    // SAFETY: the API's contract: a live handle that nobody else uses now, and readable bytes.
+    // SAFETY: the API's contract: a live handle that no other thread uses now, and readable bytes.
     unsafe {
         if let Some(iterator) = iterator.as_mut() {
             iterator.go(|cursor| cursor.seek(slice(key, key_len)?));
@@ -145,19 +146,19 @@ pub unsafe extern "C" fn leveldb_iter_seek(
     }
 }
 
-/// Makes an entry point that hands out a part of the record. The bytes stay until the iterator moves.
+/// Defines an entry point that returns a part of the record. The bytes stay until the iterator moves.
 macro_rules! part {
     ($(#[$doc:meta])* $name:ident, $part:ident, $part_len:ident) => {
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(iterator: *const leveldb_iterator_t, len: *mut usize) -> *const c_char {
-            // SAFETY: the API's contract: a live handle, and room for a length.
+            // SAFETY: the API's contract: a live handle, and space for a length.
             unsafe {
-                let present = iterator.as_ref().and_then(|i| i.present);
+                let current = iterator.as_ref().and_then(|i| i.current);
                 if let Some(len) = len.as_mut() {
-                    *len = present.map_or(0, |p| p.$part_len);
+                    *len = current.map_or(0, |p| p.$part_len);
                 }
-                present.map_or(ptr::null(), |p| p.$part)
+                current.map_or(ptr::null(), |p| p.$part)
             }
         }
     };
@@ -176,7 +177,7 @@ part!(
     value_len
 );
 
-/// Why the iterator stands nowhere, if something went wrong.
+/// Why the iterator stands on no record, if something went wrong.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_iter_get_error(
     iterator: *const leveldb_iterator_t,
@@ -193,20 +194,20 @@ pub unsafe extern "C" fn leveldb_iter_get_error(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::options::leveldb_readoptions_create;
     use crate::batch::leveldb_writebatch_t;
-    use crate::catalog::EngineKind;
-    use crate::engine::{Engine, Figures, View};
-    use crate::options::leveldb_readoptions_create;
+    use crate::engine::catalog::EngineKind;
+    use crate::engine::engine::{Figures, ReadView, StorageEngine};
     use std::cmp::Ordering;
     use std::ffi::CStr;
     use std::sync::Arc;
 
-    /// Panics wherever an iterator comes by: at once, or at the end.
+    /// An engine that panics when an iterator uses it: at once, or at the end.
     struct Broken {
         at_once: bool,
     }
 
-    impl Engine for Broken {
+    impl StorageEngine for Broken {
         fn put(&self, _: &[u8], _: &[u8], _: bool) -> Result<()> {
             Ok(())
         }
@@ -219,7 +220,7 @@ mod tests {
         fn get(&self, _: &[u8], _: &mut dyn FnMut(&[u8])) -> Result<()> {
             Ok(())
         }
-        fn view(&self) -> Result<Arc<dyn View>> {
+        fn view(&self) -> Result<Arc<dyn ReadView>> {
             assert!(!self.at_once, "a bug below");
             Ok(Arc::new(BrokenView))
         }
@@ -239,11 +240,11 @@ mod tests {
 
     struct BrokenView;
 
-    impl View for BrokenView {
+    impl ReadView for BrokenView {
         fn get(&self, _: &[u8], _: &mut dyn FnMut(&[u8])) -> Result<()> {
             Ok(())
         }
-        fn cursor(self: Arc<Self>) -> Box<dyn Cursor> {
+        fn cursor(self: Arc<Self>) -> Box<dyn RecordCursor> {
             Box::new(BrokenCursor)
         }
     }
@@ -256,7 +257,7 @@ mod tests {
         }
     }
 
-    impl Cursor for BrokenCursor {
+    impl RecordCursor for BrokenCursor {
         fn seek_to_first(&mut self) -> Result<()> {
             panic!("a bug below")
         }

@@ -1,16 +1,16 @@
-//! Options. What steers LevelDB's files has no counterpart here: it is accepted, so that programs run
-//! unchanged, and means nothing (docs/leveldb.md lists which).
+//! Options. Those that control LevelDB's files have no counterpart here: they are accepted, so that programs run
+//! unchanged, and ignored (docs/leveldb.md lists them).
 
-use crate::bytes::{give, take_back};
-use crate::db::leveldb_snapshot_t;
+use crate::api::handles::leveldb_snapshot_t;
 use crate::objects::{
-    Comparator, leveldb_cache_t, leveldb_comparator_t, leveldb_env_t, leveldb_filterpolicy_t,
-    leveldb_logger_t,
+    leveldb_cache_t, leveldb_comparator_t, leveldb_env_t, leveldb_filterpolicy_t, leveldb_logger_t,
 };
-use crate::status::{Failure, Result};
+use crate::order::Order;
+use crate::status::{Failure, Result, quietly};
+use mangrove_cabi::{give, set_option, take_back};
 use std::ffi::c_int;
 
-/// The name that LevelDB stores for its own order, byte by byte as unsigned.
+/// The name that LevelDB stores for its own order: unsigned, byte by byte.
 pub(crate) const BYTEWISE: &[u8] = b"leveldb.BytewiseComparator";
 
 /// How to open a database.
@@ -21,16 +21,9 @@ pub struct leveldb_options_t {
     paranoid_checks: bool,
 }
 
-/// The order that was asked for: its name, and the function unless it is LevelDB's own order.
+/// The options that matter when a database is opened.
 #[derive(Clone)]
-pub(crate) struct Order {
-    pub(crate) name: Vec<u8>,
-    pub(crate) comparator: Option<Comparator>,
-}
-
-/// What opening needs of the options.
-#[derive(Clone)]
-pub(crate) struct Opening {
+pub(crate) struct OpenRequest {
     pub(crate) order: Order,
     pub(crate) create_if_missing: bool,
     pub(crate) error_if_exists: bool,
@@ -38,8 +31,8 @@ pub(crate) struct Opening {
 }
 
 impl leveldb_options_t {
-    pub(crate) fn opening(&self) -> Result<Opening> {
-        Ok(Opening {
+    pub(crate) fn open_request(&self) -> Result<OpenRequest> {
+        Ok(OpenRequest {
             order: self.order()?,
             create_if_missing: self.create_if_missing,
             error_if_exists: self.error_if_exists,
@@ -59,7 +52,7 @@ impl leveldb_options_t {
     }
 }
 
-/// Options as they are without being set.
+/// Creates options with their default values.
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_options_create() -> *mut leveldb_options_t {
     give(leveldb_options_t {
@@ -83,27 +76,28 @@ pub unsafe extern "C" fn leveldb_options_set_comparator(
     options: *mut leveldb_options_t,
     comparator: *mut leveldb_comparator_t,
 ) {
-    // SAFETY: the API's contract: a live handle that nobody else uses now.
-    if let Some(options) = unsafe { options.as_mut() } {
-        options.comparator = comparator;
-    }
+    set_option!(quietly, options.comparator = comparator);
 }
 
-/// Makes a setter of a truth value.
-macro_rules! set_bool {
-    ($(#[$doc:meta])* $name:ident, $field:ident) => {
-        $(#[$doc])*
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(options: *mut leveldb_options_t, yes: u8) {
-            // SAFETY: the API's contract: a live handle that nobody else uses now.
-            if let Some(options) = unsafe { options.as_mut() } {
-                options.$field = yes != 0;
-            }
-        }
-    };
+/// Creates the database when there is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leveldb_options_set_create_if_missing(options: *mut leveldb_options_t, yes: u8) {
+    set_option!(quietly, options.create_if_missing = yes != 0);
 }
 
-/// Makes a setter of something that is accepted and means nothing here.
+/// Fails when there is a database.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leveldb_options_set_error_if_exists(options: *mut leveldb_options_t, yes: u8) {
+    set_option!(quietly, options.error_if_exists = yes != 0);
+}
+
+/// Reads every record against its checksums when the database is opened, and fails on damage.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leveldb_options_set_paranoid_checks(options: *mut leveldb_options_t, yes: u8) {
+    set_option!(quietly, options.paranoid_checks = yes != 0);
+}
+
+/// Defines a setter of an option that is accepted and ignored.
 macro_rules! set_nothing {
     ($(#[$doc:meta])* $name:ident, $type:ty) => {
         $(#[$doc])*
@@ -112,23 +106,8 @@ macro_rules! set_nothing {
     };
 }
 
-set_bool!(
-    /// Makes the database when there is none.
-    leveldb_options_set_create_if_missing,
-    create_if_missing
-);
-set_bool!(
-    /// Fails when there is a database.
-    leveldb_options_set_error_if_exists,
-    error_if_exists
-);
-set_bool!(
-    /// Reads every record against its checksums when the database is opened, and fails on damage.
-    leveldb_options_set_paranoid_checks,
-    paranoid_checks
-);
 set_nothing!(
-    /// Accepted: no read looks in vain on a disk.
+    /// Accepted: no read searches a disk.
     leveldb_options_set_filter_policy,
     *mut leveldb_filterpolicy_t
 );
@@ -138,7 +117,7 @@ set_nothing!(
     *mut leveldb_env_t
 );
 set_nothing!(
-    /// Accepted: nothing is logged for people.
+    /// Accepted: this library logs no messages.
     leveldb_options_set_info_log,
     *mut leveldb_logger_t
 );
@@ -148,7 +127,7 @@ set_nothing!(
     usize
 );
 set_nothing!(
-    /// Accepted: a database has a handful of files.
+    /// Accepted: a database has few files.
     leveldb_options_set_max_open_files,
     c_int
 );
@@ -183,7 +162,7 @@ pub struct leveldb_readoptions_t {
     pub(crate) snapshot: *const leveldb_snapshot_t,
 }
 
-/// Read options as they are without being set.
+/// Creates read options with their default values.
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_readoptions_create() -> *mut leveldb_readoptions_t {
     give(leveldb_readoptions_t { snapshot: std::ptr::null() })
@@ -204,16 +183,13 @@ pub extern "C" fn leveldb_readoptions_set_verify_checksums(_options: *mut leveld
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_readoptions_set_fill_cache(_options: *mut leveldb_readoptions_t, _yes: u8) {}
 
-/// Reads from a snapshot; NULL: from the present.
+/// Reads from a snapshot; NULL means the present state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_readoptions_set_snapshot(
     options: *mut leveldb_readoptions_t,
     snapshot: *const leveldb_snapshot_t,
 ) {
-    // SAFETY: the API's contract: a live handle that nobody else uses now.
-    if let Some(options) = unsafe { options.as_mut() } {
-        options.snapshot = snapshot;
-    }
+    set_option!(quietly, options.snapshot = snapshot);
 }
 
 /// How to write.
@@ -221,7 +197,7 @@ pub struct leveldb_writeoptions_t {
     pub(crate) sync: bool,
 }
 
-/// Write options as they are without being set: not synced.
+/// Creates write options with their default values: not synced.
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_writeoptions_create() -> *mut leveldb_writeoptions_t {
     give(leveldb_writeoptions_t { sync: false })
@@ -234,11 +210,8 @@ pub unsafe extern "C" fn leveldb_writeoptions_destroy(options: *mut leveldb_writ
     unsafe { take_back(options) };
 }
 
-/// Whether a write returns when it is durable (1), or at once (0).
+/// Whether a write returns once it is durable (1), or at once (0).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_writeoptions_set_sync(options: *mut leveldb_writeoptions_t, yes: u8) {
-    // SAFETY: the API's contract: a live handle that nobody else uses now.
-    if let Some(options) = unsafe { options.as_mut() } {
-        options.sync = yes != 0;
-    }
+    set_option!(quietly, options.sync = yes != 0);
 }

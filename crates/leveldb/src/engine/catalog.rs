@@ -1,13 +1,13 @@
-//! The folder of a database: its lock, and the file that says what it is.
+//! The directory of a database: its lock, and the catalog, which says what the database is.
 //!
 //! | name | what |
 //! |---|---|
-//! | `LOCK` | empty; whoever has the database open holds a lock on it |
+//! | `LOCK` | empty; the process that has the database open holds a lock on it |
 //! | `MANGROVE` | three lines of text: format, engine, comparator; a fourth with their CRC-32C |
 //! | `pool` | the engine's files |
 //!
-//! `MANGROVE` is the commit point of creation: it is renamed into place when the engine's files are
-//! there. A folder without it holds no database.
+//! `MANGROVE` is the commit point of creation: it is renamed into place once the engine's files are there. A
+//! directory without it holds no database.
 
 use crate::status::{Failure, Result};
 use mangrove_sys::ProcessMark;
@@ -21,10 +21,10 @@ const FORMAT: &str = "mangrove-leveldb 1";
 const LOCK_FILE: &str = "LOCK";
 const CATALOG_FILE: &str = "MANGROVE";
 const CATALOG_FILE_NEW: &str = "MANGROVE.new";
-const POOL_FOLDER: &str = "pool";
-/// The file by which a folder of LevelDB's own is known.
+const POOL_DIRECTORY: &str = "pool";
+/// The file that marks a directory of LevelDB's own.
 const LEVELDB_FILE: &str = "CURRENT";
-/// A catalog is a few lines; a longer file is none.
+/// A catalog is a few lines; a longer file is not one.
 const CATALOG_BYTES_MAX: u64 = 1 << 20;
 
 /// Which engine holds the records.
@@ -51,7 +51,7 @@ impl EngineKind {
     }
 }
 
-/// What a database is.
+/// The engine and the order of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Catalog {
     pub(crate) engine: EngineKind,
@@ -60,10 +60,10 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    /// The catalog of the database in `folder`; `None` when there is no database.
-    pub(crate) fn read(folder: &Path) -> Result<Option<Self>> {
-        let path = folder.join(CATALOG_FILE);
-        // Something else of that name is no catalog either; a pipe would be waited for.
+    /// The catalog of the database in `directory`; `None` when there is no database.
+    pub(crate) fn read(directory: &Path) -> Result<Option<Self>> {
+        let path = directory.join(CATALOG_FILE);
+        // Another kind of file with that name is not a catalog either. Reading a pipe would wait.
         let is_one = |m: &Metadata| m.is_file() && m.len() <= CATALOG_BYTES_MAX;
         let bytes = match std::fs::metadata(&path)
             .and_then(|m| if is_one(&m) { std::fs::read(&path) } else { Ok(Vec::new()) })
@@ -103,11 +103,12 @@ impl Catalog {
         format!("{lines}crc32c {sum:08x}\n")
     }
 
-    /// Puts the catalog in place, durably: from then on there is a database.
-    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
-        // Durable-order: the folder's name before what makes it a database; otherwise a crash may lose all that is in it.
-        sync_name(folder).map_err(|e| Failure::io("sync the name of", folder, &e))?;
-        let (new, path) = (folder.join(CATALOG_FILE_NEW), folder.join(CATALOG_FILE));
+    /// Puts the catalog in place, durably: from then on the database exists.
+    pub(crate) fn write(&self, directory: &Path) -> Result<()> {
+        // Durable-order: the directory's name before what makes it a database; otherwise a crash may lose all that is
+        // in it.
+        sync_name(directory).map_err(|e| Failure::io("sync the name of", directory, &e))?;
+        let (new, path) = (directory.join(CATALOG_FILE_NEW), directory.join(CATALOG_FILE));
         let written = File::create(&new)
             .and_then(|mut file| {
                 file.write_all(self.text().as_bytes())?;
@@ -115,23 +116,24 @@ impl Catalog {
             })
             // Durable-order: the new file before its name; otherwise a crash leaves a name without text.
             .and_then(|()| std::fs::rename(&new, &path))
-            .and_then(|()| File::open(folder)?.sync_all());
+            .and_then(|()| File::open(directory)?.sync_all());
         written.map_err(|e| Failure::io("write", &path, &e))
     }
 }
 
-/// Makes the name of a folder durable, whoever made it: an attempt that was killed may have.
-fn sync_name(folder: &Path) -> std::io::Result<()> {
-    let folder = std::fs::canonicalize(folder)?;
+/// Makes the name of a directory durable, even if an attempt that was killed created it.
+fn sync_name(directory: &Path) -> std::io::Result<()> {
+    let directory = std::fs::canonicalize(directory)?;
     let device = |path: &Path| Ok::<_, std::io::Error>(std::fs::metadata(path)?.dev());
-    match folder.parent().map(File::open) {
-        // A file system is mounted here: its name is nothing that is written, perhaps in a folder that cannot be synced.
-        Some(_) if device(&folder)? != device(&folder.join(".."))? => Ok(()),
+    match directory.parent().map(File::open) {
+        // A file system is mounted here: its name is not stored in the directory above, which perhaps cannot be
+        // synced.
+        Some(_) if device(&directory)? != device(&directory.join(".."))? => Ok(()),
         Some(Ok(above)) => above.sync_all(),
-        // The folder above may be entered and not read: then all of the file system.
+        // The directory above may be entered but not read: sync the whole file system instead.
         Some(Err(e)) if e.kind() == ErrorKind::PermissionDenied => {
             // SAFETY: an open file.
-            match unsafe { libc::syncfs(File::open(folder)?.as_raw_fd()) } {
+            match unsafe { libc::syncfs(File::open(directory)?.as_raw_fd()) } {
                 0 => Ok(()),
                 _ => Err(std::io::Error::last_os_error()),
             }
@@ -170,42 +172,42 @@ fn unescape(text: &str) -> Option<Vec<u8>> {
 }
 
 /// The engine's files.
-pub(crate) fn pool(folder: &Path) -> PathBuf {
-    folder.join(POOL_FOLDER)
+pub(crate) fn pool(directory: &Path) -> PathBuf {
+    directory.join(POOL_DIRECTORY)
 }
 
-/// Refuses a folder that holds files of LevelDB itself.
-pub(crate) fn refuse_leveldb(folder: &Path) -> Result<()> {
-    if folder.join(LEVELDB_FILE).exists() {
+/// Refuses a directory that holds files of LevelDB itself.
+pub(crate) fn refuse_leveldb(directory: &Path) -> Result<()> {
+    if directory.join(LEVELDB_FILE).exists() {
         return Err(Failure::invalid(format!(
             "{}: holds files of LevelDB itself, which Mangrove does not read; choose another folder and copy the records over",
-            folder.display()
+            directory.display()
         )));
     }
     Ok(())
 }
 
-/// A locked folder.
-pub(crate) struct Lock {
+/// A locked directory.
+pub(crate) struct DirectoryLock {
     file: File,
     process: ProcessMark,
 }
 
-impl Drop for Lock {
+impl Drop for DirectoryLock {
     fn drop(&mut self) {
-        // A child of fork has a copy of the file, and with it of the lock: closing ours leaves it to the child. And the
-        // child's end takes nothing from us.
+        // A child of fork has a copy of the file, and with it of the lock: closing the file here would leave the lock
+        // to the child. And when the child ends, this process must keep its lock.
         if self.process.is_here() {
             let _ = self.file.unlock();
         }
     }
 }
 
-/// Locks the folder, which exists, for as long as the answer lives.
-pub(crate) fn lock(folder: &Path) -> Result<Lock> {
-    let path = folder.join(LOCK_FILE);
+/// Locks the directory, which exists, for as long as the result lives.
+pub(crate) fn lock(directory: &Path) -> Result<DirectoryLock> {
+    let path = directory.join(LOCK_FILE);
     loop {
-        // For reading too: a pipe of that name would be waited for.
+        // For reading too: otherwise opening a pipe of that name would wait.
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -217,7 +219,7 @@ pub(crate) fn lock(folder: &Path) -> Result<Lock> {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(Failure::new(
-                    crate::status::Kind::IoError,
+                    crate::status::FailureKind::IoError,
                     format!(
                         "lock {}: already held by this process or another; close the database there first",
                         path.display()
@@ -226,9 +228,9 @@ pub(crate) fn lock(folder: &Path) -> Result<Lock> {
             }
             Err(TryLockError::Error(e)) => return Err(Failure::io("lock", &path, &e)),
         }
-        // Whoever held it may have removed it with the database: then this is the lock of nothing.
+        // The previous holder may have removed the file with the database: then this lock protects nothing.
         if is_at(&file, &path) {
-            return Ok(Lock { file, process: ProcessMark::here() });
+            return Ok(DirectoryLock { file, process: ProcessMark::here() });
         }
     }
 }
@@ -241,24 +243,24 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Removes the database in `folder`, its engine's files only when they are `ours`, and the folder if
-/// nothing else is in it. The caller holds the lock.
-pub(crate) fn remove(folder: &Path, ours: bool) -> Result<()> {
+/// Removes the database in `directory`, its engine's files only when they are `ours`, and the directory if nothing
+/// else is in it. The caller holds the lock.
+pub(crate) fn remove(directory: &Path, ours: bool) -> Result<()> {
     let gone = |result: std::io::Result<()>, path: &Path| match result {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(Failure::io("remove", path, &e)),
         _ => Ok(()),
     };
     if ours {
-        let pool = pool(folder);
+        let pool = pool(directory);
         gone(std::fs::remove_dir_all(&pool), &pool)?;
     }
-    // The lock last: whoever waits for it must find nothing half removed.
+    // The lock file last: a process that waits for it must not find a half removed database.
     for name in [CATALOG_FILE, CATALOG_FILE_NEW, LOCK_FILE] {
-        let path = folder.join(name);
+        let path = directory.join(name);
         gone(std::fs::remove_file(&path), &path)?;
     }
-    // As LevelDB does: what else is in the folder is not ours, and keeps it.
-    let _ = std::fs::remove_dir(folder);
+    // As LevelDB does: other files in the directory are not this library's, and keep it.
+    let _ = std::fs::remove_dir(directory);
     Ok(())
 }
 
@@ -272,51 +274,52 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_whatever_the_name() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(Catalog::read(folder.path()), Ok(None));
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(Catalog::read(directory.path()), Ok(None));
         for name in [&b"leveldb.BytewiseComparator"[..], b"", b"a\nb %25 \xff\xc3", b"crc32c 0"] {
-            catalog(name).write(folder.path()).unwrap();
-            assert_eq!(Catalog::read(folder.path()), Ok(Some(catalog(name))));
+            catalog(name).write(directory.path()).unwrap();
+            assert_eq!(Catalog::read(directory.path()), Ok(Some(catalog(name))));
         }
     }
 
     #[test]
     fn any_damage_is_told() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let text = catalog(b"order").text();
         for at in 0..text.len() {
             for bit in 0..8 {
                 let mut bytes = text.clone().into_bytes();
                 bytes[at] ^= 1 << bit;
-                std::fs::write(folder.path().join(CATALOG_FILE), &bytes).unwrap();
-                let read = Catalog::read(folder.path());
+                std::fs::write(directory.path().join(CATALOG_FILE), &bytes).unwrap();
+                let read = Catalog::read(directory.path());
                 // The case of a hexadecimal digit and the white space at the end mean nothing.
                 assert!(
                     read.is_err() || read == Ok(Some(catalog(b"order"))),
                     "byte {at} bit {bit}: {read:?}"
                 );
             }
-            std::fs::write(folder.path().join(CATALOG_FILE), &text.as_bytes()[..at]).unwrap();
-            let read = Catalog::read(folder.path());
+            std::fs::write(directory.path().join(CATALOG_FILE), &text.as_bytes()[..at]).unwrap();
+            let read = Catalog::read(directory.path());
             assert!(read.is_err() || at + 1 == text.len(), "cut at {at}: {read:?}");
         }
     }
 
     #[test]
     fn pipes_are_not_waited_for() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for name in [CATALOG_FILE, LOCK_FILE] {
-            let made = std::process::Command::new("mkfifo").arg(folder.path().join(name)).status().unwrap();
+            let made =
+                std::process::Command::new("mkfifo").arg(directory.path().join(name)).status().unwrap();
             assert!(made.success());
         }
-        assert!(Catalog::read(folder.path()).is_err_and(|e| e.to_string().contains("is damaged")));
-        lock(folder.path()).unwrap();
+        assert!(Catalog::read(directory.path()).is_err_and(|e| e.to_string().contains("is damaged")));
+        lock(directory.path()).unwrap();
     }
 
     #[test]
     fn a_child_that_lives_on_keeps_nobody_out_and_one_that_ends_lets_nobody_in() {
-        let folder = tempfile::tempdir().unwrap();
-        let first = lock(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let first = lock(directory.path()).unwrap();
         let child = |milliseconds: u64| {
             // SAFETY: the child only sleeps and exits.
             match unsafe { libc::fork() } {
@@ -331,10 +334,10 @@ mod tests {
         // SAFETY: our own children.
         let end = |pid| assert_eq!(unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) }, pid);
         end(child(0));
-        assert!(lock(folder.path()).is_err());
+        assert!(lock(directory.path()).is_err());
         let lives_on = child(60_000);
         drop(first);
-        lock(folder.path()).unwrap();
+        lock(directory.path()).unwrap();
         // SAFETY: as above.
         assert_eq!(unsafe { libc::kill(lives_on, libc::SIGKILL) }, 0);
         end(lives_on);
@@ -342,17 +345,17 @@ mod tests {
 
     #[test]
     fn a_folder_where_a_file_system_is_mounted_needs_no_name() {
-        // In folders of sysfs, devtmpfs and the root; the first cannot be synced.
+        // In directories of sysfs, devtmpfs and the root; the first cannot be synced.
         let mounted = ["/sys/fs/cgroup", "/dev/shm", "/proc"].map(Path::new);
         let (mut there, mut hard) = (0, 0);
-        for folder in mounted.into_iter().filter(|folder| folder.is_dir()) {
-            let above = File::open(folder.join("..")).unwrap();
-            if above.metadata().unwrap().dev() == folder.metadata().unwrap().dev() {
+        for directory in mounted.into_iter().filter(|directory| directory.is_dir()) {
+            let above = File::open(directory.join("..")).unwrap();
+            if above.metadata().unwrap().dev() == directory.metadata().unwrap().dev() {
                 continue;
             }
             there += 1;
             hard += i32::from(above.sync_all().is_err());
-            sync_name(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+            sync_name(directory).unwrap_or_else(|e| panic!("{}: {e}", directory.display()));
         }
         if hard == 0 {
             eprintln!("of {there} mounted folders none lies in one that cannot be synced");
@@ -361,13 +364,13 @@ mod tests {
 
     #[test]
     fn one_holds_the_lock_and_a_removed_one_is_nobodys() {
-        let folder = tempfile::tempdir().unwrap();
-        let first = lock(folder.path()).unwrap();
-        assert!(lock(folder.path()).is_err_and(|e| e.to_string().contains("already held")));
+        let directory = tempfile::tempdir().unwrap();
+        let first = lock(directory.path()).unwrap();
+        assert!(lock(directory.path()).is_err_and(|e| e.to_string().contains("already held")));
         drop(first);
-        let _again = lock(folder.path()).unwrap();
-        remove(folder.path(), true).unwrap();
-        std::fs::create_dir(folder.path()).unwrap();
-        lock(folder.path()).unwrap();
+        let _again = lock(directory.path()).unwrap();
+        remove(directory.path(), true).unwrap();
+        std::fs::create_dir(directory.path()).unwrap();
+        lock(directory.path()).unwrap();
     }
 }

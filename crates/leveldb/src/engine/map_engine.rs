@@ -1,15 +1,16 @@
 //! The durable map as an engine: byte order, keys up to 1,024 bytes.
 //!
-//! The map is opened in interval durability, in which neither writes nor reads wait, and a synced write
-//! waits for a sync of its own. What readers then lack, that no answer rests on a synced write that may
-//! still be lost, `Unsettled` adds.
+//! The map is opened in interval durability, in which neither writes nor reads wait, and a synced write waits for a
+//! sync of its own. The map's readers would then return a synced write that may still be lost; `PendingSyncs` makes
+//! them wait for it.
 
 use crate::batch::{Change, leveldb_writebatch_t};
-use crate::buckets::{BUCKET_COUNT, bucket_of};
-use crate::catalog::Lock;
-use crate::engine::{Cursor, Engine, Figures, View};
+use crate::engine::catalog::DirectoryLock;
+use crate::engine::engine::{Figures, ReadView, RecordCursor, StorageEngine};
+use crate::order::Direction;
 use crate::status::{Failure, Result};
-use mangrove::{Batch, Durability, Error, Map, Range, Snapshot};
+use mangrove::{Batch, Create, Durability, Error, Map, Range, Snapshot};
+use mangrove_sys::{KEY_BUCKET_COUNT, key_bucket};
 use self_cell::self_cell;
 use std::cell::RefCell;
 use std::ops::{Bound, ControlFlow};
@@ -18,39 +19,39 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A write that nobody waits for is durable after at most this long.
+/// A write without sync is durable after at most this long.
 const INTERVAL: Duration = Duration::from_millis(5);
-/// Snapshots here do not expire: LevelDB's do not.
+/// Snapshots here do not expire, as LevelDB's do not.
 const SNAPSHOT_BYTES_MAX: u64 = 1 << 50;
 /// Records of the first fetch of a walk; each further one takes twice as many.
 const FETCH_COUNT_MIN: usize = 1;
 /// The most records of one fetch.
 const FETCH_COUNT_MAX: usize = 512;
-/// A fetch ends behind the record that passes this many bytes.
+/// A fetch ends after the record that passes this many bytes.
 const FETCH_BYTES_MAX: usize = 256 << 10;
-/// A thread's buffer for values is given back when it grew beyond this.
+/// A thread's buffer for values is freed when it has grown beyond this.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
 
-/// The map and the lock of its folder, as long as the database, a snapshot or an iterator lives.
-struct Store {
+/// The map and the lock of its directory, as long as the database, a snapshot or an iterator lives.
+struct MapStore {
     map: Map,
-    unsettled: Unsettled,
+    pending_syncs: PendingSyncs,
     /// Released after the map is closed.
-    _lock: Lock,
+    _lock: DirectoryLock,
 }
 
-/// The engine.
-pub(crate) struct HartEngine(Arc<Store>);
+/// The engine `map`.
+pub(crate) struct MapEngine(Arc<MapStore>);
 
-impl HartEngine {
-    /// Opens the map in the folder `pool`, and makes it when there is none.
-    pub(crate) fn open(pool: &Path, create: bool, lock: Lock) -> Result<Self> {
+impl MapEngine {
+    /// Opens the map in the directory `pool`; with `create` it may be missing.
+    pub(crate) fn open(pool: &Path, create: bool, lock: DirectoryLock) -> Result<Self> {
         let map = Map::options()
-            .create(create)
+            .create(if create { Create::IfMissing } else { Create::Never })
             .durability(Durability::Interval(INTERVAL))
             .snapshot_bytes_max(SNAPSHOT_BYTES_MAX)
             .open(pool)?;
-        Ok(Self(Arc::new(Store { map, unsettled: Unsettled::new(), _lock: lock })))
+        Ok(Self(Arc::new(MapStore { map, pending_syncs: PendingSyncs::new(), _lock: lock })))
     }
 
     /// True when there are no records.
@@ -59,33 +60,33 @@ impl HartEngine {
     }
 }
 
-impl Store {
-    /// Runs a synced write: readers of its keys wait for it until it is durable. When the medium failed first they hear
-    /// so for ever.
+impl MapStore {
+    /// Runs a synced write: readers of its keys wait until it is durable. When the medium fails first, they get an
+    /// error from then on.
     fn synced<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]> + Clone,
         write: impl FnOnce() -> mangrove::Result<()>,
     ) -> Result<()> {
         if let Some(error) = self.map.refusal() {
-            // Nothing is written any more: no more keys shall be lost to readers.
+            // The medium takes no writes any more: readers must not lose further keys.
             return Err(error.into());
         }
-        let held = self.unsettled.hold(keys);
+        let held = self.pending_syncs.hold(keys);
         let done = write().and_then(|()| self.map.sync());
         if let Err(Error::Poisoned { .. } | Error::Io { .. }) = done {
-            held.for_ever();
+            held.keep_forever();
         }
         Ok(done?)
     }
 
-    /// Waits until what was read of `key` just now cannot be lost, if somebody was promised that.
-    fn settle(&self, key: &[u8]) -> Result<()> {
-        if self.unsettled.is(key) { Ok(self.map.sync()?) } else { Ok(()) }
+    /// Waits until what was just read of `key` cannot be lost, if a synced write to it is pending.
+    fn wait_durable(&self, key: &[u8]) -> Result<()> {
+        if self.pending_syncs.is(key) { Ok(self.map.sync()?) } else { Ok(()) }
     }
 }
 
-impl Engine for HartEngine {
+impl StorageEngine for MapEngine {
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
         let store = &*self.0;
         let put = || store.map.put(key, value);
@@ -118,20 +119,20 @@ impl Engine for HartEngine {
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<()> {
         with_buffer(|value| {
             if self.0.map.get_into(key, value)? {
-                self.0.settle(key)?;
+                self.0.wait_durable(key)?;
                 found(value);
                 return Ok(());
             }
-            self.0.settle(key)
+            self.0.wait_durable(key)
         })
     }
 
-    fn view(&self) -> Result<Arc<dyn View>> {
+    fn view(&self) -> Result<Arc<dyn ReadView>> {
         let snapshot = HeldSnapshot::try_new(Arc::clone(&self.0), |store| store.map.snapshot())?;
-        if self.0.unsettled.any() {
+        if self.0.pending_syncs.any() {
             self.0.map.sync()?;
         }
-        Ok(Arc::new(HartView(snapshot)))
+        Ok(Arc::new(MapView(snapshot)))
     }
 
     fn compact(&self) -> Result<()> {
@@ -170,7 +171,7 @@ fn as_map_batch(batch: &leveldb_writebatch_t) -> Batch {
     out
 }
 
-/// Lends this thread's buffer for values, so that a read allocates nothing.
+/// Runs `work` with this thread's buffer for values, so that a read allocates nothing.
 fn with_buffer<R>(work: impl FnOnce(&mut Vec<u8>) -> Result<R>) -> Result<R> {
     thread_local! {
         static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -186,46 +187,46 @@ fn with_buffer<R>(work: impl FnOnce(&mut Vec<u8>) -> Result<R>) -> Result<R> {
     });
     match (lent, work) {
         (Ok(Some(answer)), _) => answer,
-        // A thread that is being torn down has none.
+        // A thread that is ending has no buffer any more.
         (_, Some(work)) => work(&mut Vec::new()),
         (_, None) => Err(Failure::corruption("a read ended without an answer")),
     }
 }
 
-/// Synced writes that took effect or are about to, and are not known to be durable, by buckets: two keys may share
-/// one, and then wait for each other's writes.
-struct Unsettled {
+/// Synced writes that took effect or are about to, and are not known to be durable, by buckets of keys. Two keys may
+/// share a bucket, and then wait for each other's writes.
+struct PendingSyncs {
     any: AtomicU32,
     buckets: Box<[AtomicU32]>,
 }
 
-/// Counts a write in, until dropped.
-struct Hold<'a, K: Iterator<Item = &'a [u8]>> {
-    unsettled: &'a Unsettled,
+/// Counts a write as pending until it is dropped.
+struct SyncHold<'a, K: Iterator<Item = &'a [u8]>> {
+    pending_syncs: &'a PendingSyncs,
     keys: K,
 }
 
-impl Unsettled {
+impl PendingSyncs {
     fn new() -> Self {
-        let buckets = (0..BUCKET_COUNT).map(|_| AtomicU32::new(0)).collect();
+        let buckets = (0..KEY_BUCKET_COUNT).map(|_| AtomicU32::new(0)).collect();
         Self { any: AtomicU32::new(0), buckets }
     }
 
     fn bucket(&self, key: &[u8]) -> &AtomicU32 {
-        &self.buckets[bucket_of(key)]
+        &self.buckets[key_bucket(key)]
     }
 
     fn hold<'a, 'k: 'a>(
         &'a self,
         keys: impl Iterator<Item = &'k [u8]> + Clone + 'a,
-    ) -> Hold<'a, impl Iterator<Item = &'a [u8]> + Clone> {
-        // SeqCst, with the loads below: whoever sees the write in the map sees that it is held.
+    ) -> SyncHold<'a, impl Iterator<Item = &'a [u8]> + Clone> {
+        // SeqCst: partners are the loads below. A reader that sees the write in the map sees that it is pending.
         self.any.fetch_add(1, Ordering::SeqCst);
         let keys = keys.map(|key| -> &'a [u8] { key });
         for key in keys.clone() {
             self.bucket(key).fetch_add(1, Ordering::SeqCst);
         }
-        Hold { unsettled: self, keys }
+        SyncHold { pending_syncs: self, keys }
     }
 
     #[inline]
@@ -239,37 +240,37 @@ impl Unsettled {
     }
 }
 
-impl<'a, K: Iterator<Item = &'a [u8]>> Hold<'a, K> {
+impl<'a, K: Iterator<Item = &'a [u8]>> SyncHold<'a, K> {
     /// The write is not durable and never will be.
     #[cold]
-    fn for_ever(self) {
-        // Counted in from now on.
+    fn keep_forever(self) {
+        // The write stays pending from now on.
         std::mem::forget(self);
     }
 }
 
-impl<'a, K: Iterator<Item = &'a [u8]>> Drop for Hold<'a, K> {
+impl<'a, K: Iterator<Item = &'a [u8]>> Drop for SyncHold<'a, K> {
     fn drop(&mut self) {
-        // Release, with the loads of readers: whoever sees that nothing is held may rely on the sync.
+        // Release: partners are the loads of readers. A reader that sees no pending write may rely on the sync.
         for key in &mut self.keys {
-            self.unsettled.bucket(key).fetch_sub(1, Ordering::Release);
+            self.pending_syncs.bucket(key).fetch_sub(1, Ordering::Release);
         }
-        self.unsettled.any.fetch_sub(1, Ordering::Release);
+        self.pending_syncs.any.fetch_sub(1, Ordering::Release);
     }
 }
 
 self_cell!(
-    /// A snapshot and the store that it is of.
+    /// A snapshot, and the store that it belongs to.
     struct HeldSnapshot {
-        owner: Arc<Store>,
+        owner: Arc<MapStore>,
         #[not_covariant]
         dependent: Snapshot,
     }
 );
 
-struct HartView(HeldSnapshot);
+struct MapView(HeldSnapshot);
 
-impl View for HartView {
+impl ReadView for MapView {
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<()> {
         if let Some(value) = self.0.with_dependent(|_, snapshot| snapshot.get(key))? {
             found(&value);
@@ -277,15 +278,15 @@ impl View for HartView {
         Ok(())
     }
 
-    fn cursor(self: Arc<Self>) -> Box<dyn Cursor> {
-        Box::new(HartCursor { view: self, walk: None, page: Page::default() })
+    fn cursor(self: Arc<Self>) -> Box<dyn RecordCursor> {
+        Box::new(MapCursor { view: self, walk: None, page: Page::default() })
     }
 }
 
 self_cell!(
     /// A walk over a view, and the view.
     struct HeldWalk {
-        owner: Arc<HartView>,
+        owner: Arc<MapView>,
         #[not_covariant]
         dependent: WalkRange,
     }
@@ -294,19 +295,13 @@ self_cell!(
 /// The walk itself.
 struct WalkRange<'a>(Range<'a>);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Direction {
-    Forward,
-    Backward,
-}
-
 /// Records that were fetched together, in the direction of their walk.
 #[derive(Default)]
 struct Page {
     bytes: Vec<u8>,
-    /// Beginnings of key and value, and the end of the value.
+    /// Starts of key and value, and the end of the value.
     records: Vec<[usize; 3]>,
-    /// The record that the cursor stands on; nowhere when it is beyond the last.
+    /// The current record; none when it is beyond the last.
     at: usize,
 }
 
@@ -331,28 +326,28 @@ impl Page {
     }
 }
 
-/// A walk in one direction, made anew when the cursor seeks or turns round.
-struct Walk {
+/// A walk in one direction; a seek, or a step in the other direction, begins a new one.
+struct MapWalk {
     held: HeldWalk,
     direction: Direction,
     fetch_count: usize,
 }
 
-struct HartCursor {
-    view: Arc<HartView>,
-    walk: Option<Walk>,
+struct MapCursor {
+    view: Arc<MapView>,
+    walk: Option<MapWalk>,
     page: Page,
 }
 
-impl HartCursor {
-    /// Starts a walk between the bounds and stands on its first record.
+impl MapCursor {
+    /// Starts a walk between the bounds and goes to its first record.
     fn start(&mut self, from: Bound<&[u8]>, to: Bound<&[u8]>, direction: Direction) -> Result<()> {
         self.walk = None;
         self.page.clear();
         let held = HeldWalk::try_new(Arc::clone(&self.view), |view| {
             view.0.with_dependent(|_, snapshot| snapshot.range::<&[u8]>((from, to))).map(WalkRange)
         })?;
-        self.walk = Some(Walk { held, direction, fetch_count: FETCH_COUNT_MIN });
+        self.walk = Some(MapWalk { held, direction, fetch_count: FETCH_COUNT_MIN });
         self.fetch()
     }
 
@@ -398,7 +393,7 @@ impl HartCursor {
     }
 }
 
-impl Cursor for HartCursor {
+impl RecordCursor for MapCursor {
     fn seek_to_first(&mut self) -> Result<()> {
         self.start(Bound::Unbounded, Bound::Unbounded, Direction::Forward)
     }

@@ -1,25 +1,25 @@
-//! Who reads at which number: snapshots and iterators that are alive.
+//! The batch numbers at which snapshots and iterators read.
 
-use crate::tree::Readers;
+use crate::tree::tree::Readers;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Numbers that are read at, each with how many readers.
+/// Each number that is read at, with its count of readers.
 #[derive(Debug, Default)]
 pub(crate) struct Pins(Mutex<BTreeMap<u64, usize>>);
 
 impl Pins {
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, usize>> {
-        // The map is whole, whoever panicked while he held the lock.
+        // The map is whole even if a thread panicked while it held the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more reader at `number`. Called where no batch runs, so that none misses it.
+    /// Adds a reader at `number`. Called while no batch runs, so that no batch misses the reader.
     pub(crate) fn take(&self, number: u64) {
         *self.lock().entry(number).or_default() += 1;
     }
 
-    /// One less.
+    /// Removes a reader at `number`.
     pub(crate) fn release(&self, number: u64) {
         let mut pins = self.lock();
         if let Some(count) = pins.get_mut(&number) {
@@ -35,7 +35,7 @@ impl Pins {
         self.lock().values().sum::<usize>() as u64
     }
 
-    /// Between which numbers they read.
+    /// The least and the greatest number that is read at.
     pub(crate) fn readers(&self) -> Readers {
         let pins = self.lock();
         Readers { span: pins.first_key_value().zip(pins.last_key_value()).map(|(a, b)| (*a.0, *b.0)) }

@@ -1,56 +1,59 @@
-//! What the tree's blocks hold, and the search within one node.
+//! The blocks of the tree, and the search within one node.
 //!
-//! The keys of a node often begin alike (decimal numbers, paths). A node says how many first bytes its keys share
-//! (`skip`), and each entry has the eight bytes behind those as a number: the `prefix`. So a search follows one or
-//! two pointers, to the key it ends at and to one that says whether the sought key begins as all others do.
+//! The keys of a node often begin alike (decimal numbers, paths). A node stores how many first bytes its keys share
+//! (`skip`), and each entry has the eight bytes after those as a number: the `prefix`. So a search follows one or two
+//! pointers: to the key at which it ends, and to one that shows whether the sought key begins as all others do.
 //!
 //! Invariants:
-//! 1. Every key of a node has at least `skip` bytes, and all have the same ones. A comparator of the program's own
-//!    may not look at the bytes: then `skip` and all prefixes are 0.
+//! 1. Every key of a node has at least `skip` bytes, and all have the same ones. A comparator of the program may
+//!    ignore the bytes: then `skip` and all prefixes are 0.
 //! 2. An entry's prefix is `KeyOrder::prefix(key, skip)`.
 //! 3. A leaf's permutation names each used slot once, in ascending order of keys.
 
-use crate::order::KeyOrder;
+use crate::order::{Direction, KeyOrder};
 use mangrove_sys::{CACHE_LINE_BYTES, prefetch_lines};
 use std::cmp::Ordering;
 use std::ptr;
 
-/// Length of the value of a record that says "deleted".
+/// Length of the value of a record that marks a deletion.
 const DELETED: u64 = u64::MAX;
 /// Slots of a leaf.
 pub(crate) const LEAF_SLOTS: usize = 30;
 /// Children of an inner node.
 pub(crate) const CHILDREN: usize = 22;
 /// Bytes of the larger kind of node.
-pub(crate) const NODE_BYTES: usize =
-    if size_of::<Inner>() > size_of::<Leaf>() { size_of::<Inner>() } else { size_of::<Leaf>() };
-/// A node whose keys share so many bytes more than it skips learns to skip them.
+pub(crate) const NODE_BYTES: usize = if size_of::<InnerNode>() > size_of::<LeafNode>() {
+    size_of::<InnerNode>()
+} else {
+    size_of::<LeafNode>()
+};
+/// A node whose keys share more than this many bytes beyond those it skips is changed to skip them.
 const SHARED_BEYOND_MAX: usize = 4;
-/// Shared bytes that are not skipped, so that not every new key changes what a node skips.
+/// Shared bytes that a node does not skip, so that not every new key changes what it skips.
 const SHARED_SPARE: usize = 2;
 
-/// A version of a record; key and value lie behind it.
+/// A version of a record; key and value follow it.
 #[repr(C)]
-pub(crate) struct Record {
+pub(crate) struct RecordVersion {
     pub(crate) number: u64,
-    pub(crate) older: *mut Record,
-    pub(crate) queue_next: *mut Record,
+    pub(crate) older: *mut RecordVersion,
+    pub(crate) queue_next: *mut RecordVersion,
     value_len: u64,
     key_len: u32,
     pub(crate) queued: u32,
 }
 
-impl Record {
+impl RecordVersion {
     /// Bytes of a record; none when the key is too long.
     pub(crate) fn bytes(key: &[u8], value: Option<&[u8]>) -> Option<usize> {
         u32::try_from(key.len()).ok()?;
         Some(size_of::<Self>() + key.len() + value.map_or(0, <[u8]>::len))
     }
 
-    /// Makes a record that nothing leads to yet.
+    /// Writes a record that nothing refers to yet.
     ///
     /// # Safety
-    /// A block of [`Record::bytes`].
+    /// A block of [`RecordVersion::bytes`].
     pub(crate) unsafe fn put(block: *mut Self, number: u64, key: &[u8], value: Option<&[u8]>) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -76,7 +79,7 @@ impl Record {
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         let start = ptr::from_ref(self).wrapping_add(1).cast::<u8>();
-        // SAFETY: `put` put the key there.
+        // SAFETY: `put` wrote the key there.
         unsafe { std::slice::from_raw_parts(start, self.key_len as usize) }
     }
 
@@ -84,14 +87,14 @@ impl Record {
     pub(crate) fn value(&self) -> &[u8] {
         let len = if self.is_deleted() { 0 } else { self.value_len as usize };
         let start = ptr::from_ref(self).wrapping_add(1).cast::<u8>().wrapping_add(self.key_len as usize);
-        // SAFETY: `put` put the value there.
+        // SAFETY: `put` wrote the value there.
         unsafe { std::slice::from_raw_parts(start, len) }
     }
 
-    /// The version that a reader at `number` sees; none when the key was not there.
+    /// The version that a reader at `number` sees; none when the key was absent.
     ///
     /// # Safety
-    /// `newest` leads a chain of live records.
+    /// `newest` begins a chain of live records.
     #[inline]
     pub(crate) unsafe fn seen_at(mut newest: *const Self, number: u64) -> Option<*const Self> {
         // SAFETY: the caller's promise.
@@ -104,7 +107,7 @@ impl Record {
     }
 }
 
-/// The order of a leaf's slots: so many of the entries, as one block of the write set.
+/// The order of a leaf's slots. Its length makes it one block of the write set.
 #[repr(C, align(32))]
 #[derive(Clone, Copy)]
 pub(crate) struct Permutation {
@@ -140,36 +143,29 @@ impl Permutation {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Slot {
+pub(crate) struct LeafSlot {
     pub(crate) prefix: u64,
-    pub(crate) record: *mut Record,
-}
-
-/// Which way a walk goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
-    Forward,
-    Backward,
+    pub(crate) record: *mut RecordVersion,
 }
 
 #[repr(C, align(32))]
-pub(crate) struct Leaf {
+pub(crate) struct LeafNode {
     pub(crate) order: Permutation,
-    pub(crate) next: *mut Leaf,
-    pub(crate) prev: *mut Leaf,
-    pub(crate) slots: [Slot; LEAF_SLOTS],
+    pub(crate) next: *mut LeafNode,
+    pub(crate) prev: *mut LeafNode,
+    pub(crate) slots: [LeafSlot; LEAF_SLOTS],
 }
 
-/// A child, and the least key that may be in it; of the first child that is not looked at.
+/// A child, and the least key that may be in it; searches ignore that of the first child.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Child {
+pub(crate) struct ChildEntry {
     pub(crate) prefix: u64,
     pub(crate) separator: *mut Separator,
     pub(crate) node: *mut u8,
 }
 
-/// A key; its bytes lie behind it.
+/// A key; its bytes follow it.
 #[repr(C)]
 pub(crate) struct Separator {
     len: u64,
@@ -193,43 +189,43 @@ impl Separator {
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         let start = ptr::from_ref(self).wrapping_add(1).cast::<u8>();
-        // SAFETY: `put` put the key there.
+        // SAFETY: `put` wrote the key there.
         unsafe { std::slice::from_raw_parts(start, self.len as usize) }
     }
 }
 
 #[repr(C, align(32))]
-pub(crate) struct Inner {
+pub(crate) struct InnerNode {
     pub(crate) count: u32,
-    /// Of the separators.
+    /// Bytes that all separators share.
     pub(crate) skip: u32,
-    pub(crate) children: [Child; CHILDREN],
+    pub(crate) children: [ChildEntry; CHILDREN],
 }
 
-/// How the keys of a node that skips `skip` bytes stand to `key`, as far as those bytes say it; `any` is one of them.
+/// Compares the first `skip` bytes of the node's keys, of which `any` is one, with those of `key`.
 #[inline]
 fn beginnings(any: &[u8], skip: usize, key: &[u8]) -> Ordering {
     any[..skip].cmp(&key[..skip.min(key.len())])
 }
 
-/// What a node that skips `skip` bytes must skip, when a key has come of which the others share `shared`.
+/// What a node that skips `skip` bytes must skip after it got a key that shares `shared` bytes with the others.
 fn looser_skip(shared: usize, skip: usize) -> Option<usize> {
     (shared < skip).then(|| shared.saturating_sub(SHARED_SPARE))
 }
 
-/// What a node whose keys share `shared` bytes had better skip.
+/// What a node whose keys share `shared` bytes should skip, if that is worth a change.
 fn tighter_skip(shared: usize, skip: usize) -> Option<usize> {
     let sought = shared.saturating_sub(SHARED_SPARE).min(usize::from(u8::MAX));
     (shared > skip + SHARED_BEYOND_MAX && sought > skip).then_some(sought)
 }
 
-impl Leaf {
+impl LeafNode {
     /// The last position; -1 when there is none.
     pub(crate) fn last(&self) -> isize {
         isize::from(self.order.count) - 1
     }
 
-    /// The leaf beside it; null at the end.
+    /// The next leaf in this direction; null at the end.
     #[inline]
     pub(crate) fn neighbour(&self, direction: Direction) -> *mut Self {
         match direction {
@@ -238,9 +234,9 @@ impl Leaf {
         }
     }
 
-    /// Asks for the records.
+    /// Prefetches the records.
     #[inline]
-    pub(crate) fn draw_records_near(&self) {
+    pub(crate) fn prefetch_records(&self) {
         for &slot in self.order.used() {
             prefetch_lines(self.slots[usize::from(slot)].record.cast(), 2 * CACHE_LINE_BYTES);
         }
@@ -248,7 +244,7 @@ impl Leaf {
 
     /// The slot at a position of the permutation.
     #[inline]
-    pub(crate) fn slot(&self, position: usize) -> &Slot {
+    pub(crate) fn slot(&self, position: usize) -> &LeafSlot {
         &self.slots[usize::from(self.order.slot[position])]
     }
 
@@ -274,7 +270,7 @@ impl Leaf {
         let compare = |slot: u8| order.compare(unsafe { (*self.slots[usize::from(slot)].record).key() }, key);
         let mut at = used.partition_point(|&slot| prefix_of(slot) < prefix);
         if at < used.len() && prefix_of(used[at]) == prefix {
-            // Its value is wanted next.
+            // The caller reads its value next.
             prefetch_lines(self.slot(at).record.cast(), 3 * CACHE_LINE_BYTES);
             if compare(used[at]) == Ordering::Equal {
                 return Ok(at);
@@ -294,7 +290,7 @@ impl Leaf {
         if there { Ok(at) } else { Err(at) }
     }
 
-    /// What the leaf should skip when `key` has come into it.
+    /// What the leaf must skip after it gets `key`; none if nothing changes.
     ///
     /// # Safety
     /// The leaf's records are live.
@@ -308,7 +304,7 @@ impl Leaf {
         looser_skip(shared, skip)
     }
 
-    /// What the leaf had better skip.
+    /// What the leaf should skip, if that is worth a change.
     ///
     /// # Safety
     /// The leaf's records are live.
@@ -320,8 +316,8 @@ impl Leaf {
     }
 }
 
-impl Inner {
-    pub(crate) fn children(&self) -> &[Child] {
+impl InnerNode {
+    pub(crate) fn children(&self) -> &[ChildEntry] {
         &self.children[..self.count as usize]
     }
 
@@ -358,7 +354,7 @@ impl Inner {
         })
     }
 
-    /// What the node should skip when `key` has come between its children.
+    /// What the node must skip after it gets `key`; none if nothing changes.
     ///
     /// # Safety
     /// The node's separators are live.
@@ -372,7 +368,7 @@ impl Inner {
         looser_skip(shared, skip)
     }
 
-    /// What the node had better skip.
+    /// What the node should skip, if that is worth a change.
     ///
     /// # Safety
     /// The node's separators are live.

@@ -1,16 +1,16 @@
-//! The tree against a BTreeMap, over memory that knows its blocks: what is written must be said, what is
-//! freed must not be used, and nothing may be left over.
+//! The tree against a BTreeMap, over memory that knows its blocks: the tree must report every write, must not use
+//! freed blocks, and must leave none behind.
 
 use crate::batch::Change;
-use crate::node::{Direction, Record};
-use crate::order::KeyOrder;
-use crate::tree::{From, Memory, Readers, Refused, Tree};
+use crate::order::{Direction, KeyOrder};
+use crate::tree::node::RecordVersion;
+use crate::tree::tree::{Readers, RecordTree, Refusal, TreeMemory, WalkStart};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::rc::Rc;
 
-/// A block: its memory, and its bytes as they were said.
+/// A block: its memory, and its bytes according to the reported writes.
 struct Block {
     memory: Box<[u128]>,
     bytes: usize,
@@ -18,9 +18,9 @@ struct Block {
 }
 
 #[derive(Default)]
-struct Inner {
+struct WatchedBlocks {
     blocks: BTreeMap<usize, Block>,
-    /// Freed, and kept so that nobody gets the place again.
+    /// Freed blocks, kept so that no allocation reuses their addresses.
     freed: Vec<Block>,
     wrote: Vec<(usize, usize)>,
     /// Allocations until there is no more memory.
@@ -28,12 +28,12 @@ struct Inner {
 }
 
 #[derive(Clone, Default)]
-struct Watched(Rc<RefCell<Inner>>);
+struct Watched(Rc<RefCell<WatchedBlocks>>);
 
 const FRESH: u8 = 0xA5;
 const DEAD: u8 = 0xDD;
 
-impl Memory for Watched {
+impl TreeMemory for Watched {
     fn alloc(&self, bytes: usize, align: usize) -> *mut u8 {
         let mut inner = self.0.borrow_mut();
         if let Some(left) = &mut inner.left {
@@ -68,14 +68,14 @@ impl Watched {
         unsafe { std::slice::from_raw_parts(at as *const u8, bytes) }
     }
 
-    /// Every byte that changed since the last time was said.
+    /// Every byte that changed since the last call was reported.
     #[track_caller]
     fn verify(&self) {
         let mut inner = self.0.borrow_mut();
         for (at, bytes) in std::mem::take(&mut inner.wrote) {
             let Some((start, block)) = inner.blocks.range_mut(..=at).next_back() else { continue };
             let offset = at - start;
-            // A block that was freed since is nobody's.
+            // A block that was freed since is skipped.
             if offset + bytes <= block.bytes {
                 block.said[offset..offset + bytes].copy_from_slice(Self::bytes_at(at, bytes));
             }
@@ -94,9 +94,9 @@ impl Watched {
         self.0.borrow().blocks.len()
     }
 
-    /// The tree leads to each live block once, and to nothing else.
+    /// The tree refers to each live block once, and to nothing else.
     #[track_caller]
-    fn is_all_of(&self, tree: &Tree<Self>) {
+    fn is_all_of(&self, tree: &RecordTree<Self>) {
         let mut reached = tree.blocks();
         reached.sort_unstable();
         let live: Vec<usize> = self.0.borrow().blocks.keys().copied().collect();
@@ -137,14 +137,14 @@ impl Random {
     }
 }
 
-fn all(tree: &Tree<Watched>, direction: Direction, number: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut place = tree.place(From::End, direction);
+fn all(tree: &RecordTree<Watched>, direction: Direction, number: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut place = tree.place(WalkStart::End, direction);
     let (mut found, mut page) = (Vec::new(), Vec::new());
     loop {
         page.clear();
         tree.collect(&mut place, direction, number, 7, &mut page);
         // SAFETY: the tree does nothing meanwhile.
-        let record = |r: &*const Record| unsafe { ((**r).key().to_vec(), (**r).value().to_vec()) };
+        let record = |r: &*const RecordVersion| unsafe { ((**r).key().to_vec(), (**r).value().to_vec()) };
         found.extend(page.iter().map(record));
         if page.len() < 7 {
             return found;
@@ -152,31 +152,31 @@ fn all(tree: &Tree<Watched>, direction: Direction, number: u64) -> Vec<(Vec<u8>,
     }
 }
 
-fn compare(tree: &Tree<Watched>, model: &Model, number: u64, random: &mut Random, span: usize) {
+fn compare(tree: &RecordTree<Watched>, model: &Model, number: u64, random: &mut Random, span: usize) {
     let expected: Vec<_> = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
     assert_eq!(all(tree, Direction::Forward, number), expected);
     let backwards: Vec<_> = expected.iter().rev().cloned().collect();
     assert_eq!(all(tree, Direction::Backward, number), backwards);
     for _ in 0..20 {
         let key = random.key(span);
-        assert_eq!(tree.get(&key, number).map(Record::value), model.get(&key).map(Vec::as_slice));
+        assert_eq!(tree.get(&key, number).map(RecordVersion::value), model.get(&key).map(Vec::as_slice));
         let mut page = Vec::new();
         let range = (Bound::Excluded(key.clone()), Bound::Unbounded);
         tree.collect(
-            &mut tree.place(From::Beyond(&key), Direction::Forward),
+            &mut tree.place(WalkStart::Beyond(&key), Direction::Forward),
             Direction::Forward,
             number,
             1,
             &mut page,
         );
-        let first = |page: &[*const Record]| {
+        let first = |page: &[*const RecordVersion]| {
             // SAFETY: as in `all`.
             page.first().map(|r| unsafe { (**r).key().to_vec() })
         };
         assert_eq!(first(&page), model.range(range).next().map(|(k, _)| k.clone()));
         page.clear();
         tree.collect(
-            &mut tree.place(From::At(&key), Direction::Backward),
+            &mut tree.place(WalkStart::At(&key), Direction::Backward),
             Direction::Backward,
             number,
             1,
@@ -190,10 +190,10 @@ fn readers(pins: &BTreeMap<u64, Model>) -> Readers {
     Readers { span: pins.first_key_value().zip(pins.last_key_value()).map(|(a, b)| (*a.0, *b.0)) }
 }
 
-/// Batches, pins and their ends, memory that ends: everything as in a model.
+/// Batches, pins and their ends, failing allocations: everything as in a model.
 fn run(seed: u64, steps: usize, span: usize) {
     let (memory, mut random) = (Watched::default(), Random(seed));
-    let mut tree = Tree::create(KeyOrder::new(None), memory.clone()).expect("memory");
+    let mut tree = RecordTree::create(KeyOrder::new(None), memory.clone()).expect("memory");
     let empty = memory.blocks();
     let mut model = Model::new();
     let mut pins = BTreeMap::<u64, Model>::new();
@@ -214,9 +214,9 @@ fn run(seed: u64, steps: usize, span: usize) {
             let outcome = tree.apply(borrowed(), readers(&pins));
             memory.0.borrow_mut().left = None;
             memory.verify();
-            if outcome == Err(Refused::Full) {
+            if outcome == Err(Refusal::Full) {
                 assert_eq!(tree.number(), number);
-                // A split may stay: it changes nothing that anybody sees.
+                // A split may remain: it changes no record.
                 assert!(memory.blocks() <= before + 3 * count);
                 compare(&tree, &model, u64::MAX, &mut random, span);
                 continue;
@@ -251,7 +251,7 @@ fn run(seed: u64, steps: usize, span: usize) {
             assert_eq!(tree.check(), Vec::<String>::new());
         }
     }
-    // Without readers nothing but the records is left; without records nothing but the first leaf.
+    // Without readers only the records remain; without records only the first leaf.
     tree.sweep(Readers::default(), usize::MAX);
     assert!(!tree.has_leftovers());
     let keys: Vec<_> = model.keys().cloned().collect();
@@ -275,22 +275,22 @@ fn as_a_model_with_many_keys() {
 #[test]
 fn ascending_keys_fill_the_leaves() {
     let memory = Watched::default();
-    let mut tree = Tree::create(KeyOrder::new(None), memory.clone()).expect("memory");
+    let mut tree = RecordTree::create(KeyOrder::new(None), memory.clone()).expect("memory");
     let keys: Vec<_> = (0..20_000u32).map(u32::to_be_bytes).collect();
     for key in &keys {
         tree.apply(std::iter::once(Change::Put(key, b"")), Readers::default()).expect("memory");
     }
-    // A block a record, and one leaf and one separator for 29 of them, with a few inner nodes.
+    // One block per record, and one leaf and one separator for 29 of them, with a few inner nodes.
     let overhead = memory.blocks() - keys.len();
     assert!(overhead < 2 * keys.len() / 29 + 200, "{overhead} blocks beside the records");
     assert_eq!(tree.check(), Vec::<String>::new());
 }
 
-/// Keys as programs have them, in random order: a leaf tells nearly all apart without looking at its records.
+/// Keys as programs have them, in random order: a leaf distinguishes nearly all without reading its records.
 #[test]
 fn keys_that_begin_alike_have_prefixes_that_differ() {
     let memory = Watched::default();
-    let mut tree = Tree::create(KeyOrder::new(None), memory.clone()).expect("memory");
+    let mut tree = RecordTree::create(KeyOrder::new(None), memory.clone()).expect("memory");
     let mut keys: Vec<_> = (0..20_000u32).map(|n| format!("users/{n:016}/name").into_bytes()).collect();
     let mut random = Random(5);
     for at in (1..keys.len()).rev() {
@@ -303,7 +303,7 @@ fn keys_that_begin_alike_have_prefixes_that_differ() {
     let few = tree.neighbours_of_one_prefix();
     assert!(few < 20, "{few} of 20,000");
     assert_eq!(tree.check(), Vec::<String>::new());
-    // One that begins otherwise comes into the first leaf, and one into the last.
+    // A key with another beginning goes into the first leaf, and one into the last.
     for key in [&b"use"[..], b"zebra"] {
         tree.apply(std::iter::once(Change::Put(key, b"")), Readers::default()).expect("memory");
         memory.verify();
@@ -312,18 +312,19 @@ fn keys_that_begin_alike_have_prefixes_that_differ() {
     assert!((few + 1..few + 60).contains(&tree.neighbours_of_one_prefix()));
 }
 
-/// A tree of the format before, in which no node skips anything, is read, and says the present one once it is written.
+/// A tree of the previous format, in which no node skips anything, is read; the first write gives it the present
+/// format.
 #[test]
 fn a_tree_of_the_format_before_is_taken_over() {
     let memory = Watched::default();
-    let mut tree = Tree::create(KeyOrder::new(None), memory.clone()).expect("memory");
+    let mut tree = RecordTree::create(KeyOrder::new(None), memory.clone()).expect("memory");
     tree.apply(std::iter::once(Change::Put(b"a", b"1")), Readers::default()).expect("memory");
     let root = tree.root().cast::<[u8; 8]>();
     let open = |magic: &[u8; 8]| {
-        // SAFETY: the root is live, and nobody else uses it.
+        // SAFETY: the root is live, and nothing else uses it.
         unsafe {
             root.write(*magic);
-            Tree::open(root.cast(), KeyOrder::new(None), memory.clone())
+            RecordTree::open(root.cast(), KeyOrder::new(None), memory.clone())
         }
     };
     let mut before = open(b"MGLDBT01").expect("a tree");
@@ -334,7 +335,7 @@ fn a_tree_of_the_format_before_is_taken_over() {
     assert!(open(b"MGLDBT03").is_none());
 }
 
-/// A comparator that changes its mind ends in a refusal at worst, never in memory that is not the tree's.
+/// A comparator whose order changes causes a refusal at worst, never an access to foreign memory.
 #[test]
 fn a_comparator_that_is_no_order_is_survived() {
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -368,7 +369,7 @@ fn a_comparator_that_is_no_order_is_survived() {
     for seed in 0..60 {
         let (memory, mut random) = (Watched::default(), Random(seed));
         MOOD.store(0, Ordering::Relaxed);
-        let mut tree = Tree::create(KeyOrder::new(Some(comparator)), memory.clone()).expect("memory");
+        let mut tree = RecordTree::create(KeyOrder::new(Some(comparator)), memory.clone()).expect("memory");
         for step in 0..2_000u64 {
             if step >= 1_000 {
                 MOOD.store(if step < 1_500 { 1 } else { step }, Ordering::Relaxed);
@@ -382,14 +383,14 @@ fn a_comparator_that_is_no_order_is_survived() {
             let changes: Vec<_> = keys.iter().map(|key| change(key)).collect();
             let put = tree.apply(changes.into_iter(), Readers::default());
             assert!(put.is_ok() || step >= 1_000, "what was ordered was refused");
-            if put == Err(Refused::Disordered) {
+            if put == Err(Refusal::Disordered) {
                 refusals += 1;
                 taken_back += count - 1;
                 memory.verify();
                 memory.is_all_of(&tree);
             }
             let mut page = Vec::new();
-            let mut place = tree.place(From::At(&keys[0]), Direction::Forward);
+            let mut place = tree.place(WalkStart::At(&keys[0]), Direction::Forward);
             tree.collect(&mut place, Direction::Forward, u64::MAX, 40, &mut page);
         }
         memory.verify();
@@ -398,7 +399,7 @@ fn a_comparator_that_is_no_order_is_survived() {
     assert!(refusals > 0 && taken_back > 0, "never did it come to that");
 }
 
-/// Time of all steps together is that of one walk, not of one each.
+/// Undoing all changes takes the time of one walk together, not of one walk each.
 #[test]
 fn a_long_batch_that_a_change_of_mind_refuses_is_soon_taken_back() {
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -419,12 +420,12 @@ fn a_long_batch_that_a_change_of_mind_refuses_is_soon_taken_back() {
     }
     let order = KeyOrder::new(Some(crate::objects::Comparator::of(compare)));
     let (memory, mut random) = (Watched::default(), Random(3));
-    let mut tree = Tree::create(order, memory.clone()).expect("memory");
+    let mut tree = RecordTree::create(order, memory.clone()).expect("memory");
     let mut model = Model::new();
     let old: Vec<_> = (0..200_000u32).map(|n| (2 * n).to_be_bytes()).collect();
     tree.apply(old.iter().map(|key| Change::Put(key, b"old")), Readers::default()).expect("memory");
     model.extend(old.iter().map(|key| (key.to_vec(), b"old".to_vec())));
-    // New keys, old ones, and some twice; then memory ends, and the order is another.
+    // New keys, old ones, and some twice; then an allocation fails, and the order is reversed.
     let keys: Vec<_> = (0..20_000).map(|_| (random.below(400_000) as u32).to_be_bytes()).collect();
     let last = [9; 4];
     let changes = keys.iter().enumerate().map(|(n, key)| match n % 9 {
@@ -437,12 +438,13 @@ fn a_long_batch_that_a_change_of_mind_refuses_is_soon_taken_back() {
         Change::Put(&last, b"")
     });
     let number = tree.number();
-    let started = std::time::Instant::now();
-    let outcome = tree.apply(changes.chain(end), Readers::default());
-    let took = started.elapsed();
+    let mut outcome = Ok(0);
+    let took = mangrove_testkit::clock::thread_time_of(|| {
+        outcome = tree.apply(changes.chain(end), Readers::default());
+    });
     TURNED.store(false, Ordering::Relaxed);
     memory.0.borrow_mut().left = None;
-    assert_eq!((outcome, tree.number()), (Err(Refused::Full), number));
+    assert_eq!((outcome, tree.number()), (Err(Refusal::Full), number));
     assert!(took < std::time::Duration::from_secs(1), "{took:?}");
     memory.verify();
     memory.is_all_of(&tree);
@@ -451,12 +453,12 @@ fn a_long_batch_that_a_change_of_mind_refuses_is_soon_taken_back() {
     assert!(all(&tree, Direction::Forward, u64::MAX) == expected, "something was not taken back");
 }
 
-/// The checks above can fail: a store that is not said is found.
+/// The checks above can fail: they find a store that was not reported.
 #[test]
 #[should_panic(expected = "not said")]
 fn a_silent_write_is_found() {
     let memory = Watched::default();
-    let tree = Tree::create(KeyOrder::new(None), memory.clone()).expect("memory");
+    let tree = RecordTree::create(KeyOrder::new(None), memory.clone()).expect("memory");
     memory.verify();
     // SAFETY: the root is live.
     unsafe { tree.root().cast::<u64>().add(1).write(7) };

@@ -1,8 +1,8 @@
-/* Writes with sync from several threads and says each number once it is acknowledged; or verifies that
- * all numbers told are there. Meant to be killed.
- * Usage: acked write FOLDER THREADS | acked verify FOLDER THREADS < what it said
- * Each thread counts up from where the database says it was: put of a record of its own a number, and
- * every eighth number in one batch with its successor and a deletion. */
+/* Writes with sync from several threads and prints each number once it is acknowledged; or verifies that
+ * all numbers printed are there. Meant to be killed.
+ * Usage: acked write DIRECTORY THREADS | acked verify DIRECTORY THREADS < its output
+ * Each thread counts up from its last number in the database. It puts a record of its own for each number,
+ * and every eighth number in one batch with its successor and a deletion. */
 
 #include "said.h"
 
@@ -26,7 +26,7 @@ static size_t value_of(char *value, long thread, long number) {
     return len;
 }
 
-/* The last number of a thread that is there, or -1; checks the window behind it. */
+/* The last number of a thread in the database, or -1; checks the window before it. */
 static long last_of(long thread) {
     char key[64], value[256];
     leveldb_iterator_t *iterator = leveldb_create_iterator(db, reads);
@@ -67,7 +67,7 @@ static void *count(void *arg) {
             number++;
             key_len = key_of(key, thread, number), value_len = value_of(value, thread, number);
             leveldb_writebatch_put(batch, key, key_len, value, value_len);
-            /* Numbers come in eights, so whole windows go: what is left is without gaps. */
+            /* Numbers come in eights, so whole windows are deleted: what remains has no gaps. */
             for (long old = number - WINDOW - 8; old < number - WINDOW; old++) {
                 if (old < 0) continue;
                 key_len = key_of(key, thread, old);
@@ -116,7 +116,7 @@ int main(int argc, char **argv) {
             printf("thread %ld was told %ld and finds %ld\n", i, told[i], last);
             return 1;
         }
-        /* A batch is there whole: its first record never stands last. */
+        /* A batch is there as a whole: its first record is never the last one. */
         CHECK(last % 8 != 0 || last == -1);
     }
     leveldb_close(db);

@@ -1,5 +1,5 @@
-/* Opening, creating, locking, destroying, repairing, and what is said when it cannot be.
- * Usage: open FOLDER. What it prints must be the same for every implementation of the API. */
+/* Opening, creating, locking, destroying, repairing, and the errors of each.
+ * Usage: open DIRECTORY. What it prints must be the same for every implementation of the API. */
 
 #include "said.h"
 
@@ -84,7 +84,7 @@ int main(int argc, char **argv) {
     say_error("error if exists", &error);
     leveldb_options_set_error_if_exists(options, 0);
 
-    /* An error string of before is freed and replaced; without an error it stays. */
+    /* A new error frees and replaces an earlier error string; success leaves it. */
     error = strdup("old words");
     CHECK(leveldb_open(options, "/nonexistent/folder/\xff/db", &error) == NULL);
     CHECK(strcmp(error, "old words") != 0);

@@ -1,6 +1,6 @@
 /* A long random run of every operation on records; everything that can be seen is printed.
- * Usage: random FOLDER SEED STEPS [backwards]. The output must be the same for every implementation.
- * With "backwards" the keys are ordered by a comparator of the program's own. */
+ * Usage: random DIRECTORY SEED STEPS [backwards]. The output must be the same for every implementation.
+ * With "backwards" a comparator of the program orders the keys. */
 
 #include "said.h"
 
@@ -32,7 +32,7 @@ static const char *name(void *unused) {
 
 static void nothing(void *unused) { (void)unused; }
 
-/* Few keys, so that they meet: of 0 to 7 bytes out of four, zero bytes and 0xff among them. */
+/* Few different keys: of 0 to 7 bytes out of four, zero bytes and 0xff among them. */
 static size_t draw_key(char *key) {
     size_t len = draw(&state) % 8;
     uint64_t bits = draw(&state);

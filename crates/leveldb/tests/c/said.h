@@ -1,5 +1,5 @@
-/* What the programs of this folder share: checks, and error strings brought to what must be the same
- * in every implementation of the API: the kind of the error. */
+/* What the programs of this directory share: checks, and error strings reduced to the part that must be
+ * the same in every implementation of the API: the kind of the error. */
 #ifndef SAID_H
 #define SAID_H
 

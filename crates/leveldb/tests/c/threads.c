@@ -1,6 +1,6 @@
-/* Many threads on one database: batches are seen whole or not at all, by gets in the right order and by
- * iterators; every thread reads its own writes.
- * Usage: threads FOLDER ROUNDS. */
+/* Many threads on one database: gets in the right order and iterators see batches whole or not at all;
+ * every thread reads its own writes.
+ * Usage: threads DIRECTORY ROUNDS. */
 
 #include "said.h"
 

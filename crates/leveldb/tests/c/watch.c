@@ -1,4 +1,4 @@
-/* Preloaded: says on standard error which files are synced and renamed, in order. */
+/* Preloaded: reports on standard error which files are synced and renamed, in order. */
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <fcntl.h>

@@ -1,145 +1,116 @@
-//! The checkpoint of the file medium: brings the image up to a position of the log, page by page,
-//! from the log's records, never from the working copy (which holds stores that nobody flushed).
+//! The checkpoint of the file medium: it brings the data file up to a position of the log, page by page. It takes
+//! the bytes from the log's records and never from the working copy, which holds stores that have not been flushed.
 //!
-//! Durable-order, in this order, and what recovery would do otherwise:
-//! 1. the superblock says "checkpoint under way to `target`" before any sum changes: else a sum that
-//!    is newer than its page would look like damage;
-//! 2. new sums before the pages they belong to: so a page is sound when its sum fits it as it is, or
-//!    as it will be after the log up to `target` is applied, torn or not. Otherwise a page torn in
-//!    the middle could not be told from a damaged one;
-//! 3. all pages before the superblock says that the log starts at `target`: else the records are
-//!    gone and the pages old;
-//! 4. that superblock before log space is freed: else new groups overwrite records still needed.
+//! Durable-order, in this order, with what recovery would do otherwise:
+//! 1. the superblock says "checkpoint under way to `target`" before any page checksum changes: otherwise a checksum
+//!    that is newer than its page would look like damage;
+//! 2. new checksums before the pages they belong to: so a page is sound when its checksum matches it as it is, or
+//!    as it will be after the log up to `target` is applied, torn or not. Otherwise a page torn in the middle could
+//!    not be distinguished from a damaged one;
+//! 3. all pages before the superblock says that the log starts at `target`: otherwise the records are gone and the
+//!    pages old;
+//! 4. that superblock before log space is freed: otherwise new groups overwrite records still needed.
 //!
-//! A long unit, whose records lie in a file of their own, is a checkpoint of its own: what is before it in the log
-//! is applied first, and has its tail. So each page changes once in a checkpoint, here too.
+//! An atomic group in a spill file is a checkpoint of its own: the log before it is applied first, and the tail
+//! moves to it. So a checkpoint changes each page once, here too.
 //!
-//! A page read back for a change is verified first: bit rot is found, not sealed under a new sum. One of a checkpoint
-//! that is done again may be old, new or torn: its sum fits it as it was read, or with the records applied.
+//! A checkpoint verifies each page that it reads back for a change: otherwise it would give a damaged page a new,
+//! right checksum. In a checkpoint that is repeated after a crash, the page may be old, new or torn: its checksum
+//! matches it as it was read, or with the records applied.
 
-use crate::aside::{Reader, Reference};
-use crate::log::Log;
-use crate::log_format::{FLAG_ASIDE, GROUP_HEADER_BYTES, GroupHeader, Records, get_varint};
-use crate::storage::{Storage, StorageFile, here};
-use crate::sums::{PAGE_BYTES, PAGES_PER_BLOCK, Sums, page_sum};
-use crate::superblock::SuperblockFile;
+use crate::format::log::{FLAG_SPILLED, GROUP_HEADER_BYTES, GroupHeader, LogRecords, get_varint};
+use crate::format::page_sums::{PAGE_BYTES, PAGES_PER_BLOCK, PageChecksums, page_checksum};
+use crate::log::ring::Log;
+use crate::log::spill::{SpillReader, SpillReference};
+use crate::pool_files::{DataFiles, SuperblockFile};
+use crate::storage::traits::{Storage, here};
 use crate::sync::Mutex;
 use crate::{Error, Lsn, Result};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Pages changed between two syncs of the sums: bounds the memory that a checkpoint takes.
+/// Pages changed between two syncs of the page checksums: bounds the memory that a checkpoint takes.
 const BATCH_PAGES_MAX: usize = 4096;
-/// Bits of a position relative to the tail in a work item; above them stands the page number.
+/// Bits of a position relative to the tail in a work item; the page number is in the bits above.
 const POSITION_BITS: u32 = 30;
-const _: () = assert!(crate::options::LOG_BYTES_MAX <= 1 << POSITION_BITS);
-const _: () = assert!(crate::options::CAPACITY_BYTES_MAX / PAGE_BYTES as u64 <= 1 << (64 - POSITION_BITS));
+const _: () = assert!(crate::limits::LOG_BYTES_MAX <= 1 << POSITION_BITS);
+const _: () = assert!(crate::limits::CAPACITY_BYTES_MAX / PAGE_BYTES as u64 <= 1 << (64 - POSITION_BITS));
 
-/// The image, and the sums of its pages.
-pub(crate) struct ImageFiles {
-    pub(crate) image: Box<dyn StorageFile>,
-    pub(crate) image_path: PathBuf,
-    pub(crate) sums: Box<dyn StorageFile>,
-    pub(crate) sums_path: PathBuf,
-}
-
-impl ImageFiles {
-    /// Gives the image from `from` to `to`, and its sums, space on the medium.
-    pub(crate) fn allocate(&self, from: u64, to: u64) -> std::result::Result<(), (PathBuf, io::Error)> {
-        self.image.allocate(from, to - from, here()).map_err(|e| (self.image_path.clone(), e))?;
-        let (a, b) = (Sums::file_bytes(from / PAGE_BYTES as u64), Sums::file_bytes(to / PAGE_BYTES as u64));
-        if b > a {
-            self.sums.allocate(a, b - a, here()).map_err(|e| (self.sums_path.clone(), e))?;
-        }
-        Ok(())
-    }
-}
-
-/// The files and tables that a checkpoint works on. One at a time: it lives in a mutex.
+/// The files and tables that a checkpoint works on. A mutex holds it, so that one runs at a time.
 pub(crate) struct Checkpointer {
-    pub(crate) files: Arc<ImageFiles>,
-    /// Where files of long units lie.
+    pub(crate) files: Arc<DataFiles>,
+    /// Where spill files lie.
     pub(crate) storage: Arc<dyn Storage>,
-    pub(crate) sums: Sums,
-    /// A checkpoint that a crash interrupted: its position, and the nonce before it. It is finished
-    /// to exactly this position before another begins, or two generations of sums would mix.
+    pub(crate) directory: PathBuf,
+    pub(crate) sums: PageChecksums,
+    /// A checkpoint that a crash interrupted: its position, and the nonce before it. It is finished to exactly this
+    /// position before another begins, or two generations of checksums would mix.
     pub(crate) interrupted: Option<(Lsn, u64)>,
     pub(crate) finished: u64,
     pub(crate) bytes_written: u64,
     pub(crate) syncs: u64,
 }
 
-/// One changed page: where in the work list its records stand.
-struct Change {
+/// A changed page, and where its records stand in the work list.
+struct ChangedPage {
     page: u64,
     first: usize,
     end: usize,
 }
 
-fn io_error(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Error {
-    let path = path.to_owned();
-    move |e| Error::from_io(path, doing, &e)
-}
-
 impl Checkpointer {
-    /// Applies the log from its tail to `target` (a durable group boundary) to the image, and moves
-    /// the tail there.
+    /// Applies the log from its tail to `target` (a durable group boundary) to the data file, and moves the tail
+    /// there.
     pub(crate) fn run(
         &mut self,
         log: &Log,
         superblock: &Mutex<SuperblockFile>,
-        superblock_path: &Path,
         target: Lsn,
         image_bytes: u64,
     ) -> Result<()> {
         if let Some((interrupted, nonce)) = self.interrupted {
-            self.run_to(log, superblock, superblock_path, interrupted, nonce, image_bytes, true)?;
+            self.run_to(log, superblock, interrupted, nonce, image_bytes, true)?;
             self.interrupted = None;
             log.set_tail(interrupted);
         }
         while target > log.tail() {
             let tail = log.tail();
-            // SAFETY: `tail..target` is durable and not yet freed: nobody writes it.
+            // SAFETY: `tail..target` is durable and not yet freed: no thread writes it.
             let (bytes, nonce) = first_part(unsafe { log.bytes(tail, target - tail) })?;
             let end = tail + bytes;
-            self.run_to(log, superblock, superblock_path, end, nonce, image_bytes, false)?;
+            self.run_to(log, superblock, end, nonce, image_bytes, false)?;
             log.set_tail(end);
         }
         Ok(())
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one private step of `run`, split for reading")]
     fn run_to(
         &mut self,
         log: &Log,
         superblock: &Mutex<SuperblockFile>,
-        superblock_path: &Path,
         target: Lsn,
         nonce: u64,
         image_bytes: u64,
         again: bool,
     ) -> Result<()> {
         let tail = log.tail();
-        // SAFETY: `tail..target` is durable and not yet freed: nobody writes it.
+        // SAFETY: `tail..target` is durable and not yet freed: no thread writes it.
         let bytes = unsafe { log.bytes(tail, target - tail) };
-        let aside = reference_of(bytes)?;
+        let spill = reference_of(bytes)?;
         if !again {
-            let r = superblock.lock().update(here(), |sb| sb.target = target);
-            r.map_err(io_error(superblock_path, "write"))?;
+            superblock.lock().update(here(), |sb| sb.target = target)?;
             self.syncs += 1;
         }
-        let folder = superblock_path.parent().unwrap_or(superblock_path);
-        match aside {
+        match spill {
             None => self.apply_groups(bytes, again)?,
             Some(reference) => {
-                let mut waiting = log.asides.lock();
-                let kept = waiting.iter_mut().find(|w| w.number == reference.number);
+                let mut spills = log.spills.lock();
+                let kept = spills.iter_mut().find(|w| w.number == reference.number);
                 let kept = kept.and_then(|w| w.file.take());
-                drop(waiting);
+                drop(spills);
                 let mut reader = match kept {
-                    Some(file) => Reader::new(file, folder, reference, log.seed()),
-                    None => Reader::open(&*self.storage, folder, reference, log.seed())?,
+                    Some(file) => SpillReader::new(file, reference, log.seed()),
+                    None => SpillReader::open(&*self.storage, &self.directory, reference, log.seed())?,
                 };
                 let mut chunk = Vec::new();
                 while reader.next(&mut chunk)? {
@@ -147,25 +118,24 @@ impl Checkpointer {
                 }
             }
         }
-        self.files.image.sync(here()).map_err(io_error(&self.files.image_path, "sync"))?;
-        let r = superblock.lock().update(here(), |sb| {
+        self.files.image.sync(here())?;
+        superblock.lock().update(here(), |sb| {
             sb.tail = target;
             sb.target = target;
             sb.nonce = nonce;
             sb.image_bytes = image_bytes;
-        });
-        r.map_err(io_error(superblock_path, "write"))?;
+        })?;
         self.syncs += 2;
         self.finished += 1;
-        if let Some(reference) = aside {
-            // Durable-order: see aside.rs. What is not removed now is removed at the next opening.
-            let _ = self.storage.remove(&reference.path(folder), here());
-            log.asides.lock().retain(|waiting| waiting.number != reference.number);
+        if let Some(reference) = spill {
+            // Durable-order: see log/spill.rs. If this fails, the next opening removes the file.
+            let _ = self.storage.remove(&reference.path(&self.directory), here());
+            log.spills.lock().retain(|spill| spill.number != reference.number);
         }
         Ok(())
     }
 
-    /// Applies whole groups; no page may have records in another call of the same checkpoint.
+    /// Applies whole groups. No page may have records in another call of the same checkpoint.
     fn apply_groups(&mut self, bytes: &[u8], again: bool) -> Result<()> {
         let work = gather(bytes)?;
         let mut buffer = Vec::new();
@@ -182,7 +152,7 @@ impl Checkpointer {
         &mut self,
         log: &[u8],
         work: &[u64],
-        changes: &[Change],
+        changes: &[ChangedPage],
         buffer: &mut Vec<u8>,
         again: bool,
     ) -> Result<()> {
@@ -195,13 +165,13 @@ impl Checkpointer {
         }
         let mut blocks: Vec<u64> = Vec::new();
         for (change, page) in changes.iter().zip(buffer.chunks_exact_mut(PAGE_BYTES)) {
-            let found = again.then(|| page_sum(page));
+            let found = again.then(|| page_checksum(page));
             for item in &work[change.first..change.end] {
                 apply_record(log, (item & ((1 << POSITION_BITS) - 1)) as usize, change.page, page);
             }
-            let sum = page_sum(page);
+            let sum = page_checksum(page);
             if found.is_some_and(|found| ![found, sum].contains(&self.sums.get(change.page))) {
-                return Err(self.damaged_page(change.page));
+                return Err(self.files.damaged_page(change.page));
             }
             self.sums.set(change.page, sum);
             let block = change.page / PAGES_PER_BLOCK;
@@ -213,26 +183,22 @@ impl Checkpointer {
         for run in &runs {
             let pages = &buffer[run.start * PAGE_BYTES..run.end * PAGE_BYTES];
             let offset = changes[run.start].page * PAGE_BYTES as u64;
-            self.files
-                .image
-                .write_at(offset, pages, here())
-                .map_err(io_error(&self.files.image_path, "write"))?;
+            self.files.image.write_at(offset, pages, here())?;
             self.bytes_written += pages.len() as u64;
         }
         Ok(())
     }
 
-    /// Reads consecutive pages from `first` on and verifies them, unless a checkpoint is done `again`: then the
+    /// Reads consecutive pages from `first` on. Verifies them unless the checkpoint is repeated (`again`): then the
     /// caller does.
     fn read_run(&self, first: u64, pages: &mut [u8], again: bool) -> Result<()> {
         let count = (pages.len() / PAGE_BYTES) as u64;
-        // A page whose sum is 0 is zero; nothing to read.
+        // Pages whose checksum is 0 are zero: there is nothing to read.
         if !again && (first..first + count).all(|page| self.sums.get(page) == 0) {
             return Ok(());
         }
         let offset = first * PAGE_BYTES as u64;
-        let n = self.files.image.read_at(offset, pages).map_err(io_error(&self.files.image_path, "read"))?;
-        pages[n..].fill(0);
+        self.files.image.read_padded(offset, pages)?;
         if again {
             return Ok(());
         }
@@ -240,19 +206,11 @@ impl Checkpointer {
             let sum = self.sums.get(page);
             if sum == 0 {
                 bytes.fill(0);
-            } else if page_sum(bytes) != sum {
-                return Err(self.damaged_page(page));
+            } else if page_checksum(bytes) != sum {
+                return Err(self.files.damaged_page(page));
             }
         }
         Ok(())
-    }
-
-    fn damaged_page(&self, page: u64) -> Error {
-        Error::Corrupt {
-            path: self.files.image_path.clone(),
-            offset: page * PAGE_BYTES as u64,
-            what: "the page does not match its checksum".into(),
-        }
     }
 
     fn write_sums(&mut self, blocks: &[u64]) -> Result<()> {
@@ -260,14 +218,11 @@ impl Checkpointer {
         for &block in blocks {
             self.sums.block(block, &mut bytes);
             let offset = block * PAGE_BYTES as u64;
-            self.files
-                .sums
-                .write_at(offset, &bytes, here())
-                .map_err(io_error(&self.files.sums_path, "write"))?;
+            self.files.sums.write_at(offset, &bytes, here())?;
             self.bytes_written += PAGE_BYTES as u64;
         }
         self.syncs += 1;
-        self.files.sums.sync(here()).map_err(io_error(&self.files.sums_path, "sync"))
+        self.files.sums.sync(here())
     }
 }
 
@@ -275,37 +230,38 @@ fn damaged_memory() -> Error {
     Error::Poisoned { first: "the log in memory is damaged".into() }
 }
 
-/// Bytes of the groups before the first that names a file, or of that one, if it is the first; and the nonce of the
-/// last of them, which may be that of an earlier process than wrote the group behind.
+/// How many bytes of `bytes` one checkpoint applies: the groups before the first that names a spill file, or that
+/// one alone if it is the first. Returns the nonce of the last of them, too; the next group may be of a later
+/// process and have another one.
 fn first_part(bytes: &[u8]) -> Result<(u64, u64)> {
     let (mut at, mut nonce) = (0, 0);
     while at < bytes.len() {
         let header = GroupHeader::decode(&bytes[at..]).ok_or_else(damaged_memory)?;
-        let aside = header.flags & FLAG_ASIDE != 0;
-        if aside && at > 0 {
+        let spill = header.flags & FLAG_SPILLED != 0;
+        if spill && at > 0 {
             break;
         }
         at += header.total() as usize;
         nonce = header.nonce;
-        if aside {
+        if spill {
             break;
         }
     }
     Ok((at as u64, nonce))
 }
 
-/// The file that the group at the start names, if it is one that does.
-fn reference_of(bytes: &[u8]) -> Result<Option<Reference>> {
+/// The spill file that the first group names, if it names one.
+fn reference_of(bytes: &[u8]) -> Result<Option<SpillReference>> {
     let header = GroupHeader::decode(bytes).ok_or_else(damaged_memory)?;
-    if header.flags & FLAG_ASIDE == 0 {
+    if header.flags & FLAG_SPILLED == 0 {
         return Ok(None);
     }
     let payload = bytes.get(GROUP_HEADER_BYTES..GROUP_HEADER_BYTES + header.payload as usize);
-    payload.and_then(Reference::decode).ok_or_else(damaged_memory).map(Some)
+    payload.and_then(SpillReference::decode).ok_or_else(damaged_memory).map(Some)
 }
 
-/// The work list: for each record and each page it touches, the page number above the record's
-/// position; sorted, so that pages are together and a page's records in log order.
+/// The work list: for each record and each page it touches, the page number above the record's position; sorted, so
+/// that pages are together and a page's records in log order.
 fn gather(bytes: &[u8]) -> Result<Vec<u64>> {
     let mut work = Vec::new();
     let mut at = 0;
@@ -313,7 +269,7 @@ fn gather(bytes: &[u8]) -> Result<Vec<u64>> {
         let header = GroupHeader::decode(&bytes[at..]).ok_or_else(damaged_memory)?;
         let start = at + GROUP_HEADER_BYTES;
         let payload = bytes.get(start..start + header.payload as usize).ok_or_else(damaged_memory)?;
-        let mut records = Records::new(payload, u64::MAX >> 1);
+        let mut records = LogRecords::new(payload, u64::MAX >> 1);
         let mut position = start;
         while let Some(record) = records.next() {
             let first = record.offset / PAGE_BYTES as u64;
@@ -330,19 +286,19 @@ fn gather(bytes: &[u8]) -> Result<Vec<u64>> {
     Ok(work)
 }
 
-fn next_batch(work: &[u64], mut at: usize) -> (Vec<Change>, usize) {
+fn next_batch(work: &[u64], mut at: usize) -> (Vec<ChangedPage>, usize) {
     let mut changes = Vec::new();
     while at < work.len() && changes.len() < BATCH_PAGES_MAX {
         let page = work[at] >> POSITION_BITS;
         let len = work[at..].iter().take_while(|&&item| item >> POSITION_BITS == page).count();
-        changes.push(Change { page, first: at, end: at + len });
+        changes.push(ChangedPage { page, first: at, end: at + len });
         at += len;
     }
     (changes, at)
 }
 
 /// Ranges of `changes` whose pages are consecutive.
-fn runs_of(changes: &[Change]) -> Vec<std::ops::Range<usize>> {
+fn runs_of(changes: &[ChangedPage]) -> Vec<std::ops::Range<usize>> {
     let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
     for (i, change) in changes.iter().enumerate() {
         match runs.last_mut() {
@@ -353,7 +309,7 @@ fn runs_of(changes: &[Change]) -> Vec<std::ops::Range<usize>> {
     runs
 }
 
-/// Copies what the record at `position` of `log` has for `page`. The record was parsed by `gather`.
+/// Copies the bytes that the record at `position` of `log` has for `page`. `gather` has parsed the record.
 fn apply_record(log: &[u8], position: usize, page: u64, to: &mut [u8]) {
     let rest = &log[position..];
     let (offset, a) = get_varint(rest).expect("gather read this record");

@@ -1,80 +1,81 @@
-//! The end of opening a file pool: what concerns its files only, and may be done while an engine reads the region.
+//! The end of opening a file pool: the part that concerns only its files, and may run while an engine reads the
+//! region.
 //!
 //! Rules:
-//! 1. The log's end is no damage: no group behind it proves that it had been durable (`log_scan.rs`).
-//! 2. Durable-order: what the last process may have left in the operating system's cache only, the groups of its
-//!    last write and the superblock, is written once more, the same bytes, before anybody is told what the pool
-//!    holds. Otherwise a read answered now could be undone by a power cut later. A sync alone would not do: if
-//!    that process died of a failed one, the kernel may hold the pages for clean.
-//! 3. Files of long units that no group names are removed after the superblock that names none either is durable.
+//! 1. The end of the log must not be damage: no group after it proves that it had been durable (`log/scan.rs`).
+//! 2. Durable-order: the groups of the last process's last write, and the superblock, are written once more with
+//!    the same bytes before the caller may show what the pool holds: they may be in the operating system's cache
+//!    only. Otherwise a power cut could undo a read that was answered now. A sync alone is not enough: if that
+//!    process died because a sync failed, the kernel may have marked the lost pages clean.
+//! 3. Spill files that no group names are removed, after the superblock that does not name them is durable.
 //! 4. Nothing else is written to any file before that: the log's writers and the checkpointer wait for it.
 
-use crate::aside;
-use crate::file_medium::FileMedium;
-use crate::log_scan::{Scan, refuse_hole};
-use crate::storage::Storage;
-use crate::superblock::Superblock;
+use crate::format::superblock::Superblock;
+use crate::log::ring::Log;
+use crate::log::scan::{LogScan, refuse_hole};
+use crate::log::spill;
+use crate::pool_files::{SuperblockFile, names_in};
+use crate::storage::traits::{Storage, here};
+use crate::sync::Mutex;
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// What is left to do.
-pub(crate) struct Unfinished {
-    folder: PathBuf,
-    /// As it was found.
+/// The part of recovery that is left to do.
+pub(crate) struct DeferredRecovery {
+    /// As recovery found it.
     sb: Superblock,
-    scan: Scan,
-    /// Files of long units that no group names: their process died before it could, or after it had applied them.
+    scan: LogScan,
+    /// Spill files that no group names: their process died before it wrote that group, or after it had applied the
+    /// file.
     leftovers: Vec<PathBuf>,
 }
 
-impl Unfinished {
-    /// After `scan` of the pool in `folder` whose superblock is `sb`.
+impl DeferredRecovery {
+    /// After `scan` of the pool in `directory` whose superblock is `sb`.
     ///
     /// # Errors
-    /// `Io` when the folder cannot be listed.
-    pub(crate) fn new(storage: &dyn Storage, folder: &Path, sb: &Superblock, scan: &Scan) -> Result<Self> {
-        let names = storage.list(folder).map_err(|e| Error::from_io(folder.to_owned(), "read", &e))?;
-        let paths = names.iter().filter(|name| aside::is_name(name)).map(|name| folder.join(name));
-        let named = |path: &PathBuf| scan.asides.iter().any(|(_, r)| r.path(folder) == *path);
+    /// `Io` when the directory cannot be listed.
+    pub(crate) fn new(
+        storage: &dyn Storage,
+        directory: &Path,
+        sb: &Superblock,
+        scan: &LogScan,
+    ) -> Result<Self> {
+        let names = names_in(storage, directory)?;
+        let paths = names.iter().filter(|name| spill::is_name(name)).map(|name| directory.join(name));
+        let named = |path: &PathBuf| scan.spills.iter().any(|(_, r)| r.path(directory) == *path);
         Ok(Self {
-            folder: folder.to_owned(),
             sb: sb.clone(),
             scan: scan.clone(),
             leftovers: paths.filter(|path| !named(path)).collect(),
         })
     }
-}
 
-impl FileMedium {
-    /// Does what is left, and lets the writers through.
+    /// Does what is left.
     ///
     /// # Errors
-    /// `Corrupt` when the log has a hole; `Io`. The pool is then as it was, and nobody gets through.
-    pub(crate) fn finish(&self, left: &Unfinished) -> Result<()> {
-        let result = self.try_finish(left);
-        self.set_finished(result.clone());
-        result
-    }
-
-    fn try_finish(&self, left: &Unfinished) -> Result<()> {
-        let (sb, scan) = (&left.sb, &left.scan);
-        let log_path = left.folder.join("log");
+    /// `Corrupt` when the log has a hole; `Io`. The pool is then as it was.
+    pub(crate) fn finish(
+        &self,
+        log: &Log,
+        superblock: &Mutex<SuperblockFile>,
+        storage: &dyn Storage,
+    ) -> Result<()> {
+        let (sb, scan) = (&self.sb, &self.scan);
         if !sb.clean {
-            refuse_hole(self.log.file(), &log_path, sb, scan)?;
+            refuse_hole(log.file(), sb, scan)?;
         }
         if scan.groups > 0 {
-            self.log
-                .write_again(scan.last_write, scan.end)
-                .map_err(|e| Error::from_io(log_path, "write", &e))?;
+            log.write_again(scan.last_write, scan.end)?;
         }
-        if !sb.clean || !left.leftovers.is_empty() {
-            // Durable-order: rule 2. Otherwise new groups could overwrite log space that only a superblock in the
-            // cache of the operating system had freed, and so could a file of a long unit go that the durable
-            // superblock's log still names.
-            self.rewrite_superblock()?;
+        if !sb.clean || !self.leftovers.is_empty() {
+            // Durable-order: rule 2. Otherwise only a superblock in the operating system's cache might say that log
+            // space is free, and new groups would overwrite that space; and a spill file would be removed that the
+            // durable superblock's log still names.
+            superblock.lock().rewrite(here())?;
         }
-        for path in &left.leftovers {
-            self.remove(path)?;
+        for path in &self.leftovers {
+            storage.remove(path, here()).map_err(|e| Error::from_io(path.clone(), "remove", &e))?;
         }
         Ok(())
     }

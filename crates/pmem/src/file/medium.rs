@@ -1,49 +1,49 @@
-//! The file medium: a DRAM working copy, a redo log with group commit, and a checkpointer behind it.
+//! The file medium: a DRAM working copy, a redo log with group commit, and a checkpointer in the background.
 //!
 //! Invariants:
-//! 1. The superblock says "not clean" before the first group of a process is written.
-//!    Durable-order: otherwise recovery would take the pool for closed and skip the log.
-//! 2. The first error latches: from then on nothing is written any more (a failed sync is never
-//!    retried), `flush` does nothing and `wait` fails. What was acknowledged before stays.
-//! 3. A child of fork(2) shares the log's ring and its file with its parent: it appends nothing, writes nothing and
-//!    takes no lock (a thread that is not in the child may hold it).
-//! 4. Locks, outermost first: checkpointer, group commit, superblock. Nobody holds a lock of an
-//!    engine while holding one of these.
-//! 5. A thread that comes with a long unit waits until at most one such unit is waiting for a checkpoint: what lies
-//!    beside the log is bounded, too.
+//! 1. The superblock says "not clean" before the first group of a process is written. Durable-order: otherwise
+//!    recovery would take the pool for closed and skip the log.
+//! 2. The first error poisons the pool: from then on nothing is written any more (a failed sync is never retried),
+//!    `flush` does nothing and `wait` fails. What was acknowledged before stays durable.
+//! 3. A child of fork(2) shares the log's ring and its file with its parent. So it appends nothing, writes nothing
+//!    and takes no lock (a thread that is not in the child may hold it).
+//! 4. Locks, outermost first: checkpointer, group commit, superblock. No thread takes a lock of an engine while
+//!    holding one of these.
+//! 5. A thread with an atomic group that needs a spill file waits until at most one such group waits for a
+//!    checkpoint: so the spill files of a pool take a bounded space.
 
-use crate::aside::{self, Waiting};
-use crate::checkpoint::{Checkpointer, ImageFiles};
-use crate::commit::GroupWriter;
-use crate::error::{is_no_descriptor, is_no_space};
-use crate::finish::Unfinished;
-use crate::log::{Log, Refused};
-use crate::options::Durability;
+use crate::config::Durability;
+use crate::file::checkpoint::Checkpointer;
+use crate::file::finish_recovery::DeferredRecovery;
+use crate::format::page_sums::PAGE_BYTES;
+use crate::log::group_commit::GroupWriter;
+use crate::log::ring::{AppendError, Log};
+use crate::log::spill;
+use crate::log::spill::PendingSpill;
+use crate::pool_files::{DataFiles, FileError, SuperblockFile};
 use crate::stat::{MediumKind, PoolStat};
-use crate::storage::{Storage, here};
-use crate::sums::PAGE_BYTES;
-use crate::superblock::SuperblockFile;
+use crate::storage::traits::{Storage, here};
 use crate::sync::Mutex;
-use crate::{Error, Lsn, Medium, Range, Region, Result, Site};
-use mangrove_sys::{Gate, ProcessMark, Reservation, without_signals};
-use std::path::{Path, PathBuf};
+use crate::{Capabilities, Error, Lsn, MediumOps, Range, Region, Result, Site};
+use mangrove_sys::{EventCount, ProcessMark, Reservation, without_signals};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// From this size on, the working copy asks for huge pages.
 pub(crate) const HUGE_PAGES_FROM_BYTES: u64 = 16 << 20;
-/// The image grows by an eighth of itself, within these bounds, so that `grow` is rarely a system call.
+/// The data file grows by an eighth of itself, within these bounds, so that `grow` is rarely a system call.
 const GROW_BYTES_MIN: u64 = 256 << 10;
 const GROW_BYTES_MAX: u64 = 64 << 20;
 
-/// What opening a file pool yields.
+/// The parts that a file pool is opened with.
 pub(crate) struct FileParts {
     pub(crate) memory: Reservation,
     pub(crate) log: Log,
     pub(crate) superblock: SuperblockFile,
-    pub(crate) superblock_path: PathBuf,
-    pub(crate) files: Arc<ImageFiles>,
+    pub(crate) directory: PathBuf,
+    pub(crate) files: Arc<DataFiles>,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) checkpointer: Checkpointer,
     pub(crate) grown: u64,
@@ -53,18 +53,19 @@ pub(crate) struct FileParts {
 /// The medium of an open file pool.
 pub(crate) struct FileMedium {
     memory: Reservation,
-    pub(crate) log: Log,
+    log: Log,
     superblock: Mutex<SuperblockFile>,
-    superblock_path: PathBuf,
-    files: Arc<ImageFiles>,
+    /// The pool's directory.
+    directory: PathBuf,
+    files: Arc<DataFiles>,
     storage: Arc<dyn Storage>,
     checkpointer: Mutex<Checkpointer>,
     durability: Durability,
-    /// Who opened it.
+    /// The process that opened the pool.
     process: ProcessMark,
-    /// Threads serve the log; otherwise whoever flushes does.
+    /// Background threads run checkpoints; otherwise a thread that finds the log full does.
     background: bool,
-    /// Bytes of the image to be compared with their sums behind.
+    /// Bytes of the data file that a background thread compares with their page checksums.
     unverified: std::ops::Range<u64>,
     /// Usable bytes; changed under `growing`.
     grown: AtomicU64,
@@ -72,14 +73,14 @@ pub(crate) struct FileMedium {
     /// The superblock says "not clean"; changed under its lock.
     marked_dirty: AtomicBool,
     first_error: OnceLock<Error>,
-    /// How opening ended; before, nothing is written (`finish.rs`).
+    /// The result of opening; until it is set, nothing is written (`file/finish_recovery.rs`).
     finished: OnceLock<Result<()>>,
-    /// Opened when it has ended.
-    finish: Gate,
-    /// Opened when log space was freed, or never will be.
-    space: Gate,
-    /// Opened when the checkpointer thread has work, or shall end.
-    work: Gate,
+    /// Notified when `finished` is set, or never will be.
+    finish: EventCount,
+    /// Notified when log space was freed, or never will be.
+    space: EventCount,
+    /// Notified when the checkpointer thread has work, or shall end.
+    work: EventCount,
     wanted: AtomicBool,
     stop: AtomicBool,
     log_full_waits: AtomicU64,
@@ -95,7 +96,7 @@ impl FileMedium {
             memory: parts.memory,
             log: parts.log,
             superblock: Mutex::new(parts.superblock),
-            superblock_path: parts.superblock_path,
+            directory: parts.directory,
             files: parts.files,
             storage: parts.storage,
             checkpointer: Mutex::new(parts.checkpointer),
@@ -108,9 +109,9 @@ impl FileMedium {
             marked_dirty: AtomicBool::new(!clean),
             first_error: OnceLock::new(),
             finished: OnceLock::new(),
-            finish: Gate::new(),
-            space: Gate::new(),
-            work: Gate::new(),
+            finish: EventCount::new(),
+            space: EventCount::new(),
+            work: EventCount::new(),
             wanted: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             log_full_waits: AtomicU64::new(0),
@@ -125,28 +126,39 @@ impl FileMedium {
     pub(crate) fn region(self: &Arc<Self>) -> Region {
         let base = self.memory.base();
         // SAFETY: the medium owns the reservation.
-        unsafe { Region::new(base, self.memory.len() as u64, Arc::clone(self) as Arc<dyn Medium>) }
+        unsafe { Region::new(base, self.memory.len() as u64, Arc::clone(self) as Arc<dyn MediumOps>) }
     }
 
-    /// Finishes opening on a thread of its own; `wait_finished` says how it ended.
+    /// Finishes opening; the log's writers wait for it.
+    ///
+    /// # Errors
+    /// Those of [`DeferredRecovery::finish`], for every waiting writer too.
+    pub(crate) fn finish(&self, left: &DeferredRecovery) -> Result<()> {
+        let result = left.finish(&self.log, &self.superblock, &*self.storage);
+        self.set_finished(result.clone());
+        result
+    }
+
+    /// Finishes opening on a background thread; `wait_finished` returns the result.
     pub(crate) fn finish_later(
         self: &Arc<Self>,
-        left: Unfinished,
+        left: DeferredRecovery,
         threads: &mut Vec<std::thread::JoinHandle<()>>,
     ) -> Result<()> {
         threads.push(self.spawn("mangrove-open", move |medium| {
-            // Who waits for it is told.
+            // `wait_finished` returns the result to each waiting thread.
             let _ = medium.finish(&left);
         })?);
         Ok(())
     }
 
-    pub(crate) fn set_finished(&self, result: Result<()>) {
+    fn set_finished(&self, result: Result<()>) {
         self.finished.get_or_init(|| result.clone());
-        // After the answer: who asks gets the error itself, and not that there was an earlier one.
+        // After the result is set: a waiting thread gets the error itself, not that an earlier one poisoned the
+        // pool.
         match result {
-            Ok(()) => self.finish.open(),
-            Err(error) => self.latch(error),
+            Ok(()) => self.finish.notify_all(),
+            Err(error) => self.poison(error),
         }
     }
 
@@ -161,23 +173,13 @@ impl FileMedium {
                 return result.clone();
             }
             if self.log.commit.has_failed() {
-                // Pairs with the Release in `fail`: an opening that failed had said why before it latched.
+                // Pairs with the Release in `fail`: an opening that failed set its result before it poisoned the
+                // pool.
                 fence(Ordering::Acquire);
                 return self.finished.get().cloned().unwrap_or_else(|| Err(self.failure()));
             }
             self.finish.wait(ticket);
         }
-    }
-
-    #[track_caller]
-    pub(crate) fn rewrite_superblock(&self) -> Result<()> {
-        let rewritten = self.superblock.lock().rewrite(here());
-        rewritten.map_err(|e| Error::from_io(self.superblock_path.clone(), "write", &e))
-    }
-
-    #[track_caller]
-    pub(crate) fn remove(&self, path: &std::path::Path) -> Result<()> {
-        self.storage.remove(path, here()).map_err(|e| Error::from_io(path.to_owned(), "remove", &e))
     }
 
     /// Starts the threads that `background` asks for; they end after `shut_down`.
@@ -191,8 +193,9 @@ impl FileMedium {
                 self.spawn("mangrove-verify", |medium| medium.verify_later(medium.unverified.clone()))?,
             );
         }
-        if let Durability::Interval(ms) = self.durability {
-            threads.push(self.spawn("mangrove-sync", move |medium| medium.sync_loop(ms))?);
+        if let Durability::Interval(_) = self.durability {
+            let interval = Duration::from_millis(self.durability.milliseconds().into());
+            threads.push(self.spawn("mangrove-sync", move |medium| medium.sync_loop(interval))?);
         }
         Ok(())
     }
@@ -203,11 +206,11 @@ impl FileMedium {
         body: impl FnOnce(&Self) + Send + 'static,
     ) -> Result<std::thread::JoinHandle<()>> {
         let medium = Arc::clone(self);
-        // A bug that ends the thread must not leave others waiting for it.
+        // A bug that ends the thread must not leave other threads waiting for it.
         let guarded = move || {
             let run = std::panic::AssertUnwindSafe(|| body(&medium));
             if std::panic::catch_unwind(run).is_err() {
-                medium.latch(Error::Poisoned { first: "a thread of the pool panicked".into() });
+                medium.poison(Error::Poisoned { first: "a thread of the pool panicked".into() });
             }
         };
         without_signals(|| std::thread::Builder::new().name(name.into()).spawn(guarded))
@@ -223,7 +226,7 @@ impl FileMedium {
             }
             // Acquire pairs with the Release in `want_checkpoint`.
             if self.wanted.swap(false, Ordering::Acquire) {
-                // An error has latched, and everybody who waits has been told.
+                // An error has poisoned the pool, and every waiting thread gets it.
                 let _ = self.checkpoint_now();
             } else {
                 self.work.wait(ticket);
@@ -231,17 +234,16 @@ impl FileMedium {
         }
     }
 
-    fn sync_loop(&self, ms: u32) {
-        let interval = Duration::from_millis(u64::from(ms.max(1)));
+    fn sync_loop(&self, interval: Duration) {
         loop {
             let ticket = self.work.ticket();
             // Acquire pairs with the Release in `shut_down`.
             if self.stop.load(Ordering::Acquire) {
                 return;
             }
-            // An opening that means the checkpointer only makes this sync come earlier.
+            // Work for the checkpointer ends this wait too; then this sync only comes earlier.
             self.work.wait_for(ticket, interval);
-            // An error has latched.
+            // An error has poisoned the pool.
             let _ = self.wait_durable(self.log.appended());
         }
     }
@@ -249,7 +251,7 @@ impl FileMedium {
     fn want_checkpoint(&self) {
         // Release pairs with the Acquire in `checkpoint_loop`.
         if self.background && !self.wanted.swap(true, Ordering::Release) {
-            self.work.open();
+            self.work.notify_all();
         }
     }
 
@@ -257,12 +259,12 @@ impl FileMedium {
     pub(crate) fn stop_threads(&self) {
         // Release pairs with the Acquire in the loops.
         self.stop.store(true, Ordering::Release);
-        self.work.open();
+        self.work.notify_all();
     }
 
-    /// From now on nothing is written; returns when nothing is under way.
+    /// From now on nothing is written. Returns when no write is under way.
     pub(crate) fn shut_down(&self) {
-        self.latch(Error::Closed { path: self.folder().to_owned() });
+        self.poison(Error::Closed { path: self.directory.clone() });
         while !self.log.commit.is_quiet() {
             std::thread::yield_now();
         }
@@ -270,8 +272,8 @@ impl FileMedium {
         drop(self.growing.lock());
     }
 
-    /// Marks a pool clean that has been shut down with an empty log. Both copies of the superblock
-    /// say so, so that damage to either is harmless.
+    /// Marks a pool clean that has been shut down with an empty log. It writes both copies of the superblock, so
+    /// that damage to either is harmless.
     pub(crate) fn mark_clean(&self) -> Result<()> {
         assert_eq!(self.log.tail(), self.log.commit.durable(), "a clean pool has an empty log");
         // The checkpointer's lock comes before the superblock's.
@@ -283,31 +285,29 @@ impl FileMedium {
         let pages = self.grown.load(Ordering::Acquire) / PAGE_BYTES as u64;
         let digest = checkpointer.sums.digest(pages, superblock.current().seed());
         for _ in 0..2 {
-            // Durable-order: everything else has been synced before. Otherwise the log would be
-            // skipped at the next opening although it holds what the image lacks.
-            // `image_bytes` stays what the last checkpoint synced: what was grown since may be lost.
-            superblock
-                .update(here(), |sb| (sb.clean, sb.sums_digest) = (true, digest))
-                .map_err(|e| Error::from_io(self.superblock_path.clone(), "write", &e))?;
+            // Durable-order: everything else has been synced before. Otherwise the next opening would skip the log
+            // although it holds what the data file lacks. `image_bytes` stays what the last checkpoint synced: the
+            // length that the file has grown to since may be lost.
+            superblock.update(here(), |sb| (sb.clean, sb.sums_digest) = (true, digest))?;
         }
         Ok(())
     }
 
-    /// Gives up the pool's lock, also while clones of the region live on.
+    /// Releases the pool's lock, also while clones of the region live on.
     pub(crate) fn release(&self) {
         self.superblock.lock().release();
     }
 
-    /// True when everything appended is in the image.
+    /// True when everything appended is in the data file.
     pub(crate) fn is_settled(&self) -> bool {
         self.log.appended() == self.log.tail()
     }
 
-    pub(crate) fn latched(&self) -> Option<Error> {
+    pub(crate) fn first_error(&self) -> Option<Error> {
         self.first_error.get().cloned()
     }
 
-    /// Nobody may go on: the pool is being given up, or has failed.
+    /// True when background threads must end: the pool is being closed or dropped, or has failed.
     pub(crate) fn ended(&self) -> bool {
         // Acquire pairs with the Release in `stop_threads`.
         self.stop.load(Ordering::Acquire) || self.log.commit.has_failed()
@@ -317,37 +317,32 @@ impl FileMedium {
         self.checkpointer.lock()
     }
 
-    /// Whether the calling process opened it, or was forked from the one that did.
+    /// False in a child that was forked from the process that opened the pool.
     #[inline]
     pub(crate) fn is_ours(&self) -> bool {
         self.process.is_here()
     }
 
-    /// Refuses a child of fork, before it takes a lock.
+    /// Returns an error in a child of fork, before it takes a lock.
     #[inline]
     pub(crate) fn refuse_child(&self) -> Result<()> {
         if self.is_ours() { Ok(()) } else { Err(self.failure()) }
     }
 
-    /// The pool's folder.
-    fn folder(&self) -> &Path {
-        self.superblock_path.parent().unwrap_or(&self.superblock_path)
-    }
-
-    pub(crate) fn latch(&self, error: Error) {
+    pub(crate) fn poison(&self, error: Error) {
         self.first_error.get_or_init(|| error);
         self.log.commit.fail();
-        self.space.open();
-        self.finish.open();
+        self.space.notify_all();
+        self.finish.notify_all();
     }
 
     fn failure(&self) -> Error {
         if !self.is_ours() {
-            let path = self.folder().display();
+            let path = self.directory.display();
             return Error::Unsupported {
                 what: format!(
-                    "{path} was opened before this process was forked; use it in the parent, or close it there and open it in a process \
-                     that was started anew"
+                    "{path} was opened before this process was forked; use it in the parent, or close it there and \
+                     open it in a process that was started anew"
                 ),
             };
         }
@@ -363,7 +358,7 @@ impl FileMedium {
         self.log.wait(lsn, self).map_err(|_| self.failure())
     }
 
-    /// Makes everything flushed so far durable and applies it to the image.
+    /// Makes everything flushed so far durable and applies it to the data file.
     pub(crate) fn checkpoint_now(&self) -> Result<()> {
         self.refuse_child()?;
         self.wait_finished()?;
@@ -372,8 +367,7 @@ impl FileMedium {
         let target = self.log.commit.durable();
         // Acquire pairs with the Release in `grow`: records up to `target` lie below it.
         let image_bytes = self.grown.load(Ordering::Acquire);
-        let result =
-            checkpointer.run(&self.log, &self.superblock, &self.superblock_path, target, image_bytes);
+        let result = checkpointer.run(&self.log, &self.superblock, target, image_bytes);
         // Relaxed: counters.
         self.checkpoints.store(checkpointer.finished, Ordering::Relaxed);
         self.image_written.store(checkpointer.bytes_written, Ordering::Relaxed);
@@ -381,17 +375,17 @@ impl FileMedium {
         drop(checkpointer);
         match result {
             Ok(()) => {
-                self.space.open();
+                self.space.notify_all();
                 Ok(())
             }
             Err(e) => {
-                self.latch(e.clone());
+                self.poison(e.clone());
                 Err(e)
             }
         }
     }
 
-    /// Waits for log space; false when there will be none.
+    /// Waits for log space; false when no space will be freed any more.
     #[cold]
     fn make_space(&self, ticket: u32) -> bool {
         // Relaxed: a counter.
@@ -408,11 +402,11 @@ impl FileMedium {
     }
 
     /// # Safety
-    /// As [`Medium::flush`].
+    /// As [`MediumOps::flush`].
     unsafe fn append(&self, offset: u64, ptr: *const u8, len: usize) {
         loop {
             let ticket = self.space.ticket();
-            // SAFETY: the caller vouches for the range.
+            // SAFETY: the caller guarantees the range.
             match unsafe { self.log.append(offset, ptr, len) } {
                 Ok(end) => {
                     // A checkpoint may have passed `end` by now.
@@ -421,7 +415,7 @@ impl FileMedium {
                     }
                     return;
                 }
-                Err(Refused::Full | Refused::TooLong) => {
+                Err(AppendError::Full | AppendError::TooLong) => {
                     if !self.make_space(ticket) {
                         return;
                     }
@@ -430,7 +424,7 @@ impl FileMedium {
         }
     }
 
-    /// The superblock says "not clean" when this returns: invariant 1. False when it could not be made to.
+    /// Makes the superblock say "not clean" (invariant 1). False when that failed.
     fn mark_dirty(&self) -> bool {
         // Acquire pairs with the Release below.
         if self.marked_dirty.load(Ordering::Acquire) {
@@ -440,25 +434,25 @@ impl FileMedium {
         if self.marked_dirty.load(Ordering::Relaxed) {
             return true;
         }
-        // Another leader may have failed to, and a failed sync is not tried again.
+        // The leader of another write may have failed at this, and a failed sync is not tried again.
         if self.log.commit.has_failed() {
             return false;
         }
         match Self::write_dirty(&mut superblock) {
             Ok(()) => {
-                // Release pairs with the Acquire above: the leader of another write goes on only now.
+                // Release pairs with the Acquire above: the leader of another write continues only now.
                 self.marked_dirty.store(true, Ordering::Release);
                 true
             }
             Err(e) => {
-                self.first_error.get_or_init(|| Error::from_io(self.superblock_path.clone(), "write", &e));
+                self.first_error.get_or_init(|| e);
                 self.log.commit.refuse();
                 false
             }
         }
     }
 
-    fn write_dirty(superblock: &mut SuperblockFile) -> std::io::Result<()> {
+    fn write_dirty(superblock: &mut SuperblockFile) -> Result<()> {
         if !superblock.current().clean {
             return Ok(());
         }
@@ -470,36 +464,33 @@ impl FileMedium {
         superblock.update(here(), |sb| sb.clean = false)
     }
 
-    /// Logs a unit that is longer than half the log, through a file of its own.
+    /// Logs an atomic group that is longer than half the log through a spill file.
     ///
     /// # Safety
-    /// As [`Medium::flush_unit`].
+    /// As [`MediumOps::flush_unit`].
     #[cold]
-    unsafe fn flush_aside(&self, base: *const u8, ranges: &[Range]) -> Result<Lsn> {
-        self.wait_for_asides()?;
-        let folder = self.folder();
-        // SAFETY: the caller vouches for the ranges.
-        let written = unsafe { aside::write(&*self.storage, folder, self.log.seed(), base, ranges) };
-        let (reference, file) = written.map_err(|(path, e)| {
-            if is_no_space(&e) {
-                return Error::no_space(path, ranges.iter().map(|r| r.len).sum(), &e);
-            }
-            let error = Error::from_io(path, "write", &e);
-            // No write and no sync has failed: this unit is refused, as on a full medium.
-            if !is_no_descriptor(&e) {
-                self.latch(error.clone());
+    unsafe fn flush_spilled(&self, base: *const u8, ranges: &[Range]) -> Result<Lsn> {
+        self.wait_for_spills()?;
+        // SAFETY: the caller guarantees the ranges.
+        let written = unsafe { spill::write(&*self.storage, &self.directory, self.log.seed(), base, ranges) };
+        let (reference, file) = written.map_err(|e| {
+            // No write and no sync has failed: the call fails as on a full medium, and the pool is not poisoned.
+            let is_refused = e.is_no_space() || e.is_no_descriptor();
+            let error = e.doing_with_space("write", ranges.iter().map(|r| r.len).sum());
+            if !is_refused {
+                self.poison(error.clone());
             }
             error
         })?;
-        // Before the log names it: the checkpointer may come at once.
-        self.log.asides.lock().push(Waiting { number: reference.number, file: Some(file) });
+        // Before the log names the file: the checkpointer may reach that group at once.
+        self.log.spills.lock().push(PendingSpill { number: reference.number, file: Some(file) });
         loop {
             if self.log.commit.has_failed() {
                 return Err(self.failure());
             }
             let ticket = self.space.ticket();
             if let Ok(end) = self.log.append_reference(&reference) {
-                // The file takes space until it has been applied.
+                // The spill file takes space until it has been applied.
                 self.want_checkpoint();
                 return Ok(end);
             }
@@ -507,11 +498,11 @@ impl FileMedium {
         }
     }
 
-    /// Waits until at most one long unit waits for a checkpoint: one more may be written meanwhile.
-    fn wait_for_asides(&self) -> Result<()> {
+    /// Waits until at most one spill file waits for a checkpoint. This thread may write one more meanwhile.
+    fn wait_for_spills(&self) -> Result<()> {
         loop {
             let ticket = self.space.ticket();
-            if self.log.asides.lock().len() <= 1 {
+            if self.log.spills.lock().len() <= 1 {
                 return Ok(());
             }
             if !self.make_space(ticket) {
@@ -557,7 +548,7 @@ impl FileMedium {
             syncs: count(&log.syncs) + count(&self.checkpoint_syncs),
             checkpoints: count(&self.checkpoints),
             log_full_waits: count(&self.log_full_waits),
-            poisoned: self.latched().map(|e| e.to_string()),
+            poisoned: self.first_error().map(|e| e.to_string()),
         }
     }
 }
@@ -573,20 +564,28 @@ impl GroupWriter for FileMedium {
             && match self.log.write(from, to, durable) {
                 Ok(()) => true,
                 Err(e) => {
-                    let path = self.superblock_path.with_file_name("log");
-                    self.first_error.get_or_init(|| Error::from_io(path, "write", &e));
+                    self.first_error.get_or_init(|| e);
                     false
                 }
             };
         if !written {
             self.log.commit.fail();
-            self.space.open();
+            self.space.notify_all();
         }
         written
     }
 }
 
-impl Medium for FileMedium {
+impl MediumOps for FileMedium {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            has_units: true,
+            read_only: false,
+            has_log: self.durability == Durability::Sync,
+            may_refuse: true,
+        }
+    }
+
     #[inline]
     unsafe fn flush(&self, offset: u64, ptr: *const u8, len: usize, _site: Site) {
         if self.refuses() {
@@ -600,18 +599,14 @@ impl Medium for FileMedium {
         let mut done = 0;
         while done < len {
             let piece = (len - done).min(piece_max);
-            // SAFETY: a part of the range that the caller vouches for.
+            // SAFETY: a part of the range that the caller guarantees.
             unsafe { self.append(offset + done as u64, ptr.add(done), piece) };
             done += piece;
         }
     }
 
     fn fence(&self, _site: Site) {
-        // The log is ordered already.
-    }
-
-    fn has_units(&self) -> bool {
-        true
+        // The log keeps the order anyway.
     }
 
     unsafe fn flush_unit(&self, base: *const u8, ranges: &[Range], _site: Site) -> Result<Lsn> {
@@ -620,19 +615,19 @@ impl Medium for FileMedium {
                 return Err(self.failure());
             }
             let ticket = self.space.ticket();
-            // SAFETY: the caller vouches for the ranges.
-            match unsafe { self.log.append_unit(base, ranges) } {
+            // SAFETY: the caller guarantees the ranges.
+            match unsafe { self.log.append_atomic_group(base, ranges) } {
                 Ok(end) => {
                     if end.saturating_sub(self.log.tail()) > self.log.log_bytes() / 2 {
                         self.want_checkpoint();
                     }
                     return Ok(end);
                 }
-                Err(Refused::Full) => {
+                Err(AppendError::Full) => {
                     self.make_space(ticket);
                 }
                 // SAFETY: as above.
-                Err(Refused::TooLong) => return unsafe { self.flush_aside(base, ranges) },
+                Err(AppendError::TooLong) => return unsafe { self.flush_spilled(base, ranges) },
             }
         }
     }
@@ -661,10 +656,6 @@ impl Medium for FileMedium {
         self.wait_durable(lsn)
     }
 
-    fn has_log(&self) -> bool {
-        self.durability == Durability::Sync
-    }
-
     fn grow(&self, bytes: u64) -> Result<()> {
         // Acquire pairs with the Release below.
         if bytes <= self.grown.load(Ordering::Acquire) {
@@ -680,15 +671,15 @@ impl Medium for FileMedium {
             return Err(self.failure());
         }
         let capacity = self.memory.len() as u64;
-        let image = || self.superblock_path.with_file_name("image");
         if bytes > capacity {
-            return Err(Error::NoSpace { path: image(), wanted: bytes - capacity });
+            let path = self.files.image.path().to_owned();
+            return Err(Error::NoSpace { path, wanted: bytes - capacity });
         }
         let exact = bytes.next_multiple_of(PAGE_BYTES as u64);
         let spare = (grown / 8).clamp(GROW_BYTES_MIN, GROW_BYTES_MAX).next_multiple_of(PAGE_BYTES as u64);
         let generous = (grown + spare).clamp(exact, capacity);
         let (mut to, mut result) = (generous, self.files.allocate(grown, generous));
-        if generous > exact && result.as_ref().is_err_and(|(_, e)| is_no_space(e)) {
+        if generous > exact && result.as_ref().is_err_and(FileError::is_no_space) {
             (to, result) = (exact, self.files.allocate(grown, exact));
         }
         match result {
@@ -698,10 +689,12 @@ impl Medium for FileMedium {
                 self.grown.store(to, Ordering::Release);
                 Ok(())
             }
-            Err((path, e)) if is_no_space(&e) => Err(Error::no_space(path, exact - grown, &e)),
-            Err((path, e)) => {
-                let error = Error::from_io(path, "allocate space in", &e);
-                self.latch(error.clone());
+            Err(e) => {
+                let is_full = e.is_no_space();
+                let error = e.doing_with_space("allocate space in", exact - grown);
+                if !is_full {
+                    self.poison(error.clone());
+                }
                 Err(error)
             }
         }
@@ -717,11 +710,7 @@ impl Medium for FileMedium {
     }
 
     fn poisoned(&self) -> Option<Error> {
-        self.refuse_child().err().or_else(|| self.latched())
-    }
-
-    fn may_refuse(&self) -> bool {
-        true
+        self.refuse_child().err().or_else(|| self.first_error())
     }
 
     #[inline]

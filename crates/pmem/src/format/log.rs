@@ -1,12 +1,12 @@
-//! The bytes of the log: groups and records. Told in prose in docs/format/log.md; a test ties the two.
+//! The bytes of the log: groups and records. docs/format/log.md describes them; a test compares the two.
 //!
 //! Invariants:
-//! 1. A group starts at a multiple of [`SECTOR_BYTES`]; its LSN is its position in the endless log,
-//!    of which the file holds the last `log_bytes` as a ring.
-//! 2. The CRC covers everything behind it: header, payload, and (through its seed) the pool's UUID.
-//!    A group of another pool, lap or incarnation never passes for the one expected.
+//! 1. A group starts at a multiple of [`SECTOR_BYTES`]; its LSN is its position in the endless log, of which the
+//!    file holds the last `log_bytes` as a ring.
+//! 2. The CRC covers everything after it: header, payload, and (through its seed) the pool's UUID. With the LSN and
+//!    the nonce, which it covers, a group of another pool, lap or generation is never taken for the one expected.
 
-use crate::storage::SECTOR_BYTES;
+use crate::storage::traits::SECTOR_BYTES;
 use crate::{Lsn, crc32c};
 
 /// Bytes of a group's header.
@@ -15,16 +15,16 @@ pub(crate) const GROUP_HEADER_BYTES: usize = 40;
 pub(crate) const GROUP_MAGIC: u32 = u32::from_le_bytes(*b"MGgr");
 /// Flag: the first group that a process wrote.
 pub(crate) const FLAG_FIRST: u32 = 1;
-/// Flag: the unit at the end of this group goes on in the next one.
-pub(crate) const FLAG_GOES_ON: u32 = 2;
-/// Flag: the payload is the reference to a file that holds the records of a long unit.
-pub(crate) const FLAG_ASIDE: u32 = 4;
+/// Flag: the atomic group at the end of this group continues in the next one.
+pub(crate) const FLAG_CONTINUES: u32 = 2;
+/// Flag: the payload is the reference to a spill file.
+pub(crate) const FLAG_SPILLED: u32 = 4;
 /// Longest header of a record: two varints of 10 bytes.
 pub(crate) const RECORD_HEADER_BYTES_MAX: usize = 20;
 /// Greatest payload of a group.
 pub(crate) const GROUP_PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
-/// What stands before the records of a group.
+/// The header of a group, before its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupHeader {
     pub(crate) crc: u32,
@@ -32,12 +32,12 @@ pub(crate) struct GroupHeader {
     pub(crate) lsn: Lsn,
     /// Bytes of records; the group ends there and is padded with zeros to whole sectors.
     pub(crate) payload: u32,
-    /// [`FLAG_FIRST`], [`FLAG_GOES_ON`], [`FLAG_ASIDE`].
+    /// [`FLAG_FIRST`], [`FLAG_CONTINUES`], [`FLAG_SPILLED`].
     pub(crate) flags: u32,
-    /// A number drawn when the pool was opened: tells the writes of one process from another's.
+    /// A number drawn when the pool was opened: distinguishes the writes of one process from another's.
     pub(crate) nonce: u64,
-    /// What was durable when this group's write was issued. A damaged place before it is damage,
-    /// a damaged place at or after it may be a write torn by the crash.
+    /// The durable position when this group's write was issued. A damaged place before it is damage; a damaged
+    /// place at or after it may be a write torn by the crash.
     pub(crate) durable: Lsn,
 }
 
@@ -71,7 +71,7 @@ impl GroupHeader {
             && header.lsn.is_multiple_of(SECTOR_BYTES as u64)
             && header.durable.is_multiple_of(SECTOR_BYTES as u64)
             && header.durable <= header.lsn
-            && header.flags & !(FLAG_FIRST | FLAG_GOES_ON | FLAG_ASIDE) == 0;
+            && header.flags & !(FLAG_FIRST | FLAG_CONTINUES | FLAG_SPILLED) == 0;
         sane.then_some(header)
     }
 
@@ -86,13 +86,13 @@ impl GroupHeader {
         bytes[32..40].copy_from_slice(&self.durable.to_le_bytes());
     }
 
-    /// Whole sectors that the group takes.
+    /// Bytes of the whole sectors that the group takes.
     pub(crate) fn total(&self) -> u64 {
         group_total(self.payload as usize)
     }
 }
 
-/// Whole sectors that a group of `payload` bytes takes, in bytes.
+/// Bytes of the whole sectors that a group with `payload` bytes of records takes.
 pub(crate) fn group_total(payload: usize) -> u64 {
     (GROUP_HEADER_BYTES + payload).next_multiple_of(SECTOR_BYTES) as u64
 }
@@ -134,19 +134,19 @@ pub(crate) fn get_varint(bytes: &[u8]) -> Option<(u64, usize)> {
 
 /// One flushed range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Record<'a> {
+pub(crate) struct LogRecord<'a> {
     pub(crate) offset: u64,
     pub(crate) bytes: &'a [u8],
 }
 
-/// The records of a payload, in order. Ends early with `damaged()` true when the bytes are no records.
-pub(crate) struct Records<'a> {
+/// The records of a payload, in order. Ends early, and sets `damaged()`, at bytes that are no record.
+pub(crate) struct LogRecords<'a> {
     rest: &'a [u8],
     capacity: u64,
     damaged: bool,
 }
 
-impl<'a> Records<'a> {
+impl<'a> LogRecords<'a> {
     /// Records of `payload`, all of which must lie within `capacity` bytes.
     pub(crate) fn new(payload: &'a [u8], capacity: u64) -> Self {
         Self { rest: payload, capacity, damaged: false }
@@ -162,7 +162,7 @@ impl<'a> Records<'a> {
         self.rest.len()
     }
 
-    fn take(&mut self) -> Option<Record<'a>> {
+    fn take(&mut self) -> Option<LogRecord<'a>> {
         let (offset, a) = get_varint(self.rest)?;
         let (len, b) = get_varint(&self.rest[a..])?;
         let body = &self.rest[a + b..];
@@ -171,14 +171,14 @@ impl<'a> Records<'a> {
         }
         let (bytes, rest) = body.split_at(len as usize);
         self.rest = rest;
-        Some(Record { offset, bytes })
+        Some(LogRecord { offset, bytes })
     }
 }
 
-impl<'a> Iterator for Records<'a> {
-    type Item = Record<'a>;
+impl<'a> Iterator for LogRecords<'a> {
+    type Item = LogRecord<'a>;
 
-    fn next(&mut self) -> Option<Record<'a>> {
+    fn next(&mut self) -> Option<LogRecord<'a>> {
         if self.rest.is_empty() {
             return None;
         }
@@ -212,14 +212,14 @@ mod tests {
         let mut payload = vec![0; 3];
         put_varint(&mut payload, 100);
         payload[1] = 2; // two bytes announced, one there
-        let mut records = Records::new(&payload, 1000);
+        let mut records = LogRecords::new(&payload, 1000);
         assert_eq!(records.next(), None);
         assert!(records.damaged());
-        let mut records = Records::new(&[100, 1, 7], 100);
+        let mut records = LogRecords::new(&[100, 1, 7], 100);
         assert_eq!(records.next(), None);
         assert!(records.damaged());
-        let mut records = Records::new(&[100, 1, 7], 101);
-        assert_eq!(records.next(), Some(Record { offset: 100, bytes: &[7] }));
+        let mut records = LogRecords::new(&[100, 1, 7], 101);
+        assert_eq!(records.next(), Some(LogRecord { offset: 100, bytes: &[7] }));
         assert_eq!(records.next(), None);
         assert!(!records.damaged());
     }

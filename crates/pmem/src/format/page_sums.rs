@@ -1,28 +1,28 @@
-//! The page sums: one 4-byte sum for each 4 KiB page of the image, in the file `sums`.
+//! The page checksums: 4 bytes for each 4 KiB page of the data file, in the file `sums`.
 //!
 //! Invariants:
-//! 1. The sum of a page of zeros is 0, and of no other page: a hole in either file is consistent.
+//! 1. The checksum of a page of zeros is 0, and of no other page: a hole in either file is consistent.
 //! 2. Entries are little endian and aligned, so a torn write leaves each entry old or new.
 
-use crate::superblock::Superblock;
+use crate::format::superblock::Superblock;
 use crate::{Error, Result, crc32c};
 use mangrove_sys::Reservation;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Bytes of one page of the image.
+/// Bytes of one page of the data file.
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// Bytes of one sum.
-pub(crate) const SUM_BYTES: usize = 4;
-/// Pages whose sums share one block of the sums file.
-pub(crate) const PAGES_PER_BLOCK: u64 = (PAGE_BYTES / SUM_BYTES) as u64;
+/// Bytes of one checksum.
+pub(crate) const CHECKSUM_BYTES: usize = 4;
+/// Pages whose checksums share one block of the file `sums`.
+pub(crate) const PAGES_PER_BLOCK: u64 = (PAGE_BYTES / CHECKSUM_BYTES) as u64;
 
 static ZERO_PAGE: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 
 fn zero_crc() -> u32 {
     static CRC: AtomicU32 = AtomicU32::new(0);
-    // Relaxed: everybody computes the same number; 0 means not yet.
+    // Relaxed: every thread computes the same number; 0 means not yet.
     match CRC.load(Ordering::Relaxed) {
         0 => {
             let crc = crc32c(0, &ZERO_PAGE);
@@ -33,25 +33,25 @@ fn zero_crc() -> u32 {
     }
 }
 
-/// The sum of one page.
-pub(crate) fn page_sum(page: &[u8]) -> u32 {
+/// The checksum of one page.
+pub(crate) fn page_checksum(page: &[u8]) -> u32 {
     debug_assert_eq!(page.len(), PAGE_BYTES);
     let sum = crc32c(0, page) ^ zero_crc();
     // One page in four billion has the zero page's CRC without being it.
     if sum == 0 && page != ZERO_PAGE { 1 } else { sum }
 }
 
-/// The sums in memory.
-pub(crate) struct Sums {
+/// The page checksums in memory.
+pub(crate) struct PageChecksums {
     memory: Reservation,
     pages: u64,
 }
 
-impl Sums {
-    /// All zero, for an image of up to `capacity` bytes.
+impl PageChecksums {
+    /// All zero, for a data file of up to `capacity` bytes.
     pub(crate) fn new(capacity: u64) -> Result<Self> {
         let pages = capacity / PAGE_BYTES as u64;
-        let len = (pages as usize * SUM_BYTES).next_multiple_of(PAGE_BYTES);
+        let len = (pages as usize * CHECKSUM_BYTES).next_multiple_of(PAGE_BYTES);
         let memory = Reservation::anonymous(len).map_err(|e| Error::Unsupported {
             what: format!("cannot reserve {len} bytes of address space: {e}"),
         })?;
@@ -62,16 +62,16 @@ impl Sums {
         assert!(page < self.pages, "page {page} beyond the capacity");
         // SAFETY: inside the reservation, aligned (4 bytes times an index from a page boundary), and
         // every access to it is through this function or `bytes_mut`, which takes `&mut self`.
-        unsafe { AtomicU32::from_ptr(self.memory.base().as_ptr().add(page as usize * SUM_BYTES).cast()) }
+        unsafe { AtomicU32::from_ptr(self.memory.base().as_ptr().add(page as usize * CHECKSUM_BYTES).cast()) }
     }
 
-    /// Pages that have a sum.
+    /// Pages that have a checksum.
     pub(crate) fn pages(&self) -> u64 {
         self.pages
     }
 
     pub(crate) fn get(&self, page: u64) -> u32 {
-        // Relaxed: who writes sums holds the checkpointer's lock; readers come before or after it.
+        // Relaxed: a thread that changes checksums holds the checkpointer's lock; readers come before or after it.
         u32::from_le(self.entry(page).load(Ordering::Relaxed))
     }
 
@@ -80,19 +80,19 @@ impl Sums {
         self.entry(page).store(sum.to_le(), Ordering::Relaxed);
     }
 
-    /// The file's bytes, to be filled from it.
+    /// The entries as the bytes of the file, to be read into.
     pub(crate) fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         assert!(range.start <= range.end && range.end <= self.memory.len());
         // SAFETY: inside the reservation, and `&mut self` excludes every other access.
         unsafe { std::slice::from_raw_parts_mut(self.memory.base().as_ptr().add(range.start), range.len()) }
     }
 
-    /// A number that depends on the sums of the first `pages` pages and on `seed`, and is never 0. It tells the sums
-    /// of one closing from those of another, and of another pool.
+    /// A number that depends on the checksums of the first `pages` pages and on `seed`, and is never 0. It
+    /// distinguishes the checksums of one closing from those of another, and of another pool.
     pub(crate) fn digest(&self, pages: u64, seed: u32) -> u64 {
         let mut digest = u64::from(seed);
         for page in (0..pages.min(self.pages)).filter(|&page| self.get(page) != 0) {
-            // The finaliser of SplitMix64: the sum of what it gives depends on every bit of each entry and its place.
+            // The finaliser of SplitMix64: each summand depends on every bit of the entry and of its place.
             let mut x = page << 32 | u64::from(self.get(page));
             x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
             x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -101,7 +101,7 @@ impl Sums {
         digest.max(1)
     }
 
-    /// Of a clean pool: fails unless these are the sums that it was closed with.
+    /// For a clean pool: fails unless these are the checksums that it was closed with.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -119,15 +119,15 @@ impl Sums {
         })
     }
 
-    /// Bytes of the sums of `pages` pages, in whole blocks.
+    /// Bytes of the checksums of `pages` pages, in whole blocks.
     pub(crate) fn file_bytes(pages: u64) -> u64 {
         pages.div_ceil(PAGES_PER_BLOCK) * PAGE_BYTES as u64
     }
 
-    /// One block of the file as it shall be written.
+    /// Encodes one block of the file.
     pub(crate) fn block(&self, block: u64, to: &mut [u8]) {
         let first = block * PAGES_PER_BLOCK;
-        for (i, entry) in to.chunks_exact_mut(SUM_BYTES).enumerate() {
+        for (i, entry) in to.chunks_exact_mut(CHECKSUM_BYTES).enumerate() {
             let page = first + i as u64;
             let sum = if page < self.pages { self.get(page) } else { 0 };
             entry.copy_from_slice(&sum.to_le_bytes());
@@ -142,17 +142,17 @@ mod tests {
     #[test]
     fn only_the_zero_page_has_sum_zero() {
         let mut page = vec![0; PAGE_BYTES];
-        assert_eq!(page_sum(&page), 0);
+        assert_eq!(page_checksum(&page), 0);
         for at in [0, 1, 4095] {
             page[at] = 1;
-            assert_ne!(page_sum(&page), 0);
+            assert_ne!(page_checksum(&page), 0);
             page[at] = 0;
         }
     }
 
     #[test]
     fn a_block_holds_the_sums_set() {
-        let sums = Sums::new(64 << 10).unwrap();
+        let sums = PageChecksums::new(64 << 10).unwrap();
         sums.set(3, 0x0102_0304);
         let mut block = vec![9; PAGE_BYTES];
         sums.block(0, &mut block);

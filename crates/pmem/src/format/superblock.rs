@@ -1,14 +1,12 @@
-//! The superblock: what a pool is. Two copies of one page, written in turn, the newer valid one
-//! counts. Told in prose in docs/format/pool.md.
+//! The superblock: what a pool is. Two copies of one page, written in turn; the newer valid one counts.
+//! docs/format/pool.md describes the bytes.
 //!
 //! Invariants:
-//! 1. A copy is written whole and synced before anything that depends on it; so of two copies at
-//!    most the one being written can be torn.
+//! 1. A copy is written whole and synced before anything that depends on it; so of two copies at most the one being
+//!    written can be torn.
 //! 2. Every byte of a copy is under its CRC.
 
-use crate::Site;
 use crate::stat::{MediumKind, PoolInfo};
-use crate::storage::StorageFile;
 use crate::{Error, Lsn, Result, crc32c};
 use std::path::{Path, PathBuf};
 
@@ -39,7 +37,7 @@ const AT_NONCE: usize = 104;
 const AT_DEVDAX_LEN: usize = 112;
 const AT_DEVDAX: usize = 116;
 const AT_ADDRESS: usize = 1144;
-/// In the reserved bytes of version 2: who does not know it ignores it and leaves zero.
+/// In the reserved bytes of version 2: a program that does not know the field ignores it and leaves zero.
 const AT_SUMS_DIGEST: usize = 1152;
 const AT_CRC: usize = COPY_BYTES - 4;
 const _: () = assert!(AT_DEVDAX + DEVDAX_BYTES_MAX <= AT_ADDRESS && AT_SUMS_DIGEST + 8 <= AT_CRC);
@@ -55,19 +53,20 @@ pub(crate) struct Superblock {
     pub(crate) clean: bool,
     pub(crate) kind: String,
     pub(crate) capacity: u64,
-    /// The image is at least this long.
+    /// The data file is at least this long.
     pub(crate) image_bytes: u64,
     pub(crate) log_bytes: u64,
-    /// The log starts here; everything before is in the image.
+    /// The log starts here; everything before is in the data file.
     pub(crate) tail: Lsn,
     /// A checkpoint of the log up to here is under way; equal to `tail` when none is.
     pub(crate) target: Lsn,
-    /// Nonce of the last group before `tail`: the first group after it has it too, or starts a new one.
+    /// Nonce of the last group before `tail`: the first group after it has the same one, or starts a new one.
     pub(crate) nonce: u64,
     pub(crate) devdax: Option<PathBuf>,
     /// Where the region lies in every process; 0 for anywhere. Version 1 had no such field.
     pub(crate) address: u64,
-    /// Of a clean pool: [`Sums::digest`](crate::sums::Sums::digest) when it was closed; 0 for not known.
+    /// Of a clean pool: [`PageChecksums::digest`](crate::format::page_sums::PageChecksums::digest) when it was
+    /// closed; 0 for not known.
     pub(crate) sums_digest: u64,
 }
 
@@ -114,7 +113,7 @@ impl Superblock {
         b
     }
 
-    /// What the superblock says to the user.
+    /// The superblock's content, for the user.
     pub(crate) fn info(&self, path: &Path) -> PoolInfo {
         PoolInfo {
             path: path.to_owned(),
@@ -138,11 +137,11 @@ impl Superblock {
 enum CopyFault {
     /// All zero: never written.
     Blank,
-    /// Not ours, or of another byte order.
+    /// Not a pool's, or of another byte order.
     Foreign(String),
-    /// Ours, but newer.
+    /// A pool's, but newer.
     Newer(u32),
-    /// Ours, but not as it was written.
+    /// A pool's, but not as it was written.
     Damaged(String),
 }
 
@@ -159,7 +158,7 @@ fn decode_copy(b: &[u8], place: u64) -> std::result::Result<Superblock, CopyFaul
     if le32(AT_ENDIAN) == ENDIAN_MARK.swap_bytes() {
         return Err(CopyFault::Foreign("it was written on a machine of the other byte order".into()));
     }
-    // A newer version may have moved the CRC, so its number is believed without.
+    // A newer version may have moved the CRC, so its number is accepted without one.
     let version = le32(AT_VERSION);
     if version > VERSION && le32(AT_ENDIAN) == ENDIAN_MARK {
         return Err(CopyFault::Newer(version));
@@ -211,10 +210,10 @@ fn decode_copy(b: &[u8], place: u64) -> std::result::Result<Superblock, CopyFaul
     Ok(sb)
 }
 
-/// Numbers that a writer of this version can have written: a hostile superblock with a valid CRC
-/// must not lead the reader astray either.
+/// Checks that a writer of this version can have written the numbers: a hostile superblock with a valid CRC must
+/// not mislead the reader either.
 fn check_geometry(sb: &Superblock) -> std::result::Result<(), String> {
-    use crate::options::{CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, LOG_BYTES_MAX, LOG_BYTES_MIN};
+    use crate::limits::{CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, LOG_BYTES_MAX, LOG_BYTES_MIN};
     if !(CAPACITY_BYTES_MIN..=CAPACITY_BYTES_MAX).contains(&sb.capacity) || !sb.capacity.is_multiple_of(4096)
     {
         return Err(format!("a capacity of {} bytes cannot be", sb.capacity));
@@ -268,13 +267,13 @@ pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Superblock> {
     let (a, b) = bytes.split_at(COPY_BYTES);
     match (decode_copy(a, 0), decode_copy(b, 1)) {
         (Ok(a), Ok(b)) => Ok(if a.seq >= b.seq { a } else { b }),
-        // The other copy is torn by a crash, or damaged: this one is whole, and says less at worst.
+        // The other copy is torn by a crash, or damaged. This one is whole; at worst it is older.
         (Ok(sb), Err(_)) | (Err(_), Ok(sb)) => Ok(sb),
         (Err(a), Err(b)) => Err(worse(path, a, b)),
     }
 }
 
-/// Which copies are whole (for `check`): a sentence for each that is not.
+/// The copies that are not whole (for `check`): for each, its offset and a message.
 pub(crate) fn copy_faults(bytes: &[u8]) -> Vec<(u64, String)> {
     let mut faults = Vec::new();
     for (i, copy) in bytes.chunks_exact(COPY_BYTES).take(2).enumerate() {
@@ -304,50 +303,6 @@ fn worse(path: &Path, a: CopyFault, b: CopyFault) -> Error {
         (CopyFault::Newer(_), CopyFault::Foreign(what)) | (CopyFault::Foreign(what), CopyFault::Newer(_)) => {
             Error::Corrupt { path, offset: 0, what }
         }
-    }
-}
-
-/// The superblock in its file: changes are written to the older copy, then synced.
-pub(crate) struct SuperblockFile {
-    /// `None` once released.
-    file: Option<Box<dyn StorageFile>>,
-    current: Superblock,
-}
-
-impl SuperblockFile {
-    pub(crate) fn new(file: Box<dyn StorageFile>, current: Superblock) -> Self {
-        Self { file: Some(file), current }
-    }
-
-    pub(crate) fn current(&self) -> &Superblock {
-        &self.current
-    }
-
-    /// Closes the file, and with it gives up the pool's lock. Updates fail from then on.
-    pub(crate) fn release(&mut self) {
-        self.file = None;
-    }
-
-    /// Writes the newer copy again as it is, and syncs it. Where the disk has it already, a tear between
-    /// equal bytes changes nothing; where it has not, nothing relied on it, and the older copy serves.
-    pub(crate) fn rewrite(&self, site: Site) -> std::io::Result<()> {
-        let Some(file) = &self.file else { return Err(std::io::Error::other("the pool has been closed")) };
-        file.write_at((self.current.seq & 1) * COPY_BYTES as u64, &self.current.encode()[..], site)?;
-        file.sync(site)
-    }
-
-    /// Applies `change`, writes the older copy and syncs it. Nothing that relies on the change may
-    /// happen before this returned `Ok`.
-    pub(crate) fn update(&mut self, site: Site, change: impl FnOnce(&mut Superblock)) -> std::io::Result<()> {
-        let Some(file) = &self.file else { return Err(std::io::Error::other("the pool has been closed")) };
-        let mut next = self.current.clone();
-        change(&mut next);
-        next.seq += 1;
-        let at = (next.seq & 1) * COPY_BYTES as u64;
-        file.write_at(at, &next.encode()[..], site)?;
-        file.sync(site)?;
-        self.current = next;
-        Ok(())
     }
 }
 

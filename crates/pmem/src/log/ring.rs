@@ -1,42 +1,42 @@
 //! The redo log of the file medium: a ring in memory that mirrors the ring in the file.
 //!
 //! Invariants:
-//! 1. Records stand in the ring in the order in which `append` took the lock: the program's order
-//!    for one thread, and for many threads an order that respects every happens-before among them.
-//! 2. `tail <= durable <= sealed <= group_start <= pos <= tail + log_bytes`, and the group that is
-//!    open will end, padded, within `tail + log_bytes`: sealing never needs space.
-//! 3. The ring's bytes in `tail..pos` are never overwritten; those of `durable..sealed` belong to
-//!    the leaders of the group commit, each of whom sealed a part, those before to the checkpointer's reads.
-//! 4. Durable-order: a group is durable before any group behind it counts as durable, although writes overlap.
-//!    Otherwise recovery would stop at the hole, and lose acknowledged groups behind it.
+//! 1. Records stand in the ring in the order in which `append` took the lock: the program's order for one thread,
+//!    and for many threads an order that respects every happens-before among them.
+//! 2. `tail <= durable <= sealed <= group_start <= pos <= tail + log_bytes`, and the open group will end, padded,
+//!    within `tail + log_bytes`: sealing never needs space.
+//! 3. The ring's bytes in `tail..pos` are never overwritten. Those in `durable..sealed` belong to the leaders of
+//!    the group commit, each of which sealed a part; the checkpointer reads those before.
+//! 4. Durable-order: a group is durable before any later group counts as durable, although writes overlap.
+//!    Otherwise recovery would stop at the hole, and lose the acknowledged groups after it.
 
-use crate::aside::{REFERENCE_BYTES, Reference, Waiting};
-use crate::commit::{Failed, GroupCommit, GroupWriter, crowd_here};
-use crate::log_format::{
-    FLAG_ASIDE, FLAG_FIRST, FLAG_GOES_ON, GROUP_HEADER_BYTES, GROUP_PAYLOAD_BYTES_MAX, GroupHeader,
+use crate::format::log::{
+    FLAG_CONTINUES, FLAG_FIRST, FLAG_SPILLED, GROUP_HEADER_BYTES, GROUP_PAYLOAD_BYTES_MAX, GroupHeader,
     RECORD_HEADER_BYTES_MAX, group_crc, group_total, put_varint,
 };
-use crate::storage::{SECTOR_BYTES, StorageFile, here};
+use crate::log::group_commit::{Failed, GroupCommit, GroupWriter, crowd_here};
+use crate::log::spill::{PendingSpill, REFERENCE_BYTES, SpillReference};
+use crate::pool_files::PoolFile;
+use crate::storage::traits::{SECTOR_BYTES, here};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::{Lsn, Range, Site};
 use mangrove_sys::Mirror;
-use std::io;
 
 /// Longest single write to the file, in bytes.
 const WRITE_BYTES_MAX: u64 = 8 << 20;
 
-/// Where the next record goes.
-struct Open {
+/// The group that is being filled.
+struct OpenGroup {
     /// Everything before belongs to closed groups.
     group_start: Lsn,
     /// End of the last record, or `group_start` when the open group is empty.
     pos: Lsn,
-    /// Records appended and bytes in them: counted under the lock, which costs nothing.
+    /// Records appended and bytes in them; counted here because the lock is held anyway.
     flushes: u64,
     flushed_bytes: u64,
 }
 
-/// What happened, for `stat`.
+/// Counters for `stat`.
 #[derive(Default)]
 pub(crate) struct LogCounters {
     pub(crate) groups: AtomicU64,
@@ -49,27 +49,27 @@ pub(crate) struct Log {
     ring: Mirror,
     log_bytes: u64,
     group_payload_max: usize,
-    file: Box<dyn StorageFile>,
-    open: Mutex<Open>,
+    file: PoolFile,
+    open: Mutex<OpenGroup>,
     appended: AtomicU64,
     tail: AtomicU64,
     pub(crate) commit: GroupCommit,
-    /// Long units that no checkpoint has applied yet. Its lock is the innermost.
-    pub(crate) asides: Mutex<Vec<Waiting>>,
+    /// Spill files that no checkpoint has applied yet. This lock is the innermost.
+    pub(crate) spills: Mutex<Vec<PendingSpill>>,
     seed: u32,
-    /// Where the first group of this process stands.
+    /// Position of the first group that this process writes.
     first: Lsn,
-    /// Nonce of the groups from there on.
+    /// Nonce of the groups that this process writes.
     nonce: u64,
     pub(crate) counters: LogCounters,
 }
 
 /// Why nothing was appended.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum AppendError {
     /// The checkpointer must free space first.
     Full,
-    /// A unit of more than half a log: the other half is there so that appending goes on while one is applied.
+    /// An atomic group of more than half a log. The other half keeps appending possible while one is applied.
     TooLong,
 }
 
@@ -77,26 +77,26 @@ impl Log {
     /// A log whose groups in `tail..end` are in `ring` already.
     pub(crate) fn new(
         ring: Mirror,
-        file: Box<dyn StorageFile>,
+        file: PoolFile,
         tail: Lsn,
         end: Lsn,
         seed: u32,
         nonce: u64,
-        asides: Vec<Waiting>,
+        spills: Vec<PendingSpill>,
     ) -> Self {
         let log_bytes = ring.len() as u64;
-        // At least four groups fit, so that appending goes on while one is written and one is applied.
+        // At least four groups fit, so that appending continues while one is written and one is applied.
         let group_payload_max = GROUP_PAYLOAD_BYTES_MAX.min(ring.len() / 4 - 2 * SECTOR_BYTES);
         Self {
             ring,
             log_bytes,
             group_payload_max,
             file,
-            open: Mutex::new(Open { group_start: end, pos: end, flushes: 0, flushed_bytes: 0 }),
+            open: Mutex::new(OpenGroup { group_start: end, pos: end, flushes: 0, flushed_bytes: 0 }),
             appended: AtomicU64::new(end),
             tail: AtomicU64::new(tail),
             commit: GroupCommit::new(end, crowd_here()),
-            asides: Mutex::new(asides),
+            spills: Mutex::new(spills),
             seed,
             first: end,
             nonce,
@@ -120,7 +120,7 @@ impl Log {
         self.tail.load(Ordering::Acquire)
     }
 
-    /// Everything before `tail` is in the image, durably: its space is free.
+    /// Everything before `tail` is in the data file, durably: its space is free.
     pub(crate) fn set_tail(&self, tail: Lsn) {
         self.tail.store(tail, Ordering::Release);
     }
@@ -134,14 +134,14 @@ impl Log {
         self.log_bytes
     }
 
-    /// Writes `from..to`, which an earlier process wrote, to the file again, durably.
+    /// Writes `from..to`, which an earlier process wrote, to the file once more, durably.
     #[track_caller]
-    pub(crate) fn write_again(&self, from: Lsn, to: Lsn) -> io::Result<()> {
+    pub(crate) fn write_again(&self, from: Lsn, to: Lsn) -> crate::Result<()> {
         let mut at = from;
         while at < to {
             let physical = at % self.log_bytes;
             let len = (to - at).min(self.log_bytes - physical).min(WRITE_BYTES_MAX);
-            // SAFETY: `from..to` is durable or was found so, and not yet freed: nobody writes it.
+            // SAFETY: `from..to` is durable or was found so, and not yet freed: no thread writes it.
             let bytes = unsafe { self.bytes(at, len) };
             self.file.write_durable(physical, bytes, here())?;
             at += len;
@@ -149,8 +149,8 @@ impl Log {
         Ok(())
     }
 
-    pub(crate) fn file(&self) -> &dyn StorageFile {
-        &*self.file
+    pub(crate) fn file(&self) -> &PoolFile {
+        &self.file
     }
 
     #[inline]
@@ -162,10 +162,10 @@ impl Log {
     /// `len` bytes of the ring at `lsn`.
     ///
     /// # Safety
-    /// `len <= log_bytes`, and nobody writes the range meanwhile (invariant 3).
+    /// `len <= log_bytes`, and no thread writes the range meanwhile (invariant 3).
     pub(crate) unsafe fn bytes(&self, lsn: Lsn, len: u64) -> &[u8] {
         debug_assert!(len <= self.log_bytes);
-        // SAFETY: contiguous because of the second view; the caller vouches for the rest.
+        // SAFETY: contiguous because of the second view; the caller guarantees the rest.
         unsafe { std::slice::from_raw_parts(self.ptr(lsn), len as usize) }
     }
 
@@ -179,7 +179,7 @@ impl Log {
     )]
     unsafe fn bytes_mut(&self, lsn: Lsn, len: u64) -> &mut [u8] {
         debug_assert!(len <= self.log_bytes);
-        // SAFETY: contiguous because of the second view; the caller vouches for the rest.
+        // SAFETY: contiguous because of the second view; the caller guarantees the rest.
         unsafe { std::slice::from_raw_parts_mut(self.ptr(lsn), len as usize) }
     }
 
@@ -188,7 +188,7 @@ impl Log {
     /// # Safety
     /// `src` is valid for reads of `len` bytes; concurrent stores to them are atomic words.
     #[inline]
-    pub(crate) unsafe fn append(&self, offset: u64, src: *const u8, len: usize) -> Result<Lsn, Refused> {
+    pub(crate) unsafe fn append(&self, offset: u64, src: *const u8, len: usize) -> Result<Lsn, AppendError> {
         debug_assert!(len > 0 && len <= self.record_bytes_max());
         let mut header = [0u8; RECORD_HEADER_BYTES_MAX];
         let a = put_varint(&mut header, offset);
@@ -204,7 +204,7 @@ impl Log {
         }
         let end = at + need;
         if end.next_multiple_of(SECTOR_BYTES as u64) > self.tail() + self.log_bytes {
-            return Err(Refused::Full);
+            return Err(AppendError::Full);
         }
         // SAFETY: `at..end` is free (invariant 2) and ours while we hold the lock.
         unsafe {
@@ -220,15 +220,21 @@ impl Log {
         Ok(end)
     }
 
-    /// Appends `ranges` of the region at `base` as one unit, all of which recovery takes or leaves, and
-    /// returns the position after it. A unit that does not fit into the open group begins a new one, and goes
-    /// on in as many as it needs: so no group that goes on holds records of anybody else, and dropping an
-    /// unfinished unit drops nothing that was acknowledged. The lock is held throughout, so sealing, and with
-    /// it every durable position and checkpoint, comes before a unit or behind it.
+    /// Appends `ranges` of the region at `base` as one atomic group, which recovery applies whole or not at all,
+    /// and returns the position after it.
+    ///
+    /// An atomic group that does not fit into the open group begins a new one and continues in as many as it needs.
+    /// So a group that is continued holds no record of another caller, and dropping an incomplete atomic group
+    /// drops nothing that was acknowledged. The lock is held throughout, so a seal, and with it every durable
+    /// position and checkpoint, lies before or after an atomic group, never inside.
     ///
     /// # Safety
-    /// Each range is valid for reads; nobody stores to them meanwhile.
-    pub(crate) unsafe fn append_unit(&self, base: *const u8, ranges: &[Range]) -> Result<Lsn, Refused> {
+    /// Each range is valid for reads; no thread stores to them meanwhile.
+    pub(crate) unsafe fn append_atomic_group(
+        &self,
+        base: *const u8,
+        ranges: &[Range],
+    ) -> Result<Lsn, AppendError> {
         let bytes = ranges.iter().map(|r| r.len).sum::<u64>() as usize;
         let plain = ranges.len() * RECORD_HEADER_BYTES_MAX + bytes;
         let mut open = self.open.lock();
@@ -242,17 +248,17 @@ impl Log {
         let need = if plain <= self.group_payload_max {
             (GROUP_HEADER_BYTES + plain) as u64
         } else {
-            self.unit_log_bytes(ranges.len(), bytes)
+            self.atomic_group_log_bytes(ranges.len(), bytes)
         };
         if need > self.log_bytes / 2 {
-            return Err(Refused::TooLong);
+            return Err(AppendError::TooLong);
         }
         if (begin + need).next_multiple_of(SECTOR_BYTES as u64) > self.tail() + self.log_bytes {
-            // Closing a group above has published nothing: its padding counts once something follows.
-            return Err(Refused::Full);
+            // Closing a group above has published nothing: its padding counts only when a record follows.
+            return Err(AppendError::Full);
         }
         for range in ranges {
-            // SAFETY: the caller vouches for the range.
+            // SAFETY: the caller guarantees the range.
             unsafe { self.put_range(&mut open, base, *range) };
         }
         open.flushes += 1;
@@ -262,13 +268,13 @@ impl Log {
         Ok(open.pos)
     }
 
-    /// Appends the group that names the file of a long unit; the position after it.
-    pub(crate) fn append_reference(&self, reference: &Reference) -> Result<Lsn, Refused> {
+    /// Appends the group that names a spill file; returns the position after it.
+    pub(crate) fn append_reference(&self, reference: &SpillReference) -> Result<Lsn, AppendError> {
         let mut open = self.open.lock();
         self.close_group(&mut open);
         let begin = open.group_start;
         if begin + group_total(REFERENCE_BYTES) > self.tail() + self.log_bytes {
-            return Err(Refused::Full);
+            return Err(AppendError::Full);
         }
         let at = begin + GROUP_HEADER_BYTES as u64;
         // SAFETY: free (checked) and ours under the lock.
@@ -276,41 +282,41 @@ impl Log {
         open.pos = at + REFERENCE_BYTES as u64;
         open.flushes += 1;
         open.flushed_bytes += reference.bytes;
-        self.close_group_with(&mut open, FLAG_ASIDE);
+        self.close_group_with(&mut open, FLAG_SPILLED);
         // Release pairs with the Acquire in `appended`.
         self.appended.store(open.pos, Ordering::Release);
         Ok(open.pos)
     }
 
-    /// Log bytes that a unit of several groups takes at most: every group is filled up, except for what is too
-    /// short to hold another record.
-    fn unit_log_bytes(&self, ranges: usize, bytes: usize) -> u64 {
+    /// Log bytes that an atomic group of several groups takes at most: every group is filled up, except for a rest
+    /// that is too short for another record.
+    fn atomic_group_log_bytes(&self, ranges: usize, bytes: usize) -> u64 {
         // A range is cut where a group ends, and each cut takes another record header.
         let least = self.group_payload_max - 2 * RECORD_HEADER_BYTES_MAX;
         let groups = (ranges * RECORD_HEADER_BYTES_MAX + bytes) / least + 1;
         (groups * (group_total(self.group_payload_max) as usize)) as u64
     }
 
-    /// Writes one range of a unit behind the open group, cut where groups end.
+    /// Writes one range of an atomic group at the end of the open group, cut where groups end.
     ///
     /// # Safety
-    /// As `append_unit`, with the space checked.
-    unsafe fn put_range(&self, open: &mut Open, base: *const u8, range: Range) {
+    /// As `append_atomic_group`, with the space checked.
+    unsafe fn put_range(&self, open: &mut OpenGroup, base: *const u8, range: Range) {
         let (mut offset, mut len) = (range.offset, range.len as usize);
         while len > 0 {
             let at =
                 if open.pos == open.group_start { open.pos + GROUP_HEADER_BYTES as u64 } else { open.pos };
             let left = GROUP_HEADER_BYTES + self.group_payload_max - (at - open.group_start) as usize;
             if left <= RECORD_HEADER_BYTES_MAX {
-                self.close_group_with(open, FLAG_GOES_ON);
+                self.close_group_with(open, FLAG_CONTINUES);
                 continue;
             }
             let part = len.min(left - RECORD_HEADER_BYTES_MAX);
             let mut header = [0u8; RECORD_HEADER_BYTES_MAX];
             let a = put_varint(&mut header, offset);
             let header_len = a + put_varint(&mut header[a..], part as u64);
-            // SAFETY: the range behind the group is free (checked by the caller) and ours under the lock; the
-            // source is the caller's promise.
+            // SAFETY: the range after the open group is free (the caller checked) and ours under the lock; the
+            // caller guarantees the source.
             unsafe {
                 let to = self.ptr(at);
                 copy_small(header.as_ptr(), to, header_len);
@@ -328,12 +334,12 @@ impl Log {
         (open.flushes, open.flushed_bytes)
     }
 
-    /// Closes the open group if it holds a record: its length goes into the header, zeros behind it.
-    fn close_group(&self, open: &mut Open) {
+    /// Closes the open group if it holds a record: writes its length into the header, and zeros after it.
+    fn close_group(&self, open: &mut OpenGroup) {
         self.close_group_with(open, 0);
     }
 
-    fn close_group_with(&self, open: &mut Open, flags: u32) {
+    fn close_group_with(&self, open: &mut OpenGroup, flags: u32) {
         if open.pos == open.group_start {
             return;
         }
@@ -381,7 +387,7 @@ impl Log {
     }
 
     /// Writes `from..to` of the ring to the file; durable on return.
-    fn write_file(&self, from: Lsn, to: Lsn, site: Site) -> io::Result<()> {
+    fn write_file(&self, from: Lsn, to: Lsn, site: Site) -> crate::Result<()> {
         let mut at = from;
         while at < to {
             let physical = at % self.log_bytes;
@@ -396,7 +402,7 @@ impl Log {
         Ok(())
     }
 
-    /// Seals what is open; see [`GroupWriter::seal`].
+    /// Seals the open group; see [`GroupWriter::seal`].
     pub(crate) fn seal(&self) -> Lsn {
         let mut open = self.open.lock();
         self.close_group(&mut open);
@@ -408,7 +414,7 @@ impl Log {
     }
 
     /// Finishes and writes the sealed groups `from..to`; see [`GroupWriter::write`].
-    pub(crate) fn write(&self, from: Lsn, to: Lsn, durable: Lsn) -> io::Result<()> {
+    pub(crate) fn write(&self, from: Lsn, to: Lsn, durable: Lsn) -> crate::Result<()> {
         let groups = self.finish_groups(from, to, durable);
         // Durable-order: the group's bytes before `durable` moves (and with it every acknowledgement).
         self.write_file(from, to, here())?;
@@ -416,39 +422,39 @@ impl Log {
         Ok(())
     }
 
-    /// Waits for `lsn`, leading if nobody does.
+    /// Waits for `lsn`; leads a write if no other thread does.
     pub(crate) fn wait(&self, lsn: Lsn, writer: &impl GroupWriter) -> Result<(), Failed> {
-        // A position beyond the end (of another pool, say) would never come.
+        // A position beyond the end (of another pool, for example) would never become durable.
         self.commit.wait(lsn.min(self.appended()), writer)
     }
 }
 
-/// Copies a record header; a loop is quicker than a call for so few bytes.
+/// Copies a record header; a loop is faster than a call for so few bytes.
 ///
 /// # Safety
 /// As `copy_nonoverlapping`.
 #[inline]
 unsafe fn copy_small(src: *const u8, to: *mut u8, len: usize) {
     for i in 0..len {
-        // SAFETY: the caller vouches for both ranges.
+        // SAFETY: the caller guarantees both ranges.
         unsafe { *to.add(i) = *src.add(i) };
     }
 }
 
-/// Copies `len` bytes, each aligned 8-byte word of the source at once: a word that somebody stores
-/// meanwhile is copied old or new, never mixed.
+/// Copies `len` bytes, each aligned 8-byte word of the source at once: a word that another thread stores meanwhile
+/// is copied old or new, never mixed.
 ///
 /// # Safety
-/// As `copy_nonoverlapping`, except that aligned words of the source may be stored to atomically.
+/// As `copy_nonoverlapping`, except that other threads may store to aligned words of the source atomically.
 #[inline]
 unsafe fn copy_words(mut src: *const u8, mut to: *mut u8, mut len: usize) {
-    // SAFETY: pointers stay inside the two ranges that the caller vouches for.
+    // SAFETY: pointers stay inside the two ranges that the caller guarantees.
     unsafe {
         let head = src.align_offset(8).min(len);
         std::ptr::copy_nonoverlapping(src, to, head);
         (src, to, len) = (src.add(head), to.add(head), len - head);
         while len >= 8 {
-            // Relaxed: order among words is the caller's business (a lock, or no concurrent store).
+            // Relaxed: the caller orders the words (by a lock, or because no thread stores).
             let word = (*src.cast::<AtomicU64>()).load(Ordering::Relaxed);
             to.cast::<u64>().write_unaligned(word);
             (src, to, len) = (src.add(8), to.add(8), len - 8);

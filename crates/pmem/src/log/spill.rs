@@ -1,40 +1,42 @@
-//! Units longer than half the log: their records lie in a file of their own, which one small group of the log
-//! names. Told in prose in docs/format/log.md.
+//! Spill files: an atomic group longer than half the log has its records in a file of its own, and one small group
+//! of the log names that file. docs/format/log.md describes the bytes.
 //!
-//! Durable-order, in this order, and what recovery would do otherwise:
-//! 1. the file, and its name in the folder, before the group that names it is appended: else recovery would find
-//!    the group, and nothing behind it;
-//! 2. the image, and the superblock whose tail lies behind that group, before the file is removed.
+//! Durable-order, in this order, with what recovery would do otherwise:
+//! 1. the file, and its name in the directory, before the group that names it is appended: otherwise recovery would
+//!    find the group, but not the records;
+//! 2. the data file, and the superblock whose tail lies after that group, before the spill file is removed:
+//!    otherwise recovery would need a file that is gone.
 //!
-//! A file that no group names is left over from a crash, and removed when the pool is next opened for writing.
+//! A spill file that no group names is left over from a crash. The next opening for writing removes it.
 //!
 //! Invariants:
-//! 1. Records are sorted by offset and do not overlap, and no page of the image has records in two groups: so a
-//!    checkpoint changes each page once, and can go through the file in pieces.
+//! 1. Records are sorted by offset and do not overlap, and no page of the data file has records in two groups: so a
+//!    checkpoint changes each page once, and can apply the file in pieces.
 
-use crate::log_format::{
+use crate::format::log::{
     GROUP_HEADER_BYTES, GROUP_PAYLOAD_BYTES_MAX, GroupHeader, RECORD_HEADER_BYTES_MAX, group_crc,
     group_total, put_varint,
 };
-use crate::storage::{OpenHow, SECTOR_BYTES, Storage, StorageFile, here};
-use crate::sums::PAGE_BYTES;
-use crate::{Error, Range, Result};
+use crate::format::page_sums::PAGE_BYTES;
+use crate::pool_files::{FileError, PoolFile};
+use crate::storage::traits::{OpenHow, SECTOR_BYTES, Storage, StorageFile, here};
+use crate::{Range, Result};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Payload of the group that names a file: three words.
+/// Payload of the group that names a spill file: three words.
 pub(crate) const REFERENCE_BYTES: usize = 24;
-/// A group ends at the first page boundary behind so much payload: even a page full of one-byte records fits in
-/// what is left.
+/// A group ends at the first page boundary after so much payload: even a page full of one-byte records fits in the
+/// rest.
 const GROUP_PAYLOAD_BYTES: usize = GROUP_PAYLOAD_BYTES_MAX - (128 << 10);
 /// Bytes read back at a time, or one group.
 const CHUNK_BYTES: usize = 16 << 20;
-/// What the names of these files begin with.
+/// The beginning of every spill file's name.
 const NAME: &str = "unit-";
 
-/// What a group of the log says about a file.
+/// What a group of the log records about a spill file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reference {
+pub(crate) struct SpillReference {
     /// A number that no other file of this pool has: its name, and the nonce of its groups.
     pub(crate) number: u64,
     /// Bytes of the file.
@@ -43,14 +45,14 @@ pub(crate) struct Reference {
     pub(crate) image_end: u64,
 }
 
-/// A file that a group of the log names and no checkpoint has applied yet.
-pub(crate) struct Waiting {
+/// A spill file that a group of the log names and no checkpoint has applied yet.
+pub(crate) struct PendingSpill {
     pub(crate) number: u64,
-    /// Kept open since it was written, or found by recovery, so that the checkpointer needs no descriptor.
-    pub(crate) file: Option<Box<dyn StorageFile>>,
+    /// Kept open since it was written, or since recovery found it, so that the checkpointer needs no descriptor.
+    pub(crate) file: Option<PoolFile>,
 }
 
-impl Reference {
+impl SpillReference {
     pub(crate) fn encode(&self) -> [u8; REFERENCE_BYTES] {
         let mut bytes = [0; REFERENCE_BYTES];
         for (to, word) in bytes.chunks_exact_mut(8).zip([self.number, self.bytes, self.image_end]) {
@@ -69,19 +71,19 @@ impl Reference {
         bytes.is_multiple_of(SECTOR_BYTES as u64).then_some(Self { number, bytes, image_end })
     }
 
-    /// Where the file is.
-    pub(crate) fn path(&self, folder: &Path) -> PathBuf {
-        folder.join(format!("{NAME}{:016x}", self.number))
+    /// The file's path.
+    pub(crate) fn path(&self, directory: &Path) -> PathBuf {
+        directory.join(format!("{NAME}{:016x}", self.number))
     }
 }
 
-/// True for names of these files.
+/// True for names of spill files.
 pub(crate) fn is_name(name: &str) -> bool {
     name.strip_prefix(NAME).is_some_and(|rest| rest.len() == 16 && u64::from_str_radix(rest, 16).is_ok())
 }
 
-/// Puts groups together and writes them one by one.
-struct Writer<'a> {
+/// Fills groups and writes them one by one.
+struct SpillWriter<'a> {
     file: &'a dyn StorageFile,
     seed: u32,
     number: u64,
@@ -89,7 +91,7 @@ struct Writer<'a> {
     group: Vec<u8>,
 }
 
-impl Writer<'_> {
+impl SpillWriter<'_> {
     fn room(&self) -> usize {
         GROUP_HEADER_BYTES + GROUP_PAYLOAD_BYTES
             - self.group.len().min(GROUP_HEADER_BYTES + GROUP_PAYLOAD_BYTES)
@@ -145,36 +147,36 @@ fn merged(ranges: &[Range]) -> Vec<Range> {
 }
 
 /// A reference, and the open file that it names.
-type Written = (Reference, Box<dyn StorageFile>);
+type Written = (SpillReference, PoolFile);
 
-/// Writes the bytes of `ranges` of the region at `base` to a file of their own in `folder`; durable on return. On an
-/// error nothing is left that would be taken for a part of the pool.
+/// Writes the bytes of `ranges` of the region at `base` to a spill file in `directory`; durable on return. An error
+/// leaves no file that could be taken for a part of the pool.
 ///
 /// # Safety
-/// The ranges are valid for reads; nobody stores to them meanwhile.
+/// The ranges are valid for reads; no thread stores to them meanwhile.
 pub(crate) unsafe fn write(
     storage: &dyn Storage,
-    folder: &Path,
+    directory: &Path,
     seed: u32,
     base: *const u8,
     ranges: &[Range],
-) -> std::result::Result<Written, (PathBuf, io::Error)> {
+) -> std::result::Result<Written, FileError> {
     let ranges = merged(ranges);
     let image_end = ranges.last().map_or(0, |r| r.offset + r.len);
-    let mut reference = Reference { number: storage.random(), bytes: 0, image_end };
-    let path = reference.path(folder);
+    let mut reference = SpillReference { number: storage.random(), bytes: 0, image_end };
+    let path = reference.path(directory);
     let run = || -> io::Result<(u64, Box<dyn StorageFile>)> {
         let file = storage.open(&path, OpenHow::Create, here())?;
         let group = vec![0; GROUP_HEADER_BYTES];
-        let mut writer = Writer { file: &*file, seed, number: reference.number, at: 0, group };
+        let mut writer = SpillWriter { file: &*file, seed, number: reference.number, at: 0, group };
         for (n, range) in ranges.iter().enumerate() {
             let (mut offset, end) = (range.offset, range.offset + range.len);
             while offset < end {
-                // A group that is full ends where a page does.
+                // A full group ends where a page does.
                 let page_end = (offset / PAGE_BYTES as u64 + 1) * PAGE_BYTES as u64;
                 let fits = offset + (writer.room() / PAGE_BYTES * PAGE_BYTES) as u64;
                 let to = end.min(page_end.max(fits / PAGE_BYTES as u64 * PAGE_BYTES as u64));
-                // SAFETY: inside a range that the caller vouches for.
+                // SAFETY: inside a range that the caller guarantees.
                 let bytes =
                     unsafe { std::slice::from_raw_parts(base.add(offset as usize), (to - offset) as usize) };
                 writer.record(offset, bytes);
@@ -189,54 +191,52 @@ pub(crate) unsafe fn write(
         }
         writer.end_group()?;
         file.sync(here())?;
-        storage.sync_dir(folder, here())?;
+        storage.sync_dir(directory, here())?;
         let bytes = writer.at;
         Ok((bytes, file))
     };
     match run() {
         Ok((bytes, file)) => {
             reference.bytes = bytes;
-            Ok((reference, file))
+            Ok((reference, PoolFile::new(file, path)))
         }
         Err(e) => {
-            // Nothing names it; its space is wanted back.
+            // No group names the file, and its space is needed.
             let _ = storage.remove(&path, here());
-            Err((path, e))
+            Err(FileError::new(path, e))
         }
     }
 }
 
-/// Reads a file back, whole groups at a time.
-pub(crate) struct Reader {
-    file: Box<dyn StorageFile>,
-    path: PathBuf,
-    reference: Reference,
+/// Reads a spill file back, whole groups at a time.
+pub(crate) struct SpillReader {
+    file: PoolFile,
+    reference: SpillReference,
     seed: u32,
     at: u64,
 }
 
-impl Reader {
+impl SpillReader {
     pub(crate) fn open(
         storage: &dyn Storage,
-        folder: &Path,
-        reference: Reference,
+        directory: &Path,
+        reference: SpillReference,
         seed: u32,
     ) -> Result<Self> {
-        let file = crate::recover::open_part(storage, &reference.path(folder), true)?;
-        Ok(Self::new(file, folder, reference, seed))
+        Ok(Self::new(PoolFile::open_part(storage, reference.path(directory), true)?, reference, seed))
     }
 
     /// Reads `file`, which is the one that the reference names.
-    pub(crate) fn new(file: Box<dyn StorageFile>, folder: &Path, reference: Reference, seed: u32) -> Self {
-        Self { file, path: reference.path(folder), reference, seed, at: 0 }
+    pub(crate) fn new(file: PoolFile, reference: SpillReference, seed: u32) -> Self {
+        Self { file, reference, seed, at: 0 }
     }
 
-    pub(crate) fn into_file(self) -> Box<dyn StorageFile> {
+    pub(crate) fn file(&self) -> &PoolFile {
+        &self.file
+    }
+
+    pub(crate) fn into_file(self) -> PoolFile {
         self.file
-    }
-
-    fn damaged(&self, what: &str) -> Error {
-        Error::Corrupt { path: self.path.clone(), offset: self.at, what: what.into() }
     }
 
     /// Fills `chunk` with the next groups, verified; false when there are none.
@@ -247,8 +247,7 @@ impl Reader {
             return Ok(false);
         }
         chunk.resize(left.min(CHUNK_BYTES as u64) as usize, 0);
-        let n =
-            self.file.read_at(self.at, chunk).map_err(|e| Error::from_io(self.path.clone(), "read", &e))?;
+        let n = self.file.read_at(self.at, chunk)?;
         chunk.truncate(n);
         let mut whole = 0;
         while let Some(header) = chunk.get(whole..).and_then(GroupHeader::decode) {
@@ -264,9 +263,8 @@ impl Reader {
             whole = next;
         }
         if whole == 0 {
-            return Err(
-                self.damaged("the records of a long unit do not match their checksum, or are missing")
-            );
+            let what = "the records of a long unit do not match their checksum, or are missing";
+            return Err(self.file.corrupt(self.at, what));
         }
         chunk.truncate(whole);
         self.at += whole as u64;
@@ -288,9 +286,9 @@ mod tests {
 
     #[test]
     fn references_return_and_names_are_told() {
-        let reference = Reference { number: 0x1234, bytes: 1024, image_end: 77 };
-        assert_eq!(Reference::decode(&reference.encode()), Some(reference));
-        assert_eq!(Reference::decode(&reference.encode()[1..]), None);
+        let reference = SpillReference { number: 0x1234, bytes: 1024, image_end: 77 };
+        assert_eq!(SpillReference::decode(&reference.encode()), Some(reference));
+        assert_eq!(SpillReference::decode(&reference.encode()[1..]), None);
         let path = reference.path(Path::new("p"));
         assert!(is_name(path.file_name().unwrap().to_str().unwrap()));
         assert!(!is_name("unit-12") && !is_name("image"));

@@ -1,35 +1,36 @@
-//! Which bytes survive a power cut without help, and the instruction that helps the others.
+//! The persistence domain: which bytes survive a power cut by themselves, and the instruction that flushes the
+//! others.
 
-use crate::options::DomainChoice;
+use crate::config::Domain;
 use crate::{Error, Result};
 use mangrove_sys::FlushInstruction;
 use std::fmt;
 
-/// The persistence domain that a pool on memory works with.
+/// The persistence domain that a pool on memory uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Domain {
+pub struct PersistenceDomain {
     /// True when the domain holds the CPU caches (eADR, CXL GPF).
     pub eadr: bool,
     /// How lines are flushed; `None` with eADR.
     pub instruction: FlushInstruction,
 }
 
-impl fmt::Display for Domain {
+impl fmt::Display for PersistenceDomain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", if self.eadr { "eADR" } else { "ADR" }, self.instruction)
     }
 }
 
-impl Domain {
-    /// What option, environment and platform say, in this order.
+impl PersistenceDomain {
+    /// The domain that option, environment and platform determine, in this order.
     ///
     /// # Errors
-    /// `Unsupported` when a variable holds a word that means nothing, or this CPU lacks the instruction.
-    pub fn resolve(choice: DomainChoice, instruction: Option<FlushInstruction>) -> Result<Self> {
+    /// `Unsupported` when a variable has a value that it cannot have, or this CPU lacks the instruction.
+    pub fn resolve(choice: Domain, instruction: Option<FlushInstruction>) -> Result<Self> {
         let eadr = match choice {
-            DomainChoice::Adr => false,
-            DomainChoice::Eadr => true,
-            DomainChoice::Auto => match std::env::var("MANGROVE_DOMAIN").as_deref() {
+            Domain::Adr => false,
+            Domain::Eadr => true,
+            Domain::Auto => match std::env::var("MANGROVE_DOMAIN").as_deref() {
                 Ok("eadr") => true,
                 Ok("adr") => false,
                 Ok("auto" | "") | Err(_) => mangrove_sys::caches_are_persistent(),
@@ -65,7 +66,7 @@ impl Domain {
                         .into(),
                 });
             }
-            // With eADR a flush is at most a hint, so only an explicit wish brings the instruction back.
+            // With eADR a flush is at most a hint, so an instruction is used only if it was asked for.
             Some(i) => i,
             None if eadr => FlushInstruction::None,
             None => FlushInstruction::detect(),

@@ -1,21 +1,12 @@
-//! The emulated medium without files: DRAM that pretends to be persistent memory, with real flushes
-//! and fences. For figures and tests; it never claims to survive more than it does.
+//! The emulated medium without files: DRAM in place of persistent memory, with real flushes and fences. For figures
+//! and tests; its content is lost with the process.
 
-use crate::domain::Domain;
-use crate::latency::LatencyModel;
-use crate::mapped::Mapped;
-use crate::options::DomainChoice;
+use crate::config::Domain;
+use crate::mapped::domain::PersistenceDomain;
+use crate::mapped::latency::{Latency, LatencyModel};
+use crate::mapped::medium::Mapped;
 use crate::{Error, Region, Result};
 use mangrove_sys::Reservation;
-
-/// Injected latencies in nanoseconds, on top of DRAM's own. How they are spent: `latency.rs`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Latency {
-    /// Added to each flushed cache line.
-    pub write_ns: u32,
-    /// Added to each line read that misses a model of the CPU's last-level cache.
-    pub read_ns: u32,
-}
 
 /// Anonymous DRAM with real cache-line write-back.
 #[derive(Debug)]
@@ -27,15 +18,15 @@ impl Emulated {
     /// # Errors
     /// When the address space cannot be reserved.
     pub fn region(len: u64) -> Result<Region> {
-        Self::region_with(len, Latency::default(), DomainChoice::Auto)
+        Self::region_with(len, Latency::default(), Domain::Auto)
     }
 
     /// A fresh zeroed region of `len` bytes.
     ///
     /// # Errors
-    /// When the address space cannot be reserved, or the environment asks for what this CPU lacks.
-    pub fn region_with(len: u64, latency: Latency, domain: DomainChoice) -> Result<Region> {
-        let domain = Domain::resolve(domain, None)?;
+    /// When the address space cannot be reserved, or the environment asks for an instruction that this CPU lacks.
+    pub fn region_with(len: u64, latency: Latency, domain: Domain) -> Result<Region> {
+        let domain = PersistenceDomain::resolve(domain, None)?;
         let unsupported =
             |e| Error::Unsupported { what: format!("cannot reserve {len} bytes of address space: {e}") };
         let memory = Reservation::anonymous(len as usize).map_err(unsupported)?;

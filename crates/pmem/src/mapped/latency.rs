@@ -1,18 +1,27 @@
-//! Injected latencies: what persistent memory would cost on top of the DRAM that stands in for it.
+//! Injected latencies: the additional cost of persistent memory over the DRAM that is used in its place.
 //!
-//! Writes: each flushed cache line costs `write_ns` more, spun on the time stamp counter right after
-//! the flush instruction (the paper, section IV, adds it once to each call of `persistent`).
+//! Writes: each flushed cache line costs `write_ns` more. The thread spins on the time stamp counter right after
+//! the flush instruction (the paper, section IV, adds the latency once to each call of `persistent`).
 //!
-//! Reads: DRAM that is read through the cache costs nothing extra when it hits, so a model of the last-level
-//! cache decides. It has the geometry of the paper's machine (Xeon E5-2640 v3: 20 MiB, 20 ways, 64-byte
-//! lines), holds tags only, replaces round-robin within a set, and is shared by all threads. A load that
-//! the code reports with `Region::reading` looks up each of its lines; a miss enters the line and costs
-//! `read_ns` more. A line that is flushed stays in the model with clwb and leaves it with clflush and
-//! clflushopt, as in the CPU. (The paper measures stall cycles and adds the difference off-line.)
+//! Reads: DRAM that is read through the cache costs nothing extra on a hit, so a model of the last-level cache
+//! decides. It has the geometry of the paper's machine (Xeon E5-2640 v3: 20 MiB, 20 ways, 64-byte lines), holds
+//! tags only, replaces round-robin within a set, and is shared by all threads. A load that the code reports with
+//! `Region::reading` looks up each of its lines; a miss enters the line and costs `read_ns` more. A line that is
+//! flushed stays in the model with clwb and leaves it with clflush and clflushopt, as in the CPU. (The paper
+//! measures stall cycles and adds the difference off-line.)
 
-use crate::emulated::Latency;
+use crate::ReadObserver;
 use mangrove_sys::{CACHE_LINE_BYTES, FlushInstruction, Reservation, spin_ticks, ticks_per_microsecond};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Injected latencies in nanoseconds, in addition to DRAM's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// Added to each flushed cache line.
+    pub write_ns: u32,
+    /// Added to each line read that misses a model of the CPU's last-level cache.
+    pub read_ns: u32,
+}
 
 const WAYS: usize = 20;
 const SETS: usize = 20 * 1024 * 1024 / CACHE_LINE_BYTES / WAYS;
@@ -58,18 +67,6 @@ impl LatencyModel {
         }
     }
 
-    /// `len` bytes at `offset` are about to be loaded.
-    #[inline]
-    pub(crate) fn reading(&self, offset: u64, len: usize) {
-        if len == 0 {
-            return;
-        }
-        let misses = (first_line(offset)..=last_line(offset, len)).filter(|&line| self.misses(line)).count();
-        if misses > 0 {
-            spin_ticks(self.read_ticks * misses as u64);
-        }
-    }
-
     fn set(&self, line: u64) -> Option<&[AtomicU32; SET_WORDS]> {
         let sets = self.sets.as_ref()?;
         let set = line as usize % SETS;
@@ -77,8 +74,8 @@ impl LatencyModel {
         Some(unsafe { &*sets.base().as_ptr().add(set * SET_WORDS * 4).cast::<[AtomicU32; SET_WORDS]>() })
     }
 
-    /// True when the line was not in the modelled cache; it is now. Relaxed throughout: the model
-    /// may lose an entry to a race, as it may to any other line.
+    /// True when the line was not in the modelled cache; it is now. Relaxed throughout: a race may cost the model
+    /// an entry, as any other line may.
     fn misses(&self, line: u64) -> bool {
         let Some(set) = self.set(line) else { return false };
         let tag = tag_of(line);
@@ -95,6 +92,19 @@ impl LatencyModel {
         let Some(set) = self.set(line) else { return };
         if let Some(way) = set[..WAYS].iter().find(|way| way.load(Ordering::Relaxed) == tag_of(line)) {
             way.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+impl ReadObserver for LatencyModel {
+    #[inline]
+    fn reading(&self, offset: u64, len: usize) {
+        if len == 0 {
+            return;
+        }
+        let misses = (first_line(offset)..=last_line(offset, len)).filter(|&line| self.misses(line)).count();
+        if misses > 0 {
+            spin_ticks(self.read_ticks * misses as u64);
         }
     }
 }

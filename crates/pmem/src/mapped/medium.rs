@@ -1,56 +1,58 @@
-//! Media whose region is the medium itself, mapped: dax (persistent memory) and emulated (DRAM that
-//! pretends). A flush writes cache lines back, a fence orders them, and nothing is logged.
+//! Media whose region is the medium itself, mapped: dax (persistent memory) and emulated (DRAM in its place). A
+//! flush writes cache lines back, a fence orders them, and nothing is logged.
 //!
 //! Invariants:
-//! 1. The superblock says "not clean" before the region is given out. Durable-order: otherwise sums
-//!    of a past closing would be compared with later bytes.
-//! 2. Closing flushes every segment that was flushed into since opening, then writes its sums and syncs
-//!    them, then says "clean". Durable-order: otherwise a closed pool could carry wrong sums.
-//! 3. A store into a 256 KiB segment into which nothing is ever flushed is not durable data: closing
-//!    does not see it, and its sums would not fit. (No owner of durable data does that.)
-//! 4. A growth that failed for another reason than want of space latches: its sync is not repeated, and nothing is
-//!    acknowledged any more.
+//! 1. The superblock says "not clean" before the region may be used. Durable-order: otherwise page checksums of a
+//!    past closing would be compared with later bytes.
+//! 2. Closing flushes every segment that was flushed into since opening, then writes its page checksums and syncs
+//!    them, then says "clean". Durable-order: otherwise a closed pool could carry wrong checksums.
+//! 3. A store into a 256 KiB segment into which nothing is ever flushed is not durable data: closing does not see
+//!    it, and its page checksum would not match. (No owner of durable data does that.)
+//! 4. A growth that failed for another reason than a full medium poisons the pool: its sync is not repeated, and
+//!    nothing is acknowledged any more.
 
-use crate::domain::Domain;
-use crate::latency::LatencyModel;
-use crate::options::Durability;
+use crate::config::Durability;
+use crate::format::page_sums::{PAGE_BYTES, PageChecksums, page_checksum};
+use crate::mapped::domain::PersistenceDomain;
+use crate::mapped::latency::LatencyModel;
+use crate::pool_files::{DataFiles, FileError, PoolFile, SuperblockFile};
 use crate::stat::{MediumKind, PoolStat};
-use crate::storage::{StorageFile, here};
-use crate::sums::{PAGE_BYTES, Sums, page_sum};
-use crate::superblock::SuperblockFile;
+use crate::storage::traits::here;
 use crate::sync::Mutex;
-use crate::{Error, Lsn, Medium, Region, Result, Site, error::is_no_space};
+use crate::{Error, Lsn, MediumOps, Observers, ReadObserver, Region, Result, Site};
 use mangrove_sys::{Reservation, fence, flush_range, write_around};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The image grows by an eighth of itself, up to this.
+/// The data file grows by an eighth of itself, up to this.
 const GROW_BYTES_MAX: u64 = 64 << 20;
-/// Unit in which closing finds out what to sum again.
+/// Bytes of a segment. Closing computes the page checksums of whole segments that have changed.
 const SEGMENT_BYTES: u64 = 256 << 10;
 
 /// The files of a mapped pool.
 pub(crate) struct MappedFiles {
-    /// `None` for a devdax device, which has its size.
-    pub(crate) image: Option<Box<dyn StorageFile>>,
-    /// That device, whose lock it carries.
-    pub(crate) _device: Option<Box<dyn StorageFile>>,
-    pub(crate) image_path: PathBuf,
-    pub(crate) sums_file: Box<dyn StorageFile>,
-    pub(crate) sums_path: PathBuf,
-    pub(crate) sums: Sums,
+    pub(crate) data: DataFiles,
+    /// The data file is a devdax device, which has its size, and carries a lock.
+    pub(crate) is_device: bool,
+    pub(crate) sums: PageChecksums,
     pub(crate) superblock: SuperblockFile,
-    pub(crate) superblock_path: PathBuf,
+}
+
+impl MappedFiles {
+    /// The data file, unless it is a device.
+    fn image(&self) -> Option<&PoolFile> {
+        (!self.is_device).then_some(&self.data.image)
+    }
 }
 
 /// A mapped region.
 pub(crate) struct Mapped {
     memory: Reservation,
     kind: MediumKind,
-    domain: Domain,
-    latency: Option<LatencyModel>,
-    /// One byte a segment; `None` for memory without files.
+    domain: PersistenceDomain,
+    latency: Option<Arc<LatencyModel>>,
+    /// For each segment a byte that says whether it has changed; `None` for memory without files.
     dirty: Option<Reservation>,
     files: Mutex<Option<MappedFiles>>,
     grown: AtomicU64,
@@ -61,14 +63,18 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
-    /// Memory without files: gone with the process.
-    pub(crate) fn anonymous(memory: Reservation, domain: Domain, latency: Option<LatencyModel>) -> Arc<Self> {
+    /// Memory without files, lost with the process.
+    pub(crate) fn anonymous(
+        memory: Reservation,
+        domain: PersistenceDomain,
+        latency: Option<LatencyModel>,
+    ) -> Arc<Self> {
         let grown = memory.len() as u64;
         Arc::new(Self {
             memory,
             kind: MediumKind::Emulated,
             domain,
-            latency,
+            latency: latency.map(Arc::new),
             dirty: None,
             files: Mutex::new(None),
             grown: AtomicU64::new(grown),
@@ -82,7 +88,7 @@ impl Mapped {
     pub(crate) fn open(
         memory: Reservation,
         kind: MediumKind,
-        domain: Domain,
+        domain: PersistenceDomain,
         latency: Option<LatencyModel>,
         mut files: MappedFiles,
         grown: u64,
@@ -92,19 +98,18 @@ impl Mapped {
             .map_err(|e| Error::Unsupported { what: format!("cannot reserve {segments} bytes: {e}") })?;
         if files.superblock.current().clean {
             for _ in 0..2 {
-                let r = files.superblock.update(here(), |sb| sb.clean = false);
-                r.map_err(|e| Error::from_io(files.superblock_path.clone(), "write", &e))?;
+                files.superblock.update(here(), |sb| sb.clean = false)?;
             }
         } else {
-            // Nobody knows what the crashed process flushed: everything is summed again at closing.
+            // It is unknown what the crashed process flushed: closing computes all page checksums again.
             mark(&dirty, 0, grown);
         }
-        let path = files.image_path.clone();
+        let path = files.data.image.path().to_owned();
         Ok(Arc::new(Self {
             memory,
             kind,
             domain,
-            latency,
+            latency: latency.map(Arc::new),
             dirty: Some(dirty),
             files: Mutex::new(Some(files)),
             grown: AtomicU64::new(grown),
@@ -117,26 +122,24 @@ impl Mapped {
     pub(crate) fn region(self: &Arc<Self>) -> Region {
         let base = self.memory.base();
         // SAFETY: the medium owns the mapping.
-        unsafe { Region::new(base, self.memory.len() as u64, Arc::clone(self) as Arc<dyn Medium>) }
+        unsafe { Region::new(base, self.memory.len() as u64, Arc::clone(self) as Arc<dyn MediumOps>) }
     }
 
-    /// Another handle of the image's file.
+    /// Another handle of the data file.
     pub(crate) fn image_file(&self) -> Result<Option<std::os::fd::OwnedFd>> {
         let guard = self.files.lock();
-        let fd = guard.as_ref().and_then(|files| files.image.as_ref()).and_then(|image| image.fd());
-        fd.map(|fd| fd.try_clone_to_owned())
-            .transpose()
-            .map_err(|e| Error::from_io(self.path.clone(), "open", &e))
+        let Some(image) = guard.as_ref().and_then(MappedFiles::image) else { return Ok(None) };
+        image.fd().map(|fd| fd.try_clone_to_owned()).transpose().map_err(|e| image.error("open", &e))
     }
 
-    fn latch(&self, error: Error) -> Error {
+    fn poison(&self, error: Error) -> Error {
         self.first_error.get_or_init(|| error.clone());
         // Release pairs with the Acquire in `wait`.
         self.ended.store(true, Ordering::Release);
         error
     }
 
-    /// Why there is no more to be had.
+    /// The error of a medium that has failed or was closed.
     #[cold]
     fn failure(&self) -> Error {
         match self.first_error.get() {
@@ -145,7 +148,7 @@ impl Mapped {
         }
     }
 
-    /// Sums what changed and marks the pool clean.
+    /// Computes the checksums of changed pages and marks the pool clean.
     pub(crate) fn settle(&self) -> Result<()> {
         if self.first_error.get().is_some() {
             return Err(self.failure());
@@ -155,17 +158,13 @@ impl Mapped {
         let grown = self.grown.load(Ordering::Acquire);
         let mut block = [0u8; PAGE_BYTES];
         let mut last_block = None;
-        let io = |path: &PathBuf, doing| {
-            let path = path.clone();
-            move |e: std::io::Error| Error::from_io(path, doing, &e)
-        };
         for segment in 0..grown.div_ceil(SEGMENT_BYTES) {
             if !self.is_dirty(segment) {
                 continue;
             }
             let start = segment * SEGMENT_BYTES;
             let len = SEGMENT_BYTES.min(grown - start) as usize;
-            // SAFETY: inside the usable part of the mapping; nobody stores to it any more.
+            // SAFETY: inside the usable part of the mapping; no thread stores to it any more.
             let bytes = unsafe {
                 let ptr = self.memory.base().as_ptr().add(start as usize);
                 flush_range(self.domain.instruction, ptr, len);
@@ -173,34 +172,33 @@ impl Mapped {
             };
             let first = start / PAGE_BYTES as u64;
             for (i, page) in bytes.chunks_exact(PAGE_BYTES).enumerate() {
-                files.sums.set(first + i as u64, page_sum(page));
+                files.sums.set(first + i as u64, page_checksum(page));
             }
-            // A segment's 64 sums lie in one block of the sums file.
-            let number = first / crate::sums::PAGES_PER_BLOCK;
+            // A segment's 64 checksums lie in one block of the file.
+            let number = first / crate::format::page_sums::PAGES_PER_BLOCK;
             if last_block.is_some_and(|b| b != number) {
-                write_block(files, last_block, &mut block).map_err(io(&files.sums_path, "write"))?;
+                write_block(files, last_block, &mut block)?;
             }
             last_block = Some(number);
         }
-        write_block(files, last_block, &mut block).map_err(io(&files.sums_path, "write"))?;
+        write_block(files, last_block, &mut block)?;
         fence();
-        files.sums_file.sync(here()).map_err(io(&files.sums_path, "sync"))?;
-        if let Some(image) = &files.image {
+        files.data.sums.sync(here())?;
+        if let Some(image) = files.image() {
             // The length and the allocation; on dax the bytes are durable already.
-            image.sync(here()).map_err(io(&files.image_path, "sync"))?;
+            image.sync(here())?;
         }
         let digest = files.sums.digest(grown / PAGE_BYTES as u64, files.superblock.current().seed());
         for _ in 0..2 {
-            let r = files.superblock.update(here(), |sb| {
+            files.superblock.update(here(), |sb| {
                 (sb.clean, sb.sums_digest) = (true, digest);
                 sb.image_bytes = grown;
-            });
-            r.map_err(io(&files.superblock_path, "write"))?;
+            })?;
         }
         Ok(())
     }
 
-    /// Ends all use: flushes do nothing, waits fail, the lock is given up.
+    /// Ends all use: flushes do nothing, waits fail, and the lock is released.
     pub(crate) fn shut_down(&self) {
         // Release pairs with the Acquire in `wait`.
         self.ended.store(true, Ordering::Release);
@@ -208,7 +206,7 @@ impl Mapped {
     }
 
     fn is_dirty(&self, segment: u64) -> bool {
-        // Relaxed: closing comes after all use, ordered by whoever stopped the users.
+        // Relaxed: closing comes after all use; the caller has stopped the threads.
         self.dirty.as_ref().is_some_and(|d| dirty_byte(d, segment).load(Ordering::Relaxed) != 0)
     }
 
@@ -216,20 +214,16 @@ impl Mapped {
         let mut stat = PoolStat::new(self.kind, Durability::Sync);
         stat.domain = Some(self.domain);
         stat.reserved = self.memory.len() as u64;
-        // Relaxed: a number to look at.
+        // Relaxed: a counter.
         stat.grown = self.grown.load(Ordering::Relaxed);
         stat
     }
 }
 
-fn write_block(
-    files: &MappedFiles,
-    block: Option<u64>,
-    buffer: &mut [u8; PAGE_BYTES],
-) -> std::io::Result<()> {
+fn write_block(files: &MappedFiles, block: Option<u64>, buffer: &mut [u8; PAGE_BYTES]) -> Result<()> {
     let Some(block) = block else { return Ok(()) };
     files.sums.block(block, buffer);
-    files.sums_file.write_at(block * PAGE_BYTES as u64, buffer, here())
+    files.data.sums.write_at(block * PAGE_BYTES as u64, buffer, here())
 }
 
 fn dirty_byte(dirty: &Reservation, segment: u64) -> &AtomicU8 {
@@ -252,13 +246,18 @@ fn mark(dirty: &Reservation, offset: u64, len: u64) {
     }
 }
 
-impl Medium for Mapped {
+impl MediumOps for Mapped {
+    fn observers(self: Arc<Self>) -> Observers {
+        let model = self.latency.clone().filter(|model| model.models_reads());
+        Observers { reads: model.map(|model| model as Arc<dyn ReadObserver>), ..Observers::default() }
+    }
+
     #[inline]
     unsafe fn flush(&self, offset: u64, ptr: *const u8, len: usize, _site: Site) {
         if let Some(dirty) = &self.dirty {
             mark(dirty, offset, len as u64);
         }
-        // SAFETY: the caller vouches for the range.
+        // SAFETY: the caller guarantees the range.
         unsafe { flush_range(self.domain.instruction, ptr, len) };
         if let Some(latency) = &self.latency {
             latency.flushed(offset, len, self.domain.instruction);
@@ -270,7 +269,7 @@ impl Medium for Mapped {
         if let Some(dirty) = &self.dirty {
             mark(dirty, offset, bytes.len() as u64);
         }
-        // SAFETY: the caller vouches for the range.
+        // SAFETY: the caller guarantees the range.
         let done = unsafe { write_around(self.domain.instruction, to, bytes) };
         if let (true, Some(latency)) = (done, &self.latency) {
             latency.flushed(offset, bytes.len(), self.domain.instruction);
@@ -309,28 +308,24 @@ impl Medium for Mapped {
         let spare = (grown / 8).clamp(SEGMENT_BYTES, GROW_BYTES_MAX).next_multiple_of(SEGMENT_BYTES);
         let exact = bytes.next_multiple_of(SEGMENT_BYTES).min(capacity);
         let generous = (grown + spare).clamp(exact, capacity);
-        let allocate = |to: u64| -> std::io::Result<()> {
-            if let Some(image) = &files.image {
-                image.allocate(grown, to - grown, here())?;
-            }
-            let (a, b) =
-                (Sums::file_bytes(grown / PAGE_BYTES as u64), Sums::file_bytes(to / PAGE_BYTES as u64));
-            if b > a { files.sums_file.allocate(a, b - a, here()) } else { Ok(()) }
+        let allocate = |to: u64| match files.is_device {
+            true => files.data.allocate_sums(grown, to),
+            false => files.data.allocate(grown, to),
         };
         let (mut to, mut result) = (generous, allocate(generous));
-        if generous > exact && result.as_ref().is_err_and(is_no_space) {
+        if generous > exact && result.as_ref().is_err_and(FileError::is_no_space) {
             (to, result) = (exact, allocate(exact));
         }
-        let failed =
-            |doing| move |e: std::io::Error| self.latch(Error::from_io(self.path.clone(), doing, &e));
-        match result {
-            Err(e) if is_no_space(&e) => return Err(Error::no_space(self.path.clone(), to - grown, &e)),
-            other => other.map_err(failed("allocate space in"))?,
+        if let Err(e) = result {
+            // The error names the data file even if the file of page checksums has no space.
+            let (is_full, e) = (e.is_no_space(), FileError::new(self.path.clone(), e.error));
+            let error = e.doing_with_space("allocate space in", to - grown);
+            return Err(if is_full { error } else { self.poison(error) });
         }
-        if let (Some(image), MediumKind::Dax) = (&files.image, self.kind) {
+        if let (Some(image), MediumKind::Dax) = (files.image(), self.kind) {
             // Durable-order: the length before any store beyond the old one counts as durable.
             // MAP_SYNC promises it for mapped blocks; the sync covers systems that do not.
-            image.sync(here()).map_err(failed("sync"))?;
+            image.sync(here()).map_err(|e| self.poison(e))?;
         }
         self.grown.store(to, Ordering::Release);
         Ok(())
@@ -339,26 +334,13 @@ impl Medium for Mapped {
     fn poisoned(&self) -> Option<Error> {
         self.first_error.get().cloned()
     }
-
-    fn records_reads(&self) -> bool {
-        self.latency.as_ref().is_some_and(LatencyModel::models_reads)
-    }
-
-    #[inline]
-    fn reading(&self, offset: u64, len: usize) {
-        if let Some(latency) = &self.latency {
-            latency.reading(offset, len);
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::{OpenHow, Storage};
-    use crate::{
-        CreateMode, Fault, FaultKind, Faulty, Latency, MediumChoice, Operation, OsStorage, PoolOptions,
-    };
+    use crate::storage::traits::OpenHow;
+    use crate::{Create, Fault, FaultKind, Faulty, Latency, Medium, Operation, OsStorage, PoolOptions};
     use mangrove_sys::MapKind;
 
     /// A dax pool, except that its file is not on persistent memory.
@@ -370,25 +352,22 @@ mod tests {
         for code in [EIO, ENOSPC] {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("p");
-            let options = PoolOptions::new().create(CreateMode::CreateIfMissing).capacity(CAPACITY as u64);
-            let options = options.medium(MediumChoice::Emulated(Latency::default()));
+            let options = PoolOptions::new().create(Create::IfMissing).capacity(CAPACITY as u64);
+            let options = options.medium(Medium::Emulated(Latency::default()));
             options.open(&path).unwrap().close().unwrap();
             let superblock_path = path.join("pool");
             let bytes = std::fs::read(&superblock_path).unwrap();
-            let sb = crate::superblock::decode(&superblock_path, &bytes).unwrap();
+            let sb = crate::format::superblock::decode(&superblock_path, &bytes).unwrap();
             let storage = Faulty::new(Arc::new(OsStorage));
-            let open = |name: &str| storage.open(&path.join(name), OpenHow::Write, here()).unwrap();
+            let open =
+                |name: &str| PoolFile::open(&storage, path.join(name), OpenHow::Write, "open").unwrap();
             let image = open("image");
             let memory = Reservation::file(image.fd().unwrap(), CAPACITY, MapKind::Shared).unwrap();
             let files = MappedFiles {
-                image: Some(image),
-                _device: None,
-                image_path: path.join("image"),
-                sums_file: open("sums"),
-                sums_path: path.join("sums"),
-                sums: Sums::new(CAPACITY as u64).unwrap(),
+                data: DataFiles { image, sums: open("sums") },
+                is_device: false,
+                sums: PageChecksums::new(CAPACITY as u64).unwrap(),
                 superblock: SuperblockFile::new(open("pool"), sb),
-                superblock_path,
             };
             let domain = options.domain_resolved().unwrap();
             let mapped = Mapped::open(memory, MediumKind::Dax, domain, None, files, 0).unwrap();

@@ -1,15 +1,15 @@
-//! A storage that fails on demand: the n-th matching operation ends with an error, or writes only
-//! half, or is the last thing this process ever does.
+//! A storage that fails on demand: the n-th matching operation ends with an error, or writes only half, or is the
+//! last operation of this process.
 
 use crate::Site;
-use crate::storage::{LockKind, OpenHow, PathKind, Storage, StorageFile};
+use crate::storage::traits::{LockKind, OpenHow, PathKind, Storage, StorageFile};
 use parking_lot::Mutex;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What kind of operation a fault strikes.
+/// Kinds of operations that a fault can strike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {
@@ -27,7 +27,7 @@ pub enum Operation {
     Allocate,
 }
 
-/// What the fault does.
+/// The effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FaultKind {
@@ -37,7 +37,7 @@ pub enum FaultKind {
     ErrnoForEver(i32),
     /// A write leaves its first half on the medium, then fails with ENOSPC.
     Short,
-    /// A write leaves its first half, then this and every later operation fails: the process is dead.
+    /// A write leaves its first half; then this and every later operation fails, as if the process were dead.
     Halt,
 }
 
@@ -46,11 +46,11 @@ pub enum FaultKind {
 pub struct Fault {
     /// Only files of this name; any if `None`.
     pub file: Option<String>,
-    /// Only these operations; any of those that change something if empty.
+    /// Only these operations; if empty, any of those that change something.
     pub operations: Vec<Operation>,
     /// The matching operation that is struck, counted from 0.
     pub nth: u64,
-    /// What happens.
+    /// What it does.
     pub kind: FaultKind,
 }
 
@@ -62,7 +62,7 @@ struct State {
     halted: bool,
 }
 
-/// A storage around another that fails on demand.
+/// A storage that wraps another one and fails on demand.
 #[derive(Clone, Debug)]
 pub struct Faulty {
     inner: Arc<dyn Storage>,
@@ -80,23 +80,23 @@ fn errno(code: i32) -> io::Error {
 }
 
 impl Faulty {
-    /// Passes everything on until a fault is planted.
+    /// Passes everything on until a fault is injected.
     #[must_use]
     pub fn new(inner: Arc<dyn Storage>) -> Self {
         Self { inner, state: Arc::default() }
     }
 
-    /// Plants a fault, and forgets the one before and its count.
+    /// Injects a fault; the fault before, and its count, are forgotten.
     pub fn plant(&self, fault: Fault) {
         *self.state.lock() = State { fault: Some(fault), ..State::default() };
     }
 
-    /// Takes the fault away; a halted storage works again.
+    /// Removes the fault; a halted storage works again.
     pub fn heal(&self) {
         *self.state.lock() = State::default();
     }
 
-    /// Matching operations seen since the fault was planted.
+    /// Matching operations seen since the fault was injected.
     #[must_use]
     pub fn seen(&self) -> u64 {
         self.state.lock().seen
@@ -192,7 +192,7 @@ impl FaultyFile {
             Verdict::Pass => write(bytes),
             Verdict::Fail(e) => Err(e),
             Verdict::HalfThenFail(e) => {
-                // Whole sectors, so that a durable write stays one.
+                // Whole sectors, so that half of a durable write is a durable write.
                 let half = bytes.len() / 2 / 512 * 512;
                 if half > 0 {
                     write(&bytes[..half])?;

@@ -2,7 +2,7 @@
 
 use crate::Site;
 use crate::error::is_no_descriptor;
-use crate::storage::{LockKind, OpenHow, PathKind, SECTOR_BYTES, Storage, StorageFile};
+use crate::storage::traits::{LockKind, OpenHow, PathKind, SECTOR_BYTES, Storage, StorageFile};
 use mangrove_sys::{ProcessMark, file};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,10 +17,10 @@ pub struct OsStorage;
 
 struct OsFile {
     file: File,
-    /// The second handle for durable writes; `None` inside: not possible here. Decided once, at the first write at the
-    /// latest: of a write past the page cache and one through it that meet in a page, one may be lost.
+    /// The second handle for durable writes; `None` inside: not possible here. Decided once, at the first write at
+    /// the latest: when a write past the page cache and one through it meet in a page, one may be lost.
     direct: OnceLock<Option<File>>,
-    /// Who locked it.
+    /// The process that locked it.
     locked: OnceLock<ProcessMark>,
 }
 
@@ -46,7 +46,7 @@ impl Storage for OsStorage {
     }
 
     fn open(&self, path: &Path, how: OpenHow, _site: Site) -> io::Result<Box<dyn StorageFile>> {
-        // Opening a pipe waits for whoever is at its other end.
+        // Opening a pipe would wait for the process at its other end.
         if std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo()) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe, not a file"));
         }
@@ -122,7 +122,7 @@ impl StorageFile for OsFile {
             match file::open_direct_durable(&self.file) {
                 Err(e) if is_no_descriptor(&e) => return Err(e),
                 opened => {
-                    // Who was quicker has decided.
+                    // Another thread may have decided first.
                     let _ = self.direct.set(opened.ok());
                 }
             }
@@ -134,8 +134,8 @@ impl StorageFile for OsFile {
         debug_assert!(offset.is_multiple_of(SECTOR_BYTES as u64) && bytes.len().is_multiple_of(SECTOR_BYTES));
         if let Some(direct) = self.direct() {
             match direct.write_all_at(bytes, offset) {
-                // A disk with larger sectors, or a file system that takes the flag and not the write:
-                // nothing has been written, and the page cache is as good.
+                // A disk with larger sectors, or a file system that accepts the flag but not the write: nothing has
+                // been written, and a write through the page cache with a sync is as durable.
                 Err(e) if e.kind() == io::ErrorKind::InvalidInput => {}
                 other => return other,
             }
@@ -171,9 +171,9 @@ impl StorageFile for OsFile {
 
 impl Drop for OsFile {
     fn drop(&mut self) {
-        // The lock belongs to what a child of fork has a copy of: closing leaves it to the child.
+        // A child of fork shares the open file and its lock: closing alone would leave the lock with the child.
         if self.locked.get().is_some_and(|process| process.is_here()) {
-            // What is left is to close the file, which gives up the lock of a process without children.
+            // Closing follows, and in a process without children it releases the lock, too.
             let _ = file::unlock(&self.file);
         }
     }

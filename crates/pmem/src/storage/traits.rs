@@ -1,12 +1,12 @@
-//! The one door to files. Every byte that a pool reads or writes through the operating system
-//! passes here, so that a fault test or a simulated disk is an implementation of two traits.
+//! The one way to files. Every byte that a pool reads or writes through the operating system passes here, so that a
+//! fault test or a simulated disk is an implementation of two traits.
 //!
 //! Contract (what a simulated disk may do, docs/fault-model.md):
-//! 1. After [`StorageFile::sync`] returned `Ok`, every earlier completed write to that file, its
-//!    length and its allocation survive a crash.
+//! 1. After [`StorageFile::sync`] returned `Ok`, every earlier completed write to that file, its length and its
+//!    allocation survive a crash.
 //! 2. After [`StorageFile::write_durable`] returned `Ok`, its bytes survive. Other writes need not.
 //! 3. A write under way, or not yet synced, may survive in any subset of its 512-byte sectors.
-//! 4. A name created or removed survives a crash only after [`Storage::sync_dir`] on its folder.
+//! 4. A name created or removed survives a crash only after [`Storage::sync_dir`] on its directory.
 //! 5. A write that returned an error may have written any part of its bytes.
 
 use crate::Site;
@@ -16,10 +16,10 @@ use std::os::fd::BorrowedFd;
 use std::panic::Location;
 use std::path::Path;
 
-/// Smallest unit that a disk writes all or nothing, in bytes.
+/// The smallest number of bytes that a disk writes all or nothing.
 pub const SECTOR_BYTES: usize = 512;
 
-/// The place that calls this function.
+/// The call site of this function.
 #[inline]
 #[must_use]
 #[track_caller]
@@ -34,7 +34,7 @@ pub enum OpenHow {
     Read,
     /// It must exist; reads and writes will follow.
     Write,
-    /// It is made, empty, if missing, and kept as it is if present; reads and writes will follow.
+    /// It is created, empty, if missing, and kept as it is if present; reads and writes will follow.
     Create,
 }
 
@@ -45,7 +45,7 @@ pub enum PathKind {
     Missing,
     /// A regular file or a device.
     File,
-    /// A folder.
+    /// A directory.
     Folder,
 }
 
@@ -58,66 +58,66 @@ pub enum LockKind {
     Exclusive,
 }
 
-/// A place where files live: the operating system's, or a simulated disk.
+/// A place for files: the operating system's, or a simulated disk.
 pub trait Storage: Send + Sync + Debug {
     /// What `path` names.
     ///
     /// # Errors
-    /// What the operating system says, except "not found".
+    /// The operating system's, except "not found".
     fn kind(&self, path: &Path) -> io::Result<PathKind>;
 
-    /// The names in a folder, in any order.
+    /// The names in a directory, in any order.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's.
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
 
-    /// Makes a folder; its parent exists. `Ok` when it is already there.
+    /// Creates a directory; its parent exists. `Ok` when it is already there.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's.
     fn create_dir(&self, path: &Path, site: Site) -> io::Result<()>;
 
     /// Opens a file.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's.
     fn open(&self, path: &Path, how: OpenHow, site: Site) -> io::Result<Box<dyn StorageFile>>;
 
     /// Removes a file. `Ok` when it is not there.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's.
     fn remove(&self, path: &Path, site: Site) -> io::Result<()>;
 
-    /// Makes the names in a folder durable.
+    /// Makes the names in a directory durable.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's.
     fn sync_dir(&self, path: &Path, site: Site) -> io::Result<()>;
 
-    /// A number nobody can guess or repeat (pool UUIDs, log nonces). A simulated disk may answer
-    /// from a seed, but never twice the same.
+    /// A number that cannot be guessed and does not repeat (pool UUIDs, log nonces). A simulated disk may derive it
+    /// from a seed, but must never return the same one twice.
     fn random(&self) -> u64;
 }
 
-/// One open file. Closed on drop, which also gives up its lock, even while a child of fork has the file open too;
-/// dropped in such a child, it leaves its parent's lock alone.
+/// One open file. Dropping it closes it and releases its lock, even while a child of fork has the file open too.
+/// Dropped in such a child, it leaves the parent's lock held.
 pub trait StorageFile: Send + Sync {
     /// Bytes of the file.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's.
     fn size(&self) -> io::Result<u64>;
 
     /// Reads at `offset`; returns the bytes read, fewer than asked only at the end of the file.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's.
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize>;
 
-    /// Says that `offset..offset + len` will be read soon, so that it may be fetched meanwhile. A hint; the range
-    /// may reach beyond the end of the file.
+    /// Announces that `offset..offset + len` will be read soon, so that the system may start reading. A hint; the
+    /// range may reach beyond the end of the file.
     fn will_read(&self, offset: u64, len: u64) {
         let _ = (offset, len);
     }
@@ -125,7 +125,7 @@ pub trait StorageFile: Send + Sync {
     /// The first byte from `offset` on that may not be zero; `None` when there is none.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's.
     fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
         Ok(Some(offset))
     }
@@ -133,10 +133,11 @@ pub trait StorageFile: Send + Sync {
     /// Writes all of `bytes` at `offset`, growing the file if needed. Durable after `sync`.
     ///
     /// # Errors
-    /// What the operating system says; any part of the bytes may have been written.
+    /// The operating system's; any part of the bytes may have been written.
     fn write_at(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()>;
 
-    /// Opens what `write_durable` takes, before its first call. Without it that call does with what it gets.
+    /// Opens the O_DIRECT descriptor that `write_durable` uses. Optional: without this call, `write_durable` opens
+    /// it on first use; where direct I/O is refused it writes through the page cache and syncs.
     ///
     /// # Errors
     /// When the process has no file descriptor left: there may be one later.
@@ -144,33 +145,33 @@ pub trait StorageFile: Send + Sync {
         Ok(())
     }
 
-    /// Writes all of `bytes` at `offset` inside the file; durable on return. Offset and length
-    /// are multiples of [`SECTOR_BYTES`], the address of `bytes` a multiple of it too.
+    /// Writes all of `bytes` at `offset` inside the file; durable on return. Offset and length are multiples of
+    /// [`SECTOR_BYTES`], the address of `bytes` a multiple of it too.
     ///
     /// # Errors
-    /// What the operating system says; any part of the bytes may have been written.
+    /// The operating system's; any part of the bytes may have been written.
     fn write_durable(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()>;
 
     /// Makes all earlier writes, the length and the allocation durable.
     ///
     /// # Errors
-    /// What the operating system says. The caller never retries: a second sync may lie.
+    /// The operating system's. The caller never retries: a second sync may return `Ok` although bytes are lost.
     fn sync(&self, site: Site) -> io::Result<()>;
 
-    /// Makes the file at least `offset + len` bytes long and gives that range space on the medium,
-    /// so that later writes to it do not run out of it. New bytes read as zero, old ones stay.
+    /// Makes the file at least `offset + len` bytes long and reserves space on the medium for that range, so that
+    /// later writes to it find space. New bytes read as zero, old ones stay.
     ///
     /// # Errors
     /// `StorageFull` or the like when there is no space.
     fn allocate(&self, offset: u64, len: u64, site: Site) -> io::Result<()>;
 
-    /// Locks the file among processes without waiting; false when somebody else holds it.
+    /// Locks the file among processes without waiting; false when another process, or another handle, holds it.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's.
     fn lock(&self, kind: LockKind) -> io::Result<bool>;
 
-    /// True when `write_durable` goes to the disk past the page cache (for `stat`).
+    /// True when `write_durable` bypasses the page cache (for `stat`).
     fn is_direct(&self) -> bool {
         false
     }

@@ -20,14 +20,14 @@ struct Separator {
 
 #[derive(Default)]
 struct Node {
-    /// `heads[i]` belongs to `keys[i]`: apart, so that a search touches few lines.
+    /// `heads[i]` belongs to `keys[i]`. A separate array, so that a search touches few lines.
     heads: Vec<u64>,
     keys: Vec<Box<[u8]>>,
     children: Vec<Child>,
 }
 
 /// The inner nodes.
-pub(super) struct Inner {
+pub(super) struct InnerNodes {
     root: Node,
 }
 
@@ -54,7 +54,7 @@ impl Node {
         self.children.insert(at + 1, right);
     }
 
-    /// Cuts the upper half off when the node is too full; returns it with what separates them.
+    /// Cuts the upper half off when the node is too full; returns it with the separator between the halves.
     fn split(&mut self) -> Option<(Separator, Node)> {
         if self.keys.len() <= SEPARATORS_MAX {
             return None;
@@ -84,7 +84,7 @@ impl Node {
         self.split()
     }
 
-    /// Takes out the leaf of `key`; true when the node has no child left.
+    /// Removes the leaf of `key`; true when the node has no child left.
     fn remove(&mut self, head: u64, key: &[u8]) -> bool {
         let at = self.position(head, key);
         let empty = match &mut self.children[at] {
@@ -111,13 +111,13 @@ impl Node {
     }
 }
 
-impl Inner {
-    /// Over one leaf.
+impl InnerNodes {
+    /// Inner nodes over one leaf.
     pub(super) fn new(leaf: u64) -> Self {
         Self { root: Node { children: vec![Child::Leaf(leaf)], ..Node::default() } }
     }
 
-    /// Bottom-up over leaves in order, each with its largest key (Algorithm 9, line 6).
+    /// Builds the nodes bottom-up over leaves in order, each with its largest key (Algorithm 9, line 6).
     pub(super) fn build(leaves: Vec<(Box<[u8]>, u64)>) -> Self {
         let mut level: Vec<(Box<[u8]>, Child)> =
             leaves.into_iter().map(|(k, l)| (k, Child::Leaf(l))).collect();
@@ -178,7 +178,7 @@ impl Inner {
         })
     }
 
-    /// After a split: `right` holds what is above `separator`.
+    /// Adds a leaf after a split: `right` holds what is above `separator`.
     pub(super) fn add(&mut self, separator: &[u8], right: u64) {
         let separator = Separator { head: head(separator), key: separator.into() };
         if let Some((up, sibling)) = self.root.add(separator, right) {
@@ -188,7 +188,7 @@ impl Inner {
         }
     }
 
-    /// The leaf of `key` was unlinked; it was not the last one.
+    /// Removes the leaf of `key`, which was unlinked and was not the last one.
     pub(super) fn remove(&mut self, key: &[u8]) {
         self.root.remove(head(key), key);
     }

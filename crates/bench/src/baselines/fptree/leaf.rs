@@ -24,7 +24,7 @@ const NEXT: u64 = 64;
 const PAIRS: u64 = 72;
 
 /// Leaves of one tree, by place.
-pub(super) struct Leaves {
+pub(super) struct LeafList {
     pub(super) pm: PAlloc,
 }
 
@@ -44,7 +44,7 @@ fn key_bytes(len: usize) -> usize {
     8 + len.next_multiple_of(8)
 }
 
-impl Leaves {
+impl LeafList {
     fn load(&self, place: u64) -> u64 {
         self.pm.region().word(place).load(Ordering::Acquire)
     }

@@ -1,9 +1,9 @@
 //! The operations, the two micro-logs and recovery.
 
-use super::inner::Inner;
-use super::leaf::{FULL, LEAF_BYTES, Leaves};
+use super::inner::InnerNodes;
+use super::leaf::{FULL, LEAF_BYTES, LeafList};
 use crate::baselines::palloc::{PAlloc, ROOT};
-use crate::index::Index;
+use crate::harness::index::BenchIndex;
 use mangrove_pmem::Region;
 use std::sync::atomic::Ordering;
 
@@ -16,22 +16,22 @@ const DELETE_LOG: u64 = ROOT + 128;
 
 /// See the head of the module.
 pub(crate) struct FpTree {
-    leaves: Leaves,
-    inner: Inner,
+    leaves: LeafList,
+    inner: InnerNodes,
 }
 
 impl FpTree {
     /// Formats a fresh region.
     pub(crate) fn create(region: Region) -> Self {
-        let leaves = Leaves { pm: PAlloc::create(region) };
+        let leaves = LeafList { pm: PAlloc::create(region) };
         let first = leaves.create();
         leaves.persist_word(HEAD, first);
-        Self { leaves, inner: Inner::new(first) }
+        Self { leaves, inner: InnerNodes::new(first) }
     }
 
     /// Algorithm 9: micro-logs, then a walk of the leaf list, then the inner nodes.
     pub(crate) fn recover(region: Region) -> Self {
-        let leaves = Leaves { pm: PAlloc::open(region) };
+        let leaves = LeafList { pm: PAlloc::open(region) };
         recover_split(&leaves);
         recover_delete(&leaves);
         let mut found: Vec<(Box<[u8]>, u64)> = Vec::new();
@@ -43,7 +43,7 @@ impl FpTree {
             }
             leaf = leaves.next(leaf);
         }
-        let inner = if found.is_empty() { Inner::new(first) } else { Inner::build(found) };
+        let inner = if found.is_empty() { InnerNodes::new(first) } else { InnerNodes::build(found) };
         Self { leaves, inner }
     }
 
@@ -89,20 +89,20 @@ impl FpTree {
     }
 }
 
-fn word(leaves: &Leaves, place: u64) -> u64 {
+fn word(leaves: &LeafList, place: u64) -> u64 {
     leaves.pm.region().word(place).load(Ordering::Acquire)
 }
 
 /// Clears a micro-log; the second word first, in one line, so that a torn clear is harmless.
-fn reset(leaves: &Leaves, log: u64) {
+fn reset(leaves: &LeafList, log: u64) {
     let region = leaves.pm.region();
     region.store(log + 8, 0, Ordering::Release);
     region.store(log, 0, Ordering::Release);
     leaves.persist(log, 16);
 }
 
-/// Algorithm 4: a split is finished from where the bitmaps say it stopped, or forgotten.
-fn recover_split(leaves: &Leaves) {
+/// Algorithm 4: a split is finished from where the bitmaps show that it stopped, or forgotten.
+fn recover_split(leaves: &LeafList) {
     let (leaf, right) = (word(leaves, SPLIT_LOG), word(leaves, SPLIT_LOG + 8));
     if leaf != 0 && right != 0 {
         if leaves.bitmap(leaf) == FULL {
@@ -119,7 +119,7 @@ fn recover_split(leaves: &Leaves) {
 }
 
 /// Algorithm 7: the unlinking is repeated; every step of it may be done twice.
-fn recover_delete(leaves: &Leaves) {
+fn recover_delete(leaves: &LeafList) {
     let (leaf, before) = (word(leaves, DELETE_LOG), word(leaves, DELETE_LOG + 8));
     if leaf != 0 {
         let next = leaves.next(leaf);
@@ -132,7 +132,7 @@ fn recover_delete(leaves: &Leaves) {
     reset(leaves, DELETE_LOG);
 }
 
-impl Index for FpTree {
+impl BenchIndex for FpTree {
     fn insert(&mut self, key: &[u8], value: u64) {
         let mut leaf = self.inner.leaf(key);
         if let Some(slot) = self.leaves.find(leaf, key) {

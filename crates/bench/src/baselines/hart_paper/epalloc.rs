@@ -29,7 +29,7 @@ const NONE: u32 = u32::MAX;
 struct Chunk {
     /// Objects that are used, or reserved by an operation that has not set the bit yet.
     taken: u64,
-    /// In the class's stack of chunks that may have room.
+    /// In the class's stack of chunks that may have free objects.
     stacked: bool,
     /// In the durable list.
     linked: bool,
@@ -49,7 +49,7 @@ struct Lists {
 }
 
 /// One size of objects and its chunk list.
-pub(super) struct Class {
+pub(super) struct ObjectClass {
     region: Region,
     which: u64,
     base: u64,
@@ -66,8 +66,8 @@ pub(super) fn format(region: &Region) {
     region.fence();
 }
 
-impl Class {
-    /// Leaves and their values share the region three to one: 40 bytes to 8, with room to spare.
+impl ObjectClass {
+    /// Leaves and their values share the region three to one, for objects of 40 bytes and of 8.
     pub(super) fn leaves(region: &Region) -> Self {
         Self::over(region, 0, CHUNKS, region.len() / 4 * 3, 40)
     }
@@ -254,8 +254,8 @@ impl Class {
         self.lists.lock().linked * self.chunk_bytes()
     }
 
-    /// Finishes a recycling that a crash interrupted, then reads the list. Calls `object` for
-    /// every object whose bit is set, which is reserved if `object` says so and reset otherwise.
+    /// Finishes a recycling that a crash interrupted, then reads the list. Calls `object` for every object whose
+    /// bit is set. The object is reserved if `object` returns true, and reset otherwise.
     pub(super) fn recover(&self, mut object: impl FnMut(u64) -> bool) {
         self.replay_recycle_log();
         let mut lists = self.lists.lock();

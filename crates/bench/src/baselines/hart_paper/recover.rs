@@ -1,20 +1,20 @@
 //! Algorithm 7, after the two micro-logs: leaves are inserted one by one, as the paper has it.
 
 use super::epalloc::{UPDATE_LOGS, UPDATE_LOGS_MAX};
-use super::tree::{HartPaper, Shared};
+use super::tree::{HartPaper, SharedTrees};
 use mangrove_pmem::Region;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl HartPaper {
-    /// Takes up a region after a crash or a clean end.
+    /// Opens a region after a crash or a clean end.
     pub(crate) fn recover(region: Region) -> Self {
         region.grow(region.len()).expect("emulated memory grows within its reservation");
-        let shared = Shared::over(region);
+        let shared = SharedTrees::over(region);
         for number in 0..UPDATE_LOGS_MAX {
             replay_update_log(&shared, UPDATE_LOGS + 64 * number);
         }
-        // Live values, to sweep those that a crash left with a bit but without a leaf.
+        // Live values, to free those that a crash left with a bit but without a leaf.
         let mut live: Vec<u64> = Vec::new();
         shared.leaves.recover(|leaf| {
             shared.link_recovered(leaf);
@@ -35,7 +35,7 @@ impl HartPaper {
 
 /// Section III-B, Update: all three pointers valid means the crash came after line 6; the update
 /// is resumed from line 7. Otherwise the old value stands.
-fn replay_update_log(shared: &Shared, log: u64) {
+fn replay_update_log(shared: &SharedTrees, log: u64) {
     let word = |at| shared.region.word(at).load(Ordering::Acquire);
     let (leaf, old, new) = (word(log), word(log + 8), word(log + 16));
     if leaf == 0 && old == 0 && new == 0 {

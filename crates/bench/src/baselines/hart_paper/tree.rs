@@ -3,11 +3,11 @@
 //!
 //! Leaf (Fig. 3): key 24 bytes, key length 8, p_value 8.
 
-use super::epalloc::{self, Class, UPDATE_LOGS, UPDATE_LOGS_MAX};
+use super::epalloc::{self, ObjectClass, UPDATE_LOGS, UPDATE_LOGS_MAX};
 use crate::baselines::radix::{self, InPlace};
-use crate::baselines::space::{Space, dram};
-use crate::index::Index;
-use crate::workload::KEY_BYTES_MAX;
+use crate::baselines::space::{NodeSpace, dram};
+use crate::harness::index::BenchIndex;
+use crate::harness::workload::KEY_BYTES_MAX;
 use mangrove_pmem::Region;
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ struct Hybrid {
     region: Region,
 }
 
-impl Space for Hybrid {
+impl NodeSpace for Hybrid {
     #[inline]
     fn at(&self, place: u64) -> *mut u8 {
         place as *mut u8
@@ -70,24 +70,24 @@ impl Space for Hybrid {
     }
 }
 
-/// One ART: the root link of its nodes, under the lock that Fig. 1 draws beside it.
+/// One ART: the root link of its nodes, under the lock that Fig. 1 draws at each tree.
 #[derive(Default)]
 struct Art {
     root: AtomicU64,
 }
 
-pub(super) struct Shared {
+pub(super) struct SharedTrees {
     pub(super) region: Region,
     space: Hybrid,
     arts: Box<[RwLock<Art>]>,
-    pub(super) leaves: Class,
-    pub(super) values: Class,
+    pub(super) leaves: ObjectClass,
+    pub(super) values: ObjectClass,
     handles: AtomicU64,
 }
 
 /// A handle to the tree; one a thread, because each has an update log of its own.
 pub(crate) struct HartPaper {
-    shared: Arc<Shared>,
+    shared: Arc<SharedTrees>,
     log: u64,
 }
 
@@ -96,13 +96,13 @@ fn hash(key: &[u8]) -> usize {
     usize::from(key.first().copied().unwrap_or(0)) << 8 | usize::from(key.get(1).copied().unwrap_or(0))
 }
 
-impl Shared {
+impl SharedTrees {
     pub(super) fn over(region: Region) -> Self {
         let arts = (0..1 << 16).map(|_| RwLock::default()).collect();
         Self {
             space: Hybrid { region: region.clone() },
-            leaves: Class::leaves(&region),
-            values: Class::values(&region),
+            leaves: ObjectClass::leaves(&region),
+            values: ObjectClass::values(&region),
             arts,
             handles: AtomicU64::new(0),
             region,
@@ -176,17 +176,17 @@ impl HartPaper {
     /// Formats a fresh region.
     pub(crate) fn create(region: Region) -> Self {
         epalloc::format(&region);
-        Self::over(Arc::new(Shared::over(region)))
+        Self::over(Arc::new(SharedTrees::over(region)))
     }
 
-    pub(super) fn over(shared: Arc<Shared>) -> Self {
+    pub(super) fn over(shared: Arc<SharedTrees>) -> Self {
         let number = shared.handles.fetch_add(1, Ordering::Relaxed);
         assert!(number < UPDATE_LOGS_MAX, "HART-paper has {UPDATE_LOGS_MAX} update logs");
         Self { shared, log: UPDATE_LOGS + 64 * number }
     }
 }
 
-impl Index for HartPaper {
+impl BenchIndex for HartPaper {
     fn insert(&mut self, key: &[u8], value: u64) {
         assert!(key.len() <= KEY_BYTES_MAX, "HART's leaf holds keys of up to {KEY_BYTES_MAX} bytes");
         let s = &*self.shared;
@@ -267,7 +267,7 @@ impl Index for HartPaper {
         true
     }
 
-    fn handle(&self) -> Option<Box<dyn Index>> {
+    fn handle(&self) -> Option<Box<dyn BenchIndex>> {
         Some(Box::new(Self::over(Arc::clone(&self.shared))))
     }
 
@@ -276,7 +276,7 @@ impl Index for HartPaper {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedTrees {
     fn drop(&mut self) {
         for art in &self.arts {
             radix::tear_down(&self.space, self.space.load(art.read().root.as_ptr() as u64), &mut |_| {});

@@ -1,15 +1,15 @@
-//! Walks a quiet index and checks what `tree.rs` calls its invariants.
+//! Walks an index without writers and checks the invariants of `tree.rs`.
 
 use super::super::layouts::load;
 use super::super::leaf::{KeySource, Leaf};
 use super::super::node::Node;
-use super::super::word::{Child, Kind, Word};
+use super::super::word::{Child, NodeKind, Word};
 use super::super::{ENTRY_COUNT, Index, entry_of, keys};
 
 /// All leaves in order; panics where an invariant does not hold.
 pub(super) fn audit<K: KeySource>(index: &Index<K>) -> Vec<Leaf> {
     let mut leaves = Vec::new();
-    let mut nodes = [0; Kind::COUNT];
+    let mut nodes = [0; NodeKind::COUNT];
     let mut filled = Vec::new();
     for entry in 0..ENTRY_COUNT {
         let word = load(&index.directory.entry(entry).root);
@@ -40,7 +40,7 @@ fn visit<K: KeySource>(
     word: Word,
     depth: usize,
     leaves: &mut Vec<Leaf>,
-    nodes: &mut [u64; Kind::COUNT],
+    nodes: &mut [u64; NodeKind::COUNT],
 ) {
     match word.child() {
         Child::Empty => {}

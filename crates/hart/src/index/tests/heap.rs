@@ -12,7 +12,7 @@ struct Pair([AtomicU64; 2]);
 
 /// Slots of `2 + key_words` words: key length and low half of the value, value, key.
 ///
-/// A value stands there twice, so that a reader can tell a torn one.
+/// A slot holds its value twice, so that a reader can recognise a torn one.
 #[derive(Debug)]
 pub(crate) struct Heap {
     pairs: Box<[Pair]>,
@@ -21,11 +21,11 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    /// Room for `slots` leaves with keys of up to `key_bytes_max` bytes.
+    /// Memory for `slots` leaves with keys of up to `key_bytes_max` bytes.
     pub(crate) fn new(slots: usize, key_bytes_max: usize) -> Self {
         let key_words = key_bytes_max.div_ceil(16) * 2;
         let pairs: Box<[Pair]> = (0..slots * (1 + key_words / 2)).map(|_| Pair::default()).collect();
-        // The leaf's address comes back as a number.
+        // The index returns the leaf's address as a number.
         let _ = pairs.as_ptr().expose_provenance();
         Self { pairs, key_words, free: Mutex::new((Vec::new(), 0)) }
     }
@@ -36,7 +36,7 @@ impl Heap {
         &self.pairs[at / 2].0[at % 2]
     }
 
-    /// A leaf with this content; a slot freed last is taken first.
+    /// A leaf with this content; it reuses the slot that was freed last.
     pub(crate) fn put(&self, key: &[u8], value: u64) -> Leaf {
         assert!(key.len() <= self.key_words * 8);
         let leaf = {
@@ -57,7 +57,7 @@ impl Heap {
         leaf
     }
 
-    /// Gives the slot to the next `put`.
+    /// Frees the slot; the next `put` reuses it.
     pub(crate) fn free(&self, leaf: Leaf) {
         self.free.lock().0.push(leaf);
     }

@@ -1,10 +1,10 @@
-//! Every layout, each way up and down, and the trees that recovery builds.
+//! Every layout, growing and shrinking, and the trees that recovery builds.
 
 use std::cell::Cell;
 use std::ops::Bound;
 
 use super::super::arena::CHUNKS_LIVE;
-use super::super::{BuildItem, Change, Direction, DuplicateKey, Index, Intent, entry_of};
+use super::super::{BuildItem, Direction, DuplicateKey, Index, Intent, LeafChange, entry_of};
 use super::audit::audit;
 use super::heap::Heap;
 use super::model::{delete, get, put, scan};
@@ -83,7 +83,7 @@ fn a_path_collapses_although_the_node_above_changes_meanwhile() {
                     (0..added).for_each(|byte| assert_eq!(put(&index, &[b'a', b'b', byte], 2), None))
                 });
             });
-            (Change::Remove, ())
+            (LeafChange::Remove, ())
         });
         assert_eq!(audit(&index).len(), 2 + usize::from(added));
         assert_eq!(index.stats().nodes.iter().sum::<u64>(), 1, "only the node above is left");

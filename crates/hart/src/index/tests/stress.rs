@@ -1,10 +1,10 @@
-//! Writers, readers and scanners on one prefix. Slots are reused at once, values say whose they are.
+//! Writers, readers and scanners on one prefix. Slots are reused at once, and each value identifies its key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::super::{Change, Direction, Index, Intent, Leaf};
+use super::super::{Direction, Index, Intent, Leaf, LeafChange};
 use super::audit::audit;
 use super::heap::Heap;
 use super::model::{delete, get, put};
@@ -25,8 +25,8 @@ impl Dice {
     }
 }
 
-/// Keys of one tree, in three regions: dense bytes (large layouts), few bytes (splits, ends and collapses) and
-/// few bytes behind a path longer than a node's tail.
+/// Keys of one tree, in three regions: dense bytes (large layouts), few bytes (splits, ends and collapses) and few
+/// bytes after a path longer than a node's tail.
 fn key(dice: &mut Dice) -> Vec<u8> {
     let mut key = b"ab".to_vec();
     match dice.roll(4) {
@@ -62,7 +62,7 @@ fn check(key: &[u8], value: u64) {
     assert_eq!(value & !u64::from(u32::MAX), mark(key), "the value of another key under {key:?}");
 }
 
-/// Sorted keys that are there from the start to the end.
+/// Sorted keys that are there from the start to the end of the test.
 struct Stable(Vec<Vec<u8>>);
 
 impl Stable {
@@ -75,21 +75,21 @@ fn owner(key: &[u8]) -> u64 {
     (mark(key) >> 40) % WRITERS
 }
 
-/// Deletes, sometimes losing the processor under the lock, so that the node above changes meanwhile.
+/// Deletes, and sometimes yields the processor under the lock, so that the node above changes meanwhile.
 fn delete_slowly(index: &Index<Heap>, key: &[u8], dice: &mut Dice) -> Option<u64> {
     let heap = &index.keys;
     index.modify(key, Intent::Existing, |leaf| {
         if dice.roll(16) == 0 {
             std::thread::yield_now();
         }
-        let Some(leaf) = leaf else { return (Change::Keep, None) };
+        let Some(leaf) = leaf else { return (LeafChange::Keep, None) };
         let before = heap.value(leaf).expect("whole");
         heap.free(leaf);
-        (Change::Remove, Some(before))
+        (LeafChange::Remove, Some(before))
     })
 }
 
-/// Changes this writer's own keys, of which it knows every state.
+/// Changes the keys of this writer alone, whose states it therefore knows.
 fn write(index: &Index<Heap>, stable: &Stable, number: u64) -> BTreeMap<Vec<u8>, u64> {
     let heap = &index.keys;
     let mut dice = Dice(0x1234_5678_9abc_def1 + number);
@@ -103,7 +103,7 @@ fn write(index: &Index<Heap>, stable: &Stable, number: u64) -> BTreeMap<Vec<u8>,
         if stable.has(&key) {
             index.modify(&key, Intent::Existing, |leaf| {
                 heap.set_value(leaf.expect("stable keys stay"), value);
-                (Change::Keep, ())
+                (LeafChange::Keep, ())
             });
             continue;
         }
@@ -115,7 +115,7 @@ fn write(index: &Index<Heap>, stable: &Stable, number: u64) -> BTreeMap<Vec<u8>,
                     if let Some(leaf) = leaf {
                         heap.set_value(leaf, value);
                     }
-                    (Change::Keep, before)
+                    (LeafChange::Keep, before)
                 });
                 assert_eq!(seen, model.get(&key).copied());
                 if seen.is_some() {
@@ -129,7 +129,7 @@ fn write(index: &Index<Heap>, stable: &Stable, number: u64) -> BTreeMap<Vec<u8>,
     model
 }
 
-/// Reads a value as slowly as a reader may that loses its processor in the middle; none if it is torn.
+/// Reads a value as slowly as a reader that loses its processor in the middle; none if the value is torn.
 fn read_slowly(heap: &Heap, leaf: Leaf, dice: &mut Dice) -> Option<u64> {
     let before = heap.value(leaf)?;
     if dice.roll(16) == 0 {

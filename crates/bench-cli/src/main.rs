@@ -1,0 +1,69 @@
+//! `mangrove-bench`, which `mangrove bench` runs: the bench of each door.
+//!
+//! Exit codes are those of `mangrove`: 0 ok; 2 usage; 3 pool or I/O error.
+
+#![forbid(unsafe_code)]
+// They panic where standard error cannot be written.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
+use anyhow::Context;
+use clap::Parser;
+use mangrove::Error;
+use signal_hook::consts::SIGXFSZ;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+#[derive(Parser)]
+#[command(name = "mangrove bench", bin_name = "mangrove bench", max_term_width = 100, about = "Measure")]
+enum Bench {
+    /// The durable map against the structures of the literature, or against the floor of the disk
+    Map(mangrove_bench::MapArgs),
+    /// What durability costs an in-memory program: calls, throughput, the log, SQLite, recovery
+    Durable(mangrove_bench::DurableArgs),
+    /// LevelDB's API over Mangrove against LevelDB and RocksDB, with LevelDB's own workloads
+    Leveldb(mangrove_bench::LeveldbArgs),
+}
+
+fn main() -> ExitCode {
+    let Err(error) = run(Bench::parse()) else { return ExitCode::SUCCESS };
+    if error.chain().any(is_broken_pipe) {
+        // The reader of the output has seen enough: no error.
+        return ExitCode::SUCCESS;
+    }
+    // Where standard error cannot be written, the exit code remains.
+    let _ = io::stderr().write_all(format!("mangrove: {error:#}\n").as_bytes());
+    ExitCode::from(if error.chain().any(is_usage) { 2 } else { 3 })
+}
+
+fn run(bench: Bench) -> anyhow::Result<()> {
+    // From now on a write past the file size limit (`ulimit -f`) is an error, not the end of the process.
+    signal_hook::flag::register(SIGXFSZ, Arc::<AtomicBool>::default()).context("cannot catch SIGXFSZ")?;
+    match bench {
+        Bench::Map(args) => map(args),
+        Bench::Durable(args) => mangrove_bench::run_durable(args),
+        Bench::Leveldb(args) => mangrove_bench::run_leveldb(args),
+    }
+}
+
+#[cfg(feature = "peers")]
+fn map(args: mangrove_bench::MapArgs) -> anyhow::Result<()> {
+    mangrove_bench::run_with(args, &mangrove_peers::all())
+}
+
+#[cfg(not(feature = "peers"))]
+fn map(args: mangrove_bench::MapArgs) -> anyhow::Result<()> {
+    mangrove_bench::run(args)
+}
+
+fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn is_usage(cause: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(
+        cause.downcast_ref::<Error>(),
+        Some(Error::KeyTooLong { .. } | Error::ValueTooLong { .. } | Error::Unsupported { .. })
+    )
+}

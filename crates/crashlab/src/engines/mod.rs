@@ -1,0 +1,11 @@
+//! The engines under test, their workloads and models.
+
+pub(super) mod durable;
+pub(super) mod durable_state;
+pub(super) mod durable_workload;
+pub(super) mod map;
+pub(super) mod map_model;
+pub(super) mod map_workload;
+pub(super) mod shadow;
+pub(super) mod subject;
+pub(super) mod toy;

@@ -1,0 +1,7 @@
+//! Which memory is durable: every allocation goes to the arena or to the process's own heap.
+
+pub(super) mod global_alloc;
+pub(super) mod mmap;
+pub mod split_allocation;
+pub(super) mod stderr_line;
+pub mod thread_keys;

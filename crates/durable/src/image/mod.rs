@@ -1,0 +1,10 @@
+//! The durable state: what it holds, where it lies, and which program it belongs to.
+
+pub(super) mod aslr;
+pub(super) mod audit;
+pub(super) mod image;
+#[cfg(test)]
+pub(super) mod image_tests;
+pub(super) mod layout;
+pub(super) mod modules;
+pub(super) mod variables;

@@ -1,0 +1,5 @@
+//! Opening after a crash, and checking that a map is sound.
+
+pub(super) mod check;
+pub(super) mod recover;
+pub(super) mod scan;

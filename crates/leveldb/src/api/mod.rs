@@ -1,0 +1,8 @@
+//! LevelDB's C API: its entry points and handles.
+
+pub(super) mod db;
+pub(super) mod fork_guard;
+pub(super) mod handles;
+pub(super) mod iter;
+pub(super) mod manage;
+pub(super) mod options;

@@ -1,0 +1,10 @@
+//! Engines, which store the records of a database: a tree in durable memory, or the map.
+
+pub(super) mod catalog;
+pub(super) mod engine;
+pub(super) mod map_engine;
+pub(super) mod pins;
+mod tree_cursor;
+pub(super) mod tree_engine;
+mod tree_store;
+mod unacked_syncs;

@@ -1,0 +1,292 @@
+//! The choices about a pool that every door offers: creation, medium, durability, sizes. All doors use the same
+//! names, and the same spelling as commands and environment variables.
+
+use crate::limits::LOG_BYTES_DEFAULT;
+use crate::mapped::latency::Latency;
+use crate::{Error, Result};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// What to do when there is, or is not, a pool at the path. A read-only opening never creates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Create {
+    /// Fail when there is none.
+    Never,
+    /// Create it when there is none.
+    #[default]
+    IfMissing,
+    /// Fail when there is one.
+    New,
+}
+
+/// What a new pool shall lie on. An existing pool keeps its medium.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Medium {
+    /// The medium of an existing pool; for a new one dax where the directory's file system maps with MAP_SYNC, else
+    /// file.
+    #[default]
+    Auto,
+    /// Any file system: a working copy in DRAM, a redo log, and the data file that the log is applied to.
+    File,
+    /// Persistent memory mapped with MAP_SYNC, or a devdax character device.
+    Dax,
+    /// DRAM in place of persistent memory, with real flushes and injected latencies, for figures and tests.
+    /// Survives the process on tmpfs, never the machine.
+    Emulated(Latency),
+}
+
+impl fmt::Display for Medium {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::File => f.write_str("file"),
+            Self::Dax => f.write_str("dax"),
+            Self::Emulated(l) if *l == Latency::default() => f.write_str("emulated"),
+            Self::Emulated(l) => write!(f, "emulated={}/{}", l.write_ns, l.read_ns),
+        }
+    }
+}
+
+impl FromStr for Medium {
+    type Err = Error;
+
+    /// `auto`, `file`, `dax`, `emulated` or `emulated=WRITE/READ` (nanoseconds).
+    fn from_str(s: &str) -> Result<Self> {
+        match s {
+            "auto" => return Ok(Self::Auto),
+            "file" => return Ok(Self::File),
+            "dax" => return Ok(Self::Dax),
+            "emulated" => return Ok(Self::Emulated(Latency::default())),
+            _ => {}
+        }
+        s.strip_prefix("emulated=")
+            .and_then(|rest| rest.split_once('/'))
+            .and_then(|(w, r)| Some(Latency { write_ns: w.parse().ok()?, read_ns: r.parse().ok()? }))
+            .map(Self::Emulated)
+            .ok_or_else(|| Error::Unsupported {
+                what: format!(
+                    "'{s}' is no medium; use auto, file, dax, emulated, or emulated=W/R in nanoseconds"
+                ),
+            })
+    }
+}
+
+/// When a write is acknowledged (file medium; on dax an acknowledged write is always durable).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Durability {
+    /// A write returns once it is durable. One device write serves every thread that waits.
+    #[default]
+    Sync,
+    /// A write returns at once and is durable after at most this long, 1 ms or more. A crash keeps a prefix of the
+    /// writes in the order in which they took effect; waiting for everything so far is a call of its own.
+    Interval(Duration),
+}
+
+impl Durability {
+    /// An interval of so many milliseconds.
+    #[must_use]
+    pub const fn interval_ms(milliseconds: u32) -> Self {
+        Self::Interval(Duration::from_millis(milliseconds as u64))
+    }
+
+    /// The interval in whole milliseconds, at least 1; 0 for [`Durability::Sync`].
+    #[must_use]
+    pub fn milliseconds(self) -> u32 {
+        match self {
+            Self::Sync => 0,
+            Self::Interval(t) => u32::try_from(t.as_millis()).unwrap_or(u32::MAX).max(1),
+        }
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sync => f.write_str("sync"),
+            Self::Interval(_) => write!(f, "interval={}", self.milliseconds()),
+        }
+    }
+}
+
+impl FromStr for Durability {
+    type Err = Error;
+
+    /// `sync` or `interval=MILLISECONDS`.
+    fn from_str(s: &str) -> Result<Self> {
+        if s == "sync" {
+            return Ok(Self::Sync);
+        }
+        s.strip_prefix("interval=")
+            .and_then(|ms| ms.parse::<u32>().ok())
+            .filter(|ms| (1..=60_000).contains(ms))
+            .map(Self::interval_ms)
+            .ok_or_else(|| Error::Unsupported {
+                what: format!(
+                    "'{s}' is no durability; use sync, or interval=MS with 1 to 60000 milliseconds"
+                ),
+            })
+    }
+}
+
+/// Which stores survive a power cut on persistent memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Domain {
+    /// The domain that `MANGROVE_DOMAIN` (`adr` or `eadr`) names, else the one that the platform reports, else ADR.
+    #[default]
+    Auto,
+    /// Only what was written back from the caches (clwb and fence).
+    Adr,
+    /// The caches too: write-backs are left out.
+    Eadr,
+}
+
+impl FromStr for Domain {
+    type Err = Error;
+
+    /// `auto`, `adr` or `eadr`.
+    fn from_str(s: &str) -> Result<Self> {
+        match s {
+            "auto" => Ok(Self::Auto),
+            "adr" => Ok(Self::Adr),
+            "eadr" => Ok(Self::Eadr),
+            _ => Err(Error::Unsupported {
+                what: format!("'{s}' is no persistence domain; use auto, adr or eadr"),
+            }),
+        }
+    }
+}
+
+/// The choices about a pool that every door offers. [`pool_config_setters`](crate::pool_config_setters) makes the
+/// setters of each door's options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// What to do when there is, or is not, a pool at the path.
+    pub create: Create,
+    /// Open without writing anything anywhere, together with other readers.
+    pub read_only: bool,
+    /// What a new pool shall lie on.
+    pub medium: Medium,
+    /// When a write is acknowledged: a property of the opening, not of the pool.
+    pub durability: Durability,
+    /// Address space of a new pool in bytes: what its region may ever grow to. `None`: the default of the door.
+    pub capacity: Option<u64>,
+    /// Size of a new pool's redo log in bytes (file medium).
+    pub log_bytes: u64,
+    /// The persistence domain to assume on persistent memory.
+    pub domain: Domain,
+}
+
+impl Default for PoolConfig {
+    fn default() -> Self {
+        Self {
+            create: Create::IfMissing,
+            read_only: false,
+            medium: Medium::Auto,
+            durability: Durability::Sync,
+            capacity: None,
+            log_bytes: LOG_BYTES_DEFAULT,
+            domain: Domain::Auto,
+        }
+    }
+}
+
+impl PoolConfig {
+    /// What an opening does about creation: a read-only one never creates.
+    #[must_use]
+    pub fn creates(&self) -> Create {
+        if self.read_only { Create::Never } else { self.create }
+    }
+}
+
+/// Makes the named setters of a builder that holds a [`PoolConfig`] in the field given first.
+///
+/// `capacity` takes the text of the door's range and default.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! pool_config_setters {
+    ($field:ident:) => {};
+    ($field:ident: config, $($rest:tt)*) => {
+        /// Replaces everything that the setters below choose.
+        #[must_use]
+        pub fn config(mut self, config: $crate::PoolConfig) -> Self {
+            self.$field = config;
+            self
+        }
+        $crate::pool_config_setters!($field: $($rest)*);
+    };
+    ($field:ident: create, $($rest:tt)*) => {
+        /// What to do when there is, or is not, a pool at the path. Default: create it when it is missing. A
+        /// read-only opening never creates.
+        #[must_use]
+        pub fn create(mut self, create: $crate::Create) -> Self {
+            self.$field.create = create;
+            self
+        }
+        $crate::pool_config_setters!($field: $($rest)*);
+    };
+    ($field:ident: read_only, $($rest:tt)*) => {
+        /// Opens without writing a byte: recovery happens in private memory, the lock is shared with other
+        /// read-only openers, and writes fail with `Error::ReadOnly`. Default: false.
+        #[must_use]
+        pub fn read_only(mut self, yes: bool) -> Self {
+            self.$field.read_only = yes;
+            self
+        }
+        $crate::pool_config_setters!($field: $($rest)*);
+    };
+    ($field:ident: medium, $($rest:tt)*) => {
+        /// What a new pool lies on; for an existing pool, what it is expected to lie on (the latencies of an
+        /// emulated one are those given at each opening). Default: `Medium::Auto`.
+        #[must_use]
+        pub fn medium(mut self, medium: $crate::Medium) -> Self {
+            self.$field.medium = medium;
+            self
+        }
+        $crate::pool_config_setters!($field: $($rest)*);
+    };
+    ($field:ident: durability, $($rest:tt)*) => {
+        /// When a write is acknowledged. A property of this opening, not of the pool. Default:
+        /// `Durability::Sync`.
+        #[must_use]
+        pub fn durability(mut self, durability: $crate::Durability) -> Self {
+            self.$field.durability = durability;
+            self
+        }
+        $crate::pool_config_setters!($field: $($rest)*);
+    };
+    ($field:ident: capacity($words:literal), $($rest:tt)*) => {
+        /// The most bytes that a new pool can grow to: address space, not disk space; the files grow as data
+        /// comes.
+        #[doc = $words]
+        #[must_use]
+        pub fn capacity(mut self, bytes: u64) -> Self {
+            self.$field.capacity = Some(bytes);
+            self
+        }
+        $crate::pool_config_setters!($field: $($rest)*);
+    };
+    ($field:ident: log_bytes, $($rest:tt)*) => {
+        /// Bytes of a new pool's redo log, preallocated (file medium), 16 KiB to 1 GiB. It bounds recovery time and
+        /// the burst of writes that is absorbed without waiting for the checkpointer. Default: 64 MiB.
+        #[must_use]
+        pub fn log_bytes(mut self, bytes: u64) -> Self {
+            self.$field.log_bytes = bytes;
+            self
+        }
+        $crate::pool_config_setters!($field: $($rest)*);
+    };
+    ($field:ident: domain, $($rest:tt)*) => {
+        /// The persistence domain to assume on persistent memory; also the environment variable
+        /// `MANGROVE_DOMAIN`. Default: `Domain::Auto`.
+        #[must_use]
+        pub fn domain(mut self, domain: $crate::Domain) -> Self {
+            self.$field.domain = domain;
+            self
+        }
+        $crate::pool_config_setters!($field: $($rest)*);
+    };
+}

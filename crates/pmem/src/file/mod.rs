@@ -1,0 +1,9 @@
+//! The medium `file`: a working copy in DRAM, the redo log, and the data file that checkpoints bring up to date.
+
+mod apply_log;
+pub(super) mod checkpoint;
+pub(super) mod finish_recovery;
+mod image;
+pub(super) mod medium;
+pub(super) mod recover;
+pub(super) mod scrub;

@@ -1,0 +1,53 @@
+//! The limits of a pool: its sizes, and the address space that its process can reserve.
+
+use crate::{Error, Result};
+use mangrove_sys::Reservation;
+
+/// Address space of a new file pool unless asked otherwise: 1 TiB.
+pub const CAPACITY_BYTES_DEFAULT: u64 = 1 << 40;
+/// Least and greatest address space of a pool, in bytes.
+pub const CAPACITY_BYTES_MIN: u64 = 64 << 10;
+/// See [`CAPACITY_BYTES_MIN`].
+pub const CAPACITY_BYTES_MAX: u64 = 1 << 46;
+/// Size of the log of a new file pool unless asked otherwise: 64 MiB.
+pub const LOG_BYTES_DEFAULT: u64 = 64 << 20;
+/// Least size of a log. Useful logs have 1 MiB and more; the simulator uses small ones.
+pub const LOG_BYTES_MIN: u64 = 16 << 10;
+/// Greatest size of a log.
+pub const LOG_BYTES_MAX: u64 = 1 << 30;
+/// Longest engine kind tag, in bytes.
+pub const KIND_BYTES_MAX: usize = 16;
+
+/// Calls `map` for `capacity` bytes. Where the process may not map so much, it maps half the greatest power of two
+/// that it may, but at least `needed`; the other half is for the process's threads and heap.
+pub(crate) fn reserve(
+    capacity: u64,
+    needed: u64,
+    map: impl Fn(usize) -> std::io::Result<Reservation>,
+) -> Result<Reservation> {
+    let mut len = capacity;
+    loop {
+        match map(len as usize) {
+            Ok(memory) if len == capacity || len / 2 < needed => return Ok(memory),
+            Ok(memory) => {
+                drop(memory);
+                len /= 2;
+                let unsupported = |e| Error::Unsupported { what: format!("cannot map {len} bytes: {e}") };
+                return map(len as usize).map_err(unsupported);
+            }
+            // valgrind returns EINVAL where the kernel returns ENOMEM.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ENOMEM | libc::EINVAL)) => {
+                let smaller = (len - 1).next_power_of_two() / 2;
+                if smaller < needed.max(1 << 20) {
+                    return Err(Error::Unsupported {
+                        what: format!(
+                            "cannot reserve {needed} bytes of address space ({e}); raise the limit (ulimit -v)"
+                        ),
+                    });
+                }
+                len = smaller;
+            }
+            Err(e) => return Err(Error::Unsupported { what: format!("cannot map {len} bytes: {e}") }),
+        }
+    }
+}

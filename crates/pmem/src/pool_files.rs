@@ -1,0 +1,332 @@
+//! The files of a pool's directory. An error of the operating system about one of them becomes the pool's error,
+//! with the file's path, here and nowhere else.
+
+use crate::error::{is_no_descriptor, is_no_space};
+use crate::format::page_sums::{CHECKSUM_BYTES, PAGE_BYTES, PageChecksums};
+use crate::format::superblock;
+use crate::format::superblock::{COPY_BYTES, Superblock};
+use crate::stat::MediumKind;
+use crate::storage::traits::{LockKind, OpenHow, PathKind, Storage, StorageFile, here};
+use crate::{Error, Result, Site};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+
+/// What `path` names.
+pub(crate) fn kind_of(storage: &dyn Storage, path: &Path) -> Result<PathKind> {
+    storage.kind(path).map_err(|e| Error::from_io(path.to_owned(), "read", &e))
+}
+
+/// The names in a directory.
+pub(crate) fn names_in(storage: &dyn Storage, directory: &Path) -> Result<Vec<String>> {
+    storage.list(directory).map_err(|e| Error::from_io(directory.to_owned(), "read", &e))
+}
+
+/// An open file of a pool, and its path.
+pub(crate) struct PoolFile {
+    file: Box<dyn StorageFile>,
+    path: PathBuf,
+}
+
+/// An error of the operating system about a file, before its meaning for the pool is known.
+pub(crate) struct FileError {
+    path: PathBuf,
+    pub(crate) error: io::Error,
+}
+
+impl FileError {
+    pub(crate) fn new(path: PathBuf, error: io::Error) -> Self {
+        Self { path, error }
+    }
+
+    /// True when the medium, or the user's share of it, is full.
+    pub(crate) fn is_no_space(&self) -> bool {
+        is_no_space(&self.error)
+    }
+
+    /// True when the process, or the system, has no file descriptor left: nothing was written.
+    pub(crate) fn is_no_descriptor(&self) -> bool {
+        is_no_descriptor(&self.error)
+    }
+
+    /// The error while `doing` something to the file.
+    pub(crate) fn doing(self, doing: &'static str) -> Error {
+        Error::from_io(self.path, doing, &self.error)
+    }
+
+    /// As `doing`; but on a full medium the error that `wanted` more bytes were wanted.
+    pub(crate) fn doing_with_space(self, doing: &'static str, wanted: u64) -> Error {
+        if self.is_no_space() { Error::no_space(self.path, wanted, &self.error) } else { self.doing(doing) }
+    }
+}
+
+impl PoolFile {
+    pub(crate) fn new(file: Box<dyn StorageFile>, path: PathBuf) -> Self {
+        Self { file, path }
+    }
+
+    /// Opens `path`. `doing` is the verb of the error message; see [`opening`].
+    #[track_caller]
+    pub(crate) fn open(
+        storage: &dyn Storage,
+        path: PathBuf,
+        how: OpenHow,
+        doing: &'static str,
+    ) -> Result<Self> {
+        match storage.open(&path, how, here()) {
+            Ok(file) => Ok(Self { file, path }),
+            Err(e) => Err(Error::from_io(path, doing, &e)),
+        }
+    }
+
+    /// Opens one of the pool's files. It must exist and be a file.
+    pub(crate) fn open_part(storage: &dyn Storage, path: PathBuf, read_only: bool) -> Result<Self> {
+        let corrupt = |path, what: &str| Err(Error::Corrupt { path, offset: 0, what: what.into() });
+        match kind_of(storage, &path)? {
+            PathKind::Missing => return corrupt(path, "the file is missing"),
+            PathKind::Folder => return corrupt(path, "it is a folder, not a file"),
+            PathKind::File => {}
+        }
+        let how = if read_only { OpenHow::Read } else { OpenHow::Write };
+        Self::open(storage, path, how, opening(read_only))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file itself, for a caller whose error messages differ.
+    pub(crate) fn raw(&self) -> &dyn StorageFile {
+        &*self.file
+    }
+
+    /// The error for `e`, which occurred while `doing` something to this file.
+    pub(crate) fn error(&self, doing: &'static str, e: &io::Error) -> Error {
+        Error::from_io(self.path.clone(), doing, e)
+    }
+
+    /// The error that the file is damaged at `offset`.
+    pub(crate) fn corrupt(&self, offset: u64, what: impl Into<String>) -> Error {
+        Error::Corrupt { path: self.path.clone(), offset, what: what.into() }
+    }
+
+    pub(crate) fn size(&self) -> Result<u64> {
+        self.file.size().map_err(|e| self.error("read", &e))
+    }
+
+    pub(crate) fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize> {
+        self.file.read_at(offset, bytes).map_err(|e| self.error("read", &e))
+    }
+
+    /// Fills all of `bytes`; those beyond the end of the file with zeros.
+    pub(crate) fn read_padded(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        let n = self.read_at(offset, bytes)?;
+        bytes[n..].fill(0);
+        Ok(())
+    }
+
+    pub(crate) fn will_read(&self, offset: u64, len: u64) {
+        self.file.will_read(offset, len);
+    }
+
+    pub(crate) fn next_data(&self, offset: u64) -> Result<Option<u64>> {
+        self.file.next_data(offset).map_err(|e| self.error("read", &e))
+    }
+
+    pub(crate) fn write_at(&self, offset: u64, bytes: &[u8], site: Site) -> Result<()> {
+        self.file.write_at(offset, bytes, site).map_err(|e| self.error("write", &e))
+    }
+
+    pub(crate) fn prepare_durable(&self) -> Result<()> {
+        self.file.prepare_durable().map_err(|e| self.error("open", &e))
+    }
+
+    pub(crate) fn write_durable(&self, offset: u64, bytes: &[u8], site: Site) -> Result<()> {
+        self.file.write_durable(offset, bytes, site).map_err(|e| self.error("write", &e))
+    }
+
+    pub(crate) fn sync(&self, site: Site) -> Result<()> {
+        self.file.sync(site).map_err(|e| self.error("sync", &e))
+    }
+
+    pub(crate) fn allocate(&self, offset: u64, len: u64, site: Site) -> std::result::Result<(), FileError> {
+        self.file.allocate(offset, len, site).map_err(|e| FileError::new(self.path.clone(), e))
+    }
+
+    pub(crate) fn lock(&self, kind: LockKind) -> Result<bool> {
+        self.file.lock(kind).map_err(|e| self.error("lock", &e))
+    }
+
+    pub(crate) fn is_direct(&self) -> bool {
+        self.file.is_direct()
+    }
+
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.file.fd()
+    }
+}
+
+/// The verb of the error message when opening fails. It decides the variant, too: a caller that only reads must not
+/// get the error that the file cannot be written.
+pub(crate) fn opening(read_only: bool) -> &'static str {
+    if read_only { "read" } else { "open" }
+}
+
+/// The data file (or the device in its place), and the file of its page checksums.
+pub(crate) struct DataFiles {
+    pub(crate) image: PoolFile,
+    pub(crate) sums: PoolFile,
+}
+
+/// The pool's files besides the superblock, open.
+pub(crate) struct PoolFiles {
+    pub(crate) data: DataFiles,
+    /// Only on the file medium.
+    pub(crate) log: Option<PoolFile>,
+}
+
+impl PoolFiles {
+    /// Opens the files of the pool in `directory` whose superblock is `sb`.
+    ///
+    /// # Errors
+    /// `Corrupt` when one is missing or is no file; `Io`, `ReadOnly`.
+    pub(crate) fn open(
+        storage: &dyn Storage,
+        directory: &Path,
+        sb: &Superblock,
+        read_only: bool,
+    ) -> Result<Self> {
+        let part = |path| PoolFile::open_part(storage, path, read_only);
+        let image = part(sb.devdax.clone().unwrap_or_else(|| directory.join("image")))?;
+        let data = DataFiles { image, sums: part(directory.join("sums"))? };
+        let log = if sb.medium == MediumKind::File { Some(part(directory.join("log"))?) } else { None };
+        Ok(Self { data, log })
+    }
+}
+
+impl DataFiles {
+    /// Bytes of the data file, in whole pages.
+    ///
+    /// # Errors
+    /// `Corrupt` for a size that this superblock excludes; `Io`.
+    pub(crate) fn image_size(&self, sb: &Superblock) -> Result<u64> {
+        let size = self.image.size()?;
+        if size < sb.image_bytes {
+            let what = format!("the image ends here, but had {} bytes", sb.image_bytes);
+            return Err(self.image.corrupt(size, what));
+        }
+        if size > sb.capacity {
+            let what = format!("the image has {size} bytes, but the capacity is {}", sb.capacity);
+            return Err(self.image.corrupt(sb.capacity, what));
+        }
+        // After a crash the length may end inside a page: nothing was written beyond the last whole page.
+        Ok(size - size % PAGE_BYTES as u64)
+    }
+
+    /// Reserves space on the medium for the data file from `from` to `to`, and for its page checksums.
+    pub(crate) fn allocate(&self, from: u64, to: u64) -> std::result::Result<(), FileError> {
+        self.image.allocate(from, to - from, here())?;
+        self.allocate_sums(from, to)
+    }
+
+    /// As `allocate`, for the page checksums alone.
+    pub(crate) fn allocate_sums(&self, from: u64, to: u64) -> std::result::Result<(), FileError> {
+        let [from, to] = [from, to].map(|bytes| PageChecksums::file_bytes(bytes / PAGE_BYTES as u64));
+        if to > from { self.sums.allocate(from, to - from, here()) } else { Ok(()) }
+    }
+
+    /// The error that a page of the data file does not match its checksum.
+    pub(crate) fn damaged_page(&self, page: u64) -> Error {
+        self.image.corrupt(page * PAGE_BYTES as u64, "the page does not match its checksum")
+    }
+
+    /// Reads the page checksums of a region of `addresses` bytes; those of pages beyond the data file must be zero.
+    pub(crate) fn read_sums(
+        &self,
+        sb: &Superblock,
+        image_size: u64,
+        addresses: u64,
+    ) -> Result<PageChecksums> {
+        let mut checksums = PageChecksums::new(addresses)?;
+        let size = self.sums.size()?;
+        let most = PageChecksums::file_bytes(addresses / PAGE_BYTES as u64);
+        if size > most {
+            let what = format!("the file of page sums has {size} bytes, but {most} are the most");
+            return Err(self.sums.corrupt(most, what));
+        }
+        let needed = PageChecksums::file_bytes(sb.image_bytes / PAGE_BYTES as u64);
+        if size < needed {
+            let what = format!("the file of page sums ends here, but had {needed} bytes");
+            return Err(self.sums.corrupt(size, what));
+        }
+        let bytes = checksums.bytes_mut(0..(size - size % CHECKSUM_BYTES as u64) as usize);
+        self.sums.read_padded(0, bytes)?;
+        let used = image_size as usize / PAGE_BYTES * CHECKSUM_BYTES;
+        // A checkpoint syncs the page checksums before the data file. A crash may have lost the length that the
+        // data file grew by and kept the new checksums, so recovery verifies those pages later.
+        let interrupted = sb.target > sb.tail;
+        let beyond = bytes.get(used..).and_then(|rest| rest.iter().position(|&b| b != 0));
+        if let Some(at) = beyond.filter(|_| !interrupted) {
+            return Err(self.sums.corrupt((used + at) as u64, "there is a sum for a page beyond the image"));
+        }
+        Ok(checksums)
+    }
+}
+
+/// The whole file `pool`, and one byte more than it can have.
+pub(crate) fn read_superblock_file(file: &PoolFile) -> Result<Vec<u8>> {
+    let mut bytes = vec![0u8; superblock::FILE_BYTES + 1];
+    let n = file.read_at(0, &mut bytes)?;
+    bytes.truncate(n);
+    Ok(bytes)
+}
+
+/// The superblock in its file. A change writes the older copy, then syncs it.
+pub(crate) struct SuperblockFile {
+    /// `None` once released.
+    file: Option<PoolFile>,
+    path: PathBuf,
+    current: Superblock,
+}
+
+impl SuperblockFile {
+    pub(crate) fn new(file: PoolFile, current: Superblock) -> Self {
+        Self { path: file.path.clone(), file: Some(file), current }
+    }
+
+    pub(crate) fn current(&self) -> &Superblock {
+        &self.current
+    }
+
+    /// Closes the file, which releases the pool's lock. Later updates fail.
+    pub(crate) fn release(&mut self) {
+        self.file = None;
+    }
+
+    /// Writes the newer copy again as it is, and syncs it. If the disk has it already, a tear between equal bytes
+    /// changes nothing; if not, nothing relied on it, and the older copy is still whole.
+    pub(crate) fn rewrite(&self, site: Site) -> Result<()> {
+        self.write(&self.current, site)
+    }
+
+    /// Applies `change`, writes the older copy and syncs it. Nothing that relies on the change may happen before
+    /// this returned `Ok`.
+    pub(crate) fn update(&mut self, site: Site, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+        let mut next = self.current.clone();
+        change(&mut next);
+        next.seq += 1;
+        self.write(&next, site)?;
+        self.current = next;
+        Ok(())
+    }
+
+    /// Writes the copy that the number of `sb` names, and syncs it. A failed sync is reported as a failed write.
+    fn write(&self, sb: &Superblock, site: Site) -> Result<()> {
+        let write = || {
+            let Some(file) = &self.file else { return Err(io::Error::other("the pool has been closed")) };
+            file.raw().write_at((sb.seq & 1) * COPY_BYTES as u64, &sb.encode()[..], site)?;
+            file.raw().sync(site)
+        };
+        write().map_err(|e| Error::from_io(self.path.clone(), "write", &e))
+    }
+}

@@ -1,0 +1,5 @@
+//! The one way to files: the traits, the operating system's files, and a storage that fails on demand.
+
+pub(super) mod faulty;
+pub(super) mod os;
+pub(super) mod traits;

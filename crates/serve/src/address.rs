@@ -1,0 +1,96 @@
+//! Where to listen: `HOST:PORT` or `unix:PATH`.
+
+use super::io_error::io_error;
+use super::stream::Stream;
+use mangrove_durable::{Error, Result};
+use mio::net::{TcpListener, UnixListener};
+use std::net::ToSocketAddrs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+/// A listening socket.
+#[derive(Debug)]
+pub(crate) enum ListeningSocket {
+    Tcp(TcpListener),
+    /// With the path to remove at the end.
+    Unix(UnixListener, PathBuf),
+}
+
+impl ListeningSocket {
+    /// Opens the socket that `address` names.
+    pub(crate) fn bind(address: &str) -> Result<Self> {
+        if let Some(path) = address.strip_prefix("unix:") {
+            return Self::bind_unix(Path::new(path), address);
+        }
+        let doing = || format!("listen on {address}");
+        let resolved = address.to_socket_addrs().map_err(|e| io_error(doing(), &e))?;
+        let mut last = None;
+        for one in resolved {
+            match TcpListener::bind(one) {
+                Ok(listener) => return Ok(Self::Tcp(listener)),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.map_or_else(
+            || Error::Invalid { what: format!("{address} names no address to listen on") },
+            |e| io_error(doing(), &e),
+        ))
+    }
+
+    fn bind_unix(path: &Path, address: &str) -> Result<Self> {
+        let bind = || UnixListener::bind(path);
+        let listener = match bind() {
+            // A socket file that no process listens at is left from a crash.
+            Err(e) if e.kind() == std::io::ErrorKind::AddrInUse && is_stale(path) => {
+                let _ = std::fs::remove_file(path);
+                bind()
+            }
+            other => other,
+        };
+        let listener = listener.map_err(|e| io_error(format!("listen on {address}"), &e))?;
+        Ok(Self::Unix(listener, path.to_owned()))
+    }
+
+    /// The address for clients: with the port that the system chose.
+    pub(crate) fn address(&self) -> String {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().map_or_else(|_| "?".into(), |a| a.to_string()),
+            Self::Unix(_, path) => format!("unix:{}", path.display()),
+        }
+    }
+
+    pub(crate) fn accept(&self) -> std::io::Result<Stream> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept()?;
+                // A client is served also where the system refuses one of these.
+                let _ = stream.set_nodelay(true);
+                let _ = socket2::SockRef::from(&stream).set_keepalive(true);
+                Ok(Stream::Tcp(stream))
+            }
+            Self::Unix(listener, _) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
+        }
+    }
+
+    pub(crate) fn source(&mut self) -> &mut dyn mio::event::Source {
+        match self {
+            Self::Tcp(listener) => listener,
+            Self::Unix(listener, _) => listener,
+        }
+    }
+}
+
+impl Drop for ListeningSocket {
+    fn drop(&mut self) {
+        if let Self::Unix(_, path) = self {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn is_stale(path: &Path) -> bool {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
+    is_socket
+        && std::os::unix::net::UnixStream::connect(path)
+            .is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
+}

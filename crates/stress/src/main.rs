@@ -1,0 +1,41 @@
+//! `mangrove-stress`: the writer and the checker that `cargo xtask kill9` and `powercut` run. One process writes a
+//! map until it is killed; another reads what survived.
+//!
+//! Both print one stream of lines, which `crates/crashlab/src/verdict/history.rs` describes: `> T N p KEY` before a
+//! put, `> T N d KEY` before a delete, `< T N` after it returned; `= KEY T N` for a record found whole,
+//! `! KEY WHY` for a damaged one, `. COUNT` at the end.
+//!
+//! Exit codes: 0 ok; 1 the map is not sound; 2 usage; 3 pool or I/O error.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod value;
+mod write;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "mangrove-stress", version, about = "Write and check for the kill and power-cut tests")]
+enum Command {
+    /// Write until killed, or until --seconds are over
+    Write(write::Args),
+    /// Print what is in the map
+    Check(check::Args),
+}
+
+fn main() -> ExitCode {
+    let sound = match Command::parse() {
+        Command::Write(args) => write::run(&args).map(|()| true),
+        Command::Check(args) => check::run(&args),
+    };
+    match sound {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("mangrove: {error:#}");
+            ExitCode::from(3)
+        }
+    }
+}
