@@ -70,6 +70,7 @@ fn steps() -> Result<Vec<Step>> {
     Ok(vec![
         Step::One("format", cargo(&["fmt", "--all", "--check"])),
         Step::One("lints", cargo(&["clippy", "--quiet", "--all-targets", "--", "-D", "warnings"])),
+        Step::One("tidy", xtask(&["tidy"])?),
         Step::Tests("tests", cargo(&["test", "--no-fail-fast"])),
         Step::One("docs", docs),
         Step::One("crash", xtask(&["crash", "--engine", "map", "--images", "5000"])?),

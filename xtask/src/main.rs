@@ -7,6 +7,7 @@ mod fuzz;
 mod kill9;
 mod powercut;
 mod redis;
+mod tidy;
 mod tla;
 mod tracker_suite;
 mod tree;
@@ -32,6 +33,8 @@ enum Chore {
     Kill9(kill9::Args),
     /// Cut the power of a virtual machine while it loads; boot again and verify.
     Powercut(powercut::Args),
+    /// Rules of the sources' structure: circles of files, long lines and files, floors, names in documents.
+    Tidy(tidy::Args),
     /// Check every TLA+ model in specs/ to completion, and each with a safety step removed.
     Tla(tla::Args),
     /// Instruction classes, libraries and programs under the tracker: missed bytes and slowdowns.
@@ -45,6 +48,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Fuzz(args) => fuzz::run(args),
         Chore::Kill9(args) => kill9::run(args),
         Chore::Powercut(args) => powercut::run(args),
+        Chore::Tidy(args) => tidy::run(args),
         Chore::Tla(args) => tla::run(args),
         Chore::TrackerSuite(args) => tracker_suite::run(args),
     }
