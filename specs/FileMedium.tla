@@ -1,6 +1,6 @@
 ----------------------------- MODULE FileMedium -----------------------------
 (***************************************************************************)
-(* The file medium of crates/pmem: flushes appended to a ring of log       *)
+(* The file medium of crates/pool: flushes appended to a ring of log       *)
 (* groups, group commit, checkpoint of an image behind it, log space used  *)
 (* again, and a crash between any two steps (docs/fault-model.md).         *)
 (*                                                                         *)

@@ -25,7 +25,7 @@ fn a_right_cell_passes_and_lost_syncs_are_caught() {
     assert!(result.is_ok(), "{result:?}");
     assert!(tally.images() > 100 && tally.second > 20, "{} images, {} second", tally.images(), tally.second);
     let reached: Vec<SiteKey> =
-        sites.reached().into_keys().filter(|s| s.file.contains("pmem/src/")).collect();
+        sites.reached().into_keys().filter(|s| s.file.contains("pool/src/")).collect();
     assert!(reached.len() > 3, "{reached:?}");
     let mut survivors = Vec::new();
     for site in reached {

@@ -3,7 +3,7 @@
 //! threads are not in it.
 
 use mangrove_hart::{Hart, Options, WriteMode};
-use mangrove_pmem::Emulated;
+use mangrove_pool::Emulated;
 use std::error::Error;
 use std::ops::Bound;
 use std::time::Instant;

@@ -50,13 +50,13 @@ pub enum Error {
         what: String,
     },
     /// The medium failed or is full, or an earlier failure poisoned it.
-    Medium(mangrove_pmem::Error),
+    Medium(mangrove_pool::Error),
 }
 
 impl Error {
     /// True when space is lacking in the region or on the medium; reclaiming what lanes have reserved can help then.
     pub(crate) fn is_full(&self) -> bool {
-        use mangrove_pmem::Error as Below;
+        use mangrove_pool::Error as Below;
         matches!(self, Self::Full { .. } | Self::Medium(Below::NoSpace { .. } | Below::FileLimit { .. }))
     }
 }
@@ -70,8 +70,8 @@ impl std::error::Error for Error {
     }
 }
 
-impl From<mangrove_pmem::Error> for Error {
-    fn from(e: mangrove_pmem::Error) -> Self {
+impl From<mangrove_pool::Error> for Error {
+    fn from(e: mangrove_pool::Error) -> Self {
         Self::Medium(e)
     }
 }

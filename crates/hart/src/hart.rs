@@ -11,7 +11,7 @@ use crate::format::space::{LeafKeys, MapSpace};
 use crate::index::{ENTRY_COUNT, Index, entry_of};
 use crate::snapshot::pre_images::SnapshotRegistry;
 use crate::{Error, Locking, Options, Result, Stat, WriteMode};
-use mangrove_pmem::{Lsn, Region, crc32c};
+use mangrove_pool::{Lsn, Region, crc32c};
 use mangrove_sys::AsymmetricBarrier;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
@@ -224,7 +224,7 @@ impl Hart {
     }
 
     #[cold]
-    fn medium_failed(&self, error: mangrove_pmem::Error) -> Error {
+    fn medium_failed(&self, error: mangrove_pool::Error) -> Error {
         self.write_flags.fetch_or(FAILED, Ordering::Relaxed);
         error.into()
     }
@@ -244,7 +244,7 @@ impl Hart {
 
     #[cold]
     fn refusal(&self, flags: u8) -> Error {
-        use mangrove_pmem::Error as Below;
+        use mangrove_pool::Error as Below;
         if flags & READ_ONLY != 0 {
             return Error::ReadOnly;
         }

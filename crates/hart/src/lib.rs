@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use mangrove_hart::{Hart, Options, WriteMode};
-//! use mangrove_pmem::Emulated;
+//! use mangrove_pool::Emulated;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let region = Emulated::region(1 << 26)?;

@@ -6,7 +6,7 @@
 mod support;
 
 use mangrove_hart::{Hart, Options, WriteMode};
-use mangrove_pmem::{Lsn, MediumOps, Region, Result, Site};
+use mangrove_pool::{Lsn, MediumOps, Region, Result, Site};
 use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

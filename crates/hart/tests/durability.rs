@@ -3,7 +3,7 @@
 mod support;
 
 use mangrove_hart::{Batch, Error, Hart, Options, WriteMode};
-use mangrove_pmem::{
+use mangrove_pool::{
     Create, Error as MediumError, Fault, FaultKind, Faulty, Medium, Operation, OsStorage, PoolOptions,
 };
 use std::ops::Bound;

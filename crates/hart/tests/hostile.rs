@@ -4,7 +4,7 @@
 mod support;
 
 use mangrove_hart::{Batch, Error, Hart, Options, WriteMode};
-use mangrove_pmem::Region;
+use mangrove_pool::Region;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;

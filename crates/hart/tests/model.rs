@@ -3,7 +3,7 @@
 mod support;
 
 use mangrove_hart::{Batch, Hart, Locking, Options, WriteMode};
-use mangrove_pmem::{Emulated, Region};
+use mangrove_pool::{Emulated, Region};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use support::Random;

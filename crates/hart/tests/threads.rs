@@ -3,7 +3,7 @@
 mod support;
 
 use mangrove_hart::{Batch, Hart, Locking, Options, WriteMode};
-use mangrove_pmem::Emulated;
+use mangrove_pool::Emulated;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;

@@ -3,7 +3,7 @@
 mod support;
 
 use mangrove_hart::{Batch, Error, Hart, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX, WriteMode};
-use mangrove_pmem::Emulated;
+use mangrove_pool::Emulated;
 use std::ops::Bound;
 use support::{Counting, Random};
 
@@ -203,7 +203,7 @@ fn what_lanes_keep_is_used_where_the_medium_is_full() {
         hart
     };
     let filled = |hart: &Hart, len: usize| {
-        let is_full = |e: &Error| matches!(e, Error::Medium(mangrove_pmem::Error::NoSpace { .. }));
+        let is_full = |e: &Error| matches!(e, Error::Medium(mangrove_pool::Error::NoSpace { .. }));
         (0u32..)
             .map(|i| hart.put(&i.to_be_bytes(), &value(len, 1), MODE))
             .take_while(|put| !put.as_ref().is_err_and(is_full))
@@ -250,7 +250,7 @@ fn a_full_map_says_so_and_goes_on() {
         let key = i.to_be_bytes();
         match hart.put(&key, &value(300, i as u8), MODE) {
             Ok(()) => written.push(i),
-            Err(Error::Medium(mangrove_pmem::Error::NoSpace { .. })) => {
+            Err(Error::Medium(mangrove_pool::Error::NoSpace { .. })) => {
                 medium.room.store(u64::MAX, std::sync::atomic::Ordering::SeqCst);
                 refused += 1;
             }

@@ -1,7 +1,7 @@
 //! Visits of a range while the map changes: the visitor itself writes, at every place of the walk.
 
 use mangrove_hart::{Hart, Options, WriteMode};
-use mangrove_pmem::{Emulated, Lsn, MediumOps, Observers, ReadObserver, Region, Site};
+use mangrove_pool::{Emulated, Lsn, MediumOps, Observers, ReadObserver, Region, Site};
 use std::ops::Bound;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -145,11 +145,11 @@ impl MediumOps for Watched {
 
     fn fence(&self, _site: Site) {}
 
-    fn wait(&self, _lsn: Lsn, _site: Site) -> mangrove_pmem::Result<()> {
+    fn wait(&self, _lsn: Lsn, _site: Site) -> mangrove_pool::Result<()> {
         Ok(())
     }
 
-    fn grow(&self, bytes: u64) -> mangrove_pmem::Result<()> {
+    fn grow(&self, bytes: u64) -> mangrove_pool::Result<()> {
         self.inner.grow(bytes)
     }
 }

@@ -1,7 +1,7 @@
 //! A pool that is closed in order when it is dropped.
 
 use crate::Result;
-use mangrove_pmem::Pool;
+use mangrove_pool::Pool;
 
 /// Closes its pool when dropped, if `close` has not done so; errors are lost then.
 pub(crate) struct Closing(Option<Pool>);

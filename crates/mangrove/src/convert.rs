@@ -6,9 +6,9 @@ use std::path::Path;
 /// Name of a pool's data file, which holds its region.
 const IMAGE: &str = "image";
 
-impl From<mangrove_pmem::Error> for Error {
-    fn from(error: mangrove_pmem::Error) -> Self {
-        use mangrove_pmem::Error as Below;
+impl From<mangrove_pool::Error> for Error {
+    fn from(error: mangrove_pool::Error) -> Self {
+        use mangrove_pool::Error as Below;
         match error {
             Below::Busy { path } => Self::Busy { path },
             Below::NotFound { path } => Self::NotFound { path },

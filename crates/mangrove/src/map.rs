@@ -8,7 +8,7 @@ use crate::{
     Snapshot, Stat,
 };
 use mangrove_hart::{Hart, WriteMode};
-use mangrove_pmem::MediumKind;
+use mangrove_pool::MediumKind;
 use std::ops::{Bound, RangeBounds};
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! Options with which a map is opened.
 
 use crate::{Error, Result};
-use mangrove_pmem::{Durability, PoolConfig, PoolOptions};
+use mangrove_pool::{Durability, PoolConfig, PoolOptions};
 
 /// Tag of this engine in a pool's superblock.
 const KIND: &str = "map";
@@ -58,7 +58,7 @@ impl MapOptions {
         Self::default()
     }
 
-    mangrove_pmem::pool_config_setters! { config:
+    mangrove_pool::pool_config_setters! { config:
         config, create, read_only, medium, durability,
         capacity("1 MiB to 64 TiB. Each GiB costs 32 KiB of the data file. Default: 128 GiB."),
         log_bytes, domain,

@@ -1,7 +1,7 @@
 //! Figures of a map and of its pool, and what can be asked of a pool without opening it.
 
 use crate::{Durability, Latency, Medium, Result};
-use mangrove_pmem::{LockKind, MediumKind, OpenHow, OsStorage, Pool, Storage, here};
+use mangrove_pool::{LockKind, MediumKind, OpenHow, OsStorage, Pool, Storage, here};
 use std::path::{Path, PathBuf};
 
 /// File of a pool that its openers lock.
@@ -136,7 +136,7 @@ fn busy(path: &Path) -> bool {
 }
 
 impl PoolInfo {
-    pub(crate) fn new(info: &mangrove_pmem::PoolInfo, busy: bool) -> Self {
+    pub(crate) fn new(info: &mangrove_pool::PoolInfo, busy: bool) -> Self {
         Self {
             path: info.path.clone(),
             version: info.version,
@@ -154,8 +154,8 @@ impl PoolInfo {
 
 impl Stat {
     pub(crate) fn new(
-        pool: &mangrove_pmem::PoolStat,
-        info: &mangrove_pmem::PoolInfo,
+        pool: &mangrove_pool::PoolStat,
+        info: &mangrove_pool::PoolInfo,
         map: &mangrove_hart::Stat,
         durability: Durability,
         asked: Medium,

@@ -153,10 +153,10 @@ fn a_read_only_map_answers_and_refuses_to_change() {
 fn a_pool_whose_map_was_never_made_is_made_now() {
     let dir = Dir::new();
     // What a process leaves that is killed between the creation of the pool and that of the map.
-    mangrove_pmem::PoolOptions::new()
+    mangrove_pool::PoolOptions::new()
         .kind("map")
-        .create(mangrove_pmem::Create::New)
-        .medium(mangrove_pmem::Medium::File)
+        .create(mangrove_pool::Create::New)
+        .medium(mangrove_pool::Medium::File)
         .capacity(1 << 30)
         .log_bytes(1 << 20)
         .open(dir.path())
@@ -200,10 +200,10 @@ fn a_pool_whose_first_group_is_damaged_is_not_made_anew() {
 #[test]
 fn another_kind_of_pool_is_refused() {
     let dir = Dir::new();
-    mangrove_pmem::PoolOptions::new()
+    mangrove_pool::PoolOptions::new()
         .kind("heap")
-        .create(mangrove_pmem::Create::New)
-        .medium(mangrove_pmem::Medium::File)
+        .create(mangrove_pool::Create::New)
+        .medium(mangrove_pool::Medium::File)
         .log_bytes(1 << 20)
         .open(dir.path())
         .unwrap()

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::layout::{AT_RINGS, ShadowLayout};
 use crate::recover::verify_all;
-use mangrove_pmem::{CheckReport, Create, Damage, Error, MediumKind, Pool, PoolOptions};
+use mangrove_pool::{CheckReport, Create, Damage, Error, MediumKind, Pool, PoolOptions};
 use std::path::Path;
 
 /// Every damaged place of the pool at `path`, and of the logs in its region.

@@ -9,7 +9,7 @@
 //!    the generation.
 
 use crate::{Error, Result};
-use mangrove_pmem::{Region, crc32c};
+use mangrove_pool::{Region, crc32c};
 use std::sync::atomic::Ordering;
 
 /// "MGshadow" read as a little-endian number.

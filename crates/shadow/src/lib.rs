@@ -47,7 +47,7 @@ mod stat;
 mod sync;
 mod working;
 
-pub use mangrove_pmem::{
+pub use mangrove_pool::{
     AddressChoice, CheckReport, Create, Domain, Durability, Error, FlushInstruction, Latency, Medium,
     MediumKind, PoolConfig, Region, Result, Start, Storage, pool_config_setters,
 };

@@ -1,7 +1,7 @@
 //! How a shadow is opened or created.
 
 use crate::{Error, Result};
-use mangrove_pmem::{AddressChoice, Create, FlushInstruction, PoolConfig, PoolOptions, Start, Storage};
+use mangrove_pool::{AddressChoice, Create, FlushInstruction, PoolConfig, PoolOptions, Start, Storage};
 use std::sync::Arc;
 
 /// Address space of a new shadow unless asked otherwise: 256 GiB.
@@ -48,7 +48,7 @@ impl Options {
         self
     }
 
-    mangrove_pmem::pool_config_setters! { config:
+    mangrove_pool::pool_config_setters! { config:
         config, create, medium, durability,
         capacity("Up to 16 TiB. Default: 256 GiB."),
         log_bytes, domain,

@@ -25,7 +25,7 @@ use crate::layout::{
 use crate::lines::LineSet;
 use crate::replay::{apply, flush, read_commit, store_head, word};
 use crate::{Error, Result};
-use mangrove_pmem::{Region, crc32c};
+use mangrove_pool::{Region, crc32c};
 use std::sync::atomic::Ordering;
 
 /// The search for a whole atomic group computes checksums of at most so many times the bytes of a ring. No crash

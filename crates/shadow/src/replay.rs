@@ -18,7 +18,7 @@ use crate::layout::{
     COMMIT_BYTES, CommitRecord, IN_LOG_HEAD, IN_LOG_UPTO, KIND_REDO, KIND_SPILL, ShadowLayout, redo_total,
 };
 use crate::lines::LineSet;
-use mangrove_pmem::Region;
+use mangrove_pool::Region;
 use std::sync::atomic::Ordering;
 
 /// A batch ends after this share of a ring, so that log writers that wait for space get it in pieces.

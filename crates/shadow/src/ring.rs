@@ -24,7 +24,7 @@ use crate::recover::RecoveredLogs;
 use crate::replay::Replayer;
 use crate::working::WorkingCopy;
 use crate::{Error, Result, Stat};
-use mangrove_pmem::{Range, Region, crc32c};
+use mangrove_pool::{Range, Region, crc32c};
 use mangrove_sys::{CACHE_LINE_BYTES, prefetch_write};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

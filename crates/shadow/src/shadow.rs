@@ -9,7 +9,7 @@ use crate::recover::{LogEnds, Recovery, recover};
 use crate::ring::Rings;
 use crate::working::WorkingCopy;
 use crate::{Error, Options, Report, Result, Stat};
-use mangrove_pmem::{AddressChoice, CheckReport, MediumKind, Pool, Range, Region, Start};
+use mangrove_pool::{AddressChoice, CheckReport, MediumKind, Pool, Range, Region, Start};
 use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -437,8 +437,8 @@ impl Options {
         let layout = self.layout(0);
         let capacity = (layout.image_start() + layout.capacity).saturating_add(layout.capacity);
         // The logs lie in the region; the pool itself has none.
-        let pool = pool.log_bytes(mangrove_pmem::LOG_BYTES_DEFAULT);
-        pool.capacity(capacity.min(mangrove_pmem::CAPACITY_BYTES_MAX)).open(path)
+        let pool = pool.log_bytes(mangrove_pool::LOG_BYTES_DEFAULT);
+        pool.capacity(capacity.min(mangrove_pool::CAPACITY_BYTES_MAX)).open(path)
     }
 
     fn layout(&self, address: u64) -> ShadowLayout {
@@ -471,7 +471,7 @@ impl Options {
         let address = match self.address {
             AddressChoice::Anywhere => 0,
             AddressChoice::At(address) => address,
-            _ => mangrove_pmem::choose_address(capacity, nonce)?,
+            _ => mangrove_pool::choose_address(capacity, nonce)?,
         };
         let layout = ShadowLayout { address, capacity, nonce, ..layout };
         layout.write(region)?;

@@ -1,6 +1,6 @@
 //! What can be asked about a shadow: the report of opening, and counters.
 
-use mangrove_pmem::PoolStat;
+use mangrove_pool::PoolStat;
 
 /// What opening did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use crate::layout::ShadowLayout;
 use crate::{Error, Result};
-use mangrove_pmem::{Range, Region};
+use mangrove_pool::{Range, Region};
 use mangrove_sys::{Reservation, fan_out};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,6 +1,6 @@
 //! The shadow on the emulated medium: rings, replayer, recovery.
 
-use mangrove_pmem::crc32c;
+use mangrove_pool::crc32c;
 use mangrove_shadow::{AddressChoice, Create, Error, Latency, Medium, Options, Shadow};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,6 +1,6 @@
 //! Starting copy on write: ready at once, the same bytes, damage noticed in the background; and faults of the disk.
 
-use mangrove_pmem::{Fault, FaultKind, Faulty, Operation, OsStorage};
+use mangrove_pool::{Fault, FaultKind, Faulty, Operation, OsStorage};
 use mangrove_shadow::{Create, Error, Latency, Medium, Options, Shadow, Start};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@
 use super::{ArtCow, FpTree, HartPaper, PArt, VolatileArt, Woart};
 use crate::harness::counting::{Counts, counting};
 use crate::harness::index::BenchIndex;
-use mangrove_pmem::{Emulated, Region};
+use mangrove_pool::{Emulated, Region};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@
 //! mark is durable, one persist in every [`STEP_BYTES`]. Memory that a crash leaks stays leaked, as in WOART's
 //! paper.
 
-use mangrove_pmem::Region;
+use mangrove_pool::Region;
 use std::cell::{Cell, RefCell};
 
 /// The high-water mark moves by this much.

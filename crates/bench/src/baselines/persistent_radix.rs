@@ -7,7 +7,7 @@ use super::palloc::{PAlloc, ROOT};
 use super::radix::{self, Discipline};
 use super::space::NodeSpace;
 use crate::harness::index::BenchIndex;
-use mangrove_pmem::Region;
+use mangrove_pool::Region;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 

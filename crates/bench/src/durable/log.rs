@@ -4,7 +4,7 @@ use super::context::Bench;
 use super::kv::{Dice, KvCall, SLOT_COUNT, VALUE_BYTES, process};
 use crate::harness::counting::{Counter, counting};
 use crate::report::report::Unit;
-use mangrove_pmem::{Domain, Emulated, Latency};
+use mangrove_pool::{Domain, Emulated, Latency};
 use mangrove_shadow::{Options, Shadow};
 use mangrove_tracker::{Recompiler, Tracker, WriteSet};
 use std::ffi::c_void;

@@ -6,7 +6,7 @@ use crate::report::report::{BenchReport, RowKey, Unit};
 use crate::subjects::{self, IndexKind};
 use crate::{Keys, MapArgs, Workload};
 use anyhow::{Context as _, bail};
-use mangrove_pmem::Latency;
+use mangrove_pool::Latency;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;

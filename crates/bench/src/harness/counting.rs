@@ -1,6 +1,6 @@
 //! A counting medium: what an operation of any structure costs in flushes and fences.
 
-use mangrove_pmem::{Error, Lsn, MediumOps, Region, Site};
+use mangrove_pool::{Error, Lsn, MediumOps, Region, Site};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -2,7 +2,7 @@
 //! disk has written.
 
 use crate::report::report::MachineInfo;
-use mangrove_pmem::FlushInstruction;
+use mangrove_pool::FlushInstruction;
 use std::os::linux::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 

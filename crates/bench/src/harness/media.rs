@@ -1,7 +1,7 @@
 //! The media of the comparison: emulated memory with the paper's latencies, and the disk.
 
 use anyhow::{Context, bail};
-use mangrove_pmem::{Domain, Emulated, Latency, Region};
+use mangrove_pool::{Domain, Emulated, Latency, Region};
 
 /// Bytes of region for each record, generous for every structure (P-ART and WOART take the most).
 const REGION_BYTES_PER_RECORD: u64 = 400;

@@ -5,7 +5,7 @@ use crate::harness::context::{MapBench, TableLine};
 use crate::harness::progress::SectionProgress;
 use crate::report::report::Unit;
 use anyhow::Context as _;
-use mangrove_pmem::{Emulated, FlushInstruction};
+use mangrove_pool::{Emulated, FlushInstruction};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::hint::black_box;

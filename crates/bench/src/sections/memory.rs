@@ -5,7 +5,7 @@ use crate::harness::machine::allocated_bytes;
 use crate::harness::media::BenchMedium;
 use crate::harness::progress::SectionProgress;
 use crate::report::report::Unit;
-use mangrove_pmem::Latency;
+use mangrove_pool::Latency;
 
 pub(crate) const SECTION: &str = "memory";
 pub(crate) const DRAM: &str = "DRAM per record";

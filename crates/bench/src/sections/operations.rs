@@ -9,7 +9,7 @@ use crate::harness::progress::SectionProgress;
 use crate::report::report::{OURS, Unit};
 use crate::subjects::IndexKind;
 use anyhow::ensure;
-use mangrove_pmem::Latency;
+use mangrove_pool::Latency;
 
 pub(crate) const SECTION: &str = "operations";
 

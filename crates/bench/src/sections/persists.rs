@@ -7,7 +7,7 @@ use crate::harness::counting::counting;
 use crate::harness::media::BenchMedium;
 use crate::harness::progress::SectionProgress;
 use crate::report::report::Unit;
-use mangrove_pmem::Latency;
+use mangrove_pool::Latency;
 
 pub(crate) const SECTION: &str = "persists";
 /// Enough for a mean.

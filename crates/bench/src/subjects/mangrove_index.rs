@@ -2,7 +2,7 @@
 
 use crate::harness::index::BenchIndex;
 use mangrove_hart::{Hart, Locking, Options, WriteMode};
-use mangrove_pmem::Region;
+use mangrove_pool::Region;
 use std::ops::Bound;
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use super::{blart_index, btree, mangrove_index, skiplist};
 use crate::baselines::{ArtCow, FpTree, HartPaper, PArt, VolatileArt, Woart};
 use crate::harness::index::BenchIndex;
 use crate::report::report::OURS;
-use mangrove_pmem::Region;
+use mangrove_pool::Region;
 
 /// The paper's own structure, as its algorithms are printed.
 pub(crate) const HART_PAPER: &str = "HART-paper";

@@ -15,7 +15,7 @@ use crate::machine::interrupt::during;
 use crate::machine::medium::file_of;
 use crate::rng::Rng;
 use mangrove_durable::{Client, Durability, Options, Runtime, TrackerChoice, lab};
-use mangrove_pmem::Region;
+use mangrove_pool::Region;
 use mangrove_shadow::{AddressChoice, Shadow, Ticket};
 use std::ffi::c_void;
 use std::ptr::null_mut;

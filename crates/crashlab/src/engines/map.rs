@@ -8,7 +8,7 @@ use crate::machine::interrupt::during;
 use crate::quiet::quietly;
 use crate::rng::Rng;
 use mangrove_hart::{Batch, Hart, Options, WriteMode};
-use mangrove_pmem::Region;
+use mangrove_pool::Region;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;

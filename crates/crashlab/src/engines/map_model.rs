@@ -46,7 +46,7 @@ impl fmt::Debug for Short<'_> {
         if self.0.len() <= 12 {
             write!(f, "\"{head}\"")
         } else {
-            write!(f, "\"{}..\"[{}, crc {:08x}]", &head[..12], self.0.len(), mangrove_pmem::crc32c(0, self.0))
+            write!(f, "\"{}..\"[{}, crc {:08x}]", &head[..12], self.0.len(), mangrove_pool::crc32c(0, self.0))
         }
     }
 }

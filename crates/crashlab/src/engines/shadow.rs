@@ -6,7 +6,7 @@
 use crate::engines::subject::{Promised, Subject};
 use crate::machine::interrupt::during;
 use crate::rng::Rng;
-use mangrove_pmem::Region;
+use mangrove_pool::Region;
 use mangrove_shadow::{AddressChoice, Options, Shadow, Ticket};
 use std::fmt;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What the simulator needs from an engine: the one trait that every durable structure implements.
 
 use crate::rng::Rng;
-use mangrove_pmem::Region;
+use mangrove_pool::Region;
 use std::fmt::Debug;
 
 /// What an operation promised when it returned.

@@ -5,7 +5,7 @@
 
 use crate::engines::subject::{Promised, Subject};
 use crate::rng::Rng;
-use mangrove_pmem::Region;
+use mangrove_pool::Region;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 const MAGIC: u64 = 0x4d47_5656_0000_0001;

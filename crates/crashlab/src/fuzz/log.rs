@@ -5,9 +5,9 @@ use super::victims::{Victim, try_open, victims};
 use crate::machine::disk::DiskTree;
 use crate::quiet::quietly;
 use arbitrary::{Arbitrary, Unstructured};
-use mangrove_pmem::crc32c;
+use mangrove_pool::crc32c;
 
-const SECTOR: usize = mangrove_pmem::SECTOR_BYTES;
+const SECTOR: usize = mangrove_pool::SECTOR_BYTES;
 /// Layout of a group's header (docs/format/log.md).
 const MAGIC: &[u8; 4] = b"MGgr";
 const HEADER_BYTES: usize = 40;

@@ -7,7 +7,7 @@ use crate::engines::subject::Subject;
 use crate::machine::disk::{Disk, DiskNode, DiskTree};
 use crate::machine::site::Sites;
 use crate::rng::Rng;
-use mangrove_pmem::{Create, Medium, Pool, PoolOptions};
+use mangrove_pool::{Create, Medium, Pool, PoolOptions};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 

@@ -8,7 +8,7 @@
 use crate::machine::site::{SiteKind, Sites};
 use crate::machine::trace::Mark;
 use crate::rng::mix;
-use mangrove_pmem::{LockKind, OpenHow, PathKind, Site, Storage, StorageFile};
+use mangrove_pool::{LockKind, OpenHow, PathKind, Site, Storage, StorageFile};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;

@@ -15,7 +15,7 @@ use crate::machine::trace::Mark;
 use crate::machine::world::{Machine, World};
 use crate::quiet::quietly;
 use crate::rng::{Rng, mix};
-use mangrove_pmem::{
+use mangrove_pool::{
     AddressChoice, Create, Durability, Medium, Pool, PoolOptions, Region, SECTOR_BYTES, Start,
 };
 use std::cell::{Cell, RefCell};

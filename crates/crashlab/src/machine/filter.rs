@@ -1,7 +1,7 @@
 //! A region over any medium that can suppress the calls of its engine.
 
 use crate::machine::site::{SiteKind, Sites};
-use mangrove_pmem::{Capabilities, Error, Lsn, MediumOps, Range, Region, Result, Site};
+use mangrove_pool::{Capabilities, Error, Lsn, MediumOps, Range, Region, Result, Site};
 use std::ptr::NonNull;
 use std::sync::Arc;
 

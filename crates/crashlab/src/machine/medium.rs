@@ -6,7 +6,7 @@
 
 use crate::machine::site::{SiteKind, Sites};
 use crate::machine::trace::{Mark, Trace, TraceEvent};
-use mangrove_pmem::{Lsn, MediumOps, Observers, Region, Result, Site, StoreObserver};
+use mangrove_pool::{Lsn, MediumOps, Observers, Region, Result, Site, StoreObserver};
 use mangrove_sys::{MapKind, Reservation};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -196,7 +196,7 @@ impl MediumOps for RecordingMedium {
     fn grow(&self, bytes: u64) -> Result<()> {
         let capacity = self.memory.len() as u64;
         if bytes > capacity {
-            return Err(mangrove_pmem::Error::NoSpace {
+            return Err(mangrove_pool::Error::NoSpace {
                 path: "simulated memory".into(),
                 wanted: bytes - capacity,
             });

@@ -66,7 +66,7 @@ pub struct SiteKey {
 impl SiteKey {
     /// The key of a call.
     #[must_use]
-    pub fn new(kind: SiteKind, site: mangrove_pmem::Site) -> Self {
+    pub fn new(kind: SiteKind, site: mangrove_pool::Site) -> Self {
         Self { file: site.file().to_owned(), line: site.line(), column: site.column(), kind }
     }
 }
@@ -121,7 +121,7 @@ impl Sites {
     }
 
     /// Notes a call; true when it must be suppressed.
-    pub fn suppressed(&self, kind: SiteKind, site: mangrove_pmem::Site) -> bool {
+    pub fn suppressed(&self, kind: SiteKind, site: mangrove_pool::Site) -> bool {
         let mut seen = self.lock();
         let entry = seen.calls.entry((kind, std::ptr::from_ref(site) as usize)).or_insert_with(|| {
             let key = SiteKey::new(kind, site);

@@ -7,7 +7,7 @@ use crate::machine::site::Sites;
 use crate::machine::trace::{Mark, Trace, TraceEvent};
 use crate::machine::world::{Machine, World};
 use crate::quiet::quietly;
-use mangrove_pmem::Region;
+use mangrove_pool::Region;
 use std::sync::Arc;
 
 /// How often (in boots) the whole memory is compared with what it should hold.

@@ -3,7 +3,7 @@
 use crate::machine::lines::Choice;
 use crate::machine::site::Sites;
 use crate::machine::trace::Mark;
-use mangrove_pmem::Region;
+use mangrove_pool::Region;
 use std::sync::Arc;
 
 /// The machine that a run sees: it opens its pool, and notes where the history stands.

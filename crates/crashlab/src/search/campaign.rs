@@ -70,9 +70,9 @@ impl EngineKind {
     #[must_use]
     pub fn sources(self) -> &'static [&'static str] {
         match self {
-            Self::Map => &["hart/src/", "pmem/src/"],
-            Self::Shadow => &["shadow/src/", "pmem/src/"],
-            Self::Durable => &["durable/src/", "shadow/src/", "pmem/src/"],
+            Self::Map => &["hart/src/", "pool/src/"],
+            Self::Shadow => &["shadow/src/", "pool/src/"],
+            Self::Durable => &["durable/src/", "shadow/src/", "pool/src/"],
         }
     }
 }

@@ -10,7 +10,7 @@
 use crate::format::layout::{ROOT_HIGH_WATER, SegmentKind, Tag, directory_entry, encode_kind, seal};
 use crate::format::space::MapSpace;
 use crate::{Error, Result};
-use mangrove_pmem::Error as MediumError;
+use mangrove_pool::Error as MediumError;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

@@ -14,7 +14,7 @@
 //! has returned a value of the batch, every later read does.
 
 use crate::Result;
-use mangrove_pmem::{Lsn, Region};
+use mangrove_pool::{Lsn, Region};
 use mangrove_sys::{KEY_BUCKET_COUNT, key_bucket};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;

@@ -3,7 +3,7 @@
 //! Everything is little endian and made of 8-byte words, the unit that a medium writes atomically. Words that stand
 //! alone carry a truncated CRC32C of themselves ([`seal`]).
 
-use mangrove_pmem::crc32c;
+use mangrove_pool::crc32c;
 
 /// "MGRVMAP\0": the first word of a region that holds a map.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"MGRVMAP\0");

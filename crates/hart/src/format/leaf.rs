@@ -12,7 +12,7 @@
 //! salt so). A plain CRC would not suffice: it is linear, so salted CRCs of two words would collide for every salt or
 //! for none. Therefore the salt changes the word by a multiplication.
 
-use mangrove_pmem::crc32c;
+use mangrove_pool::crc32c;
 
 /// The leaf's word holds values of up to this many bytes.
 pub(crate) const INLINE_BYTES_MAX: usize = 8;

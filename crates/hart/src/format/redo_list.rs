@@ -9,7 +9,7 @@ use crate::format::layout::{
 };
 use crate::format::space::MapSpace;
 use crate::report::Damage;
-use mangrove_pmem::crc32c;
+use mangrove_pool::crc32c;
 use std::sync::atomic::Ordering;
 
 /// One entry of a list.

@@ -8,7 +8,7 @@
 use crate::format::layout::{Geometry, LEAF_KEY, LEAF_META, LEAF_WORD};
 use crate::format::leaf::Meta;
 use crate::index::{KeySource, Leaf};
-use mangrove_pmem::Region;
+use mangrove_pool::Region;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -188,8 +188,8 @@ impl MapSpace {
 /// CRC32C of a value block: its length, then its bytes.
 #[inline]
 pub(crate) fn value_crc(bytes: &[u8]) -> u32 {
-    let seed = mangrove_pmem::crc32c(0, &(bytes.len() as u32).to_le_bytes());
-    mangrove_pmem::crc32c(seed, bytes)
+    let seed = mangrove_pool::crc32c(0, &(bytes.len() as u32).to_le_bytes());
+    mangrove_pool::crc32c(seed, bytes)
 }
 
 /// Reads keys for the index.

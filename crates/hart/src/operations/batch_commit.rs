@@ -33,7 +33,7 @@ use crate::operations::flusher::Flusher;
 use crate::operations::read::{check_key, check_value};
 use crate::operations::write::Expected;
 use crate::{Batch, Error, Result, WriteMode};
-use mangrove_pmem::Lsn;
+use mangrove_pool::Lsn;
 use std::ops::{Bound, Range};
 use std::sync::atomic::Ordering;
 

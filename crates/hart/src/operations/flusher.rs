@@ -1,6 +1,6 @@
 //! Collects the ranges that a batch writes, and flushes neighbouring ranges in one call.
 
-use mangrove_pmem::Region;
+use mangrove_pool::Region;
 
 /// The longest flush of a batch, in bytes.
 const FLUSH_BYTES_MAX: u64 = 256 << 10;

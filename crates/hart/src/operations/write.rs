@@ -29,7 +29,7 @@ use crate::hart::Hart;
 use crate::index::{Edit, Intent, Leaf, LeafChange};
 use crate::operations::read::{Read, check_key, check_value};
 use crate::{Error, Result, WriteMode};
-use mangrove_pmem::Lsn;
+use mangrove_pool::Lsn;
 use std::sync::atomic::Ordering;
 
 /// The medium gets a value in pieces of at most this many bytes, so that no piece is larger than a log.

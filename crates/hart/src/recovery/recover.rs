@@ -20,7 +20,7 @@ use crate::recovery::scan;
 use crate::recovery::scan::{BlockPlace, damage};
 use crate::report::Damage;
 use crate::{Options, RecoveryReport, Result};
-use mangrove_pmem::Region;
+use mangrove_pool::Region;
 use mangrove_sys::{AsymmetricBarrier, fan_out, without_signals};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

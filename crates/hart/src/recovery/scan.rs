@@ -14,7 +14,7 @@ use crate::format::size_class::{Class, Classes, Cut};
 use crate::format::space::MapSpace;
 use crate::report::Damage;
 use crate::{Error, KEY_BYTES_MAX, Result};
-use mangrove_pmem::Region;
+use mangrove_pool::Region;
 use std::sync::atomic::Ordering;
 
 /// Damage at `offset`.

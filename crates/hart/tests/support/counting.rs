@@ -1,6 +1,6 @@
 //! A medium in DRAM for the tests of the map: it counts what it is asked to do, and fails where a test wants it to.
 
-use mangrove_pmem::{Capabilities, Error, Lsn, MediumOps, Region, Result, Site};
+use mangrove_pool::{Capabilities, Error, Lsn, MediumOps, Region, Result, Site};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -4,7 +4,7 @@ use super::inner::InnerNodes;
 use super::leaf::{FULL, LEAF_BYTES, LeafList};
 use crate::baselines::palloc::{PAlloc, ROOT};
 use crate::harness::index::BenchIndex;
-use mangrove_pmem::Region;
+use mangrove_pool::Region;
 use std::sync::atomic::Ordering;
 
 /// First leaf of the list.

@@ -3,7 +3,7 @@
 //! Chunk: header word {bitmap:56, next free:6, full indicator:2}, PNext word, 56 objects. The
 //! chunks of a class lie side by side, so the chunk of an object is found by division.
 
-use mangrove_pmem::Region;
+use mangrove_pool::Region;
 use parking_lot::Mutex;
 use std::sync::atomic::Ordering;
 

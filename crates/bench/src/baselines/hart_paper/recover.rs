@@ -2,7 +2,7 @@
 
 use super::epalloc::{UPDATE_LOGS, UPDATE_LOGS_MAX};
 use super::tree::{HartPaper, SharedTrees};
-use mangrove_pmem::Region;
+use mangrove_pool::Region;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -8,7 +8,7 @@ use crate::baselines::radix::{self, InPlace};
 use crate::baselines::space::{NodeSpace, dram};
 use crate::harness::index::BenchIndex;
 use crate::harness::workload::KEY_BYTES_MAX;
-use mangrove_pmem::Region;
+use mangrove_pool::Region;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

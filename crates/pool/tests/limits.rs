@@ -1,7 +1,7 @@
 //! Real limits of a real system: little address space, a full file system. Each test runs itself again as a child
 //! process under the limit, because a limit holds for a whole process.
 
-use mangrove_pmem::{
+use mangrove_pool::{
     Create, Error, Medium, OpenHow, OsStorage, Pool, PoolOptions, SECTOR_BYTES, Storage, StorageFile, here,
 };
 use std::path::Path;
@@ -57,7 +57,7 @@ fn little_address_space_gets_a_smaller_region() {
         assert!(holds(&pool, 4096 * 200));
         assert!(matches!(pool.region().grow(4 << 30), Err(Error::NoSpace { .. })));
         pool.close().unwrap();
-        let emulated = options().medium(Medium::Emulated(mangrove_pmem::Latency::default()));
+        let emulated = options().medium(Medium::Emulated(mangrove_pool::Latency::default()));
         let pool = emulated.open(folder.join("e")).unwrap();
         assert!(pool.stat().reserved < 2 << 30);
         fill(&pool, 0, 4096 * 100).unwrap();

@@ -1,6 +1,6 @@
 //! Pools whose region is mapped: emulated, and the error of dax on a machine without it.
 
-use mangrove_pmem::{
+use mangrove_pool::{
     Create, Domain, Emulated, Error, Fault, FaultKind, Faulty, FlushInstruction, Latency, Medium, MediumKind,
     Operation, OsStorage, Pool, PoolOptions,
 };

@@ -1,6 +1,6 @@
 //! I/O errors at every operation: nothing acknowledged is lost, nothing is acknowledged that is not durable.
 
-use mangrove_pmem::{
+use mangrove_pool::{
     Create, Error, Fault, FaultKind, Faulty, Medium, Operation, OsStorage, Pool, PoolOptions, Range, Region,
 };
 use std::path::Path;

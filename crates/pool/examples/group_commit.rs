@@ -1,8 +1,8 @@
 //! Prints the cost of the file medium beside the raw speed of the disk that it runs on.
 //!
-//! `cargo run --release -p mangrove-pmem --example group_commit -- [DIR]`
+//! `cargo run --release -p mangrove-pool --example group_commit -- [DIR]`
 
-use mangrove_pmem::{Create, Durability, Medium, OpenHow, OsStorage, Pool, PoolOptions, Storage, here};
+use mangrove_pool::{Create, Durability, Medium, OpenHow, OsStorage, Pool, PoolOptions, Storage, here};
 use std::path::Path;
 use std::time::Instant;
 

@@ -1,6 +1,6 @@
 //! What a flush costs in the log: a golden table. `BLESS=1` prints the new one.
 
-use mangrove_pmem::{Create, Medium, PoolOptions};
+use mangrove_pool::{Create, Medium, PoolOptions};
 use std::fmt::Write;
 
 /// Flushes (offset, length) of one drain; log bytes up to the end of the last record; bytes written to

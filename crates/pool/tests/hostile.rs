@@ -1,7 +1,7 @@
 //! Pools that are not as they were written: for each, opening returns the right error, does not panic, and yields
 //! no wrong byte.
 
-use mangrove_pmem::{Create, Error, Latency, Medium, Pool, PoolOptions, Start, crc32c};
+use mangrove_pool::{Create, Error, Latency, Medium, Pool, PoolOptions, Start, crc32c};
 use mangrove_testkit::clock::thread_time_of;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

@@ -6,10 +6,10 @@
 //! persistent memory, a redo log with group commit on a disk.
 //!
 //! ```
-//! use mangrove_pmem::{Create, PoolOptions};
+//! use mangrove_pool::{Create, PoolOptions};
 //! use std::sync::atomic::Ordering;
 //!
-//! # fn main() -> mangrove_pmem::Result<()> {
+//! # fn main() -> mangrove_pool::Result<()> {
 //! # let directory = tempfile::tempdir().unwrap();
 //! # let path = directory.path().join("counter");
 //! let options = PoolOptions::new().create(Create::IfMissing).log_bytes(1 << 20).kind("counter");

@@ -1,6 +1,6 @@
 //! The file medium, end to end on a real file system.
 
-use mangrove_pmem::{Create, Durability, Error, Medium, Pool, PoolOptions, Range};
+use mangrove_pool::{Create, Durability, Error, Medium, Pool, PoolOptions, Range};
 use std::path::Path;
 
 const CAPACITY: u64 = 64 << 20;
