@@ -115,6 +115,11 @@ fn write(report: &BenchReport, args: &DurableArgs) -> anyhow::Result<()> {
 mod tests {
     use super::*;
     use clap::Parser;
+    use std::sync::{Mutex, PoisonError};
+
+    /// A process runs one tracked call at a time, and the section `calls` makes one without a runtime, which
+    /// would wait. So a test that runs the section holds this.
+    static TRACKED_CALL: Mutex<()> = Mutex::new(());
 
     #[derive(Parser)]
     struct Cli {
@@ -125,6 +130,7 @@ mod tests {
     /// Everything that needs neither a child process nor a program of its own, on tiny input.
     #[test]
     fn a_smoke_test_writes_a_report() -> anyhow::Result<()> {
+        let _alone = TRACKED_CALL.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = std::env::temp_dir().join(format!("mangrove-bench-durable-{}", std::process::id()));
         let words = ["bench", "--quick", "--goals", "--media", "zero", "--only", "calls,puts,log,local,rpc"];
         let mut args = Cli::parse_from(words).args;
@@ -139,6 +145,7 @@ mod tests {
 
     #[test]
     fn goals_are_judged_only_on_request() -> anyhow::Result<()> {
+        let _alone = TRACKED_CALL.lock().unwrap_or_else(PoisonError::into_inner);
         let dir =
             std::env::temp_dir().join(format!("mangrove-bench-durable-no-goals-{}", std::process::id()));
         let mut args = Cli::parse_from(["bench", "--quick", "--media", "zero", "--only", "calls"]).args;
