@@ -16,7 +16,7 @@ pub const BLOCK_BYTES_DEFAULT: usize = 32;
 
 /// Writes of up to this many bytes become blocks, longer ones ranges.
 pub(crate) const SMALL_BYTES_MAX: usize = 64;
-/// Most ranges that are kept unmerged.
+/// A list of ranges is merged when it has this many more than after its last merge, or twice as many if that is more.
 const RANGE_COUNT_MAX: usize = 1 << 16;
 /// Slots of the small cache of recent (address, length) pairs.
 const RECENT_SLOTS: usize = 64;
@@ -56,6 +56,8 @@ pub struct WriteSet {
     /// Block addresses; each is here once while the table remembers it.
     blocks: OwnVec<u64>,
     ranges: OwnVec<(usize, usize)>,
+    /// Ranges that the last merge left.
+    ranges_from: usize,
     recent: [(usize, usize); RECENT_SLOTS],
     recent_used: bool,
     exact_ranges: ExactRanges,
@@ -95,6 +97,7 @@ impl WriteSet {
             table: BlockTable::new(),
             blocks: OwnVec::new(),
             ranges: OwnVec::new(),
+            ranges_from: 0,
             recent: [(0, 0); RECENT_SLOTS],
             recent_used: false,
             exact_ranges: ExactRanges::default(),
@@ -168,15 +171,8 @@ impl WriteSet {
         if self.is_recent(addr, len) {
             return;
         }
-        if self.ranges.len() >= RANGE_COUNT_MAX {
-            merge(&mut self.ranges);
-            if self.ranges.len() > RANGE_COUNT_MAX / 2 {
-                // They do not merge: let the list grow, and merge again at twice as many.
-                self.ranges.push((addr, len));
-                return;
-            }
-        }
         self.ranges.push((addr, len));
+        limit(&mut self.ranges, &mut self.ranges_from);
     }
 
     /// Bytes inside the exact ranges.
@@ -185,16 +181,7 @@ impl WriteSet {
             return;
         }
         self.exact.push((addr, len));
-        self.limit_exact();
-    }
-
-    /// Merges when the list has doubled since the last merge.
-    #[inline]
-    fn limit_exact(&mut self) {
-        if self.exact.len() - self.exact_from >= self.exact_from.max(RANGE_COUNT_MAX) {
-            merge(&mut self.exact);
-            self.exact_from = self.exact.len();
-        }
+        limit(&mut self.exact, &mut self.exact_from);
     }
 
     #[inline]
@@ -310,6 +297,7 @@ impl WriteSet {
             self.recent_used = false;
         }
         self.ranges.clear();
+        self.ranges_from = 0;
         self.exact.clear();
         self.exact_from = 0;
         self.events.clear();
@@ -337,14 +325,12 @@ impl WriteSet {
 
     pub(crate) fn add_ranges(&mut self, ranges: &[(usize, usize)]) {
         self.ranges.extend(ranges);
-        if self.ranges.len() > RANGE_COUNT_MAX {
-            merge(&mut self.ranges);
-        }
+        limit(&mut self.ranges, &mut self.ranges_from);
     }
 
     pub(crate) fn add_exact(&mut self, ranges: &[(usize, usize)]) {
         self.exact.extend(ranges);
-        self.limit_exact();
+        limit(&mut self.exact, &mut self.exact_from);
     }
 
     /// Excludes a stack from the report.
@@ -355,8 +341,20 @@ impl WriteSet {
     }
 }
 
+/// Merges a list that has doubled since its last merge, which left `from` ranges: however many ranges do not touch,
+/// each is sorted a bounded number of times.
+#[inline]
+fn limit(ranges: &mut OwnVec<(usize, usize)>, from: &mut usize) {
+    if ranges.len() - *from >= (*from).max(RANGE_COUNT_MAX) {
+        merge(ranges);
+        *from = ranges.len();
+    }
+}
+
 /// Sorts and joins (address, length) pairs that touch.
 fn merge(ranges: &mut OwnVec<(usize, usize)>) {
+    #[cfg(test)]
+    tests::SORTED.with(|sorted| sorted.set(sorted.get() + ranges.len()));
     ranges.sort_unstable();
     let mut kept = 0;
     for idx in 0..ranges.len() {
@@ -400,12 +398,18 @@ fn subtract(ranges: &mut OwnVec<(usize, usize)>, scratch: &mut OwnVec<(usize, us
 
 #[cfg(test)]
 mod tests {
-    use super::{Event, WriteSet};
+    use super::{Event, RANGE_COUNT_MAX, WriteSet};
     use proptest::prelude::*;
     use proptest::test_runner::RngSeed;
+    use std::cell::Cell;
 
     const SPAN: usize = 4096;
     const BASE: usize = 0x10_0000;
+
+    thread_local! {
+        /// Ranges that this thread's merges have sorted: the work of `merge`.
+        pub(super) static SORTED: Cell<usize> = const { Cell::new(0) };
+    }
 
     proptest! {
         // The same cases in every run; a longer campaign sets PROPTEST_RNG_SEED and PROPTEST_CASES.
@@ -550,5 +554,66 @@ mod tests {
         (0..4).for_each(|page| set.record(2 * BASE + page * 4096, 32));
         set.add_stack(2 * BASE, 3 * BASE);
         assert_eq!(set.ranges(), [(BASE, 8)]);
+    }
+
+    /// Records `count` ranges of 100 bytes that do not touch, in no order, by `record`. After each the merges may
+    /// have sorted twice as many ranges as were recorded. Returns the set.
+    fn record_apart(
+        count: usize,
+        mut record: impl FnMut(&mut WriteSet, usize, &[usize]),
+        at_once: usize,
+    ) -> WriteSet {
+        let mut set = WriteSet::new(32).unwrap();
+        let before = SORTED.get();
+        // An odd factor visits each place below a power of two once.
+        let places: Vec<usize> =
+            (0..count).map(|number| BASE + number.wrapping_mul(0x9e37_79b1) % count * 128).collect();
+        for (number, chunk) in places.chunks(at_once).enumerate() {
+            record(&mut set, 100, chunk);
+            let (recorded, sorted) = ((number + 1) * at_once, SORTED.get() - before);
+            assert!(sorted <= 2 * recorded, "{recorded} ranges were recorded, and {sorted} sorted");
+        }
+        set
+    }
+
+    /// Ranges that do not merge: each further one used to sort all of them.
+    #[test]
+    fn many_ranges_are_each_sorted_a_bounded_number_of_times() {
+        const COUNT: usize = 8 * RANGE_COUNT_MAX;
+        let one_by_one = |set: &mut WriteSet, len, places: &[usize]| set.record(places[0], len);
+        let from_a_tracker = |set: &mut WriteSet, len, places: &[usize]| {
+            set.add_ranges(&places.iter().map(|&at| (at, len)).collect::<Vec<_>>());
+        };
+        let exactly = |set: &mut WriteSet, len, places: &[usize]| {
+            set.add_exact(&places.iter().map(|&at| (at, len)).collect::<Vec<_>>());
+        };
+        let mut sets = [
+            record_apart(COUNT, one_by_one, 1),
+            record_apart(COUNT, from_a_tracker, 64),
+            record_apart(COUNT, exactly, 64),
+        ];
+        let [_, _, exact] = &sets;
+        assert!(exact.exact().len() == COUNT && exact.large().is_empty());
+        let whole: Vec<_> = (0..COUNT).map(|number| (BASE + number * 128, 100)).collect();
+        for set in &mut sets[..2] {
+            assert!(set.ranges() == whole, "ranges were lost");
+        }
+        // A set that was emptied begins again.
+        let set = &mut sets[0];
+        set.clear();
+        let before = SORTED.get();
+        (0..RANGE_COUNT_MAX - 1).for_each(|number| set.record(BASE + number * 128, 100));
+        assert_eq!(SORTED.get(), before);
+    }
+
+    /// Writes that repeat take no more memory than the greatest list that is not merged.
+    #[test]
+    fn ranges_that_repeat_stay_few() {
+        let mut set = WriteSet::new(32).unwrap();
+        for number in 0..4 * RANGE_COUNT_MAX {
+            set.record(BASE + number % 1000 * 128, 100);
+            assert!(set.large().len() <= RANGE_COUNT_MAX + 1000);
+        }
+        assert_eq!(set.ranges().len(), 1000);
     }
 }
