@@ -6,7 +6,8 @@
 //!     phonebook DIRECTORY outlive        initialisations and writes that panic, looked at when their states are gone
 
 use mangrove_durable::{Allocator, Durable, Error, Options, Persist};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::hint::black_box;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
@@ -17,7 +18,10 @@ static ALLOCATOR: Allocator = Allocator::new();
 #[derive(Default)]
 struct Books {
     by_name: BTreeMap<String, Vec<u8>>,
+    /// Its hasher draws a seed when the map is made, and keeps it in the map.
     by_thread: HashMap<u64, Vec<String>>,
+    /// Its hasher has no seed.
+    names: HashSet<String, BuildHasherDefault<DefaultHasher>>,
     recent: VecDeque<Box<str>>,
     total: u64,
 }
@@ -33,6 +37,7 @@ impl Books {
         let name = format!("thread {thread} number {number}");
         self.by_name.insert(name.clone(), name.as_bytes().repeat(1 + number as usize % 7));
         self.recent.push_back(name.as_str().into());
+        self.names.insert(name.clone());
         list.push(name);
         if self.recent.len() > RECENT {
             self.recent.pop_front();
@@ -41,11 +46,16 @@ impl Books {
         number
     }
 
-    /// Checks that the three indexes agree.
+    /// Checks that the indexes agree, and that each finds its keys.
     fn check(&self) {
         assert_eq!(self.by_name.len() as u64, self.total);
         assert_eq!(self.by_thread.values().map(Vec::len).sum::<usize>() as u64, self.total);
         assert_eq!(self.recent.len(), RECENT.min(self.total as usize));
+        assert_eq!(self.names.len() as u64, self.total);
+        for (thread, list) in &self.by_thread {
+            assert_eq!(self.by_thread.get(thread), Some(list), "thread {thread}");
+            assert!(list.iter().all(|name| self.names.contains(name)), "thread {thread}");
+        }
         for name in self.by_thread.values().flatten() {
             let value = &self.by_name[name];
             assert!(value.chunks(name.len()).all(|chunk| chunk == name.as_bytes()), "{name}");
