@@ -5,7 +5,7 @@ use crate::format::superblock;
 use crate::format::superblock::Superblock;
 use crate::log::scan::{refuse_hole, scan};
 use crate::options::PoolOptions;
-use crate::pool_files::{DataFiles, PoolFile, read_superblock_file};
+use crate::pool_files::{DataFiles, PoolFile, PoolFiles, read_superblock_file};
 use crate::stat::{CheckReport, Damage, MediumKind};
 use crate::storage::traits::{LockKind, OpenHow, Storage};
 use crate::{Error, OsStorage, Pool, Result};
@@ -52,6 +52,10 @@ impl Pool {
                 check_image(&*storage, directory, &sb, &mut report)?;
             }
             MediumKind::Dax | MediumKind::Emulated => {
+                let files = PoolFiles::open(&*storage, directory, &sb, true);
+                if let Err(e) = files.and_then(|files| files.data.image_size(&sb)) {
+                    push(&mut report, e)?;
+                }
                 report.notes.push("the pool was not closed, so its page sums are not current".into());
             }
         }

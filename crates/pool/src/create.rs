@@ -6,7 +6,7 @@
 //! creation recognises it and starts again.
 
 use crate::config::Medium;
-use crate::format::superblock::{COPY_BYTES, DEVDAX_BYTES_MAX, FILE_BYTES, Superblock};
+use crate::format::superblock::{COPY_BYTES, DEVDAX_BYTES_MAX, FILE_BYTES, Superblock, VERSION};
 use crate::mapped::dax::{supports_map_sync, zero_device};
 use crate::options::{AddressChoice, PoolOptions};
 use crate::pool_files::{FileError, PoolFile, kind_of};
@@ -134,6 +134,7 @@ fn prepare(options: &PoolOptions, directory: &Path) -> Result<Vec<u8>> {
         AddressChoice::Chosen => choose_address(capacity, storage.random())?,
     };
     let mut sb = Superblock {
+        version: VERSION,
         seq: 0,
         uuid,
         medium,
@@ -148,6 +149,8 @@ fn prepare(options: &PoolOptions, directory: &Path) -> Result<Vec<u8>> {
         devdax,
         address,
         sums_digest: 0,
+        group: None,
+        made: false,
     };
     let mut bytes = Vec::with_capacity(FILE_BYTES);
     bytes.extend_from_slice(&sb.encode()[..]);

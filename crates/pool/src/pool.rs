@@ -226,6 +226,20 @@ impl Pool {
         }
     }
 
+    /// The owner of the region calls this when what it made in the region is durable, at each opening for writing.
+    /// From then on [`PoolInfo::made`] says that a blank region is damaged. It costs one write of the superblock, the
+    /// first time.
+    ///
+    /// # Errors
+    /// `Io`, which poisons the pool; `Poisoned`, `Closed`.
+    pub fn set_made(&self) -> Result<()> {
+        match &self.backing {
+            Backing::File(medium) => medium.set_made(),
+            Backing::Mapped(medium) => medium.set_made(),
+            Backing::ReadOnly(_) => Ok(()),
+        }
+    }
+
     /// The file that the region of a dax or emulated pool is mapped from, to map it once more; none for a device.
     ///
     /// # Errors

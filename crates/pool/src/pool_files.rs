@@ -4,7 +4,7 @@
 use crate::error::{is_no_descriptor, is_no_space};
 use crate::format::page_sums::{CHECKSUM_BYTES, PAGE_BYTES, PageChecksums};
 use crate::format::superblock;
-use crate::format::superblock::{COPY_BYTES, Superblock};
+use crate::format::superblock::{COPY_BYTES, Superblock, VERSION};
 use crate::stat::MediumKind;
 use crate::storage::traits::{LockKind, OpenHow, PathKind, Storage, StorageFile, here};
 use crate::{Error, Result, Site};
@@ -287,11 +287,13 @@ pub(crate) struct SuperblockFile {
     file: Option<PoolFile>,
     path: PathBuf,
     current: Superblock,
+    /// The next change says that the owner has made its object.
+    made: bool,
 }
 
 impl SuperblockFile {
     pub(crate) fn new(file: PoolFile, current: Superblock) -> Self {
-        Self { path: file.path.clone(), file: Some(file), current }
+        Self { path: file.path.clone(), file: Some(file), made: current.made, current }
     }
 
     pub(crate) fn current(&self) -> &Superblock {
@@ -309,12 +311,21 @@ impl SuperblockFile {
         self.write(&self.current, site)
     }
 
+    /// Says that the owner has made its object: now, or with the next change if nothing has been written since the
+    /// pool was closed.
+    #[track_caller]
+    pub(crate) fn set_made(&mut self) -> Result<()> {
+        self.made = true;
+        if self.current.made || self.current.clean { Ok(()) } else { self.update(here(), |_| {}) }
+    }
+
     /// Applies `change`, writes the older copy and syncs it. Nothing that relies on the change may happen before
-    /// this returned `Ok`.
+    /// this returned `Ok`. A superblock of an older version becomes one of this version.
     pub(crate) fn update(&mut self, site: Site, change: impl FnOnce(&mut Superblock)) -> Result<()> {
         let mut next = self.current.clone();
         change(&mut next);
         next.seq += 1;
+        (next.version, next.made) = (VERSION, self.made);
         self.write(&next, site)?;
         self.current = next;
         Ok(())

@@ -55,6 +55,8 @@ pub struct PoolInfo {
     pub tail: Lsn,
     /// True when the last writer closed it.
     pub clean: bool,
+    /// True when the owner has made its object; see [`Pool::set_made`](crate::Pool::set_made).
+    pub made: bool,
 }
 
 impl PoolInfo {

@@ -366,7 +366,7 @@ fn another_version_and_another_byte_order_are_named() {
     let whole = std::fs::read(path.join("pool")).unwrap();
     forge(&path, |copy| copy[8..12].copy_from_slice(&9u32.to_le_bytes()));
     let error = refused(&path, "newer", "format version 9");
-    assert!(matches!(error, Error::Newer { found: 9, supported: 2, .. }));
+    assert!(matches!(error, Error::Newer { found: 9, supported: 3, .. }));
     std::fs::write(path.join("pool"), &whole).unwrap();
     forge(&path, |copy| copy[12..16].reverse());
     refused(&path, "other byte order", "other byte order");
@@ -439,7 +439,7 @@ fn with_forged_log(path: &Path, forged: impl Fn(&mut [u8], u64, u32)) {
 fn forge_reference(group: &mut [u8], number: u64, seed: u32) {
     group[16..20].copy_from_slice(&24u32.to_le_bytes());
     group[20..24].copy_from_slice(&5u32.to_le_bytes());
-    group[24..].fill(0);
+    group[32..].fill(0);
     group[40..48].copy_from_slice(&number.to_le_bytes());
     let crc = crc32c(seed, &group[8..64]);
     group[4..8].copy_from_slice(&crc.to_le_bytes());

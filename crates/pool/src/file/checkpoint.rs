@@ -9,7 +9,8 @@
 //!    not be distinguished from a damaged one;
 //! 3. all pages before the superblock says that the log starts at `target`: otherwise the records are gone and the
 //!    pages old;
-//! 4. that superblock before log space is freed: otherwise new groups overwrite records still needed.
+//! 4. that superblock before log space is freed: otherwise new groups overwrite records still needed. It records the
+//!    last group that is durable by then, too: see `log/scan.rs`.
 //!
 //! An atomic group in a spill file is a checkpoint of its own: the log before it is applied first, and the tail
 //! moves to it. So a checkpoint changes each page once, here too.
@@ -71,7 +72,6 @@ impl Checkpointer {
         if let Some((interrupted, nonce)) = self.interrupted {
             self.run_to(log, superblock, interrupted, nonce, image_bytes, true)?;
             self.interrupted = None;
-            log.set_tail(interrupted);
         }
         while target > log.tail() {
             let tail = log.tail();
@@ -79,7 +79,6 @@ impl Checkpointer {
             let (bytes, nonce) = first_part(unsafe { log.bytes(tail, target - tail) })?;
             let end = tail + bytes;
             self.run_to(log, superblock, end, nonce, image_bytes, false)?;
-            log.set_tail(end);
         }
         Ok(())
     }
@@ -119,12 +118,19 @@ impl Checkpointer {
             }
         }
         self.files.image.sync(here())?;
-        superblock.lock().update(here(), |sb| {
+        let last = log.last_group(tail, log.commit.durable());
+        let mut superblock = superblock.lock();
+        superblock.update(here(), |sb| {
             sb.tail = target;
             sb.target = target;
             sb.nonce = nonce;
             sb.image_bytes = image_bytes;
+            // The thread that wrote a younger group may have recorded it by now.
+            sb.group = [sb.group, last].into_iter().flatten().max_by_key(|group| group.lsn);
         })?;
+        // Durable-order 4.
+        log.free_by(superblock.current());
+        drop(superblock);
         self.syncs += 2;
         self.finished += 1;
         if let Some(reference) = spill {

@@ -9,13 +9,15 @@
 //!    and takes no lock (a thread that is not in the child may hold it).
 //! 4. Locks, outermost first: checkpointer, group commit, superblock. No thread takes a lock of an engine while
 //!    holding one of these.
-//! 5. A thread with an atomic group that needs a spill file waits until at most one such group waits for a
+//! 5. The superblock records the first write of a process before anything in it is acknowledged.
+//! 6. A thread with an atomic group that needs a spill file waits until at most one such group waits for a
 //!    checkpoint: so the spill files of a pool take a bounded space.
 
 use crate::config::Durability;
 use crate::file::checkpoint::Checkpointer;
 use crate::file::finish_recovery::DeferredRecovery;
 use crate::format::page_sums::PAGE_BYTES;
+use crate::format::superblock::VERSION;
 use crate::log::group_commit::GroupWriter;
 use crate::log::ring::{AppendError, Log};
 use crate::log::spill;
@@ -460,8 +462,46 @@ impl FileMedium {
         // that wrote it may have died before its sync, and a power cut could then tear both.
         superblock.rewrite(here())?;
         // Both copies: if the newer one were damaged later, the older must not say clean.
-        superblock.update(here(), |sb| sb.clean = false)?;
-        superblock.update(here(), |sb| sb.clean = false)
+        // The log of a closed pool may be anything, so no group of it is recorded any more.
+        for _ in 0..2 {
+            superblock.update(here(), |sb| (sb.clean, sb.group) = (false, None))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the groups `from..to`, and has the superblock record the first write of this process.
+    fn write_groups(&self, from: u64, to: u64, durable: u64) -> Result<()> {
+        self.log.write(from, to, durable)?;
+        if !self.log.is_first(from) {
+            return Ok(());
+        }
+        let mut superblock = self.superblock.lock();
+        if self.log.commit.has_failed() {
+            return Err(self.failure());
+        }
+        let last = self.log.last_group(from, to);
+        // Of an older version both copies: a program of that version must not find one that it can read.
+        let is_older = superblock.current().version < VERSION;
+        for _ in 0..1 + u32::from(is_older) {
+            // Durable-order: after the group, before any write in it is acknowledged. A record of a group that is not
+            // durable would make recovery refuse what a crash left; an acknowledged group without a record would be
+            // lost silently with the log.
+            superblock.update(here(), |sb| sb.group = last)?;
+        }
+        Ok(())
+    }
+
+    /// See [`Pool::set_made`](crate::Pool::set_made).
+    pub(crate) fn set_made(&self) -> Result<()> {
+        self.refuse_child()?;
+        self.wait_finished()?;
+        let mut superblock = self.superblock.lock();
+        if self.log.commit.has_failed() {
+            return Err(self.failure());
+        }
+        let result = superblock.set_made();
+        drop(superblock);
+        result.inspect_err(|e| self.poison(e.clone()))
     }
 
     /// Logs an atomic group that is longer than half the log through a spill file.
@@ -561,7 +601,7 @@ impl GroupWriter for FileMedium {
     fn write(&self, from: u64, to: u64, durable: u64) -> bool {
         let written = self.wait_finished().is_ok()
             && self.mark_dirty()
-            && match self.log.write(from, to, durable) {
+            && match self.write_groups(from, to, durable) {
                 Ok(()) => true,
                 Err(e) => {
                     self.first_error.get_or_init(|| e);

@@ -218,8 +218,7 @@ impl Recovered {
     ) -> FileParts {
         let sb = superblock.current();
         let interrupted = (sb.target > sb.tail).then_some((sb.target, self.scan.target_nonce));
-        let (tail, seed) = (sb.tail, sb.seed());
-        let nonce = storage.random();
+        let log = Log::new(self.ring, self.log_file, sb, self.scan.end, storage.random(), self.spills);
         let files = Arc::new(self.files);
         let checkpointer = Checkpointer {
             files: Arc::clone(&files),
@@ -233,7 +232,7 @@ impl Recovered {
         };
         FileParts {
             memory: self.memory,
-            log: Log::new(self.ring, self.log_file, tail, self.scan.end, seed, nonce, self.spills),
+            log,
             superblock,
             directory: directory.to_owned(),
             files,

@@ -15,7 +15,7 @@ pub(crate) const COPY_BYTES: usize = 4096;
 /// Bytes of the file `pool`.
 pub(crate) const FILE_BYTES: usize = 2 * COPY_BYTES;
 /// Version that this code writes, and the newest that it reads.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 const MAGIC: [u8; 8] = *b"MANGROVE";
 const ENDIAN_MARK: u32 = 0x0a0b_0c0d;
 /// Longest name of a devdax device.
@@ -39,12 +39,25 @@ const AT_DEVDAX: usize = 116;
 const AT_ADDRESS: usize = 1144;
 /// In the reserved bytes of version 2: a program that does not know the field ignores it and leaves zero.
 const AT_SUMS_DIGEST: usize = 1152;
+const AT_GROUP: usize = 1160;
+const AT_GROUP_NONCE: usize = 1168;
+const AT_MADE: usize = 1176;
 const AT_CRC: usize = COPY_BYTES - 4;
-const _: () = assert!(AT_DEVDAX + DEVDAX_BYTES_MAX <= AT_ADDRESS && AT_SUMS_DIGEST + 8 <= AT_CRC);
+const _: () = assert!(AT_DEVDAX + DEVDAX_BYTES_MAX <= AT_ADDRESS && AT_MADE < AT_CRC);
+
+/// A group of the log that was durable when the superblock recorded it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordedGroup {
+    /// Position of its header.
+    pub(crate) lsn: Lsn,
+    pub(crate) nonce: u64,
+}
 
 /// One copy of the superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
+    /// The version that wrote it; a change makes it [`VERSION`].
+    pub(crate) version: u32,
     /// Counts the writes; its parity says which copy this is.
     pub(crate) seq: u64,
     pub(crate) uuid: [u8; 16],
@@ -68,6 +81,11 @@ pub(crate) struct Superblock {
     /// Of a clean pool: [`PageChecksums::digest`](crate::format::page_sums::PageChecksums::digest) when it was
     /// closed; 0 for not known.
     pub(crate) sums_digest: u64,
+    /// Of a pool that is not clean: a group that its log contains, unless the log is not the one that was written.
+    /// None before the first group of an opening, and in older versions.
+    pub(crate) group: Option<RecordedGroup>,
+    /// The owner has made its object: a region that is blank is damaged.
+    pub(crate) made: bool,
 }
 
 impl Superblock {
@@ -79,7 +97,7 @@ impl Superblock {
     pub(crate) fn encode(&self) -> Box<[u8; COPY_BYTES]> {
         let mut b = Box::new([0u8; COPY_BYTES]);
         b[..8].copy_from_slice(&MAGIC);
-        b[AT_VERSION..][..4].copy_from_slice(&VERSION.to_le_bytes());
+        b[AT_VERSION..][..4].copy_from_slice(&self.version.to_le_bytes());
         b[AT_ENDIAN..][..4].copy_from_slice(&ENDIAN_MARK.to_le_bytes());
         b[AT_UUID..][..16].copy_from_slice(&self.uuid);
         b[AT_MEDIUM] = match self.medium {
@@ -88,6 +106,8 @@ impl Superblock {
             MediumKind::Emulated => 3,
         };
         b[AT_CLEAN] = u8::from(self.clean);
+        b[AT_MADE] = u8::from(self.made);
+        let (group, group_nonce) = self.group.map_or((0, 0), |group| (group.lsn + 1, group.nonce));
         b[AT_KIND..][..self.kind.len()].copy_from_slice(self.kind.as_bytes());
         for (at, value) in [
             (AT_SEQ, self.seq),
@@ -99,6 +119,8 @@ impl Superblock {
             (AT_NONCE, self.nonce),
             (AT_ADDRESS, self.address),
             (AT_SUMS_DIGEST, self.sums_digest),
+            (AT_GROUP, group),
+            (AT_GROUP_NONCE, group_nonce),
         ] {
             b[at..][..8].copy_from_slice(&value.to_le_bytes());
         }
@@ -117,7 +139,7 @@ impl Superblock {
     pub(crate) fn info(&self, path: &Path) -> PoolInfo {
         PoolInfo {
             path: path.to_owned(),
-            version: VERSION,
+            version: self.version,
             uuid: self.uuid,
             kind: self.kind.clone(),
             medium: self.medium,
@@ -128,6 +150,7 @@ impl Superblock {
             log_bytes: self.log_bytes,
             tail: self.tail,
             clean: self.clean,
+            made: self.made,
         }
     }
 }
@@ -187,7 +210,12 @@ fn decode_copy(b: &[u8], place: u64) -> std::result::Result<Superblock, CopyFaul
         use std::os::unix::ffi::OsStrExt;
         PathBuf::from(std::ffi::OsStr::from_bytes(&b[AT_DEVDAX..][..devdax_len]))
     });
+    let group = match le64(AT_GROUP) {
+        0 => None,
+        position => Some(RecordedGroup { lsn: position - 1, nonce: le64(AT_GROUP_NONCE) }),
+    };
     let sb = Superblock {
+        version,
         seq: le64(AT_SEQ),
         uuid: b[AT_UUID..][..16].try_into().unwrap_or_default(),
         medium,
@@ -202,6 +230,8 @@ fn decode_copy(b: &[u8], place: u64) -> std::result::Result<Superblock, CopyFaul
         devdax,
         address: le64(AT_ADDRESS),
         sums_digest: le64(AT_SUMS_DIGEST),
+        group,
+        made: b[AT_MADE] != 0,
     };
     if sb.seq & 1 != place {
         return damaged("this copy of the superblock belongs in the other place");
@@ -241,6 +271,11 @@ fn check_geometry(sb: &Superblock) -> std::result::Result<(), String> {
             && sb.target <= u64::MAX / 4;
         if !sane {
             return Err(format!("log positions {} and {} cannot be", sb.tail, sb.target));
+        }
+        if let Some(RecordedGroup { lsn, .. }) = sb.group
+            && (!lsn.is_multiple_of(512) || lsn > u64::MAX / 4)
+        {
+            return Err(format!("a log group at position {lsn} cannot be"));
         }
     }
     Ok(())
@@ -312,6 +347,7 @@ mod tests {
 
     fn sample() -> Superblock {
         Superblock {
+            version: VERSION,
             seq: 0x0102_0304_0506_0708,
             uuid: *b"0123456789abcdef",
             medium: MediumKind::Dax,
@@ -326,6 +362,8 @@ mod tests {
             devdax: Some("/dev/dax0.0".into()),
             address: 0,
             sums_digest: 0x0123_4567_89ab_cdef,
+            group: Some(RecordedGroup { lsn: 0x7_7e00, nonce: 0x0fed_cba9_8765_4321 }),
+            made: true,
         }
     }
 
@@ -360,6 +398,9 @@ mod tests {
                 "nonce" => sb.nonce.to_le_bytes().to_vec(),
                 "address" => sb.address.to_le_bytes().to_vec(),
                 "sums_digest" => sb.sums_digest.to_le_bytes().to_vec(),
+                "group" => (0x7_7e00u64 + 1).to_le_bytes().to_vec(),
+                "group_nonce" => 0x0fed_cba9_8765_4321u64.to_le_bytes().to_vec(),
+                "made" => vec![1],
                 "devdax_len" => 11u32.to_le_bytes().to_vec(),
                 "devdax" => [b"/dev/dax0.0".to_vec(), vec![0; DEVDAX_BYTES_MAX - 11]].concat(),
                 "crc" => crc32c(0, &bytes[..AT_CRC]).to_le_bytes().to_vec(),
@@ -372,8 +413,20 @@ mod tests {
         assert_eq!(untold, None, "the page does not tell of this byte");
         assert_eq!(
             covered.iter().filter(|&&c| c).count(),
-            42 + 16 + 6 * 8 + 4 + DEVDAX_BYTES_MAX + 8 + 8 + 4
+            42 + 16 + 6 * 8 + 4 + DEVDAX_BYTES_MAX + 8 + 8 + 2 * 8 + 1 + 4
         );
+    }
+
+    #[test]
+    fn a_copy_reads_as_it_was_written() {
+        let mut sb = sample();
+        for (version, group, made) in [(VERSION, sb.group, true), (VERSION, None, false), (2, None, false)] {
+            (sb.version, sb.group, sb.made) = (version, group, made);
+            let mut other = sb.clone();
+            other.seq += 1;
+            let bytes = [&sb.encode()[..], &other.encode()[..]].concat();
+            assert_eq!(decode(Path::new("pool"), &bytes).unwrap(), other);
+        }
     }
 
     #[test]

@@ -3,8 +3,10 @@
 //! Invariants:
 //! 1. Records stand in the ring in the order in which `append` took the lock: the program's order for one thread,
 //!    and for many threads an order that respects every happens-before among them.
-//! 2. `tail <= durable <= sealed <= group_start <= pos <= tail + log_bytes`, and the open group will end, padded,
-//!    within `tail + log_bytes`: sealing never needs space.
+//! 2. `kept <= tail <= durable <= sealed <= group_start <= pos <= kept + log_bytes`, and the open group will end,
+//!    padded, within `kept + log_bytes`: sealing never needs space. `kept` is the position of the group that the
+//!    superblock records, if it lies before the tail: a write that a crash tears must not destroy it before a younger
+//!    group is durable. Otherwise recovery would take the log for another's (`log/scan.rs`).
 //! 3. The ring's bytes in `tail..pos` are never overwritten. Those in `durable..sealed` belong to the leaders of
 //!    the group commit, each of which sealed a part; the checkpointer reads those before.
 //! 4. Durable-order: a group is durable before any later group counts as durable, although writes overlap.
@@ -14,6 +16,7 @@ use crate::format::log::{
     FLAG_CONTINUES, FLAG_FIRST, FLAG_SPILLED, GROUP_HEADER_BYTES, GROUP_PAYLOAD_BYTES_MAX, GroupHeader,
     RECORD_HEADER_BYTES_MAX, group_crc, group_total, put_varint,
 };
+use crate::format::superblock::{RecordedGroup, Superblock};
 use crate::log::group_commit::{Failed, GroupCommit, GroupWriter, crowd_here};
 use crate::log::spill::{PendingSpill, REFERENCE_BYTES, SpillReference};
 use crate::pool_files::PoolFile;
@@ -53,6 +56,7 @@ pub(crate) struct Log {
     open: Mutex<OpenGroup>,
     appended: AtomicU64,
     tail: AtomicU64,
+    kept: AtomicU64,
     pub(crate) commit: GroupCommit,
     /// Spill files that no checkpoint has applied yet. This lock is the innermost.
     pub(crate) spills: Mutex<Vec<PendingSpill>>,
@@ -74,13 +78,12 @@ pub(crate) enum AppendError {
 }
 
 impl Log {
-    /// A log whose groups in `tail..end` are in `ring` already.
+    /// The log of the pool whose superblock is `sb`; its groups up to `end` are in `ring` already.
     pub(crate) fn new(
         ring: Mirror,
         file: PoolFile,
-        tail: Lsn,
+        sb: &Superblock,
         end: Lsn,
-        seed: u32,
         nonce: u64,
         spills: Vec<PendingSpill>,
     ) -> Self {
@@ -94,10 +97,11 @@ impl Log {
             file,
             open: Mutex::new(OpenGroup { group_start: end, pos: end, flushes: 0, flushed_bytes: 0 }),
             appended: AtomicU64::new(end),
-            tail: AtomicU64::new(tail),
+            tail: AtomicU64::new(sb.tail),
+            kept: AtomicU64::new(kept_of(sb)),
             commit: GroupCommit::new(end, crowd_here()),
             spills: Mutex::new(spills),
-            seed,
+            seed: sb.seed(),
             first: end,
             nonce,
             counters: LogCounters::default(),
@@ -116,13 +120,41 @@ impl Log {
     }
 
     pub(crate) fn tail(&self) -> Lsn {
-        // Acquire pairs with the Release in `set_tail`: space before it may be overwritten.
+        // Acquire pairs with the Release in `free_by`.
         self.tail.load(Ordering::Acquire)
     }
 
-    /// Everything before `tail` is in the data file, durably: its space is free.
-    pub(crate) fn set_tail(&self, tail: Lsn) {
-        self.tail.store(tail, Ordering::Release);
+    /// Everything before the tail of the durable superblock `sb` is in the data file, durably: its space is free,
+    /// except for the group that `sb` records.
+    pub(crate) fn free_by(&self, sb: &Superblock) {
+        self.tail.store(sb.tail, Ordering::Release);
+        // Release pairs with the Acquire in `space_end`.
+        self.kept.store(kept_of(sb), Ordering::Release);
+    }
+
+    /// The position where the ring is full.
+    #[inline]
+    fn space_end(&self) -> Lsn {
+        // Acquire pairs with the Release in `free_by`: space before it may be overwritten.
+        self.kept.load(Ordering::Acquire) + self.log_bytes
+    }
+
+    /// True when the write that begins at `from` is the first of this process.
+    pub(crate) fn is_first(&self, from: Lsn) -> bool {
+        from == self.first
+    }
+
+    /// The last of the groups in `from..to`, which are durable and not yet freed.
+    pub(crate) fn last_group(&self, from: Lsn, to: Lsn) -> Option<RecordedGroup> {
+        // SAFETY: no thread writes groups that are durable and not freed (invariant 3).
+        let bytes = unsafe { self.bytes(from, to - from) };
+        let (mut at, mut last) = (0, None);
+        while at < bytes.len() {
+            let header = GroupHeader::decode(&bytes[at..]).expect("a durable group starts with its header");
+            last = Some(RecordedGroup { lsn: header.lsn, nonce: header.nonce });
+            at += header.total() as usize;
+        }
+        last
     }
 
     /// Seed of the checksums.
@@ -203,7 +235,7 @@ impl Log {
             at = start + GROUP_HEADER_BYTES as u64;
         }
         let end = at + need;
-        if end.next_multiple_of(SECTOR_BYTES as u64) > self.tail() + self.log_bytes {
+        if end.next_multiple_of(SECTOR_BYTES as u64) > self.space_end() {
             return Err(AppendError::Full);
         }
         // SAFETY: `at..end` is free (invariant 2) and ours while we hold the lock.
@@ -253,7 +285,7 @@ impl Log {
         if need > self.log_bytes / 2 {
             return Err(AppendError::TooLong);
         }
-        if (begin + need).next_multiple_of(SECTOR_BYTES as u64) > self.tail() + self.log_bytes {
+        if (begin + need).next_multiple_of(SECTOR_BYTES as u64) > self.space_end() {
             // Closing a group above has published nothing: its padding counts only when a record follows.
             return Err(AppendError::Full);
         }
@@ -273,7 +305,7 @@ impl Log {
         let mut open = self.open.lock();
         self.close_group(&mut open);
         let begin = open.group_start;
-        if begin + group_total(REFERENCE_BYTES) > self.tail() + self.log_bytes {
+        if begin + group_total(REFERENCE_BYTES) > self.space_end() {
             return Err(AppendError::Full);
         }
         let at = begin + GROUP_HEADER_BYTES as u64;
@@ -427,6 +459,13 @@ impl Log {
         // A position beyond the end (of another pool, for example) would never become durable.
         self.commit.wait(lsn.min(self.appended()), writer)
     }
+}
+
+/// The position from which the log's bytes are needed: the tail, or the recorded group of a pool that is not clean.
+fn kept_of(sb: &Superblock) -> Lsn {
+    let recorded = sb.group.filter(|_| !sb.clean).map_or(sb.tail, |group| group.lsn);
+    // A recorded group further back has been overwritten, by groups that a scan from the tail has found.
+    recorded.clamp(sb.tail.saturating_sub(sb.log_bytes), sb.tail)
 }
 
 /// Copies a record header; a loop is faster than a call for so few bytes.

@@ -12,11 +12,14 @@
 //!    so they prove nothing.) `scan` finds the end, `refuse_hole` looks for the proof.
 //! 3. An atomic group whose log groups are not all there is dropped whole: the log ends where it begins. Sealing
 //!    never cuts an atomic group, so this drops nothing that was durable, and no `durable` lies inside one.
+//! 4. The log contains the group that the superblock records. Otherwise it is blank, another pool's, or a copy that is
+//!    older than the record (`refuse_foreign`). A recorded group before the tail may have been overwritten by groups
+//!    that follow the tail; the ring keeps its bytes until one of those is durable (`log/ring.rs`, invariant 2).
 
 use crate::format::log::{
     FLAG_CONTINUES, FLAG_FIRST, FLAG_SPILLED, GROUP_HEADER_BYTES, GroupHeader, LogRecords, group_crc,
 };
-use crate::format::superblock::Superblock;
+use crate::format::superblock::{RecordedGroup, Superblock};
 use crate::log::spill::SpillReference;
 use crate::pool_files::PoolFile;
 use crate::storage::traits::SECTOR_BYTES;
@@ -99,8 +102,8 @@ impl LogReader<'_> {
 /// finds no proof against it.
 ///
 /// # Errors
-/// `Corrupt` when the log ends before or not at the superblock's target, or when groups with right checksums hold
-/// no records or name one file twice; `Io`.
+/// `Corrupt` when the log ends before or not at the superblock's target, when it lacks the group that the superblock
+/// records, or when groups with right checksums hold no records or name one file twice; `Io`.
 pub(crate) fn scan(file: &PoolFile, sb: &Superblock, ring: &mut Mirror) -> Result<LogScan> {
     let log_bytes = ring.len() as u64;
     // The process wrote its log past the page cache, so it must be read from the disk: start with all of it now,
@@ -111,6 +114,7 @@ pub(crate) fn scan(file: &PoolFile, sb: &Superblock, ring: &mut Mirror) -> Resul
     let mut reader = LogReader { file, ring, loaded: sb.tail, limit: sb.tail + log_bytes };
     let mut scan = LogScan::empty(sb);
     let mut at_target = sb.target == sb.tail;
+    let mut has_recorded = false;
     let mut spills = Vec::new();
     // The log up to the last complete atomic group, without its `spills`, and their number.
     let mut whole = (scan.clone(), 0);
@@ -130,6 +134,7 @@ pub(crate) fn scan(file: &PoolFile, sb: &Superblock, ring: &mut Mirror) -> Resul
         if records.damaged() || spilled != reference.is_some() {
             return Err(file.corrupt(scan.end % log_bytes, "a group with a right checksum holds no records"));
         }
+        has_recorded |= sb.group == Some(RecordedGroup { lsn: scan.end, nonce: header.nonce });
         scan.end += header.total();
         scan.groups += 1;
         scan.last_nonce = header.nonce;
@@ -159,7 +164,52 @@ pub(crate) fn scan(file: &PoolFile, sb: &Superblock, ring: &mut Mirror) -> Resul
         let what = format!("the log ends at position {}, but was durable up to {}", scan.end, sb.target);
         return Err(file.corrupt(scan.end % log_bytes, what));
     }
+    if !has_recorded {
+        refuse_foreign(file, sb, &scan)?;
+    }
     Ok(scan)
+}
+
+/// For a log in which the scan has not met the group that the superblock records.
+///
+/// # Errors
+/// `Corrupt` when the log is not the one that was written; `Io`.
+fn refuse_foreign(file: &PoolFile, sb: &Superblock, scan: &LogScan) -> Result<()> {
+    let Some(group) = sb.group else { return Ok(()) };
+    // A right group after the tail is younger than a recorded one before it.
+    if group.lsn < sb.tail && (scan.groups > 0 || holds(file, sb, group)?) {
+        return Ok(());
+    }
+    let at = scan.end.max(group.lsn.min(sb.tail)) % sb.log_bytes;
+    let what = format!(
+        "the log lacks the group at position {}, which had been durable: it is blank, of another pool, or an older \
+         copy; restore the files of a pool together",
+        group.lsn
+    );
+    Err(file.corrupt(at, what))
+}
+
+/// True when the group lies whole at its place in the log, and ends at the tail: a checkpoint records the last group
+/// that was durable when it ended.
+fn holds(file: &PoolFile, sb: &Superblock, group: RecordedGroup) -> Result<bool> {
+    let physical = group.lsn % sb.log_bytes;
+    let read = |bytes: &mut [u8]| -> Result<()> {
+        let first = bytes.len().min((sb.log_bytes - physical) as usize);
+        let (first, rest) = bytes.split_at_mut(first);
+        file.read_padded(physical, first)?;
+        file.read_padded(0, rest)
+    };
+    let mut bytes = vec![0; SECTOR_BYTES];
+    read(&mut bytes)?;
+    let Some(header) = GroupHeader::decode(&bytes) else { return Ok(false) };
+    let len = GROUP_HEADER_BYTES + header.payload as usize;
+    let is_it = (header.lsn, header.nonce) == (group.lsn, group.nonce);
+    if !is_it || header.lsn + header.total() != sb.tail || len as u64 > sb.log_bytes {
+        return Ok(false);
+    }
+    bytes.resize(len, 0);
+    read(&mut bytes)?;
+    Ok(group_crc(sb.seed(), &bytes) == header.crc)
 }
 
 /// The whole group with a right checksum at the scan's end, if there is one.

@@ -8,11 +8,15 @@
 //!    them, then says "clean". Durable-order: otherwise a closed pool could carry wrong checksums.
 //! 3. A store into a 256 KiB segment into which nothing is ever flushed is not durable data: closing does not see
 //!    it, and its page checksum would not match. (No owner of durable data does that.)
-//! 4. A growth that failed for another reason than a full medium poisons the pool: its sync is not repeated, and
+//! 4. The superblock's `image_bytes` is the length that may be used. Durable-order: the file's length before it,
+//!    because a shorter file is refused as damaged; and it before any store beyond the old length, because a file that
+//!    was cut there could otherwise not be told from one that never was longer.
+//! 5. A growth that failed for another reason than a full medium poisons the pool: its sync is not repeated, and
 //!    nothing is acknowledged any more.
 
 use crate::config::Durability;
 use crate::format::page_sums::{PAGE_BYTES, PageChecksums, page_checksum};
+use crate::format::superblock::VERSION;
 use crate::mapped::domain::PersistenceDomain;
 use crate::mapped::latency::LatencyModel;
 use crate::pool_files::{DataFiles, FileError, PoolFile, SuperblockFile};
@@ -43,6 +47,13 @@ impl MappedFiles {
     /// The data file, unless it is a device.
     fn image(&self) -> Option<&PoolFile> {
         (!self.is_device).then_some(&self.data.image)
+    }
+
+    /// Makes the lengths and allocations of the files durable.
+    fn sync_lengths(&self) -> Result<()> {
+        self.data.sums.sync(here())?;
+        // MAP_SYNC promises it for mapped blocks; the sync covers systems that do not.
+        self.image().map_or(Ok(()), |image| image.sync(here()))
     }
 }
 
@@ -96,11 +107,18 @@ impl Mapped {
         let segments = (memory.len() as u64).div_ceil(SEGMENT_BYTES) as usize;
         let dirty = Reservation::anonymous(segments)
             .map_err(|e| Error::Unsupported { what: format!("cannot reserve {segments} bytes: {e}") })?;
-        if files.superblock.current().clean {
-            for _ in 0..2 {
-                files.superblock.update(here(), |sb| sb.clean = false)?;
+        let sb = files.superblock.current();
+        let (was_clean, image_bytes) = (sb.clean, if files.is_device { sb.image_bytes } else { grown });
+        if was_clean || sb.version < VERSION || sb.image_bytes != image_bytes {
+            if image_bytes > sb.image_bytes && kind == MediumKind::Dax {
+                files.sync_lengths()?;
             }
-        } else {
+            for _ in 0..2 {
+                // Durable-order: both copies, before the first store: see invariants 1 and 4.
+                files.superblock.update(here(), |sb| (sb.clean, sb.image_bytes) = (false, image_bytes))?;
+            }
+        }
+        if !was_clean {
             // It is unknown what the crashed process flushed: closing computes all page checksums again.
             mark(&dirty, 0, grown);
         }
@@ -117,6 +135,15 @@ impl Mapped {
             first_error: OnceLock::new(),
             path,
         }))
+    }
+
+    /// See [`Pool::set_made`](crate::Pool::set_made).
+    pub(crate) fn set_made(&self) -> Result<()> {
+        let mut guard = self.files.lock();
+        let Some(files) = guard.as_mut().filter(|_| self.first_error.get().is_none()) else {
+            return Err(self.failure());
+        };
+        files.superblock.set_made().map_err(|e| self.poison(e))
     }
 
     pub(crate) fn region(self: &Arc<Self>) -> Region {
@@ -297,12 +324,12 @@ impl MediumOps for Mapped {
         if bytes > capacity {
             return Err(Error::NoSpace { path: self.path.clone(), wanted: bytes - capacity });
         }
-        let guard = self.files.lock();
+        let mut guard = self.files.lock();
         let grown = self.grown.load(Ordering::Acquire);
         if bytes <= grown {
             return Ok(());
         }
-        let Some(files) = guard.as_ref().filter(|_| self.first_error.get().is_none()) else {
+        let Some(files) = guard.as_mut().filter(|_| self.first_error.get().is_none()) else {
             return Err(self.failure());
         };
         let spare = (grown / 8).clamp(SEGMENT_BYTES, GROW_BYTES_MAX).next_multiple_of(SEGMENT_BYTES);
@@ -322,10 +349,12 @@ impl MediumOps for Mapped {
             let error = e.doing_with_space("allocate space in", to - grown);
             return Err(if is_full { error } else { self.poison(error) });
         }
-        if let (Some(image), MediumKind::Dax) = (files.image(), self.kind) {
-            // Durable-order: the length before any store beyond the old one counts as durable.
-            // MAP_SYNC promises it for mapped blocks; the sync covers systems that do not.
-            image.sync(here()).map_err(|e| self.poison(e))?;
+        if self.kind == MediumKind::Dax {
+            files.sync_lengths().map_err(|e| self.poison(e))?;
+        }
+        if !files.is_device {
+            // Durable-order: invariant 4.
+            files.superblock.update(here(), |sb| sb.image_bytes = to).map_err(|e| self.poison(e))?;
         }
         self.grown.store(to, Ordering::Release);
         Ok(())
