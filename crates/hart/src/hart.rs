@@ -4,8 +4,8 @@ use crate::alloc::SlabAllocator;
 use crate::concurrency::read_gate::{LSN_NEVER, PendingWrite, ReadGate};
 use crate::concurrency::writer_gate::WriterGate;
 use crate::format::layout::{
-    FORMAT_VERSION, Geometry, MAGIC, ROOT_CRC, ROOT_DATA_START, ROOT_MAGIC, ROOT_SEGMENT_COUNT, ROOT_VERSION,
-    SEGMENT_SHIFT_MAX, SEGMENT_SHIFT_MIN,
+    FORMAT_VERSION, Geometry, MAGIC, ROOT_BATCH, ROOT_CRC, ROOT_DATA_START, ROOT_HIGH_WATER, ROOT_MAGIC,
+    ROOT_SEGMENT_COUNT, ROOT_VERSION, SEGMENT_SHIFT_MAX, SEGMENT_SHIFT_MIN, Tag, seal,
 };
 use crate::format::space::{LeafKeys, MapSpace};
 use crate::index::{ENTRY_COUNT, Index, entry_of};
@@ -72,12 +72,18 @@ impl Hart {
             });
         };
         region.grow(geometry.data_start)?;
+        for (at, tag) in [(ROOT_HIGH_WATER, Tag::HighWater), (ROOT_BATCH, Tag::Batch)] {
+            region.store(at, seal(tag, 0), Ordering::Release);
+            region.flush(at, 8);
+        }
+        // Durable-order: these words before the line that makes recovery read them; zero would be damage.
+        region.fence();
         region.store(ROOT_VERSION, u64::from(FORMAT_VERSION) | u64::from(shift) << 32, Ordering::Release);
         region.store(ROOT_SEGMENT_COUNT, u64::from(geometry.segment_count), Ordering::Release);
         region.store(ROOT_DATA_START, geometry.data_start, Ordering::Release);
         region.store(ROOT_MAGIC, MAGIC, Ordering::Release);
-        region.store(ROOT_CRC, root_crc(&region), Ordering::Release);
-        // Durable-order: one line, which is whole or fails its CRC after a crash; nothing else is written before it.
+        region.store(ROOT_CRC, root_crc(&region, FORMAT_VERSION), Ordering::Release);
+        // Durable-order: one line, which is whole or fails its CRC after a crash.
         region.flush(0, 64);
         region.fence();
         region.sync()?;
@@ -280,12 +286,13 @@ impl Hart {
     }
 }
 
-/// The CRC word of the root line.
-pub(crate) fn root_crc(region: &Region) -> u64 {
+/// The CRC word of the root line with this version in it.
+pub(crate) fn root_crc(region: &Region, version: u32) -> u64 {
     let mut bytes = [0; ROOT_CRC as usize];
     for (index, chunk) in bytes.chunks_exact_mut(8).enumerate() {
         chunk.copy_from_slice(&region.word(index as u64 * 8).load(Ordering::Acquire).to_le_bytes());
     }
+    bytes[ROOT_VERSION as usize..][..4].copy_from_slice(&version.to_le_bytes());
     u64::from(crc32c(0, &bytes))
 }
 

@@ -4,8 +4,8 @@
 //! lookup run meanwhile. So each lane (see [`crate::concurrency::writer_gate`]) has caches that only its holder uses,
 //! and one access to the shared mask of a chunk serves many slots.
 //!
-//! Invariant: slots of leaves in the cache of a thread's lane have their bit set and a durable meta word of zero
-//! (`leafbit.rs`). The lane of the exclusive permit keeps slots with and without their bit.
+//! Invariant: slots of leaves in the cache of a thread's lane have their bit set and the durable meta word of
+//! a free slot (`leafbit.rs`). The lane of the exclusive permit keeps slots with and without their bit.
 
 use crate::concurrency::writer_gate::{LANE_COUNT, LaneToken};
 use crate::format::size_class::Class;

@@ -1,9 +1,11 @@
 //! Free segments: the durable directory and its volatile copy.
 //!
 //! Invariants:
-//! 1. A segment is allocated only while its directory entry is durably free (zero), and its entry is cleared durably
-//!    before the segment becomes free again. So clearing is idempotent, and no crash shows a segment in two uses.
-//! 2. The high water is durable before any directory entry beyond it.
+//! 1. A segment is allocated only while its directory entry durably says "free", and its entry says so durably before
+//!    the segment becomes free again. So clearing is idempotent, and no crash shows a segment in two uses.
+//! 2. Every entry below the high water says what its segment holds, if only "nothing": a zero entry there is damage.
+//!    So a segment's first entry is durable before the high water passes it, and the high water before any entry that
+//!    says more.
 //! 3. Recovery writes no entry: it lists entries that no live record needs as stale, and the allocator clears them
 //!    before it allocates the first segment.
 
@@ -23,8 +25,6 @@ struct FreeRuns {
     high_water: u32,
     /// Free segments whose durable entry is not clear yet.
     stale: Vec<u32>,
-    /// Segments from here on have never been used: they are durably zero.
-    blank_from: u32,
 }
 
 impl FreeRuns {
@@ -65,9 +65,7 @@ impl SegmentPool {
     /// An empty pool that asks the medium for `grow_bytes` at a time.
     pub(crate) fn new(space: &MapSpace, high_water: u32, grow_bytes: u64) -> Self {
         let grow_segments = (grow_bytes >> space.geometry.shift).clamp(1, 1 << 20) as u32;
-        // It is not known what an earlier run stored in its segments.
-        let runs = FreeRuns { high_water, blank_from: high_water, ..FreeRuns::default() };
-        Self { runs: Mutex::new(runs), grow_segments }
+        Self { runs: Mutex::new(FreeRuns { high_water, ..FreeRuns::default() }), grow_segments }
     }
 
     /// Segments that the medium provides.
@@ -80,9 +78,9 @@ impl SegmentPool {
         self.runs.lock().free.values().map(|len| u64::from(*len)).sum()
     }
 
-    /// Allocates `count` consecutive segments, whose entries are durably free. Returns the first, and whether one of
-    /// them may hold something other than zeros.
-    pub(crate) fn alloc(&self, space: &MapSpace, count: u32) -> Result<(u32, bool)> {
+    /// Allocates `count` consecutive segments, whose entries are durably free. Returns the first; they may hold
+    /// anything.
+    pub(crate) fn alloc(&self, space: &MapSpace, count: u32) -> Result<u32> {
         let mut runs = self.runs.lock();
         clear_stale(space, &mut runs.stale);
         let mut start = runs.first_fit(count);
@@ -90,10 +88,7 @@ impl SegmentPool {
             self.grow(space, &mut runs, count)?;
             start = runs.first_fit(count);
         }
-        let start = start.ok_or_else(|| unreachable_growth(space))?;
-        let used = start < runs.blank_from;
-        runs.blank_from = runs.blank_from.max(start + count);
-        Ok((start, used))
+        start.ok_or_else(|| unreachable_growth(space))
     }
 
     /// Frees segments whose entries are durably free, or listed in `stale`.
@@ -132,7 +127,14 @@ impl SegmentPool {
         };
         let high_water = old + granted;
         space.set_usable(high_water);
-        // Durable-order: the high water before any entry beyond it; recovery reads no entry beyond it.
+        for segment in old..high_water {
+            let free = encode_kind(segment, SegmentKind::Free);
+            space.region.store(directory_entry(segment), free, Ordering::Release);
+        }
+        space.region.flush(directory_entry(old), granted as usize * 8);
+        // Durable-order 2: these entries, the high water, any other entry. Recovery reads the entries below the high
+        // water, takes a zero for damage, and reads none beyond.
+        space.region.fence();
         space.region.store(ROOT_HIGH_WATER, seal(Tag::HighWater, u64::from(high_water)), Ordering::Release);
         space.region.flush(ROOT_HIGH_WATER, 8);
         space.region.fence();

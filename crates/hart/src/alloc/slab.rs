@@ -8,8 +8,7 @@
 //!    the chunk. Only `refill` empties masks, under the class lock, and only those of listed chunks.
 //! 3. A segment is recycled under its class lock when all its chunks are entirely free and listed. Then no slot is
 //!    cached or live, and no thread is between freeing a slot of it and listing the chunk.
-//! 4. In a segment of leaves that is not `stale`, slots whose bit is clear have a durable meta word of zero.
-//! 5. Each class keeps one empty segment, so that an insert and a delete at the boundary do not allocate and recycle
+//! 4. Each class keeps one empty segment, so that an insert and a delete at the boundary do not allocate and recycle
 //!    a segment each time.
 
 use super::cache::{SlotCache, SlotCaches};
@@ -39,9 +38,6 @@ struct Segment {
     class: AtomicU8,
     /// Counted among its class's empty segments. Changed under the class lock.
     empty: AtomicBool,
-    /// Slots whose bit is clear may have a meta word that is not zero, from an earlier use of the segment or from a
-    /// batch.
-    stale: AtomicBool,
     /// Chunks whose slots are all in their mask.
     full_chunks: AtomicI32,
     /// Chunks in the summary. Changed under the class lock.
@@ -144,7 +140,7 @@ impl SlabAllocator {
     }
 
     /// Allocates a slot for a leaf with a key of `key_len` bytes. For a thread's lane its bit is set and its meta
-    /// word durably zero; the holder of the exclusive permit must look at the bit.
+    /// word durably that of a free slot; the holder of the exclusive permit must look at the bit.
     #[inline]
     pub(crate) fn alloc_leaf(&self, lane: &LaneToken<'_>, key_len: usize) -> Result<SlotOffset> {
         self.alloc(lane, self.classes.of_key(key_len))
@@ -182,7 +178,7 @@ impl SlabAllocator {
         let mut list = self.lists[usize::from(class)].lock();
         let segment = match list.segments.last() {
             Some(segment) => *segment,
-            None => self.add_segment(class, &cut, &mut list)?,
+            None => self.add_segment(lane, class, &cut, &mut list)?,
         };
         let state = &self.segments[segment as usize];
         let (masks, summary) = self.masks(segment, &cut);
@@ -208,13 +204,8 @@ impl SlabAllocator {
             self.unlist(segment, &mut list);
         }
         let header = self.space.geometry.start(segment) + u64::from(chunk * cut.chunk_bytes);
-        if is_leaf_class(class) {
-            if lane.is_exclusive() {
-                state.stale.store(true, Ordering::Relaxed);
-            } else {
-                let scrub = state.stale.load(Ordering::Relaxed);
-                self.put_in_service(header, cut.slots(chunk), &cut, mask, scrub);
-            }
+        if is_leaf_class(class) && !lane.is_exclusive() {
+            self.put_in_service(header, cut.slots(chunk), &cut, mask);
         }
         cache.mask = mask;
         cache.slot_bytes = cut.slot_bytes;
@@ -222,20 +213,22 @@ impl SlabAllocator {
         Ok(())
     }
 
-    /// Records that a batch is about to change bits of the chunk whose header is at `header`. Returns the chunk's
-    /// slots.
-    pub(super) fn batch_changes(&self, header: u64) -> u32 {
+    /// Slots of the chunk of leaves whose header is at `header`.
+    pub(super) fn slots_of(&self, header: u64) -> u32 {
         let (segment, place) = self.space.geometry.locate(header);
-        let state = &self.segments[segment as usize];
-        state.stale.store(true, Ordering::Relaxed);
-        let cut = self.classes.cut(state.class.load(Ordering::Relaxed));
+        let cut = self.classes.cut(self.segments[segment as usize].class.load(Ordering::Relaxed));
         cut.slots(place / cut.chunk_bytes)
     }
 
     /// A fresh segment of the class (the paper's AllocMemChunk, Algorithm 2 lines 8-11).
-    fn add_segment(&self, class: Class, cut: &Cut, list: &mut ClassList) -> Result<u32> {
-        let (segment, used) = self.pool.alloc(&self.space, 1)?;
-        self.segments[segment as usize].stale.store(used, Ordering::Relaxed);
+    fn add_segment(
+        &self,
+        lane: &LaneToken<'_>,
+        class: Class,
+        cut: &Cut,
+        list: &mut ClassList,
+    ) -> Result<u32> {
+        let segment = self.pool.alloc(&self.space, 1)?;
         let region = &self.space.region;
         if is_leaf_class(class) {
             for chunk in 0..cut.chunk_count {
@@ -254,8 +247,11 @@ impl SlabAllocator {
         } else {
             set_kind(&self.space, segment, SegmentKind::Values { class });
         }
-        // Durable-order: the entry before any thread commits a leaf in the segment, or one that refers to it.
-        region.fence();
+        // Durable-order: the entry before any thread commits a leaf in the segment, or one that refers to it. Slots of
+        // leaves are put in service with a fence, before the class's lock opens.
+        if lane.is_exclusive() || !is_leaf_class(class) {
+            region.fence();
+        }
         let masks = (0..cut.chunk_count).map(|chunk| cut.full_mask(chunk)).collect();
         self.adopt_listed(segment, class, masks, list);
         Ok(segment)
@@ -263,7 +259,7 @@ impl SlabAllocator {
 
     /// Allocates consecutive segments, whose durable entries are free.
     pub(crate) fn alloc_segments(&self, count: u32) -> Result<u32> {
-        Ok(self.pool.alloc(&self.space, count)?.0)
+        self.pool.alloc(&self.space, count)
     }
 
     fn alloc_extent(&self, bytes: u64) -> Result<u64> {
@@ -283,7 +279,7 @@ impl SlabAllocator {
         if class == EXTENT_HEAD {
             return self.free_extent(segment);
         }
-        // A leaf that a batch has freed may have a meta word that is not zero: it must not enter a thread's lane.
+        // A leaf that a batch has freed keeps its meta word: it must not enter a thread's lane.
         if lane.is_exclusive() || !self.caches.with(lane, class, |cache| cache.keep(offset)) {
             self.free_many(lane, class, offset);
         }
@@ -485,10 +481,7 @@ impl SlabAllocator {
     }
 
     /// Makes `segment` a slab with these free masks and with no cached slot. The masks may all be zero.
-    ///
-    /// For recovery: it is not known what the free slots of leaves hold.
     pub(crate) fn adopt(&self, segment: u32, class: Class, masks: Vec<u64>) {
-        self.segments[segment as usize].stale.store(true, Ordering::Relaxed);
         let mut list = self.lists[usize::from(class)].lock();
         self.adopt_listed(segment, class, masks, &mut list);
     }

@@ -8,7 +8,9 @@ use mangrove_pool::crc32c;
 /// "MGRVMAP\0": the first word of a region that holds a map.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"MGRVMAP\0");
 /// Version of everything in this file.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 2;
+/// In this version, and in a map that is being upgraded from it, a zero word means: no segment, no batch, a free slot.
+pub(crate) const VERSION_OF_ZEROS: u32 = 1;
 
 /// Bytes of the root page, at offset 0.
 pub(crate) const ROOT_BYTES: u64 = 4096;
@@ -24,7 +26,7 @@ pub(crate) const ROOT_DATA_START: u64 = 24;
 pub(crate) const ROOT_CRC: u64 = 56;
 /// Sealed count of the segments that the medium ever provided; a line of its own.
 pub(crate) const ROOT_HIGH_WATER: u64 = 64;
-/// Sealed offset / 64 of the redo list of a committed batch; a line of its own. Zero: no batch.
+/// Sealed offset / 64 of the redo list of a committed batch; a line of its own. Sealed zero: no batch.
 pub(crate) const ROOT_BATCH: u64 = 128;
 /// The redo list of a small batch.
 pub(crate) const ROOT_BATCH_AREA: u64 = 256;
@@ -54,6 +56,8 @@ pub(crate) const BITMAP_MASK: u64 = (1 << CHUNK_SLOTS) - 1;
 pub(crate) const NEXT_FREE_SHIFT: u32 = 56;
 /// Shift of the full indicator: 0 when some slot is free, 1 when none is.
 pub(crate) const FULL_SHIFT: u32 = 62;
+/// Set in every header word, so that one without a set bit is not zero.
+pub(crate) const CHUNK_MARK: u64 = 1 << 63;
 
 /// The leaf's first word: key length, salt, and kind and CRC of the previous and the current value.
 pub(crate) const LEAF_META: u64 = 0;
@@ -79,6 +83,7 @@ const _: () = {
     assert!(CHUNK_IDENTITY == CHUNK_BITMAP + 8);
     assert!(CHUNK_HEADER_BYTES == 64 && CHUNK_SLOTS == 56);
     assert!(NEXT_FREE_SHIFT == CHUNK_SLOTS && FULL_SHIFT == NEXT_FREE_SHIFT + 6);
+    assert!(CHUNK_MARK == 1 << (FULL_SHIFT + 1));
     assert!(ROOT_HIGH_WATER == 64 && ROOT_BATCH == 128);
     assert!(
         ROOT_BATCH_AREA.is_multiple_of(64)
@@ -112,6 +117,7 @@ pub(crate) enum SegmentKind {
 const KIND_LEAVES: u64 = 1;
 const KIND_VALUES: u64 = 2;
 const KIND_EXTENT: u64 = 3;
+const KIND_FREE: u64 = 4;
 
 /// What a sealed word describes; part of its CRC, so that a word in the wrong place does not verify.
 #[derive(Clone, Copy)]
@@ -146,22 +152,22 @@ fn seal_of(tag: Tag, value: u64) -> u64 {
     u64::from(crc32c(0, &bytes)) & ((1 << SEAL_BITS) - 1)
 }
 
-/// A word that carries 40 bits and their CRC. Zero is sealed as the zero word: "nothing here".
+/// A word that carries 40 bits and their CRC. It is never zero: a zero word verifies nowhere.
 pub(crate) fn seal(tag: Tag, value: u64) -> u64 {
     assert!(value < 1 << (64 - SEAL_BITS), "a sealed word carries 40 bits");
-    if value == 0 { 0 } else { value << SEAL_BITS | seal_of(tag, value) }
+    value << SEAL_BITS | seal_of(tag, value)
 }
 
 /// The bits that [`seal`] put in, or none when the word does not verify.
 pub(crate) fn unseal(tag: Tag, word: u64) -> Option<u64> {
     let value = word >> SEAL_BITS;
-    (word == 0 || (value != 0 && word & ((1 << SEAL_BITS) - 1) == seal_of(tag, value))).then_some(value)
+    (word != 0 && word & ((1 << SEAL_BITS) - 1) == seal_of(tag, value)).then_some(value)
 }
 
 /// The directory entry of `segment`.
 pub(crate) fn encode_kind(segment: u32, kind: SegmentKind) -> u64 {
     let value = match kind {
-        SegmentKind::Free => 0,
+        SegmentKind::Free => KIND_FREE,
         SegmentKind::Leaves { class } => KIND_LEAVES | u64::from(class) << 4,
         SegmentKind::Values { class } => KIND_VALUES | u64::from(class) << 4,
         SegmentKind::Extent { count } => KIND_EXTENT | u64::from(count) << 12,
@@ -175,7 +181,7 @@ pub(crate) fn decode_kind(segment: u32, word: u64) -> Option<SegmentKind> {
     let class = (value >> 4 & 0xff) as u8;
     let count = (value >> 12) as u32;
     match value & 0xf {
-        0 if value == 0 => Some(SegmentKind::Free),
+        KIND_FREE if value == KIND_FREE => Some(SegmentKind::Free),
         KIND_LEAVES if count == 0 && class != 0 => Some(SegmentKind::Leaves { class }),
         KIND_VALUES if count == 0 && class != 0 => Some(SegmentKind::Values { class }),
         KIND_EXTENT if class == 0 && count != 0 => Some(SegmentKind::Extent { count }),
@@ -192,7 +198,8 @@ pub(crate) fn chunk_identity(segment: u32, class: u8, chunk: u32) -> u64 {
 #[inline]
 pub(crate) fn chunk_word(bitmap: u64, slots: u32) -> u64 {
     let next = (!bitmap).trailing_zeros();
-    if next >= slots { bitmap | 1 << FULL_SHIFT } else { bitmap | u64::from(next) << NEXT_FREE_SHIFT }
+    let rest = if next >= slots { 1 << FULL_SHIFT } else { u64::from(next) << NEXT_FREE_SHIFT };
+    CHUNK_MARK | bitmap | rest
 }
 
 /// Offset of the directory entry of `segment`.
@@ -273,10 +280,23 @@ mod tests {
 
     #[test]
     fn header_words_say_what_is_free() {
-        assert_eq!(chunk_word(0, 56), 0);
-        assert_eq!(chunk_word(0b1011, 56), 0b1011 | 2 << 56);
-        assert_eq!(chunk_word(BITMAP_MASK, 56), BITMAP_MASK | 1 << 62);
-        assert_eq!(chunk_word(0b111, 3), 0b111 | 1 << 62);
+        assert_eq!(chunk_word(0, 56), 1 << 63);
+        assert_eq!(chunk_word(0b1011, 56), 1 << 63 | 0b1011 | 2 << 56);
+        assert_eq!(chunk_word(BITMAP_MASK, 56), 1 << 63 | BITMAP_MASK | 1 << 62);
+        assert_eq!(chunk_word(0b111, 3), 1 << 63 | 0b111 | 1 << 62);
+    }
+
+    #[test]
+    fn a_zero_word_means_nothing() {
+        for tag in [Tag::HighWater, Tag::Batch, Tag::Directory(0), Tag::Chunk(0)] {
+            assert_eq!(unseal(tag, 0), None);
+        }
+        for tag in [Tag::HighWater, Tag::Batch] {
+            assert_eq!(unseal(tag, seal(tag, 0)), Some(0));
+        }
+        assert_eq!(decode_kind(0, 0), None);
+        assert!((0..1000).all(|segment| encode_kind(segment, SegmentKind::Free) != 0));
+        assert_ne!(chunk_word(0, 56), 0);
     }
 
     #[test]
@@ -290,6 +310,8 @@ mod tests {
             format!("| {ROOT_BATCH_AREA} | batch area"),
             format!("{CHUNK_SLOTS} slots"),
             format!("header line of {CHUNK_HEADER_BYTES} bytes"),
+            format!("| {KIND_FREE} | nothing"),
+            format!("`{:#018x}`", crate::format::leaf::Meta::FREE.0),
             format!("entries of {REDO_ENTRY_BYTES} bytes"),
             format!("leaf classes are {:?}", crate::format::size_class::LEAF_BYTES),
         ] {

@@ -28,6 +28,8 @@ const A_CRC_SHIFT: u32 = 16;
 const B_KIND_SHIFT: u32 = 38;
 const B_CRC_SHIFT: u32 = 42;
 const CRC_BITS: u32 = 22;
+/// Both kinds, as none.
+const KINDS: u64 = (KIND_NONE as u64) << A_KIND_SHIFT | (KIND_NONE as u64) << B_KIND_SHIFT;
 const CRC_MASK: u64 = (1 << CRC_BITS) - 1;
 
 const _: () = assert!(B_CRC_SHIFT + CRC_BITS == 64 && A_CRC_SHIFT + CRC_BITS == B_KIND_SHIFT);
@@ -71,8 +73,8 @@ pub(crate) fn word_of(bytes: &[u8]) -> u64 {
     }
 }
 
-/// The first word of a leaf. A writer stores it last into a new leaf, so that the leaf is there or not; zero means no
-/// leaf.
+/// The first word of a leaf. A writer stores it last into a new leaf, so that the leaf is there or not: a free slot
+/// that is in service has [`Meta::FREE`] there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meta(pub(crate) u64);
 
@@ -95,9 +97,9 @@ fn leaf_crc(key_crc: u32, key_len: u64, salt: u64, value: Value) -> u64 {
 }
 
 impl Meta {
-    /// No leaf. A leaf never has this word: among values of kind 0, whose word is 0, only the empty key's could have
-    /// it, and its CRC is not zero.
-    pub(crate) const NONE: Self = Self(0);
+    /// No leaf: both kinds are none, which no leaf has. The other bits are those of some characters, so that neither a
+    /// blank nor a damaged word passes for it.
+    pub(crate) const FREE: Self = Self(KINDS | 0x15_4645 << A_CRC_SHIFT | 0x11_5245 << B_CRC_SHIFT);
 
     /// The meta word of a fresh leaf with a key of this length and CRC.
     #[inline]
@@ -214,14 +216,19 @@ mod tests {
     }
 
     #[test]
-    fn no_leaf_looks_like_none() {
+    fn no_leaf_looks_free_or_blank() {
         let empty = Value::inline(b"");
         let mut meta = Meta::new(0, key_crc(b""), empty);
         for _ in 0..3 {
-            assert_ne!(meta, Meta::NONE);
+            assert!(meta != Meta::FREE && meta.0 != 0);
             meta = meta.updated(key_crc(b""), empty, empty).expect("one salt of two");
         }
-        assert_eq!(Meta::NONE.settle(b"", 0), None, "and none does not verify as a leaf");
+        assert!(Meta::FREE.key_len() == 0 && Meta::FREE.kind() == KIND_NONE);
+        assert_eq!(Meta::FREE.settle(b"", 0), None, "a free slot does not verify as a leaf");
+        assert_eq!(Meta(0).settle(b"", 0), None, "nor does a blank one");
+        for bit in 0..64 {
+            assert_eq!(Meta(Meta::FREE.0 ^ 1 << bit).settle(b"", 0), None, "bit {bit}");
+        }
     }
 
     #[test]

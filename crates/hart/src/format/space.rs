@@ -10,7 +10,7 @@ use crate::format::leaf::Meta;
 use crate::index::{KeySource, Leaf};
 use mangrove_pool::Region;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A region that holds a map.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(crate) struct MapSpace {
     base: u64,
     /// Address after the last byte that the medium provides; a multiple of 4096 and of segments.
     usable_end: AtomicU64,
+    /// The map has version 1, where a zero word means "free".
+    zeros_are_free: AtomicBool,
 }
 
 /// A copy of a leaf and of its inline value.
@@ -51,7 +53,8 @@ impl LeafRecord {
 impl MapSpace {
     pub(crate) fn new(region: Region, geometry: Geometry, segments_usable: u32) -> Self {
         let base = region.base() as u64;
-        let space = Self { region, geometry, base, usable_end: AtomicU64::new(base) };
+        let zeros_are_free = AtomicBool::new(false);
+        let space = Self { region, geometry, base, usable_end: AtomicU64::new(base), zeros_are_free };
         space.set_usable(segments_usable);
         space
     }
@@ -60,6 +63,24 @@ impl MapSpace {
     pub(crate) fn set_usable(&self, segments: u32) {
         // Release: partner is the Acquire in `usable_offset`. A thread that learns of a segment may read it.
         self.usable_end.store(self.base + self.geometry.start(segments), Ordering::Release);
+    }
+
+    /// True in a map of version 1 that has not been upgraded.
+    pub(crate) fn zeros_are_free(&self) -> bool {
+        // Relaxed: set while the map is opened, before other threads have it.
+        self.zeros_are_free.load(Ordering::Relaxed)
+    }
+
+    /// See [`MapSpace::zeros_are_free`].
+    pub(crate) fn set_zeros_are_free(&self, yes: bool) {
+        self.zeros_are_free.store(yes, Ordering::Relaxed);
+    }
+
+    /// True when the slot at `offset`, which is in service, holds no leaf.
+    #[inline]
+    pub(crate) fn is_free_slot(&self, offset: u64) -> bool {
+        let meta = self.leaf_words(offset).0;
+        meta == Meta::FREE || (meta.0 == 0 && self.zeros_are_free())
     }
 
     /// Offset after the last byte that may be read.

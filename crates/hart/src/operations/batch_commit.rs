@@ -302,7 +302,7 @@ impl Hart {
         self.publish(steps, &entries);
         // Durable-order 3: the effects before the list is given up.
         region.fence();
-        region.store(ROOT_BATCH, 0, Ordering::Release);
+        region.store(ROOT_BATCH, seal(Tag::Batch, 0), Ordering::Release);
         region.flush(ROOT_BATCH, 8);
         // Durable-order 4: the list is given up before the next write.
         region.fence();

@@ -496,7 +496,7 @@ impl Edit for WriteEdit<'_> {
         }
         // Flushed first: while the line is on its way to the medium, the index removes the leaf.
         let region = self.hart.region();
-        region.store(self.slot + LEAF_META, Meta::NONE.0, Ordering::Release);
+        region.store(self.slot + LEAF_META, Meta::FREE.0, Ordering::Release);
         region.flush(self.slot + LEAF_META, 8);
         self.done = Done::Removed;
         LeafChange::Remove

@@ -9,7 +9,6 @@
 
 use crate::concurrency::writer_gate::LaneToken;
 use crate::format::layout::SegmentKind;
-use crate::format::leaf::Meta;
 use crate::format::size_class::{Class, is_leaf_class};
 use crate::hart::Hart;
 use crate::index::Direction;
@@ -38,7 +37,7 @@ impl Hart {
         // A batch allocates its blocks before it closes the gate; rule 5 would call them leaked.
         let _preparing = self.preparing.write();
         let exclusive = self.writer_gate.close();
-        let (_, high_water) = scan::root(self.region())?;
+        let high_water = scan::root(self.region())?.high_water;
         let mut walk = CheckWalk {
             hart: self,
             kinds: Vec::new(),
@@ -63,7 +62,7 @@ impl CheckWalk<'_> {
 
     fn directory(&mut self, high_water: u32) {
         let space = &self.hart.space;
-        match scan::batch_area(&space.region) {
+        match scan::batch_area(space) {
             Ok(None) => {}
             Ok(Some(area)) => self.found(damage(area, "a batch is committed and not forgotten")),
             Err(found) => self.found(found),
@@ -98,7 +97,7 @@ impl CheckWalk<'_> {
                 let mut live = bitmap;
                 for slot in (0..cut.slots(chunk)).filter(|slot| bitmap >> slot & 1 == 1) {
                     let offset = header + u64::from(cut.header_bytes + slot * cut.slot_bytes);
-                    if space.leaf_words(offset).0 == Meta::NONE {
+                    if space.is_free_slot(offset) {
                         live &= !(1 << slot);
                     } else {
                         self.leaf(&cut, offset, &mut key, &mut value);
@@ -172,7 +171,7 @@ impl CheckWalk<'_> {
             before = Some(cursor.key().to_vec());
             if !self.hart.alloc.leaf_bit(offset) {
                 self.found(damage(offset, "the index has a leaf whose bit is not set"));
-            } else if space.leaf_words(offset).0 == Meta::NONE {
+            } else if space.is_free_slot(offset) {
                 self.found(damage(offset, "the index has a slot that holds no leaf"));
             } else if space.key(offset) != cursor.key() {
                 self.found(damage(offset, "the index has the leaf under another key"));

@@ -3,3 +3,4 @@
 pub(super) mod check;
 pub(super) mod recover;
 pub(super) mod scan;
+mod upgrade;

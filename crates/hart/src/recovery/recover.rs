@@ -6,18 +6,21 @@
 //! bits of values, no micro-logs and no leaks (gaps 1 to 4, 11, 15).
 //!
 //! Recovery writes nothing to the medium but the effects of a committed batch, which are idempotent; so a crash
-//! during recovery equals a crash before it. It corrects a torn update in memory only, because both readings of the
+//! during recovery equals a crash before it. (A map of an older version is upgraded: `recovery/upgrade.rs`.) It corrects a torn update in memory only, because both readings of the
 //! line mean the same.
 
-use crate::format::layout::{LEAF_META, ROOT_BATCH, SegmentKind};
-use crate::format::leaf::{Meta, Value};
+use crate::format::layout::{
+    LEAF_META, ROOT_BATCH, ROOT_HIGH_WATER, SegmentKind, Tag, VERSION_OF_ZEROS, seal,
+};
+use crate::format::leaf::Value;
 use crate::format::redo_list;
 use crate::format::redo_list::RedoEntry;
 use crate::format::size_class::Class;
 use crate::hart::Hart;
 use crate::index::{BuildItem, DuplicateKey, entry_of};
 use crate::recovery::scan;
-use crate::recovery::scan::{BlockPlace, damage};
+use crate::recovery::scan::{BlockPlace, RootWords, damage};
+use crate::recovery::upgrade;
 use crate::report::Damage;
 use crate::{Options, RecoveryReport, Result};
 use mangrove_pool::Region;
@@ -61,14 +64,19 @@ impl Hart {
     /// `Corrupt` when a structure breaks its rules (with `salvage`: only the root's); `Unsupported` for a newer
     /// format; errors of the medium.
     pub fn recover(region: Region, options: &Options) -> Result<(Self, RecoveryReport)> {
-        let (geometry, high_water) = scan::root(&region)?;
-        if !options.read_only {
-            // The bytes are there already; this reports them to a medium that has just been opened.
-            region.grow(geometry.start(high_water))?;
+        let RootWords { geometry, high_water, version } = scan::root(&region)?;
+        // The bytes are there already; this reports them to a medium that has just been opened. A medium that is read
+        // only provides no more than its file has.
+        match region.grow(geometry.start(high_water)) {
+            Err(_) if options.read_only => {
+                return Err(damage(ROOT_HIGH_WATER, "the region ends before the last segment in use").into());
+            }
+            provided => provided?,
         }
         // The system call takes milliseconds, in which this thread recovers.
         let barrier = without_signals(|| std::thread::Builder::new().spawn(AsymmetricBarrier::detect));
         let mut hart = Self::assemble(region, geometry, high_water, options, AsymmetricBarrier::full())?;
+        hart.space.set_zeros_are_free(version == VERSION_OF_ZEROS);
         let mut report = RecoveryReport::default();
         let started = Instant::now();
         let sweep = Sweep::new(&hart, options, high_water)?;
@@ -79,6 +87,9 @@ impl Hart {
         report.records = sweep.build(&harvests)?;
         report.segments_reclaimed = sweep.hand_over(harvests);
         report.build_ns = started.elapsed().as_nanos() as u64;
+        if version == VERSION_OF_ZEROS && !options.read_only && !options.salvage {
+            upgrade::run(&hart, &sweep.kinds);
+        }
         report.skipped = sweep.damage.into_inner();
         if let Some(barrier) = barrier.ok().and_then(|thread| thread.join().ok()) {
             hart.writer_gate.set_barrier(barrier);
@@ -146,7 +157,7 @@ impl<'a> Sweep<'a> {
     /// Applies the redo list of a committed batch, if there is one.
     fn replay_batch(&self, read_only: bool, report: &mut RecoveryReport) -> Result<()> {
         let region = self.hart.region();
-        let area = match scan::batch_area(region) {
+        let area = match scan::batch_area(&self.hart.space) {
             Ok(None) => return Ok(()),
             Ok(Some(area)) => area,
             Err(found) => return self.report(found),
@@ -175,7 +186,7 @@ impl<'a> Sweep<'a> {
             region.fence();
         }
         // Also with `read_only`, in private memory like the effects: the map is as if the batch had ended.
-        region.store(ROOT_BATCH, 0, Ordering::Release);
+        region.store(ROOT_BATCH, seal(Tag::Batch, 0), Ordering::Release);
         if !read_only {
             region.flush(ROOT_BATCH, 8);
             region.fence();
@@ -256,7 +267,7 @@ impl<'a> Sweep<'a> {
                 let slot = left.trailing_zeros();
                 left &= left - 1;
                 let offset = header + u64::from(cut.header_bytes + slot * cut.slot_bytes);
-                if space.leaf_words(offset).0 == Meta::NONE {
+                if space.is_free_slot(offset) {
                     free |= 1 << slot;
                     continue;
                 }

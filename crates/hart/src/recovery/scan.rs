@@ -4,10 +4,10 @@
 //! is returned as [`Damage`].
 
 use crate::format::layout::{
-    BITMAP_MASK, CHUNK_BITMAP, CHUNK_IDENTITY, FORMAT_VERSION, Geometry, LEAF_KEY, MAGIC, ROOT_BATCH,
-    ROOT_BYTES, ROOT_CRC, ROOT_DATA_START, ROOT_HIGH_WATER, ROOT_MAGIC, ROOT_SEGMENT_COUNT, ROOT_VERSION,
-    SEGMENT_SHIFT_MAX, SEGMENT_SHIFT_MIN, SegmentKind, Tag, VALUE_HEADER_BYTES, chunk_identity, chunk_word,
-    decode_kind, directory_entry, unseal,
+    BITMAP_MASK, CHUNK_BITMAP, CHUNK_IDENTITY, CHUNK_MARK, FORMAT_VERSION, Geometry, LEAF_KEY, MAGIC,
+    ROOT_BATCH, ROOT_BYTES, ROOT_CRC, ROOT_DATA_START, ROOT_HIGH_WATER, ROOT_MAGIC, ROOT_SEGMENT_COUNT,
+    ROOT_VERSION, SEGMENT_SHIFT_MAX, SEGMENT_SHIFT_MIN, SegmentKind, Tag, VALUE_HEADER_BYTES,
+    VERSION_OF_ZEROS, chunk_identity, chunk_word, decode_kind, directory_entry, unseal,
 };
 use crate::format::leaf::{Meta, Value};
 use crate::format::size_class::{Class, Classes, Cut};
@@ -28,8 +28,23 @@ impl From<Damage> for Error {
     }
 }
 
-/// The root's words: geometry and high water.
-pub(crate) fn root(region: &Region) -> Result<(Geometry, u32)> {
+/// What the root says.
+#[derive(Clone, Copy)]
+pub(crate) struct RootWords {
+    pub(crate) geometry: Geometry,
+    /// Segments that the medium has provided.
+    pub(crate) high_water: u32,
+    /// The format version.
+    pub(crate) version: u32,
+}
+
+/// A sealed word; in a map of version 1, zero stands for a sealed zero.
+fn unsealed(version: u32, tag: Tag, word: u64) -> Option<u64> {
+    if version == VERSION_OF_ZEROS && word == 0 { Some(0) } else { unseal(tag, word) }
+}
+
+/// The root's words.
+pub(crate) fn root(region: &Region) -> Result<RootWords> {
     if region.len() < ROOT_BYTES {
         return Err(damage(0, "the region is shorter than a root page").into());
     }
@@ -45,7 +60,10 @@ pub(crate) fn root(region: &Region) -> Result<(Geometry, u32)> {
             ),
         });
     }
-    if word(ROOT_CRC) != crate::hart::root_crc(region) || version != FORMAT_VERSION {
+    // An upgrade stores the version, then the checksum, in one line. A crash may keep the first of the two.
+    let crc_fits = |version| word(ROOT_CRC) == crate::hart::root_crc(region, version);
+    let upgraded = version == FORMAT_VERSION && crc_fits(VERSION_OF_ZEROS);
+    if version < VERSION_OF_ZEROS || !(crc_fits(version) || upgraded) {
         return Err(damage(ROOT_CRC, "the root line does not have its checksum").into());
     }
     let shift = (word(ROOT_VERSION) >> 32) as u32;
@@ -62,8 +80,10 @@ pub(crate) fn root(region: &Region) -> Result<(Geometry, u32)> {
     // is not needed now.
     let count = count.min((region.len() - data_start) >> shift);
     let geometry = Geometry { data_start, shift, segment_count: count as u32 };
-    match unseal(Tag::HighWater, word(ROOT_HIGH_WATER)) {
-        Some(high_water) if high_water <= count => Ok((geometry, high_water as u32)),
+    match unsealed(version, Tag::HighWater, word(ROOT_HIGH_WATER)) {
+        Some(high_water) if high_water <= count => {
+            Ok(RootWords { geometry, high_water: high_water as u32, version })
+        }
         Some(_) => Err(damage(ROOT_HIGH_WATER, "more segments are in use than the region holds").into()),
         None => {
             Err(damage(ROOT_HIGH_WATER, "the count of segments in use does not have its checksum").into())
@@ -72,8 +92,9 @@ pub(crate) fn root(region: &Region) -> Result<(Geometry, u32)> {
 }
 
 /// Offset of the committed batch's redo list.
-pub(crate) fn batch_area(region: &Region) -> std::result::Result<Option<u64>, Damage> {
-    match unseal(Tag::Batch, region.word(ROOT_BATCH).load(Ordering::Acquire)) {
+pub(crate) fn batch_area(space: &MapSpace) -> std::result::Result<Option<u64>, Damage> {
+    let version = if space.zeros_are_free() { VERSION_OF_ZEROS } else { FORMAT_VERSION };
+    match unsealed(version, Tag::Batch, space.region.word(ROOT_BATCH).load(Ordering::Acquire)) {
         Some(0) => Ok(None),
         Some(area) => Ok(Some(area * 64)),
         None => Err(damage(ROOT_BATCH, "the batch word does not have its checksum")),
@@ -90,6 +111,9 @@ pub(crate) fn kind(
     let entry = directory_entry(segment);
     let word = space.region.word(entry).load(Ordering::Acquire);
     let bad = |what: &str| Err(damage(entry, format!("directory entry of segment {segment}: {what}")));
+    if word == 0 && space.zeros_are_free() {
+        return Ok(SegmentKind::Free);
+    }
     let Some(kind) = decode_kind(segment, word) else { return bad("it does not have its checksum") };
     match kind {
         SegmentKind::Leaves { class } if classes.checked(class, true).is_none() => {
@@ -117,9 +141,10 @@ pub(crate) fn chunk(
     let word = space.region.word(header + CHUNK_BITMAP).load(Ordering::Acquire);
     let identity = space.region.word(header + CHUNK_IDENTITY).load(Ordering::Acquire);
     let bitmap = word & BITMAP_MASK & cut.full_mask(chunk);
+    let old_mark = if space.zeros_are_free() { CHUNK_MARK } else { 0 };
     let problem = if identity != chunk_identity(segment, class, chunk) {
         Some("the chunk's identity is not that of its place")
-    } else if word != chunk_word(bitmap, cut.slots(chunk)) {
+    } else if word | old_mark != chunk_word(bitmap, cut.slots(chunk)) {
         Some("the chunk's header does not agree with its bitmap")
     } else {
         None
@@ -143,6 +168,9 @@ pub(crate) fn leaf(
     key: &mut Vec<u8>,
 ) -> std::result::Result<VerifiedLeaf, Damage> {
     let (meta, word) = space.leaf_words(offset);
+    if meta.0 == 0 {
+        return Err(damage(offset, "the slot is blank: neither a leaf nor the mark of a free slot is there"));
+    }
     let key_len = meta.key_len();
     if key_len > KEY_BYTES_MAX || key_len + LEAF_KEY as usize > cut.slot_bytes as usize {
         return Err(damage(offset, "the leaf's key is longer than its slot"));

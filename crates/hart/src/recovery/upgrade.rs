@@ -1,0 +1,51 @@
+//! Makes a map of version 1 one of the present version, when it is opened for writing.
+//!
+//! In version 1 a zero word means a segment, a chunk or a slot that is free. The upgrade replaces each such word by the
+//! mark that it has now. A map that still has version 1 may have both, so a crash in between leaves a map of version 1,
+//! and the next opening continues.
+//!
+//! Durable-order: all marks before the version. Otherwise the words that are zero yet would be taken for damage.
+
+use crate::format::layout::{
+    CHUNK_BITMAP, FORMAT_VERSION, LEAF_META, ROOT_BATCH, ROOT_CRC, ROOT_HIGH_WATER, ROOT_VERSION,
+    SegmentKind, Tag, directory_entry, encode_kind, seal,
+};
+use crate::format::leaf::Meta;
+use crate::hart::{Hart, root_crc};
+use crate::recovery::scan;
+use std::sync::atomic::Ordering;
+
+/// Upgrades the map, which has been recovered without damage and whose segments hold `kinds`. No other thread uses it.
+pub(crate) fn run(hart: &Hart, kinds: &[SegmentKind]) {
+    let region = hart.region();
+    let replace_zero = |at: u64, mark: u64| {
+        if region.word(at).load(Ordering::Acquire) == 0 {
+            region.store(at, mark, Ordering::Release);
+            region.flush(at, 8);
+        }
+    };
+    replace_zero(ROOT_HIGH_WATER, seal(Tag::HighWater, 0));
+    replace_zero(ROOT_BATCH, seal(Tag::Batch, 0));
+    for (segment, kind) in (0u32..).zip(kinds) {
+        replace_zero(directory_entry(segment), encode_kind(segment, SegmentKind::Free));
+        let SegmentKind::Leaves { class } = *kind else { continue };
+        let cut = hart.alloc.classes.cut(class);
+        for chunk in 0..cut.chunk_count {
+            let (header, bitmap, _) = scan::chunk(&hart.space, segment, class, cut, chunk);
+            for slot in (0..cut.slots(chunk)).filter(|slot| bitmap >> slot & 1 == 1) {
+                let offset = header + u64::from(cut.header_bytes + slot * cut.slot_bytes);
+                replace_zero(offset + LEAF_META, Meta::FREE.0);
+            }
+            let word = crate::format::layout::chunk_word(bitmap, cut.slots(chunk));
+            region.store(header + CHUNK_BITMAP, word, Ordering::Release);
+            region.flush(header + CHUNK_BITMAP, 8);
+        }
+    }
+    region.fence();
+    let version = region.word(ROOT_VERSION).load(Ordering::Acquire) >> 32 << 32 | u64::from(FORMAT_VERSION);
+    region.store(ROOT_VERSION, version, Ordering::Release);
+    region.store(ROOT_CRC, root_crc(region, FORMAT_VERSION), Ordering::Release);
+    region.flush(0, 64);
+    region.fence();
+    hart.space.set_zeros_are_free(false);
+}
