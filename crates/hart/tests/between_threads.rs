@@ -121,8 +121,8 @@ fn a_new_segment_is_fenced_before_it_is_shared() {
     for value in [&b"inline"[..], &[b'v'; 100]] {
         let (kept, fences) = race(u64::MAX, value, LEAF_BYTES, other);
         assert!(kept, "an acknowledged record is gone");
-        // Growth (two), chunk headers, and the free slots of a chunk together with the entry of a segment of leaves; for
-        // values in blocks one entry more, and the fence between value and leaf, which replaces the former.
+        // Growth (two), chunk headers, and the free slots of a chunk together with the entry of a segment of leaves;
+        // for values in blocks one entry more, and the fence between value and leaf.
         assert_eq!(fences, if value.len() > 8 { 6 } else { 4 });
         let entry = 3;
         assert!(

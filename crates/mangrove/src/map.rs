@@ -68,7 +68,16 @@ impl Map {
         let region = pool.region().clone();
         let index_start = Instant::now();
         // A process that was killed between the creation of the pool and that of the map left zeros.
-        let fresh = report.created || Hart::is_blank(&region);
+        // (Or nothing: what a mapped region has not been grown to must not be read.)
+        let fresh = report.created || pool.stat().grown == 0 || Hart::is_blank(&region);
+        if fresh && pool.info().made {
+            // A log with damaged groups is reported first.
+            pool.finish()?;
+            let what =
+                "a map was made here, but its first page is blank; restore the files of the pool together";
+            let path = pool.info().devdax.clone().unwrap_or_else(|| path.join("image"));
+            return Err(Error::Corrupt { path, offset: 0, what: what.to_owned() });
+        }
         if fresh && options.config.read_only {
             let what = "its creation was interrupted; open it for writing once to finish it".to_owned();
             return Err(Error::Foreign { path: path.to_owned(), what });
@@ -86,6 +95,8 @@ impl Map {
             (hart, report.records)
         };
         pool.finish()?;
+        // Durable-order: the map's root, this mark, any record. With the mark a blank root is damage.
+        pool.set_made()?;
         let recovery = RecoveryReport {
             created: fresh,
             clean: report.was_clean,

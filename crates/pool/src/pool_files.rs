@@ -235,6 +235,13 @@ impl DataFiles {
         if to > from { self.sums.allocate(from, to - from, here()) } else { Ok(()) }
     }
 
+    /// Makes the file of page checksums long enough for `image_bytes` of the data file.
+    pub(crate) fn extend_sums(&self, image_bytes: u64) -> std::result::Result<(), FileError> {
+        let wanted = PageChecksums::file_bytes(image_bytes / PAGE_BYTES as u64);
+        let size = self.sums.raw().size().map_err(|e| FileError::new(self.sums.path.clone(), e))?;
+        if size < wanted { self.sums.allocate(size, wanted - size, here()) } else { Ok(()) }
+    }
+
     /// The error that a page of the data file does not match its checksum.
     pub(crate) fn damaged_page(&self, page: u64) -> Error {
         self.image.corrupt(page * PAGE_BYTES as u64, "the page does not match its checksum")

@@ -2,7 +2,7 @@
 
 use mangrove_pool::{
     Create, Domain, Emulated, Error, Fault, FaultKind, Faulty, FlushInstruction, Latency, Medium, MediumKind,
-    Operation, OsStorage, Pool, PoolOptions,
+    Operation, OsStorage, Pool, PoolOptions, crc32c,
 };
 use std::path::Path;
 
@@ -164,4 +164,83 @@ fn injected_latency_is_felt() {
         region.flush(i * 64, 64);
     }
     assert!(begun.elapsed().as_millis() >= 4, "{:?}", begun.elapsed());
+}
+
+/// The file `image`, with another length.
+fn set_len(path: &Path, len: u64) {
+    std::fs::OpenOptions::new().write(true).open(path.join("image")).unwrap().set_len(len).unwrap();
+}
+
+fn image_len(path: &Path) -> u64 {
+    std::fs::metadata(path.join("image")).unwrap().len()
+}
+
+#[test]
+fn an_unclosed_image_that_is_shorter_than_it_was_grown_is_refused() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    for round in 1..4u64 {
+        let pool = options().open(&path).unwrap();
+        put(&pool, round << 20, b"there");
+        drop(pool);
+        let len = image_len(&path);
+        assert_eq!(Pool::inspect(&path).unwrap().image_bytes, len, "kept while it grows");
+        for short in [0, 1, 4096, len - 4096, len - 1] {
+            set_len(&path, short);
+            for read_only in [true, false] {
+                let error = options().read_only(read_only).open(&path).unwrap_err();
+                assert!(matches!(&error, Error::Corrupt { path, .. } if path.ends_with("image")), "{error}");
+            }
+            assert_eq!(Pool::check(&path).unwrap().damage.len(), 1);
+            set_len(&path, len);
+        }
+        // `set_len` cut the bytes off.
+        put(&options().open(&path).unwrap(), round << 20, b"there");
+    }
+}
+
+/// A growth makes the image longer, then the page checksums, then the superblock.
+#[test]
+fn a_growth_that_a_crash_interrupted_is_finished() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    put(&options().open(&path).unwrap(), 0, b"there");
+    let long = image_len(&path) + (16 << 20);
+    set_len(&path, long);
+    for _ in 0..3 {
+        let pool = options().open(&path).unwrap();
+        assert_eq!((read(&pool, 0, 5), pool.stat().grown), (b"there".to_vec(), long));
+        drop(pool);
+        assert_eq!(Pool::inspect(&path).unwrap().image_bytes, long);
+        assert_eq!(Pool::check(&path).unwrap().damage, []);
+    }
+    options().open(&path).unwrap().close().unwrap();
+    assert!(options().open(&path).unwrap().was_clean());
+}
+
+#[test]
+fn an_unclosed_pool_of_version_2_opens_without_the_check_and_then_has_it() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let pool = options().open(&path).unwrap();
+    put(&pool, 0, b"there");
+    put(&pool, 8 << 20, b"gone");
+    drop(pool);
+    let mut bytes = std::fs::read(path.join("pool")).unwrap();
+    for copy in bytes.chunks_exact_mut(4096) {
+        copy[8..12].copy_from_slice(&2u32.to_le_bytes());
+        copy[72..80].fill(0);
+        copy[1160..1177].fill(0);
+        let crc = crc32c(0, &copy[..4092]);
+        copy[4092..].copy_from_slice(&crc.to_le_bytes());
+    }
+    std::fs::write(path.join("pool"), bytes).unwrap();
+    set_len(&path, 1 << 20);
+    let pool = options().open(&path).unwrap();
+    assert_eq!((read(&pool, 0, 5), pool.stat().grown), (b"there".to_vec(), 1 << 20));
+    drop(pool);
+    let versions = std::fs::read(path.join("pool")).unwrap();
+    assert_eq!([versions[8], versions[4096 + 8]], [3, 3]);
+    set_len(&path, 4096);
+    assert!(matches!(options().open(&path), Err(Error::Corrupt { .. })));
 }

@@ -1,7 +1,7 @@
 //! Is the durable content of this shadow sound?
 
 use crate::Result;
-use crate::layout::{AT_RINGS, ShadowLayout};
+use crate::layout::{AT_RINGS, BLANK_HEADER, ShadowLayout};
 use crate::recover::verify_all;
 use mangrove_pool::{CheckReport, Create, Damage, Error, MediumKind, Pool, PoolOptions};
 use std::path::Path;
@@ -19,6 +19,11 @@ pub(crate) fn check(path: &Path) -> Result<CheckReport> {
         let usable = pool.stat().grown;
         let layout = if usable < AT_RINGS { Ok(None) } else { ShadowLayout::read(region) };
         let verified = layout.and_then(|layout| match layout {
+            None if pool.info().made => {
+                let damage = Damage { path: path.join("image"), offset: 0, what: BLANK_HEADER.into() };
+                report.damage.push(damage);
+                Ok(0)
+            }
             None => {
                 report.notes.push("its creation was interrupted and nothing was stored in it".into());
                 Ok(0)

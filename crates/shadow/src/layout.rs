@@ -24,6 +24,9 @@ pub(crate) const RING_BYTES_MIN: u64 = 4096;
 pub(crate) const RING_BYTES_MAX: u64 = 1 << 30;
 
 pub(crate) const AT_MAGIC: u64 = 0;
+/// What is wrong with a header that is blank, in a pool in which a shadow was made.
+pub(crate) const BLANK_HEADER: &str =
+    "a shadow was made here, but its header is blank; restore the files of the pool together";
 pub(crate) const AT_VERSION: u64 = 8;
 pub(crate) const AT_ADDRESS: u64 = 16;
 pub(crate) const AT_CAPACITY: u64 = 24;

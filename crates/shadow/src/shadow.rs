@@ -4,7 +4,7 @@
 //! 1. The working copy never moves, and is never written by this crate once it has been opened.
 //! 2. Tickets grow in the order of commits; an atomic group is durable only with every one before it.
 
-use crate::layout::{AT_RINGS, PAGE_BYTES, RING_BYTES_MAX, RING_BYTES_MIN, ShadowLayout};
+use crate::layout::{AT_RINGS, BLANK_HEADER, PAGE_BYTES, RING_BYTES_MAX, RING_BYTES_MIN, ShadowLayout};
 use crate::recover::{LogEnds, Recovery, recover};
 use crate::ring::Rings;
 use crate::working::WorkingCopy;
@@ -75,7 +75,12 @@ impl Shadow {
         let image = if options.start == Start::CopyOnWrite { pool.image_file()? } else { None };
         let found = pool.open_report();
         let ends = if found.was_clean || found.created { LogEnds::Trust } else { LogEnds::Prove };
-        let mut shadow = Self::build(pool.region().clone(), options, image, ends)?;
+        let mut shadow = Self::build(pool.region().clone(), options, image, ends, pool.info().made)?;
+        if let Backing::Rings(_) = &shadow.backing {
+            // Durable-order: the header, this mark, any commit. With the mark a blank header is damage.
+            pool.region().fence();
+            pool.set_made()?;
+        }
         shadow.report.created = found.created;
         shadow.report.was_clean = found.was_clean;
         if let Backing::Log(_) = &shadow.backing {
@@ -92,7 +97,7 @@ impl Shadow {
     /// # Errors
     /// See [`Error`].
     pub fn on_region(region: Region, options: &Options) -> Result<Self> {
-        Self::build(region, options, None, LogEnds::Prove)
+        Self::build(region, options, None, LogEnds::Prove, false)
     }
 
     /// As [`Shadow::on_region`], for the region that `file` is mapped at: the working copy is mapped from the file
@@ -101,11 +106,17 @@ impl Shadow {
     /// # Errors
     /// See [`Error`].
     pub fn on_mapped_region(region: Region, file: OwnedFd, options: &Options) -> Result<Self> {
-        Self::build(region, options, Some(file), LogEnds::Prove)
+        Self::build(region, options, Some(file), LogEnds::Prove, false)
     }
 
-    /// `image`: the region's file, to be mapped instead of read.
-    fn build(region: Region, options: &Options, image: Option<OwnedFd>, ends: LogEnds) -> Result<Self> {
+    /// `image`: the region's file, to be mapped instead of read. `made`: the region holds a shadow.
+    fn build(
+        region: Region,
+        options: &Options,
+        image: Option<OwnedFd>,
+        ends: LogEnds,
+        made: bool,
+    ) -> Result<Self> {
         if region.medium().capabilities().has_units {
             let (base, grown) = (region.base(), region.medium().grown());
             let backing = LogBacking {
@@ -120,6 +131,10 @@ impl Shadow {
         region.grow(AT_RINGS.min(region.len()))?;
         let layout = match ShadowLayout::read(&region)? {
             Some(layout) => layout,
+            None if made => {
+                let path = "the shadow's image".into();
+                return Err(Error::Corrupt { path, offset: 0, what: BLANK_HEADER.into() });
+            }
             None => options.make(&region)?,
         };
         let working = WorkingCopy::reserve(&layout)?;

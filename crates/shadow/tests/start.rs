@@ -180,3 +180,33 @@ fn a_long_unit_that_finds_no_room_is_refused_and_nothing_else() {
     assert_eq!(bytes(&shadow)[..200], [[0; 100].as_slice(), &[3; 50], &[0; 50]].concat()[..]);
     shadow.close().unwrap();
 }
+
+#[test]
+fn an_unclosed_shadow_whose_image_was_cut_or_blanked_is_refused() {
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let path = dir.path().join("s");
+    let options = || options(Medium::Emulated(Latency::default()));
+    let shadow = options().open(&path).unwrap();
+    shadow.grow(LEN as u64).unwrap();
+    bytes(&shadow).fill(7);
+    shadow.commit(0, &[(shadow.base() as usize, LEN)]).unwrap();
+    drop(shadow);
+    let image = path.join("image");
+    let whole = std::fs::read(&image).unwrap();
+    let mut blank = whole.clone();
+    blank[..4096].fill(0);
+    let mut all_blank = whole.clone();
+    all_blank.fill(0);
+    let cuts = [0, 4096, whole.len() / 2, whole.len() - 1].map(|len| whole[..len].to_vec());
+    for damaged in cuts.into_iter().chain([blank, all_blank]) {
+        std::fs::write(&image, &damaged).unwrap();
+        for options in [options(), options().start(Start::CopyOnWrite)] {
+            let error = options.open(&path).err().expect("damage");
+            assert!(matches!(error, Error::Corrupt { .. }), "{} bytes: {error}", damaged.len());
+        }
+        assert_eq!(Shadow::check(&path).unwrap().damage.len(), 1, "{} bytes", damaged.len());
+        assert!(std::fs::read(&image).unwrap() == damaged, "the refusal changed the image");
+    }
+    std::fs::write(&image, &whole).unwrap();
+    assert!(bytes(&options().open(&path).unwrap()).iter().all(|&byte| byte == 7));
+}

@@ -6,8 +6,8 @@
 //! bits of values, no micro-logs and no leaks (gaps 1 to 4, 11, 15).
 //!
 //! Recovery writes nothing to the medium but the effects of a committed batch, which are idempotent; so a crash
-//! during recovery equals a crash before it. (A map of an older version is upgraded: `recovery/upgrade.rs`.) It corrects a torn update in memory only, because both readings of the
-//! line mean the same.
+//! during recovery equals a crash before it. (A map of an older version is upgraded: `recovery/upgrade.rs`.) It
+//! corrects a torn update in memory only, because both readings of the line mean the same.
 
 use crate::format::layout::{
     LEAF_META, ROOT_BATCH, ROOT_HIGH_WATER, SegmentKind, Tag, VERSION_OF_ZEROS, seal,

@@ -102,12 +102,19 @@ impl Mapped {
         domain: PersistenceDomain,
         latency: Option<LatencyModel>,
         mut files: MappedFiles,
-        grown: u64,
+        mut grown: u64,
     ) -> Result<Arc<Self>> {
         let segments = (memory.len() as u64).div_ceil(SEGMENT_BYTES) as usize;
         let dirty = Reservation::anonymous(segments)
             .map_err(|e| Error::Unsupported { what: format!("cannot reserve {segments} bytes: {e}") })?;
         let sb = files.superblock.current();
+        if grown > sb.image_bytes && !files.is_device {
+            // A growth that was not finished, or a pool of version 2.
+            match files.data.extend_sums(grown) {
+                Err(e) if e.is_no_space() && sb.version == VERSION => grown = sb.image_bytes,
+                given => given.map_err(|e| e.doing("allocate space in"))?,
+            }
+        }
         let (was_clean, image_bytes) = (sb.clean, if files.is_device { sb.image_bytes } else { grown });
         if was_clean || sb.version < VERSION || sb.image_bytes != image_bytes {
             if image_bytes > sb.image_bytes && kind == MediumKind::Dax {
