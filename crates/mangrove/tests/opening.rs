@@ -151,24 +151,26 @@ fn a_read_only_map_answers_and_refuses_to_change() {
 
 #[test]
 fn a_pool_whose_map_was_never_made_is_made_now() {
-    let dir = Dir::new();
-    // What a process leaves that is killed between the creation of the pool and that of the map.
-    mangrove_pool::PoolOptions::new()
-        .kind("map")
-        .create(mangrove_pool::Create::New)
-        .medium(mangrove_pool::Medium::File)
-        .capacity(1 << 30)
-        .log_bytes(1 << 20)
-        .open(dir.path())
-        .unwrap();
-    let Err(Error::Foreign { what, .. }) = Map::options().read_only(true).open(dir.path()) else {
-        panic!("there is no map to read yet");
-    };
-    assert!(what.contains("its creation was interrupted"), "{what}");
-    let map = Map::options().create(Create::Never).open(dir.path()).unwrap();
-    map.put("k", "v").unwrap();
-    drop(map);
-    assert_eq!(dir.map().get("k").unwrap().unwrap(), b"v");
+    for medium in [Medium::File, Medium::Emulated(mangrove::Latency::default())] {
+        let dir = Dir::new();
+        // What a process leaves that is killed between the creation of the pool and that of the map.
+        mangrove_pool::PoolOptions::new()
+            .kind("map")
+            .create(mangrove_pool::Create::New)
+            .medium(medium)
+            .capacity(1 << 30)
+            .log_bytes(1 << 20)
+            .open(dir.path())
+            .unwrap();
+        let Err(Error::Foreign { what, .. }) = Map::options().read_only(true).open(dir.path()) else {
+            panic!("there is no map to read yet");
+        };
+        assert!(what.contains("its creation was interrupted"), "{what}");
+        let map = Map::options().create(Create::Never).open(dir.path()).unwrap();
+        map.put("k", "v").unwrap();
+        drop(map);
+        assert_eq!(Map::open(dir.path()).unwrap().get("k").unwrap().unwrap(), b"v");
+    }
 }
 
 #[test]
