@@ -60,7 +60,7 @@ fn specimen(records: u32) -> (Model, Vec<u64>) {
     put(b"extent".to_vec(), 40_000);
     put(b"gone".to_vec(), 40_000);
     for key in
-        model.keys().cloned().filter(|key| key[..] == b"gone"[..] || key[2] % 4 == 1).collect::<Vec<_>>()
+        model.keys().filter(|key| key[..] == b"gone"[..] || key[2] % 4 == 1).cloned().collect::<Vec<_>>()
     {
         assert!(hart.delete(&key, WriteMode::Durable).unwrap());
         model.remove(&key);

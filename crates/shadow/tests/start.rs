@@ -201,7 +201,7 @@ fn an_unclosed_shadow_whose_image_was_cut_or_blanked_is_refused() {
     for damaged in cuts.into_iter().chain([blank, all_blank]) {
         std::fs::write(&image, &damaged).unwrap();
         for options in [options(), options().start(Start::CopyOnWrite)] {
-            let error = options.open(&path).err().expect("damage");
+            let error = options.open(&path).expect_err("damage");
             assert!(matches!(error, Error::Corrupt { .. }), "{} bytes: {error}", damaged.len());
         }
         assert_eq!(Shadow::check(&path).unwrap().damage.len(), 1, "{} bytes", damaged.len());

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 type Record = (Vec<u8>, Vec<u8>);
 
@@ -94,6 +95,13 @@ impl<const INTERVAL: bool> Subject for MapSubject<INTERVAL> {
     fn create(region: Region) -> Result<Self, String> {
         let map = Hart::create(region, &options(INTERVAL)).map_err(|e| e.to_string())?;
         Ok(Self { map: Arc::new(map) })
+    }
+
+    fn is_unfinished(region: &Region) -> bool {
+        // The root line commits the map: docs/format/map.md.
+        let root: Vec<u64> = (0..8).map(|word| region.word(word * 8).load(Ordering::Relaxed)).collect();
+        let bytes: Vec<u8> = root[..7].iter().flat_map(|word| word.to_le_bytes()).collect();
+        root[0] == 0 || root[7] != u64::from(mangrove_pool::crc32c(0, &bytes))
     }
 
     fn recover(region: Region) -> Result<Self, String> {

@@ -45,10 +45,16 @@ pub trait Subject: Sized {
     /// Any error fails the run.
     fn create(region: Region) -> Result<Self, String>;
 
+    /// True when a crash may have left `region` before the structure in it was complete. From its commit record on, a
+    /// structure must be recovered, even if its creation did not return.
+    fn is_unfinished(_region: &Region) -> bool {
+        true
+    }
+
     /// Recovers the structure that a crash left in `region`.
     ///
     /// # Errors
-    /// A violation, unless the crash came before creation returned.
+    /// A violation, unless the crash came before creation returned and the structure is unfinished.
     fn recover(region: Region) -> Result<Self, String>;
 
     /// Runs an operation, checks its answer against the model before it, and returns what it promised. `index` is

@@ -167,9 +167,10 @@ pub(crate) fn judge<S: Subject>(
     if promise.closed && !may_refuse && machine.was_clean() == Some(false) {
         return Err("the pool was closed in order and does not say so".to_owned());
     }
+    let may_be_absent = !structure_promised && S::is_unfinished(&region);
     let mut subject = match S::recover(region) {
         Ok(subject) => subject,
-        Err(_) if may_refuse || !structure_promised => return Ok(None),
+        Err(_) if may_refuse || may_be_absent => return Ok(None),
         Err(e) => return Err(format!("recovery failed: {e}")),
     };
     subject.check().map_err(|e| format!("check after recovery: {e}"))?;
