@@ -441,19 +441,28 @@ impl Plugins {
 
     #[track_caller]
     fn does(&self, steps: &str) -> String {
+        let output = self.steps(steps);
+        let is_killed = output.status.signal() == Some(libc::SIGKILL);
+        assert!(is_killed || output.status.success(), "{steps:?}: {}", told(&output));
+        told(&output)
+    }
+
+    /// As `does`, and the opening fails.
+    #[track_caller]
+    fn is_refused(&self, steps: &str) -> String {
+        let output = self.steps(steps);
+        assert_eq!(output.status.code(), Some(2), "{steps:?}: {}", told(&output));
+        told(&output)
+    }
+
+    fn steps(&self, steps: &str) -> Output {
         let load = |step: &str| match step.strip_prefix("load:") {
             Some(name) => format!("load:{}", self.scratch.path().join(name).display()),
             None => step.to_owned(),
         };
         let steps: Vec<String> = steps.split(' ').map(load).collect();
-        let output = output(
-            &self.program,
-            &steps.iter().map(String::as_str).collect::<Vec<_>>(),
-            &self.scratch.path().join("s"),
-        );
-        let is_killed = output.status.signal() == Some(libc::SIGKILL);
-        assert!(is_killed || output.status.success(), "{steps:?}: {}", told(&output));
-        told(&output)
+        let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+        output(&self.program, &steps, &self.scratch.path().join("s"))
     }
 }
 
@@ -468,6 +477,60 @@ fn what_the_first_command_writes_to_a_library_that_came_after_opening_survives()
     plugins.does("load:other.so open idle load:one.so call call idle call kill");
     let told = plugins.does("load:other.so load:one.so open read");
     assert!(told.contains("read 3"), "{told}");
+}
+
+#[test]
+fn what_commands_write_to_a_library_that_is_there_only_at_reopening_survives() {
+    let plugins = Plugins::new();
+    plugins.does("open idle kill");
+    plugins.does("load:one.so open call call kill");
+    for count in [2, 3] {
+        let told = plugins.does("load:one.so open read call kill");
+        assert!(told.contains(&format!("read {count}")), "{told}");
+    }
+    // It went and came back elsewhere, beside another that comes now.
+    plugins.does("load:other.so load:one.so open call call kill");
+    let told = plugins.does("load:one.so open read kill");
+    assert!(told.contains("read 6"), "{told}");
+}
+
+#[test]
+fn a_library_that_is_there_only_at_reopening_is_asked_for_and_not_taken_for_another() {
+    let plugins = Plugins::new();
+    plugins.does("open idle kill");
+    plugins.does("load:one.so open call kill");
+    for steps in ["open read", "load:other.so open read"] {
+        let told = plugins.is_refused(steps);
+        assert!(told.contains("one.so, which is not loaded; load it before opening"), "{told}");
+    }
+    let told = plugins.does("load:other.so load:one.so open read");
+    assert!(told.contains("read 1"), "{told}");
+}
+
+#[test]
+fn another_build_of_a_library_that_was_there_only_at_reopening_is_refused() {
+    let plugins = Plugins::new();
+    plugins.does("open idle kill");
+    plugins.does("load:one.so open keep kill");
+    let told = plugins.does("load:one.so open kept");
+    assert!(told.contains("kept 0"), "{told}");
+    compile_plugin(&plugins.scratch.path().join("one.so"), &["-DSTEP=3"]);
+    let told = plugins.is_refused("load:one.so open kept");
+    assert!(told.contains("start the build that wrote it"), "{told}");
+    // Nor may it be missing.
+    let told = plugins.is_refused("open idle");
+    assert!(told.contains("one.so is not loaded now; load it before opening"), "{told}");
+}
+
+/// A reopening whose commands change nothing leaves the table as it is.
+#[test]
+fn a_library_that_no_command_saw_may_be_another_build() {
+    let plugins = Plugins::new();
+    plugins.does("open idle kill");
+    plugins.does("load:one.so open read");
+    compile_plugin(&plugins.scratch.path().join("one.so"), &["-DSTEP=3"]);
+    let told = plugins.does("load:one.so open call");
+    assert!(told.contains("call 3"), "{told}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 /* A program whose library comes and goes: plugins STATE STEP... The steps: open, load:PATH, unload, over (maps memory
  * where the library was), call (a command that calls the library), idle (one that does not), fill (one that writes to
- * all of that memory), read, wait, kill; drop (a command that calls the library and unloads it); openB and callB, the
- * same with another state. */
+ * all of that memory), read, wait, kill; drop (a command that calls the library and unloads it); keep (a command that
+ * keeps the address of the library's function), kept (what that function returns); openB and callB, the same with
+ * another state. */
 #include <dlfcn.h>
 #include <link.h>
 #include <mangrove_app.h>
@@ -23,15 +24,18 @@ static struct {
     const char *path;
     char *start, *end;
 } library;
+static int (*kept)(const char *);
 static int count;
 
 static void look(void *ctx) {
-    ((struct call *)ctx)->answer = library.plugged(NULL);
+    struct call *call = ctx;
+    call->answer = (strcmp(call->step, "kept") == 0 ? kept : library.plugged)(NULL);
 }
 
 static void process(void *ctx) {
     struct call *call = ctx;
     if (strncmp(call->step, "call", 4) == 0) call->answer = library.plugged("");
+    if (strcmp(call->step, "keep") == 0) kept = library.plugged;
     if (strcmp(call->step, "drop") == 0) {
         library.plugged("");
         call->answer = dlclose(library.handle);
@@ -99,9 +103,9 @@ int main(int argc, char **argv) {
         } else if (strcmp(call.step, "callB") == 0) {
             fine(mangrove_app_cmd(client_b, &call));
             printf("callB %d\n", call.answer);
-        } else if (strcmp(call.step, "read") == 0) {
+        } else if (strcmp(call.step, "read") == 0 || strcmp(call.step, "kept") == 0) {
             fine(mangrove_app_read(client, look, &call));
-            printf("read %d\n", call.answer);
+            printf("%s %d\n", call.step, call.answer);
         } else if (strcmp(call.step, "wait") == 0) {
             usleep(20000);
         } else if (strcmp(call.step, "kill") == 0) {

@@ -6,7 +6,9 @@
 //! 2. What a command wrote is in its commit if it lies in the region or is a variable of a program module that was
 //!    loaded before its batch began; everything else (stacks, the process's heap, libc's own data) is not persistent.
 //! 3. Between opening and the first commit nothing durable changes, and nothing after a failed commit.
-//! 4. Closing a state leaves its memory mapped until another state is opened, so that destructors may still read it.
+//! 4. A command runs only when the state's table of modules is that of the process, or its atomic group makes it so:
+//!    the group may hold addresses of every module that is loaded, and mirrors name modules by their places there.
+//! 5. Closing a state leaves its memory mapped until another state is opened, so that destructors may still read it.
 //!    `returns_memory(true)` unmaps it at once. It stays mapped for the life of the process if a panic payload that
 //!    left a command lies in it (`keep_memory`).
 
@@ -56,6 +58,15 @@ pub(crate) struct Opened {
     pub(crate) new: bool,
 }
 
+/// What a state consists of while it is opened.
+struct Found {
+    heap: Heap,
+    modules: Modules,
+    globals: Globals,
+    /// See `CommitParts`.
+    table_is_old: bool,
+}
+
 pub(crate) struct State {
     registration: Registration,
     heap: Box<Heap>,
@@ -82,6 +93,8 @@ unsafe impl Sync for State {}
 struct CommitParts {
     globals: Globals,
     modules: Modules,
+    /// The state's table of modules is not that of `modules`; the next `enter` replaces it.
+    table_is_old: bool,
     commits: u64,
     /// [`Heap::frees`] at the last commit.
     frees: u64,
@@ -160,7 +173,7 @@ impl State {
         let mut early = HeaderWrites::default();
         let watch = (!options.self_contained || options.translates).then(ModulesWatch::begin);
         let new = is_new(&shadow)?;
-        let (heap, modules, globals) = if new {
+        let Found { heap, modules, globals, table_is_old } = if new {
             Self::make(&shadow, header, options, &mut early)?
         } else {
             Self::find(&shadow, header, options)?
@@ -177,6 +190,7 @@ impl State {
         let parts = CommitParts {
             globals,
             modules,
+            table_is_old,
             commits: 0,
             frees: 0,
             early,
@@ -205,7 +219,7 @@ impl State {
         header: *mut StateHeader,
         options: &StateOptions,
         early: &mut HeaderWrites,
-    ) -> Result<(Heap, Modules, Globals)> {
+    ) -> Result<Found> {
         let ground = Box::new(ShadowSpace(Arc::clone(shadow)));
         let mut heap = Heap::format(ground, ARENA_OFFSET, early).map_err(|what| Error::Invalid { what })?;
         let modules =
@@ -215,16 +229,12 @@ impl State {
         head.version = VERSION;
         head.header_bytes = size_of::<StateHeader>() as u32;
         head.base = shadow.base() as u64;
-        (head.modules, head.modules_bytes) = place_modules(&mut heap, &modules, early)?;
+        (head.modules, head.modules_bytes) = place_table(&mut heap, &modules.encode(), early)?;
         early.wrote(header as usize, size_of::<StateHeader>());
-        Ok((heap, modules, Globals::new()))
+        Ok(Found { heap, modules, globals: Globals::new(), table_is_old: false })
     }
 
-    fn find(
-        shadow: &Arc<Shadow>,
-        header: *mut StateHeader,
-        options: &StateOptions,
-    ) -> Result<(Heap, Modules, Globals)> {
+    fn find(shadow: &Arc<Shadow>, header: *mut StateHeader, options: &StateOptions) -> Result<Found> {
         // SAFETY: the region's first page.
         let head = unsafe { &*header };
         if head.version != VERSION || head.header_bytes as usize != size_of::<StateHeader>() {
@@ -244,7 +254,8 @@ impl State {
             )));
         }
         let heap = Heap::open(Box::new(ShadowSpace(Arc::clone(shadow))), ARENA_OFFSET).map_err(damaged)?;
-        let table = bytes_at(&heap, head.modules, head.modules_bytes)
+        let recorded = bytes_at(&heap, head.modules, head.modules_bytes);
+        let table = recorded
             .and_then(Modules::decode)
             .ok_or_else(|| damaged("the state's table of modules cannot be read".into()))?;
         let (modules, gone) = if options.self_contained {
@@ -252,13 +263,15 @@ impl State {
         } else {
             Modules::compare(table, options.keeps_variables)?
         };
+        // A module is new, or lies elsewhere, or is another build that the state does not point to.
+        let table_is_old = !options.self_contained && recorded != Some(&modules.encode());
         if let Some(what) = points_there(&heap, head, &gone).map_err(damaged)? {
             return Err(Error::Moved { what });
         }
         thread_keys::make_again(&head.keys).map_err(|what| Error::Moved { what })?;
         // SAFETY: the program opens its state before any thread uses it.
         let globals = unsafe { Globals::restore(header, &heap, &modules) }.map_err(damaged)?;
-        Ok((heap, modules, globals))
+        Ok(Found { heap, modules, globals, table_is_old })
     }
 
     /// The next commit ends initialisation: a crash after it finds the state, a crash before it nothing. Called
@@ -305,10 +318,11 @@ impl Backing for State {
         }
         // Relaxed: set while opening or by an earlier `enter`, which the runtime orders before this.
         if self.variables_changed.load(Ordering::Relaxed) {
+            let mut parts = self.parts.lock();
+            self.record_modules(&mut parts)?;
             self.variables_changed.store(false, Ordering::Relaxed);
-            let variables = self.parts.lock().modules.variables();
             // SAFETY: the caller's write set, which is empty now.
-            unsafe { (*writes).set_exact(&variables) };
+            unsafe { (*writes).set_exact(&parts.modules.variables()) };
         }
         // SAFETY: passed on.
         unsafe { self.registration.enter(writes) };
@@ -477,10 +491,17 @@ impl State {
             parts.globals.find_again(self.header, &parts.modules);
             self.variables_changed.store(true, Ordering::Relaxed);
         }
-        if refreshed.came {
+        parts.table_is_old |= refreshed.came;
+        self.record_modules(parts)
+    }
+
+    /// Makes the table of modules part of the next commit, if the state has an old one.
+    fn record_modules(&self, parts: &mut CommitParts) -> Result<()> {
+        if parts.table_is_old {
             // SAFETY: the region's first page; no command runs.
             let head = unsafe { &mut *self.header };
-            record_modules(head, self.heap(), &parts.modules, &mut parts.early)?;
+            replace_table(head, self.heap(), &parts.modules, &mut parts.early)?;
+            parts.table_is_old = false;
         }
         Ok(())
     }
@@ -504,25 +525,32 @@ fn full() -> Error {
     }
 }
 
-/// Puts the table of modules into a block of its own, in place of the last one.
-fn record_modules(
+/// Puts the table of modules into the block of the last one, or into a longer one instead of that.
+fn replace_table(
     head: &mut StateHeader,
     heap: &mut Heap,
     modules: &Modules,
     w: &mut HeaderWrites,
 ) -> Result<()> {
+    let table = modules.encode();
     let old = head.modules as usize;
-    (head.modules, head.modules_bytes) = place_modules(heap, modules, w)?;
-    StateHeader::report(w, &head.modules);
+    if heap.usable_bytes(old).is_some_and(|bytes| table.len() <= bytes) {
+        // SAFETY: a block in use of at least this many bytes, which nothing else refers to.
+        unsafe { std::ptr::copy_nonoverlapping(table.as_ptr(), old as *mut u8, table.len()) };
+        w.wrote(old, table.len());
+        head.modules_bytes = table.len() as u64;
+    } else {
+        (head.modules, head.modules_bytes) = place_table(heap, &table, w)?;
+        StateHeader::report(w, &head.modules);
+        // A table that is no block would have been refused at opening.
+        let _ = heap.free(w, old);
+    }
     StateHeader::report(w, &head.modules_bytes);
-    // A table that is no block would have been refused at opening.
-    let _ = heap.free(w, old);
     Ok(())
 }
 
 /// The table of modules in a new block: its address and its bytes.
-fn place_modules(heap: &mut Heap, modules: &Modules, w: &mut HeaderWrites) -> Result<(u64, u64)> {
-    let table = modules.encode();
+fn place_table(heap: &mut Heap, table: &[u8], w: &mut HeaderWrites) -> Result<(u64, u64)> {
     let block = heap.alloc(w, table.len());
     if block.is_null() {
         return Err(full());

@@ -497,6 +497,20 @@ fn states_that_cannot_live_here_are_refused_with_a_sentence() {
     );
 }
 
+fn points_there() {}
+
+/// Where the program is by a state's table of modules.
+fn program_span(state: &State) -> (u64, u64) {
+    let header = (state.roots() as usize & !4095) as *const StateHeader;
+    // SAFETY: the header's table of modules, whose first entry is the program (docs/format/arena.md).
+    unsafe {
+        let table = (*header).modules as *const u8;
+        let path = table.add(4).cast::<u32>().read_unaligned() as usize;
+        let id = table.add(8 + path).cast::<u32>().read_unaligned() as usize;
+        table.add(8 + path + 4 + id + 8).cast::<(u64, u64)>().read_unaligned()
+    }
+}
+
 #[test]
 fn a_module_that_moved_matters_only_if_the_state_points_to_it() {
     let _one = ONE.lock();
@@ -517,7 +531,19 @@ fn a_module_that_moved_matters_only_if_the_state_points_to_it() {
         });
         drop(state);
         match State::open(&path, &options()) {
-            Ok((state, opened)) => assert!(!points && !opened.new && state.check().is_empty()),
+            Ok((state, opened)) => {
+                assert!(!points && !opened.new && state.check().is_empty());
+                // What this process's commands store may point to where the program is now.
+                assert_eq!(program_span(&state).0, 0x1234_0000, "opening changes nothing");
+                command(&state, &mut writes, |wrote| put(root(&state), 8, wrote));
+                let here = program_span(&state);
+                drop(state);
+                let (state, _) = open(&path);
+                assert_eq!(program_span(&state), here, "durable with the first command");
+                let code = points_there as *const () as u64;
+                assert!((here.0..here.1).contains(&code) && state.check().is_empty());
+                assert_eq!(state.stat().arena.blocks, 2, "the list and one table");
+            }
             Err(error) => {
                 let text = error.to_string();
                 assert!(
