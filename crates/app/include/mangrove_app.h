@@ -80,7 +80,7 @@ enum mangrove_app_status
     MANGROVE_APP_ERR_POOL = -2,
     // The state belongs to another build of the program, or to another program.
     MANGROVE_APP_ERR_FOREIGN = -3,
-    // The state points to something of the process that lies elsewhere in this run.
+    // The state points to something of the process that lies elsewhere in this run, or in the next.
     MANGROVE_APP_ERR_MOVED = -4,
     // The state's own structures contradict each other; nothing was served.
     MANGROVE_APP_ERR_DAMAGED = -5,
@@ -345,6 +345,15 @@ mangrove_app_status mangrove_app_options_set_block_bytes(mangrove_app_options *o
 mangrove_app_status mangrove_app_options_set_variables(mangrove_app_options *options,
                                                        bool keep);
 
+// Promises that the state depends on no address of code, constants or variables of the program and its
+// libraries: neither by pointing there (a commit that does is refused, with MANGROVE_APP_ERR_MOVED), nor
+// by hashing such an address. Then it can be made and opened where the program cannot have the same
+// addresses at each start (mangrove_app_addresses_are_fixed). Default: false: there, opening returns
+// MANGROVE_APP_ERR_MOVED, unless the program and its own libraries are linked at a fixed address
+// (-no-pie) or MANGROVE_RANDOM_ADDRESSES is in the environment.
+mangrove_app_status mangrove_app_options_set_random_addresses(mangrove_app_options *options,
+                                                              bool promise);
+
 // Event loops of the server, 1 to 1024. Default: one a CPU.
 mangrove_app_status mangrove_app_options_set_workers(mangrove_app_options *options, uint32_t count);
 
@@ -473,8 +482,9 @@ mangrove_app_status mangrove_app_stat(const mangrove_app *app,
                                       size_t bytes);
 
 // Whether this process has its modules where every start has them. False where a sandbox forbids
-// personality(2), or with MANGROVE_RANDOM_ADDRESSES in the environment: a state that points to
-// functions or variables of the program then opens only if they happen to lie where they lay.
+// personality(2), or with MANGROVE_RANDOM_ADDRESSES in the environment: opening then demands a program
+// at a fixed address (-no-pie) or a promise (mangrove_app_options_set_random_addresses), and no command
+// may make the state point to a module that moves.
 // Threads: any.
 bool mangrove_app_addresses_are_fixed(void);
 

@@ -6,7 +6,7 @@ use crate::status::mangrove_app_status::*;
 use crate::status::{Answer, Failure, guard, mangrove_app_status};
 use crate::{constructor, interpose};
 use mangrove_cabi::{give, handle, out, path, put_out};
-use mangrove_durable::{Error, Runtime};
+use mangrove_durable::{Error, Runtime, settle_addresses};
 use mangrove_serve::{Server, ServerOptions, Stopper};
 use std::ffi::{CString, c_char, c_void};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -61,7 +61,8 @@ pub unsafe extern "C" fn mangrove_app_open(
         constructor::keep();
         interpose::check().map_err(Failure::invalid)?;
         let leaves = interpose::leaves().map(|(address, _)| address);
-        let all = options.all.clone().leaves(&leaves).refused(&interpose::refused());
+        let all =
+            options.all.clone().addresses(settle_addresses()).leaves(&leaves).refused(&interpose::refused());
         // SAFETY: the application's callback with its own pointer, as the header says.
         let runtime = unsafe { Runtime::open(path, &all, init) }?;
         if !runtime.is_new()

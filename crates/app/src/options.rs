@@ -229,6 +229,20 @@ pub unsafe extern "C" fn mangrove_app_options_set_variables(
     set_option!(guard, options.all.keeps_variables(keep))
 }
 
+/// Promises that the state depends on no address of code, constants or variables of the program and its
+/// libraries: neither by pointing there (a commit that does is refused, with MANGROVE_APP_ERR_MOVED), nor
+/// by hashing such an address. Then it can be made and opened where the program cannot have the same
+/// addresses at each start (mangrove_app_addresses_are_fixed). Default: false: there, opening returns
+/// MANGROVE_APP_ERR_MOVED, unless the program and its own libraries are linked at a fixed address
+/// (-no-pie) or MANGROVE_RANDOM_ADDRESSES is in the environment.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_app_options_set_random_addresses(
+    options: *mut mangrove_app_options,
+    promise: bool,
+) -> mangrove_app_status {
+    set_option!(guard, options.all.random_addresses(promise))
+}
+
 /// Event loops of the server, 1 to 1024. Default: one a CPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_options_set_workers(

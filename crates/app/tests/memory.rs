@@ -3,44 +3,11 @@
 
 mod common;
 
-use common::{cc, here, libraries, run, told};
+use common::{cc, compile, compile_plugin, here, libraries, output, run, says, told};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-
-fn compile(source: &str, folder: &Path, name: &str, flags: &[&str]) -> PathBuf {
-    let program = folder.join(name);
-    let mut compiler = if source.ends_with(".cc") {
-        let mut cxx = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
-        cxx.args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-g", "-O2", "-pthread", "-I"]);
-        cxx.arg(here().join("include"));
-        cxx
-    } else {
-        cc()
-    };
-    run(compiler
-        .arg(here().join("tests").join(source))
-        .arg("-o")
-        .arg(&program)
-        .args(flags)
-        .arg(libraries().join("libmangrove_app.so"))
-        .arg(format!("-Wl,-rpath,{}", libraries().display())));
-    program
-}
-
-fn output(program: &Path, arguments: &[&str], state: &Path) -> Output {
-    Command::new(program).arg(state).args(arguments).output().expect("runs")
-}
-
-#[track_caller]
-fn says(output: &Output, code: i32, text: &str) {
-    assert!(
-        output.status.code() == Some(code) && told(output).contains(text),
-        "not '{text}': {}",
-        told(output)
-    );
-}
 
 #[test]
 fn every_way_to_get_memory_survives() {
@@ -272,47 +239,6 @@ fn another_build_is_refused() {
     // Nothing was damaged; a copy under another name is the same build.
     std::fs::rename(&program, scratch.path().join("renamed")).expect("renamed");
     says(&output(&scratch.path().join("renamed"), &["open"], &state), 0, "fine");
-}
-
-#[test]
-fn where_addresses_are_random_a_state_opens_if_it_points_to_nothing_that_moved() {
-    let scratch = tempfile::tempdir().expect("a scratch directory");
-    let sandbox = scratch.path().join("sandbox");
-    run(cc().arg(here().join("tests/c/sandbox.c")).arg("-o").arg(&sandbox));
-    let pie = compile("c/addresses.c", scratch.path(), "pie", &["-DBUILD=1", "-pie", "-fPIE"]);
-    let fixed = compile("c/addresses.c", scratch.path(), "fixed", &["-DBUILD=1", "-no-pie", "-fno-pie"]);
-    let random = |program: &Path, state: &Path, how: &str| {
-        Command::new(&sandbox).arg(program).arg(state).arg(how).output().expect("runs")
-    };
-    for (program, what, opens) in [
-        (&pie, "none", true),
-        (&pie, "own", false),
-        (&pie, "libc", false),
-        (&fixed, "own", true),
-        (&fixed, "libc", false),
-    ] {
-        let state = scratch.path().join(format!("{what}-{}", program.display().to_string().len()));
-        let state = state.with_extension(program.file_name().expect("a name"));
-        says(&random(program, &state, what), 0, "fixed 0");
-        for _ in 0..3 {
-            let output = random(program, &state, "open");
-            if opens {
-                says(&output, 0, "fine");
-            } else {
-                says(&output, 2, "MOVED");
-                says(&output, 2, "setarch -R");
-            }
-        }
-    }
-}
-
-fn compile_plugin(library: &Path, flags: &[&str]) {
-    run(cc()
-        .args(["-shared", "-fPIC"])
-        .args(flags)
-        .arg(here().join("tests/c/plugin.c"))
-        .arg("-o")
-        .arg(library));
 }
 
 #[test]

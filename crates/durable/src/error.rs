@@ -26,7 +26,7 @@ pub enum Error {
     Refused { what: String },
     /// The state belongs to another build of the program.
     Foreign { what: String },
-    /// The state points to something of the process that is elsewhere, or another build, in this run.
+    /// The state points to something of the process that is elsewhere, or another build, in this run or the next.
     Moved { what: String },
     /// The state's own structures contradict each other.
     Damaged { what: String },

@@ -2,6 +2,7 @@
 
 use crate::alloc::mmap::MAPPINGS;
 use crate::alloc::split_allocation;
+use crate::image::aslr::{Addresses, Moving};
 use crate::image::image::StateOptions;
 use crate::{Error, Result};
 use mangrove_shadow::{Durability, PoolConfig, Start};
@@ -33,6 +34,8 @@ pub struct Options {
     keeps_variables: bool,
     self_contained: bool,
     returns_memory: bool,
+    random_addresses: bool,
+    addresses: Addresses,
     leaves: Vec<usize>,
     refused: Vec<(usize, &'static str)>,
 }
@@ -47,6 +50,8 @@ impl Default for Options {
             keeps_variables: true,
             self_contained: false,
             returns_memory: false,
+            random_addresses: false,
+            addresses: Addresses::Same,
             leaves: Vec::new(),
             refused: Vec::new(),
         }
@@ -112,6 +117,24 @@ impl Options {
         self
     }
 
+    /// Promises that the state depends on no address of code, constants or variables of the program: neither by
+    /// pointing there (a commit that does is refused), nor by hashing such an address. Then it can be made and opened
+    /// where the program cannot have the same addresses at each start, because a sandbox forbids personality(2).
+    /// Default: false: there, such states are refused unless the program is linked at a fixed address.
+    #[must_use]
+    pub fn random_addresses(mut self, yes: bool) -> Self {
+        self.random_addresses = yes;
+        self
+    }
+
+    /// Where [`settle_addresses`](crate::settle_addresses) found the process's modules. Default: the same in each run.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn addresses(mut self, found: Addresses) -> Self {
+        self.addresses = found;
+        self
+    }
+
     /// Addresses of functions that run untranslated wherever commands call them, and report what they write
     /// (`will_write`): an allocator, for instance. They neither throw nor jump out.
     #[must_use]
@@ -133,6 +156,8 @@ impl Options {
             keeps_variables: self.keeps_variables && !self.self_contained,
             self_contained: self.self_contained,
             returns_memory: self.returns_memory,
+            moving: Moving::found(self.addresses.clone(), self.random_addresses)
+                .filter(|_| !self.self_contained),
             translates: matches!(self.tracker, TrackerChoice::Auto | TrackerChoice::Recompiler),
         }
     }

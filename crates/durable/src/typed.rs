@@ -10,6 +10,7 @@
 //!    becomes of the state (`outliving`).
 
 use crate::alloc::split_allocation;
+use crate::image::aslr::threads_came_first;
 use crate::persist::Persist;
 use crate::runtime::batch::Job;
 use crate::runtime::runtime::outside_commands;
@@ -235,7 +236,9 @@ impl<T: Persist> Durable<T> {
     /// Opens the state in the directory `path`, or makes it with `initialise`.
     ///
     /// Call it early in `main`, before other threads are started: the program may start itself once more, with
-    /// its modules at the addresses that they have in every run ([`settle_addresses`]).
+    /// its modules at the addresses that they have in every run ([`settle_addresses`]). Where a sandbox forbids that,
+    /// a write that stores a pointer to code, constants or variables of the program is refused (an empty `HashMap`
+    /// points to a constant): link the program at a fixed address there, with `-C relocation-model=static`.
     ///
     /// # Errors
     /// See [`Error`]; `Refused` when the global allocator is not [`Allocator`](crate::Allocator), `Foreign` when
@@ -257,9 +260,13 @@ impl<T: Persist> Durable<T> {
         initialise: impl FnOnce() -> T,
     ) -> Result<Self> {
         static IDS: AtomicU64 = AtomicU64::new(1);
-        settle_addresses();
-        // The standard library keeps its own data in the program's variables, and these are no part of the value.
-        let options = options.clone().keeps_variables(false);
+        let addresses = settle_addresses();
+        // The standard library keeps its own data in the program's variables, and these are no part of the value. No
+        // `Persist` type makes anything of addresses but point there, which commits look for.
+        let mut options = options.clone().keeps_variables(false).random_addresses(true);
+        if !threads_came_first() {
+            options = options.addresses(addresses);
+        }
         let runtime = Self::open_runtime(path.as_ref(), &options, initialise)?;
         // SAFETY: two of the sixteen words; the runtime is open and no command runs.
         let (root, found) = unsafe { (*runtime.roots(), *runtime.roots().add(1)) };

@@ -16,6 +16,7 @@ use crate::alloc::split_allocation;
 use crate::alloc::split_allocation::{Registration, Retired};
 use crate::alloc::thread_keys;
 use crate::arena::{ArenaSpace, ArenaView, FreeBytes, Heap, Writes};
+use crate::image::aslr::Moving;
 use crate::image::audit::Audit;
 use crate::image::layout::{ARENA_OFFSET, MAGIC, ROOT_COUNT, StateHeader, VERSION};
 use crate::image::modules::{Gone, Modules, find_pointer, system_library_that_points_into};
@@ -49,6 +50,8 @@ pub(crate) struct StateOptions {
     pub(crate) returns_memory: bool,
     /// Commands run as translations of their code.
     pub(crate) translates: bool,
+    /// Modules lie elsewhere at each start.
+    pub(crate) moving: Option<Moving>,
 }
 
 /// What opening found.
@@ -103,6 +106,9 @@ struct CommitParts {
     ranges: Vec<(usize, usize)>,
     written: Vec<(usize, usize)>,
     audit: Audit,
+    moving: Option<Moving>,
+    /// Where modules are that the next start has elsewhere: no commit takes a word that points there.
+    movable: Vec<Gone>,
 }
 
 /// Collects ranges for the next commit.
@@ -197,6 +203,8 @@ impl State {
             ranges: Vec::new(),
             written: Vec::new(),
             audit: Audit::new(),
+            moving: options.moving.clone(),
+            movable: Vec::new(),
         };
         let state = Self {
             registration,
@@ -224,6 +232,9 @@ impl State {
         let mut heap = Heap::format(ground, ARENA_OFFSET, early).map_err(|what| Error::Invalid { what })?;
         let modules =
             if options.self_contained { Modules::none() } else { Modules::present(options.keeps_variables) };
+        if let Some(moving) = &options.moving {
+            moving.check(&modules, "no state is made here")?;
+        }
         // SAFETY: the region's first page, which `format` grew and leaves to us.
         let head = unsafe { &mut *header };
         head.version = VERSION;
@@ -265,8 +276,12 @@ impl State {
         };
         // A module is new, or lies elsewhere, or is another build that the state does not point to.
         let table_is_old = !options.self_contained && recorded != Some(&modules.encode());
+        if let Some(moving) = &options.moving {
+            moving.check(&modules, "the state cannot be used here")?;
+        }
         if let Some(what) = points_there(&heap, head, &gone).map_err(damaged)? {
-            return Err(Error::Moved { what });
+            let advice = options.moving.as_ref().map_or(String::new(), Moving::advice);
+            return Err(Error::Moved { what: what + &advice });
         }
         thread_keys::make_again(&head.keys).map_err(|what| Error::Moved { what })?;
         // SAFETY: the program opens its state before any thread uses it.
@@ -320,6 +335,13 @@ impl Backing for State {
         if self.variables_changed.load(Ordering::Relaxed) {
             let mut parts = self.parts.lock();
             self.record_modules(&mut parts)?;
+            let CommitParts { moving, modules, movable, .. } = &mut *parts;
+            movable.clear();
+            if let Some(moving) = moving {
+                // A library may have come since the state was opened.
+                moving.check(modules, "no command runs any more")?;
+                movable.extend(modules.movable().map(|(entry, span)| moving.gone(&entry.path, span)));
+            }
             self.variables_changed.store(false, Ordering::Relaxed);
             // SAFETY: the caller's write set, which is empty now.
             unsafe { (*writes).set_exact(&parts.modules.variables()) };
@@ -437,6 +459,7 @@ impl State {
         // The whole reserved range: what looks like an address in its unused part is a number or a text.
         let reserve = base..base + self.shadow.capacity() as usize;
         parts.audit.look(&parts.written, &parts.ranges, &reserve);
+        points_nowhere(&parts.ranges, &parts.movable)?;
         parts.ranges.append(&mut parts.early.0);
         writes.clear();
         if parts.ranges.is_empty() {
@@ -640,6 +663,30 @@ fn in_the_way(left: &[(Retired, LeftMemory)], address: u64) -> Option<Error> {
              or use such things once before opening"
         ),
     })
+}
+
+/// Refuses to commit what the next start would refuse to open.
+///
+/// # Errors
+/// `Moved`: a word of the ranges points to a module that moves.
+fn points_nowhere(ranges: &[(usize, usize)], movable: &[Gone]) -> Result<()> {
+    if movable.is_empty() {
+        return Ok(());
+    }
+    for &(from, len) in ranges {
+        let (first, end) = (from.next_multiple_of(8), (from + len) & !7);
+        // SAFETY: aligned words in the region, which no command writes now.
+        let words =
+            unsafe { std::slice::from_raw_parts(first as *const usize, end.saturating_sub(first) / 8) };
+        if let Some((at, which)) = find_pointer(words, movable) {
+            let (at, word, why) = (first + at * 8, words[at], &movable[which].why);
+            let what = format!(
+                "a command made the state point at {at:#x} to {word:#x}, and {why}; nothing of its batch is durable"
+            );
+            return Err(Error::Moved { what });
+        }
+    }
+    Ok(())
 }
 
 /// Why the state cannot live without the modules of `gone`, if it points into one.

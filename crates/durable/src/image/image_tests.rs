@@ -28,6 +28,7 @@ fn options() -> StateOptions {
         self_contained: false,
         returns_memory: false,
         translates: true,
+        moving: None,
     }
 }
 

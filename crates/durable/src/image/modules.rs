@@ -318,7 +318,7 @@ impl Modules {
                 gone.push(Gone {
                     span: was.span.clone(),
                     why: format!(
-                        "{} was at {:#x} and is at {:#x} now{because}; start the program with the same libraries, environment and limits, without address randomisation (setarch -R, where a sandbox keeps this library from arranging it)",
+                        "{} was at {:#x} and is at {:#x} now{because}; start the program with the same libraries, environment and limits, without address randomisation",
                         was.path, was.span.start, is.span.start
                     ),
                 });
@@ -331,6 +331,19 @@ impl Modules {
             now.push(Some(module));
         }
         Ok((Self { recorded: table, now, keeps_variables, matter: true }, gone))
+    }
+
+    /// A module of the program's own that a start may put elsewhere: it is linked to lie anywhere.
+    pub(crate) fn movable_program(&self) -> Option<&str> {
+        let movable = self.movable().find(|(entry, _)| !entry.is_system);
+        movable.map(|(entry, _)| entry.path.as_str())
+    }
+
+    /// All modules that a start may put elsewhere, and where they are now.
+    pub(crate) fn movable(&self) -> impl Iterator<Item = (&Recorded, Range<usize>)> {
+        let loaded =
+            self.recorded.iter().zip(&self.now).filter(|(entry, now)| now.is_some() && entry.bias != 0);
+        loaded.map(|(entry, _)| (entry, entry.span.clone()))
     }
 
     /// The table as it lies in the state.

@@ -147,7 +147,7 @@ impl Executor {
     /// Keeps the first failure and returns it.
     pub(crate) fn fail(&self, error: Error) -> Error {
         let kept = match error {
-            Error::Broken { .. } | Error::Poisoned { .. } => error,
+            Error::Broken { .. } | Error::Poisoned { .. } | Error::Moved { .. } => error,
             other => Error::Poisoned { first: other.to_string() },
         };
         if matches!(kept, Error::Broken { .. }) {
