@@ -1,6 +1,7 @@
 //! Which memory is durable: every allocation goes to the arena or to the process's own heap.
 
 pub(super) mod global_alloc;
+mod mapped_file;
 pub(super) mod mmap;
 pub mod split_allocation;
 pub(super) mod stderr_line;
