@@ -1,4 +1,4 @@
-//! A shadow on a medium without a log of its own (dax, emulated): its rings, and their log writers.
+//! The rings, and their log writers, of a shadow on a medium that has no log (dax, emulated).
 //!
 //! Source: Fig. 3 of the Mangosteen paper. One batch is one atomic group: its REDO records, then the tail. The
 //! paper has two fences: one makes the records durable, one the tail, which is what commits. Here an atomic group
@@ -9,11 +9,11 @@
 //! logs, in the order of one counter (`handover.rs`).
 //!
 //! Invariants:
-//! 1. Durable-order: an atomic group before the first byte of the next in its log. Otherwise a crash could keep the
-//!    next one alone, and recovery would take the hole before it for damage.
+//! 1. Durable-order: an atomic group is durable before the first byte of the next one in its log is stored. Otherwise
+//!    a crash could keep the next one alone, and recovery would take the hole before it for damage.
 //! 2. Durable-order: space is written again only when the head that frees it is durable. Otherwise recovery would
 //!    read new records as old ones.
-//! 3. Locks, outermost first: `spill_area`, a log writer, the replayer.
+//! 3. A thread takes locks in this order: `spill_area`, a log writer, the replayer.
 
 use crate::handover::Handover;
 use crate::layout::{

@@ -56,6 +56,6 @@ pub(super) enum MediumArg {
     Ext4,
     /// ext4 with DAX and MAP_SYNC on a virtual NVDIMM
     Dax,
-    /// One after the other
+    /// Both, at the same time
     Both,
 }

@@ -1,10 +1,9 @@
 //! The world of ordinary disks: the real pool code on simulated files.
 //!
-//! A crash leaves each sector with any value that it had at or after its durable one, and likewise the length of
-//! each file and the names of each directory. Extraordinary faults go further. Either the process dies and the
-//! machine does not, so that the next process reads bytes that are not durable yet; if the process died of a failed
-//! sync, those bytes never become durable unless they are written again. Or a byte of the superblock is damaged as
-//! well.
+//! A crash leaves each sector with its durable value or any later one, and likewise the length of each file and the
+//! names of each directory. Two extraordinary faults go further. In one the process dies and the machine does not, so
+//! the next process reads bytes that are not durable yet; if the process died of a failed sync, those bytes never
+//! become durable unless a process writes them again. In the other a byte of the superblock is damaged as well.
 
 use crate::machine::cursor::unit_hash;
 use crate::machine::disk::{Disk, DiskEvent, DiskNode, DiskRecord, DiskTree, Names};

@@ -26,7 +26,7 @@
 //!
 //! 1. Nothing lost: for each key the surviving operation is one that a linearization may have put last, that is, no
 //!    *acknowledged* operation on the key began after the survivor was acknowledged.
-//! 2. Nothing phantom: a surviving value was being written, that is, the operation is in the stream, on that key.
+//! 2. Nothing phantom: some operation wrote the surviving value, that is, the stream has that operation, on that key.
 //!    (An operation whose `>` line was still in the pipe at the kill counts as begun if it is the very next of its
 //!    thread.)
 //! 3. Nothing torn: every value is whole.

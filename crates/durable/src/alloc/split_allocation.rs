@@ -3,12 +3,12 @@
 //! allocator and without instrumentation of the rest of the process.
 //!
 //! Invariants:
-//! 1. At most one thread of the process is inside a command. Only that thread touches an arena, or a thread that
-//!    commits while none is inside.
+//! 1. At most one thread of the process is inside a command. Only that thread touches an arena or, while no thread is
+//!    inside, a thread that commits.
 //! 2. A persistent block that is freed outside a command is freed when the next command begins. So the free is part
 //!    of a batch: it is never durable by itself, and never lost while the process lives.
-//! 3. Nothing that a malloc runs through here allocates, takes a lock or uses thread-local storage: all three may
-//!    call malloc.
+//! 3. The code that malloc runs here allocates nothing, takes no lock and uses no thread-local storage: each of the
+//!    three may call malloc.
 
 use crate::arena::{ArenaView, BadFree, Heap, Writes};
 use crate::image::layout::{KEY_COUNT, StateHeader, ThreadKey};

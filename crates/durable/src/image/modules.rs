@@ -1,4 +1,4 @@
-//! Which modules the state's addresses belong to, and whether they are where they were.
+//! The modules that the state's addresses belong to, and whether each is still where it was.
 //!
 //! The state holds addresses of functions, vtables, constants and variables. So it records every module with its
 //! build id and place, and opening compares them with the process. There are two kinds:

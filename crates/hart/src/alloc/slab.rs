@@ -3,7 +3,7 @@
 //! The paper reserves nothing and walks a list from its head (Algorithms 2 and 6). Here the durable side knows only
 //! live leaves, and this volatile side knows the rest:
 //!
-//! 1. Every slot is live, or in the cache of one lane, or set in its chunk's free mask, and never two of these.
+//! 1. Every slot is exactly one of these: live, in the cache of one lane, or set in its chunk's free mask.
 //! 2. A chunk is listed in its segment's summary if its mask is not zero; the thread that makes a mask nonzero lists
 //!    the chunk. Only `refill` empties masks, under the class lock, and only those of listed chunks.
 //! 3. A segment is recycled under its class lock when all its chunks are entirely free and listed. Then no slot is

@@ -3,13 +3,13 @@
 //! A cursor works in two halves. The *explorer* walks nodes in key order and puts the leaves it meets into a ring,
 //! each with the lock that guards it and the version under which it was found; it prefetches their cache lines and
 //! those of the nodes to come. The *consumer* takes leaves out of the ring, when they have arrived in the cache,
-//! reads them and validates the version: then the leaf was in its place, unchanged, at that moment. If validation
-//! fails, the cursor drops the ring, and the explorer starts again after the last key returned.
+//! reads them and validates the version: if it has not changed, the leaf was in its place, unchanged, at that moment.
+//! If validation fails, the cursor drops the ring, and the explorer starts again after the last key returned.
 //!
 //! Why every key that stays is returned exactly once, in order: the leaves in the ring were neighbours when they were
 //! found, and a key that stays can only move (to another node) in ways that change the version of the node that held
-//! it. The explorer continues in a node only while it is in the same life, in which its path is fixed, and from the
-//! byte of the last child it passed.
+//! it. The explorer continues in a node only while the node is in the same life, in which the node's path is fixed,
+//! and it continues from the byte of the last child that it passed.
 
 use std::ops::Bound;
 

@@ -3,7 +3,7 @@
 //! Optimistic lock coupling after Leis, Scheibner, Kemper, Neumann, "The ART of Practical Synchronization" (DaMoN
 //! 2016). One deviation: nodes are not reclaimed by epochs. The memory of a node is only ever reused for a node of
 //! the same kind, and its version never goes back, so that a late reader finds another version and starts again
-//! (docs/decisions, "index without epochs").
+//! (docs/decisions/index.md, "No epochs").
 //!
 //! The word: bit 0 locked, bit 1 obsolete (the node has left the tree), bits 2..32 count changes, bits 32..64 count
 //! lives. A carry out of the changes looks like another life, which costs a reader one restart.

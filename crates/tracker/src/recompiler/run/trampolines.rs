@@ -1,7 +1,7 @@
 //! The border between native and translated code, and the stubs that translated code jumps to.
 //!
 //! Hand-written machine code; `recompiler/run/context.rs` lays out everything that it addresses absolutely. Rules:
-//! - nothing below the program's stack pointer (its red zone) is touched, except by `enter`;
+//! - only `enter` touches memory below the program's stack pointer (its red zone);
 //! - stubs keep every register; they may change flags, because records run where flags are dead or saved.
 
 use super::context::{
