@@ -143,7 +143,7 @@ fn libraries_of_a_program_at_a_fixed_address_count_too() {
     says(&all.boxed(filter, &all.fixed, &state, &["own"]), 0, "fine");
 }
 
-/// An example, with the library beside it, so that other users find it.
+/// Builds an example in `folder` with a copy of the library, so that an unprivileged user can run both.
 fn example(folder: &Path, name: &str, sources: &[&str], flags: &[&str]) -> PathBuf {
     let shared = folder.join("libmangrove_app.so.0");
     if !shared.exists() {

@@ -415,6 +415,7 @@ mod tests {
         assert!(watch.has_changed());
     }
 
+    /// By hand: `cargo test -p mangrove-sys --lib what_a_glance -- --ignored --nocapture`.
     #[test]
     #[ignore = "a measurement"]
     fn what_a_glance_costs() {

@@ -1,8 +1,8 @@
 //! Circles of files within a crate: none of their files can be read, tested or moved without the others.
 //!
-//! A file is tied to another by each name that it spells and the other defines, whoever re-exports it on
-//! the way. Re-exports in lib.rs and mod.rs files are the crate's table of contents, and tie nothing; nor
-//! does the name of a module alone, nor a method, nor what only tests compile.
+//! A file depends on another file if it spells a name that the other defines, also where a third file
+//! re-exports that name. Re-exports in lib.rs and mod.rs files are the crate's table of contents, and make
+//! no dependence; nor does the name of a module alone, nor a method, nor what only tests compile.
 
 use super::modules::{ModuleTree, Target, folder, is_contents};
 use super::sources::Sources;

@@ -63,7 +63,7 @@ fn first_line(token: &TokenTree) -> String {
 
 /// Lines of sources that are wider than a screen. Documents are not held to it: their tables and links
 /// cannot be broken, and their paragraphs break where they are shown. Nor is a line whose one string or
-/// address passes the limit with the line's indent alone: in pieces nobody would find it.
+/// address passes the limit with the line's indent alone: a search would not find a string that is split.
 pub(super) fn long_lines(sources: &Sources) -> Vec<String> {
     let mut findings = Vec::new();
     let c = sources.ending(&[".c", ".h", ".cc"]);

@@ -72,7 +72,7 @@ impl ModuleTree {
             let added = if let Some(inner) = child.inline.take() {
                 Some(self.add(sources, file, Some(here), &format!("{below}/{}", child.name), inner))
             } else if let Some(path) = &child.path {
-                // Its own children lie beside it, as those of a mod.rs do.
+                // The files of its child modules lie in its own directory, as those of a mod.rs do.
                 let from = if inline { below } else { folder(file) };
                 let path = joined(from, path);
                 self.load_file(sources, &path, Some(here), folder(&path))

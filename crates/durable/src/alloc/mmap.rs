@@ -195,7 +195,7 @@ impl Wish {
             .map_or_else(|refusal| refusal, |address| Decision::Return(address as i64))
     }
 
-    /// Memory of the arena, all zero: its address, or what the command is told instead.
+    /// Allocates zeroed memory of the arena. Returns its address, or the decision that refuses the call.
     fn arena_memory<W: Writes>(&self, at: &Containment, writes: &mut W) -> Result<usize, Decision> {
         if self.is_fixed() && *at == Containment::Inside {
             if self.has(libc::MAP_FIXED_NOREPLACE) {

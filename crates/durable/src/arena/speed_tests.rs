@@ -17,6 +17,7 @@ fn best(count: usize, mut round: impl FnMut()) -> f64 {
         .fold(f64::MAX, f64::min)
 }
 
+/// By hand: `cargo test -p mangrove-durable --lib a_block_costs -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn a_block_costs_nanoseconds() {

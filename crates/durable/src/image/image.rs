@@ -5,7 +5,7 @@
 //!    all zero and new, or damaged.
 //! 2. What a command wrote is in its commit if it lies in the region or is a variable of a program module that was
 //!    loaded before its batch began; everything else (stacks, the process's heap, libc's own data) is not persistent.
-//! 3. Between opening and the first commit nothing durable changes, and nothing after a failed commit.
+//! 3. Nothing durable changes between opening and the first commit, nor after a failed commit.
 //! 4. A command runs only when the state's table of modules is that of the process, or its atomic group makes it so:
 //!    the group may hold addresses of every module that is loaded, and mirrors name modules by their places there.
 //! 5. Closing a state leaves its memory mapped until another state is opened, so that destructors may still read it.

@@ -38,7 +38,8 @@ unsafe impl Send for Runtime {}
 // SAFETY: as above.
 unsafe impl Sync for Runtime {}
 
-/// Makes the first state of a program: tracked, and with no other command beside it. Returns 0 on success.
+/// Makes the first state of a program. The runtime tracks its stores and runs no command meanwhile. Returns 0 on
+/// success.
 pub type InitFn = unsafe extern "C" fn(*mut c_void) -> c_int;
 
 struct InitCall<'a> {

@@ -7,8 +7,8 @@
 //!    `flush` does nothing and `wait` fails. What was acknowledged before stays durable.
 //! 3. A child of fork(2) shares the log's ring and its file with its parent. So it appends nothing, writes nothing
 //!    and takes no lock (a thread that is not in the child may hold it).
-//! 4. Locks, outermost first: checkpointer, group commit, superblock. No thread takes a lock of an engine while
-//!    holding one of these.
+//! 4. A thread takes these locks in this order: checkpointer, group commit, superblock. It takes no lock of an engine
+//!    while it holds one of them.
 //! 5. The superblock records the first write of a process before anything in it is acknowledged.
 //! 6. A thread with an atomic group that needs a spill file waits until at most one such group waits for a
 //!    checkpoint: so the spill files of a pool take a bounded space.
