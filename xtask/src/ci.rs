@@ -80,6 +80,7 @@ fn steps() -> Result<Vec<Step>> {
         Step::One("crash, durable", xtask(&["crash", "--engine", "durable", "--images", "1000"])?),
         Step::One("crash, durable, planted", xtask(&["crash", "--engine", "durable", "--planted", "--own"])?),
         Step::One("fuzz", xtask(&["fuzz", "--runs", "800"])?),
+        Step::One("fuzz, planted", xtask(&["fuzz", "--planted"])?),
         Step::One("kill9", xtask(&["kill9", "--rounds", "12"])?),
         Step::One("kill9, planted", xtask(&["kill9", "--rounds", "5", "--planted"])?),
         Step::One(

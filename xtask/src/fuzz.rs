@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-const TARGETS: [&str; 3] = ["pool", "log", "operations"];
+mod planted;
+
+const TARGETS: [&str; 4] = ["pool", "log", "operations", "damage"];
 /// What libFuzzer reads; the compiler's own coverage pass makes it.
 const RUSTFLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
@@ -25,7 +27,7 @@ pub(crate) struct Args {
     /// Executions of each target, over the seeds alone, instead of a time: as much on a slow machine as on a fast one
     #[arg(long, conflicts_with = "seconds")]
     runs: Option<u64>,
-    /// Only this target: pool, log or operations.
+    /// Only this target: pool, log, operations or damage.
     #[arg(long, value_parser = TARGETS)]
     target: Option<String>,
     /// Run this input once (an artifact of an earlier finding); needs --target.
@@ -34,6 +36,13 @@ pub(crate) struct Args {
     /// libFuzzer's own seed.
     #[arg(long, default_value_t = 1)]
     seed: u32,
+    /// Damage unclosed pools systematically, first with all checks by which opening finds damage, then without each in
+    /// turn: the search must then find a loss.
+    #[arg(long)]
+    planted: bool,
+    /// With --planted: only without this check
+    #[arg(long, requires = "planted", value_name = "CHECK")]
+    without: Option<String>,
     /// Write the committed seed corpus anew.
     #[arg(long)]
     write_seeds: bool,
@@ -44,6 +53,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz").canonicalize()?;
     if args.write_seeds {
         return write_seeds(&root);
+    }
+    if args.planted {
+        return planted::run(args.without.as_deref());
     }
     let binaries = build(&root)?;
     let wanted = |t: &&str| args.target.as_deref().is_none_or(|wanted| wanted == *t);
@@ -173,9 +185,14 @@ fn fuzz(root: &Path, binary: &Path, corpus: &Path, how_long: &str, seed: u32) ->
 
 /// Writes the seed corpus that the repository holds.
 fn write_seeds(root: &Path) -> anyhow::Result<()> {
-    use mangrove_crashlab::fuzz::{log_seeds, operations_seeds, pool_seeds};
-    for (target, seeds) in [("pool", pool_seeds()), ("log", log_seeds()), ("operations", operations_seeds())]
-    {
+    use mangrove_crashlab::fuzz::{damage_seeds, log_seeds, operations_seeds, pool_seeds};
+    let all = [
+        ("pool", pool_seeds()),
+        ("log", log_seeds()),
+        ("operations", operations_seeds()),
+        ("damage", damage_seeds()),
+    ];
+    for (target, seeds) in all {
         let folder = root.join("seeds").join(target);
         std::fs::create_dir_all(&folder)?;
         for (n, seed) in seeds.iter().enumerate() {

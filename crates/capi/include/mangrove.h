@@ -276,7 +276,7 @@ typedef int32_t (*mangrove_progress_callback)(const mangrove_progress *progress,
 typedef struct {
     // Set to sizeof(mangrove_stat) before the call. After it: the bytes that this library knows.
     size_t size;
-    // Records in the map.
+    // Records in the map, those included that a crash could still undo.
     uint64_t records;
     // DRAM of the index, in bytes.
     uint64_t index_bytes;
@@ -430,6 +430,12 @@ mangrove_status mangrove_options_set_durability_sync(mangrove_options *options);
 mangrove_status mangrove_options_set_durability_interval(mangrove_options *options,
                                                          uint32_t milliseconds);
 
+// With durability sync on the medium file, a write that no thread waits for (mangrove_map_put_nowait) is
+// durable at most about `milliseconds` (0 to 60000) later. 0: never by itself. Default: 100.
+// A property of this opening, not of the pool.
+mangrove_status mangrove_options_set_nowait_within(mangrove_options *options,
+                                                   uint32_t milliseconds);
+
 // The most bytes that a new pool can grow to, 1 MiB to 64 TiB: address space, not disk space.
 // Default: 128 GiB. It cannot be changed later.
 mangrove_status mangrove_options_set_capacity(mangrove_options *options, uint64_t bytes);
@@ -534,7 +540,9 @@ mangrove_status mangrove_map_put(const mangrove_map *map,
                                  const void *value,
                                  size_t value_len);
 
-// As mangrove_map_put, but returns before the write is durable, whatever the durability.
+// As mangrove_map_put, but returns before the write is durable, whatever the durability. It becomes
+// durable within about 100 ms (mangrove_options_set_nowait_within), or when the process returns from
+// main or calls exit, whichever comes first; _exit and exec wait for nothing.
 // Crash: a prefix of such writes is kept; mangrove_map_sync waits for all. Threads: any.
 mangrove_status mangrove_map_put_nowait(const mangrove_map *map,
                                         const void *key,
@@ -577,8 +585,9 @@ mangrove_status mangrove_map_compare_and_set(const mangrove_map *map,
                                              const void *desired,
                                              size_t desired_len);
 
-// Records in the map; 0 for NULL. Threads: any.
-uint64_t mangrove_map_len(const mangrove_map *map);
+// How many records are in the map, in *len; as with mangrove_map_get, no crash can undo them.
+// Errors: MANGROVE_ERR_POISONED when some may never have been made durable. Threads: any.
+mangrove_status mangrove_map_len(const mangrove_map *map, uint64_t *len);
 
 // Waits until every write that returned so far is durable.
 // Errors: MANGROVE_ERR_POISONED, _IO: some may not be. Threads: any.
@@ -713,8 +722,9 @@ mangrove_status mangrove_snapshot_get_into(const mangrove_snapshot *snapshot,
                                            size_t capacity,
                                            size_t *value_len);
 
-// Records at the snapshot's instant; 0 for NULL. Threads: any.
-uint64_t mangrove_snapshot_len(const mangrove_snapshot *snapshot);
+// How many records there were at the snapshot's instant, in *len.
+// Errors: as mangrove_map_len. Threads: any.
+mangrove_status mangrove_snapshot_len(const mangrove_snapshot *snapshot, uint64_t *len);
 
 // Copies the map as it is at this instant into a new pool at `path`, while readers and writers
 // continue. `callback` (NULL for none) is called every few thousand records, with `context`. *records,

@@ -270,7 +270,9 @@ pub unsafe extern "C" fn mangrove_map_put(
     }
 }
 
-/// As mangrove_map_put, but returns before the write is durable, whatever the durability.
+/// As mangrove_map_put, but returns before the write is durable, whatever the durability. It becomes
+/// durable within about 100 ms (mangrove_options_set_nowait_within), or when the process returns from
+/// main or calls exit, whichever comes first; _exit and exec wait for nothing.
 /// Crash: a prefix of such writes is kept; mangrove_map_sync waits for all. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_put_nowait(
@@ -361,16 +363,16 @@ pub unsafe extern "C" fn mangrove_map_compare_and_set(
     })
 }
 
-/// Records in the map; 0 for NULL. Threads: any.
+/// How many records are in the map, in *len; as with mangrove_map_get, no crash can undo them.
+/// Errors: MANGROVE_ERR_POISONED when some may never have been made durable. Threads: any.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mangrove_map_len(map: *const mangrove_map) -> u64 {
-    let mut len = 0;
+pub unsafe extern "C" fn mangrove_map_len(map: *const mangrove_map, len: *mut u64) -> mangrove_status {
     guard(|| {
-        // SAFETY: the header's contract for handles.
-        len = unsafe { handle(map, "map") }?.map.len();
+        // SAFETY: the header's contract for out-parameters and handles.
+        let (len, map) = unsafe { (out(len, 0, "len"), handle(map, "map")) };
+        *len? = map?.map.len()?;
         Ok(MANGROVE_OK)
-    });
-    len
+    })
 }
 
 /// Waits until every write that returned so far is durable.

@@ -3,6 +3,7 @@
 use crate::status::{Failure, guard_unit, mangrove_status};
 use mangrove::{Create, Domain, Durability, Latency, Locking, MapOptions, Medium};
 use mangrove_cabi::{Checked, from_c_enum, give, set_option, take_back};
+use std::time::Duration;
 
 /// How to open a map. Threads: one at a time for setting; any for opening with it.
 pub struct mangrove_options {
@@ -106,6 +107,15 @@ fn interval_of(milliseconds: u32) -> Result<Durability, Failure> {
     Ok(Durability::interval_ms(milliseconds))
 }
 
+fn limit_of(milliseconds: u32) -> Result<Duration, Failure> {
+    if milliseconds > 60_000 {
+        return Err(Failure::invalid(format!(
+            "a limit is 0 to 60000 milliseconds and {milliseconds} is not"
+        )));
+    }
+    Ok(Duration::from_millis(milliseconds.into()))
+}
+
 fn threads_of(count: u32) -> Result<usize, Failure> {
     if !(1..=1024).contains(&count) {
         return Err(Failure::invalid(format!("recovery threads are 1 to 1024 and {count} is not")));
@@ -198,6 +208,17 @@ pub unsafe extern "C" fn mangrove_options_set_durability_interval(
     milliseconds: u32,
 ) -> mangrove_status {
     set_option!(guard_unit, options.all.durability(interval_of(milliseconds)?))
+}
+
+/// With durability sync on the medium file, a write that no thread waits for (mangrove_map_put_nowait) is
+/// durable at most about `milliseconds` (0 to 60000) later. 0: never by itself. Default: 100.
+/// A property of this opening, not of the pool.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_options_set_nowait_within(
+    options: *mut mangrove_options,
+    milliseconds: u32,
+) -> mangrove_status {
+    set_option!(guard_unit, options.all.nowait_within(limit_of(milliseconds)?))
 }
 
 /// The most bytes that a new pool can grow to, 1 MiB to 64 TiB: address space, not disk space.

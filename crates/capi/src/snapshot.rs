@@ -88,14 +88,17 @@ pub unsafe extern "C" fn mangrove_snapshot_get_into(
     })
 }
 
-/// Records at the snapshot's instant; 0 for NULL. Threads: any.
+/// How many records there were at the snapshot's instant, in *len.
+/// Errors: as mangrove_map_len. Threads: any.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mangrove_snapshot_len(snapshot: *const mangrove_snapshot) -> u64 {
-    let mut len = 0;
+pub unsafe extern "C" fn mangrove_snapshot_len(
+    snapshot: *const mangrove_snapshot,
+    len: *mut u64,
+) -> mangrove_status {
     guard(|| {
-        // SAFETY: the header's contract for handles.
-        len = unsafe { handle(snapshot, "snapshot") }?.0.get().len();
+        // SAFETY: the header's contract for out-parameters and handles.
+        let (len, snapshot) = unsafe { (out(len, 0, "len"), handle(snapshot, "snapshot")) };
+        *len? = snapshot?.0.get().len()?;
         Ok(MANGROVE_OK)
-    });
-    len
+    })
 }

@@ -15,7 +15,7 @@ use std::ffi::c_char;
 pub struct mangrove_stat {
     /// Set to sizeof(mangrove_stat) before the call. After it: the bytes that this library knows.
     pub size: usize,
-    /// Records in the map.
+    /// Records in the map, those included that a crash could still undo.
     pub records: u64,
     /// DRAM of the index, in bytes.
     pub index_bytes: u64,

@@ -74,6 +74,11 @@ fn forked_and_closed() {
 }
 
 #[test]
+fn unclosed() {
+    with_either_library("unclosed", &tempfile::tempdir().expect("a scratch directory"));
+}
+
+#[test]
 fn signals() {
     with_either_library("signals", &tempfile::tempdir().expect("a scratch directory"));
 }

@@ -78,7 +78,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     say!(
         "reopened in {:.0} ms: {} words there, {} log groups replayed",
         recovery.seconds * 1e3,
-        count(map.len()),
+        count(map.len()?),
         count(recovery.log_groups)
     );
     let proof = prove(&map, &words, &killed.lines, usize::from(args.threads))?;
@@ -100,8 +100,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     let start = Instant::now();
     let reopened = Map::options().read_only(true).open(&pool)?;
     let clean_open = start.elapsed();
-    if reopened.len() != words.len() as u64 {
-        bail!("{} words in the map after the end, {} in the list", reopened.len(), words.len());
+    let there = reopened.len()?;
+    if there != words.len() as u64 {
+        bail!("{there} words in the map after the end, {} in the list", words.len());
     }
     let written = stat.log_bytes_written + stat.image_bytes_written;
     table(&Figures {
@@ -268,8 +269,9 @@ fn prove(map: &Map, words: &[Vec<u8>], lines: &[u64], threads: usize) -> anyhow:
         );
     }
     let sure = acknowledged.iter().filter(|&&a| a).count() as u64;
-    if map.len() != sure + in_flight {
-        bail!("{} records in the map, but only {} words of the list", map.len(), sure + in_flight);
+    let there = map.len()?;
+    if there != sure + in_flight {
+        bail!("{there} records in the map, but only {} words of the list", sure + in_flight);
     }
     if in_flight > threads as u64 {
         bail!("{in_flight} unacknowledged words are there, but only {threads} threads were writing");
@@ -322,8 +324,9 @@ fn finish(map: &Map, words: &[Vec<u8>], threads: usize) -> anyhow::Result<Option
 }
 
 fn check_finished(map: &Map, words: &[Vec<u8>]) -> anyhow::Result<()> {
-    if map.len() != words.len() as u64 {
-        bail!("{} words in the map, {} in the list", map.len(), words.len());
+    let there = map.len()?;
+    if there != words.len() as u64 {
+        bail!("{there} words in the map, {} in the list", words.len());
     }
     let report = map.check()?;
     if let Some(problem) = report.problems.first() {

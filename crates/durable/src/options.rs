@@ -66,7 +66,7 @@ impl Options {
     }
 
     mangrove_shadow::pool_config_setters! { config:
-        config, create, medium, durability,
+        config, create, medium, durability, nowait_within, keeps_recent,
         capacity("Up to 16 TiB. Default: 256 GiB."),
         log_bytes,
     }

@@ -133,7 +133,26 @@ impl Hart {
         &self.space.region
     }
 
-    /// Records in the map.
+    /// Records in the map. On a medium with a log this returns when what it counted is durable.
+    ///
+    /// # Errors
+    /// The medium failed: what was counted may never become durable.
+    pub fn count(&self) -> Result<u64> {
+        let records = self.len();
+        self.wait_for_all()?;
+        Ok(records)
+    }
+
+    /// Waits until a crash undoes no write that took effect before this call.
+    ///
+    /// # Errors
+    /// The medium failed: some may be undone.
+    pub(crate) fn wait_for_all(&self) -> Result<()> {
+        self.read_gate.wait_all_durable(self.region(), |_| true)
+    }
+
+    /// Records in the map, whether or not a crash could still undo them: not to be told to anyone (see
+    /// [`Hart::count`]).
     #[must_use]
     pub fn len(&self) -> u64 {
         self.writer_gate.records()
@@ -218,6 +237,7 @@ impl Hart {
                 return Err(e);
             }
             pending.leave_unawaited(lsn);
+            self.region().medium().leave_unawaited();
             return Ok(());
         }
         match self.region().wait(lsn) {

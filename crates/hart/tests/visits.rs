@@ -127,7 +127,7 @@ fn a_snapshot_is_whole_where_more_was_taken_out_and_changed_than_one_fetch_takes
         assert_eq!(both.next_back().map(Result::unwrap).as_ref(), left.next_back());
     }
     assert!(left.next().is_none());
-    assert_eq!(newer.len(), 1000);
+    assert_eq!(newer.len().unwrap(), 1000);
 }
 
 /// Memory that counts the reads of leaves.

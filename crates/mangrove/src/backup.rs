@@ -68,10 +68,12 @@ fn backup(
     if path.symlink_metadata().is_ok() {
         return Err(Error::Exists { path: path.to_owned() });
     }
-    let part = temporary_name(path, "part")?;
-    let _lock = BackupLock::take(temporary_name(path, "lock")?, &part)?;
+    // The process may change its working directory meanwhile.
+    let place = &std::path::absolute(path).map_err(|e| failed(path, "find", &e))?;
+    let part = temporary_name(place, "part")?;
+    let _lock = BackupLock::take(temporary_name(place, "lock")?, &part)?;
     // The previous holder of the lock may have created it.
-    if path.symlink_metadata().is_ok() {
+    if place.symlink_metadata().is_ok() {
         return Err(Error::Exists { path: path.to_owned() });
     }
     if part.exists() {
@@ -79,11 +81,11 @@ fn backup(
     }
     let result = copy(from, capacity, &part, &mut progress).and_then(|report| {
         // Durable-order: the copy was closed, hence durable, before it gets its name.
-        fs::rename(&part, path).map_err(|e| failed(path, "rename the finished backup to", &e))?;
-        let parent = parent(path);
+        fs::rename(&part, place).map_err(|e| failed(path, "rename the finished backup to", &e))?;
+        let parent = parent(place);
         File::open(parent).and_then(|dir| dir.sync_all()).map_err(|e| {
             // A failed backup must leave nothing there.
-            let _ = fs::rename(path, &part);
+            let _ = fs::rename(place, &part);
             failed(parent, "make durable", &e)
         })?;
         Ok(report)
@@ -176,7 +178,7 @@ fn copy(
         .capacity(capacity)
         .durability(Durability::Interval(Duration::from_millis(100)))
         .open(part)?;
-    let mut done = Progress { records: 0, records_total: from.len(), bytes: 0 };
+    let mut done = Progress { records: 0, records_total: from.len()?, bytes: 0 };
     let mut outcome = Ok(());
     from.iter()?.visit(|key, value| {
         outcome = to.put_nowait(key, value);
@@ -212,7 +214,7 @@ fn temporary_name(path: &Path, what: &str) -> Result<PathBuf> {
 }
 
 fn parent(path: &Path) -> &Path {
-    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent().unwrap_or(path)
 }
 
 fn failed(path: &Path, doing: &str, error: &io::Error) -> Error {

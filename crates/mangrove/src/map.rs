@@ -8,7 +8,7 @@ use crate::{
     Snapshot, Stat,
 };
 use mangrove_hart::{Hart, WriteMode};
-use mangrove_pool::MediumKind;
+use mangrove_pool::{DamageCheck, MediumKind};
 use std::ops::{Bound, RangeBounds};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -70,7 +70,7 @@ impl Map {
         // A process that was killed between the creation of the pool and that of the map left zeros.
         // (Or nothing: what a mapped region has not been grown to must not be read.)
         let fresh = report.created || pool.stat().grown == 0 || Hart::is_blank(&region);
-        if fresh && pool.info().made {
+        if fresh && pool.info().made && DamageCheck::Made.is_on() {
             // A log with damaged groups is reported first.
             pool.finish()?;
             let what =
@@ -197,8 +197,10 @@ impl Map {
         self.hart.put(key.as_ref(), value.as_ref(), WriteMode::Durable).map_err(|e| self.failed(e))
     }
 
-    /// As [`Map::put`], but returns before the write is durable, whatever the durability. [`Map::sync`] waits for it;
-    /// a crash before that keeps a prefix of such writes.
+    /// As [`Map::put`], but returns before the write is durable, whatever the durability. It becomes durable within
+    /// about 100 ms ([`MapOptions::nowait_within`]), or when the process ends by a return from `main` or by
+    /// [`std::process::exit`], and [`Map::sync`] waits for it. A crash before that keeps a prefix of such writes; so do
+    /// `_exit`, `exec` and a signal that ends the process.
     ///
     /// # Errors
     /// As [`Map::put`].
@@ -301,16 +303,20 @@ impl Map {
         Ok(Snapshot::new(self.hart.snapshot().map_err(|e| self.failed(e))?, &self.path))
     }
 
-    /// Records in the map.
-    #[must_use]
-    pub fn len(&self) -> u64 {
-        self.hart.len()
+    /// Records in the map. As with [`Map::get`], no crash can undo what this tells of.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] when what was counted may never have been made durable.
+    pub fn len(&self) -> Result<u64> {
+        self.hart.count().map_err(|e| self.failed(e))
     }
 
     /// True when there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    ///
+    /// # Errors
+    /// As [`Map::len`].
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
     }
 
     /// Why a write would be refused now, before it changed anything: the medium has failed, or the map was opened
@@ -346,10 +352,10 @@ impl Map {
     }
 
     /// Reads every record against its checksums and every structure against its rules. Writers wait meanwhile;
-    /// readers do not.
+    /// readers do not. No crash can undo what the report counts.
     ///
     /// # Errors
-    /// Only when the check itself cannot run; the report lists what it finds.
+    /// Only when the check itself cannot run, or as [`Map::len`]; the report lists what it finds.
     pub fn check(&self) -> Result<CheckReport> {
         Ok(CheckReport::new(&self.hart.check().map_err(|e| self.failed(e))?))
     }

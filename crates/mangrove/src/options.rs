@@ -59,7 +59,7 @@ impl MapOptions {
     }
 
     mangrove_pool::pool_config_setters! { config:
-        config, create, read_only, medium, durability,
+        config, create, read_only, medium, durability, nowait_within, keeps_recent,
         capacity("1 MiB to 64 TiB. Each GiB costs 32 KiB of the data file. Default: 128 GiB."),
         log_bytes, domain,
     }

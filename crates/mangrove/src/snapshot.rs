@@ -69,14 +69,18 @@ impl<'map> Snapshot<'map> {
     }
 
     /// Records at the snapshot's instant.
-    #[must_use]
-    pub fn len(&self) -> u64 {
-        self.inner.len()
+    ///
+    /// # Errors
+    /// As [`crate::Map::len`].
+    pub fn len(&self) -> Result<u64> {
+        self.inner.len().map_err(|e| engine(self.path, e))
     }
 
     /// True when there were none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    ///
+    /// # Errors
+    /// As [`crate::Map::len`].
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
     }
 }

@@ -1,17 +1,14 @@
 //! Figures of a map and of its pool, and what can be asked of a pool without opening it.
 
 use crate::{Durability, Latency, Medium, Result};
-use mangrove_pool::{LockKind, MediumKind, OpenHow, OsStorage, Pool, Storage, here};
+use mangrove_pool::{MediumKind, Pool};
 use std::path::{Path, PathBuf};
-
-/// File of a pool that its openers lock.
-const LOCK_FILE: &str = "pool";
 
 /// Figures of an open map. Counters count since the map was opened. Costs a few microseconds.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Stat {
-    /// Records in the map.
+    /// Records in the map, those included that a crash could still undo; [`crate::Map::len`] waits for these.
     pub records: u64,
     /// DRAM of the index, in bytes.
     pub index_bytes: u64,
@@ -108,7 +105,7 @@ pub struct PoolInfo {
 pub fn pool_info(path: impl AsRef<Path>) -> Result<PoolInfo> {
     let path = path.as_ref();
     let info = Pool::inspect(path)?;
-    Ok(PoolInfo::new(&info, busy(path)))
+    Ok(PoolInfo::new(&info, Pool::is_busy(path)))
 }
 
 /// True when the creation of a pool at `path` was interrupted before anything could be stored in it, and no process
@@ -116,7 +113,7 @@ pub fn pool_info(path: impl AsRef<Path>) -> Result<PoolInfo> {
 #[must_use]
 pub fn pool_is_unfinished(path: impl AsRef<Path>) -> bool {
     let path = path.as_ref();
-    Pool::is_unfinished(path) && !busy(path)
+    Pool::is_unfinished(path) && !Pool::is_busy(path)
 }
 
 /// Reads every byte of the pool at `path` against its checksums, without recovering what is in it. Returns one
@@ -126,13 +123,6 @@ pub fn pool_is_unfinished(path: impl AsRef<Path>) -> bool {
 /// As [`pool_info`], and [`crate::Error::Busy`].
 pub fn pool_check(path: impl AsRef<Path>) -> Result<Vec<String>> {
     Ok(Pool::check(path)?.damage.iter().map(ToString::to_string).collect())
-}
-
-/// True when a process writes to the pool now. A pool whose lock file cannot be opened counts as free: opening the
-/// pool will report why.
-fn busy(path: &Path) -> bool {
-    let file = OsStorage.open(&path.join(LOCK_FILE), OpenHow::Read, here());
-    matches!(file.and_then(|f| f.lock(LockKind::Shared)), Ok(false))
 }
 
 impl PoolInfo {

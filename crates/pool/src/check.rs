@@ -3,11 +3,12 @@
 use crate::format::page_sums::{PAGE_BYTES, page_checksum};
 use crate::format::superblock;
 use crate::format::superblock::Superblock;
-use crate::log::scan::{refuse_hole, scan};
+use crate::log::recent::LeftRecent;
+use crate::log::scan::{closed_log, refuse_hole, scan};
 use crate::options::PoolOptions;
-use crate::pool_files::{DataFiles, PoolFile, PoolFiles, read_superblock_file};
+use crate::pool_files::{DataFiles, LockedPool, PoolFile, PoolFiles, hold, read_superblock_file};
 use crate::stat::{CheckReport, Damage, MediumKind};
-use crate::storage::traits::{LockKind, OpenHow, Storage};
+use crate::storage::traits::{OpenHow, Storage};
 use crate::{Error, OsStorage, Pool, Result};
 use mangrove_sys::Mirror;
 use std::path::Path;
@@ -28,12 +29,12 @@ impl Pool {
     pub fn check_in(storage: std::sync::Arc<dyn Storage>, directory: &Path) -> Result<CheckReport> {
         // Reports a pool that is missing or foreign.
         Self::inspect_in(&*storage, directory)?;
-        let path = directory.join("pool");
-        let file = PoolFile::open(&*storage, path.clone(), OpenHow::Read, "open")?;
-        if !file.lock(LockKind::Shared)? {
+        let storage = hold(&storage, directory, "read")?;
+        let Some(locked) = LockedPool::take(&storage, directory, OpenHow::Read, 1)? else {
             return Err(Error::Busy { path: directory.to_owned() });
-        }
-        let bytes = read_superblock_file(&file)?;
+        };
+        let path = locked.file().path().to_owned();
+        let bytes = read_superblock_file(locked.file())?;
         let sb = superblock::decode(&path, &bytes)?;
         let mut report = CheckReport { clean: sb.clean, ..CheckReport::default() };
         for (offset, what) in superblock::copy_faults(&bytes) {
@@ -59,7 +60,7 @@ impl Pool {
                 report.notes.push("the pool was not closed, so its page sums are not current".into());
             }
         }
-        drop(file);
+        drop(locked);
         // The code above finds damaged places one by one. Opening has further requirements, which are tested by
         // opening.
         if report.damage.is_empty() && sb.medium == MediumKind::File {
@@ -97,11 +98,17 @@ fn check_file(
     if size != sb.log_bytes {
         let what = format!("the log has {size} bytes instead of {}", sb.log_bytes);
         report.damage.push(Damage { path: log.path().to_owned(), offset: size.min(sb.log_bytes), what });
-    } else if !sb.clean {
+    } else if sb.clean {
+        if let Err(e) = closed_log(&log, sb, directory.join("pool")) {
+            push(report, e)?;
+        }
+    } else {
         let mut ring = Mirror::new(sb.log_bytes as usize).map_err(|e| Error::Unsupported {
             what: format!("cannot map {} bytes for the log: {e}", sb.log_bytes),
         })?;
-        let scan = scan(&log, sb, &mut ring).and_then(|scan| refuse_hole(&log, sb, &scan).map(|()| scan));
+        let recent = LeftRecent::all_in(storage, directory)?;
+        let scan = scan(&log, &recent, 0, sb, &mut ring)
+            .and_then(|scan| refuse_hole(&log, sb, &scan).map(|()| scan));
         match scan {
             Ok(scan) => report.groups = scan.groups,
             Err(e) => push(report, e)?,

@@ -8,6 +8,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+/// See [`PoolConfig::nowait_within`].
+const NOWAIT_WITHIN_DEFAULT: Duration = Duration::from_millis(100);
+
 /// What to do when there is, or is not, a pool at the path. A read-only opening never creates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Create {
@@ -172,6 +175,11 @@ pub struct PoolConfig {
     pub medium: Medium,
     /// When a write is acknowledged: a property of the opening, not of the pool.
     pub durability: Durability,
+    /// With [`Durability::Sync`] on the medium file, a write that no thread waits for is durable after at most about
+    /// this long; zero: when something else makes it so.
+    pub nowait_within: Duration,
+    /// On the medium file, a write that returned before it is durable survives the death of the process.
+    pub keeps_recent: bool,
     /// Address space of a new pool in bytes: what its region may ever grow to. `None`: the default of the door.
     pub capacity: Option<u64>,
     /// Size of a new pool's redo log in bytes (file medium).
@@ -187,6 +195,8 @@ impl Default for PoolConfig {
             read_only: false,
             medium: Medium::Auto,
             durability: Durability::Sync,
+            nowait_within: NOWAIT_WITHIN_DEFAULT,
+            keeps_recent: false,
             capacity: None,
             log_bytes: LOG_BYTES_DEFAULT,
             domain: Domain::Auto,
@@ -254,6 +264,29 @@ macro_rules! pool_config_setters {
         #[must_use]
         pub fn durability(mut self, durability: $crate::Durability) -> Self {
             self.$field.durability = durability;
+            self
+        }
+        $crate::pool_config_setters!($field: $($rest)*);
+    };
+    ($field:ident: nowait_within, $($rest:tt)*) => {
+        /// How soon a write that no thread waits for becomes durable by itself, with `Durability::Sync` on the medium
+        /// file: after at most about this long. Zero: never; then a wait for it or for a later write makes it so,
+        /// closing, or the end of the process by `exit` or a return from `main`. Default: 100 ms.
+        #[must_use]
+        pub fn nowait_within(mut self, limit: std::time::Duration) -> Self {
+            self.$field.nowait_within = limit;
+            self
+        }
+        $crate::pool_config_setters!($field: $($rest)*);
+    };
+    ($field:ident: keeps_recent, $($rest:tt)*) => {
+        /// Whether a write that returned before it is durable (with `Durability::Interval`, or because its caller
+        /// does not wait) survives the death of the process, however it ends, on the medium file: the call writes it
+        /// to a file of the size of the log, without a sync. After a power cut a prefix is there, as without it.
+        /// Default: false.
+        #[must_use]
+        pub fn keeps_recent(mut self, yes: bool) -> Self {
+            self.$field.keeps_recent = yes;
             self
         }
         $crate::pool_config_setters!($field: $($rest)*);

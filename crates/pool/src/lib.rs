@@ -32,6 +32,7 @@
 mod check;
 mod config;
 mod create;
+mod damage_check;
 mod error;
 mod file;
 mod format;
@@ -50,6 +51,11 @@ mod sync;
 
 pub use config::{Create, Domain, Durability, Medium, PoolConfig};
 pub use create::choose_address;
+#[doc(hidden)]
+pub use damage_check::DamageCheck;
+#[cfg(feature = "left-out-checks")]
+#[doc(hidden)]
+pub use damage_check::left_out::leave_out;
 pub use error::{Error, Result};
 pub use limits::{
     CAPACITY_BYTES_DEFAULT, CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, KIND_BYTES_MAX, LOG_BYTES_DEFAULT,

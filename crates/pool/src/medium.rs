@@ -109,6 +109,10 @@ pub trait MediumOps: Send + Sync {
     /// Orders this thread's earlier flushes before its later stores and flushes (pfence).
     fn fence(&self, site: Site);
 
+    /// The caller does not wait for what it has flushed so far. A medium on which waiting makes durable sees to it by
+    /// itself, soon ([`PoolConfig::nowait_within`](crate::PoolConfig::nowait_within)).
+    fn leave_unawaited(&self) {}
+
     /// The position after everything that any thread has flushed so far.
     fn appended(&self) -> Lsn {
         0

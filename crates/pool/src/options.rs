@@ -78,7 +78,7 @@ impl PoolOptions {
     }
 
     crate::pool_config_setters! { config:
-        config, create, read_only, medium, durability,
+        config, create, read_only, medium, durability, nowait_within, keeps_recent,
         capacity("64 KiB to 64 TiB. Default: 1 TiB."),
         log_bytes, domain,
     }

@@ -2,6 +2,7 @@
 
 use crate::config::{Create, Medium};
 use crate::create;
+use crate::file::exit_hook::flush_at_exit;
 use crate::file::medium::FileMedium;
 use crate::file::recover::recover;
 use crate::format::superblock;
@@ -10,23 +11,17 @@ use crate::mapped::medium::Mapped;
 use crate::mapped::open::{OpenMapped, open_mapped};
 use crate::options::{PoolOptions, Start};
 use crate::pool_files::{
-    DataFiles, PoolFile, PoolFiles, SuperblockFile, kind_of, names_in, opening, read_superblock_file,
+    DataFiles, LOCK_TRIES, LockedPool, PoolFile, PoolFiles, SuperblockFile, hold, kind_of, names_in, opening,
+    read_superblock_file,
 };
 use crate::read_only::ReadOnly;
 use crate::stat::{MediumKind, OpenReport, PoolInfo, PoolStat};
 use crate::storage::os::OsStorage;
-use crate::storage::traits::{LockKind, OpenHow, PathKind, Storage};
+use crate::storage::traits::{OpenHow, PathKind, Storage};
 use crate::{Error, Region, Result};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
-
-/// A probe holds the lock for an instant, so opening retries this many times, `LOCK_PAUSE` apart, before it reports
-/// `Busy`. On a busy machine a probe may lose the processor while it holds the lock: a fifth of a second outlasts that.
-const LOCK_TRIES: u32 = 100;
-/// See [`LOCK_TRIES`].
-const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// What keeps the region durable.
 enum Backing {
@@ -84,8 +79,22 @@ fn look(storage: &dyn Storage, directory: &Path) -> Result<Found> {
 }
 
 impl Pool {
+    /// Holds the pool's directory, after making it where the options ask for that. From then on the path is only a
+    /// part of messages.
+    fn hold(directory: &Path, options: &PoolOptions) -> Result<PoolOptions> {
+        let storage = &options.storage;
+        if let Found::Nothing = look(&**storage, directory)? {
+            if options.config.creates() == Create::Never {
+                return Err(Error::NotFound { path: directory.to_owned() });
+            }
+            create::make_directory(&**storage, directory)?;
+        }
+        Ok(options.clone().storage(hold(storage, directory, opening(options.config.read_only))?))
+    }
+
     fn open_with(directory: &Path, options: &PoolOptions) -> Result<Self> {
         options.domain_resolved()?;
+        let options = &Self::hold(directory, options)?;
         let storage = &*options.storage;
         let (file, sb, created) = Self::open_superblock(directory, options)?;
         if !options.kind.is_empty() && sb.kind != options.kind {
@@ -107,31 +116,20 @@ impl Pool {
 
     /// Opens and locks the file `pool`, after creating a pool where the options ask for it. Returns the file, the
     /// superblock in it, and whether this call created the pool.
-    fn open_superblock(directory: &Path, options: &PoolOptions) -> Result<(PoolFile, Superblock, bool)> {
+    fn open_superblock(directory: &Path, options: &PoolOptions) -> Result<(LockedPool, Superblock, bool)> {
         let storage = &*options.storage;
-        let path = directory.join("pool");
         let create = options.config.creates();
         let how = match (look(storage, directory)?, create) {
             (Found::Pool, _) if options.config.read_only => OpenHow::Read,
             (Found::Pool, _) => OpenHow::Write,
             (_, Create::Never) => return Err(Error::NotFound { path: directory.to_owned() }),
-            (Found::Nothing, _) => {
-                create::make_directory(storage, directory)?;
-                OpenHow::Create
-            }
-            (Found::Directory, _) => OpenHow::Create,
+            (Found::Nothing | Found::Directory, _) => OpenHow::Create,
         };
-        let file = PoolFile::open(storage, path, how, opening(options.config.read_only))?;
-        let lock = if options.config.read_only { LockKind::Shared } else { LockKind::Exclusive };
-        let mut tries = LOCK_TRIES;
-        while !file.lock(lock)? {
-            tries -= 1;
-            if tries == 0 {
-                return Err(Error::Busy { path: directory.to_owned() });
-            }
-            std::thread::sleep(LOCK_PAUSE);
-        }
-        let bytes = read_superblock_file(&file)?;
+        let Some(locked) = LockedPool::take(&options.storage, directory, how, LOCK_TRIES)? else {
+            return Err(Error::Busy { path: directory.to_owned() });
+        };
+        let file = locked.file();
+        let bytes = read_superblock_file(file)?;
         let decoded = superblock::decode(file.path(), &bytes);
         if decoded.is_err() && create::is_half_made(&bytes) && create::image_is_empty(storage, directory)? {
             if create == Create::Never {
@@ -140,22 +138,22 @@ impl Pool {
                     what: "its creation was interrupted and nothing was stored in it; create it again".into(),
                 });
             }
-            create::create(options, directory, &file)?;
-            let bytes = read_superblock_file(&file)?;
+            create::create(options, directory, file)?;
+            let bytes = read_superblock_file(file)?;
             let sb = superblock::decode(file.path(), &bytes)?;
-            return Ok((file, sb, true));
+            return Ok((locked, sb, true));
         }
         if decoded.is_ok() && create == Create::New {
             return Err(Error::Exists { path: directory.to_owned() });
         }
-        Ok((file, decoded?, false))
+        Ok((locked, decoded?, false))
     }
 
     fn open_file(
         directory: &Path,
         options: &PoolOptions,
         sb: Superblock,
-        file: PoolFile,
+        file: LockedPool,
         data: DataFiles,
         log: PoolFile,
     ) -> Result<Self> {
@@ -177,10 +175,18 @@ impl Pool {
                 threads: Vec::new(),
             });
         }
+        if options.config.keeps_recent {
+            recovered.remove_superfluous(storage, &sb)?;
+        }
         let left = recovered.deferred(storage, directory, &sb)?;
         let superblock = SuperblockFile::new(file, sb);
-        let parts = recovered.into_parts(Arc::clone(&options.storage), directory, superblock);
-        let medium = Arc::new(FileMedium::new(parts, options.config.durability, options.background));
+        let parts = recovered.into_parts(
+            Arc::clone(&options.storage),
+            directory,
+            superblock,
+            options.config.keeps_recent,
+        )?;
+        let medium = Arc::new(FileMedium::new(parts, &options.config, options.background));
         // From here on it is a pool, so that its drop ends the threads that have been started.
         let mut pool = Self {
             region: medium.region(),
@@ -195,6 +201,9 @@ impl Pool {
             medium.finish(&left)?;
         }
         medium.start(&mut pool.threads)?;
+        if options.background {
+            flush_at_exit(&medium);
+        }
         Ok(pool)
     }
 
@@ -202,7 +211,7 @@ impl Pool {
         directory: &Path,
         options: &PoolOptions,
         sb: Superblock,
-        file: PoolFile,
+        file: LockedPool,
         data: DataFiles,
     ) -> Result<Self> {
         let info = sb.info(directory);
@@ -332,7 +341,11 @@ impl Pool {
         }
         medium.checkpoint_now()?;
         self.stop();
-        if medium.is_settled() { medium.mark_clean() } else { Ok(()) }
+        if medium.is_settled() {
+            medium.mark_clean()?;
+            medium.remove_recent();
+        }
+        Ok(())
     }
 
     /// Ends the threads and every write under way. A second call does nothing.
@@ -372,6 +385,14 @@ impl Pool {
                 && create::image_is_empty(storage, directory)?)
         };
         unfinished().unwrap_or(false)
+    }
+
+    /// True when a process has the pool at `path` open for writing. A pool whose file `pool` cannot be opened counts as
+    /// free: opening the pool reports why. Other openers wait for this call.
+    #[must_use]
+    pub fn is_busy(path: impl AsRef<Path>) -> bool {
+        let storage = Arc::new(OsStorage) as Arc<dyn Storage>;
+        matches!(LockedPool::take(&storage, path.as_ref(), OpenHow::Read, 1), Ok(None))
     }
 
     /// As [`Pool::inspect`], on another storage.

@@ -1,16 +1,20 @@
 //! The files of a pool's directory. An error of the operating system about one of them becomes the pool's error,
 //! with the file's path, here and nowhere else.
 
+use crate::damage_check::DamageCheck;
 use crate::error::{is_no_descriptor, is_no_space};
 use crate::format::page_sums::{CHECKSUM_BYTES, PAGE_BYTES, PageChecksums};
 use crate::format::superblock;
-use crate::format::superblock::{COPY_BYTES, Superblock, VERSION};
+use crate::format::superblock::{COPY_BYTES, RecordedGroup, Superblock, VERSION};
 use crate::stat::MediumKind;
 use crate::storage::traits::{LockKind, OpenHow, PathKind, Storage, StorageFile, here};
-use crate::{Error, Result, Site};
+use crate::{Error, Lsn, Result, Site};
 use std::io;
+use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// What `path` names.
 pub(crate) fn kind_of(storage: &dyn Storage, path: &Path) -> Result<PathKind> {
@@ -20,6 +24,16 @@ pub(crate) fn kind_of(storage: &dyn Storage, path: &Path) -> Result<PathKind> {
 /// The names in a directory.
 pub(crate) fn names_in(storage: &dyn Storage, directory: &Path) -> Result<Vec<String>> {
     storage.list(directory).map_err(|e| Error::from_io(directory.to_owned(), "read", &e))
+}
+
+/// `storage` with the pool's `directory` held; `doing` is the verb of the error message.
+pub(crate) fn hold(
+    storage: &Arc<dyn Storage>,
+    directory: &Path,
+    doing: &'static str,
+) -> Result<Arc<dyn Storage>> {
+    let held = storage.hold(directory).map_err(|e| Error::from_io(directory.to_owned(), doing, &e))?;
+    Ok(held.unwrap_or_else(|| Arc::clone(storage)))
 }
 
 /// An open file of a pool, and its path.
@@ -125,6 +139,14 @@ impl PoolFile {
         Ok(())
     }
 
+    /// Reads the bytes at a position of the log whose ring of `log_bytes` this file holds; see `read_padded`.
+    pub(crate) fn read_ring(&self, lsn: Lsn, log_bytes: u64, bytes: &mut [u8]) -> Result<()> {
+        let physical = lsn % log_bytes;
+        let (first, rest) = bytes.split_at_mut(bytes.len().min((log_bytes - physical) as usize));
+        self.read_padded(physical, first)?;
+        self.read_padded(0, rest)
+    }
+
     pub(crate) fn will_read(&self, offset: u64, len: u64) {
         self.file.will_read(offset, len);
     }
@@ -211,7 +233,7 @@ impl DataFiles {
     /// `Corrupt` for a size that this superblock excludes; `Io`.
     pub(crate) fn image_size(&self, sb: &Superblock) -> Result<u64> {
         let size = self.image.size()?;
-        if size < sb.image_bytes {
+        if size < sb.image_bytes && DamageCheck::ImageLength.is_on() {
             let what = format!("the image ends here, but had {} bytes", sb.image_bytes);
             return Err(self.image.corrupt(size, what));
         }
@@ -288,10 +310,83 @@ pub(crate) fn read_superblock_file(file: &PoolFile) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// A probe holds the locks for an instant, so an opener retries this many times, `LOCK_PAUSE` apart, before it reports
+/// `Busy`. On a busy machine a probe may lose the processor while it holds a lock: a fifth of a second outlasts that.
+pub(crate) const LOCK_TRIES: u32 = 100;
+/// See [`LOCK_TRIES`].
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
+
+/// The file `pool`, locked together with its directory.
+///
+/// Every opener takes the directory's lock first, then the file's. An editor or rsync may rename another file to
+/// `pool`, and that one would not be locked; the directory stays the same. Programs of earlier versions lock the file
+/// alone, and so does this one where a directory cannot be locked.
+pub(crate) struct LockedPool {
+    // Released in this order.
+    file: PoolFile,
+    _directory: Option<Box<dyn StorageFile>>,
+    storage: Arc<dyn Storage>,
+}
+
+impl LockedPool {
+    /// Opens and locks the file `pool` in `directory`; `None` when another process, or another opening, has not given
+    /// up a lock in the way after so many tries.
+    pub(crate) fn take(
+        storage: &Arc<dyn Storage>,
+        directory: &Path,
+        how: OpenHow,
+        mut tries: u32,
+    ) -> Result<Option<Self>> {
+        let doing = opening(how == OpenHow::Read);
+        let kind = if how == OpenHow::Read { LockKind::Shared } else { LockKind::Exclusive };
+        let mut try_again = || {
+            tries -= 1;
+            if tries > 0 {
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            tries > 0
+        };
+        let held = match storage.open(directory, OpenHow::Read, here()) {
+            Ok(held) => Some(held),
+            // It may be searched but not read, or lies on a simulated disk.
+            Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::IsADirectory) => None,
+            Err(e) => return Err(Error::from_io(directory.to_owned(), doing, &e)),
+        };
+        // An error: this file system does not lock directories.
+        while held.as_ref().is_some_and(|held| matches!(held.lock(kind), Ok(false))) {
+            if !try_again() {
+                return Ok(None);
+            }
+        }
+        loop {
+            let file = PoolFile::open(&**storage, directory.join("pool"), how, doing)?;
+            let locked = file.lock(kind)?;
+            let taken = Self { file, _directory: None, storage: Arc::clone(storage) };
+            // Another file may have got the name since this one was opened.
+            if locked && taken.is_named()? {
+                return Ok(Some(Self { _directory: held, ..taken }));
+            }
+            if !try_again() {
+                return Ok(None);
+            }
+        }
+    }
+
+    pub(crate) fn file(&self) -> &PoolFile {
+        &self.file
+    }
+
+    /// False when the name `pool` stands for another file by now.
+    fn is_named(&self) -> Result<bool> {
+        let named = self.storage.is_named(&self.file.path, self.file.raw());
+        named.map_err(|e| self.file.error("read", &e))
+    }
+}
+
 /// The superblock in its file. A change writes the older copy, then syncs it.
 pub(crate) struct SuperblockFile {
     /// `None` once released.
-    file: Option<PoolFile>,
+    file: Option<LockedPool>,
     path: PathBuf,
     current: Superblock,
     /// The next change says that the owner has made its object.
@@ -299,15 +394,15 @@ pub(crate) struct SuperblockFile {
 }
 
 impl SuperblockFile {
-    pub(crate) fn new(file: PoolFile, current: Superblock) -> Self {
-        Self { path: file.path.clone(), file: Some(file), made: current.made, current }
+    pub(crate) fn new(file: LockedPool, current: Superblock) -> Self {
+        Self { path: file.file.path.clone(), file: Some(file), made: current.made, current }
     }
 
     pub(crate) fn current(&self) -> &Superblock {
         &self.current
     }
 
-    /// Closes the file, which releases the pool's lock. Later updates fail.
+    /// Closes the file, which releases the pool's locks. Later updates fail.
     pub(crate) fn release(&mut self) {
         self.file = None;
     }
@@ -316,6 +411,35 @@ impl SuperblockFile {
     /// changes nothing; if not, nothing relied on it, and the older copy is still whole.
     pub(crate) fn rewrite(&self, site: Site) -> Result<()> {
         self.write(&self.current, site)
+    }
+
+    /// Says that the pool is not clean.
+    pub(crate) fn set_dirty(&mut self) -> Result<()> {
+        if !self.current.clean {
+            return Ok(());
+        }
+        // Durable-order: the copy that was read is durable before the other is overwritten. The process
+        // that wrote it may have died before its sync, and a power cut could then tear both.
+        self.rewrite(here())?;
+        // Both copies: if the newer one were damaged later, the older must not say clean.
+        // The log of a closed pool may be anything, so no group of it is recorded any more.
+        for _ in 0..2 {
+            self.update(here(), |sb| (sb.clean, sb.group) = (false, None))?;
+        }
+        Ok(())
+    }
+
+    /// Records a group of the first write of a process, which is durable.
+    pub(crate) fn record(&mut self, group: Option<RecordedGroup>) -> Result<()> {
+        // Of an older version both copies: a program of that version must not find one that it can read.
+        let is_older = self.current.version < VERSION;
+        for _ in 0..1 + u32::from(is_older) {
+            // Durable-order: after the group, before any write in it is acknowledged. A record of a group that is not
+            // durable would make recovery refuse what a crash left; an acknowledged group without a record would be
+            // lost silently with the log.
+            self.update(here(), |sb| sb.group = group)?;
+        }
+        Ok(())
     }
 
     /// Says that the owner has made its object: now, or with the next change if nothing has been written since the
@@ -339,9 +463,16 @@ impl SuperblockFile {
     }
 
     /// Writes the copy that the number of `sb` names, and syncs it. A failed sync is reported as a failed write.
+    ///
+    /// Durable-order: it fails when the file has lost its name, before anything that relies on the change may happen.
+    /// Otherwise a checkpoint would free the log that the file of that name still needs.
     fn write(&self, sb: &Superblock, site: Site) -> Result<()> {
         let write = || {
-            let Some(file) = &self.file else { return Err(io::Error::other("the pool has been closed")) };
+            let Some(locked) = &self.file else { return Err(io::Error::other("the pool has been closed")) };
+            let file = &locked.file;
+            if !locked.storage.is_named(&file.path, file.raw())? {
+                return Err(io::Error::other("it was replaced or removed while the pool was open"));
+            }
             file.raw().write_at((sb.seq & 1) * COPY_BYTES as u64, &sb.encode()[..], site)?;
             file.raw().sync(site)
         };

@@ -1,6 +1,5 @@
 //! The medium of a pool opened read-only: a private copy, from which nothing is written back.
 
-use crate::pool_files::PoolFile;
 use crate::stat::{MediumKind, PoolStat};
 use crate::sync::Mutex;
 use crate::{Capabilities, Durability, Lsn, MediumOps, Region, Result, Site};
@@ -13,8 +12,8 @@ pub(crate) struct ReadOnly {
     kind: MediumKind,
     /// Bytes that may be touched: a mapping may be longer than its file.
     usable: u64,
-    /// The files that carry shared locks.
-    locks: Mutex<Vec<PoolFile>>,
+    /// What carries shared locks.
+    locks: Mutex<Vec<Box<dyn Send + Sync>>>,
 }
 
 impl ReadOnly {
@@ -22,9 +21,9 @@ impl ReadOnly {
         Arc::new(Self { memory, kind, usable, locks: Mutex::default() })
     }
 
-    /// Keeps a locked file until `release`.
-    pub(crate) fn keep(&self, file: PoolFile) {
-        self.locks.lock().push(file);
+    /// Keeps what is locked until `release`.
+    pub(crate) fn keep(&self, locked: impl Send + Sync + 'static) {
+        self.locks.lock().push(Box::new(locked));
     }
 
     /// Closes the files, which releases their locks.

@@ -534,7 +534,8 @@ fn an_open_error_names_the_file() {
         storage.plant(Fault {
             file: None,
             operations: vec![Operation::Open],
-            nth: 0,
+            // The first is the directory, which is locked only if it can be read.
+            nth: 1,
             kind: FaultKind::Errno(code),
         });
         let reader = PoolOptions::new().read_only(true).storage(Arc::new(storage.clone()));

@@ -230,3 +230,27 @@ fn a_pool_of_version_2_opens_without_the_check_and_the_first_write_brings_versio
         refused(&path, &[0; LOG_BYTES as usize], "blank, after the first write");
     }
 }
+
+#[test]
+fn an_older_superblock_of_a_closed_pool_is_refused() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    open_and_write(&path, 0..5).close().unwrap();
+    for openings in 1..4 {
+        let closed = fs::read(path.join("pool")).unwrap();
+        drop(open_and_write(&path, 5..10));
+        let open = fs::read(path.join("pool")).unwrap();
+        fs::write(path.join("pool"), &closed).unwrap();
+        for read_only in [true, false] {
+            let opened = options().create(Create::Never).read_only(read_only).open(&path);
+            let error = opened.expect_err("a superblock from before the log's groups");
+            assert!(matches!(&error, Error::Corrupt { path, .. } if path.ends_with("pool")), "{error}");
+            assert!(error.to_string().contains("restore the files of a pool together"), "{error}");
+        }
+        let damage = Pool::check(&path).unwrap().damage;
+        assert!(damage.len() == 1 && damage[0].path.ends_with("pool"), "{openings} openings: {damage:?}");
+        fs::write(path.join("pool"), open).unwrap();
+        assert_eq!(held(&path, 10), 10, "{openings} openings");
+        open_and_write(&path, 0..10).close().unwrap();
+    }
+}

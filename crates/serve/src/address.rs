@@ -5,15 +5,25 @@ use super::stream::Stream;
 use mangrove_durable::{Error, Result};
 use mio::net::{TcpListener, UnixListener};
 use std::net::ToSocketAddrs;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// A listening socket.
 #[derive(Debug)]
 pub(crate) enum ListeningSocket {
     Tcp(TcpListener),
-    /// With the path to remove at the end.
-    Unix(UnixListener, PathBuf),
+    Unix(UnixListener, SocketName),
+}
+
+/// The name of a socket, removed at the end.
+#[derive(Debug)]
+pub(crate) struct SocketName {
+    /// As it was given.
+    path: PathBuf,
+    /// Where that is: the process may change its working directory.
+    place: Option<PathBuf>,
+    /// Device and number of the socket.
+    id: Option<(u64, u64)>,
 }
 
 impl ListeningSocket {
@@ -48,14 +58,14 @@ impl ListeningSocket {
             other => other,
         };
         let listener = listener.map_err(|e| io_error(format!("listen on {address}"), &e))?;
-        Ok(Self::Unix(listener, path.to_owned()))
+        Ok(Self::Unix(listener, SocketName::new(path)))
     }
 
     /// The address for clients: with the port that the system chose.
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Tcp(listener) => listener.local_addr().map_or_else(|_| "?".into(), |a| a.to_string()),
-            Self::Unix(_, path) => format!("unix:{}", path.display()),
+            Self::Unix(_, name) => format!("unix:{}", name.path.display()),
         }
     }
 
@@ -80,12 +90,23 @@ impl ListeningSocket {
     }
 }
 
-impl Drop for ListeningSocket {
+impl SocketName {
+    fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), place: std::path::absolute(path).ok(), id: id(path) }
+    }
+}
+
+impl Drop for SocketName {
     fn drop(&mut self) {
-        if let Self::Unix(_, path) = self {
-            let _ = std::fs::remove_file(path);
+        // Another file may have the name by now.
+        if let Some(place) = self.place.as_deref().filter(|place| id(place) == self.id) {
+            let _ = std::fs::remove_file(place);
         }
     }
+}
+
+fn id(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 fn is_stale(path: &Path) -> bool {

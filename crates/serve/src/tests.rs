@@ -495,6 +495,17 @@ fn a_unix_socket_serves_and_a_stale_one_is_replaced() {
 }
 
 #[test]
+fn a_file_that_has_the_name_of_the_socket_by_now_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("door");
+    let server = start(two(), false, &format!("unix:{}", path.display()));
+    std::fs::rename(&path, folder.path().join("old")).unwrap();
+    std::fs::write(&path, "of somebody").unwrap();
+    server.stop();
+    assert_eq!(std::fs::read(&path).unwrap(), b"of somebody");
+}
+
+#[test]
 fn many_clients_agree_on_one_counter() {
     let server = start(two(), false, "127.0.0.1:0");
     let workers: Vec<_> = (0..16)

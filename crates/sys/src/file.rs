@@ -1,10 +1,21 @@
-//! Files: durable writes past the page cache, space reservation, locks among processes.
+//! Files: durable writes past the page cache, space reservation, locks among processes, names in an open directory.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+/// What a name in a directory stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameKind {
+    /// A directory.
+    Directory,
+    /// A pipe: opening it waits for the process at its other end.
+    Pipe,
+    /// A regular file, a device or a socket.
+    Other,
+}
 
 /// Opens an open file once more, so that each write bypasses the page cache and is durable when it returns
 /// (O_DIRECT and O_DSYNC). Uses its handle, because its name may belong to another file by now.
@@ -114,6 +125,100 @@ pub fn sync_data(file: &File) -> io::Result<()> {
 /// Those of open(2) or fsync(2).
 pub fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
+}
+
+/// Opens a directory for the functions `*_in`. It can be listed, synced and locked if its permissions let it be read.
+///
+/// # Errors
+/// Those of open(2).
+pub fn open_directory(path: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags, open};
+    let open = |flags| {
+        let flags = flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::io::retry_on_intr(|| open(path, flags, Mode::empty()))
+    };
+    match open(OFlags::RDONLY) {
+        // Its files can be opened all the same.
+        Err(rustix::io::Errno::ACCESS) => Ok(open(OFlags::PATH)?.into()),
+        opened => Ok(opened?.into()),
+    }
+}
+
+/// What `name` stands for in a directory, following links; `None` when it is not there.
+///
+/// # Errors
+/// Those of stat(2), except "not found".
+pub fn kind_in(directory: &File, name: &Path) -> io::Result<Option<NameKind>> {
+    use rustix::fs::{AtFlags, FileType, statat};
+    match statat(directory, name, AtFlags::empty()) {
+        Err(rustix::io::Errno::NOENT) => Ok(None),
+        Err(e) => Err(e.into()),
+        Ok(stat) => Ok(Some(match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => NameKind::Directory,
+            FileType::Fifo => NameKind::Pipe,
+            _ => NameKind::Other,
+        })),
+    }
+}
+
+/// Opens the file `name` of a directory for reading, with `write` for writing too; `create` makes it if it is missing.
+///
+/// # Errors
+/// Those of open(2).
+pub fn open_in(directory: &File, name: &Path, write: bool, create: bool) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags, openat};
+    let mut flags = OFlags::CLOEXEC | if write { OFlags::RDWR } else { OFlags::RDONLY };
+    flags.set(OFlags::CREATE, create);
+    let mode = Mode::from_raw_mode(0o666);
+    Ok(rustix::io::retry_on_intr(|| openat(directory, name, flags, mode))?.into())
+}
+
+/// The names in a directory, in any order.
+///
+/// # Errors
+/// Those of open(2) and getdents(2).
+pub fn names_in(directory: &File) -> io::Result<Vec<String>> {
+    use rustix::fs::{Dir, Mode, OFlags, openat};
+    // Opened anew: the position in a directory belongs to the open file.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let listing = rustix::io::retry_on_intr(|| openat(directory, ".", flags, Mode::empty()))?;
+    let mut names = Vec::new();
+    for entry in Dir::new(listing)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name != "." && name != ".." {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+/// Removes the file `name` of a directory.
+///
+/// # Errors
+/// Those of unlink(2).
+pub fn remove_in(directory: &File, name: &Path) -> io::Result<()> {
+    rustix::fs::unlinkat(directory, name, rustix::fs::AtFlags::empty()).map_err(Into::into)
+}
+
+/// True when `name` in a directory, following links, stands for `file` and not for another file or none.
+///
+/// # Errors
+/// Those of stat(2), except "not found".
+pub fn is_named_in(directory: impl AsFd, name: &Path, file: impl AsFd) -> io::Result<bool> {
+    let file = rustix::fs::fstat(file)?;
+    match rustix::fs::statat(directory, name, rustix::fs::AtFlags::empty()) {
+        Err(rustix::io::Errno::NOENT) => Ok(false),
+        Err(e) => Err(e.into()),
+        Ok(named) => Ok((named.st_dev, named.st_ino) == (file.st_dev, file.st_ino)),
+    }
+}
+
+/// As [`is_named_in`], for a path.
+///
+/// # Errors
+/// As there.
+pub fn is_named(path: &Path, file: impl AsFd) -> io::Result<bool> {
+    is_named_in(rustix::fs::CWD, path, file)
 }
 
 /// Bytes of a devdax device; `None` when `path` is no such device.

@@ -60,6 +60,10 @@ impl MediumOps for Counting {
         self.inner.medium().wait(lsn, site)
     }
 
+    fn leave_unawaited(&self) {
+        self.inner.medium().leave_unawaited();
+    }
+
     fn grow(&self, bytes: u64) -> Result<(), Error> {
         self.inner.medium().grow(bytes)
     }

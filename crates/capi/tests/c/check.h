@@ -33,6 +33,13 @@ static inline void value_is(const mangrove_map *map, const char *key, const char
     mangrove_free(value);
 }
 
+/* How many records are in a map. */
+static inline uint64_t records_of(const mangrove_map *map) {
+    uint64_t len;
+    OK(mangrove_map_len(map, &len));
+    return len;
+}
+
 static inline const char *scratch_of(int argc, char **argv) {
     CHECK(argc == 2);
     return argv[1];

@@ -103,7 +103,7 @@ int main(int argc, char **argv) {
     }
     OK(mangrove_map_close(map));
     OK(mangrove_map_open(below(folder, "pool"), NULL, &map));
-    CHECK(mangrove_map_len(map) == 20);
+    CHECK(records_of(map) == 20);
     for (int n = 0; n < 20; n++) {
         snprintf(key, sizeof key, "parent %d", n);
         snprintf(value, sizeof value, "%d", n);

@@ -67,7 +67,7 @@ static void backups(mangrove_map *map, const char *scratch) {
 
     OK(mangrove_map_put(map, S("later"), S("1")));
     OK(mangrove_map_open(below(scratch, "copy"), NULL, &copy));
-    CHECK(mangrove_map_len(copy) == 20000);
+    CHECK(records_of(copy) == 20000);
     value_is(copy, "key 12345", "12345");
     ANSWERS(MANGROVE_NOT_FOUND, mangrove_map_contains(copy, S("later")));
     OK(mangrove_map_info(copy, &info));

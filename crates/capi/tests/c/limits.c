@@ -84,7 +84,7 @@ static void threads(const char *folder) {
         CHECK(geteuid() != 0 || setuid(nobody) == 0);
         limit(RLIMIT_NPROC, 4);
         OK(mangrove_map_open("threads", options, &map));
-        CHECK(mangrove_map_len(map) == 20000);
+        CHECK(records_of(map) == 20000);
         OK(mangrove_map_close(map));
         _exit(0);
     }

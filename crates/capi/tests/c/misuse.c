@@ -37,7 +37,9 @@ static void null_handles(mangrove_map *map) {
     INVALID(mangrove_map_delete_nowait(NULL, S("k")));
     INVALID(mangrove_map_compare_and_set(NULL, S("k"), S("v"), S("w")));
     INVALID(mangrove_map_compare_and_set(map, S("k"), NULL, 2, S("w")));
-    CHECK(mangrove_map_len(NULL) == 0);
+    INVALID(mangrove_map_len(NULL, &count));
+    CHECK(count == 0);
+    INVALID(mangrove_map_len(map, NULL));
     INVALID(mangrove_map_sync(NULL));
     INVALID(mangrove_map_checkpoint(NULL));
     INVALID(mangrove_map_write(NULL, NULL));
@@ -49,7 +51,7 @@ static void null_handles(mangrove_map *map) {
     INVALID(mangrove_map_snapshot(map, NULL));
     INVALID(mangrove_snapshot_get(NULL, S("k"), &value, &len));
     INVALID(mangrove_snapshot_get_into(NULL, S("k"), NULL, 0, &len));
-    CHECK(mangrove_snapshot_len(NULL) == 0);
+    INVALID(mangrove_snapshot_len(NULL, &count));
     INVALID(mangrove_map_iter(NULL, NULL, &iter));
     CHECK(iter == NULL);
     INVALID(mangrove_map_iter(map, NULL, NULL));
@@ -93,7 +95,7 @@ static void bad_ranges_and_sizes(mangrove_map *map) {
     INVALID(mangrove_map_iter(map, &length, &iter));
     CHECK(iter == NULL);
     INVALID(mangrove_map_delete_range(map, &unknown, NULL));
-    CHECK(mangrove_map_len(map) == 1);
+    CHECK(records_of(map) == 1);
 
     INVALID(mangrove_map_stat(map, NULL));
     INVALID(mangrove_map_recovery(map, NULL));
@@ -115,6 +117,9 @@ static void bad_options(void) {
     INVALID(mangrove_options_set_locking(options, 2));
     INVALID(mangrove_options_set_durability_interval(options, 0));
     INVALID(mangrove_options_set_durability_interval(options, 60001));
+    INVALID(mangrove_options_set_nowait_within(options, 60001));
+    OK(mangrove_options_set_nowait_within(options, 0));
+    OK(mangrove_options_set_nowait_within(options, 100));
     INVALID(mangrove_options_set_recovery_threads(options, 0));
     INVALID(mangrove_options_set_create(NULL, true));
     INVALID(mangrove_options_set_create_new(NULL, true));

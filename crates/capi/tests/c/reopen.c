@@ -57,8 +57,8 @@ static void survive_sigkill(const char *path, int lazily) {
         value_is(map, key, value);
     }
     /* At most the one put that was under way was added. */
-    CHECK(mangrove_map_len(map) == (uint64_t)last + 1 || mangrove_map_len(map) == (uint64_t)last + 2);
-    CHECK(recovery.records == mangrove_map_len(map));
+    CHECK(records_of(map) == (uint64_t)last + 1 || records_of(map) == (uint64_t)last + 2);
+    CHECK(recovery.records == records_of(map));
     OK(mangrove_map_check(map, NULL, NULL));
     OK(mangrove_map_close(map));
 }

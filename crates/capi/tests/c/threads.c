@@ -68,7 +68,7 @@ int main(int argc, char **argv) {
     for (i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
     OK(mangrove_map_get_into(map, S("counter"), &counter, sizeof counter, &len));
     CHECK(counter == THREADS * ROUNDS);
-    CHECK(mangrove_map_len(map) == 3 + THREADS * ROUNDS / 2);
+    CHECK(records_of(map) == 3 + THREADS * ROUNDS / 2);
     OK(mangrove_map_check(map, NULL, NULL));
     OK(mangrove_map_close(map));
     return 0;

@@ -25,7 +25,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let map = open_args::read_only(&args.pool)?;
     interrupt::catch()?;
-    let bar = progress::records("backup", map.len());
+    let bar = progress::records("backup", map.len()?);
     let result = map.backup(&args.to, |progress| {
         bar.set_position(progress.records);
         if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -26,7 +26,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let map = open_args::read_only(&args.pool)?;
-    let mut records = map.len();
+    let mut records = map.len()?;
     if !args.bounds.is_all() {
         records = 0;
         for record in args.bounds.walk(&map, args.spelling)? {

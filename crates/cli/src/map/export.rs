@@ -115,7 +115,7 @@ fn write_all(
         None => e.into(),
     };
     let map = open_args::read_only(&args.pool)?;
-    let bar = progress::records("export", map.len());
+    let bar = progress::records("export", map.len()?);
     let mut line = Vec::new();
     let mut records = 0;
     for record in map.iter()? {

@@ -30,6 +30,8 @@ const POOL: &str = "/pool";
 /// The file that extraordinary faults damage. All other files have checksums of their own, and recovery cannot tell
 /// a torn log from a damaged one.
 const SUPERBLOCK: &str = "pool";
+/// The beginning of the name of a file of recent writes.
+const RECENT: &str = "recent-";
 /// Random numbers that one boot may draw.
 const RANDOM_STEP: u64 = 1000;
 
@@ -42,6 +44,8 @@ pub struct FilePlan {
     pub log_bytes: u64,
     /// Acknowledged writes are durable at `sync` only.
     pub interval: bool,
+    /// What returned survives the death of the process.
+    pub recent: bool,
     /// Where the region lies; `None`: anywhere.
     pub address: Option<u64>,
     /// A pool is opened by mapping its data file copy on write.
@@ -82,6 +86,8 @@ pub struct FileCursor {
 pub struct FileOverlay {
     /// The process died and the machine did not: nothing is lost, but nothing more is durable either.
     process_only: bool,
+    /// ... and its pool keeps recent writes.
+    keeps_recent: bool,
     /// A sync had failed as well: this range of sectors looks written, and never becomes durable unless it is
     /// written again.
     forgotten: Option<std::ops::Range<u64>>,
@@ -108,6 +114,7 @@ impl Machine for FileMachine {
             .create(mode)
             .medium(Medium::File)
             .durability(durability)
+            .keeps_recent(self.plan.recent)
             .address(self.plan.address.map_or(AddressChoice::Anywhere, AddressChoice::At))
             .start(if self.plan.copy_on_write { Start::CopyOnWrite } else { Start::Read })
             .capacity(self.plan.capacity)
@@ -295,7 +302,9 @@ impl FileCursor {
         for (folder, versions) in &self.folders {
             folders.insert(folder.clone(), versions[pick(versions.len() as u64) as usize].clone());
         }
-        FileOverlay { process_only, forgotten: None, damage, sectors, lengths, folders }
+        let is_recent = |names: &Names| names.keys().any(|name| name.starts_with(RECENT));
+        let keeps_recent = process_only && folders.values().any(is_recent);
+        FileOverlay { process_only, keeps_recent, forgotten: None, damage, sectors, lengths, folders }
     }
 }
 
@@ -383,6 +392,10 @@ impl World for FileWorld {
 
     fn may_refuse(overlay: &FileOverlay) -> bool {
         overlay.damage.is_some()
+    }
+
+    fn keeps_returned(overlay: &FileOverlay) -> bool {
+        overlay.keeps_recent
     }
 
     fn fault(overlay: &FileOverlay) -> u64 {

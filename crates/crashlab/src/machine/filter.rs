@@ -45,6 +45,10 @@ impl MediumOps for Filter {
         }
     }
 
+    fn leave_unawaited(&self) {
+        self.inner.medium().leave_unawaited();
+    }
+
     fn appended(&self) -> Lsn {
         self.inner.medium().appended()
     }

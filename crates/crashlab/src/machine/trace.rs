@@ -91,9 +91,17 @@ pub(crate) struct Promise {
     pub low: u32,
     /// At most the effects of this many operations.
     pub high: u32,
+    /// The first opening after the crash must find the effects of all operations that had returned. Until it has
+    /// returned, a further crash may undo more.
+    pub keeps_returned: bool,
 }
 
 impl Promise {
+    /// What the first opening after the crash must find.
+    pub(crate) fn at_first(self) -> Self {
+        if self.keeps_returned { Self { low: self.high - u32::from(self.busy), ..self } } else { self }
+    }
+
     /// The promise after one more mark.
     pub(crate) fn advance(&mut self, mark: Mark) {
         match mark {

@@ -87,6 +87,11 @@ pub trait World {
         false
     }
 
+    /// True when every operation that had returned must be there, whatever it promised.
+    fn keeps_returned(_overlay: &Self::Overlay) -> bool {
+        false
+    }
+
     /// Distinguishes images with the same content but different faults of the machine.
     fn fault(_overlay: &Self::Overlay) -> u64 {
         0

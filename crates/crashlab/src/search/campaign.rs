@@ -216,6 +216,7 @@ fn file_machine<S: Subject>(interval: bool) -> FileWorld {
         capacity: S::DISK_BYTES,
         log_bytes: LOG_BYTES,
         interval,
+        recent: interval,
         address: S::ADDRESS,
         copy_on_write: S::COPY_ON_WRITE,
     })

@@ -224,6 +224,7 @@ impl<W: World> Sweep<W> {
         let sites = self.sites.clone();
         let seed = image_seed(self.seed, run, crash);
         let refuse = W::may_refuse(image.1) && !promise.closed;
+        let promise = Promise { keeps_returned: W::keeps_returned(image.1), ..promise };
         let (answer, recording) = self.machines[1].boot(Some(image), &sites, |machine| {
             judge::<S>(machine, expect, promise, refuse, |model| AfterRecovery::seeded(seed, model))
         });

@@ -174,7 +174,7 @@ pub(crate) fn judge<S: Subject>(
         Err(e) => return Err(format!("recovery failed: {e}")),
     };
     subject.check().map_err(|e| format!("check after recovery: {e}"))?;
-    let allowed = expect.allowed(promise);
+    let allowed = expect.allowed(promise.at_first());
     let mut found = None;
     // The latest state first: it is the likeliest.
     for model in allowed.iter().rev() {
@@ -188,7 +188,7 @@ pub(crate) fn judge<S: Subject>(
         return Err(format!(
             "the recovered state is none of the {} that the history allows (operations {}..={}): {}",
             allowed.len(),
-            promise.low,
+            promise.at_first().low,
             promise.high,
             differences.join("; or: ")
         ));
@@ -197,6 +197,7 @@ pub(crate) fn judge<S: Subject>(
         // A pool opened copy on write compares pages with their checksums later, and refuses them then.
         return Ok(None);
     }
+    let allowed = expect.allowed(promise);
     S::rebase(&mut model);
     machine.mark(Mark::Ready);
     let AfterRecovery { ops, close } = then(&model);

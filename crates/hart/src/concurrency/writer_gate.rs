@@ -162,12 +162,14 @@ impl WriterGate {
     #[inline]
     pub(crate) fn add_records(&self, lane: &LaneToken<'_>, delta: i64) {
         let records = &self.lanes[lane.number].records;
-        records.store(records.load(Ordering::Relaxed) + delta, Ordering::Relaxed);
+        // Release: partner is the load in `records`. Who counts a record sees that its write has begun.
+        records.store(records.load(Ordering::Relaxed) + delta, Ordering::Release);
     }
 
     /// Records inserted minus records removed, over all lanes.
     pub(crate) fn records(&self) -> u64 {
-        self.lanes.iter().map(|lane| lane.records.load(Ordering::Relaxed)).sum::<i64>().max(0) as u64
+        // Acquire: partner is the store in `add_records`.
+        self.lanes.iter().map(|lane| lane.records.load(Ordering::Acquire)).sum::<i64>().max(0) as u64
     }
 }
 

@@ -8,7 +8,7 @@
 use crate::format::layout::{Geometry, LEAF_KEY, LEAF_META, LEAF_WORD};
 use crate::format::leaf::Meta;
 use crate::index::{KeySource, Leaf};
-use mangrove_pool::Region;
+use mangrove_pool::{DamageCheck, Region};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -80,7 +80,7 @@ impl MapSpace {
     #[inline]
     pub(crate) fn is_free_slot(&self, offset: u64) -> bool {
         let meta = self.leaf_words(offset).0;
-        meta == Meta::FREE || (meta.0 == 0 && self.zeros_are_free())
+        meta == Meta::FREE || (meta.0 == 0 && (self.zeros_are_free() || !DamageCheck::BlankSlot.is_on()))
     }
 
     /// Offset after the last byte that may be read.

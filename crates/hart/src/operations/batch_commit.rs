@@ -420,16 +420,19 @@ impl Hart {
     }
 
     fn settle_batch(&self, exclusive: &LaneToken<'_>, steps: &[BatchStep<'_>]) {
+        let mut records = 0;
         for step in steps {
             match step.effect {
-                Effect::Insert { .. } => self.writer_gate.add_records(exclusive, 1),
+                Effect::Insert { .. } => records += 1,
                 Effect::Update { old, .. } => self.free_value(exclusive, Some(old)),
                 Effect::Remove(slot, old) => {
-                    self.writer_gate.add_records(exclusive, -1);
+                    records -= 1;
                     self.free_value(exclusive, Some(old));
                     self.alloc.free(exclusive, slot);
                 }
             }
         }
+        // In one store, so that no count has a part of a batch.
+        self.writer_gate.add_records(exclusive, records);
     }
 }

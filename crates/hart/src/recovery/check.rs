@@ -29,13 +29,15 @@ struct CheckWalk<'a> {
 }
 
 impl Hart {
-    /// Verifies every structure and checksum. Writers wait meanwhile; readers do not.
+    /// Verifies every structure and checksum. Writers wait meanwhile; readers do not. On a medium with a log this
+    /// returns when what it counted is durable.
     ///
     /// # Errors
-    /// Only when the check cannot run, because the root is unreadable. The report lists what it finds.
+    /// Only when the check cannot run, because the root is unreadable, or cannot tell what it counted, because the
+    /// medium failed before that was durable. The report lists what it finds.
     pub fn check(&self) -> Result<Report> {
         // A batch allocates its blocks before it closes the gate; rule 5 would call them leaked.
-        let _preparing = self.preparing.write();
+        let preparing = self.preparing.write();
         let exclusive = self.writer_gate.close();
         let high_water = scan::root(self.region())?.high_water;
         let mut walk = CheckWalk {
@@ -49,7 +51,10 @@ impl Hart {
         walk.leaves();
         walk.index();
         walk.slots(&exclusive.lane());
-        Ok(walk.report)
+        let report = walk.report;
+        drop((exclusive, preparing));
+        self.wait_for_all()?;
+        Ok(report)
     }
 }
 

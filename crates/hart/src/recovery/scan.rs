@@ -14,7 +14,7 @@ use crate::format::size_class::{Class, Classes, Cut};
 use crate::format::space::MapSpace;
 use crate::report::Damage;
 use crate::{Error, KEY_BYTES_MAX, Result};
-use mangrove_pool::Region;
+use mangrove_pool::{DamageCheck, Region};
 use std::sync::atomic::Ordering;
 
 /// Damage at `offset`.
@@ -40,7 +40,8 @@ pub(crate) struct RootWords {
 
 /// A sealed word; in a map of version 1, zero stands for a sealed zero.
 fn unsealed(version: u32, tag: Tag, word: u64) -> Option<u64> {
-    if version == VERSION_OF_ZEROS && word == 0 { Some(0) } else { unseal(tag, word) }
+    let zero_is_right = version == VERSION_OF_ZEROS || !DamageCheck::BlankRootWord.is_on();
+    if zero_is_right && word == 0 { Some(0) } else { unseal(tag, word) }
 }
 
 /// The root's words.
@@ -111,7 +112,7 @@ pub(crate) fn kind(
     let entry = directory_entry(segment);
     let word = space.region.word(entry).load(Ordering::Acquire);
     let bad = |what: &str| Err(damage(entry, format!("directory entry of segment {segment}: {what}")));
-    if word == 0 && space.zeros_are_free() {
+    if word == 0 && (space.zeros_are_free() || !DamageCheck::BlankSegment.is_on()) {
         return Ok(SegmentKind::Free);
     }
     let Some(kind) = decode_kind(segment, word) else { return bad("it does not have its checksum") };
@@ -142,7 +143,10 @@ pub(crate) fn chunk(
     let identity = space.region.word(header + CHUNK_IDENTITY).load(Ordering::Acquire);
     let bitmap = word & BITMAP_MASK & cut.full_mask(chunk);
     let old_mark = if space.zeros_are_free() { CHUNK_MARK } else { 0 };
-    let problem = if identity != chunk_identity(segment, class, chunk) {
+    let is_blank = word == 0 && identity == 0;
+    let problem = if is_blank && !DamageCheck::BlankChunk.is_on() {
+        None
+    } else if identity != chunk_identity(segment, class, chunk) {
         Some("the chunk's identity is not that of its place")
     } else if word | old_mark != chunk_word(bitmap, cut.slots(chunk)) {
         Some("the chunk's header does not agree with its bitmap")

@@ -30,15 +30,22 @@ impl Hart {
 
 impl<'a> Snapshot<'a> {
     /// Records at the instant.
-    #[must_use]
-    pub fn len(&self) -> u64 {
-        self.pin.records
+    ///
+    /// # Errors
+    /// As [`Hart::count`].
+    pub fn len(&self) -> Result<u64> {
+        if self.pin.medium_failed {
+            self.pin.hart.wait_for_all()?;
+        }
+        Ok(self.pin.records)
     }
 
     /// True when there were none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    ///
+    /// # Errors
+    /// As [`Hart::count`].
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
     }
 
     /// The value that `key` had.

@@ -64,7 +64,7 @@ pub(crate) fn open_engine(
         ))),
         EngineKind::Map => {
             let engine = MapEngine::open(&pool, create, lock)?;
-            let is_empty = engine.is_empty();
+            let is_empty = engine.is_empty()?;
             Ok((Box::new(engine), is_empty))
         }
     }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 /// An open engine. Any number of threads may call it at the same time.
 ///
-/// A write with `sync` is durable when it returns. One without becomes durable soon, in order with all others, and a
-/// crash before that keeps a prefix of them. No read returns what a synced write in progress may still lose.
+/// A write with `sync` is durable when it returns. One without survives the death of the process when it returns, and
+/// becomes durable soon, in order with all others; a power cut before that keeps a prefix of them. No read returns what
+/// a synced write in progress may still lose.
 pub(crate) trait StorageEngine: Send + Sync {
     /// Sets a key.
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()>;

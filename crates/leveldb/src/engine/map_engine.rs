@@ -49,14 +49,15 @@ impl MapEngine {
         let map = Map::options()
             .create(if create { Create::IfMissing } else { Create::Never })
             .durability(Durability::Interval(INTERVAL))
+            .keeps_recent(true)
             .snapshot_bytes_max(SNAPSHOT_BYTES_MAX)
             .open(pool)?;
         Ok(Self(Arc::new(MapStore { map, pending_syncs: PendingSyncs::new(), _lock: lock })))
     }
 
     /// True when there are no records.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.map.is_empty()
+    pub(crate) fn is_empty(&self) -> Result<bool> {
+        Ok(self.0.map.is_empty()?)
     }
 }
 

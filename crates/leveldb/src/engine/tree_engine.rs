@@ -57,6 +57,7 @@ fn open_state(pool: &Path, create: bool) -> Result<Arc<Runtime>> {
     let options = Options::new()
         .create(if create { Create::IfMissing } else { Create::Never })
         .durability(Durability::interval_ms(INTERVAL_MS))
+        .keeps_recent(true)
         .capacity(capacity())
         .tracker(TrackerChoice::Explicit)
         .self_contained(true)

@@ -8,14 +8,19 @@
 //!    only. Otherwise a power cut could undo a read that was answered now. A sync alone is not enough: if that
 //!    process died because a sync failed, the kernel may have marked the lost pages clean.
 //! 3. Spill files that no group names are removed, after the superblock that does not name them is durable.
-//! 4. Nothing else is written to any file before that: the log's writers and the checkpointer wait for it.
+//! 4. What recent writes continue the log with is written to the log in the same way, as the first write of a process
+//!    is: after the superblock says "not clean", and recorded there when it is durable. Then the files of recent
+//!    writes are removed. A crash before that leaves them to the next opening, which finds the same: in them, in this
+//!    process's own, or in the log.
+//! 5. Nothing else is written to any file before that: the log's writers and the checkpointer wait for it.
 
 use crate::format::superblock::Superblock;
+use crate::log::recent;
 use crate::log::ring::Log;
 use crate::log::scan::{LogScan, refuse_hole};
 use crate::log::spill;
-use crate::pool_files::{SuperblockFile, names_in};
-use crate::storage::traits::{Storage, here};
+use crate::pool_files::{SuperblockFile, kind_of, names_in};
+use crate::storage::traits::{PathKind, Storage, here};
 use crate::sync::Mutex;
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -26,7 +31,7 @@ pub(crate) struct DeferredRecovery {
     sb: Superblock,
     scan: LogScan,
     /// Spill files that no group names: their process died before it wrote that group, or after it had applied the
-    /// file.
+    /// file. And files of recent writes.
     leftovers: Vec<PathBuf>,
 }
 
@@ -42,12 +47,19 @@ impl DeferredRecovery {
         scan: &LogScan,
     ) -> Result<Self> {
         let names = names_in(storage, directory)?;
-        let paths = names.iter().filter(|name| spill::is_name(name)).map(|name| directory.join(name));
+        let is_left = |name: &&String| spill::is_name(name) || recent::is_name(name);
+        // A directory of such a name is none of the pool's.
+        let mut paths = Vec::new();
+        for path in names.iter().filter(is_left).map(|name| directory.join(name)) {
+            if kind_of(storage, &path)? == PathKind::File {
+                paths.push(path);
+            }
+        }
         let named = |path: &PathBuf| scan.spills.iter().any(|(_, r)| r.path(directory) == *path);
         Ok(Self {
             sb: sb.clone(),
             scan: scan.clone(),
-            leftovers: paths.filter(|path| !named(path)).collect(),
+            leftovers: paths.into_iter().filter(|path| !named(path)).collect(),
         })
     }
 
@@ -65,14 +77,22 @@ impl DeferredRecovery {
         if !sb.clean {
             refuse_hole(log.file(), sb, scan)?;
         }
-        if scan.groups > 0 {
-            log.write_again(scan.last_write, scan.end)?;
-        }
         if !sb.clean || !self.leftovers.is_empty() {
             // Durable-order: rule 2. Otherwise only a superblock in the operating system's cache might say that log
             // space is free, and new groups would overwrite that space; and a spill file would be removed that the
-            // durable superblock's log still names.
+            // durable superblock's log still names. And rule 4: the copy that was read is durable before the other is
+            // overwritten.
             superblock.lock().rewrite(here())?;
+        }
+        if let Some((from, before)) = scan.recent {
+            log.copy_taken(from, scan.end, before)?;
+            superblock.lock().set_dirty()?;
+        }
+        if scan.groups > 0 {
+            log.write_again(scan.last_write, scan.end)?;
+        }
+        if scan.recent.is_some() {
+            superblock.lock().record(scan.last)?;
         }
         for path in &self.leftovers {
             storage.remove(path, here()).map_err(|e| Error::from_io(path.clone(), "remove", &e))?;

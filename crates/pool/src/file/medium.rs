@@ -7,17 +7,18 @@
 //!    `flush` does nothing and `wait` fails. What was acknowledged before stays durable.
 //! 3. A child of fork(2) shares the log's ring and its file with its parent. So it appends nothing, writes nothing
 //!    and takes no lock (a thread that is not in the child may hold it).
-//! 4. A thread takes these locks in this order: checkpointer, group commit, superblock. It takes no lock of an engine
-//!    while it holds one of them.
+//! 4. A thread takes these locks in this order: checkpointer, group commit, superblock, recent writes, open group. It
+//!    takes no lock of an engine while it holds one of them.
 //! 5. The superblock records the first write of a process before anything in it is acknowledged.
 //! 6. A thread with an atomic group that needs a spill file waits until at most one such group waits for a
 //!    checkpoint: so the spill files of a pool take a bounded space.
 
 use crate::config::Durability;
 use crate::file::checkpoint::Checkpointer;
+use crate::file::exit_hook::FlushAtExit;
 use crate::file::finish_recovery::DeferredRecovery;
+use crate::file::flusher::Flusher;
 use crate::format::page_sums::PAGE_BYTES;
-use crate::format::superblock::VERSION;
 use crate::log::group_commit::GroupWriter;
 use crate::log::ring::{AppendError, Log};
 use crate::log::spill;
@@ -26,12 +27,12 @@ use crate::pool_files::{DataFiles, FileError, SuperblockFile};
 use crate::stat::{MediumKind, PoolStat};
 use crate::storage::traits::{Storage, here};
 use crate::sync::Mutex;
-use crate::{Capabilities, Error, Lsn, MediumOps, Range, Region, Result, Site};
+use crate::{Capabilities, Error, Lsn, MediumOps, PoolConfig, Range, Region, Result, Site};
 use mangrove_sys::{EventCount, ProcessMark, Reservation, without_signals};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::Instant;
 
 /// From this size on, the working copy asks for huge pages.
 pub(crate) const HUGE_PAGES_FROM_BYTES: u64 = 16 << 20;
@@ -63,6 +64,7 @@ pub(crate) struct FileMedium {
     storage: Arc<dyn Storage>,
     checkpointer: Mutex<Checkpointer>,
     durability: Durability,
+    flusher: Flusher,
     /// The process that opened the pool.
     process: ProcessMark,
     /// Background threads run checkpoints; otherwise a thread that finds the log full does.
@@ -92,7 +94,7 @@ pub(crate) struct FileMedium {
 }
 
 impl FileMedium {
-    pub(crate) fn new(parts: FileParts, durability: Durability, background: bool) -> Self {
+    pub(crate) fn new(parts: FileParts, config: &PoolConfig, background: bool) -> Self {
         let clean = parts.superblock.current().clean;
         let medium = Self {
             memory: parts.memory,
@@ -102,7 +104,8 @@ impl FileMedium {
             files: parts.files,
             storage: parts.storage,
             checkpointer: Mutex::new(parts.checkpointer),
-            durability,
+            durability: config.durability,
+            flusher: Flusher::new(config, background),
             process: ProcessMark::here(),
             background,
             unverified: parts.unverified,
@@ -195,10 +198,7 @@ impl FileMedium {
                 self.spawn("mangrove-verify", |medium| medium.verify_later(medium.unverified.clone()))?,
             );
         }
-        if let Durability::Interval(_) = self.durability {
-            let interval = Duration::from_millis(self.durability.milliseconds().into());
-            threads.push(self.spawn("mangrove-sync", move |medium| medium.sync_loop(interval))?);
-        }
+        threads.push(self.spawn("mangrove-sync", Self::flush_loop)?);
         Ok(())
     }
 
@@ -236,18 +236,13 @@ impl FileMedium {
         }
     }
 
-    fn sync_loop(&self, interval: Duration) {
-        loop {
-            let ticket = self.work.ticket();
-            // Acquire pairs with the Release in `shut_down`.
-            if self.stop.load(Ordering::Acquire) {
-                return;
-            }
-            // Work for the checkpointer ends this wait too; then this sync only comes earlier.
-            self.work.wait_for(ticket, interval);
+    fn flush_loop(&self) {
+        // Acquire pairs with the Release in `stop_threads`.
+        let has_ended = || self.stop.load(Ordering::Acquire);
+        self.flusher.run(&self.log, has_ended, |lsn| {
             // An error has poisoned the pool.
-            let _ = self.wait_durable(self.log.appended());
-        }
+            let _ = self.wait_durable(lsn);
+        });
     }
 
     fn want_checkpoint(&self) {
@@ -262,6 +257,7 @@ impl FileMedium {
         // Release pairs with the Acquire in the loops.
         self.stop.store(true, Ordering::Release);
         self.work.notify_all();
+        self.flusher.stop();
     }
 
     /// From now on nothing is written. Returns when no write is under way.
@@ -293,6 +289,22 @@ impl FileMedium {
             superblock.update(here(), |sb| (sb.clean, sb.sums_digest) = (true, digest))?;
         }
         Ok(())
+    }
+
+    /// Copies what was appended so far to where it survives this process, if the pool keeps recent writes.
+    ///
+    /// # Errors
+    /// `Io`, `NoSpace`, which poison the pool.
+    #[inline]
+    fn copy_recent(&self) -> Result<()> {
+        self.log.copy_recent().inspect_err(|e| self.poison(e.clone()))
+    }
+
+    /// Removes the file of recent writes of a pool that has been marked clean.
+    pub(crate) fn remove_recent(&self) {
+        if let Some(recent) = &self.log.recent {
+            recent.remove(&*self.storage);
+        }
     }
 
     /// Releases the pool's lock, also while clones of the region live on.
@@ -411,6 +423,9 @@ impl FileMedium {
             // SAFETY: the caller guarantees the range.
             match unsafe { self.log.append(offset, ptr, len) } {
                 Ok(end) => {
+                    if self.flusher.notes_all {
+                        self.flusher.note();
+                    }
                     // A checkpoint may have passed `end` by now.
                     if end.saturating_sub(self.log.tail()) > self.log.log_bytes() / 2 {
                         self.want_checkpoint();
@@ -440,7 +455,7 @@ impl FileMedium {
         if self.log.commit.has_failed() {
             return false;
         }
-        match Self::write_dirty(&mut superblock) {
+        match superblock.set_dirty() {
             Ok(()) => {
                 // Release pairs with the Acquire above: the leader of another write continues only now.
                 self.marked_dirty.store(true, Ordering::Release);
@@ -454,21 +469,6 @@ impl FileMedium {
         }
     }
 
-    fn write_dirty(superblock: &mut SuperblockFile) -> Result<()> {
-        if !superblock.current().clean {
-            return Ok(());
-        }
-        // Durable-order: the copy that was read is durable before the other is overwritten. The process
-        // that wrote it may have died before its sync, and a power cut could then tear both.
-        superblock.rewrite(here())?;
-        // Both copies: if the newer one were damaged later, the older must not say clean.
-        // The log of a closed pool may be anything, so no group of it is recorded any more.
-        for _ in 0..2 {
-            superblock.update(here(), |sb| (sb.clean, sb.group) = (false, None))?;
-        }
-        Ok(())
-    }
-
     /// Writes the groups `from..to`, and has the superblock record the first write of this process.
     fn write_groups(&self, from: u64, to: u64, durable: u64) -> Result<()> {
         self.log.write(from, to, durable)?;
@@ -479,16 +479,7 @@ impl FileMedium {
         if self.log.commit.has_failed() {
             return Err(self.failure());
         }
-        let last = self.log.last_group(from, to);
-        // Of an older version both copies: a program of that version must not find one that it can read.
-        let is_older = superblock.current().version < VERSION;
-        for _ in 0..1 + u32::from(is_older) {
-            // Durable-order: after the group, before any write in it is acknowledged. A record of a group that is not
-            // durable would make recovery refuse what a crash left; an acknowledged group without a record would be
-            // lost silently with the log.
-            superblock.update(here(), |sb| sb.group = last)?;
-        }
-        Ok(())
+        superblock.record(self.log.last_group(from, to))
     }
 
     /// See [`Pool::set_made`](crate::Pool::set_made).
@@ -530,12 +521,19 @@ impl FileMedium {
             }
             let ticket = self.space.ticket();
             if let Ok(end) = self.log.append_reference(&reference) {
+                self.note_unit()?;
                 // The spill file takes space until it has been applied.
                 self.want_checkpoint();
                 return Ok(end);
             }
             self.make_space(ticket);
         }
+    }
+
+    /// After an atomic group: its caller may wait or not, since it gets a position.
+    fn note_unit(&self) -> Result<()> {
+        self.flusher.note();
+        if self.flusher.notes_all { self.copy_recent() } else { Ok(()) }
     }
 
     /// Waits until at most one spill file waits for a checkpoint. This thread may write one more meanwhile.
@@ -590,6 +588,21 @@ impl FileMedium {
             log_full_waits: count(&self.log_full_waits),
             poisoned: self.first_error().map(|e| e.to_string()),
         }
+    }
+}
+
+impl FlushAtExit for FileMedium {
+    fn ask_to_flush(&self) {
+        if self.is_ours() && self.log.commit.durable() < self.log.appended() {
+            self.flusher.ask();
+        }
+    }
+
+    fn wait_flushed(&self, end: Instant) {
+        let lsn = self.log.appended();
+        // Other threads may have appended since.
+        self.ask_to_flush();
+        self.flusher.wait_until(end, || !self.is_ours() || self.ended() || self.log.commit.durable() >= lsn);
     }
 }
 
@@ -658,6 +671,7 @@ impl MediumOps for FileMedium {
             // SAFETY: the caller guarantees the ranges.
             match unsafe { self.log.append_atomic_group(base, ranges) } {
                 Ok(end) => {
+                    self.note_unit()?;
                     if end.saturating_sub(self.log.tail()) > self.log.log_bytes() / 2 {
                         self.want_checkpoint();
                     }
@@ -670,6 +684,12 @@ impl MediumOps for FileMedium {
                 Err(AppendError::TooLong) => return unsafe { self.flush_spilled(base, ranges) },
             }
         }
+    }
+
+    fn leave_unawaited(&self) {
+        self.flusher.note();
+        // An error has poisoned the pool.
+        let _ = self.copy_recent();
     }
 
     #[inline]
@@ -688,7 +708,7 @@ impl MediumOps for FileMedium {
         } else if self.refuses() {
             Err(self.failure())
         } else {
-            Ok(())
+            self.copy_recent()
         }
     }
 

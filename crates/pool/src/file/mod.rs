@@ -2,7 +2,9 @@
 
 mod apply_log;
 pub(super) mod checkpoint;
+pub(super) mod exit_hook;
 pub(super) mod finish_recovery;
+pub(super) mod flusher;
 mod image;
 pub(super) mod medium;
 pub(super) mod recover;

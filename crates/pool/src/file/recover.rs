@@ -2,10 +2,12 @@
 //!
 //! Invariants:
 //! 1. No byte of a file changes before the pool is used, so a crash while opening changes nothing. (Opening only
-//!    reserves space in the data file for logged ranges, and rewrites some bytes unchanged.)
+//!    reserves space in the data file for logged ranges, rewrites some bytes unchanged, writes to the log what recent
+//!    writes continue it with, and makes an empty file for its own.)
 //!
 //! The rest of opening concerns the files alone: see `file/finish_recovery.rs`.
 
+use crate::damage_check::DamageCheck;
 use crate::file::apply_log::LogParts;
 use crate::file::checkpoint::Checkpointer;
 use crate::file::finish_recovery::DeferredRecovery;
@@ -14,8 +16,9 @@ use crate::file::medium::{FileParts, HUGE_PAGES_FROM_BYTES};
 use crate::format::page_sums::{CHECKSUM_BYTES, PAGE_BYTES, PageChecksums};
 use crate::format::superblock::Superblock;
 use crate::limits::reserve;
+use crate::log::recent::{LeftRecent, Recent};
 use crate::log::ring::Log;
-use crate::log::scan::{LogScan, refuse_hole, scan};
+use crate::log::scan::{LogScan, closed_log, refuse_hole, scan};
 use crate::log::spill::PendingSpill;
 use crate::pool_files::{DataFiles, PoolFile, SuperblockFile};
 use crate::stat::OpenReport;
@@ -41,6 +44,10 @@ pub(crate) struct Recovered {
     ring: Mirror,
     sums: PageChecksums,
     scan: LogScan,
+    /// The files of recent writes that were there.
+    recent: Vec<LeftRecent>,
+    /// Nonce of the groups that this process writes.
+    nonce: u64,
     /// The spill files that the log names.
     spills: Vec<PendingSpill>,
     grown: u64,
@@ -79,7 +86,7 @@ pub(crate) fn recover(
         log_file.prepare_durable()?;
     }
     let log_size = log_file.size()?;
-    if log_size != sb.log_bytes {
+    if log_size != sb.log_bytes && DamageCheck::LogLength.is_on() {
         let what = format!("the log has {log_size} bytes instead of {}", sb.log_bytes);
         return Err(log_file.corrupt(log_size.min(sb.log_bytes), what));
     }
@@ -100,7 +107,8 @@ pub(crate) fn recover(
     })?;
     let reader =
         ImageReader { files: &files, sums: &sums, size: to_read, memory: &memory, next: AtomicU64::new(0) };
-    let (mut suspects, scan) = read_and_scan(&reader, &log_file, sb, &mut ring)?;
+    let (recent, nonce) = (LeftRecent::all_in(storage, directory)?, storage.random());
+    let (mut suspects, scan) = read_and_scan(&reader, &log_file, (&recent, nonce), sb, directory, &mut ring)?;
     if scan.image_end > memory.len() as u64 {
         return Err(Error::Unsupported {
             what: format!(
@@ -127,7 +135,7 @@ pub(crate) fn recover(
     let grown = make_room(&files, image_size, scan.image_end.max(sb.image_bytes), read_only)?;
     let report = OpenReport {
         created: false,
-        was_clean: sb.clean,
+        was_clean: sb.clean && scan.groups == 0,
         image_bytes: to_read,
         groups: scan.groups,
         records,
@@ -140,6 +148,8 @@ pub(crate) fn recover(
         ring,
         sums,
         scan,
+        recent,
+        nonce,
         spills,
         grown,
         report,
@@ -151,13 +161,20 @@ pub(crate) fn recover(
 fn read_and_scan(
     reader: &ImageReader<'_>,
     log_file: &PoolFile,
+    (recent, nonce): (&[LeftRecent], u64),
     sb: &Superblock,
+    directory: &Path,
     ring: &mut Mirror,
 ) -> Result<(Vec<u64>, LogScan)> {
     let ring = Mutex::new(ring);
-    let scan_log = || match sb.clean {
-        true => Ok(LogScan::empty(sb)),
-        false => scan(log_file, sb, &mut ring.lock()),
+    let scan_log = || {
+        if sb.clean {
+            let scan = closed_log(log_file, sb, directory.join("pool"))?;
+            if recent.is_empty() {
+                return Ok(scan);
+            }
+        }
+        scan(log_file, recent, nonce, sb, &mut ring.lock())
     };
     if reader.size < PARALLEL_FROM_BYTES {
         let scan = scan_log()?;
@@ -185,6 +202,21 @@ fn threads() -> usize {
 }
 
 impl Recovered {
+    /// Removes the files of recent writes that hold nothing which the log needs: each process that died while it opened
+    /// the pool has left one as long as the log, so without this such processes could fill the medium.
+    ///
+    /// # Errors
+    /// `Corrupt` when the log has a hole: then nothing is removed; `Io`.
+    pub(crate) fn remove_superfluous(&self, storage: &dyn Storage, sb: &Superblock) -> Result<()> {
+        let is_taken =
+            |left: &&LeftRecent| self.scan.recent.is_some() && left.nonce() == self.scan.source_nonce;
+        let superfluous: Vec<_> = self.recent.iter().filter(|left| !is_taken(left)).collect();
+        if !superfluous.is_empty() && !sb.clean {
+            refuse_hole(&self.log_file, sb, &self.scan)?;
+        }
+        superfluous.into_iter().try_for_each(|left| left.remove(storage))
+    }
+
     /// The rest of opening for writing. It must be done before anyone may see what the pool holds.
     pub(crate) fn deferred(
         &self,
@@ -200,25 +232,34 @@ impl Recovered {
     /// # Errors
     /// `Corrupt` when the log has a hole; `Io`.
     pub(crate) fn finish_for_reader(&self, sb: &Superblock) -> Result<()> {
-        if sb.clean {
-            return Ok(());
+        if !sb.clean {
+            refuse_hole(&self.log_file, sb, &self.scan)?;
         }
-        refuse_hole(&self.log_file, sb, &self.scan)?;
         // Durable-order: rule 2 of `file/finish_recovery.rs`. A reader cannot write the bytes again, but it can
         // sync them.
-        self.log_file.sync(here())
+        if self.scan.recent.is_some() {
+            self.recent.iter().try_for_each(LeftRecent::sync)?;
+        }
+        if sb.clean { Ok(()) } else { self.log_file.sync(here()) }
     }
 
-    /// The parts of the medium.
+    /// The parts of the medium; with `keeps_recent` it has a new file of recent writes.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`: those of making that file.
     pub(crate) fn into_parts(
         self,
         storage: Arc<dyn Storage>,
         directory: &Path,
         superblock: SuperblockFile,
-    ) -> FileParts {
+        keeps_recent: bool,
+    ) -> Result<FileParts> {
         let sb = superblock.current();
+        let (nonce, end) = (self.nonce, self.scan.end);
+        let make = || Recent::create(&*storage, directory, sb.log_bytes, sb.seed(), nonce, end);
+        let recent = keeps_recent.then(make).transpose()?;
         let interrupted = (sb.target > sb.tail).then_some((sb.target, self.scan.target_nonce));
-        let log = Log::new(self.ring, self.log_file, sb, self.scan.end, storage.random(), self.spills);
+        let log = Log::new(self.ring, self.log_file, sb, &self.scan, nonce, self.spills, recent);
         let files = Arc::new(self.files);
         let checkpointer = Checkpointer {
             files: Arc::clone(&files),
@@ -230,7 +271,7 @@ impl Recovered {
             bytes_written: 0,
             syncs: 0,
         };
-        FileParts {
+        Ok(FileParts {
             memory: self.memory,
             log,
             superblock,
@@ -240,6 +281,6 @@ impl Recovered {
             checkpointer,
             grown: self.grown,
             unverified: self.unverified,
-        }
+        })
     }
 }

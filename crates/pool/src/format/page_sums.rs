@@ -4,6 +4,7 @@
 //! 1. The checksum of a page of zeros is 0, and of no other page: a hole in either file is consistent.
 //! 2. Entries are little endian and aligned, so a torn write leaves each entry old or new.
 
+use crate::damage_check::DamageCheck;
 use crate::format::superblock::Superblock;
 use crate::{Error, Result, crc32c};
 use mangrove_sys::Reservation;
@@ -106,7 +107,7 @@ impl PageChecksums {
     /// # Errors
     /// `Corrupt`.
     pub(crate) fn are_of(&self, sb: &Superblock, image_bytes: u64, path: &Path) -> Result<()> {
-        let known = sb.clean && sb.sums_digest != 0;
+        let known = sb.clean && sb.sums_digest != 0 && DamageCheck::ChecksumsDigest.is_on();
         if !known || self.digest(image_bytes / PAGE_BYTES as u64, sb.seed()) == sb.sums_digest {
             return Ok(());
         }

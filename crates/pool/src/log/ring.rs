@@ -18,6 +18,8 @@ use crate::format::log::{
 };
 use crate::format::superblock::{RecordedGroup, Superblock};
 use crate::log::group_commit::{Failed, GroupCommit, GroupWriter, crowd_here};
+use crate::log::recent::{Recent, RecentGroup};
+use crate::log::scan::LogScan;
 use crate::log::spill::{PendingSpill, REFERENCE_BYTES, SpillReference};
 use crate::pool_files::PoolFile;
 use crate::storage::traits::{SECTOR_BYTES, here};
@@ -28,6 +30,10 @@ use mangrove_sys::Mirror;
 /// Longest single write to the file, in bytes.
 const WRITE_BYTES_MAX: u64 = 8 << 20;
 
+/// From so many groups on that were closed and not copied to the file of recent writes, those are forgotten that are
+/// durable.
+const CLOSED_GROUPS: usize = 64;
+
 /// The group that is being filled.
 struct OpenGroup {
     /// Everything before belongs to closed groups.
@@ -37,6 +43,10 @@ struct OpenGroup {
     /// Records appended and bytes in them; counted here because the lock is held anyway.
     flushes: u64,
     flushed_bytes: u64,
+    /// With a file of recent writes: groups that have been closed and not copied there.
+    closed: Vec<RecentGroup>,
+    /// Bytes of records in the group closed last, or `NOT_KNOWN` (`log/recent.rs`).
+    before: u64,
 }
 
 /// Counters for `stat`.
@@ -65,6 +75,8 @@ pub(crate) struct Log {
     first: Lsn,
     /// Nonce of the groups that this process writes.
     nonce: u64,
+    /// The file of recent writes, if the pool keeps one.
+    pub(crate) recent: Option<Recent>,
     pub(crate) counters: LogCounters,
 }
 
@@ -78,16 +90,17 @@ pub(crate) enum AppendError {
 }
 
 impl Log {
-    /// The log of the pool whose superblock is `sb`; its groups up to `end` are in `ring` already.
+    /// The log of the pool whose superblock is `sb`; the groups that `scan` found are in `ring` already.
     pub(crate) fn new(
         ring: Mirror,
         file: PoolFile,
         sb: &Superblock,
-        end: Lsn,
+        scan: &LogScan,
         nonce: u64,
         spills: Vec<PendingSpill>,
+        recent: Option<Recent>,
     ) -> Self {
-        let log_bytes = ring.len() as u64;
+        let (log_bytes, end) = (ring.len() as u64, scan.end);
         // At least four groups fit, so that appending continues while one is written and one is applied.
         let group_payload_max = GROUP_PAYLOAD_BYTES_MAX.min(ring.len() / 4 - 2 * SECTOR_BYTES);
         Self {
@@ -95,7 +108,14 @@ impl Log {
             log_bytes,
             group_payload_max,
             file,
-            open: Mutex::new(OpenGroup { group_start: end, pos: end, flushes: 0, flushed_bytes: 0 }),
+            open: Mutex::new(OpenGroup {
+                group_start: end,
+                pos: end,
+                flushes: 0,
+                flushed_bytes: 0,
+                closed: Vec::new(),
+                before: scan.last_payload,
+            }),
             appended: AtomicU64::new(end),
             tail: AtomicU64::new(sb.tail),
             kept: AtomicU64::new(kept_of(sb)),
@@ -104,6 +124,7 @@ impl Log {
             seed: sb.seed(),
             first: end,
             nonce,
+            recent,
             counters: LogCounters::default(),
         }
     }
@@ -119,6 +140,13 @@ impl Log {
         self.appended.load(Ordering::Acquire)
     }
 
+    /// As `appended`, read under the lock: ordered with every append, and with what its thread does afterwards.
+    pub(crate) fn appended_now(&self) -> Lsn {
+        let _open = self.open.lock();
+        // Relaxed: `append` stores it under the lock.
+        self.appended.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn tail(&self) -> Lsn {
         // Acquire pairs with the Release in `free_by`.
         self.tail.load(Ordering::Acquire)
@@ -127,6 +155,8 @@ impl Log {
     /// Everything before the tail of the durable superblock `sb` is in the data file, durably: its space is free,
     /// except for the group that `sb` records.
     pub(crate) fn free_by(&self, sb: &Superblock) {
+        // A thread that copies recent writes reads what is not durable when it begins.
+        let _copying = self.recent.as_ref().map(Recent::lock);
         self.tail.store(sb.tail, Ordering::Release);
         // Release pairs with the Acquire in `space_end`.
         self.kept.store(kept_of(sb), Ordering::Release);
@@ -391,8 +421,90 @@ impl Log {
             header.encode(self.bytes_mut(open.group_start, GROUP_HEADER_BYTES as u64));
             self.bytes_mut(open.pos, end - open.pos).fill(0);
         }
+        if let Some(recent) = &self.recent {
+            if open.closed.len() >= CLOSED_GROUPS {
+                let durable = recent.upto().max(self.commit.durable());
+                open.closed.retain(|group| group.end > durable);
+            }
+            let flags = flags | self.first_flag(open.group_start);
+            let (start, end, before) = (open.group_start, open.pos, open.before);
+            open.closed.push(RecentGroup { start, end, flags, before });
+        }
+        open.before = payload as u64;
         open.group_start = end;
         open.pos = end;
+    }
+
+    /// The flag of the first group that this process writes.
+    fn first_flag(&self, start: Lsn) -> u32 {
+        if start == self.first { FLAG_FIRST } else { 0 }
+    }
+
+    /// Copies what was appended so far to the file of recent writes, if there is one.
+    ///
+    /// # Errors
+    /// `Io`, `NoSpace`.
+    #[inline]
+    pub(crate) fn copy_recent(&self) -> crate::Result<()> {
+        match &self.recent {
+            Some(recent) if recent.upto() < self.appended() => self.copy_to(recent),
+            _ => Ok(()),
+        }
+    }
+
+    /// Copies the groups of `from..to`, which an earlier process left in its file of recent writes, to that of this
+    /// one, if there is one: the process may die before it has written them to the log.
+    ///
+    /// # Errors
+    /// `Io`, `NoSpace`.
+    pub(crate) fn copy_taken(&self, from: Lsn, to: Lsn, mut before: u64) -> crate::Result<()> {
+        let Some(recent) = &self.recent else { return Ok(()) };
+        let (mut copied, mut at) = (recent.lock(), from);
+        while at < to {
+            // SAFETY: the groups were found there, and are not yet freed: no thread writes them.
+            let bytes = unsafe { self.bytes(at, to - at) };
+            let header = GroupHeader::decode(bytes).expect("a group that was found starts with its header");
+            let end = at + (GROUP_HEADER_BYTES as u64) + u64::from(header.payload);
+            let group = RecentGroup { start: at, end, flags: header.flags, before };
+            recent.copy(&mut copied, group, |lsn, len, buffer| {
+                buffer.extend_from_slice(&bytes[(lsn - at) as usize..][..len as usize]);
+            })?;
+            before = u64::from(header.payload);
+            at += header.total();
+        }
+        Ok(())
+    }
+
+    fn copy_to(&self, recent: &Recent) -> crate::Result<()> {
+        let appended = self.appended();
+        let mut copied = recent.lock();
+        if recent.upto() >= appended {
+            // Another thread has copied for this one.
+            return Ok(());
+        }
+        let mut open = self.open.lock();
+        let mut groups = std::mem::take(&mut open.closed);
+        let upto = open.pos;
+        if upto > open.group_start {
+            let flags = self.first_flag(open.group_start);
+            groups.push(RecentGroup { start: open.group_start, end: upto, flags, before: open.before });
+        }
+        drop(open);
+        let durable = self.commit.durable();
+        for group in groups.into_iter().filter(|group| group.end > durable) {
+            recent.copy(&mut copied, group, |lsn, len, buffer| {
+                buffer.reserve(len as usize);
+                // SAFETY: records are not changed until their space is freed, which waits for the lock that `copied`
+                // holds; the headers between them are not read. The buffer has room for them.
+                unsafe {
+                    let end = buffer.as_mut_ptr().add(buffer.len());
+                    std::ptr::copy_nonoverlapping(self.ptr(lsn), end, len as usize);
+                    buffer.set_len(buffer.len() + len as usize);
+                }
+            })?;
+        }
+        recent.set_upto(upto);
+        Ok(())
     }
 
     /// Completes the headers of the closed groups in `from..to`; returns how many.
@@ -405,9 +517,7 @@ impl Log {
             let mut header = GroupHeader::decode(bytes).expect("a sealed group starts with its header");
             assert_eq!(header.lsn, at, "a sealed group knows its position");
             header.durable = durable;
-            if at == self.first {
-                header.flags |= FLAG_FIRST;
-            }
+            header.flags |= self.first_flag(at);
             header.encode(bytes);
             header.crc = group_crc(self.seed, &bytes[..GROUP_HEADER_BYTES + header.payload as usize]);
             header.encode(bytes);

@@ -12,19 +12,26 @@
 //!    so they prove nothing.) `scan` finds the end, `refuse_hole` looks for the proof.
 //! 3. An atomic group whose log groups are not all there is dropped whole: the log ends where it begins. Sealing
 //!    never cuts an atomic group, so this drops nothing that was durable, and no `durable` lies inside one.
-//! 4. The log contains the group that the superblock records. Otherwise it is blank, another pool's, or a copy that is
+//! 4. Where the log ends, the recent writes of the process that wrote its last groups may continue it, by rules 1 and 3
+//!    (`log/recent.rs`). Groups taken from there have no proof to be damaged: the log ends where they do.
+//! 5. The log contains the group that the superblock records. Otherwise it is blank, another pool's, or a copy that is
 //!    older than the record (`refuse_foreign`). A recorded group before the tail may have been overwritten by groups
 //!    that follow the tail; the ring keeps its bytes until one of those is durable (`log/ring.rs`, invariant 2).
+//! 6. The log of a pool that was closed is empty: no group follows the tail. Otherwise the superblock is a copy from
+//!    before the group (`closed_log`).
 
+use crate::damage_check::DamageCheck;
 use crate::format::log::{
     FLAG_CONTINUES, FLAG_FIRST, FLAG_SPILLED, GROUP_HEADER_BYTES, GroupHeader, LogRecords, group_crc,
 };
 use crate::format::superblock::{RecordedGroup, Superblock};
+use crate::log::recent::{LeftRecent, NOT_KNOWN};
 use crate::log::spill::SpillReference;
 use crate::pool_files::PoolFile;
 use crate::storage::traits::SECTOR_BYTES;
-use crate::{Lsn, Result};
+use crate::{Error, Lsn, Result};
 use mangrove_sys::Mirror;
+use std::path::PathBuf;
 
 /// Bytes read at a time.
 const STEP_BYTES: u64 = 256 << 10;
@@ -42,6 +49,14 @@ pub(crate) struct LogScan {
     /// Nonce of the last group before the superblock's target.
     pub(crate) target_nonce: u64,
     pub(crate) groups: u64,
+    /// The last group.
+    pub(crate) last: Option<RecordedGroup>,
+    /// Bytes of records in it, or `NOT_KNOWN`.
+    pub(crate) last_payload: u64,
+    /// Nonce of the process that made it; that of the group itself if it was in the log.
+    pub(crate) source_nonce: u64,
+    /// If groups at the end are in a file of recent writes only: where they begin, and `last_payload` there.
+    pub(crate) recent: Option<(Lsn, u64)>,
     /// Where the write of the last group began: everything before was durable then, the rest may be in the
     /// operating system's cache only.
     pub(crate) last_write: Lsn,
@@ -52,9 +67,18 @@ pub(crate) struct LogScan {
 }
 
 impl LogScan {
-    /// The log of a pool that was closed.
-    pub(crate) fn empty(sb: &Superblock) -> Self {
-        Self { end: sb.tail, last_nonce: sb.nonce, target_nonce: sb.nonce, ..Self::default() }
+    /// A log without groups after the tail.
+    fn empty(sb: &Superblock) -> Self {
+        let (tail, nonce) = (sb.tail, sb.nonce);
+        Self {
+            end: tail,
+            last_write: tail,
+            last_nonce: nonce,
+            target_nonce: nonce,
+            source_nonce: nonce,
+            last_payload: NOT_KNOWN,
+            ..Self::default()
+        }
     }
 }
 
@@ -89,6 +113,20 @@ impl LogReader<'_> {
         Ok(true)
     }
 
+    /// Puts `bytes` at `at`, in place of what the log has there. Nothing may be loaded afterwards.
+    fn put(&mut self, at: Lsn, bytes: &[u8]) {
+        let physical = (at % self.ring.len() as u64) as usize;
+        assert!(bytes.len() <= self.ring.len());
+        // SAFETY: as in `bytes`; the ring is ours alone.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                self.ring.base().as_ptr().add(physical),
+                bytes.len(),
+            );
+        }
+    }
+
     /// `len` loaded bytes at `at`.
     fn bytes(&self, at: Lsn, len: usize) -> &[u8] {
         let physical = (at % self.ring.len() as u64) as usize;
@@ -98,19 +136,27 @@ impl LogReader<'_> {
     }
 }
 
-/// Reads the groups from the superblock's tail on into `ring`. Their end is the log's end only if [`refuse_hole`]
-/// finds no proof against it.
+/// Reads the groups from the superblock's tail on into `ring`, from the log unless the pool was closed, and then from
+/// `recent`; these get the nonce `nonce`. Their end is the log's end only if [`refuse_hole`] finds no proof against it.
 ///
 /// # Errors
 /// `Corrupt` when the log ends before or not at the superblock's target, when it lacks the group that the superblock
 /// records, or when groups with right checksums hold no records or name one file twice; `Io`.
-pub(crate) fn scan(file: &PoolFile, sb: &Superblock, ring: &mut Mirror) -> Result<LogScan> {
+pub(crate) fn scan(
+    file: &PoolFile,
+    recent: &[LeftRecent],
+    nonce: u64,
+    sb: &Superblock,
+    ring: &mut Mirror,
+) -> Result<LogScan> {
     let log_bytes = ring.len() as u64;
-    // The process wrote its log past the page cache, so it must be read from the disk: start with all of it now,
-    // for `refuse_hole` too.
-    let physical = sb.tail % log_bytes;
-    file.will_read(physical, log_bytes - physical);
-    file.will_read(0, physical);
+    if !sb.clean {
+        // The process wrote its log past the page cache, so it must be read from the disk: start with all of it now,
+        // for `refuse_hole` too.
+        let physical = sb.tail % log_bytes;
+        file.will_read(physical, log_bytes - physical);
+        file.will_read(0, physical);
+    }
     let mut reader = LogReader { file, ring, loaded: sb.tail, limit: sb.tail + log_bytes };
     let mut scan = LogScan::empty(sb);
     let mut at_target = sb.target == sb.tail;
@@ -118,7 +164,26 @@ pub(crate) fn scan(file: &PoolFile, sb: &Superblock, ring: &mut Mirror) -> Resul
     let mut spills = Vec::new();
     // The log up to the last complete atomic group, without its `spills`, and their number.
     let mut whole = (scan.clone(), 0);
-    while let Some(header) = next_group(&mut reader, &scan, sb)? {
+    let mut has_ended = sb.clean;
+    let mut left = None;
+    loop {
+        let in_log = if has_ended { None } else { next_group(&mut reader, &scan, sb)? };
+        has_ended = in_log.is_none();
+        let header = match in_log {
+            Some(header) => {
+                scan.source_nonce = header.nonce;
+                header
+            }
+            None => {
+                if scan.recent.is_none() {
+                    left = furthest(recent, &scan, reader.limit, sb)?;
+                }
+                match next_recent(&mut reader, left, nonce, &mut scan, sb)? {
+                    Some(header) => header,
+                    None => break,
+                }
+            }
+        };
         let body = reader.bytes(scan.end + GROUP_HEADER_BYTES as u64, header.payload as usize);
         let spilled = header.flags & FLAG_SPILLED != 0;
         let reference =
@@ -134,7 +199,9 @@ pub(crate) fn scan(file: &PoolFile, sb: &Superblock, ring: &mut Mirror) -> Resul
         if records.damaged() || spilled != reference.is_some() {
             return Err(file.corrupt(scan.end % log_bytes, "a group with a right checksum holds no records"));
         }
-        has_recorded |= sb.group == Some(RecordedGroup { lsn: scan.end, nonce: header.nonce });
+        scan.last = Some(RecordedGroup { lsn: scan.end, nonce: header.nonce });
+        has_recorded |= sb.group == scan.last;
+        scan.last_payload = u64::from(header.payload);
         scan.end += header.total();
         scan.groups += 1;
         scan.last_nonce = header.nonce;
@@ -164,7 +231,7 @@ pub(crate) fn scan(file: &PoolFile, sb: &Superblock, ring: &mut Mirror) -> Resul
         let what = format!("the log ends at position {}, but was durable up to {}", scan.end, sb.target);
         return Err(file.corrupt(scan.end % log_bytes, what));
     }
-    if !has_recorded {
+    if !sb.clean && !has_recorded {
         refuse_foreign(file, sb, &scan)?;
     }
     Ok(scan)
@@ -175,7 +242,7 @@ pub(crate) fn scan(file: &PoolFile, sb: &Superblock, ring: &mut Mirror) -> Resul
 /// # Errors
 /// `Corrupt` when the log is not the one that was written; `Io`.
 fn refuse_foreign(file: &PoolFile, sb: &Superblock, scan: &LogScan) -> Result<()> {
-    let Some(group) = sb.group else { return Ok(()) };
+    let Some(group) = sb.group.filter(|_| DamageCheck::RecordedGroup.is_on()) else { return Ok(()) };
     // A right group after the tail is younger than a recorded one before it.
     if group.lsn < sb.tail && (scan.groups > 0 || holds(file, sb, group)?) {
         return Ok(());
@@ -192,24 +259,43 @@ fn refuse_foreign(file: &PoolFile, sb: &Superblock, scan: &LogScan) -> Result<()
 /// True when the group lies whole at its place in the log, and ends at the tail: a checkpoint records the last group
 /// that was durable when it ended.
 fn holds(file: &PoolFile, sb: &Superblock, group: RecordedGroup) -> Result<bool> {
-    let physical = group.lsn % sb.log_bytes;
-    let read = |bytes: &mut [u8]| -> Result<()> {
-        let first = bytes.len().min((sb.log_bytes - physical) as usize);
-        let (first, rest) = bytes.split_at_mut(first);
-        file.read_padded(physical, first)?;
-        file.read_padded(0, rest)
-    };
+    let found = group_at(file, sb, group.lsn)?;
+    Ok(found.is_some_and(|found| found.nonce == group.nonce && found.lsn + found.total() == sb.tail))
+}
+
+/// The header of the group at `lsn`, when a whole group with a right checksum stands there.
+fn group_at(file: &PoolFile, sb: &Superblock, lsn: Lsn) -> Result<Option<GroupHeader>> {
     let mut bytes = vec![0; SECTOR_BYTES];
-    read(&mut bytes)?;
-    let Some(header) = GroupHeader::decode(&bytes) else { return Ok(false) };
+    file.read_ring(lsn, sb.log_bytes, &mut bytes)?;
+    let Some(header) = GroupHeader::decode(&bytes) else { return Ok(None) };
     let len = GROUP_HEADER_BYTES + header.payload as usize;
-    let is_it = (header.lsn, header.nonce) == (group.lsn, group.nonce);
-    if !is_it || header.lsn + header.total() != sb.tail || len as u64 > sb.log_bytes {
-        return Ok(false);
+    if header.lsn != lsn || len as u64 > sb.log_bytes {
+        return Ok(None);
     }
     bytes.resize(len, 0);
-    read(&mut bytes)?;
-    Ok(group_crc(sb.seed(), &bytes) == header.crc)
+    file.read_ring(lsn, sb.log_bytes, &mut bytes)?;
+    Ok((group_crc(sb.seed(), &bytes) == header.crc).then_some(header))
+}
+
+/// The log of a pool that was closed: empty. "Not clean" is durable before the first group is written, so a group
+/// that follows the tail shows that the superblock is an older copy.
+///
+/// # Errors
+/// `Corrupt`, naming `superblock`, when there is one; `Io`.
+pub(crate) fn closed_log(file: &PoolFile, sb: &Superblock, superblock: PathBuf) -> Result<LogScan> {
+    let follows = |group: &GroupHeader| group.nonce == sb.nonce || group.flags & FLAG_FIRST != 0;
+    match group_at(file, sb, sb.tail)?.filter(follows).filter(|_| DamageCheck::ClosedLog.is_on()) {
+        None => Ok(LogScan::empty(sb)),
+        Some(group) => Err(Error::Corrupt {
+            path: superblock,
+            offset: 0,
+            what: format!(
+                "it records that the pool was closed, but the log has a younger group at position {}: this is an \
+                 older copy; restore the files of a pool together",
+                group.lsn
+            ),
+        }),
+    }
 }
 
 /// The whole group with a right checksum at the scan's end, if there is one.
@@ -224,6 +310,68 @@ fn next_group(reader: &mut LogReader<'_>, scan: &LogScan, sb: &Superblock) -> Re
     }
     let bytes = reader.bytes(scan.end, GROUP_HEADER_BYTES + header.payload as usize);
     Ok((group_crc(sb.seed(), bytes) == header.crc).then_some(header))
+}
+
+/// True when the group with this header, before which its process knew a group with `before` bytes of records,
+/// continues the log behind a group with `last` bytes, or `NOT_KNOWN`, of the process with the nonce `source`.
+fn continues(header: &GroupHeader, before: u64, last: u64, source: u64, limit: Lsn) -> bool {
+    let follows = header.nonce == source || header.flags & FLAG_FIRST != 0;
+    // What is before the tail was whole.
+    let is_gapless = last == NOT_KNOWN || before == last;
+    follows && is_gapless && header.lsn + header.total() <= limit
+}
+
+/// The file of recent writes that continues the log furthest. A process that died while it took the groups of another
+/// has left a part of them in its own.
+fn furthest<'a>(
+    recent: &'a [LeftRecent],
+    scan: &LogScan,
+    limit: Lsn,
+    sb: &Superblock,
+) -> Result<Option<&'a LeftRecent>> {
+    let mut best = (scan.end, None);
+    for left in recent {
+        let (mut end, mut source, mut last) = (scan.end, scan.source_nonce, scan.last_payload);
+        let takes = |end, source, last| {
+            let takes = |header: &GroupHeader, before| continues(header, before, last, source, limit);
+            left.group_at(end, sb.log_bytes, sb.seed(), |_| {}, takes)
+        };
+        while let Some(header) = takes(end, source, last)?.as_deref().and_then(GroupHeader::decode) {
+            end += header.total();
+            (source, last) = (left.nonce(), u64::from(header.payload));
+        }
+        if end > best.0 {
+            best = (end, Some(left));
+        }
+    }
+    Ok(best.1)
+}
+
+/// The group at the scan's end in the file of recent writes, if there is one. It is put into the ring as the log shall
+/// have it.
+fn next_recent(
+    reader: &mut LogReader<'_>,
+    left: Option<&LeftRecent>,
+    nonce: u64,
+    scan: &mut LogScan,
+    sb: &Superblock,
+) -> Result<Option<GroupHeader>> {
+    let Some(left) = left else { return Ok(None) };
+    let (limit, last_write, is_first) = (reader.limit, scan.last_write, scan.recent.is_none());
+    let takes =
+        |header: &GroupHeader, before| continues(header, before, scan.last_payload, scan.source_nonce, limit);
+    let change = |header: &mut GroupHeader| {
+        header.nonce = nonce;
+        header.durable = last_write;
+        header.flags = header.flags & !FLAG_FIRST | if is_first { FLAG_FIRST } else { 0 };
+    };
+    let Some(group) = left.group_at(scan.end, sb.log_bytes, sb.seed(), change, takes)? else {
+        return Ok(None);
+    };
+    reader.put(scan.end, &group);
+    scan.recent.get_or_insert((scan.end, scan.last_payload));
+    scan.source_nonce = left.nonce();
+    Ok(GroupHeader::decode(&group))
 }
 
 /// Looks for a group that proves the scan's end to be damage.
@@ -242,7 +390,7 @@ pub(crate) fn refuse_hole(file: &PoolFile, sb: &Superblock, scan: &LogScan) -> R
             true => None,
             false => witness(file, sb, at, &mut buffer[..len as usize], scan.end, &mut budget)?,
         };
-        if let Some(witness) = found {
+        if let Some(witness) = found.filter(|_| DamageCheck::LogHole.is_on()) {
             let what = format!(
                 "the group at position {} is gone or damaged, but had been durable: the one at position {witness} says so",
                 scan.end

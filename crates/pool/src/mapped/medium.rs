@@ -375,6 +375,7 @@ impl MediumOps for Mapped {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool_files::LockedPool;
     use crate::storage::traits::OpenHow;
     use crate::{Create, Fault, FaultKind, Faulty, Latency, Medium, Operation, OsStorage, PoolOptions};
     use mangrove_sys::MapKind;
@@ -397,13 +398,15 @@ mod tests {
             let storage = Faulty::new(Arc::new(OsStorage));
             let open =
                 |name: &str| PoolFile::open(&storage, path.join(name), OpenHow::Write, "open").unwrap();
+            let held = Arc::new(storage.clone()) as Arc<dyn crate::Storage>;
+            let locked = LockedPool::take(&held, &path, OpenHow::Write, 1).unwrap().unwrap();
             let image = open("image");
             let memory = Reservation::file(image.fd().unwrap(), CAPACITY, MapKind::Shared).unwrap();
             let files = MappedFiles {
                 data: DataFiles { image, sums: open("sums") },
                 is_device: false,
                 sums: PageChecksums::new(CAPACITY as u64).unwrap(),
-                superblock: SuperblockFile::new(open("pool"), sb),
+                superblock: SuperblockFile::new(locked, sb),
             };
             let domain = options.domain_resolved().unwrap();
             let mapped = Mapped::open(memory, MediumKind::Dax, domain, None, files, 0).unwrap();

@@ -175,6 +175,15 @@ impl Storage for Faulty {
         self.inner.sync_dir(path, site)
     }
 
+    fn hold(&self, directory: &Path) -> io::Result<Option<Arc<dyn Storage>>> {
+        let held = self.inner.hold(directory)?;
+        Ok(held.map(|inner| Arc::new(Self { inner, state: Arc::clone(&self.state) }) as Arc<dyn Storage>))
+    }
+
+    fn is_named(&self, path: &Path, file: &dyn StorageFile) -> io::Result<bool> {
+        self.inner.is_named(path, file)
+    }
+
     fn random(&self) -> u64 {
         self.inner.random()
     }

@@ -3,17 +3,26 @@
 use crate::Site;
 use crate::error::is_no_descriptor;
 use crate::storage::traits::{LockKind, OpenHow, PathKind, SECTOR_BYTES, Storage, StorageFile};
+use mangrove_sys::file::NameKind;
 use mangrove_sys::{ProcessMark, file};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt};
-use std::path::Path;
-use std::sync::OnceLock;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 /// Files of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OsStorage;
+
+/// Files of the operating system; those in one directory go by its descriptor.
+#[derive(Clone, Debug)]
+struct HeldDirectory {
+    /// The directory's path when it was opened.
+    path: PathBuf,
+    file: Arc<File>,
+}
 
 struct OsFile {
     file: File,
@@ -46,9 +55,8 @@ impl Storage for OsStorage {
     }
 
     fn open(&self, path: &Path, how: OpenHow, _site: Site) -> io::Result<Box<dyn StorageFile>> {
-        // Opening a pipe would wait for the process at its other end.
         if std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo()) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe, not a file"));
+            return Err(is_pipe());
         }
         let mut options = OpenOptions::new();
         options.read(true);
@@ -61,8 +69,7 @@ impl Storage for OsStorage {
                 options.write(true).create(true).truncate(false);
             }
         }
-        let file = options.open(path)?;
-        Ok(Box::new(OsFile { file, direct: OnceLock::new(), locked: OnceLock::new() }))
+        Ok(OsFile::boxed(options.open(path)?))
     }
 
     fn remove(&self, path: &Path, _site: Site) -> io::Result<()> {
@@ -76,12 +83,100 @@ impl Storage for OsStorage {
         file::sync_dir(path)
     }
 
+    fn hold(&self, directory: &Path) -> io::Result<Option<Arc<dyn Storage>>> {
+        let file = Arc::new(file::open_directory(directory)?);
+        Ok(Some(Arc::new(HeldDirectory { path: directory.to_owned(), file })))
+    }
+
+    fn is_named(&self, path: &Path, file: &dyn StorageFile) -> io::Result<bool> {
+        file.fd().map_or(Ok(true), |fd| file::is_named(path, fd))
+    }
+
     fn random(&self) -> u64 {
         file::random_u64()
     }
 }
 
+impl HeldDirectory {
+    /// `path` as seen from the directory, `.` for itself; `None` for a path that does not lie directly in it.
+    fn place<'a>(&self, path: &'a Path) -> Option<&'a Path> {
+        let mut rest = path.strip_prefix(&self.path).ok()?.components();
+        match (rest.next(), rest.next()) {
+            (None, _) => Some(Path::new(".")),
+            (Some(Component::Normal(name)), None) => Some(Path::new(name)),
+            _ => None,
+        }
+    }
+
+    /// True for the directory itself.
+    fn is_it(&self, path: &Path) -> bool {
+        self.place(path) == Some(Path::new("."))
+    }
+}
+
+impl Storage for HeldDirectory {
+    fn kind(&self, path: &Path) -> io::Result<PathKind> {
+        let Some(place) = self.place(path) else { return OsStorage.kind(path) };
+        Ok(match file::kind_in(&self.file, place)? {
+            None => PathKind::Missing,
+            Some(NameKind::Directory) => PathKind::Folder,
+            Some(NameKind::Pipe | NameKind::Other) => PathKind::File,
+        })
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        if self.is_it(path) { file::names_in(&self.file) } else { OsStorage.list(path) }
+    }
+
+    fn create_dir(&self, path: &Path, site: Site) -> io::Result<()> {
+        if self.is_it(path) { Ok(()) } else { OsStorage.create_dir(path, site) }
+    }
+
+    fn open(&self, path: &Path, how: OpenHow, site: Site) -> io::Result<Box<dyn StorageFile>> {
+        let Some(place) = self.place(path) else { return OsStorage.open(path, how, site) };
+        if matches!(file::kind_in(&self.file, place), Ok(Some(NameKind::Pipe))) {
+            return Err(is_pipe());
+        }
+        let file = file::open_in(&self.file, place, how != OpenHow::Read, how == OpenHow::Create)?;
+        Ok(OsFile::boxed(file))
+    }
+
+    fn remove(&self, path: &Path, site: Site) -> io::Result<()> {
+        let Some(place) = self.place(path) else { return OsStorage.remove(path, site) };
+        match file::remove_in(&self.file, place) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    fn sync_dir(&self, path: &Path, site: Site) -> io::Result<()> {
+        if self.is_it(path) { self.file.sync_all() } else { OsStorage.sync_dir(path, site) }
+    }
+
+    fn hold(&self, directory: &Path) -> io::Result<Option<Arc<dyn Storage>>> {
+        if self.is_it(directory) { Ok(Some(Arc::new(self.clone()))) } else { OsStorage.hold(directory) }
+    }
+
+    fn is_named(&self, path: &Path, file: &dyn StorageFile) -> io::Result<bool> {
+        let Some(place) = self.place(path) else { return OsStorage.is_named(path, file) };
+        file.fd().map_or(Ok(true), |fd| file::is_named_in(&self.file, place, fd))
+    }
+
+    fn random(&self) -> u64 {
+        OsStorage.random()
+    }
+}
+
+/// Opening a pipe would wait for the process at its other end.
+fn is_pipe() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe, not a file")
+}
+
 impl OsFile {
+    fn boxed(file: File) -> Box<dyn StorageFile> {
+        Box::new(Self { file, direct: OnceLock::new(), locked: OnceLock::new() })
+    }
+
     fn direct(&self) -> Option<&File> {
         self.direct.get_or_init(|| file::open_direct_durable(&self.file).ok()).as_ref()
     }

@@ -8,6 +8,7 @@
 //! 3. A write under way, or not yet synced, may survive in any subset of its 512-byte sectors.
 //! 4. A name created or removed survives a crash only after [`Storage::sync_dir`] on its directory.
 //! 5. A write that returned an error may have written any part of its bytes.
+//! 6. Paths that begin with a directory that is held ([`Storage::hold`]) mean that directory, wherever it is by now.
 
 use crate::Site;
 use std::fmt::Debug;
@@ -15,6 +16,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::panic::Location;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The smallest number of bytes that a disk writes all or nothing.
 pub const SECTOR_BYTES: usize = 512;
@@ -78,7 +80,7 @@ pub trait Storage: Send + Sync + Debug {
     /// The operating system's.
     fn create_dir(&self, path: &Path, site: Site) -> io::Result<()>;
 
-    /// Opens a file.
+    /// Opens a file. `Read` opens a directory too, to lock it, where the operating system can do that.
     ///
     /// # Errors
     /// The operating system's.
@@ -95,6 +97,26 @@ pub trait Storage: Send + Sync + Debug {
     /// # Errors
     /// The operating system's.
     fn sync_dir(&self, path: &Path, site: Site) -> io::Result<()>;
+
+    /// This storage, with `directory` held: to the result, `directory` and the names in it mean the directory that has
+    /// this path now, even when the process has another working directory or root later, when the directory is
+    /// renamed, or when the path names another one. `None` where none of that can happen.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn hold(&self, directory: &Path) -> io::Result<Option<Arc<dyn Storage>>> {
+        let _ = directory;
+        Ok(None)
+    }
+
+    /// False when `path` no longer names `file`, because another file was renamed to it, or it was removed.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn is_named(&self, path: &Path, file: &dyn StorageFile) -> io::Result<bool> {
+        let _ = (path, file);
+        Ok(true)
+    }
 
     /// A number that cannot be guessed and does not repeat (pool UUIDs, log nonces). A simulated disk may derive it
     /// from a seed, but must never return the same one twice.

@@ -1,0 +1,283 @@
+//! Recent writes: the newest records of the log in a file that nothing syncs. So what a call has copied there survives
+//! the death of the process, whatever ends it, and after a power cut a part of it. docs/format/log.md describes the
+//! bytes.
+//!
+//! Invariants:
+//! 1. The file holds groups where the log will hold them. A group grows there: first its new records are written, then
+//!    its header, which says how many bytes count. A process that dies in between leaves the header before, whose
+//!    bytes have not changed.
+//! 2. The header's checksum covers position, nonce and all bytes that count, and the header says how many counted in
+//!    the group before. So recovery takes only what continues the log without a gap, whatever mixture of old and new
+//!    sectors a power cut left: after an old header, whose group had grown since, no group is taken.
+//! 3. The next opening for writing makes what it takes durable in the log, and only then removes the file. The groups
+//!    that it takes get its own nonce there: groups of the dead process may lie behind them in the log, left over from
+//!    a write that was torn, and must not follow them.
+
+use crate::crc32c;
+use crate::format::log::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader, group_crc, group_total};
+use crate::pool_files::{PoolFile, kind_of, names_in};
+use crate::storage::traits::{OpenHow, PathKind, Storage, here};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::{Lsn, Result};
+use std::path::Path;
+
+/// The beginning of the file's name; sixteen digits follow, the nonce of the process that writes it.
+const NAME: &str = "recent-";
+/// "MGre" read as a little-endian number.
+const RECENT_MAGIC: u32 = u32::from_le_bytes(*b"MGre");
+
+/// The nonce in the name of a file of recent writes.
+fn nonce_of(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix(NAME).filter(|digits| digits.len() == 16)?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
+/// True for names of files of recent writes.
+pub(crate) fn is_name(name: &str) -> bool {
+    nonce_of(name).is_some()
+}
+
+/// A part of the log: whole records of one group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecentGroup {
+    /// Position of the header.
+    pub(crate) start: Lsn,
+    /// End of the records.
+    pub(crate) end: Lsn,
+    pub(crate) flags: u32,
+    /// Bytes of records in the group before, or [`NOT_KNOWN`].
+    pub(crate) before: u64,
+}
+
+/// No group is before it: the log was empty when the process began.
+pub(crate) const NOT_KNOWN: u64 = u64::MAX;
+
+/// How far a group has been copied.
+#[derive(Default)]
+pub(crate) struct Copied {
+    start: Lsn,
+    end: Lsn,
+    /// Checksum of the records up to `end`.
+    crc: u32,
+    buffer: Vec<u8>,
+}
+
+/// The file of recent writes of an open pool.
+pub(crate) struct Recent {
+    file: PoolFile,
+    log_bytes: u64,
+    seed: u32,
+    nonce: u64,
+    /// Everything before this position has been copied or is durable.
+    upto: AtomicU64,
+    /// This lock comes before that of the open group.
+    copied: Mutex<Copied>,
+}
+
+impl Recent {
+    /// Makes the file of the process that writes groups with `nonce` from `end` on.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
+    pub(crate) fn create(
+        storage: &dyn Storage,
+        directory: &Path,
+        log_bytes: u64,
+        seed: u32,
+        nonce: u64,
+        end: Lsn,
+    ) -> Result<Self> {
+        let path = directory.join(format!("{NAME}{nonce:016x}"));
+        let file = PoolFile::open(storage, path.clone(), OpenHow::Create, "create")?;
+        if let Err(e) = file.allocate(0, log_bytes, here()) {
+            // The next opening for writing removes it as well.
+            let _ = storage.remove(&path, here());
+            return Err(e.doing_with_space("allocate space in", log_bytes));
+        }
+        Ok(Self { file, log_bytes, seed, nonce, upto: AtomicU64::new(end), copied: Mutex::default() })
+    }
+
+    /// Removes the file: the log is empty, or names nothing that is only there.
+    pub(crate) fn remove(&self, storage: &dyn Storage) {
+        // If this fails, the next opening for writing removes it.
+        let _ = storage.remove(self.file.path(), here());
+    }
+
+    #[inline]
+    pub(crate) fn upto(&self) -> Lsn {
+        // Acquire pairs with the Release in `set_upto`.
+        self.upto.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_upto(&self, lsn: Lsn) {
+        // Release pairs with the Acquire in `upto`.
+        self.upto.store(lsn, Ordering::Release);
+    }
+
+    /// While the caller has this, it alone copies, and no space of the log is freed.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Copied> {
+        self.copied.lock()
+    }
+
+    /// Copies the records of `group` that have not been copied. `read` appends `len` bytes at a position of the log.
+    ///
+    /// # Errors
+    /// `Io`, `NoSpace`.
+    pub(crate) fn copy(
+        &self,
+        copied: &mut Copied,
+        group: RecentGroup,
+        read: impl FnOnce(Lsn, u64, &mut Vec<u8>),
+    ) -> Result<()> {
+        let begins = group.start + GROUP_HEADER_BYTES as u64;
+        let is_new = copied.start != group.start || copied.end < begins;
+        if is_new {
+            (copied.start, copied.end, copied.crc) = (group.start, begins, self.seed);
+        }
+        let mut buffer = std::mem::take(&mut copied.buffer);
+        buffer.clear();
+        if is_new {
+            buffer.resize(GROUP_HEADER_BYTES, 0);
+        }
+        let new_at = buffer.len();
+        let from = copied.end;
+        read(from, group.end - from, &mut buffer);
+        copied.crc = crc32c(copied.crc, &buffer[new_at..]);
+        copied.end = group.end;
+        let mut header = [0; GROUP_HEADER_BYTES];
+        let fields = GroupHeader {
+            crc: 0,
+            lsn: group.start,
+            payload: (group.end - begins) as u32,
+            flags: group.flags,
+            nonce: self.nonce,
+            durable: 0,
+        };
+        encode(&fields, group.before, copied.crc, &mut header);
+        let written = if is_new {
+            buffer[..GROUP_HEADER_BYTES].copy_from_slice(&header);
+            self.write(group.start, &buffer)
+        } else {
+            // Durable-order: invariant 1.
+            self.write(from, &buffer).and_then(|()| self.write(group.start, &header))
+        };
+        copied.buffer = buffer;
+        written
+    }
+
+    fn write(&self, lsn: Lsn, bytes: &[u8]) -> Result<()> {
+        let physical = lsn % self.log_bytes;
+        let (first, rest) = bytes.split_at(bytes.len().min((self.log_bytes - physical) as usize));
+        for (at, part) in [(physical, first), (0, rest)] {
+            if !part.is_empty() {
+                self.file.write_at(at, part, here())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a header says how many bytes of records the group before has.
+const BEFORE: std::ops::Range<usize> = 32..40;
+
+/// Writes the header of a group whose records have the checksum `records_crc`.
+fn encode(fields: &GroupHeader, before: u64, records_crc: u32, bytes: &mut [u8; GROUP_HEADER_BYTES]) {
+    fields.encode(bytes);
+    bytes[BEFORE].copy_from_slice(&before.to_le_bytes());
+    let crc = crc32c(records_crc, &bytes[8..]);
+    bytes[..4].copy_from_slice(&RECENT_MAGIC.to_le_bytes());
+    bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// A file of recent writes that an earlier process left.
+pub(crate) struct LeftRecent {
+    file: PoolFile,
+    nonce: u64,
+}
+
+impl LeftRecent {
+    /// The nonce of the process that wrote it.
+    pub(crate) fn nonce(&self) -> u64 {
+        self.nonce
+    }
+
+    /// Those in a pool's directory.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn all_in(storage: &dyn Storage, directory: &Path) -> Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for name in names_in(storage, directory)? {
+            let path = directory.join(&name);
+            if let Some(nonce) = nonce_of(&name)
+                && kind_of(storage, &path)? == PathKind::File
+            {
+                found.push(Self { file: PoolFile::open(storage, path, OpenHow::Read, "read")?, nonce });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Removes the file.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn remove(&self, storage: &dyn Storage) -> Result<()> {
+        storage.remove(self.file.path(), here()).map_err(|e| self.file.error("remove", &e))
+    }
+
+    /// Makes what it holds durable, for a reader that uses it.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.file.sync(here())
+    }
+
+    /// The group at `lsn` of a log of `log_bytes`, in whole sectors, as the log shall have it: with a right checksum,
+    /// and with what `change` puts into its header. `takes` decides by its header, and by the bytes of records in the
+    /// group before.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn group_at(
+        &self,
+        lsn: Lsn,
+        log_bytes: u64,
+        seed: u32,
+        change: impl FnOnce(&mut GroupHeader),
+        takes: impl FnOnce(&GroupHeader, u64) -> bool,
+    ) -> Result<Option<Vec<u8>>> {
+        let mut bytes = vec![0; GROUP_HEADER_BYTES];
+        self.file.read_ring(lsn, log_bytes, &mut bytes)?;
+        let Some((mut header, before)) = decode(&bytes) else { return Ok(None) };
+        if (header.lsn, header.nonce) != (lsn, self.nonce) || !takes(&header, before) {
+            return Ok(None);
+        }
+        bytes.resize(GROUP_HEADER_BYTES + header.payload as usize, 0);
+        self.file.read_ring(lsn, log_bytes, &mut bytes)?;
+        let mut wanted = [0; GROUP_HEADER_BYTES];
+        encode(&header, before, crc32c(seed, &bytes[GROUP_HEADER_BYTES..]), &mut wanted);
+        if bytes[..GROUP_HEADER_BYTES] != wanted {
+            return Ok(None);
+        }
+        change(&mut header);
+        header.encode(&mut bytes);
+        header.crc = group_crc(seed, &bytes);
+        header.encode(&mut bytes);
+        bytes.resize(group_total(header.payload as usize) as usize, 0);
+        Ok(Some(bytes))
+    }
+}
+
+/// Reads a header, and the bytes of records before it; `None` when it cannot be one.
+fn decode(bytes: &[u8]) -> Option<(GroupHeader, u64)> {
+    let mut head: [u8; GROUP_HEADER_BYTES] = bytes.get(..GROUP_HEADER_BYTES)?.try_into().ok()?;
+    if head[..4] != RECENT_MAGIC.to_le_bytes() {
+        return None;
+    }
+    let before = u64::from_le_bytes(head[BEFORE].try_into().ok()?);
+    head[..4].copy_from_slice(&GROUP_MAGIC.to_le_bytes());
+    head[BEFORE].fill(0);
+    Some((GroupHeader::decode(&head)?, before))
+}
