@@ -76,6 +76,29 @@ fn little_address_space_gets_a_smaller_region() {
     assert!(pool.was_clean() && holds(&pool, 4096 * 200));
 }
 
+#[test]
+fn a_checkpoint_needs_no_memory_that_the_process_may_not_have() {
+    if let Some(folder) = role() {
+        let pool = options().log_bytes(16 << 20).open(folder.join("p")).unwrap();
+        fill(&pool, 0, 12 << 20).unwrap();
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+        let most = Some(pages * 4096 + (2 << 20));
+        let limit = rustix::process::Rlimit { current: most, maximum: most };
+        rustix::process::setrlimit(rustix::process::Resource::As, limit).unwrap();
+        pool.checkpoint().unwrap();
+        assert!(pool.stat().image_written >= 12 << 20);
+        pool.close().unwrap();
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let test = "a_checkpoint_needs_no_memory_that_the_process_may_not_have";
+    let (ok, text) = child(test, dir.path(), &[], "exec \"$@\"");
+    assert!(ok && text.contains("1 passed"), "{text}");
+    let pool = options().open(dir.path().join("p")).unwrap();
+    assert!(holds(&pool, 12 << 20));
+}
+
 fn take_every_descriptor() -> Vec<std::fs::File> {
     std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
 }

@@ -123,6 +123,12 @@ impl Reservation {
         unsafe { libc::madvise(self.base.as_ptr().add(offset).cast(), len, libc::MADV_HUGEPAGE) };
     }
 
+    /// Gives the memory of an anonymous range back; the range reads as zeros from then on.
+    pub fn discard(&self) {
+        // SAFETY: the caller owns the mapping, and what it holds.
+        unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, libc::MADV_DONTNEED) };
+    }
+
     /// First byte of the range.
     #[inline]
     #[must_use]

@@ -27,6 +27,7 @@ use crate::pool_files::{DataFiles, SuperblockFile};
 use crate::storage::traits::{Storage, here};
 use crate::sync::Mutex;
 use crate::{Error, Lsn, Result};
+use mangrove_sys::Reservation;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -44,6 +45,8 @@ pub(crate) struct Checkpointer {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) directory: PathBuf,
     pub(crate) sums: PageChecksums,
+    /// What [`page_buffer`] returned when the pool was opened.
+    pub(crate) buffer: Arc<Reservation>,
     /// A checkpoint that a crash interrupted: its position, and the nonce before it. It is finished to exactly this
     /// position before another begins, or two generations of checksums would mix.
     pub(crate) interrupted: Option<(Lsn, u64)>,
@@ -57,6 +60,25 @@ struct ChangedPage {
     page: u64,
     first: usize,
     end: usize,
+}
+
+/// Reserves room for the pages of a batch. A checkpoint that began to look for memory where the process may have no
+/// more (ulimit -v) could only abort.
+///
+/// # Errors
+/// `Unsupported`: the process may not have so much.
+pub(crate) fn page_buffer() -> Result<Arc<Reservation>> {
+    let bytes = BATCH_PAGES_MAX * PAGE_BYTES;
+    match Reservation::anonymous(bytes) {
+        Ok(buffer) => Ok(Arc::new(buffer)),
+        Err(e) => Err(no_memory(&format!("{bytes} bytes: {e}"))),
+    }
+}
+
+fn no_memory(what: &dyn std::fmt::Display) -> Error {
+    Error::Unsupported {
+        what: format!("a checkpoint finds no memory ({what}); raise the limit of the process (ulimit -v)"),
+    }
 }
 
 impl Checkpointer {
@@ -144,13 +166,16 @@ impl Checkpointer {
     /// Applies whole groups. No page may have records in another call of the same checkpoint.
     fn apply_groups(&mut self, bytes: &[u8], again: bool) -> Result<()> {
         let work = gather(bytes)?;
-        let mut buffer = Vec::new();
+        let buffer = Arc::clone(&self.buffer);
+        // SAFETY: the memory is that of `buffer`; only this function uses it, in one call at a time (`&mut self`).
+        let pages = unsafe { std::slice::from_raw_parts_mut(buffer.base().as_ptr(), buffer.len()) };
         let mut at = 0;
         while at < work.len() {
             let (changes, end) = next_batch(&work, at);
-            self.apply_batch(bytes, &work, &changes, &mut buffer, again)?;
+            self.apply_batch(bytes, &work, &changes, pages, again)?;
             at = end;
         }
+        buffer.discard();
         Ok(())
     }
 
@@ -159,11 +184,9 @@ impl Checkpointer {
         log: &[u8],
         work: &[u64],
         changes: &[ChangedPage],
-        buffer: &mut Vec<u8>,
+        buffer: &mut [u8],
         again: bool,
     ) -> Result<()> {
-        buffer.clear();
-        buffer.resize(changes.len() * PAGE_BYTES, 0);
         let runs = runs_of(changes);
         for run in &runs {
             let pages = &mut buffer[run.start * PAGE_BYTES..run.end * PAGE_BYTES];
@@ -201,6 +224,7 @@ impl Checkpointer {
         let count = (pages.len() / PAGE_BYTES) as u64;
         // Pages whose checksum is 0 are zero: there is nothing to read.
         if !again && (first..first + count).all(|page| self.sums.get(page) == 0) {
+            pages.fill(0);
             return Ok(());
         }
         let offset = first * PAGE_BYTES as u64;
@@ -280,6 +304,7 @@ fn gather(bytes: &[u8]) -> Result<Vec<u64>> {
         while let Some(record) = records.next() {
             let first = record.offset / PAGE_BYTES as u64;
             let last = (record.offset + record.bytes.len() as u64 - 1) / PAGE_BYTES as u64;
+            work.try_reserve((last - first + 1) as usize).map_err(|e| no_memory(&e))?;
             work.extend((first..=last).map(|page| page << POSITION_BITS | position as u64));
             position = start + payload.len() - records.left();
         }

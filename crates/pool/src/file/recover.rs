@@ -9,7 +9,7 @@
 
 use crate::damage_check::DamageCheck;
 use crate::file::apply_log::LogParts;
-use crate::file::checkpoint::Checkpointer;
+use crate::file::checkpoint::{Checkpointer, page_buffer};
 use crate::file::finish_recovery::DeferredRecovery;
 use crate::file::image::{ImageReader, make_room, map_image, verify_suspects};
 use crate::file::medium::{FileParts, HUGE_PAGES_FROM_BYTES};
@@ -266,6 +266,7 @@ impl Recovered {
             storage: Arc::clone(&storage),
             directory: directory.to_owned(),
             sums: self.sums,
+            buffer: page_buffer()?,
             interrupted,
             finished: 0,
             bytes_written: 0,
