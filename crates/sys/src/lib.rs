@@ -18,6 +18,8 @@ mod parked;
 mod process;
 mod spin;
 mod thread;
+mod topology;
+mod tsc;
 
 pub use barrier::{AsymmetricBarrier, barrier_after_rmw};
 pub use bits::count_ones;
@@ -40,3 +42,5 @@ pub use thread::{
     addresses_are_random, forget_variable, run_again, set_random_addresses, stack_limit, thread_count,
     thread_mark, without_signals,
 };
+pub use topology::{NumaNode, Topology, cpu_list, parse_cpu_list};
+pub use tsc::{Tsc, rdtscp, tsc};
