@@ -16,6 +16,7 @@ mod mirror;
 mod modules;
 mod parked;
 mod process;
+mod rtm;
 mod spin;
 mod thread;
 mod topology;
@@ -37,6 +38,7 @@ pub use mirror::Mirror;
 pub use modules::{CopiedVariable, Module, ModulesWatch, loaded_modules};
 pub use parked::{LeftMemory, Parked, own_mappings, park};
 pub use process::ProcessMark;
+pub use rtm::{AbortStatus, RTM_TRIAL_COUNT, Rtm, rtm, xabort, xbegin, xend, xtest};
 pub use spin::{spin_ticks, ticks, ticks_per_microsecond};
 pub use thread::{
     addresses_are_random, forget_variable, run_again, set_random_addresses, stack_limit, thread_count,
