@@ -1,5 +1,6 @@
 //! `mangrove doctor`: what this machine can promise.
 
+use crate::cpu_facts::CpuFacts;
 use crate::disk_floor;
 use crate::exit::Exit;
 use crate::output;
@@ -48,6 +49,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     let on_dax = mounts.iter().any(|m| Some(m) == point.as_ref());
     let floor = disk_floor::measure(&args.dir, Duration::from_millis(args.measure))?;
     let limits = limits();
+    let cpu = CpuFacts::find();
     let domain = domain_choice(eadr, flush);
     let medium = medium_choice(&args.dir, on_dax, &fs_type);
     let rate = |r: disk_floor::Rate| {
@@ -66,6 +68,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
             "file_system": fs_type,
             "fdatasync": rate(floor.fdatasync),
             "direct_write": floor.direct.map(rate),
+            "rtm": cpu.rtm_json(),
+            "tsc": cpu.tsc_json(),
+            "numa_nodes": cpu.numa_json(),
             "limits": limits.iter().map(|(k, v)| ((*k).to_owned(), v.clone().into()))
                 .collect::<serde_json::Map<String, serde_json::Value>>(),
             "choice": { "medium": medium.0, "why": medium.1, "domain": domain },
@@ -92,6 +97,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         ("direct durable write", direct),
     ];
     rows.extend(limits);
+    rows.extend(cpu.rows());
     rows.push(("Mangrove would use", format!("medium {}: {}", medium.0, medium.1)));
     rows.push(("", format!("on persistent memory: {domain}")));
     output::table(&rows)?;

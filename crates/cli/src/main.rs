@@ -7,6 +7,7 @@
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod bench;
+mod cpu_facts;
 mod demo;
 mod disk_floor;
 mod doctor;

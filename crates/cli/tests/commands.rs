@@ -134,6 +134,40 @@ fn stat_info_check_and_doctor_answer_in_json() {
     assert!(doctor["choice"]["medium"].is_string());
 }
 
+/// The machine may be of any kind; whatever it is, the parts of the answer fit together.
+#[test]
+fn doctor_tells_the_facts_of_the_cpus() {
+    let yard = Yard::new();
+    let text = yard.ok(&["doctor", ".", "--measure", "20"]);
+    let row = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("no row '{name}' in {text}")).trim().to_owned()
+    };
+    let (rtm_row, tsc_row, numa_row) =
+        (row("RTM (hardware transactions)"), row("time stamp counter"), row("NUMA nodes"));
+    let json: serde_json::Value =
+        serde_json::from_str(&yard.ok(&["doctor", ".", "--measure", "20", "--json"])).unwrap();
+    let rtm = &json["rtm"];
+    let number = |key: &str| rtm[key].as_u64().unwrap();
+    eprintln!("RTM of this machine: {rtm_row}; time stamp counter: {tsc_row}; NUMA nodes: {numa_row}");
+    assert_eq!(rtm["commits"], number("committed") > 0);
+    assert!(number("committed") <= number("tried") && (rtm["present"] == true || number("tried") == 0));
+    assert_eq!(rtm["present"] == false, rtm_row.starts_with("not there"), "{rtm_row}");
+    let tsc = &json["tsc"];
+    assert_eq!(tsc["usable"], tsc["why"].is_null());
+    assert_eq!(
+        tsc["usable"],
+        tsc["rdtscp"] == true && tsc["invariant"] == true && tsc["consistent"] == true,
+        "{tsc}"
+    );
+    let nodes = json["numa_nodes"].as_array().unwrap();
+    assert!(nodes.iter().any(|node| !node["cpus"].as_array().unwrap().is_empty()));
+    assert_eq!(numa_row.split("; ").count(), nodes.len(), "{numa_row}");
+    for (node, said) in nodes.iter().zip(numa_row.split("; ")) {
+        assert!(said.starts_with(&format!("{} with", node["node"])), "{said}");
+    }
+}
+
 #[test]
 fn reading_writes_nothing() {
     let yard = Yard::new();
