@@ -11,7 +11,8 @@ pub(crate) struct OpenArgs {
     /// When a write is acknowledged: sync, or interval=MS (a crash keeps a prefix, at most MS old)
     #[arg(long, default_value = "sync", value_name = "sync|interval=MS")]
     pub(crate) durability: Durability,
-    /// What a new pool lies on: auto, file, dax, emulated, or emulated=W/R (added nanoseconds)
+    /// What a new pool lies on: auto, file, dax, emulated, emulated=W/R (added nanoseconds), or
+    /// emulated=W/R/L (flushes queue, L nanoseconds a line, and fences wait)
     #[arg(long, default_value = "auto")]
     pub(crate) medium: Medium,
     /// The most bytes a new pool can grow to, like 512M or 64G (address space, not disk space)

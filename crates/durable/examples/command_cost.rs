@@ -54,7 +54,7 @@ fn main() -> mangrove_durable::Result<()> {
     mangrove_durable::settle_addresses();
     let folder = std::env::args().nth(1).unwrap_or_else(|| "/dev/shm/mangrove-command-cost".into());
     let _ = std::fs::remove_dir_all(&folder);
-    let latency = Latency { write_ns: 0, read_ns: 0 };
+    let latency = Latency::default();
     let options = Options::new().medium(Medium::Emulated(latency)).capacity(1 << 30).log_bytes(16 << 20);
     // The slots are memory that a command maps.
     unsafe extern "C" fn make(arg: *mut c_void) -> i32 {

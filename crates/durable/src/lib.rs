@@ -20,7 +20,7 @@ pub use alloc::global_alloc::Allocator;
 pub use arena::ArenaStat;
 pub use error::{Error, Result};
 pub use image::aslr::{Addresses, settle_addresses};
-pub use mangrove_shadow::{Create, Durability, Latency, Medium, PoolConfig, Start, Ticket};
+pub use mangrove_shadow::{Create, Durability, FlushCost, Latency, Medium, PoolConfig, Start, Ticket};
 pub use mangrove_tracker::will_write;
 pub use options::{Options, TrackerChoice};
 pub use persist::Persist;

@@ -61,7 +61,7 @@ pub use batch::Batch;
 pub use bounds::prefix_end;
 pub use check::CheckReport;
 pub use error::{Error, Result};
-pub use mangrove_pool::{Create, Domain, Durability, Latency, Medium, PoolConfig};
+pub use mangrove_pool::{Create, Domain, Durability, FlushCost, Latency, Medium, PoolConfig};
 pub use map::{KEY_BYTES_MAX, Map, VALUE_BYTES_MAX};
 pub use options::{Locking, MapOptions};
 pub use range::Range;

@@ -2,7 +2,7 @@
 //! names, and the same spelling as commands and environment variables.
 
 use crate::limits::LOG_BYTES_DEFAULT;
-use crate::mapped::latency::Latency;
+use crate::mapped::latency::{FlushCost, Latency};
 use crate::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
@@ -47,7 +47,13 @@ impl fmt::Display for Medium {
             Self::File => f.write_str("file"),
             Self::Dax => f.write_str("dax"),
             Self::Emulated(l) if *l == Latency::default() => f.write_str("emulated"),
-            Self::Emulated(l) => write!(f, "emulated={}/{}", l.write_ns, l.read_ns),
+            Self::Emulated(l) => {
+                write!(f, "emulated={}/{}", l.write_ns, l.read_ns)?;
+                match l.flushes {
+                    FlushCost::Waited => Ok(()),
+                    FlushCost::Queued { line_ns } => write!(f, "/{line_ns}"),
+                }
+            }
         }
     }
 }
@@ -55,7 +61,8 @@ impl fmt::Display for Medium {
 impl FromStr for Medium {
     type Err = Error;
 
-    /// `auto`, `file`, `dax`, `emulated` or `emulated=WRITE/READ` (nanoseconds).
+    /// `auto`, `file`, `dax`, `emulated`, `emulated=WRITE/READ` (nanoseconds), or `emulated=WRITE/READ/LINE`, with
+    /// which flushes queue ([`FlushCost::Queued`]).
     fn from_str(s: &str) -> Result<Self> {
         match s {
             "auto" => return Ok(Self::Auto),
@@ -64,15 +71,21 @@ impl FromStr for Medium {
             "emulated" => return Ok(Self::Emulated(Latency::default())),
             _ => {}
         }
-        s.strip_prefix("emulated=")
-            .and_then(|rest| rest.split_once('/'))
-            .and_then(|(w, r)| Some(Latency { write_ns: w.parse().ok()?, read_ns: r.parse().ok()? }))
-            .map(Self::Emulated)
-            .ok_or_else(|| Error::Unsupported {
-                what: format!(
-                    "'{s}' is no medium; use auto, file, dax, emulated, or emulated=W/R in nanoseconds"
-                ),
-            })
+        let latency = |numbers: &str| {
+            let numbers =
+                numbers.split('/').map(|number| number.parse().ok()).collect::<Option<Vec<u32>>>()?;
+            let (write_ns, read_ns, flushes) = match numbers[..] {
+                [write_ns, read_ns] => (write_ns, read_ns, FlushCost::Waited),
+                [write_ns, read_ns, line_ns] => (write_ns, read_ns, FlushCost::Queued { line_ns }),
+                _ => return None,
+            };
+            Some(Latency { write_ns, read_ns, flushes })
+        };
+        s.strip_prefix("emulated=").and_then(latency).map(Self::Emulated).ok_or_else(|| Error::Unsupported {
+            what: format!(
+                "'{s}' is no medium; use auto, file, dax, emulated, emulated=W/R or emulated=W/R/L (nanoseconds)"
+            ),
+        })
     }
 }
 
@@ -322,4 +335,33 @@ macro_rules! pool_config_setters {
         }
         $crate::pool_config_setters!($field: $($rest)*);
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn media_are_written_as_they_are_read() {
+        let queued = Latency { write_ns: 200, read_ns: 0, flushes: FlushCost::Queued { line_ns: 32 } };
+        let free = Latency { flushes: FlushCost::Queued { line_ns: 0 }, ..Latency::default() };
+        let waited = Latency { write_ns: 200, read_ns: 7, flushes: FlushCost::Waited };
+        for (text, medium) in [
+            ("auto", Medium::Auto),
+            ("file", Medium::File),
+            ("dax", Medium::Dax),
+            ("emulated", Medium::Emulated(Latency::default())),
+            ("emulated=200/7", Medium::Emulated(waited)),
+            ("emulated=200/0/32", Medium::Emulated(queued)),
+            ("emulated=0/0/0", Medium::Emulated(free)),
+        ] {
+            assert_eq!((text.parse::<Medium>().unwrap(), medium.to_string().as_str()), (medium, text));
+        }
+        for bad in
+            ["", "paper", "emulated=", "emulated=1", "emulated=1/", "emulated=1/2/3/4", "emulated=1/2/-3"]
+        {
+            let text = bad.parse::<Medium>().unwrap_err().to_string();
+            assert!(text.contains("no medium") && text.contains("emulated=W/R/L"), "{text}");
+        }
+    }
 }

@@ -63,7 +63,7 @@ pub use limits::{
 };
 pub use mapped::domain::PersistenceDomain;
 pub use mapped::emulated::Emulated;
-pub use mapped::latency::Latency;
+pub use mapped::latency::{FlushCost, Latency};
 pub use medium::{Capabilities, Lsn, MediumOps, Observers, Range, ReadObserver, Site, StoreObserver};
 pub use options::{AddressChoice, PoolOptions, Start};
 pub use pool::Pool;

@@ -1,8 +1,8 @@
 //! Pools whose region is mapped: emulated, and the error of dax on a machine without it.
 
 use mangrove_pool::{
-    Create, Domain, Emulated, Error, Fault, FaultKind, Faulty, FlushInstruction, Latency, Medium, MediumKind,
-    Operation, OsStorage, Pool, PoolOptions, crc32c,
+    Create, Domain, Emulated, Error, Fault, FaultKind, Faulty, FlushCost, FlushInstruction, Latency, Medium,
+    MediumKind, Operation, OsStorage, Pool, PoolOptions, crc32c,
 };
 use std::path::Path;
 
@@ -157,13 +157,26 @@ fn domain_and_instruction_can_be_chosen() {
 
 #[test]
 fn injected_latency_is_felt() {
-    let slow = Latency { write_ns: 50_000, read_ns: 0 };
+    let slow = Latency { write_ns: 50_000, ..Latency::default() };
     let region = Emulated::region_with(1 << 20, slow, Domain::Adr).unwrap();
     let begun = std::time::Instant::now();
     for i in 0..100 {
         region.flush(i * 64, 64);
     }
     assert!(begun.elapsed().as_millis() >= 4, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn queued_latency_is_felt_at_the_fence() {
+    let flushes = FlushCost::Queued { line_ns: 0 };
+    let slow = Latency { write_ns: 20_000_000, flushes, ..Latency::default() };
+    let region = Emulated::region_with(1 << 20, slow, Domain::Adr).unwrap();
+    let begun = std::time::Instant::now();
+    for i in 0..3 {
+        region.flush(i * 64, 64);
+    }
+    region.fence();
+    assert!(begun.elapsed().as_millis() >= 18, "{:?}", begun.elapsed());
 }
 
 /// The file `image`, with another length.

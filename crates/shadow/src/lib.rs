@@ -48,8 +48,8 @@ mod sync;
 mod working;
 
 pub use mangrove_pool::{
-    AddressChoice, CheckReport, Create, Domain, Durability, Error, FlushInstruction, Latency, Medium,
-    MediumKind, PoolConfig, Region, Result, Start, Storage, pool_config_setters,
+    AddressChoice, CheckReport, Create, Domain, Durability, Error, FlushCost, FlushInstruction, Latency,
+    Medium, MediumKind, PoolConfig, Region, Result, Start, Storage, pool_config_setters,
 };
 pub use options::{CAPACITY_BYTES_DEFAULT, CAPACITY_BYTES_MAX, LOG_COUNT_MAX, Options};
 pub use shadow::{Shadow, Ticket};

@@ -35,7 +35,8 @@ pub(crate) struct Args {
     /// When a write is acknowledged: sync, or interval=MS (a crash keeps a prefix, at most MS old)
     #[arg(long, default_value = "sync", value_name = "sync|interval=MS")]
     durability: Durability,
-    /// What a new pool lies on: auto, file, dax, emulated, or emulated=W/R (added nanoseconds)
+    /// What a new pool lies on: auto, file, dax, emulated, emulated=W/R (added nanoseconds), or
+    /// emulated=W/R/L (flushes queue, L nanoseconds a line, and fences wait)
     #[arg(long, default_value = "auto")]
     medium: Medium,
     /// Size of a new pool's redo log in MiB, like 64M

@@ -314,6 +314,9 @@ impl MediumOps for Mapped {
     #[inline]
     fn fence(&self, _site: Site) {
         fence();
+        if let Some(latency) = &self.latency {
+            latency.fenced();
+        }
     }
 
     #[inline]
