@@ -5,7 +5,6 @@
 //! everything that it depends on is durable.
 
 mod alloc;
-mod arena;
 mod crash_hooks;
 mod error;
 mod image;
@@ -17,9 +16,9 @@ mod stat;
 mod typed;
 
 pub use alloc::global_alloc::Allocator;
-pub use arena::ArenaStat;
 pub use error::{Error, Result};
 pub use image::aslr::{Addresses, settle_addresses};
+pub use mangrove_arena::ArenaStat;
 pub use mangrove_shadow::{Create, Durability, FlushCost, Latency, Medium, PoolConfig, Start, Ticket};
 pub use mangrove_tracker::will_write;
 pub use options::{Options, TrackerChoice};

@@ -1,7 +1,7 @@
 //! Reports that the crash simulator can silence: those of the arena, of the variables and of the header, one call
 //! site at a time. Without a silencer every report passes.
 
-use crate::arena::Writes;
+use mangrove_arena::Writes;
 use parking_lot::RwLock;
 use std::panic::Location;
 use std::sync::Arc;

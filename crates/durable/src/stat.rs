@@ -1,7 +1,7 @@
 //! What a runtime and its state report about themselves.
 
 use crate::Error;
-use crate::arena::ArenaStat;
+use mangrove_arena::ArenaStat;
 use mangrove_shadow::Ticket;
 
 /// Counters since the opening, and the present condition.

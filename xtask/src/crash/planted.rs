@@ -75,7 +75,7 @@ pub(super) fn run(engine: EngineKind, seed: u64, images: u64, jobs: usize, own: 
 /// workloads: they commit from several threads, and grow on another thread than they commit on, as the runtime
 /// never does.
 fn judge_on_floors(engine: EngineKind, site: &SiteKey, seed: u64, images: u64) -> anyhow::Result<Verdict> {
-    if engine != EngineKind::Durable || site.file.contains("durable/src/") {
+    if engine != EngineKind::Durable || engine.own_sources().iter().any(|part| site.file.contains(part)) {
         return judge(engine, site, seed, images);
     }
     match judge(engine, site, seed, images.min(IMAGES_BELOW))? {
@@ -141,8 +141,7 @@ fn unreached(engine: EngineKind, sites: &BTreeMap<SiteKey, u64>) -> anyhow::Resu
     let reached: BTreeSet<(String, u32)> = sites.keys().map(|s| (s.file.clone(), s.line)).collect();
     let mut out = Vec::new();
     // The shadow has a campaign of its own, which reports its unreached call sites.
-    let roots = engine.sources();
-    let roots = if engine == EngineKind::Durable { &roots[..1] } else { roots };
+    let roots = if engine == EngineKind::Durable { engine.own_sources() } else { engine.sources() };
     for root in roots {
         let mut folders = vec![std::path::Path::new("crates").join(root.trim_end_matches('/'))];
         while let Some(folder) = folders.pop() {

@@ -72,8 +72,15 @@ impl EngineKind {
         match self {
             Self::Map => &["hart/src/", "pool/src/"],
             Self::Shadow => &["shadow/src/", "pool/src/"],
-            Self::Durable => &["durable/src/", "shadow/src/", "pool/src/"],
+            Self::Durable => &["durable/src/", "arena/src/", "shadow/src/", "pool/src/"],
         }
+    }
+
+    /// The engine's own of these directories. The arena's are the durable application's: no other campaign runs it.
+    #[must_use]
+    pub fn own_sources(self) -> &'static [&'static str] {
+        let count = if self == Self::Durable { 2 } else { 1 };
+        &self.sources()[..count]
     }
 }
 
@@ -264,7 +271,7 @@ pub fn discover(engine: EngineKind, seed: u64, own: bool) -> Result<BTreeMap<Sit
         EngineKind::Shadow => ShadowSubject::<false>::scenario_count(),
         EngineKind::Durable => DurableSubject::<false>::scenario_count(),
     };
-    let sources = if own { &engine.sources()[..1] } else { engine.sources() };
+    let sources = if own { engine.own_sources() } else { engine.sources() };
     let mut all = BTreeMap::new();
     for &domain in engine.domains(own) {
         let campaign =

@@ -7,8 +7,9 @@
 //! 2. Pages of the region are changed by the arena alone: no other mapping ever takes their place.
 
 use crate::alloc::mapped_file::{MappedFile, Purpose};
+use crate::alloc::reports::Reports;
 use crate::alloc::split_allocation;
-use crate::arena::{MapError, PAGE_BYTES, Writes};
+use mangrove_arena::{MapError, PAGE_BYTES, Writes};
 use mangrove_tracker::{Decision, SyscallHook, WriteSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -83,7 +84,11 @@ const DEVICE: Decision = Decision::Refuse(
 
 impl SyscallHook for Mappings {
     fn before(&self, number: i64, args: &[u64; 6], writes: &mut WriteSet) -> Decision {
-        if split_allocation::is_inside() { serve(number, args, writes) } else { Decision::Native }
+        if split_allocation::is_inside() {
+            serve(number, args, &mut Reports(writes))
+        } else {
+            Decision::Native
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 pub(super) mod global_alloc;
 mod mapped_file;
 pub(super) mod mmap;
+pub(super) mod reports;
 pub mod split_allocation;
 pub(super) mod stderr_line;
 pub mod thread_keys;

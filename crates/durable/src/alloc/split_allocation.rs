@@ -10,8 +10,9 @@
 //! 3. The code that malloc runs here allocates nothing, takes no lock and uses no thread-local storage: each of the
 //!    three may call malloc.
 
-use crate::arena::{ArenaView, BadFree, Heap, Writes};
+use crate::alloc::reports::Reports;
 use crate::image::layout::{KEY_COUNT, StateHeader, ThreadKey};
+use mangrove_arena::{ArenaView, BadFree, Heap, Writes};
 use mangrove_sys::thread_mark;
 use mangrove_tracker::WriteSet;
 use std::ops::Range;
@@ -63,13 +64,6 @@ static INSIDE: AtomicUsize = AtomicUsize::new(0);
 /// The arena and the write set of that command; only its thread touches them.
 static HEAP: AtomicPtr<Heap> = AtomicPtr::new(std::ptr::null_mut());
 static WRITES: AtomicPtr<WriteSet> = AtomicPtr::new(std::ptr::null_mut());
-
-impl Writes for WriteSet {
-    #[inline]
-    fn wrote(&mut self, ptr: usize, len: usize) {
-        self.record(ptr, len);
-    }
-}
 
 /// An entry among the open arenas; freed on drop.
 pub(crate) struct Registration(&'static Region);
@@ -165,7 +159,7 @@ impl Registration {
         let heap = self.0.heap.load(Ordering::Relaxed);
         if self.0.deferred.load(Ordering::Relaxed) != 0 {
             // SAFETY: no thread is inside, so the heap is free to use; the writes are the caller's.
-            unsafe { self.free_deferred(&mut *heap, &mut *writes) };
+            unsafe { self.free_deferred(&mut *heap, &mut Reports(&mut *writes)) };
         }
         HEAP.store(heap, Ordering::Relaxed);
         WRITES.store(writes, Ordering::Relaxed);
@@ -174,7 +168,7 @@ impl Registration {
     }
 
     #[cold]
-    fn free_deferred(&self, heap: &mut Heap, writes: &mut WriteSet) {
+    fn free_deferred(&self, heap: &mut Heap, writes: &mut Reports<'_>) {
         // Acquire, with the Release in `defer`: the links are there.
         let mut next = self.0.deferred.swap(0, Ordering::Acquire);
         while next != 0 {
@@ -274,9 +268,9 @@ fn owner(address: usize) -> Option<&'static Region> {
 /// # Safety
 /// `is_inside()`, and no other reference from here lives.
 #[inline]
-unsafe fn mine<'a>() -> (&'a mut Heap, &'a mut WriteSet) {
+unsafe fn mine<'a>() -> (&'a mut Heap, Reports<'a>) {
     // SAFETY: set by `enter` on this thread, valid until `leave`; the caller has the only references.
-    unsafe { (&mut *HEAP.load(Ordering::Relaxed), &mut *WRITES.load(Ordering::Relaxed)) }
+    unsafe { (&mut *HEAP.load(Ordering::Relaxed), Reports(&mut *WRITES.load(Ordering::Relaxed))) }
 }
 
 /// Whether a range overlaps an open durable application.
@@ -301,21 +295,21 @@ pub(crate) fn with_heap<R>(work: impl FnOnce(&mut Heap) -> R) -> R {
 ///
 /// # Panics
 /// Outside commands.
-pub(crate) fn with_command<R>(work: impl FnOnce(&mut Heap, &mut WriteSet) -> R) -> R {
+pub(crate) fn with_command<R>(work: impl FnOnce(&mut Heap, &mut Reports<'_>) -> R) -> R {
     assert!(is_inside(), "outside commands there is no arena");
     // SAFETY: inside, and nothing that runs here has another reference: commands' code is not running.
-    let (heap, writes) = unsafe { mine() };
-    work(heap, writes)
+    let (heap, mut writes) = unsafe { mine() };
+    work(heap, &mut writes)
 }
 
 /// Lends the write set of the command that the calling thread is in.
 ///
 /// # Panics
 /// Outside commands.
-pub(crate) fn with_writes<R>(work: impl FnOnce(&mut WriteSet) -> R) -> R {
+pub(crate) fn with_writes<R>(work: impl FnOnce(&mut Reports<'_>) -> R) -> R {
     assert!(is_inside(), "outside commands nothing is recorded");
     // SAFETY: as in `with_heap`.
-    work(unsafe { &mut *WRITES.load(Ordering::Relaxed) })
+    work(&mut Reports(unsafe { &mut *WRITES.load(Ordering::Relaxed) }))
 }
 
 /// The functions below are *leaves* for a tracker: they report what they write, and may run untracked. Each with its
@@ -339,8 +333,8 @@ pub fn leaves() -> [(usize, &'static str); 6] {
 #[inline(never)]
 pub unsafe extern "C" fn mangrove_arena_alloc(bytes: usize, align: usize) -> *mut u8 {
     // SAFETY: the caller is inside; the references end with this call.
-    let (heap, writes) = unsafe { mine() };
-    heap.alloc_aligned(writes, bytes, align)
+    let (heap, mut writes) = unsafe { mine() };
+    heap.alloc_aligned(&mut writes, bytes, align)
 }
 
 /// As [`mangrove_arena_alloc`], every byte zero.
@@ -350,8 +344,8 @@ pub unsafe extern "C" fn mangrove_arena_alloc(bytes: usize, align: usize) -> *mu
 #[inline(never)]
 pub unsafe extern "C" fn mangrove_arena_alloc_zeroed(bytes: usize, align: usize) -> *mut u8 {
     // SAFETY: as in `mangrove_arena_alloc`.
-    let (heap, writes) = unsafe { mine() };
-    heap.alloc_zeroed(writes, bytes, align)
+    let (heap, mut writes) = unsafe { mine() };
+    heap.alloc_zeroed(&mut writes, bytes, align)
 }
 
 /// Resizes a persistent block; it may move. Null when the region is full: the block is then as before.
@@ -361,7 +355,7 @@ pub unsafe extern "C" fn mangrove_arena_alloc_zeroed(bytes: usize, align: usize)
 #[inline(never)]
 pub unsafe extern "C" fn mangrove_arena_resize(block: *mut u8, bytes: usize) -> *mut u8 {
     // SAFETY: as in `mangrove_arena_alloc`.
-    let (heap, writes) = unsafe { mine() };
+    let (heap, mut writes) = unsafe { mine() };
     if !heap.holds(block as usize) {
         // The block belongs to another durable application and moves to this one.
         // SAFETY: as above, and the block is in use.
@@ -374,7 +368,7 @@ pub unsafe extern "C" fn mangrove_arena_resize(block: *mut u8, bytes: usize) -> 
             return new;
         }
     }
-    match heap.resize(writes, block as usize, bytes) {
+    match heap.resize(&mut writes, block as usize, bytes) {
         Ok(new) => new,
         Err(why) => fatal("realloc", block as usize, why),
     }
@@ -392,8 +386,8 @@ pub unsafe extern "C" fn mangrove_arena_adopt(
     align: usize,
 ) -> *mut u8 {
     // SAFETY: as in `mangrove_arena_alloc`.
-    let (heap, writes) = unsafe { mine() };
-    let new = heap.alloc_aligned(writes, bytes, align);
+    let (heap, mut writes) = unsafe { mine() };
+    let new = heap.alloc_aligned(&mut writes, bytes, align);
     if !new.is_null() {
         // SAFETY: the caller's promise, and a fresh block of at least `bytes`.
         unsafe { std::ptr::copy_nonoverlapping(from, new, used) };
@@ -410,9 +404,9 @@ pub unsafe extern "C" fn mangrove_arena_adopt(
 pub unsafe extern "C" fn mangrove_arena_free(block: *mut u8) {
     if is_inside() {
         // SAFETY: as in `mangrove_arena_alloc`.
-        let (heap, writes) = unsafe { mine() };
+        let (heap, mut writes) = unsafe { mine() };
         if heap.holds(block as usize) {
-            if let Err(why) = heap.free(writes, block as usize) {
+            if let Err(why) = heap.free(&mut writes, block as usize) {
                 fatal("free", block as usize, why);
             }
             return;

@@ -12,10 +12,10 @@
 //!    `returns_memory(true)` unmaps it at once. It stays mapped for the life of the process if a panic payload that
 //!    left a command lies in it (`keep_memory`).
 
+use crate::alloc::reports::Reports;
 use crate::alloc::split_allocation;
 use crate::alloc::split_allocation::{Registration, Retired};
 use crate::alloc::thread_keys;
-use crate::arena::{ArenaSpace, ArenaView, FreeBytes, Heap, Writes};
 use crate::image::aslr::Moving;
 use crate::image::audit::Audit;
 use crate::image::layout::{ARENA_OFFSET, MAGIC, ROOT_COUNT, StateHeader, VERSION};
@@ -25,6 +25,7 @@ use crate::runtime::backing::{Backing, Entered};
 use crate::silence::{SilencedWrites, is_silent};
 use crate::stat::ImageStat;
 use crate::{Error, Result};
+use mangrove_arena::{ArenaSpace, ArenaView, FreeBytes, Heap, Writes};
 use mangrove_shadow::{Shadow, Ticket};
 use mangrove_sys::{LeftMemory, ModulesWatch, Parked, park};
 use mangrove_tracker::{BLOCK_BYTES_DEFAULT, WriteSet};
@@ -448,7 +449,13 @@ impl State {
             }
             parts
                 .globals
-                .keep(self.header, self.heap(), &parts.modules, &parts.written, &mut SilencedWrites(writes))
+                .keep(
+                    self.header,
+                    self.heap(),
+                    &parts.modules,
+                    &parts.written,
+                    &mut SilencedWrites(&mut Reports(writes)),
+                )
                 .map_err(|_| full())?;
         }
         let (base, len) = (self.shadow.base() as usize, self.shadow.len() as usize);

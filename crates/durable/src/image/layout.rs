@@ -1,6 +1,6 @@
 //! The first page of the region of a durable application; docs/format/arena.md describes it in prose.
 
-use crate::arena::{PAGE_BYTES, Writes};
+use mangrove_arena::{PAGE_BYTES, Writes};
 
 /// "MANGRAPP", little endian: the region's first word once its state was initialised.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"MANGRAPP");

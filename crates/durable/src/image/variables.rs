@@ -9,9 +9,9 @@
 //! 1. At most one mirror a page of a module.
 //! 2. A bit once set stays set: the variable belongs to the state from then on.
 
-use crate::arena::{Heap, PAGE_BYTES, SMALL_BYTES_MAX, Writes};
 use crate::image::layout::StateHeader;
 use crate::image::modules::Modules;
+use mangrove_arena::{Heap, PAGE_BYTES, SMALL_BYTES_MAX, Writes};
 use std::collections::HashMap;
 
 /// A page of variables, in the arena.

@@ -1,8 +1,8 @@
 //! Free runs by length: exact up to 64 pages, eight bins to a doubling beyond.
 
-use super::heap::Heap;
-use super::layout::{BIN_COUNT, kind};
-use super::space::Writes;
+use crate::heap::Heap;
+use crate::layout::{BIN_COUNT, kind};
+use crate::space::Writes;
 
 /// Runs that are looked at, in a bin that holds shorter and longer ones, before the region grows.
 const LOOK_MAX: usize = 32;
@@ -28,7 +28,7 @@ fn bin_that_fits(pages: u64) -> usize {
 
 impl Heap {
     /// Takes a free run of at least `pages` out of its bin. O(1), apart from a look along one bin.
-    pub(super) fn bin_take<W: Writes>(&mut self, w: &mut W, pages: u64) -> Option<(u64, u64)> {
+    pub(crate) fn bin_take<W: Writes>(&mut self, w: &mut W, pages: u64) -> Option<(u64, u64)> {
         let first = bin_that_fits(pages);
         let used = self.head().bins_used;
         let mut found = None;
@@ -59,7 +59,7 @@ impl Heap {
     }
 
     /// Puts a free run in front of its bin. Kind and pages of its entry are set here.
-    pub(super) fn bin_add<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64) {
+    pub(crate) fn bin_add<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64) {
         let bin = bin_of(pages);
         let next = self.head().bins[bin];
         let span = self.span_mut(page);
@@ -76,7 +76,7 @@ impl Heap {
         self.set_bin(w, bin, page + 1);
     }
 
-    pub(super) fn bin_remove<W: Writes>(&mut self, w: &mut W, page: u64) {
+    pub(crate) fn bin_remove<W: Writes>(&mut self, w: &mut W, page: u64) {
         let pages = self.span(page).pages;
         if let Some(head) = self.unlink(w, page) {
             self.set_bin(w, bin_of(pages), head);
@@ -100,7 +100,7 @@ impl Heap {
 }
 
 /// The bin of a run of `pages`, for the check.
-pub(super) fn bin_for_audit(pages: u64) -> usize {
+pub(crate) fn bin_for_audit(pages: u64) -> usize {
     bin_of(pages)
 }
 

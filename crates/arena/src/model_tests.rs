@@ -8,7 +8,7 @@ use mangrove_sys::Reservation;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-use super::{ArenaSpace, Heap, PAGE_BYTES, Writes};
+use crate::{ArenaSpace, Heap, PAGE_BYTES, Writes};
 
 const CAPACITY: usize = 48 << 20;
 

@@ -1,16 +1,16 @@
 //! The arena's blocks with the interface of malloc(3): any size, any alignment, zeroed, freed.
 
-use super::class::{ALIGN_MIN, SMALL_BYTES_MAX, class_of};
-use super::heap::Heap;
-use super::layout::{PAGE_BYTES, kind};
-pub(crate) use super::slab::BadFree;
-use super::space::Writes;
+use crate::class::{ALIGN_MIN, SMALL_BYTES_MAX, class_of};
+use crate::heap::Heap;
+use crate::layout::{PAGE_BYTES, kind};
+use crate::slab::BadFree;
+use crate::space::Writes;
 
 impl Heap {
     /// A block of at least `bytes`, at a multiple of 16; null when the region is full. Its content is
     /// undefined. Zero bytes give a block of their own. O(1); a few nanoseconds up to 16 KiB.
     #[inline]
-    pub(crate) fn alloc<W: Writes>(&mut self, w: &mut W, bytes: usize) -> *mut u8 {
+    pub fn alloc<W: Writes>(&mut self, w: &mut W, bytes: usize) -> *mut u8 {
         if bytes <= SMALL_BYTES_MAX {
             self.slab_alloc(w, class_of(bytes))
         } else {
@@ -19,7 +19,7 @@ impl Heap {
     }
 
     /// As [`Heap::alloc`], at a multiple of `align`, a power of two.
-    pub(crate) fn alloc_aligned<W: Writes>(&mut self, w: &mut W, bytes: usize, align: usize) -> *mut u8 {
+    pub fn alloc_aligned<W: Writes>(&mut self, w: &mut W, bytes: usize, align: usize) -> *mut u8 {
         debug_assert!(align.is_power_of_two());
         if align <= ALIGN_MIN {
             return self.alloc(w, bytes);
@@ -32,7 +32,7 @@ impl Heap {
 
     /// As [`Heap::alloc_aligned`], every byte zero. Pages that were never allocated are zero already, and cost
     /// nothing; others are filled and reported.
-    pub(crate) fn alloc_zeroed<W: Writes>(&mut self, w: &mut W, bytes: usize, align: usize) -> *mut u8 {
+    pub fn alloc_zeroed<W: Writes>(&mut self, w: &mut W, bytes: usize, align: usize) -> *mut u8 {
         let (at, zero) = if bytes <= SMALL_BYTES_MAX && align <= PAGE_BYTES {
             (self.alloc_aligned(w, bytes, align), false)
         } else {
@@ -56,7 +56,7 @@ impl Heap {
         Some((self.address(page), zero))
     }
 
-    pub(super) fn describe<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64, kind: u8) {
+    pub(crate) fn describe<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64, kind: u8) {
         let span = self.span_mut(page);
         (span.kind, span.class, span.zero) = (kind, 0, [0; 6]);
         (span.pages, span.next, span.prev) = (pages, 0, 0);
@@ -68,7 +68,7 @@ impl Heap {
     /// # Errors
     /// No block starts there, or it is free already; nothing changed.
     #[inline]
-    pub(crate) fn free<W: Writes>(&mut self, w: &mut W, address: usize) -> Result<(), BadFree> {
+    pub fn free<W: Writes>(&mut self, w: &mut W, address: usize) -> Result<(), BadFree> {
         let page = self.page_of(address).ok_or(BadFree::NotABlock)?;
         let start = self.start_of(page);
         let span = self.span(start);
@@ -99,7 +99,7 @@ impl Heap {
     }
 
     /// Bytes that may be used of the block at `address`; `None` if no block in use starts there.
-    pub(crate) fn usable_bytes(&self, address: usize) -> Option<usize> {
+    pub fn usable_bytes(&self, address: usize) -> Option<usize> {
         let start = self.start_of(self.page_of(address)?);
         if self.span(start).kind == kind::SLAB && !self.slab_in_use(start, address) {
             return None;

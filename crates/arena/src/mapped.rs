@@ -1,12 +1,12 @@
 //! Memory that a command mapped: whole pages, zero at first, unmapped in any parts.
 
-use super::heap::Heap;
-use super::layout::{PAGE_BYTES, PageBitmap, kind};
-use super::space::Writes;
+use crate::heap::Heap;
+use crate::layout::{PAGE_BYTES, PageBitmap, kind};
+use crate::space::Writes;
 
 /// Why a mapping was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MapError {
+pub enum MapError {
     /// The region cannot hold it (ENOMEM).
     Full,
     /// The range is not memory that a command mapped (EINVAL).
@@ -18,12 +18,7 @@ impl Heap {
     ///
     /// # Errors
     /// The region is full.
-    pub(crate) fn map<W: Writes>(
-        &mut self,
-        w: &mut W,
-        len: usize,
-        align: usize,
-    ) -> Result<*mut u8, MapError> {
+    pub fn map<W: Writes>(&mut self, w: &mut W, len: usize, align: usize) -> Result<*mut u8, MapError> {
         let pages = pages_of(len).ok_or(MapError::Full)?;
         let (page, zero) =
             self.alloc_run_aligned(w, pages, (align / PAGE_BYTES) as u64).ok_or(MapError::Full)?;
@@ -38,7 +33,7 @@ impl Heap {
     ///
     /// # Errors
     /// The range has other memory than mapped or free; nothing changed.
-    pub(crate) fn unmap<W: Writes>(&mut self, w: &mut W, address: usize, len: usize) -> Result<(), MapError> {
+    pub fn unmap<W: Writes>(&mut self, w: &mut W, address: usize, len: usize) -> Result<(), MapError> {
         let (first, end) = self.mapped_pages(address, len, true)?;
         let mut page = first;
         while page < end {
@@ -64,12 +59,7 @@ impl Heap {
     ///
     /// # Errors
     /// The range is not all mapped; nothing changed.
-    pub(crate) fn map_again<W: Writes>(
-        &mut self,
-        w: &mut W,
-        address: usize,
-        len: usize,
-    ) -> Result<(), MapError> {
+    pub fn map_again<W: Writes>(&mut self, w: &mut W, address: usize, len: usize) -> Result<(), MapError> {
         let (first, end) = self.mapped_pages(address, len, false)?;
         self.zero(w, first, end - first);
         Ok(())
@@ -79,7 +69,7 @@ impl Heap {
     ///
     /// # Errors
     /// The range is not mapped, or there is no space; nothing changed.
-    pub(crate) fn remap<W: Writes>(
+    pub fn remap<W: Writes>(
         &mut self,
         w: &mut W,
         address: usize,

@@ -1,10 +1,17 @@
-//! What a block costs, on demand: `cargo test --release -p mangrove-durable arena::speed -- --ignored --nocapture`.
+//! What a block costs, on demand.
 
-use super::Heap;
-use super::tests::TestSpace;
+use crate::tests::TestSpace;
+use crate::{Heap, Writes};
 use mangrove_tracker::WriteSet;
 use std::hint::black_box;
 use std::time::Instant;
+
+impl Writes for WriteSet {
+    #[inline]
+    fn wrote(&mut self, ptr: usize, len: usize) {
+        self.record(ptr, len);
+    }
+}
 
 /// Nanoseconds of one of `count` calls, the best of seven rounds.
 fn best(count: usize, mut round: impl FnMut()) -> f64 {
@@ -17,7 +24,7 @@ fn best(count: usize, mut round: impl FnMut()) -> f64 {
         .fold(f64::MAX, f64::min)
 }
 
-/// By hand: `cargo test -p mangrove-durable --lib a_block_costs -- --ignored --nocapture`.
+/// By hand: `cargo test --release -p mangrove-arena --lib a_block_costs -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn a_block_costs_nanoseconds() {

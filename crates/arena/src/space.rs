@@ -4,7 +4,7 @@ use std::io;
 
 /// Receives reports of changed bytes. The bytes themselves are read when the batch is committed, so a range may be
 /// reported before or after it is written, and more than once.
-pub(crate) trait Writes {
+pub trait Writes {
     /// `len` bytes from address `ptr` on were, or are about to be, written. The crash simulator can silence each
     /// call site.
     #[track_caller]
@@ -12,7 +12,8 @@ pub(crate) trait Writes {
 }
 
 /// The region: one range of addresses that never moves.
-pub(crate) trait ArenaSpace: Send {
+#[expect(clippy::len_without_is_empty, reason = "whether a region is empty is no question")]
+pub trait ArenaSpace: Send {
     /// The first byte. The same in every run that opens this region.
     fn base(&self) -> *mut u8;
 

@@ -1,40 +1,40 @@
 //! Size classes of small blocks: four to a doubling, at most a fifth of a block unused.
 
-use super::layout::{CLASS_COUNT, PAGE_BYTES, SLAB_SLOTS_MAX};
+use crate::layout::{CLASS_COUNT, PAGE_BYTES, SLAB_SLOTS_MAX};
 
 /// Bytes of the largest block that shares its pages with others.
-pub(crate) const SMALL_BYTES_MAX: usize = 16_384;
+pub const SMALL_BYTES_MAX: usize = 16_384;
 
 /// Every block starts at a multiple of this, as malloc(3) promises for any type.
-pub(super) const ALIGN_MIN: usize = 16;
+pub(crate) const ALIGN_MIN: usize = 16;
 
 const SLAB_PAGES_MAX: usize = 16;
 
 /// Bytes of a block of each class. docs/format/arena.md repeats the table; a test compares them.
-pub(super) const CLASS_BYTES: [u32; CLASS_COUNT] = [
+pub(crate) const CLASS_BYTES: [u32; CLASS_COUNT] = [
     16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1280,
     1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 10_240, 12_288, 14_336, 16_384,
 ];
 
 /// What a slab of one class looks like.
 #[derive(Clone, Copy)]
-pub(super) struct SlabShape {
+pub(crate) struct SlabShape {
     /// Bytes of a block.
-    pub(super) bytes: u32,
+    pub(crate) bytes: u32,
     /// Pages of a slab.
-    pub(super) pages: u32,
+    pub(crate) pages: u32,
     /// Blocks of a slab.
-    pub(super) slots: u32,
+    pub(crate) slots: u32,
     /// `ceil(2^32 / bytes)`: an offset within a slab times this, shifted down by 32, is its block's number.
     reciprocal: u32,
     /// The bitmap of a slab with nothing in use.
-    pub(super) all_free: [u64; 4],
+    pub(crate) all_free: [u64; 4],
 }
 
 impl SlabShape {
     /// The block that holds byte `offset` of a slab.
     #[inline]
-    pub(super) fn slot_of(&self, offset: usize) -> usize {
+    pub(crate) fn slot_of(&self, offset: usize) -> usize {
         ((offset as u64 * u64::from(self.reciprocal)) >> 32) as usize
     }
 
@@ -64,7 +64,7 @@ impl SlabShape {
     }
 }
 
-pub(super) static CLASSES: [SlabShape; CLASS_COUNT] = {
+pub(crate) static CLASSES: [SlabShape; CLASS_COUNT] = {
     let mut all = [SlabShape::new(16); CLASS_COUNT];
     let mut i = 0;
     while i < CLASS_COUNT {
@@ -89,7 +89,7 @@ static CLASS_OF: [u8; SMALL_BYTES_MAX / ALIGN_MIN + 1] = {
 
 /// The class of blocks for `bytes`, which is at most [`SMALL_BYTES_MAX`].
 #[inline]
-pub(super) fn class_of(bytes: usize) -> usize {
+pub(crate) fn class_of(bytes: usize) -> usize {
     CLASS_OF[bytes.div_ceil(ALIGN_MIN)] as usize
 }
 

@@ -7,18 +7,18 @@
 use std::sync::atomic::AtomicU64;
 
 /// Bytes of a page of the arena.
-pub(crate) const PAGE_BYTES: usize = 4096;
+pub const PAGE_BYTES: usize = 4096;
 /// Pages of a group; the region grows by whole groups.
-pub(super) const GROUP_PAGES: u64 = 1024;
-pub(super) const GROUP_BYTES: u64 = GROUP_PAGES * PAGE_BYTES as u64;
+pub(crate) const GROUP_PAGES: u64 = 1024;
+pub(crate) const GROUP_BYTES: u64 = GROUP_PAGES * PAGE_BYTES as u64;
 /// Blocks of a slab, at most: the bits of its bitmap.
-pub(super) const SLAB_SLOTS_MAX: usize = 256;
-pub(super) const BIN_COUNT: usize = 256;
+pub(crate) const SLAB_SLOTS_MAX: usize = 256;
+pub(crate) const BIN_COUNT: usize = 256;
 /// Size classes of small blocks; `class.rs` lists them.
-pub(super) const CLASS_COUNT: usize = 36;
+pub(crate) const CLASS_COUNT: usize = 36;
 
 /// What a span is.
-pub(super) mod kind {
+pub(crate) mod kind {
     pub(crate) const FREE: u8 = 1;
     pub(crate) const SLAB: u8 = 2;
     pub(crate) const LARGE: u8 = 3;
@@ -29,37 +29,37 @@ pub(super) mod kind {
 /// The entry of a span, at its first page. It has two 32-byte halves: links change when a span changes its use, the
 /// bitmap with every block. So a block costs one logged block of 32 bytes.
 #[repr(C, align(64))]
-pub(super) struct Span {
+pub(crate) struct Span {
     /// One of [`kind`].
-    pub(super) kind: u8,
+    pub(crate) kind: u8,
     /// The size class of a slab.
-    pub(super) class: u8,
-    pub(super) zero: [u8; 6],
-    pub(super) pages: u64,
+    pub(crate) class: u8,
+    pub(crate) zero: [u8; 6],
+    pub(crate) pages: u64,
     /// The next span of a bin or of a class: its first page plus one; 0 ends the list.
-    pub(super) next: u64,
+    pub(crate) next: u64,
     /// The previous one, in the same form; 0 in the first.
-    pub(super) prev: u64,
+    pub(crate) prev: u64,
     /// Of a slab: the blocks that are free. In the entry of the *last* page of a free run: word 0 is the
     /// run's pages.
-    pub(super) free: [u64; 4],
+    pub(crate) free: [u64; 4],
 }
 
 /// What describes 1,024 pages.
 #[repr(C)]
-pub(super) struct Group {
+pub(crate) struct Group {
     /// Pages at which a span starts. Atomic: other threads look up a block's span while this one changes.
-    pub(super) starts: [AtomicU64; 16],
+    pub(crate) starts: [AtomicU64; 16],
     /// Pages that were ever allocated: the others are zero.
-    pub(super) touched: [AtomicU64; 16],
+    pub(crate) touched: [AtomicU64; 16],
     /// Last pages of free runs.
-    pub(super) free_ends: [AtomicU64; 16],
-    pub(super) spans: [Span; GROUP_PAGES as usize],
+    pub(crate) free_ends: [AtomicU64; 16],
+    pub(crate) spans: [Span; GROUP_PAGES as usize],
 }
 
 /// One of a group's bitmaps.
 #[derive(Clone, Copy)]
-pub(super) enum PageBitmap {
+pub(crate) enum PageBitmap {
     Starts,
     Touched,
     FreeEnds,
@@ -68,17 +68,17 @@ pub(super) enum PageBitmap {
 /// The arena's fixed part, followed by the directory: the offset of each group's [`Group`], 0 before it has
 /// one.
 #[repr(C)]
-pub(super) struct Head {
+pub(crate) struct Head {
     /// Pages under management, a multiple of [`GROUP_PAGES`].
-    pub(super) pages: u64,
+    pub(crate) pages: u64,
     /// Groups that the directory has space for.
-    pub(super) groups_max: u64,
+    pub(crate) groups_max: u64,
     /// Bit per bin: it is not empty.
-    pub(super) bins_used: [u64; BIN_COUNT / 64],
+    pub(crate) bins_used: [u64; BIN_COUNT / 64],
     /// First slab with free blocks, by class; in the form of [`Span::next`].
-    pub(super) classes: [u64; CLASS_COUNT],
+    pub(crate) classes: [u64; CLASS_COUNT],
     /// First free run, by bin.
-    pub(super) bins: [u64; BIN_COUNT],
+    pub(crate) bins: [u64; BIN_COUNT],
 }
 
 /// Bytes before the directory.

@@ -1,16 +1,16 @@
 //! Look-ups that any thread may make while another one allocates.
 
-use super::class::{CLASSES, SlabShape};
-use super::layout::{ARENA_HEAD_BYTES, GROUP_PAGES, Group, Head, PAGE_BYTES, PageBitmap, Span, kind};
+use crate::class::{CLASSES, SlabShape};
+use crate::layout::{ARENA_HEAD_BYTES, GROUP_PAGES, Group, Head, PAGE_BYTES, PageBitmap, Span, kind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The addresses of an arena's parts. Reads only what does not change while the block in question lives: the kind,
 /// class and length of its span, and, atomically, the bitmap that finds it.
 #[derive(Clone, Copy)]
-pub(crate) struct ArenaView {
-    pub(super) base: *mut u8,
-    pub(super) head: *mut Head,
-    pub(super) directory: *mut u64,
+pub struct ArenaView {
+    pub(crate) base: *mut u8,
+    pub(crate) head: *mut Head,
+    pub(crate) directory: *mut u64,
 }
 
 // SAFETY: plain addresses of the region; the comment above says what other threads read there.
@@ -19,27 +19,27 @@ unsafe impl Send for ArenaView {}
 unsafe impl Sync for ArenaView {}
 
 impl ArenaView {
-    pub(super) fn new(base: *mut u8, head_offset: u64) -> Self {
+    pub(crate) fn new(base: *mut u8, head_offset: u64) -> Self {
         let head = base.wrapping_add(head_offset as usize);
         Self { base, head: head.cast(), directory: head.wrapping_add(ARENA_HEAD_BYTES).cast() }
     }
 
     /// The description of the group that `page` lies in; `page` is under management.
     #[inline]
-    pub(super) fn group_ptr(&self, page: u64) -> *mut Group {
+    pub(crate) fn group_ptr(&self, page: u64) -> *mut Group {
         // SAFETY: the directory has an entry for every group under management (`grow`, `format`), checked
         // by `open` to lie inside the space.
         unsafe { self.base.add(*self.directory.add((page / GROUP_PAGES) as usize) as usize).cast() }
     }
 
     #[inline]
-    pub(super) fn span_ptr(&self, page: u64) -> *mut Span {
+    pub(crate) fn span_ptr(&self, page: u64) -> *mut Span {
         // SAFETY: as in `group_ptr`; the index is below the length of the array.
         unsafe { (&raw mut (*self.group_ptr(page)).spans).cast::<Span>().add((page % GROUP_PAGES) as usize) }
     }
 
     #[inline]
-    pub(super) fn bits(&self, map: PageBitmap, page: u64) -> &[AtomicU64; 16] {
+    pub(crate) fn bits(&self, map: PageBitmap, page: u64) -> &[AtomicU64; 16] {
         let group = self.group_ptr(page);
         // SAFETY: bitmaps of a group under management, only ever used through atomics.
         unsafe {
@@ -53,7 +53,7 @@ impl ArenaView {
 
     /// The page of an address, if it lies under management.
     #[inline]
-    pub(super) fn page_of(&self, address: usize) -> Option<u64> {
+    pub(crate) fn page_of(&self, address: usize) -> Option<u64> {
         let page = (address.wrapping_sub(self.base as usize) / PAGE_BYTES) as u64;
         (page < self.pages()).then_some(page)
     }
@@ -68,7 +68,7 @@ impl ArenaView {
 
     /// The first page of the span that `page` belongs to. O(pages of the span / 64).
     #[inline]
-    pub(super) fn start_of(&self, page: u64) -> u64 {
+    pub(crate) fn start_of(&self, page: u64) -> u64 {
         let mut number = page / GROUP_PAGES;
         let mut at = ((page % GROUP_PAGES) / 64) as usize;
         let mut bits =
@@ -87,7 +87,7 @@ impl ArenaView {
 
     /// Bytes that may be used of the block that starts at `address`; `None` if none can start there, also because
     /// its span's entry is damaged. Does not check whether the block is in use.
-    pub(crate) fn usable_bytes(&self, address: usize) -> Option<usize> {
+    pub fn usable_bytes(&self, address: usize) -> Option<usize> {
         let start = self.start_of(self.page_of(address)?);
         let offset = address - self.base as usize - start as usize * PAGE_BYTES;
         let span = self.span_ptr(start);
@@ -107,14 +107,14 @@ impl ArenaView {
 
     /// The shape of the slab at page `start` whose entry has this class and length, if it can be a slab.
     #[inline]
-    pub(super) fn shape(&self, start: u64, class: u8, pages: u64) -> Option<&'static SlabShape> {
+    pub(crate) fn shape(&self, start: u64, class: u8, pages: u64) -> Option<&'static SlabShape> {
         let shape = CLASSES.get(class as usize)?;
         (pages == u64::from(shape.pages) && self.has_room(start, pages)).then_some(shape)
     }
 
     /// Whether a span of `pages` can start at page `start`, which is under management.
     #[inline]
-    pub(super) fn has_room(&self, start: u64, pages: u64) -> bool {
+    pub(crate) fn has_room(&self, start: u64, pages: u64) -> bool {
         pages != 0 && pages <= self.pages() - start
     }
 }

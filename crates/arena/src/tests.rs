@@ -5,20 +5,20 @@ use std::io;
 
 use mangrove_sys::Reservation;
 
-use super::class::{CLASS_BYTES, CLASSES};
-use super::mapped::MapError;
-use super::{ArenaSpace, BadFree, Heap, PAGE_BYTES, Writes};
+use crate::class::{CLASS_BYTES, CLASSES};
+use crate::mapped::MapError;
+use crate::{ArenaSpace, BadFree, Heap, PAGE_BYTES, Writes};
 
-pub(super) struct TestSpace {
+pub(crate) struct TestSpace {
     memory: Reservation,
     len: u64,
-    pub(super) capacity: u64,
+    pub(crate) capacity: u64,
     /// The most that the medium has space for.
     room: u64,
 }
 
 impl TestSpace {
-    pub(super) fn new(capacity: u64) -> Self {
+    pub(crate) fn new(capacity: u64) -> Self {
         let memory = Reservation::anonymous(capacity as usize).unwrap();
         Self { memory, len: 0, capacity, room: capacity }
     }
@@ -45,7 +45,7 @@ impl ArenaSpace for TestSpace {
 
 /// Counts 32-byte blocks, the unit of the log.
 #[derive(Default)]
-pub(super) struct Blocks(pub(super) BTreeSet<usize>);
+pub(crate) struct Blocks(pub(crate) BTreeSet<usize>);
 
 impl Writes for Blocks {
     fn wrote(&mut self, ptr: usize, len: usize) {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::bins::bin_for_audit;
-use super::class::{CLASS_BYTES, CLASSES};
-use super::heap::Heap;
-use super::layout::{BIN_COUNT, PAGE_BYTES, PageBitmap, kind};
+use crate::bins::bin_for_audit;
+use crate::class::{CLASS_BYTES, CLASSES};
+use crate::heap::Heap;
+use crate::layout::{BIN_COUNT, PAGE_BYTES, PageBitmap, kind};
 
 /// What an arena holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct ArenaStat {
 
 impl Heap {
     /// Counts everything. O(spans).
-    pub(crate) fn stat(&self) -> ArenaStat {
+    pub fn stat(&self) -> ArenaStat {
         let mut stat = ArenaStat { bytes: self.head().pages * PAGE_BYTES as u64, ..ArenaStat::default() };
         let mut page = 0;
         while page < self.head().pages {
@@ -57,7 +57,7 @@ impl Heap {
     ///
     /// # Errors
     /// A message, at the first span that cannot be one.
-    pub(crate) fn for_each_live(&self, mut f: impl FnMut(usize, usize)) -> Result<(), String> {
+    pub fn for_each_live(&self, mut f: impl FnMut(usize, usize)) -> Result<(), String> {
         let mut page = 0;
         while page < self.head().pages {
             let span = self.span(page);
@@ -86,7 +86,7 @@ impl Heap {
     }
 
     /// What breaks the arena's rules, as messages; none if it is sound. O(pages).
-    pub(crate) fn check(&self) -> Vec<String> {
+    pub fn check(&self) -> Vec<String> {
         let mut bad = Vec::new();
         let (mut free, mut open_slabs) = (BTreeMap::new(), BTreeMap::new());
         self.check_spans(&mut bad, &mut free, &mut open_slabs);

@@ -2,20 +2,20 @@
 
 use std::sync::atomic::Ordering;
 
-use super::heap::Heap;
-use super::layout::{GROUP_PAGES, PageBitmap};
-use super::space::Writes;
+use crate::heap::Heap;
+use crate::layout::{GROUP_PAGES, PageBitmap};
+use crate::space::Writes;
 
 impl Heap {
     #[inline]
-    pub(super) fn bit(&self, map: PageBitmap, page: u64) -> bool {
+    pub(crate) fn bit(&self, map: PageBitmap, page: u64) -> bool {
         let at = (page % GROUP_PAGES) as usize;
         // Relaxed: only the thread that allocates changes them; other threads ask only about their own blocks'
         // pages.
         self.view.bits(map, page)[at / 64].load(Ordering::Relaxed) >> (at % 64) & 1 == 1
     }
 
-    pub(super) fn set_bit<W: Writes>(&mut self, w: &mut W, map: PageBitmap, page: u64, on: bool) {
+    pub(crate) fn set_bit<W: Writes>(&mut self, w: &mut W, map: PageBitmap, page: u64, on: bool) {
         let at = (page % GROUP_PAGES) as usize;
         let word = &self.view.bits(map, page)[at / 64];
         let old = word.load(Ordering::Relaxed);
@@ -27,7 +27,7 @@ impl Heap {
     }
 
     /// Marks pages as allocated. Returns whether none of them ever was before.
-    pub(super) fn touch<W: Writes>(&mut self, w: &mut W, first: u64, pages: u64) -> bool {
+    pub(crate) fn touch<W: Writes>(&mut self, w: &mut W, first: u64, pages: u64) -> bool {
         let mut untouched = true;
         let (mut page, end) = (first, first + pages);
         while page < end {

@@ -4,14 +4,14 @@
 //! 1. A slab with a free block is in its class's list; a full one is not.
 //! 2. Only the list's first slab may have all its blocks free.
 
-use super::class::{CLASSES, class_of};
-use super::heap::{Current, Heap};
-use super::layout::{PAGE_BYTES, kind};
-use super::space::Writes;
+use crate::class::{CLASSES, class_of};
+use crate::heap::{Current, Heap};
+use crate::layout::{PAGE_BYTES, kind};
+use crate::space::Writes;
 
 /// Why a block was not freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BadFree {
+pub enum BadFree {
     /// The block is free already.
     Double,
     /// No block starts at the address.
@@ -21,7 +21,7 @@ pub(crate) enum BadFree {
 impl Heap {
     /// A block of `class`, or null when the region is full.
     #[inline]
-    pub(super) fn slab_alloc<W: Writes>(&mut self, w: &mut W, class: usize) -> *mut u8 {
+    pub(crate) fn slab_alloc<W: Writes>(&mut self, w: &mut W, class: usize) -> *mut u8 {
         let current = self.current[class];
         if current.span.is_null() {
             return self.slab_alloc_slow(w, class);
@@ -65,7 +65,7 @@ impl Heap {
 
     /// Frees the block at `address`, which lies in the slab that starts at `page`.
     #[inline]
-    pub(super) fn slab_free<W: Writes>(
+    pub(crate) fn slab_free<W: Writes>(
         &mut self,
         w: &mut W,
         page: u64,
@@ -99,7 +99,7 @@ impl Heap {
     }
 
     /// Whether the block at `address` of the slab at `page` is in use.
-    pub(super) fn slab_in_use(&self, page: u64, address: usize) -> bool {
+    pub(crate) fn slab_in_use(&self, page: u64, address: usize) -> bool {
         let span = self.span(page);
         let Some(shape) = self.view.shape(page, span.class, span.pages) else { return false };
         let offset = address - self.address(page) as usize;
@@ -111,7 +111,7 @@ impl Heap {
 
     /// Frees the slabs that have no block in use and were kept for the next one.
     #[cold]
-    pub(super) fn release_empty_slabs<W: Writes>(&mut self, w: &mut W) {
+    pub(crate) fn release_empty_slabs<W: Writes>(&mut self, w: &mut W) {
         for (class, shape) in CLASSES.iter().enumerate() {
             let first = self.head().classes[class];
             if first != 0 && self.span(first - 1).free == shape.all_free {
@@ -159,8 +159,8 @@ impl Heap {
 
     /// The class whose blocks hold `bytes` and start at multiples of `align`, if there is one. `align` is a
     /// power of two.
-    pub(super) fn class_aligned(bytes: usize, align: usize) -> Option<usize> {
-        if align > PAGE_BYTES || bytes.max(align) > super::class::SMALL_BYTES_MAX {
+    pub(crate) fn class_aligned(bytes: usize, align: usize) -> Option<usize> {
+        if align > PAGE_BYTES || bytes.max(align) > crate::class::SMALL_BYTES_MAX {
             return None;
         }
         (class_of(bytes.max(align))..CLASSES.len())

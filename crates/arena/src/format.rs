@@ -1,11 +1,11 @@
 //! Makes an arena in a region of zeroes, and finds one again.
 
-use super::heap::Heap;
-use super::layout::{
+use crate::heap::Heap;
+use crate::layout::{
     ARENA_HEAD_BYTES, GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, PageBitmap, arena_front_bytes, kind,
 };
-use super::pages::{grow_groups_min, meta_pages};
-use super::space::{ArenaSpace, Writes};
+use crate::pages::{grow_groups_min, meta_pages};
+use crate::space::{ArenaSpace, Writes};
 
 impl Heap {
     /// Makes an arena in a space of zeroes. Its head goes to `head_offset`, a multiple of the page; what comes
@@ -13,7 +13,7 @@ impl Heap {
     ///
     /// # Errors
     /// A message, when the space is too small or does not grow.
-    pub(crate) fn format<W: Writes>(
+    pub fn format<W: Writes>(
         space: Box<dyn ArenaSpace>,
         head_offset: u64,
         w: &mut W,
@@ -60,7 +60,7 @@ impl Heap {
     ///
     /// # Errors
     /// A message, when the head cannot be an arena's.
-    pub(crate) fn open(space: Box<dyn ArenaSpace>, head_offset: u64) -> Result<Self, String> {
+    pub fn open(space: Box<dyn ArenaSpace>, head_offset: u64) -> Result<Self, String> {
         let (len, capacity) = (space.len(), space.capacity());
         if len < head_offset + ARENA_HEAD_BYTES as u64 {
             return Err(format!("the region ends after {len} bytes, before the arena's head"));

@@ -5,12 +5,12 @@
 //! 2. No two free runs are neighbours.
 //! 3. The last page of a free run, and no other, has its free-end bit.
 
-use super::heap::{DISCARD_PAGES_MIN, Heap};
-use super::layout::{GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, PageBitmap, kind};
-use super::space::Writes;
+use crate::heap::{DISCARD_PAGES_MIN, Heap};
+use crate::layout::{GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, PageBitmap, kind};
+use crate::space::Writes;
 
 /// Groups that a growth adds at least, if so many are left: 16 MiB, or one in a region that cannot hold so much.
-pub(super) fn grow_groups_min(groups_max: u64) -> u64 {
+pub(crate) fn grow_groups_min(groups_max: u64) -> u64 {
     if groups_max < 4 { 1 } else { 4 }
 }
 
@@ -20,14 +20,14 @@ const GROW_GROUPS_MAX: u64 = 256;
 impl Heap {
     /// A run of exactly `pages`. Its start bit is set; the caller fills its entry. Also returns whether no page of
     /// it was ever allocated before, so that it is zero. `None` when the region cannot grow any more.
-    pub(super) fn alloc_run<W: Writes>(&mut self, w: &mut W, pages: u64) -> Option<(u64, bool)> {
+    pub(crate) fn alloc_run<W: Writes>(&mut self, w: &mut W, pages: u64) -> Option<(u64, bool)> {
         let (page, has) = self.find_run(w, pages)?;
         self.split_run(w, page, has, pages);
         Some((page, self.touch(w, page, pages)))
     }
 
     /// A run of `pages` that starts at a multiple of `align` pages.
-    pub(super) fn alloc_run_aligned<W: Writes>(
+    pub(crate) fn alloc_run_aligned<W: Writes>(
         &mut self,
         w: &mut W,
         pages: u64,
@@ -74,7 +74,7 @@ impl Heap {
     }
 
     /// Frees a run and merges it with its free neighbours. Its start bit may be set or not.
-    pub(super) fn free_run<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64) {
+    pub(crate) fn free_run<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64) {
         self.frees += 1;
         if pages >= DISCARD_PAGES_MIN {
             self.remember_discard(page, pages);
@@ -103,7 +103,7 @@ impl Heap {
 
     /// Lengthens the allocated run at `page` by `more` pages if the pages after it are free and enough. Returns
     /// `None` if they are not, else whether the new pages are zero.
-    pub(super) fn extend_run<W: Writes>(
+    pub(crate) fn extend_run<W: Writes>(
         &mut self,
         w: &mut W,
         page: u64,
@@ -184,14 +184,14 @@ impl Heap {
     }
 
     /// As [`Heap::free_run`], for pages that were never used: there is nothing to discard.
-    pub(super) fn free_run_silently<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64) {
+    pub(crate) fn free_run_silently<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64) {
         let kept = self.discards_len();
         self.free_run(w, page, pages);
         self.forget_discards(kept);
     }
 
     /// Fills pages with zeroes and reports them.
-    pub(super) fn zero<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64) {
+    pub(crate) fn zero<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64) {
         let (at, len) = (self.address(page), pages as usize * PAGE_BYTES);
         // SAFETY: the pages lie inside the region (the caller allocated them as a run), and no block holds them.
         unsafe { std::ptr::write_bytes(at, 0, len) };
@@ -200,7 +200,7 @@ impl Heap {
 }
 
 /// Pages that describe `groups` groups.
-pub(super) const fn meta_pages(groups: u64) -> u64 {
+pub(crate) const fn meta_pages(groups: u64) -> u64 {
     (groups * size_of::<Group>() as u64).div_ceil(PAGE_BYTES as u64)
 }
 

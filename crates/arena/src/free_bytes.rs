@@ -3,12 +3,12 @@
 //! All that the arena knows of free memory lies elsewhere, in spans and bitmaps, and a page counts as zero only
 //! before it was ever allocated. So a block that a command allocates, fills and frees costs no log.
 
-use super::class::CLASSES;
-use super::heap::Heap;
-use super::layout::{PAGE_BYTES, Span, kind};
+use crate::class::CLASSES;
+use crate::heap::Heap;
+use crate::layout::{PAGE_BYTES, Span, kind};
 
 /// Asked in the order of addresses; remembers the span of the last one.
-pub(crate) struct FreeBytes<'a> {
+pub struct FreeBytes<'a> {
     heap: &'a Heap,
     /// Addresses of the span, and its entry.
     from: usize,
@@ -19,12 +19,12 @@ pub(crate) struct FreeBytes<'a> {
 impl Heap {
     /// Blocks and runs freed since the handle was made: while it stays the same, nothing in use became free.
     #[inline]
-    pub(crate) fn frees(&self) -> u64 {
+    pub fn frees(&self) -> u64 {
         self.frees
     }
 
     /// Looks at the arena as it is now.
-    pub(crate) fn free_bytes(&self) -> FreeBytes<'_> {
+    pub fn free_bytes(&self) -> FreeBytes<'_> {
         FreeBytes { heap: self, from: 0, until: 0, span: None }
     }
 }
@@ -33,7 +33,7 @@ impl FreeBytes<'_> {
     /// Whether no byte of `[address, address + len)` lies in a block in use, or in other memory in use. Also false
     /// where the answer would cost more (a range over several spans). O(1) for small blocks.
     #[inline]
-    pub(crate) fn hold(&mut self, address: usize, len: usize) -> bool {
+    pub fn hold(&mut self, address: usize, len: usize) -> bool {
         if !(self.from..self.until).contains(&address) {
             self.find(address);
         }

@@ -1,10 +1,10 @@
 //! Blocks that change their size, in place where they can.
 
-use super::blocks::BadFree;
-use super::class::SMALL_BYTES_MAX;
-use super::heap::Heap;
-use super::layout::{PAGE_BYTES, kind};
-use super::space::Writes;
+use crate::class::SMALL_BYTES_MAX;
+use crate::heap::Heap;
+use crate::layout::{PAGE_BYTES, kind};
+use crate::slab::BadFree;
+use crate::space::Writes;
 
 impl Heap {
     /// Makes the block at `address` at least `bytes` long and returns its address. The block stays in place if the
@@ -13,12 +13,7 @@ impl Heap {
     ///
     /// # Errors
     /// No block in use starts there; nothing changed.
-    pub(crate) fn resize<W: Writes>(
-        &mut self,
-        w: &mut W,
-        address: usize,
-        bytes: usize,
-    ) -> Result<*mut u8, BadFree> {
+    pub fn resize<W: Writes>(&mut self, w: &mut W, address: usize, bytes: usize) -> Result<*mut u8, BadFree> {
         let page = self.page_of(address).ok_or(BadFree::NotABlock)?;
         let start = self.start_of(page);
         let has = self.usable_bytes(address).ok_or(BadFree::NotABlock)?;
