@@ -35,6 +35,8 @@ pub(crate) struct Handover {
     /// The number of the next atomic group.
     next: AtomicU64,
     logs: Box<[LogPositions]>,
+    /// A watermark that some thread has read: at most the present one.
+    reached: AtomicU64,
     /// Notified when space was freed, or never will be.
     pub(crate) space: EventCount,
     /// Notified when the replayer has work, or shall end.
@@ -56,6 +58,7 @@ impl Handover {
         Self {
             next: AtomicU64::new(next),
             logs: positions.iter().map(own).collect(),
+            reached: AtomicU64::new(next - 1),
             space: EventCount::new(),
             work: EventCount::new(),
             idle: AtomicBool::new(false),
@@ -89,6 +92,19 @@ impl Handover {
         let next = self.next.load(Ordering::Acquire);
         // Acquire pairs with the Release in `publish`.
         self.logs.iter().fold(next, |least, own| least.min(own.announced.load(Ordering::Acquire))) - 1
+    }
+
+    /// Whether every atomic group up to `number` is published. Costs one load, unless nobody has asked since it was.
+    #[inline]
+    pub(crate) fn covers(&self, number: u64) -> bool {
+        // Acquire pairs with the Release below: what the other thread saw published is visible.
+        if self.reached.load(Ordering::Acquire) >= number {
+            return true;
+        }
+        let watermark = self.watermark();
+        // Another thread may store a smaller one after this: then the next to ask reads the logs again.
+        self.reached.store(watermark, Ordering::Release);
+        watermark >= number
     }
 
     /// The number of the last atomic group begun.

@@ -2,11 +2,14 @@
 //! them; a test compares the two.
 //!
 //! Invariants:
-//! 1. The words of the header's first line never change once its magic number is there.
+//! 1. The words of the header's first line never change once its magic number is there, but as said below.
 //! 2. Words that change are 8 bytes, aligned, and have one writer at a time: a growing thread writes `len` and
 //!    `dirty_end`, the replayer `upto` and `head`, and recovery those two and the generation.
+//!    (Recovery of a shadow of version 1 changes `version` and `crc`, once.)
 //! 3. An atomic group's checksum covers all its bytes but the padding, and through its seed the shadow, the log and
 //!    the generation.
+//! 4. No line of a ring holds bytes of two atomic groups: flushing one never writes the other's line again. (In a
+//!    shadow of version 1 two neighbours share a line.)
 
 use crate::{Error, Result};
 use mangrove_pool::{Region, crc32c};
@@ -14,8 +17,8 @@ use std::sync::atomic::Ordering;
 
 /// "MGshadow" read as a little-endian number.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"MGshadow");
-/// Version that this code writes and reads.
-pub(crate) const VERSION: u64 = 1;
+/// Version that this code writes. It reads those before it, and recovery makes them this one.
+pub(crate) const VERSION: u64 = 2;
 /// All sizes here are multiples of it.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 /// Least bytes of one ring.
@@ -53,7 +56,18 @@ pub(crate) const IN_LOG_HEAD: u64 = 72;
 pub(crate) const AT_RINGS: u64 =
     AT_LOGS + (crate::LOG_COUNT_MAX as u64 * LOG_BYTES).next_multiple_of(PAGE_BYTES);
 
-/// Bytes of a COMMIT record, the first of its atomic group.
+/// Atomic groups begin at multiples of it: a cache line.
+pub(crate) const UNIT_ALIGN: u64 = 64;
+/// As [`UNIT_ALIGN`], in a shadow of version 1.
+const UNIT_ALIGN_OLD: u64 = 8;
+
+/// Bytes of a WORDS_COMMIT record, the first of an atomic group that consists of words.
+pub(crate) const WORDS_COMMIT_BYTES: u64 = 24;
+/// Bytes of a word in an atomic group: its offset and its value.
+pub(crate) const WORD_BYTES: u64 = 16;
+/// Bytes of a WORDS record before its words.
+pub(crate) const WORDS_BYTES: u64 = 8;
+/// Bytes of a COMMIT record, the first of any other atomic group.
 pub(crate) const COMMIT_BYTES: u64 = 32;
 /// Bytes of a REDO record before its data.
 pub(crate) const REDO_BYTES: u64 = 16;
@@ -63,10 +77,14 @@ pub(crate) const SPILL_BYTES: u64 = 32;
 pub(crate) const KIND_COMMIT: u64 = 0xc1;
 pub(crate) const KIND_REDO: u64 = 0xd2;
 pub(crate) const KIND_SPILL: u64 = 0xa3;
+pub(crate) const KIND_WORDS: u64 = 0xb4;
+pub(crate) const KIND_WORDS_COMMIT: u64 = 0xe5;
 
 /// The geometry: the content of the header's first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShadowLayout {
+    /// The format that its atomic groups have.
+    pub(crate) version: u64,
     /// Where the working copy lies in every process; 0 for anywhere.
     pub(crate) address: u64,
     /// Bytes that the working copy may grow to.
@@ -82,7 +100,7 @@ pub(crate) struct ShadowLayout {
 impl ShadowLayout {
     fn words(&self) -> [(u64, u64); 6] {
         [
-            (AT_VERSION, VERSION),
+            (AT_VERSION, self.version),
             (AT_ADDRESS, self.address),
             (AT_CAPACITY, self.capacity),
             (AT_RING_BYTES, self.ring_bytes),
@@ -112,6 +130,11 @@ impl ShadowLayout {
         AT_RINGS + log as u64 * self.ring_bytes + position % self.ring_bytes
     }
 
+    /// Atomic groups begin at multiples of it.
+    pub(crate) fn unit_align(&self) -> u64 {
+        if self.version < 2 { UNIT_ALIGN_OLD } else { UNIT_ALIGN }
+    }
+
     /// Seed of the checksums of a log's atomic groups.
     pub(crate) fn seed(&self, log: usize, generation: u64) -> u32 {
         crc32c(crc32c(log as u32, &self.nonce.to_le_bytes()), &generation.to_le_bytes())
@@ -130,6 +153,18 @@ impl ShadowLayout {
         region.store(AT_MAGIC, MAGIC, Ordering::Release);
         region.flush(AT_MAGIC, HEADER_BYTES as usize);
         Ok(())
+    }
+
+    /// Makes a shadow of an earlier version one of [`VERSION`]; durable with the caller's next fence. Its logs are
+    /// empty, and their heads are multiples of [`UNIT_ALIGN`].
+    ///
+    /// Durable-order: the version before its checksum (stores to one line persist in their order). `read` takes the
+    /// new version with the old checksum for what it is.
+    pub(crate) fn upgrade(&mut self, region: &Region) {
+        self.version = VERSION;
+        region.store(AT_VERSION, self.version, Ordering::Release);
+        region.store(AT_CRC, self.crc(), Ordering::Release);
+        region.flush(AT_MAGIC, HEADER_BYTES as usize);
     }
 
     /// Reads the header; `None` when its creation was not finished. The first `AT_RINGS` bytes are usable.
@@ -155,14 +190,21 @@ impl ShadowLayout {
             let found = u32::try_from(word(AT_VERSION)).unwrap_or(u32::MAX);
             return Err(Error::Newer { path: "the shadow's image".into(), found, supported: VERSION as u32 });
         }
-        let layout = Self {
+        let mut layout = Self {
+            version: word(AT_VERSION),
             address: word(AT_ADDRESS),
             capacity: word(AT_CAPACITY),
             ring_bytes: word(AT_RING_BYTES),
             log_count: word(AT_LOG_COUNT),
             nonce: word(AT_NONCE),
         };
-        if word(AT_CRC) != layout.crc() {
+        // A crash in `upgrade` may leave the checksum of the version before. Then the logs are empty, and either
+        // version is right: the upgrade is repeated.
+        let old = Self { version: layout.version.saturating_sub(1), ..layout };
+        if layout.version > 1 && word(AT_CRC) == old.crc() {
+            layout = old;
+        }
+        if word(AT_CRC) != layout.crc() || layout.version == 0 {
             return corrupt(AT_CRC, "the checksum of its header does not match");
         }
         let sane = (1..=crate::LOG_COUNT_MAX as u64).contains(&layout.log_count)
@@ -189,10 +231,10 @@ impl ShadowLayout {
     }
 }
 
-/// The first words of an atomic group.
+/// The first words of an atomic group that consists of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CommitRecord {
-    /// Bytes of the atomic group, this record included.
+    /// Bytes of the atomic group, this record and its padding included.
     pub(crate) bytes: u64,
     /// Number among the atomic groups of all logs, from 1.
     pub(crate) seq: u64,
@@ -214,8 +256,8 @@ impl CommitRecord {
         ]
     }
 
-    /// The record in these words, if it is a COMMIT record of `position`.
-    pub(crate) fn decode(words: [u64; 4], position: u64) -> Option<Self> {
+    /// The record in these words, if it is a COMMIT record of `position` in a log with this alignment.
+    pub(crate) fn decode(words: [u64; 4], position: u64, align: u64) -> Option<Self> {
         let commit = Self {
             bytes: words[0] >> 8,
             seq: words[1],
@@ -226,7 +268,7 @@ impl CommitRecord {
         let right = words[0] & 0xff == KIND_COMMIT
             && commit.position == position
             && commit.bytes >= COMMIT_BYTES
-            && commit.bytes.is_multiple_of(8);
+            && commit.bytes.is_multiple_of(align);
         right.then_some(commit)
     }
 
@@ -239,6 +281,95 @@ impl CommitRecord {
         }
         head[24..].copy_from_slice(&self.records.to_le_bytes());
         crc32c(seed, &head)
+    }
+}
+
+/// The first words of an atomic group that consists of words: 24 bytes, so that two words share its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WordsCommit {
+    /// Words that follow, each as its offset in the working copy and its value.
+    pub(crate) count: u64,
+    /// Number among the atomic groups of all logs, from 1.
+    pub(crate) seq: u64,
+    /// CRC32C of `count`, `seq`, the position and the offsets; and of the values.
+    pub(crate) crcs: [u32; 2],
+}
+
+impl WordsCommit {
+    pub(crate) fn words(&self) -> [u64; 3] {
+        let [offsets, values] = self.crcs.map(u64::from);
+        [self.count << 8 | KIND_WORDS_COMMIT, self.seq, values << 32 | offsets]
+    }
+
+    /// The record in these words, if it is a WORDS_COMMIT record.
+    pub(crate) fn decode(words: [u64; 3]) -> Option<Self> {
+        let (count, crcs) = (words[0] >> 8, [words[2] as u32, (words[2] >> 32) as u32]);
+        let right = words[0] & 0xff == KIND_WORDS_COMMIT && count <= RING_BYTES_MAX / WORD_BYTES;
+        right.then_some(Self { count, seq: words[1], crcs })
+    }
+
+    /// Bytes of an atomic group of so many words, with its padding.
+    #[inline]
+    pub(crate) fn bytes(count: u64) -> u64 {
+        (WORDS_COMMIT_BYTES + count * WORD_BYTES).next_multiple_of(UNIT_ALIGN)
+    }
+
+    /// The checksums to be continued over the words.
+    #[inline]
+    pub(crate) fn seeds(&self, seed: u32, position: u64) -> [u32; 2] {
+        let head = le_bytes::<3, 24>([self.count, self.seq, position]);
+        let crc = mangrove_sys::crc32c_short(seed, &head).unwrap_or_else(|| crc32c(seed, &head));
+        [crc, !crc]
+    }
+}
+
+/// The checksums of words, continued from `crcs`: one over the offsets, one over the values. A CPU computes two side
+/// by side in the time of one.
+#[inline]
+pub(crate) fn crcs_of_words(crcs: [u32; 2], words: &[[u64; 2]]) -> [u32; 2] {
+    mangrove_sys::crc32c_pairs(crcs, words).unwrap_or_else(|| {
+        words.iter().fold(crcs, |crcs, word| {
+            [crc32c(crcs[0], &word[0].to_le_bytes()), crc32c(crcs[1], &word[1].to_le_bytes())]
+        })
+    })
+}
+
+/// The head of an atomic group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Records(CommitRecord),
+    Words(WordsCommit),
+}
+
+impl Unit {
+    /// The head in these words, which stand at `position`.
+    #[inline]
+    pub(crate) fn decode(words: [u64; 4], position: u64, align: u64) -> Option<Self> {
+        let [first, second, third, _] = words;
+        match first & 0xff {
+            KIND_WORDS_COMMIT if align == UNIT_ALIGN => {
+                WordsCommit::decode([first, second, third]).map(Self::Words)
+            }
+            _ => CommitRecord::decode(words, position, align).map(Self::Records),
+        }
+    }
+
+    /// Its number.
+    #[inline]
+    pub(crate) fn seq(&self) -> u64 {
+        match self {
+            Self::Records(commit) => commit.seq,
+            Self::Words(commit) => commit.seq,
+        }
+    }
+
+    /// Bytes of the atomic group.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Records(commit) => commit.bytes,
+            Self::Words(commit) => WordsCommit::bytes(commit.count),
+        }
     }
 }
 
@@ -293,13 +424,36 @@ mod tests {
         assert_eq!((AT_LOGS, LOG_BYTES, AT_RINGS), (4096, 128, 12288));
         assert_eq!((IN_LOG_UPTO, IN_LOG_HEAD), (64, 72));
         assert_eq!((KIND_COMMIT, KIND_REDO, KIND_SPILL), (0xc1, 0xd2, 0xa3));
+        assert_eq!((KIND_WORDS, KIND_WORDS_COMMIT), (0xb4, 0xe5));
     }
 
     #[test]
-    fn a_commit_record_returns_and_knows_its_place() {
+    fn heads_return_and_know_their_place() {
         let commit = CommitRecord { bytes: 64, seq: 7, position: 4096, records: 2, crc: 0x1234_5678 };
-        assert_eq!(CommitRecord::decode(commit.words(), 4096), Some(commit));
-        assert_eq!(CommitRecord::decode(commit.words(), 8192), None, "of another lap");
+        let unit = Unit::decode(commit.words(), 4096, UNIT_ALIGN);
+        assert_eq!(unit, Some(Unit::Records(commit)));
+        assert_eq!(Unit::decode(commit.words(), 8192, UNIT_ALIGN), None, "of another lap");
         assert_ne!(commit.crc_of_head(1), commit.crc_of_head(2));
+        let words = WordsCommit { count: 2, seq: 7, crcs: [1, 0xffff_ffff] };
+        let [first, second, third] = words.words();
+        let unit = Unit::decode([first, second, third, 0], 4096, UNIT_ALIGN);
+        assert_eq!(unit, Some(Unit::Words(words)));
+        assert_eq!((unit.unwrap().bytes(), WordsCommit::bytes(3)), (64, 128));
+        assert_eq!(Unit::decode([first, second, third, 0], 4096, UNIT_ALIGN_OLD), None, "version 1 has none");
+        assert_ne!(words.seeds(1, 4096), words.seeds(1, 8192), "of another lap");
+    }
+
+    #[test]
+    fn the_checksums_of_words_are_those_of_their_bytes() {
+        let words: Vec<_> = (0..50u64).map(|n| [n * 8, n.wrapping_mul(0x9e37_79b9_7f4a_7c15)]).collect();
+        for count in 0..words.len() {
+            let halves = [0, 1].map(|half| {
+                words[..count].iter().flat_map(|word| word[half].to_le_bytes()).collect::<Vec<u8>>()
+            });
+            assert_eq!(
+                crcs_of_words([3, 9], &words[..count]),
+                [crc32c(3, &halves[0]), crc32c(9, &halves[1])]
+            );
+        }
     }
 }

@@ -31,22 +31,30 @@
 //! # }
 //! ```
 //!
+//! A transaction that knows its words commits by value, in steps: see [`LogLease`].
+//!
 //! The bytes: docs/format/shadow.md. The design and its reasons: docs/decisions/shadow.md. Source: the Mangosteen
 //! paper (USENIX ATC 2024), section 4.3, figures 3 and 4.
 
 mod check;
+mod commit;
 mod handover;
 mod layout;
+mod lease;
+mod leases;
 mod lines;
+mod log_writer;
 mod options;
 mod recover;
 mod replay;
 mod ring;
 mod shadow;
+mod spill;
 mod stat;
 mod sync;
 mod working;
 
+pub use lease::LogLease;
 pub use mangrove_pool::{
     AddressChoice, CheckReport, Create, Domain, Durability, Error, FlushCost, FlushInstruction, Latency,
     Medium, MediumKind, PoolConfig, Region, Result, Start, Storage, pool_config_setters,

@@ -20,10 +20,11 @@
 
 use crate::layout::{
     AT_DIRTY_END, AT_GENERATION, AT_LEN, COMMIT_BYTES, CommitRecord, IN_LOG_HEAD, IN_LOG_UPTO, KIND_REDO,
-    KIND_SPILL, REDO_BYTES, SPILL_BYTES, ShadowLayout, le_bytes, redo_total,
+    KIND_SPILL, KIND_WORDS, REDO_BYTES, SPILL_BYTES, ShadowLayout, UNIT_ALIGN, Unit, VERSION, WORD_BYTES,
+    WORDS_BYTES, WORDS_COMMIT_BYTES, WordsCommit, crcs_of_words, le_bytes, redo_total,
 };
 use crate::lines::LineSet;
-use crate::replay::{apply, flush, read_commit, store_head, word};
+use crate::replay::{apply, flush, read_unit, store_head, word};
 use crate::{Error, Result};
 use mangrove_pool::{Region, crc32c};
 use std::sync::atomic::Ordering;
@@ -36,7 +37,7 @@ const SUMMED_RINGS_MAX: u64 = 8;
 struct FoundGroup {
     log: usize,
     position: u64,
-    commit: CommitRecord,
+    unit: Unit,
 }
 
 /// Greatest number of an atomic group, a position or an opening that is accepted: counting on from it never
@@ -92,10 +93,11 @@ pub(crate) fn read_len(region: &Region, layout: &ShadowLayout) -> Result<u64> {
     Ok(len)
 }
 
-/// Applies what was published; returns the state of the logs, and counters.
+/// Applies what was published; returns the state of the logs, and counters. A shadow of an earlier version becomes
+/// one of [`VERSION`].
 pub(crate) fn recover(
     region: &Region,
-    layout: &ShadowLayout,
+    layout: &mut ShadowLayout,
     ends: LogEnds,
 ) -> Result<(RecoveredLogs, Recovery)> {
     let len = read_len(region, layout)?;
@@ -107,31 +109,37 @@ pub(crate) fn recover(
     let mut lines = LineSet::new();
     let mut ends = starts;
     for group in &found {
-        if group.commit.seq > upto {
-            if group.commit.seq != seq + 1 {
+        if group.unit.seq() > upto {
+            if group.unit.seq() != seq + 1 {
                 recovery.dropped += 1;
                 continue;
             }
             seq += 1;
             recovery.units += 1;
-            recovery.bytes +=
-                apply(region, layout, group.log, group.position, &group.commit, |offset, len| {
-                    lines.insert(layout.image_start() + offset, len);
-                    if lines.is_full() {
-                        flush(&mut lines, region);
-                    }
-                });
+            recovery.bytes += apply(region, layout, group.log, group.position, &group.unit, |offset, len| {
+                lines.insert(layout.image_start() + offset, len);
+                if lines.is_full() {
+                    flush(&mut lines, region);
+                }
+            });
         }
-        ends[group.log] = group.position + group.commit.bytes;
+        ends[group.log] = group.position + group.unit.bytes();
     }
     flush(&mut lines, region);
     region.fence();
+    ends.iter_mut().for_each(|end| *end = end.next_multiple_of(UNIT_ALIGN));
     for (log, &end) in ends.iter().enumerate() {
         store_head(region, layout.log(log), seq, end);
     }
     region.store(AT_GENERATION, generation + 1, Ordering::Release);
     region.flush(AT_GENERATION, 8);
     region.fence();
+    if layout.version < VERSION {
+        // Durable-order: the heads before the version. Otherwise a crash would leave heads that no log of the new
+        // version has.
+        layout.upgrade(region);
+        region.fence();
+    }
     region.drain()?;
     Ok((RecoveredLogs { positions: ends, seq, len, generation: generation + 1 }, recovery))
 }
@@ -172,16 +180,16 @@ fn scan(region: &Region, layout: &ShadowLayout, len: u64, usable: u64, ends: Log
     for log in 0..layout.log_count as usize {
         let at = layout.log(log);
         let head = durable_word(region, at + IN_LOG_HEAD);
-        if !head.is_multiple_of(8) || head > NUMBER_MAX {
+        if !head.is_multiple_of(layout.unit_align()) || head > NUMBER_MAX {
             return corrupt(at, "the beginning of a log that cannot be");
         }
         scan.starts.push(head);
         let (mut position, limit) = (head, head + layout.ring_bytes);
         loop {
             match verifier.group(log, position, limit) {
-                Ok(commit) => {
-                    scan.found.push(FoundGroup { log, position, commit });
-                    position += commit.bytes;
+                Ok(unit) => {
+                    scan.found.push(FoundGroup { log, position, unit });
+                    position += unit.bytes();
                 }
                 Err(damage)
                     if verifier.spilled > 1
@@ -194,8 +202,8 @@ fn scan(region: &Region, layout: &ShadowLayout, len: u64, usable: u64, ends: Log
             }
         }
     }
-    scan.found.sort_unstable_by_key(|group| group.commit.seq);
-    if scan.found.windows(2).any(|pair| pair[0].commit.seq == pair[1].commit.seq) {
+    scan.found.sort_unstable_by_key(|group| group.unit.seq());
+    if scan.found.windows(2).any(|pair| pair[0].unit.seq() == pair[1].unit.seq()) {
         return corrupt(layout.log(0), "two units carry the same number");
     }
     Ok(scan)
@@ -217,14 +225,14 @@ struct Verifier<'a> {
 impl Verifier<'_> {
     /// The atomic group at `position`, which ends before `limit`. Its spilled records are verified only if it has
     /// not been applied: later the next spilled atomic group may have overwritten them.
-    fn group(&mut self, log: usize, position: u64, limit: u64) -> Result<CommitRecord> {
-        let (commit, spill) = self.in_ring(log, position, limit, &mut 0)?;
-        let Some(record) = spill.filter(|_| commit.seq > self.upto) else { return Ok(commit) };
+    fn group(&mut self, log: usize, position: u64, limit: u64) -> Result<Unit> {
+        let (unit, spill) = self.in_ring(log, position, limit, &mut 0)?;
+        let Some(record) = spill.filter(|_| unit.seq() > self.upto) else { return Ok(unit) };
         self.spilled += 1;
         if self.spilled > 1 {
             return corrupt(self.layout.ring(log, position), "two units at a time lie beside the image");
         }
-        self.spill(record).map(|()| commit)
+        self.spill(record).map(|()| unit)
     }
 
     /// The part of the atomic group at `position` that the ring holds, and its SPILL record. Adds the bytes read to
@@ -235,57 +243,114 @@ impl Verifier<'_> {
         position: u64,
         limit: u64,
         summed: &mut u64,
-    ) -> Result<(CommitRecord, Option<[u64; 4]>)> {
-        let Self { region, layout, len, .. } = *self;
-        let place = layout.ring(log, position);
-        let commit = read_commit(region, layout, log, position);
-        let Some(commit) = commit.filter(|c| position < limit && c.bytes <= limit - position) else {
+    ) -> Result<(Unit, Option<[u64; 4]>)> {
+        let place = self.layout.ring(log, position);
+        let unit = read_unit(self.region, self.layout, log, position);
+        let Some(unit) = unit.filter(|u| position < limit && u.bytes() <= limit - position) else {
             return corrupt(place, "no unit stands where the log goes on");
         };
         *summed += COMMIT_BYTES;
-        let end = position + commit.bytes;
+        let spill = match &unit {
+            Unit::Records(commit) => self.records(log, position, commit, summed)?,
+            Unit::Words(commit) => {
+                self.words_unit(log, position, commit, summed)?;
+                None
+            }
+        };
+        Ok((unit, spill))
+    }
+
+    /// Verifies the records behind `commit`, which stands at `position`; returns the SPILL record.
+    fn records(
+        &self,
+        log: usize,
+        position: u64,
+        commit: &CommitRecord,
+        summed: &mut u64,
+    ) -> Result<Option<[u64; 4]>> {
+        let Self { region, layout, len, .. } = *self;
+        let (place, end) = (layout.ring(log, position), position + commit.bytes);
         let mut crc = commit.crc_of_head(layout.seed(log, self.generation));
-        let (mut at, mut records, mut spill) = (position + COMMIT_BYTES, 0u64, None);
-        while at < end {
+        let (mut at, mut spill) = (position + COMMIT_BYTES, None);
+        for _ in 0..commit.records {
             if end - at < REDO_BYTES {
                 return corrupt(place, "a record is cut short");
             }
             let words = [0, 8].map(|n| word(region, layout, log, at + n));
-            crc = crc32c(crc, &le_bytes::<2, 16>(words));
-            records += 1;
+            let count = words[0] >> 8;
             match words[0] & 0xff {
                 KIND_REDO => {
-                    let count = words[0] >> 8;
                     if count > end - at || redo_total(count) > end - at || !inside(words[1], count, len) {
                         return corrupt(place, "a range lies outside the image");
                     }
                     *summed += redo_total(count);
+                    crc = crc32c(crc, &le_bytes::<2, 16>(words));
                     crc = crc_of_ring(region, layout, log, at + REDO_BYTES, count, crc);
                     at += redo_total(count);
                 }
-                KIND_SPILL if end - at == SPILL_BYTES => {
+                KIND_WORDS if layout.version > 1 => {
+                    let fits = count <= (end - at - WORDS_BYTES) / WORD_BYTES;
+                    if !fits || !self.words_inside(log, at + WORDS_BYTES, count) {
+                        return corrupt(place, "a word lies outside the image");
+                    }
+                    let bytes = WORDS_BYTES + count * WORD_BYTES;
+                    *summed += bytes;
+                    crc = crc_of_ring(region, layout, log, at, bytes, crc);
+                    at += bytes;
+                }
+                KIND_SPILL if end - at >= SPILL_BYTES && commit.records == 1 => {
                     let more = [16, 24].map(|n| word(region, layout, log, at + n));
-                    crc = crc32c(crc, &le_bytes::<2, 16>(more));
+                    crc = crc32c(crc, &le_bytes::<4, 32>([words[0], words[1], more[0], more[1]]));
                     spill = Some([words[0], words[1], more[0], more[1]]);
-                    at = end;
+                    at += SPILL_BYTES;
                 }
                 _ => return corrupt(place, "a record of an unknown kind"),
             }
         }
-        if crc != commit.crc || records != u64::from(commit.records) {
+        if crc != commit.crc || end - at >= layout.unit_align() {
             return corrupt(place, "a unit does not match its checksum");
         }
-        Ok((commit, spill))
+        Ok(spill)
+    }
+
+    /// Verifies the words behind `commit`, which stands at `position`.
+    fn words_unit(&self, log: usize, position: u64, commit: &WordsCommit, summed: &mut u64) -> Result<()> {
+        let Self { region, layout, .. } = *self;
+        let (place, first) = (layout.ring(log, position), position + WORDS_COMMIT_BYTES);
+        *summed += commit.count * WORD_BYTES;
+        let mut crcs = commit.seeds(layout.seed(log, self.generation), position);
+        for at in (first..first + commit.count * WORD_BYTES).step_by(WORD_BYTES as usize) {
+            let pair = [0, 8].map(|n| word(region, layout, log, at + n));
+            crcs = crcs_of_words(crcs, &[pair]);
+        }
+        if crcs != commit.crcs {
+            return corrupt(place, "a unit does not match its checksum");
+        }
+        if !self.words_inside(log, first, commit.count) {
+            return corrupt(place, "a word lies outside the image");
+        }
+        Ok(())
+    }
+
+    /// Whether `count` words from the position `at` on are aligned and inside the working copy.
+    fn words_inside(&self, log: usize, at: u64, count: u64) -> bool {
+        let Self { region, layout, len, .. } = *self;
+        let mut places = (at..at + count * WORD_BYTES).step_by(WORD_BYTES as usize);
+        places.all(|at| {
+            let offset = word(region, layout, log, at);
+            offset.is_multiple_of(8) && inside(offset, 8, len)
+        })
     }
 
     /// Whether a whole atomic group stands after `position`: it was begun when all before it was durable. (Atomic
-    /// groups of earlier laps name other positions; those of earlier openings, and bytes that only look like one,
-    /// fail the checksum. In a ring full of such bytes, nothing is proved.)
+    /// groups of earlier laps name other positions, or are summed with them; those of earlier openings, and bytes
+    /// that only look like one, fail the checksum. In a ring full of such bytes, nothing is proved.)
     fn any_behind(&self, log: usize, position: u64, limit: u64) -> bool {
         let Self { region, layout, .. } = *self;
+        let align = layout.unit_align();
         let mut summed = 0;
-        (position + 8..=limit - COMMIT_BYTES).step_by(8).any(|at| {
-            word(region, layout, log, at + 16) == at
+        (position + align..=limit - COMMIT_BYTES).step_by(align as usize).any(|at| {
+            read_unit(region, layout, log, at).is_some_and(|unit| unit.bytes() <= limit - at)
                 && summed < SUMMED_RINGS_MAX * layout.ring_bytes
                 && self.in_ring(log, at, limit, &mut summed).is_ok()
         })

@@ -15,7 +15,8 @@
 
 use crate::handover::Handover;
 use crate::layout::{
-    COMMIT_BYTES, CommitRecord, IN_LOG_HEAD, IN_LOG_UPTO, KIND_REDO, KIND_SPILL, ShadowLayout, redo_total,
+    COMMIT_BYTES, IN_LOG_HEAD, IN_LOG_UPTO, KIND_REDO, KIND_SPILL, KIND_WORDS, ShadowLayout, Unit,
+    WORD_BYTES, WORDS_BYTES, WORDS_COMMIT_BYTES, redo_total,
 };
 use crate::lines::LineSet;
 use mangrove_pool::Region;
@@ -58,21 +59,23 @@ impl Replayer {
         let tails: Vec<u64> = (0..self.positions.len()).map(|log| handover.tail(log)).collect();
         let mut budget = layout.ring_bytes / BATCH_SHARE;
         let (mut applied, mut flushed) = (self.applied, 0);
+        let mut first = FirstUnits::read(region, layout, &self.positions, &tails);
         while applied < watermark && budget > 0 {
-            let Some((log, commit)) = self.next(region, layout, &tails) else { break };
-            assert!(commit.seq <= watermark, "a unit beyond the watermark comes first");
+            let Some((log, unit)) = first.next(applied + 1) else { break };
+            assert!(unit.seq() <= watermark, "a unit beyond the watermark comes first");
             let position = self.positions[log];
             let lines = &mut self.lines;
-            self.bytes += apply(region, layout, log, position, &commit, |offset, len| {
+            self.bytes += apply(region, layout, log, position, &unit, |offset, len| {
                 lines.insert(layout.image_start() + offset, len);
                 if lines.is_full() {
                     flushed += flush(lines, region);
                 }
             });
-            self.positions[log] += commit.bytes;
+            self.positions[log] += unit.bytes();
+            first.advance(region, layout, log, self.positions[log], tails[log]);
             self.units += 1;
-            applied = commit.seq;
-            budget = budget.saturating_sub(commit.bytes);
+            applied = unit.seq();
+            budget = budget.saturating_sub(unit.bytes());
         }
         flushed += flush(&mut self.lines, region);
         region.fence();
@@ -91,15 +94,46 @@ impl Replayer {
         self.applied = applied;
         true
     }
+}
 
-    /// The published atomic group with the least number.
-    fn next(&self, region: &Region, layout: &ShadowLayout, tails: &[u64]) -> Option<(usize, CommitRecord)> {
-        let logs = self.positions.iter().zip(tails).enumerate();
-        let first = logs.filter(|(_, (position, tail))| position < tail).map(|(log, (&position, _))| {
-            let commit = read_commit(region, layout, log, position);
-            (log, commit.expect("a published unit starts with its commit record"))
+/// The first published atomic group of each log that has not been applied.
+struct FirstUnits {
+    units: Vec<Option<Unit>>,
+    /// The log of the last one applied: with one busy thread, the next is there too.
+    log: usize,
+}
+
+impl FirstUnits {
+    fn read(region: &Region, layout: &ShadowLayout, positions: &[u64], tails: &[u64]) -> Self {
+        let mut first = Self { units: vec![None; positions.len()], log: 0 };
+        for (log, (&position, &tail)) in positions.iter().zip(tails).enumerate() {
+            first.advance(region, layout, log, position, tail);
+        }
+        first
+    }
+
+    fn advance(&mut self, region: &Region, layout: &ShadowLayout, log: usize, position: u64, tail: u64) {
+        self.log = log;
+        self.units[log] = (position < tail).then(|| {
+            let unit = read_unit(region, layout, log, position);
+            unit.expect("a published unit starts with its commit record")
         });
-        first.min_by_key(|(_, commit)| commit.seq)
+    }
+
+    /// The one with the least number. Numbers are dense, so that the search ends at `expected`.
+    fn next(&self, expected: u64) -> Option<(usize, Unit)> {
+        let logs = (self.log..self.units.len()).chain(0..self.log);
+        let mut least: Option<(usize, Unit)> = None;
+        for log in logs {
+            let Some(unit) = self.units[log] else { continue };
+            if unit.seq() == expected {
+                return Some((log, unit));
+            }
+            if least.is_none_or(|(_, least)| unit.seq() < least.seq()) {
+                least = Some((log, unit));
+            }
+        }
+        least
     }
 }
 
@@ -127,16 +161,12 @@ pub(crate) fn word(region: &Region, layout: &ShadowLayout, log: usize, position:
     region.word(layout.ring(log, position)).load(Ordering::Relaxed)
 }
 
-/// The commit record at a position, if there is one.
-pub(crate) fn read_commit(
-    region: &Region,
-    layout: &ShadowLayout,
-    log: usize,
-    position: u64,
-) -> Option<CommitRecord> {
+/// The head of the atomic group at a position, if there is one.
+pub(crate) fn read_unit(region: &Region, layout: &ShadowLayout, log: usize, position: u64) -> Option<Unit> {
     region.reading(layout.ring(log, position), 8);
+    // Version 1: the head may wrap around the ring's end.
     let words = [0, 8, 16, 24].map(|at| word(region, layout, log, position + at));
-    CommitRecord::decode(words, position)
+    Unit::decode(words, position, layout.unit_align())
 }
 
 /// Copies the atomic group's ranges into the durable copy, and passes each to `touched`; returns the bytes copied.
@@ -146,12 +176,18 @@ pub(crate) fn apply(
     layout: &ShadowLayout,
     log: usize,
     position: u64,
-    commit: &CommitRecord,
+    unit: &Unit,
     mut touched: impl FnMut(u64, u64),
 ) -> u64 {
-    let (mut at, end) = (position + COMMIT_BYTES, position + commit.bytes);
-    let mut bytes = 0;
-    while at < end {
+    let commit = match unit {
+        Unit::Records(commit) => commit,
+        Unit::Words(commit) => {
+            let first = position + WORDS_COMMIT_BYTES;
+            return apply_words(region, layout, log, first, commit.count, &mut touched);
+        }
+    };
+    let (mut at, mut bytes) = (position + COMMIT_BYTES, 0);
+    for _ in 0..commit.records {
         let (first, offset) = (word(region, layout, log, at), word(region, layout, log, at + 8));
         match first & 0xff {
             KIND_REDO => {
@@ -161,10 +197,14 @@ pub(crate) fn apply(
                 bytes += len;
                 at += redo_total(len);
             }
+            KIND_WORDS => {
+                let count = first >> 8;
+                bytes += apply_words(region, layout, log, at + WORDS_BYTES, count, &mut touched);
+                at += WORDS_BYTES + count * WORD_BYTES;
+            }
             KIND_SPILL => {
                 let total = word(region, layout, log, at + 16);
                 bytes += apply_spilled(region, layout, offset, total, &mut touched);
-                at = end;
             }
             kind => panic!("a published unit holds a record of kind {kind:#x}"),
         }
@@ -172,7 +212,26 @@ pub(crate) fn apply(
     bytes
 }
 
-/// As `apply`, for the spilled records of an atomic group, which lie in one piece at `start` of the region.
+/// As `apply`, for `count` words from the position `at` on.
+fn apply_words(
+    region: &Region,
+    layout: &ShadowLayout,
+    log: usize,
+    at: u64,
+    count: u64,
+    touched: &mut impl FnMut(u64, u64),
+) -> u64 {
+    region.reading(layout.ring(log, at), 8);
+    for at in (at..at + count * WORD_BYTES).step_by(WORD_BYTES as usize) {
+        let (offset, value) = (word(region, layout, log, at), word(region, layout, log, at + 8));
+        region.store(layout.image_start() + offset, value, Ordering::Relaxed);
+        touched(offset, 8);
+    }
+    count * 8
+}
+
+/// As `apply`, for the spilled records of an atomic group, which lie in one piece at `start` of the region: ranges,
+/// and words as ranges of 8 bytes.
 fn apply_spilled(
     region: &Region,
     layout: &ShadowLayout,

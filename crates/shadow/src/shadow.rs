@@ -4,7 +4,10 @@
 //! 1. The working copy never moves, and is never written by this crate once it has been opened.
 //! 2. Tickets grow in the order of commits; an atomic group is durable only with every one before it.
 
-use crate::layout::{AT_RINGS, BLANK_HEADER, PAGE_BYTES, RING_BYTES_MAX, RING_BYTES_MIN, ShadowLayout};
+use crate::layout::{
+    AT_RINGS, BLANK_HEADER, PAGE_BYTES, RING_BYTES_MAX, RING_BYTES_MIN, ShadowLayout, VERSION,
+};
+use crate::lease::LogLease;
 use crate::recover::{LogEnds, Recovery, recover};
 use crate::ring::Rings;
 use crate::working::WorkingCopy;
@@ -25,17 +28,35 @@ pub struct Ticket(pub u64);
 /// What keeps the working copy durable.
 enum Backing {
     /// The medium itself is log and replayer, and its region is the working copy.
-    Log(LogBacking),
+    Log(Arc<LogBacking>),
     /// Rings and durable copy in a region that is the medium.
     Rings(Arc<Rings>),
 }
 
-struct LogBacking {
-    region: Region,
+/// A shadow on a medium that has a log.
+pub(crate) struct LogBacking {
+    pub(crate) region: Region,
     /// Usable bytes.
     len: AtomicU64,
     scratch: Mutex<Vec<Range>>,
     units: AtomicU64,
+}
+
+impl LogBacking {
+    /// Usable bytes.
+    #[inline]
+    pub(crate) fn len(&self) -> u64 {
+        // Acquire pairs with the Release in `grow`.
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// Appends the present bytes of `ranges` to the log as one atomic group; returns its number.
+    pub(crate) fn append(&self, ranges: &[Range]) -> Result<u64> {
+        let seq = self.region.flush_unit(ranges)?;
+        // Relaxed: a counter.
+        self.units.fetch_add(1, Ordering::Relaxed);
+        Ok(seq)
+    }
 }
 
 /// A durable region with a working copy at a fixed address. See the crate's page.
@@ -125,11 +146,16 @@ impl Shadow {
                 scratch: Mutex::default(),
                 units: AtomicU64::new(0),
             };
-            return Ok(Self::new(Backing::Log(backing), base, options.log_count, Report::default()));
+            return Ok(Self::new(
+                Backing::Log(Arc::new(backing)),
+                base,
+                options.log_count,
+                Report::default(),
+            ));
         }
         // No other thread uses the region yet, and its content stays.
         region.grow(AT_RINGS.min(region.len()))?;
-        let layout = match ShadowLayout::read(&region)? {
+        let mut layout = match ShadowLayout::read(&region)? {
             Some(layout) => layout,
             None if made => {
                 let path = "the shadow's image".into();
@@ -139,7 +165,7 @@ impl Shadow {
         };
         let working = WorkingCopy::reserve(&layout)?;
         let base = working.base();
-        let (start, recovery) = recover(&region, &layout, ends)?;
+        let (start, recovery) = recover(&region, &mut layout, ends)?;
         match image {
             Some(file) => working.map(&file, layout.image_start(), start.len)?,
             None => working.load(&region, layout.image_start(), start.len),
@@ -176,8 +202,7 @@ impl Shadow {
     #[must_use]
     pub fn len(&self) -> u64 {
         match &self.backing {
-            // Acquire pairs with the Release in `grow`.
-            Backing::Log(log) => log.len.load(Ordering::Acquire),
+            Backing::Log(log) => log.len(),
             Backing::Rings(rings) => rings.len(),
         }
     }
@@ -233,14 +258,32 @@ impl Shadow {
                 let mut scratch = backing.scratch.lock();
                 scratch.clear();
                 scratch.extend(self.offsets(ranges));
-                let ticket = backing.region.flush_unit(&scratch)?;
-                // Relaxed: a counter.
-                backing.units.fetch_add(1, Ordering::Relaxed);
-                ticket
+                backing.append(&scratch)?
             }
             Backing::Rings(rings) => rings.commit(log, self.offsets(ranges))?,
         };
         Ok(Ticket(ticket))
+    }
+
+    /// Leases a log to the caller, who commits by value to it, in steps. Waits while every log is leased (on the
+    /// file medium, where all share one log, never). While a log is leased, [`Shadow::commit`] to it waits.
+    #[must_use]
+    pub fn lease(&self) -> LogLease {
+        match &self.backing {
+            Backing::Log(log) => LogLease::of_log(Arc::clone(log), self.base),
+            Backing::Rings(rings) => LogLease::of_rings(Arc::clone(rings), rings.writers.take()),
+        }
+    }
+
+    /// As [`Shadow::lease`]; `None` while every log is leased or in use.
+    #[must_use]
+    pub fn try_lease(&self) -> Option<LogLease> {
+        match &self.backing {
+            Backing::Log(_) => Some(self.lease()),
+            Backing::Rings(rings) => {
+                rings.writers.try_take().map(|writer| LogLease::of_rings(Arc::clone(rings), writer))
+            }
+        }
     }
 
     #[inline]
@@ -298,6 +341,17 @@ impl Shadow {
             Backing::Log(log) => log.region.medium().durable(),
             Backing::Rings(rings) => rings.handover.watermark(),
         })
+    }
+
+    /// Whether the atomic group and every one before it is durable. Costs one load, unless nobody has asked or waited
+    /// since it became so.
+    #[inline]
+    #[must_use]
+    pub fn is_durable(&self, ticket: Ticket) -> bool {
+        match &self.backing {
+            Backing::Log(log) => log.region.medium().durable() >= ticket.0,
+            Backing::Rings(rings) => rings.handover.covers(ticket.0),
+        }
     }
 
     /// Everything that any thread has committed so far.
@@ -458,6 +512,7 @@ impl Options {
 
     fn layout(&self, address: u64) -> ShadowLayout {
         ShadowLayout {
+            version: VERSION,
             address,
             capacity: self.capacity_bytes().next_multiple_of(PAGE_BYTES),
             ring_bytes: self

@@ -367,8 +367,9 @@ fn damage_in_a_log_is_named_and_refused() {
     let rings = 4096 + 64 * 128;
     // An atomic group has 32 bytes, a record of 16, and its bytes. Damage anywhere in the first three is found, and
     // the last is the proof; damage in the last is taken for a commit that was not finished.
-    let unit = 32 + 16 + 1000;
-    let in_units = (rings..rings + 3 * unit).step_by(53);
+    // Padding to whole lines follows, which nothing reads.
+    let (used, unit) = (32 + 16 + 1000, 1088);
+    let in_units = (rings..rings + 3 * unit).step_by(53).filter(|at| (at - rings) % unit < used);
     for at in [3, 20, 60].into_iter().chain(in_units) {
         let mut bad = whole.clone();
         bad[at] ^= 4;

@@ -151,7 +151,7 @@ impl<const OTHER: bool> ShadowSubject<OTHER> {
     }
 
     fn commit(&self, log: usize, group: &[Fill]) -> Result<Ticket, String> {
-        self.shadow.commit(log, &self.ranges(group)).map_err(|e| format!("commit: {e}"))
+        commit(&self.shadow, log, &self.ranges(group), by_value(group)).map_err(|e| format!("commit: {e}"))
     }
 
     /// Once waited for, a group is durable; by interval only `sync` waits.
@@ -218,7 +218,7 @@ impl<const OTHER: bool> Subject for ShadowSubject<OTHER> {
                 self.scribble(before, &[group, other], true);
                 group.iter().chain(other).for_each(|fill| fill.put(self.bytes()));
                 let (shadow, ranges) = (self.shadow.clone(), self.ranges(other));
-                let replay = *inner == ShadowInner::Replay;
+                let (replay, by_value) = (*inner == ShadowInner::Replay, by_value(other));
                 let (first, second) = during(
                     *at,
                     || self.commit(0, group),
@@ -227,7 +227,7 @@ impl<const OTHER: bool> Subject for ShadowSubject<OTHER> {
                             shadow.replay();
                             Ok(Ticket(0))
                         } else {
-                            shadow.commit(1, &ranges)
+                            commit(&shadow, 1, &ranges, by_value)
                         }
                     },
                 );
@@ -315,6 +315,43 @@ impl<const OTHER: bool> Subject for ShadowSubject<OTHER> {
         let scenario = rng.below(6) as u32;
         (0..3).map(|_| operation(scenario, rng)).collect()
     }
+}
+
+/// How a group is committed: every other one by value, as a transaction does it.
+fn by_value(group: &[Fill]) -> bool {
+    group.first().is_some_and(|fill| fill.seed.is_multiple_of(2))
+}
+
+/// Commits `ranges` (address, length) to a log, or by value to a leased one: each aligned word as a word, what is left
+/// as ranges.
+fn commit(
+    shadow: &Shadow,
+    log: usize,
+    ranges: &[(usize, usize)],
+    by_value: bool,
+) -> mangrove_shadow::Result<Ticket> {
+    if !by_value {
+        return shadow.commit(log, ranges);
+    }
+    let mut lease = shadow.lease();
+    for &(from, len) in ranges {
+        let words = from.next_multiple_of(8)..(from + len) / 8 * 8;
+        // SAFETY: the range lies in the usable part, and nobody stores to it during the commit.
+        let bytes = |from: usize, to: usize| unsafe {
+            std::slice::from_raw_parts(from as *const u8, to.saturating_sub(from))
+        };
+        if words.is_empty() {
+            lease.range(from, bytes(from, from + len));
+            continue;
+        }
+        lease.range(from, bytes(from, words.start));
+        lease.range(words.end, bytes(words.end, from + len));
+        for at in words.step_by(8) {
+            let value = bytes(at, at + 8).first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
+            lease.word(at, value.expect("8 bytes"));
+        }
+    }
+    lease.commit()
 }
 
 fn fills(rng: &mut Rng, from: u64, to: u64, count: u64, longest: u64) -> Vec<Fill> {

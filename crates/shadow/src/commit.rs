@@ -1,0 +1,284 @@
+//! A commit to a ring: the steps from reserved space to the published atomic group.
+//!
+//! Source: Fig. 3 of the Mangosteen paper. One batch is one atomic group: its REDO records, then the tail. The
+//! paper has two fences: one makes the records durable, one the tail, which is what commits. Here an atomic group
+//! has a checksum that shows whether it is complete, and a whole one proves that those before it in its log had
+//! been durable. So there is one fence, and no tail to be stored (docs/decisions/shadow.md). Further deviations:
+//! records carry ranges of any length instead of one block each (the tracker of stores has deduplicated the blocks
+//! before); the COMMIT record stands first, since length and number are known when it is written; there are several
+//! logs, in the order of one counter (`handover.rs`).
+//!
+//! Invariants:
+//! 1. Durable-order: an atomic group is durable before the first byte of the next one in its log is stored. Otherwise
+//!    a crash could keep the next one alone, and recovery would take the hole before it for damage.
+//! 2. Durable-order: space is written again only when the head that frees it is durable. Otherwise recovery would
+//!    read new records as old ones.
+
+use crate::Result;
+use crate::layout::{
+    COMMIT_BYTES, CommitRecord, KIND_SPILL, REDO_BYTES, SPILL_BYTES, UNIT_ALIGN, le_bytes, redo_total,
+    redo_words,
+};
+use crate::log_writer::{LogWriter, SMALL_BYTES};
+use crate::ring::Rings;
+use crate::spill::Spilled;
+use mangrove_pool::{Range, crc32c};
+use mangrove_sys::{CACHE_LINE_BYTES, prefetch_write};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Lines fetched ahead of the next commit.
+const PREFETCH_LINES: u64 = 6;
+/// How long a log writer waits for space before it asks again.
+const ASK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Puts `data` at `at` through a copy, and returns the checksum of the copy. Another thread may be storing next to
+/// the bytes that a command wrote (into a block that it got from a command, or has freed), and the checksum must be
+/// that of the bytes that were put.
+pub(crate) fn put_checksummed(
+    copy: &mut [u8; SMALL_BYTES],
+    mut data: &[u8],
+    mut at: u64,
+    mut crc: u32,
+    put: impl Fn(u64, &[u8]),
+) -> u32 {
+    while !data.is_empty() {
+        // To the end of a line: none is flushed twice.
+        let (piece, rest) = data.split_at(data.len().min(SMALL_BYTES - at as usize % CACHE_LINE_BYTES));
+        let copy = &mut copy[..piece.len()];
+        copy.copy_from_slice(piece);
+        crc = crc32c(crc, copy);
+        put(at, copy);
+        at += piece.len() as u64;
+        data = rest;
+    }
+    crc
+}
+
+impl Rings {
+    /// Commits `ranges` of the working copy as one atomic group of `log`; returns its number. It is durable on
+    /// return, but atomic groups with smaller numbers may not be.
+    pub(crate) fn commit(&self, log: usize, ranges: impl Iterator<Item = Range> + Clone) -> Result<u64> {
+        let mut writer = self.writers.lock(log);
+        let (bytes, records) =
+            ranges.clone().fold((COMMIT_BYTES, 0), |(bytes, n), r| (bytes + redo_total(r.len), n + 1));
+        let pieces = ranges.map(|range| (range.offset, self.working.bytes(range)));
+        self.reserve_for(&mut writer, bytes, pieces.clone())?;
+        let seq = self.number(&mut writer);
+        if writer.spilled.is_some() {
+            self.seal(&mut writer);
+        } else {
+            let bytes = writer.bytes;
+            let mut commit =
+                CommitRecord { bytes, seq, position: writer.position, records: records as u32, crc: 0 };
+            if bytes as usize <= SMALL_BYTES {
+                self.put_small(&mut writer, &mut commit, pieces);
+            } else {
+                self.put_large(&mut writer, &mut commit, pieces);
+            }
+        }
+        let flushed = self.flush(&writer);
+        self.publish(&mut writer);
+        flushed.map(|()| seq)
+    }
+
+    // The steps of a commit by value, in their order. `LogLease` describes them.
+
+    /// Waits for space for what was added to the writer; puts it beside the durable copy if it is too long for a ring.
+    #[inline]
+    pub(crate) fn reserve(&self, writer: &mut LogWriter) -> Result<()> {
+        let total = writer.total();
+        if total <= self.layout.ring_bytes / 2 {
+            writer.bytes = total;
+            return self.make_space(writer.log, writer.position + total);
+        }
+        // What was added borrows the writer, and so does its buffer.
+        let mut buffer = std::mem::replace(&mut writer.buffer, Box::new([0; SMALL_BYTES]));
+        let spilled = self.spill(&mut buffer, writer.pieces());
+        writer.buffer = buffer;
+        self.reserve_spilled(writer, spilled?)
+    }
+
+    fn reserve_spilled(&self, writer: &mut LogWriter, spilled: Spilled) -> Result<()> {
+        writer.spilled = Some(spilled);
+        writer.bytes = COMMIT_BYTES + SPILL_BYTES;
+        self.make_space(writer.log, writer.position + writer.bytes).inspect_err(|_| self.unreserve(writer))
+    }
+
+    /// Draws the number of the writer's atomic group. From here on everybody waits for `publish`.
+    #[inline]
+    pub(crate) fn number(&self, writer: &mut LogWriter) -> u64 {
+        writer.seq = self.handover.begin(writer.log);
+        writer.seq
+    }
+
+    /// Puts the writer's atomic group into the ring.
+    #[inline]
+    pub(crate) fn seal(&self, writer: &mut LogWriter) {
+        let (log, position) = (writer.log, writer.position);
+        let Some(Spilled { crc, start, bytes, count }) = writer.spilled else {
+            self.put(log, position, writer.assemble());
+            return;
+        };
+        let record: [u8; 32] = le_bytes([u64::from(crc) << 32 | KIND_SPILL, start, bytes, count]);
+        let mut commit = CommitRecord { bytes: writer.bytes, seq: writer.seq, position, records: 1, crc: 0 };
+        commit.crc = crc32c(commit.crc_of_head(writer.seed), &record);
+        let mut unit = [0; UNIT_ALIGN as usize];
+        unit[..COMMIT_BYTES as usize].copy_from_slice(&le_bytes::<4, 32>(commit.words()));
+        unit[COMMIT_BYTES as usize..].copy_from_slice(&record);
+        self.put(log, position, &unit);
+    }
+
+    /// Puts an empty atomic group in place of the writer's, whose number has been drawn.
+    pub(crate) fn seal_void(&self, writer: &mut LogWriter) {
+        let (log, position) = (writer.log, writer.position);
+        self.put(log, position, writer.assemble_void());
+    }
+
+    /// Makes the sealed atomic group durable.
+    #[inline]
+    pub(crate) fn flush(&self, writer: &LogWriter) -> Result<()> {
+        self.region.fence();
+        // Fetches the lines of the next atomic group, most likely a short one, while the caller continues.
+        let next = writer.position + writer.bytes;
+        for line in 0..PREFETCH_LINES {
+            prefetch_write(self.region.at(self.layout.ring(writer.log, next + line * 64)));
+        }
+        self.region.drain()
+    }
+
+    /// Reports the atomic group durable, and readies the writer for the next. Done even when `flush` failed, or other
+    /// threads would wait for it forever; the failure has poisoned the medium.
+    #[inline]
+    pub(crate) fn publish(&self, writer: &mut LogWriter) {
+        let log = writer.log;
+        writer.position += writer.bytes;
+        let mut bytes = writer.bytes;
+        if let Some(spilled) = writer.spilled.take() {
+            bytes += spilled.bytes;
+            self.release_area(Some((writer.seq, spilled.start + spilled.bytes)));
+        }
+        let written = &self.written[log];
+        // Relaxed: counters, which only the owner of the writer changes.
+        written.units.store(written.units.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        written.bytes.store(written.bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
+        self.handover.publish(log, writer.position);
+        if self.background {
+            self.handover.wake_if_idle();
+            if writer.position - self.handover.head(log) > self.layout.ring_bytes / 4 {
+                self.handover.request_space();
+            }
+        }
+    }
+
+    /// Gives back what `reserve` took, instead of `number`.
+    pub(crate) fn unreserve(&self, writer: &mut LogWriter) {
+        if writer.spilled.take().is_some() {
+            self.release_area(None);
+        }
+    }
+
+    /// Waits for space for an atomic group of REDO records of `pieces`, which take `bytes` with their COMMIT record.
+    #[inline]
+    fn reserve_for<'a>(
+        &self,
+        writer: &mut LogWriter,
+        bytes: u64,
+        pieces: impl Iterator<Item = (u64, &'a [u8])> + Clone,
+    ) -> Result<()> {
+        writer.bytes = bytes.next_multiple_of(UNIT_ALIGN);
+        if writer.bytes > self.layout.ring_bytes / 2 {
+            let spilled = self.spill(&mut writer.buffer, pieces)?;
+            return self.reserve_spilled(writer, spilled);
+        }
+        self.make_space(writer.log, writer.position + writer.bytes)
+    }
+
+    /// Copies a whole atomic group into the ring at once.
+    #[inline]
+    fn put_small<'a>(
+        &self,
+        writer: &mut LogWriter,
+        commit: &mut CommitRecord,
+        pieces: impl Iterator<Item = (u64, &'a [u8])>,
+    ) {
+        let buffer = &mut writer.buffer;
+        let mut at = COMMIT_BYTES as usize;
+        commit.crc = commit.crc_of_head(writer.seed);
+        for (offset, data) in pieces {
+            let total = redo_total(data.len() as u64) as usize;
+            buffer[at..at + 16].copy_from_slice(&le_bytes::<2, 16>(redo_words(offset, data.len() as u64)));
+            buffer[at + 16..at + 16 + data.len()].copy_from_slice(data);
+            commit.crc = crc32c(commit.crc, &buffer[at..at + 16 + data.len()]);
+            buffer[at + 16 + data.len()..at + total].fill(0);
+            at += total;
+        }
+        buffer[..COMMIT_BYTES as usize].copy_from_slice(&le_bytes::<4, 32>(commit.words()));
+        buffer[at..commit.bytes as usize].fill(0);
+        self.put(writer.log, writer.position, &writer.buffer[..commit.bytes as usize]);
+    }
+
+    /// Copies an atomic group into the ring piece by piece.
+    fn put_large<'a>(
+        &self,
+        writer: &mut LogWriter,
+        commit: &mut CommitRecord,
+        pieces: impl Iterator<Item = (u64, &'a [u8])>,
+    ) {
+        let log = writer.log;
+        let mut at = writer.position + COMMIT_BYTES;
+        commit.crc = commit.crc_of_head(writer.seed);
+        for (offset, data) in pieces {
+            let head: [u8; 16] = le_bytes(redo_words(offset, data.len() as u64));
+            self.put(log, at, &head);
+            let crc = crc32c(commit.crc, &head);
+            let put = |at, bytes: &[u8]| self.put(log, at, bytes);
+            commit.crc = put_checksummed(&mut writer.buffer, data, at + REDO_BYTES, crc, put);
+            at += redo_total(data.len() as u64);
+        }
+        self.put(log, writer.position, &le_bytes::<4, 32>(commit.words()));
+    }
+
+    /// Copies bytes to a position of a log, in two parts where the ring ends, and flushes them.
+    #[inline]
+    fn put(&self, log: usize, position: u64, bytes: &[u8]) {
+        let left = (self.layout.ring_bytes - position % self.layout.ring_bytes) as usize;
+        let (first, second) = bytes.split_at(bytes.len().min(left));
+        self.region.write_through(self.layout.ring(log, position), first);
+        if !second.is_empty() {
+            self.region.write_through(self.layout.ring(log, position + left as u64), second);
+        }
+    }
+
+    /// Waits until the ring of `log` has space for bytes up to `end`.
+    #[inline]
+    fn make_space(&self, log: usize, end: u64) -> Result<()> {
+        if end - self.handover.head(log) <= self.layout.ring_bytes {
+            return Ok(());
+        }
+        self.wait_for_space(log, end)
+    }
+
+    #[cold]
+    fn wait_for_space(&self, log: usize, end: u64) -> Result<()> {
+        // Relaxed: a counter.
+        self.full_waits.fetch_add(1, Ordering::Relaxed);
+        loop {
+            let ticket = self.handover.space.ticket();
+            if end - self.handover.head(log) <= self.layout.ring_bytes {
+                return Ok(());
+            }
+            self.alive()?;
+            if self.background {
+                self.handover.request_space();
+                // Asks again if nothing happens. The replayer may have begun its round, found the atomic group that
+                // all wait for not yet published, and missed the wake-up when it was.
+                self.handover.space.wait_for(ticket, ASK_AGAIN);
+            } else if !self.replay_once() {
+                // The ring is full of atomic groups of this log that wait for one that another log writer has under
+                // way.
+                std::thread::yield_now();
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! A lease of a log: commits by value, in steps, so that a transaction can do each where it costs least.
+
+use crate::Result;
+use crate::log_writer::LogWriter;
+use crate::ring::Rings;
+use crate::shadow::{LogBacking, Ticket};
+use mangrove_pool::Range;
+use std::sync::Arc;
+
+/// How far the atomic group under way has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Adding,
+    Reserved,
+    Numbered,
+    Sealed,
+    Flushed,
+}
+
+enum Log {
+    /// The one log of a medium that has one.
+    Shared { log: Arc<LogBacking>, base: usize, ranges: Vec<Range> },
+    /// A ring. The writer is there until the lease is dropped.
+    Own { rings: Arc<Rings>, writer: Option<Box<LogWriter>> },
+}
+
+/// The right of its owner to append to one log of a [`Shadow`](crate::Shadow) (on the file medium, to the log that
+/// all share).
+///
+/// A commit of a transaction, with where each step belongs:
+///
+/// 1. [`word`](Self::word) and [`range`](Self::range) add what it wrote, by value;
+/// 2. [`reserve`](Self::reserve) waits for space. It may block, and nobody waits for its caller meanwhile;
+/// 3. [`number`](Self::number), while the transaction still keeps others from what it wrote: numbers have the order
+///    of the transactions. From here to `publish` the caller must not block: the replayer, and everybody who waits
+///    for durability, waits for it;
+/// 4. [`seal`](Self::seal) puts the bytes and their checksum into the log. Where caches are durable, this is done
+///    before others may see what was written; elsewhere it may be done after that, since whoever saw it is
+///    acknowledged only when all smaller numbers are durable;
+/// 5. [`flush`](Self::flush) makes them durable: one fence;
+/// 6. [`publish`](Self::publish); then [`Shadow::wait`](crate::Shadow::wait) returns when every smaller number is
+///    durable too.
+///
+/// A crash keeps the atomic group whole, with all that have smaller numbers, or loses it.
+///
+/// The lease may be dropped at any time, by a panic too. What was not numbered is forgotten; a number that was drawn
+/// gets an empty atomic group, so that nobody waits for it.
+///
+/// On the file medium, `number` appends the present bytes to the log, and the steps after it do nothing.
+///
+/// # Panics
+/// Each step, when the one before it has not been done.
+pub struct LogLease {
+    log: Log,
+    step: Step,
+}
+
+impl std::fmt::Debug for LogLease {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LogLease").field("step", &self.step).finish_non_exhaustive()
+    }
+}
+
+impl LogLease {
+    pub(crate) fn of_log(log: Arc<LogBacking>, base: *mut u8) -> Self {
+        Self { log: Log::Shared { log, base: base as usize, ranges: Vec::new() }, step: Step::Adding }
+    }
+
+    pub(crate) fn of_rings(rings: Arc<Rings>, writer: Box<LogWriter>) -> Self {
+        Self { log: Log::Own { rings, writer: Some(writer) }, step: Step::Adding }
+    }
+
+    /// Adds the word at `address`, which is a multiple of 8. On return from [`number`](Self::number) the working
+    /// copy must hold `value` there, and no other thread may have stored to the word since this call.
+    ///
+    /// # Panics
+    /// When the word is not aligned, or not in the usable part of the working copy.
+    #[inline]
+    pub fn word(&mut self, address: usize, value: u64) {
+        assert!(self.step == Step::Adding && address.is_multiple_of(8), "a word that cannot be added");
+        let range = self.place(address, 8);
+        match &mut self.log {
+            Log::Shared { ranges, .. } => ranges.push(range),
+            Log::Own { writer, .. } => own(writer).word(range.offset, value),
+        }
+    }
+
+    /// Adds `bytes`, which belong at `address`. Words and ranges of one atomic group do not overlap; otherwise as
+    /// [`word`](Self::word).
+    ///
+    /// # Panics
+    /// When they do not lie in the usable part of the working copy.
+    pub fn range(&mut self, address: usize, bytes: &[u8]) {
+        assert!(self.step == Step::Adding, "the atomic group is complete");
+        let range = self.place(address, bytes.len() as u64);
+        match &mut self.log {
+            _ if bytes.is_empty() => {}
+            Log::Shared { ranges, .. } => ranges.push(range),
+            Log::Own { writer, .. } => own(writer).range(range.offset, bytes),
+        }
+    }
+
+    #[inline]
+    fn place(&self, address: usize, count: u64) -> Range {
+        let (base, len) = match &self.log {
+            Log::Shared { log, base, .. } => (*base, log.len()),
+            Log::Own { rings, .. } => (rings.working.base() as usize, rings.len()),
+        };
+        let offset = address.wrapping_sub(base) as u64;
+        assert!(offset <= len && count <= len - offset, "a range outside the working copy");
+        Range { offset, len: count }
+    }
+
+    /// True when nothing was added yet.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        match &self.log {
+            Log::Shared { ranges, .. } => ranges.is_empty(),
+            Log::Own { writer, .. } => writer.as_ref().is_none_or(|writer| writer.is_empty()),
+        }
+    }
+
+    /// Forgets what was added: the transaction aborts.
+    ///
+    /// # Panics
+    /// After `number`.
+    pub fn clear(&mut self) {
+        assert!(matches!(self.step, Step::Adding | Step::Reserved), "the atomic group has its number");
+        match &mut self.log {
+            Log::Shared { ranges, .. } => ranges.clear(),
+            Log::Own { rings, writer } => {
+                let writer = own(writer);
+                rings.unreserve(writer);
+                writer.clear();
+            }
+        }
+        self.step = Step::Adding;
+    }
+
+    /// Waits for space in the log for what was added.
+    ///
+    /// # Errors
+    /// `NoSpace` for an atomic group that is too long for the log and finds no space to be spilled; `Poisoned`, or
+    /// the first error, after the medium failed. What was added stays; the caller clears it.
+    #[inline]
+    pub fn reserve(&mut self) -> Result<()> {
+        assert!(self.step == Step::Adding, "space is reserved once");
+        if let Log::Own { rings, writer } = &mut self.log {
+            rings.reserve(own(writer))?;
+        }
+        self.step = Step::Reserved;
+        Ok(())
+    }
+
+    /// Draws the number of the atomic group, which orders it among those of all logs.
+    ///
+    /// # Errors
+    /// On the file medium those of [`Shadow::commit`](crate::Shadow::commit): nothing was committed, and the caller
+    /// clears the lease. Elsewhere none.
+    #[inline]
+    pub fn number(&mut self) -> Result<Ticket> {
+        assert!(self.step == Step::Reserved, "space is reserved before the number is drawn");
+        let number = match &mut self.log {
+            Log::Shared { log, ranges, .. } => log.append(ranges)?,
+            Log::Own { rings, writer } => rings.number(own(writer)),
+        };
+        self.step = Step::Numbered;
+        Ok(Ticket(number))
+    }
+
+    /// Puts the atomic group into the log.
+    #[inline]
+    pub fn seal(&mut self) {
+        assert!(self.step == Step::Numbered, "an atomic group is numbered, then sealed");
+        if let Log::Own { rings, writer } = &mut self.log {
+            rings.seal(own(writer));
+        }
+        self.step = Step::Sealed;
+    }
+
+    /// Makes the atomic group durable, if all before it in its log are.
+    ///
+    /// # Errors
+    /// `Poisoned`, or the first error: nothing may be acknowledged. `publish` is called all the same.
+    #[inline]
+    pub fn flush(&mut self) -> Result<()> {
+        assert!(self.step == Step::Sealed, "an atomic group is sealed, then flushed");
+        self.step = Step::Flushed;
+        match &mut self.log {
+            Log::Shared { .. } => Ok(()),
+            Log::Own { rings, writer } => rings.flush(own(writer)),
+        }
+    }
+
+    /// Reports the atomic group to the replayer and to those who wait, and begins the next one.
+    #[inline]
+    pub fn publish(&mut self) {
+        assert!(self.step == Step::Flushed, "an atomic group is flushed, then published");
+        self.step = Step::Adding;
+        match &mut self.log {
+            Log::Shared { ranges, .. } => ranges.clear(),
+            Log::Own { rings, writer } => {
+                let writer = own(writer);
+                rings.publish(writer);
+                writer.clear();
+            }
+        }
+    }
+
+    /// The steps from `reserve` to `publish`; returns the number. See there for the errors.
+    ///
+    /// # Errors
+    /// Those of the steps. If `reserve` or `number` failed, what was added has been cleared.
+    pub fn commit(&mut self) -> Result<Ticket> {
+        let ticket = self.reserve().and_then(|()| self.number()).inspect_err(|_| self.clear())?;
+        self.seal();
+        let flushed = self.flush();
+        self.publish();
+        flushed.map(|()| ticket)
+    }
+}
+
+#[inline]
+fn own(writer: &mut Option<Box<LogWriter>>) -> &mut LogWriter {
+    writer.as_mut().expect("a lease has its writer until it is dropped")
+}
+
+impl Drop for LogLease {
+    fn drop(&mut self) {
+        let Log::Own { rings, writer } = &mut self.log else { return };
+        let Some(mut writer) = writer.take() else { return };
+        match self.step {
+            Step::Adding | Step::Reserved => rings.unreserve(&mut writer),
+            Step::Numbered | Step::Sealed | Step::Flushed => {
+                if self.step == Step::Numbered {
+                    rings.seal_void(&mut writer);
+                }
+                // A failure has poisoned the medium: whoever waits learns of it.
+                let _ = rings.flush(&writer);
+                rings.publish(&mut writer);
+            }
+        }
+        writer.clear();
+        rings.writers.put_back(writer.log, writer);
+    }
+}

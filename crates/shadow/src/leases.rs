@@ -1,0 +1,87 @@
+//! Who owns which log writer. A thread leases one for as long as it likes, or locks one for a single commit.
+//!
+//! Invariants:
+//! 1. A writer is in its slot, locked by one commit, or with one lease.
+//! 2. Whoever puts a writer back notifies those that wait for one, after it has put it back.
+
+use crate::sync::{EventCount, Mutex, MutexGuard};
+
+/// A slot for each writer; a leased one is empty.
+pub(crate) struct Leases<T> {
+    slots: Box<[Mutex<Option<T>>]>,
+    returned: EventCount,
+}
+
+impl<T> Leases<T> {
+    pub(crate) fn new(writers: impl Iterator<Item = T>) -> Self {
+        Self { slots: writers.map(|writer| Mutex::new(Some(writer))).collect(), returned: EventCount::new() }
+    }
+
+    /// Locks a writer for a single commit; waits while it is leased.
+    #[inline]
+    pub(crate) fn lock(&self, slot: usize) -> Locked<'_, T> {
+        let guard = self.slots[slot].lock();
+        if guard.is_some() { Locked(guard) } else { self.wait_for(slot, guard) }
+    }
+
+    #[cold]
+    fn wait_for<'a>(&'a self, slot: usize, mut guard: MutexGuard<'a, Option<T>>) -> Locked<'a, T> {
+        while guard.is_none() {
+            let ticket = self.returned.ticket();
+            drop(guard);
+            guard = self.slots[slot].lock();
+            if guard.is_none() {
+                drop(guard);
+                self.returned.wait(ticket);
+                guard = self.slots[slot].lock();
+            }
+        }
+        Locked(guard)
+    }
+
+    /// Takes a writer that nobody has, if there is one.
+    pub(crate) fn try_take(&self) -> Option<T> {
+        self.slots.iter().find_map(|slot| slot.try_lock()?.take())
+    }
+
+    /// Takes a writer; waits while all are leased.
+    pub(crate) fn take(&self) -> T {
+        loop {
+            let ticket = self.returned.ticket();
+            if let Some(writer) = self.try_take() {
+                return writer;
+            }
+            // Some slots may have been locked for a commit: those hold a writer.
+            if let Some(writer) = self.slots.iter().find_map(|slot| slot.lock().take()) {
+                return writer;
+            }
+            self.returned.wait(ticket);
+        }
+    }
+
+    /// Puts the writer of `slot` back.
+    pub(crate) fn put_back(&self, slot: usize, writer: T) {
+        let before = self.slots[slot].lock().replace(writer);
+        debug_assert!(before.is_none(), "two writers of one log");
+        self.returned.notify_all();
+    }
+}
+
+/// A writer that is locked for one commit.
+pub(crate) struct Locked<'a, T>(MutexGuard<'a, Option<T>>);
+
+impl<T> std::ops::Deref for Locked<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("the slot was full when it was locked")
+    }
+}
+
+impl<T> std::ops::DerefMut for Locked<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.as_mut().expect("the slot was full when it was locked")
+    }
+}

@@ -1,0 +1,165 @@
+//! The writer of one log: it assembles an atomic group of words and ranges by value, while its transaction runs.
+
+use crate::layout::{
+    COMMIT_BYTES, CommitRecord, KIND_WORDS, REDO_BYTES, UNIT_ALIGN, WORD_BYTES, WORDS_BYTES,
+    WORDS_COMMIT_BYTES, WordsCommit, crcs_of_words, le_bytes, redo_total, redo_words,
+};
+use crate::spill::Spilled;
+use mangrove_pool::crc32c;
+
+/// Atomic groups up to this size are assembled first and copied at once: each of their lines is flushed once.
+pub(crate) const SMALL_BYTES: usize = 8192;
+/// Room for so many bytes is kept between atomic groups.
+const KEPT_BYTES: usize = 1 << 20;
+/// Words of a WORDS_COMMIT record.
+const HEAD_WORDS: usize = (WORDS_COMMIT_BYTES / 8) as usize;
+
+/// The writer of one log.
+pub(crate) struct LogWriter {
+    pub(crate) log: usize,
+    /// Where the next atomic group goes.
+    pub(crate) position: u64,
+    /// Of the checksums of its atomic groups.
+    pub(crate) seed: u32,
+    /// Number of the atomic group under way.
+    pub(crate) seq: u64,
+    /// Bytes that the atomic group under way takes in the ring.
+    pub(crate) bytes: u64,
+    pub(crate) spilled: Option<Spilled>,
+    pub(crate) buffer: Box<[u8; SMALL_BYTES]>,
+    /// Space for a WORDS_COMMIT record, then the words, each as offset and value.
+    words: Vec<u64>,
+    /// Space for a COMMIT record, then a REDO record for each range; empty without ranges.
+    records: Vec<u8>,
+    ranges: u32,
+}
+
+impl LogWriter {
+    pub(crate) fn new(log: usize, position: u64, seed: u32) -> Self {
+        Self {
+            log,
+            position,
+            seed,
+            seq: 0,
+            bytes: 0,
+            spilled: None,
+            buffer: Box::new([0; SMALL_BYTES]),
+            words: vec![0; HEAD_WORDS],
+            records: Vec::new(),
+            ranges: 0,
+        }
+    }
+
+    /// Adds the word at `offset`.
+    #[inline]
+    pub(crate) fn word(&mut self, offset: u64, value: u64) {
+        self.words.extend([offset, value]);
+    }
+
+    /// Adds bytes at `offset`.
+    pub(crate) fn range(&mut self, offset: u64, bytes: &[u8]) {
+        if self.records.is_empty() {
+            self.records.resize(COMMIT_BYTES as usize, 0);
+        }
+        let len = bytes.len() as u64;
+        self.records.extend_from_slice(&le_bytes::<2, 16>(redo_words(offset, len)));
+        self.records.extend_from_slice(bytes);
+        self.records.resize(self.records.len() + (redo_total(len) - REDO_BYTES - len) as usize, 0);
+        self.ranges += 1;
+    }
+
+    /// Words added.
+    #[inline]
+    fn word_count(&self) -> u64 {
+        ((self.words.len() - HEAD_WORDS) / 2) as u64
+    }
+
+    /// True when neither words nor ranges were added.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.words.len() == HEAD_WORDS && self.records.is_empty()
+    }
+
+    /// Bytes that the atomic group takes in a ring, with its padding.
+    #[inline]
+    pub(crate) fn total(&self) -> u64 {
+        match (self.records.len() as u64, self.word_count()) {
+            (0, words) => WordsCommit::bytes(words),
+            (records, 0) => records.next_multiple_of(UNIT_ALIGN),
+            (records, words) => (records + WORDS_BYTES + words * WORD_BYTES).next_multiple_of(UNIT_ALIGN),
+        }
+    }
+
+    /// Everything added, as ranges: offset and bytes; words after ranges.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = (u64, &[u8])> + Clone {
+        let mut at = COMMIT_BYTES as usize;
+        let ranges = std::iter::from_fn(move || {
+            let (&head, rest) = self.records.get(at..)?.split_first_chunk::<16>()?;
+            let [len, offset] =
+                [0, 8].map(|n| u64::from_le_bytes(*head[n..].first_chunk().expect("8 bytes")));
+            let len = len >> 8;
+            at += redo_total(len) as usize;
+            Some((offset, &rest[..len as usize]))
+        });
+        let (words, _) = self.words[HEAD_WORDS..].as_chunks::<2>();
+        ranges.chain(words.iter().map(|[offset, value]| (*offset, bytes_of(std::slice::from_ref(value)))))
+    }
+
+    /// Forgets what was added.
+    pub(crate) fn clear(&mut self) {
+        self.words.truncate(HEAD_WORDS);
+        self.words.shrink_to(KEPT_BYTES / 8);
+        self.records.clear();
+        self.records.shrink_to(KEPT_BYTES);
+        self.ranges = 0;
+    }
+
+    /// The bytes of the atomic group of what was added, numbered and summed, and padded to whole lines.
+    pub(crate) fn assemble(&mut self) -> &[u8] {
+        if self.records.is_empty() { self.assemble_words() } else { self.assemble_records() }
+    }
+
+    fn assemble_words(&mut self) -> &[u8] {
+        let mut commit = WordsCommit { count: self.word_count(), seq: self.seq, crcs: [0; 2] };
+        let (words, _) = self.words[HEAD_WORDS..].as_chunks::<2>();
+        commit.crcs = crcs_of_words(commit.seeds(self.seed, self.position), words);
+        self.words[..HEAD_WORDS].copy_from_slice(&commit.words());
+        self.words.resize(self.words.len().next_multiple_of((UNIT_ALIGN / 8) as usize), 0);
+        bytes_of(&self.words)
+    }
+
+    fn assemble_records(&mut self) -> &[u8] {
+        let bytes = self.total();
+        let count = self.word_count();
+        let records = self.ranges + u32::from(count > 0);
+        let mut commit = CommitRecord { bytes, seq: self.seq, position: self.position, records, crc: 0 };
+        let mut crc = commit.crc_of_head(self.seed);
+        let mut at = COMMIT_BYTES as usize;
+        while let Some(head) = self.records[at..].first_chunk::<8>() {
+            let len = u64::from_le_bytes(*head) >> 8;
+            crc = crc32c(crc, &self.records[at..at + (REDO_BYTES + len) as usize]);
+            at += redo_total(len) as usize;
+        }
+        if count > 0 {
+            self.records.extend_from_slice(&(count << 8 | KIND_WORDS).to_le_bytes());
+            self.records.extend_from_slice(bytes_of(&self.words[HEAD_WORDS..]));
+            crc = crc32c(crc, &self.records[at..]);
+        }
+        commit.crc = crc;
+        self.records[..COMMIT_BYTES as usize].copy_from_slice(&le_bytes::<4, 32>(commit.words()));
+        self.records.resize(bytes as usize, 0);
+        &self.records
+    }
+
+    /// An atomic group of no words with the number of the one under way.
+    pub(crate) fn assemble_void(&mut self) -> &[u8] {
+        self.clear();
+        self.bytes = WordsCommit::bytes(0);
+        self.assemble_words()
+    }
+}
+
+fn bytes_of(words: &[u64]) -> &[u8] {
+    // SAFETY: words are bytes without padding, and bytes have no alignment.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
+}

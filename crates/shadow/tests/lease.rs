@@ -1,0 +1,302 @@
+//! Commits by value through a leased log: on file and on emulated, under threads, and across openings.
+
+use mangrove_shadow::{Create, FlushCost, Latency, LogLease, Medium, Options, Shadow};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const DRAM: Latency = Latency { write_ns: 0, read_ns: 0, flushes: FlushCost::Waited };
+const MEDIA: [Medium; 2] = [Medium::File, Medium::Emulated(DRAM)];
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+fn options(medium: Medium) -> Options {
+    Options::new().create(Create::IfMissing).medium(medium).capacity(64 << 20).log_bytes(64 << 10)
+}
+
+#[expect(clippy::mut_from_ref, reason = "each test uses its working copy alone")]
+fn bytes(shadow: &Shadow) -> &mut [u8] {
+    // SAFETY: the usable part, and one test uses it alone.
+    unsafe { std::slice::from_raw_parts_mut(shadow.base(), shadow.len() as usize) }
+}
+
+fn store(shadow: &Shadow, lease: &mut LogLease, at: usize, value: u64) {
+    bytes(shadow)[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    lease.word(shadow.base() as usize + at, value);
+}
+
+fn word(shadow: &Shadow, at: usize) -> u64 {
+    u64::from_le_bytes(bytes(shadow)[at..at + 8].try_into().unwrap())
+}
+
+#[test]
+fn words_and_ranges_come_back_and_what_was_cleared_does_not() {
+    for medium in MEDIA {
+        let dir = folder();
+        let options = || options(medium).background(false);
+        let path = dir.path().join("s");
+        let shadow = options().open(&path).unwrap();
+        shadow.grow(1 << 20).unwrap();
+        let base = shadow.base() as usize;
+        let mut lease = shadow.lease();
+        assert!(lease.is_empty());
+        store(&shadow, &mut lease, 0, 1);
+        store(&shadow, &mut lease, 4096, 2);
+        let first = lease.commit().unwrap();
+        assert!(lease.is_empty());
+        store(&shadow, &mut lease, 8, 3);
+        bytes(&shadow)[5001..5014].fill(4);
+        lease.range(base + 5001, &[4; 13]);
+        let second = lease.commit().unwrap();
+        assert!(second > first);
+        store(&shadow, &mut lease, 16, 5);
+        lease.clear();
+        assert!(lease.is_empty());
+        store(&shadow, &mut lease, 24, 6);
+        let third = lease.commit().unwrap();
+        shadow.wait(third).unwrap();
+        assert!(shadow.is_durable(second) && shadow.is_durable(third));
+        drop((lease, shadow));
+        let shadow = options().open(&path).unwrap();
+        assert_eq!([0, 4096, 8, 16, 24].map(|at| word(&shadow, at)), [1, 2, 3, 0, 6], "{medium:?}");
+        assert_eq!((bytes(&shadow)[5000], bytes(&shadow)[5014]), (0, 0));
+        assert_eq!(bytes(&shadow)[5001..5014], [4; 13]);
+        shadow.close().unwrap();
+    }
+}
+
+/// Small random numbers, the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % n
+    }
+}
+
+#[test]
+fn random_transactions_and_tidy_crashes_leave_what_a_model_says() {
+    const LEN: usize = 1 << 20;
+    for (medium, logs) in [(MEDIA[0], 1), (MEDIA[1], 1), (MEDIA[1], 3)] {
+        let dir = folder();
+        let path = dir.path().join("s");
+        let options = || options(medium).log_count(logs).background(false).log_bytes(16 << 10);
+        let mut random = Random(logs as u64);
+        let mut model = vec![0u8; LEN];
+        for round in 0..12 {
+            let shadow = options().open(&path).unwrap();
+            shadow.grow(LEN as u64).unwrap();
+            assert!(bytes(&shadow)[..LEN] == model[..], "round {round} with {logs} logs on {medium:?}");
+            let base = shadow.base() as usize;
+            let mut leases: Vec<_> = (0..logs).map(|_| shadow.lease()).collect();
+            for _ in 0..300 {
+                let lease = &mut leases[random.below(logs)];
+                // Now and then one that is too long for a ring of 16 KiB.
+                let longest = if random.below(40) == 0 { 2000 } else { 12 };
+                for _ in 0..random.below(longest) {
+                    let (at, value) = (random.below(LEN / 16) * 8, random.below(1 << 30) as u64);
+                    store(&shadow, lease, at, value);
+                    model[at..at + 8].copy_from_slice(&value.to_le_bytes());
+                }
+                if random.below(5) == 0 {
+                    // Ranges have the second half to themselves.
+                    let longest = if random.below(20) == 0 { 20_000 } else { 100 };
+                    let len = random.below(longest);
+                    let at = LEN / 2 + random.below(LEN / 2 - len);
+                    let fill = random.below(256) as u8;
+                    bytes(&shadow)[at..at + len].fill(fill);
+                    model[at..at + len].fill(fill);
+                    lease.range(base + at, &vec![fill; len]);
+                }
+                lease.commit().unwrap();
+            }
+            drop(leases);
+            match round % 3 {
+                0 => {
+                    shadow.sync().unwrap();
+                    drop(shadow);
+                }
+                1 => shadow.checkpoint().unwrap(),
+                _ => shadow.close().unwrap(),
+            }
+        }
+    }
+}
+
+/// Wherever a lease is dropped, nobody waits for it, and the log goes on.
+#[test]
+fn a_lease_dropped_at_any_step_holds_nobody_up() {
+    for medium in MEDIA {
+        for step in 0..6 {
+            let dir = folder();
+            let options = || options(medium).log_count(2).background(false);
+            let shadow = options().open(dir.path().join("s")).unwrap();
+            shadow.grow(4096).unwrap();
+            let mut lease = shadow.lease();
+            store(&shadow, &mut lease, 0, 1);
+            if step > 0 {
+                lease.reserve().unwrap();
+            }
+            if step > 1 {
+                lease.number().unwrap();
+            }
+            if step > 2 {
+                lease.seal();
+            }
+            if step > 3 {
+                lease.flush().unwrap();
+            }
+            if step > 4 {
+                lease.publish();
+            }
+            drop(lease);
+            let mut lease = shadow.lease();
+            store(&shadow, &mut lease, 8, 2);
+            let ticket = lease.commit().unwrap();
+            drop(lease);
+            shadow.wait(ticket).unwrap();
+            shadow.checkpoint().unwrap();
+            drop(shadow);
+            let shadow = options().open(dir.path().join("s")).unwrap();
+            assert_eq!(word(&shadow, 8), 2);
+            let committed = step > 2 || (step == 2 && medium == Medium::File);
+            assert_eq!(word(&shadow, 0), u64::from(committed), "step {step} on {medium:?}");
+        }
+    }
+}
+
+/// More threads than logs; each transfers between words, and what is acknowledged is there after the next opening.
+#[test]
+fn more_threads_than_logs_share_them_and_lose_nothing() {
+    const THREADS: usize = 6;
+    for medium in MEDIA {
+        let dir = folder();
+        let options = || options(medium).log_count(2);
+        let mut least = [0; THREADS];
+        for _ in 0..3 {
+            let shadow = options().open(dir.path().join("s")).unwrap();
+            shadow.grow(64 << 10).unwrap();
+            let stop = AtomicBool::new(false);
+            let done = [const { AtomicU64::new(0) }; THREADS];
+            std::thread::scope(|scope| {
+                for (t, least) in least.iter_mut().enumerate() {
+                    let (shadow, stop, done) = (&shadow, &stop, &done[t]);
+                    scope.spawn(move || {
+                        // SAFETY: words of this thread alone.
+                        let words =
+                            [0, 4096].map(|at| unsafe { shadow.base().add(t * 64 + at).cast::<u64>() });
+                        // SAFETY: as above.
+                        let [mut n, copy] = words.map(|word| unsafe { *word });
+                        assert!(n >= *least && n == copy, "thread {t}: {n} and {copy} after {least}");
+                        while !stop.load(Ordering::Relaxed) {
+                            // A lease for a few transactions, as a short-lived thread has it.
+                            let mut lease = shadow.lease();
+                            for _ in 0..5 {
+                                n += 1;
+                                for word in words {
+                                    // SAFETY: as above.
+                                    unsafe { *word = n };
+                                    lease.word(word as usize, n);
+                                }
+                                let ticket = lease.commit().unwrap();
+                                shadow.wait(ticket).unwrap();
+                                *least = n;
+                                done.fetch_add(1, Ordering::Relaxed);
+                            }
+                        }
+                    });
+                }
+                while done.iter().any(|done| done.load(Ordering::Relaxed) < 200) {
+                    std::thread::yield_now();
+                }
+                stop.store(true, Ordering::Relaxed);
+            });
+            drop(shadow);
+        }
+    }
+}
+
+#[test]
+fn a_commit_to_a_leased_log_waits_for_it() {
+    let dir = folder();
+    let shadow = options(MEDIA[1]).open(dir.path().join("s")).unwrap();
+    shadow.grow(4096).unwrap();
+    let mut lease = shadow.lease();
+    assert!(shadow.try_lease().is_none(), "there is one log");
+    let committed = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            shadow.commit(0, &[(shadow.base() as usize, 8)]).unwrap();
+            committed.store(true, Ordering::SeqCst);
+        });
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(!committed.load(Ordering::SeqCst));
+        store(&shadow, &mut lease, 8, 1);
+        lease.commit().unwrap();
+        drop(lease);
+    });
+    assert!(committed.load(Ordering::SeqCst));
+    assert_eq!(shadow.committed(), mangrove_shadow::Ticket(2));
+}
+
+/// A shadow that version 1 wrote and did not close: its atomic groups are applied, and the next opening finds
+/// version 2.
+#[test]
+fn a_shadow_of_version_1_opens_and_becomes_version_2() {
+    const RING: u64 = 4096 + 64 * 128;
+    let dir = folder();
+    let path = dir.path().join("s");
+    let options = || options(MEDIA[1]).background(false);
+    let shadow = options().open(&path).unwrap();
+    shadow.grow(4096).unwrap();
+    drop(shadow);
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path.join("image")).unwrap();
+    let read = |at: u64| {
+        let mut bytes = [0; 8];
+        file.read_exact_at(&mut bytes, at).unwrap();
+        u64::from_le_bytes(bytes)
+    };
+    let put = |at: u64, word: u64| file.write_all_at(&word.to_le_bytes(), at).unwrap();
+    let crc = mangrove_pool::crc32c;
+    let header_crc = |version: u64| {
+        let words = [version, read(16), read(24), read(32), read(40), read(48)];
+        u64::from(words.iter().fold(0, |sum, word| crc(sum, &word.to_le_bytes())))
+    };
+    assert_eq!((read(8), read(56)), (2, header_crc(2)));
+    // Two atomic groups of 56 bytes: the second begins in the middle of a line.
+    let seed = crc(crc(0, &read(48).to_le_bytes()), &read(192).to_le_bytes());
+    for n in 0..2u64 {
+        let position = n * 56;
+        let words = [56 << 8 | 0xc1, n + 1, position];
+        let record = [8 << 8 | 0xd2, n * 8, 7 + n];
+        let mut sum = words.iter().fold(seed, |sum, word| crc(sum, &word.to_le_bytes()));
+        sum = crc(sum, &1u32.to_le_bytes());
+        sum = record.iter().fold(sum, |sum, word| crc(sum, &word.to_le_bytes()));
+        let group = [words[0], words[1], words[2], 1 << 32 | u64::from(sum), record[0], record[1], record[2]];
+        group.iter().enumerate().for_each(|(at, word)| put(RING + position + at as u64 * 8, *word));
+    }
+    put(8, 1);
+    put(56, header_crc(1));
+    assert!(Shadow::check(&path).unwrap().damage.is_empty());
+    let shadow = options().open(&path).unwrap();
+    assert_eq!((shadow.report().units, word(&shadow, 0), word(&shadow, 8)), (2, 7, 8));
+    let mut lease = shadow.lease();
+    store(&shadow, &mut lease, 16, 9);
+    shadow.wait(lease.commit().unwrap()).unwrap();
+    drop((lease, shadow));
+    assert_eq!((read(8), read(56)), (2, header_crc(2)));
+    // A crash between the two words of the upgrade, when the logs were empty.
+    let shadow = options().open(&path).unwrap();
+    assert_eq!([0, 8, 16].map(|at| word(&shadow, at)), [7, 8, 9]);
+    shadow.checkpoint().unwrap();
+    drop(shadow);
+    put(56, header_crc(1));
+    let shadow = options().open(&path).unwrap();
+    assert_eq!([0, 8, 16].map(|at| word(&shadow, at)), [7, 8, 9]);
+    drop(shadow);
+    assert_eq!((read(8), read(56)), (2, header_crc(2)));
+    put(56, header_crc(1) ^ 1);
+    assert!(matches!(options().open(&path), Err(mangrove_shadow::Error::Corrupt { .. })));
+}
