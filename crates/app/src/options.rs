@@ -150,10 +150,7 @@ pub unsafe extern "C" fn mangrove_app_options_set_emulated_latency(
     write_ns: u32,
     read_ns: u32,
 ) -> mangrove_app_status {
-    set_option!(
-        guard,
-        options.all.medium(Medium::Emulated(Latency { write_ns, read_ns, ..Latency::default() }))
-    )
+    set_option!(guard, options.all.medium(Medium::Emulated(Latency::new(write_ns, read_ns))))
 }
 
 /// How the state comes into memory: one of mangrove_app_start. Default: MANGROVE_APP_START_READ.

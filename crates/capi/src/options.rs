@@ -187,10 +187,7 @@ pub unsafe extern "C" fn mangrove_options_set_emulated_latency(
     write_ns: u32,
     read_ns: u32,
 ) -> mangrove_status {
-    set_option!(
-        guard_unit,
-        options.all.medium(Medium::Emulated(Latency { write_ns, read_ns, ..Latency::default() }))
-    )
+    set_option!(guard_unit, options.all.medium(Medium::Emulated(Latency::new(write_ns, read_ns))))
 }
 
 /// A write returns once it is durable; one device write serves all threads that wait. The default.

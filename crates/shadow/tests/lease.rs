@@ -1,10 +1,10 @@
 //! Commits by value through a leased log: on file and on emulated, under threads, and across openings.
 
-use mangrove_shadow::{Create, FlushCost, Latency, LogLease, Medium, Options, Shadow};
+use mangrove_shadow::{Create, Latency, LogLease, Medium, Options, Shadow};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-const DRAM: Latency = Latency { write_ns: 0, read_ns: 0, flushes: FlushCost::Waited };
+const DRAM: Latency = Latency::new(0, 0);
 const MEDIA: [Medium; 2] = [Medium::File, Medium::Emulated(DRAM)];
 
 fn folder() -> tempfile::TempDir {

@@ -39,7 +39,7 @@ impl BenchMedium {
                 text.trim().parse().with_context(|| format!("'{text}' is not a number of nanoseconds"))?;
             Ok(ns.saturating_sub(DRAM_NS))
         };
-        Ok(Self::Emulated(Latency { write_ns: ns(write)?, read_ns: ns(read)?, ..Latency::default() }))
+        Ok(Self::Emulated(Latency::new(ns(write)?, ns(read)?)))
     }
 
     /// A region of emulated memory for `records` records, all zero.
@@ -64,8 +64,7 @@ mod tests {
 
     #[test]
     fn media_are_read_as_the_paper_names_them() -> anyhow::Result<()> {
-        let of =
-            |write_ns, read_ns| BenchMedium::Emulated(Latency { write_ns, read_ns, ..Latency::default() });
+        let of = |write_ns, read_ns| BenchMedium::Emulated(Latency::new(write_ns, read_ns));
         assert_eq!(BenchMedium::parse("300/100")?, of(200, 0));
         assert_eq!(BenchMedium::parse("600/300")?, of(500, 200));
         assert_eq!(BenchMedium::parse("zero")?, of(0, 0));

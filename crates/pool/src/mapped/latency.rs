@@ -30,6 +30,14 @@ pub struct Latency {
     pub flushes: FlushCost,
 }
 
+impl Latency {
+    /// Latencies of writes and reads, each spent where it arises.
+    #[must_use]
+    pub const fn new(write_ns: u32, read_ns: u32) -> Self {
+        Self { write_ns, read_ns, flushes: FlushCost::Waited }
+    }
+}
+
 /// How the latency of flushed lines is spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -208,8 +216,7 @@ mod tests {
 
     #[test]
     fn latencies_are_spent_by_line() {
-        let model =
-            LatencyModel::new(Latency { write_ns: 20_000, read_ns: 20_000, ..Latency::default() }).unwrap();
+        let model = LatencyModel::new(Latency::new(20_000, 20_000)).unwrap();
         let begun = std::time::Instant::now();
         model.flushed(60, 8, FlushInstruction::Clwb);
         assert!(begun.elapsed().as_micros() >= 36, "two lines");
