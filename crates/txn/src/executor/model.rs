@@ -1,0 +1,514 @@
+//! A model of hardware transactions on real threads, for tests: on machines without RTM it takes the way of the
+//! executor that uses RTM, and it aborts when a test wants it to.
+//!
+//! As on hardware, an attempt subscribes to the fallback lock: it reads the lock's line first, and so is aborted when
+//! a transaction takes the lock. After [`ATTEMPTS_MAX`] aborts, or one for capacity, a transaction takes the lock. An
+//! attempt that finds the lock taken waits for it, and has not used up an attempt (otherwise one transaction on the
+//! lock sends all others there, too: the lemming effect; Dice, Herlihy, Lea, Lev, Luchangco, Mesard, Moir, Moore,
+//! Nussbaum, TRANSACT 2008).
+//!
+//! 1. The redo unit is drawn, filled and sealed while the core commits, before its writes can be seen.
+//! 2. On the lock path no hardware attempt runs or commits: taking the lock aborts them, or waits.
+
+use super::backoff::Backoff;
+use super::hardware::Hardware;
+use super::undo::UndoLog;
+use super::wakeup::Wakeups;
+use crate::access::{Halt, Interrupted, TxAccess};
+use crate::memory::{TxMemory, WORD_BYTES, load, store};
+use crate::run::{Answer, Isolation, TxCounts, TxError, TxThread};
+use crate::sink::{RedoLog, RedoSink, UnitSize};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+/// Aborts after which a transaction takes the lock.
+const ATTEMPTS_MAX: u32 = 10;
+
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
+
+/// The line of the fallback lock; no memory has it.
+const LOCK_LINE: usize = usize::MAX;
+
+/// What the modelled hardware holds, and how often it fails.
+#[derive(Clone, Copy, Debug)]
+pub struct HardwareLimits {
+    /// Cache sets for written lines.
+    pub write_sets: usize,
+    /// Written lines that one set holds.
+    pub write_ways: usize,
+    /// Lines that an attempt may read.
+    pub read_lines_max: usize,
+    /// Of a million accesses, those at which the attempt aborts for no reason.
+    pub spurious_per_million: u32,
+}
+
+impl Default for HardwareLimits {
+    /// A first-level cache of 48 KiB with 12 ways, on which RTM was measured; nothing spurious.
+    fn default() -> Self {
+        Self { write_sets: 64, write_ways: 12, read_lines_max: 4096, spurious_per_million: 0 }
+    }
+}
+
+/// The executor on modelled hardware, for at most 64 threads. It is slow.
+pub struct HardwareModel<L> {
+    memory: TxMemory,
+    limits: HardwareLimits,
+    hardware: Hardware,
+    turn: Mutex<()>,
+    /// 1 while a transaction has the lock.
+    held: AtomicU64,
+    /// Transactions that wrote, for those that sleep in `retry`.
+    updates: AtomicU64,
+    wakeups: Wakeups,
+    window: Option<Box<dyn Fn() + Send + Sync>>,
+    log: L,
+}
+
+impl<L> fmt::Debug for HardwareModel<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HardwareModel").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+impl<L: RedoLog> HardwareModel<L> {
+    /// An executor for the transactions on `memory`; no other one may use it meanwhile.
+    pub fn new(memory: TxMemory, log: L, limits: HardwareLimits) -> Self {
+        Self {
+            memory,
+            limits,
+            hardware: Hardware::new(),
+            turn: Mutex::new(()),
+            held: AtomicU64::new(0),
+            updates: AtomicU64::new(0),
+            wakeups: Wakeups::new(),
+            window: None,
+            log,
+        }
+    }
+
+    /// Calls `window` after each hardware commit that wrote, before [`RedoSink::finish`]: the writes are visible, and
+    /// nothing of them has been flushed.
+    #[must_use]
+    pub fn with_window(mut self, window: impl Fn() + Send + Sync + 'static) -> Self {
+        self.window = Some(Box::new(window));
+        self
+    }
+
+    /// The redo log.
+    pub fn log(&self) -> &L {
+        &self.log
+    }
+
+    /// An update is visible; the caller still holds its lines or the lock.
+    fn count_update(&self) {
+        // Release pairs with the Acquire loads of sleepers and of attempts that begin.
+        self.updates.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn wake(&self) {
+        // Between the update and the look for sleepers; pairs with the sleeper's.
+        fence(Ordering::SeqCst);
+        if self.wakeups.needed() {
+            self.wakeups.wake();
+        }
+    }
+}
+
+impl<L: RedoLog> Isolation for HardwareModel<L> {
+    type Thread<'model>
+        = HardwareThread<'model, L>
+    where
+        Self: 'model;
+
+    fn thread(&self) -> HardwareThread<'_, L> {
+        let core = self.hardware.take_core();
+        let tx = HardwareTx {
+            memory: self.memory,
+            limits: self.limits,
+            hardware: &self.hardware,
+            core,
+            random: core as u64 * 2 + 1,
+            locked: false,
+            cause: Cause::Conflict,
+            lines: HashMap::new(),
+            written: HashMap::new(),
+            buffer: BTreeMap::new(),
+            undo: UndoLog::new(),
+        };
+        let backoff = Backoff::new(core as u64 + 1);
+        HardwareThread { model: self, sink: self.log.sink(), tx, backoff, counts: TxCounts::default() }
+    }
+}
+
+/// Why an attempt aborted itself, if it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    Conflict,
+    Capacity,
+    LockTaken,
+}
+
+/// Bytes of a word that were written: the value, and a bit for each byte.
+#[derive(Clone, Copy, Debug, Default)]
+struct Written {
+    value: u64,
+    bytes: u8,
+}
+
+impl Written {
+    fn mask(self) -> u64 {
+        (0..WORD_BYTES).filter(|i| self.bytes >> i & 1 != 0).fold(0, |mask, i| mask | 0xFF << (8 * i))
+    }
+
+    /// The runs of written bytes: offset, length, value.
+    fn runs(self) -> impl Iterator<Item = (usize, usize, u64)> {
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            from += (self.bytes.checked_shr(from as u32)?).trailing_zeros().min(8) as usize;
+            if from >= WORD_BYTES {
+                return None;
+            }
+            let run = (from, (self.bytes >> from).trailing_ones() as usize, self.value >> (8 * from));
+            from += run.1;
+            Some(run)
+        })
+    }
+}
+
+/// A transaction of [`HardwareModel`].
+#[derive(Debug)]
+pub struct HardwareTx<'model> {
+    memory: TxMemory,
+    limits: HardwareLimits,
+    hardware: &'model Hardware,
+    core: usize,
+    random: u64,
+    /// It has the lock, and works in place.
+    locked: bool,
+    cause: Cause,
+    /// The lines that the attempt holds, and whether it wrote them.
+    lines: HashMap<usize, bool>,
+    /// Written lines by cache set.
+    written: HashMap<usize, usize>,
+    buffer: BTreeMap<usize, Written>,
+    undo: UndoLog,
+}
+
+impl HardwareTx<'_> {
+    fn abort(&mut self, cause: Cause) -> Interrupted {
+        self.cause = cause;
+        self.hardware.abort(self.core);
+        Interrupted(())
+    }
+
+    /// Gets the line of an access.
+    fn request(&mut self, line: usize, writes: bool) -> Result<(), Interrupted> {
+        // xorshift64 (Marsaglia, 2003).
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        if (self.random >> 32) % 1_000_000 < u64::from(self.limits.spurious_per_million) {
+            return Err(self.abort(Cause::Conflict));
+        }
+        let held = self.lines.get(&line).copied();
+        if held != Some(true) && writes {
+            let set = self.written.entry(line % self.limits.write_sets).or_default();
+            *set += 1;
+            if *set > self.limits.write_ways {
+                return Err(self.abort(Cause::Capacity));
+            }
+        }
+        if held.is_none() && self.lines.len() >= self.limits.read_lines_max {
+            return Err(self.abort(Cause::Capacity));
+        }
+        if held.is_none() || (writes && held == Some(false)) {
+            // Noted first: an attempt that is aborted meanwhile gives it up, too.
+            self.lines.insert(line, writes);
+            if !self.hardware.request(self.core, line, writes) {
+                return Err(Interrupted(()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the attempt, whether it committed or not.
+    fn end(&mut self) {
+        self.hardware.end(self.core, self.lines.keys().copied());
+        self.lines.clear();
+        self.written.clear();
+        self.buffer.clear();
+    }
+
+    /// The largest unit that an attempt can need.
+    fn unit_size_max(&self) -> UnitSize {
+        let words = self.limits.write_sets * self.limits.write_ways * LINE_BYTES / WORD_BYTES;
+        // At most every second byte of a word begins a range.
+        UnitSize { words, ranges: words * WORD_BYTES / 2, range_bytes: words * WORD_BYTES }
+    }
+
+    fn put(&self, sink: &mut impl RedoSink) {
+        for (&address, written) in &self.buffer {
+            if written.bytes == u8::MAX {
+                sink.word(address, written.value);
+            } else {
+                written.runs().for_each(|(at, len, value)| {
+                    sink.range(address + at, &value.to_le_bytes()[..len]);
+                });
+            }
+        }
+    }
+
+    /// Makes the writes visible. The core is committing.
+    fn write_back(&self) {
+        for (&address, written) in &self.buffer {
+            for (at, len, value) in written.runs() {
+                // SAFETY: every byte of the run was checked by `at` when it was written.
+                unsafe { store(self.memory.at(address + at, len), len, value) };
+            }
+        }
+    }
+}
+
+impl TxAccess for HardwareTx<'_> {
+    fn read_piece(&mut self, address: usize, size: usize) -> Result<u64, Interrupted> {
+        let at = self.memory.at(address, size);
+        if self.locked {
+            // SAFETY: checked by `at`.
+            return Ok(unsafe { load(at, size) });
+        }
+        self.request(address / LINE_BYTES, false)?;
+        // SAFETY: checked by `at`.
+        let value = unsafe { load(at, size) };
+        if !self.hardware.is_running(self.core) {
+            return Err(Interrupted(()));
+        }
+        let own = self.buffer.get(&(address - address % WORD_BYTES)).copied().unwrap_or_default();
+        let shift = 8 * (address % WORD_BYTES);
+        let (mask, own) = (own.mask() >> shift, own.value >> shift);
+        let size_mask = u64::MAX >> (64 - 8 * size);
+        Ok((value & !mask | own & mask) & size_mask)
+    }
+
+    fn write_piece(&mut self, address: usize, size: usize, value: u64) -> Result<(), Interrupted> {
+        let at = self.memory.at(address, size);
+        if self.locked {
+            // SAFETY: checked by `at`.
+            unsafe {
+                self.undo.note(address, size, load(at, size));
+                store(at, size, value);
+            }
+            return Ok(());
+        }
+        self.request(address / LINE_BYTES, true)?;
+        let within = address % WORD_BYTES;
+        let written = self.buffer.entry(address - within).or_default();
+        let mask = (u64::MAX >> (64 - 8 * size)) << (8 * within);
+        written.value = written.value & !mask | value << (8 * within) & mask;
+        written.bytes |= (((1_u16 << size) - 1) << within) as u8;
+        Ok(())
+    }
+
+    /// Nothing to wait for: a commit aborts whoever read what it wrote, and their writes never reach memory.
+    fn privatise(&mut self) {}
+}
+
+/// One thread's handle to a [`HardwareModel`].
+#[derive(Debug)]
+pub struct HardwareThread<'model, L: RedoLog + 'model> {
+    model: &'model HardwareModel<L>,
+    sink: L::Sink<'model>,
+    tx: HardwareTx<'model>,
+    backoff: Backoff,
+    counts: TxCounts,
+}
+
+impl<L: RedoLog> Drop for HardwareThread<'_, L> {
+    fn drop(&mut self) {
+        self.model.hardware.give_core(self.tx.core);
+    }
+}
+
+/// An attempt that runs, in hardware or with the lock; undone if it does not get to its number.
+struct Running<'a, 'model, L: RedoLog> {
+    model: &'model HardwareModel<L>,
+    tx: &'a mut HardwareTx<'model>,
+    sink: &'a mut L::Sink<'model>,
+    numbered: bool,
+    turn: Option<MutexGuard<'model, ()>>,
+}
+
+impl<L: RedoLog> Drop for Running<'_, '_, L> {
+    fn drop(&mut self) {
+        if self.turn.is_some() {
+            if !self.numbered {
+                self.tx.undo.roll_back(&self.tx.memory);
+            }
+            self.tx.undo.clear();
+            self.tx.locked = false;
+            // Release pairs with the Acquire of attempts that begin.
+            self.model.held.store(0, Ordering::Release);
+        } else {
+            self.tx.end();
+        }
+        if !self.numbered {
+            self.sink.withdraw();
+        }
+    }
+}
+
+/// How an attempt ended, when its lines or the lock are free again.
+enum End<T, E, S> {
+    Wrote(T),
+    Read(T, u64),
+    Aborted(Cause),
+    Retry,
+    Failed(TxError<E, S>),
+}
+
+/// How an attempt with this handle's sink ends.
+type HandleEnd<'model, T, E, L> = End<T, E, <<L as RedoLog>::Sink<'model> as RedoSink>::Error>;
+
+impl<'model, L: RedoLog> HardwareThread<'model, L> {
+    /// From xbegin to xend.
+    fn in_hardware<T, E>(
+        &mut self,
+        body: &mut impl FnMut(&mut HardwareTx<'model>) -> Result<T, Halt<E>>,
+    ) -> HandleEnd<'model, T, E, L> {
+        let model = self.model;
+        self.sink.announce();
+        if let Err(cause) = self.sink.reserve(self.tx.unit_size_max()) {
+            self.sink.withdraw();
+            return End::Failed(TxError::Refused(cause));
+        }
+        self.tx.cause = Cause::Conflict;
+        model.hardware.begin(self.tx.core);
+        let mut running =
+            Running { model, tx: &mut self.tx, sink: &mut self.sink, numbered: false, turn: None };
+        if running.tx.request(LOCK_LINE, false).is_err() {
+            return End::Aborted(running.tx.cause);
+        }
+        // Acquire pairs with the Release when the lock is given back.
+        if model.held.load(Ordering::Acquire) != 0 {
+            running.tx.abort(Cause::LockTaken);
+            return End::Aborted(Cause::LockTaken);
+        }
+        let answer = match body(running.tx) {
+            _ if !model.hardware.is_running(running.tx.core) => return End::Aborted(running.tx.cause),
+            Ok(answer) => answer,
+            Err(Halt::Abort(value)) => return End::Failed(TxError::Aborted(value)),
+            Err(Halt::Retry) => return End::Retry,
+            Err(Halt::Interrupted(_)) => return End::Aborted(Cause::Conflict),
+        };
+        if !model.hardware.commit(running.tx.core) {
+            return End::Aborted(Cause::Conflict);
+        }
+        if running.tx.buffer.is_empty() {
+            return End::Read(answer, if L::KEEPS { model.log.newest() } else { 0 });
+        }
+        running.sink.number();
+        running.numbered = true;
+        if L::KEEPS {
+            running.tx.put(running.sink);
+        }
+        running.sink.seal();
+        running.tx.write_back();
+        model.count_update();
+        End::Wrote(answer)
+    }
+
+    /// With the lock.
+    fn with_lock<T, E>(
+        &mut self,
+        body: &mut impl FnMut(&mut HardwareTx<'model>) -> Result<T, Halt<E>>,
+    ) -> HandleEnd<'model, T, E, L> {
+        let model = self.model;
+        let turn = model.turn.lock();
+        // SeqCst and the line's lock: an attempt that begins either sees it, or holds the line when it is stored to.
+        model.held.store(1, Ordering::SeqCst);
+        model.hardware.store_outside(LOCK_LINE);
+        self.sink.announce();
+        self.tx.locked = true;
+        let mut running =
+            Running { model, tx: &mut self.tx, sink: &mut self.sink, numbered: false, turn: Some(turn) };
+        let answer = match body(running.tx) {
+            Ok(answer) => answer,
+            Err(Halt::Abort(value)) => return End::Failed(TxError::Aborted(value)),
+            Err(Halt::Retry) => return End::Retry,
+            Err(Halt::Interrupted(_)) => return End::Aborted(Cause::Conflict),
+        };
+        if running.tx.undo.is_empty() {
+            return End::Read(answer, if L::KEEPS { model.log.newest() } else { 0 });
+        }
+        if let Err(cause) = running.sink.reserve(running.tx.undo.unit_size()) {
+            return End::Failed(TxError::Refused(cause));
+        }
+        running.sink.number_alone();
+        running.numbered = true;
+        if L::KEEPS {
+            running.tx.undo.put(&running.tx.memory, running.sink);
+        }
+        running.sink.seal();
+        model.count_update();
+        End::Wrote(answer)
+    }
+}
+
+impl<'model, L: RedoLog> TxThread for HardwareThread<'model, L> {
+    type Tx = HardwareTx<'model>;
+    type SinkError = <L::Sink<'model> as RedoSink>::Error;
+
+    fn run<T, E>(&mut self, mut body: impl FnMut(&mut Self::Tx) -> Result<T, Halt<E>>) -> Answer<T, E, Self> {
+        let model = self.model;
+        let mut attempts = 0;
+        loop {
+            // Acquire pairs with the count of each update: what comes later is a change for a sleeper.
+            let updates = model.updates.load(Ordering::Acquire);
+            let locked = attempts >= ATTEMPTS_MAX;
+            let end = if locked { self.with_lock(&mut body) } else { self.in_hardware(&mut body) };
+            let (answer, durable) = match end {
+                End::Wrote(answer) => {
+                    model.wake();
+                    if let Some(window) = model.window.as_ref().filter(|_| !locked) {
+                        window();
+                    }
+                    (answer, self.sink.finish())
+                }
+                End::Read(answer, newest) if L::KEEPS => (answer, self.sink.settle(newest)),
+                End::Read(answer, _) => (answer, Ok(())),
+                End::Aborted(cause) => {
+                    self.counts.conflicts += 1;
+                    match cause {
+                        Cause::Conflict => {
+                            attempts += 1;
+                            self.backoff.wait(attempts);
+                        }
+                        Cause::Capacity => {
+                            self.counts.capacity += 1;
+                            attempts = ATTEMPTS_MAX;
+                        }
+                        // Waits until the lock is free.
+                        Cause::LockTaken => drop(model.turn.lock()),
+                    }
+                    continue;
+                }
+                End::Retry => {
+                    attempts = 0;
+                    model.wakeups.join();
+                    fence(Ordering::SeqCst);
+                    model.wakeups.sleep(|| model.updates.load(Ordering::Acquire) != updates);
+                    continue;
+                }
+                End::Failed(error) => return Err(error),
+            };
+            self.counts.commits += 1;
+            self.counts.serial += u64::from(locked);
+            return durable.map(|()| answer).map_err(TxError::InDoubt);
+        }
+    }
+
+    fn counts(&self) -> TxCounts {
+        self.counts
+    }
+}

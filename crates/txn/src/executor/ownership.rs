@@ -1,0 +1,112 @@
+//! Ownership records: one word for each stripe of memory, which tells the last commit there or who owns it now.
+//!
+//! A record is either free, and holds the number of the last commit in the low bits but seven and, in these, an
+//! *incarnation* (how many attempts have been undone on the stripe since); or it is owned, with the top bit set and
+//! the owner's number below. Stripes share records when their addresses agree in the record's bits; that costs
+//! conflicts, never correctness.
+//!
+//! 1. Bytes of a stripe change only while its record is owned (or while all other transactions are kept out).
+//! 2. A record never returns to a value that it had before bytes of its stripe changed, not even if the change was
+//!    undone: a commit gives it a larger number, an undone attempt the next incarnation. So bytes read between two
+//!    equal loads of a free record are committed ones.
+//! 3. A number was drawn while every record that it will be written to was owned.
+
+use crate::sync::{AtomicU64, Ordering, Table, fence};
+
+/// Set in a record that is owned.
+const OWNED: u64 = 1 << 63;
+
+/// Bits that count undone attempts.
+const INCARNATION_BITS: u32 = 7;
+
+/// The last incarnation.
+const INCARNATION_MAX: u64 = (1 << INCARNATION_BITS) - 1;
+
+/// The largest record that a snapshot taken at `number` accepts: compares with records as numbers, and owned ones are
+/// larger than any.
+pub(crate) const fn limit_of(number: u64) -> u64 {
+    number << INCARNATION_BITS | INCARNATION_MAX
+}
+
+/// The record after the commit `number`.
+pub(crate) const fn record_of(number: u64) -> u64 {
+    number << INCARNATION_BITS
+}
+
+/// The number of the commit in a free record.
+pub(crate) const fn number_of(record: u64) -> u64 {
+    record >> INCARNATION_BITS
+}
+
+/// An owner's mark; marks of different numbers differ.
+pub(crate) const fn mark_of(owner: u64) -> u64 {
+    OWNED | owner
+}
+
+pub(crate) const fn is_owned(record: u64) -> bool {
+    record & OWNED != 0
+}
+
+/// The record after an attempt on top of `record` was undone; none if the incarnations are used up.
+pub(crate) const fn next_incarnation(record: u64) -> Option<u64> {
+    if record & INCARNATION_MAX == INCARNATION_MAX { None } else { Some(record + 1) }
+}
+
+/// The table of records.
+#[derive(Debug)]
+pub(crate) struct Records {
+    table: Table,
+    mask: usize,
+    stripe_bits: u32,
+}
+
+impl Records {
+    /// A table of `2^record_bits` records for stripes of `2^stripe_bits` bytes.
+    pub(crate) fn new(record_bits: u32, stripe_bits: u32) -> Self {
+        assert!(record_bits <= 28, "at most 2^28 ownership records");
+        assert!((3..=12).contains(&stripe_bits), "a stripe has 8 to 4,096 bytes");
+        let count = 1 << record_bits;
+        Self { table: Table::new(count), mask: count - 1, stripe_bits }
+    }
+
+    /// Which record is responsible for the word that holds `address`.
+    #[inline(always)]
+    pub(crate) fn index(&self, address: usize) -> u32 {
+        ((address >> self.stripe_bits) & self.mask) as u32
+    }
+
+    /// A record by its index.
+    #[inline(always)]
+    pub(crate) fn at(&self, index: u32) -> &AtomicU64 {
+        let words = self.table.words();
+        debug_assert!((index as usize) < words.len());
+        // SAFETY: indexes come from `index`, whose mask keeps them inside the table.
+        unsafe { words.get_unchecked(index as usize) }
+    }
+
+    /// Takes a record that was seen free; false if it has changed since.
+    #[inline(always)]
+    pub(crate) fn own(&self, index: u32, seen: u64, mark: u64) -> bool {
+        // Acquire pairs with the Release in `release`: we see the bytes of the owner before us.
+        let owned = self.at(index).compare_exchange(seen, mark, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        // Our stores to the stripe come after the mark. Pairs with the Acquire fence in `unchanged`: a reader that
+        // got a byte of ours sees the mark, or what came after it.
+        fence(Ordering::Release);
+        owned
+    }
+
+    /// Gives a record back.
+    #[inline(always)]
+    pub(crate) fn release(&self, index: u32, record: u64) {
+        // Release pairs with the Acquire of whoever sees the record free: it sees our bytes, too.
+        self.at(index).store(record, Ordering::Release);
+    }
+
+    /// Whether a record is still as `seen`, after loads from its stripe.
+    #[inline(always)]
+    pub(crate) fn unchanged(&self, index: u32, seen: u64) -> bool {
+        // Pairs with the Release fence in `own`.
+        fence(Ordering::Acquire);
+        self.at(index).load(Ordering::Relaxed) == seen
+    }
+}

@@ -1,0 +1,186 @@
+//! One lock: one transaction at a time. The yardstick for the others, and their fallback in small programs.
+
+use super::undo::UndoLog;
+use super::wakeup::Wakeups;
+use crate::access::{Halt, Interrupted, TxAccess};
+use crate::memory::{TxMemory, load, store};
+use crate::run::{Answer, Isolation, TxCounts, TxError, TxThread};
+use crate::sink::{RedoLog, RedoSink};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+
+/// The executor with one lock. Reads take it, too; no attempt is ever undone but by its own body.
+#[derive(Debug)]
+pub struct Sgl<L> {
+    memory: TxMemory,
+    lock: Mutex<()>,
+    /// Transactions that wrote, for those that sleep in `retry`.
+    updates: AtomicU64,
+    wakeups: Wakeups,
+    log: L,
+}
+
+impl<L: RedoLog> Sgl<L> {
+    /// An executor for the transactions on `memory`; no other one may use it meanwhile.
+    pub fn new(memory: TxMemory, log: L) -> Self {
+        Self { memory, lock: Mutex::new(()), updates: AtomicU64::new(0), wakeups: Wakeups::new(), log }
+    }
+
+    /// The redo log.
+    pub fn log(&self) -> &L {
+        &self.log
+    }
+}
+
+impl<L: RedoLog> Isolation for Sgl<L> {
+    type Thread<'sgl>
+        = SglThread<'sgl, L>
+    where
+        Self: 'sgl;
+
+    fn thread(&self) -> SglThread<'_, L> {
+        let tx = SglTx { memory: self.memory, undo: UndoLog::new() };
+        SglThread { sgl: self, sink: self.log.sink(), tx, counts: TxCounts::default() }
+    }
+}
+
+/// One thread's handle to an [`Sgl`].
+#[derive(Debug)]
+pub struct SglThread<'sgl, L: RedoLog + 'sgl> {
+    sgl: &'sgl Sgl<L>,
+    sink: L::Sink<'sgl>,
+    tx: SglTx,
+    counts: TxCounts,
+}
+
+/// A transaction of [`Sgl`].
+#[derive(Debug)]
+pub struct SglTx {
+    memory: TxMemory,
+    undo: UndoLog,
+}
+
+impl TxAccess for SglTx {
+    #[inline(always)]
+    fn read_piece(&mut self, address: usize, size: usize) -> Result<u64, Interrupted> {
+        // SAFETY: checked by `at`.
+        Ok(unsafe { load(self.memory.at(address, size), size) })
+    }
+
+    #[inline(always)]
+    fn write_piece(&mut self, address: usize, size: usize, value: u64) -> Result<(), Interrupted> {
+        let at = self.memory.at(address, size);
+        // SAFETY: checked by `at`.
+        unsafe {
+            self.undo.note(address, size, load(at, size));
+            store(at, size, value);
+        }
+        Ok(())
+    }
+
+    /// Nothing to wait for: no other transaction runs.
+    fn privatise(&mut self) {}
+}
+
+/// A transaction that holds the lock; undone, if it has not ended, before the lock is released.
+struct Holding<'a, 'sgl, S: RedoSink> {
+    tx: &'a mut SglTx,
+    sink: &'a mut S,
+    numbered: bool,
+    _lock: MutexGuard<'sgl, ()>,
+}
+
+impl<S: RedoSink> Drop for Holding<'_, '_, S> {
+    fn drop(&mut self) {
+        if !self.numbered {
+            self.tx.undo.roll_back(&self.tx.memory);
+            self.sink.withdraw();
+        }
+        self.tx.undo.clear();
+    }
+}
+
+/// How an attempt ended, when the lock is free again.
+enum End<T, E, S> {
+    Wrote(T),
+    Read(T, u64),
+    /// With the number of updates that it saw.
+    Retry(u64),
+    Again,
+    Failed(TxError<E, S>),
+}
+
+impl<'sgl, L: RedoLog> SglThread<'sgl, L> {
+    #[inline(always)]
+    fn attempt<T, E>(
+        &mut self,
+        body: &mut impl FnMut(&mut SglTx) -> Result<T, Halt<E>>,
+    ) -> End<T, E, <L::Sink<'sgl> as RedoSink>::Error> {
+        let sgl = self.sgl;
+        let lock = sgl.lock.lock();
+        let mut holding = Holding { tx: &mut self.tx, sink: &mut self.sink, numbered: false, _lock: lock };
+        holding.sink.announce();
+        let answer = match body(holding.tx) {
+            Ok(answer) => answer,
+            Err(Halt::Abort(value)) => return End::Failed(TxError::Aborted(value)),
+            // Interruptions do not happen here; one of elsewhere means the same.
+            Err(Halt::Interrupted(_)) => return End::Again,
+            Err(Halt::Retry) => {
+                // Under the lock: a transaction that writes after us sees that we sleep.
+                sgl.wakeups.join();
+                // Relaxed: the lock orders the updates.
+                return End::Retry(sgl.updates.load(Ordering::Relaxed));
+            }
+        };
+        if holding.tx.undo.is_empty() {
+            return End::Read(answer, if L::KEEPS { sgl.log.newest() } else { 0 });
+        }
+        if let Err(cause) = holding.sink.reserve(holding.tx.undo.unit_size()) {
+            return End::Failed(TxError::Refused(cause));
+        }
+        holding.sink.number_alone();
+        holding.numbered = true;
+        if L::KEEPS {
+            holding.tx.undo.put(&holding.tx.memory, holding.sink);
+        }
+        holding.sink.seal();
+        // Release pairs with the Acquire of sleepers. Only the lock's holder stores.
+        sgl.updates.store(sgl.updates.load(Ordering::Relaxed) + 1, Ordering::Release);
+        let sleepers = sgl.wakeups.needed();
+        drop(holding);
+        if sleepers {
+            sgl.wakeups.wake();
+        }
+        End::Wrote(answer)
+    }
+}
+
+impl<'sgl, L: RedoLog> TxThread for SglThread<'sgl, L> {
+    type Tx = SglTx;
+    type SinkError = <L::Sink<'sgl> as RedoSink>::Error;
+
+    #[inline]
+    fn run<T, E>(&mut self, mut body: impl FnMut(&mut SglTx) -> Result<T, Halt<E>>) -> Answer<T, E, Self> {
+        loop {
+            let (answer, durable) = match self.attempt(&mut body) {
+                End::Wrote(answer) => (answer, self.sink.finish()),
+                End::Read(answer, newest) if L::KEEPS => (answer, self.sink.settle(newest)),
+                End::Read(answer, _) => (answer, Ok(())),
+                // Acquire pairs with the Release in `attempt`.
+                End::Retry(seen) => {
+                    let updates = &self.sgl.updates;
+                    self.sgl.wakeups.sleep(|| updates.load(Ordering::Acquire) != seen);
+                    continue;
+                }
+                End::Again => continue,
+                End::Failed(error) => return Err(error),
+            };
+            self.counts.commits += 1;
+            self.counts.serial += 1;
+            return durable.map(|()| answer).map_err(TxError::InDoubt);
+        }
+    }
+
+    fn counts(&self) -> TxCounts {
+        self.counts
+    }
+}

@@ -1,0 +1,214 @@
+//! The executor with ownership records: attempts, conflicts, the fallback that runs alone, `retry`.
+
+use super::backoff::Backoff;
+use super::gate::Gate;
+use super::ownership::Records;
+use super::solo::SoloWatch;
+use super::stm_tx::{Commit, Stm, StmTx};
+use super::wakeup::Wakeups;
+use crate::access::Halt;
+use crate::memory::TxMemory;
+use crate::run::{Answer, Isolation, TxCounts, TxError, TxThread};
+use crate::sink::{RedoLog, RedoSink};
+
+/// Attempts with unlogged reads before they are logged, so that a snapshot can be extended.
+const UNLOGGED_ATTEMPTS_MAX: u32 = 2;
+
+/// How an [`Stm`] is made.
+#[derive(Clone, Copy, Debug)]
+pub struct StmOptions {
+    /// The number of ownership records is 2 to this power (at most 28); each takes 8 bytes.
+    pub record_bits: u32,
+    /// A record is responsible for 2 to this power bytes (3 to 12).
+    pub stripe_bits: u32,
+    /// After so many conflicts a transaction runs alone.
+    pub serial_after: u32,
+    /// Whether a thread that is the only one with transactions runs without records.
+    pub solo: bool,
+}
+
+impl Default for StmOptions {
+    /// 2^18 records of 32 bytes each, alone after 24 conflicts, solo mode.
+    fn default() -> Self {
+        Self { record_bits: 18, stripe_bits: 5, serial_after: 24, solo: true }
+    }
+}
+
+impl<L: RedoLog> Stm<L> {
+    /// An executor for the transactions on `memory`; no other one may use it meanwhile.
+    ///
+    /// # Panics
+    /// When an option is out of its range.
+    pub fn new(memory: TxMemory, log: L, options: StmOptions) -> Self {
+        Self {
+            memory,
+            records: Records::new(options.record_bits, options.stripe_bits),
+            gate: Gate::new(),
+            wakeups: Wakeups::new(),
+            serial_after: options.serial_after,
+            solo: options.solo,
+            log,
+        }
+    }
+}
+
+impl<L: RedoLog> Isolation for Stm<L> {
+    type Thread<'stm>
+        = StmThread<'stm, L>
+    where
+        Self: 'stm;
+
+    fn thread(&self) -> StmThread<'_, L> {
+        let tx = StmTx::new(self);
+        StmThread {
+            backoff: Backoff::new(tx.slot().number()),
+            solo: SoloWatch::new(self.solo),
+            counts: TxCounts::default(),
+            tx,
+        }
+    }
+}
+
+/// One thread's handle to an [`Stm`].
+#[derive(Debug)]
+pub struct StmThread<'stm, L: RedoLog + 'stm> {
+    tx: StmTx<'stm, L>,
+    backoff: Backoff,
+    solo: SoloWatch,
+    counts: TxCounts,
+}
+
+/// How an attempt ended, when its transaction has left the gate.
+enum End<T, E, S> {
+    Committed(T, Commit),
+    Conflict,
+    /// With the number of closings while it ran; none if it ran alone.
+    Retry(Option<u64>),
+    Failed(TxError<E, S>),
+}
+
+/// An attempt that runs; undone if its body panics.
+struct Attempt<'a, 'stm, L: RedoLog>(&'a mut StmTx<'stm, L>);
+
+impl<L: RedoLog> Drop for Attempt<'_, '_, L> {
+    fn drop(&mut self) {
+        self.0.undo();
+    }
+}
+
+impl<'stm, L: RedoLog> Attempt<'_, 'stm, L> {
+    /// Commits or undoes, by what the body answered.
+    #[inline(always)]
+    fn end<T, E>(self, answer: Result<T, Halt<E>>) -> End<T, E, <L::Sink<'stm> as RedoSink>::Error> {
+        let end = match answer {
+            // A body may have swallowed the interruption, or concluded something from it.
+            _ if self.0.is_doomed() => End::Conflict,
+            Ok(answer) => match self.0.commit() {
+                Ok(Commit::Invalid) => {
+                    std::mem::forget(self);
+                    return End::Conflict;
+                }
+                Ok(commit) => {
+                    std::mem::forget(self);
+                    return End::Committed(answer, commit);
+                }
+                Err(cause) => End::Failed(TxError::Refused(cause)),
+            },
+            Err(Halt::Interrupted(_)) => End::Conflict,
+            // Counted while it runs: nothing writes without records before it has left.
+            Err(Halt::Retry) => End::Retry((!self.0.is_alone()).then(|| self.0.stm().gate.closings())),
+            Err(Halt::Abort(value)) => End::Failed(TxError::Aborted(value)),
+        };
+        drop(self);
+        end
+    }
+}
+
+impl<'stm, L: RedoLog> StmThread<'stm, L> {
+    #[inline(always)]
+    fn transact<T, E>(
+        &mut self,
+        mut logs_reads: bool,
+        mut body: impl FnMut(&mut StmTx<'stm, L>) -> Result<T, Halt<E>>,
+    ) -> Answer<T, E, Self> {
+        let stm = self.tx.stm();
+        let mut conflicts = 0;
+        // The next attempt notes what it reads, so that `retry` can wait for that: it runs beside others.
+        let mut beside = false;
+        loop {
+            let serial = conflicts >= stm.serial_after && !beside;
+            let exclusive = serial.then(|| stm.gate.exclusive(self.tx.slot()));
+            self.tx.begin(serial, logs_reads);
+            let attempt = Attempt(&mut self.tx);
+            let answer = body(attempt.0);
+            let end = attempt.end(answer);
+            let was_alone = self.tx.is_alone();
+            if let Some(exclusive) = exclusive {
+                drop(exclusive);
+                if stm.wakeups.needed() {
+                    stm.wakeups.wake();
+                }
+            }
+            match end {
+                End::Committed(answer, commit) => {
+                    self.counts.commits += 1;
+                    self.counts.serial += u64::from(serial);
+                    self.counts.solo += u64::from(was_alone && !serial);
+                    let durable = match commit {
+                        Commit::Wrote(number) => {
+                            let durable = self.tx.sink().finish();
+                            self.tx.wait_for_older(number);
+                            durable
+                        }
+                        Commit::Read(newest) if L::KEEPS => self.tx.sink().settle(newest),
+                        Commit::Read(_) | Commit::Invalid => Ok(()),
+                    };
+                    if !was_alone && self.solo.is_due() {
+                        let asleep = || stm.wakeups.needed();
+                        self.solo.ask(&stm.gate, self.tx.slot(), self.counts.solo, asleep);
+                    }
+                    return durable.map(|()| answer).map_err(TxError::InDoubt);
+                }
+                End::Conflict if self.tx.wants_log() => logs_reads = true,
+                End::Conflict => {
+                    self.counts.conflicts += 1;
+                    conflicts += 1;
+                    beside = false;
+                    logs_reads |= conflicts >= UNLOGGED_ATTEMPTS_MAX;
+                    self.backoff.wait(conflicts);
+                }
+                End::Retry(closings) => {
+                    conflicts = 0;
+                    beside = closings.is_none() || !self.tx.logs_reads();
+                    match closings {
+                        // It ran alone, and noted nothing.
+                        None => stm.gate.end_solo(self.tx.slot()),
+                        Some(closings) if self.tx.logs_reads() => self.tx.sleep(closings),
+                        Some(_) => {}
+                    }
+                    logs_reads = true;
+                }
+                End::Failed(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl<'stm, L: RedoLog> TxThread for StmThread<'stm, L> {
+    type Tx = StmTx<'stm, L>;
+    type SinkError = <L::Sink<'stm> as RedoSink>::Error;
+
+    #[inline]
+    fn run<T, E>(&mut self, body: impl FnMut(&mut Self::Tx) -> Result<T, Halt<E>>) -> Answer<T, E, Self> {
+        self.transact(true, body)
+    }
+
+    #[inline]
+    fn read<T, E>(&mut self, body: impl FnMut(&mut Self::Tx) -> Result<T, Halt<E>>) -> Answer<T, E, Self> {
+        self.transact(false, body)
+    }
+
+    fn counts(&self) -> TxCounts {
+        self.counts
+    }
+}

@@ -1,0 +1,458 @@
+//! One transaction under ownership records: reads, writes, snapshot, commit and undoing.
+//!
+//! Encounter-time locking with write-through (TinySTM: Felber, Fetzer, Riegel, PPoPP 2008) on the clock of TL2 (Dice,
+//! Shalev, Shavit, DISC 2006), extended as in LSA (Riegel, Felber, Fetzer, DISC 2006). Different here: the clock is
+//! the redo log's number, an undone attempt draws none of it (incarnations in the records, as in TinySTM; a void
+//! number only if they are used up), and the redo log takes what was written from memory at commit.
+//!
+//! 1. Every value that a read returns belongs to the state after commit `snapshot`; so attempts that are undone in
+//!    the end have acted on a consistent state, too (opacity: Guerraoui and Kapalka, PPoPP 2008).
+//! 2. Each logged read's record was as noted at `snapshot`, and no later commit up to it changed it. Extending the
+//!    snapshot checks that again, for a later one.
+//! 3. A commit's number is drawn while all its records are owned, and its reads are checked after that. If no other
+//!    number lies between snapshot and commit, there is nothing to check.
+//! 4. The redo unit is sealed before the first record is released.
+
+use super::entries::Entries;
+use super::gate::{Gate, Slot};
+use super::ownership::{Records, is_owned, limit_of, mark_of, next_incarnation, number_of, record_of};
+use super::undo::UndoLog;
+use super::wakeup::Wakeups;
+use crate::access::{Interrupted, TxAccess};
+use crate::memory::{TxMemory, load, store};
+use crate::sink::{RedoLog, RedoSink, UnitSize};
+use crate::sync::{Ordering, pause};
+use std::sync::Arc;
+
+/// Pauses for which an access waits for another thread's record before the attempt is undone.
+const OWNED_ROUNDS_MAX: u32 = 64;
+
+/// The executor with ownership records, for all threads: the default where there is no transactional hardware.
+///
+/// - Reads write no line that other threads use.
+/// - Many conflicts in a row make a transaction run alone ([`serial_after`](crate::StmOptions::serial_after)), so
+///   that each commits in the end.
+/// - While only one thread has transactions, it runs without ownership records (*solo mode*).
+#[derive(Debug)]
+pub struct Stm<L> {
+    pub(super) memory: TxMemory,
+    pub(super) records: Records,
+    pub(super) gate: Gate,
+    pub(super) wakeups: Wakeups,
+    pub(super) serial_after: u32,
+    pub(super) solo: bool,
+    pub(super) log: L,
+}
+
+impl<L: RedoLog> Stm<L> {
+    /// The redo log.
+    pub fn log(&self) -> &L {
+        &self.log
+    }
+}
+
+/// A logged read: which record, and what it held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Seen {
+    index: u32,
+    record: u64,
+}
+
+/// How an attempt that reached its end went.
+pub(super) enum Commit {
+    /// It wrote, and is visible; [`RedoSink::finish`] is still to be called.
+    Wrote(u64),
+    /// It only read, nothing newer than this commit.
+    Read(u64),
+    /// It was undone: something that it read has changed.
+    Invalid,
+}
+
+/// A transaction of [`Stm`].
+pub struct StmTx<'stm, L: RedoLog + 'stm> {
+    stm: &'stm Stm<L>,
+    sink: L::Sink<'stm>,
+    slot: Arc<Slot>,
+    memory: TxMemory,
+    /// This thread's mark in the records it owns.
+    mark: u64,
+    snapshot: u64,
+    /// The largest record that the snapshot accepts.
+    limit: u64,
+    /// No other transaction runs: no records are needed.
+    alone: bool,
+    logs_reads: bool,
+    /// An access was interrupted: whatever the body answers, the attempt is undone.
+    doomed: bool,
+    /// The body wrote although its reads were not logged.
+    wants_log: bool,
+    privatises: bool,
+    /// The largest record that unlogged reads saw.
+    newest_read: u64,
+    reads: Entries<Seen>,
+    owned: Entries<Seen>,
+    undo: UndoLog,
+}
+
+impl<L: RedoLog> std::fmt::Debug for StmTx<'_, L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StmTx")
+            .field("snapshot", &self.snapshot)
+            .field("alone", &self.alone)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'stm, L: RedoLog> StmTx<'stm, L> {
+    pub(super) fn new(stm: &'stm Stm<L>) -> Self {
+        let slot = stm.gate.register();
+        Self {
+            stm,
+            sink: stm.log.sink(),
+            memory: stm.memory,
+            mark: mark_of(slot.number()),
+            slot,
+            snapshot: 0,
+            limit: 0,
+            alone: false,
+            logs_reads: true,
+            doomed: false,
+            wants_log: false,
+            privatises: false,
+            newest_read: 0,
+            reads: Entries::new(),
+            owned: Entries::new(),
+            undo: UndoLog::new(),
+        }
+    }
+
+    pub(super) fn stm(&self) -> &'stm Stm<L> {
+        self.stm
+    }
+
+    pub(super) fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    pub(super) fn sink(&mut self) -> &mut L::Sink<'stm> {
+        &mut self.sink
+    }
+
+    pub(super) fn is_alone(&self) -> bool {
+        self.alone
+    }
+
+    pub(super) fn is_doomed(&self) -> bool {
+        self.doomed
+    }
+
+    pub(super) fn logs_reads(&self) -> bool {
+        self.logs_reads
+    }
+
+    /// Whether the attempt must be repeated with its reads logged, for no other thread's sake.
+    pub(super) fn wants_log(&self) -> bool {
+        self.wants_log
+    }
+
+    /// Begins an attempt; `exclusive` if the caller has closed the gate.
+    #[inline(always)]
+    pub(super) fn begin(&mut self, exclusive: bool, logs_reads: bool) {
+        self.reads.clear();
+        self.owned.clear();
+        self.undo.clear();
+        self.logs_reads = logs_reads;
+        (self.doomed, self.wants_log, self.privatises, self.newest_read) = (false, false, false, 0);
+        if exclusive {
+            self.alone = true;
+        } else {
+            (self.alone, self.snapshot) = self.stm.gate.enter(&self.slot, || self.stm.log.newest());
+            self.limit = limit_of(self.snapshot);
+        }
+        self.sink.announce();
+    }
+
+    /// Tries to commit. An error comes from [`RedoSink::reserve`], and nothing has been done then.
+    #[inline(always)]
+    pub(super) fn commit(&mut self) -> Result<Commit, <L::Sink<'stm> as RedoSink>::Error> {
+        if self.undo.is_empty() {
+            let newest = if L::KEEPS { self.newest_seen() } else { 0 };
+            self.sink.withdraw();
+            self.leave();
+            return Ok(Commit::Read(newest));
+        }
+        self.sink.reserve(self.undo.unit_size())?;
+        let number = if self.alone { self.sink.number_alone() } else { self.sink.number() };
+        let unchanged = self.alone || (L::DENSE && number == self.snapshot + 1);
+        if !unchanged && !self.is_valid() {
+            self.void(number);
+            return Ok(Commit::Invalid);
+        }
+        if L::KEEPS {
+            self.undo.put(&self.memory, &mut self.sink);
+        }
+        self.sink.seal();
+        let mut sleepers = false;
+        if self.alone {
+            // Sleepers of before have been told that the gate was closed.
+            if L::KEEPS {
+                self.stm.gate.note_unrecorded(number);
+            }
+        } else {
+            let record = record_of(number);
+            self.owned.iter().for_each(|owned| self.stm.records.release(owned.index, record));
+            // Between the writes and the look for sleepers; pairs with the heavy half in `sleep`.
+            self.stm.gate.light();
+            sleepers = self.stm.wakeups.needed();
+        }
+        self.leave();
+        if sleepers {
+            self.stm.wakeups.wake();
+        }
+        Ok(Commit::Wrote(number))
+    }
+
+    /// After a commit that wrote: waits for older snapshots if the body asked for it. Whoever ran alone waited for
+    /// everyone before.
+    #[inline(always)]
+    pub(super) fn wait_for_older(&mut self, number: u64) {
+        if self.privatises && !self.alone {
+            self.stm.gate.quiesce(&self.slot, number);
+        }
+    }
+
+    /// Undoes the attempt and leaves the gate.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn undo(&mut self) {
+        self.undo.roll_back(&self.memory);
+        let mut void = None;
+        for owned in self.owned.iter() {
+            let record = next_incarnation(owned.record);
+            let record = record.unwrap_or_else(|| {
+                record_of(*void.get_or_insert_with(|| {
+                    // A sink that has no room still draws numbers that count for nothing.
+                    let _ = self.sink.reserve(UnitSize::default());
+                    let number = self.sink.number();
+                    self.sink.void();
+                    number
+                }))
+            });
+            self.stm.records.release(owned.index, record);
+        }
+        self.owned.clear();
+        if void.is_none() {
+            self.sink.withdraw();
+        }
+        self.leave();
+        if void.is_some() {
+            // The void unit acknowledges nothing; the next commit reports a medium that failed.
+            let _ = self.sink.finish();
+        }
+    }
+
+    /// Sleeps until something that the undone attempt read has changed, or for some milliseconds. `closings` was
+    /// counted while the attempt ran.
+    pub(super) fn sleep(&self, closings: u64) {
+        let (gate, records) = (&self.stm.gate, &self.stm.records);
+        // An owner that has not committed wakes us when it does; incarnations are not changes.
+        let is_other = |seen: &Seen| {
+            // Relaxed: the next attempt synchronizes; this only chooses its time.
+            let record = records.at(seen.index).load(Ordering::Relaxed);
+            !is_owned(record) && number_of(record) != number_of(seen.record)
+        };
+        self.stm.wakeups.join();
+        gate.heavy();
+        self.stm.wakeups.sleep(|| gate.closings() != closings || self.reads.iter().any(is_other));
+    }
+
+    /// Undoes an attempt whose number was drawn in vain.
+    #[cold]
+    #[inline(never)]
+    fn void(&mut self, number: u64) {
+        self.undo.roll_back(&self.memory);
+        self.sink.void();
+        self.owned.iter().for_each(|owned| self.stm.records.release(owned.index, record_of(number)));
+        self.owned.clear();
+        self.leave();
+        // As in `undo`.
+        let _ = self.sink.finish();
+    }
+
+    #[inline(always)]
+    fn leave(&mut self) {
+        // After an exclusive attempt the slot is idle already.
+        self.stm.gate.leave(&self.slot);
+    }
+
+    /// The number up to which commits must be durable before what was read may be told.
+    fn newest_seen(&self) -> u64 {
+        if self.alone {
+            return self.stm.log.newest();
+        }
+        let logged = self.reads.iter().map(|seen| seen.record).max().unwrap_or(0);
+        number_of(logged.max(self.newest_read)).max(self.stm.gate.unrecorded())
+    }
+
+    /// Whether every logged read's record is as it was, or owned by this attempt (which took it as it was: a record
+    /// that has changed since the snapshot is not taken without extending).
+    fn is_valid(&self) -> bool {
+        self.reads.iter().all(|seen| {
+            // Relaxed: the number or the clock that the caller has just loaded (Acquire) orders it; see there.
+            let record = self.stm.records.at(seen.index).load(Ordering::Relaxed);
+            record == seen.record || record == self.mark
+        })
+    }
+
+    /// Takes a later snapshot, if all that was read belongs to it as well.
+    #[cold]
+    fn extend(&mut self) -> Result<(), Interrupted> {
+        let snapshot = self.stm.log.newest();
+        if !self.logs_reads || !self.is_valid() {
+            return Err(self.doom());
+        }
+        (self.snapshot, self.limit) = (snapshot, limit_of(snapshot));
+        self.stm.gate.advance(&self.slot, snapshot);
+        Ok(())
+    }
+
+    #[cold]
+    fn doom(&mut self) -> Interrupted {
+        self.doomed = true;
+        Interrupted(())
+    }
+
+    #[inline(always)]
+    fn note_read(&mut self, index: u32, record: u64) {
+        if self.logs_reads {
+            if self.reads.is_full() {
+                self.reads.make_room(|list| {
+                    list.sort_unstable();
+                    list.dedup();
+                });
+            }
+            self.reads.push(Seen { index, record });
+        } else if L::KEEPS {
+            self.newest_read = self.newest_read.max(record);
+        }
+    }
+
+    #[inline(always)]
+    fn note_owned(&mut self, index: u32, record: u64) {
+        if self.owned.is_full() {
+            self.owned.make_room(|_| ());
+        }
+        self.owned.push(Seen { index, record });
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_slowly(&mut self, address: usize, size: usize) -> Result<u64, Interrupted> {
+        let at = self.memory.at(address, size);
+        let index = self.stm.records.index(address);
+        for round in 0..OWNED_ROUNDS_MAX {
+            // Acquire pairs with the Release in `Records::release`: we see the bytes of that commit.
+            let record = self.stm.records.at(index).load(Ordering::Acquire);
+            if is_owned(record) {
+                pause(round);
+                continue;
+            }
+            if record > self.limit {
+                self.extend()?;
+                continue;
+            }
+            // SAFETY: checked by `at`.
+            let value = unsafe { load(at, size) };
+            if self.stm.records.unchanged(index, record) {
+                self.note_read(index, record);
+                return Ok(value);
+            }
+        }
+        Err(self.doom())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn own_slowly(&mut self, index: u32) -> Result<(), Interrupted> {
+        if !self.logs_reads {
+            self.wants_log = true;
+            return Err(self.doom());
+        }
+        for round in 0..OWNED_ROUNDS_MAX {
+            // Relaxed: `own` acquires.
+            let record = self.stm.records.at(index).load(Ordering::Relaxed);
+            if is_owned(record) {
+                pause(round);
+                continue;
+            }
+            if record > self.limit {
+                self.extend()?;
+                continue;
+            }
+            if self.stm.records.own(index, record, self.mark) {
+                self.note_owned(index, record);
+                return Ok(());
+            }
+        }
+        Err(self.doom())
+    }
+}
+
+impl<L: RedoLog> TxAccess for StmTx<'_, L> {
+    #[inline(always)]
+    fn read_piece(&mut self, address: usize, size: usize) -> Result<u64, Interrupted> {
+        let at = self.memory.at(address, size);
+        if self.alone {
+            // SAFETY: checked by `at`.
+            return Ok(unsafe { load(at, size) });
+        }
+        let index = self.stm.records.index(address);
+        // Acquire pairs with the Release in `Records::release`: we see the bytes of that commit.
+        let record = self.stm.records.at(index).load(Ordering::Acquire);
+        if record <= self.limit {
+            // SAFETY: as above.
+            let value = unsafe { load(at, size) };
+            if self.stm.records.unchanged(index, record) {
+                self.note_read(index, record);
+                return Ok(value);
+            }
+        } else if record == self.mark {
+            // SAFETY: as above.
+            return Ok(unsafe { load(at, size) });
+        }
+        self.read_slowly(address, size)
+    }
+
+    #[inline(always)]
+    fn write_piece(&mut self, address: usize, size: usize, value: u64) -> Result<(), Interrupted> {
+        let at = self.memory.at(address, size);
+        if !self.alone {
+            let index = self.stm.records.index(address);
+            // Relaxed: `own` acquires.
+            let record = self.stm.records.at(index).load(Ordering::Relaxed);
+            if record != self.mark {
+                if record <= self.limit && self.logs_reads && self.stm.records.own(index, record, self.mark) {
+                    self.note_owned(index, record);
+                } else {
+                    self.own_slowly(index)?;
+                }
+            }
+        }
+        // SAFETY: checked by `at`; and no other transaction uses the stripe now.
+        unsafe {
+            self.undo.note(address, size, load(at, size));
+            store(at, size, value);
+        }
+        Ok(())
+    }
+
+    fn privatise(&mut self) {
+        self.privatises = true;
+    }
+}
+
+impl<L: RedoLog> Drop for StmTx<'_, L> {
+    fn drop(&mut self) {
+        self.stm.gate.unregister(&self.slot);
+    }
+}

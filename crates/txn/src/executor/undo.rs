@@ -1,0 +1,109 @@
+//! The undo log of one attempt, in DRAM: what its writes replaced, byte for byte, and so also where the redo log finds
+//! what it wrote.
+
+use super::entries::Entries;
+use crate::memory::{TxMemory, WORD_BYTES, load, store};
+use crate::sink::{RedoSink, UnitSize};
+use std::collections::HashSet;
+
+/// Bits of an entry's first word that hold the address; the rest holds the size.
+const ADDRESS_BITS: u32 = 56;
+
+/// One write: where, how many bytes, and what was there.
+#[derive(Clone, Copy, Debug)]
+struct Undo {
+    place: u64,
+    old: u64,
+}
+
+impl Undo {
+    fn address(self) -> usize {
+        (self.place & ((1 << ADDRESS_BITS) - 1)) as usize
+    }
+
+    fn size(self) -> usize {
+        (self.place >> ADDRESS_BITS) as usize
+    }
+}
+
+/// What one attempt's writes replaced.
+#[derive(Debug)]
+pub(crate) struct UndoLog {
+    entries: Entries<Undo>,
+    /// Entries that are no whole word, and their bytes.
+    ranges: usize,
+    range_bytes: usize,
+}
+
+impl UndoLog {
+    pub(crate) fn new() -> Self {
+        Self { entries: Entries::new(), ranges: 0, range_bytes: 0 }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        (self.ranges, self.range_bytes) = (0, 0);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Notes that `size` bytes at `address` (inside one word) held `old` before they are written.
+    #[inline(always)]
+    pub(crate) fn note(&mut self, address: usize, size: usize, old: u64) {
+        if self.entries.is_full() {
+            self.make_room();
+        }
+        self.entries.push(Undo { place: address as u64 | (size as u64) << ADDRESS_BITS, old });
+        if size != WORD_BYTES {
+            self.ranges += 1;
+            self.range_bytes += size;
+        }
+    }
+
+    /// Of several entries for the same bytes the first is the one to restore.
+    #[cold]
+    fn make_room(&mut self) {
+        self.entries.make_room(|list| {
+            let mut seen = HashSet::with_capacity(list.len());
+            list.retain(|entry| seen.insert(entry.place));
+        });
+        let odd = self.entries.iter().filter(|entry| entry.size() != WORD_BYTES);
+        (self.ranges, self.range_bytes) = odd.fold((0, 0), |(n, bytes), entry| (n + 1, bytes + entry.size()));
+    }
+
+    /// Restores every byte that was written, and no other, newest write first; forgets them.
+    pub(crate) fn roll_back(&mut self, memory: &TxMemory) {
+        for entry in self.entries.iter().rev() {
+            // SAFETY: the address was checked with this size when the entry was made.
+            unsafe { store(memory.at(entry.address(), entry.size()), entry.size(), entry.old) };
+        }
+        self.clear();
+    }
+
+    /// What the redo unit of these writes holds.
+    pub(crate) fn unit_size(&self) -> UnitSize {
+        UnitSize {
+            words: self.entries.len() - self.ranges,
+            ranges: self.ranges,
+            range_bytes: self.range_bytes,
+        }
+    }
+
+    /// Passes what memory holds now, wherever this attempt wrote, to the redo log. The caller keeps other writers
+    /// out.
+    #[inline]
+    pub(crate) fn put(&self, memory: &TxMemory, sink: &mut impl RedoSink) {
+        for entry in self.entries.iter() {
+            let (address, size) = (entry.address(), entry.size());
+            // SAFETY: as in `roll_back`.
+            let value = unsafe { load(memory.at(address, size), size) };
+            if size == WORD_BYTES {
+                sink.word(address, value);
+            } else {
+                sink.range(address, &value.to_le_bytes()[..size]);
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! How transactions that called `retry` sleep until something that they read has changed.
+//!
+//! A sleeper first counts itself, then looks whether anything has changed, then sleeps; a committer first makes its
+//! writes visible, then looks whether anybody is counted. Between its two steps each side has a barrier, so that at
+//! least one of the two sees the other.
+
+use crate::sync::{AtomicU32, EventCount, Ordering, limit};
+
+/// After this time a sleeper's body runs again although nothing that it read has changed: it may watch a clock.
+const SLEEP_MILLISECONDS_MAX: u64 = 20;
+
+/// Transactions that sleep, and the event that wakes them.
+#[derive(Debug)]
+pub(crate) struct Wakeups {
+    sleepers: AtomicU32,
+    commits: EventCount,
+}
+
+impl Wakeups {
+    pub(crate) fn new() -> Self {
+        Self { sleepers: AtomicU32::new(0), commits: EventCount::new() }
+    }
+
+    /// Whether a transaction sleeps or is about to. The caller has passed a barrier after its writes.
+    #[inline(always)]
+    pub(crate) fn needed(&self) -> bool {
+        // Relaxed: the barrier orders it after the writes.
+        self.sleepers.load(Ordering::Relaxed) != 0
+    }
+
+    /// Wakes all sleepers; each looks for itself.
+    #[cold]
+    pub(crate) fn wake(&self) {
+        self.commits.notify_all();
+    }
+
+    /// The caller is about to sleep; `sleep` must follow, after a barrier.
+    pub(crate) fn join(&self) {
+        // Relaxed: the barrier orders it before what `changed` loads.
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Sleeps until `changed`, or for [`SLEEP_MILLISECONDS_MAX`].
+    pub(crate) fn sleep(&self, changed: impl Fn() -> bool) {
+        loop {
+            let ticket = self.commits.ticket();
+            if changed() || !self.commits.wait_for(ticket, limit(SLEEP_MILLISECONDS_MAX)) {
+                break;
+            }
+        }
+        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,51 @@
+//! Floor 3: transactions on memory that threads share.
+//!
+//! An executor isolates the transactions of many threads on one range of addresses ([`TxMemory`]): each is atomic,
+//! and sees one consistent state of memory. How a commit becomes durable is another matter: executors hand what a
+//! transaction wrote to a [`RedoSink`], in the order that its module tells. Here there is only [`VolatileLog`], which
+//! keeps nothing; no door of Mangrove opens to this crate yet.
+//!
+//! ```
+//! use mangrove_txn::{Halt, Isolation, Stm, StmOptions, TxAccess, TxMemory, TxThread, VolatileLog};
+//!
+//! let mut words = vec![100u64, 0];
+//! let base = words.as_mut_ptr();
+//! // SAFETY: the vector outlives the executor, and only transactions use it meanwhile.
+//! let memory = unsafe { TxMemory::new(base.cast(), 16) };
+//! let stm = Stm::new(memory, VolatileLog::new(), StmOptions::default());
+//! let (from, to) = (memory.base(), memory.base() + 8);
+//!
+//! let mut thread = stm.thread();
+//! let left = thread.run(|tx| {
+//!     let (a, b) = (tx.read_word(from)?, tx.read_word(to)?);
+//!     tx.write_word(from, a - 30)?;
+//!     tx.write_word(to, b + 30)?;
+//!     if a < 30 {
+//!         return Err(Halt::Abort("not covered")); // everything is undone
+//!     }
+//!     Ok(a - 30)
+//! });
+//! assert_eq!(left, Ok(70));
+//! drop(thread);
+//! assert_eq!(words, [70, 30]);
+//! ```
+//!
+//! The design and its reasons: docs/decisions/txn.md.
+
+mod access;
+mod executor;
+mod memory;
+mod run;
+mod sink;
+mod sync;
+mod volatile;
+
+pub use access::{Halt, Interrupted, TxAccess};
+pub use executor::{
+    HardwareLimits, HardwareModel, HardwareThread, HardwareTx, Sgl, SglThread, SglTx, Stm, StmOptions,
+    StmThread, StmTx,
+};
+pub use memory::TxMemory;
+pub use run::{Answer, Isolation, TxCounts, TxError, TxThread};
+pub use sink::{RedoLog, RedoSink, UnitSize};
+pub use volatile::{VolatileLog, VolatileSink};

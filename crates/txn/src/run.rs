@@ -1,0 +1,93 @@
+//! How a program runs transactions: an executor for all threads, a handle for each, and how a transaction ends.
+
+use crate::access::{Halt, TxAccess};
+use std::fmt;
+
+/// Why a transaction gave no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TxError<E, S> {
+    /// The body aborted with this value. Nothing happened.
+    Aborted(E),
+    /// The redo log did not take the unit. Nothing happened.
+    Refused(S),
+    /// The redo log failed after the transaction had become visible to others (or, if it only read, while it waited
+    /// for what it saw to be durable). Whether a crash keeps it is not known.
+    InDoubt(S),
+}
+
+impl<E: fmt::Display, S: fmt::Debug> fmt::Display for TxError<E, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Aborted(value) => write!(f, "the transaction aborted, and nothing was changed: {value}"),
+            Self::Refused(cause) => {
+                write!(f, "the log did not take the transaction, and nothing was changed: {cause:?}")
+            }
+            Self::InDoubt(cause) => write!(
+                f,
+                "the transaction took place, but the log failed, and a crash may undo it: {cause:?}"
+            ),
+        }
+    }
+}
+
+impl<E: fmt::Debug + fmt::Display, S: fmt::Debug> std::error::Error for TxError<E, S> {}
+
+/// What one thread's transactions have met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TxCounts {
+    /// Transactions that committed.
+    pub commits: u64,
+    /// Attempts that were undone because of another thread (or, in hardware, for any cause).
+    pub conflicts: u64,
+    /// Of the commits, those that ran while no other transaction could: the fallback after many conflicts.
+    pub serial: u64,
+    /// Of the commits, those that ran in solo mode.
+    pub solo: u64,
+    /// Of the aborted hardware attempts, those that wrote or read more than the hardware holds.
+    pub capacity: u64,
+}
+
+/// An executor: it isolates the transactions of many threads on one [`TxMemory`](crate::TxMemory).
+pub trait Isolation: Sync {
+    /// One thread's handle.
+    type Thread<'executor>: TxThread
+    where
+        Self: 'executor;
+
+    /// A handle for the calling thread.
+    fn thread(&self) -> Self::Thread<'_>;
+}
+
+/// What a transaction of this handle gives back.
+pub type Answer<T, E, H> = Result<T, TxError<E, <H as TxThread>::SinkError>>;
+
+/// One thread's handle to an executor.
+///
+/// A body may run many times, and its effects must be confined to what it reads and writes through its argument;
+/// each run sees one consistent state of memory, also a run that is undone in the end. A panic in a body undoes the
+/// transaction and goes on to the caller; other threads do not notice.
+pub trait TxThread {
+    /// A transaction as its body sees it.
+    type Tx: TxAccess;
+    /// Why the redo log fails.
+    type SinkError: fmt::Debug;
+
+    /// Runs `body` as one transaction and gives its answer.
+    ///
+    /// # Errors
+    /// [`TxError::Aborted`] with the value of [`Halt::Abort`]; the other two when the redo log fails.
+    fn run<T, E>(&mut self, body: impl FnMut(&mut Self::Tx) -> Result<T, Halt<E>>) -> Answer<T, E, Self>;
+
+    /// As `run`, for a body that rarely or never writes: executors skip what only writers need.
+    ///
+    /// # Errors
+    /// As for `run`.
+    fn read<T, E>(&mut self, body: impl FnMut(&mut Self::Tx) -> Result<T, Halt<E>>) -> Answer<T, E, Self> {
+        self.run(body)
+    }
+
+    /// What this handle's transactions have met so far.
+    fn counts(&self) -> TxCounts;
+}

@@ -1,0 +1,106 @@
+//! Where executors and commit protocols meet: a redo log as an executor sees it.
+//!
+//! An executor calls, for a transaction that wrote, in this order:
+//!
+//! 1. [`RedoSink::reserve`]: room in the log. No number is drawn yet, so waiting here delays no other commit.
+//! 2. [`RedoSink::number`], while it holds every lock that makes the writes invisible. The sink first announces a
+//!    lower bound of the number where its protocol needs one.
+//! 3. [`RedoSink::word`] and [`RedoSink::range`]: what was written, by value.
+//! 4. [`RedoSink::seal`], still before the locks are released: the unit is whole, checksum included, before another
+//!    transaction can see the first of its writes (needed on eADR, where nothing later is waited for). Instead
+//!    [`RedoSink::void`], if the transaction ends without effect after all: a number that was drawn is never missing.
+//! 5. [`RedoSink::finish`], after the locks are released: flush, publish, and wait as the protocol demands.
+//!
+//! A protocol that orders commits by time stamps also hears when an attempt begins and when it ends without a unit
+//! ([`RedoSink::announce`], [`RedoSink::withdraw`]: Algorithm 2 of the SPHT paper announces a lower bound at the
+//! beginning). A transaction that only read calls [`RedoSink::settle`] instead of all this.
+
+/// What a unit must hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnitSize {
+    /// Aligned words of 8 bytes.
+    pub words: usize,
+    /// Ranges of other lengths or alignments.
+    pub ranges: usize,
+    /// The bytes of all those ranges together.
+    pub range_bytes: usize,
+}
+
+/// The order of commits, and the threads' ways into the log; shared by all threads.
+pub trait RedoLog: Sync {
+    /// One thread's way into the log.
+    type Sink<'log>: RedoSink
+    where
+        Self: 'log;
+
+    /// Whether the log keeps anything. Otherwise executors pass no words, and readers wait for nothing.
+    const KEEPS: bool;
+
+    /// Whether each number is the one before plus 1 (dense numbers). Otherwise (time stamps) gaps are allowed, and
+    /// executors do not conclude from two adjacent numbers that nothing happened between them.
+    const DENSE: bool;
+
+    /// A way into the log for the calling thread. May wait for a log that is free.
+    fn sink(&self) -> Self::Sink<'_>;
+
+    /// The largest number drawn: a number drawn later is larger. Whoever sees a number here also sees the locks that
+    /// were held when it was drawn (Acquire, with the Release of [`RedoSink::number`]). Less than 2^56.
+    fn newest(&self) -> u64;
+}
+
+/// One thread's way into a redo log. The module tells the order of the calls.
+pub trait RedoSink {
+    /// Why the log does not take a unit.
+    type Error: std::fmt::Debug;
+
+    /// An attempt begins that may draw a number later.
+    #[inline(always)]
+    fn announce(&mut self) {}
+
+    /// The attempt that was announced ended without a number.
+    #[inline(always)]
+    fn withdraw(&mut self) {}
+
+    /// Makes sure that a unit of this size fits; may wait for the replayer. Nothing has to be given back if no unit
+    /// follows.
+    ///
+    /// # Errors
+    /// When the unit can never fit, or the medium has failed. The executor then undoes the transaction.
+    fn reserve(&mut self, size: UnitSize) -> Result<(), Self::Error>;
+
+    /// Draws this unit's number; the caller holds its locks. After a `reserve` that failed, or of less, only `void`
+    /// may follow.
+    fn number(&mut self) -> u64;
+
+    /// As `number`, where the caller knows that no other thread draws a number meanwhile.
+    #[inline(always)]
+    fn number_alone(&mut self) -> u64 {
+        self.number()
+    }
+
+    /// An aligned word of 8 bytes, as memory holds it, read as a little-endian number. Words and ranges of a unit may
+    /// overlap; they agree.
+    fn word(&mut self, address: usize, value: u64);
+
+    /// A range of any length.
+    fn range(&mut self, address: usize, bytes: &[u8]);
+
+    /// The unit is complete.
+    fn seal(&mut self);
+
+    /// The number that was drawn has no unit; whatever the log has of it counts as nothing. Never fails: a log that
+    /// has failed acknowledges nothing any more.
+    fn void(&mut self);
+
+    /// Flushes and publishes the sealed or void unit, and waits until it may be acknowledged.
+    ///
+    /// # Errors
+    /// When the medium has failed. The writes are visible by then, and whether they are durable is not known.
+    fn finish(&mut self) -> Result<(), Self::Error>;
+
+    /// Waits until everything up to `number` is durable: what a transaction that wrote nothing has seen.
+    ///
+    /// # Errors
+    /// When the medium has failed.
+    fn settle(&mut self, number: u64) -> Result<(), Self::Error>;
+}

@@ -1,0 +1,109 @@
+//! The one source of locks, atomics, barriers, event counts, waits and clocks, and the one way to memory that
+//! transactions share. The models in `tests/` compile the rest of the crate with a `sync` module of their own, which
+//! takes all of it from the model checker; a simulation on virtual time can do the same.
+
+use mangrove_sys::Reservation;
+pub(crate) use mangrove_sys::{AsymmetricBarrier, EventCount};
+pub(crate) use parking_lot::{Mutex, MutexGuard};
+use std::ptr::NonNull;
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Bytes of a huge page: without them a random access to a large table also misses the TLB.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// A large table of zeros.
+#[derive(Debug)]
+pub(crate) struct Table {
+    first: NonNull<AtomicU64>,
+    count: usize,
+    /// Unmapped with the table.
+    _memory: Reservation,
+}
+
+// SAFETY: the table is atomics in a mapping that it owns.
+unsafe impl Send for Table {}
+// SAFETY: as above.
+unsafe impl Sync for Table {}
+
+impl Table {
+    /// A table of `count` zeros. Memory is committed to what is touched.
+    ///
+    /// # Panics
+    /// When the system has no addresses left for it.
+    pub(crate) fn new(count: usize) -> Self {
+        let bytes = count * size_of::<AtomicU64>();
+        let memory = Reservation::anonymous(bytes + HUGE_PAGE_BYTES)
+            .unwrap_or_else(|error| panic!("no memory for a table of {bytes} bytes: {error}"));
+        let base = memory.base();
+        let from = base.as_ptr().addr().next_multiple_of(HUGE_PAGE_BYTES) - base.as_ptr().addr();
+        if bytes >= HUGE_PAGE_BYTES {
+            memory.advise_huge(from, bytes);
+        }
+        // SAFETY: at most one huge page after the base, which the mapping is longer by.
+        Self { first: unsafe { base.add(from) }.cast(), count, _memory: memory }
+    }
+
+    /// The table.
+    #[inline(always)]
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: inside the mapping, aligned, zeroed by the system, and only ever accessed as atomics.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
+    }
+}
+
+/// Rounds of [`pause`] that only delay; later ones give the CPU away.
+const SPIN_ROUNDS: u32 = 100;
+
+/// Rounds of [`pause`] after which each one sleeps.
+const YIELD_ROUNDS: u32 = 300;
+
+/// The `round`-th pause of a wait for another thread: a delay, then the rest of the time slice, then a short sleep.
+#[inline]
+pub(crate) fn pause(round: u32) {
+    if round < SPIN_ROUNDS {
+        std::hint::spin_loop();
+    } else if round < YIELD_ROUNDS {
+        std::thread::yield_now();
+    } else {
+        std::thread::sleep(std::time::Duration::from_micros(50));
+    }
+}
+
+/// Time as an event count's limit.
+pub(crate) type Limit = std::time::Duration;
+
+/// A wait on an event count that ends without an event after `milliseconds`.
+pub(crate) const fn limit(milliseconds: u64) -> Limit {
+    Limit::from_millis(milliseconds)
+}
+
+macro_rules! accesses {
+    ($($load:ident $store:ident $value:ty, $atomic:ty;)*) => {$(
+        /// One load that other threads' stores may race with.
+        ///
+        /// # Safety
+        /// `at` is aligned for its type and valid for atomic access.
+        #[inline(always)]
+        pub(crate) unsafe fn $load(at: *mut $value) -> $value {
+            // SAFETY: as the caller promises. Relaxed: the ownership records order it.
+            unsafe { <$atomic>::from_ptr(at) }.load(Ordering::Relaxed)
+        }
+
+        /// One store that other threads' loads may race with.
+        ///
+        /// # Safety
+        /// As for the load.
+        #[inline(always)]
+        pub(crate) unsafe fn $store(at: *mut $value, value: $value) {
+            // SAFETY: as the caller promises. Relaxed: the ownership records order it.
+            unsafe { <$atomic>::from_ptr(at) }.store(value, Ordering::Relaxed);
+        }
+    )*};
+}
+
+accesses! {
+    load_u8 store_u8 u8, std::sync::atomic::AtomicU8;
+    load_u16 store_u16 u16, std::sync::atomic::AtomicU16;
+    load_u32 store_u32 u32, std::sync::atomic::AtomicU32;
+    load_u64 store_u64 u64, std::sync::atomic::AtomicU64;
+}

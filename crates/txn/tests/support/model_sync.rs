@@ -1,0 +1,68 @@
+//! What the crate's files find as `crate::sync` in a model: shuttle's threads, locks and atomics.
+
+pub(crate) use mangrove_testkit::shuttle::{EventCount, Mutex, MutexGuard};
+pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Shuttle's memory is sequentially consistent, so barriers do nothing.
+#[derive(Debug)]
+pub(crate) struct AsymmetricBarrier;
+
+impl AsymmetricBarrier {
+    pub(crate) fn detect() -> Self {
+        Self
+    }
+
+    pub(crate) fn light(&self) {}
+
+    pub(crate) fn heavy(&self) {}
+}
+
+#[derive(Debug)]
+pub(crate) struct Table(Vec<AtomicU64>);
+
+impl Table {
+    pub(crate) fn new(count: usize) -> Self {
+        Self((0..count).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        &self.0
+    }
+}
+
+pub(crate) fn pause(_round: u32) {
+    shuttle::thread::yield_now();
+}
+
+pub(crate) type Limit = std::time::Duration;
+
+pub(crate) const fn limit(milliseconds: u64) -> Limit {
+    Limit::from_millis(milliseconds)
+}
+
+macro_rules! accesses {
+    ($($load:ident $store:ident $value:ty;)*) => {$(
+        /// # Safety
+        /// `at` is valid.
+        pub(crate) unsafe fn $load(at: *mut $value) -> $value {
+            shuttle::thread::yield_now();
+            // SAFETY: shuttle runs one thread at a time, and the caller's address is valid.
+            unsafe { at.read() }
+        }
+
+        /// # Safety
+        /// `at` is valid.
+        pub(crate) unsafe fn $store(at: *mut $value, value: $value) {
+            shuttle::thread::yield_now();
+            // SAFETY: as above.
+            unsafe { at.write(value) }
+        }
+    )*};
+}
+
+accesses! {
+    load_u8 store_u8 u8;
+    load_u16 store_u16 u16;
+    load_u32 store_u32 u32;
+    load_u64 store_u64 u64;
+}
