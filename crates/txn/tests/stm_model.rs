@@ -143,14 +143,18 @@ fn executors_that_are_wrong_are_found() {
 
 type Body<T> = Result<T, Halt<Infallible>>;
 
-/// A consumer takes three items of a producer through one word, each waiting for the other by `retry`.
-fn hand_over<X: Isolation + Send + 'static>(make: impl Fn(TxMemory) -> X) {
+/// A consumer takes three items of a producer through one word, each waiting for the other by `retry`. Before each
+/// item the producer has other transactions. Gives how often the consumer's body ran.
+fn hand_over<X: Isolation + Send + 'static>(make: impl Fn(TxMemory) -> X, others: usize) -> u32 {
     let fixture = Fixture::new(2, make);
     let producer = {
         let fixture = Arc::clone(&fixture);
         thread::spawn(move || {
             let mut handle = fixture.executor.thread();
             for item in 1..=3 {
+                for _ in 0..others {
+                    handle.run(|tx| -> Body<()> { Ok(tx.write_word(fixture.words.at(1), item)?) }).unwrap();
+                }
                 let put = handle.run(|tx| -> Body<()> {
                     if tx.read_word(fixture.words.at(0))? != 0 {
                         return Err(Halt::Retry);
@@ -162,8 +166,10 @@ fn hand_over<X: Isolation + Send + 'static>(make: impl Fn(TxMemory) -> X) {
         })
     };
     let mut handle = fixture.executor.thread();
+    let mut runs = 0;
     for expected in 1..=3 {
         let taken = handle.run(|tx| -> Body<u64> {
+            runs += 1;
             let item = tx.read_word(fixture.words.at(0))?;
             if item == 0 {
                 return Err(Halt::Retry);
@@ -175,18 +181,24 @@ fn hand_over<X: Isolation + Send + 'static>(make: impl Fn(TxMemory) -> X) {
     }
     drop(handle);
     producer.join().unwrap();
+    runs
 }
 
 #[test]
 fn a_sleeper_wakes_when_what_it_read_changes() {
     // Sleeps have no limit here: a sleeper that is forgotten is a deadlock, which shuttle reports.
     PATIENT.set(true);
-    check_random(|| hand_over(|memory| stm(memory, 100, false)), 2000);
-    // Some commits, and all of them, write no records.
-    check_random(|| hand_over(|memory| stm(memory, 1, false)), 2000);
-    check_random(|| hand_over(|memory| stm(memory, 0, false)), 2000);
-    check_random(|| hand_over(|memory| Sgl::new(memory, VolatileLog::new())), 2000);
-    check_random(|| hand_over(hardware), 1000);
+    let search = |make: fn(TxMemory) -> Stm<VolatileLog>, others, schedules| {
+        check_random(move || assert!(hand_over(make, others) > 2), schedules);
+    };
+    search(|memory| stm(memory, 100, false), 0, 2000);
+    // Some commits write no records: after conflicts, and in solo mode.
+    search(|memory| stm(memory, 1, false), 0, 2000);
+    search(|memory| stm(memory, 100, true), 70, 200);
+    // None does. And who sleeps does not turn in circles: alone, beside others, and again when woken.
+    check_random(|| assert!(hand_over(|memory| stm(memory, 0, false), 0) < 20), 2000);
+    check_random(|| assert!(hand_over(|memory| Sgl::new(memory, VolatileLog::new()), 0) < 20), 2000);
+    check_random(|| assert!(hand_over(hardware, 0) > 2), 1000);
     PATIENT.set(false);
 }
 
@@ -195,7 +207,7 @@ fn wake_ups_that_are_lost_are_found() {
     PATIENT.set(true);
     for flag in [&FORGETFUL, &SLEEPY] {
         flag.set(true);
-        let found = found_by_random(|| hand_over(|memory| stm(memory, 100, false)), 2000);
+        let found = found_by_random(|| assert!(hand_over(|memory| stm(memory, 100, false), 0) > 2), 2000);
         flag.set(false);
         assert!(found.is_some(), "a planted bug was not found");
     }
