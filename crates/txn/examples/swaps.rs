@@ -101,7 +101,13 @@ fn main() {
     (0..words).for_each(|word| unsafe { base.add(word as usize).write(word) });
     // SAFETY: the words outlive the executors, and only transactions touch them until the sum is taken.
     let memory = unsafe { TxMemory::new(base.cast(), bytes) };
-    let stm = |solo| Stm::new(memory, VolatileLog::new(), StmOptions { solo, ..StmOptions::default() });
+    let stm = |solo: bool| {
+        Stm::new(
+            memory,
+            VolatileLog::new(),
+            StmOptions { solo_after: solo.then_some(64), ..StmOptions::default() },
+        )
+    };
     println!("million transactions a second (conflicts a thousand), {words} words, volatile");
     for threads in [1, 2] {
         println!("{threads} thread(s)       1 swap          4 swaps         16 swaps        64 swaps");

@@ -20,7 +20,11 @@ const WORDS: usize = 64;
 const BYTES: usize = WORDS * 8;
 
 fn stm(words: &Words, serial_after: u32, solo: bool) -> Stm<VolatileLog> {
-    Stm::new(words.memory(), VolatileLog::new(), StmOptions { serial_after, solo, ..StmOptions::default() })
+    Stm::new(
+        words.memory(),
+        VolatileLog::new(),
+        StmOptions { serial_after, solo_after: solo.then_some(64), ..StmOptions::default() },
+    )
 }
 
 /// A model that aborts now and then, so that both of its ways are taken.

@@ -48,7 +48,8 @@ const PLANS: [Plan; 3] = [
 fn ownership_records_are_opaque() {
     for (record_bits, serial_after, solo) in [(10, 24, false), (2, 24, false), (10, 2, true), (10, 24, true)]
     {
-        let options = StmOptions { record_bits, stripe_bits: 3, serial_after, solo };
+        let options =
+            StmOptions { record_bits, stripe_bits: 3, serial_after, solo_after: solo.then_some(64) };
         PLANS.iter().for_each(|plan| {
             is_opaque(|words| Stm::new(words.memory(), VolatileLog::new(), options), *plan);
         });

@@ -16,7 +16,7 @@ fn a_million_writes_of_two_words_need_room_for_two() {
     // The second one is in another stripe, and one that is only read in a third one.
     let words = Words::new(16);
     for solo in [false, true] {
-        let options = StmOptions { solo, ..StmOptions::default() };
+        let options = StmOptions { solo_after: solo.then_some(64), ..StmOptions::default() };
         let stm = Stm::new(words.memory(), VolatileLog::new(), options);
         let mut thread = stm.thread();
         let before = resident_bytes();

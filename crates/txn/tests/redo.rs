@@ -209,7 +209,7 @@ fn units_give_memory<X: Isolation>(words: &Words, executor: &X, log: &Kept) {
 }
 
 fn stm(words: &Words, serial_after: u32, solo: bool) -> Stm<Kept> {
-    let options = StmOptions { record_bits: 8, stripe_bits: 3, serial_after, solo };
+    let options = StmOptions { record_bits: 8, stripe_bits: 3, serial_after, solo_after: solo.then_some(64) };
     Stm::new(words.memory(), Kept::default(), options)
 }
 
@@ -351,6 +351,34 @@ fn a_window_is_between_hardware_commit_and_flush() {
         assert_eq!(unit, Unit { void: false, finished: false, ranges });
     });
     assert!(model.log().log.units.lock().unwrap()[&1].finished);
+}
+
+/// A commit finds what it read changed, after it has drawn its number: that one gets a void unit.
+#[test]
+fn a_number_drawn_in_vain_is_void() {
+    let words = Words::new(WORDS);
+    let stm = stm(&words, 24, false);
+    let (mut first, mut second) = (stm.thread(), stm.thread());
+    let mut attempts = 0;
+    let sum = first.run(|tx| -> Body<u64> {
+        attempts += 1;
+        let value = tx.read_word(words.at(0))?;
+        tx.write_word(words.at(1), value + 1)?;
+        if attempts == 1 {
+            second.run(|tx| -> Body<()> { Ok(tx.write_word(words.at(0), 5)?) }).unwrap();
+        }
+        Ok(value + 1)
+    });
+    assert_eq!((sum, attempts, words.get(1)), (Ok(6), 2, 6));
+    let units = stm.log().log.units.lock().unwrap();
+    let unit = |word: usize, value: u64| Unit {
+        void: false,
+        finished: true,
+        ranges: vec![(words.at(word), value.to_le_bytes().to_vec())],
+    };
+    assert_eq!(units[&1], unit(0, 5));
+    assert_eq!(units[&2], Unit { void: true, finished: true, ranges: vec![] });
+    assert_eq!((units[&3].clone(), units.len()), (unit(1, 6), 3));
 }
 
 /// Undone attempts draw no number until a record's incarnations are used up; then one, which has a void unit.

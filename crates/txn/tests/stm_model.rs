@@ -86,7 +86,11 @@ fn opaque<X: Isolation + Send + 'static>(make: impl Fn(TxMemory) -> X, plan: Pla
 }
 
 fn stm(memory: TxMemory, serial_after: u32, solo: bool) -> Stm<VolatileLog> {
-    Stm::new(memory, VolatileLog::new(), StmOptions { record_bits: 1, stripe_bits: 3, serial_after, solo })
+    Stm::new(
+        memory,
+        VolatileLog::new(),
+        StmOptions { record_bits: 1, stripe_bits: 3, serial_after, solo_after: solo.then_some(2) },
+    )
 }
 
 #[test]
@@ -104,7 +108,7 @@ fn solo_mode_is_opaque_through_its_changes() {
     // More transactions than a thread commits before it asks for solo mode.
     let plan =
         Plan { seed: 0, transactions: 70, words: 2, accesses: 2, aborts: 15, reads: 20, yields: false };
-    check_random(move || opaque(|memory| stm(memory, 3, true), plan), 150);
+    check_random(move || opaque(|memory| stm(memory, 3, true), plan), 2000);
 }
 
 fn hardware(memory: TxMemory) -> HardwareModel<VolatileLog> {
@@ -144,14 +148,16 @@ fn executors_that_are_wrong_are_found() {
 type Body<T> = Result<T, Halt<Infallible>>;
 
 /// A consumer takes three items of a producer through one word, each waiting for the other by `retry`. Before each
-/// item the producer has other transactions. Gives how often the consumer's body ran.
-fn hand_over<X: Isolation + Send + 'static>(make: impl Fn(TxMemory) -> X, others: usize) -> u32 {
+/// item the producer has other transactions, and idles. Gives how often the consumer's body ran.
+fn hand_over<X: Isolation + Send + 'static>(make: impl Fn(TxMemory) -> X, others: usize, idle: usize) -> u32 {
     let fixture = Fixture::new(2, make);
     let producer = {
         let fixture = Arc::clone(&fixture);
         thread::spawn(move || {
             let mut handle = fixture.executor.thread();
             for item in 1..=3 {
+                // A consumer that does not sleep would run many times meanwhile.
+                (0..idle).for_each(|_| thread::yield_now());
                 for _ in 0..others {
                     handle.run(|tx| -> Body<()> { Ok(tx.write_word(fixture.words.at(1), item)?) }).unwrap();
                 }
@@ -189,16 +195,16 @@ fn a_sleeper_wakes_when_what_it_read_changes() {
     // Sleeps have no limit here: a sleeper that is forgotten is a deadlock, which shuttle reports.
     PATIENT.set(true);
     let search = |make: fn(TxMemory) -> Stm<VolatileLog>, others, schedules| {
-        check_random(move || assert!(hand_over(make, others) > 2), schedules);
+        check_random(move || assert!(hand_over(make, others, 0) > 2), schedules);
     };
     search(|memory| stm(memory, 100, false), 0, 2000);
-    // Some commits write no records: after conflicts, and in solo mode.
+    // Some commits write no records: after conflicts, and in solo mode, which begins while the consumer sleeps.
     search(|memory| stm(memory, 1, false), 0, 2000);
-    search(|memory| stm(memory, 100, true), 70, 200);
+    search(|memory| stm(memory, 100, true), 12, 1000);
     // None does. And who sleeps does not turn in circles: alone, beside others, and again when woken.
-    check_random(|| assert!(hand_over(|memory| stm(memory, 0, false), 0) < 20), 2000);
-    check_random(|| assert!(hand_over(|memory| Sgl::new(memory, VolatileLog::new()), 0) < 20), 2000);
-    check_random(|| assert!(hand_over(hardware, 0) > 2), 1000);
+    check_random(|| assert!(hand_over(|memory| stm(memory, 0, false), 0, 400) < 20), 2000);
+    check_random(|| assert!(hand_over(|memory| Sgl::new(memory, VolatileLog::new()), 0, 400) < 20), 2000);
+    check_random(|| assert!(hand_over(hardware, 0, 0) > 2), 1000);
     PATIENT.set(false);
 }
 
@@ -207,7 +213,7 @@ fn wake_ups_that_are_lost_are_found() {
     PATIENT.set(true);
     for flag in [&FORGETFUL, &SLEEPY] {
         flag.set(true);
-        let found = found_by_random(|| assert!(hand_over(|memory| stm(memory, 100, false), 0) > 2), 2000);
+        let found = found_by_random(|| assert!(hand_over(|memory| stm(memory, 100, false), 0, 0) > 2), 2000);
         flag.set(false);
         assert!(found.is_some(), "a planted bug was not found");
     }
@@ -220,7 +226,7 @@ fn private(privatises: bool) {
     const LINK: usize = 0;
     let fixture = Fixture::new(8, |memory| {
         // Records of their own for link and node.
-        let options = StmOptions { record_bits: 3, stripe_bits: 3, serial_after: 100, solo: false };
+        let options = StmOptions { record_bits: 3, stripe_bits: 3, serial_after: 100, solo_after: None };
         Stm::new(memory, VolatileLog::new(), options)
     });
     fixture.words.set(LINK, 1);

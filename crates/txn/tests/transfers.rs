@@ -76,7 +76,7 @@ fn totals(words: &Words, executor: &impl Isolation, threads: u64, rounds: usize)
 }
 
 fn stm(words: &Words, record_bits: u32, serial_after: u32, solo: bool) -> Stm<VolatileLog> {
-    let options = StmOptions { record_bits, stripe_bits: 3, serial_after, solo };
+    let options = StmOptions { record_bits, stripe_bits: 3, serial_after, solo_after: solo.then_some(64) };
     Stm::new(words.memory(), VolatileLog::new(), options)
 }
 
@@ -224,8 +224,11 @@ fn a_read_that_writes_is_an_update() {
 #[test]
 fn a_million_words_in_one_transaction() {
     let words = Words::new(1 << 20);
-    let stm =
-        Stm::new(words.memory(), VolatileLog::new(), StmOptions { solo: false, ..StmOptions::default() });
+    let stm = Stm::new(
+        words.memory(),
+        VolatileLog::new(),
+        StmOptions { solo_after: None, ..StmOptions::default() },
+    );
     let mut thread = stm.thread();
     for aborts in [true, false] {
         let outcome = thread.run(|tx| {

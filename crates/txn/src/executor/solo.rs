@@ -7,16 +7,15 @@
 
 use super::gate::{Gate, Slot};
 
-/// Commits before the first question.
-const COMMITS_MIN: u32 = 64;
-
 /// Commits between two questions at most.
 const COMMITS_MAX: u32 = 1 << 16;
 
 /// One thread's view on whether it is the only one.
 #[derive(Debug)]
 pub(crate) struct SoloWatch {
+    /// Commits until the next question; the largest number is never.
     left: u32,
+    first_interval: u32,
     interval: u32,
     /// Transactions that other threads had begun, when this thread asked.
     others: u64,
@@ -25,9 +24,10 @@ pub(crate) struct SoloWatch {
 }
 
 impl SoloWatch {
-    pub(crate) fn new(enabled: bool) -> Self {
-        let left = if enabled { COMMITS_MIN } else { u32::MAX };
-        Self { left, interval: COMMITS_MIN, others: 0, solo_commits: 0 }
+    /// A thread that first asks after so many commits, or never.
+    pub(crate) fn new(after: Option<u32>) -> Self {
+        let first_interval = after.map_or(u32::MAX, |commits| commits.clamp(1, COMMITS_MAX));
+        Self { left: first_interval, first_interval, interval: first_interval, others: 0, solo_commits: 0 }
     }
 
     /// Counts a commit beside others; true when it is time to ask.
@@ -42,7 +42,7 @@ impl SoloWatch {
     #[cold]
     pub(crate) fn ask(&mut self, gate: &Gate, slot: &Slot, solo_commits: u64, sleeping: impl Fn() -> bool) {
         if solo_commits - self.solo_commits > u64::from(self.interval) {
-            self.interval = COMMITS_MIN;
+            self.interval = self.first_interval;
         }
         self.solo_commits = solo_commits;
         if !gate.try_solo(slot, &mut self.others, sleeping) {

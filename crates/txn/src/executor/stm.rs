@@ -23,14 +23,15 @@ pub struct StmOptions {
     pub stripe_bits: u32,
     /// After so many conflicts a transaction runs alone.
     pub serial_after: u32,
-    /// Whether a thread that is the only one with transactions runs without records.
-    pub solo: bool,
+    /// After so many commits a thread asks whether it is the only one with transactions, to run without records from
+    /// then on; `None`: it never does.
+    pub solo_after: Option<u32>,
 }
 
 impl Default for StmOptions {
-    /// 2^18 records of 32 bytes each, alone after 24 conflicts, solo mode.
+    /// 2^18 records of 32 bytes each, alone after 24 conflicts, solo mode after 64 commits.
     fn default() -> Self {
-        Self { record_bits: 18, stripe_bits: 5, serial_after: 24, solo: true }
+        Self { record_bits: 18, stripe_bits: 5, serial_after: 24, solo_after: Some(64) }
     }
 }
 
@@ -46,7 +47,7 @@ impl<L: RedoLog> Stm<L> {
             gate: Gate::new(),
             wakeups: Wakeups::new(),
             serial_after: options.serial_after,
-            solo: options.solo,
+            solo_after: options.solo_after,
             log,
         }
     }
@@ -62,7 +63,7 @@ impl<L: RedoLog> Isolation for Stm<L> {
         let tx = StmTx::new(self);
         StmThread {
             backoff: Backoff::new(tx.slot().number()),
-            solo: SoloWatch::new(self.solo),
+            solo: SoloWatch::new(self.solo_after),
             counts: TxCounts::default(),
             tx,
         }

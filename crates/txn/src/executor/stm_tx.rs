@@ -40,7 +40,7 @@ pub struct Stm<L> {
     pub(super) gate: Gate,
     pub(super) wakeups: Wakeups,
     pub(super) serial_after: u32,
-    pub(super) solo: bool,
+    pub(super) solo_after: Option<u32>,
     pub(super) log: L,
 }
 
