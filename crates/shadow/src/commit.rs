@@ -21,7 +21,7 @@ use crate::layout::{
 };
 use crate::log_writer::{LogWriter, SMALL_BYTES};
 use crate::ring::Rings;
-use crate::spill::Spilled;
+use crate::spill_area::{Held, Spilled};
 use mangrove_pool::{Range, crc32c};
 use mangrove_sys::{CACHE_LINE_BYTES, prefetch_write};
 use std::sync::atomic::Ordering;
@@ -156,7 +156,8 @@ impl Rings {
         let mut bytes = writer.bytes;
         if let Some(spilled) = writer.spilled.take() {
             bytes += spilled.bytes;
-            self.release_area(Some((writer.seq, spilled.start + spilled.bytes)));
+            let held = Held { seq: writer.seq, end: spilled.start + spilled.bytes };
+            self.spill_area.release(Some(held));
         }
         let written = &self.written[log];
         // Relaxed: counters, which only the owner of the writer changes.
@@ -174,7 +175,7 @@ impl Rings {
     /// Gives back what `reserve` took, instead of `number`.
     pub(crate) fn unreserve(&self, writer: &mut LogWriter) {
         if writer.spilled.take().is_some() {
-            self.release_area(None);
+            self.spill_area.release(None);
         }
     }
 

@@ -43,6 +43,7 @@ mod layout;
 mod lease;
 mod leases;
 mod lines;
+mod log_backing;
 mod log_writer;
 mod options;
 mod recover;
@@ -50,8 +51,10 @@ mod replay;
 mod ring;
 mod shadow;
 mod spill;
+mod spill_area;
 mod stat;
 mod sync;
+mod ticket;
 mod working;
 
 pub use lease::LogLease;
@@ -60,5 +63,6 @@ pub use mangrove_pool::{
     Medium, MediumKind, PoolConfig, Region, Result, Start, Storage, pool_config_setters,
 };
 pub use options::{CAPACITY_BYTES_DEFAULT, CAPACITY_BYTES_MAX, LOG_COUNT_MAX, Options};
-pub use shadow::{Shadow, Ticket};
+pub use shadow::Shadow;
 pub use stat::{Report, Stat};
+pub use ticket::Ticket;

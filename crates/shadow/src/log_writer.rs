@@ -4,7 +4,7 @@ use crate::layout::{
     COMMIT_BYTES, CommitRecord, KIND_WORDS, REDO_BYTES, UNIT_ALIGN, WORD_BYTES, WORDS_BYTES,
     WORDS_COMMIT_BYTES, WordsCommit, crcs_of_words, le_bytes, redo_total, redo_words,
 };
-use crate::spill::Spilled;
+use crate::spill_area::Spilled;
 use mangrove_pool::crc32c;
 
 /// Atomic groups up to this size are assembled first and copied at once: each of their lines is flushed once.

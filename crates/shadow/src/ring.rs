@@ -9,7 +9,7 @@ use crate::leases::Leases;
 use crate::log_writer::LogWriter;
 use crate::recover::RecoveredLogs;
 use crate::replay::Replayer;
-use crate::spill::SpillArea;
+use crate::spill_area::SpillArea;
 use crate::working::WorkingCopy;
 use crate::{Error, Result, Stat};
 use mangrove_pool::Region;
@@ -42,7 +42,7 @@ pub(crate) struct Rings {
     pub(crate) handover: Handover,
     pub(crate) writers: Leases<Box<LogWriter>>,
     pub(crate) written: Box<[Written]>,
-    pub(crate) spill_area: Mutex<SpillArea>,
+    pub(crate) spill_area: SpillArea,
     pub(crate) replayer: Mutex<Replayer>,
     /// A background thread replays; otherwise a thread that finds a ring full does.
     pub(crate) background: bool,
@@ -68,7 +68,7 @@ impl Rings {
             writers: Leases::new(start.positions.iter().enumerate().map(writer)),
             written: start.positions.iter().map(|_| Written::default()).collect(),
             replayer: Mutex::new(Replayer::new(start.positions.clone(), start.seq)),
-            spill_area: Mutex::default(),
+            spill_area: SpillArea::default(),
             region,
             layout,
             working,

@@ -8,22 +8,18 @@ use crate::layout::{
     AT_RINGS, BLANK_HEADER, PAGE_BYTES, RING_BYTES_MAX, RING_BYTES_MIN, ShadowLayout, VERSION,
 };
 use crate::lease::LogLease;
+use crate::log_backing::LogBacking;
 use crate::recover::{LogEnds, Recovery, recover};
 use crate::ring::Rings;
+use crate::ticket::Ticket;
 use crate::working::WorkingCopy;
 use crate::{Error, Options, Report, Result, Stat};
 use mangrove_pool::{AddressChoice, CheckReport, MediumKind, Pool, Range, Region, Start};
-use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
-
-/// Names a committed atomic group, and with it everything committed before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub u64);
 
 /// What keeps the working copy durable.
 enum Backing {
@@ -31,32 +27,6 @@ enum Backing {
     Log(Arc<LogBacking>),
     /// Rings and durable copy in a region that is the medium.
     Rings(Arc<Rings>),
-}
-
-/// A shadow on a medium that has a log.
-pub(crate) struct LogBacking {
-    pub(crate) region: Region,
-    /// Usable bytes.
-    len: AtomicU64,
-    scratch: Mutex<Vec<Range>>,
-    units: AtomicU64,
-}
-
-impl LogBacking {
-    /// Usable bytes.
-    #[inline]
-    pub(crate) fn len(&self) -> u64 {
-        // Acquire pairs with the Release in `grow`.
-        self.len.load(Ordering::Acquire)
-    }
-
-    /// Appends the present bytes of `ranges` to the log as one atomic group; returns its number.
-    pub(crate) fn append(&self, ranges: &[Range]) -> Result<u64> {
-        let seq = self.region.flush_unit(ranges)?;
-        // Relaxed: a counter.
-        self.units.fetch_add(1, Ordering::Relaxed);
-        Ok(seq)
-    }
 }
 
 /// A durable region with a working copy at a fixed address. See the crate's page.
@@ -139,13 +109,8 @@ impl Shadow {
         made: bool,
     ) -> Result<Self> {
         if region.medium().capabilities().has_units {
-            let (base, grown) = (region.base(), region.medium().grown());
-            let backing = LogBacking {
-                region,
-                len: AtomicU64::new(grown),
-                scratch: Mutex::default(),
-                units: AtomicU64::new(0),
-            };
+            let base = region.base();
+            let backing = LogBacking::new(region);
             return Ok(Self::new(
                 Backing::Log(Arc::new(backing)),
                 base,
@@ -229,12 +194,7 @@ impl Shadow {
     /// `NoSpace` when the medium or the address space is full: nothing is poisoned, and the shadow stays usable.
     pub fn grow(&self, bytes: u64) -> Result<()> {
         match &self.backing {
-            Backing::Log(log) => {
-                log.region.grow(bytes)?;
-                // Release pairs with the Acquire in `len`.
-                log.len.fetch_max(bytes.next_multiple_of(PAGE_BYTES), Ordering::Release);
-                Ok(())
-            }
+            Backing::Log(log) => log.grow(bytes),
             Backing::Rings(rings) => rings.grow(bytes),
         }
     }
@@ -254,12 +214,7 @@ impl Shadow {
     pub fn commit(&self, log: usize, ranges: &[(usize, usize)]) -> Result<Ticket> {
         assert!(log < self.logs, "log {log} of {}", self.logs);
         let ticket = match &self.backing {
-            Backing::Log(backing) => {
-                let mut scratch = backing.scratch.lock();
-                scratch.clear();
-                scratch.extend(self.offsets(ranges));
-                backing.append(&scratch)?
-            }
+            Backing::Log(backing) => backing.commit(self.offsets(ranges))?,
             Backing::Rings(rings) => rings.commit(log, self.offsets(ranges))?,
         };
         Ok(Ticket(ticket))
@@ -427,8 +382,7 @@ impl Shadow {
         };
         match &self.backing {
             Backing::Log(log) => {
-                // Relaxed: a counter.
-                stat.units = log.units.load(Ordering::Relaxed);
+                stat.units = log.units();
                 if let Some(pool) = &stat.pool {
                     stat.log_bytes = pool.log_bytes;
                     stat.log_used = pool.log_used;
@@ -553,6 +507,7 @@ impl Options {
 mod tests {
     use super::*;
     use crate::{Create, Latency, Medium};
+    use std::sync::atomic::Ordering;
     use std::time::{Duration, Instant};
 
     #[track_caller]

@@ -1,59 +1,24 @@
-//! The spill area: the space behind the durable copy, for the records of an atomic group that is too long for a ring.
-//! It holds one such group at a time; a thread that grows the durable copy over it waits until the group is applied.
+//! Puts the records of an atomic group that is too long for a ring behind the durable copy, and grows the durable copy
+//! over that space when the group there has been applied.
 
 use crate::commit::put_checksummed;
 use crate::layout::{AT_DIRTY_END, AT_LEN, PAGE_BYTES, REDO_BYTES, le_bytes, redo_total, redo_words};
 use crate::log_writer::SMALL_BYTES;
 use crate::ring::Rings;
+use crate::spill_area::{Held, Spilled};
 use crate::{Error, Result};
 use mangrove_pool::crc32c;
 use std::sync::atomic::Ordering;
 
-/// The SPILL record of an atomic group whose records lie behind the durable copy.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Spilled {
-    /// CRC32C of the records.
-    pub(crate) crc: u32,
-    /// Where they begin in the region.
-    pub(crate) start: u64,
-    /// Their bytes.
-    pub(crate) bytes: u64,
-    /// Their count.
-    pub(crate) count: u64,
-}
-
-/// Who uses the space behind the durable copy, and what it holds.
-#[derive(Default)]
-pub(crate) struct SpillArea {
-    /// A commit, or a growing thread, uses it.
-    taken: bool,
-    /// Number of the atomic group there, 0 for none yet.
-    seq: u64,
-    /// Its end in the region.
-    end: u64,
-}
-
 impl Rings {
-    /// Waits until no other thread uses the spill area, and takes it.
-    fn take_area(&self) -> Result<(u64, u64)> {
+    /// Waits until no other thread uses the spill area, and takes it; returns what it holds.
+    fn take_area(&self) -> Result<Held> {
         loop {
-            let mut area = self.spill_area.lock();
-            if !area.taken {
-                area.taken = true;
-                return Ok((area.seq, area.end));
+            if let Some(held) = self.spill_area.try_take() {
+                return Ok(held);
             }
-            drop(area);
             self.alive()?;
             std::thread::yield_now();
-        }
-    }
-
-    /// Gives the spill area back; `holds` is the atomic group that lies there now, and its end.
-    pub(crate) fn release_area(&self, holds: Option<(u64, u64)>) {
-        let mut area = self.spill_area.lock();
-        area.taken = false;
-        if let Some((seq, end)) = holds {
-            (area.seq, area.end) = (seq, end);
         }
     }
 
@@ -65,10 +30,10 @@ impl Rings {
         buffer: &mut [u8; SMALL_BYTES],
         pieces: impl Iterator<Item = (u64, &'a [u8])> + Clone,
     ) -> Result<Spilled> {
-        let (seq, _) = self.take_area()?;
-        self.wait_applied(seq)
+        let held = self.take_area()?;
+        self.wait_applied(held.seq)
             .and_then(|()| self.put_aside(buffer, pieces))
-            .inspect_err(|_| self.release_area(None))
+            .inspect_err(|_| self.spill_area.release(None))
     }
 
     /// Durable-order: `dirty_end`, which says how far the region is no longer zero, before the records. Otherwise
@@ -118,22 +83,22 @@ impl Rings {
             let wanted = bytes - self.layout.capacity.min(self.working.len());
             return Err(Error::NoSpace { path: "the shadow's address space".into(), wanted });
         }
-        let (seq, end) = self.take_area()?;
-        let grown = self.grow_alone(bytes, seq, end);
-        self.release_area(None);
+        let held = self.take_area()?;
+        let grown = self.grow_alone(bytes, held);
+        self.spill_area.release(None);
         grown
     }
 
-    /// As `grow`, with the spill area taken, where the atomic group `seq` lies up to `end`.
-    fn grow_alone(&self, bytes: u64, seq: u64, end: u64) -> Result<()> {
+    /// As `grow`, with the spill area taken.
+    fn grow_alone(&self, bytes: u64, held: Held) -> Result<()> {
         let (len, to) = (self.len(), bytes.next_multiple_of(PAGE_BYTES).min(self.layout.capacity));
         if to <= len {
             return Ok(());
         }
         let image = self.layout.image_start();
         self.region.grow(image + to)?;
-        if end > image + len {
-            self.wait_applied(seq)?;
+        if held.end > image + len {
+            self.wait_applied(held.seq)?;
         }
         // Relaxed: a thread that grows or spills has taken the spill area.
         let dirty = self.region.word(AT_DIRTY_END).load(Ordering::Relaxed).min(to);
