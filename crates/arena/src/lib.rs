@@ -2,8 +2,8 @@
 //!
 //! An arena is what `malloc` works on in memory that outlives the process: a [`Heap`] hands out blocks of one range of
 //! addresses, and everything that it knows stands in that range, in spans and bitmaps. It makes nothing durable and
-//! undoes nothing. It tells a receiver ([`Writes`]) which bytes it wrote, and whoever owns the region (a
-//! durable application's batch) makes these bytes durable together with what the program wrote. The same bytes at
+//! undoes nothing. It reports every range of bytes that it writes to the caller's [`Writes`]; a durable application
+//! commits those ranges in one batch with the program's own. The same bytes at
 //! the same address, in this run or a later one, are the same arena.
 //!
 //! ```

@@ -15,21 +15,8 @@ mod slots;
 
 /// What the two files find as `super::sync` here.
 mod sync {
-    pub(crate) use mangrove_testkit::shuttle::{EventCount, Mutex};
+    pub(crate) use mangrove_testkit::shuttle::{AsymmetricBarrier, EventCount, Mutex};
     pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-
-    /// Shuttle's memory is sequentially consistent, so barriers do nothing.
-    pub(crate) struct AsymmetricBarrier;
-
-    impl AsymmetricBarrier {
-        pub(crate) fn detect() -> Self {
-            Self
-        }
-
-        pub(crate) fn light(&self) {}
-
-        pub(crate) fn heavy(&self) {}
-    }
 
     pub(crate) fn barrier_after_rmw() {}
 

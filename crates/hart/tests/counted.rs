@@ -3,10 +3,10 @@
 mod support;
 
 use mangrove_hart::{Error, Hart, Options, WriteMode};
-use mangrove_pool::{Create, Fault, FaultKind, Faulty, Medium, Operation, OsStorage, PoolOptions};
+use mangrove_pool::{Fault, FaultKind, Operation};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use support::Counting;
+use support::{Counting, faulty_pool};
 
 type Count = fn(&Hart) -> Result<u64, Error>;
 
@@ -49,14 +49,7 @@ fn after_an_error_a_count_tells_of_durable_records_only() {
         std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("counted {}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
     for (file, is_lost) in [("log", true), ("image", false)] {
-        let storage = Faulty::new(Arc::new(OsStorage));
-        let options = PoolOptions::new()
-            .create(Create::New)
-            .medium(Medium::File)
-            .capacity(16 << 20)
-            .log_bytes(1 << 20)
-            .storage(Arc::new(storage.clone()));
-        let pool = options.open(folder.join(file)).unwrap();
+        let (storage, pool) = faulty_pool(&folder.join(file));
         let hart = Hart::create(pool.region().clone(), &Options::default()).unwrap();
         hart.put(b"durable", b"1", WriteMode::Durable).unwrap();
         let operations = vec![Operation::Write];

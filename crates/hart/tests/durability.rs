@@ -3,15 +3,13 @@
 mod support;
 
 use mangrove_hart::{Batch, Error, Hart, Options, WriteMode};
-use mangrove_pool::{
-    Create, Error as MediumError, Fault, FaultKind, Faulty, Medium, Operation, OsStorage, PoolOptions,
-};
+use mangrove_pool::{Error as MediumError, Fault, FaultKind, Operation};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
-use support::Counting;
+use support::{Counting, faulty_pool};
 
 #[test]
 fn readers_wait_for_what_a_crash_could_undo() {
@@ -160,14 +158,7 @@ fn a_failed_write_takes_only_its_own_keys_from_readers() {
 fn who_does_not_wait_is_told_of_a_failed_medium() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("who does not wait {}", std::process::id()));
-    let storage = Faulty::new(Arc::new(OsStorage));
-    let options = PoolOptions::new()
-        .create(Create::New)
-        .medium(Medium::File)
-        .capacity(16 << 20)
-        .log_bytes(1 << 20)
-        .storage(Arc::new(storage.clone()));
-    let pool = options.open(&folder).unwrap();
+    let (storage, pool) = faulty_pool(&folder);
     let hart = Hart::create(pool.region().clone(), &Options::default()).unwrap();
     hart.put(b"durable", b"1", WriteMode::Durable).unwrap();
     let (file, operations) = (Some("log".to_owned()), vec![Operation::Write]);

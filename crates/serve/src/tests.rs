@@ -500,9 +500,9 @@ fn a_file_that_has_the_name_of_the_socket_by_now_stays() {
     let path = folder.path().join("door");
     let server = start(two(), false, &format!("unix:{}", path.display()));
     std::fs::rename(&path, folder.path().join("old")).unwrap();
-    std::fs::write(&path, "of somebody").unwrap();
+    std::fs::write(&path, "another program's file").unwrap();
     server.stop();
-    assert_eq!(std::fs::read(&path).unwrap(), b"of somebody");
+    assert_eq!(std::fs::read(&path).unwrap(), b"another program's file");
 }
 
 #[test]

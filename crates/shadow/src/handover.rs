@@ -94,7 +94,7 @@ impl Handover {
         self.logs.iter().fold(next, |least, own| least.min(own.announced.load(Ordering::Acquire))) - 1
     }
 
-    /// Whether every atomic group up to `number` is published. Costs one load, unless nobody has asked since it was.
+    /// Whether every atomic group up to `number` is published. Costs one load once a thread has found it so.
     #[inline]
     pub(crate) fn covers(&self, number: u64) -> bool {
         // Acquire pairs with the Release below: what the other thread saw published is visible.

@@ -2,10 +2,10 @@
 //! them; a test compares the two.
 //!
 //! Invariants:
-//! 1. The words of the header's first line never change once its magic number is there, but as said below.
+//! 1. The words of the header's first line do not change once its magic number is there. One exception: recovery of a
+//!    shadow of version 1 changes `version` and `crc`, once.
 //! 2. Words that change are 8 bytes, aligned, and have one writer at a time: a growing thread writes `len` and
 //!    `dirty_end`, the replayer `upto` and `head`, and recovery those two and the generation.
-//!    (Recovery of a shadow of version 1 changes `version` and `crc`, once.)
 //! 3. An atomic group's checksum covers all its bytes but the padding, and through its seed the shadow, the log and
 //!    the generation.
 //! 4. No line of a ring holds bytes of two atomic groups: flushing one never writes the other's line again. (In a

@@ -31,13 +31,14 @@ enum Log {
 /// A commit of a transaction, with where each step belongs:
 ///
 /// 1. [`word`](Self::word) and [`range`](Self::range) add what it wrote, by value;
-/// 2. [`reserve`](Self::reserve) waits for space. It may block, and nobody waits for its caller meanwhile;
+/// 2. [`reserve`](Self::reserve) waits for space. It may block: without a number, no other thread waits for this
+///    transaction;
 /// 3. [`number`](Self::number), while the transaction still keeps others from what it wrote: numbers have the order
 ///    of the transactions. From here to `publish` the caller must not block: the replayer, and everybody who waits
 ///    for durability, waits for it;
 /// 4. [`seal`](Self::seal) puts the bytes and their checksum into the log. Where caches are durable, this is done
-///    before others may see what was written; elsewhere it may be done after that, since whoever saw it is
-///    acknowledged only when all smaller numbers are durable;
+///    before other threads can read what was written. Elsewhere it may follow: a transaction that read it has a
+///    larger number, and is acknowledged only when all smaller numbers are durable;
 /// 5. [`flush`](Self::flush) makes them durable: one fence;
 /// 6. [`publish`](Self::publish); then [`Shadow::wait`](crate::Shadow::wait) returns when every smaller number is
 ///    durable too.

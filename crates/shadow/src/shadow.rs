@@ -298,8 +298,8 @@ impl Shadow {
         })
     }
 
-    /// Whether the atomic group and every one before it is durable. Costs one load, unless nobody has asked or waited
-    /// since it became so.
+    /// Whether the atomic group and every one before it is durable. Costs one load once a thread has found it so, by
+    /// asking or by waiting.
     #[inline]
     #[must_use]
     pub fn is_durable(&self, ticket: Ticket) -> bool {

@@ -24,7 +24,7 @@ impl Rings {
 
     /// Puts the records of an atomic group that is too long for a ring after the durable copy; the log gets a record
     /// that names them. One such atomic group at a time: the space is free when the last one has been applied. The
-    /// spill area stays taken until `release_area`.
+    /// spill area stays taken until `publish` or `unreserve` releases it.
     pub(crate) fn spill<'a>(
         &self,
         buffer: &mut [u8; SMALL_BYTES],

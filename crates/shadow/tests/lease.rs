@@ -1,24 +1,17 @@
 //! Commits by value through a leased log: on file and on emulated, under threads, and across openings.
 
+mod support;
+
 use mangrove_shadow::{Create, Latency, LogLease, Medium, Options, Shadow};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use support::{Random, bytes, folder};
 
 const DRAM: Latency = Latency::new(0, 0);
 const MEDIA: [Medium; 2] = [Medium::File, Medium::Emulated(DRAM)];
 
-fn folder() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
-}
-
 fn options(medium: Medium) -> Options {
     Options::new().create(Create::IfMissing).medium(medium).capacity(64 << 20).log_bytes(64 << 10)
-}
-
-#[expect(clippy::mut_from_ref, reason = "each test uses its working copy alone")]
-fn bytes(shadow: &Shadow) -> &mut [u8] {
-    // SAFETY: the usable part, and one test uses it alone.
-    unsafe { std::slice::from_raw_parts_mut(shadow.base(), shadow.len() as usize) }
 }
 
 fn store(shadow: &Shadow, lease: &mut LogLease, at: usize, value: u64) {
@@ -63,16 +56,6 @@ fn words_and_ranges_come_back_and_what_was_cleared_does_not() {
         assert_eq!((bytes(&shadow)[5000], bytes(&shadow)[5014]), (0, 0));
         assert_eq!(bytes(&shadow)[5001..5014], [4; 13]);
         shadow.close().unwrap();
-    }
-}
-
-/// Small random numbers, the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) as usize) % n
     }
 }
 

@@ -1,23 +1,16 @@
 //! The shadow on the emulated medium: rings, replayer, recovery.
 
+mod support;
+
 use mangrove_pool::crc32c;
 use mangrove_shadow::{AddressChoice, Create, Error, Latency, Medium, Options, Shadow};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-fn folder() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
-}
+use support::{Random, bytes, folder};
 
 fn options() -> Options {
     let options = Options::new().create(Create::IfMissing);
     options.medium(Medium::Emulated(Latency::default())).capacity(64 << 20).log_bytes(64 << 10)
-}
-
-#[expect(clippy::mut_from_ref, reason = "each test uses its working copy alone")]
-fn bytes(shadow: &Shadow) -> &mut [u8] {
-    // SAFETY: the usable part, and one test uses it alone.
-    unsafe { std::slice::from_raw_parts_mut(shadow.base(), shadow.len() as usize) }
 }
 
 #[test]
@@ -55,16 +48,6 @@ fn what_was_committed_is_back_at_the_same_address_and_the_rest_is_not() {
         assert_eq!(bytes(&shadow)[10..20], [7; 10]);
         shadow.close().unwrap();
         std::fs::remove_dir_all(&path).unwrap();
-    }
-}
-
-/// Small random numbers, the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) as usize) % n
     }
 }
 

@@ -83,6 +83,24 @@ impl<T> Mutex<T> {
     }
 }
 
+/// As `mangrove_sys::AsymmetricBarrier`. Shuttle's memory is sequentially consistent, so barriers do nothing.
+#[derive(Debug)]
+pub struct AsymmetricBarrier;
+
+impl AsymmetricBarrier {
+    /// A barrier.
+    #[must_use]
+    pub fn detect() -> Self {
+        Self
+    }
+
+    /// The half of the frequent side.
+    pub fn light(&self) {}
+
+    /// The half of the rare side.
+    pub fn heavy(&self) {}
+}
+
 /// As `mangrove_sys::EventCount`, with the same two halves of an event.
 #[derive(Debug)]
 pub struct EventCount {

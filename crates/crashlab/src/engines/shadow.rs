@@ -336,7 +336,7 @@ fn commit(
     let mut lease = shadow.lease();
     for &(from, len) in ranges {
         let words = from.next_multiple_of(8)..(from + len) / 8 * 8;
-        // SAFETY: the range lies in the usable part, and nobody stores to it during the commit.
+        // SAFETY: the range lies in the usable part of the working copy, and no thread stores to it during the commit.
         let bytes = |from: usize, to: usize| unsafe {
             std::slice::from_raw_parts(from as *const u8, to.saturating_sub(from))
         };

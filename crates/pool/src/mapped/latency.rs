@@ -49,9 +49,9 @@ pub enum FlushCost {
     /// other, `line_ns` each, and makes a line durable `write_ns` after it was taken. When 64 lines of the thread
     /// wait, the next flush waits for the first of them.
     ///
-    /// The thread's own write-back goes on meanwhile: a fence takes as long as the longer of the two. Lines that
-    /// clflush writes back are waited for at once, because that instruction does not overlap with the next. Where
-    /// the caches are persistent and nothing is written back, nothing is spent.
+    /// The CPU writes the lines back to DRAM during that time, so a fence takes as long as the slower of the queue and
+    /// the CPU. Lines that clflush writes back are waited for at once, because that instruction does not overlap with
+    /// the next. Where the caches are persistent and nothing is written back, nothing is spent.
     Queued {
         /// Nanoseconds that the medium takes for one line: 64 divided by this is its bandwidth in GB/s, for one
         /// thread.

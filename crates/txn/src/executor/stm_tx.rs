@@ -345,22 +345,30 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
         self.owned.push(Seen { index, record });
     }
 
+    /// What the record holds, if nobody owns it and the snapshot accepts it. Otherwise pauses, or extends the
+    /// snapshot, and the caller looks again.
+    #[inline]
+    fn accepted(&mut self, index: u32, round: u32) -> Result<Option<u64>, Interrupted> {
+        // Acquire pairs with the Release in `Records::release`: we see the bytes of that commit.
+        let record = self.stm.records.at(index).load(Ordering::Acquire);
+        if is_owned(record) {
+            pause(round);
+            return Ok(None);
+        }
+        if record > self.limit {
+            self.extend()?;
+            return Ok(None);
+        }
+        Ok(Some(record))
+    }
+
     #[cold]
     #[inline(never)]
     fn read_slowly(&mut self, address: usize, size: usize) -> Result<u64, Interrupted> {
         let at = self.memory.at(address, size);
         let index = self.stm.records.index(address);
         for round in 0..OWNED_ROUNDS_MAX {
-            // Acquire pairs with the Release in `Records::release`: we see the bytes of that commit.
-            let record = self.stm.records.at(index).load(Ordering::Acquire);
-            if is_owned(record) {
-                pause(round);
-                continue;
-            }
-            if record > self.limit {
-                self.extend()?;
-                continue;
-            }
+            let Some(record) = self.accepted(index, round)? else { continue };
             // SAFETY: checked by `at`.
             let value = unsafe { load(at, size) };
             if self.stm.records.unchanged(index, record) {
@@ -379,16 +387,7 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
             return Err(self.doom());
         }
         for round in 0..OWNED_ROUNDS_MAX {
-            // Relaxed: `own` acquires.
-            let record = self.stm.records.at(index).load(Ordering::Relaxed);
-            if is_owned(record) {
-                pause(round);
-                continue;
-            }
-            if record > self.limit {
-                self.extend()?;
-                continue;
-            }
+            let Some(record) = self.accepted(index, round)? else { continue };
             if self.stm.records.own(index, record, self.mark) {
                 self.note_owned(index, record);
                 return Ok(());

@@ -1,21 +1,7 @@
 //! What the crate's files find as `crate::sync` in a model: shuttle's threads, locks and atomics.
 
-pub(crate) use mangrove_testkit::shuttle::{EventCount, Mutex, MutexGuard};
+pub(crate) use mangrove_testkit::shuttle::{AsymmetricBarrier, EventCount, Mutex, MutexGuard};
 pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-
-/// Shuttle's memory is sequentially consistent, so barriers do nothing.
-#[derive(Debug)]
-pub(crate) struct AsymmetricBarrier;
-
-impl AsymmetricBarrier {
-    pub(crate) fn detect() -> Self {
-        Self
-    }
-
-    pub(crate) fn light(&self) {}
-
-    pub(crate) fn heavy(&self) {}
-}
 
 #[derive(Debug)]
 pub(crate) struct Table(Vec<AtomicU64>);

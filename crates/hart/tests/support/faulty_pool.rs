@@ -1,0 +1,18 @@
+//! A pool on a disk that fails where a test wants it to.
+
+use mangrove_pool::{Create, Faulty, Medium, OsStorage, Pool, PoolOptions};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A new pool on disk, and the storage below it, where a test plants faults.
+pub fn faulty_pool(path: &Path) -> (Faulty, Pool) {
+    let storage = Faulty::new(Arc::new(OsStorage));
+    let options = PoolOptions::new()
+        .create(Create::New)
+        .medium(Medium::File)
+        .capacity(16 << 20)
+        .log_bytes(1 << 20)
+        .storage(Arc::new(storage.clone()));
+    let pool = options.open(path).unwrap();
+    (storage, pool)
+}
