@@ -105,11 +105,24 @@ impl Rings {
         self.make_space(writer.log, writer.position + writer.bytes).inspect_err(|_| self.unreserve(writer))
     }
 
+    /// Waits for space for `bytes` bytes, or for the greatest atomic group that a ring holds.
+    pub(crate) fn make_room(&self, writer: &LogWriter, bytes: u64) -> Result<()> {
+        let bytes = bytes.next_multiple_of(UNIT_ALIGN).min(self.layout.ring_bytes / 2);
+        self.make_space(writer.log, writer.position + bytes)
+    }
+
     /// Draws the number of the writer's atomic group. From here on everybody waits for `publish`.
     #[inline]
     pub(crate) fn number(&self, writer: &mut LogWriter) -> u64 {
         writer.seq = self.handover.begin(writer.log);
         writer.seq
+    }
+
+    /// Draws a number and reports it durable although it has no atomic group: the medium has failed.
+    pub(crate) fn skip(&self, writer: &LogWriter) -> u64 {
+        let seq = self.handover.begin(writer.log);
+        self.handover.publish(writer.log, writer.position);
+        seq
     }
 
     /// Puts the writer's atomic group into the ring.

@@ -171,6 +171,47 @@ impl LogLease {
         Ok(Ticket(number))
     }
 
+    /// Waits for space for `bytes` bytes of atomic group, or for half of the log if that is less: then
+    /// [`reserve`](Self::reserve) of at most so much, of this lease, does not wait.
+    ///
+    /// # Errors
+    /// `Poisoned`, or the first error, after the medium failed.
+    pub fn make_room(&self, bytes: u64) -> Result<()> {
+        match &self.log {
+            Log::Shared { .. } => Ok(()),
+            Log::Own { rings, writer } => {
+                let writer = writer.as_ref().expect("a lease has its writer until it is dropped");
+                rings.make_room(writer, bytes)
+            }
+        }
+    }
+
+    /// In place of [`seal`](Self::seal): the number that was drawn gets an empty atomic group.
+    ///
+    /// # Panics
+    /// On the file medium, where `number` has appended the atomic group.
+    pub fn void(&mut self) {
+        assert!(self.step == Step::Numbered, "an atomic group is numbered before it is void");
+        let Log::Own { rings, writer } = &mut self.log else {
+            panic!("the file medium has the atomic group already");
+        };
+        rings.seal_void(own(writer));
+        self.step = Step::Sealed;
+    }
+
+    /// Draws a number that has no atomic group, for a caller whose `reserve` failed although it added nothing: the
+    /// medium has failed, and nothing is acknowledged any more.
+    ///
+    /// # Panics
+    /// On the file medium.
+    pub fn skip(&mut self) -> Ticket {
+        assert!(self.step == Step::Adding, "a number is skipped before anything is reserved");
+        let Log::Own { rings, writer } = &mut self.log else {
+            panic!("the file medium draws its numbers when it appends");
+        };
+        Ticket(rings.skip(own(writer)))
+    }
+
     /// Puts the atomic group into the log.
     #[inline]
     pub fn seal(&mut self) {

@@ -33,6 +33,7 @@
 //! The design and its reasons: docs/decisions/txn.md.
 
 mod access;
+mod commit;
 mod executor;
 mod memory;
 mod run;
@@ -41,11 +42,12 @@ mod sync;
 mod volatile;
 
 pub use access::{Halt, Interrupted, TxAccess};
+pub use commit::{Group, GroupSink, HeapLog, HeapSink, OneFence, OneFenceSink};
 pub use executor::{
     HardwareLimits, HardwareModel, HardwareThread, HardwareTx, Sgl, SglThread, SglTx, Stm, StmOptions,
     StmThread, StmTx,
 };
 pub use memory::TxMemory;
 pub use run::{Answer, Isolation, TxCounts, TxError, TxThread};
-pub use sink::{RedoLog, RedoSink, UnitSize};
+pub use sink::{RedoLog, RedoSink, Unit, UnitSize, Writes};
 pub use volatile::{VolatileLog, VolatileSink};

@@ -2,16 +2,17 @@
 //!
 //! An executor calls, for a transaction that wrote, in this order:
 //!
-//! 1. [`RedoSink::reserve`]: room in the log. No number is drawn yet, so waiting here delays no other commit.
-//! 2. [`RedoSink::number`], while it holds every lock that makes the writes invisible. The sink first announces a
-//!    lower bound of the number where its protocol needs one.
-//! 3. [`RedoSink::word`] and [`RedoSink::range`]: what was written, by value.
-//! 4. [`RedoSink::seal`], still before the locks are released: the unit is whole, checksum included, before another
+//! 1. [`RedoSink::put`], while it holds every lock that makes the writes invisible: what was written, by value. The
+//!    sink makes room for it in the log. No number is drawn yet, so waiting here delays no other commit.
+//! 2. [`RedoSink::number`], with the same locks held. The sink first announces a lower bound of the number where its
+//!    protocol needs one.
+//! 3. [`RedoSink::seal`], still before the locks are released: the unit is whole, checksum included, before another
 //!    transaction can see the first of its writes (needed on eADR, where nothing later is waited for). Instead
 //!    [`RedoSink::void`], if the transaction ends without effect after all: a number that was drawn is never missing.
-//! 5. [`RedoSink::finish`], after the locks are released: flush, publish, and wait as the protocol demands.
+//! 4. [`RedoSink::finish`], after the locks are released: flush, publish, and wait as the protocol demands.
 //!
-//! A protocol that orders commits by time stamps also hears when an attempt begins and when it ends without a unit
+//! An executor that cannot wait while it commits (hardware) asks for room before it begins: [`RedoSink::prepare`]. A
+//! protocol that orders commits by time stamps also hears when an attempt begins and when it ends without a unit
 //! ([`RedoSink::announce`], [`RedoSink::withdraw`]: Algorithm 2 of the SPHT paper announces a lower bound at the
 //! beginning). A transaction that only read calls [`RedoSink::settle`] instead of all this.
 
@@ -24,6 +25,24 @@ pub struct UnitSize {
     pub ranges: usize,
     /// The bytes of all those ranges together.
     pub range_bytes: usize,
+}
+
+/// What a transaction wrote.
+pub trait Writes {
+    /// The bytes that it takes, or more.
+    fn size(&self) -> UnitSize;
+
+    /// Passes each write to `unit`, as memory holds it now. Words and ranges may overlap; they agree.
+    fn each(&self, unit: &mut impl Unit);
+}
+
+/// Takes what a unit shall hold.
+pub trait Unit {
+    /// An aligned word of 8 bytes, read from memory as a little-endian number.
+    fn word(&mut self, address: usize, value: u64);
+
+    /// A range of any length.
+    fn range(&mut self, address: usize, bytes: &[u8]);
 }
 
 /// The order of commits, and the threads' ways into the log; shared by all threads.
@@ -61,15 +80,21 @@ pub trait RedoSink {
     #[inline(always)]
     fn withdraw(&mut self) {}
 
-    /// Makes sure that a unit of this size fits; may wait for the replayer. Nothing has to be given back if no unit
-    /// follows.
+    /// Makes room for a unit of this size, so that the next `put` of at most this size neither waits nor fails. May
+    /// wait for the replayer. Nothing has to be given back if no unit follows.
     ///
     /// # Errors
-    /// When the unit can never fit, or the medium has failed. The executor then undoes the transaction.
-    fn reserve(&mut self, size: UnitSize) -> Result<(), Self::Error>;
+    /// When the unit can never fit, or the medium has failed.
+    fn prepare(&mut self, size: UnitSize) -> Result<(), Self::Error>;
 
-    /// Draws this unit's number; the caller holds its locks. After a `reserve` that failed, or of less, only `void`
-    /// may follow.
+    /// Takes what was written, and makes room for it in the log; may wait for the replayer.
+    ///
+    /// # Errors
+    /// When the unit can never fit, or the medium has failed: nothing was taken, and the executor undoes the
+    /// transaction.
+    fn put(&mut self, writes: &impl Writes) -> Result<(), Self::Error>;
+
+    /// Draws the number of what was put; the caller holds its locks.
     fn number(&mut self) -> u64;
 
     /// As `number`, where the caller knows that no other thread draws a number meanwhile.
@@ -78,19 +103,20 @@ pub trait RedoSink {
         self.number()
     }
 
-    /// An aligned word of 8 bytes, as memory holds it, read as a little-endian number. Words and ranges of a unit may
-    /// overlap; they agree.
-    fn word(&mut self, address: usize, value: u64);
-
-    /// A range of any length.
-    fn range(&mut self, address: usize, bytes: &[u8]);
-
     /// The unit is complete.
-    fn seal(&mut self);
+    ///
+    /// # Errors
+    /// When the log did not take it: the number counts for nothing, the executor undoes the transaction, and
+    /// `finish` does not follow.
+    fn seal(&mut self) -> Result<(), Self::Error>;
 
     /// The number that was drawn has no unit; whatever the log has of it counts as nothing. Never fails: a log that
     /// has failed acknowledges nothing any more.
     fn void(&mut self);
+
+    /// Draws a number that has no unit, for an undone transaction; the caller holds its locks. `finish` follows.
+    /// Never fails, as `void`.
+    fn number_void(&mut self) -> u64;
 
     /// Flushes and publishes the sealed or void unit, and waits until it may be acknowledged.
     ///

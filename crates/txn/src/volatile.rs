@@ -1,6 +1,6 @@
 //! The redo log that keeps nothing: transactions that are atomic and isolated, and not durable.
 
-use crate::sink::{RedoLog, RedoSink, UnitSize};
+use crate::sink::{RedoLog, RedoSink, UnitSize, Writes};
 use crate::sync::{AtomicU64, Ordering};
 use std::convert::Infallible;
 
@@ -54,7 +54,12 @@ pub struct VolatileSink<'log> {
 impl RedoSink for VolatileSink<'_> {
     type Error = Infallible;
 
-    fn reserve(&mut self, _size: UnitSize) -> Result<(), Infallible> {
+    fn prepare(&mut self, _size: UnitSize) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn put(&mut self, _writes: &impl Writes) -> Result<(), Infallible> {
         Ok(())
     }
 
@@ -74,14 +79,15 @@ impl RedoSink for VolatileSink<'_> {
     }
 
     #[inline(always)]
-    fn word(&mut self, _address: usize, _value: u64) {}
-
-    fn range(&mut self, _address: usize, _bytes: &[u8]) {}
-
-    #[inline(always)]
-    fn seal(&mut self) {}
+    fn seal(&mut self) -> Result<(), Infallible> {
+        Ok(())
+    }
 
     fn void(&mut self) {}
+
+    fn number_void(&mut self) -> u64 {
+        self.number()
+    }
 
     #[inline(always)]
     fn finish(&mut self) -> Result<(), Infallible> {

@@ -1,4 +1,4 @@
-//! What executors hand to a redo log: the five calls in their order, whole units, dense numbers, and what readers wait
+//! What executors hand to a redo log: the calls in their order, whole units, dense numbers, and what readers wait
 //! for.
 
 mod support;
@@ -10,7 +10,7 @@ mod api {
 
 use mangrove_txn::{
     Halt, HardwareLimits, HardwareModel, Isolation, RedoLog, RedoSink, Sgl, Stm, StmOptions, TxAccess,
-    TxError, TxThread, UnitSize,
+    TxError, TxThread, Unit, UnitSize, Writes,
 };
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -22,13 +22,15 @@ use support::words::{Random, Words};
 #[derive(Default)]
 struct Keeper {
     newest: AtomicU64,
-    units: Mutex<BTreeMap<u64, Unit>>,
+    units: Mutex<BTreeMap<u64, KeptUnit>>,
     full: AtomicBool,
+    /// Units are refused when they have their number.
+    late: AtomicBool,
     broken: AtomicBool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Unit {
+struct KeptUnit {
     void: bool,
     finished: bool,
     ranges: Vec<(usize, Vec<u8>)>,
@@ -38,7 +40,7 @@ struct Unit {
 enum Step {
     Outside,
     Announced,
-    Reserved,
+    Put,
     Refused,
     Numbered(u64),
     Closed(u64),
@@ -47,8 +49,7 @@ enum Step {
 struct KeeperSink<'log> {
     log: &'log Keeper,
     step: Step,
-    room: UnitSize,
-    unit: Unit,
+    unit: KeptUnit,
     settled: &'log Mutex<Vec<u64>>,
 }
 
@@ -65,8 +66,8 @@ impl RedoLog for Kept {
     const DENSE: bool = true;
 
     fn sink(&self) -> KeeperSink<'_> {
-        let (room, unit) = (UnitSize::default(), Unit::default());
-        KeeperSink { log: &self.log, step: Step::Outside, room, unit, settled: &self.settled }
+        let unit = KeptUnit::default();
+        KeeperSink { log: &self.log, step: Step::Outside, unit, settled: &self.settled }
     }
 
     fn newest(&self) -> u64 {
@@ -74,17 +75,33 @@ impl RedoLog for Kept {
     }
 }
 
-impl KeeperSink<'_> {
-    fn put(&mut self, address: usize, bytes: &[u8]) {
-        assert!(matches!(self.step, Step::Numbered(_)), "{:?}", self.step);
-        self.unit.ranges.push((address, bytes.to_vec()));
+/// Takes a unit, and panics when it is larger than was said.
+struct Builder {
+    room: UnitSize,
+    ranges: Vec<(usize, Vec<u8>)>,
+}
+
+impl Unit for Builder {
+    fn word(&mut self, address: usize, value: u64) {
+        assert!(address.is_multiple_of(8));
+        self.room.words = self.room.words.checked_sub(1).expect("no more words than said");
+        self.ranges.push((address, value.to_le_bytes().to_vec()));
     }
 
+    fn range(&mut self, address: usize, bytes: &[u8]) {
+        self.room.ranges = self.room.ranges.checked_sub(1).expect("no more ranges than said");
+        self.room.range_bytes =
+            self.room.range_bytes.checked_sub(bytes.len()).expect("no more bytes than said");
+        self.ranges.push((address, bytes.to_vec()));
+    }
+}
+
+impl KeeperSink<'_> {
     fn close(&mut self, void: bool) {
         let Step::Numbered(number) = self.step else { panic!("{:?}", self.step) };
         let mut unit = std::mem::take(&mut self.unit);
         if void {
-            unit = Unit { void, ..Unit::default() };
+            unit = KeptUnit { void, ..KeptUnit::default() };
         }
         assert!(self.log.units.lock().unwrap().insert(number, unit).is_none(), "{number} was drawn twice");
         self.step = Step::Closed(number);
@@ -100,47 +117,55 @@ impl RedoSink for KeeperSink<'_> {
     }
 
     fn withdraw(&mut self) {
-        assert!(matches!(self.step, Step::Announced | Step::Reserved | Step::Refused), "{:?}", self.step);
+        assert!(matches!(self.step, Step::Announced | Step::Put | Step::Refused), "{:?}", self.step);
         self.step = Step::Outside;
     }
 
-    fn reserve(&mut self, size: UnitSize) -> Result<(), &'static str> {
+    fn prepare(&mut self, _size: UnitSize) -> Result<(), &'static str> {
         assert_eq!(self.step, Step::Announced);
-        self.room = size;
+        if self.log.full.load(Ordering::Relaxed) { Err("full") } else { Ok(()) }
+    }
+
+    fn put(&mut self, writes: &impl Writes) -> Result<(), &'static str> {
+        assert_eq!(self.step, Step::Announced);
         if self.log.full.load(Ordering::Relaxed) {
             self.step = Step::Refused;
             return Err("full");
         }
-        self.step = Step::Reserved;
+        let mut builder = Builder { room: writes.size(), ranges: Vec::new() };
+        writes.each(&mut builder);
+        self.unit.ranges = builder.ranges;
+        self.step = Step::Put;
         Ok(())
     }
 
     fn number(&mut self) -> u64 {
-        assert!(matches!(self.step, Step::Reserved | Step::Refused), "{:?}", self.step);
+        assert_eq!(self.step, Step::Put);
         let number = self.log.newest.fetch_add(1, Ordering::AcqRel) + 1;
         self.step = Step::Numbered(number);
         number
     }
 
-    fn word(&mut self, address: usize, value: u64) {
-        assert!(address.is_multiple_of(8));
-        self.room.words = self.room.words.checked_sub(1).expect("no more words than reserved");
-        self.put(address, &value.to_le_bytes());
-    }
-
-    fn range(&mut self, address: usize, bytes: &[u8]) {
-        self.room.ranges = self.room.ranges.checked_sub(1).expect("no more ranges than reserved");
-        self.room.range_bytes =
-            self.room.range_bytes.checked_sub(bytes.len()).expect("no more bytes than reserved");
-        self.put(address, bytes);
-    }
-
-    fn seal(&mut self) {
+    fn seal(&mut self) -> Result<(), &'static str> {
+        if self.log.late.load(Ordering::Relaxed) {
+            self.close(true);
+            self.step = Step::Refused;
+            return Err("late");
+        }
         self.close(false);
+        Ok(())
     }
 
     fn void(&mut self) {
         self.close(true);
+    }
+
+    fn number_void(&mut self) -> u64 {
+        assert!(matches!(self.step, Step::Announced | Step::Put | Step::Refused), "{:?}", self.step);
+        let number = self.log.newest.fetch_add(1, Ordering::AcqRel) + 1;
+        self.step = Step::Numbered(number);
+        self.close(true);
+        number
     }
 
     fn finish(&mut self) -> Result<(), &'static str> {
@@ -302,6 +327,9 @@ fn a_log_fails(mut thread: impl TxThread<SinkError = &'static str>, words: &Word
     assert_eq!(look, Err(TxError::InDoubt("broken")), "nothing is acknowledged any more");
     assert_eq!(thread.counts().commits, 4, "those that took place");
     assert_eq!(log.newest(), 3, "the refused one drew no number");
+    log.log.late.store(true, Ordering::Relaxed);
+    assert_eq!(add(&mut thread, words), Err(TxError::Refused("late")));
+    assert_eq!((words.get(0), log.newest()), (3, 4), "numbered, refused, and undone");
 }
 
 #[test]
@@ -348,7 +376,7 @@ fn a_window_is_between_hardware_commit_and_flush() {
         stage.store(2, Ordering::Release);
         assert_eq!(seen, Ok(7));
         let ranges = vec![(words.at(3), 7_u64.to_le_bytes().to_vec())];
-        assert_eq!(unit, Unit { void: false, finished: false, ranges });
+        assert_eq!(unit, KeptUnit { void: false, finished: false, ranges });
     });
     assert!(model.log().log.units.lock().unwrap()[&1].finished);
 }
@@ -371,13 +399,13 @@ fn a_number_drawn_in_vain_is_void() {
     });
     assert_eq!((sum, attempts, words.get(1)), (Ok(6), 2, 6));
     let units = stm.log().log.units.lock().unwrap();
-    let unit = |word: usize, value: u64| Unit {
+    let unit = |word: usize, value: u64| KeptUnit {
         void: false,
         finished: true,
         ranges: vec![(words.at(word), value.to_le_bytes().to_vec())],
     };
     assert_eq!(units[&1], unit(0, 5));
-    assert_eq!(units[&2], Unit { void: true, finished: true, ranges: vec![] });
+    assert_eq!(units[&2], KeptUnit { void: true, finished: true, ranges: vec![] });
     assert_eq!((units[&3].clone(), units.len()), (unit(1, 6), 3));
 }
 

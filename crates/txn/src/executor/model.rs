@@ -17,7 +17,7 @@ use super::wakeup::Wakeups;
 use crate::access::{Halt, Interrupted, TxAccess};
 use crate::memory::{TxMemory, WORD_BYTES, load, store};
 use crate::run::{Answer, Isolation, TxCounts, TxError, TxThread};
-use crate::sink::{RedoLog, RedoSink, UnitSize};
+use crate::sink::{RedoLog, RedoSink, Unit, UnitSize, Writes};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -248,24 +248,40 @@ impl HardwareTx<'_> {
         UnitSize { words, ranges: words * WORD_BYTES / 2, range_bytes: words * WORD_BYTES }
     }
 
-    fn put(&self, sink: &mut impl RedoSink) {
-        for (&address, written) in &self.buffer {
-            if written.bytes == u8::MAX {
-                sink.word(address, written.value);
-            } else {
-                written.runs().for_each(|(at, len, value)| {
-                    sink.range(address + at, &value.to_le_bytes()[..len]);
-                });
-            }
-        }
-    }
-
     /// Makes the writes visible. The core is committing.
     fn write_back(&self) {
         for (&address, written) in &self.buffer {
             for (at, len, value) in written.runs() {
                 // SAFETY: every byte of the run was checked by `at` when it was written.
                 unsafe { store(self.memory.at(address + at, len), len, value) };
+            }
+        }
+    }
+}
+
+impl Writes for HardwareTx<'_> {
+    fn size(&self) -> UnitSize {
+        self.buffer.values().fold(UnitSize::default(), |mut size, written| {
+            if written.bytes == u8::MAX {
+                size.words += 1;
+            } else {
+                written.runs().for_each(|(_, len, _)| {
+                    size.ranges += 1;
+                    size.range_bytes += len;
+                });
+            }
+            size
+        })
+    }
+
+    fn each(&self, unit: &mut impl Unit) {
+        for (&address, written) in &self.buffer {
+            if written.bytes == u8::MAX {
+                unit.word(address, written.value);
+            } else {
+                written.runs().for_each(|(at, len, value)| {
+                    unit.range(address + at, &value.to_le_bytes()[..len]);
+                });
             }
         }
     }
@@ -335,14 +351,14 @@ struct Running<'a, 'model, L: RedoLog> {
     model: &'model HardwareModel<L>,
     tx: &'a mut HardwareTx<'model>,
     sink: &'a mut L::Sink<'model>,
-    numbered: bool,
+    sealed: bool,
     turn: Option<MutexGuard<'model, ()>>,
 }
 
 impl<L: RedoLog> Drop for Running<'_, '_, L> {
     fn drop(&mut self) {
         if self.turn.is_some() {
-            if !self.numbered {
+            if !self.sealed {
                 self.tx.undo.roll_back(&self.tx.memory);
             }
             self.tx.undo.clear();
@@ -352,7 +368,7 @@ impl<L: RedoLog> Drop for Running<'_, '_, L> {
         } else {
             self.tx.end();
         }
-        if !self.numbered {
+        if !self.sealed {
             self.sink.withdraw();
         }
     }
@@ -378,14 +394,14 @@ impl<'model, L: RedoLog> HardwareThread<'model, L> {
     ) -> HandleEnd<'model, T, E, L> {
         let model = self.model;
         self.sink.announce();
-        if let Err(cause) = self.sink.reserve(self.tx.unit_size_max()) {
+        if let Err(cause) = self.sink.prepare(self.tx.unit_size_max()) {
             self.sink.withdraw();
             return End::Failed(TxError::Refused(cause));
         }
         self.tx.cause = Cause::Conflict;
         model.hardware.begin(self.tx.core);
         let mut running =
-            Running { model, tx: &mut self.tx, sink: &mut self.sink, numbered: false, turn: None };
+            Running { model, tx: &mut self.tx, sink: &mut self.sink, sealed: false, turn: None };
         if running.tx.request(LOCK_LINE, false).is_err() {
             return End::Aborted(running.tx.cause);
         }
@@ -407,12 +423,14 @@ impl<'model, L: RedoLog> HardwareThread<'model, L> {
         if running.tx.buffer.is_empty() {
             return End::Read(answer, if L::KEEPS { model.log.newest() } else { 0 });
         }
-        running.sink.number();
-        running.numbered = true;
-        if L::KEEPS {
-            running.tx.put(running.sink);
+        if let Err(cause) = running.sink.put(running.tx) {
+            return End::Failed(TxError::Refused(cause));
         }
-        running.sink.seal();
+        running.sink.number();
+        if let Err(cause) = running.sink.seal() {
+            return End::Failed(TxError::Refused(cause));
+        }
+        running.sealed = true;
         running.tx.write_back();
         model.count_update();
         End::Wrote(answer)
@@ -431,7 +449,7 @@ impl<'model, L: RedoLog> HardwareThread<'model, L> {
         self.sink.announce();
         self.tx.locked = true;
         let mut running =
-            Running { model, tx: &mut self.tx, sink: &mut self.sink, numbered: false, turn: Some(turn) };
+            Running { model, tx: &mut self.tx, sink: &mut self.sink, sealed: false, turn: Some(turn) };
         let answer = match body(running.tx) {
             Ok(answer) => answer,
             Err(Halt::Abort(value)) => return End::Failed(TxError::Aborted(value)),
@@ -441,15 +459,14 @@ impl<'model, L: RedoLog> HardwareThread<'model, L> {
         if running.tx.undo.is_empty() {
             return End::Read(answer, if L::KEEPS { model.log.newest() } else { 0 });
         }
-        if let Err(cause) = running.sink.reserve(running.tx.undo.unit_size()) {
+        if let Err(cause) = running.sink.put(&running.tx.undo.written(&running.tx.memory)) {
             return End::Failed(TxError::Refused(cause));
         }
         running.sink.number_alone();
-        running.numbered = true;
-        if L::KEEPS {
-            running.tx.undo.put(&running.tx.memory, running.sink);
+        if let Err(cause) = running.sink.seal() {
+            return End::Failed(TxError::Refused(cause));
         }
-        running.sink.seal();
+        running.sealed = true;
         model.count_update();
         End::Wrote(answer)
     }

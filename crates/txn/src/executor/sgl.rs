@@ -85,13 +85,13 @@ impl TxAccess for SglTx {
 struct Holding<'a, 'sgl, S: RedoSink> {
     tx: &'a mut SglTx,
     sink: &'a mut S,
-    numbered: bool,
+    sealed: bool,
     _lock: MutexGuard<'sgl, ()>,
 }
 
 impl<S: RedoSink> Drop for Holding<'_, '_, S> {
     fn drop(&mut self) {
-        if !self.numbered {
+        if !self.sealed {
             self.tx.undo.roll_back(&self.tx.memory);
             self.sink.withdraw();
         }
@@ -117,7 +117,7 @@ impl<'sgl, L: RedoLog> SglThread<'sgl, L> {
     ) -> End<T, E, <L::Sink<'sgl> as RedoSink>::Error> {
         let sgl = self.sgl;
         let lock = sgl.lock.lock();
-        let mut holding = Holding { tx: &mut self.tx, sink: &mut self.sink, numbered: false, _lock: lock };
+        let mut holding = Holding { tx: &mut self.tx, sink: &mut self.sink, sealed: false, _lock: lock };
         holding.sink.announce();
         let answer = match body(holding.tx) {
             Ok(answer) => answer,
@@ -134,15 +134,15 @@ impl<'sgl, L: RedoLog> SglThread<'sgl, L> {
         if holding.tx.undo.is_empty() {
             return End::Read(answer, if L::KEEPS { sgl.log.newest() } else { 0 });
         }
-        if let Err(cause) = holding.sink.reserve(holding.tx.undo.unit_size()) {
+        let written = holding.tx.undo.written(&holding.tx.memory);
+        if let Err(cause) = holding.sink.put(&written) {
             return End::Failed(TxError::Refused(cause));
         }
         holding.sink.number_alone();
-        holding.numbered = true;
-        if L::KEEPS {
-            holding.tx.undo.put(&holding.tx.memory, holding.sink);
+        if let Err(cause) = holding.sink.seal() {
+            return End::Failed(TxError::Refused(cause));
         }
-        holding.sink.seal();
+        holding.sealed = true;
         // Release pairs with the Acquire of sleepers. Only the lock's holder stores.
         sgl.updates.store(sgl.updates.load(Ordering::Relaxed) + 1, Ordering::Release);
         let sleepers = sgl.wakeups.needed();

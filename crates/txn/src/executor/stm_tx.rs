@@ -20,7 +20,7 @@ use super::undo::UndoLog;
 use super::wakeup::Wakeups;
 use crate::access::{Interrupted, TxAccess};
 use crate::memory::{TxMemory, load, store};
-use crate::sink::{RedoLog, RedoSink, UnitSize};
+use crate::sink::{RedoLog, RedoSink};
 use crate::sync::{Ordering, pause};
 use std::sync::Arc;
 
@@ -172,7 +172,7 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
         self.sink.announce();
     }
 
-    /// Tries to commit. An error comes from [`RedoSink::reserve`], and nothing has been done then.
+    /// Tries to commit. An error comes from [`RedoSink::put`] or [`RedoSink::seal`]; the caller undoes the attempt.
     #[inline(always)]
     pub(super) fn commit(&mut self) -> Result<Commit, <L::Sink<'stm> as RedoSink>::Error> {
         if self.undo.is_empty() {
@@ -181,17 +181,14 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
             self.leave();
             return Ok(Commit::Read(newest));
         }
-        self.sink.reserve(self.undo.unit_size())?;
+        self.sink.put(&self.undo.written(&self.memory))?;
         let number = if self.alone { self.sink.number_alone() } else { self.sink.number() };
         let unchanged = self.alone || (L::DENSE && number == self.snapshot + 1);
         if !unchanged && !self.is_valid() {
             self.void(number);
             return Ok(Commit::Invalid);
         }
-        if L::KEEPS {
-            self.undo.put(&self.memory, &mut self.sink);
-        }
-        self.sink.seal();
+        self.sink.seal()?;
         let mut sleepers = false;
         if self.alone {
             // Sleepers of before have been told that the gate was closed.
@@ -229,15 +226,8 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
         let mut void = None;
         for owned in self.owned.iter() {
             let record = next_incarnation(owned.record);
-            let record = record.unwrap_or_else(|| {
-                record_of(*void.get_or_insert_with(|| {
-                    // A sink that has no room still draws numbers that count for nothing.
-                    let _ = self.sink.reserve(UnitSize::default());
-                    let number = self.sink.number();
-                    self.sink.void();
-                    number
-                }))
-            });
+            let record =
+                record.unwrap_or_else(|| record_of(*void.get_or_insert_with(|| self.sink.number_void())));
             self.stm.records.release(owned.index, record);
         }
         self.owned.clear();

@@ -3,7 +3,7 @@
 
 use super::entries::Entries;
 use crate::memory::{TxMemory, WORD_BYTES, load, store};
-use crate::sink::{RedoSink, UnitSize};
+use crate::sink::{Unit, UnitSize, Writes};
 use std::collections::HashSet;
 
 /// Bits of an entry's first word that hold the address; the rest holds the size.
@@ -82,27 +82,40 @@ impl UndoLog {
         self.clear();
     }
 
-    /// What the redo unit of these writes holds.
-    pub(crate) fn unit_size(&self) -> UnitSize {
+    /// These writes as memory holds them now. The caller keeps other writers out.
+    #[inline]
+    pub(crate) fn written<'a>(&'a self, memory: &'a TxMemory) -> Written<'a> {
+        Written { undo: self, memory }
+    }
+}
+
+/// What one attempt wrote, as memory holds it.
+#[derive(Debug)]
+pub(crate) struct Written<'a> {
+    undo: &'a UndoLog,
+    memory: &'a TxMemory,
+}
+
+impl Writes for Written<'_> {
+    #[inline]
+    fn size(&self) -> UnitSize {
         UnitSize {
-            words: self.entries.len() - self.ranges,
-            ranges: self.ranges,
-            range_bytes: self.range_bytes,
+            words: self.undo.entries.len() - self.undo.ranges,
+            ranges: self.undo.ranges,
+            range_bytes: self.undo.range_bytes,
         }
     }
 
-    /// Passes what memory holds now, wherever this attempt wrote, to the redo log. The caller keeps other writers
-    /// out.
     #[inline]
-    pub(crate) fn put(&self, memory: &TxMemory, sink: &mut impl RedoSink) {
-        for entry in self.entries.iter() {
+    fn each(&self, unit: &mut impl Unit) {
+        for entry in self.undo.entries.iter() {
             let (address, size) = (entry.address(), entry.size());
             // SAFETY: as in `roll_back`.
-            let value = unsafe { load(memory.at(address, size), size) };
+            let value = unsafe { load(self.memory.at(address, size), size) };
             if size == WORD_BYTES {
-                sink.word(address, value);
+                unit.word(address, value);
             } else {
-                sink.range(address, &value.to_le_bytes()[..size]);
+                unit.range(address, &value.to_le_bytes()[..size]);
             }
         }
     }

@@ -1,0 +1,38 @@
+//! From what a transaction wrote to the atomic group of a lease.
+
+use crate::sink::{Unit, UnitSize, Writes};
+use mangrove_shadow::{LogLease, Result};
+
+/// Bytes of log that a word takes.
+const WORD_LOG_BYTES: usize = 16;
+/// Bytes that a range takes beside its own, padding included.
+const RANGE_LOG_BYTES: usize = 24;
+/// Bytes that an atomic group takes beside its words and ranges.
+const GROUP_LOG_BYTES: usize = 64;
+
+struct Collector<'a>(&'a mut LogLease);
+
+impl Unit for Collector<'_> {
+    #[inline(always)]
+    fn word(&mut self, address: usize, value: u64) {
+        self.0.word(address, value);
+    }
+
+    fn range(&mut self, address: usize, bytes: &[u8]) {
+        self.0.range(address, bytes);
+    }
+}
+
+/// Adds what was written, and waits for space for it. After an error the lease is empty.
+#[inline]
+pub(super) fn put(lease: &mut LogLease, writes: &impl Writes) -> Result<()> {
+    writes.each(&mut Collector(lease));
+    lease.reserve().inspect_err(|_| lease.clear())
+}
+
+/// The most bytes of log that a unit of this size takes.
+pub(super) fn log_bytes(size: UnitSize) -> u64 {
+    let bytes =
+        GROUP_LOG_BYTES + size.words * WORD_LOG_BYTES + size.ranges * RANGE_LOG_BYTES + size.range_bytes;
+    bytes as u64
+}

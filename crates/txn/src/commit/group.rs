@@ -1,0 +1,174 @@
+//! Our protocol on the file medium: all threads share the pool's one log, and one device write commits many.
+//!
+//! The log draws its number when it takes a unit, but an executor checks what it read between the two. So the
+//! transactions' numbers are a clock of their own, and a lock held from the number to the unit gives the log the
+//! clock's order. A table tells for each of the last numbers how far the log must be durable for it.
+//!
+//! 1. `number` to `seal` (or `void`) excludes other commits: the log has the order of the numbers.
+//! 2. The log has taken a unit before the locks of its transaction are released.
+//! 3. A unit is acknowledged, and what it wrote is answered to readers, when the log is durable up to it. The log
+//!    becomes durable in order, so all that it depends on is durable, too.
+
+use super::collect::put;
+use crate::sink::{RedoLog, RedoSink, UnitSize, Writes};
+use mangrove_shadow::{Error, LogLease, Shadow, Ticket};
+use parking_lot::RawMutex;
+use parking_lot::lock_api::RawMutex as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Numbers for which the table tells the log's ticket. Older ones are told a later ticket than theirs.
+const TICKETS: usize = 1024;
+
+/// The redo log of a shadow on the file medium.
+pub struct Group {
+    shadow: Arc<Shadow>,
+    clock: Clock,
+    turn: RawMutex,
+    /// By number: the log's last ticket when that number was done.
+    tickets: Box<[AtomicU64; TICKETS]>,
+}
+
+/// On cache lines of its own (two: the prefetcher fetches pairs).
+#[derive(Debug)]
+#[repr(align(128))]
+struct Clock(AtomicU64);
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Group").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}
+
+impl Group {
+    /// The redo log in a shadow on the file medium.
+    #[must_use]
+    pub fn new(shadow: Arc<Shadow>) -> Self {
+        Self {
+            shadow,
+            clock: Clock(AtomicU64::new(0)),
+            turn: RawMutex::INIT,
+            tickets: Box::new([const { AtomicU64::new(0) }; TICKETS]),
+        }
+    }
+
+    fn ticket(&self, number: u64) -> &AtomicU64 {
+        &self.tickets[number as usize % TICKETS]
+    }
+}
+
+impl RedoLog for Group {
+    type Sink<'log> = GroupSink<'log>;
+    const KEEPS: bool = true;
+    const DENSE: bool = true;
+
+    fn sink(&self) -> GroupSink<'_> {
+        GroupSink { log: self, lease: self.shadow.lease(), number: None, ticket: None }
+    }
+
+    #[inline(always)]
+    fn newest(&self) -> u64 {
+        // Acquire pairs with the Release in `number`.
+        self.clock.0.load(Ordering::Acquire)
+    }
+}
+
+/// One thread's way into the log.
+#[derive(Debug)]
+pub struct GroupSink<'log> {
+    log: &'log Group,
+    lease: LogLease,
+    /// The number drawn, while the turn is ours.
+    number: Option<u64>,
+    /// What `finish` waits for.
+    ticket: Option<Ticket>,
+}
+
+impl GroupSink<'_> {
+    /// Ends our turn: `ticket` of the log is what our number needs.
+    fn end_turn(&mut self, ticket: Ticket) {
+        let Some(number) = self.number.take() else { return };
+        // Release pairs with the Acquire in `settle`. Tickets grow with numbers, since turns exclude each other.
+        self.log.ticket(number).store(ticket.0, Ordering::Release);
+        // SAFETY: `number` locked it, in this thread, and it is unlocked once for each number.
+        unsafe { self.log.turn.unlock() };
+    }
+
+    fn append(&mut self) -> Result<Ticket, Error> {
+        let ticket = self.lease.number()?;
+        self.lease.seal();
+        self.lease.flush()?;
+        self.lease.publish();
+        Ok(ticket)
+    }
+}
+
+impl RedoSink for GroupSink<'_> {
+    type Error = Error;
+
+    fn withdraw(&mut self) {
+        self.end_turn(self.log.shadow.committed());
+        self.lease.clear();
+    }
+
+    fn prepare(&mut self, _size: UnitSize) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn put(&mut self, writes: &impl Writes) -> Result<(), Error> {
+        put(&mut self.lease, writes)
+    }
+
+    fn number(&mut self) -> u64 {
+        self.log.turn.lock();
+        // Relaxed: only the holder of the turn stores.
+        let number = self.log.clock.0.load(Ordering::Relaxed) + 1;
+        // Release pairs with the Acquire in `newest`: whoever sees the number sees our locks.
+        self.log.clock.0.store(number, Ordering::Release);
+        self.number = Some(number);
+        number
+    }
+
+    fn seal(&mut self) -> Result<(), Error> {
+        let appended = self.append();
+        match &appended {
+            Ok(ticket) => self.end_turn(*ticket),
+            Err(_) => {
+                self.lease.clear();
+                self.end_turn(self.log.shadow.committed());
+            }
+        }
+        self.ticket = Some(appended?);
+        Ok(())
+    }
+
+    fn void(&mut self) {
+        self.lease.clear();
+        self.end_turn(self.log.shadow.committed());
+    }
+
+    fn number_void(&mut self) -> u64 {
+        let number = self.number();
+        self.void();
+        number
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.ticket.take().map_or(Ok(()), |ticket| self.log.shadow.wait(ticket))
+    }
+
+    fn settle(&mut self, number: u64) -> Result<(), Error> {
+        // Acquire pairs with the Release in `end_turn`.
+        let ticket = Ticket(self.log.ticket(number).load(Ordering::Acquire));
+        if self.log.shadow.is_durable(ticket) {
+            return Ok(());
+        }
+        self.log.shadow.wait(ticket)
+    }
+}
+
+impl Drop for GroupSink<'_> {
+    fn drop(&mut self) {
+        self.end_turn(self.log.shadow.committed());
+    }
+}

@@ -1,0 +1,10 @@
+//! How a commit becomes durable: one file for each protocol.
+
+mod collect;
+mod group;
+mod heap_log;
+mod one_fence;
+
+pub use group::{Group, GroupSink};
+pub use heap_log::{HeapLog, HeapSink};
+pub use one_fence::{OneFence, OneFenceSink};
