@@ -1,7 +1,7 @@
 //! The durable application under test: blocks, a list and mappings in the arena, and variables of this program.
 
 use crate::engines::durable_workload::{
-    AppState, DurableCommand, MAP_COUNT, SLOT_COUNT, Step, VARIABLE_COUNT, byte, page_of, patched,
+    AppState, DurableCommand, MAP_COUNT, ROOMY_LEN, SLOT_COUNT, Step, VARIABLE_COUNT, byte, page_of, patched,
 };
 use mangrove_durable::route::{
     mangrove_arena_alloc, mangrove_arena_alloc_zeroed, mangrove_arena_free, mangrove_arena_resize,
@@ -12,6 +12,8 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const PAGE_BYTES: u64 = 4096;
+/// More than the working copy's address space.
+const TOO_LONG_BYTES: usize = 1 << 40;
 /// Blocks that one batch can free outside its commands.
 const OUTSIDE_MAX: usize = 16;
 
@@ -92,9 +94,13 @@ impl<'a> Call<'a> {
     }
 
     fn alloc(&self, bytes: usize) -> Result<*mut u8, &'static str> {
-        // SAFETY: inside a command.
-        let block = if self.by_hand { lab::alloc(bytes) } else { unsafe { mangrove_arena_alloc(bytes, 16) } };
+        let block = self.try_alloc(bytes);
         if block.is_null() { Err("the arena is full") } else { Ok(block) }
+    }
+
+    fn try_alloc(&self, bytes: usize) -> *mut u8 {
+        // SAFETY: inside a command.
+        if self.by_hand { lab::alloc(bytes) } else { unsafe { mangrove_arena_alloc(bytes, 16) } }
     }
 
     fn alloc_zeroed(&self, bytes: usize) -> Result<*mut u8, &'static str> {
@@ -183,6 +189,24 @@ impl<'a> Call<'a> {
                 self.put(slot, block);
                 // SAFETY: a block of the state.
                 self.put(unsafe { &raw mut (*block).len }, u64::from(len));
+            }
+            Step::Roomy(slot, bytes, seed) => {
+                let slot = &mut table.slots[usize::from(slot)];
+                if !slot.is_null() {
+                    self.free(slot.cast())?;
+                }
+                let block = self.alloc(size_of::<Block>() + bytes as usize)?.cast::<Block>();
+                self.put(slot, block);
+                // SAFETY: a block of the state, longer than what it uses.
+                unsafe {
+                    self.put(&raw mut (*block).len, u64::from(ROOMY_LEN));
+                    self.fill((&raw mut (*block).bytes).cast(), 0..ROOMY_LEN as usize, seed);
+                }
+            }
+            Step::TooLong => {
+                if !self.try_alloc(TOO_LONG_BYTES).is_null() {
+                    return Err("the arena gave more than it has");
+                }
             }
             Step::Patch(slot, at, count, seed) => {
                 let block = table.slots[usize::from(slot)];

@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Blocks that the state can hold.
-pub(crate) const SLOT_COUNT: usize = 12;
+pub(crate) const SLOT_COUNT: usize = 16;
+/// Of these, the ones that random commands use.
+const RANDOM_SLOT_COUNT: u64 = 12;
+/// Bytes that a block with room to spare uses.
+pub(crate) const ROOMY_LEN: u32 = 24;
 /// Mappings that the state can hold.
 pub(crate) const MAP_COUNT: usize = 3;
 /// Variables of the program that commands write.
@@ -20,6 +24,11 @@ pub(crate) enum Step {
     Put(u8, u32, u8),
     /// Puts a block of this many zeros into a slot, in place of the old one.
     Zeroed(u8, u32),
+    /// Puts a block with room for this many bytes into a slot, in place of the old one. It uses the first
+    /// [`ROOMY_LEN`] only, so that long blocks cost little log.
+    Roomy(u8, u32, u8),
+    /// Asks for a block that no arena has room for. The arena looks everywhere, and gives nothing.
+    TooLong,
     /// Fills up to this many bytes of a block from the seed, starting at so many 256ths of it.
     Patch(u8, u8, u32, u8),
     /// Frees the block.
@@ -125,6 +134,11 @@ impl AppState {
                 bytes.extend((old..len as usize).map(|n| byte(seed, n)));
             }
             Step::Zeroed(slot, len) => self.slots[usize::from(slot)] = Some(vec![0; len as usize]),
+            Step::Roomy(slot, _, seed) => {
+                self.slots[usize::from(slot)] =
+                    Some((0..ROOMY_LEN as usize).map(|n| byte(seed, n)).collect());
+            }
+            Step::TooLong => {}
             Step::Patch(slot, at, count, seed) => {
                 if let Some(bytes) = &mut self.slots[usize::from(slot)] {
                     for n in patched(bytes.len(), at, count) {
@@ -158,7 +172,7 @@ impl AppState {
     }
 }
 
-const SCENARIOS: [&str; 7] = [
+const SCENARIOS: [&str; 9] = [
     "small commands",
     "batches and answers not waited for",
     "long units",
@@ -166,6 +180,8 @@ const SCENARIOS: [&str; 7] = [
     "mappings and growth",
     "variables of the program",
     "a mixture of commands",
+    "free runs of the arena",
+    "slabs of the arena",
 ];
 
 pub(crate) fn scenario_count() -> u32 {
@@ -177,6 +193,11 @@ pub(crate) fn scenario_name(scenario: u32) -> &'static str {
 }
 
 pub(crate) fn workload(scenario: u32, rng: &mut Rng) -> Vec<DurableOp> {
+    match scenario {
+        7 => return planned(free_runs(rng), rng),
+        8 => return planned(slabs(rng), rng),
+        _ => {}
+    }
     let count = 8 + rng.below(6);
     let mut ops: Vec<_> = (0..count).map(|_| operation(scenario, rng)).collect();
     if scenario == 4 || scenario == 2 && rng.one_in(2) {
@@ -200,9 +221,62 @@ pub(crate) fn follow_up(rng: &mut Rng) -> Vec<DurableOp> {
         .collect()
 }
 
+/// Commands whose order brings the arena to stores that random commands seldom reach: links between free runs of one
+/// bin, and between slabs of one class.
+fn planned(commands: Vec<Vec<Step>>, rng: &mut Rng) -> Vec<DurableOp> {
+    let mut ops: Vec<_> = commands
+        .into_iter()
+        .map(|steps| DurableOp::Batch(vec![DurableCommand(steps)], rng.one_in(2)))
+        .collect();
+    for op in [DurableOp::Checkpoint, DurableOp::Sync] {
+        ops.insert(rng.below(ops.len() as u64 + 1) as usize, op);
+    }
+    ops
+}
+
+fn roomy(slots: impl IntoIterator<Item = u8>, bytes: u32, rng: &mut Rng) -> Vec<Step> {
+    slots.into_iter().map(|slot| Step::Roomy(slot, bytes, rng.next() as u8)).collect()
+}
+
+/// Seven long blocks in a row. 1, 3 and 5 become free runs of one bin; then 4 joins two of them, which leave the
+/// front of the bin's list the first time, and its end the second time. At last the arena grows.
+fn free_runs(rng: &mut Rng) -> Vec<Vec<Step>> {
+    let bytes = 17_000 + rng.below(16_000) as u32;
+    let mut commands = vec![roomy(0..7, bytes, rng)];
+    commands.extend([1, 3, 5, 4].map(|slot| vec![Step::Free(slot)]));
+    commands.push(roomy([1, 3, 4, 5], bytes, rng));
+    commands.extend([5, 3, 1, 4].map(|slot| vec![Step::Free(slot)]));
+    commands.push(vec![Step::Map(0, GROWTH_PAGES + rng.below(200)), Step::Word(0, 255, rng.next())]);
+    commands
+}
+
+/// Three slabs of four blocks each: 7 to 10, 11 to 14, 15 and later 11 to 13 again. They enter the list of their
+/// class while it has none, one and two slabs, and leave it at its front, in its middle, and when an allocation that
+/// fails takes what is kept for the next block.
+fn slabs(rng: &mut Rng) -> Vec<Vec<Step>> {
+    let bytes = [14_000, 16_000][rng.below(2) as usize];
+    vec![
+        roomy(7..16, bytes, rng),
+        vec![Step::Free(7)],
+        vec![Step::Free(11)],
+        // The second slab is empty, and not the first of the list.
+        [12, 13, 14].map(Step::Free).into(),
+        // The third slab is full, and leaves the list before the first.
+        roomy(11..14, bytes, rng),
+        roomy([7], bytes, rng),
+        // The list is empty.
+        vec![Step::Free(15)],
+        [11, 12, 13].map(Step::Free).into(),
+        vec![Step::TooLong],
+        // Now the first slab is empty, and first.
+        [7, 8, 9, 10].map(Step::Free).into(),
+        vec![Step::TooLong],
+    ]
+}
+
 fn slot(rng: &mut Rng) -> u8 {
     // Few slots, so that blocks are resized and freed.
-    let count = if rng.one_in(2) { 4 } else { SLOT_COUNT as u64 };
+    let count = if rng.one_in(2) { 4 } else { RANDOM_SLOT_COUNT };
     rng.below(count) as u8
 }
 

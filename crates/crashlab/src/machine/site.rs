@@ -98,6 +98,8 @@ type CallKey = (SiteKind, usize);
 struct Seen {
     /// By the address of the location first, which is cheap; equal call sites may have several addresses.
     calls: std::collections::HashMap<CallKey, (SiteKey, u64, bool)>,
+    /// Calls that were suppressed.
+    injections: u64,
 }
 
 /// Notes every call site that is reached, and tells which calls to suppress.
@@ -129,7 +131,19 @@ impl Sites {
             (key, 0, hit)
         });
         entry.1 += 1;
-        entry.2
+        let hit = entry.2;
+        seen.injections += u64::from(hit);
+        hit
+    }
+
+    /// Whether a fault is injected at some call site.
+    pub(crate) fn inject(&self) -> bool {
+        self.injected.is_some()
+    }
+
+    /// Calls that were suppressed so far.
+    pub(crate) fn injections(&self) -> u64 {
+        self.lock().injections
     }
 
     /// Every call site that was reached, and how often.

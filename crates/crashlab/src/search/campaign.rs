@@ -152,26 +152,49 @@ impl Campaign {
         let file = self.domain == CrashDomain::File;
         let other = if file || other_on_memory { self.limits.images / INTERVAL_SHARE } else { 0 };
         let first = Limits { images: self.limits.images - other, ..self.limits };
-        let none = Tally::default();
-        if file {
-            let tally = self.sweep_in::<A, _>(|| file_machine::<A>(false), none, first, progress)?;
-            return self.sweep_in::<B, _>(|| file_machine::<B>(true), tally, self.limits, progress);
+        let mut tally = Tally::default();
+        // Where a fault is injected, the runs that reach it come first: most others are judged for nothing.
+        let orders: &[_] = if self.sites.inject() { &[Order::FaultFirst, Order::All] } else { &[Order::All] };
+        for &order in orders {
+            if file {
+                tally = self.sweep_in::<A, _>(|| file_machine::<A>(false), order, tally, first, progress)?;
+                tally =
+                    self.sweep_in::<B, _>(|| file_machine::<B>(true), order, tally, self.limits, progress)?;
+                continue;
+            }
+            let machine = || StoreWorld::new(self.domain, A::REGION_BYTES);
+            tally = self.sweep_in::<A, _>(machine, order, tally, first, progress)?;
+            if other > 0 {
+                tally = self.sweep_in::<B, _>(machine, order, tally, self.limits, progress)?;
+            }
         }
-        let machine = || StoreWorld::new(self.domain, A::REGION_BYTES);
-        let tally = self.sweep_in::<A, _>(machine, none, first, progress)?;
-        if other == 0 { Ok(tally) } else { self.sweep_in::<B, _>(machine, tally, self.limits, progress) }
+        Ok(tally)
     }
 
     fn sweep_in<S: Subject, W: World>(
         &self,
         machine: impl Fn() -> W,
+        order: Order,
         mut tally: Tally,
         limits: Limits,
         progress: &mut dyn FnMut(&Tally),
     ) -> Result<Tally, Box<Violation>> {
         let sweep = Sweep::new(self.domain, self.seed, limits, self.sites.clone(), machine);
         let mut sweep = sweep.watched_by(self.watch.clone());
-        for run in 0..self.runs_max {
+        let runs = match order {
+            Order::All => 0..self.runs_max,
+            Order::FaultFirst => 0..self.runs_max.min(2 * u64::from(S::scenario_count())),
+        };
+        let mut reaching = Vec::new();
+        for run in runs.clone().filter(|_| order == Order::FaultFirst) {
+            if sweep.reaches_fault::<S>(run)? {
+                reaching.push(run);
+            }
+        }
+        for run in runs {
+            if order == Order::FaultFirst && !reaching.contains(&run) {
+                continue;
+            }
             if tally.distinct.len() as u64 >= limits.images {
                 break;
             }
@@ -215,6 +238,16 @@ impl Campaign {
         let sweep = Sweep::new(token.domain, token.seed, self.limits, self.sites.clone(), machine);
         sweep.watched_by(self.watch.clone()).replay::<S>(token)
     }
+}
+
+/// Which runs a sweep judges.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// All, until there are enough images.
+    All,
+    /// Of the first two runs of each scenario, those that reach the call site of the injected fault, after all of them
+    /// were run without a crash.
+    FaultFirst,
 }
 
 /// The file machine that campaigns use.

@@ -199,6 +199,16 @@ impl<W: World> Sweep<W> {
         Ok(())
     }
 
+    /// Runs workload `run` and judges no crash of it. Returns whether it reached the call site of the injected fault.
+    ///
+    /// # Errors
+    /// A violation that needs no crash.
+    pub fn reaches_fault<S: Subject>(&mut self, run: u64) -> Result<bool, Box<Violation>> {
+        let before = self.sites.injections();
+        self.record::<S>(run)?;
+        Ok(self.sites.injections() > before)
+    }
+
     fn record<S: Subject>(&mut self, run: u64) -> Result<(Expectation<S>, W::Recording), Box<Violation>> {
         let ops = operations::<S>(self.seed, run);
         let expect = Expectation::<S>::fresh(&ops);
