@@ -1,8 +1,8 @@
 //! Free runs by length: exact up to 64 pages, eight bins to a doubling beyond.
 
 use crate::heap::Heap;
-use crate::layout::{BIN_COUNT, kind};
-use crate::space::Writes;
+use crate::layout::{BIN_COUNT, kind, what};
+use crate::space::Words;
 
 /// Runs that are looked at, in a bin that holds shorter and longer ones, before the region grows.
 const LOOK_MAX: usize = 32;
@@ -28,74 +28,79 @@ fn bin_that_fits(pages: u64) -> usize {
 
 impl Heap {
     /// Takes a free run of at least `pages` out of its bin. O(1), apart from a look along one bin.
-    pub(crate) fn bin_take<W: Writes>(&mut self, w: &mut W, pages: u64) -> Option<(u64, u64)> {
+    pub(crate) fn bin_take<W: Words>(
+        &mut self,
+        w: &mut W,
+        pages: u64,
+    ) -> Result<Option<(u64, u64)>, W::Stop> {
+        let view = self.view;
         let first = bin_that_fits(pages);
-        let used = self.head().bins_used;
-        let mut found = None;
-        for (word, &has) in used.iter().enumerate().skip(first / 64) {
+        let mut found = 0;
+        for (word, used) in view.head().bins_used.iter().enumerate().skip(first / 64) {
+            let has = w.load(used)?;
             let bits = if word == first / 64 { has & (!0 << (first % 64)) } else { has };
             if bits != 0 {
-                found = Some(self.head().bins[word * 64 + bits.trailing_zeros() as usize] - 1);
+                found = w.load(&view.head().bins[word * 64 + bits.trailing_zeros() as usize])?;
                 break;
             }
         }
-        if found.is_none() && bin_of(pages) != first {
-            let mut next = self.head().bins[bin_of(pages)];
+        if found == 0 && bin_of(pages) != first {
+            let mut next = w.load(&view.head().bins[bin_of(pages)])?;
             for _ in 0..LOOK_MAX {
                 if next == 0 {
                     break;
                 }
-                if self.span(next - 1).pages >= pages {
-                    found = Some(next - 1);
+                let span = view.span_of(w, next - 1)?;
+                if w.load(span.pages())? >= pages {
+                    found = next;
                     break;
                 }
-                next = self.span(next - 1).next;
+                next = w.load(span.next())?;
             }
         }
-        let page = found?;
-        let has = self.span(page).pages;
-        self.bin_remove(w, page);
-        Some((page, has))
+        let Some(page) = found.checked_sub(1) else { return Ok(None) };
+        let entry = view.span_of(w, page)?;
+        let has = w.load(entry.pages())?;
+        self.bin_remove(w, page)?;
+        Ok(Some((page, has)))
     }
 
     /// Puts a free run in front of its bin. Kind and pages of its entry are set here.
-    pub(crate) fn bin_add<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64) {
+    pub(crate) fn bin_add<W: Words>(&mut self, w: &mut W, page: u64, pages: u64) -> Result<(), W::Stop> {
+        let view = self.view;
         let bin = bin_of(pages);
-        let next = self.head().bins[bin];
-        let span = self.span_mut(page);
-        (span.kind, span.class, span.pages, span.next, span.prev) = (kind::FREE, 0, pages, next, 0);
-        self.report_links(w, page);
-        let last = self.span_mut(page + pages - 1);
-        last.free[0] = pages;
-        let at = std::ptr::from_ref(&last.free) as usize;
-        w.wrote(at, 8);
+        let next = w.load(&view.head().bins[bin])?;
+        let entry = view.span_of(w, page)?;
+        w.store_all(&entry.links, &[what(kind::FREE, 0), pages, next, 0])?;
+        let entry = view.span_of(w, page + pages - 1)?;
+        w.store(&entry.free[0], pages)?;
         if next != 0 {
-            self.span_mut(next - 1).prev = page + 1;
-            self.report_links(w, next - 1);
+            let entry = view.span_of(w, next - 1)?;
+            w.store(entry.prev(), page + 1)?;
         }
-        self.set_bin(w, bin, page + 1);
+        self.set_bin(w, bin, page + 1)
     }
 
-    pub(crate) fn bin_remove<W: Writes>(&mut self, w: &mut W, page: u64) {
-        let pages = self.span(page).pages;
-        if let Some(head) = self.unlink(w, page) {
-            self.set_bin(w, bin_of(pages), head);
+    pub(crate) fn bin_remove<W: Words>(&mut self, w: &mut W, page: u64) -> Result<(), W::Stop> {
+        let entry = self.view.span_of(w, page)?;
+        let pages = w.load(entry.pages())?;
+        match self.unlink(w, page)? {
+            Some(head) => self.set_bin(w, bin_of(pages), head),
+            None => Ok(()),
         }
     }
 
-    fn set_bin<W: Writes>(&mut self, w: &mut W, bin: usize, first: u64) {
-        let head = self.head_mut();
-        head.bins[bin] = first;
+    fn set_bin<W: Words>(&mut self, w: &mut W, bin: usize, first: u64) -> Result<(), W::Stop> {
+        let head = self.head();
+        w.store(&head.bins[bin], first)?;
         let bit = 1 << (bin % 64);
-        let used = &mut head.bins_used[bin / 64];
-        let old = *used;
-        *used = if first == 0 { old & !bit } else { old | bit };
-        let (changed, at) = (*used != old, std::ptr::from_ref(used) as usize);
-        let slot = std::ptr::from_ref(&head.bins[bin]) as usize;
-        w.wrote(slot, 8);
-        if changed {
-            w.wrote(at, 8);
+        let used = &head.bins_used[bin / 64];
+        let old = w.load(used)?;
+        let new = if first == 0 { old & !bit } else { old | bit };
+        if new != old {
+            w.store(used, new)?;
         }
+        Ok(())
     }
 }
 

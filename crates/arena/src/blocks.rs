@@ -1,109 +1,150 @@
-//! The arena's blocks with the interface of malloc(3): any size, any alignment, zeroed, freed.
+//! The arena's blocks for any owner of the writes: any size, any alignment, zeroed, freed. `plain.rs` has the same
+//! calls for owners that nothing stops.
 
 use crate::class::{ALIGN_MIN, SMALL_BYTES_MAX, class_of};
 use crate::heap::Heap;
-use crate::layout::{PAGE_BYTES, kind};
+use crate::layout::{PAGE_BYTES, class_of_span, kind, kind_of, what};
 use crate::slab::BadFree;
-use crate::space::Writes;
+use crate::space::Words;
 
 impl Heap {
-    /// A block of at least `bytes`, at a multiple of 16; null when the region is full. Its content is
-    /// undefined. Zero bytes give a block of their own. O(1); a few nanoseconds up to 16 KiB.
+    /// A block of at least `bytes`, at a multiple of `align`, a power of two, and of 16; null when the region is full.
+    /// Its content is undefined. Zero bytes give a block of their own. O(1); up to 16 KiB two to five words are read,
+    /// and one is written, of the handle's own shard.
+    ///
+    /// # Errors
+    /// [`Words::Stop`].
     #[inline]
-    pub fn alloc<W: Writes>(&mut self, w: &mut W, bytes: usize) -> *mut u8 {
-        if bytes <= SMALL_BYTES_MAX {
-            self.slab_alloc(w, class_of(bytes))
-        } else {
-            self.large(w, bytes, PAGE_BYTES).map_or(std::ptr::null_mut(), |(at, _)| at)
+    pub fn alloc_in<W: Words>(&mut self, w: &mut W, bytes: usize, align: usize) -> Result<*mut u8, W::Stop> {
+        debug_assert!(align.is_power_of_two());
+        if align <= ALIGN_MIN && bytes <= SMALL_BYTES_MAX {
+            return self.slab_alloc(w, class_of(bytes));
         }
+        self.alloc_odd(w, bytes, align)
     }
 
-    /// As [`Heap::alloc`], at a multiple of `align`, a power of two.
-    pub fn alloc_aligned<W: Writes>(&mut self, w: &mut W, bytes: usize, align: usize) -> *mut u8 {
-        debug_assert!(align.is_power_of_two());
-        if align <= ALIGN_MIN {
-            return self.alloc(w, bytes);
-        }
+    fn alloc_odd<W: Words>(&mut self, w: &mut W, bytes: usize, align: usize) -> Result<*mut u8, W::Stop> {
         match Self::class_aligned(bytes, align) {
             Some(class) => self.slab_alloc(w, class),
-            None => self.large(w, bytes, align).map_or(std::ptr::null_mut(), |(at, _)| at),
+            None => Ok(self.large(w, bytes, align)?.map_or(std::ptr::null_mut(), |(at, _)| at)),
         }
     }
 
-    /// As [`Heap::alloc_aligned`], every byte zero. Pages that were never allocated are zero already, and cost
-    /// nothing; others are filled and reported.
-    pub fn alloc_zeroed<W: Writes>(&mut self, w: &mut W, bytes: usize, align: usize) -> *mut u8 {
+    /// As [`Heap::alloc_in`], every byte zero. Pages that were never allocated are zero already, and cost nothing
+    /// where nothing is undone; others are filled.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn alloc_zeroed_in<W: Words>(
+        &mut self,
+        w: &mut W,
+        bytes: usize,
+        align: usize,
+    ) -> Result<*mut u8, W::Stop> {
         let (at, zero) = if bytes <= SMALL_BYTES_MAX && align <= PAGE_BYTES {
-            (self.alloc_aligned(w, bytes, align), false)
+            (self.alloc_in(w, bytes, align)?, false)
         } else {
-            match self.large(w, bytes, align) {
+            match self.large(w, bytes, align)? {
                 Some(got) => got,
-                None => return std::ptr::null_mut(),
+                None => return Ok(std::ptr::null_mut()),
             }
         };
         if !at.is_null() && !zero {
             // SAFETY: the block is ours and at least this long.
-            unsafe { std::ptr::write_bytes(at, 0, bytes) };
-            w.wrote(at as usize, bytes);
+            unsafe { w.zero(at, bytes) }?;
         }
-        at
+        Ok(at)
     }
 
-    fn large<W: Writes>(&mut self, w: &mut W, bytes: usize, align: usize) -> Option<(*mut u8, bool)> {
-        let pages = (bytes.checked_add(PAGE_BYTES - 1)? / PAGE_BYTES).max(1) as u64;
-        let (page, zero) = self.alloc_run_aligned(w, pages, (align / PAGE_BYTES) as u64)?;
-        self.describe(w, page, pages, kind::LARGE);
-        Some((self.address(page), zero))
+    fn large<W: Words>(
+        &mut self,
+        w: &mut W,
+        bytes: usize,
+        align: usize,
+    ) -> Result<Option<(*mut u8, bool)>, W::Stop> {
+        let Some(bytes) = bytes.checked_add(PAGE_BYTES - 1) else { return Ok(None) };
+        let pages = (bytes / PAGE_BYTES).max(1) as u64;
+        let run = if align <= PAGE_BYTES {
+            self.alloc_shard_run(w, pages)?
+        } else {
+            self.alloc_run_aligned(w, pages, (align / PAGE_BYTES) as u64)?
+        };
+        let Some((page, zero)) = run else { return Ok(None) };
+        self.describe(w, page, pages, kind::LARGE)?;
+        Ok(Some((self.address(page), zero)))
     }
 
-    pub(crate) fn describe<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64, kind: u8) {
-        let span = self.span_mut(page);
-        (span.kind, span.class, span.zero) = (kind, 0, [0; 6]);
-        (span.pages, span.next, span.prev) = (pages, 0, 0);
-        self.report_links(w, page);
+    pub(crate) fn describe<W: Words>(
+        &mut self,
+        w: &mut W,
+        page: u64,
+        pages: u64,
+        kind: u8,
+    ) -> Result<(), W::Stop> {
+        let view = self.view;
+        let entry = view.span_of(w, page)?;
+        w.store_all(&entry.links, &[what(kind, 0), pages, 0, 0])
     }
 
-    /// Frees the block at `address`. O(1) for small blocks, O(pages / 64) for others.
+    /// Frees the block at `address`. O(1) for small blocks, O(pages / 64) for others. A block that this or another
+    /// handle allocated; the slab of a small one stays in its shard, or comes to this handle's if it was full.
+    ///
+    /// The block may be allocated again as soon as the owner's writes are visible. Whoever owns them sees to it that
+    /// no transaction reads the block then that began before.
     ///
     /// # Errors
-    /// No block starts there, or it is free already; nothing changed.
+    /// [`Words::Stop`]; inside, that no block starts there, or that it is free already: nothing changed.
     #[inline]
-    pub fn free<W: Writes>(&mut self, w: &mut W, address: usize) -> Result<(), BadFree> {
-        let page = self.page_of(address).ok_or(BadFree::NotABlock)?;
-        let start = self.start_of(page);
-        let span = self.span(start);
-        if span.kind == kind::SLAB {
-            return self.slab_free(w, start, address);
+    pub fn free_in<W: Words>(&mut self, w: &mut W, address: usize) -> Result<Result<(), BadFree>, W::Stop> {
+        let view = self.view;
+        let Some(page) = view.page_in(w, address)? else { return Ok(Err(BadFree::NotABlock)) };
+        let start = view.start_in(w, page)?;
+        let entry = view.span_of(w, start)?;
+        let what = w.load(entry.what())?;
+        if kind_of(what) == kind::SLAB {
+            return self.slab_free(w, start, what, address);
         }
-        let (kind, pages) = (span.kind, span.pages);
-        self.free_large(w, start, kind, pages, address)
+        self.free_large(w, start, kind_of(what), address)
     }
 
     #[cold]
-    fn free_large<W: Writes>(
+    fn free_large<W: Words>(
         &mut self,
         w: &mut W,
         start: u64,
         kind: u8,
-        pages: u64,
         address: usize,
-    ) -> Result<(), BadFree> {
-        if kind == kind::FREE {
-            return Err(BadFree::Double);
+    ) -> Result<Result<(), BadFree>, W::Stop> {
+        if matches!(kind, kind::FREE | kind::RESERVE) {
+            return Ok(Err(BadFree::Double));
         }
         if kind != kind::LARGE || self.address(start) as usize != address {
-            return Err(BadFree::NotABlock);
+            return Ok(Err(BadFree::NotABlock));
         }
-        self.free_run(w, start, pages);
-        Ok(())
+        let view = self.view;
+        let entry = view.span_of(w, start)?;
+        let pages = w.load(entry.pages())?;
+        self.free_run(w, start, pages)?;
+        Ok(Ok(()))
     }
 
     /// Bytes that may be used of the block at `address`; `None` if no block in use starts there.
-    pub fn usable_bytes(&self, address: usize) -> Option<usize> {
-        let start = self.start_of(self.page_of(address)?);
-        if self.span(start).kind == kind::SLAB && !self.slab_in_use(start, address) {
-            return None;
+    ///
+    /// # Errors
+    /// [`Words::Stop`].
+    pub fn usable_bytes_in<W: Words>(&self, w: &mut W, address: usize) -> Result<Option<usize>, W::Stop> {
+        let view = self.view;
+        let Some(page) = view.page_in(w, address)? else { return Ok(None) };
+        let start = view.start_in(w, page)?;
+        let span = view.span_of(w, start)?;
+        let (what, pages) = (w.load(span.what())?, w.load(span.pages())?);
+        let bytes = view.usable_of(start, what, pages, address, view.pages_in(w)?);
+        if kind_of(what) == kind::SLAB
+            && bytes.is_some()
+            && !self.slab_in_use(w, start, class_of_span(what), address)?
+        {
+            return Ok(None);
         }
-        self.view.usable_bytes(address)
+        Ok(bytes)
     }
 }

@@ -1,11 +1,13 @@
 //! Checks an arena against its rules, and counts what is in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bins::bin_for_audit;
 use crate::class::{CLASS_BYTES, CLASSES};
 use crate::heap::Heap;
-use crate::layout::{BIN_COUNT, PAGE_BYTES, PageBitmap, kind};
+use crate::layout::{BIN_COUNT, PAGE_BYTES, PageBitmap, Span, class_of_span, kind, kind_of};
+use crate::view::ArenaView;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What an arena holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,22 +21,50 @@ pub struct ArenaStat {
     pub blocks: u64,
     /// Bytes that commands have mapped.
     pub mapped_bytes: u64,
-    /// Bytes of whole free pages.
+    /// Bytes of whole free pages, those that shards keep among them.
     pub free_bytes: u64,
     /// Bytes of the arena's own state.
     pub meta_bytes: u64,
 }
 
+/// A span's entry as it is now.
+struct Entry {
+    kind: u8,
+    class: u8,
+    pages: u64,
+    free: [u64; 4],
+}
+
+/// A word as it is now: no other thread writes.
+fn now(word: &AtomicU64) -> u64 {
+    // Relaxed: there is no writer to be ordered with.
+    word.load(Ordering::Relaxed)
+}
+
+impl Entry {
+    fn of(span: &Span) -> Self {
+        let what = now(span.what());
+        Self {
+            kind: kind_of(what),
+            class: class_of_span(what),
+            pages: now(span.pages()),
+            free: [0, 1, 2, 3].map(|at| now(&span.free[at])),
+        }
+    }
+}
+
 impl Heap {
-    /// Counts everything. O(spans).
+    /// Counts everything. O(spans). No other thread changes the arena.
+    #[must_use]
     pub fn stat(&self) -> ArenaStat {
-        let mut stat = ArenaStat { bytes: self.head().pages * PAGE_BYTES as u64, ..ArenaStat::default() };
+        let all = self.view.pages();
+        let mut stat = ArenaStat { bytes: all * PAGE_BYTES as u64, ..ArenaStat::default() };
         let mut page = 0;
-        while page < self.head().pages {
-            let span = self.span(page);
+        while page < all {
+            let span = Entry::of(self.view.span(page));
             let bytes = span.pages * PAGE_BYTES as u64;
             match span.kind {
-                kind::FREE => stat.free_bytes += bytes,
+                kind::FREE | kind::RESERVE => stat.free_bytes += bytes,
                 kind::META => stat.meta_bytes += bytes,
                 kind::MAPPED => stat.mapped_bytes += bytes,
                 kind::LARGE => {
@@ -53,16 +83,17 @@ impl Heap {
         stat
     }
 
-    /// Calls `f` with address and length of every block in use and every mapped range.
+    /// Calls `f` with address and length of every block in use and every mapped range. No other thread changes the
+    /// arena.
     ///
     /// # Errors
     /// A message, at the first span that cannot be one.
     pub fn for_each_live(&self, mut f: impl FnMut(usize, usize)) -> Result<(), String> {
         let mut page = 0;
-        while page < self.head().pages {
-            let span = self.span(page);
+        while page < self.view.pages() {
+            let span = Entry::of(self.view.span(page));
             let at = self.address(page) as usize;
-            if !self.view.has_room(page, span.pages) {
+            if !ArenaView::has_room(page, span.pages, self.view.pages()) {
                 return Err(format!("the span at page {page} says it has {} pages", span.pages));
             }
             match span.kind {
@@ -70,7 +101,7 @@ impl Heap {
                 kind::SLAB => {
                     let shape = self
                         .view
-                        .shape(page, span.class, span.pages)
+                        .shape(page, span.class, span.pages, self.view.pages())
                         .ok_or_else(|| format!("the slab at page {page} is of no class"))?;
                     for slot in 0..shape.slots as usize {
                         if span.free[slot / 64] >> (slot % 64) & 1 == 0 {
@@ -85,41 +116,40 @@ impl Heap {
         Ok(())
     }
 
-    /// What breaks the arena's rules, as messages; none if it is sound. O(pages).
+    /// What breaks the arena's rules, as messages; none if it is sound. O(pages). No other thread changes the arena.
+    #[must_use]
     pub fn check(&self) -> Vec<String> {
         let mut bad = Vec::new();
-        let (mut free, mut open_slabs) = (BTreeMap::new(), BTreeMap::new());
-        self.check_spans(&mut bad, &mut free, &mut open_slabs);
+        let mut seen = Seen::default();
+        self.check_spans(&mut bad, &mut seen);
         if bad.is_empty() {
-            self.check_bins(&mut bad, free);
-            self.check_classes(&mut bad, open_slabs);
+            self.check_bins(&mut bad, seen.free);
+            self.check_lists(&mut bad, seen.open_slabs);
+            self.check_reserves(&mut bad, seen.reserves);
         }
         bad
     }
 
-    fn check_spans(
-        &self,
-        bad: &mut Vec<String>,
-        free: &mut BTreeMap<u64, u64>,
-        open_slabs: &mut BTreeMap<u64, u8>,
-    ) {
+    fn check_spans(&self, bad: &mut Vec<String>, seen: &mut Seen) {
+        let all = self.view.pages();
         let mut page = 0;
         let mut after_free = false;
-        while page < self.head().pages {
-            let span = self.span(page);
-            if span.pages == 0 || span.pages > self.head().pages - page {
+        while page < all {
+            let span = Entry::of(self.view.span(page));
+            if span.pages == 0 || span.pages > all - page {
                 bad.push(format!("the span at page {page} says it has {} pages", span.pages));
                 return;
             }
             let end = page + span.pages;
             for p in page..end {
-                if self.bit(PageBitmap::Starts, p) != (p == page) {
+                if self.view.bit(PageBitmap::Starts, p) != (p == page) {
                     bad.push(format!("page {p}: wrong start bit, in the span at page {page}"));
                 }
-                if self.bit(PageBitmap::FreeEnds, p) != (span.kind == kind::FREE && p == end - 1) {
+                if self.view.bit(PageBitmap::FreeEnds, p) != (span.kind == kind::FREE && p == end - 1) {
                     bad.push(format!("page {p}: wrong free-end bit, in the span at page {page}"));
                 }
-                if span.kind != kind::FREE && !self.bit(PageBitmap::Touched, p) {
+                if !matches!(span.kind, kind::FREE | kind::RESERVE) && !self.view.bit(PageBitmap::Touched, p)
+                {
                     bad.push(format!("page {p} is in use and not marked as touched"));
                 }
             }
@@ -128,12 +158,15 @@ impl Heap {
                     if after_free {
                         bad.push(format!("the free run at page {page} follows another"));
                     }
-                    if self.span(end - 1).free[0] != span.pages {
+                    if now(&self.view.span(end - 1).free[0]) != span.pages {
                         bad.push(format!("the free run at page {page} has a wrong length at its end"));
                     }
-                    free.insert(page, span.pages);
+                    seen.free.insert(page, span.pages);
                 }
-                kind::SLAB => self.check_slab(bad, page, open_slabs),
+                kind::SLAB => self.check_slab(bad, page, &span, seen),
+                kind::RESERVE => {
+                    seen.reserves.insert(page);
+                }
                 kind::LARGE | kind::MAPPED | kind::META => {}
                 other => bad.push(format!("the span at page {page} is of unknown kind {other}")),
             }
@@ -142,8 +175,7 @@ impl Heap {
         }
     }
 
-    fn check_slab(&self, bad: &mut Vec<String>, page: u64, open_slabs: &mut BTreeMap<u64, u8>) {
-        let span = self.span(page);
+    fn check_slab(&self, bad: &mut Vec<String>, page: u64, span: &Entry, seen: &mut Seen) {
         let Some(shape) = CLASSES.get(span.class as usize) else {
             bad.push(format!("the slab at page {page} is of unknown class {}", span.class));
             return;
@@ -155,14 +187,14 @@ impl Heap {
             bad.push(format!("the slab at page {page} has free blocks behind its end"));
         }
         if span.free != [0; 4] {
-            open_slabs.insert(page, span.class);
+            seen.open_slabs.insert(page, span.class);
         }
     }
 
     fn check_bins(&self, bad: &mut Vec<String>, mut free: BTreeMap<u64, u64>) {
         for bin in 0..BIN_COUNT {
-            let mut next = self.head().bins[bin];
-            let used = self.head().bins_used[bin / 64] >> (bin % 64) & 1 == 1;
+            let mut next = now(&self.head().bins[bin]);
+            let used = now(&self.head().bins_used[bin / 64]) >> (bin % 64) & 1 == 1;
             if used != (next != 0) {
                 bad.push(format!("bin {bin}: its bit is wrong"));
             }
@@ -177,11 +209,11 @@ impl Heap {
                         return;
                     }
                 }
-                if self.span(page).prev != prev {
+                if now(self.view.span(page).prev()) != prev {
                     bad.push(format!("bin {bin}: the run at page {page} has a wrong link back"));
                 }
                 prev = next;
-                next = self.span(page).next;
+                next = now(self.view.span(page).next());
             }
         }
         for (page, pages) in free {
@@ -189,25 +221,60 @@ impl Heap {
         }
     }
 
-    fn check_classes(&self, bad: &mut Vec<String>, mut open_slabs: BTreeMap<u64, u8>) {
-        for (class, bytes) in CLASS_BYTES.iter().enumerate() {
-            let mut next = self.head().classes[class];
-            let mut prev = 0;
-            while next != 0 {
-                let page = next - 1;
-                if open_slabs.remove(&page) != Some(class as u8) {
-                    bad.push(format!("class {bytes} lists page {page}, which is no such slab, or twice"));
-                    return;
+    fn check_lists(&self, bad: &mut Vec<String>, mut open_slabs: BTreeMap<u64, u8>) {
+        for shard in 0..=self.view.shard_count() {
+            for (class, bytes) in CLASS_BYTES.iter().enumerate() {
+                let mut next = now(&self.view.lists(shard)[class]);
+                let mut prev = 0;
+                while next != 0 {
+                    let page = next - 1;
+                    if open_slabs.remove(&page) != Some(class as u8) {
+                        bad.push(format!(
+                            "class {bytes} of shard {shard} lists page {page}, which is no such slab, or twice"
+                        ));
+                        return;
+                    }
+                    let span = Entry::of(self.view.span(page));
+                    if prev != 0 && span.free == CLASSES[class].all_free {
+                        bad.push(format!(
+                            "class {bytes} of shard {shard}: the empty slab at page {page} is kept"
+                        ));
+                    }
+                    if now(self.view.span(page).prev()) != prev {
+                        bad.push(format!(
+                            "class {bytes} of shard {shard}: the slab at page {page} has a wrong link back"
+                        ));
+                    }
+                    prev = next;
+                    next = now(self.view.span(page).next());
                 }
-                if self.span(page).prev != prev {
-                    bad.push(format!("class {bytes}: the slab at page {page} has a wrong link back"));
-                }
-                prev = next;
-                next = self.span(page).next;
             }
         }
         for page in open_slabs.keys() {
             bad.push(format!("the slab at page {page} has free blocks and is in no list"));
         }
     }
+
+    fn check_reserves(&self, bad: &mut Vec<String>, mut reserves: BTreeSet<u64>) {
+        for (number, shard) in (1..).map_while(|number| Some((number, self.view.shard(number)?))) {
+            if let Some(page) = now(&shard.reserve).checked_sub(1)
+                && !reserves.remove(&page)
+            {
+                bad.push(format!(
+                    "the reserve of shard {number} is at page {page}, which starts none, or twice"
+                ));
+            }
+        }
+        for page in reserves {
+            bad.push(format!("the reserve at page {page} is no shard's"));
+        }
+    }
+}
+
+/// What the walk along the spans found, to be compared with the lists.
+#[derive(Default)]
+struct Seen {
+    free: BTreeMap<u64, u64>,
+    open_slabs: BTreeMap<u64, u8>,
+    reserves: BTreeSet<u64>,
 }

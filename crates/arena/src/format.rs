@@ -2,10 +2,12 @@
 
 use crate::heap::Heap;
 use crate::layout::{
-    ARENA_HEAD_BYTES, GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, PageBitmap, arena_front_bytes, kind,
+    ARENA_HEAD_BYTES, GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, PageBitmap, arena_front_bytes, kind, what,
 };
 use crate::pages::{grow_groups_min, meta_pages};
-use crate::space::{ArenaSpace, Writes};
+use crate::space::{ArenaSpace, Words, certain};
+use std::convert::Infallible;
+use std::sync::atomic::Ordering;
 
 impl Heap {
     /// Makes an arena in a space of zeroes. Its head goes to `head_offset`, a multiple of the page; what comes
@@ -13,7 +15,7 @@ impl Heap {
     ///
     /// # Errors
     /// A message, when the space is too small or does not grow.
-    pub fn format<W: Writes>(
+    pub fn format<W: Words<Stop = Infallible>>(
         space: Box<dyn ArenaSpace>,
         head_offset: u64,
         w: &mut W,
@@ -36,27 +38,28 @@ impl Heap {
             space.grow(groups * GROUP_BYTES).map_err(|e| format!("the region cannot grow: {e}"))?;
         }
         let mut heap = Self::attach(space, head_offset);
-        let head = heap.head_mut();
-        head.pages = groups * GROUP_PAGES;
-        head.groups_max = capacity / GROUP_BYTES;
-        let at = std::ptr::from_ref(head) as usize;
-        w.wrote(at, 16);
+        heap.view.groups_max = capacity / GROUP_BYTES;
+        let view = heap.view;
+        let head = view.head();
+        certain(w.store(&head.pages, groups * GROUP_PAGES));
+        certain(w.store(&head.groups_max, capacity / GROUP_BYTES));
         for group in 0..groups {
             let offset = front.next_multiple_of(PAGE_BYTES as u64) + group * size_of::<Group>() as u64;
-            heap.set_directory(w, group, offset);
+            certain(w.store(view.directory_entry(group), offset));
         }
-        let span = heap.span_mut(0);
-        (span.kind, span.pages) = (kind::META, reserved);
-        heap.report_links(w, 0);
-        heap.set_bit(w, PageBitmap::Starts, 0, true);
-        heap.touch(w, 0, reserved);
-        heap.free_run_silently(w, reserved, groups * GROUP_PAGES - reserved);
+        certain(w.store_all(&view.span(0).links, &[what(kind::META, 0), reserved, 0, 0]));
+        certain(heap.set_bit(w, PageBitmap::Starts, 0, true));
+        certain(heap.touch(w, 0, reserved));
+        certain(heap.free_run_silently(w, reserved, groups * GROUP_PAGES - reserved));
         Ok(heap)
     }
 
     /// Finds the arena that [`Heap::format`] made, in this run or an earlier one. Should a crash have made the space
-    /// shorter, grows it to the arena's length. Reads one word a group: pages are looked at when they are used, and
-    /// all of them by [`Heap::check`].
+    /// shorter, grows it to the arena's length. Reads one word a group, which is 8 bytes for 4 MiB: pages and
+    /// blocks are looked at when they are used, and all of them by [`Heap::check`].
+    ///
+    /// Several handles may be open at a time if each writes in transactions. A handle from before the arena grew
+    /// knows what was added.
     ///
     /// # Errors
     /// A message, when the head cannot be an arena's.
@@ -66,7 +69,9 @@ impl Heap {
             return Err(format!("the region ends after {len} bytes, before the arena's head"));
         }
         let mut heap = Self::attach(space, head_offset);
-        let (pages, groups_max) = (heap.head().pages, heap.head().groups_max);
+        // Relaxed: whoever wrote the arena is done, or writes in transactions that only add to these words.
+        let (pages, groups_max) =
+            (heap.head().pages.load(Ordering::Relaxed), heap.head().groups_max.load(Ordering::Relaxed));
         if pages == 0 || !pages.is_multiple_of(GROUP_PAGES) || pages > capacity / PAGE_BYTES as u64 {
             return Err(format!(
                 "the arena says it has {pages} pages, but the region has {} and room for {}",
@@ -89,7 +94,7 @@ impl Heap {
             ));
         }
         for group in 0..pages / GROUP_PAGES {
-            let offset = heap.directory_entry(group);
+            let offset = heap.view.directory_entry(group).load(Ordering::Relaxed);
             if offset < arena_front_bytes(0)
                 || !offset.is_multiple_of(64)
                 || offset.saturating_add(size_of::<Group>() as u64) > pages * PAGE_BYTES as u64
@@ -97,9 +102,11 @@ impl Heap {
                 return Err(format!("the arena's directory has offset {offset:#x} for group {group}"));
             }
         }
-        if !heap.bit(PageBitmap::Starts, 0) {
+        if !heap.view.bit(PageBitmap::Starts, 0) {
             return Err("the arena's first page starts no span".to_owned());
         }
+        heap.check_shard_table()?;
+        heap.view.groups_max = groups_max.min(capacity / GROUP_BYTES);
         Ok(heap)
     }
 }

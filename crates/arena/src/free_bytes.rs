@@ -5,7 +5,8 @@
 
 use crate::class::CLASSES;
 use crate::heap::Heap;
-use crate::layout::{PAGE_BYTES, Span, kind};
+use crate::layout::{PAGE_BYTES, Span, class_of_span, kind, kind_of};
+use std::sync::atomic::Ordering;
 
 /// Asked in the order of addresses; remembers the span of the last one.
 pub struct FreeBytes<'a> {
@@ -38,29 +39,33 @@ impl FreeBytes<'_> {
             self.find(address);
         }
         let Some(span) = self.span.filter(|_| address + len <= self.until) else { return false };
-        match span.kind {
-            kind::FREE => true,
+        // Relaxed, here and below: no batch runs.
+        let what = span.what().load(Ordering::Relaxed);
+        match kind_of(what) {
+            kind::FREE | kind::RESERVE => true,
             kind::SLAB => {
-                let shape = &CLASSES[span.class as usize];
+                let shape = &CLASSES[class_of_span(what) as usize];
                 let offset = address - self.from;
                 let (first, last) = (shape.slot_of(offset), shape.slot_of(offset + len - 1));
                 // Bytes after the last block belong to no block, but no program writes them either.
                 last < shape.slots as usize
-                    && (first..=last).all(|slot| span.free[slot / 64] >> (slot % 64) & 1 == 1)
+                    && (first..=last)
+                        .all(|slot| span.free[slot / 64].load(Ordering::Relaxed) >> (slot % 64) & 1 == 1)
             }
             _ => false,
         }
     }
 
     fn find(&mut self, address: usize) {
-        let Some(page) = self.heap.page_of(address) else {
+        let view = &self.heap.view;
+        let Some(page) = view.page_of(address) else {
             (self.from, self.until, self.span) = (0, 0, None);
             return;
         };
-        let start = self.heap.start_of(page);
-        let span = self.heap.span(start);
-        self.from = self.heap.address(start) as usize;
-        self.until = self.from + span.pages as usize * PAGE_BYTES;
+        let start = view.start_of(page);
+        let span = view.span(start);
+        self.from = view.address(start) as usize;
+        self.until = self.from + span.pages().load(Ordering::Relaxed) as usize * PAGE_BYTES;
         self.span = Some(span);
     }
 }

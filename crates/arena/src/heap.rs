@@ -1,11 +1,12 @@
 //! The arena's handle: where its bytes are, and the one access to each of them.
 //!
 //! The handle is volatile and holds nothing that the region does not hold: opening the region again gives the same
-//! arena.
+//! arena. Transactions have a handle for each thread; what such a handle remembers is never more than a hint.
 
-use crate::layout::{CLASS_COUNT, Head, PAGE_BYTES, Span};
-use crate::space::{ArenaSpace, Writes};
+use crate::layout::{CLASS_COUNT, Head, PAGE_BYTES, Shard, Span, kind, kind_of};
+use crate::space::{ArenaSpace, Words};
 use crate::view::ArenaView;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Free runs of at least this length return their memory to the system: 256 KiB.
 pub(crate) const DISCARD_PAGES_MIN: u64 = 64;
@@ -14,21 +15,23 @@ const DISCARDS_MAX: usize = 64;
 /// The slab that a class allocates from: the first of its list.
 #[derive(Clone, Copy)]
 pub(crate) struct Current {
-    pub(crate) span: *mut Span,
+    pub(crate) span: *const Span,
     pub(crate) first_block: *mut u8,
     pub(crate) page: u64,
 }
 
 impl Current {
-    pub(crate) const NONE: Self =
-        Self { span: std::ptr::null_mut(), first_block: std::ptr::null_mut(), page: 0 };
+    pub(crate) const NONE: Self = Self { span: std::ptr::null(), first_block: std::ptr::null_mut(), page: 0 };
 }
 
-/// An allocator in a region. One thread at a time uses it; others have a [`ArenaView`].
+/// An allocator in a region. One thread at a time uses the handle; others have an [`ArenaView`], or handles of their
+/// own if each of them writes in transactions ([`Words`]).
 pub struct Heap {
     pub(crate) view: ArenaView,
     space: Box<dyn ArenaSpace>,
-    /// The slab that each class allocates from; a cache of the class lists' heads.
+    /// Whose slabs the handle allocates from: null is shard 0; see `shards.rs`.
+    pub(crate) shard: *const Shard,
+    /// The slab that each class allocates from; a cache of the class lists' heads, for an owner that is alone.
     pub(crate) current: [Current; CLASS_COUNT],
     /// Runs freed lately, to be discarded if they stay free. The array never grows: this code must not allocate.
     discards: [(u64, u64); DISCARDS_MAX],
@@ -47,6 +50,7 @@ impl Heap {
         Self {
             view: ArenaView::new(space.base(), head_offset),
             space,
+            shard: std::ptr::null(),
             current: [Current::NONE; CLASS_COUNT],
             discards: [(0, 0); DISCARDS_MAX],
             discards_len: 0,
@@ -56,14 +60,7 @@ impl Heap {
 
     #[inline]
     pub(crate) fn head(&self) -> &Head {
-        // SAFETY: the head lies in the space's first pages, aligned to a page, and is plain numbers.
-        unsafe { &*self.view.head }
-    }
-
-    #[inline]
-    pub(crate) fn head_mut(&mut self) -> &mut Head {
-        // SAFETY: as in `head`; `&mut self` is the only writer.
-        unsafe { &mut *self.view.head }
+        self.view.head()
     }
 
     /// The addresses of the arena's parts, for other threads.
@@ -71,53 +68,38 @@ impl Heap {
         self.view
     }
 
-    #[inline]
-    pub(crate) fn span(&self, page: u64) -> &Span {
-        // SAFETY: a span of a group under management; plain numbers.
-        unsafe { &*self.view.span_ptr(page) }
-    }
-
-    #[inline]
-    pub(crate) fn span_mut(&mut self, page: u64) -> &mut Span {
-        // SAFETY: as in `span`; `&mut self` is the only writer, and readers on other threads look at fields
-        // of their own blocks' spans that do not change while the block lives.
-        unsafe { &mut *self.view.span_ptr(page) }
-    }
-
-    /// Reports the half of an entry that holds kind, pages and links.
-    #[inline]
-    pub(crate) fn report_links<W: Writes>(&self, w: &mut W, page: u64) {
-        w.wrote(self.view.span_ptr(page) as usize, 32);
-    }
-
     /// Takes a page's entry out of the list that holds it. If it was the first, returns the new head of the list.
     #[inline]
-    pub(crate) fn unlink<W: Writes>(&mut self, w: &mut W, page: u64) -> Option<u64> {
-        let (next, prev) = (self.span(page).next, self.span(page).prev);
+    pub(crate) fn unlink<W: Words>(&mut self, w: &mut W, page: u64) -> Result<Option<u64>, W::Stop> {
+        let view = self.view;
+        let span = view.span_of(w, page)?;
+        let (next, prev) = (w.load(span.next())?, w.load(span.prev())?);
         if next != 0 {
-            self.span_mut(next - 1).prev = prev;
-            self.report_links(w, next - 1);
+            let entry = view.span_of(w, next - 1)?;
+            w.store(entry.prev(), prev)?;
         }
         if prev == 0 {
-            return Some(next);
+            return Ok(Some(next));
         }
-        self.span_mut(prev - 1).next = next;
-        self.report_links(w, prev - 1);
-        None
+        let entry = view.span_of(w, prev - 1)?;
+        w.store(entry.next(), next)?;
+        Ok(None)
     }
 
-    pub(crate) fn directory_entry(&self, group: u64) -> u64 {
-        assert!(group < self.head().groups_max);
-        // SAFETY: the directory has `groups_max` entries, in pages that `format` reserved.
-        unsafe { *self.view.directory.add(group as usize) }
+    /// The word with the first slab of a class that this handle allocates from.
+    #[inline]
+    pub(crate) fn list(&self, class: usize) -> &AtomicU64 {
+        match self.shard() {
+            None => &self.head().lists[class],
+            Some(shard) => &shard.lists[class],
+        }
     }
 
-    pub(crate) fn set_directory<W: Writes>(&mut self, w: &mut W, group: u64, offset: u64) {
-        assert!(group < self.head().groups_max);
-        let at = self.view.directory.wrapping_add(group as usize);
-        // SAFETY: as in `directory_entry`.
-        unsafe { *at = offset };
-        w.wrote(at as usize, 8);
+    /// The handle's shard, unless that is shard 0.
+    #[inline]
+    pub(crate) fn shard(&self) -> Option<&Shard> {
+        // SAFETY: null, or a shard of the table, which never moves (`enter_shard`).
+        unsafe { self.shard.as_ref() }
     }
 
     /// The address of the region's first byte.
@@ -129,12 +111,12 @@ impl Heap {
     /// The address after the last page under management.
     #[cfg(test)]
     pub fn end_address(&self) -> usize {
-        self.view.base as usize + self.head().pages as usize * PAGE_BYTES
+        self.view.base as usize + self.view.pages() as usize * PAGE_BYTES
     }
 
     #[inline]
     pub(crate) fn address(&self, page: u64) -> *mut u8 {
-        self.view.base.wrapping_add(page as usize * PAGE_BYTES)
+        self.view.address(page)
     }
 
     /// The page of an address, if it lies under management.
@@ -184,13 +166,16 @@ impl Heap {
 
     /// Returns the memory of long runs to the system that were freed since the last call and are still free. Called
     /// between batches, and seldom: a run that is used again soon costs page faults. Returns the number of bytes.
+    /// Only for an arena with one handle: a run that a transaction took meanwhile would lose its content.
     pub fn trim(&mut self) -> u64 {
         let mut bytes = 0;
         for i in 0..self.discards_len {
             let (page, pages) = self.discards[i];
             let start = self.start_of(page);
-            let span = self.span(start);
-            if span.kind == crate::layout::kind::FREE && page + pages <= start + span.pages {
+            let span = self.view.span(start);
+            // Relaxed: the caller is the one thread that uses the arena now.
+            let (what, has) = (span.what().load(Ordering::Relaxed), span.pages().load(Ordering::Relaxed));
+            if kind_of(what) == kind::FREE && page + pages <= start + has {
                 let len = pages * PAGE_BYTES as u64;
                 self.space.discard(page * PAGE_BYTES as u64, len);
                 bytes += len;

@@ -1,7 +1,8 @@
 //! The arena's bytes; docs/format/arena.md describes them in prose. All numbers are little endian.
 //!
 //! The region is cut into pages of 4 KiB and groups of 1,024 pages. Consecutive pages form *spans*: a free
-//! run, a slab of equal small blocks, one large block, memory mapped by a command, or the arena's own state.
+//! run, a slab of equal small blocks, one large block, memory mapped by a command, the arena's own state, or what a
+//! shard keeps for its next slabs.
 //! A span is described by the entry of its first page; a bitmap says which pages are first pages.
 
 use std::sync::atomic::AtomicU64;
@@ -24,31 +25,60 @@ pub(crate) mod kind {
     pub(crate) const LARGE: u8 = 3;
     pub(crate) const MAPPED: u8 = 4;
     pub(crate) const META: u8 = 5;
+    /// Free pages that belong to a shard.
+    pub(crate) const RESERVE: u8 = 6;
+}
+
+/// The first word of a span's entry.
+pub(crate) const fn what(kind: u8, class: u8) -> u64 {
+    kind as u64 | (class as u64) << 8
+}
+
+/// The [`kind`] that a span's first word says.
+pub(crate) const fn kind_of(what: u64) -> u8 {
+    what as u8
+}
+
+/// The size class that a slab's first word says.
+pub(crate) const fn class_of_span(what: u64) -> u8 {
+    (what >> 8) as u8
 }
 
 /// The entry of a span, at its first page. It has two 32-byte halves: links change when a span changes its use, the
 /// bitmap with every block. So a block costs one logged block of 32 bytes.
 #[repr(C, align(64))]
 pub(crate) struct Span {
-    /// One of [`kind`].
-    pub(crate) kind: u8,
-    /// The size class of a slab.
-    pub(crate) class: u8,
-    pub(crate) zero: [u8; 6],
-    pub(crate) pages: u64,
-    /// The next span of a bin or of a class: its first page plus one; 0 ends the list.
-    pub(crate) next: u64,
-    /// The previous one, in the same form; 0 in the first.
-    pub(crate) prev: u64,
+    /// What it is ([`what`]); its pages; the next span of a bin or of a class, as its first page plus one, 0 at the
+    /// end; the previous one, in the same form, 0 in the first.
+    pub(crate) links: [AtomicU64; 4],
     /// Of a slab: the blocks that are free. In the entry of the *last* page of a free run: word 0 is the
     /// run's pages.
-    pub(crate) free: [u64; 4],
+    pub(crate) free: [AtomicU64; 4],
+}
+
+impl Span {
+    #[inline]
+    pub(crate) fn what(&self) -> &AtomicU64 {
+        &self.links[0]
+    }
+    #[inline]
+    pub(crate) fn pages(&self) -> &AtomicU64 {
+        &self.links[1]
+    }
+    #[inline]
+    pub(crate) fn next(&self) -> &AtomicU64 {
+        &self.links[2]
+    }
+    #[inline]
+    pub(crate) fn prev(&self) -> &AtomicU64 {
+        &self.links[3]
+    }
 }
 
 /// What describes 1,024 pages.
 #[repr(C)]
 pub(crate) struct Group {
-    /// Pages at which a span starts. Atomic: other threads look up a block's span while this one changes.
+    /// Pages at which a span starts.
     pub(crate) starts: [AtomicU64; 16],
     /// Pages that were ever allocated: the others are zero.
     pub(crate) touched: [AtomicU64; 16],
@@ -65,29 +95,71 @@ pub(crate) enum PageBitmap {
     FreeEnds,
 }
 
+impl Group {
+    #[inline]
+    pub(crate) fn bits(&self, map: PageBitmap) -> &[AtomicU64; 16] {
+        match map {
+            PageBitmap::Starts => &self.starts,
+            PageBitmap::Touched => &self.touched,
+            PageBitmap::FreeEnds => &self.free_ends,
+        }
+    }
+}
+
+/// For each class its first slab with free blocks; in the form of [`Span::next`].
+pub(crate) type SlabLists = [AtomicU64; CLASS_COUNT];
+
 /// The arena's fixed part, followed by the directory: the offset of each group's [`Group`], 0 before it has
 /// one.
 #[repr(C)]
 pub(crate) struct Head {
     /// Pages under management, a multiple of [`GROUP_PAGES`].
-    pub(crate) pages: u64,
+    pub(crate) pages: AtomicU64,
     /// Groups that the directory has space for.
-    pub(crate) groups_max: u64,
+    pub(crate) groups_max: AtomicU64,
     /// Bit per bin: it is not empty.
-    pub(crate) bins_used: [u64; BIN_COUNT / 64],
-    /// First slab with free blocks, by class; in the form of [`Span::next`].
-    pub(crate) classes: [u64; CLASS_COUNT],
+    pub(crate) bins_used: [AtomicU64; BIN_COUNT / 64],
+    /// The slabs of shard 0.
+    pub(crate) lists: SlabLists,
     /// First free run, by bin.
-    pub(crate) bins: [u64; BIN_COUNT],
+    pub(crate) bins: [AtomicU64; BIN_COUNT],
+    /// First page of the table of the other shards, plus one; 0: there is none.
+    pub(crate) shards: AtomicU64,
+    /// Shards in that table.
+    pub(crate) shard_count: AtomicU64,
 }
+
+/// A shard: what one thread at a time allocates from, so that threads do not meet at one word.
+#[repr(C, align(64))]
+pub(crate) struct Shard {
+    pub(crate) lists: SlabLists,
+    /// First page of the run that the next slabs are cut from, plus one; 0: there is none.
+    pub(crate) reserve: AtomicU64,
+    _zero: [AtomicU64; 27],
+}
+
+/// Shards that an arena can have, besides shard 0.
+pub(crate) const SHARD_COUNT_MAX: u64 = 1024;
+
+/// Pages of a table of `count` shards.
+pub(crate) const fn shard_table_pages(count: u64) -> u64 {
+    (count * size_of::<Shard>() as u64).div_ceil(PAGE_BYTES as u64)
+}
+
+/// Bytes of a group's bitmaps, with which it begins.
+pub(crate) const GROUP_BITMAPS_BYTES: usize = 384;
 
 /// Bytes before the directory.
 pub(crate) const ARENA_HEAD_BYTES: usize = PAGE_BYTES;
 
 const _: () = {
     assert!(size_of::<Span>() == 64);
-    assert!(size_of::<Group>() == 384 + 64 * 1024);
+    assert!(size_of::<Group>() == GROUP_BITMAPS_BYTES + 64 * 1024);
+    assert!(std::mem::offset_of!(Group, spans) == GROUP_BITMAPS_BYTES);
     assert!(std::mem::offset_of!(Span, free) == 32);
+    assert!(size_of::<Shard>() == 512);
+    assert!(std::mem::offset_of!(Shard, reserve) == 288);
+    assert!(std::mem::offset_of!(Head, shards) == 2384);
     assert!(size_of::<Head>() <= ARENA_HEAD_BYTES);
 };
 

@@ -71,17 +71,27 @@ mod heap;
 mod layout;
 mod mapped;
 mod pages;
+mod plain;
 mod realloc;
+mod shards;
 mod slab;
 mod space;
 mod view;
 
 #[cfg(test)]
+mod layout_tests;
+#[cfg(test)]
 mod model_tests;
+#[cfg(test)]
+mod open_tests;
+#[cfg(test)]
+mod shard_tests;
 #[cfg(test)]
 mod speed_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod toy_transactions;
 
 pub use check::ArenaStat;
 pub use class::SMALL_BYTES_MAX;
@@ -90,5 +100,5 @@ pub use heap::Heap;
 pub use layout::PAGE_BYTES;
 pub use mapped::MapError;
 pub use slab::BadFree;
-pub use space::{ArenaSpace, Writes};
+pub use space::{ArenaSpace, Words, Writes};
 pub use view::ArenaView;

@@ -1,8 +1,10 @@
-//! Memory that a command mapped: whole pages, zero at first, unmapped in any parts.
+//! Memory that a command mapped: whole pages, zero at first, unmapped in any parts. Transactions map nothing, so these
+//! calls are for an owner that nothing stops.
 
 use crate::heap::Heap;
-use crate::layout::{PAGE_BYTES, PageBitmap, kind};
-use crate::space::Writes;
+use crate::layout::{PAGE_BYTES, PageBitmap, kind, kind_of};
+use crate::space::{Words, Writes, certain};
+use std::sync::atomic::Ordering;
 
 /// Why a mapping was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,10 +23,10 @@ impl Heap {
     pub fn map<W: Writes>(&mut self, w: &mut W, len: usize, align: usize) -> Result<*mut u8, MapError> {
         let pages = pages_of(len).ok_or(MapError::Full)?;
         let (page, zero) =
-            self.alloc_run_aligned(w, pages, (align / PAGE_BYTES) as u64).ok_or(MapError::Full)?;
-        self.describe(w, page, pages, kind::MAPPED);
+            certain(self.alloc_run_aligned(w, pages, (align / PAGE_BYTES) as u64)).ok_or(MapError::Full)?;
+        certain(self.describe(w, page, pages, kind::MAPPED));
         if !zero {
-            self.zero(w, page, pages);
+            certain(self.zero(w, page, pages));
         }
         Ok(self.address(page))
     }
@@ -38,17 +40,18 @@ impl Heap {
         let mut page = first;
         while page < end {
             let start = self.start_of(page);
-            let span_end = start + self.span(start).pages;
+            let (kind, pages) = self.span_at(start);
+            let span_end = start + pages;
             let until = span_end.min(end);
-            if self.span(start).kind == kind::MAPPED {
+            if kind == kind::MAPPED {
                 if until < span_end {
-                    self.set_bit(w, PageBitmap::Starts, until, true);
-                    self.describe(w, until, span_end - until, kind::MAPPED);
+                    certain(self.set_bit(w, PageBitmap::Starts, until, true));
+                    certain(self.describe(w, until, span_end - until, kind::MAPPED));
                 }
                 if page > start {
-                    self.describe(w, start, page - start, kind::MAPPED);
+                    certain(self.describe(w, start, page - start, kind::MAPPED));
                 }
-                self.free_run(w, page, until - page);
+                certain(self.free_run(w, page, until - page));
             }
             page = until;
         }
@@ -61,7 +64,7 @@ impl Heap {
     /// The range is not all mapped; nothing changed.
     pub fn map_again<W: Writes>(&mut self, w: &mut W, address: usize, len: usize) -> Result<(), MapError> {
         let (first, end) = self.mapped_pages(address, len, false)?;
-        self.zero(w, first, end - first);
+        certain(self.zero(w, first, end - first));
         Ok(())
     }
 
@@ -87,13 +90,13 @@ impl Heap {
             return Ok(self.address(first));
         }
         let start = self.start_of(first);
-        let whole = self.span(start).pages;
+        let (_, whole) = self.span_at(start);
         if start + whole == end
-            && let Some(zero) = self.extend_run(w, start, whole, pages - has)
+            && let Some(zero) = certain(self.extend_run(w, start, whole, pages - has))
         {
-            self.describe(w, start, whole + pages - has, kind::MAPPED);
+            certain(self.describe(w, start, whole + pages - has, kind::MAPPED));
             if !zero {
-                self.zero(w, end, pages - has);
+                certain(self.zero(w, end, pages - has));
             }
             return Ok(self.address(first));
         }
@@ -103,8 +106,7 @@ impl Heap {
         let new = self.map(w, new_len, PAGE_BYTES)?;
         let copy = has as usize * PAGE_BYTES;
         // SAFETY: two mappings that do not overlap, each at least `copy` bytes long.
-        unsafe { std::ptr::copy_nonoverlapping(self.address(first), new, copy) };
-        w.wrote(new as usize, copy);
+        certain(unsafe { w.copy(self.address(first), new, copy) });
         self.unmap(w, address, copy)?;
         Ok(new)
     }
@@ -119,13 +121,20 @@ impl Heap {
         let mut page = first;
         while page < end {
             let start = self.start_of(page);
-            let span = self.span(start);
-            if span.kind != kind::MAPPED && !(or_free && span.kind == kind::FREE) {
+            let (kind, pages) = self.span_at(start);
+            if kind != kind::MAPPED && !(or_free && kind == kind::FREE) {
                 return Err(MapError::NotMapped);
             }
-            page = start + span.pages;
+            page = start + pages;
         }
         Ok((first, end))
+    }
+
+    /// Kind and length of the span that starts at `page`.
+    fn span_at(&self, page: u64) -> (u8, u64) {
+        let span = self.view.span(page);
+        // Relaxed: no other thread writes while this one does.
+        (kind_of(span.what().load(Ordering::Relaxed)), span.pages().load(Ordering::Relaxed))
     }
 }
 

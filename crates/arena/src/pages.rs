@@ -6,8 +6,10 @@
 //! 3. The last page of a free run, and no other, has its free-end bit.
 
 use crate::heap::{DISCARD_PAGES_MIN, Heap};
-use crate::layout::{GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, PageBitmap, kind};
-use crate::space::Writes;
+use crate::layout::{
+    GROUP_BITMAPS_BYTES, GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, PageBitmap, kind, kind_of, what,
+};
+use crate::space::Words;
 
 /// Groups that a growth adds at least, if so many are left: 16 MiB, or one in a region that cannot hold so much.
 pub(crate) fn grow_groups_min(groups_max: u64) -> u64 {
@@ -18,153 +20,195 @@ pub(crate) fn grow_groups_min(groups_max: u64) -> u64 {
 const GROW_GROUPS_MAX: u64 = 256;
 
 impl Heap {
-    /// A run of exactly `pages`. Its start bit is set; the caller fills its entry. Also returns whether no page of
-    /// it was ever allocated before, so that it is zero. `None` when the region cannot grow any more.
-    pub(crate) fn alloc_run<W: Writes>(&mut self, w: &mut W, pages: u64) -> Option<(u64, bool)> {
-        let (page, has) = self.find_run(w, pages)?;
-        self.split_run(w, page, has, pages);
-        Some((page, self.touch(w, page, pages)))
+    /// A run of exactly `pages`. Its start bit is set; the caller fills its entry. Also returns whether it is known to
+    /// be zero, because no page of it was ever allocated before. `None` when the region cannot grow any more.
+    pub(crate) fn alloc_run<W: Words>(
+        &mut self,
+        w: &mut W,
+        pages: u64,
+    ) -> Result<Option<(u64, bool)>, W::Stop> {
+        let Some((page, has)) = self.find_run(w, pages)? else { return Ok(None) };
+        self.split_run(w, page, has, pages)?;
+        Ok(Some((page, self.touch(w, page, pages)?)))
     }
 
     /// A run of `pages` that starts at a multiple of `align` pages.
-    pub(crate) fn alloc_run_aligned<W: Writes>(
+    pub(crate) fn alloc_run_aligned<W: Words>(
         &mut self,
         w: &mut W,
         pages: u64,
         align: u64,
-    ) -> Option<(u64, bool)> {
+    ) -> Result<Option<(u64, bool)>, W::Stop> {
         if align <= 1 {
             return self.alloc_run(w, pages);
         }
-        let room = pages.checked_add(align)?.checked_sub(1)?;
-        let (page, has) = self.find_run(w, room)?;
+        let Some(room) = pages.checked_add(align) else { return Ok(None) };
+        let Some((page, has)) = self.find_run(w, room - 1)? else { return Ok(None) };
         // Addresses, not offsets, are aligned.
         let base = (self.base_address() / PAGE_BYTES) as u64;
         let at = (base + page).next_multiple_of(align) - base;
+        self.carve_run(w, page, has, at, pages)?;
+        Ok(Some((at, self.touch(w, at, pages)?)))
+    }
+
+    /// Keeps `pages`, from page `at` on, of a run of `has` pages that was taken out of its bin, and frees the rest.
+    pub(crate) fn carve_run<W: Words>(
+        &mut self,
+        w: &mut W,
+        page: u64,
+        has: u64,
+        at: u64,
+        pages: u64,
+    ) -> Result<(), W::Stop> {
         if at > page {
-            self.set_bit(w, PageBitmap::FreeEnds, at - 1, true);
-            self.bin_add(w, page, at - page);
-            self.set_bit(w, PageBitmap::Starts, at, true);
+            self.set_bit(w, PageBitmap::FreeEnds, at - 1, true)?;
+            self.bin_add(w, page, at - page)?;
+            self.set_bit(w, PageBitmap::Starts, at, true)?;
         }
-        self.split_run(w, at, has - (at - page), pages);
-        Some((at, self.touch(w, at, pages)))
+        self.split_run(w, at, has - (at - page), pages)
     }
 
     /// Takes a run of at least `pages` out of its bin. If there is none, grows the region; if that fails, frees the
     /// empty slabs that are kept for the next block.
-    fn find_run<W: Writes>(&mut self, w: &mut W, pages: u64) -> Option<(u64, u64)> {
-        if let Some(run) = self.bin_take(w, pages) {
-            return Some(run);
+    fn find_run<W: Words>(&mut self, w: &mut W, pages: u64) -> Result<Option<(u64, u64)>, W::Stop> {
+        if let Some(run) = self.bin_take(w, pages)? {
+            return Ok(Some(run));
         }
-        if self.grow(w, pages).is_none() {
-            self.release_empty_slabs(w);
+        if self.grow(w, pages)?.is_none() {
+            self.release_empty_slabs(w)?;
         }
         self.bin_take(w, pages)
     }
 
     /// Keeps `pages` of a run of `has` pages that was taken out of its bin, and frees the rest.
-    fn split_run<W: Writes>(&mut self, w: &mut W, page: u64, has: u64, pages: u64) {
+    pub(crate) fn split_run<W: Words>(
+        &mut self,
+        w: &mut W,
+        page: u64,
+        has: u64,
+        pages: u64,
+    ) -> Result<(), W::Stop> {
         if has > pages {
             let rest = page + pages;
-            self.set_bit(w, PageBitmap::Starts, rest, true);
-            self.bin_add(w, rest, has - pages);
+            self.set_bit(w, PageBitmap::Starts, rest, true)?;
+            self.bin_add(w, rest, has - pages)
         } else {
-            self.set_bit(w, PageBitmap::FreeEnds, page + pages - 1, false);
+            self.set_bit(w, PageBitmap::FreeEnds, page + pages - 1, false)
         }
     }
 
     /// Frees a run and merges it with its free neighbours. Its start bit may be set or not.
-    pub(crate) fn free_run<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64) {
+    pub(crate) fn free_run<W: Words>(&mut self, w: &mut W, page: u64, pages: u64) -> Result<(), W::Stop> {
         self.frees += 1;
-        if pages >= DISCARD_PAGES_MIN {
+        if W::ALONE && pages >= DISCARD_PAGES_MIN {
             self.remember_discard(page, pages);
         }
+        let view = self.view;
         let (mut first, mut all) = (page, pages);
         let end = page + pages;
-        if end < self.head().pages && self.span(end).kind == kind::FREE {
-            all += self.span(end).pages;
-            self.bin_remove(w, end);
-            self.set_bit(w, PageBitmap::Starts, end, false);
-        } else {
-            self.set_bit(w, PageBitmap::FreeEnds, end - 1, true);
+        let mut merges = false;
+        if end < view.pages_in(w)? {
+            let after = view.span_of(w, end)?;
+            if kind_of(w.load(after.what())?) == kind::FREE {
+                merges = true;
+                all += w.load(after.pages())?;
+                self.bin_remove(w, end)?;
+                self.set_bit(w, PageBitmap::Starts, end, false)?;
+            }
         }
-        if page > 0 && self.bit(PageBitmap::FreeEnds, page - 1) {
-            let before = self.span(page - 1).free[0];
+        if !merges {
+            self.set_bit(w, PageBitmap::FreeEnds, end - 1, true)?;
+        }
+        if page > 0 && self.bit_in(w, PageBitmap::FreeEnds, page - 1)? {
+            let entry = view.span_of(w, page - 1)?;
+            let before = w.load(&entry.free[0])?;
             first -= before;
             all += before;
-            self.bin_remove(w, first);
-            self.set_bit(w, PageBitmap::FreeEnds, page - 1, false);
-            self.set_bit(w, PageBitmap::Starts, page, false);
+            self.bin_remove(w, first)?;
+            self.set_bit(w, PageBitmap::FreeEnds, page - 1, false)?;
+            self.set_bit(w, PageBitmap::Starts, page, false)?;
         } else {
-            self.set_bit(w, PageBitmap::Starts, page, true);
+            self.set_bit(w, PageBitmap::Starts, page, true)?;
         }
-        self.bin_add(w, first, all);
+        self.bin_add(w, first, all)
     }
 
     /// Lengthens the allocated run at `page` by `more` pages if the pages after it are free and enough. Returns
-    /// `None` if they are not, else whether the new pages are zero.
-    pub(crate) fn extend_run<W: Writes>(
+    /// `None` if they are not, else whether the new pages are known to be zero.
+    pub(crate) fn extend_run<W: Words>(
         &mut self,
         w: &mut W,
         page: u64,
         pages: u64,
         more: u64,
-    ) -> Option<bool> {
+    ) -> Result<Option<bool>, W::Stop> {
+        let view = self.view;
         let next = page + pages;
-        if next >= self.head().pages || self.span(next).kind != kind::FREE || self.span(next).pages < more {
-            return None;
+        if next >= view.pages_in(w)? {
+            return Ok(None);
         }
-        let has = self.span(next).pages;
-        self.bin_remove(w, next);
-        self.set_bit(w, PageBitmap::Starts, next, false);
-        self.split_run(w, next, has, more);
-        Some(self.touch(w, next, more))
+        let after = view.span_of(w, next)?;
+        let has = w.load(after.pages())?;
+        if kind_of(w.load(after.what())?) != kind::FREE || has < more {
+            return Ok(None);
+        }
+        self.bin_remove(w, next)?;
+        self.set_bit(w, PageBitmap::Starts, next, false)?;
+        self.split_run(w, next, has, more)?;
+        Ok(Some(self.touch(w, next, more)?))
     }
 
     /// Makes the region larger, so that a run of `pages` fits.
-    fn grow<W: Writes>(&mut self, w: &mut W, pages: u64) -> Option<()> {
-        let old = self.head().pages;
+    pub(crate) fn grow<W: Words>(&mut self, w: &mut W, pages: u64) -> Result<Option<()>, W::Stop> {
+        let view = self.view;
+        let old = view.pages_in(w)?;
+        let groups_max = w.load(&view.head().groups_max)?;
         // A process that got fewer addresses than the state was made with reaches the end earlier.
-        let groups_most = self.head().groups_max.min(self.space_capacity() / GROUP_BYTES);
+        let groups_most = groups_max.min(self.space_capacity() / GROUP_BYTES);
         let groups_left = groups_most.saturating_sub(old / GROUP_PAGES);
         // Each group needs the pages of its own description as well.
         let needed = |extra: u64| (pages + extra).div_ceil(GROUP_PAGES);
         let groups = needed(meta_pages(needed(meta_pages(needed(0))) + 1));
         if groups > groups_left {
-            return None;
+            return Ok(None);
         }
-        let step = (old / GROUP_PAGES / 4).clamp(grow_groups_min(self.head().groups_max), GROW_GROUPS_MAX);
-        let groups = self.grow_space(old, groups, groups.max(step).min(groups_left))?;
+        let step = (old / GROUP_PAGES / 4).clamp(grow_groups_min(groups_max), GROW_GROUPS_MAX);
+        let Some(groups) = self.grow_space(old, groups, groups.max(step).min(groups_left)) else {
+            return Ok(None);
+        };
         // The description goes into a free run if there is one, so that the new pages join those before them.
         let meta = meta_pages(groups);
-        let inside = self.bin_take(w, meta).map(|(page, has)| {
-            self.split_run(w, page, has, meta);
-            let untouched = self.touch(w, page, meta);
-            if !untouched {
-                self.zero(w, page, meta);
+        let mut inside = None;
+        if let Some((page, has)) = self.bin_take(w, meta)? {
+            self.split_run(w, page, has, meta)?;
+            let is_zero = self.touch(w, page, meta)?;
+            if W::ALONE && !is_zero {
+                self.zero(w, page, meta)?;
             }
-            page
-        });
+            inside = Some(page);
+        }
         let meta_page = inside.unwrap_or(old);
         for i in 0..groups {
             let offset = meta_page * PAGE_BYTES as u64 + i * size_of::<Group>() as u64;
-            self.set_directory(w, old / GROUP_PAGES + i, offset);
+            if !W::ALONE {
+                // Entries are written before they are read; bits are not.
+                // SAFETY: the description's first bytes, in the pages taken above.
+                unsafe { w.zero(view.base.wrapping_add(offset as usize), GROUP_BITMAPS_BYTES) }?;
+            }
+            w.store(view.directory_entry(old / GROUP_PAGES + i), offset)?;
         }
-        self.head_mut().pages = old + groups * GROUP_PAGES;
-        let at = std::ptr::from_ref(&self.head().pages) as usize;
-        w.wrote(at, 8);
-        let span = self.span_mut(meta_page);
-        (span.kind, span.pages, span.next, span.prev) = (kind::META, meta, 0, 0);
-        self.report_links(w, meta_page);
+        w.store(&view.head().pages, old + groups * GROUP_PAGES)?;
+        let entry = view.span_of(w, meta_page)?;
+        w.store_all(&entry.links, &[what(kind::META, 0), meta, 0, 0])?;
         let first = if inside.is_some() {
             old
         } else {
-            self.set_bit(w, PageBitmap::Starts, old, true);
-            self.touch(w, old, meta);
+            self.set_bit(w, PageBitmap::Starts, old, true)?;
+            self.touch(w, old, meta)?;
             old + meta
         };
-        self.free_run_silently(w, first, old + groups * GROUP_PAGES - first);
-        Some(())
+        self.free_run_silently(w, first, old + groups * GROUP_PAGES - first)?;
+        Ok(Some(()))
     }
 
     /// Makes the space larger by `most` groups or, where the medium lacks the space, by fewer, but at least `least`.
@@ -184,18 +228,22 @@ impl Heap {
     }
 
     /// As [`Heap::free_run`], for pages that were never used: there is nothing to discard.
-    pub(crate) fn free_run_silently<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64) {
+    pub(crate) fn free_run_silently<W: Words>(
+        &mut self,
+        w: &mut W,
+        page: u64,
+        pages: u64,
+    ) -> Result<(), W::Stop> {
         let kept = self.discards_len();
-        self.free_run(w, page, pages);
+        self.free_run(w, page, pages)?;
         self.forget_discards(kept);
+        Ok(())
     }
 
-    /// Fills pages with zeroes and reports them.
-    pub(crate) fn zero<W: Writes>(&mut self, w: &mut W, page: u64, pages: u64) {
-        let (at, len) = (self.address(page), pages as usize * PAGE_BYTES);
+    /// Fills pages with zeroes.
+    pub(crate) fn zero<W: Words>(&mut self, w: &mut W, page: u64, pages: u64) -> Result<(), W::Stop> {
         // SAFETY: the pages lie inside the region (the caller allocated them as a run), and no block holds them.
-        unsafe { std::ptr::write_bytes(at, 0, len) };
-        w.wrote(at as usize, len);
+        unsafe { w.zero(self.address(page), pages as usize * PAGE_BYTES) }
     }
 }
 

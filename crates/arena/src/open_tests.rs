@@ -1,0 +1,108 @@
+//! What opening an arena costs: it looks at the head and the directory, not at spans or blocks.
+
+use crate::tests::Blocks;
+use crate::{ArenaSpace, Heap};
+use mangrove_sys::{MapKind, Reservation};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+const HEAD: u64 = 4096;
+
+/// A whole file, mapped.
+struct Mapped {
+    memory: Reservation,
+    capacity: u64,
+}
+
+impl Mapped {
+    fn new(file: &File, kind: MapKind, capacity: u64) -> Self {
+        let len = file.metadata().unwrap().len() as usize;
+        Self { memory: Reservation::file(file.as_fd(), len, kind).unwrap(), capacity }
+    }
+}
+
+impl ArenaSpace for Mapped {
+    fn base(&self) -> *mut u8 {
+        self.memory.base().as_ptr()
+    }
+    fn len(&self) -> u64 {
+        self.memory.len() as u64
+    }
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+    fn grow(&mut self, _: u64) -> io::Result<()> {
+        Err(io::Error::other("the file is mapped whole"))
+    }
+}
+
+/// A file with an arena of `bytes` that holds `count` small blocks.
+fn made(bytes: u64, count: usize) -> File {
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(bytes).unwrap();
+    let mut w = Blocks::default();
+    let mut heap = Heap::format(Box::new(Mapped::new(&file, MapKind::Shared, bytes)), HEAD, &mut w).unwrap();
+    heap.make_shards(&mut w, 64).unwrap();
+    let block = bytes as usize / count / 4 * 3;
+    for _ in 0..count {
+        w.0.clear();
+        assert!(!heap.alloc(&mut w, block).is_null());
+    }
+    file
+}
+
+/// Page faults of this thread that needed no reading.
+fn faults() -> i64 {
+    // SAFETY: plain numbers, which the call fills.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: a valid place for the result.
+    assert_eq!(unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) }, 0);
+    usage.ru_minflt
+}
+
+#[test]
+fn opening_touches_a_few_pages_however_many_blocks_there_are() {
+    let mut counts = Vec::new();
+    for bytes in [64 << 20, 256 << 20] {
+        let file = made(bytes, bytes as usize >> 10);
+        let space = Box::new(Mapped::new(&file, MapKind::Private, bytes));
+        let mut w = Blocks::default();
+        let before = faults();
+        let mut heap = Heap::open(space, HEAD).unwrap();
+        let first = heap.alloc(&mut w, 100);
+        counts.push(faults() - before);
+        assert!(!first.is_null());
+        // The proof that faults are counted: looking at every span touches every group.
+        let before = faults();
+        assert!(heap.stat().blocks > bytes >> 10);
+        assert!(faults() - before > counts[counts.len() - 1]);
+    }
+    assert!(counts.iter().all(|&count| count <= 16), "page faults: {counts:?}");
+}
+
+/// By hand: `cargo test --release -p mangrove-arena --lib a_million_blocks -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn opening_an_arena_of_a_million_blocks_takes_microseconds() {
+    const BYTES: u64 = 1 << 30;
+    let file = made(BYTES, 1_000_000);
+    for round in 0..5 {
+        let space = Box::new(Mapped::new(&file, MapKind::Private, BYTES));
+        let mut w = Blocks::default();
+        let start = Instant::now();
+        let mut heap = Heap::open(space, HEAD).unwrap();
+        let opened = start.elapsed();
+        let at = heap.alloc(&mut w, 100);
+        let all = start.elapsed();
+        assert!(!at.is_null());
+        let start = Instant::now();
+        let stat = heap.stat();
+        println!(
+            "round {round}: open {opened:?}, with the first allocation {all:?}; counting its {} blocks {:?}",
+            stat.blocks,
+            start.elapsed()
+        );
+    }
+}
