@@ -35,6 +35,9 @@
 mod access;
 mod commit;
 mod executor;
+mod heap;
+#[cfg(feature = "silenced-steps")]
+pub mod lab;
 mod memory;
 mod run;
 mod sink;
@@ -42,10 +45,19 @@ mod sync;
 mod volatile;
 
 pub use access::{Halt, Interrupted, TxAccess};
+pub use bytemuck::{self, Pod, Zeroable};
 pub use commit::{Group, GroupSink, HeapLog, HeapSink, OneFence, OneFenceSink};
 pub use executor::{
     HardwareLimits, HardwareModel, HardwareThread, HardwareTx, Sgl, SglThread, SglTx, Stm, StmOptions,
     StmThread, StmTx,
+};
+pub use heap::{
+    Cancel, Heap, HeapError, HeapOptions, HeapResult, HeapStat, Ptr, ROOT_COUNT_MAX, ROOT_NAME_BYTES_MAX,
+    Stop, Tx,
+};
+pub use mangrove_shadow::{
+    AddressChoice, Create, Domain, Durability, FlushCost, FlushInstruction, Latency, Medium, PoolConfig,
+    Start,
 };
 pub use memory::TxMemory;
 pub use run::{Answer, Isolation, TxCounts, TxError, TxThread};

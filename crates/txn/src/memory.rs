@@ -1,6 +1,8 @@
 //! The range of addresses that transactions share, and accesses to it of 1 to 8 bytes.
 
-use crate::sync::{load_u8, load_u16, load_u32, load_u64, store_u8, store_u16, store_u32, store_u64};
+use crate::sync::{
+    AtomicU64, Ordering, load_u8, load_u16, load_u32, load_u64, store_u8, store_u16, store_u32, store_u64,
+};
 
 /// Bytes of the longest access that one ownership record covers: an aligned word.
 pub(crate) const WORD_BYTES: usize = 8;
@@ -9,7 +11,10 @@ pub(crate) const WORD_BYTES: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub struct TxMemory {
     base: *mut u8,
+    /// Bytes that may be used; of a range that grows, when this was last looked at.
     bytes: usize,
+    /// Of a range that grows, the bytes that may be used now; otherwise null.
+    grown: *const AtomicU64,
 }
 
 // SAFETY: a `TxMemory` is an address and a length; every access goes through atomics, and whoever made it promised
@@ -35,7 +40,38 @@ impl TxMemory {
             "the base of transactional memory is aligned to 8 bytes"
         );
         assert!(bytes >= WORD_BYTES, "transactional memory holds at least one word");
-        Self { base, bytes }
+        Self { base, bytes, grown: std::ptr::null() }
+    }
+
+    /// A range at `base` that grows: `grown` holds the bytes that may be used, and only gets larger.
+    ///
+    /// # Safety
+    /// As for [`TxMemory::new`], for as many bytes as `grown` says at any time; `grown` stays valid for as long.
+    ///
+    /// # Panics
+    /// As there.
+    #[must_use]
+    pub unsafe fn growing(base: *mut u8, grown: *const AtomicU64) -> Self {
+        // SAFETY: the caller's promises.
+        let memory = unsafe { Self::new(base, (*grown).load(Ordering::Relaxed) as usize) };
+        Self { grown, ..memory }
+    }
+
+    /// Looks how far the range has grown.
+    #[inline(always)]
+    pub(crate) fn refresh(&mut self) {
+        if !self.grown.is_null() {
+            self.bytes = self.bytes_now();
+        }
+    }
+
+    fn bytes_now(&self) -> usize {
+        if self.grown.is_null() {
+            return self.bytes;
+        }
+        // SAFETY: valid, as the caller of `growing` promised. Relaxed: whoever gave us an address in the new part has
+        // grown it before.
+        unsafe { (*self.grown).load(Ordering::Relaxed) as usize }
     }
 
     /// The first address.
@@ -58,21 +94,22 @@ impl TxMemory {
     pub(crate) fn at(&self, address: usize, size: usize) -> *mut u8 {
         let offset = address.wrapping_sub(self.base.addr());
         if offset > self.bytes - size {
-            outside(address, size, self);
+            self.must_hold(address, size);
         }
         // SAFETY: the offset lies inside the range.
         unsafe { self.base.add(offset) }
     }
-}
 
-#[cold]
-#[inline(never)]
-fn outside(address: usize, size: usize, memory: &TxMemory) -> ! {
-    panic!(
-        "{size} bytes at {address:#x} are not in the transactions' memory, {:#x} and {} bytes from there",
-        memory.base.addr(),
-        memory.bytes
-    );
+    /// Panics unless the range has grown over these bytes meanwhile.
+    #[cold]
+    #[inline(never)]
+    fn must_hold(&self, address: usize, size: usize) {
+        let (base, bytes) = (self.base.addr(), self.bytes_now());
+        assert!(
+            address.wrapping_sub(base) <= bytes - size,
+            "{size} bytes at {address:#x} are not in the transactions' memory, {base:#x} and {bytes} bytes from there"
+        );
+    }
 }
 
 /// Reads `size` bytes as a little-endian number.

@@ -9,3 +9,4 @@ pub(super) mod map_workload;
 pub(super) mod shadow;
 pub(super) mod subject;
 pub(super) mod toy;
+pub(super) mod txn;

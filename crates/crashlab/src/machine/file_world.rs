@@ -8,6 +8,7 @@
 use crate::machine::cursor::unit_hash;
 use crate::machine::disk::{Disk, DiskEvent, DiskNode, DiskRecord, DiskTree, Names};
 use crate::machine::filter::filtered;
+use crate::machine::interrupt::set_mark;
 use crate::machine::lines::{Choice, DirtyUnits};
 use crate::machine::site::Sites;
 use crate::machine::trace::Mark;
@@ -20,6 +21,7 @@ use mangrove_pool::{
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 const SECTOR: u64 = SECTOR_BYTES as u64;
@@ -124,6 +126,8 @@ impl Machine for FileMachine {
             .storage(Arc::new(self.disk.clone()))
             .open(POOL)
             .map_err(|e| e.to_string())?;
+        let disk = self.disk.clone();
+        set_mark(Rc::new(move || disk.mark(Mark::Inner)));
         self.was_clean.set(Some(pool.was_clean()));
         let region = filtered(pool.region().clone(), &self.sites);
         *self.pool.borrow_mut() = Some(pool);

@@ -6,6 +6,7 @@
 //! not the clock: on a busy machine a thread may wait long for its first turn.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ struct Helper {
 thread_local! {
     /// The number of steps left, and the job that then starts.
     static ARMED: RefCell<Option<(u32, Job, Receiver<()>)>> = const { RefCell::new(None) };
+    /// Notes in the machine's history that the inner operation has ended.
+    static MARK: RefCell<Option<Rc<dyn Fn()>>> = const { RefCell::new(None) };
     /// This thread's helper. It never changes, because engines give threads numbers.
     static HELPER: RefCell<Option<Helper>> = const { RefCell::new(None) };
 }
@@ -104,6 +107,20 @@ pub(crate) fn during<A, B: Send + 'static>(
     drop(disarm);
     let b = answers.recv().expect("the inner operation answers, if only with its panic");
     (a, b)
+}
+
+/// From now on `mark` notes in the calling thread's machine that an inner operation has ended in a [`window`].
+pub(crate) fn set_mark(mark: Rc<dyn Fn()>) {
+    MARK.set(Some(mark));
+}
+
+/// A step of the calling thread that is none of the medium's.
+pub(crate) fn window() {
+    if step()
+        && let Some(mark) = MARK.with_borrow(Clone::clone)
+    {
+        mark();
+    }
 }
 
 /// Counts a step of the calling thread on the medium; true when the inner operation ran to its end at this step.

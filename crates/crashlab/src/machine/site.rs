@@ -22,6 +22,8 @@ pub enum SiteKind {
     LateWrite,
     /// Reports that a command, or the runtime itself, wrote part of a durable application's state.
     Report,
+    /// A step of a commit protocol that is neither a flush nor a fence: a wait for other commits.
+    Step,
 }
 
 impl fmt::Display for SiteKind {
@@ -34,6 +36,7 @@ impl fmt::Display for SiteKind {
             Self::DurableWrite => "durable write",
             Self::LateWrite => "write order",
             Self::Report => "report",
+            Self::Step => "step",
         })
     }
 }
@@ -42,8 +45,8 @@ impl std::str::FromStr for SiteKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        use SiteKind::{DurableWrite, Fence, Flush, LateWrite, Report, Sync, Wait};
-        [Flush, Fence, Wait, Sync, DurableWrite, LateWrite, Report]
+        use SiteKind::{DurableWrite, Fence, Flush, LateWrite, Report, Step, Sync, Wait};
+        [Flush, Fence, Wait, Sync, DurableWrite, LateWrite, Report, Step]
             .into_iter()
             .find(|kind| kind.to_string() == text)
             .ok_or_else(|| format!("\"{text}\" is not a kind of site"))

@@ -1,6 +1,7 @@
 //! The world of persistent memory: stores, flushes and fences, under ADR or eADR.
 
 use crate::machine::cursor::{CrashDomain, LINE, Overlay, TraceCursor};
+use crate::machine::interrupt::set_mark;
 use crate::machine::lines::Choice;
 use crate::machine::medium::{RecordingMedium, SimulatedMemory};
 use crate::machine::site::Sites;
@@ -8,6 +9,7 @@ use crate::machine::trace::{Mark, Trace, TraceEvent};
 use crate::machine::world::{Machine, World};
 use crate::quiet::quietly;
 use mangrove_pool::Region;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// How often (in boots) the whole memory is compared with what it should hold.
@@ -44,6 +46,8 @@ struct StoreMachine {
 
 impl Machine for StoreMachine {
     fn open(&self, _fresh: bool) -> Result<Region, String> {
+        let medium = Arc::clone(&self.medium);
+        set_mark(Rc::new(move || medium.mark(Mark::Inner)));
         Ok(self.region.clone())
     }
 

@@ -5,6 +5,7 @@ use crate::engines::durable::DurableSubject;
 use crate::engines::map::MapSubject;
 use crate::engines::shadow::ShadowSubject;
 use crate::engines::subject::Subject;
+use crate::engines::txn::TxnSubject;
 use crate::machine::cursor::CrashDomain;
 use crate::machine::file_world::{FilePlan, FileWorld};
 use crate::machine::site::{SiteKey, SiteKind, Sites};
@@ -32,11 +33,13 @@ pub enum EngineKind {
     Shadow,
     /// The runtime of durable applications, `durable`, over both.
     Durable,
+    /// Durable transactions, `txn`, over the working copy.
+    Txn,
 }
 
 impl EngineKind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Map, Self::Shadow, Self::Durable];
+    pub const ALL: [Self; 4] = [Self::Map, Self::Shadow, Self::Durable, Self::Txn];
 
     /// The name that the command line uses.
     #[must_use]
@@ -45,6 +48,7 @@ impl EngineKind {
             Self::Map => "map",
             Self::Shadow => "shadow",
             Self::Durable => "durable",
+            Self::Txn => "txn",
         }
     }
 
@@ -59,7 +63,7 @@ impl EngineKind {
     /// these sources can show.
     fn domains(self, own: bool) -> &'static [CrashDomain] {
         match self {
-            Self::Map | Self::Shadow => &[CrashDomain::Adr, CrashDomain::File],
+            Self::Map | Self::Shadow | Self::Txn => &[CrashDomain::Adr, CrashDomain::File],
             Self::Durable if own => domains_of(SiteKind::Report),
             Self::Durable => &CrashDomain::ALL,
         }
@@ -73,6 +77,7 @@ impl EngineKind {
             Self::Map => &["hart/src/", "pool/src/"],
             Self::Shadow => &["shadow/src/", "pool/src/"],
             Self::Durable => &["durable/src/", "arena/src/", "shadow/src/", "pool/src/"],
+            Self::Txn => &["txn/src/", "shadow/src/", "pool/src/"],
         }
     }
 
@@ -89,7 +94,7 @@ impl std::str::FromStr for EngineKind {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|engine| engine.name() == text);
-        found.ok_or_else(|| format!("\"{text}\" is not an engine; choose map, shadow or durable"))
+        found.ok_or_else(|| format!("\"{text}\" is not an engine; choose map, shadow, durable or txn"))
     }
 }
 
@@ -135,6 +140,10 @@ impl Campaign {
         match self.engine {
             EngineKind::Map => self.sweep_of::<MapSubject<false>, MapSubject<true>>(false, progress),
             EngineKind::Shadow => self.sweep_of::<ShadowSubject<false>, ShadowSubject<true>>(true, progress),
+            EngineKind::Txn => {
+                let _silencer = Silencer::set(&self.sites);
+                self.sweep_of::<TxnSubject<false>, TxnSubject<true>>(true, progress)
+            }
             EngineKind::Durable => {
                 let _silencer = Silencer::set(&self.sites);
                 self.sweep_of::<DurableSubject<false>, DurableSubject<true>>(true, progress)
@@ -186,9 +195,11 @@ impl Campaign {
             Order::FaultFirst => 0..self.runs_max.min(2 * u64::from(S::scenario_count())),
         };
         let mut reaching = Vec::new();
-        for run in runs.clone().filter(|_| order == Order::FaultFirst) {
-            if sweep.reaches_fault::<S>(run)? {
-                reaching.push(run);
+        if order == Order::FaultFirst {
+            for run in runs.clone() {
+                if sweep.reaches_fault::<S>(run)? {
+                    reaching.push(run);
+                }
             }
         }
         for run in runs {
@@ -213,6 +224,10 @@ impl Campaign {
         match EngineKind::of(token) {
             EngineKind::Map => self.replay_of::<MapSubject<false>, MapSubject<true>>(token),
             EngineKind::Shadow => self.replay_of::<ShadowSubject<false>, ShadowSubject<true>>(token),
+            EngineKind::Txn => {
+                let _silencer = Silencer::set(&self.sites);
+                self.replay_of::<TxnSubject<false>, TxnSubject<true>>(token)
+            }
             EngineKind::Durable => {
                 let _silencer = Silencer::set(&self.sites);
                 self.replay_of::<DurableSubject<false>, DurableSubject<true>>(token)
@@ -262,13 +277,16 @@ fn file_machine<S: Subject>(interval: bool) -> FileWorld {
     })
 }
 
-/// While it lives, the runtime's reports are noted, and suppressed where a fault is injected.
+/// While it lives, the runtime's reports and the steps of transactions are noted, and suppressed where a fault is
+/// injected.
 struct Silencer;
 
 impl Silencer {
     fn set(sites: &Arc<Sites>) -> Self {
         let sites = Arc::clone(sites);
+        let steps = Arc::clone(&sites);
         lab::set_silencer(Some(Arc::new(move |site| sites.suppressed(SiteKind::Report, site))));
+        mangrove_txn::lab::set_silencer(Some(Arc::new(move |site| steps.suppressed(SiteKind::Step, site))));
         Self
     }
 }
@@ -276,6 +294,7 @@ impl Silencer {
 impl Drop for Silencer {
     fn drop(&mut self) {
         lab::set_silencer(None);
+        mangrove_txn::lab::set_silencer(None);
     }
 }
 
@@ -283,7 +302,7 @@ impl Drop for Silencer {
 #[must_use]
 pub fn domains_of(kind: SiteKind) -> &'static [CrashDomain] {
     match kind {
-        SiteKind::Flush => &[CrashDomain::Adr, CrashDomain::File],
+        SiteKind::Flush | SiteKind::Step => &[CrashDomain::Adr, CrashDomain::File],
         SiteKind::Fence => &[CrashDomain::Adr],
         SiteKind::Report => &[CrashDomain::Eadr],
         SiteKind::Wait | SiteKind::Sync | SiteKind::DurableWrite | SiteKind::LateWrite => {
@@ -303,6 +322,7 @@ pub fn discover(engine: EngineKind, seed: u64, own: bool) -> Result<BTreeMap<Sit
         EngineKind::Map => MapSubject::<false>::scenario_count(),
         EngineKind::Shadow => ShadowSubject::<false>::scenario_count(),
         EngineKind::Durable => DurableSubject::<false>::scenario_count(),
+        EngineKind::Txn => TxnSubject::<false>::scenario_count(),
     };
     let sources = if own { engine.own_sources() } else { engine.sources() };
     let mut all = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! From what a transaction wrote to the atomic group of a lease.
+//! What the protocols share: from what a transaction wrote to the atomic group of a lease, and the wait for it.
 
 use crate::sink::{Unit, UnitSize, Writes};
-use mangrove_shadow::{LogLease, Result};
+use mangrove_shadow::{LogLease, Result, Shadow, Ticket};
 
 /// Bytes of log that a word takes.
 const WORD_LOG_BYTES: usize = 16;
@@ -35,4 +35,18 @@ pub(super) fn log_bytes(size: UnitSize) -> u64 {
     let bytes =
         GROUP_LOG_BYTES + size.words * WORD_LOG_BYTES + size.ranges * RANGE_LOG_BYTES + size.range_bytes;
     bytes as u64
+}
+
+/// Waits until a unit and every one before it is durable. The crash simulator can leave each call out.
+#[inline(always)]
+#[track_caller]
+pub(super) fn wait(shadow: &Shadow, ticket: Ticket) -> Result<()> {
+    #[cfg(feature = "silenced-steps")]
+    if crate::lab::leaves_out(std::panic::Location::caller()) {
+        return Ok(());
+    }
+    if shadow.is_durable(ticket) {
+        return Ok(());
+    }
+    shadow.wait(ticket)
 }

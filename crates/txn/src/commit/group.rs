@@ -9,7 +9,7 @@
 //! 3. A unit is acknowledged, and what it wrote is answered to readers, when the log is durable up to it. The log
 //!    becomes durable in order, so all that it depends on is durable, too.
 
-use super::collect::put;
+use super::collect::{put, wait};
 use crate::sink::{RedoLog, RedoSink, UnitSize, Writes};
 use mangrove_shadow::{Error, LogLease, Shadow, Ticket};
 use parking_lot::RawMutex;
@@ -154,16 +154,15 @@ impl RedoSink for GroupSink<'_> {
     }
 
     fn finish(&mut self) -> Result<(), Error> {
-        self.ticket.take().map_or(Ok(()), |ticket| self.log.shadow.wait(ticket))
+        #[cfg(feature = "silenced-steps")]
+        crate::lab::window();
+        self.ticket.take().map_or(Ok(()), |ticket| wait(&self.log.shadow, ticket))
     }
 
     fn settle(&mut self, number: u64) -> Result<(), Error> {
         // Acquire pairs with the Release in `end_turn`.
         let ticket = Ticket(self.log.ticket(number).load(Ordering::Acquire));
-        if self.log.shadow.is_durable(ticket) {
-            return Ok(());
-        }
-        self.log.shadow.wait(ticket)
+        wait(&self.log.shadow, ticket)
     }
 }
 

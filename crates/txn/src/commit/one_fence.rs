@@ -12,7 +12,7 @@
 //! A thread keeps a log of its own while there are enough; the others take one for each commit, and wait while none
 //! is free. Whoever has one in a commit waits for no lock, so each comes back.
 
-use super::collect::{log_bytes, put};
+use super::collect::{log_bytes, put, wait};
 use crate::sink::{RedoLog, RedoSink, UnitSize, Writes};
 use mangrove_shadow::{Error, LogLease, Shadow, Ticket};
 use std::sync::Arc;
@@ -151,23 +151,22 @@ impl RedoSink for OneFenceSink<'_> {
             self.give_back();
             return Ok(());
         }
+        #[cfg(feature = "silenced-steps")]
+        crate::lab::window();
         let lease = self.leased();
         let flushed = lease.flush();
         lease.publish();
         self.give_back();
         flushed?;
         match state {
-            State::Numbered(ticket) => self.log.shadow.wait(ticket),
+            State::Numbered(ticket) => wait(&self.log.shadow, ticket),
             State::Void | State::Idle => Ok(()),
         }
     }
 
     #[inline(always)]
     fn settle(&mut self, number: u64) -> Result<(), Error> {
-        if self.log.shadow.is_durable(Ticket(number)) {
-            return Ok(());
-        }
-        self.log.shadow.wait(Ticket(number))
+        wait(&self.log.shadow, Ticket(number))
     }
 }
 

@@ -195,6 +195,20 @@ impl<'stm, L: RedoLog> StmThread<'stm, L> {
     }
 }
 
+impl<L: RedoLog> StmThread<'_, L> {
+    /// Runs `work` while no transaction runs; `work` begins none.
+    pub(crate) fn alone<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let stm = self.tx.stm();
+        let exclusive = stm.gate.exclusive(self.tx.slot());
+        let result = work();
+        drop(exclusive);
+        if stm.wakeups.needed() {
+            stm.wakeups.wake();
+        }
+        result
+    }
+}
+
 impl<'stm, L: RedoLog> TxThread for StmThread<'stm, L> {
     type Tx = StmTx<'stm, L>;
     type SinkError = <L::Sink<'stm> as RedoSink>::Error;

@@ -161,6 +161,7 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
         self.reads.clear();
         self.owned.clear();
         self.undo.clear();
+        self.memory.refresh();
         self.logs_reads = logs_reads;
         (self.doomed, self.wants_log, self.privatises, self.newest_read) = (false, false, false, 0);
         if exclusive {

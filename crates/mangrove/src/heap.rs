@@ -1,0 +1,61 @@
+//! Durable transactions: memory that comes back at its address, changed by atomic, isolated, durable transactions.
+//!
+//! ```
+//! use mangrove::heap::{Cancel, Heap, HeapResult, Pod, Ptr, Zeroable, field};
+//!
+//! /// What is stored is plain data: `Pod` refuses references, boxes and padding.
+//! #[derive(Clone, Copy, Pod, Zeroable)]
+//! #[repr(C)]
+//! # #[bytemuck(crate = "mangrove::heap::bytemuck")]
+//! struct Account {
+//!     balance: u64,
+//!     next: Ptr<Account>,
+//! }
+//!
+//! # fn main() -> HeapResult<()> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("bank");
+//! let heap = Heap::open(&path)?; // created when it is not there
+//! heap.transaction(|tx| {
+//!     let second = tx.alloc(Account { balance: 0, next: Ptr::NULL })?;
+//!     let first = tx.alloc(Account { balance: 100, next: second })?;
+//!     tx.set_root("bank", first)
+//! })?; // durable when this returns
+//!
+//! // Several threads may do this at once.
+//! let transfer = |amount: u64| {
+//!     heap.try_transaction(|tx| {
+//!         let from = tx.root::<Account>("bank")?.expect("set above");
+//!         let to = tx.read(field!(from, Account, next))?;
+//!         let has = tx.read(field!(from, Account, balance))?;
+//!         if has < amount {
+//!             return Err(Cancel::Abort("not covered")); // everything is undone
+//!         }
+//!         tx.write(field!(from, Account, balance), has - amount)?;
+//!         let had = tx.read(field!(to, Account, balance))?;
+//!         tx.write(field!(to, Account, balance), had + amount)?;
+//!         Ok(has - amount)
+//!     })
+//! };
+//! assert_eq!(transfer(70)?, Ok(30));
+//! assert_eq!(transfer(70)?, Err("not covered"));
+//! heap.close()
+//! # }
+//! ```
+//!
+//! A type that cannot live in a heap does not compile:
+//!
+//! ```compile_fail,E0277
+//! # use mangrove::heap::{Heap, HeapResult};
+//! # fn name(heap: &Heap) -> HeapResult<()> {
+//! heap.transaction(|tx| tx.alloc(String::from("points to this process's own memory")).map(drop))
+//! # }
+//! ```
+//!
+//! A transaction body may run several times. Whatever else it does than by way of its `tx` (printing, sending) happens
+//! as often. Reads see one consistent state, also in a run that is undone in the end.
+
+pub use mangrove_txn::{
+    AddressChoice, Cancel, Heap, HeapError, HeapOptions, HeapResult, HeapStat, Pod, Ptr, ROOT_COUNT_MAX,
+    ROOT_NAME_BYTES_MAX, Start, Stop, StmOptions, Tx, TxCounts, Zeroable, bytemuck, field,
+};

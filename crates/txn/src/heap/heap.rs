@@ -1,0 +1,359 @@
+//! The heap: opening, transactions of any thread, closing.
+
+use super::error::{HeapError, HeapResult};
+use super::layout::{ARENA_OFFSET, AT_BASE, AT_CRC, AT_MAGIC, AT_VERSION, MAGIC, VERSION, crc};
+use super::options::HeapOptions;
+use super::space::ShadowSpace;
+use super::stop::{Cancel, Cancelled, Stop};
+use super::thread::Thread;
+use super::tx::Tx;
+use crate::access::Halt;
+use crate::commit::HeapLog;
+use crate::executor::{Stm, StmThread};
+use crate::memory::TxMemory;
+use crate::run::{Answer, TxCounts, TxError, TxThread};
+use mangrove_arena::{ArenaStat, Heap as Arena, Writes};
+use mangrove_shadow::{CheckReport, Shadow};
+use mangrove_sys::ProcessMark;
+use std::cell::{RefCell, RefMut};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use thread_local::ThreadLocal;
+
+/// Shards of the arena: so many threads allocate without meeting.
+const SHARD_COUNT: u64 = 64;
+
+/// A durable heap: memory that comes back at its address, changed by transactions.
+///
+/// ```
+/// use mangrove_txn::{Create, Heap, Ptr};
+///
+/// # fn main() -> mangrove_txn::HeapResult<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("bank");
+/// let heap = Heap::open(&path)?; // created when it is not there
+/// heap.transaction(|tx| {
+///     let accounts: Ptr<[u64; 2]> = tx.alloc([100, 0])?;
+///     tx.set_root("accounts", accounts)
+/// })?; // durable when this returns
+/// drop(heap); // a crash, as far as the data can tell
+///
+/// let heap = Heap::open(&path)?;
+/// let balances = heap.transaction(|tx| {
+///     let accounts = tx.root::<[u64; 2]>("accounts")?.expect("set above");
+///     let [from, to] = tx.read(accounts)?;
+///     tx.write(accounts, [from - 30, to + 30])?;
+///     tx.read(accounts)
+/// })?;
+/// assert_eq!(balances, [70, 30]);
+/// heap.close()
+/// # }
+/// ```
+///
+/// A transaction is atomic, isolated and durable: when [`Heap::transaction`] returns, its changes survive every crash
+/// that [the fault model](https://docs.rs/mangrove) allows, and before that a crash keeps all of them or none. What
+/// another transaction read of them was answered only when they were durable.
+///
+/// Any thread may use the heap. Dropping it without [`Heap::close`] is an orderly crash.
+pub struct Heap {
+    /// Dropped before the executor that they point to.
+    threads: ThreadLocal<RefCell<Thread>>,
+    executor: Box<Stm<HeapLog>>,
+    space: ShadowSpace,
+    /// Threads that had a handle.
+    thread_count: AtomicU64,
+    process: ProcessMark,
+}
+
+impl std::fmt::Debug for Heap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Heap").field("shadow", self.space.shadow()).finish_non_exhaustive()
+    }
+}
+
+/// Counters of a heap.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct HeapStat {
+    /// What its blocks take.
+    pub arena: ArenaStat,
+    /// What the transactions of the calling thread have met.
+    pub counts: TxCounts,
+    /// Its log and its durable copy.
+    pub shadow: mangrove_shadow::Stat,
+}
+
+/// What formatting writes, for the one commit that makes the heap.
+#[derive(Default)]
+struct Written(Vec<(usize, usize)>);
+
+impl Writes for Written {
+    fn wrote(&mut self, address: usize, len: usize) {
+        self.0.push((address, len));
+    }
+}
+
+impl Heap {
+    /// Opens the heap in the directory `path`, or creates it there.
+    ///
+    /// # Errors
+    /// See [`HeapError`].
+    pub fn open(path: impl AsRef<Path>) -> HeapResult<Self> {
+        HeapOptions::new().open(path)
+    }
+
+    /// Options to open a heap with.
+    #[must_use]
+    pub fn options() -> HeapOptions {
+        HeapOptions::new()
+    }
+
+    /// A heap in a working copy that is open already; makes one where there is none. (For the crash simulator.)
+    ///
+    /// # Errors
+    /// See [`HeapError`].
+    pub fn over(shadow: Shadow, options: &HeapOptions) -> HeapResult<Self> {
+        let space = ShadowSpace::new(Arc::new(shadow));
+        if is_blank(space.shadow()) {
+            make(&space)?;
+        }
+        verify(space.shadow())?;
+        // The arena grows to its length, if a crash has left the working copy shorter.
+        Arena::open(Box::new(space.clone()), ARENA_OFFSET).map_err(|what| HeapError::Damaged { what })?;
+        // SAFETY: the working copy stays where it is for as long as the shadow, which this struct keeps, as it keeps
+        // the length. Other code reaches it only by the addresses that `Tx` hands out.
+        let memory = unsafe { TxMemory::growing(space.shadow().base(), space.grown()) };
+        let executor = Stm::new(memory, HeapLog::new(Arc::clone(space.shadow())), options.executor);
+        Ok(Self {
+            threads: ThreadLocal::new(),
+            executor: Box::new(executor),
+            space,
+            thread_count: AtomicU64::new(0),
+            process: ProcessMark::here(),
+        })
+    }
+
+    /// Runs `body` as one transaction and returns its answer, when what it changed, and what it read, is durable.
+    ///
+    /// # Errors
+    /// The error that `body` passed on, or the pool's; see [`HeapError`] for which of them undo the transaction.
+    #[inline]
+    pub fn transaction<T>(&self, mut body: impl FnMut(&mut Tx<'_>) -> Result<T, Stop>) -> HeapResult<T> {
+        let body = |tx: &mut Tx<'_>| body(tx).map_err(Cancel::<std::convert::Infallible>::Stop);
+        self.run(false, body).map(|Ok(answer)| answer)
+    }
+
+    /// As [`Heap::transaction`], for a body that rarely or never writes: what only writers need is skipped.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn read<T>(&self, mut body: impl FnMut(&mut Tx<'_>) -> Result<T, Stop>) -> HeapResult<T> {
+        let body = |tx: &mut Tx<'_>| body(tx).map_err(Cancel::<std::convert::Infallible>::Stop);
+        self.run(true, body).map(|Ok(answer)| answer)
+    }
+
+    /// As [`Heap::transaction`], with a body that may abort with a value: `Err(Cancel::Abort(value))` undoes the
+    /// transaction, and the inner error returned is that value.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn try_transaction<T, E>(
+        &self,
+        body: impl FnMut(&mut Tx<'_>) -> Result<T, Cancel<E>>,
+    ) -> HeapResult<Result<T, E>> {
+        self.run(false, body)
+    }
+
+    #[inline]
+    fn run<T, E>(
+        &self,
+        reads: bool,
+        mut body: impl FnMut(&mut Tx<'_>) -> Result<T, Cancel<E>>,
+    ) -> HeapResult<Result<T, E>> {
+        let mut thread = self.thread()?;
+        let Thread { stm, arena } = &mut *thread;
+        let refusal = self.space.refusal();
+        let body = |tx: &mut _| -> Result<T, Halt<Cancelled<E>>> {
+            body(&mut Tx { tx, arena, refusal }).map_err(Halt::from)
+        };
+        let answer: Answer<T, Cancelled<E>, StmThread<'static, HeapLog>> =
+            if reads { stm.read(body) } else { stm.run(body) };
+        match answer {
+            Ok(answer) => Ok(Ok(answer)),
+            Err(TxError::Aborted(Cancelled::Aborted(value))) => Ok(Err(value)),
+            Err(TxError::Aborted(Cancelled::Failed(error))) => Err(*error),
+            Err(TxError::Refused(error)) => Err(HeapError::Pool(error)),
+            Err(TxError::InDoubt(error)) => Err(HeapError::InDoubt(error)),
+        }
+    }
+
+    /// The calling thread's part.
+    #[inline]
+    fn thread(&self) -> HeapResult<RefMut<'_, Thread>> {
+        if !self.process.is_here() {
+            return Err(HeapError::Forked);
+        }
+        let cell = match self.threads.get() {
+            Some(cell) => cell,
+            None => self.new_thread()?,
+        };
+        cell.try_borrow_mut().map_err(|_| HeapError::Nested)
+    }
+
+    #[cold]
+    fn new_thread(&self) -> HeapResult<&RefCell<Thread>> {
+        self.threads.get_or_try(|| {
+            // Relaxed: only a number.
+            let number = self.thread_count.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: the executor is boxed, and this struct drops it after the handles.
+            let thread = unsafe { Thread::new(&self.executor, self.space.clone(), ARENA_OFFSET, number) };
+            thread.map(RefCell::new).map_err(|what| HeapError::Damaged { what })
+        })
+    }
+
+    /// The first byte's address: the same in every process.
+    #[must_use]
+    pub fn base(&self) -> usize {
+        self.space.shadow().base().expose_provenance()
+    }
+
+    /// True when this call of `open` created it.
+    #[must_use]
+    pub fn was_created(&self) -> bool {
+        self.space.shadow().was_created()
+    }
+
+    /// The pool that keeps it.
+    #[must_use]
+    pub fn shadow(&self) -> &Shadow {
+        self.space.shadow()
+    }
+
+    /// Counters. O(spans); no transaction runs meanwhile.
+    ///
+    /// # Errors
+    /// `Nested` inside a transaction, `Forked` in a child.
+    pub fn stat(&self) -> HeapResult<HeapStat> {
+        let mut thread = self.thread()?;
+        let Thread { stm, arena } = &mut *thread;
+        let (arena, counts) = (stm.alone(|| arena.stat()), stm.counts());
+        Ok(HeapStat { arena, counts, shadow: self.space.shadow().stat() })
+    }
+
+    /// Calls `each` with address and bytes of every block in use. What the program cannot reach from its roots among
+    /// them is lost to it. O(blocks); no transaction runs meanwhile, and `each` begins none.
+    ///
+    /// # Errors
+    /// `Damaged`, at the first thing that cannot be; `Nested` inside a transaction, `Forked` in a child.
+    pub fn for_each_block(&self, each: impl FnMut(usize, usize)) -> HeapResult<()> {
+        let mut thread = self.thread()?;
+        let Thread { stm, arena } = &mut *thread;
+        stm.alone(|| arena.for_each_live(each)).map_err(|what| HeapError::Damaged { what })
+    }
+
+    /// Compares every structure of the allocator with its rules; one sentence for each contradiction. O(pages); no
+    /// transaction runs meanwhile.
+    ///
+    /// # Errors
+    /// `Nested` inside a transaction, `Forked` in a child.
+    pub fn check(&self) -> HeapResult<Vec<String>> {
+        let mut thread = self.thread()?;
+        let Thread { stm, arena } = &mut *thread;
+        Ok(stm.alone(|| arena.check()))
+    }
+
+    /// Reads everything at `path` and lists every damaged place of the pool. Nothing is changed.
+    ///
+    /// # Errors
+    /// When not even the superblock can be read, or a writer holds the heap.
+    pub fn verify(path: impl AsRef<Path>) -> HeapResult<CheckReport> {
+        Ok(Shadow::check(path)?)
+    }
+
+    /// Waits until everything committed so far is durable, in every durability mode.
+    ///
+    /// # Errors
+    /// The first I/O error.
+    pub fn sync(&self) -> HeapResult<()> {
+        Ok(self.space.shadow().sync()?)
+    }
+
+    /// Brings the durable copy up to date and marks the heap closed: the next opening recovers nothing.
+    ///
+    /// # Errors
+    /// The first I/O error: the heap is then as after a crash, and opens again by recovery.
+    pub fn close(self) -> HeapResult<()> {
+        let Self { threads, executor, space, .. } = self;
+        drop(threads);
+        drop(executor);
+        let shadow = space.into_shadow().expect("the handles and the log were the other owners");
+        Ok(shadow.close()?)
+    }
+}
+
+impl HeapOptions {
+    /// Opens or creates the heap in the directory `path`.
+    ///
+    /// # Errors
+    /// See [`HeapError`](crate::HeapError).
+    pub fn open(&self, path: impl AsRef<Path>) -> HeapResult<Heap> {
+        Heap::over(self.shadow().open(path)?, self)
+    }
+}
+
+fn word(shadow: &Shadow, at: usize) -> u64 {
+    // SAFETY: the first page is usable, and no other thread uses the working copy yet.
+    unsafe { shadow.base().add(at).cast::<u64>().read() }
+}
+
+/// Whether the heap was never made: its making is one atomic group.
+fn is_blank(shadow: &Shadow) -> bool {
+    // SAFETY: as in `word`.
+    shadow.len() < ARENA_OFFSET
+        || unsafe { std::slice::from_raw_parts(shadow.base(), ARENA_OFFSET as usize) }
+            .iter()
+            .all(|&byte| byte == 0)
+}
+
+fn make(space: &ShadowSpace) -> HeapResult<()> {
+    let shadow = space.shadow();
+    let mut written = Written::default();
+    let mut arena = Arena::format(Box::new(space.clone()), ARENA_OFFSET, &mut written)
+        .map_err(|what| HeapError::Invalid { what })?;
+    let Ok(_) = arena.make_shards(&mut written, SHARD_COUNT);
+    let words = [MAGIC, VERSION, shadow.base() as u64];
+    for (at, value) in
+        [AT_MAGIC, AT_VERSION, AT_BASE, AT_CRC].into_iter().zip([words[0], words[1], words[2], crc(words)])
+    {
+        // SAFETY: the first page, which the arena leaves to us; no other thread uses the working copy yet.
+        unsafe { shadow.base().add(at).cast::<u64>().write(value) };
+    }
+    written.wrote(shadow.base() as usize, AT_CRC + 8);
+    let ticket = shadow.commit(0, &written.0)?;
+    Ok(shadow.sync_to(ticket)?)
+}
+
+fn verify(shadow: &Shadow) -> HeapResult<()> {
+    let damaged = |what: String| Err(HeapError::Damaged { what });
+    let [magic, version, base] = [AT_MAGIC, AT_VERSION, AT_BASE].map(|at| word(shadow, at));
+    if magic != MAGIC {
+        return damaged("its first bytes are not those of a heap".into());
+    }
+    if version > VERSION {
+        return Err(HeapError::Invalid {
+            what: format!(
+                "the heap has format version {version}, this program reads up to {VERSION}; use a newer Mangrove"
+            ),
+        });
+    }
+    if word(shadow, AT_CRC) != crc([magic, version, base]) {
+        return damaged("the checksum of its first line does not match".into());
+    }
+    if base != shadow.base() as u64 {
+        return damaged(format!("it says that it lies at {base:#x}, but its pool says {:p}", shadow.base()));
+    }
+    Ok(())
+}

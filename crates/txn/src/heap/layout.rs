@@ -1,0 +1,37 @@
+//! The heap's first page; docs/format/heap.md describes it in prose. The arena follows it.
+
+use mangrove_pool::crc32c;
+
+/// The first word: "MGRVHEAP".
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"MGRVHEAP");
+/// The format that this code writes.
+pub(super) const VERSION: u64 = 1;
+
+/// Offsets of the words before the roots.
+pub(super) const AT_MAGIC: usize = 0;
+pub(super) const AT_VERSION: usize = 8;
+pub(super) const AT_BASE: usize = 16;
+pub(super) const AT_CRC: usize = 24;
+
+/// Where the slots of roots begin, and how long one is.
+pub(super) const AT_ROOTS: usize = 64;
+pub(super) const ROOT_BYTES: usize = 64;
+/// In a slot: the name's length (0: free), the name, the pointer, the bytes of what it points to.
+pub(super) const IN_ROOT_NAME: usize = 1;
+pub(super) const IN_ROOT_POINTER: usize = 40;
+pub(super) const IN_ROOT_SIZE: usize = 48;
+
+/// Roots that a heap can have.
+pub const ROOT_COUNT_MAX: usize = 63;
+/// The longest name of a root in bytes.
+pub const ROOT_NAME_BYTES_MAX: usize = IN_ROOT_POINTER - IN_ROOT_NAME;
+
+/// Where the arena's head lies.
+pub(super) const ARENA_OFFSET: u64 = 4096;
+
+const _: () = assert!(AT_ROOTS + ROOT_COUNT_MAX * ROOT_BYTES == ARENA_OFFSET as usize);
+
+/// The checksum of the words before it.
+pub(super) fn crc(words: [u64; 3]) -> u64 {
+    u64::from(words.iter().fold(0, |crc, word| crc32c(crc, &word.to_le_bytes())))
+}

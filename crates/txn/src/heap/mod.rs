@@ -1,0 +1,21 @@
+//! The durable heap: transactions on memory that comes back at its address.
+
+mod error;
+mod heap;
+mod layout;
+mod options;
+mod pointer;
+mod roots;
+mod space;
+mod stop;
+mod thread;
+mod tx;
+mod words;
+
+pub use error::{HeapError, HeapResult};
+pub use heap::{Heap, HeapStat};
+pub use layout::{ROOT_COUNT_MAX, ROOT_NAME_BYTES_MAX};
+pub use options::HeapOptions;
+pub use pointer::Ptr;
+pub use stop::{Cancel, Stop};
+pub use tx::Tx;

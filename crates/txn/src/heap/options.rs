@@ -1,0 +1,99 @@
+//! How a heap is opened or created.
+
+use crate::executor::StmOptions;
+use mangrove_shadow::{AddressChoice, FlushInstruction, PoolConfig, Start, Storage};
+use std::sync::Arc;
+
+/// The engine that owns the pool's bytes.
+const KIND: &str = "heap";
+/// Logs of a new heap, unless there are more CPUs.
+const LOG_COUNT_MIN: usize = 4;
+
+/// How a heap is opened or created. Start from [`Heap::options`].
+#[derive(Clone, Debug)]
+pub struct HeapOptions {
+    shadow: mangrove_shadow::Options,
+    pub(super) executor: StmOptions,
+    config: PoolConfig,
+}
+
+impl Default for HeapOptions {
+    fn default() -> Self {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let logs = cpus.clamp(LOG_COUNT_MIN, mangrove_shadow::LOG_COUNT_MAX);
+        Self {
+            shadow: mangrove_shadow::Options::new().kind(KIND).log_count(logs),
+            executor: StmOptions::default(),
+            config: PoolConfig::default(),
+        }
+    }
+}
+
+impl HeapOptions {
+    /// Options that do what [`Heap::open`] does: create the heap when it is missing, and acknowledge what is durable.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    mangrove_pool::pool_config_setters! { config:
+        config, create, medium, durability,
+        capacity("Address space of a new heap, up to 16 TiB; nothing is used before it is needed. Default: 256 GiB."),
+        log_bytes, domain,
+    }
+
+    /// Logs of a new heap on dax or emulated, 1 to 64: so many threads commit at the same time. On the file medium
+    /// all threads share one. Default: the number of CPUs, at least 4.
+    #[must_use]
+    pub fn log_count(mut self, count: usize) -> Self {
+        self.shadow = self.shadow.log_count(count);
+        self
+    }
+
+    /// How the heap comes into memory: read and verified (default), or mapped copy on write, which takes no time.
+    #[must_use]
+    pub fn start(mut self, start: Start) -> Self {
+        self.shadow = self.shadow.start(start);
+        self
+    }
+
+    /// Where a new heap shall lie in every process. Chosen by default.
+    #[must_use]
+    pub fn address(mut self, address: AddressChoice) -> Self {
+        self.shadow = self.shadow.address(address);
+        self
+    }
+
+    /// Which instruction flushes a line (dax and emulated).
+    #[must_use]
+    pub fn flush_instruction(mut self, instruction: FlushInstruction) -> Self {
+        self.shadow = self.shadow.flush_instruction(instruction);
+        self
+    }
+
+    /// How transactions are isolated.
+    #[must_use]
+    pub fn executor(mut self, executor: StmOptions) -> Self {
+        self.executor = executor;
+        self
+    }
+
+    /// False: no background thread replays; a thread that finds its log full does. Deterministic; for tests.
+    #[must_use]
+    pub fn background(mut self, yes: bool) -> Self {
+        self.shadow = self.shadow.background(yes);
+        self
+    }
+
+    /// Where the files live, instead of the operating system's file systems.
+    #[must_use]
+    pub fn storage(mut self, storage: Arc<dyn Storage>) -> Self {
+        self.shadow = self.shadow.storage(storage);
+        self
+    }
+
+    /// The shadow's options.
+    pub(super) fn shadow(&self) -> mangrove_shadow::Options {
+        self.shadow.clone().config(self.config.clone())
+    }
+}

@@ -1,0 +1,202 @@
+//! A transaction on a heap, as its body sees it.
+
+use super::error::HeapError;
+use super::pointer::Ptr;
+use super::space::Refusal;
+use super::stop::{Stop, Why};
+use super::{roots, words::TxWords};
+use crate::access::TxAccess;
+use crate::commit::HeapLog;
+use crate::executor::StmTx;
+use bytemuck::Pod;
+use mangrove_arena::{BadFree, Heap as Arena};
+
+/// Alignment of every block.
+const ALIGN_MIN: usize = 16;
+
+/// A transaction on a [`Heap`](crate::Heap).
+///
+/// Every access may end with a [`Stop`]: return it from the body (`?`). A body may run several times, so it does
+/// nothing that cannot be done again but by way of the transaction; each run sees one consistent state of the heap.
+///
+/// What is stored is [`Pod`]: plain data of any bit pattern, without references, boxes or padding
+/// (`#[derive(Pod)]` of the crate bytemuck refuses the rest).
+///
+/// # Panics
+/// Accesses at an address that is not in the heap, which undoes the transaction.
+pub struct Tx<'a> {
+    pub(super) tx: &'a mut StmTx<'static, HeapLog>,
+    pub(super) arena: &'a mut Arena,
+    pub(super) refusal: &'a Refusal,
+}
+
+impl std::fmt::Debug for Tx<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tx").finish_non_exhaustive()
+    }
+}
+
+impl Tx<'_> {
+    /// The value at `pointer`. O(bytes).
+    ///
+    /// # Errors
+    /// [`Stop`].
+    #[inline]
+    pub fn read<T: Pod>(&mut self, pointer: Ptr<T>) -> Result<T, Stop> {
+        let mut value = T::zeroed();
+        self.read_bytes(pointer.address(), bytemuck::bytes_of_mut(&mut value))?;
+        Ok(value)
+    }
+
+    /// Writes the value at `pointer`. O(bytes).
+    ///
+    /// # Errors
+    /// [`Stop`].
+    #[inline]
+    pub fn write<T: Pod>(&mut self, pointer: Ptr<T>, value: T) -> Result<(), Stop> {
+        self.write_bytes(pointer.address(), bytemuck::bytes_of(&value))
+    }
+
+    /// Fills `into` with the bytes from `address` on.
+    ///
+    /// # Errors
+    /// [`Stop`].
+    #[inline]
+    pub fn read_bytes(&mut self, address: usize, into: &mut [u8]) -> Result<(), Stop> {
+        if let Ok(word) = <&mut [u8; 8]>::try_from(&mut *into) {
+            *word = self.tx.read_word(address)?.to_le_bytes();
+            return Ok(());
+        }
+        Ok(self.tx.read_bytes(address, into)?)
+    }
+
+    /// Writes `bytes` from `address` on. Bytes beside them are not stored to.
+    ///
+    /// # Errors
+    /// [`Stop`].
+    #[inline]
+    pub fn write_bytes(&mut self, address: usize, bytes: &[u8]) -> Result<(), Stop> {
+        if let Ok(word) = <[u8; 8]>::try_from(bytes) {
+            return Ok(self.tx.write_word(address, u64::from_le_bytes(word))?);
+        }
+        Ok(self.tx.write_bytes(address, bytes)?)
+    }
+
+    /// A new block that holds `value`. It exists once the transaction commits. O(bytes).
+    ///
+    /// # Errors
+    /// [`Stop`]; the transaction fails with [`HeapError::Full`] if there is no room.
+    pub fn alloc<T: Pod>(&mut self, value: T) -> Result<Ptr<T>, Stop> {
+        let pointer = Ptr::at(self.alloc_bytes(size_of::<T>(), align_of::<T>())?);
+        self.write(pointer, value)?;
+        Ok(pointer)
+    }
+
+    /// A new block of `count` values, all zero. O(bytes).
+    ///
+    /// # Errors
+    /// As [`Tx::alloc`].
+    pub fn alloc_array<T: Pod>(&mut self, count: usize) -> Result<Ptr<T>, Stop> {
+        let Some(bytes) = count.checked_mul(size_of::<T>()) else {
+            return Err(self.full(usize::MAX));
+        };
+        let at = self.arena.alloc_zeroed_in(&mut TxWords(self.tx), bytes, align_of::<T>().max(ALIGN_MIN))?;
+        if at.is_null() { Err(self.full(bytes)) } else { Ok(Ptr::at(at.addr())) }
+    }
+
+    /// A new block of at least `bytes` bytes of undefined content, at a multiple of `align` (a power of two) and of
+    /// 16; its address. O(1).
+    ///
+    /// # Errors
+    /// As [`Tx::alloc`].
+    ///
+    /// # Panics
+    /// When `align` is no power of two.
+    pub fn alloc_bytes(&mut self, bytes: usize, align: usize) -> Result<usize, Stop> {
+        assert!(align.is_power_of_two(), "an alignment is a power of two, and {align} is not");
+        let at = self.arena.alloc_in(&mut TxWords(self.tx), bytes, align.max(ALIGN_MIN))?;
+        if at.is_null() { Err(self.full(bytes)) } else { Ok(at.addr()) }
+    }
+
+    /// Frees the block at `pointer`. Other transactions may get it once this one has committed; none that began
+    /// before acts on what they write there. O(1) up to 16 KiB.
+    ///
+    /// # Errors
+    /// [`Stop`]; the transaction fails with [`HeapError::BadFree`] if no block begins there.
+    #[inline]
+    pub fn free<T>(&mut self, pointer: Ptr<T>) -> Result<(), Stop> {
+        self.free_bytes(pointer.address())
+    }
+
+    /// As [`Tx::free`], by the address.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn free_bytes(&mut self, address: usize) -> Result<(), Stop> {
+        let freed = self.arena.free_in(&mut TxWords(self.tx), address)?;
+        freed.map_err(|bad| HeapError::BadFree { address, twice: bad == BadFree::Double }.into())
+    }
+
+    /// Bytes that may be used of the block at `address`; `None` if no block in use begins there.
+    ///
+    /// # Errors
+    /// [`Stop`].
+    pub fn usable_bytes(&mut self, address: usize) -> Result<Option<usize>, Stop> {
+        Ok(self.arena.usable_bytes_in(&mut TxWords(self.tx), address)?)
+    }
+
+    /// What the root `name` points to, if there is such a root. O(roots).
+    ///
+    /// # Errors
+    /// [`Stop`]; the transaction fails with [`HeapError::Root`] if the root was set with a type of another size.
+    pub fn root<T>(&mut self, name: &str) -> Result<Option<Ptr<T>>, Stop> {
+        let base = self.arena.base_address();
+        let Some(found) = roots::find(self.tx, base, name)? else { return Ok(None) };
+        if found.size != size_of::<T>() as u64 {
+            return Err(HeapError::Root {
+                what: format!(
+                    "the root {name:?} was set with a type of {} bytes, not of {}; use the program that set it",
+                    found.size,
+                    size_of::<T>()
+                ),
+            }
+            .into());
+        }
+        Ok(Some(Ptr::at(found.pointer)))
+    }
+
+    /// Makes the root `name` point to `pointer`. O(roots).
+    ///
+    /// # Errors
+    /// [`Stop`]; the transaction fails with [`HeapError::Root`] if the name is empty or too long, or there are
+    /// [`ROOT_COUNT_MAX`](crate::ROOT_COUNT_MAX) roots.
+    pub fn set_root<T>(&mut self, name: &str, pointer: Ptr<T>) -> Result<(), Stop> {
+        let base = self.arena.base_address();
+        roots::set(self.tx, base, name, pointer.address(), size_of::<T>() as u64)
+    }
+
+    /// Removes the root `name`, and returns whether there was one. What it pointed to stays.
+    ///
+    /// # Errors
+    /// [`Stop`].
+    pub fn remove_root(&mut self, name: &str) -> Result<bool, Stop> {
+        let base = self.arena.base_address();
+        roots::remove(self.tx, base, name)
+    }
+
+    /// Undoes the transaction and runs it again when something that it read has changed: `return Err(tx.retry())`.
+    pub fn retry(&self) -> Stop {
+        Stop(Why::Retry)
+    }
+
+    /// Asks that the commit return only when no other transaction can still read what this one unlinks, or undo a
+    /// write to it: from then on plain loads and stores may use that memory.
+    pub fn privatise(&mut self) {
+        self.tx.privatise();
+    }
+
+    #[cold]
+    fn full(&self, bytes: usize) -> Stop {
+        HeapError::Full { wanted: bytes as u64, why: self.refusal.why() }.into()
+    }
+}

@@ -1,0 +1,37 @@
+//! For the crash simulator: leaves out steps of the commit protocols that are neither flushes nor fences, one call site
+//! at a time, and stops a commit where its writes are visible and not durable. Not for other users.
+
+use parking_lot::RwLock;
+use std::cell::Cell;
+use std::panic::Location;
+use std::sync::Arc;
+
+type Site = &'static Location<'static>;
+type Silencer = Arc<dyn Fn(Site) -> bool + Send + Sync>;
+
+static SILENCER: RwLock<Option<Silencer>> = RwLock::new(None);
+
+/// From now on asks `silencer` at each such step; if it returns true, the step is left out.
+pub fn set_silencer(silencer: Option<Silencer>) {
+    *SILENCER.write() = silencer;
+}
+
+thread_local! {
+    static WINDOW: Cell<Option<fn()>> = const { Cell::new(None) };
+}
+
+/// From now on calls `window` in each commit of the calling thread, when its locks are released and nothing is fenced.
+pub fn set_window(window: Option<fn()>) {
+    WINDOW.set(window);
+}
+
+pub(crate) fn window() {
+    if let Some(window) = WINDOW.get() {
+        window();
+    }
+}
+
+pub(crate) fn leaves_out(site: Site) -> bool {
+    let silencer = SILENCER.read().clone();
+    silencer.is_some_and(|silencer| silencer(site))
+}

@@ -1,0 +1,331 @@
+//! The heap through its public face: what was acknowledged comes back, what was undone left nothing, and no block is
+//! lost.
+
+use mangrove_txn::{
+    Cancel, Create, Heap, HeapError, HeapOptions, Latency, Medium, Pod, Ptr, Stop, Tx, Zeroable, field,
+};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const MEDIA: [Medium; 2] = [Medium::Emulated(Latency::new(0, 0)), Medium::File];
+
+fn options(medium: Medium) -> HeapOptions {
+    Heap::options().medium(medium).capacity(256 << 20).log_bytes(256 << 10)
+}
+
+fn on_each_medium(test: impl Fn(HeapOptions, &Path)) {
+    for medium in MEDIA {
+        let folder = tempfile::tempdir().unwrap();
+        test(options(medium), &folder.path().join("heap"));
+    }
+}
+
+/// A node of a list.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Node {
+    value: u64,
+    next: Ptr<Node>,
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct List {
+    head: Ptr<Node>,
+    count: u64,
+}
+
+fn list(tx: &mut Tx<'_>) -> Result<Ptr<List>, Stop> {
+    Ok(tx.root("list")?.expect("made when the heap was"))
+}
+
+fn push(tx: &mut Tx<'_>, value: u64) -> Result<(), Stop> {
+    let list = list(tx)?;
+    let List { head, count } = tx.read(list)?;
+    let head = tx.alloc(Node { value, next: head })?;
+    tx.write(list, List { head, count: count + 1 })
+}
+
+fn pop(tx: &mut Tx<'_>) -> Result<Option<u64>, Stop> {
+    let list = list(tx)?;
+    let head = tx.read(field!(list, List, head))?;
+    if head.is_null() {
+        return Ok(None);
+    }
+    let Node { value, next } = tx.read(head)?;
+    let count = tx.read(field!(list, List, count))?;
+    tx.write(list, List { head: next, count: count - 1 })?;
+    tx.free(head)?;
+    Ok(Some(value))
+}
+
+fn make_list(heap: &Heap) {
+    heap.transaction(|tx| {
+        let list = tx.alloc(List::zeroed())?;
+        tx.set_root("list", list)
+    })
+    .unwrap();
+}
+
+fn values(heap: &Heap) -> Vec<u64> {
+    heap.read(|tx| {
+        let mut values = Vec::new();
+        let list = list(tx)?;
+        let mut at = tx.read(field!(list, List, head))?;
+        while !at.is_null() {
+            let node = tx.read(at)?;
+            values.push(node.value);
+            at = node.next;
+        }
+        assert_eq!(tx.read(field!(list, List, count))?, values.len() as u64);
+        Ok(values)
+    })
+    .unwrap()
+}
+
+/// The blocks in use are the list's, and no others.
+fn nothing_is_lost(heap: &Heap) {
+    assert_eq!(heap.check().unwrap(), Vec::<String>::new());
+    let mut reached = BTreeSet::new();
+    heap.read(|tx| {
+        let list = list(tx)?;
+        reached = BTreeSet::from([list.address()]);
+        let mut at = tx.read(field!(list, List, head))?;
+        while !at.is_null() {
+            reached.insert(at.address());
+            at = tx.read(field!(at, Node, next))?;
+        }
+        Ok(())
+    })
+    .unwrap();
+    let mut blocks = BTreeSet::new();
+    heap.for_each_block(|address, _| assert!(blocks.insert(address))).unwrap();
+    assert_eq!(blocks, reached);
+}
+
+#[test]
+fn a_list_comes_back_after_a_crash() {
+    on_each_medium(|options, path| {
+        let heap = options.open(path).unwrap();
+        assert!(heap.was_created());
+        make_list(&heap);
+        (0..1000).for_each(|value| heap.transaction(|tx| push(tx, value)).unwrap());
+        let base = heap.base();
+        drop(heap);
+        let heap = options.open(path).unwrap();
+        assert!(!heap.was_created() && heap.base() == base);
+        assert_eq!(values(&heap), (0..1000).rev().collect::<Vec<_>>());
+        nothing_is_lost(&heap);
+        for expected in (500..1000).rev() {
+            assert_eq!(heap.transaction(pop).unwrap(), Some(expected));
+        }
+        heap.close().unwrap();
+        assert!(Heap::verify(path).unwrap().damage.is_empty());
+        let heap = options.create(Create::Never).open(path).unwrap();
+        assert_eq!(values(&heap), (0..500).rev().collect::<Vec<_>>());
+        nothing_is_lost(&heap);
+    });
+}
+
+#[test]
+fn threads_allocate_and_free_and_lose_nothing() {
+    on_each_medium(|options, path| {
+        let heap = options.open(path).unwrap();
+        make_list(&heap);
+        let popped = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for number in 0..4u64 {
+                let (heap, popped) = (&heap, &popped);
+                scope.spawn(move || {
+                    for round in 0..300 {
+                        heap.transaction(|tx| push(tx, number << 32 | round)).unwrap();
+                        if round % 3 == 0 {
+                            let got = heap.transaction(pop).unwrap().expect("this thread has pushed more");
+                            popped.fetch_add(got, Ordering::Relaxed);
+                        }
+                        if round % 7 == 0 {
+                            let answer: Result<(), u64> = heap
+                                .try_transaction(|tx| {
+                                    push(tx, 1)?;
+                                    pop(tx)?;
+                                    push(tx, 2)?;
+                                    Err(Cancel::Abort(round))
+                                })
+                                .unwrap();
+                            assert_eq!(answer, Err(round));
+                        }
+                    }
+                });
+            }
+        });
+        let pushed: u64 = (0..4u64).map(|n| (0..300).map(|round| n << 32 | round).sum::<u64>()).sum();
+        assert_eq!(values(&heap).iter().sum::<u64>() + popped.into_inner(), pushed);
+        nothing_is_lost(&heap);
+        drop(heap);
+        let heap = options.open(path).unwrap();
+        assert_eq!(values(&heap).len(), 4 * 200);
+        nothing_is_lost(&heap);
+    });
+}
+
+#[test]
+fn what_is_undone_leaves_nothing() {
+    on_each_medium(|options, path| {
+        let heap = options.open(path).unwrap();
+        make_list(&heap);
+        heap.transaction(|tx| push(tx, 1)).unwrap();
+        let undone = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            heap.transaction(|tx| -> Result<(), Stop> {
+                push(tx, 2)?;
+                tx.set_root("other", Ptr::<u64>::at(8))?;
+                panic!("in the middle");
+            })
+        }));
+        assert!(undone.is_err());
+        let twice = heap.transaction(|tx| {
+            let block = tx.alloc(7u64)?;
+            tx.free(block)?;
+            tx.free(block)
+        });
+        assert!(matches!(twice, Err(HeapError::BadFree { twice: true, .. })), "{twice:?}");
+        let inside = heap.transaction(|tx| {
+            let list = list(tx)?;
+            tx.free_bytes(list.address() + 8)
+        });
+        assert!(matches!(inside, Err(HeapError::BadFree { twice: false, .. })), "{inside:?}");
+        let foreign = heap.transaction(|tx| tx.free_bytes(std::ptr::from_ref(&heap).addr()));
+        assert!(matches!(foreign, Err(HeapError::BadFree { twice: false, .. })), "{foreign:?}");
+        let outside = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            heap.transaction(|tx| {
+                push(tx, 3)?;
+                tx.write(Ptr::at(std::ptr::from_ref(&heap).addr()), 1u64)
+            })
+        }));
+        assert!(outside.is_err());
+        let nested = heap.transaction(|tx| {
+            push(tx, 4)?;
+            Ok(heap.transaction(|tx| push(tx, 5))?)
+        });
+        assert!(matches!(nested, Err(HeapError::Nested)), "{nested:?}");
+        let full = heap.transaction(|tx| {
+            push(tx, 6)?;
+            tx.alloc_bytes(1 << 40, 16)
+        });
+        assert!(matches!(full, Err(HeapError::Full { .. })), "{full:?}");
+        assert_eq!(values(&heap), [1]);
+        nothing_is_lost(&heap);
+        heap.transaction(|tx| push(tx, 9)).unwrap();
+        drop(heap);
+        let heap = options.open(path).unwrap();
+        assert_eq!(values(&heap), [9, 1]);
+        nothing_is_lost(&heap);
+    });
+}
+
+/// Addresses between the used part and the capacity belong to nobody.
+#[test]
+fn addresses_behind_the_used_part_are_refused() {
+    on_each_medium(|options, path| {
+        let heap = options.open(path).unwrap();
+        let behind = heap.base() + (200 << 20);
+        let undone = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            heap.transaction(|tx| tx.write(Ptr::at(behind), 1u64))
+        }));
+        assert!(undone.is_err(), "{undone:?}");
+        let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            heap.transaction(|tx| tx.read(Ptr::<u64>::at(behind)))
+        }));
+        assert!(read.is_err(), "{read:?}");
+        make_list(&heap);
+        assert_eq!(values(&heap), []);
+    });
+}
+
+#[test]
+fn roots_have_names_and_sizes() {
+    on_each_medium(|options, path| {
+        let heap = options.open(path).unwrap();
+        heap.transaction(|tx| {
+            for n in 0..mangrove_txn::ROOT_COUNT_MAX as u64 {
+                let block = tx.alloc(n)?;
+                tx.set_root(&format!("root {n}"), block)?;
+            }
+            Ok(())
+        })
+        .unwrap();
+        let set = |name: &str| heap.transaction(|tx| tx.set_root(name, Ptr::<u64>::NULL));
+        assert!(matches!(set("one more"), Err(HeapError::Root { .. })));
+        assert!(matches!(set(""), Err(HeapError::Root { .. })));
+        assert!(matches!(set(&"x".repeat(40)), Err(HeapError::Root { .. })));
+        assert!(heap.transaction(|tx| tx.remove_root("root 7")).unwrap());
+        assert!(!heap.transaction(|tx| tx.remove_root("root 7")).unwrap());
+        set(&"x".repeat(39)).unwrap();
+        drop(heap);
+        let heap = options.open(path).unwrap();
+        let get = |name: &str| heap.read(|tx| tx.root::<u64>(name)?.map(|root| tx.read(root)).transpose());
+        assert_eq!(get("root 62").unwrap(), Some(62));
+        assert_eq!(get("root 7").unwrap(), None);
+        let wrong = heap.read(|tx| tx.root::<u32>("root 8"));
+        assert!(matches!(wrong, Err(HeapError::Root { .. })), "{wrong:?}");
+    });
+}
+
+#[test]
+fn a_fork_is_refused() {
+    on_each_medium(|options, path| {
+        let heap = options.open(path).unwrap();
+        make_list(&heap);
+        // SAFETY: the child makes one call, which allocates nothing that another thread may hold, and exits.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let refused = matches!(heap.transaction(|tx| push(tx, 1)), Err(HeapError::Forked));
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(i32::from(!refused)) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!(status, 0);
+        heap.transaction(|tx| push(tx, 2)).unwrap();
+        assert_eq!(values(&heap), [2]);
+    });
+}
+
+#[test]
+fn a_retry_waits_for_a_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let heap = options(MEDIA[0]).open(folder.path().join("heap")).unwrap();
+    make_list(&heap);
+    std::thread::scope(|scope| {
+        let consumer = scope.spawn(|| {
+            let take = |tx: &mut Tx<'_>| match pop(tx)? {
+                Some(value) => Ok(value),
+                None => Err(tx.retry()),
+            };
+            (0..50).map(|_| heap.transaction(take).unwrap()).sum::<u64>()
+        });
+        (0..50).for_each(|value| heap.transaction(|tx| push(tx, value)).unwrap());
+        assert_eq!(consumer.join().unwrap(), (0..50).sum());
+    });
+}
+
+/// Each thread that ends leaves its log and its shard to the next one.
+#[test]
+fn a_thousand_short_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let heap = options(MEDIA[0]).open(folder.path().join("heap")).unwrap();
+    make_list(&heap);
+    for _ in 0..100 {
+        std::thread::scope(|scope| {
+            (0..10).for_each(|value| {
+                drop(scope.spawn({
+                    let heap = &heap;
+                    move || heap.transaction(|tx| push(tx, value)).unwrap()
+                }))
+            });
+        });
+    }
+    assert_eq!(values(&heap).len(), 1000);
+    nothing_is_lost(&heap);
+}
