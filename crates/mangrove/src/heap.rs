@@ -57,5 +57,5 @@
 
 pub use mangrove_txn::{
     AddressChoice, Cancel, Heap, HeapError, HeapOptions, HeapResult, HeapStat, Pod, Ptr, ROOT_COUNT_MAX,
-    ROOT_NAME_BYTES_MAX, Start, Stop, StmOptions, Tx, TxCounts, Zeroable, bytemuck, field,
+    ROOT_NAME_BYTES_MAX, Start, StmOptions, Stop, Tx, TxCounts, Zeroable, bytemuck, field,
 };
