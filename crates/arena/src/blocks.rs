@@ -93,11 +93,11 @@ impl Heap {
     /// no transaction reads the block then that began before.
     ///
     /// # Errors
-    /// [`Words::Stop`]; inside, that no block starts there, or that it is free already: nothing changed.
+    /// [`Words::Stop`]; inside, why there is no block in use to be freed: nothing changed.
     #[inline]
     pub fn free_in<W: Words>(&mut self, w: &mut W, address: usize) -> Result<Result<(), BadFree>, W::Stop> {
         let view = self.view;
-        let Some(page) = view.page_in(w, address)? else { return Ok(Err(BadFree::NotABlock)) };
+        let Some(page) = view.page_in(w, address)? else { return Ok(Err(BadFree::Outside)) };
         let start = view.start_in(w, page)?;
         let entry = view.span_of(w, start)?;
         let what = w.load(entry.what())?;
@@ -115,7 +115,7 @@ impl Heap {
         kind: u8,
         address: usize,
     ) -> Result<Result<(), BadFree>, W::Stop> {
-        if matches!(kind, kind::FREE | kind::RESERVE) {
+        if matches!(kind, kind::FREE | kind::RESERVE) && address.is_multiple_of(ALIGN_MIN) {
             return Ok(Err(BadFree::Double));
         }
         if kind != kind::LARGE || self.address(start) as usize != address {
@@ -146,5 +146,21 @@ impl Heap {
             return Ok(None);
         }
         Ok(bytes)
+    }
+
+    /// Why no block in use starts at `address`.
+    #[cold]
+    pub(crate) fn why_no_block<W: Words>(&self, w: &mut W, address: usize) -> Result<BadFree, W::Stop> {
+        let view = self.view;
+        let Some(page) = view.page_in(w, address)? else { return Ok(BadFree::Outside) };
+        let start = view.start_in(w, page)?;
+        let span = view.span_of(w, start)?;
+        let (what, pages) = (w.load(span.what())?, w.load(span.pages())?);
+        let was_block = match kind_of(what) {
+            kind::FREE | kind::RESERVE => address.is_multiple_of(ALIGN_MIN),
+            kind::SLAB => view.usable_of(start, what, pages, address, view.pages_in(w)?).is_some(),
+            _ => false,
+        };
+        Ok(if was_block { BadFree::Double } else { BadFree::NotABlock })
     }
 }

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::bins::bin_for_audit;
 use crate::class::{CLASS_BYTES, CLASSES};
 use crate::heap::Heap;
-use crate::layout::{BIN_COUNT, PAGE_BYTES, PageBitmap, Span, class_of_span, kind, kind_of};
-use crate::view::ArenaView;
+use crate::layout::{
+    BIN_COUNT, GROUP_PAGES, Group, PAGE_BYTES, PageBitmap, Span, class_of_span, kind, kind_of,
+    shard_table_pages, what,
+};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What an arena holds.
@@ -83,39 +85,6 @@ impl Heap {
         stat
     }
 
-    /// Calls `f` with address and length of every block in use and every mapped range. No other thread changes the
-    /// arena.
-    ///
-    /// # Errors
-    /// A message, at the first span that cannot be one.
-    pub fn for_each_live(&self, mut f: impl FnMut(usize, usize)) -> Result<(), String> {
-        let mut page = 0;
-        while page < self.view.pages() {
-            let span = Entry::of(self.view.span(page));
-            let at = self.address(page) as usize;
-            if !ArenaView::has_room(page, span.pages, self.view.pages()) {
-                return Err(format!("the span at page {page} says it has {} pages", span.pages));
-            }
-            match span.kind {
-                kind::LARGE | kind::MAPPED => f(at, span.pages as usize * PAGE_BYTES),
-                kind::SLAB => {
-                    let shape = self
-                        .view
-                        .shape(page, span.class, span.pages, self.view.pages())
-                        .ok_or_else(|| format!("the slab at page {page} is of no class"))?;
-                    for slot in 0..shape.slots as usize {
-                        if span.free[slot / 64] >> (slot % 64) & 1 == 0 {
-                            f(at + slot * shape.bytes as usize, shape.bytes as usize);
-                        }
-                    }
-                }
-                _ => {}
-            }
-            page += span.pages;
-        }
-        Ok(())
-    }
-
     /// What breaks the arena's rules, as messages; none if it is sound. O(pages). No other thread changes the arena.
     #[must_use]
     pub fn check(&self) -> Vec<String> {
@@ -123,6 +92,7 @@ impl Heap {
         let mut seen = Seen::default();
         self.check_spans(&mut bad, &mut seen);
         if bad.is_empty() {
+            self.check_own_pages(&mut bad);
             self.check_bins(&mut bad, seen.free);
             self.check_lists(&mut bad, seen.open_slabs);
             self.check_reserves(&mut bad, seen.reserves);
@@ -153,6 +123,10 @@ impl Heap {
                     bad.push(format!("page {p} is in use and not marked as touched"));
                 }
             }
+            let class = if span.kind == kind::SLAB { span.class } else { 0 };
+            if now(self.view.span(page).what()) != what(span.kind, class) {
+                bad.push(format!("the span at page {page} says more than its kind and class"));
+            }
             match span.kind {
                 kind::FREE => {
                     if after_free {
@@ -172,6 +146,61 @@ impl Heap {
             }
             after_free = span.kind == kind::FREE;
             page = end;
+        }
+    }
+
+    /// What the arena keeps for itself lies in spans of its own, and nothing lies there twice.
+    fn check_own_pages(&self, bad: &mut Vec<String>) {
+        let groups = self.view.pages() / GROUP_PAGES;
+        let is_own = |from: u64, until: u64| {
+            let page_bytes = PAGE_BYTES as u64;
+            let start = self.start_of(from / page_bytes);
+            let span = Entry::of(self.view.span(start));
+            span.kind == kind::META && until <= (start + span.pages) * page_bytes
+        };
+        let groups_max = now(&self.head().groups_max);
+        let directory = self.view.directory as u64 - self.base_address() as u64;
+        if !is_own(0, directory + groups_max * 8) {
+            bad.push(format!(
+                "the directory of {groups_max} groups does not lie in pages of the arena's own"
+            ));
+            return;
+        }
+        let mut descriptions = BTreeMap::new();
+        for group in 0..groups_max {
+            let offset = now(self.view.directory_entry(group));
+            if group >= groups {
+                if offset != 0 {
+                    bad.push(format!("the directory has an entry for group {group} of {groups}"));
+                }
+                continue;
+            }
+            let end = offset + size_of::<Group>() as u64;
+            if !is_own(offset, end) {
+                bad.push(format!(
+                    "the description of group {group} does not lie in pages of the arena's own"
+                ));
+            }
+            descriptions.insert(offset, (end, group));
+        }
+        if descriptions.len() as u64 != groups {
+            bad.push("two groups have one description".to_owned());
+        }
+        for ((_, (end, first)), (offset, (_, second))) in descriptions.iter().zip(descriptions.iter().skip(1))
+        {
+            if end > offset {
+                bad.push(format!("the descriptions of groups {first} and {second} overlap"));
+            }
+        }
+        let table = now(&self.head().shards);
+        if let Some(page) = table.checked_sub(1) {
+            let span = Entry::of(self.view.span(self.start_of(page)));
+            let pages = shard_table_pages(now(&self.head().shard_count));
+            if self.start_of(page) != page || span.kind != kind::META || span.pages != pages {
+                bad.push("the table of shards is no span of the arena's own".to_owned());
+            }
+        } else if now(&self.head().shard_count) != 0 {
+            bad.push("the arena counts shards and has no table of them".to_owned());
         }
     }
 

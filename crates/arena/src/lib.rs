@@ -58,6 +58,130 @@
 //! # }
 //! ```
 //!
+//! # In transactions
+//!
+//! A transaction owns its writes by the trait [`Words`], whose every load and store may stop the call with `Err`. Here
+//! is one that keeps its writes to itself until it commits, and has to stop after so many loads; a real one stops
+//! where it meets another. Each thread has a handle of its own (the [`ArenaSpace`] is then one that several handles
+//! share) in a shard of its own, and the arena says whatever it has to say by words that the transaction owns.
+//!
+//! ```
+//! use mangrove_arena::{ArenaSpace, BadFree, Heap, Words, Writes};
+//! use std::collections::BTreeMap;
+//! use std::sync::atomic::{AtomicU64, Ordering};
+//! # use std::io;
+//! # #[derive(Clone)]
+//! # #[repr(align(4096))]
+//! # struct Page([u8; 4096]);
+//! # struct Memory(*mut u8);
+//! # // SAFETY: no thread but the arena's has the address.
+//! # unsafe impl Send for Memory {}
+//! # impl ArenaSpace for Memory {
+//! #     fn base(&self) -> *mut u8 { self.0 }
+//! #     fn len(&self) -> u64 { 16 << 20 }
+//! #     fn capacity(&self) -> u64 { self.len() }
+//! #     fn grow(&mut self, _: u64) -> io::Result<()> { Err(io::Error::other("it does not grow")) }
+//! # }
+//! # struct InPlace;
+//! # impl Writes for InPlace {
+//! #     fn wrote(&mut self, _: usize, _: usize) {}
+//! # }
+//!
+//! /// A word of the region.
+//! fn word<'a>(at: usize) -> &'a AtomicU64 {
+//!     // SAFETY: the arena names words of its region only, which outlives every transaction.
+//!     unsafe { AtomicU64::from_ptr(at as *mut u64) }
+//! }
+//!
+//! struct Tx {
+//!     writes: BTreeMap<usize, u64>,
+//!     loads_left: u32,
+//! }
+//!
+//! impl Tx {
+//!     fn begin(loads_left: u32) -> Self {
+//!         Self { writes: BTreeMap::new(), loads_left }
+//!     }
+//!
+//!     fn commit(self) {
+//!         for (at, value) in self.writes {
+//!             word(at).store(value, Ordering::Relaxed);
+//!         }
+//!     }
+//! }
+//!
+//! #[derive(Debug, PartialEq)]
+//! struct Stop;
+//!
+//! impl Words for Tx {
+//!     type Stop = Stop;
+//!     // Calls can be undone, so the handle remembers nothing between them.
+//!     const ALONE: bool = false;
+//!
+//!     fn load(&mut self, from: &AtomicU64) -> Result<u64, Stop> {
+//!         self.loads_left = self.loads_left.checked_sub(1).ok_or(Stop)?;
+//!         let own = self.writes.get(&(from.as_ptr() as usize));
+//!         Ok(own.copied().unwrap_or_else(|| from.load(Ordering::Relaxed)))
+//!     }
+//!
+//!     fn store(&mut self, to: &AtomicU64, value: u64) -> Result<(), Stop> {
+//!         self.writes.insert(to.as_ptr() as usize, value);
+//!         Ok(())
+//!     }
+//!
+//!     fn store_all(&mut self, to: &[AtomicU64], values: &[u64]) -> Result<(), Stop> {
+//!         to.iter().zip(values).try_for_each(|(to, &value)| self.store(to, value))
+//!     }
+//!
+//!     unsafe fn zero(&mut self, at: *mut u8, len: usize) -> Result<(), Stop> {
+//!         // Blocks are whole words.
+//!         (0..len).step_by(8).try_for_each(|offset| self.store(word(at as usize + offset), 0))
+//!     }
+//!
+//!     unsafe fn copy(&mut self, from: *const u8, to: *mut u8, len: usize) -> Result<(), Stop> {
+//!         (0..len).step_by(8).try_for_each(|offset| {
+//!             let value = self.load(word(from as usize + offset))?;
+//!             self.store(word(to as usize + offset), value)
+//!         })
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), String> {
+//! # let memory = Memory(vec![Page([0; 4096]); 4096].leak().as_mut_ptr().cast());
+//! let mut heap = Heap::format(Box::new(memory), 0, &mut InPlace)?;
+//! // The number of shards is chosen when the arena is made; every opening finds it.
+//! let shards = heap.make_shards(&mut InPlace, 8).map_err(|_| "nothing stops here")?;
+//! assert_eq!(shards, 8);
+//! heap.enter_shard(3);
+//!
+//! // A transaction that has to stop leaves nothing, wherever it was.
+//! let mut tx = Tx::begin(4);
+//! assert_eq!(heap.alloc_in(&mut tx, 100, 16), Err(Stop));
+//! drop(tx);
+//! assert_eq!(heap.live().count(), 0);
+//!
+//! let mut tx = Tx::begin(1000);
+//! let block = heap.alloc_zeroed_in(&mut tx, 100, 64).map_err(|_| "it stopped")?;
+//! let longer = heap.resize_in(&mut tx, block as usize, 300, 64).map_err(|_| "it stopped")?;
+//! let longer = longer.map_err(|why| format!("{why:?}"))? as usize;
+//! assert!(longer.is_multiple_of(64));
+//! tx.commit();
+//!
+//! // A wrong pointer is told, not followed.
+//! let mut tx = Tx::begin(1000);
+//! assert_eq!(heap.free_in(&mut tx, block as usize), Ok(Err(BadFree::Double)));
+//! assert_eq!(heap.free_in(&mut tx, longer + 8), Ok(Err(BadFree::NotABlock)));
+//! assert_eq!(heap.free_in(&mut tx, 64), Ok(Err(BadFree::Outside)));
+//! assert!(tx.writes.is_empty());
+//!
+//! // What is in use, for a comparison with what the program can reach; and the check of the arena's own rules.
+//! let live: Result<Vec<_>, _> = heap.live().collect();
+//! assert_eq!(live?, [(longer, 320)]);
+//! assert!(heap.check().is_empty());
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! The bytes: docs/format/arena.md. The reasons: docs/decisions/arena.md.
 
 mod bins;
@@ -69,6 +193,7 @@ mod format;
 mod free_bytes;
 mod heap;
 mod layout;
+mod live;
 mod mapped;
 mod pages;
 mod plain;
@@ -78,6 +203,8 @@ mod slab;
 mod space;
 mod view;
 
+#[cfg(test)]
+mod damage_tests;
 #[cfg(test)]
 mod layout_tests;
 #[cfg(test)]
@@ -98,6 +225,7 @@ pub use class::SMALL_BYTES_MAX;
 pub use free_bytes::FreeBytes;
 pub use heap::Heap;
 pub use layout::PAGE_BYTES;
+pub use live::Live;
 pub use mapped::MapError;
 pub use slab::BadFree;
 pub use space::{ArenaSpace, Words, Writes};

@@ -167,6 +167,15 @@ impl World {
             .collect();
         ranges.sort_unstable();
         assert!(ranges.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0), "blocks overlap");
+        let live: Result<Vec<_>, _> = self.heap.live().collect();
+        let mapped = |range: &&(usize, usize)| self.maps.contains_key(&range.0);
+        assert_eq!(live.as_ref().unwrap().iter().filter(|range| !mapped(range)).count(), self.blocks.len());
+        assert!(
+            ranges
+                .iter()
+                .filter(|range| !mapped(range))
+                .eq(live.unwrap().iter().filter(|range| !mapped(range)))
+        );
         let stat = self.heap.stat();
         assert_eq!(stat.blocks, self.blocks.len() as u64);
         assert_eq!(stat.mapped_bytes, self.maps.values().map(|m| m.len() as u64).sum::<u64>());

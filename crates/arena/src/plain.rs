@@ -28,7 +28,7 @@ impl Heap {
     /// Frees the block at `address`. O(1) for small blocks, O(pages / 64) for others.
     ///
     /// # Errors
-    /// No block starts there, or it is free already; nothing changed.
+    /// Why there is no block in use; nothing changed.
     #[inline]
     pub fn free<W: Writes>(&mut self, w: &mut W, address: usize) -> Result<(), BadFree> {
         certain(self.free_in(w, address))
@@ -39,9 +39,9 @@ impl Heap {
     /// the region is full; the block is then as before.
     ///
     /// # Errors
-    /// No block in use starts there; nothing changed.
+    /// Why there is no block in use; nothing changed.
     pub fn resize<W: Writes>(&mut self, w: &mut W, address: usize, bytes: usize) -> Result<*mut u8, BadFree> {
-        certain(self.resize_in(w, address, bytes))
+        certain(self.resize_in(w, address, bytes, ALIGN_MIN))
     }
 
     /// Bytes that may be used of the block at `address`; `None` if no block in use starts there.

@@ -1,25 +1,28 @@
 //! Blocks that change their size, in place where they can.
 
-use crate::class::{ALIGN_MIN, SMALL_BYTES_MAX};
+use crate::class::SMALL_BYTES_MAX;
 use crate::heap::Heap;
 use crate::layout::{PAGE_BYTES, kind, kind_of};
 use crate::slab::BadFree;
 use crate::space::Words;
 
 impl Heap {
-    /// As [`Heap::resize`], for any owner of the writes.
+    /// As [`Heap::resize`], for any owner of the writes. A block that moves goes to a multiple of `align`, a power of
+    /// two, at which it was allocated.
     ///
     /// # Errors
-    /// [`Words::Stop`]; inside, that no block in use starts there: nothing changed.
+    /// [`Words::Stop`]; inside, why there is no block in use: nothing changed.
     pub fn resize_in<W: Words>(
         &mut self,
         w: &mut W,
         address: usize,
         bytes: usize,
+        align: usize,
     ) -> Result<Result<*mut u8, BadFree>, W::Stop> {
         let view = self.view;
-        let Some(has) = self.usable_bytes_in(w, address)? else { return Ok(Err(BadFree::NotABlock)) };
-        let Some(page) = view.page_in(w, address)? else { return Ok(Err(BadFree::NotABlock)) };
+        let (Some(has), Some(page)) = (self.usable_bytes_in(w, address)?, view.page_in(w, address)?) else {
+            return Ok(Err(self.why_no_block(w, address)?));
+        };
         let start = view.start_in(w, page)?;
         let at = self.address(0).wrapping_add(address - self.base_address());
         let entry = view.span_of(w, start)?;
@@ -31,7 +34,7 @@ impl Heap {
         } else if bytes > SMALL_BYTES_MAX && self.resize_large(w, start, bytes)? {
             return Ok(Ok(at));
         }
-        let new = self.alloc_in(w, bytes, ALIGN_MIN)?;
+        let new = self.alloc_in(w, bytes, align)?;
         if !new.is_null() {
             // SAFETY: two different blocks in use, each at least this long, the second one fresh.
             unsafe { w.copy(at, new, has.min(bytes)) }?;

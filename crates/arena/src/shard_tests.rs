@@ -233,7 +233,7 @@ fn a_transaction_that_is_undone_leaves_nothing() {
                 assert_eq!(heap.free_in(&mut tx, block), Ok(Ok(())));
                 assert_eq!(heap.free_in(&mut tx, block), Ok(Err(BadFree::Double)));
             } else if at % 3 == 1 {
-                assert!(!heap.resize_in(&mut tx, block, 5000).unwrap().unwrap().is_null());
+                assert!(!heap.resize_in(&mut tx, block, 5000, 16).unwrap().unwrap().is_null());
             }
         }
         drop(tx);
@@ -329,7 +329,10 @@ fn blocks_of_many_threads_are_theirs_and_none_is_lost() {
         );
     }
     let mut in_use = BTreeMap::new();
-    world.heap.for_each_live(|at, bytes| assert!(in_use.insert(at, bytes).is_none())).unwrap();
+    for block in world.heap.live() {
+        let (at, bytes) = block.unwrap();
+        assert!(in_use.insert(at, bytes).is_none());
+    }
     assert!(live.keys().eq(in_use.keys()), "a block is in use that no thread has");
     for (turn, &block) in live.keys().enumerate() {
         let mut tx = Tx::begin(&world.clock);

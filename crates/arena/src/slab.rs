@@ -10,13 +10,16 @@ use crate::layout::{PAGE_BYTES, Span, class_of_span, kind, what};
 use crate::space::Words;
 use std::sync::atomic::AtomicU64;
 
-/// Why a block was not freed.
+/// Why a block was not freed or resized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadFree {
-    /// The block is free already.
+    /// The block, or the pages that it once lay in, are free already.
     Double,
-    /// No block starts at the address.
+    /// The address lies in the arena, and no block starts there: it is misaligned, inside a block, in a mapping, or in
+    /// what the arena keeps for itself.
     NotABlock,
+    /// The address does not lie in the arena.
+    Outside,
 }
 
 /// Whether a slab's bitmap is `all`, of which word `at` is known to agree.

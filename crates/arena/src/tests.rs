@@ -135,12 +135,17 @@ fn bad_frees_are_told_and_change_nothing() {
         (large + 16, BadFree::NotABlock),
         (mapped, BadFree::NotABlock),
         (heap.base_address(), BadFree::NotABlock),
-        (heap.base_address() - 16, BadFree::NotABlock),
-        (heap.end_address(), BadFree::NotABlock),
+        (heap.base_address() - 16, BadFree::Outside),
+        (heap.end_address(), BadFree::Outside),
+        (small + 1, BadFree::NotABlock),
+        (small + 113, BadFree::NotABlock),
+        // Free pages.
+        (heap.end_address() - 16, BadFree::Double),
+        (heap.end_address() - 15, BadFree::NotABlock),
     ] {
         w.0.clear();
         assert_eq!(heap.free(&mut w, address), Err(says));
-        assert_eq!(heap.resize(&mut w, address, 10), Err(BadFree::NotABlock));
+        assert_eq!(heap.resize(&mut w, address, 10), Err(says));
         assert_eq!(heap.usable_bytes(address), None);
         assert!(w.0.is_empty());
     }
@@ -148,6 +153,7 @@ fn bad_frees_are_told_and_change_nothing() {
     heap.free(&mut w, large).unwrap();
     assert_eq!(heap.free(&mut w, small), Err(BadFree::Double));
     assert_eq!(heap.free(&mut w, large), Err(BadFree::Double));
+    assert_eq!(heap.resize(&mut w, small, 1), Err(BadFree::Double));
     sound(&heap);
 }
 

@@ -462,7 +462,7 @@ fn defer(block: usize) {
 fn fatal(call: &str, address: usize, why: BadFree) -> ! {
     let why = match why {
         BadFree::Double => "is freed already",
-        BadFree::NotABlock => "is no block of the durable state",
+        BadFree::NotABlock | BadFree::Outside => "is no block of the durable state",
     };
     // No formatting that allocates: a command may be running.
     let mut text = crate::alloc::stderr_line::StderrLine::new();

@@ -718,14 +718,16 @@ fn points_there(
     if let Some((at, which)) = find_pointer(&destructors, gone) {
         return Ok(Some(say((&raw const head.keys[at].destructor) as usize, destructors[at], which)));
     }
-    let mut found = None;
-    heap.for_each_live(|from, len| {
-        if found.is_some() || from as u64 == head.modules {
-            return;
+    for live in heap.live() {
+        let (from, len) = live?;
+        if from as u64 == head.modules {
+            continue;
         }
         // SAFETY: a block in use or a mapping, in the region, aligned to 16; no command writes during opening.
         let words = unsafe { std::slice::from_raw_parts(from as *const usize, len / size_of::<usize>()) };
-        found = find_pointer(words, gone).map(|(at, which)| say(from + at * 8, words[at], which));
-    })?;
-    Ok(found)
+        if let Some((at, which)) = find_pointer(words, gone) {
+            return Ok(Some(say(from + at * 8, words[at], which)));
+        }
+    }
+    Ok(None)
 }
