@@ -98,11 +98,10 @@ impl Heap {
     pub fn free_in<W: Words>(&mut self, w: &mut W, address: usize) -> Result<Result<(), BadFree>, W::Stop> {
         let view = self.view;
         let Some(page) = view.page_in(w, address)? else { return Ok(Err(BadFree::Outside)) };
-        let start = view.start_in(w, page)?;
-        let entry = view.span_of(w, start)?;
-        let what = w.load(entry.what())?;
+        let (start, span) = view.start_span(w, page)?;
+        let what = w.load(span.what())?;
         if kind_of(what) == kind::SLAB {
-            return self.slab_free(w, start, what, address);
+            return self.slab_free(w, (start, span), what, address);
         }
         self.free_large(w, start, kind_of(what), address)
     }
@@ -135,8 +134,7 @@ impl Heap {
     pub fn usable_bytes_in<W: Words>(&self, w: &mut W, address: usize) -> Result<Option<usize>, W::Stop> {
         let view = self.view;
         let Some(page) = view.page_in(w, address)? else { return Ok(None) };
-        let start = view.start_in(w, page)?;
-        let span = view.span_of(w, start)?;
+        let (start, span) = view.start_span(w, page)?;
         let (what, pages) = (w.load(span.what())?, w.load(span.pages())?);
         let bytes = view.usable_of(start, what, pages, address, view.pages_in(w)?);
         if kind_of(what) == kind::SLAB
@@ -153,8 +151,7 @@ impl Heap {
     pub(crate) fn why_no_block<W: Words>(&self, w: &mut W, address: usize) -> Result<BadFree, W::Stop> {
         let view = self.view;
         let Some(page) = view.page_in(w, address)? else { return Ok(BadFree::Outside) };
-        let start = view.start_in(w, page)?;
-        let span = view.span_of(w, start)?;
+        let (start, span) = view.start_span(w, page)?;
         let (what, pages) = (w.load(span.what())?, w.load(span.pages())?);
         let was_block = match kind_of(what) {
             kind::FREE | kind::RESERVE => address.is_multiple_of(ALIGN_MIN),

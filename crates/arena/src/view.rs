@@ -166,28 +166,35 @@ impl ArenaView {
     /// As [`ArenaView::start_of`], for the owner of the writes.
     #[inline]
     pub(crate) fn start_in<W: Words>(&self, w: &mut W, page: u64) -> Result<u64, W::Stop> {
+        Ok(self.start_span(w, page)?.0)
+    }
+
+    /// The first page of the span that `page` belongs to, and the span's entry. (Words are atomic, so the compiler
+    /// would find the way to the entry a second time.)
+    #[inline]
+    pub(crate) fn start_span<W: Words>(&self, w: &mut W, page: u64) -> Result<(u64, &Span), W::Stop> {
         let mut number = page / GROUP_PAGES;
         let mut at = ((page % GROUP_PAGES) / 64) as usize;
-        let group = self.group_of(w, page)?;
+        let mut group = self.group_of(w, page)?;
         let mut bits = w.load(&group.starts[at])? & (!0 >> (63 - page % 64));
         while bits == 0 {
             // Page 0 starts a span, so this ends.
             if at == 0 {
                 number -= 1;
+                group = self.group_of(w, number * GROUP_PAGES)?;
                 at = 16;
             }
             at -= 1;
-            let group = self.group_of(w, number * GROUP_PAGES)?;
             bits = w.load(&group.starts[at])?;
         }
-        Ok(number * GROUP_PAGES + at as u64 * 64 + (63 - u64::from(bits.leading_zeros())))
+        let within = at * 64 + (63 - bits.leading_zeros() as usize);
+        Ok((number * GROUP_PAGES + within as u64, &group.spans[within]))
     }
 
     /// Bytes that may be used of the block that starts at `address`; `None` if none can start there, also because
     /// its span's entry is damaged. Does not check whether the block is in use.
     pub fn usable_bytes(&self, address: usize) -> Option<usize> {
-        let start = self.start_of(self.page_of(address)?);
-        let span = self.span(start);
+        let (start, span) = certain(self.start_span(&mut NoWrites, self.page_of(address)?));
         // Relaxed: these words stay as they are while the span holds a block in use.
         let (what, pages) = (span.what().load(Ordering::Relaxed), span.pages().load(Ordering::Relaxed));
         self.usable_of(start, what, pages, address, self.pages())
