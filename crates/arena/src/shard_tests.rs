@@ -458,3 +458,16 @@ fn a_table_of_shards_that_cannot_be_one_is_refused() {
         assert!(Heap::open(Box::new(world.space), HEAD).is_err());
     }
 }
+
+#[test]
+fn the_number_of_shards_is_chosen_once_and_every_opening_finds_it() {
+    let world = World::new(64 << 20, 5);
+    let mut tx = Tx::begin(&world.clock);
+    let mut heap = world.handle(5);
+    assert_eq!(heap.shard_count(), 5);
+    assert_eq!(heap.make_shards(&mut tx, 9), Ok(5));
+    assert!(tx.writes.is_empty());
+    let beyond = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| heap.enter_shard(6)));
+    assert!(beyond.is_err());
+    assert_eq!(World::new(64 << 20, 0).handle(0).shard_count(), 0);
+}
