@@ -248,10 +248,11 @@ impl Heap {
     ///
     /// # Errors
     /// `Damaged`, at the first thing that cannot be; `Nested` inside a transaction, `Forked` in a child.
-    pub fn for_each_block(&self, each: impl FnMut(usize, usize)) -> HeapResult<()> {
+    pub fn for_each_block(&self, mut each: impl FnMut(usize, usize)) -> HeapResult<()> {
         let mut thread = self.thread()?;
         let Thread { stm, arena } = &mut *thread;
-        stm.alone(|| arena.for_each_live(each)).map_err(|what| HeapError::Damaged { what })
+        let mut blocks = || arena.live().try_for_each(|block| block.map(|(at, bytes)| each(at, bytes)));
+        stm.alone(&mut blocks).map_err(|what| HeapError::Damaged { what })
     }
 
     /// Compares every structure of the allocator with its rules; one sentence for each contradiction. O(pages); no
