@@ -1,6 +1,9 @@
 //! Swaps of random words, per second: 1, 4, 16 and 64 swaps a transaction, 1 and 2 threads, each executor, nothing
 //! durable. `cargo run --release -p mangrove-txn --example swaps [MILLISECONDS [WORDS]]`. The best of three rounds
 //! counts.
+//!
+//! `swaps count EXECUTOR SWAPS TRANSACTIONS` (executor `records`, `solo` or `lock`) runs so many transactions on one
+//! thread, to count instructions: what callgrind counts for 20,000 less what it counts for 10,000, divided by 10,000.
 
 use mangrove_sys::Reservation;
 use mangrove_txn::{Isolation, Sgl, Stm, StmOptions, TxAccess, TxMemory, TxThread, VolatileLog};
@@ -51,19 +54,7 @@ fn measure(
                     }
                     while !stop.load(Ordering::Relaxed) {
                         for _ in 0..16 {
-                            let seed = random.next();
-                            let done = thread.run(|tx| {
-                                let mut random = Random(seed | 1);
-                                for _ in 0..swaps {
-                                    let one = memory.base() + random.below(words) as usize * 8;
-                                    let other = memory.base() + random.below(words) as usize * 8;
-                                    let (x, y) = (tx.read_word(one)?, tx.read_word(other)?);
-                                    tx.write_word(one, y)?;
-                                    tx.write_word(other, x)?;
-                                }
-                                Ok::<(), mangrove_txn::Halt<Infallible>>(())
-                            });
-                            assert!(done.is_ok(), "the volatile log takes everything");
+                            transact(&mut thread, memory, words, random.next(), swaps);
                         }
                     }
                     thread.counts()
@@ -84,7 +75,37 @@ fn measure(
     })
 }
 
+/// Runs one transaction of so many swaps.
+#[inline(always)]
+fn transact(thread: &mut impl TxThread, memory: TxMemory, words: u64, seed: u64, swaps: u64) {
+    let done = thread.run(|tx| {
+        let mut random = Random(seed | 1);
+        for _ in 0..swaps {
+            let one = memory.base() + random.below(words) as usize * 8;
+            let other = memory.base() + random.below(words) as usize * 8;
+            let (x, y) = (tx.read_word(one)?, tx.read_word(other)?);
+            tx.write_word(one, y)?;
+            tx.write_word(other, x)?;
+        }
+        Ok::<(), mangrove_txn::Halt<Infallible>>(())
+    });
+    assert!(done.is_ok(), "the volatile log takes everything");
+}
+
+/// Runs so many transactions on one thread, for a program that counts instructions.
+fn count(executor: &impl Isolation, memory: TxMemory, swaps: u64, transactions: u64) {
+    let mut thread = executor.thread();
+    let mut random = Random(0x0123_4567);
+    let words = memory.bytes() as u64 / 8;
+    for _ in 0..transactions {
+        transact(&mut thread, memory, words, random.next(), swaps);
+    }
+}
+
 fn main() {
+    if std::env::args().nth(1).is_some_and(|word| word == "count") {
+        return count_of_arguments();
+    }
     let argument = |at: usize, default: u64| {
         std::env::args().nth(at).map_or(default, |word| word.parse().expect("a number"))
     };
@@ -129,4 +150,17 @@ fn main() {
     // SAFETY: as before; the executors are gone.
     let sum: u64 = (0..words as usize).map(|word| unsafe { base.add(word).read() }).sum();
     assert_eq!(sum, words * (words - 1) / 2, "swaps lose no word");
+}
+
+fn count_of_arguments() {
+    let word = |at: usize| std::env::args().nth(at).expect("count EXECUTOR SWAPS TRANSACTIONS");
+    let number = |at: usize| -> u64 { word(at).parse().expect("a number") };
+    let mut words = vec![0_u64; 1 << 14];
+    // SAFETY: the words outlive the executors, and only transactions touch them.
+    let memory = unsafe { TxMemory::new(words.as_mut_ptr().cast(), words.len() * 8) };
+    let options = StmOptions { solo_after: (word(2) == "solo").then_some(64), ..StmOptions::default() };
+    match &*word(2) {
+        "lock" => count(&Sgl::new(memory, VolatileLog::new()), memory, number(3), number(4)),
+        _ => count(&Stm::new(memory, VolatileLog::new(), options), memory, number(3), number(4)),
+    }
 }

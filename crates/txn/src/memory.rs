@@ -11,8 +11,8 @@ pub(crate) const WORD_BYTES: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub struct TxMemory {
     base: *mut u8,
-    /// Bytes that may be used; of a range that grows, when this was last looked at.
-    bytes: usize,
+    /// The offset of the last whole word, in bytes; of a range that grows, when this was last looked at.
+    last: usize,
     /// Of a range that grows, the bytes that may be used now; otherwise null.
     grown: *const AtomicU64,
 }
@@ -40,7 +40,7 @@ impl TxMemory {
             "the base of transactional memory is aligned to 8 bytes"
         );
         assert!(bytes >= WORD_BYTES, "transactional memory holds at least one word");
-        Self { base, bytes, grown: std::ptr::null() }
+        Self { base, last: bytes - WORD_BYTES, grown: std::ptr::null() }
     }
 
     /// A range at `base` that grows: `grown` holds the bytes that may be used, and only gets larger.
@@ -61,13 +61,13 @@ impl TxMemory {
     #[inline(always)]
     pub(crate) fn refresh(&mut self) {
         if !self.grown.is_null() {
-            self.bytes = self.bytes_now();
+            self.last = self.bytes_now() - WORD_BYTES;
         }
     }
 
     fn bytes_now(&self) -> usize {
         if self.grown.is_null() {
-            return self.bytes;
+            return self.bytes();
         }
         // SAFETY: valid, as the caller of `growing` promised. Relaxed: whoever gave us an address in the new part has
         // grown it before.
@@ -83,7 +83,7 @@ impl TxMemory {
     /// The length in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.last + WORD_BYTES
     }
 
     /// The pointer to `size` bytes at `address`, all of them inside an aligned word (`size` is 1 to 8).
@@ -93,7 +93,7 @@ impl TxMemory {
     #[inline(always)]
     pub(crate) fn at(&self, address: usize, size: usize) -> *mut u8 {
         let offset = address.wrapping_sub(self.base.addr());
-        if offset > self.bytes - size {
+        if offset > self.last + (WORD_BYTES - size) {
             self.must_hold(address, size);
         }
         // SAFETY: the offset lies inside the range.

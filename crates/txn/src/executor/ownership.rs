@@ -11,7 +11,7 @@
 //!    equal loads of a free record are committed ones.
 //! 3. A number was drawn while every record that it will be written to was owned.
 
-use crate::sync::{AtomicU64, Ordering, Table, fence};
+use crate::sync::{AtomicU64, Ordering, Table as Memory, fence};
 
 /// Set in a record that is owned.
 const OWNED: u64 = 1 << 63;
@@ -54,21 +54,36 @@ pub(crate) const fn next_incarnation(record: u64) -> Option<u64> {
 
 /// The table of records.
 #[derive(Debug)]
-pub(crate) struct Records {
-    table: Table,
+pub(crate) struct Table {
+    words: Memory,
     mask: usize,
     stripe_bits: u32,
 }
 
-impl Records {
+impl Table {
     /// A table of `2^record_bits` records for stripes of `2^stripe_bits` bytes.
     pub(crate) fn new(record_bits: u32, stripe_bits: u32) -> Self {
         assert!(record_bits <= 28, "at most 2^28 ownership records");
         assert!((3..=12).contains(&stripe_bits), "a stripe has 8 to 4,096 bytes");
         let count = 1 << record_bits;
-        Self { table: Table::new(count), mask: count - 1, stripe_bits }
+        Self { words: Memory::new(count), mask: count - 1, stripe_bits }
     }
 
+    /// The records, for one thread: every access looks them up, so each thread has their place at hand.
+    pub(crate) fn records(&self) -> Records<'_> {
+        Records { words: self.words.words(), mask: self.mask, stripe_bits: self.stripe_bits }
+    }
+}
+
+/// The records of a [`Table`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Records<'table> {
+    words: &'table [AtomicU64],
+    mask: usize,
+    stripe_bits: u32,
+}
+
+impl<'table> Records<'table> {
     /// Which record is responsible for the word that holds `address`.
     #[inline(always)]
     pub(crate) fn index(&self, address: usize) -> u32 {
@@ -77,11 +92,10 @@ impl Records {
 
     /// A record by its index.
     #[inline(always)]
-    pub(crate) fn at(&self, index: u32) -> &AtomicU64 {
-        let words = self.table.words();
-        debug_assert!((index as usize) < words.len());
+    pub(crate) fn at(&self, index: u32) -> &'table AtomicU64 {
+        debug_assert!((index as usize) < self.words.len());
         // SAFETY: indexes come from `index`, whose mask keeps them inside the table.
-        unsafe { words.get_unchecked(index as usize) }
+        unsafe { self.words.get_unchecked(index as usize) }
     }
 
     /// Takes a record that was seen free; false if it has changed since.

@@ -2,7 +2,7 @@
 
 use super::backoff::Backoff;
 use super::gate::Gate;
-use super::ownership::Records;
+use super::ownership::Table;
 use super::solo::SoloWatch;
 use super::stm_tx::{Commit, Stm, StmTx};
 use super::wakeup::Wakeups;
@@ -43,7 +43,7 @@ impl<L: RedoLog> Stm<L> {
     pub fn new(memory: TxMemory, log: L, options: StmOptions) -> Self {
         Self {
             memory,
-            records: Records::new(options.record_bits, options.stripe_bits),
+            table: Table::new(options.record_bits, options.stripe_bits),
             gate: Gate::new(),
             wakeups: Wakeups::new(),
             serial_after: options.serial_after,

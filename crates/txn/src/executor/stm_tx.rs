@@ -15,7 +15,7 @@
 
 use super::entries::Entries;
 use super::gate::{Gate, Slot};
-use super::ownership::{Records, is_owned, limit_of, mark_of, next_incarnation, number_of, record_of};
+use super::ownership::{Records, Table, is_owned, limit_of, mark_of, next_incarnation, number_of, record_of};
 use super::undo::UndoLog;
 use super::wakeup::Wakeups;
 use crate::access::{Interrupted, TxAccess};
@@ -36,7 +36,7 @@ const OWNED_ROUNDS_MAX: u32 = 64;
 #[derive(Debug)]
 pub struct Stm<L> {
     pub(super) memory: TxMemory,
-    pub(super) records: Records,
+    pub(super) table: Table,
     pub(super) gate: Gate,
     pub(super) wakeups: Wakeups,
     pub(super) serial_after: u32,
@@ -74,6 +74,7 @@ pub struct StmTx<'stm, L: RedoLog + 'stm> {
     sink: L::Sink<'stm>,
     slot: Arc<Slot>,
     memory: TxMemory,
+    records: Records<'stm>,
     /// This thread's mark in the records it owns.
     mark: u64,
     snapshot: u64,
@@ -110,6 +111,7 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
             stm,
             sink: stm.log.sink(),
             memory: stm.memory,
+            records: stm.table.records(),
             mark: mark_of(slot.number()),
             slot,
             snapshot: 0,
@@ -198,7 +200,7 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
             }
         } else {
             let record = record_of(number);
-            self.owned.iter().for_each(|owned| self.stm.records.release(owned.index, record));
+            self.owned.iter().for_each(|owned| self.records.release(owned.index, record));
             // Between the writes and the look for sleepers; pairs with the heavy half in `sleep`.
             self.stm.gate.light();
             sleepers = self.stm.wakeups.needed();
@@ -229,7 +231,7 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
             let record = next_incarnation(owned.record);
             let record =
                 record.unwrap_or_else(|| record_of(*void.get_or_insert_with(|| self.sink.number_void())));
-            self.stm.records.release(owned.index, record);
+            self.records.release(owned.index, record);
         }
         self.owned.clear();
         if void.is_none() {
@@ -245,7 +247,7 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
     /// Sleeps until something that the undone attempt read has changed, or for some milliseconds. `closings` was
     /// counted while the attempt ran.
     pub(super) fn sleep(&self, closings: u64) {
-        let (gate, records) = (&self.stm.gate, &self.stm.records);
+        let (gate, records) = (&self.stm.gate, self.records);
         // An owner that has not committed wakes us when it does; incarnations are not changes.
         let is_other = |seen: &Seen| {
             // Relaxed: the next attempt synchronizes; this only chooses its time.
@@ -263,7 +265,7 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
     fn void(&mut self, number: u64) {
         self.undo.roll_back(&self.memory);
         self.sink.void();
-        self.owned.iter().for_each(|owned| self.stm.records.release(owned.index, record_of(number)));
+        self.owned.iter().for_each(|owned| self.records.release(owned.index, record_of(number)));
         self.owned.clear();
         self.leave();
         // As in `undo`.
@@ -290,7 +292,7 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
     fn is_valid(&self) -> bool {
         self.reads.iter().all(|seen| {
             // Relaxed: the number or the clock that the caller has just loaded (Acquire) orders it; see there.
-            let record = self.stm.records.at(seen.index).load(Ordering::Relaxed);
+            let record = self.records.at(seen.index).load(Ordering::Relaxed);
             record == seen.record || record == self.mark
         })
     }
@@ -341,7 +343,7 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
     #[inline]
     fn accepted(&mut self, index: u32, round: u32) -> Result<Option<u64>, Interrupted> {
         // Acquire pairs with the Release in `Records::release`: we see the bytes of that commit.
-        let record = self.stm.records.at(index).load(Ordering::Acquire);
+        let record = self.records.at(index).load(Ordering::Acquire);
         if is_owned(record) {
             pause(round);
             return Ok(None);
@@ -357,12 +359,12 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
     #[inline(never)]
     fn read_slowly(&mut self, address: usize, size: usize) -> Result<u64, Interrupted> {
         let at = self.memory.at(address, size);
-        let index = self.stm.records.index(address);
+        let index = self.records.index(address);
         for round in 0..OWNED_ROUNDS_MAX {
             let Some(record) = self.accepted(index, round)? else { continue };
             // SAFETY: checked by `at`.
             let value = unsafe { load(at, size) };
-            if self.stm.records.unchanged(index, record) {
+            if self.records.unchanged(index, record) {
                 self.note_read(index, record);
                 return Ok(value);
             }
@@ -379,7 +381,7 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
         }
         for round in 0..OWNED_ROUNDS_MAX {
             let Some(record) = self.accepted(index, round)? else { continue };
-            if self.stm.records.own(index, record, self.mark) {
+            if self.records.own(index, record, self.mark) {
                 self.note_owned(index, record);
                 return Ok(());
             }
@@ -396,13 +398,13 @@ impl<L: RedoLog> TxAccess for StmTx<'_, L> {
             // SAFETY: checked by `at`.
             return Ok(unsafe { load(at, size) });
         }
-        let index = self.stm.records.index(address);
+        let index = self.records.index(address);
         // Acquire pairs with the Release in `Records::release`: we see the bytes of that commit.
-        let record = self.stm.records.at(index).load(Ordering::Acquire);
+        let record = self.records.at(index).load(Ordering::Acquire);
         if record <= self.limit {
             // SAFETY: as above.
             let value = unsafe { load(at, size) };
-            if self.stm.records.unchanged(index, record) {
+            if self.records.unchanged(index, record) {
                 self.note_read(index, record);
                 return Ok(value);
             }
@@ -417,11 +419,11 @@ impl<L: RedoLog> TxAccess for StmTx<'_, L> {
     fn write_piece(&mut self, address: usize, size: usize, value: u64) -> Result<(), Interrupted> {
         let at = self.memory.at(address, size);
         if !self.alone {
-            let index = self.stm.records.index(address);
+            let index = self.records.index(address);
             // Relaxed: `own` acquires.
-            let record = self.stm.records.at(index).load(Ordering::Relaxed);
+            let record = self.records.at(index).load(Ordering::Relaxed);
             if record != self.mark {
-                if record <= self.limit && self.logs_reads && self.stm.records.own(index, record, self.mark) {
+                if record <= self.limit && self.logs_reads && self.records.own(index, record, self.mark) {
                     self.note_owned(index, record);
                 } else {
                     self.own_slowly(index)?;

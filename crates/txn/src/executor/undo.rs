@@ -6,7 +6,7 @@ use crate::memory::{TxMemory, WORD_BYTES, load, store};
 use crate::sink::{Unit, UnitSize, Writes};
 use std::collections::HashSet;
 
-/// Bits of an entry's first word that hold the address; the rest holds the size.
+/// Bits of an entry's first word that hold the address; the rest holds the size, 0 for a whole word.
 const ADDRESS_BITS: u32 = 56;
 
 /// One write: where, how many bytes, and what was there.
@@ -22,7 +22,10 @@ impl Undo {
     }
 
     fn size(self) -> usize {
-        (self.place >> ADDRESS_BITS) as usize
+        match (self.place >> ADDRESS_BITS) as usize {
+            0 => WORD_BYTES,
+            size => size,
+        }
     }
 }
 
@@ -55,7 +58,7 @@ impl UndoLog {
         if self.entries.is_full() {
             self.make_room();
         }
-        self.entries.push(Undo { place: address as u64 | (size as u64) << ADDRESS_BITS, old });
+        self.entries.push(Undo { place: address as u64 | ((size % WORD_BYTES) as u64) << ADDRESS_BITS, old });
         if size != WORD_BYTES {
             self.ranges += 1;
             self.range_bytes += size;
