@@ -30,8 +30,9 @@ impl<E> From<Interrupted> for Halt<E> {
 /// access panics (which undoes the transaction). Reads see the transaction's own writes. Bytes that were not written
 /// are never stored to, not even when the transaction is undone: another thread may own the neighbours of a byte.
 ///
-/// Nesting is flat: a function that takes `&mut impl TxAccess` takes part in the transaction of its caller, and if it
-/// halts, all of it halts. A body must not begin a second transaction on the same executor.
+/// A function that takes `&mut impl TxAccess` takes part in the transaction of its caller, and if it halts, all of it
+/// halts; what runs in [`nested`](Self::nested) halts alone. A body must not begin a second transaction on the same
+/// executor.
 ///
 /// Each access costs time in proportion to its bytes.
 pub trait TxAccess {
@@ -51,6 +52,55 @@ pub trait TxAccess {
     /// this one makes private, or undo a write to it. From then on plain loads and stores may use that memory, and
     /// it may be freed and used anew.
     fn privatise(&mut self);
+
+    /// Begins a nested transaction; [`end_nested`](Self::end_nested) must follow. Programs call
+    /// [`nested`](Self::nested) instead, which ends it in every case.
+    fn begin_nested(&mut self);
+
+    /// Ends the innermost nested transaction: what it wrote becomes a part of the transaction around it, or is undone
+    /// alone.
+    fn end_nested(&mut self, keeps: bool);
+
+    /// Runs `body` as a nested transaction: if it halts, what it wrote is undone, and nothing else. It sees what the
+    /// transaction around it wrote; others see its writes when that one commits. Costs no more than its accesses.
+    ///
+    /// What it read stays a part of the transaction: another thread's change of that undoes all of it, and `retry`
+    /// waits for that, too.
+    ///
+    /// # Errors
+    /// Those of `body`. The caller may pass them on with `?`, or do something else after [`Halt::Abort`] and
+    /// [`Halt::Retry`]; it must pass [`Halt::Interrupted`] on.
+    #[inline]
+    fn nested<T, E>(&mut self, body: impl FnOnce(&mut Self) -> Result<T, Halt<E>>) -> Result<T, Halt<E>>
+    where
+        Self: Sized,
+    {
+        self.begin_nested();
+        let mut nest = Nest { tx: self, keeps: false };
+        let answer = body(nest.tx);
+        nest.keeps = answer.is_ok();
+        answer
+    }
+
+    /// Runs `first`; if it asks for a retry, undoes it and runs `second` instead. If that asks for a retry, too, the
+    /// transaction waits until something has changed that either of them read, and runs again.
+    ///
+    /// # Errors
+    /// [`Halt::Retry`] if both ask for it, and the other errors of the one that ran last; its writes are undone.
+    #[inline]
+    fn or_else<T, E>(
+        &mut self,
+        first: impl FnOnce(&mut Self) -> Result<T, Halt<E>>,
+        second: impl FnOnce(&mut Self) -> Result<T, Halt<E>>,
+    ) -> Result<T, Halt<E>>
+    where
+        Self: Sized,
+    {
+        match self.nested(first) {
+            Err(Halt::Retry) => self.nested(second),
+            answer => answer,
+        }
+    }
 
     /// The eight bytes at `address`.
     ///
@@ -132,5 +182,17 @@ pub trait TxAccess {
             done += size;
         }
         Ok(())
+    }
+}
+
+/// A nested transaction that runs; undone if its body panics.
+struct Nest<'a, X: TxAccess> {
+    tx: &'a mut X,
+    keeps: bool,
+}
+
+impl<X: TxAccess> Drop for Nest<'_, X> {
+    fn drop(&mut self) {
+        self.tx.end_nested(self.keeps);
     }
 }

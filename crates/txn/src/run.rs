@@ -1,6 +1,7 @@
 //! How a program runs transactions: an executor for all threads, a handle for each, and how a transaction ends.
 
-use crate::access::{Halt, TxAccess};
+use crate::access::{Halt, Interrupted, TxAccess};
+use std::convert::Infallible;
 use std::fmt;
 
 /// Why a transaction gave no answer.
@@ -88,6 +89,37 @@ pub trait TxThread {
         self.run(body)
     }
 
+    /// Runs `body` exactly once, while no other transaction runs: no other thread can undo it, and it may do what
+    /// cannot be undone, such as output. It waits until the running transactions have ended, and all others wait
+    /// until it has. (Nested transactions in it may halt, as everywhere.)
+    ///
+    /// # Errors
+    /// The redo log's. With [`TxError::Refused`] its writes are undone although the body has run. So they are when it
+    /// panics.
+    ///
+    /// # Panics
+    /// When the body gives back the interruption of another executor's transaction.
+    fn irrevocable<T>(
+        &mut self,
+        body: impl FnOnce(&mut Self::Tx) -> Result<T, Interrupted>,
+    ) -> Answer<T, Infallible, Self>;
+
     /// What this handle's transactions have met so far.
     fn counts(&self) -> TxCounts;
+}
+
+/// The body of an irrevocable transaction, which runs once.
+///
+/// # Panics
+/// At the second call.
+pub(crate) fn once<B>(body: &mut Option<B>) -> B {
+    body.take().expect("an executor runs an irrevocable body once")
+}
+
+/// An irrevocable transaction gave back an interruption, or asked for a retry, which its type does not allow.
+#[cold]
+pub(crate) fn foreign_interruption() -> ! {
+    panic!(
+        "no access of an irrevocable transaction is interrupted; this interruption is another transaction's"
+    )
 }

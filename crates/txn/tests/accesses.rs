@@ -76,6 +76,40 @@ fn access(
     Ok(())
 }
 
+/// A nested transaction of some accesses, which is kept, aborts, or panics; in it, now and then, another one.
+fn nested(
+    tx: &mut impl TxAccess,
+    base: usize,
+    model: &mut [u8],
+    random: &mut Random,
+) -> Result<(), Halt<()>> {
+    let (before, fate) = (model.to_vec(), random.below(3));
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        tx.nested(|tx| {
+            for _ in 0..random.below(6) {
+                access(tx, base, model, random)?;
+            }
+            if random.below(3) == 0 {
+                nested(&mut *tx, base, model, random)?;
+            }
+            match fate {
+                0 => Err(Halt::Abort(())),
+                1 => std::panic::resume_unwind(Box::new("planned")),
+                _ => Ok(()),
+            }
+        })
+    }));
+    match outcome {
+        Ok(Err(Halt::Interrupted(interrupted))) => return Err(interrupted.into()),
+        Ok(answer) => assert_eq!(answer.is_err(), fate == 0),
+        Err(panic) => assert_eq!((fate, panic.downcast_ref()), (1, Some(&"planned"))),
+    }
+    if fate < 2 {
+        model.copy_from_slice(&before);
+    }
+    Ok(())
+}
+
 /// Transactions that commit, abort or panic leave memory as a byte array would be.
 fn like_a_byte_array(words: &Words, executor: &impl Isolation, seed: u64) {
     let mut thread = executor.thread();
@@ -92,6 +126,9 @@ fn like_a_byte_array(words: &Words, executor: &impl Isolation, seed: u64) {
                 model.copy_from_slice(&before);
                 for _ in 0..random.below(12) {
                     access(tx, base, &mut model, &mut random)?;
+                    if random.below(8) == 0 {
+                        nested(tx, base, &mut model, &mut random)?;
+                    }
                 }
                 match fate {
                     0 => Err(Halt::Abort(())),

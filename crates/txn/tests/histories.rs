@@ -39,9 +39,39 @@ fn is_opaque<X: Isolation>(make: impl Fn(&Words) -> X, plan: Plan) {
 }
 
 const PLANS: [Plan; 3] = [
-    Plan { seed: 0, transactions: 2000, words: 4, accesses: 6, aborts: 10, reads: 30, yields: true },
-    Plan { seed: 0, transactions: 4000, words: 64, accesses: 12, aborts: 10, reads: 30, yields: false },
-    Plan { seed: 0, transactions: 500, words: 32, accesses: 40, aborts: 5, reads: 50, yields: true },
+    Plan {
+        seed: 0,
+        transactions: 2000,
+        words: 4,
+        accesses: 6,
+        aborts: 10,
+        reads: 30,
+        nests: 8,
+        irrevocable: 5,
+        yields: true,
+    },
+    Plan {
+        seed: 0,
+        transactions: 4000,
+        words: 64,
+        accesses: 12,
+        aborts: 10,
+        reads: 30,
+        nests: 8,
+        irrevocable: 5,
+        yields: false,
+    },
+    Plan {
+        seed: 0,
+        transactions: 500,
+        words: 32,
+        accesses: 40,
+        aborts: 5,
+        reads: 50,
+        nests: 8,
+        irrevocable: 5,
+        yields: true,
+    },
 ];
 
 #[test]

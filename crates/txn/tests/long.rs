@@ -36,6 +36,37 @@ fn a_million_writes_of_two_words_need_room_for_two() {
     }
 }
 
+#[test]
+fn entries_are_dropped_within_one_nested_transaction_only() {
+    let words = Words::new(16);
+    let stm = Stm::new(words.memory(), VolatileLog::new(), StmOptions::default());
+    let mut thread = stm.thread();
+    let outcome = thread.run(|tx| {
+        for depth in 1..=3 {
+            tx.write_word(words.at(0), depth)?;
+            let inner = tx.nested(|tx| {
+                for round in 0..1000 {
+                    tx.write_word(words.at(0), 100 + round)?;
+                    tx.write_word(words.at(4), round)?;
+                }
+                // What this one replaces was written by the one around it.
+                let innermost = tx.nested(|tx| {
+                    (0..1000).try_for_each(|round| tx.write_word(words.at(4), round))?;
+                    Err::<(), Halt<u8>>(Halt::Abort(1))
+                });
+                assert_eq!(innermost, Err(Halt::Abort(1)));
+                assert_eq!(tx.read_word(words.at(4))?, 999);
+                Err::<(), Halt<u8>>(Halt::Abort(2))
+            });
+            assert_eq!(inner, Err(Halt::Abort(2)));
+            assert_eq!((tx.read_word(words.at(0))?, tx.read_word(words.at(4))?), (depth, 0));
+        }
+        Err::<(), Halt<u8>>(Halt::Abort(3))
+    });
+    assert_eq!(outcome, Err(TxError::Aborted(3)));
+    assert_eq!((words.get(0), words.get(4)), (0, 0));
+}
+
 /// Memory of this process.
 fn resident_bytes() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").expect("procfs");

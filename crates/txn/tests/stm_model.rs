@@ -61,8 +61,17 @@ impl<X: Isolation + Send + 'static> Fixture<X> {
     }
 }
 
-const PLAN: Plan =
-    Plan { seed: 0, transactions: 4, words: 2, accesses: 4, aborts: 15, reads: 40, yields: false };
+const PLAN: Plan = Plan {
+    seed: 0,
+    transactions: 4,
+    words: 2,
+    accesses: 4,
+    aborts: 15,
+    reads: 40,
+    nests: 15,
+    irrevocable: 10,
+    yields: false,
+};
 
 /// Three threads' history is opaque.
 fn opaque<X: Isolation + Send + 'static>(make: impl Fn(TxMemory) -> X, plan: Plan) {
@@ -106,8 +115,17 @@ fn the_fallback_that_runs_alone_is_opaque() {
 #[test]
 fn solo_mode_is_opaque_through_its_changes() {
     // More transactions than a thread commits before it asks for solo mode.
-    let plan =
-        Plan { seed: 0, transactions: 70, words: 2, accesses: 2, aborts: 15, reads: 20, yields: false };
+    let plan = Plan {
+        seed: 0,
+        transactions: 70,
+        words: 2,
+        accesses: 2,
+        aborts: 15,
+        reads: 20,
+        nests: 5,
+        irrevocable: 0,
+        yields: false,
+    };
     check_random(move || opaque(|memory| stm(memory, 3, true), plan), 2000);
 }
 
@@ -136,13 +154,85 @@ fn one_lock_is_opaque() {
 
 #[test]
 fn executors_that_are_wrong_are_found() {
-    check_random(|| opaque(|memory| Toy::new(memory, ToyFault::None), PLAN), 500);
+    // Toys know no irrevocable transactions.
+    let plan = Plan { irrevocable: 0, ..PLAN };
+    check_random(move || opaque(|memory| Toy::new(memory, ToyFault::None), plan), 500);
     for fault in
         [ToyFault::Dirty, ToyFault::LostUpdate, ToyFault::WriteSkew, ToyFault::Zombie, ToyFault::Stale]
     {
-        let found = found_by_random(move || opaque(|memory| Toy::new(memory, fault), PLAN), 1000);
+        let found = found_by_random(move || opaque(|memory| Toy::new(memory, fault), plan), 1000);
         assert!(found.is_some(), "{fault:?} was not found");
     }
+}
+
+/// What only a nested transaction wrote, and undid, nobody else sees, although the transaction around it commits.
+fn undone_within() {
+    let fixture = Fixture::new(2, |memory| stm(memory, 100, false));
+    let writer = {
+        let fixture = Arc::clone(&fixture);
+        thread::spawn(move || {
+            let mut handle = fixture.executor.thread();
+            let done = handle.run(|tx| -> Body<()> {
+                let inner = tx.nested(|tx| {
+                    tx.write_word(fixture.words.at(0), 99)?;
+                    Err::<(), Halt<()>>(Halt::Abort(()))
+                });
+                assert!(matches!(inner, Err(Halt::Abort(()) | Halt::Interrupted(_))));
+                Ok(())
+            });
+            done.unwrap();
+        })
+    };
+    let mut handle = fixture.executor.thread();
+    for _ in 0..3 {
+        let seen = handle.run(|tx| -> Body<u64> { Ok(tx.read_word(fixture.words.at(0))?) });
+        assert_eq!(seen.unwrap(), 0, "a value that was undone");
+    }
+    writer.join().unwrap();
+}
+
+#[test]
+fn what_a_nested_transaction_undid_is_never_seen() {
+    check_random(undone_within, 3000);
+}
+
+/// Writes the neighbour of a word, in the same stripe, and waits until the word is not 0.
+fn take(tx: &mut impl TxAccess, words: &Words, word: usize) -> Body<usize> {
+    tx.write_word(words.at(word + 1), 1)?;
+    if tx.read_word(words.at(word))? == 0 { Err(Halt::Retry) } else { Ok(word) }
+}
+
+/// A consumer waits by `or_else` for either of two words, of which its first alternative writes the neighbour before it
+/// reads: what an attempt owns it watches, too.
+fn either(which: usize) {
+    let fixture = Fixture::new(4, |memory| {
+        // A stripe holds two words.
+        let options = StmOptions { record_bits: 3, stripe_bits: 4, serial_after: 100, solo_after: None };
+        Stm::new(memory, VolatileLog::new(), options)
+    });
+    let producer = {
+        let fixture = Arc::clone(&fixture);
+        thread::spawn(move || {
+            let mut handle = fixture.executor.thread();
+            handle.run(|tx| -> Body<()> { Ok(tx.write_word(fixture.words.at(which), 7)?) }).unwrap();
+        })
+    };
+    let mut handle = fixture.executor.thread();
+    let words = &fixture.words;
+    let taken = handle.run(|tx| tx.or_else(|tx| take(tx, words, 0), |tx| take(tx, words, 2)));
+    assert_eq!(taken.unwrap(), which);
+    let neighbours = [fixture.words.get(1), fixture.words.get(3)];
+    assert_eq!(neighbours, if which == 0 { [1, 0] } else { [0, 1] }, "the other alternative is undone");
+    drop(handle);
+    producer.join().unwrap();
+}
+
+#[test]
+fn a_sleeper_watches_both_alternatives() {
+    PATIENT.set(true);
+    check_random(|| either(0), 1000);
+    check_random(|| either(2), 1000);
+    PATIENT.set(false);
 }
 
 type Body<T> = Result<T, Halt<Infallible>>;

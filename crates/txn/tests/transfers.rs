@@ -206,6 +206,62 @@ fn retry_waits_for_a_change() {
     hands_over(&words, &HardwareModel::new(words.memory(), VolatileLog::new(), HardwareLimits::default()));
 }
 
+/// Transfers on three threads, beside one whose transactions put what they saw into a list that no abort undoes.
+fn happens_once(words: &Words, executor: &impl Isolation) {
+    const ROUNDS: usize = 300;
+    (0..ACCOUNTS).for_each(|account| words.set(account, EACH));
+    std::thread::scope(|scope| {
+        for number in 0..3 {
+            scope.spawn(move || {
+                let (mut handle, mut random) = (executor.thread(), Random::new(number + 1));
+                let done = (0..3000).filter(|_| transfer(&mut handle, words, &mut random)).count();
+                assert!(done > 1000, "most transfers take place");
+            });
+        }
+        let mut handle = executor.thread();
+        let mut list = Vec::new();
+        for round in 0..ROUNDS {
+            let answer = handle.irrevocable(|tx| {
+                let mut total = 0;
+                for account in 0..ACCOUNTS {
+                    total += tx.read_word(words.at(account))?;
+                    std::thread::yield_now();
+                }
+                list.push(total);
+                let one = tx.read_word(words.at(0))?;
+                tx.write_word(words.at(0), one)?;
+                Ok(round)
+            });
+            assert!(answer.is_ok_and(|answer| answer == round), "the body's answer");
+        }
+        assert_eq!(
+            list,
+            [ACCOUNTS as u64 * EACH; ROUNDS],
+            "each body ran once, and saw no transfer half done"
+        );
+        let counts = handle.counts();
+        assert_eq!((counts.commits, counts.conflicts), (ROUNDS as u64, 0));
+        let planned = catch_unwind(AssertUnwindSafe(|| {
+            handle.irrevocable(|tx| -> Result<(), _> {
+                tx.write_word(words.at(0), 1 << 40)?;
+                std::panic::resume_unwind(Box::new("planned"))
+            })
+        }));
+        assert!(planned.is_err(), "a panic goes on to the caller");
+    });
+    let sum: u64 = (0..ACCOUNTS).map(|account| words.get(account)).sum();
+    assert_eq!(sum, ACCOUNTS as u64 * EACH, "what panicked is undone, and the others go on");
+}
+
+#[test]
+fn what_is_irrevocable_happens_once() {
+    let words = Words::new(ACCOUNTS);
+    happens_once(&words, &stm(&words, 10, 24, false));
+    happens_once(&words, &stm(&words, 10, 24, true));
+    happens_once(&words, &Sgl::new(words.memory(), VolatileLog::new()));
+    happens_once(&words, &HardwareModel::new(words.memory(), VolatileLog::new(), HardwareLimits::default()));
+}
+
 /// A reader that asks for no log of its reads may write after all.
 #[test]
 fn a_read_that_writes_is_an_update() {

@@ -83,6 +83,13 @@ impl<T: Copy> Entries<T> {
         self.point();
     }
 
+    /// Drops the entries behind the first `len`, of which there are at least as many.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        debug_assert!(len <= self.len());
+        // SAFETY: as long as the list has been, which lies in the vector's memory.
+        self.next = unsafe { self.list.as_mut_ptr().add(len) };
+    }
+
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
         self.next = self.list.as_mut_ptr();

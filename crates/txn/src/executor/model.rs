@@ -16,10 +16,11 @@ use super::undo::UndoLog;
 use super::wakeup::Wakeups;
 use crate::access::{Halt, Interrupted, TxAccess};
 use crate::memory::{TxMemory, WORD_BYTES, load, store};
-use crate::run::{Answer, Isolation, TxCounts, TxError, TxThread};
+use crate::run::{Answer, Isolation, TxCounts, TxError, TxThread, foreign_interruption, once};
 use crate::sink::{RedoLog, RedoSink, Unit, UnitSize, Writes};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
 use std::fmt;
 
 /// Aborts after which a transaction takes the lock.
@@ -135,6 +136,7 @@ impl<L: RedoLog> Isolation for HardwareModel<L> {
             lines: HashMap::new(),
             written: HashMap::new(),
             buffer: BTreeMap::new(),
+            nested: Vec::new(),
             undo: UndoLog::new(),
         };
         let backoff = Backoff::new(core as u64 + 1);
@@ -193,6 +195,8 @@ pub struct HardwareTx<'model> {
     /// Written lines by cache set.
     written: HashMap<usize, usize>,
     buffer: BTreeMap<usize, Written>,
+    /// The buffer as it was when each open nested transaction began.
+    nested: Vec<BTreeMap<usize, Written>>,
     undo: UndoLog,
 }
 
@@ -239,6 +243,7 @@ impl HardwareTx<'_> {
         self.lines.clear();
         self.written.clear();
         self.buffer.clear();
+        self.nested.clear();
     }
 
     /// The largest unit that an attempt can need.
@@ -328,6 +333,23 @@ impl TxAccess for HardwareTx<'_> {
 
     /// Nothing to wait for: a commit aborts whoever read what it wrote, and their writes never reach memory.
     fn privatise(&mut self) {}
+
+    fn begin_nested(&mut self) {
+        if self.locked {
+            self.undo.nest();
+        } else {
+            self.nested.push(self.buffer.clone());
+        }
+    }
+
+    /// Lines stay with the core, as on hardware.
+    fn end_nested(&mut self, keeps: bool) {
+        if self.locked {
+            self.undo.unnest(keeps, &self.memory);
+        } else if let Some(buffer) = self.nested.pop().filter(|_| !keeps) {
+            self.buffer = buffer;
+        }
+    }
 }
 
 /// One thread's handle to a [`HardwareModel`].
@@ -523,6 +545,26 @@ impl<'model, L: RedoLog> TxThread for HardwareThread<'model, L> {
             self.counts.serial += u64::from(locked);
             return durable.map(|()| answer).map_err(TxError::InDoubt);
         }
+    }
+
+    fn irrevocable<T>(
+        &mut self,
+        body: impl FnOnce(&mut Self::Tx) -> Result<T, Interrupted>,
+    ) -> Answer<T, Infallible, Self> {
+        let mut body = Some(body);
+        let end = self.with_lock(&mut |tx| Ok::<T, Halt<Infallible>>(once(&mut body)(tx)?));
+        let (answer, durable) = match end {
+            End::Wrote(answer) => {
+                self.model.wake();
+                (answer, self.sink.finish())
+            }
+            End::Read(answer, newest) => (answer, self.sink.settle(newest)),
+            End::Failed(error) => return Err(error),
+            End::Aborted(_) | End::Retry => foreign_interruption(),
+        };
+        self.counts.commits += 1;
+        self.counts.serial += 1;
+        durable.map(|()| answer).map_err(TxError::InDoubt)
     }
 
     fn counts(&self) -> TxCounts {

@@ -4,9 +4,10 @@ use super::undo::UndoLog;
 use super::wakeup::Wakeups;
 use crate::access::{Halt, Interrupted, TxAccess};
 use crate::memory::{TxMemory, load, store};
-use crate::run::{Answer, Isolation, TxCounts, TxError, TxThread};
+use crate::run::{Answer, Isolation, TxCounts, TxError, TxThread, foreign_interruption, once};
 use crate::sink::{RedoLog, RedoSink};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+use std::convert::Infallible;
 
 /// The executor with one lock. Reads take it, too; no attempt is ever undone but by its own body.
 #[derive(Debug)]
@@ -79,6 +80,16 @@ impl TxAccess for SglTx {
 
     /// Nothing to wait for: no other transaction runs.
     fn privatise(&mut self) {}
+
+    #[inline]
+    fn begin_nested(&mut self) {
+        self.undo.nest();
+    }
+
+    #[inline]
+    fn end_nested(&mut self, keeps: bool) {
+        self.undo.unnest(keeps, &self.memory);
+    }
 }
 
 /// A transaction that holds the lock; undone, if it has not ended, before the lock is released.
@@ -178,6 +189,23 @@ impl<'sgl, L: RedoLog> TxThread for SglThread<'sgl, L> {
             self.counts.serial += 1;
             return durable.map(|()| answer).map_err(TxError::InDoubt);
         }
+    }
+
+    fn irrevocable<T>(
+        &mut self,
+        body: impl FnOnce(&mut SglTx) -> Result<T, Interrupted>,
+    ) -> Answer<T, Infallible, Self> {
+        let mut body = Some(body);
+        let end = self.attempt(&mut |tx| Ok::<T, Halt<Infallible>>(once(&mut body)(tx)?));
+        let (answer, durable) = match end {
+            End::Wrote(answer) => (answer, self.sink.finish()),
+            End::Read(answer, newest) => (answer, self.sink.settle(newest)),
+            End::Failed(error) => return Err(error),
+            End::Retry(_) | End::Again => foreign_interruption(),
+        };
+        self.counts.commits += 1;
+        self.counts.serial += 1;
+        durable.map(|()| answer).map_err(TxError::InDoubt)
     }
 
     fn counts(&self) -> TxCounts {

@@ -1,15 +1,16 @@
 //! The executor with ownership records: attempts, conflicts, the fallback that runs alone, `retry`.
 
 use super::backoff::Backoff;
-use super::gate::Gate;
+use super::gate::{Exclusive, Gate};
 use super::ownership::Table;
 use super::solo::SoloWatch;
 use super::stm_tx::{Commit, Stm, StmTx};
 use super::wakeup::Wakeups;
-use crate::access::Halt;
+use crate::access::{Halt, Interrupted};
 use crate::memory::TxMemory;
-use crate::run::{Answer, Isolation, TxCounts, TxError, TxThread};
+use crate::run::{Answer, Isolation, TxCounts, TxError, TxThread, foreign_interruption};
 use crate::sink::{RedoLog, RedoSink};
+use std::convert::Infallible;
 
 /// Attempts with unlogged reads before they are logged, so that a snapshot can be extended.
 const UNLOGGED_ATTEMPTS_MAX: u32 = 2;
@@ -49,6 +50,16 @@ impl<L: RedoLog> Stm<L> {
             serial_after: options.serial_after,
             solo_after: options.solo_after,
             log,
+        }
+    }
+}
+
+impl<L: RedoLog> Stm<L> {
+    /// Lets the others run again after a transaction that ran alone, and wakes those that sleep.
+    fn open(&self, exclusive: Exclusive<'_>) {
+        drop(exclusive);
+        if self.wakeups.needed() {
+            self.wakeups.wake();
         }
     }
 }
@@ -117,7 +128,10 @@ impl<'stm, L: RedoLog> Attempt<'_, 'stm, L> {
             },
             Err(Halt::Interrupted(_)) => End::Conflict,
             // Counted while it runs: nothing writes without records before it has left.
-            Err(Halt::Retry) => End::Retry((!self.0.is_alone()).then(|| self.0.stm().gate.closings())),
+            Err(Halt::Retry) => {
+                self.0.note_owned_as_read();
+                End::Retry((!self.0.is_alone()).then(|| self.0.stm().gate.closings()))
+            }
             Err(Halt::Abort(value)) => End::Failed(TxError::Aborted(value)),
         };
         drop(self);
@@ -126,6 +140,20 @@ impl<'stm, L: RedoLog> Attempt<'_, 'stm, L> {
 }
 
 impl<'stm, L: RedoLog> StmThread<'stm, L> {
+    /// Waits until the commit may be told.
+    #[inline(always)]
+    fn acknowledge(&mut self, commit: &Commit) -> Result<(), <L::Sink<'stm> as RedoSink>::Error> {
+        match *commit {
+            Commit::Wrote(number) => {
+                let durable = self.tx.sink().finish();
+                self.tx.wait_for_older(number);
+                durable
+            }
+            Commit::Read(newest) if L::KEEPS => self.tx.sink().settle(newest),
+            Commit::Read(_) | Commit::Invalid => Ok(()),
+        }
+    }
+
     #[inline(always)]
     fn transact<T, E>(
         &mut self,
@@ -145,25 +173,14 @@ impl<'stm, L: RedoLog> StmThread<'stm, L> {
             let end = attempt.end(answer);
             let was_alone = self.tx.is_alone();
             if let Some(exclusive) = exclusive {
-                drop(exclusive);
-                if stm.wakeups.needed() {
-                    stm.wakeups.wake();
-                }
+                stm.open(exclusive);
             }
             match end {
                 End::Committed(answer, commit) => {
                     self.counts.commits += 1;
                     self.counts.serial += u64::from(serial);
                     self.counts.solo += u64::from(was_alone && !serial);
-                    let durable = match commit {
-                        Commit::Wrote(number) => {
-                            let durable = self.tx.sink().finish();
-                            self.tx.wait_for_older(number);
-                            durable
-                        }
-                        Commit::Read(newest) if L::KEEPS => self.tx.sink().settle(newest),
-                        Commit::Read(_) | Commit::Invalid => Ok(()),
-                    };
+                    let durable = self.acknowledge(&commit);
                     if !was_alone && self.solo.is_due() {
                         let asleep = || stm.wakeups.needed();
                         self.solo.ask(&stm.gate, self.tx.slot(), self.counts.solo, asleep);
@@ -221,6 +238,28 @@ impl<'stm, L: RedoLog> TxThread for StmThread<'stm, L> {
     #[inline]
     fn read<T, E>(&mut self, body: impl FnMut(&mut Self::Tx) -> Result<T, Halt<E>>) -> Answer<T, E, Self> {
         self.transact(false, body)
+    }
+
+    fn irrevocable<T>(
+        &mut self,
+        body: impl FnOnce(&mut Self::Tx) -> Result<T, Interrupted>,
+    ) -> Answer<T, Infallible, Self> {
+        let stm = self.tx.stm();
+        let exclusive = stm.gate.exclusive(self.tx.slot());
+        self.tx.begin(true, true);
+        let attempt = Attempt(&mut self.tx);
+        let answer = body(attempt.0).map_err(Halt::<Infallible>::Interrupted);
+        let end = attempt.end(answer);
+        stm.open(exclusive);
+        match end {
+            End::Committed(answer, commit) => {
+                self.counts.commits += 1;
+                self.counts.serial += 1;
+                self.acknowledge(&commit).map(|()| answer).map_err(TxError::InDoubt)
+            }
+            End::Failed(error) => Err(error),
+            End::Conflict | End::Retry(_) => foreign_interruption(),
+        }
     }
 
     fn counts(&self) -> TxCounts {

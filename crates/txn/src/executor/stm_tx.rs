@@ -180,8 +180,13 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
     pub(super) fn commit(&mut self) -> Result<Commit, <L::Sink<'stm> as RedoSink>::Error> {
         if self.undo.is_empty() {
             let newest = if L::KEEPS { self.newest_seen() } else { 0 };
-            self.sink.withdraw();
-            self.leave();
+            if self.owned.is_empty() {
+                self.sink.withdraw();
+                self.leave();
+            } else {
+                // All that it wrote was undone by nested transactions, and others may have seen some of that.
+                self.undo();
+            }
             return Ok(Commit::Read(newest));
         }
         self.sink.put(&self.undo.written(&self.memory))?;
@@ -244,6 +249,13 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
         }
     }
 
+    /// Notes what the attempt owns as read, for `sleep`: reads of it are not noted otherwise.
+    #[cold]
+    pub(super) fn note_owned_as_read(&mut self) {
+        let owned: Vec<Seen> = self.owned.to_vec();
+        owned.into_iter().for_each(|seen| self.note_read(seen.index, seen.record));
+    }
+
     /// Sleeps until something that the undone attempt read has changed, or for some milliseconds. `closings` was
     /// counted while the attempt ran.
     pub(super) fn sleep(&self, closings: u64) {
@@ -283,7 +295,8 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
         if self.alone {
             return self.stm.log.newest();
         }
-        let logged = self.reads.iter().map(|seen| seen.record).max().unwrap_or(0);
+        // Of what it owns it may have read more than it noted.
+        let logged = self.reads.iter().chain(self.owned.iter()).map(|seen| seen.record).max().unwrap_or(0);
         number_of(logged.max(self.newest_read)).max(self.stm.gate.unrecorded())
     }
 
@@ -440,6 +453,16 @@ impl<L: RedoLog> TxAccess for StmTx<'_, L> {
 
     fn privatise(&mut self) {
         self.privatises = true;
+    }
+
+    #[inline]
+    fn begin_nested(&mut self) {
+        self.undo.nest();
+    }
+
+    #[inline]
+    fn end_nested(&mut self, keeps: bool) {
+        self.undo.unnest(keeps, &self.memory);
     }
 }
 

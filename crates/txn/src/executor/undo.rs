@@ -27,6 +27,13 @@ impl Undo {
             size => size,
         }
     }
+
+    /// Writes back what was there.
+    fn restore(self, memory: &TxMemory) {
+        let (address, size) = (self.address(), self.size());
+        // SAFETY: the address was checked with this size when the entry was made.
+        unsafe { store(memory.at(address, size), size, self.old) };
+    }
 }
 
 /// What one attempt's writes replaced.
@@ -36,16 +43,36 @@ pub(crate) struct UndoLog {
     /// Entries that are no whole word, and their bytes.
     ranges: usize,
     range_bytes: usize,
+    /// How many entries there were when each open nested transaction began.
+    nested: Vec<usize>,
 }
 
 impl UndoLog {
     pub(crate) fn new() -> Self {
-        Self { entries: Entries::new(), ranges: 0, range_bytes: 0 }
+        Self { entries: Entries::new(), ranges: 0, range_bytes: 0, nested: Vec::new() }
     }
 
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         (self.ranges, self.range_bytes) = (0, 0);
+        self.nested.clear();
+    }
+
+    /// A nested transaction begins.
+    pub(crate) fn nest(&mut self) {
+        self.nested.push(self.entries.len());
+    }
+
+    /// The innermost nested transaction ends. Unless it is kept, restores every byte that it wrote.
+    pub(crate) fn unnest(&mut self, keeps: bool, memory: &TxMemory) {
+        let Some(from) = self.nested.pop() else { return };
+        if !keeps {
+            for entry in self.entries[from..].iter().rev() {
+                entry.restore(memory);
+            }
+            self.entries.truncate(from);
+            self.count_ranges();
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -65,13 +92,32 @@ impl UndoLog {
         }
     }
 
-    /// Of several entries for the same bytes the first is the one to restore.
+    /// Of several entries for the same bytes the first is the one to restore: the first of the transaction, and the
+    /// first of each nested one.
     #[cold]
     fn make_room(&mut self) {
+        let nested = &mut self.nested;
         self.entries.make_room(|list| {
             let mut seen = HashSet::with_capacity(list.len());
-            list.retain(|entry| seen.insert(entry.place));
+            let (mut at, mut kept, mut begun) = (0, 0, 0);
+            list.retain(|entry| {
+                while nested.get(begun) == Some(&at) {
+                    nested[begun] = kept;
+                    begun += 1;
+                    seen.clear();
+                }
+                at += 1;
+                let is_first = seen.insert(entry.place);
+                kept += usize::from(is_first);
+                is_first
+            });
+            // Those that have written nothing yet.
+            nested[begun..].fill(kept);
         });
+        self.count_ranges();
+    }
+
+    fn count_ranges(&mut self) {
         let odd = self.entries.iter().filter(|entry| entry.size() != WORD_BYTES);
         (self.ranges, self.range_bytes) = odd.fold((0, 0), |(n, bytes), entry| (n + 1, bytes + entry.size()));
     }
@@ -79,8 +125,7 @@ impl UndoLog {
     /// Restores every byte that was written, and no other, newest write first; forgets them.
     pub(crate) fn roll_back(&mut self, memory: &TxMemory) {
         for entry in self.entries.iter().rev() {
-            // SAFETY: the address was checked with this size when the entry was made.
-            unsafe { store(memory.at(entry.address(), entry.size()), entry.size(), entry.old) };
+            entry.restore(memory);
         }
         self.clear();
     }
@@ -113,7 +158,7 @@ impl Writes for Written<'_> {
     fn each(&self, unit: &mut impl Unit) {
         for entry in self.undo.entries.iter() {
             let (address, size) = (entry.address(), entry.size());
-            // SAFETY: as in `roll_back`.
+            // SAFETY: as in `restore`.
             let value = unsafe { load(self.memory.at(address, size), size) };
             if size == WORD_BYTES {
                 unit.word(address, value);

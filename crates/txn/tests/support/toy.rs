@@ -49,7 +49,16 @@ impl Isolation for Toy {
     type Thread<'toy> = ToyThread<'toy>;
 
     fn thread(&self) -> ToyThread<'_> {
-        ToyThread { tx: ToyTx { toy: self, snapshot: 0, old: None, reads: Vec::new(), writes: Vec::new() } }
+        ToyThread {
+            tx: ToyTx {
+                toy: self,
+                snapshot: 0,
+                old: None,
+                reads: Vec::new(),
+                writes: Vec::new(),
+                nested: Vec::new(),
+            },
+        }
     }
 }
 
@@ -65,6 +74,7 @@ pub(crate) struct ToyTx<'toy> {
     old: Option<State>,
     reads: Vec<usize>,
     writes: Vec<(usize, u64)>,
+    nested: Vec<usize>,
 }
 
 impl ToyTx<'_> {
@@ -131,6 +141,17 @@ impl TxAccess for ToyTx<'_> {
     }
 
     fn privatise(&mut self) {}
+
+    fn begin_nested(&mut self) {
+        self.nested.push(self.writes.len());
+    }
+
+    fn end_nested(&mut self, keeps: bool) {
+        let from = self.nested.pop().expect("nested transactions begin before they end");
+        if !keeps {
+            self.writes.truncate(from);
+        }
+    }
 }
 
 impl<'toy> TxThread for ToyThread<'toy> {
@@ -167,6 +188,13 @@ impl<'toy> TxThread for ToyThread<'toy> {
                 Err(_) => {}
             }
         }
+    }
+
+    fn irrevocable<T>(
+        &mut self,
+        _body: impl FnOnce(&mut Self::Tx) -> Result<T, Interrupted>,
+    ) -> Answer<T, Infallible, Self> {
+        panic!("a toy knows no irrevocable transactions, and plans for it have none")
     }
 
     fn counts(&self) -> TxCounts {
