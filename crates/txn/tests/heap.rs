@@ -329,3 +329,40 @@ fn a_thousand_short_threads() {
     assert_eq!(values(&heap).len(), 1000);
     nothing_is_lost(&heap);
 }
+
+#[test]
+fn a_nested_transaction_is_undone_alone() {
+    on_each_medium(|options, path| {
+        let heap = options.open(path).unwrap();
+        make_list(&heap);
+        let answer: Result<Result<(), ()>, ()> = heap
+            .try_transaction(|tx| {
+                push(tx, 1)?;
+                let inner = tx.nested(|tx| -> Result<(), Cancel<u64>> {
+                    push(tx, 2)?;
+                    pop(tx)?;
+                    pop(tx)?;
+                    push(tx, 3)?;
+                    Err(Cancel::Abort(7))
+                });
+                assert!(matches!(inner, Err(Cancel::Abort(7))));
+                tx.nested(|tx| -> Result<(), Cancel<()>> { Ok(push(tx, 4)?) })?;
+                tx.or_else(
+                    |tx| {
+                        push(tx, 5)?;
+                        Err(tx.retry())
+                    },
+                    |tx| push(tx, 6),
+                )?;
+                Ok(Ok(()))
+            })
+            .unwrap();
+        assert_eq!(answer, Ok(Ok(())));
+        assert_eq!(values(&heap), [6, 4, 1]);
+        nothing_is_lost(&heap);
+        drop(heap);
+        let heap = options.open(path).unwrap();
+        assert_eq!(values(&heap), [6, 4, 1]);
+        nothing_is_lost(&heap);
+    });
+}

@@ -3,13 +3,33 @@
 use super::error::HeapError;
 use super::pointer::Ptr;
 use super::space::Refusal;
-use super::stop::{Stop, Why};
+use super::stop::{Cancel, Stop, Why};
 use super::{roots, words::TxWords};
 use crate::access::TxAccess;
 use crate::commit::HeapLog;
 use crate::executor::StmTx;
 use bytemuck::Pod;
 use mangrove_arena::{BadFree, Heap as Arena};
+use std::convert::Infallible;
+
+/// A nested transaction that runs; undone unless it ended with an answer.
+struct Nest<'a> {
+    tx: &'a mut StmTx<'static, HeapLog>,
+    keeps: bool,
+}
+
+impl<'a> Nest<'a> {
+    fn begin(tx: &'a mut StmTx<'static, HeapLog>) -> Self {
+        tx.begin_nested();
+        Self { tx, keeps: false }
+    }
+}
+
+impl Drop for Nest<'_> {
+    fn drop(&mut self) {
+        self.tx.end_nested(self.keeps);
+    }
+}
 
 /// Alignment of every block.
 const ALIGN_MIN: usize = 16;
@@ -182,6 +202,39 @@ impl Tx<'_> {
     pub fn remove_root(&mut self, name: &str) -> Result<bool, Stop> {
         let base = self.arena.base_address();
         roots::remove(self.tx, base, name)
+    }
+
+    /// Runs `body` as a nested transaction: if it ends without an answer, what it wrote, allocated and freed is undone,
+    /// and nothing else. The caller may go on after [`Cancel::Abort`]; it passes a [`Stop`] on.
+    ///
+    /// # Errors
+    /// Those of `body`.
+    pub fn nested<T, E>(
+        &mut self,
+        body: impl FnOnce(&mut Tx<'_>) -> Result<T, Cancel<E>>,
+    ) -> Result<T, Cancel<E>> {
+        let Self { arena, refusal, .. } = self;
+        let mut nest = Nest::begin(self.tx);
+        let answer = body(&mut Tx { tx: nest.tx, arena, refusal });
+        nest.keeps = answer.is_ok();
+        answer
+    }
+
+    /// Runs `first`; if it asks for a [`Tx::retry`], undoes it and runs `second` instead. If that asks for it, too, the
+    /// transaction waits until something has changed that either of them read, and runs again.
+    ///
+    /// # Errors
+    /// [`Stop`].
+    pub fn or_else<T>(
+        &mut self,
+        first: impl FnOnce(&mut Tx<'_>) -> Result<T, Stop>,
+        second: impl FnOnce(&mut Tx<'_>) -> Result<T, Stop>,
+    ) -> Result<T, Stop> {
+        match self.nested(|tx| first(tx).map_err(Cancel::<Infallible>::Stop)) {
+            Err(Cancel::Stop(Stop(Why::Retry))) => second(self),
+            Err(Cancel::Stop(stop)) => Err(stop),
+            Ok(answer) => Ok(answer),
+        }
     }
 
     /// Undoes the transaction and runs it again when something that it read has changed: `return Err(tx.retry())`.
