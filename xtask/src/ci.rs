@@ -79,6 +79,8 @@ fn steps() -> Result<Vec<Step>> {
         Step::One("crash, shadow, planted", xtask(&["crash", "--engine", "shadow", "--planted"])?),
         Step::One("crash, durable", xtask(&["crash", "--engine", "durable", "--images", "1000"])?),
         Step::One("crash, durable, planted", xtask(&["crash", "--engine", "durable", "--planted", "--own"])?),
+        Step::One("crash, txn", xtask(&["crash", "--engine", "txn", "--images", "4000"])?),
+        Step::One("crash, txn, planted", xtask(&["crash", "--engine", "txn", "--planted", "--own"])?),
         Step::One("fuzz", xtask(&["fuzz", "--runs", "800"])?),
         Step::One("fuzz, planted", xtask(&["fuzz", "--planted"])?),
         Step::One("kill9", xtask(&["kill9", "--rounds", "12"])?),

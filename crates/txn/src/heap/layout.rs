@@ -35,3 +35,38 @@ const _: () = assert!(AT_ROOTS + ROOT_COUNT_MAX * ROOT_BYTES == ARENA_OFFSET as 
 pub(super) fn crc(words: [u64; 3]) -> u64 {
     u64::from(words.iter().fold(0, |crc, word| crc32c(crc, &word.to_le_bytes())))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_about_the_heap_tells_the_same() {
+        let page = include_str!("../../../../docs/format/heap.md");
+        let rows: Vec<(usize, usize, String)> = page
+            .lines()
+            .filter_map(|line| {
+                let mut cells = line.split('|').skip(1).map(|cell| cell.trim().trim_matches('`').to_owned());
+                let (offset, bytes) = (cells.next()?.parse().ok()?, cells.next()?.parse().ok()?);
+                Some((offset, bytes, cells.next()?))
+            })
+            .collect();
+        let told: Vec<_> =
+            rows.iter().map(|(offset, bytes, field)| (*offset, *bytes, field.as_str())).collect();
+        let code = [
+            (AT_MAGIC, 8, "magic"),
+            (AT_VERSION, 8, "version"),
+            (AT_BASE, 8, "base"),
+            (AT_CRC, 8, "crc"),
+            (AT_ROOTS, ROOT_COUNT_MAX * ROOT_BYTES, "roots"),
+            (0, IN_ROOT_NAME, "length"),
+            (IN_ROOT_NAME, ROOT_NAME_BYTES_MAX, "name"),
+            (IN_ROOT_POINTER, 8, "pointer"),
+            (IN_ROOT_SIZE, 8, "size"),
+            (IN_ROOT_SIZE + 8, 8, ""),
+        ];
+        assert_eq!(told, code);
+        assert!(page.contains(&format!("At offset {ARENA_OFFSET} begins")));
+        assert_eq!((&MAGIC.to_le_bytes(), VERSION), (b"MGRVHEAP", 1));
+    }
+}
