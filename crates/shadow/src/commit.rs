@@ -20,6 +20,7 @@ use crate::layout::{
     redo_words,
 };
 use crate::log_writer::{LogWriter, SMALL_BYTES};
+use crate::replay::{Aim, SHARES, Step};
 use crate::ring::Rings;
 use crate::spill_area::{Held, Spilled};
 use mangrove_pool::{Range, crc32c};
@@ -179,9 +180,26 @@ impl Rings {
         self.handover.publish(log, writer.position);
         if self.background {
             self.handover.wake_if_idle();
-            if writer.position - self.handover.head(log) > self.layout.ring_bytes / 4 {
-                self.handover.request_space();
+            if writer.position >= writer.ask_at {
+                self.ask_for_space(writer);
             }
+        }
+    }
+
+    /// Asks the replayer for space when a quarter of the ring is in use, once for each share of it; when little is
+    /// left, lets other threads run first.
+    #[cold]
+    fn ask_for_space(&self, writer: &mut LogWriter) {
+        let share = self.layout.ring_bytes / SHARES;
+        let used = writer.position - self.handover.head(writer.log);
+        if used > self.layout.ring_bytes / 4 {
+            self.handover.request_space();
+            writer.ask_at = writer.position + share;
+        }
+        if used > (SHARES - 1) * share {
+            // At each commit until space was freed.
+            writer.ask_at = writer.position;
+            std::thread::yield_now();
         }
     }
 
@@ -277,6 +295,13 @@ impl Rings {
     fn wait_for_space(&self, log: usize, end: u64) -> Result<()> {
         // Relaxed: a counter.
         self.full_waits.fetch_add(1, Ordering::Relaxed);
+        self.handover.set_waiting(true);
+        let result = self.wait_for_end(log, end);
+        self.handover.set_waiting(false);
+        result
+    }
+
+    fn wait_for_end(&self, log: usize, end: u64) -> Result<()> {
         loop {
             let ticket = self.handover.space.ticket();
             if end - self.handover.head(log) <= self.layout.ring_bytes {
@@ -288,7 +313,7 @@ impl Rings {
                 // Asks again if nothing happens. The replayer may have begun its round, found the atomic group that
                 // all wait for not yet published, and missed the wake-up when it was.
                 self.handover.space.wait_for(ticket, ASK_AGAIN);
-            } else if !self.replay_once() {
+            } else if self.replay_step(Aim::Space) == Step::Nothing {
                 // The ring is full of atomic groups of this log that wait for one that another log writer has under
                 // way.
                 std::thread::yield_now();

@@ -45,6 +45,8 @@ pub(crate) struct Handover {
     idle: AtomicBool,
     /// A log writer needs space, or soon will; the replayer has been notified.
     space_requested: AtomicBool,
+    /// Log writers that wait for space.
+    waiting: AtomicU64,
 }
 
 impl Handover {
@@ -63,6 +65,7 @@ impl Handover {
             work: EventCount::new(),
             idle: AtomicBool::new(false),
             space_requested: AtomicBool::new(false),
+            waiting: AtomicU64::new(0),
         }
     }
 
@@ -133,6 +136,25 @@ impl Handover {
         self.logs[log].head.store(head, Ordering::Release);
     }
 
+    /// Whether a log writer waits for space, or some log has more than `kept_bytes` in use.
+    pub(crate) fn wants_space(&self, kept_bytes: u64) -> bool {
+        // Relaxed: a writer that the replayer misses asks again.
+        self.waiting.load(Ordering::Relaxed) > 0
+            || (0..self.logs.len()).any(|log| self.tail(log) - self.head(log) > kept_bytes)
+    }
+
+    /// A log writer begins to wait for space, or ends it.
+    pub(crate) fn set_waiting(&self, waits: bool) {
+        // Relaxed: as in `wants_space`.
+        let change = if waits { 1 } else { 1u64.wrapping_neg() };
+        self.waiting.fetch_add(change, Ordering::Relaxed);
+    }
+
+    /// Bytes that were ever published, in all logs.
+    pub(crate) fn published_bytes(&self) -> u64 {
+        (0..self.logs.len()).map(|log| self.tail(log)).sum()
+    }
+
     /// Asks the replayer for space. Only the first request of each of its rounds notifies it.
     #[inline]
     pub(crate) fn request_space(&self) {
@@ -148,9 +170,9 @@ impl Handover {
         self.space_requested.load(Ordering::Acquire)
     }
 
-    /// Begins a round of the replayer.
-    pub(crate) fn begin_round(&self) {
-        self.space_requested.swap(false, Ordering::AcqRel);
+    /// Begins a round of the replayer; returns whether space was requested since the last one began.
+    pub(crate) fn begin_round(&self) -> bool {
+        self.space_requested.swap(false, Ordering::AcqRel)
     }
 
     /// Marks the replayer idle: it found nothing to do and is about to sleep.

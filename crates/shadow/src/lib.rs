@@ -36,6 +36,7 @@
 //! The bytes: docs/format/shadow.md. The design and its reasons: docs/decisions/shadow.md. Source: the Mangosteen
 //! paper (USENIX ATC 2024), section 4.3, figures 3 and 4.
 
+mod apply;
 mod check;
 mod commit;
 mod handover;
@@ -50,6 +51,7 @@ mod recover;
 mod replay;
 mod ring;
 mod shadow;
+mod shares;
 mod spill;
 mod spill_area;
 mod stat;

@@ -1,116 +1,144 @@
-//! The set of cache lines that a batch of the replayer wrote. Each line is flushed once, however many atomic groups
-//! of the batch changed it. (Deduplication as in Fig. 3 of the paper, across commits.)
+//! Sets of cache lines, as bitmaps by the address: adding a line costs two loads, and taking all out costs by what is
+//! in, in the order of addresses (a medium writes neighbours back several times faster than lines at random).
 
 /// Bytes of a line.
 const LINE: u64 = 64;
-/// Slots of the table, powers of two: at first, and at most (512 KiB, sized to the second-level cache).
-const SLOTS_MIN: usize = 1 << 8;
-const SLOTS_MAX: usize = 1 << 16;
-/// Lines after which a batch ends: 60 % of the slots, as in the paper.
-const LINES_MAX: usize = SLOTS_MAX / 10 * 6;
-/// Ranges of so many lines and more are kept as ranges.
-const LONG_LINES: u64 = 64;
+/// Words of a block: its summary has a bit for each.
+const BLOCK_WORDS: usize = 64;
+/// Lines of a block: 256 KiB of addresses.
+const BLOCK_LINES: u64 = BLOCK_WORDS as u64 * 64;
+
+struct Block {
+    /// A bit for each word that is not zero.
+    summary: u64,
+    words: [u64; BLOCK_WORDS],
+    /// Its number is in `listed`.
+    is_listed: bool,
+}
 
 /// A set of lines, by number from 0.
+#[derive(Default)]
 pub(crate) struct LineSet {
-    /// Line numbers plus one; 0 is an empty slot. Linear probing.
-    table: Vec<u64>,
-    lines: Vec<u64>,
-    long: Vec<(u64, u64)>,
+    /// By number; those that no line was ever added to are not there.
+    blocks: Vec<Option<Box<Block>>>,
+    /// The blocks that may hold lines.
+    listed: Vec<u32>,
 }
 
 impl LineSet {
-    pub(crate) fn new() -> Self {
-        Self { table: Vec::new(), lines: Vec::new(), long: Vec::new() }
-    }
-
-    /// True when no more may be inserted before `drain`.
-    pub(crate) fn is_full(&self) -> bool {
-        self.lines.len() >= LINES_MAX
-    }
-
     /// Adds the lines of a range of bytes.
+    #[inline]
     pub(crate) fn insert(&mut self, offset: u64, len: u64) {
-        if len == 0 {
-            return;
+        for_each_word(offset, len, |block, word, mask| {
+            self.add(block, word, mask);
+        });
+    }
+
+    /// Adds the lines of a range of bytes, and those of them that were not there also to `new`.
+    #[inline]
+    pub(crate) fn insert_into(&mut self, offset: u64, len: u64, new: &mut Self) {
+        for_each_word(offset, len, |block, word, mask| {
+            let added = self.add(block, word, mask);
+            if added != 0 {
+                new.add(block, word, added);
+            }
+        });
+    }
+
+    /// Adds the lines `mask` of a word; returns those that were not there.
+    #[inline]
+    fn add(&mut self, number: usize, word: usize, mask: u64) -> u64 {
+        let Some(Some(block)) = self.blocks.get_mut(number) else {
+            self.make(number);
+            return self.add(number, word, mask);
+        };
+        let new = mask & !block.words[word];
+        if new != 0 {
+            block.words[word] |= new;
+            block.summary |= 1 << word;
+            if !block.is_listed {
+                block.is_listed = true;
+                self.listed.push(number as u32);
+            }
         }
-        let (first, end) = (offset / LINE, (offset + len).div_ceil(LINE));
-        if end - first >= LONG_LINES {
-            // Adjacent ones become one; overlaps are flushed twice, which costs little and harms nothing.
-            match self.long.last_mut() {
-                Some(last) if last.1 == first => last.1 = end,
-                _ => self.long.push((first, end)),
-            }
-            return;
+        new
+    }
+
+    #[cold]
+    fn make(&mut self, number: usize) {
+        if self.blocks.len() <= number {
+            self.blocks.resize_with(number + 1, || None);
         }
-        for line in first..end {
-            if self.lines.len() >= self.table.len() / 10 * 6 {
-                self.widen();
-            }
-            if put(&mut self.table, line) {
-                self.lines.push(line);
-            }
+        let empty = || Box::new(Block { summary: 0, words: [0; BLOCK_WORDS], is_listed: false });
+        self.blocks[number].get_or_insert_with(empty);
+    }
+
+    /// Takes the lines `mask` of a word out.
+    fn remove(&mut self, number: usize, word: usize, mask: u64) {
+        let Some(Some(block)) = self.blocks.get_mut(number) else { return };
+        block.words[word] &= !mask;
+        if block.words[word] == 0 {
+            block.summary &= !(1 << word);
         }
     }
 
-    /// Makes the table four times as large. (At the greatest size it only gets fuller, by the last range of a
-    /// batch.)
-    fn widen(&mut self) {
-        let slots = (self.table.len() * 4).clamp(SLOTS_MIN, SLOTS_MAX);
-        if slots > self.table.len() {
-            self.table = vec![0; slots];
-            for &line in &self.lines {
-                put(&mut self.table, line);
-            }
-        }
+    /// Passes every range of lines (offset, length in bytes) to `each` once, by address, and empties the set.
+    pub(crate) fn drain(&mut self, each: impl FnMut(u64, u64)) {
+        self.drain_from(&mut Self::default(), each);
     }
 
-    /// Passes every range of lines (offset, length in bytes) to `each` once, and empties the set.
-    pub(crate) fn drain(&mut self, mut each: impl FnMut(u64, u64)) {
-        // Few lines are removed one by one; for many, clearing the table is cheaper.
-        if self.lines.len() * 8 < self.table.len() {
-            for &line in &self.lines {
-                let mut at = slot(&self.table, line);
-                // To the end of the cluster: the other lines in it are removed as well, now or already.
-                while self.table[at] != 0 {
-                    self.table[at] = 0;
-                    at = (at + 1) & (self.table.len() - 1);
+    /// As `drain`; what comes out leaves `all` too.
+    pub(crate) fn drain_from(&mut self, all: &mut Self, mut each: impl FnMut(u64, u64)) {
+        self.listed.sort_unstable();
+        // The lines found last: a run may go on in the next word.
+        let mut run = 0..0;
+        for &number in &self.listed {
+            let number = number as usize;
+            let Some(Some(block)) = self.blocks.get_mut(number) else { continue };
+            while block.summary != 0 {
+                let word = block.summary.trailing_zeros() as usize;
+                block.summary &= block.summary - 1;
+                let mut left = std::mem::take(&mut block.words[word]);
+                all.remove(number, word, left);
+                let base = number as u64 * BLOCK_LINES + word as u64 * 64;
+                while left != 0 {
+                    let from = left.trailing_zeros();
+                    let count = (!(left >> from)).trailing_zeros();
+                    let first = base + u64::from(from);
+                    if first != run.end {
+                        if !run.is_empty() {
+                            each(run.start * LINE, (run.end - run.start) * LINE);
+                        }
+                        run.start = first;
+                    }
+                    run.end = first + u64::from(count);
+                    left &= u64::MAX.checked_shl(from + count).unwrap_or(0);
                 }
             }
-        } else {
-            self.table.fill(0);
+            block.is_listed = false;
         }
-        self.lines.sort_unstable();
-        let mut lines = self.lines.drain(..).peekable();
-        while let Some(first) = lines.next() {
-            let mut end = first + 1;
-            while lines.next_if_eq(&end).is_some() {
-                end += 1;
-            }
-            each(first * LINE, (end - first) * LINE);
-        }
-        for (first, end) in self.long.drain(..) {
-            each(first * LINE, (end - first) * LINE);
+        self.listed.clear();
+        if !run.is_empty() {
+            each(run.start * LINE, (run.end - run.start) * LINE);
         }
     }
 }
 
-fn slot(table: &[u64], line: u64) -> usize {
-    (line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize & (table.len() - 1)
-}
-
-/// True when the line was not there.
-fn put(table: &mut [u64], line: u64) -> bool {
-    let mut at = slot(table, line);
+/// Passes block, word and bits of the lines of a range of bytes to `each`.
+#[inline]
+fn for_each_word(offset: u64, len: u64, mut each: impl FnMut(usize, usize, u64)) {
+    if len == 0 {
+        return;
+    }
+    let (mut first, last) = (offset / LINE, (offset + len - 1) / LINE);
     loop {
-        match table[at] {
-            0 => {
-                table[at] = line + 1;
-                return true;
-            }
-            found if found == line + 1 => return false,
-            _ => at = (at + 1) & (table.len() - 1),
+        let end = (first | 63).min(last);
+        let mask = (u64::MAX >> (63 - (end - first))) << (first & 63);
+        each((first / BLOCK_LINES) as usize, (first % BLOCK_LINES / 64) as usize, mask);
+        if end == last {
+            return;
         }
+        first = end + 1;
     }
 }
 
@@ -119,38 +147,61 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    #[test]
-    fn every_line_comes_out_and_short_ones_once() {
-        let mut lines = LineSet::new();
-        let mut seed = 7u64;
-        for round in 0..20 {
-            let mut wanted = BTreeSet::new();
-            let count = if round % 2 == 0 { 300 } else { 20_000 };
-            for _ in 0..count {
-                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let (offset, len) = ((seed >> 33) % 4_000_000, (seed >> 20) % 200);
-                if lines.is_full() {
-                    break;
-                }
-                lines.insert(offset, len);
-                if len > 0 {
-                    wanted.extend(offset / LINE..(offset + len).div_ceil(LINE));
-                }
-            }
-            let mut found = Vec::new();
-            lines.drain(|offset, len| found.extend(offset / LINE..(offset + len) / LINE));
-            assert!(found.iter().copied().eq(wanted.iter().copied()), "round {round}");
-        }
+    fn next(seed: &mut u64) -> u64 {
+        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        *seed >> 24
+    }
+
+    fn lines_of(offset: u64, len: u64) -> std::ops::Range<u64> {
+        offset / LINE..if len == 0 { offset / LINE } else { (offset + len).div_ceil(LINE) }
+    }
+
+    fn drained(drain: impl FnOnce(&mut dyn FnMut(u64, u64))) -> Vec<u64> {
+        let mut found = Vec::new();
+        let mut end = 0;
+        drain(&mut |offset, len| {
+            assert!(found.is_empty() || offset > end, "neighbours come as one range, in order");
+            end = offset + len;
+            found.extend(lines_of(offset, len));
+        });
+        found
     }
 
     #[test]
-    fn long_ranges_stay_ranges() {
-        let mut lines = LineSet::new();
-        lines.insert(4096, 1 << 20);
-        lines.insert(4096 + (1 << 20), 1 << 20);
-        lines.insert(10, 20);
-        let mut found = Vec::new();
-        lines.drain(|offset, len| found.push((offset, len)));
-        assert_eq!(found, [(0, 64), (4096, 2 << 20)]);
+    fn every_line_comes_out_once_and_by_address() {
+        let (mut lines, mut seed) = (LineSet::default(), 7);
+        for round in 0..40 {
+            let mut wanted = BTreeSet::new();
+            let (count, longest) = [(300, 200), (5_000, 200), (10, 2 << 20), (0, 1)][round % 4];
+            for _ in 0..count {
+                let (offset, len) = (next(&mut seed) % 40_000_000, next(&mut seed) % longest);
+                lines.insert(offset, len);
+                wanted.extend(lines_of(offset, len));
+            }
+            let found = drained(|each| lines.drain(each));
+            assert!(found.iter().eq(wanted.iter()), "round {round}");
+        }
+    }
+
+    /// Of two sets that share what was in neither before, each line is in one, and in the whole until it comes out.
+    #[test]
+    fn a_line_is_new_until_it_has_come_out() {
+        let (mut all, mut seed) = (LineSet::default(), 3);
+        let mut parts = [LineSet::default(), LineSet::default()];
+        let mut models = [BTreeSet::new(), BTreeSet::new()];
+        for round in 0..200 {
+            let part = round % 2;
+            for _ in 0..100 {
+                let (offset, len) = (next(&mut seed) % 600_000, next(&mut seed) % 700);
+                all.insert_into(offset, len, &mut parts[part]);
+                let other = models[1 - part].clone();
+                models[part].extend(lines_of(offset, len).filter(|line| !other.contains(line)));
+            }
+            if round % 3 == 0 {
+                let found = drained(|each| parts[part].drain_from(&mut all, each));
+                assert!(found.iter().eq(models[part].iter()), "round {round}");
+                models[part].clear();
+            }
+        }
     }
 }

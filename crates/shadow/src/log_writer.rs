@@ -26,6 +26,8 @@ pub(crate) struct LogWriter {
     /// Bytes that the atomic group under way takes in the ring.
     pub(crate) bytes: u64,
     pub(crate) spilled: Option<Spilled>,
+    /// Before this position it does not ask the replayer for space.
+    pub(crate) ask_at: u64,
     pub(crate) buffer: Box<[u8; SMALL_BYTES]>,
     /// Space for a WORDS_COMMIT record, then the words, each as offset and value.
     words: Vec<u64>,
@@ -43,6 +45,7 @@ impl LogWriter {
             seq: 0,
             bytes: 0,
             spilled: None,
+            ask_at: position,
             buffer: Box::new([0; SMALL_BYTES]),
             words: vec![0; HEAD_WORDS],
             records: Vec::new(),

@@ -18,13 +18,14 @@
 //!    names the last atomic group applied, the next number is missing, and dropped atomic groups have greater
 //!    numbers.
 
+use crate::apply::{RingWords, Stage, read_unit, word};
 use crate::layout::{
     AT_DIRTY_END, AT_GENERATION, AT_LEN, COMMIT_BYTES, CommitRecord, IN_LOG_HEAD, IN_LOG_UPTO, KIND_REDO,
     KIND_SPILL, KIND_WORDS, REDO_BYTES, SPILL_BYTES, ShadowLayout, UNIT_ALIGN, Unit, VERSION, WORD_BYTES,
     WORDS_BYTES, WORDS_COMMIT_BYTES, WordsCommit, crcs_of_words, le_bytes, redo_total,
 };
 use crate::lines::LineSet;
-use crate::replay::{apply, flush, read_unit, store_head, word};
+use crate::replay::store_head;
 use crate::{Error, Result};
 use mangrove_pool::{Region, crc32c};
 use std::sync::atomic::Ordering;
@@ -32,6 +33,9 @@ use std::sync::atomic::Ordering;
 /// The search for a whole atomic group computes checksums of at most so many times the bytes of a ring. No crash
 /// leaves more bytes that look like atomic groups, but the bytes that a user stores may look like anything.
 const SUMMED_RINGS_MAX: u64 = 8;
+
+/// Words whose checksums are computed at once.
+const WORDS_AT_ONCE: usize = 32;
 
 /// An atomic group that was found.
 struct FoundGroup {
@@ -106,7 +110,7 @@ pub(crate) fn recover(
     let RingScan { found, upto, starts } = scan(region, layout, len, u64::MAX, ends)?;
     let mut recovery = Recovery::default();
     let mut seq = upto;
-    let mut lines = LineSet::new();
+    let (mut stage, mut lines) = (Stage::default(), LineSet::default());
     let mut ends = starts;
     for group in &found {
         if group.unit.seq() > upto {
@@ -116,16 +120,13 @@ pub(crate) fn recover(
             }
             seq += 1;
             recovery.units += 1;
-            recovery.bytes += apply(region, layout, group.log, group.position, &group.unit, |offset, len| {
-                lines.insert(layout.image_start() + offset, len);
-                if lines.is_full() {
-                    flush(&mut lines, region);
-                }
-            });
+            let touched = |offset, len| lines.insert(offset, len);
+            recovery.bytes += stage.apply(region, layout, group.log, group.position, &group.unit, touched);
         }
         ends[group.log] = group.position + group.unit.bytes();
     }
-    flush(&mut lines, region);
+    stage.store(region, layout, |offset, len| lines.insert(offset, len));
+    lines.drain(|offset, len| region.flush(layout.image_start() + offset, len as usize));
     region.fence();
     ends.iter_mut().for_each(|end| *end = end.next_multiple_of(UNIT_ALIGN));
     for (log, &end) in ends.iter().enumerate() {
@@ -319,14 +320,22 @@ impl Verifier<'_> {
         let (place, first) = (layout.ring(log, position), position + WORDS_COMMIT_BYTES);
         *summed += commit.count * WORD_BYTES;
         let mut crcs = commit.seeds(layout.seed(log, self.generation), position);
-        for at in (first..first + commit.count * WORD_BYTES).step_by(WORD_BYTES as usize) {
-            let pair = [0, 8].map(|n| word(region, layout, log, at + n));
-            crcs = crcs_of_words(crcs, &[pair]);
+        let (mut words, mut are_inside) = (RingWords::new(layout, log, first), true);
+        let mut left = commit.count as usize;
+        while left > 0 {
+            let mut some = [[0; 2]; WORDS_AT_ONCE];
+            let some = &mut some[..left.min(WORDS_AT_ONCE)];
+            for pair in &mut *some {
+                *pair = [words.next(region), words.next(region)];
+                are_inside &= pair[0].is_multiple_of(8) && inside(pair[0], 8, self.len);
+            }
+            crcs = crcs_of_words(crcs, some);
+            left -= some.len();
         }
         if crcs != commit.crcs {
             return corrupt(place, "a unit does not match its checksum");
         }
-        if !self.words_inside(log, first, commit.count) {
+        if !are_inside {
             return corrupt(place, "a word lies outside the image");
         }
         Ok(())

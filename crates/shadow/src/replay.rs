@@ -1,38 +1,62 @@
 //! The replayer: applies published atomic groups to the durable copy, in the order of their numbers, and frees
 //! their space.
 //!
-//! Source: Fig. 4 of the Mangosteen paper. Two fences a batch: the first makes the durable copy durable, the second
-//! the heads. Deviations: a batch is many atomic groups, not one, so that a line that many of them changed is
-//! flushed once; several logs are merged by number.
+//! Source: Fig. 4 of the Mangosteen paper. Two fences each time that space is freed: the first makes the durable copy
+//! durable, the second the heads. Deviations: applying and freeing are apart. Atomic groups are applied soon after they
+//! were published, and stay in the log until it is nearly full, or its writers rest; a line that many of them changed
+//! is flushed once (`shares.rs`). Several logs are merged by number.
 //!
 //! Invariants:
 //! 1. Only atomic groups up to the watermark are applied (`handover.rs`): each is durable, and so are all before
-//!    it.
+//!    it. A crash that keeps some of what was applied and not flushed harms nothing: recovery applies it again.
 //! 2. Durable-order: the durable copy before the heads. Otherwise a crash would find records gone and the copy old.
 //! 3. Durable-order: in each log's line `upto` before `head` (stores to one line persist in their order): whatever
 //!    heads survive, the greatest `upto` among all logs is at least the number of every atomic group that is gone.
 //!    Otherwise recovery would take such an atomic group for one that was never published, and drop all after it.
 
+use crate::apply::{Stage, read_unit};
 use crate::handover::Handover;
-use crate::layout::{
-    COMMIT_BYTES, IN_LOG_HEAD, IN_LOG_UPTO, KIND_REDO, KIND_SPILL, KIND_WORDS, ShadowLayout, Unit,
-    WORD_BYTES, WORDS_BYTES, WORDS_COMMIT_BYTES, redo_total,
-};
-use crate::lines::LineSet;
+use crate::layout::{IN_LOG_HEAD, IN_LOG_UPTO, ShadowLayout, Unit};
+use crate::shares::{Share, Shares};
 use mangrove_pool::Region;
 use std::sync::atomic::Ordering;
 
-/// A batch ends after this share of a ring, so that log writers that wait for space get it in pieces.
-const BATCH_SHARE: u64 = 4;
+/// A share has so many bytes of the logs: one part in 16 of a ring. Space is freed in such pieces.
+pub(crate) const SHARES: u64 = 16;
+/// Shares of a ring in use above which the oldest is freed.
+const SHARES_KEPT: u64 = 13;
+
+/// What a step of the replayer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aim {
+    /// Logs with space for their writers; as few flushes as possible.
+    Space,
+    /// Empty logs.
+    Empty,
+}
+
+/// What a step of the replayer did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// There was nothing to do.
+    Nothing,
+    /// It applied all that was published.
+    AllApplied,
+    /// It applied or freed a whole share: there may be more.
+    Share,
+}
 
 /// The state of replaying, for one thread at a time.
 pub(crate) struct Replayer {
     /// For each log, the position of the next atomic group to be applied.
     positions: Vec<u64>,
+    /// The number of the last atomic group applied.
+    reached: u64,
     /// The number of the last atomic group applied, durably.
     applied: u64,
-    lines: LineSet,
-    /// Atomic groups, and bytes of ranges, applied; bytes of lines flushed; batches.
+    shares: Shares,
+    stage: Stage,
+    /// Atomic groups, and bytes of ranges, applied; bytes of lines flushed; how often space was freed.
     pub(crate) units: u64,
     pub(crate) bytes: u64,
     pub(crate) flushed_bytes: u64,
@@ -41,58 +65,107 @@ pub(crate) struct Replayer {
 
 impl Replayer {
     pub(crate) fn new(positions: Vec<u64>, applied: u64) -> Self {
-        Self { positions, applied, lines: LineSet::new(), units: 0, bytes: 0, flushed_bytes: 0, batches: 0 }
+        Self {
+            positions,
+            reached: applied,
+            applied,
+            shares: Shares::default(),
+            stage: Stage::default(),
+            units: 0,
+            bytes: 0,
+            flushed_bytes: 0,
+            batches: 0,
+        }
     }
 
-    /// The number of the last atomic group in the durable copy.
+    /// The number of the last atomic group in the durable copy, durably.
     pub(crate) fn applied(&self) -> u64 {
         self.applied
     }
 
-    /// Applies some atomic groups; false when there are none.
-    pub(crate) fn batch(&mut self, region: &Region, layout: &ShadowLayout, handover: &Handover) -> bool {
+    /// True when all that was applied is durable in the durable copy.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.shares.is_empty()
+    }
+
+    /// Applies at most a share, and frees space if `aim` asks for some.
+    pub(crate) fn step(
+        &mut self,
+        region: &Region,
+        layout: &ShadowLayout,
+        handover: &Handover,
+        aim: Aim,
+    ) -> Step {
+        let share = (layout.ring_bytes / SHARES).max(1);
+        let reached = self.reached;
+        self.apply_share(region, layout, handover, share);
+        let is_full = self.shares.open_bytes() >= share;
+        // Everything that was published is applied first: what a line's first change waits for, more changes join.
+        let wanted = aim == Aim::Space && !is_full && handover.wants_space(SHARES_KEPT * share);
+        if is_full || aim == Aim::Empty || (wanted && !self.shares.has_closed()) {
+            self.shares.close(&self.positions, self.reached);
+        }
+        let mut flushed = 0;
+        let flush = |offset, len| {
+            region.flush(layout.image_start() + offset, len as usize);
+            flushed += len;
+        };
+        let freed = match aim {
+            Aim::Empty => self.shares.take_all(flush),
+            Aim::Space if wanted => self.shares.take_oldest(flush),
+            Aim::Space => None,
+        };
+        self.flushed_bytes += flushed;
+        if let Some(freed) = &freed {
+            self.free(region, layout, handover, freed);
+        }
+        match freed {
+            Some(_) => Step::Share,
+            None if is_full => Step::Share,
+            None if self.reached > reached => Step::AllApplied,
+            None => Step::Nothing,
+        }
+    }
+
+    /// Applies atomic groups until the open share has `share` bytes, or nothing is left.
+    fn apply_share(&mut self, region: &Region, layout: &ShadowLayout, handover: &Handover, share: u64) {
         let watermark = handover.watermark();
-        if watermark <= self.applied {
-            return false;
+        if watermark <= self.reached {
+            return;
         }
         // After the watermark: every atomic group up to it lies before these.
         let tails: Vec<u64> = (0..self.positions.len()).map(|log| handover.tail(log)).collect();
-        let mut budget = layout.ring_bytes / BATCH_SHARE;
-        let (mut applied, mut flushed) = (self.applied, 0);
         let mut first = FirstUnits::read(region, layout, &self.positions, &tails);
-        while applied < watermark && budget > 0 {
-            let Some((log, unit)) = first.next(applied + 1) else { break };
+        while self.reached < watermark && self.shares.open_bytes() < share {
+            let Some((log, unit)) = first.next(self.reached + 1) else { break };
             assert!(unit.seq() <= watermark, "a unit beyond the watermark comes first");
-            let position = self.positions[log];
-            let lines = &mut self.lines;
-            self.bytes += apply(region, layout, log, position, &unit, |offset, len| {
-                lines.insert(layout.image_start() + offset, len);
-                if lines.is_full() {
-                    flushed += flush(lines, region);
-                }
-            });
+            let (shares, position) = (&mut self.shares, self.positions[log]);
+            let touched = |offset, len| shares.insert(offset, len);
+            self.bytes += self.stage.apply(region, layout, log, position, &unit, touched);
+            shares.grow(unit.bytes());
             self.positions[log] += unit.bytes();
             first.advance(region, layout, log, self.positions[log], tails[log]);
             self.units += 1;
-            applied = unit.seq();
-            budget = budget.saturating_sub(unit.bytes());
+            self.reached = unit.seq();
         }
-        flushed += flush(&mut self.lines, region);
+        let shares = &mut self.shares;
+        self.stage.store(region, layout, |offset, len| shares.insert(offset, len));
+    }
+
+    /// Frees the logs up to the end of a share whose lines were flushed.
+    fn free(&mut self, region: &Region, layout: &ShadowLayout, handover: &Handover, share: &Share) {
         region.fence();
-        for (log, &position) in self.positions.iter().enumerate() {
-            let at = layout.log(log);
+        for (log, &position) in share.positions.iter().enumerate() {
             if position != handover.head(log) {
-                store_head(region, at, applied, position);
+                store_head(region, layout.log(log), share.upto, position);
             }
         }
         region.fence();
-        for (log, &position) in self.positions.iter().enumerate() {
+        for (log, &position) in share.positions.iter().enumerate() {
             handover.free(log, position);
         }
-        self.flushed_bytes += flushed;
         self.batches += 1;
-        self.applied = applied;
-        true
+        self.applied = share.upto;
     }
 }
 
@@ -137,136 +210,9 @@ impl FirstUnits {
     }
 }
 
-/// Flushes every line and empties the set; returns the bytes flushed.
-pub(crate) fn flush(lines: &mut LineSet, region: &Region) -> u64 {
-    let mut flushed = 0;
-    lines.drain(|offset, len| {
-        region.flush(offset, len as usize);
-        flushed += len;
-    });
-    flushed
-}
-
 /// Stores where a log begins, and the number up to which everything is in the durable copy. Flushed, not fenced.
 pub(crate) fn store_head(region: &Region, log_words: u64, upto: u64, head: u64) {
     region.store(log_words + IN_LOG_UPTO, upto, Ordering::Release);
     region.store(log_words + IN_LOG_HEAD, head, Ordering::Release);
     region.flush(log_words + IN_LOG_UPTO, 16);
-}
-
-/// The word at a position of a log.
-#[inline]
-pub(crate) fn word(region: &Region, layout: &ShadowLayout, log: usize, position: u64) -> u64 {
-    // Relaxed: published, or not in use yet.
-    region.word(layout.ring(log, position)).load(Ordering::Relaxed)
-}
-
-/// The head of the atomic group at a position, if there is one.
-pub(crate) fn read_unit(region: &Region, layout: &ShadowLayout, log: usize, position: u64) -> Option<Unit> {
-    region.reading(layout.ring(log, position), 8);
-    // Version 1: the head may wrap around the ring's end.
-    let words = [0, 8, 16, 24].map(|at| word(region, layout, log, position + at));
-    Unit::decode(words, position, layout.unit_align())
-}
-
-/// Copies the atomic group's ranges into the durable copy, and passes each to `touched`; returns the bytes copied.
-/// The atomic group is one that was published, or that recovery has verified.
-pub(crate) fn apply(
-    region: &Region,
-    layout: &ShadowLayout,
-    log: usize,
-    position: u64,
-    unit: &Unit,
-    mut touched: impl FnMut(u64, u64),
-) -> u64 {
-    let commit = match unit {
-        Unit::Records(commit) => commit,
-        Unit::Words(commit) => {
-            let first = position + WORDS_COMMIT_BYTES;
-            return apply_words(region, layout, log, first, commit.count, &mut touched);
-        }
-    };
-    let (mut at, mut bytes) = (position + COMMIT_BYTES, 0);
-    for _ in 0..commit.records {
-        let (first, offset) = (word(region, layout, log, at), word(region, layout, log, at + 8));
-        match first & 0xff {
-            KIND_REDO => {
-                let len = first >> 8;
-                copy_from_ring(region, layout, log, at + 16, layout.image_start() + offset, len);
-                touched(offset, len);
-                bytes += len;
-                at += redo_total(len);
-            }
-            KIND_WORDS => {
-                let count = first >> 8;
-                bytes += apply_words(region, layout, log, at + WORDS_BYTES, count, &mut touched);
-                at += WORDS_BYTES + count * WORD_BYTES;
-            }
-            KIND_SPILL => {
-                let total = word(region, layout, log, at + 16);
-                bytes += apply_spilled(region, layout, offset, total, &mut touched);
-            }
-            kind => panic!("a published unit holds a record of kind {kind:#x}"),
-        }
-    }
-    bytes
-}
-
-/// As `apply`, for `count` words from the position `at` on.
-fn apply_words(
-    region: &Region,
-    layout: &ShadowLayout,
-    log: usize,
-    at: u64,
-    count: u64,
-    touched: &mut impl FnMut(u64, u64),
-) -> u64 {
-    region.reading(layout.ring(log, at), 8);
-    for at in (at..at + count * WORD_BYTES).step_by(WORD_BYTES as usize) {
-        let (offset, value) = (word(region, layout, log, at), word(region, layout, log, at + 8));
-        region.store(layout.image_start() + offset, value, Ordering::Relaxed);
-        touched(offset, 8);
-    }
-    count * 8
-}
-
-/// As `apply`, for the spilled records of an atomic group, which lie in one piece at `start` of the region: ranges,
-/// and words as ranges of 8 bytes.
-fn apply_spilled(
-    region: &Region,
-    layout: &ShadowLayout,
-    start: u64,
-    total: u64,
-    touched: &mut impl FnMut(u64, u64),
-) -> u64 {
-    let (mut at, mut bytes) = (start, 0);
-    while at < start + total {
-        // Relaxed: published, or not in use yet.
-        let (first, offset) =
-            (region.word(at).load(Ordering::Relaxed), region.word(at + 8).load(Ordering::Relaxed));
-        assert_eq!(first & 0xff, KIND_REDO, "a unit aside holds REDO records only");
-        let len = first >> 8;
-        copy(region, at + 16, layout.image_start() + offset, len);
-        touched(offset, len);
-        bytes += len;
-        at += redo_total(len);
-    }
-    bytes
-}
-
-fn copy_from_ring(region: &Region, layout: &ShadowLayout, log: usize, position: u64, to: u64, len: u64) {
-    let left = layout.ring_bytes - position % layout.ring_bytes;
-    copy(region, layout.ring(log, position), to, len.min(left));
-    if len > left {
-        copy(region, layout.ring(log, position + left), to + left, len - left);
-    }
-}
-
-fn copy(region: &Region, from: u64, to: u64, len: u64) {
-    region.reading(from, len as usize);
-    assert!(from + len <= region.len() && (to + len <= from || from + len <= to));
-    // SAFETY: inside the region (asserted), and not written meanwhile: it is published, or no thread uses the
-    // region yet. `write` copies into another part of it.
-    let bytes = unsafe { std::slice::from_raw_parts(region.at(from), len as usize) };
-    region.write(to, bytes);
 }

@@ -8,7 +8,7 @@ use crate::layout::ShadowLayout;
 use crate::leases::Leases;
 use crate::log_writer::LogWriter;
 use crate::recover::RecoveredLogs;
-use crate::replay::Replayer;
+use crate::replay::{Aim, Replayer, Step};
 use crate::spill_area::SpillArea;
 use crate::working::WorkingCopy;
 use crate::{Error, Result, Stat};
@@ -17,12 +17,15 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long the replayer waits for more atomic groups: bytes that several of them change are then written once.
+/// How long the replayer waits for more atomic groups: bytes that several of them change are then written once. Where
+/// few come in that time, it empties the logs.
 #[cfg(not(test))]
 const GATHER: Duration = Duration::from_millis(10);
 /// In a test of this crate that waits for it, the wait is endless.
 #[cfg(test)]
 const GATHER: Duration = Duration::from_secs(3600);
+/// In a time of `GATHER` few atomic groups came: less than one part in so many of a ring.
+const FEW: u64 = 256;
 /// Spins before a wait for another log writer yields the processor.
 const SPINS: u32 = 200;
 
@@ -103,7 +106,7 @@ impl Rings {
         self.wait(seq)?;
         while self.replayer.lock().applied() < seq {
             self.alive()?;
-            self.replay_once();
+            self.replay_step(Aim::Empty);
         }
         Ok(())
     }
@@ -114,13 +117,19 @@ impl Rings {
         self.wait_applied(seq)
     }
 
-    /// Runs one batch of the replayer; false when there was nothing to do.
-    pub(crate) fn replay_once(&self) -> bool {
-        let progress = self.replayer.lock().batch(&self.region, &self.layout, &self.handover);
-        if progress {
+    /// Runs one step of the replayer.
+    pub(crate) fn replay_step(&self, aim: Aim) -> Step {
+        let step = self.replayer.lock().step(&self.region, &self.layout, &self.handover, aim);
+        if step == Step::Share {
             self.handover.space.notify_all();
         }
-        progress
+        step
+    }
+
+    /// Applies a share of what was published or, where all of it is applied, makes it durable in the durable copy and
+    /// frees the logs; false when there was nothing to do.
+    pub(crate) fn replay_once(&self) -> bool {
+        self.replay_step(Aim::Space) != Step::Nothing || self.replay_step(Aim::Empty) != Step::Nothing
     }
 
     pub(crate) fn alive(&self) -> Result<()> {
@@ -162,21 +171,37 @@ impl Rings {
     }
 
     fn replay_until_stopped(&self) {
+        // Acquire pairs with the Release in `stop`.
+        let stopped = || self.stop.load(Ordering::Acquire);
+        let (mut seen, mut waited) = (self.handover.published_bytes(), true);
         loop {
             let ticket = self.handover.work.ticket();
-            // Acquire pairs with the Release in `stop`.
-            if self.stop.load(Ordering::Acquire) {
+            if stopped() {
                 return;
             }
-            self.handover.begin_round();
-            if self.replay_once() {
-                self.handover.work.wait_for(ticket, GATHER);
+            let requested = self.handover.begin_round();
+            let mut step = self.replay_step(Aim::Space);
+            while step == Step::Share && !stopped() {
+                step = self.replay_step(Aim::Space);
+            }
+            let published = self.handover.published_bytes();
+            let few = published - std::mem::replace(&mut seen, published) < self.layout.ring_bytes / FEW;
+            // A request between two rounds may belong to what the first has applied.
+            let rests = waited && few && !requested;
+            waited = true;
+            if !self.replayer.lock().is_settled() {
+                if rests {
+                    self.replay_step(Aim::Empty);
+                    waited = false;
+                } else {
+                    self.handover.work.wait_for(ticket, GATHER);
+                }
             } else {
                 self.handover.go_idle();
                 self.handover.work.wait(ticket);
                 let ticket = self.handover.work.ticket();
                 // After the ticket: a later request wakes the replayer, and an earlier one keeps it from waiting.
-                if !self.stop.load(Ordering::Acquire) && !self.handover.is_space_requested() {
+                if !stopped() && !self.handover.is_space_requested() {
                     self.handover.work.wait_for(ticket, GATHER);
                 }
             }

@@ -531,9 +531,13 @@ mod tests {
         let base = shadow.base() as usize;
         let Backing::Rings(rings) = &shadow.backing else { panic!("emulated has rings") };
         for _ in 0..200 {
-            // Ends the replayer's last pause.
-            rings.handover.work.notify_all();
-            wait_until("the replayer rests", || rings.handover.is_idle());
+            // Ends the replayer's pauses.
+            wait_until("the replayer rests", || {
+                rings.handover.is_idle() || {
+                    rings.handover.work.notify_all();
+                    false
+                }
+            });
             let applied = shadow.stat().applied_units;
             shadow.commit(0, &[(base, 20 << 10)]).unwrap();
             wait_until("the unit is applied", || shadow.stat().applied_units > applied);
