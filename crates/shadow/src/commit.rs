@@ -11,6 +11,7 @@
 //! Invariants:
 //! 1. Durable-order: an atomic group is durable before the first byte of the next one in its log is stored. Otherwise
 //!    a crash could keep the next one alone, and recovery would take the hole before it for damage.
+//!    With `Order::Gaps` there is no fence: caches are persistent, and stores become durable in their order.
 //! 2. Durable-order: space is written again only when the head that frees it is durable. Otherwise recovery would
 //!    read new records as old ones.
 
@@ -25,7 +26,7 @@ use crate::ring::Rings;
 use crate::spill_area::{Held, Spilled};
 use mangrove_pool::{Range, crc32c};
 use mangrove_sys::{CACHE_LINE_BYTES, prefetch_write};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 /// Lines fetched ahead of the next commit.
@@ -126,12 +127,14 @@ impl Rings {
         seq
     }
 
-    /// Puts the writer's atomic group into the ring.
+    /// Puts the writer's atomic group into the ring. With `Order::Gaps` it is durable then.
     #[inline]
     pub(crate) fn seal(&self, writer: &mut LogWriter) {
         let (log, position) = (writer.log, writer.position);
         let Some(Spilled { crc, start, bytes, count }) = writer.spilled else {
             self.put(log, position, writer.assemble());
+            // Release: for the compiler; the stores that make the caller's values visible come after.
+            fence(Ordering::Release);
             return;
         };
         let record: [u8; 32] = le_bytes([u64::from(crc) << 32 | KIND_SPILL, start, bytes, count]);
@@ -141,6 +144,8 @@ impl Rings {
         unit[..COMMIT_BYTES as usize].copy_from_slice(&le_bytes::<4, 32>(commit.words()));
         unit[COMMIT_BYTES as usize..].copy_from_slice(&record);
         self.put(log, position, &unit);
+        // Release: as above.
+        fence(Ordering::Release);
     }
 
     /// Puts an empty atomic group in place of the writer's, whose number has been drawn.
@@ -149,10 +154,12 @@ impl Rings {
         self.put(log, position, writer.assemble_void());
     }
 
-    /// Makes the sealed atomic group durable.
+    /// Makes the sealed atomic group durable, unless it is.
     #[inline]
     pub(crate) fn flush(&self, writer: &LogWriter) -> Result<()> {
-        self.region.fence();
+        if !self.gaps {
+            self.region.fence();
+        }
         // Fetches the lines of the next atomic group, most likely a short one, while the caller continues.
         let next = writer.position + writer.bytes;
         for line in 0..PREFETCH_LINES {
@@ -276,10 +283,17 @@ impl Rings {
     fn put(&self, log: usize, position: u64, bytes: &[u8]) {
         let left = (self.layout.ring_bytes - position % self.layout.ring_bytes) as usize;
         let (first, second) = bytes.split_at(bytes.len().min(left));
-        self.region.write_through(self.layout.ring(log, position), first);
+        self.put_piece(self.layout.ring(log, position), first);
         if !second.is_empty() {
-            self.region.write_through(self.layout.ring(log, position + left as u64), second);
+            self.put_piece(self.layout.ring(log, position + left as u64), second);
         }
+    }
+
+    /// Durable-order: with `Order::Gaps`, the atomic group before any later store of this thread. Plain stores become
+    /// visible, and there durable, in their order; a store past the caches would need a fence.
+    #[inline]
+    fn put_piece(&self, at: u64, bytes: &[u8]) {
+        if self.gaps { self.region.write(at, bytes) } else { self.region.write_through(at, bytes) }
     }
 
     /// Waits until the ring of `log` has space for bytes up to `end`.

@@ -11,6 +11,7 @@
 //! 4. No line of a ring holds bytes of two atomic groups: flushing one never writes the other's line again. (In a
 //!    shadow of version 1 two neighbours share a line.)
 
+use crate::order::Generation;
 use crate::{Error, Result};
 use mangrove_pool::{Region, crc32c};
 use std::sync::atomic::Ordering;
@@ -45,7 +46,7 @@ pub(crate) const AT_LEN: u64 = 64;
 /// Bytes of the durable copy after which the region is still zero: one line of its own.
 pub(crate) const AT_DIRTY_END: u64 = 128;
 /// The generation: counts the openings, and invalidates atomic groups of earlier ones. One line of its own.
-/// (docs/format calls the field `incarnation`.)
+/// (docs/format calls the field `incarnation`; `order.rs` has its bits.)
 pub(crate) const AT_GENERATION: u64 = 192;
 /// The words of each log, two lines for each.
 pub(crate) const AT_LOGS: u64 = PAGE_BYTES;
@@ -136,8 +137,8 @@ impl ShadowLayout {
     }
 
     /// Seed of the checksums of a log's atomic groups.
-    pub(crate) fn seed(&self, log: usize, generation: u64) -> u32 {
-        crc32c(crc32c(log as u32, &self.nonce.to_le_bytes()), &generation.to_le_bytes())
+    pub(crate) fn seed(&self, log: usize, generation: Generation) -> u32 {
+        crc32c(crc32c(log as u32, &self.nonce.to_le_bytes()), &generation.0.to_le_bytes())
     }
 
     /// Writes the header of a fresh, zero region; durable with the caller's next fence.

@@ -45,6 +45,10 @@ enum Log {
 ///
 /// A crash keeps the atomic group whole, with all that have smaller numbers, or loses it.
 ///
+/// With [`Order::Gaps`](crate::Order::Gaps) a crash keeps every atomic group that was sealed. The commit is durable
+/// then: `flush` has no fence, and `Shadow::wait` returns at once. `seal` must come before other threads can read what
+/// was written. `publish` is called all the same, for the replayer.
+///
 /// The lease may be dropped at any time, by a panic too. What was not numbered is forgotten; a number that was drawn
 /// gets an empty atomic group, so that nobody waits for it.
 ///

@@ -47,6 +47,7 @@ mod lines;
 mod log_backing;
 mod log_writer;
 mod options;
+mod order;
 mod recover;
 mod replay;
 mod ring;
@@ -65,6 +66,7 @@ pub use mangrove_pool::{
     Medium, MediumKind, PoolConfig, Region, Result, Start, Storage, pool_config_setters,
 };
 pub use options::{CAPACITY_BYTES_DEFAULT, CAPACITY_BYTES_MAX, LOG_COUNT_MAX, Options};
+pub use order::Order;
 pub use shadow::Shadow;
 pub use stat::{Report, Stat};
 pub use ticket::Ticket;

@@ -1,5 +1,6 @@
 //! How a shadow is opened or created.
 
+use crate::order::Order;
 use crate::{Error, Result};
 use mangrove_pool::{AddressChoice, Create, FlushInstruction, PoolConfig, PoolOptions, Start, Storage};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ pub struct Options {
     pub(crate) log_count: usize,
     pub(crate) background: bool,
     pub(crate) start: Start,
+    pub(crate) order: Order,
 }
 
 impl Default for Options {
@@ -31,6 +33,7 @@ impl Default for Options {
             log_count: 1,
             background: true,
             start: Start::Read,
+            order: Order::Dense,
         }
     }
 }
@@ -89,6 +92,13 @@ impl Options {
     pub fn start(mut self, start: Start) -> Self {
         self.start = start;
         self.with(|p| p.start(start))
+    }
+
+    /// Which atomic groups of this opening survive a crash; see [`Order`]. `Dense` by default.
+    #[must_use]
+    pub fn order(mut self, order: Order) -> Self {
+        self.order = order;
+        self
     }
 
     /// False: no background thread; a thread that finds a log full applies it. Deterministic; for tests.

@@ -6,6 +6,10 @@
 //! place had been durable: then it is damaged, and opening fails. (So damage is distinguished from a tear, except
 //! in the last atomic group of a log.)
 //!
+//! With `Order::Gaps` every whole atomic group is applied, whatever is missing before it: one that others depend on
+//! was whole, in persistent caches, before they began. An atomic group is whole there before the first byte of the next
+//! one in its log is stored, so the proof of damage holds too.
+//!
 //! Invariants:
 //! 1. Nothing is stored before everything that will be applied has been verified.
 //! 2. Durable-order: the durable copy before the heads that drop the records, and before the generation that
@@ -16,7 +20,7 @@
 //!    mistaken for a new one with the same sequence number.
 //! 4. Repeated after a crash at any point, recovery does the same: whichever lines survive, the greatest `upto`
 //!    names the last atomic group applied, the next number is missing, and dropped atomic groups have greater
-//!    numbers.
+//!    numbers. (With `Order::Gaps` none has a greater number.)
 
 use crate::apply::{RingWords, Stage, read_unit, word};
 use crate::layout::{
@@ -25,6 +29,7 @@ use crate::layout::{
     WORDS_BYTES, WORDS_COMMIT_BYTES, WordsCommit, crcs_of_words, le_bytes, redo_total,
 };
 use crate::lines::LineSet;
+use crate::order::{Generation, Order};
 use crate::replay::store_head;
 use crate::{Error, Result};
 use mangrove_pool::{Region, crc32c};
@@ -54,7 +59,7 @@ pub(crate) struct RecoveredLogs {
     pub(crate) seq: u64,
     pub(crate) len: u64,
     /// Of the atomic groups that will be written.
-    pub(crate) generation: u64,
+    pub(crate) generation: Generation,
 }
 
 /// What recovery did.
@@ -103,22 +108,22 @@ pub(crate) fn recover(
     region: &Region,
     layout: &mut ShadowLayout,
     ends: LogEnds,
+    order: Order,
 ) -> Result<(RecoveredLogs, Recovery)> {
     let len = read_len(region, layout)?;
     region.grow(layout.image_start() + len)?;
-    let generation = durable_word(region, AT_GENERATION);
-    let RingScan { found, upto, starts } = scan(region, layout, len, u64::MAX, ends)?;
+    let RingScan { found, upto, starts, generation } = scan(region, layout, len, u64::MAX, ends)?;
     let mut recovery = Recovery::default();
     let mut seq = upto;
     let (mut stage, mut lines) = (Stage::default(), LineSet::default());
     let mut ends = starts;
     for group in &found {
         if group.unit.seq() > upto {
-            if group.unit.seq() != seq + 1 {
+            if group.unit.seq() != seq + 1 && generation.order() == Order::Dense {
                 recovery.dropped += 1;
                 continue;
             }
-            seq += 1;
+            seq = group.unit.seq();
             recovery.units += 1;
             let touched = |offset, len| lines.insert(offset, len);
             recovery.bytes += stage.apply(region, layout, group.log, group.position, &group.unit, touched);
@@ -132,7 +137,8 @@ pub(crate) fn recover(
     for (log, &end) in ends.iter().enumerate() {
         store_head(region, layout.log(log), seq, end);
     }
-    region.store(AT_GENERATION, generation + 1, Ordering::Release);
+    let generation = generation.next(order);
+    region.store(AT_GENERATION, generation.0, Ordering::Release);
     region.flush(AT_GENERATION, 8);
     region.fence();
     if layout.version < VERSION {
@@ -142,7 +148,7 @@ pub(crate) fn recover(
         region.fence();
     }
     region.drain()?;
-    Ok((RecoveredLogs { positions: ends, seq, len, generation: generation + 1 }, recovery))
+    Ok((RecoveredLogs { positions: ends, seq, len, generation }, recovery))
 }
 
 /// Verifies header words and logs of a region of which `usable` bytes exist, without changing anything; returns the
@@ -166,17 +172,19 @@ struct RingScan {
     upto: u64,
     /// Where each log begins.
     starts: Vec<u64>,
+    /// That of the atomic groups.
+    generation: Generation,
 }
 
 fn scan(region: &Region, layout: &ShadowLayout, len: u64, usable: u64, ends: LogEnds) -> Result<RingScan> {
-    let mut scan = RingScan { found: Vec::new(), upto: 0, starts: Vec::new() };
     let logs = 0..layout.log_count as usize;
     let words = logs.map(|log| layout.log(log));
-    scan.upto = words.map(|at| durable_word(region, at + IN_LOG_UPTO)).max().unwrap_or(0);
-    let generation = durable_word(region, AT_GENERATION);
-    if scan.upto > NUMBER_MAX || generation > NUMBER_MAX {
+    let upto = words.map(|at| durable_word(region, at + IN_LOG_UPTO)).max().unwrap_or(0);
+    let generation = Generation::read(durable_word(region, AT_GENERATION));
+    let Some(generation) = generation.filter(|_| upto <= NUMBER_MAX) else {
         return corrupt(AT_GENERATION, "a number of units or openings that cannot be");
-    }
+    };
+    let mut scan = RingScan { found: Vec::new(), upto, starts: Vec::new(), generation };
     let mut verifier = Verifier { region, layout, len, usable, generation, upto: scan.upto, spilled: 0 };
     for log in 0..layout.log_count as usize {
         let at = layout.log(log);
@@ -216,7 +224,7 @@ struct Verifier<'a> {
     layout: &'a ShadowLayout,
     len: u64,
     usable: u64,
-    generation: u64,
+    generation: Generation,
     upto: u64,
     /// Spilled atomic groups that are not applied. There is at most one: the next is begun when the last has been
     /// applied.

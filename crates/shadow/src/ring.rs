@@ -7,6 +7,7 @@ use crate::handover::Handover;
 use crate::layout::ShadowLayout;
 use crate::leases::Leases;
 use crate::log_writer::LogWriter;
+use crate::order::Order;
 use crate::recover::RecoveredLogs;
 use crate::replay::{Aim, Replayer, Step};
 use crate::spill_area::SpillArea;
@@ -49,6 +50,8 @@ pub(crate) struct Rings {
     pub(crate) replayer: Mutex<Replayer>,
     /// A background thread replays; otherwise a thread that finds a ring full does.
     pub(crate) background: bool,
+    /// `Order::Gaps`: what is sealed is durable.
+    pub(crate) gaps: bool,
     stop: AtomicBool,
     panicked: AtomicBool,
     pub(crate) len: AtomicU64,
@@ -76,6 +79,7 @@ impl Rings {
             layout,
             working,
             background: options.background,
+            gaps: options.order == Order::Gaps,
             stop: AtomicBool::new(false),
             panicked: AtomicBool::new(false),
             len: AtomicU64::new(start.len),
@@ -89,9 +93,21 @@ impl Rings {
         self.len.load(Ordering::Acquire)
     }
 
-    /// Waits until every atomic group up to `seq` is durable.
+    /// Waits until the atomic group `seq` is durable and, with `Order::Dense`, every one before it.
     #[inline]
     pub(crate) fn wait(&self, seq: u64) -> Result<()> {
+        if self.gaps { self.alive() } else { self.wait_published(seq) }
+    }
+
+    /// Whether `wait` would not wait.
+    #[inline]
+    pub(crate) fn is_durable(&self, seq: u64) -> bool {
+        self.gaps || self.handover.covers(seq)
+    }
+
+    /// Waits until every atomic group up to `seq` is published.
+    #[inline]
+    pub(crate) fn wait_published(&self, seq: u64) -> Result<()> {
         let mut spins = 0;
         while !self.handover.covers(seq) {
             self.alive()?;
@@ -103,7 +119,7 @@ impl Rings {
 
     /// Waits until the atomic group `seq` is in the durable copy.
     pub(crate) fn wait_applied(&self, seq: u64) -> Result<()> {
-        self.wait(seq)?;
+        self.wait_published(seq)?;
         while self.replayer.lock().applied() < seq {
             self.alive()?;
             self.replay_step(Aim::Empty);

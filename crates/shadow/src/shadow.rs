@@ -63,6 +63,7 @@ impl Shadow {
         options.validate()?;
         let begun = Instant::now();
         let pool = options.pool(path.as_ref())?;
+        options.order.validate(pool.stat().domain.is_some_and(|domain| domain.eadr))?;
         let image = if options.start == Start::CopyOnWrite { pool.image_file()? } else { None };
         let found = pool.open_report();
         let ends = if found.was_clean || found.created { LogEnds::Trust } else { LogEnds::Prove };
@@ -88,6 +89,7 @@ impl Shadow {
     /// # Errors
     /// See [`Error`].
     pub fn on_region(region: Region, options: &Options) -> Result<Self> {
+        options.validate_for(&region)?;
         Self::build(region, options, None, LogEnds::Prove, false)
     }
 
@@ -97,6 +99,7 @@ impl Shadow {
     /// # Errors
     /// See [`Error`].
     pub fn on_mapped_region(region: Region, file: OwnedFd, options: &Options) -> Result<Self> {
+        options.validate_for(&region)?;
         Self::build(region, options, Some(file), LogEnds::Prove, false)
     }
 
@@ -130,7 +133,7 @@ impl Shadow {
         };
         let working = WorkingCopy::reserve(&layout)?;
         let base = working.base();
-        let (start, recovery) = recover(&region, &mut layout, ends)?;
+        let (start, recovery) = recover(&region, &mut layout, ends, options.order)?;
         match image {
             Some(file) => working.map(&file, layout.image_start(), start.len)?,
             None => working.load(&region, layout.image_start(), start.len),
@@ -255,7 +258,8 @@ impl Shadow {
     }
 
     /// Waits until the atomic group and every one before it is durable. With durability by interval it returns at
-    /// once; see [`Shadow::sync`].
+    /// once; see [`Shadow::sync`]. With [`Order::Gaps`](crate::Order::Gaps) it returns at once, since what was sealed
+    /// is durable.
     ///
     /// # Errors
     /// `Poisoned`, or the first error: nothing may be acknowledged.
@@ -299,13 +303,14 @@ impl Shadow {
     }
 
     /// Whether the atomic group and every one before it is durable. Costs one load once a thread has found it so, by
-    /// asking or by waiting.
+    /// asking or by waiting. With [`Order::Gaps`](crate::Order::Gaps) it is true of all that was sealed, and costs
+    /// none.
     #[inline]
     #[must_use]
     pub fn is_durable(&self, ticket: Ticket) -> bool {
         match &self.backing {
             Backing::Log(log) => log.region.medium().durable() >= ticket.0,
-            Backing::Rings(rings) => rings.handover.covers(ticket.0),
+            Backing::Rings(rings) => rings.is_durable(ticket.0),
         }
     }
 
@@ -462,6 +467,13 @@ impl Options {
         // The logs lie in the region; the pool itself has none.
         let pool = pool.log_bytes(mangrove_pool::LOG_BYTES_DEFAULT);
         pool.capacity(capacity.min(mangrove_pool::CAPACITY_BYTES_MAX)).open(path)
+    }
+
+    /// A region that the caller keeps has the domain that the options name.
+    fn validate_for(&self, region: &Region) -> Result<()> {
+        let logs = region.medium().capabilities().has_units;
+        let domain = mangrove_pool::PersistenceDomain::resolve(self.config.domain, None)?;
+        self.order.validate(domain.eadr && !logs)
     }
 
     fn layout(&self, address: u64) -> ShadowLayout {

@@ -68,6 +68,10 @@ impl Rings {
             crc = put_checksummed(buffer, data, at + REDO_BYTES, crc32c(crc, &head), put);
             at += redo_total(data.len() as u64);
         }
+        if self.gaps {
+            // Durable-order: the records before the atomic group that names them, whose stores wait for no others.
+            self.region.fence();
+        }
         Ok(Spilled { crc, start, bytes, count })
     }
 

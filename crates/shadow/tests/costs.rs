@@ -6,7 +6,7 @@
 mod counting;
 
 use counting::{Cost, Counting};
-use mangrove_shadow::{AddressChoice, Create, Medium, Options, Shadow};
+use mangrove_shadow::{AddressChoice, Create, Domain, Medium, Options, Order, Shadow};
 use std::fmt::Write;
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/costs.golden");
@@ -97,4 +97,17 @@ fn commits_cost_what_the_table_says() {
     }
     let golden = std::fs::read_to_string(GOLDEN).unwrap_or_default();
     assert!(golden == text, "costs changed (BLESS=1 renews the table):\n{text}\nwas:\n{golden}");
+}
+
+/// Where caches are persistent and gaps allowed, a commit that does not spill flushes nothing and has no fence.
+#[test]
+fn with_gaps_a_commit_flushes_nothing() {
+    let (region, medium) = Counting::region(4 << 20, false);
+    let options = options().domain(Domain::Eadr).order(Order::Gaps);
+    let shadow = Shadow::on_region(region, &options.capacity(1 << 20).log_bytes(128 << 10)).unwrap();
+    shadow.grow(256 << 10).unwrap();
+    for (name, ranges) in &ROWS[..9] {
+        let Cost { flushes, fences, .. } = medium.cost_of(|| commit(&shadow, ranges));
+        assert_eq!((flushes, fences), (0, 0), "{name}");
+    }
 }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use mangrove_shadow::{Create, Latency, LogLease, Medium, Options, Shadow};
+use mangrove_shadow::{Create, Domain, Latency, LogLease, Medium, Options, Order, Shadow};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use support::{Random, bytes, folder};
@@ -282,4 +282,105 @@ fn a_shadow_of_version_1_opens_and_becomes_version_2() {
     assert_eq!((read(8), read(56)), (2, header_crc(2)));
     put(56, header_crc(1) ^ 1);
     assert!(matches!(options().open(&path), Err(mangrove_shadow::Error::Corrupt { .. })));
+}
+
+/// What a caller of [`Order::Gaps`] is promised: what was sealed is durable, whatever is missing before it.
+#[test]
+fn with_gaps_a_sealed_commit_waits_for_nobody_and_survives_alone() {
+    for order in [Order::Gaps, Order::Dense] {
+        let dir = folder();
+        let path = dir.path().join("s");
+        let options = || options(Medium::Emulated(DRAM)).background(false).log_count(2).domain(Domain::Eadr);
+        let shadow = options().order(order).open(&path).unwrap();
+        shadow.grow(1 << 20).unwrap();
+        let (mut first, mut second) = (shadow.lease(), shadow.lease());
+        store(&shadow, &mut first, 0, 1);
+        let before = first.commit().unwrap();
+        store(&shadow, &mut first, 8, 2);
+        first.reserve().unwrap();
+        let missing = first.number().unwrap();
+        // Words alone; long enough to be written past the caches otherwise; ranges; too long for a ring.
+        let base = shadow.base() as usize;
+        store(&shadow, &mut second, 16, 3);
+        let small = second.commit().unwrap();
+        assert!(before < missing && missing < small);
+        assert_eq!(shadow.is_durable(small), order == Order::Gaps);
+        if order == Order::Gaps {
+            shadow.wait(small).unwrap();
+            shadow.sync().unwrap();
+        }
+        bytes(&shadow)[4096..14096].fill(4);
+        second.range(base + 4096, &[4; 10_000]);
+        second.commit().unwrap();
+        bytes(&shadow)[65536..165536].fill(5);
+        second.range(base + 65536, &[5; 100_000]);
+        second.commit().unwrap();
+        // The process dies here, and with it the first lease's thread.
+        let image = std::fs::read(path.join("image")).unwrap();
+        let generation = u64::from_le_bytes(image[192..200].try_into().unwrap());
+        assert_eq!(generation > 1 << 62, order == Order::Gaps, "recorded before the first commit");
+        drop((first, second, shadow));
+        std::fs::write(path.join("image"), &image).unwrap();
+        // Recovery follows the order of the writer, not its own.
+        let shadow = options().domain(Domain::Adr).open(&path).unwrap();
+        let (kept, dropped) = if order == Order::Gaps { (4, 0) } else { (1, 3) };
+        assert_eq!((shadow.report().units, shadow.report().dropped), (kept, dropped), "{order:?}");
+        let gaps = order == Order::Gaps;
+        assert_eq!([0, 8, 16].map(|at| word(&shadow, at)), [1, 0, if gaps { 3 } else { 0 }]);
+        assert!(bytes(&shadow)[4096..14096].iter().all(|&b| b == if gaps { 4 } else { 0 }));
+        assert!(bytes(&shadow)[65536..165536].iter().all(|&b| b == if gaps { 5 } else { 0 }));
+        // And goes on in another.
+        let mut lease = shadow.lease();
+        store(&shadow, &mut lease, 24, 6);
+        lease.commit().unwrap();
+        drop((lease, shadow));
+        let shadow = options().order(Order::Gaps).open(&path).unwrap();
+        assert_eq!((shadow.report().units, word(&shadow, 24)), (1, 6));
+        shadow.close().unwrap();
+    }
+}
+
+/// Damage is told from what was not finished: with gaps too, an atomic group is whole before the next one in its log.
+#[test]
+fn with_gaps_damage_before_a_whole_unit_of_the_log_is_refused() {
+    let dir = folder();
+    let path = dir.path().join("s");
+    let options = || {
+        let options = options(Medium::Emulated(DRAM)).background(false).log_count(2);
+        options.domain(Domain::Eadr).order(Order::Gaps)
+    };
+    let shadow = options().open(&path).unwrap();
+    shadow.grow(4096).unwrap();
+    let (mut first, mut second) = (shadow.lease(), shadow.lease());
+    for n in 0..2 {
+        store(&shadow, &mut first, n * 8, 7);
+        first.commit().unwrap();
+    }
+    store(&shadow, &mut second, 64, 8);
+    second.commit().unwrap();
+    drop((first, second, shadow));
+    let file = path.join("image");
+    let whole = std::fs::read(&file).unwrap();
+    let ring = 4096 + 64 * 128;
+    for (at, is_refused) in [(ring + 30, true), (ring + 64 + 30, false)] {
+        let mut bad = whole.clone();
+        bad[at] ^= 1;
+        std::fs::write(&file, &bad).unwrap();
+        let opened = options().open(&path);
+        assert_eq!(opened.is_err(), is_refused, "byte {at}");
+        if let Ok(shadow) = opened {
+            assert_eq!([0, 8, 64].map(|at| word(&shadow, at)), [7, 0, 8]);
+        }
+    }
+}
+
+#[test]
+fn gaps_are_refused_where_caches_are_lost() {
+    for options in [options(Medium::Emulated(DRAM)).domain(Domain::Adr), options(Medium::File)] {
+        let dir = folder();
+        let path = dir.path().join("s");
+        let error = options.clone().order(Order::Gaps).open(&path).unwrap_err();
+        assert!(error.to_string().contains("use Order::Dense"), "{error}");
+        options.open(&path).unwrap().close().unwrap();
+    }
 }
