@@ -48,8 +48,8 @@ pub use access::{Halt, Interrupted, TxAccess};
 pub use bytemuck::{self, Pod, Zeroable};
 pub use commit::{Group, GroupSink, HeapLog, HeapSink, OneFence, OneFenceSink};
 pub use executor::{
-    HardwareLimits, HardwareModel, HardwareThread, HardwareTx, Sgl, SglThread, SglTx, Stm, StmOptions,
-    StmThread, StmTx,
+    HardwareLimits, HardwareModel, HardwareThread, HardwareTx, Htm, HtmThread, HtmTx, Sgl, SglThread, SglTx,
+    Stm, StmOptions, StmThread, StmTx,
 };
 pub use heap::{
     Cancel, Heap, HeapError, HeapOptions, HeapResult, HeapStat, Ptr, ROOT_COUNT_MAX, ROOT_NAME_BYTES_MAX,

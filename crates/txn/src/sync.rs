@@ -1,9 +1,9 @@
-//! The one source of locks, atomics, barriers, event counts, waits and clocks, and the one way to memory that
-//! transactions share. The models in `tests/` compile the rest of the crate with a `sync` module of their own, which
-//! takes all of it from the model checker; a simulation on virtual time can do the same.
+//! The one source of locks, atomics, hardware transactions, barriers, event counts, waits and clocks, and the one way
+//! to memory that transactions share. The models in `tests/` compile the rest of the crate with a `sync` module of
+//! their own, which takes all of it from the model checker; a simulation on virtual time can do the same.
 
 use mangrove_sys::Reservation;
-pub(crate) use mangrove_sys::{AsymmetricBarrier, EventCount};
+pub(crate) use mangrove_sys::{AbortStatus, AsymmetricBarrier, EventCount, rtm, xabort, xbegin, xend};
 pub(crate) use parking_lot::{Mutex, MutexGuard};
 use std::ptr::NonNull;
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

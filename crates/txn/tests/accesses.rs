@@ -8,7 +8,7 @@ mod api {
 }
 
 use mangrove_txn::{
-    Halt, HardwareLimits, HardwareModel, Isolation, Sgl, Stm, StmOptions, TxAccess, TxError, TxThread,
+    Halt, HardwareLimits, HardwareModel, Htm, Isolation, Sgl, Stm, StmOptions, TxAccess, TxError, TxThread,
     VolatileLog,
 };
 use std::convert::Infallible;
@@ -160,6 +160,8 @@ fn every_size_and_alignment_is_byte_exact() {
     like_a_byte_array(&words, &Sgl::new(words.memory(), VolatileLog::new()), 4);
     let words = Words::new(WORDS);
     like_a_byte_array(&words, &model(&words), 5);
+    let words = Words::new(WORDS);
+    like_a_byte_array(&words, &Htm::new(words.memory(), VolatileLog::new()), 6);
 }
 
 /// Odd bytes belong to transactions, half of which abort; even bytes to a thread that uses plain stores.
@@ -199,6 +201,7 @@ fn bytes_beside_a_write_are_never_stored_to() {
     keeps_neighbours(&words, &stm(&words, 24, true));
     keeps_neighbours(&words, &Sgl::new(words.memory(), VolatileLog::new()));
     keeps_neighbours(&words, &model(&words));
+    keeps_neighbours(&words, &Htm::new(words.memory(), VolatileLog::new()));
 }
 
 /// An access outside panics, and what the transaction wrote before is undone.
@@ -227,4 +230,5 @@ fn addresses_outside_are_refused() {
     refuses_addresses_outside(&words, &stm(&words, 0, false));
     refuses_addresses_outside(&words, &Sgl::new(words.memory(), VolatileLog::new()));
     refuses_addresses_outside(&words, &model(&words));
+    refuses_addresses_outside(&words, &Htm::new(words.memory(), VolatileLog::new()));
 }

@@ -8,7 +8,7 @@ mod api {
     pub(crate) use mangrove_txn::{Halt, TxAccess, TxError, TxMemory, TxThread};
 }
 
-use mangrove_txn::{HardwareLimits, HardwareModel, Isolation, Sgl, Stm, StmOptions, VolatileLog};
+use mangrove_txn::{HardwareLimits, HardwareModel, Htm, Isolation, Sgl, Stm, StmOptions, VolatileLog};
 use support::checker::{Attempt, Event, Violation, check};
 use support::recorder::{Moments, Plan, initial, work};
 use support::words::Words;
@@ -96,6 +96,15 @@ fn the_hardware_model_is_opaque() {
             is_opaque(|words| HardwareModel::new(words.memory(), VolatileLog::new(), limits), *plan);
         });
     }
+}
+
+/// In hardware where this machine commits there; otherwise by its lock, which the line on standard error says.
+#[test]
+fn rtm_and_its_lock_are_opaque() {
+    let words = Words::new(1);
+    let hardware = Htm::new(words.memory(), VolatileLog::new()).is_in_hardware();
+    eprintln!("transactions run {}", if hardware { "in hardware" } else { "by the lock: no RTM here" });
+    PLANS.iter().for_each(|plan| is_opaque(|words| Htm::new(words.memory(), VolatileLog::new()), *plan));
 }
 
 #[test]

@@ -36,7 +36,7 @@ mod api {
 }
 
 use api::{Halt, Isolation, TxAccess, TxMemory, TxThread};
-use executor::{HardwareLimits, HardwareModel, Sgl, Stm, StmOptions};
+use executor::{HardwareLimits, HardwareModel, Htm, Sgl, Stm, StmOptions};
 use mangrove_testkit::shuttle::{FORGETFUL, PATIENT, SLEEPY, check_random, found_by_random};
 use shuttle::rand::Rng;
 use shuttle::thread;
@@ -150,6 +150,8 @@ fn the_hardware_model_is_opaque() {
 #[test]
 fn one_lock_is_opaque() {
     check_random(|| opaque(|memory| Sgl::new(memory, VolatileLog::new()), PLAN), 500);
+    // The lock path; in hardware schedules cannot be searched.
+    check_random(|| opaque(|memory| Htm::new(memory, VolatileLog::new()), PLAN), 500);
 }
 
 #[test]
@@ -294,6 +296,7 @@ fn a_sleeper_wakes_when_what_it_read_changes() {
     // None does. And who sleeps does not turn in circles: alone, beside others, and again when woken.
     check_random(|| assert!(hand_over(|memory| stm(memory, 0, false), 0, 400) < 20), 2000);
     check_random(|| assert!(hand_over(|memory| Sgl::new(memory, VolatileLog::new()), 0, 400) < 20), 2000);
+    check_random(|| assert!(hand_over(|memory| Htm::new(memory, VolatileLog::new()), 0, 400) < 20), 1000);
     check_random(|| assert!(hand_over(hardware, 0, 0) > 2), 1000);
     PATIENT.set(false);
 }

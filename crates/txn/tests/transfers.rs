@@ -9,7 +9,7 @@ mod api {
 }
 
 use mangrove_txn::{
-    Halt, HardwareLimits, HardwareModel, Isolation, Sgl, Stm, StmOptions, TxAccess, TxError, TxThread,
+    Halt, HardwareLimits, HardwareModel, Htm, Isolation, Sgl, Stm, StmOptions, TxAccess, TxError, TxThread,
     VolatileLog,
 };
 use std::convert::Infallible;
@@ -89,6 +89,7 @@ fn totals_are_kept() {
         totals(&words, &stm(&words, record_bits, serial_after, solo), 4, 5000);
     }
     totals(&words, &Sgl::new(words.memory(), VolatileLog::new()), 4, 5000);
+    totals(&words, &Htm::new(words.memory(), VolatileLog::new()), 4, 5000);
     let limits = HardwareLimits { spurious_per_million: 10_000, ..HardwareLimits::default() };
     totals(&words, &HardwareModel::new(words.memory(), VolatileLog::new(), limits), 4, 5000);
 }
@@ -203,6 +204,7 @@ fn retry_waits_for_a_change() {
     hands_over(&words, &stm(&words, 10, 24, true));
     hands_over(&words, &stm(&words, 10, 0, false));
     hands_over(&words, &Sgl::new(words.memory(), VolatileLog::new()));
+    hands_over(&words, &Htm::new(words.memory(), VolatileLog::new()));
     hands_over(&words, &HardwareModel::new(words.memory(), VolatileLog::new(), HardwareLimits::default()));
 }
 
@@ -259,6 +261,7 @@ fn what_is_irrevocable_happens_once() {
     happens_once(&words, &stm(&words, 10, 24, false));
     happens_once(&words, &stm(&words, 10, 24, true));
     happens_once(&words, &Sgl::new(words.memory(), VolatileLog::new()));
+    happens_once(&words, &Htm::new(words.memory(), VolatileLog::new()));
     happens_once(&words, &HardwareModel::new(words.memory(), VolatileLog::new(), HardwareLimits::default()));
 }
 

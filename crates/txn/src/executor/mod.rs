@@ -1,4 +1,4 @@
-//! How isolation is got. Ownership records with solo mode, one lock, and a model of transactional hardware.
+//! How isolation is got. Ownership records with solo mode, Intel RTM, one lock, and a model of transactional hardware.
 
 mod backoff;
 mod entries;
@@ -6,6 +6,7 @@ mod gate;
 mod hardware;
 mod model;
 mod ownership;
+mod rtm;
 mod sgl;
 mod solo;
 mod stm;
@@ -14,6 +15,7 @@ mod undo;
 mod wakeup;
 
 pub use model::{HardwareLimits, HardwareModel, HardwareThread, HardwareTx};
+pub use rtm::{Htm, HtmThread, HtmTx};
 pub use sgl::{Sgl, SglThread, SglTx};
 pub use stm::{StmOptions, StmThread};
 pub use stm_tx::{Stm, StmTx};

@@ -1,5 +1,6 @@
 //! What the crate's files find as `crate::sync` in a model: shuttle's threads, locks and atomics.
 
+pub(crate) use mangrove_sys::{AbortStatus, rtm, xabort, xbegin, xend};
 pub(crate) use mangrove_testkit::shuttle::{AsymmetricBarrier, EventCount, Mutex, MutexGuard};
 pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 

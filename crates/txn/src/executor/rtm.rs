@@ -1,0 +1,375 @@
+//! The executor on Intel RTM: transactions that the hardware isolates, and one lock for those that it does not take.
+//!
+//! A transaction tries hardware [`ATTEMPTS_MAX`] times, then takes the lock, to which every attempt subscribes: it
+//! loads the lock's word first, and so is aborted when a transaction takes the lock. What is known to be in vain is
+//! not tried again: a capacity abort leads to the lock at once, two aborts in a row without a reason as well (a page
+//! fault has none, and repeats until the page was touched outside of hardware, as it is with the lock). An attempt
+//! that finds the lock taken waits for it, and has not used up an attempt (the lemming effect; see `model`).
+//!
+//! 1. Numbers follow the order of commits. The number is drawn inside the hardware transaction, so that the counter's
+//!    line is in its write set: of two attempts between their draw and their commit one is aborted. Drawn after the
+//!    commit, numbers would not: whoever read the first one's writes might draw before it, and with dense numbers a
+//!    crash would keep the second one without the first.
+//! 2. The unit is sealed before the commit makes a write visible. An abort undoes the number and the unit with
+//!    everything else that the attempt stored, the sink's own state included.
+//! 3. On the lock path no attempt commits: each has loaded the lock's word, and taking the lock stores to it.
+//!
+//! What a sink does between `put` and `seal` must be possible in hardware. Where it is not (non-temporal stores, a
+//! system call), attempts abort without a reason, and the lock is taken: slower, never wrong.
+
+use super::backoff::Backoff;
+use super::undo::UndoLog;
+use super::wakeup::Wakeups;
+use crate::access::{Halt, Interrupted, TxAccess};
+use crate::memory::{TxMemory, WORD_BYTES, load, store};
+use crate::run::{Answer, Isolation, TxCounts, TxError, TxThread, foreign_interruption, once};
+use crate::sink::{RedoLog, RedoSink, UnitSize};
+use crate::sync::{AbortStatus, AtomicU64, Mutex, MutexGuard, Ordering, fence, rtm, xabort, xbegin, xend};
+use std::convert::Infallible;
+
+/// Aborts after which a transaction takes the lock.
+const ATTEMPTS_MAX: u32 = 10;
+
+/// Aborts without a reason, one after the other, after which it does. (The first may be an interrupt.)
+const WITHOUT_REASON_MAX: u32 = 2;
+
+/// XABORT's code of an attempt that found the lock taken.
+const LOCK_TAKEN: u8 = 0xff;
+
+/// Words that an attempt can write: a first-level cache of 48 KiB. Room in the log is made for so many.
+const WRITTEN_WORDS_MAX: usize = 48 * 1024 / WORD_BYTES;
+
+/// The executor on Intel RTM. Where transactions do not commit in hardware, each takes the lock.
+#[derive(Debug)]
+pub struct Htm<L> {
+    memory: TxMemory,
+    in_hardware: bool,
+    turn: Mutex<()>,
+    lock: LockWord,
+    wakeups: Wakeups,
+    log: L,
+}
+
+/// 1 while a transaction has the lock; on cache lines of its own, because every attempt's read set holds it.
+#[derive(Debug)]
+#[repr(align(128))]
+struct LockWord(AtomicU64);
+
+impl<L: RedoLog> Htm<L> {
+    /// An executor for the transactions on `memory`; no other one may use it meanwhile. The first one of a process
+    /// tries some hardware transactions, which takes less than a millisecond.
+    pub fn new(memory: TxMemory, log: L) -> Self {
+        let lock = LockWord(AtomicU64::new(0));
+        let in_hardware = rtm().commits();
+        Self { memory, in_hardware, turn: Mutex::new(()), lock, wakeups: Wakeups::new(), log }
+    }
+
+    /// The redo log.
+    pub fn log(&self) -> &L {
+        &self.log
+    }
+
+    /// Whether transactions run in hardware here. Otherwise they take the lock, one at a time.
+    pub fn is_in_hardware(&self) -> bool {
+        self.in_hardware
+    }
+
+    /// A commit is visible: wakes those that sleep.
+    fn wake(&self) {
+        // Between the commit and the look for sleepers; pairs with the sleeper's.
+        fence(Ordering::SeqCst);
+        if self.wakeups.needed() {
+            self.wakeups.wake();
+        }
+    }
+}
+
+impl<L: RedoLog> Isolation for Htm<L> {
+    type Thread<'htm>
+        = HtmThread<'htm, L>
+    where
+        Self: 'htm;
+
+    fn thread(&self) -> HtmThread<'_, L> {
+        let tx = HtmTx { memory: self.memory, undo: UndoLog::new() };
+        // Any seed: delays need not differ from run to run.
+        let backoff = Backoff::new(std::ptr::from_ref(&tx).addr() as u64);
+        HtmThread { htm: self, sink: self.log.sink(), tx, backoff, counts: TxCounts::default() }
+    }
+}
+
+/// One thread's handle to an [`Htm`].
+#[derive(Debug)]
+pub struct HtmThread<'htm, L: RedoLog + 'htm> {
+    htm: &'htm Htm<L>,
+    sink: L::Sink<'htm>,
+    tx: HtmTx,
+    backoff: Backoff,
+    counts: TxCounts,
+}
+
+/// A transaction of [`Htm`].
+#[derive(Debug)]
+pub struct HtmTx {
+    memory: TxMemory,
+    /// Also in hardware: for bodies that abort, nested transactions, and to find what was written.
+    undo: UndoLog,
+}
+
+impl TxAccess for HtmTx {
+    #[inline(always)]
+    fn read_piece(&mut self, address: usize, size: usize) -> Result<u64, Interrupted> {
+        // SAFETY: checked by `at`.
+        Ok(unsafe { load(self.memory.at(address, size), size) })
+    }
+
+    #[inline(always)]
+    fn write_piece(&mut self, address: usize, size: usize, value: u64) -> Result<(), Interrupted> {
+        let at = self.memory.at(address, size);
+        // SAFETY: checked by `at`.
+        unsafe {
+            self.undo.note(address, size, load(at, size));
+            store(at, size, value);
+        }
+        Ok(())
+    }
+
+    /// Nothing to wait for: a commit aborts whoever read what it wrote, and their writes never reach memory.
+    fn privatise(&mut self) {}
+
+    #[inline]
+    fn begin_nested(&mut self) {
+        self.undo.nest();
+    }
+
+    #[inline]
+    fn end_nested(&mut self, keeps: bool) {
+        self.undo.unnest(keeps, &self.memory);
+    }
+}
+
+/// What makes an attempt atomic.
+enum Way<'htm> {
+    Hardware,
+    Lock(&'htm AtomicU64, #[expect(dead_code, reason = "held until the attempt ends")] MutexGuard<'htm, ()>),
+}
+
+/// An attempt that runs; undone, if it is not sealed, before others can see it.
+struct Running<'a, 'htm, S: RedoSink> {
+    tx: &'a mut HtmTx,
+    sink: &'a mut S,
+    sealed: bool,
+    way: Way<'htm>,
+}
+
+impl<S: RedoSink> Drop for Running<'_, '_, S> {
+    fn drop(&mut self) {
+        if !self.sealed {
+            self.tx.undo.roll_back(&self.tx.memory);
+            self.sink.withdraw();
+        }
+        self.tx.undo.clear();
+        match &self.way {
+            // SAFETY: made behind XBEGIN. After an abort there is none: control is back at XBEGIN.
+            Way::Hardware => unsafe { xend() },
+            // Release pairs with the loads of attempts that begin.
+            Way::Lock(word, _) => word.store(0, Ordering::Release),
+        }
+    }
+}
+
+/// Why an attempt was in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    Conflict,
+    Capacity,
+    WithoutReason,
+    LockTaken,
+}
+
+impl From<AbortStatus> for Cause {
+    fn from(status: AbortStatus) -> Self {
+        match status.explicit_code() {
+            Some(LOCK_TAKEN) => Self::LockTaken,
+            _ if status.is_capacity() => Self::Capacity,
+            _ if status.is_without_reason() => Self::WithoutReason,
+            _ => Self::Conflict,
+        }
+    }
+}
+
+/// How an attempt ended, when it is visible or undone.
+enum End<T, E, S> {
+    Wrote(T),
+    Read(T),
+    Aborted(Cause),
+    Retry,
+    Failed(TxError<E, S>),
+}
+
+/// How an attempt with this handle's sink ends.
+type HandleEnd<'htm, T, E, L> = End<T, E, <<L as RedoLog>::Sink<'htm> as RedoSink>::Error>;
+
+impl<'htm, S: RedoSink> Running<'_, 'htm, S> {
+    /// Runs the body and commits or undoes.
+    #[inline(always)]
+    fn complete<T, E>(
+        mut self,
+        body: &mut impl FnMut(&mut HtmTx) -> Result<T, Halt<E>>,
+    ) -> End<T, E, S::Error> {
+        let answer = match body(self.tx) {
+            Ok(answer) => answer,
+            Err(Halt::Abort(value)) => return End::Failed(TxError::Aborted(value)),
+            Err(Halt::Retry) => return End::Retry,
+            // Interruptions do not happen here; one of elsewhere means the same.
+            Err(Halt::Interrupted(_)) => return End::Aborted(Cause::Conflict),
+        };
+        if self.tx.undo.is_empty() {
+            return End::Read(answer);
+        }
+        if let Err(cause) = self.sink.put(&self.tx.undo.written(&self.tx.memory)) {
+            return End::Failed(TxError::Refused(cause));
+        }
+        match self.way {
+            Way::Hardware => self.sink.number(),
+            // Attempts that draw a number do so in vain.
+            Way::Lock(..) => self.sink.number_alone(),
+        };
+        if let Err(cause) = self.sink.seal() {
+            return End::Failed(TxError::Refused(cause));
+        }
+        self.sealed = true;
+        End::Wrote(answer)
+    }
+}
+
+impl<'htm, L: RedoLog> HtmThread<'htm, L> {
+    /// From XBEGIN to XEND.
+    #[inline(always)]
+    fn in_hardware<T, E>(
+        &mut self,
+        body: &mut impl FnMut(&mut HtmTx) -> Result<T, Halt<E>>,
+    ) -> HandleEnd<'htm, T, E, L> {
+        self.sink.announce();
+        // At most every second byte of a word begins a range.
+        let size = UnitSize {
+            words: WRITTEN_WORDS_MAX,
+            ranges: WRITTEN_WORDS_MAX * WORD_BYTES / 2,
+            range_bytes: WRITTEN_WORDS_MAX * WORD_BYTES,
+        };
+        if let Err(cause) = self.sink.prepare(size) {
+            self.sink.withdraw();
+            return End::Failed(TxError::Refused(cause));
+        }
+        // SAFETY: `run` asks for hardware only where transactions commit.
+        if let Err(status) = unsafe { xbegin() } {
+            self.sink.withdraw();
+            return End::Aborted(status.into());
+        }
+        // Relaxed: the hardware orders it; whoever takes the lock from now on aborts this attempt.
+        if self.htm.lock.0.load(Ordering::Relaxed) != 0 {
+            // SAFETY: in a transaction.
+            unsafe { xabort::<LOCK_TAKEN>() };
+        }
+        let running = Running { tx: &mut self.tx, sink: &mut self.sink, sealed: false, way: Way::Hardware };
+        running.complete(body)
+    }
+
+    /// With the lock.
+    fn with_lock<T, E>(
+        &mut self,
+        body: &mut impl FnMut(&mut HtmTx) -> Result<T, Halt<E>>,
+    ) -> HandleEnd<'htm, T, E, L> {
+        let htm = self.htm;
+        let turn = htm.turn.lock();
+        // SeqCst: attempts are aborted before the body loads anything.
+        htm.lock.0.store(1, Ordering::SeqCst);
+        let way = Way::Lock(&htm.lock.0, turn);
+        let running = Running { tx: &mut self.tx, sink: &mut self.sink, sealed: false, way };
+        running.sink.announce();
+        running.complete(body)
+    }
+
+    /// Waits until what was read or written may be told.
+    fn acknowledge(&mut self, wrote: bool) -> Result<(), <L::Sink<'htm> as RedoSink>::Error> {
+        self.counts.commits += 1;
+        if wrote {
+            self.htm.wake();
+            self.sink.finish()
+        } else if L::KEEPS {
+            // No older than what it saw.
+            self.sink.settle(self.htm.log.newest())
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl<'htm, L: RedoLog> TxThread for HtmThread<'htm, L> {
+    type Tx = HtmTx;
+    type SinkError = <L::Sink<'htm> as RedoSink>::Error;
+
+    #[inline]
+    fn run<T, E>(&mut self, mut body: impl FnMut(&mut HtmTx) -> Result<T, Halt<E>>) -> Answer<T, E, Self> {
+        let htm = self.htm;
+        let (mut attempts, mut without_reason) = (0, 0);
+        loop {
+            // Before the attempt: a later number is a change for a sleeper.
+            let newest = htm.log.newest();
+            let locked = !htm.in_hardware || attempts >= ATTEMPTS_MAX || without_reason >= WITHOUT_REASON_MAX;
+            let end = if locked { self.with_lock(&mut body) } else { self.in_hardware(&mut body) };
+            let (answer, wrote) = match end {
+                End::Wrote(answer) => (answer, true),
+                End::Read(answer) => (answer, false),
+                End::Aborted(cause) => {
+                    self.counts.conflicts += 1;
+                    without_reason = if cause == Cause::WithoutReason { without_reason + 1 } else { 0 };
+                    match cause {
+                        Cause::Conflict => {
+                            attempts += 1;
+                            self.backoff.wait(attempts);
+                        }
+                        Cause::Capacity => {
+                            self.counts.capacity += 1;
+                            attempts = ATTEMPTS_MAX;
+                        }
+                        Cause::WithoutReason => {}
+                        // Waits until the lock is free.
+                        Cause::LockTaken => drop(htm.turn.lock()),
+                    }
+                    continue;
+                }
+                End::Retry => {
+                    (attempts, without_reason) = (0, 0);
+                    htm.wakeups.join();
+                    fence(Ordering::SeqCst);
+                    htm.wakeups.sleep(|| htm.log.newest() != newest);
+                    continue;
+                }
+                End::Failed(error) => return Err(error),
+            };
+            self.counts.serial += u64::from(locked);
+            return self.acknowledge(wrote).map(|()| answer).map_err(TxError::InDoubt);
+        }
+    }
+
+    fn irrevocable<T>(
+        &mut self,
+        body: impl FnOnce(&mut HtmTx) -> Result<T, Interrupted>,
+    ) -> Answer<T, Infallible, Self> {
+        let mut body = Some(body);
+        let end = self.with_lock(&mut |tx| Ok::<T, Halt<Infallible>>(once(&mut body)(tx)?));
+        let (answer, wrote) = match end {
+            End::Wrote(answer) => (answer, true),
+            End::Read(answer) => (answer, false),
+            End::Failed(error) => return Err(error),
+            End::Aborted(_) | End::Retry => foreign_interruption(),
+        };
+        self.counts.serial += 1;
+        self.acknowledge(wrote).map(|()| answer).map_err(TxError::InDoubt)
+    }
+
+    fn counts(&self) -> TxCounts {
+        self.counts
+    }
+}
