@@ -198,8 +198,11 @@ impl Rings {
     #[cold]
     fn ask_for_space(&self, writer: &mut LogWriter) {
         let share = self.layout.ring_bytes / SHARES;
-        let used = writer.position - self.handover.head(writer.log);
-        if used > self.layout.ring_bytes / 4 {
+        let head = self.handover.head(writer.log);
+        let used = writer.position - head;
+        if used <= self.layout.ring_bytes / 4 {
+            writer.ask_at = head + self.layout.ring_bytes / 4 + 1;
+        } else {
             self.handover.request_space();
             writer.ask_at = writer.position + share;
         }
