@@ -56,6 +56,6 @@
 //! as often. Reads see one consistent state, also in a run that is undone in the end.
 
 pub use mangrove_txn::{
-    AddressChoice, Cancel, Heap, HeapError, HeapOptions, HeapResult, HeapStat, Pod, Ptr, ROOT_COUNT_MAX,
-    ROOT_NAME_BYTES_MAX, Start, StmOptions, Stop, Tx, TxCounts, Zeroable, bytemuck, field,
+    AddressChoice, Cancel, Heap, HeapError, HeapOptions, HeapResult, HeapStat, Order, Pod, Ptr,
+    ROOT_COUNT_MAX, ROOT_NAME_BYTES_MAX, Start, StmOptions, Stop, Tx, TxCounts, Zeroable, bytemuck, field,
 };

@@ -56,8 +56,8 @@ pub use heap::{
     Stop, Tx,
 };
 pub use mangrove_shadow::{
-    AddressChoice, Create, Domain, Durability, FlushCost, FlushInstruction, Latency, Medium, PoolConfig,
-    Start,
+    AddressChoice, Create, Domain, Durability, FlushCost, FlushInstruction, Latency, Medium, Order,
+    PoolConfig, Start,
 };
 pub use memory::TxMemory;
 pub use run::{Answer, Isolation, TxCounts, TxError, TxThread};

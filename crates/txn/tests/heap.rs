@@ -2,7 +2,8 @@
 //! lost.
 
 use mangrove_txn::{
-    Cancel, Create, Heap, HeapError, HeapOptions, Latency, Medium, Pod, Ptr, Stop, Tx, Zeroable, field,
+    Cancel, Create, Domain, Heap, HeapError, HeapOptions, Latency, Medium, Order, Pod, Ptr, Stop, Tx,
+    Zeroable, field,
 };
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -365,4 +366,29 @@ fn a_nested_transaction_is_undone_alone() {
         assert_eq!(values(&heap), [6, 4, 1]);
         nothing_is_lost(&heap);
     });
+}
+
+/// Caches that are said to be persistent: commits wait for nobody, and come back all the same.
+#[test]
+fn with_persistent_caches_commits_wait_for_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heap");
+    let adr = options(MEDIA[0]).order(Order::Gaps).domain(Domain::Adr).open(&path);
+    assert!(matches!(adr, Err(HeapError::Pool(_))), "{adr:?}");
+    let options = options(MEDIA[0]).order(Order::Gaps).domain(Domain::Eadr);
+    let heap = options.open(&path).unwrap();
+    make_list(&heap);
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            let heap = &heap;
+            scope.spawn(move || {
+                (0..200).for_each(|n| heap.transaction(|tx| push(tx, number * 1000 + n)).unwrap())
+            });
+        }
+    });
+    let before = values(&heap);
+    drop(heap);
+    let heap = options.open(&path).unwrap();
+    assert_eq!((values(&heap), before.len()), (before, 800));
+    nothing_is_lost(&heap);
 }

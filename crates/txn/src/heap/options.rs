@@ -1,7 +1,7 @@
 //! How a heap is opened or created.
 
 use crate::executor::StmOptions;
-use mangrove_shadow::{AddressChoice, FlushInstruction, PoolConfig, Start, Storage};
+use mangrove_shadow::{AddressChoice, FlushInstruction, Order, PoolConfig, Start, Storage};
 use std::sync::Arc;
 
 /// The engine that owns the pool's bytes.
@@ -47,6 +47,15 @@ impl HeapOptions {
     #[must_use]
     pub fn log_count(mut self, count: usize) -> Self {
         self.shadow = self.shadow.log_count(count);
+        self
+    }
+
+    /// What a commit waits for, on dax and emulated. [`Order::Gaps`] is for platforms with persistent caches (eADR)
+    /// only, and refused elsewhere: a commit there is durable when it is in the log, without a flush, a fence or a wait.
+    /// Default: [`Order::Dense`], which is right everywhere.
+    #[must_use]
+    pub fn order(mut self, order: Order) -> Self {
+        self.shadow = self.shadow.order(order);
         self
     }
 
