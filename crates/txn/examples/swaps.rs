@@ -2,8 +2,9 @@
 //! durable. `cargo run --release -p mangrove-txn --example swaps [MILLISECONDS [WORDS]]`. The best of three rounds
 //! counts.
 //!
-//! `swaps count EXECUTOR SWAPS TRANSACTIONS` (executor `records`, `solo` or `lock`) runs so many transactions on one
-//! thread, to count instructions: what callgrind counts for 20,000 less what it counts for 10,000, divided by 10,000.
+//! `swaps count EXECUTOR SWAPS TRANSACTIONS` (executor `records`, `solo`, `writer` or `lock`) runs so many transactions
+//! on one thread, to count instructions: what callgrind counts for 20,000 less what it counts for 10,000, divided by
+//! 10,000.
 
 use mangrove_sys::Reservation;
 use mangrove_txn::{Isolation, Sgl, Stm, StmOptions, TxAccess, TxMemory, TxThread, VolatileLog};
@@ -122,11 +123,11 @@ fn main() {
     (0..words).for_each(|word| unsafe { base.add(word as usize).write(word) });
     // SAFETY: the words outlive the executors, and only transactions touch them until the sum is taken.
     let memory = unsafe { TxMemory::new(base.cast(), bytes) };
-    let stm = |solo: bool| {
+    let stm = |solo: bool, one_writer: bool| {
         Stm::new(
             memory,
             VolatileLog::new(),
-            StmOptions { solo_after: solo.then_some(64), ..StmOptions::default() },
+            StmOptions { solo_after: solo.then_some(64), one_writer, ..StmOptions::default() },
         )
     };
     println!("million transactions a second (conflicts a thousand), {words} words, volatile");
@@ -141,8 +142,9 @@ fn main() {
             println!("{name:16} {}", cells.join(" "));
         };
         let time = Duration::from_millis(milliseconds);
-        row("records", &|swaps| measure(&stm(false), memory, threads, swaps, time));
-        row("records, solo", &|swaps| measure(&stm(true), memory, threads, swaps, time));
+        row("records", &|swaps| measure(&stm(false, false), memory, threads, swaps, time));
+        row("records, solo", &|swaps| measure(&stm(true, false), memory, threads, swaps, time));
+        row("one writer", &|swaps| measure(&stm(false, true), memory, threads, swaps, time));
         row("one lock", &|swaps| {
             measure(&Sgl::new(memory, VolatileLog::new()), memory, threads, swaps, time)
         });
@@ -158,7 +160,8 @@ fn count_of_arguments() {
     let mut words = vec![0_u64; 1 << 14];
     // SAFETY: the words outlive the executors, and only transactions touch them.
     let memory = unsafe { TxMemory::new(words.as_mut_ptr().cast(), words.len() * 8) };
-    let options = StmOptions { solo_after: (word(2) == "solo").then_some(64), ..StmOptions::default() };
+    let solo_after = (word(2) == "solo").then_some(64);
+    let options = StmOptions { solo_after, one_writer: word(2) == "writer", ..StmOptions::default() };
     match &*word(2) {
         "lock" => count(&Sgl::new(memory, VolatileLog::new()), memory, number(3), number(4)),
         _ => count(&Stm::new(memory, VolatileLog::new(), options), memory, number(3), number(4)),

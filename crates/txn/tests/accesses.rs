@@ -157,6 +157,9 @@ fn every_size_and_alignment_is_byte_exact() {
         like_a_byte_array(&words, &stm(&words, serial_after, solo), seed);
     }
     let words = Words::new(WORDS);
+    let options = StmOptions { solo_after: None, one_writer: true, ..StmOptions::default() };
+    like_a_byte_array(&words, &Stm::new(words.memory(), VolatileLog::new(), options), 7);
+    let words = Words::new(WORDS);
     like_a_byte_array(&words, &Sgl::new(words.memory(), VolatileLog::new()), 4);
     let words = Words::new(WORDS);
     like_a_byte_array(&words, &model(&words), 5);

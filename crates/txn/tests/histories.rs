@@ -78,8 +78,24 @@ const PLANS: [Plan; 3] = [
 fn ownership_records_are_opaque() {
     for (record_bits, serial_after, solo) in [(10, 24, false), (2, 24, false), (10, 2, true), (10, 24, true)]
     {
-        let options =
-            StmOptions { record_bits, stripe_bits: 3, serial_after, solo_after: solo.then_some(64) };
+        let options = StmOptions {
+            record_bits,
+            stripe_bits: 3,
+            serial_after,
+            solo_after: solo.then_some(64),
+            one_writer: false,
+        };
+        PLANS.iter().for_each(|plan| {
+            is_opaque(|words| Stm::new(words.memory(), VolatileLog::new(), options), *plan);
+        });
+    }
+}
+
+#[test]
+fn one_writer_is_opaque() {
+    for (serial_after, solo) in [(24, false), (2, false), (24, true)] {
+        let solo_after = solo.then_some(64);
+        let options = StmOptions { serial_after, solo_after, one_writer: true, ..StmOptions::default() };
         PLANS.iter().for_each(|plan| {
             is_opaque(|words| Stm::new(words.memory(), VolatileLog::new(), options), *plan);
         });

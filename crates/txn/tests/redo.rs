@@ -234,7 +234,9 @@ fn units_give_memory<X: Isolation>(words: &Words, executor: &X, log: &Kept) {
 }
 
 fn stm(words: &Words, serial_after: u32, solo: bool) -> Stm<Kept> {
-    let options = StmOptions { record_bits: 8, stripe_bits: 3, serial_after, solo_after: solo.then_some(64) };
+    let solo_after = solo.then_some(64);
+    let options = StmOptions { record_bits: 8, serial_after, solo_after, ..StmOptions::default() };
+    let options = StmOptions { stripe_bits: 3, ..options };
     Stm::new(words.memory(), Kept::default(), options)
 }
 

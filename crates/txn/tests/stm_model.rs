@@ -98,13 +98,34 @@ fn stm(memory: TxMemory, serial_after: u32, solo: bool) -> Stm<VolatileLog> {
     Stm::new(
         memory,
         VolatileLog::new(),
-        StmOptions { record_bits: 1, stripe_bits: 3, serial_after, solo_after: solo.then_some(2) },
+        StmOptions {
+            record_bits: 1,
+            stripe_bits: 3,
+            serial_after,
+            solo_after: solo.then_some(2),
+            one_writer: false,
+        },
     )
 }
 
 #[test]
 fn ownership_records_are_opaque() {
     check_random(|| opaque(|memory| stm(memory, 100, false), PLAN), 3000);
+}
+
+fn one_writer(memory: TxMemory, serial_after: u32, solo: bool) -> Stm<VolatileLog> {
+    let solo_after = solo.then_some(2);
+    let options = StmOptions { serial_after, solo_after, one_writer: true, ..StmOptions::default() };
+    // A small table: the model makes a word of each record.
+    Stm::new(memory, VolatileLog::new(), StmOptions { record_bits: 1, ..options })
+}
+
+#[test]
+fn one_writer_is_opaque() {
+    check_random(|| opaque(|memory| one_writer(memory, 100, false), PLAN), 3000);
+    check_random(|| opaque(|memory| one_writer(memory, 1, false), PLAN), 1000);
+    let plan = Plan { transactions: 70, accesses: 2, reads: 20, nests: 5, irrevocable: 0, ..PLAN };
+    check_random(move || opaque(|memory| one_writer(memory, 3, true), plan), 1000);
 }
 
 #[test]
@@ -206,10 +227,11 @@ fn take(tx: &mut impl TxAccess, words: &Words, word: usize) -> Body<usize> {
 
 /// A consumer waits by `or_else` for either of two words, of which its first alternative writes the neighbour before it
 /// reads: what an attempt owns it watches, too.
-fn either(which: usize) {
+fn either(which: usize, one_writer: bool) {
     let fixture = Fixture::new(4, |memory| {
         // A stripe holds two words.
-        let options = StmOptions { record_bits: 3, stripe_bits: 4, serial_after: 100, solo_after: None };
+        let options =
+            StmOptions { record_bits: 3, stripe_bits: 4, serial_after: 100, solo_after: None, one_writer };
         Stm::new(memory, VolatileLog::new(), options)
     });
     let producer = {
@@ -232,8 +254,10 @@ fn either(which: usize) {
 #[test]
 fn a_sleeper_watches_both_alternatives() {
     PATIENT.set(true);
-    check_random(|| either(0), 1000);
-    check_random(|| either(2), 1000);
+    for one_writer in [false, true] {
+        check_random(move || either(0, one_writer), 1000);
+        check_random(move || either(2, one_writer), 1000);
+    }
     PATIENT.set(false);
 }
 
@@ -290,6 +314,7 @@ fn a_sleeper_wakes_when_what_it_read_changes() {
         check_random(move || assert!(hand_over(make, others, 0) > 2), schedules);
     };
     search(|memory| stm(memory, 100, false), 0, 2000);
+    search(|memory| one_writer(memory, 100, false), 0, 1000);
     // Some commits write no records: after conflicts, and in solo mode, which begins while the consumer sleeps.
     search(|memory| stm(memory, 1, false), 0, 2000);
     search(|memory| stm(memory, 100, true), 12, 1000);
@@ -315,11 +340,12 @@ fn wake_ups_that_are_lost_are_found() {
 
 /// A node (two words that agree) is unlinked, changed by plain stores, and linked again, while another thread reads
 /// it by way of the link and a third one writes it.
-fn private(privatises: bool) {
+fn private(privatises: bool, one_writer: bool) {
     const LINK: usize = 0;
     let fixture = Fixture::new(8, |memory| {
         // Records of their own for link and node.
-        let options = StmOptions { record_bits: 3, stripe_bits: 3, serial_after: 100, solo_after: None };
+        let options =
+            StmOptions { record_bits: 3, stripe_bits: 3, serial_after: 100, solo_after: None, one_writer };
         Stm::new(memory, VolatileLog::new(), options)
     });
     fixture.words.set(LINK, 1);
@@ -375,6 +401,9 @@ fn private(privatises: bool) {
 
 #[test]
 fn private_memory_stays_private() {
-    check_random(|| private(true), 3000);
-    assert!(found_by_random(|| private(false), 3000).is_some(), "unlinked without waiting, and not found");
+    for one_writer in [false, true] {
+        check_random(move || private(true, one_writer), 3000);
+    }
+    let found = found_by_random(|| private(false, false), 3000);
+    assert!(found.is_some(), "unlinked without waiting, and not found");
 }

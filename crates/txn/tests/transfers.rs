@@ -76,13 +76,22 @@ fn totals(words: &Words, executor: &impl Isolation, threads: u64, rounds: usize)
 }
 
 fn stm(words: &Words, record_bits: u32, serial_after: u32, solo: bool) -> Stm<VolatileLog> {
-    let options = StmOptions { record_bits, stripe_bits: 3, serial_after, solo_after: solo.then_some(64) };
+    let solo_after = solo.then_some(64);
+    let options = StmOptions { record_bits, stripe_bits: 3, serial_after, solo_after, one_writer: false };
+    Stm::new(words.memory(), VolatileLog::new(), options)
+}
+
+fn one_writer(words: &Words, solo: bool) -> Stm<VolatileLog> {
+    let solo_after = solo.then_some(64);
+    let options = StmOptions { solo_after, one_writer: true, ..StmOptions::default() };
     Stm::new(words.memory(), VolatileLog::new(), options)
 }
 
 #[test]
 fn totals_are_kept() {
     let words = Words::new(ACCOUNTS);
+    totals(&words, &one_writer(&words, false), 4, 5000);
+    totals(&words, &one_writer(&words, true), 4, 5000);
     for (record_bits, serial_after, solo) in
         [(10, 24, false), (10, 24, true), (1, 24, false), (10, 1, true), (10, 0, false)]
     {
@@ -203,6 +212,7 @@ fn retry_waits_for_a_change() {
     hands_over(&words, &stm(&words, 10, 24, false));
     hands_over(&words, &stm(&words, 10, 24, true));
     hands_over(&words, &stm(&words, 10, 0, false));
+    hands_over(&words, &one_writer(&words, false));
     hands_over(&words, &Sgl::new(words.memory(), VolatileLog::new()));
     hands_over(&words, &Htm::new(words.memory(), VolatileLog::new()));
     hands_over(&words, &HardwareModel::new(words.memory(), VolatileLog::new(), HardwareLimits::default()));
@@ -260,6 +270,7 @@ fn what_is_irrevocable_happens_once() {
     let words = Words::new(ACCOUNTS);
     happens_once(&words, &stm(&words, 10, 24, false));
     happens_once(&words, &stm(&words, 10, 24, true));
+    happens_once(&words, &one_writer(&words, true));
     happens_once(&words, &Sgl::new(words.memory(), VolatileLog::new()));
     happens_once(&words, &Htm::new(words.memory(), VolatileLog::new()));
     happens_once(&words, &HardwareModel::new(words.memory(), VolatileLog::new(), HardwareLimits::default()));

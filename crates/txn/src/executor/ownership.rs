@@ -52,6 +52,9 @@ pub(crate) const fn next_incarnation(record: u64) -> Option<u64> {
     if record & INCARNATION_MAX == INCARNATION_MAX { None } else { Some(record + 1) }
 }
 
+/// Records between the last one of a stripe and the one of all memory, so that it has cache lines of its own.
+const APART: usize = 16;
+
 /// The table of records.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -66,7 +69,7 @@ impl Table {
         assert!(record_bits <= 28, "at most 2^28 ownership records");
         assert!((3..=12).contains(&stripe_bits), "a stripe has 8 to 4,096 bytes");
         let count = 1 << record_bits;
-        Self { words: Memory::new(count), mask: count - 1, stripe_bits }
+        Self { words: Memory::new(count + 2 * APART), mask: count - 1, stripe_bits }
     }
 
     /// The records, for one thread: every access looks them up, so each thread has their place at hand.
@@ -90,11 +93,18 @@ impl<'table> Records<'table> {
         ((address >> self.stripe_bits) & self.mask) as u32
     }
 
+    /// The record that is responsible for all of memory, while there is at most one writer.
+    #[inline(always)]
+    pub(crate) fn of_all(&self) -> u32 {
+        (self.mask + APART) as u32
+    }
+
     /// A record by its index.
     #[inline(always)]
     pub(crate) fn at(&self, index: u32) -> &'table AtomicU64 {
         debug_assert!((index as usize) < self.words.len());
-        // SAFETY: indexes come from `index`, whose mask keeps them inside the table.
+        // SAFETY: indexes come from `index`, whose mask keeps them inside the table, and from `of_all`, which adds
+        // less than the table is longer by.
         unsafe { self.words.get_unchecked(index as usize) }
     }
 

@@ -27,12 +27,15 @@ pub struct StmOptions {
     /// After so many commits a thread asks whether it is the only one with transactions, to run without records from
     /// then on; `None`: it never does.
     pub solo_after: Option<u32>,
+    /// At most one transaction writes at a time, and whoever runs beside it begins again when it commits. For few
+    /// threads, or few writes: accesses cost as good as nothing.
+    pub one_writer: bool,
 }
 
 impl Default for StmOptions {
     /// 2^18 records of 32 bytes each, alone after 24 conflicts, solo mode after 64 commits.
     fn default() -> Self {
-        Self { record_bits: 18, stripe_bits: 5, serial_after: 24, solo_after: Some(64) }
+        Self { record_bits: 18, stripe_bits: 5, serial_after: 24, solo_after: Some(64), one_writer: false }
     }
 }
 
@@ -49,6 +52,7 @@ impl<L: RedoLog> Stm<L> {
             wakeups: Wakeups::new(),
             serial_after: options.serial_after,
             solo_after: options.solo_after,
+            one_writer: options.one_writer,
             log,
         }
     }

@@ -41,6 +41,7 @@ pub struct Stm<L> {
     pub(super) wakeups: Wakeups,
     pub(super) serial_after: u32,
     pub(super) solo_after: Option<u32>,
+    pub(super) one_writer: bool,
     pub(super) log: L,
 }
 
@@ -82,6 +83,10 @@ pub struct StmTx<'stm, L: RedoLog + 'stm> {
     limit: u64,
     /// No other transaction runs: no records are needed.
     alone: bool,
+    /// Alone, or the one writer, as it has found out: accesses need no records any more.
+    direct: bool,
+    /// What the record of all memory held, while there is at most one writer.
+    watched: u64,
     logs_reads: bool,
     /// An access was interrupted: whatever the body answers, the attempt is undone.
     doomed: bool,
@@ -117,6 +122,8 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
             snapshot: 0,
             limit: 0,
             alone: false,
+            direct: false,
+            watched: 0,
             logs_reads: true,
             doomed: false,
             wants_log: false,
@@ -167,10 +174,14 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
         self.logs_reads = logs_reads;
         (self.doomed, self.wants_log, self.privatises, self.newest_read) = (false, false, false, 0);
         if exclusive {
-            self.alone = true;
+            (self.alone, self.direct) = (true, true);
         } else {
             (self.alone, self.snapshot) = self.stm.gate.enter(&self.slot, || self.stm.log.newest());
+            self.direct = self.alone;
             self.limit = limit_of(self.snapshot);
+            if self.stm.one_writer && !self.alone {
+                self.watch();
+            }
         }
         self.sink.announce();
     }
@@ -190,8 +201,8 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
             return Ok(Commit::Read(newest));
         }
         self.sink.put(&self.undo.written(&self.memory))?;
-        let number = if self.alone { self.sink.number_alone() } else { self.sink.number() };
-        let unchanged = self.alone || (L::DENSE && number == self.snapshot + 1);
+        let number = if self.direct { self.sink.number_alone() } else { self.sink.number() };
+        let unchanged = self.direct || (L::DENSE && number == self.snapshot + 1);
         if !unchanged && !self.is_valid() {
             self.void(number);
             return Ok(Commit::Invalid);
@@ -351,6 +362,42 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
         self.owned.push(Seen { index, record });
     }
 
+    /// Waits until nobody writes, and notes the record of all memory; whatever it is compared with later belongs to the
+    /// snapshot.
+    #[inline]
+    fn watch(&mut self) {
+        // With one record there is nothing to save.
+        self.logs_reads = true;
+        let (index, mut round) = (self.records.of_all(), 0);
+        loop {
+            // Acquire pairs with the Release in `Records::release`: we see the bytes of that commit.
+            let record = self.records.at(index).load(Ordering::Acquire);
+            if is_owned(record) {
+                pause(round);
+                round = round.saturating_add(1);
+            } else if record > self.limit {
+                self.snapshot = self.stm.log.newest();
+                self.limit = limit_of(self.snapshot);
+                self.stm.gate.advance(&self.slot, self.snapshot);
+            } else {
+                self.watched = record;
+                return self.note_read(index, record);
+            }
+        }
+    }
+
+    /// Takes the record of all memory.
+    #[inline(never)]
+    fn become_writer(&mut self) -> Result<(), Interrupted> {
+        let index = self.records.of_all();
+        if !self.records.own(index, self.watched, self.mark) {
+            return Err(self.doom());
+        }
+        self.note_owned(index, self.watched);
+        self.direct = true;
+        Ok(())
+    }
+
     /// What the record holds, if nobody owns it and the snapshot accepts it. Otherwise pauses, or extends the
     /// snapshot, and the caller looks again.
     #[inline]
@@ -407,9 +454,15 @@ impl<L: RedoLog> TxAccess for StmTx<'_, L> {
     #[inline(always)]
     fn read_piece(&mut self, address: usize, size: usize) -> Result<u64, Interrupted> {
         let at = self.memory.at(address, size);
-        if self.alone {
+        if self.direct {
             // SAFETY: checked by `at`.
             return Ok(unsafe { load(at, size) });
+        }
+        if self.stm.one_writer {
+            // SAFETY: as above.
+            let value = unsafe { load(at, size) };
+            let unchanged = self.records.unchanged(self.records.of_all(), self.watched);
+            return if unchanged { Ok(value) } else { Err(self.doom()) };
         }
         let index = self.records.index(address);
         // Acquire pairs with the Release in `Records::release`: we see the bytes of that commit.
@@ -431,7 +484,9 @@ impl<L: RedoLog> TxAccess for StmTx<'_, L> {
     #[inline(always)]
     fn write_piece(&mut self, address: usize, size: usize, value: u64) -> Result<(), Interrupted> {
         let at = self.memory.at(address, size);
-        if !self.alone {
+        if !self.direct && self.stm.one_writer {
+            self.become_writer()?;
+        } else if !self.direct {
             let index = self.records.index(address);
             // Relaxed: `own` acquires.
             let record = self.records.at(index).load(Ordering::Relaxed);
