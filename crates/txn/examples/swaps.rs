@@ -123,6 +123,10 @@ fn main() {
     (0..words).for_each(|word| unsafe { base.add(word as usize).write(word) });
     // SAFETY: the words outlive the executors, and only transactions touch them until the sum is taken.
     let memory = unsafe { TxMemory::new(base.cast(), bytes) };
+    let measured = || {
+        let options = StmOptions { solo_after: None, measures: true, ..StmOptions::default() };
+        Stm::new(memory, VolatileLog::new(), options)
+    };
     let stm = |solo: bool, one_writer: bool| {
         Stm::new(
             memory,
@@ -145,6 +149,7 @@ fn main() {
         row("records", &|swaps| measure(&stm(false, false), memory, threads, swaps, time));
         row("records, solo", &|swaps| measure(&stm(true, false), memory, threads, swaps, time));
         row("one writer", &|swaps| measure(&stm(false, true), memory, threads, swaps, time));
+        row("by throughput", &|swaps| measure(&measured(), memory, threads, swaps, time));
         row("one lock", &|swaps| {
             measure(&Sgl::new(memory, VolatileLog::new()), memory, threads, swaps, time)
         });

@@ -69,6 +69,12 @@ pub(crate) fn pause(round: u32) {
     }
 }
 
+/// Microseconds since some moment of the process.
+pub(crate) fn microseconds() -> u64 {
+    static BEGUN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    BEGUN.get_or_init(std::time::Instant::now).elapsed().as_micros() as u64
+}
+
 /// Time as an event count's limit.
 pub(crate) type Limit = std::time::Duration;
 

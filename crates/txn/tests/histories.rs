@@ -83,7 +83,7 @@ fn ownership_records_are_opaque() {
             stripe_bits: 3,
             serial_after,
             solo_after: solo.then_some(64),
-            one_writer: false,
+            ..StmOptions::default()
         };
         PLANS.iter().for_each(|plan| {
             is_opaque(|words| Stm::new(words.memory(), VolatileLog::new(), options), *plan);

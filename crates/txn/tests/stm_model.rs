@@ -103,7 +103,7 @@ fn stm(memory: TxMemory, serial_after: u32, solo: bool) -> Stm<VolatileLog> {
             stripe_bits: 3,
             serial_after,
             solo_after: solo.then_some(2),
-            one_writer: false,
+            ..StmOptions::default()
         },
     )
 }
@@ -126,6 +126,18 @@ fn one_writer_is_opaque() {
     check_random(|| opaque(|memory| one_writer(memory, 1, false), PLAN), 1000);
     let plan = Plan { transactions: 70, accesses: 2, reads: 20, nests: 5, irrevocable: 0, ..PLAN };
     check_random(move || opaque(|memory| one_writer(memory, 3, true), plan), 1000);
+}
+
+fn measuring(memory: TxMemory) -> Stm<VolatileLog> {
+    let options = StmOptions { record_bits: 1, stripe_bits: 3, solo_after: None, ..StmOptions::default() };
+    Stm::new(memory, VolatileLog::new(), StmOptions { measures: true, ..options })
+}
+
+#[test]
+fn changes_between_one_writer_and_many_are_opaque() {
+    // Enough for a first trial: times are random, and most are longer than a slice.
+    let plan = Plan { transactions: 40, accesses: 2, nests: 5, irrevocable: 0, ..PLAN };
+    check_random(move || opaque(measuring, plan), 1000);
 }
 
 #[test]
@@ -230,8 +242,14 @@ fn take(tx: &mut impl TxAccess, words: &Words, word: usize) -> Body<usize> {
 fn either(which: usize, one_writer: bool) {
     let fixture = Fixture::new(4, |memory| {
         // A stripe holds two words.
-        let options =
-            StmOptions { record_bits: 3, stripe_bits: 4, serial_after: 100, solo_after: None, one_writer };
+        let options = StmOptions {
+            record_bits: 3,
+            stripe_bits: 4,
+            serial_after: 100,
+            solo_after: None,
+            one_writer,
+            ..StmOptions::default()
+        };
         Stm::new(memory, VolatileLog::new(), options)
     });
     let producer = {
@@ -344,8 +362,14 @@ fn private(privatises: bool, one_writer: bool) {
     const LINK: usize = 0;
     let fixture = Fixture::new(8, |memory| {
         // Records of their own for link and node.
-        let options =
-            StmOptions { record_bits: 3, stripe_bits: 3, serial_after: 100, solo_after: None, one_writer };
+        let options = StmOptions {
+            record_bits: 3,
+            stripe_bits: 3,
+            serial_after: 100,
+            solo_after: None,
+            one_writer,
+            ..StmOptions::default()
+        };
         Stm::new(memory, VolatileLog::new(), options)
     });
     fixture.words.set(LINK, 1);

@@ -77,7 +77,8 @@ fn totals(words: &Words, executor: &impl Isolation, threads: u64, rounds: usize)
 
 fn stm(words: &Words, record_bits: u32, serial_after: u32, solo: bool) -> Stm<VolatileLog> {
     let solo_after = solo.then_some(64);
-    let options = StmOptions { record_bits, stripe_bits: 3, serial_after, solo_after, one_writer: false };
+    let options =
+        StmOptions { record_bits, stripe_bits: 3, serial_after, solo_after, ..StmOptions::default() };
     Stm::new(words.memory(), VolatileLog::new(), options)
 }
 
@@ -92,6 +93,8 @@ fn totals_are_kept() {
     let words = Words::new(ACCOUNTS);
     totals(&words, &one_writer(&words, false), 4, 5000);
     totals(&words, &one_writer(&words, true), 4, 5000);
+    let options = StmOptions { measures: true, ..StmOptions::default() };
+    totals(&words, &Stm::new(words.memory(), VolatileLog::new(), options), 4, 20_000);
     for (record_bits, serial_after, solo) in
         [(10, 24, false), (10, 24, true), (1, 24, false), (10, 1, true), (10, 0, false)]
     {

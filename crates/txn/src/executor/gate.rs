@@ -67,6 +67,8 @@ struct ReadMostly {
     /// How often the gate was closed.
     closings: AtomicU64,
     unrecorded: AtomicU64,
+    /// 1 while at most one transaction writes. Changes only while the gate is closed.
+    one_writer: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -76,11 +78,12 @@ struct Slots {
 }
 
 impl Gate {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(one_writer: bool) -> Self {
         let shared = ReadMostly {
             mode: AtomicU64::new(OPEN),
             closings: AtomicU64::new(0),
             unrecorded: AtomicU64::new(0),
+            one_writer: AtomicU64::new(u64::from(one_writer)),
         };
         let barrier = AsymmetricBarrier::detect();
         Self { shared, turn: Mutex::new(()), slots: Mutex::new(Slots::default()), barrier }
@@ -155,6 +158,28 @@ impl Gate {
         self.close(slot);
         self.count_closing();
         Exclusive { gate: self, _turn: turn }
+    }
+
+    /// Whether at most one transaction writes. The caller runs a transaction, or has the gate closed.
+    #[inline(always)]
+    pub(crate) fn one_writer(&self) -> bool {
+        // Relaxed: `enter` has synchronized with the store of the mode after it.
+        self.shared.one_writer.load(Ordering::Relaxed) != 0
+    }
+
+    /// Lets one transaction write at a time instead of many, or many instead of one, when those that run have ended.
+    /// The caller runs none. The records that count from then on do not tell what was committed until now, up to
+    /// `newest`; a sleeper must look again.
+    pub(crate) fn change_writers(&self, slot: &Slot, newest: impl Fn() -> u64) {
+        let turn = self.turn.lock();
+        self.close(slot);
+        self.shared.one_writer.store(u64::from(!self.one_writer()), Ordering::Relaxed);
+        self.note_unrecorded(newest());
+        self.count_closing();
+        self.set_mode(OPEN);
+        drop(turn);
+        // Before the caller looks for sleepers: pairs with the heavy barrier of a sleeper.
+        fence(Ordering::SeqCst);
     }
 
     /// Begins solo mode if no other thread has begun a transaction since `others` was taken (which this renews), and

@@ -6,6 +6,7 @@ mod gate;
 mod hardware;
 mod model;
 mod ownership;
+mod policy;
 mod rtm;
 mod sgl;
 mod solo;

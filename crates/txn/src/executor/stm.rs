@@ -3,6 +3,7 @@
 use super::backoff::Backoff;
 use super::gate::{Exclusive, Gate};
 use super::ownership::Table;
+use super::policy::{Looks, Policy};
 use super::solo::SoloWatch;
 use super::stm_tx::{Commit, Stm, StmTx};
 use super::wakeup::Wakeups;
@@ -30,12 +31,21 @@ pub struct StmOptions {
     /// At most one transaction writes at a time, and whoever runs beside it begins again when it commits. For few
     /// threads, or few writes: accesses cost as good as nothing.
     pub one_writer: bool,
+    /// Both ways are tried now and then, and the one with more commits stays; `one_writer` is only the first.
+    pub measures: bool,
 }
 
 impl Default for StmOptions {
     /// 2^18 records of 32 bytes each, alone after 24 conflicts, solo mode after 64 commits.
     fn default() -> Self {
-        Self { record_bits: 18, stripe_bits: 5, serial_after: 24, solo_after: Some(64), one_writer: false }
+        Self {
+            record_bits: 18,
+            stripe_bits: 5,
+            serial_after: 24,
+            solo_after: Some(64),
+            one_writer: false,
+            measures: false,
+        }
     }
 }
 
@@ -48,11 +58,11 @@ impl<L: RedoLog> Stm<L> {
         Self {
             memory,
             table: Table::new(options.record_bits, options.stripe_bits),
-            gate: Gate::new(),
+            gate: Gate::new(options.one_writer),
             wakeups: Wakeups::new(),
             serial_after: options.serial_after,
             solo_after: options.solo_after,
-            one_writer: options.one_writer,
+            policy: options.measures.then(Policy::new),
             log,
         }
     }
@@ -79,6 +89,7 @@ impl<L: RedoLog> Isolation for Stm<L> {
         StmThread {
             backoff: Backoff::new(tx.slot().number()),
             solo: SoloWatch::new(self.solo_after),
+            looks: Looks::new(),
             counts: TxCounts::default(),
             tx,
         }
@@ -91,6 +102,7 @@ pub struct StmThread<'stm, L: RedoLog + 'stm> {
     tx: StmTx<'stm, L>,
     backoff: Backoff,
     solo: SoloWatch,
+    looks: Looks,
     counts: TxCounts,
 }
 
@@ -188,6 +200,17 @@ impl<'stm, L: RedoLog> StmThread<'stm, L> {
                     if !was_alone && self.solo.is_due() {
                         let asleep = || stm.wakeups.needed();
                         self.solo.ask(&stm.gate, self.tx.slot(), self.counts.solo, asleep);
+                    }
+                    if let Some(policy) = stm.policy.as_ref().filter(|_| !was_alone)
+                        && self.looks.is_due()
+                    {
+                        let change = || {
+                            stm.gate.change_writers(self.tx.slot(), || stm.log.newest());
+                            if stm.wakeups.needed() {
+                                stm.wakeups.wake();
+                            }
+                        };
+                        self.looks.look(policy, change);
                     }
                     return durable.map(|()| answer).map_err(TxError::InDoubt);
                 }

@@ -16,6 +16,7 @@
 use super::entries::Entries;
 use super::gate::{Gate, Slot};
 use super::ownership::{Records, Table, is_owned, limit_of, mark_of, next_incarnation, number_of, record_of};
+use super::policy::Policy;
 use super::undo::UndoLog;
 use super::wakeup::Wakeups;
 use crate::access::{Interrupted, TxAccess};
@@ -41,7 +42,7 @@ pub struct Stm<L> {
     pub(super) wakeups: Wakeups,
     pub(super) serial_after: u32,
     pub(super) solo_after: Option<u32>,
-    pub(super) one_writer: bool,
+    pub(super) policy: Option<Policy>,
     pub(super) log: L,
 }
 
@@ -85,6 +86,8 @@ pub struct StmTx<'stm, L: RedoLog + 'stm> {
     alone: bool,
     /// Alone, or the one writer, as it has found out: accesses need no records any more.
     direct: bool,
+    /// At most one transaction writes.
+    one_writer: bool,
     /// What the record of all memory held, while there is at most one writer.
     watched: u64,
     logs_reads: bool,
@@ -123,6 +126,7 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
             limit: 0,
             alone: false,
             direct: false,
+            one_writer: false,
             watched: 0,
             logs_reads: true,
             doomed: false,
@@ -179,7 +183,8 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
             (self.alone, self.snapshot) = self.stm.gate.enter(&self.slot, || self.stm.log.newest());
             self.direct = self.alone;
             self.limit = limit_of(self.snapshot);
-            if self.stm.one_writer && !self.alone {
+            self.one_writer = self.stm.gate.one_writer();
+            if self.one_writer && !self.alone {
                 self.watch();
             }
         }
@@ -458,7 +463,7 @@ impl<L: RedoLog> TxAccess for StmTx<'_, L> {
             // SAFETY: checked by `at`.
             return Ok(unsafe { load(at, size) });
         }
-        if self.stm.one_writer {
+        if self.one_writer {
             // SAFETY: as above.
             let value = unsafe { load(at, size) };
             let unchanged = self.records.unchanged(self.records.of_all(), self.watched);
@@ -484,7 +489,7 @@ impl<L: RedoLog> TxAccess for StmTx<'_, L> {
     #[inline(always)]
     fn write_piece(&mut self, address: usize, size: usize, value: u64) -> Result<(), Interrupted> {
         let at = self.memory.at(address, size);
-        if !self.direct && self.stm.one_writer {
+        if !self.direct && self.one_writer {
             self.become_writer()?;
         } else if !self.direct {
             let index = self.records.index(address);

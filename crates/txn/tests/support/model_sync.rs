@@ -21,6 +21,12 @@ pub(crate) fn pause(_round: u32) {
     shuttle::thread::yield_now();
 }
 
+/// Any time: what depends on it happens in some schedules, and not in others.
+pub(crate) fn microseconds() -> u64 {
+    use shuttle::rand::Rng;
+    u64::from(shuttle::rand::thread_rng().r#gen::<u16>())
+}
+
 pub(crate) type Limit = std::time::Duration;
 
 pub(crate) const fn limit(milliseconds: u64) -> Limit {

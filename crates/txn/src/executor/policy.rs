@@ -1,0 +1,162 @@
+//! Whether many transactions write at a time or one: by the throughput of both, found out while the program runs.
+//!
+//! Time goes in slices. After some slices one slice tries the other mode; the faster one stays. Each trial in vain
+//! doubles the slices until the next, so that a program whose load does not change loses one slice of hundreds.
+
+use crate::sync::{AtomicU64, Mutex, Ordering, microseconds};
+
+/// Microseconds of a slice at least: threads of the scheduler take turns within it.
+const SLICE_MICROSECONDS: u64 = 4_000;
+
+/// Slices until the first trial, and until the next one after a trial that paid.
+const PATIENCE_MIN: u32 = 8;
+
+/// Slices between two trials at most: one or two seconds.
+const PATIENCE_MAX: u32 = 256;
+
+/// Commits between two looks at the clock at most.
+const COMMITS_MAX: u32 = 1 << 14;
+
+/// Microseconds between two looks at the clock, as far as one thread can tell beforehand.
+const LOOK_MICROSECONDS: u64 = 250;
+
+/// Of a thousand: by so much must a trial be faster to stay.
+const GAIN_PER_MILLE: u64 = 50;
+
+/// What all threads know.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    commits: Apart,
+    course: Mutex<Course>,
+}
+
+/// On cache lines of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Apart(AtomicU64);
+
+/// Where the search stands.
+#[derive(Debug)]
+struct Course {
+    /// When the slice began, and the commits until then.
+    begun: u64,
+    commits: u64,
+    /// Commits in a second, in the mode that stays unless the trial is faster.
+    rate: u64,
+    in_trial: bool,
+    /// Slices until the next trial.
+    left: u32,
+    patience: u32,
+}
+
+impl Course {
+    fn new(now: u64) -> Self {
+        Self { begun: now, commits: 0, rate: 0, in_trial: false, left: PATIENCE_MIN, patience: PATIENCE_MIN }
+    }
+
+    /// There have been so many commits now. True if the mode must change.
+    fn is_change_due(&mut self, now: u64, commits: u64) -> bool {
+        let time = now.saturating_sub(self.begun);
+        if time < SLICE_MICROSECONDS {
+            return false;
+        }
+        let rate = commits.saturating_sub(self.commits).saturating_mul(1_000_000) / time;
+        (self.begun, self.commits) = (now, commits);
+        if self.in_trial {
+            self.in_trial = false;
+            let pays = rate > self.rate + self.rate / 1000 * GAIN_PER_MILLE;
+            self.patience = if pays { PATIENCE_MIN } else { (self.patience * 2).min(PATIENCE_MAX) };
+            self.left = self.patience;
+            if pays {
+                self.rate = rate;
+            }
+            return !pays;
+        }
+        self.rate = rate;
+        self.left -= 1;
+        self.in_trial = self.left == 0;
+        self.in_trial
+    }
+}
+
+impl Policy {
+    pub(crate) fn new() -> Self {
+        Self { commits: Apart(AtomicU64::new(0)), course: Mutex::new(Course::new(microseconds())) }
+    }
+}
+
+/// One thread's commits since it last looked at the clock.
+#[derive(Debug)]
+pub(crate) struct Looks {
+    left: u32,
+    interval: u32,
+    last: u64,
+}
+
+impl Looks {
+    pub(crate) fn new() -> Self {
+        Self { left: 1, interval: 1, last: microseconds() }
+    }
+
+    /// Counts a commit; true when it is time to look.
+    #[inline(always)]
+    pub(crate) fn is_due(&mut self) -> bool {
+        self.left -= 1;
+        self.left == 0
+    }
+
+    /// Looks at the clock; `change` changes the mode if that is due.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn look(&mut self, policy: &Policy, change: impl FnOnce()) {
+        // Relaxed: only a count.
+        let own = u64::from(self.interval);
+        let commits = policy.commits.0.fetch_add(own, Ordering::Relaxed) + own;
+        let now = microseconds();
+        let time = now.saturating_sub(self.last).max(1);
+        self.last = now;
+        let fitting = (own * LOOK_MICROSECONDS / time).min(own * 2);
+        self.interval = fitting.clamp(1, u64::from(COMMITS_MAX)) as u32;
+        self.left = self.interval;
+        let is_due = policy.course.lock().is_change_due(now, commits);
+        if is_due {
+            change();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Time in each mode, in slices, where the modes have these rates (in commits a slice).
+    fn slices(
+        course: &mut Course,
+        now: &mut u64,
+        commits: &mut u64,
+        mode: &mut usize,
+        rates: [u64; 2],
+    ) -> [u32; 2] {
+        let mut slices = [0; 2];
+        for _ in 0..4000 {
+            slices[*mode] += 1;
+            (*now, *commits) = (*now + SLICE_MICROSECONDS, *commits + rates[*mode]);
+            *mode ^= usize::from(course.is_change_due(*now, *commits));
+        }
+        slices
+    }
+
+    #[test]
+    fn the_faster_mode_stays_and_trials_cost_little() {
+        let (mut now, mut commits, mut mode) = (0, 0, 0);
+        let mut course = Course::new(now);
+        // Whichever is faster, also when that changes.
+        for (rates, better) in [([1000, 500], 0), ([500, 1000], 1), ([1000, 300], 0), ([900, 900], 0)] {
+            let slices = slices(&mut course, &mut now, &mut commits, &mut mode, rates);
+            // At most until the longest patience ends, and then a trial of so many slices.
+            let lost = PATIENCE_MAX + 2 + 4000 / PATIENCE_MAX + PATIENCE_MAX.ilog2();
+            assert!(slices[1 - better] <= lost, "{slices:?} slices with rates {rates:?}");
+        }
+        assert!(!course.is_change_due(now + SLICE_MICROSECONDS - 1, commits + 1), "within a slice");
+    }
+}
