@@ -136,7 +136,7 @@ fn measuring(memory: TxMemory) -> Stm<VolatileLog> {
 #[test]
 fn changes_between_one_writer_and_many_are_opaque() {
     // Enough for a first trial: times are random, and most are longer than a slice.
-    let plan = Plan { transactions: 40, accesses: 2, nests: 5, irrevocable: 0, ..PLAN };
+    let plan = Plan { transactions: 40, accesses: 10, reads: 20, nests: 2, irrevocable: 0, ..PLAN };
     check_random(move || opaque(measuring, plan), 1000);
 }
 

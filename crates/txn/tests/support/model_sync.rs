@@ -21,10 +21,11 @@ pub(crate) fn pause(_round: u32) {
     shuttle::thread::yield_now();
 }
 
-/// Any time: what depends on it happens in some schedules, and not in others.
+/// Time that goes on by any length at each look.
 pub(crate) fn microseconds() -> u64 {
     use shuttle::rand::Rng;
-    u64::from(shuttle::rand::thread_rng().r#gen::<u16>())
+    static TIME: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    TIME.fetch_add(shuttle::rand::thread_rng().r#gen::<u16>().into(), Ordering::Relaxed)
 }
 
 pub(crate) type Limit = std::time::Duration;
