@@ -40,6 +40,7 @@ bench:
 	$(MANGROVE) bench map --all
 	$(MANGROVE) bench durable
 	$(MANGROVE) bench leveldb
+	$(MANGROVE) bench txn
 
 install: build
 	install -d $(DESTDIR)$(PREFIX)/bin

@@ -3,8 +3,12 @@
 use std::path::Path;
 
 /// A header of the package, and the package's name.
-const NEEDED: [(&str, &str); 3] =
-    [("lmdb.h", "liblmdb-dev"), ("leveldb/c.h", "libleveldb-dev"), ("rocksdb/c.h", "librocksdb-dev")];
+const NEEDED: [(&str, &str); 4] = [
+    ("lmdb.h", "liblmdb-dev"),
+    ("leveldb/c.h", "libleveldb-dev"),
+    ("rocksdb/c.h", "librocksdb-dev"),
+    ("libpmemobj.h", "libpmemobj-dev"),
+];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

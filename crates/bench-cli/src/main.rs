@@ -24,6 +24,8 @@ enum Bench {
     Durable(mangrove_bench::DurableArgs),
     /// LevelDB's API over Mangrove against LevelDB and RocksDB, with LevelDB's own workloads
     Leveldb(mangrove_bench::LeveldbArgs),
+    /// Transactions on shared words: floors, swaps, a hash map
+    Txn(mangrove_bench::TxnArgs),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +46,7 @@ fn run(bench: Bench) -> anyhow::Result<()> {
         Bench::Map(args) => map(args),
         Bench::Durable(args) => mangrove_bench::run_durable(args),
         Bench::Leveldb(args) => mangrove_bench::run_leveldb(args),
+        Bench::Txn(args) => txn(args),
     }
 }
 
@@ -55,6 +58,16 @@ fn map(args: mangrove_bench::MapArgs) -> anyhow::Result<()> {
 #[cfg(not(feature = "peers"))]
 fn map(args: mangrove_bench::MapArgs) -> anyhow::Result<()> {
     mangrove_bench::run(args)
+}
+
+#[cfg(feature = "peers")]
+fn txn(args: mangrove_bench::TxnArgs) -> anyhow::Result<()> {
+    mangrove_bench::run_txn(args, &mangrove_peers::transactions())
+}
+
+#[cfg(not(feature = "peers"))]
+fn txn(args: mangrove_bench::TxnArgs) -> anyhow::Result<()> {
+    mangrove_bench::run_txn(args, &[])
 }
 
 fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {

@@ -1,4 +1,4 @@
-//! Workloads, baselines, statistics and figures: `mangrove bench map`, `bench durable`, `bench leveldb`.
+//! Workloads, baselines, statistics and figures: `mangrove bench map`, `bench durable`, `bench leveldb`, `bench txn`.
 //!
 //! Every subject is measured in the same run, in interleaved rounds, together with the floors of the machine. The
 //! report prints medians, and the ratio to Mangrove in the same line.
@@ -13,6 +13,7 @@ mod report;
 mod run;
 mod sections;
 mod subjects;
+mod txn;
 
 pub use durable::{DurableArgs, run as run_durable};
 pub use harness::args::MapArgs;
@@ -23,3 +24,7 @@ pub use harness::workload::Workload;
 pub use leveldb::{LeveldbArgs, run as run_leveldb};
 pub use report::report::{BenchReport, Goal, MachineInfo, Row, RowKey, Unit};
 pub use run::{run, run_with};
+pub use txn::{
+    OneTransaction, TxnArgs, TxnDomain, TxnHeap, TxnKind, TxnWork, WordAccess, WorkDone, drive,
+    run as run_txn, verified_rate,
+};

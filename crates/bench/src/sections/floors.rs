@@ -64,7 +64,7 @@ fn odsync_rate(path: &Path, time: Duration) -> anyhow::Result<Option<f64>> {
 }
 
 /// Nanoseconds of a store, a write-back and a fence, to lines in order and to lines far apart.
-fn persist_cost(repeats: u64) -> anyhow::Result<[f64; 2]> {
+pub(crate) fn persist_cost(repeats: u64) -> anyhow::Result<[f64; 2]> {
     let region = Emulated::region(64 << 20)?;
     region.zero(0, region.len() as usize);
     Ok([64, 64 * 4099].map(|stride| {

@@ -3,7 +3,7 @@
 mod batches;
 mod bitflip;
 mod child;
-mod floors;
+pub(crate) mod floors;
 mod gets;
 mod killed_open;
 pub(crate) mod lines;
