@@ -273,6 +273,40 @@ fn roots_have_names_and_sizes() {
 }
 
 #[test]
+fn callers_without_types_use_sizes_and_see_errors() {
+    on_each_medium(|options, path| {
+        let heap = options.open(path).unwrap();
+        let at = heap
+            .transaction(|tx| {
+                let at = tx.alloc_bytes(24, 8)?;
+                tx.set_root_bytes("record", at, 24)?;
+                Ok(at)
+            })
+            .unwrap();
+        assert_eq!(heap.read(|tx| tx.root::<[u64; 3]>("record")).unwrap(), Some(Ptr::at(at)));
+        assert_eq!(heap.read(|tx| tx.root_bytes("record", 24)).unwrap(), Some(at));
+        let mut seen = None;
+        let refused = heap.read(|tx| {
+            let read = tx.root_bytes("record", 16);
+            seen = read.as_ref().err().and_then(Stop::error).cloned();
+            read
+        });
+        assert!(matches!(refused, Err(HeapError::Root { .. })), "{refused:?}");
+        assert!(matches!(seen, Some(HeapError::Root { .. })), "{seen:?}");
+        // A reader that aborts has changed nothing, and says why; that it must run again is no error.
+        let aborted: Result<(), u64> = heap
+            .try_read(|tx| {
+                tx.remove_root("record")?;
+                assert!(tx.retry().error().is_none());
+                Err(Cancel::Abort(7))
+            })
+            .unwrap();
+        assert_eq!(aborted, Err(7));
+        assert_eq!(heap.read(|tx| tx.root_bytes("record", 24)).unwrap(), Some(at));
+    });
+}
+
+#[test]
 fn a_fork_is_refused() {
     on_each_medium(|options, path| {
         let heap = options.open(path).unwrap();

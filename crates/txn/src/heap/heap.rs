@@ -167,6 +167,18 @@ impl Heap {
         self.run(false, body)
     }
 
+    /// As [`Heap::read`], with a body that may abort with a value, as that of [`Heap::try_transaction`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn try_read<T, E>(
+        &self,
+        body: impl FnMut(&mut Tx<'_>) -> Result<T, Cancel<E>>,
+    ) -> HeapResult<Result<T, E>> {
+        self.run(true, body)
+    }
+
     #[inline]
     fn run<T, E>(
         &self,

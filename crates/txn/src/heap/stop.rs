@@ -16,6 +16,17 @@ pub(super) enum Why {
     Failed(Box<HeapError>),
 }
 
+impl Stop {
+    /// The error that the transaction will fail with; none if it only has to be run again.
+    #[must_use]
+    pub fn error(&self) -> Option<&HeapError> {
+        match &self.0 {
+            Why::Failed(error) => Some(error),
+            Why::Interrupted(_) | Why::Retry => None,
+        }
+    }
+}
+
 impl From<Interrupted> for Stop {
     #[inline(always)]
     fn from(interrupted: Interrupted) -> Self {

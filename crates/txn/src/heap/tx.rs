@@ -170,19 +170,26 @@ impl Tx<'_> {
     /// # Errors
     /// [`Stop`]; the transaction fails with [`HeapError::Root`] if the root was set with a type of another size.
     pub fn root<T>(&mut self, name: &str) -> Result<Option<Ptr<T>>, Stop> {
+        Ok(self.root_bytes(name, size_of::<T>() as u64)?.map(Ptr::at))
+    }
+
+    /// As [`Tx::root`], by the bytes of what it points to: the address.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn root_bytes(&mut self, name: &str, bytes: u64) -> Result<Option<usize>, Stop> {
         let base = self.arena.base_address();
         let Some(found) = roots::find(self.tx, base, name)? else { return Ok(None) };
-        if found.size != size_of::<T>() as u64 {
+        if found.size != bytes {
             return Err(HeapError::Root {
                 what: format!(
-                    "the root {name:?} was set with a type of {} bytes, not of {}; use the program that set it",
-                    found.size,
-                    size_of::<T>()
+                    "the root {name:?} was set with a type of {} bytes, not of {bytes}; use the program that set it",
+                    found.size
                 ),
             }
             .into());
         }
-        Ok(Some(Ptr::at(found.pointer)))
+        Ok(Some(found.pointer))
     }
 
     /// Makes the root `name` point to `pointer`. O(roots).
@@ -191,8 +198,16 @@ impl Tx<'_> {
     /// [`Stop`]; the transaction fails with [`HeapError::Root`] if the name is empty or too long, or there are
     /// [`ROOT_COUNT_MAX`](crate::ROOT_COUNT_MAX) roots.
     pub fn set_root<T>(&mut self, name: &str, pointer: Ptr<T>) -> Result<(), Stop> {
+        self.set_root_bytes(name, pointer.address(), size_of::<T>() as u64)
+    }
+
+    /// As [`Tx::set_root`], by the address and the bytes of what lies there.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_root_bytes(&mut self, name: &str, address: usize, bytes: u64) -> Result<(), Stop> {
         let base = self.arena.base_address();
-        roots::set(self.tx, base, name, pointer.address(), size_of::<T>() as u64)
+        roots::set(self.tx, base, name, address, bytes)
     }
 
     /// Removes the root `name`, and returns whether there was one. What it pointed to stays.
