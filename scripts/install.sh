@@ -1,5 +1,6 @@
 #!/bin/bash
-# Installs the C libraries, their headers and their pkg-config files: mangrove (the map), mangrove_app
+# Installs the C libraries, their headers and their pkg-config files: mangrove (the map, and the heap
+# for C and C++), mangrove_app
 # (durable applications) and mangrove_leveldb (LevelDB's C API; the header is LevelDB's own).
 # Usage: [DESTDIR=STAGE] scripts/install.sh PREFIX [FOLDER-OF-BUILT-LIBRARIES]
 # Without the folder it builds them first, optimised; with it, it installs those that are there.
@@ -52,6 +53,10 @@ install_one() {
 
     if [ -e "crates/$crate/include/$name.h" ]; then
         install -m 644 "crates/$crate/include/$name.h" "$to/include/$name.h"
+    fi
+    # The C++ wrapper of the heap belongs to mangrove.h.
+    if [ "$name" = mangrove ]; then
+        install -m 644 "crates/$crate/include/mangrove_heap.hpp" "$to/include/mangrove_heap.hpp"
     fi
     sed -e "s|@PREFIX@|$prefix|" -e "s|@VERSION@|$version|" "crates/$crate/$name.pc.in" >"$scratch/pc"
     install -m 644 "$scratch/pc" "$to/lib/pkgconfig/$name.pc"

@@ -14,6 +14,20 @@
  *     mangrove_map_put(map, "ada", 3, "+44 20 7946 0001", 16);
  *     mangrove_map_close(map);
  *
+ * A mangrove_heap is memory that comes back at its address. Transactions change it: C structures of any
+ * shape, which point to each other, atomically and durably.
+ *
+ *     static int deposit(mangrove_tx *tx, void *amount) {
+ *         account *at, now;
+ *         int s;
+ *         if ((s = mangrove_tx_root(tx, "account", sizeof *at, (void **)&at))) return s;
+ *         if ((s = MANGROVE_TX_LOAD(tx, at, &now))) return s;
+ *         return MANGROVE_TX_STORE(tx, &at->balance, now.balance + *(uint64_t *)amount);
+ *     }
+ *     mangrove_transaction(heap, deposit, &amount, NULL);
+ *
+ * C++ programs use mangrove_heap.hpp.
+ *
  * Rules that hold for every function:
  *
  * Results.  A mangrove_status of 0 is success, above 0 is an ordinary result ("not there"), below 0
@@ -42,7 +56,7 @@
  *
  * Processes.  Handles do not survive fork() in the child; let it exec or _exit. On a disk, writes of
  *   the child to them fail with a message and change nothing of the parent's.
- *   Neither C++ exceptions nor longjmp may leave a callback.
+ *   Neither C++ exceptions nor longjmp may leave a callback or the body of a transaction.
  *
  * This file is generated from crates/capi/src; edit there.
  */
@@ -58,12 +72,28 @@
 // The version of this header. Compare with mangrove_version(), the library's.
 #define MANGROVE_VERSION "0.1.0"
 
+#ifndef __cplusplus
+// Reads *p of the heap into *into, inside a transaction: p and into point to the same type. A mangrove_status.
+#define MANGROVE_TX_LOAD(tx, p, into) \
+    mangrove_tx_read((tx), (p), (into), \
+                     sizeof(*(into) = *(p)) * sizeof(char[sizeof *(into) == sizeof *(p) ? 1 : -1]))
+// Writes the value to *p of the heap, inside a transaction. The type is that of *p. A mangrove_status.
+#define MANGROVE_TX_STORE(tx, p, ...) \
+    mangrove_tx_write((tx), (p), (__typeof__(*(p))[1]){__VA_ARGS__}, sizeof *(p))
+#endif
+
 
 // The most bytes of a key. The empty key is a key.
 #define MANGROVE_KEY_BYTES_MAX 1024
 
 // The most bytes of a value: 1 GiB.
 #define MANGROVE_VALUE_BYTES_MAX 1073741824
+
+// The most bytes of the name of a root.
+#define MANGROVE_ROOT_NAME_BYTES_MAX 39
+
+// The most roots of a heap.
+#define MANGROVE_ROOT_COUNT_MAX 63
 
 // The result of a call. Above 0: an ordinary result. Below 0: an error, see mangrove_last_error(). The
 // numbers are part of the ABI. New ones may be added: treat an unknown one by its sign.
@@ -82,6 +112,11 @@ enum mangrove_status
     MANGROVE_BUFFER_TOO_SMALL = 3,
     // A check ran to its end and found damage.
     MANGROVE_UNSOUND = 4,
+    // The body of a transaction aborted it. Nothing changed.
+    MANGROVE_TX_ABORTED = 5,
+    // Only inside a transaction: it must run again. Its body returns this status at once. (The number lies far from
+    // those that programs abort with.)
+    MANGROVE_TX_STOP = 1000000,
     // An argument breaks the rules of the call. Nothing happened.
     MANGROVE_ERR_INVALID_ARGUMENT = -1,
     // The key is longer than MANGROVE_KEY_BYTES_MAX. Nothing changed.
@@ -128,6 +163,12 @@ enum mangrove_status
     // The pool's capacity is in use, or the address space that the process may have for it; the
     // message says which. Nothing changed; delete records, or load a larger pool, or raise the limit.
     MANGROVE_ERR_FULL = -21,
+    // The log failed when the transaction was visible to others already: a crash may undo it. Nothing is
+    // durable any more; close the heap and open it again.
+    MANGROVE_ERR_IN_DOUBT = -22,
+    // The transaction, or the one that the calling thread is to begin, cannot run here: the former has ended or is
+    // another thread's, the latter would be nested in one of the same heap. Nothing happened.
+    MANGROVE_ERR_TX_MISPLACED = -23,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -227,6 +268,12 @@ typedef uint32_t mangrove_range_flags;
 // Threads: one at a time.
 typedef struct mangrove_batch mangrove_batch;
 
+// An open heap: memory that comes back at its address, changed by transactions.
+typedef struct mangrove_heap mangrove_heap;
+
+// How to open a heap. Threads: one at a time for setting; any for opening with it.
+typedef struct mangrove_heap_options mangrove_heap_options;
+
 // A cursor over the records of one range at one instant. Writes after it was made do not show.
 // Threads: one at a time.
 typedef struct mangrove_iter mangrove_iter;
@@ -241,6 +288,10 @@ typedef struct mangrove_options mangrove_options;
 // changes while it lives, bounded by mangrove_options_set_snapshot_bytes_max; beyond that, reads
 // return MANGROVE_ERR_SNAPSHOT_EXPIRED.
 typedef struct mangrove_snapshot mangrove_snapshot;
+
+// A transaction, inside its body. It ends when the body returns; a later access with it, or one of another
+// thread, returns MANGROVE_ERR_TX_MISPLACED and touches nothing. (It is a number in the shape of a pointer.)
+typedef struct mangrove_tx mangrove_tx;
 
 // A range of keys: from `start`, itself in it, to `end`, itself not. NULL is no bound on that
 // side, so a range of all zeros is everything. An end that comes before the start is an empty
@@ -361,6 +412,46 @@ typedef struct {
     // Kind of object in it, as "map"; NUL-terminated.
     char kind[32];
 } mangrove_pool_info;
+
+// Figures of an open heap. Counters count since it was opened.
+typedef struct {
+    // Set to sizeof(mangrove_heap_figures) before the call. After it: the bytes that this library knows.
+    size_t size;
+    // The most bytes that the heap can grow to.
+    uint64_t capacity;
+    // Bytes under management so far.
+    uint64_t bytes;
+    // Blocks in use.
+    uint64_t blocks;
+    // Bytes of blocks in use, each counted with the size of its class.
+    uint64_t used_bytes;
+    // Bytes of whole free pages.
+    uint64_t free_bytes;
+    // Bytes of the allocator's own state.
+    uint64_t meta_bytes;
+    // Bytes of the logs.
+    uint64_t log_bytes;
+    // Bytes of the logs in use.
+    uint64_t log_bytes_used;
+    // Transactions that wrote, of all threads, in the logs.
+    uint64_t committed;
+    // Transactions of the calling thread that committed.
+    uint64_t thread_commits;
+    // Runs of bodies of the calling thread that were undone because of another thread.
+    uint64_t thread_conflicts;
+    // True when this opening created the heap.
+    bool created;
+} mangrove_heap_figures;
+
+// The body of a transaction. It returns
+//   MANGROVE_OK to commit;
+//   at once, the status of an access that was MANGROVE_TX_STOP or an error;
+//   another number of its own, best above 0, to abort.
+// It may be run several times: whatever else it does than by way of `tx` happens as often. All runs get the
+// same `arg`, so it sets what it returns through it anew in each run. Neither a C++ exception, longjmp,
+// pthread_exit nor a cancellation of the thread may leave it: that is undefined (for C++,
+// mangrove_heap.hpp catches exceptions in time). Nor does it fork.
+typedef int32_t (*mangrove_tx_body)(mangrove_tx *tx, void *arg);
 
 #ifdef __cplusplus
 extern "C" {
@@ -768,6 +859,212 @@ mangrove_status mangrove_map_info(const mangrove_map *map, mangrove_pool_info *i
 // instant; an opening at that moment waits.
 // Errors: MANGROVE_ERR_POOL_NOT_FOUND, _FOREIGN, _NEWER, _CORRUPT, _IO. Threads: any.
 mangrove_status mangrove_pool_read_info(const char *path, mangrove_pool_info *info);
+
+// Figures of the heap into *stat, whose `size` the caller has set. No transaction runs meanwhile.
+// Time: in proportion to the heap's pages.
+// Errors: MANGROVE_ERR_TX_MISPLACED inside a transaction on it. Threads: any.
+mangrove_status mangrove_heap_stat(const mangrove_heap *heap, mangrove_heap_figures *stat);
+
+// Compares every structure of the heap's allocator with its rules. No transaction runs meanwhile.
+// Returns MANGROVE_UNSOUND when something is wrong: *problems, which may be NULL, is then text, one
+// problem a line, to give back with mangrove_free; otherwise NULL.
+// Errors: MANGROVE_ERR_TX_MISPLACED inside a transaction on it. Threads: any.
+mangrove_status mangrove_heap_check(const mangrove_heap *heap, char **problems);
+
+// Opens the heap in the directory `path`, and recovers what was committed. It lies at the address that
+// it had in every process before, so pointers stored in it are right again. `options` may be NULL: then
+// the heap is created when missing, with all defaults.
+//
+// Time: reads the heap's data file once, and its log.
+// Errors: MANGROVE_ERR_POOL_NOT_FOUND, _POOL_EXISTS, _POOL_BUSY, _FOREIGN, _NEWER, _WRONG_KIND,
+// _CORRUPT, _READ_ONLY, _NO_SPACE, _FULL, _UNSUPPORTED (also: something else lies at its address), _IO;
+// the heap is as it was.
+// Crash: during a creation it leaves no heap, or a whole one, or one that opens as new.
+// Give back with mangrove_heap_close. Threads: any.
+mangrove_status mangrove_heap_open(const char *path,
+                                   const mangrove_heap_options *options,
+                                   mangrove_heap **heap);
+
+// Brings the data file up to date, marks the heap clean, unlocks it and frees the handle.
+//
+// Errors: MANGROVE_ERR_IN_USE: the calling thread is inside a transaction on it; MANGROVE_ERR_UNSUPPORTED:
+// the process was forked since it was opened. The heap stays open then and the handle valid. After any
+// other result the handle is gone. MANGROVE_ERR_POISONED, _IO: the heap is not clean; what was acknowledged
+// is in its log all the same.
+// A process that ends without closing loses nothing acknowledged; the next opening replays the log.
+// Closing twice is undefined, as is a call on the heap that runs at the same time.
+mangrove_status mangrove_heap_close(mangrove_heap *heap);
+
+// The heap's first byte, in *base: the same address in every process. Blocks lie behind it.
+// Threads: any.
+mangrove_status mangrove_heap_base(const mangrove_heap *heap, void **base);
+
+// Waits until every transaction that has returned is durable, whatever the durability.
+// Errors: MANGROVE_ERR_POISONED, _IO. Threads: any.
+mangrove_status mangrove_heap_sync(const mangrove_heap *heap);
+
+// New options: create the heap when it is missing, durability sync, all else automatic; the same
+// that NULL stands for in mangrove_heap_open. Never NULL. Give back with mangrove_heap_options_free.
+// Threads: any.
+mangrove_heap_options *mangrove_heap_options_new(void);
+
+// Frees options; heaps opened with them stay open. NULL is fine.
+void mangrove_heap_options_free(mangrove_heap_options *options);
+
+// Whether to create the heap when there is none. Default: true. With false, opening a missing heap
+// returns MANGROVE_ERR_POOL_NOT_FOUND.
+mangrove_status mangrove_heap_options_set_create(mangrove_heap_options *options, bool create);
+
+// Whether the heap must be new: opening an existing one returns MANGROVE_ERR_POOL_EXISTS.
+// Default: false.
+mangrove_status mangrove_heap_options_set_create_new(mangrove_heap_options *options,
+                                                     bool create_new);
+
+// The medium of a new heap, or the expected one of an existing heap: one of mangrove_medium.
+// Default: MANGROVE_MEDIUM_AUTO.
+mangrove_status mangrove_heap_options_set_medium(mangrove_heap_options *options, int32_t medium);
+
+// Chooses the emulated medium, with nanoseconds added to each flushed cache line and to each line
+// that is read from memory.
+mangrove_status mangrove_heap_options_set_emulated_latency(mangrove_heap_options *options,
+                                                           uint32_t write_ns,
+                                                           uint32_t read_ns);
+
+// A transaction returns once it is durable. The default. A property of this opening.
+mangrove_status mangrove_heap_options_set_durability_sync(mangrove_heap_options *options);
+
+// A transaction returns at once and is durable at most `milliseconds` (1 to 60000) later. A crash
+// keeps a prefix of the transactions; mangrove_heap_sync waits for all. A property of this opening.
+mangrove_status mangrove_heap_options_set_durability_interval(mangrove_heap_options *options,
+                                                              uint32_t milliseconds);
+
+// The most bytes that a new heap can grow to, up to 16 TiB: address space, not disk space. It cannot
+// be changed later. Default: 256 GiB.
+mangrove_status mangrove_heap_options_set_capacity(mangrove_heap_options *options,
+                                                   uint64_t bytes);
+
+// Bytes of a new heap's redo log, preallocated. They bound the time of recovery, and the burst of
+// transactions that is taken without waiting. Default: 64 MiB.
+mangrove_status mangrove_heap_options_set_log_bytes(mangrove_heap_options *options, uint64_t bytes);
+
+// Logs of a new heap on persistent memory, 1 to 64: so many threads commit at the same time. On the
+// file medium all threads share one. Default: the number of CPUs, at least 4.
+mangrove_status mangrove_heap_options_set_log_count(mangrove_heap_options *options, uint32_t count);
+
+// The persistence domain to assume on persistent memory: one of mangrove_domain, as for a map.
+mangrove_status mangrove_heap_options_set_domain(mangrove_heap_options *options, int32_t domain);
+
+// Whether the heap is mapped, copy on write, instead of read when it is opened: opening then takes no
+// time, and the checksums are compared afterwards. A page that does not match poisons the heap, but the
+// program may have read it before; one that cannot be read ends the process with SIGBUS. Default: false.
+mangrove_status mangrove_heap_options_set_copy_on_write(mangrove_heap_options *options,
+                                                        bool copy_on_write);
+
+// Runs `body` with `arg` as one transaction: atomic, isolated from those of other threads, and durable
+// when the call returns MANGROVE_OK.
+//
+// Returns MANGROVE_TX_ABORTED when the body returned a number of its own, which is then in *value (may be
+// NULL; 0 otherwise). Everything is undone then, and nothing was allocated or freed.
+// Errors: that of the first access of the last run that failed, whatever the body returned after it: all
+// is undone. MANGROVE_ERR_TX_MISPLACED: the calling thread is inside a transaction on this heap (use its
+// `tx`). MANGROVE_ERR_UNSUPPORTED: in a child of the process that opened the heap. _POISONED, _NO_SPACE,
+// _IO: all is undone. MANGROVE_ERR_IN_DOUBT: others have seen it, and a crash may undo it.
+// Crash: once acknowledged it is kept; before that all of it or nothing. Threads: any.
+mangrove_status mangrove_transaction(const mangrove_heap *heap,
+                                     mangrove_tx_body body,
+                                     void *arg,
+                                     int32_t *value);
+
+// As mangrove_transaction, for a body that rarely or never writes: what only writers need is skipped.
+// What it read is durable when the call returns. Threads: any.
+mangrove_status mangrove_transaction_read(const mangrove_heap *heap,
+                                          mangrove_tx_body body,
+                                          void *arg,
+                                          int32_t *value);
+
+// Copies `len` bytes of the heap, from `at` on, into the caller's memory at `into`, as the transaction sees
+// them: its own writes, and else one consistent state. Any alignment. Time: in proportion to `len`.
+//
+// Returns MANGROVE_TX_STOP when the transaction must run again: return that from the body at once; later
+// accesses return it too. Errors: MANGROVE_ERR_INVALID_ARGUMENT (also: not in the heap) undoes the
+// transaction, whatever the body does then; MANGROVE_ERR_TX_MISPLACED: it has ended, or is another
+// thread's. Both hold for every mangrove_tx function, and are not repeated below.
+// A read or write of a whole aligned word of 8 bytes is the fastest. `into` is not in the heap.
+// Threads: the one that runs the body.
+mangrove_status mangrove_tx_read(mangrove_tx *tx,
+                                 const void *at,
+                                 void *into,
+                                 size_t len);
+
+// Copies `len` bytes from the caller's memory at `from` into the heap, from `at` on. Others see them when
+// the transaction has committed; bytes beside them are not stored to. Any alignment. Time: in proportion
+// to `len`. Threads: the one that runs the body.
+mangrove_status mangrove_tx_write(mangrove_tx *tx,
+                                  void *at,
+                                  const void *from,
+                                  size_t len);
+
+// The word of 8 bytes at `at`, into *value. Threads: the one that runs the body.
+mangrove_status mangrove_tx_load(mangrove_tx *tx, const uint64_t *at, uint64_t *value);
+
+// Writes the word of 8 bytes at `at`. Threads: the one that runs the body.
+mangrove_status mangrove_tx_store(mangrove_tx *tx, uint64_t *at, uint64_t value);
+
+// Undoes the transaction and runs it again when something that it has read has changed. Returns
+// MANGROVE_TX_STOP, for the body to return: `return mangrove_tx_retry(tx);`
+// Threads: the one that runs the body.
+mangrove_status mangrove_tx_retry(mangrove_tx *tx);
+
+// Asks that the commit return only when no other transaction can still read what this one unlinks, or
+// undo a write to it: from then on plain loads and stores may use that memory.
+// Threads: the one that runs the body.
+mangrove_status mangrove_tx_privatise(mangrove_tx *tx);
+
+// A new block of at least `bytes` bytes of undefined content, at a multiple of 16 and of `align` (0, or a
+// power of two). It exists once the transaction commits; *at is its address in every process, and NULL
+// after another result.
+// Errors: MANGROVE_ERR_FULL: there is no room, and the transaction is undone.
+// Threads: the one that runs the body.
+mangrove_status mangrove_tx_alloc(mangrove_tx *tx,
+                                  size_t bytes,
+                                  size_t align,
+                                  void **at);
+
+// As mangrove_tx_alloc, with every byte zero. Time: in proportion to `bytes`.
+// Threads: the one that runs the body.
+mangrove_status mangrove_tx_alloc_zeroed(mangrove_tx *tx, size_t bytes, size_t align, void **at);
+
+// Frees the block at `at`. Other transactions may get it once this one has committed. NULL is fine.
+// Errors: MANGROVE_ERR_INVALID_ARGUMENT: no block in use begins there, and the transaction is undone.
+// Threads: the one that runs the body.
+mangrove_status mangrove_tx_free(mangrove_tx *tx,
+                                 void *at);
+
+// Bytes that may be used of the block at `at`, into *bytes: those asked for, or a few more. Returns
+// MANGROVE_NOT_FOUND, with *bytes 0, if no block in use begins there.
+// Threads: the one that runs the body.
+mangrove_status mangrove_tx_usable_bytes(mangrove_tx *tx, const void *at, size_t *bytes);
+
+// What the root `name` points to, into *at. Returns MANGROVE_NOT_FOUND, with *at NULL, when there is no
+// such root. `bytes` is the size of what it points to, and must be what it was set with, from any language:
+// MANGROVE_ERR_INVALID_ARGUMENT otherwise. Threads: the one that runs the body.
+mangrove_status mangrove_tx_root(mangrove_tx *tx,
+                                 const char *name,
+                                 size_t bytes,
+                                 void **at);
+
+// Makes the root `name` (1 to MANGROVE_ROOT_NAME_BYTES_MAX bytes of UTF-8) point to `at`, where `bytes`
+// bytes lie; replaces one of the same name.
+// Errors: MANGROVE_ERR_INVALID_ARGUMENT: the name, or there are MANGROVE_ROOT_COUNT_MAX roots already.
+// Threads: the one that runs the body.
+mangrove_status mangrove_tx_set_root(mangrove_tx *tx,
+                                     const char *name,
+                                     const void *at,
+                                     size_t bytes);
+
+// Removes the root `name`; what it pointed to stays. Returns MANGROVE_NOT_FOUND when there is none.
+// Threads: the one that runs the body.
+mangrove_status mangrove_tx_remove_root(mangrove_tx *tx, const char *name);
 
 // Frees memory that a function of this library handed out as bytes or text; the same as free(). NULL
 // is fine. Threads: any.

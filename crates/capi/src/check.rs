@@ -8,7 +8,7 @@ use mangrove_cabi::{handle, on_own_thread, path, put_out};
 use std::ffi::c_char;
 
 /// Returns OK, or UNSOUND with the problems, one a line.
-unsafe fn answer(problems: &[String], to: *mut *mut c_char) -> Answer {
+pub(crate) unsafe fn answer(problems: &[String], to: *mut *mut c_char) -> Answer {
     if problems.is_empty() {
         return Ok(MANGROVE_OK);
     }

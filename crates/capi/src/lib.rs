@@ -1,6 +1,6 @@
 //! The C ABI of Mangrove: `mangrove.h`, `libmangrove.so.0` and `libmangrove.a`.
 //!
-//! Everything that [`mangrove::Map`] does, for C and for languages that call C. The header is generated from the doc
+//! Everything that [`mangrove::Map`] and [`mangrove::heap::Heap`] do, for C and for languages that call C. The header is generated from the doc
 //! comments here (`cbindgen.toml`), so they are written for the reader of the header: C's names, units, ranges,
 //! errors, ownership, threads, crashes. The order of the modules is the order of the header.
 //!
@@ -30,6 +30,8 @@ mod backup;
 mod check;
 mod stat;
 
+mod heap;
+
 mod bytes;
 mod held;
 
@@ -37,6 +39,7 @@ pub use backup::*;
 pub use batch::*;
 pub use bytes::*;
 pub use check::*;
+pub use heap::*;
 pub use iter::*;
 pub use map::*;
 pub use options::*;

@@ -75,7 +75,7 @@ pub(crate) fn medium_number(medium: Medium) -> i32 {
     }
 }
 
-fn medium_of(number: i32) -> Checked<Medium> {
+pub(crate) fn medium_of(number: i32) -> Checked<Medium> {
     from_c_enum!(number, mangrove_medium {
         MANGROVE_MEDIUM_AUTO => Medium::Auto,
         MANGROVE_MEDIUM_FILE => Medium::File,
@@ -84,7 +84,7 @@ fn medium_of(number: i32) -> Checked<Medium> {
     })
 }
 
-fn domain_of(number: i32) -> Checked<Domain> {
+pub(crate) fn domain_of(number: i32) -> Checked<Domain> {
     from_c_enum!(number, mangrove_domain {
         MANGROVE_DOMAIN_AUTO => Domain::Auto,
         MANGROVE_DOMAIN_ADR => Domain::Adr,
@@ -99,7 +99,7 @@ fn locking_of(number: i32) -> Checked<Locking> {
     })
 }
 
-fn interval_of(milliseconds: u32) -> Result<Durability, Failure> {
+pub(crate) fn interval_of(milliseconds: u32) -> Result<Durability, Failure> {
     if !(1..=60_000).contains(&milliseconds) {
         let what = format!("an interval is 1 to 60000 milliseconds and {milliseconds} is not");
         return Err(Failure::invalid(what));

@@ -106,7 +106,7 @@ pub struct mangrove_pool_info {
 }
 
 /// The size that the caller set, at the head of its struct.
-unsafe fn size_of_caller<T>(pointer: *const T, what: &'static str) -> Result<usize, Failure> {
+pub(crate) unsafe fn size_of_caller<T>(pointer: *const T, what: &'static str) -> Result<usize, Failure> {
     // SAFETY: the header's contract; all structs here are repr(C) and begin with a size_t.
     Ok(*unsafe { handle(pointer.cast::<usize>(), what) }?)
 }

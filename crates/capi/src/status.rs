@@ -19,6 +19,11 @@ pub enum mangrove_status {
     MANGROVE_BUFFER_TOO_SMALL = 3,
     /// A check ran to its end and found damage.
     MANGROVE_UNSOUND = 4,
+    /// The body of a transaction aborted it. Nothing changed.
+    MANGROVE_TX_ABORTED = 5,
+    /// Only inside a transaction: it must run again. Its body returns this status at once. (The number lies far from
+    /// those that programs abort with.)
+    MANGROVE_TX_STOP = 1000000,
     /// An argument breaks the rules of the call. Nothing happened.
     MANGROVE_ERR_INVALID_ARGUMENT = -1,
     /// The key is longer than MANGROVE_KEY_BYTES_MAX. Nothing changed.
@@ -65,6 +70,12 @@ pub enum mangrove_status {
     /// The pool's capacity is in use, or the address space that the process may have for it; the
     /// message says which. Nothing changed; delete records, or load a larger pool, or raise the limit.
     MANGROVE_ERR_FULL = -21,
+    /// The log failed when the transaction was visible to others already: a crash may undo it. Nothing is
+    /// durable any more; close the heap and open it again.
+    MANGROVE_ERR_IN_DOUBT = -22,
+    /// The transaction, or the one that the calling thread is to begin, cannot run here: the former has ended or is
+    /// another thread's, the latter would be nested in one of the same heap. Nothing happened.
+    MANGROVE_ERR_TX_MISPLACED = -23,
 }
 
 use mangrove_status::*;
@@ -78,6 +89,8 @@ impl mangrove_status {
             MANGROVE_MISMATCH => (c"MANGROVE_MISMATCH", c"the key is in another state than expected"),
             MANGROVE_BUFFER_TOO_SMALL => (c"MANGROVE_BUFFER_TOO_SMALL", c"the value does not fit the buffer"),
             MANGROVE_UNSOUND => (c"MANGROVE_UNSOUND", c"the check found damage"),
+            MANGROVE_TX_ABORTED => (c"MANGROVE_TX_ABORTED", c"the body aborted the transaction"),
+            MANGROVE_TX_STOP => (c"MANGROVE_TX_STOP", c"the transaction must run again"),
             MANGROVE_ERR_INVALID_ARGUMENT => (c"MANGROVE_ERR_INVALID_ARGUMENT", c"invalid argument"),
             MANGROVE_ERR_KEY_TOO_LONG => (c"MANGROVE_ERR_KEY_TOO_LONG", c"the key is too long"),
             MANGROVE_ERR_VALUE_TOO_LONG => (c"MANGROVE_ERR_VALUE_TOO_LONG", c"the value is too long"),
@@ -99,17 +112,21 @@ impl mangrove_status {
             MANGROVE_ERR_IN_USE => (c"MANGROVE_ERR_IN_USE", c"snapshots or iterators are still alive"),
             MANGROVE_ERR_INTERNAL => (c"MANGROVE_ERR_INTERNAL", c"a bug in Mangrove"),
             MANGROVE_ERR_FULL => (c"MANGROVE_ERR_FULL", c"the pool's capacity is in use"),
+            MANGROVE_ERR_IN_DOUBT => (c"MANGROVE_ERR_IN_DOUBT", c"a crash may undo the transaction"),
+            MANGROVE_ERR_TX_MISPLACED => (c"MANGROVE_ERR_TX_MISPLACED", c"no transaction can run here"),
         }
     }
 
     /// The status with this number.
     fn from_number(number: i32) -> Option<Self> {
-        const ALL: [mangrove_status; 26] = [
+        const ALL: [mangrove_status; 30] = [
             MANGROVE_OK,
             MANGROVE_NOT_FOUND,
             MANGROVE_MISMATCH,
             MANGROVE_BUFFER_TOO_SMALL,
             MANGROVE_UNSOUND,
+            MANGROVE_TX_ABORTED,
+            MANGROVE_TX_STOP,
             MANGROVE_ERR_INVALID_ARGUMENT,
             MANGROVE_ERR_KEY_TOO_LONG,
             MANGROVE_ERR_VALUE_TOO_LONG,
@@ -131,13 +148,15 @@ impl mangrove_status {
             MANGROVE_ERR_IN_USE,
             MANGROVE_ERR_INTERNAL,
             MANGROVE_ERR_FULL,
+            MANGROVE_ERR_IN_DOUBT,
+            MANGROVE_ERR_TX_MISPLACED,
         ];
         ALL.into_iter().find(|s| *s as i32 == number)
     }
 }
 
 /// Why a call failed: the status, the message, the system's error number.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) status: mangrove_status,
     message: String,
@@ -203,7 +222,8 @@ thread_local! {
     static LAST: LastError<MESSAGE_BYTES_MAX> = const { LastError::none() };
 }
 
-fn remember(failure: &Failure) -> mangrove_status {
+/// Makes the failure the thread's last error, and returns its status.
+pub(crate) fn remember(failure: &Failure) -> mangrove_status {
     // A thread that is ending has no place for the message any more; the status remains.
     let _ = LAST.try_with(|last| last.set(&failure.message, failure.os_error));
     failure.status
@@ -334,6 +354,10 @@ mod tests {
             (-19, "MANGROVE_ERR_IN_USE"),
             (-20, "MANGROVE_ERR_INTERNAL"),
             (-21, "MANGROVE_ERR_FULL"),
+            (5, "MANGROVE_TX_ABORTED"),
+            (1_000_000, "MANGROVE_TX_STOP"),
+            (-22, "MANGROVE_ERR_IN_DOUBT"),
+            (-23, "MANGROVE_ERR_TX_MISPLACED"),
         ];
         for (number, name) in table {
             // SAFETY: static strings.
@@ -341,7 +365,7 @@ mod tests {
             assert_eq!(found.to_str().unwrap(), name, "{number}");
             assert_ne!(mangrove_status_text(number), mangrove_status_text(9999));
         }
-        for number in [5, 9999, -22, i32::MIN] {
+        for number in [6, 9999, -24, i32::MIN] {
             assert_eq!(mangrove_status_name(number), mangrove_status_name(9999), "{number}");
         }
     }

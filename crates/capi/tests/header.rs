@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{FLAGS, LIBRARY};
+use common::{FLAGS, LIBRARY, cxx, run};
 use mangrove_testkit::c_header::Header;
 
 const HEADER: Header<'_> =
@@ -16,6 +16,14 @@ fn the_committed_header_is_what_the_code_generates() {
 #[test]
 fn the_header_alone_compiles_as_c99_and_as_cxx17() {
     HEADER.compiles_alone();
+}
+
+#[test]
+fn the_cxx_header_alone_compiles_as_cxx17() {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let source = scratch.path().join("alone.cpp");
+    std::fs::write(&source, "#include <mangrove_heap.hpp>\n#include <mangrove_heap.hpp>\n").expect("write");
+    run(cxx().arg("-fsyntax-only").arg(&source));
 }
 
 #[test]
@@ -36,7 +44,15 @@ fn the_shared_library_exports_what_the_header_declares() {
 #[test]
 fn every_entry_point_is_guarded() {
     HEADER.is_guarded(
-        &["guard(", "with_key(map, ", "with_record(map, ", "set_option!(guard_unit, ", "unsafe { moving("],
+        &[
+            "guard(",
+            "with_key(map, ",
+            "with_record(map, ",
+            "set_option!(guard_unit, ",
+            "unsafe { moving(",
+            "with_tx(tx, ",
+            "run(heap, ",
+        ],
         &[
             "Nothing here can panic",
             "give(",

@@ -5,6 +5,7 @@ mod common;
 
 use common::{libraries, root, run, said, shell, valgrind};
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -98,6 +99,63 @@ fn kill_until_done(pool: &str, folder: &Path, prefix: &Path) -> u32 {
     panic!("the example makes no progress");
 }
 
+/// The banks, in C and in C++: their build lines, their source, and how they are built.
+const BANKS: [(&str, &str); 2] = [
+    ("examples/c/bank.c", "cc bank.c $(pkg-config --cflags --libs mangrove) -pthread -o bank"),
+    (
+        "examples/cpp/bank.cpp",
+        "c++ -std=c++17 -O2 bank.cpp $(pkg-config --cflags --libs mangrove) -pthread -o bank",
+    ),
+];
+
+/// Threads of a bank told of durable transfers until they were killed: all of them are there, and the money too. The
+/// two programs lay their accounts out alike, so each goes on with the heap of the other.
+#[test]
+fn the_banks_can_be_killed_and_lose_no_money() {
+    let parent = tempfile::tempdir().expect("a scratch directory");
+    let prefix = parent.path().join("prefix");
+    install(&prefix, None);
+    let folders = BANKS.map(|(source, line)| {
+        let source = root().join(source);
+        let folder = parent.path().join(source.extension().expect("an extension"));
+        std::fs::create_dir(&folder).expect("a folder");
+        std::fs::copy(&source, folder.join(source.file_name().expect("a name"))).expect("the example");
+        run(&mut shell(line, &folder, &prefix));
+        folder
+    });
+    let mut least = 0;
+    for life in 0..6 {
+        let folder = &folders[life % 2];
+        let mut child = shell("exec ./bank ../state run 0", folder, &prefix)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the example");
+        let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+        let mut told = BTreeMap::<u32, u64>::new();
+        let mut note = |line: std::io::Result<String>| {
+            let line = line.expect("a line");
+            let mut words = line.strip_prefix("< ").expect("a transfer").split(' ');
+            let mut number = || words.next().expect("a number").parse::<u64>().expect("a number");
+            let (thread, count) = (number() as u32, number());
+            assert!(told.insert(thread, count).is_none_or(|before| count == before + 1), "{line}");
+        };
+        lines.by_ref().take(200).for_each(&mut note);
+        child.kill().expect("SIGKILL");
+        assert!(child.wait().expect("its end").code().is_none(), "the example ended by itself");
+        // The kill may have cut the last line.
+        let rest: Vec<_> = lines.collect();
+        rest.into_iter().rev().skip(1).rev().for_each(&mut note);
+        let acknowledged: u64 = told.values().sum();
+        assert!(acknowledged >= 200, "{told:?}");
+        let said = said(&mut shell("./bank ../state check", folder, &prefix));
+        let (count, rest) = said.split_once(' ').expect("words");
+        assert_eq!(rest, "transfers between 50 accounts: all is well");
+        let count: u64 = count.parse().expect("a number");
+        assert!(count >= acknowledged && count >= least, "{count} of {acknowledged} transfers are there");
+        least = count;
+    }
+}
+
 #[test]
 fn the_example_runs_clean_under_memcheck() {
     let parent = tempfile::tempdir().expect("a scratch directory");
@@ -153,15 +211,28 @@ fn a_staged_installation_speaks_of_its_final_place() {
     let there = parent.path().join("opt/mangrove");
     let pc = std::fs::read_to_string(there.join("lib/pkgconfig/mangrove.pc")).expect("the pkg-config file");
     assert!(pc.starts_with("prefix=/opt/mangrove\n") && !pc.contains('@'), "{pc}");
-    for name in ["lib/libmangrove.so", "lib/libmangrove.so.0", "lib/libmangrove.a", "include/mangrove.h"] {
+    for name in [
+        "lib/libmangrove.so",
+        "lib/libmangrove.so.0",
+        "lib/libmangrove.a",
+        "include/mangrove.h",
+        "include/mangrove_heap.hpp",
+    ] {
         assert!(there.join(name).metadata().is_ok_and(|m| m.len() > 1000), "{name}");
     }
 }
 
 #[test]
 fn the_documents_give_the_build_line() {
-    for document in ["examples/c/README.md", "examples/c/main.c", "docs/c-api.md"] {
+    let says = |document: &str, line: &str| {
         let text = std::fs::read_to_string(root().join(document)).expect(document);
-        assert!(text.contains(BUILD), "{document} does not say: {BUILD}");
+        assert!(text.contains(line), "{document} does not say: {line}");
+    };
+    for document in ["examples/c/README.md", "examples/c/main.c", "docs/c-api.md"] {
+        says(document, BUILD);
+    }
+    for (source, line) in BANKS {
+        says(source, line);
+        says(&source.replace(source.rsplit('/').next().expect("a name"), "README.md"), line);
     }
 }

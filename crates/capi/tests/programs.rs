@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{cc, here, libraries, libs_private, run, valgrind};
+use common::{cc, cxx, here, libraries, libs_private, run, valgrind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -13,11 +13,13 @@ enum Linking {
     Static,
 }
 
-/// Builds tests/c/`name`.c into `folder`.
+/// Builds tests/c/`name`.c or `name`.cpp into `folder`.
 fn build(name: &str, linking: &Linking, folder: &Path) -> PathBuf {
     let program = folder.join(name);
-    let mut cc = cc();
-    cc.arg(here().join(format!("tests/c/{name}.c"))).arg("-o").arg(&program).arg("-pthread");
+    let source = here().join(format!("tests/c/{name}.c"));
+    let (mut cc, source) =
+        if source.exists() { (cc(), source) } else { (cxx(), source.with_extension("cpp")) };
+    cc.arg(source).arg("-o").arg(&program).arg("-pthread");
     match linking {
         Linking::Shared => {
             cc.arg(libraries().join("libmangrove_c.so")).arg(format!("-Wl,-rpath,{}", libraries().display()));
@@ -121,6 +123,60 @@ fn reopen() {
 #[test]
 fn inspect() {
     all_ways("inspect");
+}
+
+#[test]
+fn heap_basics() {
+    all_ways("heap_basics");
+}
+
+#[test]
+fn heap_errors() {
+    // Not under the checker, for the child: see `forked`.
+    with_either_library("heap_errors", &tempfile::tempdir().expect("a scratch directory"));
+}
+
+#[test]
+fn heap_threads() {
+    with_either_library("heap_threads", &tempfile::tempdir().expect("a scratch directory"));
+}
+
+#[test]
+fn heap_cxx() {
+    with_either_library("heap_cxx", &tempfile::tempdir().expect("a scratch directory"));
+}
+
+/// What a heap cannot hold, and what a type mistake would damage, does not compile.
+#[test]
+fn mistakes_of_type_do_not_compile() {
+    let parent = tempfile::tempdir().expect("a scratch directory");
+    let compiles = |mut compiler: Command, file: &str, text: &str| {
+        let source = parent.path().join(file);
+        std::fs::write(&source, text).expect("write");
+        compiler.arg("-fsyntax-only").arg(source).output().expect("the compiler").status.success()
+    };
+    let c = |access: &str| {
+        let text = format!(
+            "#include <mangrove.h>\n#include <stdint.h>\ntypedef struct {{ uint64_t a; uint32_t b; }} pair;\n\
+             int f(mangrove_tx *tx, pair *p, uint64_t *a) {{ (void)p, (void)a; return {access}; }}\n"
+        );
+        compiles(cc(), "access.c", &text)
+    };
+    assert!(c("MANGROVE_TX_LOAD(tx, &p->a, a)") && c("MANGROVE_TX_STORE(tx, p, {1, 2})"));
+    assert!(!c("MANGROVE_TX_LOAD(tx, &p->b, a)"), "of another size");
+    assert!(!c("MANGROVE_TX_LOAD(tx, p, a)"), "of another type");
+    assert!(!c("MANGROVE_TX_STORE(tx, p, *a)"), "of another type");
+    let cpp = |access: &str| {
+        let text = format!(
+            "#include <mangrove_heap.hpp>\nstruct pair {{ std::uint64_t a; std::string b; }};\n\
+             void f(mangrove::tx &tx, pair *p, std::uint64_t *a) {{ (void)tx, (void)p, (void)a; {access}; }}\n"
+        );
+        compiles(cxx(), "access.cpp", &text)
+    };
+    assert!(cpp("tx.store(&p->a, tx.load(a))"));
+    assert!(!cpp("tx.load(p)"), "it holds a std::string");
+    assert!(!cpp("tx.store(p, {1, {}})"), "it holds a std::string");
+    assert!(!cpp("tx.store(a, p)"), "of another type");
 }
 
 /// A program that leaks or reads freed memory fails here: the checker can fail.

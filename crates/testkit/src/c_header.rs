@@ -119,8 +119,15 @@ impl Header<'_> {
     /// At the first that does not, and when an entry point was not found in the sources.
     pub fn is_guarded(&self, guarded: &[&str], harmless: &[&str], except: &[&str]) {
         let mut seen = 0;
-        for file in std::fs::read_dir(self.library.here().join("src")).expect("src") {
-            let path = file.expect("an entry").path();
+        let mut folders = vec![self.library.here().join("src")];
+        let mut files = Vec::new();
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).expect("a folder of sources") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() { folders.push(path) } else { files.push(path) }
+            }
+        }
+        for path in files {
             if except.iter().any(|name| path.ends_with(name)) {
                 continue;
             }

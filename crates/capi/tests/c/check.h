@@ -29,7 +29,7 @@ static inline void value_is(const mangrove_map *map, const char *key, const char
     size_t len;
     OK(mangrove_map_get(map, key, strlen(key), &value, &len));
     CHECK(len == strlen(expected));
-    CHECK(strcmp(value, expected) == 0); /* the NUL after it too */
+    CHECK(strcmp((const char *)value, expected) == 0); /* the NUL after it too */
     mangrove_free(value);
 }
 

@@ -32,3 +32,11 @@ pub(crate) fn libs_private() -> Vec<String> {
     let line = template.lines().find_map(|l| l.strip_prefix("Libs.private:")).expect("Libs.private");
     line.split_whitespace().map(str::to_owned).collect()
 }
+
+/// The system's C++ compiler, as strict.
+pub(crate) fn cxx() -> Command {
+    let mut cxx = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
+    cxx.args(["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g", "-O1", "-I"]);
+    cxx.arg(here().join("include")).arg("-I").arg(root().join("crates/testkit/include"));
+    cxx
+}

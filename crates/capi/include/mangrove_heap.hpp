@@ -1,0 +1,277 @@
+/*
+ * mangrove_heap.hpp: durable transactions for C++17, over mangrove.h. Header only.
+ *
+ *     struct account { std::uint64_t balance; account *next; };
+ *
+ *     mangrove::heap heap("bank"); // created when it is missing
+ *     auto left = heap.transaction([&](mangrove::tx &tx) {
+ *         account *from = tx.root<account>("bank");
+ *         account *to = tx.load(&from->next);
+ *         auto has = tx.load(&from->balance);
+ *         if (has < amount) throw not_covered(); // everything is undone, and the caller gets the exception
+ *         tx.store(&from->balance, has - amount);
+ *         tx.store(&to->balance, tx.load(&to->balance) + amount);
+ *         return has - amount;
+ *     }); // durable when it returns
+ *
+ * A body may run several times, so it does nothing that cannot be done again but by way of its `tx`. Pointers to
+ * what lies in the heap are ordinary pointers, the same in every process; a body never follows them by itself, it
+ * takes the address of a member (`&from->next`) and loads or stores that. What is stored is trivially copyable, and
+ * no pointer out of the heap is.
+ *
+ * Exceptions.  One that leaves the body undoes the transaction and reaches the caller of `transaction`. Accesses
+ *   throw `mangrove::error` where they fail, and `mangrove::interrupted`, which is no std::exception, when the body
+ *   must run again: let it pass. A body that catches it all the same is run again when it returns.
+ */
+#ifndef MANGROVE_HEAP_HPP
+#define MANGROVE_HEAP_HPP
+
+#include <mangrove.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+namespace mangrove {
+
+// An error of the library: its message, and its status.
+class error : public std::runtime_error {
+public:
+    error(mangrove_status status, const char *message) : std::runtime_error(message), status_(status) {}
+
+    mangrove_status status() const noexcept { return status_; }
+
+private:
+    mangrove_status status_;
+};
+
+// Thrown by accesses when the body must run again. Only `transaction` and `read` catch it.
+struct interrupted {};
+
+namespace detail {
+
+template <class T> struct same { // keeps T from being deduced
+    using type = T;
+};
+
+inline mangrove_status need(mangrove_status status)
+{
+    if (status == MANGROVE_TX_STOP) throw interrupted();
+    if (status < 0) throw error(status, mangrove_last_error());
+    return status;
+}
+
+template <class T> constexpr void must_be_storable()
+{
+    static_assert(std::is_trivially_copyable_v<T>, "what lies in a heap is copied byte by byte, and must be so");
+}
+
+} // namespace detail
+
+// A transaction, for its body. Every member throws as said above; using one after its transaction has ended throws
+// an error with MANGROVE_ERR_TX_MISPLACED.
+class tx {
+public:
+    explicit tx(mangrove_tx *handle) noexcept : handle_(handle) {}
+
+    template <class T> std::remove_const_t<T> load(T *at) const
+    {
+        using value = std::remove_const_t<T>;
+        detail::must_be_storable<value>();
+        alignas(value) unsigned char bytes[sizeof(value)];
+        read(at, bytes, sizeof bytes);
+        return *std::launder(reinterpret_cast<value *>(bytes));
+    }
+
+    template <class T> void store(T *at, const typename detail::same<T>::type &value) const
+    {
+        detail::must_be_storable<T>();
+        write(at, &value, sizeof value);
+    }
+
+    void read(const void *at, void *into, std::size_t len) const
+    {
+        detail::need(mangrove_tx_read(handle_, at, into, len));
+    }
+
+    void write(void *at, const void *from, std::size_t len) const
+    {
+        detail::need(mangrove_tx_write(handle_, at, from, len));
+    }
+
+    // A new block that holds `value`.
+    template <class T> T *make(const T &value) const
+    {
+        T *at = static_cast<T *>(alloc(sizeof(T), alignof(T)));
+        store(at, value);
+        return at;
+    }
+
+    // A new array of `count` values, every byte zero.
+    template <class T> T *make_array(std::size_t count) const
+    {
+        detail::must_be_storable<T>();
+        if (count > PTRDIFF_MAX / sizeof(T))
+            throw error(MANGROVE_ERR_FULL, "an array of more bytes than memory has was asked for");
+        void *at;
+        detail::need(mangrove_tx_alloc_zeroed(handle_, count * sizeof(T), alignof(T), &at));
+        return static_cast<T *>(at);
+    }
+
+    // A new block of undefined content.
+    void *alloc(std::size_t bytes, std::size_t align = 0) const
+    {
+        void *at;
+        detail::need(mangrove_tx_alloc(handle_, bytes, align, &at));
+        return at;
+    }
+
+    // Frees a block; what lies in it is not destroyed, which trivially copyable types need not be.
+    void free(void *at) const { detail::need(mangrove_tx_free(handle_, at)); }
+
+    // What the root points to; nullptr if there is no such root.
+    template <class T> T *root(const std::string &name) const
+    {
+        void *at;
+        detail::need(mangrove_tx_root(handle_, name.c_str(), sizeof(T), &at));
+        return static_cast<T *>(at);
+    }
+
+    template <class T> void set_root(const std::string &name, T *at) const
+    {
+        detail::need(mangrove_tx_set_root(handle_, name.c_str(), at, sizeof(T)));
+    }
+
+    // Whether there was one.
+    bool remove_root(const std::string &name) const
+    {
+        return detail::need(mangrove_tx_remove_root(handle_, name.c_str())) == MANGROVE_OK;
+    }
+
+    // Undoes the transaction and runs it again when something that it has read has changed.
+    [[noreturn]] void retry() const
+    {
+        detail::need(mangrove_tx_retry(handle_));
+        throw interrupted();
+    }
+
+    void privatise() const { detail::need(mangrove_tx_privatise(handle_)); }
+
+    mangrove_tx *handle() const noexcept { return handle_; }
+
+private:
+    mangrove_tx *handle_;
+};
+
+namespace detail {
+
+// One call of `transaction` or `read`: the body, and what its last run left.
+template <class Body, class Answer> struct call {
+    using kept = std::conditional_t<std::is_void_v<Answer>, std::monostate, Answer>;
+
+    Body &body;
+    std::optional<kept> answer;
+    std::exception_ptr thrown;
+
+    // No exception leaves this function: the library, which calls it, is no C++.
+    static int run(mangrove_tx *handle, void *self) noexcept
+    {
+        call &it = *static_cast<call *>(self);
+        it.answer.reset();
+        it.thrown = nullptr;
+        try {
+            mangrove::tx tx(handle);
+            if constexpr (std::is_void_v<Answer>) {
+                it.body(tx);
+                it.answer.emplace();
+            } else {
+                it.answer.emplace(it.body(tx));
+            }
+            return MANGROVE_OK;
+        } catch (const interrupted &) {
+            return MANGROVE_TX_STOP;
+        } catch (...) {
+            it.thrown = std::current_exception();
+            return 1;
+        }
+    }
+};
+
+template <class Run, class Body> auto transact(Run run, const mangrove_heap *heap, Body &body)
+{
+    using answer = std::invoke_result_t<Body &, tx &>;
+    static_assert(!std::is_reference_v<answer>, "a body returns a value: what it refers to may change at once");
+    call<Body, answer> one{body, {}, {}};
+    const mangrove_status status = run(heap, &call<Body, answer>::run, &one, nullptr);
+    if (one.thrown) std::rethrow_exception(one.thrown);
+    need(status);
+    if constexpr (!std::is_void_v<answer>) return std::move(*one.answer);
+}
+
+} // namespace detail
+
+// Runs `body(tx &)` as one transaction on `heap` and returns what it returns, when that is durable.
+template <class Body> auto transaction(const mangrove_heap *heap, Body &&body)
+{
+    return detail::transact(mangrove_transaction, heap, body);
+}
+
+// As `transaction`, for a body that rarely or never writes.
+template <class Body> auto read(const mangrove_heap *heap, Body &&body)
+{
+    return detail::transact(mangrove_transaction_read, heap, body);
+}
+
+// An open heap. Destroying it closes it; `close` also tells how that went.
+class heap {
+public:
+    explicit heap(const std::string &path, const mangrove_heap_options *options = nullptr)
+    {
+        detail::need(mangrove_heap_open(path.c_str(), options, &handle_));
+    }
+
+    heap(heap &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    heap &operator=(heap &&other) noexcept
+    {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    ~heap()
+    {
+        if (handle_ != nullptr) mangrove_heap_close(handle_);
+    }
+
+    void close()
+    {
+        mangrove_heap *handle = handle_;
+        const mangrove_status status = mangrove_heap_close(handle);
+        if (status != MANGROVE_ERR_IN_USE && status != MANGROVE_ERR_UNSUPPORTED) handle_ = nullptr;
+        detail::need(status);
+    }
+
+    template <class Body> auto transaction(Body &&body) const { return mangrove::transaction(handle_, body); }
+    template <class Body> auto read(Body &&body) const { return mangrove::read(handle_, body); }
+
+    void sync() const { detail::need(mangrove_heap_sync(handle_)); }
+
+    mangrove_heap *handle() const noexcept { return handle_; }
+
+private:
+    mangrove_heap *handle_ = nullptr;
+};
+
+template <class Body> auto transaction(const heap &heap, Body &&body)
+{
+    return transaction(heap.handle(), body);
+}
+
+} // namespace mangrove
+
+#endif

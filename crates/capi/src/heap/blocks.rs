@@ -1,0 +1,108 @@
+//! Blocks of the heap, allocated and freed in transactions.
+
+use super::frame::{Access, End, mangrove_tx, with_tx};
+use crate::status::mangrove_status::*;
+use crate::status::{Failure, mangrove_status};
+use mangrove_cabi::{out, put_out};
+use std::ffi::c_void;
+
+/// Zeros are written in pieces of this size.
+const ZEROS: [u8; 4096] = [0; 4096];
+/// The largest alignment of a block.
+const ALIGN_MAX: usize = 1 << 30;
+
+/// A new block; its address.
+fn allocate(access: &mut Access<'_>, bytes: usize, align: usize, zeroed: bool) -> Result<usize, End> {
+    let align = align.max(1);
+    if !align.is_power_of_two() || align > ALIGN_MAX {
+        return Err(Failure::invalid(format!(
+            "an alignment is 0 or a power of two up to {ALIGN_MAX}, and {align} is not"
+        ))
+        .into());
+    }
+    if zeroed && align <= 16 {
+        return Ok(access.tx().alloc_array::<u8>(bytes)?.address());
+    }
+    let at = access.tx().alloc_bytes(bytes, align)?;
+    let mut done = 0;
+    while zeroed && done < bytes {
+        let count = ZEROS.len().min(bytes - done);
+        access.tx().write_bytes(at + done, &ZEROS[..count])?;
+        done += count;
+    }
+    Ok(at)
+}
+
+/// A new block of at least `bytes` bytes of undefined content, at a multiple of 16 and of `align` (0, or a
+/// power of two). It exists once the transaction commits; *at is its address in every process, and NULL
+/// after another result.
+/// Errors: MANGROVE_ERR_FULL: there is no room, and the transaction is undone.
+/// Threads: the one that runs the body.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_tx_alloc(
+    tx: *mut mangrove_tx,
+    bytes: usize,
+    align: usize,
+    at: *mut *mut c_void,
+) -> mangrove_status {
+    // SAFETY: the header's contract for out-parameters. (Also where there is no transaction.)
+    unsafe { put_out(at, std::ptr::null_mut()) };
+    with_tx(tx, |access| {
+        // SAFETY: the header's contract for out-parameters.
+        let at = unsafe { out(at, std::ptr::null_mut(), "at") }?;
+        *at = std::ptr::with_exposed_provenance_mut(allocate(access, bytes, align, false)?);
+        Ok(MANGROVE_OK)
+    })
+}
+
+/// As mangrove_tx_alloc, with every byte zero. Time: in proportion to `bytes`.
+/// Threads: the one that runs the body.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_tx_alloc_zeroed(
+    tx: *mut mangrove_tx,
+    bytes: usize,
+    align: usize,
+    at: *mut *mut c_void,
+) -> mangrove_status {
+    // SAFETY: the header's contract for out-parameters. (Also where there is no transaction.)
+    unsafe { put_out(at, std::ptr::null_mut()) };
+    with_tx(tx, |access| {
+        // SAFETY: the header's contract for out-parameters.
+        let at = unsafe { out(at, std::ptr::null_mut(), "at") }?;
+        *at = std::ptr::with_exposed_provenance_mut(allocate(access, bytes, align, true)?);
+        Ok(MANGROVE_OK)
+    })
+}
+
+/// Frees the block at `at`. Other transactions may get it once this one has committed. NULL is fine.
+/// Errors: MANGROVE_ERR_INVALID_ARGUMENT: no block in use begins there, and the transaction is undone.
+/// Threads: the one that runs the body.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_tx_free(tx: *mut mangrove_tx, at: *mut c_void) -> mangrove_status {
+    with_tx(tx, |access| {
+        if !at.is_null() {
+            access.tx().free_bytes(at.addr())?;
+        }
+        Ok(MANGROVE_OK)
+    })
+}
+
+/// Bytes that may be used of the block at `at`, into *bytes: those asked for, or a few more. Returns
+/// MANGROVE_NOT_FOUND, with *bytes 0, if no block in use begins there.
+/// Threads: the one that runs the body.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_tx_usable_bytes(
+    tx: *mut mangrove_tx,
+    at: *const c_void,
+    bytes: *mut usize,
+) -> mangrove_status {
+    // SAFETY: the header's contract for out-parameters. (Also where there is no transaction.)
+    unsafe { put_out(bytes, 0) };
+    with_tx(tx, |access| {
+        // SAFETY: the header's contract for out-parameters.
+        let bytes = unsafe { out(bytes, 0, "bytes") }?;
+        let Some(usable) = access.tx().usable_bytes(at.addr())? else { return Ok(MANGROVE_NOT_FOUND) };
+        *bytes = usable;
+        Ok(MANGROVE_OK)
+    })
+}

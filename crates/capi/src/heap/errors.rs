@@ -1,0 +1,25 @@
+//! The statuses of a heap's errors.
+
+use crate::status::Failure;
+use crate::status::mangrove_status::*;
+use mangrove::Error;
+use mangrove::heap::HeapError;
+
+impl From<HeapError> for Failure {
+    fn from(error: HeapError) -> Self {
+        let status = match &error {
+            HeapError::Pool(pool) => return Error::from(pool.clone()).into(),
+            HeapError::InDoubt(_) => MANGROVE_ERR_IN_DOUBT,
+            HeapError::Full { .. } => MANGROVE_ERR_FULL,
+            HeapError::BadFree { .. } | HeapError::Root { .. } | HeapError::Invalid { .. } => {
+                MANGROVE_ERR_INVALID_ARGUMENT
+            }
+            HeapError::Nested => MANGROVE_ERR_TX_MISPLACED,
+            HeapError::Forked => MANGROVE_ERR_UNSUPPORTED,
+            HeapError::Damaged { .. } => MANGROVE_ERR_CORRUPT,
+            // The enum may grow; its message still reaches the caller.
+            _ => MANGROVE_ERR_INTERNAL,
+        };
+        Self::new(status, error.to_string())
+    }
+}

@@ -1,0 +1,112 @@
+//! Opening and closing a heap.
+
+use super::frame::is_inside;
+use super::options::mangrove_heap_options;
+use crate::status::mangrove_status::*;
+use crate::status::{Failure, guard, mangrove_status};
+use mangrove::heap::{Heap, HeapError, HeapOptions};
+use mangrove_cabi::{give, handle, on_own_thread, out, path};
+use mangrove_sys::ProcessMark;
+use std::ffi::{c_char, c_void};
+
+/// The most bytes of the name of a root.
+pub const MANGROVE_ROOT_NAME_BYTES_MAX: usize = 39;
+/// The most roots of a heap.
+pub const MANGROVE_ROOT_COUNT_MAX: usize = 63;
+
+// The header needs the numbers as literals; they are the facade's.
+const _: () = assert!(MANGROVE_ROOT_NAME_BYTES_MAX == mangrove::heap::ROOT_NAME_BYTES_MAX);
+const _: () = assert!(MANGROVE_ROOT_COUNT_MAX == mangrove::heap::ROOT_COUNT_MAX);
+
+/// An open heap: memory that comes back at its address, changed by transactions.
+pub struct mangrove_heap {
+    pub(super) heap: Heap,
+    process: ProcessMark,
+}
+
+const _: fn() = || {
+    fn any_thread<T: Send + Sync>() {}
+    any_thread::<mangrove_heap>();
+};
+
+/// Opens the heap in the directory `path`, and recovers what was committed. It lies at the address that
+/// it had in every process before, so pointers stored in it are right again. `options` may be NULL: then
+/// the heap is created when missing, with all defaults.
+///
+/// Time: reads the heap's data file once, and its log.
+/// Errors: MANGROVE_ERR_POOL_NOT_FOUND, _POOL_EXISTS, _POOL_BUSY, _FOREIGN, _NEWER, _WRONG_KIND,
+/// _CORRUPT, _READ_ONLY, _NO_SPACE, _FULL, _UNSUPPORTED (also: something else lies at its address), _IO;
+/// the heap is as it was.
+/// Crash: during a creation it leaves no heap, or a whole one, or one that opens as new.
+/// Give back with mangrove_heap_close. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_open(
+    path: *const c_char,
+    options: *const mangrove_heap_options,
+    heap: *mut *mut mangrove_heap,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for out-parameters, paths and handles.
+        let (heap, path, options) = unsafe {
+            (out(heap, std::ptr::null_mut(), "heap")?, self::path(path, "path")?, options.as_ref())
+        };
+        let options = options.map_or_else(HeapOptions::new, mangrove_heap_options::for_open);
+        let path = path.to_owned();
+        let opened = on_own_thread(move || options.open(path))?;
+        *heap = give(mangrove_heap { heap: opened, process: ProcessMark::here() });
+        Ok(MANGROVE_OK)
+    })
+}
+
+/// Brings the data file up to date, marks the heap clean, unlocks it and frees the handle.
+///
+/// Errors: MANGROVE_ERR_IN_USE: the calling thread is inside a transaction on it; MANGROVE_ERR_UNSUPPORTED:
+/// the process was forked since it was opened. The heap stays open then and the handle valid. After any
+/// other result the handle is gone. MANGROVE_ERR_POISONED, _IO: the heap is not clean; what was acknowledged
+/// is in its log all the same.
+/// A process that ends without closing loses nothing acknowledged; the next opening replays the log.
+/// Closing twice is undefined, as is a call on the heap that runs at the same time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_close(heap: *mut mangrove_heap) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for handles.
+        if !unsafe { handle(heap, "heap") }?.process.is_here() {
+            return Err(HeapError::Forked.into());
+        }
+        if is_inside(heap) {
+            return Err(Failure::new(
+                MANGROVE_ERR_IN_USE,
+                "the heap cannot be closed inside a transaction on it; return from the body first",
+            ));
+        }
+        // SAFETY: not null, from mangrove_heap_open and, by contract, not closed before.
+        unsafe { Box::from_raw(heap) }.heap.close()?;
+        Ok(MANGROVE_OK)
+    })
+}
+
+/// The heap's first byte, in *base: the same address in every process. Blocks lie behind it.
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_base(
+    heap: *const mangrove_heap,
+    base: *mut *mut c_void,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for out-parameters and handles.
+        let (base, heap) = unsafe { (out(base, std::ptr::null_mut(), "base")?, handle(heap, "heap")?) };
+        *base = std::ptr::with_exposed_provenance_mut(heap.heap.base());
+        Ok(MANGROVE_OK)
+    })
+}
+
+/// Waits until every transaction that has returned is durable, whatever the durability.
+/// Errors: MANGROVE_ERR_POISONED, _IO. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_sync(heap: *const mangrove_heap) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for handles.
+        unsafe { handle(heap, "heap") }?.heap.sync()?;
+        Ok(MANGROVE_OK)
+    })
+}

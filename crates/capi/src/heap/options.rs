@@ -1,0 +1,157 @@
+//! How a heap is opened.
+
+use crate::options::{domain_of, interval_of, medium_of};
+use crate::status::{Failure, guard_unit, mangrove_status};
+use mangrove::heap::{HeapOptions, Start};
+use mangrove::{Create, Durability, Latency, Medium};
+use mangrove_cabi::{give, set_option, take_back};
+
+/// How to open a heap. Threads: one at a time for setting; any for opening with it.
+pub struct mangrove_heap_options {
+    all: HeapOptions,
+    create: bool,
+    create_new: bool,
+}
+
+impl mangrove_heap_options {
+    pub(super) fn for_open(&self) -> HeapOptions {
+        let create = match (self.create_new, self.create) {
+            (true, _) => Create::New,
+            (false, true) => Create::IfMissing,
+            (false, false) => Create::Never,
+        };
+        self.all.clone().create(create)
+    }
+}
+
+fn logs_of(count: u32) -> Result<usize, Failure> {
+    if !(1..=64).contains(&count) {
+        return Err(Failure::invalid(format!("a heap has 1 to 64 logs and {count} is not")));
+    }
+    Ok(count as usize)
+}
+
+/// New options: create the heap when it is missing, durability sync, all else automatic; the same
+/// that NULL stands for in mangrove_heap_open. Never NULL. Give back with mangrove_heap_options_free.
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub extern "C" fn mangrove_heap_options_new() -> *mut mangrove_heap_options {
+    give(mangrove_heap_options { all: HeapOptions::new(), create: true, create_new: false })
+}
+
+/// Frees options; heaps opened with them stay open. NULL is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_options_free(options: *mut mangrove_heap_options) {
+    // SAFETY: NULL, or from mangrove_heap_options_new and, by contract, not freed before.
+    unsafe { take_back(options) };
+}
+
+/// Whether to create the heap when there is none. Default: true. With false, opening a missing heap
+/// returns MANGROVE_ERR_POOL_NOT_FOUND.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_options_set_create(
+    options: *mut mangrove_heap_options,
+    create: bool,
+) -> mangrove_status {
+    set_option!(guard_unit, options.create = create)
+}
+
+/// Whether the heap must be new: opening an existing one returns MANGROVE_ERR_POOL_EXISTS.
+/// Default: false.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_options_set_create_new(
+    options: *mut mangrove_heap_options,
+    create_new: bool,
+) -> mangrove_status {
+    set_option!(guard_unit, options.create_new = create_new)
+}
+
+/// The medium of a new heap, or the expected one of an existing heap: one of mangrove_medium.
+/// Default: MANGROVE_MEDIUM_AUTO.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_options_set_medium(
+    options: *mut mangrove_heap_options,
+    medium: i32,
+) -> mangrove_status {
+    set_option!(guard_unit, options.all.medium(medium_of(medium)?))
+}
+
+/// Chooses the emulated medium, with nanoseconds added to each flushed cache line and to each line
+/// that is read from memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_options_set_emulated_latency(
+    options: *mut mangrove_heap_options,
+    write_ns: u32,
+    read_ns: u32,
+) -> mangrove_status {
+    set_option!(guard_unit, options.all.medium(Medium::Emulated(Latency::new(write_ns, read_ns))))
+}
+
+/// A transaction returns once it is durable. The default. A property of this opening.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_options_set_durability_sync(
+    options: *mut mangrove_heap_options,
+) -> mangrove_status {
+    set_option!(guard_unit, options.all.durability(Durability::Sync))
+}
+
+/// A transaction returns at once and is durable at most `milliseconds` (1 to 60000) later. A crash
+/// keeps a prefix of the transactions; mangrove_heap_sync waits for all. A property of this opening.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_options_set_durability_interval(
+    options: *mut mangrove_heap_options,
+    milliseconds: u32,
+) -> mangrove_status {
+    set_option!(guard_unit, options.all.durability(interval_of(milliseconds)?))
+}
+
+/// The most bytes that a new heap can grow to, up to 16 TiB: address space, not disk space. It cannot
+/// be changed later. Default: 256 GiB.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_options_set_capacity(
+    options: *mut mangrove_heap_options,
+    bytes: u64,
+) -> mangrove_status {
+    set_option!(guard_unit, options.all.capacity(bytes))
+}
+
+/// Bytes of a new heap's redo log, preallocated. They bound the time of recovery, and the burst of
+/// transactions that is taken without waiting. Default: 64 MiB.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_options_set_log_bytes(
+    options: *mut mangrove_heap_options,
+    bytes: u64,
+) -> mangrove_status {
+    set_option!(guard_unit, options.all.log_bytes(bytes))
+}
+
+/// Logs of a new heap on persistent memory, 1 to 64: so many threads commit at the same time. On the
+/// file medium all threads share one. Default: the number of CPUs, at least 4.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_options_set_log_count(
+    options: *mut mangrove_heap_options,
+    count: u32,
+) -> mangrove_status {
+    set_option!(guard_unit, options.all.log_count(logs_of(count)?))
+}
+
+/// The persistence domain to assume on persistent memory: one of mangrove_domain, as for a map.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_options_set_domain(
+    options: *mut mangrove_heap_options,
+    domain: i32,
+) -> mangrove_status {
+    set_option!(guard_unit, options.all.domain(domain_of(domain)?))
+}
+
+/// Whether the heap is mapped, copy on write, instead of read when it is opened: opening then takes no
+/// time, and the checksums are compared afterwards. A page that does not match poisons the heap, but the
+/// program may have read it before; one that cannot be read ends the process with SIGBUS. Default: false.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_options_set_copy_on_write(
+    options: *mut mangrove_heap_options,
+    copy_on_write: bool,
+) -> mangrove_status {
+    let start = if copy_on_write { Start::CopyOnWrite } else { Start::Read };
+    set_option!(guard_unit, options.all.start(start))
+}

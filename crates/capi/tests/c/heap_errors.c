@@ -1,0 +1,284 @@
+/* What a program does wrong inside and around transactions: an error and a sentence, everything undone, and the heap
+ * goes on. */
+#include "heap.h"
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static mangrove_heap *heap;
+static uint64_t *cell;
+static mangrove_tx *ended;
+
+static void says(const char *words) {
+    if (strstr(mangrove_last_error(), words) == NULL) fprintf(stderr, "it says: %s\n", mangrove_last_error());
+    CHECK(strstr(mangrove_last_error(), words) != NULL);
+}
+
+static int make(mangrove_tx *tx, void *arg) {
+    (void)arg;
+    ended = tx;
+    TRY(mangrove_tx_alloc_zeroed(tx, sizeof *cell, 0, (void **)&cell));
+    return mangrove_tx_set_root(tx, "cell", cell, sizeof *cell);
+}
+
+static int get(mangrove_tx *tx, void *arg) {
+    return mangrove_tx_load(tx, cell, arg);
+}
+
+static uint64_t value(void) {
+    uint64_t found;
+    OK(mangrove_transaction_read(heap, get, &found, NULL));
+    return found;
+}
+
+typedef mangrove_status mistake(mangrove_tx *tx);
+
+/* Writes, makes the mistake, and says that all is well. */
+static int err_and_hide_it(mangrove_tx *tx, void *arg) {
+    uint64_t found = 7;
+    mangrove_status first, then;
+    TRY(mangrove_tx_store(tx, cell, 13));
+    first = (*(mistake **)arg)(tx);
+    CHECK(first < 0);
+    then = mangrove_tx_load(tx, cell, &found);
+    CHECK(then == first && found == 0); /* every later access answers the same */
+    CHECK(mangrove_tx_store(tx, cell, 14) == first);
+    return MANGROVE_OK;
+}
+
+/* The usual way: an error is passed on. */
+static int err(mangrove_tx *tx, void *arg) {
+    TRY(mangrove_tx_store(tx, cell, 13));
+    return (*(mistake **)arg)(tx);
+}
+
+static void undone(mangrove_status expected, mistake *mistake, const char *words) {
+    int32_t answer = 9;
+    ANSWERS(expected, mangrove_transaction(heap, err_and_hide_it, &mistake, &answer));
+    says(words);
+    CHECK(answer == 0 && value() == 0);
+    ANSWERS(expected, mangrove_transaction(heap, err, &mistake, &answer));
+    says(words);
+    CHECK(answer == 0 && value() == 0);
+    ANSWERS(expected, mangrove_transaction_read(heap, err_and_hide_it, &mistake, &answer));
+    CHECK(value() == 0);
+}
+
+static uint64_t outside;
+static mangrove_status read_outside(mangrove_tx *tx) {
+    uint64_t into;
+    return mangrove_tx_read(tx, &outside, &into, sizeof into);
+}
+static mangrove_status write_outside(mangrove_tx *tx) { return mangrove_tx_store(tx, &outside, 1); }
+static mangrove_status read_null(mangrove_tx *tx) {
+    char into[3];
+    return mangrove_tx_read(tx, NULL, into, sizeof into);
+}
+static mangrove_status read_huge(mangrove_tx *tx) {
+    char into[3];
+    return mangrove_tx_read(tx, cell, into, (size_t)-1);
+}
+static mangrove_status write_past_the_end(mangrove_tx *tx) {
+    void *base;
+    static char bytes[64];
+    OK(mangrove_heap_base(heap, &base));
+    return mangrove_tx_write(tx, (char *)base + (256 << 20) - 32, bytes, sizeof bytes);
+}
+static mangrove_status write_before_it(mangrove_tx *tx) {
+    void *base;
+    OK(mangrove_heap_base(heap, &base));
+    return mangrove_tx_write(tx, (char *)base - 4, "12345678", 8);
+}
+static mangrove_status into_null(mangrove_tx *tx) { return mangrove_tx_read(tx, cell, NULL, 8); }
+static mangrove_status load_into_null(mangrove_tx *tx) {
+    mangrove_status s = mangrove_tx_load(tx, cell, NULL);
+    return s;
+}
+static mangrove_status free_what_is_none(mangrove_tx *tx) { return mangrove_tx_free(tx, (char *)cell + 8); }
+static mangrove_status free_outside(mangrove_tx *tx) { return mangrove_tx_free(tx, &outside); }
+static mangrove_status free_twice(mangrove_tx *tx) {
+    void *at;
+    OK(mangrove_tx_alloc(tx, 100, 0, &at));
+    OK(mangrove_tx_free(tx, at));
+    return mangrove_tx_free(tx, at);
+}
+static mangrove_status odd_align(mangrove_tx *tx) {
+    void *at = &at;
+    mangrove_status s = mangrove_tx_alloc(tx, 100, 24, &at);
+    CHECK(at == NULL);
+    return s;
+}
+static mangrove_status too_large(mangrove_tx *tx) {
+    void *at;
+    return mangrove_tx_alloc(tx, (size_t)1 << 40, 0, &at);
+}
+static mangrove_status too_large_zeroed(mangrove_tx *tx) {
+    void *at;
+    return mangrove_tx_alloc_zeroed(tx, (size_t)-1, 64, &at);
+}
+static mangrove_status wrong_size(mangrove_tx *tx) {
+    void *at = &at;
+    mangrove_status s = mangrove_tx_root(tx, "cell", 4, &at);
+    CHECK(at == NULL);
+    return s;
+}
+static mangrove_status long_name(mangrove_tx *tx) {
+    return mangrove_tx_set_root(tx, "a name of forty bytes is one byte too long", cell, 8);
+}
+static mangrove_status no_name(mangrove_tx *tx) { return mangrove_tx_set_root(tx, NULL, cell, 8); }
+static mangrove_status latin1(mangrove_tx *tx) { return mangrove_tx_remove_root(tx, "caf\xe9"); }
+static mangrove_status root_outside(mangrove_tx *tx) { return mangrove_tx_set_root(tx, "o", &outside, 8); }
+
+static int nested(mangrove_tx *tx, void *arg) {
+    uint64_t found = 5;
+    mangrove_heap_figures figures = {.size = sizeof figures};
+    (void)arg;
+    TRY(mangrove_tx_store(tx, cell, 21));
+    ANSWERS(MANGROVE_ERR_TX_MISPLACED, mangrove_transaction(heap, get, &found, NULL));
+    says("use its `tx`");
+    ANSWERS(MANGROVE_ERR_TX_MISPLACED, mangrove_heap_stat(heap, &figures));
+    ANSWERS(MANGROVE_ERR_TX_MISPLACED, mangrove_heap_check(heap, NULL));
+    ANSWERS(MANGROVE_ERR_IN_USE, mangrove_heap_close(heap));
+    TRY(mangrove_tx_load(tx, cell, &found)); /* none of these ended it */
+    CHECK(found == 21);
+    return 1;
+}
+
+/* Every access with a transaction that cannot be used. */
+static void all_refuse(mangrove_tx *tx) {
+    uint64_t word = 5;
+    size_t bytes = 5;
+    void *at = &at;
+#define REFUSED(call)                           \
+    do {                                        \
+        ANSWERS(MANGROVE_ERR_TX_MISPLACED, call); \
+        says("has ended");                      \
+    } while (0)
+    REFUSED(mangrove_tx_read(tx, cell, &word, sizeof word));
+    REFUSED(mangrove_tx_write(tx, cell, &word, sizeof word));
+    CHECK(word == 5);
+    REFUSED(mangrove_tx_load(tx, cell, &word));
+    REFUSED(mangrove_tx_store(tx, cell, 9));
+    REFUSED(mangrove_tx_alloc(tx, 8, 0, &at));
+    CHECK(word == 0 && at == NULL);
+    REFUSED(mangrove_tx_alloc_zeroed(tx, 8, 0, &at));
+    REFUSED(mangrove_tx_free(tx, cell));
+    REFUSED(mangrove_tx_usable_bytes(tx, cell, &bytes));
+    REFUSED(mangrove_tx_root(tx, "cell", 8, &at));
+    REFUSED(mangrove_tx_set_root(tx, "cell", NULL, 8));
+    REFUSED(mangrove_tx_remove_root(tx, "cell"));
+    REFUSED(mangrove_tx_retry(tx));
+    REFUSED(mangrove_tx_privatise(tx));
+    CHECK(bytes == 0);
+}
+
+static void *on_another_thread(void *tx) {
+    all_refuse(tx);
+    return NULL;
+}
+
+/* A transaction is its thread's; and an earlier one does not become usable because another runs. */
+static int refuse_others(mangrove_tx *tx, void *arg) {
+    pthread_t thread;
+    (void)arg;
+    CHECK(tx != ended);
+    all_refuse(ended);
+    all_refuse(NULL);
+    CHECK(pthread_create(&thread, NULL, on_another_thread, tx) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    return mangrove_tx_store(tx, cell, 0); /* still alive */
+}
+
+static int stop_without_cause(mangrove_tx *tx, void *arg) {
+    (void)arg;
+    TRY(mangrove_tx_store(tx, cell, 13));
+    return MANGROVE_TX_STOP;
+}
+
+static int store_one(mangrove_tx *tx, void *arg) {
+    (void)arg;
+    return mangrove_tx_store(tx, cell, 1);
+}
+
+static void child_is_refused(void) {
+    int status;
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        alarm(120);
+        ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_transaction(heap, store_one, NULL, NULL));
+        says("forked");
+        ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_heap_close(heap));
+        _exit(0);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(value() == 0);
+}
+
+static void opening(const char *folder) {
+    mangrove_heap_options *options = mangrove_heap_options_new();
+    mangrove_heap *other = heap;
+    mangrove_map *map;
+    ANSWERS(MANGROVE_ERR_POOL_BUSY, mangrove_heap_open(below(folder, "heap"), NULL, &other));
+    CHECK(other == NULL);
+    OK(mangrove_heap_options_set_create(options, false));
+    ANSWERS(MANGROVE_ERR_POOL_NOT_FOUND, mangrove_heap_open(below(folder, "none"), options, &other));
+    OK(mangrove_heap_options_set_create_new(options, true));
+    OK(mangrove_map_open(below(folder, "map"), NULL, &map));
+    OK(mangrove_map_close(map));
+    ANSWERS(MANGROVE_ERR_POOL_EXISTS, mangrove_heap_open(below(folder, "map"), options, &other));
+    ANSWERS(MANGROVE_ERR_WRONG_KIND, mangrove_heap_open(below(folder, "map"), NULL, &other));
+    ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_open(NULL, NULL, &other));
+    ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_open("x", NULL, NULL));
+    ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_options_set_medium(options, 77));
+    ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_options_set_log_count(options, 0));
+    ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_options_set_capacity(NULL, 1));
+    mangrove_heap_options_free(options);
+    mangrove_heap_options_free(NULL);
+}
+
+int main(int argc, char **argv) {
+    const char *folder = scratch_of(argc, argv);
+    int32_t answer = 9;
+    heap = open_heap(below(folder, "heap"));
+    OK(mangrove_transaction(heap, make, NULL, NULL));
+    all_refuse(ended);
+    OK(mangrove_transaction(heap, refuse_others, NULL, NULL));
+
+    undone(MANGROVE_ERR_INVALID_ARGUMENT, read_outside, "not in the heap");
+    undone(MANGROVE_ERR_INVALID_ARGUMENT, write_outside, "not in the heap");
+    undone(MANGROVE_ERR_INVALID_ARGUMENT, read_null, "not in the heap");
+    undone(MANGROVE_ERR_INVALID_ARGUMENT, read_huge, "more than memory has");
+    undone(MANGROVE_ERR_INVALID_ARGUMENT, write_past_the_end, "not in the heap");
+    undone(MANGROVE_ERR_INVALID_ARGUMENT, write_before_it, "not in the heap");
+    undone(MANGROVE_ERR_INVALID_ARGUMENT, into_null, "'into' is NULL");
+    undone(MANGROVE_ERR_INVALID_ARGUMENT, load_into_null, "'value' is NULL");
+    undone(MANGROVE_ERR_INVALID_ARGUMENT, free_what_is_none, "no block");
+    undone(MANGROVE_ERR_INVALID_ARGUMENT, free_outside, "no block");
+    undone(MANGROVE_ERR_INVALID_ARGUMENT, free_twice, "free already");
+    undone(MANGROVE_ERR_INVALID_ARGUMENT, odd_align, "power of two");
+    undone(MANGROVE_ERR_FULL, too_large, "no room");
+    undone(MANGROVE_ERR_FULL, too_large_zeroed, "no room");
+    undone(MANGROVE_ERR_INVALID_ARGUMENT, wrong_size, "8 bytes, not of 4");
+    undone(MANGROVE_ERR_INVALID_ARGUMENT, long_name, "1 to 39 bytes");
+    undone(MANGROVE_ERR_INVALID_ARGUMENT, no_name, "'name' is NULL");
+    undone(MANGROVE_ERR_INVALID_ARGUMENT, latin1, "UTF-8");
+    undone(MANGROVE_ERR_INVALID_ARGUMENT, root_outside, "not in the heap");
+
+    ANSWERS(MANGROVE_TX_ABORTED, mangrove_transaction(heap, nested, NULL, &answer));
+    CHECK(answer == 1 && value() == 0);
+    ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_transaction(heap, stop_without_cause, NULL, &answer));
+    says("no access had");
+    CHECK(answer == 0 && value() == 0);
+    ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_transaction(heap, NULL, NULL, &answer));
+    ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_transaction(NULL, get, NULL, &answer));
+    ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_close(NULL));
+    ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_sync(NULL));
+    opening(folder);
+    child_is_refused();
+    OK(mangrove_heap_check(heap, NULL));
+    OK(mangrove_transaction(heap, store_one, NULL, NULL)); /* the heap goes on */
+    CHECK(value() == 1);
+    OK(mangrove_heap_close(heap));
+    return 0;
+}
