@@ -11,10 +11,10 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The pool
-    pool: PathBuf,
+    pub(crate) pool: PathBuf,
     /// Open for writing and close in order, so that the next round starts from a clean pool
     #[arg(long)]
-    close: bool,
+    pub(crate) close: bool,
 }
 
 /// Prints the records of the map; whether it is sound.

@@ -1,5 +1,5 @@
 //! `mangrove-stress`: the writer and the checker that `cargo xtask kill9` and `powercut` run. One process writes a
-//! map until it is killed; another reads what survived.
+//! map until it is killed; another reads what survived. `mangrove-stress txn` does the same with transactions.
 //!
 //! Both print one stream of lines, which `crates/crashlab/src/verdict/history.rs` describes: `> T N p KEY` before a
 //! put, `> T N d KEY` before a delete, `< T N` after it returned; `= KEY T N` for a record found whole,
@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod txn;
 mod value;
 mod write;
 
@@ -23,12 +24,16 @@ enum Command {
     Write(write::Args),
     /// Print what is in the map
     Check(check::Args),
+    /// The same with durable transactions in a heap
+    #[command(subcommand)]
+    Txn(txn::Command),
 }
 
 fn main() -> ExitCode {
     let sound = match Command::parse() {
         Command::Write(args) => write::run(&args).map(|()| true),
         Command::Check(args) => check::run(&args),
+        Command::Txn(command) => txn::run(&command),
     };
     match sound {
         Ok(true) => ExitCode::SUCCESS,

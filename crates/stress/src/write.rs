@@ -13,35 +13,35 @@ use std::time::{Duration, Instant};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The pool; created when it is not there
-    pool: PathBuf,
+    pub(crate) pool: PathBuf,
     /// Writer threads
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..))]
-    threads: u8,
+    pub(crate) threads: u8,
     /// Number of this run; never used twice on one pool
     #[arg(long, default_value_t = 0)]
-    round: u16,
+    pub(crate) round: u16,
     /// Different keys
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]
-    keys: u64,
+    pub(crate) keys: u64,
     /// Chooses keys, operations and value lengths
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub(crate) seed: u64,
     /// Stop after so many seconds
     #[arg(long, default_value_t = 3600)]
-    seconds: u64,
+    pub(crate) seconds: u64,
     /// Close the pool in order at the end, instead of leaving it as after a crash
     #[arg(long)]
-    close: bool,
+    pub(crate) close: bool,
     /// When a write is acknowledged: sync, or interval=MS (a crash keeps a prefix, at most MS old)
     #[arg(long, default_value = "sync", value_name = "sync|interval=MS")]
-    durability: Durability,
+    pub(crate) durability: Durability,
     /// What a new pool lies on: auto, file, dax, emulated, emulated=W/R (added nanoseconds), or
     /// emulated=W/R/L (flushes queue, L nanoseconds a line, and fences wait)
     #[arg(long, default_value = "auto")]
-    medium: Medium,
+    pub(crate) medium: Medium,
     /// Size of a new pool's redo log in MiB, like 64M
     #[arg(long, value_name = "SIZE", value_parser = mebibytes)]
-    log: Option<u64>,
+    pub(crate) log: Option<u64>,
 }
 
 /// Reads `64M` as a number of bytes.
@@ -156,19 +156,17 @@ impl Writer<'_> {
                 self.map.put(&key, encode(operation, key.as_bytes(), noise_of_value))?;
             }
         }
-        self.line(format_args!("< r{}t{} {}\n", self.args.round, self.thread, self.number))
+        say(self.say, format_args!("< r{}t{} {}\n", self.args.round, self.thread, self.number))
     }
 
     fn begin(&self, kind: char, key: &str) -> anyhow::Result<()> {
-        self.line(format_args!("> r{}t{} {} {kind} {key}\n", self.args.round, self.thread, self.number))
+        say(self.say, format_args!("> r{}t{} {} {kind} {key}\n", self.args.round, self.thread, self.number))
     }
+}
 
-    /// One write(2) a line, at most PIPE_BUF bytes: lines of different threads do not mix.
-    fn line(&self, line: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
-        let line = line.to_string();
-        let mut say = self.say;
-        say.write_all(line.as_bytes()).context("cannot say what was done")
-    }
+/// Prints a line by one write(2) of at most PIPE_BUF bytes: lines of different threads do not mix.
+pub(crate) fn say(mut out: &File, line: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
+    out.write_all(line.to_string().as_bytes()).context("cannot say what was done")
 }
 
 /// The keys of a group.

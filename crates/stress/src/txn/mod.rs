@@ -1,0 +1,9 @@
+//! `mangrove-stress txn`: the same two roles over durable transactions. Threads transfer between the accounts of a
+//! bank in a heap; what a kill left is compared with what was acknowledged and what was seen.
+
+mod bank;
+mod check;
+mod command;
+mod write;
+
+pub(crate) use command::{Command, run};
