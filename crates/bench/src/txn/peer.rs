@@ -31,11 +31,11 @@ pub trait TxnKind {
     /// Variables that must stand in the environment when the process begins; it is measured in a child process.
     fn environment(&self, domain: TxnDomain) -> Vec<(&'static str, &'static str)>;
 
-    /// Makes a heap in the folder `dir` that holds these words.
+    /// Makes a heap in the folder `dir` that holds these words, for a machine with this domain.
     ///
     /// # Errors
     /// Those of the library.
-    fn open(&self, dir: &Path, words: &[u64]) -> anyhow::Result<Box<dyn TxnHeap>>;
+    fn open(&self, dir: &Path, domain: TxnDomain, words: &[u64]) -> anyhow::Result<Box<dyn TxnHeap>>;
 }
 
 /// A heap of words, for several threads.

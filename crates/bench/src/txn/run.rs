@@ -3,7 +3,7 @@
 use super::child::{self, Task};
 use super::load::TxnWork;
 use super::peer::{TxnDomain, TxnKind};
-use super::subject::Mangrove;
+use super::subject::{Durable, Volatile};
 use super::{TxnArgs, floors};
 use crate::harness::machine;
 use crate::harness::progress::SectionProgress;
@@ -32,7 +32,7 @@ const PAGE: Page = Page {
 /// A bad argument, or the first error of a subject; also when the words that a subject leaves are wrong.
 pub fn run(args: TxnArgs, peers: &[Box<dyn TxnKind>]) -> anyhow::Result<()> {
     let kinds: Vec<&dyn TxnKind> =
-        std::iter::once(&Mangrove as &dyn TxnKind).chain(peers.iter().map(|peer| &**peer)).collect();
+        [&Durable as &dyn TxnKind, &Volatile].into_iter().chain(peers.iter().map(|peer| &**peer)).collect();
     if let Some(task) = &args.child {
         return child::run(&kinds, task);
     }

@@ -2,23 +2,37 @@
 
 use super::load::{OneTransaction, TxnWork, WordAccess, WorkDone, drive};
 use super::peer::{TxnDomain, TxnHeap, TxnKind};
+use mangrove_shadow::{Create, Domain, Latency, Medium, Options, Order, Shadow};
 use mangrove_sys::Reservation;
 use mangrove_txn::{
-    Halt, Interrupted, Isolation, Stm, StmOptions, TxAccess, TxMemory, TxThread, VolatileLog,
+    Halt, HeapLog, Interrupted, Isolation, RedoLog, RedoSink, Stm, StmOptions, TxAccess, TxMemory, TxThread,
+    VolatileLog,
 };
 use std::convert::Infallible;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Ownership records, and a log that keeps nothing.
-pub(super) struct Mangrove;
+/// Ownership records and solo mode; every commit is durable, and the replayer keeps up on the same processors.
+pub(super) struct Durable;
 
-struct Heap {
-    stm: Stm<VolatileLog>,
-    memory: TxMemory,
+/// The same, with a log that keeps nothing.
+pub(super) struct Volatile;
+
+/// Bytes of one log: what the goals are for.
+const LOG_BYTES: u64 = 32 << 20;
+
+/// What the words lie in.
+enum Place {
+    Memory(Reservation),
+    Pool(Arc<Shadow>),
+}
+
+struct Heap<L> {
+    stm: Stm<L>,
+    base: usize,
     count: usize,
-    /// What `memory` lies in.
-    reservation: Reservation,
+    place: Place,
 }
 
 struct Words<'a, T> {
@@ -40,7 +54,21 @@ impl<T: TxAccess> WordAccess for Words<'_, T> {
     }
 }
 
-impl TxnKind for Mangrove {
+/// An executor on words at `base`.
+///
+/// # Safety
+/// The words stay there for longer than the heap, and only its transactions use them.
+unsafe fn heap<L: RedoLog + 'static>(base: *mut u8, words: &[u64], log: L, place: Place) -> Box<dyn TxnHeap>
+where
+    Heap<L>: TxnHeap,
+{
+    // SAFETY: the caller's promise.
+    let memory = unsafe { TxMemory::new(base, size_of_val(words)) };
+    let stm = Stm::new(memory, log, StmOptions::default());
+    Box::new(Heap { stm, base: memory.base(), count: words.len(), place })
+}
+
+impl TxnKind for Volatile {
     fn name(&self) -> &'static str {
         "Mangrove (volatile)"
     }
@@ -49,23 +77,59 @@ impl TxnKind for Mangrove {
         Vec::new()
     }
 
-    fn open(&self, _dir: &Path, words: &[u64]) -> anyhow::Result<Box<dyn TxnHeap>> {
-        let bytes = size_of_val(words);
-        let reservation = Reservation::anonymous(bytes)?;
+    fn open(&self, _dir: &Path, _domain: TxnDomain, words: &[u64]) -> anyhow::Result<Box<dyn TxnHeap>> {
+        let reservation = Reservation::anonymous(size_of_val(words))?;
         let base = reservation.base().as_ptr();
         // SAFETY: the reservation is as long as the words, and nobody else uses it yet.
-        unsafe { base.copy_from_nonoverlapping(words.as_ptr().cast(), bytes) };
-        // SAFETY: the heap keeps the reservation longer than the executor, and only transactions use it meanwhile.
-        let memory = unsafe { TxMemory::new(base, bytes) };
-        let stm = Stm::new(memory, VolatileLog::new(), StmOptions::default());
-        Ok(Box::new(Heap { stm, memory, count: words.len(), reservation }))
+        unsafe { base.copy_from_nonoverlapping(words.as_ptr().cast(), size_of_val(words)) };
+        // SAFETY: the heap keeps the reservation.
+        Ok(unsafe { heap(base, words, VolatileLog::new(), Place::Memory(reservation)) })
     }
 }
 
-impl TxnHeap for Heap {
+impl TxnKind for Durable {
+    fn name(&self) -> &'static str {
+        "Mangrove"
+    }
+
+    fn environment(&self, _domain: TxnDomain) -> Vec<(&'static str, &'static str)> {
+        Vec::new()
+    }
+
+    fn open(&self, dir: &Path, domain: TxnDomain, words: &[u64]) -> anyhow::Result<Box<dyn TxnHeap>> {
+        let bytes = size_of_val(words);
+        let (domain, order) = match domain {
+            TxnDomain::Adr => (Domain::Adr, Order::Dense),
+            TxnDomain::Eadr => (Domain::Eadr, Order::Gaps),
+        };
+        let options = Options::new()
+            .create(Create::New)
+            .medium(Medium::Emulated(Latency::new(0, 0)))
+            .capacity(bytes as u64)
+            .log_bytes(LOG_BYTES)
+            .log_count(4)
+            .domain(domain)
+            .order(order);
+        let shadow = Arc::new(options.open(dir.join("mangrove"))?);
+        shadow.grow(bytes as u64)?;
+        let base = shadow.base();
+        // SAFETY: as long as the words, and nobody else uses it yet.
+        unsafe { base.copy_from_nonoverlapping(words.as_ptr().cast(), bytes) };
+        shadow.commit(0, &[(base as usize, bytes)])?;
+        shadow.checkpoint()?;
+        let log = HeapLog::new(Arc::clone(&shadow));
+        // SAFETY: the heap keeps the shadow.
+        Ok(unsafe { heap(base, words, log, Place::Pool(shadow)) })
+    }
+}
+
+impl<L: RedoLog> TxnHeap for Heap<L>
+where
+    for<'log> <L::Sink<'log> as RedoSink>::Error: std::fmt::Debug,
+{
     fn work(&self, work: TxnWork, seed: u64, stop: &AtomicBool) -> anyhow::Result<WorkDone> {
         let mut thread = self.stm.thread();
-        let base = self.memory.base();
+        let base = self.base;
         drive(work, self.count, seed, stop, |one: OneTransaction| {
             let done = if one.is_read_only() {
                 thread.read(|tx| one.body(&mut Words { tx, base }).map_err(Halt::<Infallible>::from))
@@ -77,8 +141,11 @@ impl TxnHeap for Heap {
     }
 
     fn words(&mut self) -> Vec<u64> {
-        let base = self.reservation.base().as_ptr().cast::<u64>();
+        let base = match &self.place {
+            Place::Memory(reservation) => reservation.base().as_ptr(),
+            Place::Pool(shadow) => shadow.base(),
+        };
         // SAFETY: as many words as were put there; no thread works.
-        (0..self.count).map(|at| unsafe { base.add(at).read() }).collect()
+        (0..self.count).map(|at| unsafe { base.cast::<u64>().add(at).read() }).collect()
     }
 }
