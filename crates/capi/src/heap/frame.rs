@@ -7,10 +7,9 @@
 //!    the stack of the function that runs it.
 //! 3. Once an access has ended a run (`Frame::end`), no access of that run reaches the transaction any more.
 
-use super::open::mangrove_heap;
 use crate::status::mangrove_status::*;
 use crate::status::{Failure, guard, mangrove_status, remember};
-use mangrove::heap::{Stop, Tx};
+use mangrove::heap::{Heap, Stop, Tx};
 use mangrove_cabi::{BadArgument, stop_panics};
 use std::cell::Cell;
 use std::ptr::null_mut;
@@ -57,7 +56,7 @@ impl From<BadArgument> for End {
 /// One run of a body.
 pub(super) struct Frame {
     number: usize,
-    heap: *const mangrove_heap,
+    heap: *const Heap,
     tx: *mut Tx<'static>,
     /// Where the heap lies; `len` is what it had when somebody last looked.
     base: usize,
@@ -100,7 +99,7 @@ impl Drop for Linked {
 /// Calls `body` with the number of a new run over `tx`. Returns the body's answer, and how an access ended the run,
 /// if one did.
 pub(super) fn inside<R>(
-    heap: &mangrove_heap,
+    heap: &Heap,
     tx: &mut Tx<'_>,
     body: impl FnOnce(*mut mangrove_tx) -> R,
 ) -> (R, Option<End>) {
@@ -109,7 +108,7 @@ pub(super) fn inside<R>(
         number,
         heap,
         tx: std::ptr::from_mut(tx).cast(),
-        base: heap.heap.base(),
+        base: heap.base(),
         len: 0,
         end: None,
         outer: INNERMOST.get(),
@@ -124,7 +123,7 @@ pub(super) fn inside<R>(
 }
 
 /// True while the calling thread is inside a transaction on `heap`.
-pub(super) fn is_inside(heap: *const mangrove_heap) -> bool {
+pub(super) fn is_inside(heap: *const Heap) -> bool {
     let mut at = INNERMOST.get();
     while !at.is_null() {
         // SAFETY: linked, so it lies there (invariant 2).
@@ -189,7 +188,7 @@ impl Access<'_> {
     #[inline(never)]
     fn must_hold_now(&mut self, address: usize, bytes: usize) -> Result<(), End> {
         // SAFETY: the heap is open, as a transaction on it runs.
-        self.0.len = unsafe { &*self.0.heap }.heap.shadow().len() as usize;
+        self.0.len = unsafe { &*self.0.heap }.shadow().len() as usize;
         let (base, len, offset) = (self.0.base, self.0.len, address.wrapping_sub(self.0.base));
         if offset <= len && bytes <= len - offset {
             return Ok(());

@@ -70,10 +70,11 @@ pub unsafe extern "C" fn mangrove_heap_open(
 pub unsafe extern "C" fn mangrove_heap_close(heap: *mut mangrove_heap) -> mangrove_status {
     guard(|| {
         // SAFETY: the header's contract for handles.
-        if !unsafe { handle(heap, "heap") }?.process.is_here() {
+        let opened = unsafe { handle(heap, "heap") }?;
+        if !opened.process.is_here() {
             return Err(HeapError::Forked.into());
         }
-        if is_inside(heap) {
+        if is_inside(&raw const opened.heap) {
             return Err(Failure::new(
                 MANGROVE_ERR_IN_USE,
                 "the heap cannot be closed inside a transaction on it; return from the body first",

@@ -41,7 +41,7 @@ unsafe fn run(
         let Some(body) = body else { return Err(Failure::invalid("'body' is NULL")) };
         let body = |tx: &mut Tx<'_>| {
             // SAFETY: the caller's function, called as the header says.
-            let (answer, end) = inside(heap, tx, |tx| unsafe { body(tx, arg) });
+            let (answer, end) = inside(&heap.heap, tx, |tx| unsafe { body(tx, arg) });
             Err(match (end, answer) {
                 (Some(End::Again(stop)), _) => Cancel::Stop(stop),
                 (Some(End::Failed(failure)), _) => Cancel::Abort(Aborted::Failed(failure)),
