@@ -17,23 +17,28 @@ use std::time::{Duration, Instant};
 
 /// Prints a line.
 macro_rules! say {
-    ($($line:tt)*) => { output::lines([format!($($line)*)])? };
+    ($($line:tt)*) => { $crate::output::lines([format!($($line)*)])? };
 }
 
+mod bank;
+
+pub(crate) use bank::{TransferArgs, transfer};
+
 /// Load a dictionary into a map on this disk, kill the loading process at a random point, show that
-/// every acknowledged word is there, finish the load, walk ranges, and print a table.
+/// every acknowledged word is there, finish the load, walk ranges, and print a table. Then the same with
+/// transactions: transfers between a million accounts, a kill, and the books balanced.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   mangrove demo
   mangrove demo --dir /mnt/disk --threads 64")]
 pub(crate) struct Args {
-    /// Folder for the pool; it ends up in DIR/demo.pool
+    /// Folder for the pools; they end up in DIR/demo.pool and DIR/demo.heap
     #[arg(long, default_value = "data")]
     dir: PathBuf,
     /// File of words, one a line; the largest English list in /usr/share/dict when left out
     #[arg(long)]
     words: Option<PathBuf>,
-    /// Threads that put
+    /// Threads that put, and that transfer
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
     /// Chooses the instant of the kill; the clock does when left out
@@ -58,7 +63,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     let words = read_words(&words_file)?;
     interrupt::catch()?;
     say!("{} words from {}", count(words.len() as u64), words_file.display());
-    let pool = prepare(&args.dir)?;
+    let (pool, heap) = (prepare(&args.dir, "demo.pool")?, prepare(&args.dir, "demo.heap")?);
     let floor = disk_floor::measure(&args.dir, Duration::from_secs(2))?;
     say!("this disk, 512 bytes made durable one after the other: {}", floor.best());
 
@@ -114,7 +119,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         clean_open,
         stat: &stat,
     })?;
-    Ok(Exit::Ok)
+    match bank::run(&heap, args.threads, seed)? {
+        Exit::Interrupted => interrupted(),
+        other => Ok(other),
+    }
 }
 
 fn interrupted() -> anyhow::Result<Exit> {
@@ -153,15 +161,16 @@ fn read_words(path: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
 }
 
 /// A folder without the pool of an earlier demo.
-fn prepare(dir: &Path) -> anyhow::Result<PathBuf> {
+fn prepare(dir: &Path, name: &str) -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-    let pool = dir.join("demo.pool");
+    let pool = dir.join(name);
     if pool.symlink_metadata().is_ok() {
         // Only what is certainly the pool of an earlier demo, whole or half made, is removed.
         let names = std::fs::read_dir(&pool).with_context(|| format!("{} is in the way", pool.display()))?;
         for name in names {
             let name = name?.file_name();
-            if !POOL_FILES.iter().any(|file| name == *file) {
+            let is_spill = name.to_str().is_some_and(|name| name.starts_with("unit-"));
+            if !is_spill && !POOL_FILES.iter().any(|file| name == *file) {
                 let sentence =
                     format!("{} holds {name:?}, which no demo made; remove it yourself", pool.display());
                 return Err(Usage(sentence).into());

@@ -56,6 +56,9 @@ enum Command {
     Doctor(doctor::Args),
     /// Load a dictionary, kill the loader at a random point, and show that nothing is lost
     Demo(demo::Args),
+    /// The process that the demo kills
+    #[command(hide = true)]
+    DemoTransfers(demo::TransferArgs),
     /// Measure
     #[command(disable_help_flag = true)]
     Bench(bench::Args),
@@ -72,6 +75,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Pool(command) => pool::run(command),
         Command::Doctor(args) => doctor::run(args),
         Command::Demo(args) => demo::run(args),
+        Command::DemoTransfers(args) => demo::transfer(&args),
         Command::Bench(args) => bench::run(&args),
     }
 }
