@@ -15,13 +15,15 @@ pub(crate) enum App {
     Sqlite,
     /// examples/kv: a key-value store in RPC mode, with clients of ours
     Rpc,
+    /// Durable transactions: transfers between accounts in a heap, by `mangrove-stress txn`
+    Txn,
 }
 
 impl App {
     /// Builds the program and returns its path.
     pub(crate) fn build(self) -> Result<PathBuf> {
         match self {
-            Self::Map => tree::mangrove_stress(),
+            Self::Map | Self::Txn => tree::mangrove_stress(),
             Self::Sqlite => {
                 example("sqlite", &["durable_sqlite.c", "main.c", "stress.c", "bench.c"], &["-lsqlite3"])
             }
@@ -34,6 +36,7 @@ impl App {
         match self {
             Self::Map | Self::Rpc => &[],
             Self::Sqlite => &["stress"],
+            Self::Txn => &["txn"],
         }
     }
 }

@@ -6,8 +6,8 @@
 //! `history.rs`. Some rounds kill the writer while it still creates or recovers the pool, some kill the checker while
 //! it recovers or closes it, and small logs cause checkpoints during the kills.
 //!
-//! `--app` chooses another program: examples/sqlite has the same two roles; examples/kv is a server, whose clients
-//! (`kill9/rpc.rs`) are threads of this chore.
+//! `--app` chooses another program: examples/sqlite and `mangrove-stress txn` have the same two roles; examples/kv is
+//! a server, whose clients (`kill9/rpc.rs`) are threads of this chore.
 
 mod rpc;
 
@@ -44,6 +44,9 @@ pub(crate) struct Args {
     /// Its binary; built when left out
     #[arg(long)]
     binary: Option<PathBuf>,
+    /// What the pools lie on, as `mangrove-stress --medium` takes it: file, emulated, dax
+    #[arg(long, default_value = "file")]
+    medium: String,
     /// Folder for the pools, on the disk to be tested
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -86,6 +89,9 @@ struct Totals {
 
 /// Runs the chore.
 pub(crate) fn run(args: Args) -> Result<()> {
+    let on_file = args.medium == "file";
+    ensure!(on_file || args.app != App::Rpc, "the server of --app rpc chooses its medium itself");
+    ensure!(on_file || !args.planted, "the bugs of --planted lie in the file medium's log");
     let binary = args.binary.clone().map_or_else(|| args.app.build(), Ok)?;
     let bugs = match (args.planted, args.bug) {
         (false, _) => vec![None],
@@ -96,7 +102,9 @@ pub(crate) fn run(args: Args) -> Result<()> {
 }
 
 fn campaign(args: &Args, binary: &Path, bug: Option<Bug>) -> Result<()> {
-    let dir = args.dir.clone().unwrap_or_else(|| tree::target().join(format!("kill9-{:?}", args.app)));
+    let dir = args.dir.clone().unwrap_or_else(|| {
+        tree::target().join(format!("kill9-{:?}-{}", args.app, args.medium.replace(['=', '/'], "-")))
+    });
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let mut rounds = Rounds {
         args,
@@ -132,8 +140,9 @@ fn campaign(args: &Args, binary: &Path, bug: Option<Bug>) -> Result<()> {
         println!("  {sentence}");
     }
     println!(
-        "kill9: {:?}: {} rounds, {} threads, seed {}: {} writes acknowledged, {} reads answered, {} records verified, {} kills while opening, {} checkers killed",
+        "kill9: {:?} on {}: {} rounds, {} threads, seed {}: {} writes acknowledged, {} reads answered, {} records verified, {} kills while opening, {} checkers killed",
         args.app,
+        args.medium,
         args.rounds,
         args.threads,
         args.seed,
@@ -291,7 +300,7 @@ impl Rounds<'_> {
             .arg(&self.pool)
             .args(["--round", &round.to_string(), "--seed", &self.rng.random::<u32>().to_string()])
             .args(["--threads", &self.args.threads.to_string(), "--keys", &self.keys.to_string()])
-            .args(["--medium", "file", "--log", self.log])
+            .args(["--medium", &self.args.medium, "--log", self.log])
             .args(["--durability", if self.bug == Some(Bug::Early) { "interval=60000" } else { "sync" }])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

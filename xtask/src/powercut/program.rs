@@ -10,6 +10,8 @@ pub(crate) enum Program {
     Map,
     /// SQLite's `:memory:` made durable (examples/sqlite)
     Sqlite,
+    /// Durable transactions, by `mangrove-stress txn`
+    Txn,
     /// A file, appended to and synced: proves the harness without Mangrove
     Raw,
 }
@@ -30,7 +32,11 @@ pub(super) struct Script {
 impl Script {
     /// What stands in front of `write` and `check` on the program's command line.
     fn word(&self) -> &'static str {
-        if self.program == Program::Sqlite { "stress " } else { "" }
+        match self.program {
+            Program::Sqlite => "stress ",
+            Program::Txn => "txn ",
+            Program::Map | Program::Raw => "",
+        }
     }
 
     /// Writes until the power goes; `# ended` marks the end of a writer that failed.
@@ -38,7 +44,7 @@ impl Script {
         let Self { medium, threads, keys, log, early, .. } = self;
         let numbers = format!("--round {round} --seed {seed} --threads {threads} --keys {keys}");
         let command = match self.program {
-            Program::Map | Program::Sqlite => {
+            Program::Map | Program::Sqlite | Program::Txn => {
                 let word = self.word();
                 let durability = if *early { "interval=60000" } else { "sync" };
                 format!(
@@ -56,7 +62,7 @@ impl Script {
     /// may have gone before or while it was created.
     pub(super) fn check(&self, close: bool) -> String {
         let command = match self.program {
-            Program::Map | Program::Sqlite => {
+            Program::Map | Program::Sqlite | Program::Txn => {
                 format!("{}check /mnt/pool{}", self.word(), if close { " --close" } else { "" })
             }
             Program::Raw => "powercut --inside check".to_owned(),

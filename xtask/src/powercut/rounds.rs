@@ -251,6 +251,7 @@ impl Rounds {
         let program = match self.script.program {
             Program::Map => "",
             Program::Sqlite => " --program sqlite",
+            Program::Txn => " --program txn",
             Program::Raw => " --program raw",
         };
         Ok(format!(

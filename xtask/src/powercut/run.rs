@@ -185,7 +185,9 @@ impl Bench {
 
     fn initramfs(&self, program: Program) -> Result<PathBuf> {
         let (name, binary) = match program {
-            Program::Map => ("map", self.args.binary.clone().map_or_else(tree::mangrove_stress, Ok)?),
+            Program::Map | Program::Txn => {
+                ("map", self.args.binary.clone().map_or_else(tree::mangrove_stress, Ok)?)
+            }
             Program::Sqlite => ("sqlite", self.args.binary.clone().map_or_else(|| App::Sqlite.build(), Ok)?),
             Program::Raw => ("raw", std::env::current_exe()?),
         };
