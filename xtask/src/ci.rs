@@ -92,8 +92,15 @@ fn steps() -> Result<Vec<Step>> {
         Step::One("kill9, rpc, planted", xtask(&["kill9", "--app", "rpc", "--rounds", "5", "--planted"])?),
         Step::One("kill9, sqlite", xtask(&["kill9", "--app", "sqlite", "--rounds", "10"])?),
         Step::One("kill9, rpc", xtask(&["kill9", "--app", "rpc", "--rounds", "10"])?),
+        Step::One("kill9, txn", xtask(&["kill9", "--app", "txn", "--rounds", "5"])?),
+        Step::One("kill9, txn, planted", xtask(&["kill9", "--app", "txn", "--rounds", "5", "--planted"])?),
+        Step::One(
+            "kill9, txn, emulated",
+            xtask(&["kill9", "--app", "txn", "--medium", "emulated", "--rounds", "5"])?,
+        ),
         Step::One("powercut", xtask(&["powercut", "--rounds", "1"])?),
         Step::One("powercut, sqlite", xtask(&["powercut", "--app", "sqlite", "--rounds", "1"])?),
+        Step::One("powercut, txn", xtask(&["powercut", "--app", "txn", "--rounds", "1"])?),
         // The models of transactions with every step left out take minutes: `cargo xtask tla` runs them all.
         Step::One("tla, combiner", xtask(&["tla", "--model", "Combiner"])?),
         Step::One("tla, file medium", xtask(&["tla", "--model", "FileMedium"])?),

@@ -114,7 +114,7 @@ impl TxnModel {
 
 /// An executor over the working copy.
 enum Executor {
-    Records(Stm<HeapLog>),
+    Records(Box<Stm<HeapLog>>),
     Hardware(HardwareModel<HeapLog>),
     Lock(Sgl<HeapLog>),
 }
@@ -210,9 +210,14 @@ impl<const OTHER: bool> TxnSubject<OTHER> {
         let protocol = HeapLog::new(Arc::clone(&shadow));
         let executor = match (OTHER, log) {
             (false, _) => {
-                let options =
-                    StmOptions { record_bits: 8, stripe_bits: 3, serial_after: 3, solo_after: Some(2) };
-                Executor::Records(Stm::new(memory, protocol, options))
+                let options = StmOptions {
+                    record_bits: 8,
+                    stripe_bits: 3,
+                    serial_after: 3,
+                    solo_after: Some(2),
+                    ..StmOptions::default()
+                };
+                Executor::Records(Box::new(Stm::new(memory, protocol, options)))
             }
             (true, false) => {
                 let limits = HardwareLimits {
