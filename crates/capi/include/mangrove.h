@@ -1,5 +1,6 @@
 /*
  * mangrove.h: durable in-memory data at close to memory speed.
+ * Long because one header has every function of the library, with its documentation.
  *
  * A mangrove_map is an ordered map from byte strings to byte strings. A working copy in DRAM takes
  * the traffic; a pool (a directory on a disk, or persistent memory) holds what survives. With the

@@ -1,8 +1,8 @@
 //! The C ABI of Mangrove: `mangrove.h`, `libmangrove.so.0` and `libmangrove.a`.
 //!
-//! Everything that [`mangrove::Map`] and [`mangrove::heap::Heap`] do, for C and for languages that call C. The header is generated from the doc
-//! comments here (`cbindgen.toml`), so they are written for the reader of the header: C's names, units, ranges,
-//! errors, ownership, threads, crashes. The order of the modules is the order of the header.
+//! Everything that [`mangrove::Map`] and [`mangrove::heap::Heap`] do, for C and for languages that call C. The header
+//! is generated from the doc comments here (`cbindgen.toml`), so they are written for the reader of the header: C's
+//! names, units, ranges, errors, ownership, threads, crashes. The order of the modules is the order of the header.
 //!
 //! Invariants:
 //! 1. Each entry point runs inside `status::guard` or does nothing that can panic.

@@ -9,7 +9,7 @@ const KIND: &str = "heap";
 /// Logs of a new heap, unless there are more CPUs.
 const LOG_COUNT_MIN: usize = 4;
 
-/// How a heap is opened or created. Start from [`Heap::options`].
+/// How a heap is opened or created. Start from [`Heap::options`](crate::Heap::options).
 #[derive(Clone, Debug)]
 pub struct HeapOptions {
     shadow: mangrove_shadow::Options,
@@ -30,7 +30,8 @@ impl Default for HeapOptions {
 }
 
 impl HeapOptions {
-    /// Options that do what [`Heap::open`] does: create the heap when it is missing, and acknowledge what is durable.
+    /// Options that do what [`Heap::open`](crate::Heap::open) does: create the heap when it is missing, and acknowledge
+    /// what is durable.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -51,7 +52,7 @@ impl HeapOptions {
     }
 
     /// What a commit waits for, on dax and emulated. [`Order::Gaps`] is for platforms with persistent caches (eADR)
-    /// only, and refused elsewhere: a commit there is durable when it is in the log, without a flush, a fence or a wait.
+    /// only, and refused elsewhere: a commit there is durable when it is in the log, without flush, fence or wait.
     /// Default: [`Order::Dense`], which is right everywhere.
     #[must_use]
     pub fn order(mut self, order: Order) -> Self {
