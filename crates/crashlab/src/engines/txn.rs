@@ -2,13 +2,15 @@
 //! an array as reference.
 //!
 //! It has two forms. In one the ownership records isolate, with solo mode now and then. In the other the model of
-//! transactional hardware does (on disks, one lock, and durability by interval).
+//! transactional hardware does (on disks, one lock, and durability by interval). With persistent caches the other form's
+//! commits wait for nobody.
 
 use crate::engines::subject::{Promised, Subject};
-use crate::machine::interrupt::{during, window};
+use crate::machine::cursor::CrashDomain;
+use crate::machine::interrupt::{during, machine_domain, window};
 use crate::rng::Rng;
 use mangrove_pool::Region;
-use mangrove_shadow::{AddressChoice, Options, Shadow};
+use mangrove_shadow::{AddressChoice, Domain, Options, Order, Shadow};
 use mangrove_txn::{
     Halt, HardwareLimits, HardwareModel, HeapLog, Isolation, Sgl, Stm, StmOptions, TxAccess, TxError,
     TxMemory, TxThread, lab,
@@ -193,6 +195,10 @@ impl<const OTHER: bool> TxnSubject<OTHER> {
         let log = region.medium().capabilities().has_units;
         let options = Options::new().address(AddressChoice::Anywhere).capacity(LEN).log_bytes(RING_BYTES);
         let options = options.log_count(LOGS).background(false);
+        let options = match machine_domain() {
+            Some(CrashDomain::Eadr) if OTHER => options.domain(Domain::Eadr).order(Order::Gaps),
+            _ => options,
+        };
         // On a thread of its own: a fence orders only what its own thread flushed, and opening must not fence for
         // others.
         let opened = std::thread::scope(|scope| {

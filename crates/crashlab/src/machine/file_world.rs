@@ -5,10 +5,11 @@
 //! the next process reads bytes that are not durable yet; if the process died of a failed sync, those bytes never
 //! become durable unless a process writes them again. In the other a byte of the superblock is damaged as well.
 
+use crate::machine::cursor::CrashDomain;
 use crate::machine::cursor::unit_hash;
 use crate::machine::disk::{Disk, DiskEvent, DiskNode, DiskRecord, DiskTree, Names};
 use crate::machine::filter::filtered;
-use crate::machine::interrupt::set_mark;
+use crate::machine::interrupt::enter_machine;
 use crate::machine::lines::{Choice, DirtyUnits};
 use crate::machine::site::Sites;
 use crate::machine::trace::Mark;
@@ -127,7 +128,7 @@ impl Machine for FileMachine {
             .open(POOL)
             .map_err(|e| e.to_string())?;
         let disk = self.disk.clone();
-        set_mark(Rc::new(move || disk.mark(Mark::Inner)));
+        enter_machine(CrashDomain::File, Rc::new(move || disk.mark(Mark::Inner)));
         self.was_clean.set(Some(pool.was_clean()));
         let region = filtered(pool.region().clone(), &self.sites);
         *self.pool.borrow_mut() = Some(pool);

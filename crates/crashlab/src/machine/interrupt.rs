@@ -5,7 +5,8 @@
 //! enough, the outer one continues, and the inner one when it gets the lock. What the inner operation does decides,
 //! not the clock: on a busy machine a thread may wait long for its first turn.
 
-use std::cell::RefCell;
+use crate::machine::cursor::CrashDomain;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -31,6 +32,8 @@ thread_local! {
     static ARMED: RefCell<Option<(u32, Job, Receiver<()>)>> = const { RefCell::new(None) };
     /// Notes in the machine's history that the inner operation has ended.
     static MARK: RefCell<Option<Rc<dyn Fn()>>> = const { RefCell::new(None) };
+    /// What a crash of the machine keeps.
+    static DOMAIN: Cell<Option<CrashDomain>> = const { Cell::new(None) };
     /// This thread's helper. It never changes, because engines give threads numbers.
     static HELPER: RefCell<Option<Helper>> = const { RefCell::new(None) };
 }
@@ -109,9 +112,16 @@ pub(crate) fn during<A, B: Send + 'static>(
     (a, b)
 }
 
-/// From now on `mark` notes in the calling thread's machine that an inner operation has ended in a [`window`].
-pub(crate) fn set_mark(mark: Rc<dyn Fn()>) {
+/// From now on the calling thread runs a machine with this domain; `mark` notes in its history that an inner operation
+/// has ended in a [`window`].
+pub(crate) fn enter_machine(domain: CrashDomain, mark: Rc<dyn Fn()>) {
+    DOMAIN.set(Some(domain));
     MARK.set(Some(mark));
+}
+
+/// What a crash of the calling thread's machine keeps.
+pub(crate) fn machine_domain() -> Option<CrashDomain> {
+    DOMAIN.get()
 }
 
 /// A step of the calling thread that is none of the medium's.

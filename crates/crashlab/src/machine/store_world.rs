@@ -1,7 +1,7 @@
 //! The world of persistent memory: stores, flushes and fences, under ADR or eADR.
 
 use crate::machine::cursor::{CrashDomain, LINE, Overlay, TraceCursor};
-use crate::machine::interrupt::set_mark;
+use crate::machine::interrupt::enter_machine;
 use crate::machine::lines::Choice;
 use crate::machine::medium::{RecordingMedium, SimulatedMemory};
 use crate::machine::site::Sites;
@@ -40,6 +40,7 @@ pub struct StoreCursor {
 }
 
 struct StoreMachine {
+    domain: CrashDomain,
     medium: Arc<RecordingMedium>,
     region: Region,
 }
@@ -47,7 +48,7 @@ struct StoreMachine {
 impl Machine for StoreMachine {
     fn open(&self, _fresh: bool) -> Result<Region, String> {
         let medium = Arc::clone(&self.medium);
-        set_mark(Rc::new(move || medium.mark(Mark::Inner)));
+        enter_machine(self.domain, Rc::new(move || medium.mark(Mark::Inner)));
         Ok(self.region.clone())
     }
 
@@ -123,7 +124,7 @@ impl World for StoreWorld {
             }
         };
         let (medium, region) = RecordingMedium::region(&self.memory, usable, sites);
-        let machine = StoreMachine { medium, region };
+        let machine = StoreMachine { domain: self.domain, medium, region };
         let answer = quietly(|| body(&machine));
         let (trace, usable, fault) = machine.medium.finish();
         for event in &trace.events {

@@ -16,6 +16,7 @@ use mangrove_arena::{ArenaStat, Heap as Arena, Writes};
 use mangrove_shadow::{CheckReport, Shadow};
 use mangrove_sys::ProcessMark;
 use std::cell::{RefCell, RefMut};
+use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,18 +58,33 @@ const SHARD_COUNT: u64 = 64;
 ///
 /// Any thread may use the heap. Dropping it without [`Heap::close`] is an orderly crash.
 pub struct Heap {
+    /// Dropped only in the process that opened it: a child of fork(2) has none of its threads, and the log and the
+    /// durable copy are its parent's.
+    parts: ManuallyDrop<Parts>,
+    process: ProcessMark,
+}
+
+struct Parts {
     /// Dropped before the executor that they point to.
     threads: ThreadLocal<RefCell<Thread>>,
     executor: Box<Stm<HeapLog>>,
     space: ShadowSpace,
     /// Threads that had a handle.
     thread_count: AtomicU64,
-    process: ProcessMark,
+}
+
+impl Drop for Heap {
+    fn drop(&mut self) {
+        if self.process.is_here() {
+            // SAFETY: once, and nobody uses them afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.parts) };
+        }
+    }
 }
 
 impl std::fmt::Debug for Heap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Heap").field("shadow", self.space.shadow()).finish_non_exhaustive()
+        f.debug_struct("Heap").field("shadow", self.parts.space.shadow()).finish_non_exhaustive()
     }
 }
 
@@ -125,13 +141,13 @@ impl Heap {
         // the length. Other code reaches it only by the addresses that `Tx` hands out.
         let memory = unsafe { TxMemory::growing(space.shadow().base(), space.grown()) };
         let executor = Stm::new(memory, HeapLog::new(Arc::clone(space.shadow())), options.executor);
-        Ok(Self {
+        let parts = Parts {
             threads: ThreadLocal::new(),
             executor: Box::new(executor),
             space,
             thread_count: AtomicU64::new(0),
-            process: ProcessMark::here(),
-        })
+        };
+        Ok(Self { parts: ManuallyDrop::new(parts), process: ProcessMark::here() })
     }
 
     /// Runs `body` as one transaction and returns its answer, when what it changed, and what it read, is durable.
@@ -187,7 +203,7 @@ impl Heap {
     ) -> HeapResult<Result<T, E>> {
         let mut thread = self.thread()?;
         let Thread { stm, arena } = &mut *thread;
-        let refusal = self.space.refusal();
+        let refusal = self.parts.space.refusal();
         let body = |tx: &mut _| -> Result<T, Halt<Cancelled<E>>> {
             body(&mut Tx { tx, arena, refusal }).map_err(Halt::from)
         };
@@ -208,7 +224,7 @@ impl Heap {
         if !self.process.is_here() {
             return Err(HeapError::Forked);
         }
-        let cell = match self.threads.get() {
+        let cell = match self.parts.threads.get() {
             Some(cell) => cell,
             None => self.new_thread()?,
         };
@@ -217,11 +233,12 @@ impl Heap {
 
     #[cold]
     fn new_thread(&self) -> HeapResult<&RefCell<Thread>> {
-        self.threads.get_or_try(|| {
+        self.parts.threads.get_or_try(|| {
             // Relaxed: only a number.
-            let number = self.thread_count.fetch_add(1, Ordering::Relaxed);
+            let number = self.parts.thread_count.fetch_add(1, Ordering::Relaxed);
             // SAFETY: the executor is boxed, and this struct drops it after the handles.
-            let thread = unsafe { Thread::new(&self.executor, self.space.clone(), ARENA_OFFSET, number) };
+            let thread =
+                unsafe { Thread::new(&self.parts.executor, self.parts.space.clone(), ARENA_OFFSET, number) };
             thread.map(RefCell::new).map_err(|what| HeapError::Damaged { what })
         })
     }
@@ -229,19 +246,19 @@ impl Heap {
     /// The first byte's address: the same in every process.
     #[must_use]
     pub fn base(&self) -> usize {
-        self.space.shadow().base().expose_provenance()
+        self.parts.space.shadow().base().expose_provenance()
     }
 
     /// True when this call of `open` created it.
     #[must_use]
     pub fn was_created(&self) -> bool {
-        self.space.shadow().was_created()
+        self.parts.space.shadow().was_created()
     }
 
     /// The pool that keeps it.
     #[must_use]
     pub fn shadow(&self) -> &Shadow {
-        self.space.shadow()
+        self.parts.space.shadow()
     }
 
     /// Counters. O(spans); no transaction runs meanwhile.
@@ -252,7 +269,7 @@ impl Heap {
         let mut thread = self.thread()?;
         let Thread { stm, arena } = &mut *thread;
         let (arena, counts) = (stm.alone(|| arena.stat()), stm.counts());
-        Ok(HeapStat { arena, counts, shadow: self.space.shadow().stat() })
+        Ok(HeapStat { arena, counts, shadow: self.parts.space.shadow().stat() })
     }
 
     /// Calls `each` with address and bytes of every block in use. What the program cannot reach from its roots among
@@ -291,15 +308,20 @@ impl Heap {
     /// # Errors
     /// The first I/O error.
     pub fn sync(&self) -> HeapResult<()> {
-        Ok(self.space.shadow().sync()?)
+        Ok(self.parts.space.shadow().sync()?)
     }
 
     /// Brings the durable copy up to date and marks the heap closed: the next opening recovers nothing.
     ///
     /// # Errors
-    /// The first I/O error: the heap is then as after a crash, and opens again by recovery.
+    /// The first I/O error: the heap is then as after a crash, and opens again by recovery. `Forked` in a child.
     pub fn close(self) -> HeapResult<()> {
-        let Self { threads, executor, space, .. } = self;
+        if !self.process.is_here() {
+            return Err(HeapError::Forked);
+        }
+        let mut heap = ManuallyDrop::new(self);
+        // SAFETY: once; `heap` is not used afterwards, nor dropped.
+        let Parts { threads, executor, space, .. } = unsafe { ManuallyDrop::take(&mut heap.parts) };
         drop(threads);
         drop(executor);
         let shadow = space.into_shadow().expect("the handles and the log were the other owners");
