@@ -142,8 +142,8 @@ mod tests {
         (args.out, args.dir) = (dir.join("out"), dir.clone());
         run(args, &[])?;
         let json: serde_json::Value = serde_json::from_slice(&std::fs::read(dir.join("out/txn.json"))?)?;
-        // 6 floors; 4 kinds of swaps and 3 of maps, in 2 domains, on 1 and 2 threads.
-        assert_eq!(json["rows"].as_array().map(Vec::len), Some(6 + (4 + 3) * 2 * 2));
+        // 6 floors; 4 kinds of swaps and 3 of maps, in 2 domains, on 1 and 2 threads, by 2 subjects.
+        assert_eq!(json["rows"].as_array().map(Vec::len), Some(6 + (4 + 3) * 2 * 2 * 2));
         std::fs::remove_dir_all(dir)?;
         Ok(())
     }

@@ -9,7 +9,7 @@ use mangrove_txn::{
     VolatileLog,
 };
 use std::convert::Infallible;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -25,7 +25,18 @@ const LOG_BYTES: u64 = 32 << 20;
 /// What the words lie in.
 enum Place {
     Memory(Reservation),
-    Pool(Arc<Shadow>),
+    /// With what removes it in the end.
+    Pool(Arc<Shadow>, #[expect(dead_code, reason = "dropped with the heap")] Folder),
+}
+
+/// A folder that is removed in the end.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed stays in the folder for measurements.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 struct Heap<L> {
@@ -110,7 +121,12 @@ impl TxnKind for Durable {
             .log_count(4)
             .domain(domain)
             .order(order);
-        let shadow = Arc::new(options.open(dir.join("mangrove"))?);
+        std::fs::create_dir_all(dir)?;
+        let folder = Folder(dir.join(format!("mangrove-bench-txn-{}", std::process::id())));
+        if folder.0.exists() {
+            std::fs::remove_dir_all(&folder.0)?;
+        }
+        let shadow = Arc::new(options.open(&folder.0)?);
         shadow.grow(bytes as u64)?;
         let base = shadow.base();
         // SAFETY: as long as the words, and nobody else uses it yet.
@@ -119,7 +135,7 @@ impl TxnKind for Durable {
         shadow.checkpoint()?;
         let log = HeapLog::new(Arc::clone(&shadow));
         // SAFETY: the heap keeps the shadow.
-        Ok(unsafe { heap(base, words, log, Place::Pool(shadow)) })
+        Ok(unsafe { heap(base, words, log, Place::Pool(shadow, folder)) })
     }
 }
 
@@ -143,7 +159,7 @@ where
     fn words(&mut self) -> Vec<u64> {
         let base = match &self.place {
             Place::Memory(reservation) => reservation.base().as_ptr(),
-            Place::Pool(shadow) => shadow.base(),
+            Place::Pool(shadow, _) => shadow.base(),
         };
         // SAFETY: as many words as were put there; no thread works.
         (0..self.count).map(|at| unsafe { base.cast::<u64>().add(at).read() }).collect()

@@ -53,7 +53,7 @@ const SHARD_COUNT: u64 = 64;
 /// ```
 ///
 /// A transaction is atomic, isolated and durable: when [`Heap::transaction`] returns, its changes survive every crash
-/// that [the fault model](https://docs.rs/mangrove) allows, and before that a crash keeps all of them or none. What
+/// that the fault model (docs/fault-model.md) allows, and before that a crash keeps all of them or none. What
 /// another transaction read of them was answered only when they were durable.
 ///
 /// Any thread may use the heap. Dropping it without [`Heap::close`] is an orderly crash.
