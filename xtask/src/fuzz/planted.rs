@@ -3,7 +3,12 @@
 use anyhow::{Context, bail};
 use mangrove_crashlab::fuzz::{DamageCheck, damage_search, leave_out};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+
+/// Searches without a check that run at the same time.
+const SEARCHES_AT_ONCE: usize = 4;
 
 /// Runs the search. `without`: in this process, without that check; else with all checks, and then in a process for
 /// each check, because a pool without it may end the process.
@@ -36,24 +41,48 @@ pub(super) fn run(without: Option<&str>) -> anyhow::Result<()> {
         return Ok(());
     }
     let mut missed = Vec::new();
-    for check in DamageCheck::ALL {
+    for (check, answer) in DamageCheck::ALL.into_iter().zip(side_by_side()?) {
         let name = format!("{check:?}");
-        let out = Command::new(std::env::current_exe().context("where is this program?")?)
-            .args(["fuzz", "--planted", "--without", &name])
-            .output()
-            .context("cannot start this program again")?;
-        if out.status.success() {
+        let Err(finding) = answer else {
             println!("  {name:<16} NOT NOTICED");
             missed.push(name);
             continue;
-        }
-        let said = String::from_utf8_lossy(&out.stderr);
-        let finding = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("it died");
-        println!("  {name:<16} {}: {finding}", out.status);
+        };
+        println!("  {name:<16} {finding}");
     }
     if !missed.is_empty() {
         bail!("left out, and nothing noticed: {}", missed.join(", "));
     }
     println!("{} checks: each is needed", DamageCheck::ALL.len());
     Ok(())
+}
+
+/// The search without each check, in the order of [`DamageCheck::ALL`]: what it found, or that it found nothing. The
+/// processes wait for the disk most of the time, so some run at once.
+fn side_by_side() -> anyhow::Result<Vec<Result<(), String>>> {
+    let itself = std::env::current_exe().context("where is this program?")?;
+    let next = AtomicUsize::new(0);
+    let answers = Mutex::new(vec![Ok(()); DamageCheck::ALL.len()]);
+    std::thread::scope(|scope| {
+        let work = || -> anyhow::Result<()> {
+            loop {
+                // Relaxed: only gives each check to one thread.
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(check) = DamageCheck::ALL.get(at) else { return Ok(()) };
+                let out = Command::new(&itself)
+                    .args(["fuzz", "--planted", "--without", &format!("{check:?}")])
+                    .output()
+                    .context("cannot start this program again")?;
+                if !out.status.success() {
+                    let said = String::from_utf8_lossy(&out.stderr);
+                    let finding = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("it died");
+                    let finding = format!("{}: {finding}", out.status);
+                    answers.lock().unwrap_or_else(PoisonError::into_inner)[at] = Err(finding);
+                }
+            }
+        };
+        let workers: Vec<_> = (0..SEARCHES_AT_ONCE).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|w| w.join().unwrap_or_else(|_| bail!("a worker panicked")))
+    })?;
+    Ok(answers.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
