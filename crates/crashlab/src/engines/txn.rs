@@ -2,8 +2,8 @@
 //! an array as reference.
 //!
 //! It has two forms. In one the ownership records isolate, with solo mode now and then. In the other the model of
-//! transactional hardware does (on disks, one lock, and durability by interval). With persistent caches the other form's
-//! commits wait for nobody.
+//! transactional hardware does (on disks, one lock, and durability by interval). With persistent caches the commits of
+//! that form wait for nobody.
 
 use crate::engines::subject::{Promised, Subject};
 use crate::machine::cursor::CrashDomain;
