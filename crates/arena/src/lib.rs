@@ -167,7 +167,7 @@
 //! assert!(longer.is_multiple_of(64));
 //! tx.commit();
 //!
-//! // A wrong pointer is told, not followed.
+//! // A wrong pointer is refused.
 //! let mut tx = Tx::begin(1000);
 //! assert_eq!(heap.free_in(&mut tx, block as usize), Ok(Err(BadFree::Double)));
 //! assert_eq!(heap.free_in(&mut tx, longer + 8), Ok(Err(BadFree::NotABlock)));

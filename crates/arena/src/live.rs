@@ -1,4 +1,4 @@
-//! What is in use: every block and every mapped range, for whoever compares them with what a program can reach.
+//! What is in use: every block and every mapped range. A leak check compares them with what a program can reach.
 
 use crate::class::SlabShape;
 use crate::heap::Heap;
@@ -33,7 +33,7 @@ impl Slab {
 
 impl Heap {
     /// All that is in use. O(spans and blocks), nothing of it kept in memory. No other thread changes the arena
-    /// meanwhile; after a crash, what recovery brought back is in use, whoever allocated it.
+    /// meanwhile. After a crash, every block that recovery brought back is in use.
     #[must_use]
     pub fn live(&self) -> Live<'_> {
         Live { heap: self, page: 0, slab: None }

@@ -1,57 +1,25 @@
 //! Shards: transactions of different threads allocate side by side, and nothing is lost.
 
 use crate::class::CLASS_BYTES;
-use crate::tests::{Blocks, TestSpace};
+use crate::tests::{Blocks, Borrowed, TestSpace};
 use crate::toy_transactions::{Clock, Conflict, Tx};
 use crate::{ArenaSpace, BadFree, Heap};
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
 use std::sync::Mutex;
 
 const HEAD: u64 = 4096;
 
-/// The region of a [`TestSpace`] for one more handle.
-#[derive(Clone, Copy)]
-struct Shared {
-    base: *mut u8,
-    len: u64,
-    capacity: u64,
-}
-// SAFETY: test memory, which the tests read and write by atomic words.
-unsafe impl Send for Shared {}
-// SAFETY: as above.
-unsafe impl Sync for Shared {}
-
-impl ArenaSpace for Shared {
-    fn base(&self) -> *mut u8 {
-        self.base
-    }
-    fn len(&self) -> u64 {
-        self.len
-    }
-    fn capacity(&self) -> u64 {
-        self.capacity
-    }
-    fn grow(&mut self, len: u64) -> io::Result<()> {
-        if len > self.capacity {
-            return Err(io::Error::other("full"));
-        }
-        self.len = self.len.max(len);
-        Ok(())
-    }
-}
-
 /// An arena with shards. The first handle owns the memory.
 struct World {
     heap: Heap,
-    space: Shared,
+    space: Borrowed,
     clock: Clock,
 }
 
 impl World {
     fn new(capacity: u64, shards: u64) -> Self {
         let space = TestSpace::new(capacity);
-        let shared = Shared { base: space.base(), len: capacity, capacity };
+        let shared = Borrowed { base: space.base(), len: capacity, capacity };
         let mut w = Blocks::default();
         let mut heap = Heap::format(Box::new(space), HEAD, &mut w).unwrap();
         if shards > 0 {
@@ -254,7 +222,7 @@ fn a_growth_that_is_undone_can_be_done_again() {
         let large = heap.alloc_in(&mut tx, 100 << 20, 16).unwrap() as usize;
         assert!(large != 0 && heap.usable_bytes_in(&mut tx, large).unwrap() == Some(100 << 20));
         let small = heap.alloc_zeroed_in(&mut tx, 1000, 16).unwrap() as usize;
-        // What a transaction writes to pages that are nobody's again once it is undone.
+        // An undone transaction leaves these bytes behind in free pages.
         for at in (large..large + (1 << 20)).step_by(8) {
             word_in_place(at, u64::MAX);
         }

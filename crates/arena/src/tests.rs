@@ -307,13 +307,17 @@ fn a_run_with_fewer_addresses_has_what_is_there_and_grows_less() {
     sound(&fewer);
 }
 
-struct Borrowed {
-    base: *mut u8,
-    len: u64,
-    capacity: u64,
+/// Memory that somebody else owns, for one more handle; it does not grow.
+#[derive(Clone, Copy)]
+pub(crate) struct Borrowed {
+    pub(crate) base: *mut u8,
+    pub(crate) len: u64,
+    pub(crate) capacity: u64,
 }
-// SAFETY: test memory.
+// SAFETY: test memory, which the tests that share it read and write by atomic words.
 unsafe impl Send for Borrowed {}
+// SAFETY: as above.
+unsafe impl Sync for Borrowed {}
 impl ArenaSpace for Borrowed {
     fn base(&self) -> *mut u8 {
         self.base
