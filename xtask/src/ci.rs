@@ -1,10 +1,11 @@
-//! `cargo xtask ci`: what `make test` runs. Every step runs even if an earlier one failed; the last
-//! line counts.
+//! `cargo xtask ci`: what `make test` runs: two lanes of steps, side by side. Every step runs even if an earlier one
+//! failed; the last line counts.
 
 use crate::tree;
 use anyhow::{Context, Result, bail};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::time::Instant;
 
 /// Options of this chore.
@@ -23,36 +24,33 @@ enum Step {
     Tests(&'static str, Command),
 }
 
+/// Steps that run one after the other. Lanes run side by side: few steps keep two CPUs busy.
+struct Lane {
+    steps: Vec<Step>,
+}
+
+/// What the steps have counted.
+#[derive(Default)]
+struct Counts {
+    passed: u64,
+    failed: u64,
+    /// The steps in which something failed.
+    failures: Vec<&'static str>,
+}
+
 /// Runs the chore.
 pub(crate) fn run(args: Args) -> Result<()> {
     let start = Instant::now();
-    let (mut passed, mut failed) = (0, 0);
-    let mut failures = Vec::new();
-    for step in steps()? {
-        let (Step::One(name, _) | Step::Tests(name, _)) = &step;
-        let name = *name;
-        if !name.starts_with(&args.only) {
-            continue;
-        }
-        println!("== {name}");
-        let begin = Instant::now();
-        let (good, bad) = match step {
-            Step::One(_, mut command) => match tree::run(&mut command) {
-                Ok(()) => (1, 0),
-                Err(error) => {
-                    println!("{error:#}");
-                    (0, 1)
-                }
-            },
-            Step::Tests(_, mut command) => tests(&mut command)?,
-        };
-        if bad > 0 {
-            failures.push(name);
-        }
-        println!("== {name}: {good} passed, {bad} failed, {:.0} s", begin.elapsed().as_secs_f64());
-        passed += good;
-        failed += bad;
-    }
+    let counts = Mutex::new(Counts::default());
+    let lanes = lanes()?;
+    std::thread::scope(|scope| {
+        let counts = &counts;
+        let only = args.only.as_str();
+        let lanes: Vec<_> =
+            lanes.into_iter().map(|lane| scope.spawn(move || lane.run(only, counts))).collect();
+        lanes.into_iter().try_for_each(|lane| lane.join().expect("a lane does not panic"))
+    })?;
+    let Counts { passed, failed, failures } = counts.into_inner().expect("no lane panicked");
     if !failures.is_empty() {
         println!("failed: {}", failures.join(", "));
     }
@@ -64,7 +62,38 @@ pub(crate) fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-fn steps() -> Result<Vec<Step>> {
+impl Lane {
+    /// Runs the steps whose name begins with `only`.
+    fn run(self, only: &str, counts: &Mutex<Counts>) -> Result<()> {
+        for step in self.steps {
+            let (Step::One(name, _) | Step::Tests(name, _)) = &step;
+            let name = *name;
+            if !name.starts_with(only) {
+                continue;
+            }
+            let begin = Instant::now();
+            let (good, bad) = match step {
+                Step::One(_, command) => one(name, command)?,
+                Step::Tests(_, command) => tests(command)?,
+            };
+            println!("== {name}: {good} passed, {bad} failed, {:.0} s", begin.elapsed().as_secs_f64());
+            let mut counts = counts.lock().expect("no lane panicked");
+            counts.passed += good;
+            counts.failed += bad;
+            if bad > 0 {
+                counts.failures.push(name);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lanes() -> Result<[Lane; 2]> {
+    Ok([Lane { steps: checks()? }, Lane { steps: campaigns()? }])
+}
+
+/// What cargo checks.
+fn checks() -> Result<Vec<Step>> {
     let mut docs = cargo(&["doc", "--quiet", "--no-deps"]);
     docs.env("RUSTDOCFLAGS", "-D warnings");
     Ok(vec![
@@ -73,6 +102,12 @@ fn steps() -> Result<Vec<Step>> {
         Step::One("tidy", xtask(&["tidy"])?),
         Step::Tests("tests", cargo(&["test", "--no-fail-fast"])),
         Step::One("docs", docs),
+    ])
+}
+
+/// A short slice of each campaign, on release builds.
+fn campaigns() -> Result<Vec<Step>> {
+    Ok(vec![
         Step::One("crash", xtask(&["crash", "--engine", "map", "--images", "5000"])?),
         Step::One("crash, planted", xtask(&["crash", "--engine", "map", "--planted"])?),
         Step::One("crash, shadow", xtask(&["crash", "--engine", "shadow", "--images", "5000"])?),
@@ -120,15 +155,38 @@ fn xtask(args: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// Runs `cargo test`, shows its output, and counts. A command that fails without a failed test (it
-/// did not compile) counts as one failure.
-fn tests(command: &mut Command) -> Result<(u64, u64)> {
+/// Runs a step's command, and shows its output when it has ended: another lane writes, too.
+fn one(name: &str, mut command: Command) -> Result<(u64, u64)> {
+    let (mut reader, writer) = std::io::pipe().context("no pipe")?;
+    command.stdout(writer.try_clone().context("no pipe")?).stderr(writer);
+    let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+    // The pipe ends when the last process that writes to it does, and this one writes nothing.
+    let shown = format!("{command:?}");
+    drop(command);
+    let mut output = Vec::new();
+    reader.read_to_end(&mut output).context("cannot read a step's output")?;
+    let status = child.wait().context("cannot wait for a step")?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "== {name}")?;
+    out.write_all(&output)?;
+    if status.success() {
+        return Ok((1, 0));
+    }
+    writeln!(out, "{shown} ended with {status}")?;
+    Ok((0, 1))
+}
+
+/// Runs `cargo test`, shows its output test program by test program, and counts. A command that fails without a failed
+/// test (it did not compile) counts as one failure.
+fn tests(mut command: Command) -> Result<(u64, u64)> {
     let mut child =
         command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {command:?}"))?;
     let (mut passed, mut failed) = (0, 0);
+    let mut shown = Vec::new();
     for line in BufReader::new(child.stdout.take().context("no pipe")?).lines() {
         let line = line?;
-        if let Some(rest) = line.strip_prefix("test result: ") {
+        let result = line.strip_prefix("test result: ");
+        if let Some(rest) = result {
             let count = |word: &str| -> u64 {
                 let before = rest.split(word).next().unwrap_or_default();
                 before.split_whitespace().next_back().and_then(|n| n.parse().ok()).unwrap_or(0)
@@ -138,9 +196,13 @@ fn tests(command: &mut Command) -> Result<(u64, u64)> {
         }
         // One line a passed test is noise; the rest is news.
         if !line.ends_with(" ... ok") && !line.is_empty() {
-            println!("{line}");
+            writeln!(shown, "{line}")?;
+        }
+        if result.is_some() {
+            std::io::stdout().write_all(&std::mem::take(&mut shown))?;
         }
     }
+    std::io::stdout().write_all(&shown)?;
     if !child.wait()?.success() && failed == 0 {
         failed = 1;
     }
