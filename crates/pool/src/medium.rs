@@ -158,6 +158,19 @@ pub trait MediumOps: Send + Sync {
         Ok(())
     }
 
+    /// Gives the memory of a part of the region back: it shows the data file again, and a page of it takes memory of
+    /// its own only when it is next stored to. False where that cannot be: the log holds what the data file lacks, or
+    /// the region is no working copy of a file. O(pages that were stored to).
+    ///
+    /// # Errors
+    /// The operating system's, or that which poisoned the medium. The region then shows what it showed before.
+    ///
+    /// # Safety
+    /// No thread stores to the region or flushes meanwhile, and what was stored there and never flushed may be lost.
+    unsafe fn page_out(&self, _range: Range) -> Result<bool> {
+        Ok(false)
+    }
+
     /// The error that poisoned the medium, if any.
     fn poisoned(&self) -> Option<crate::Error> {
         None

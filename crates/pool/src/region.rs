@@ -256,6 +256,19 @@ impl Region {
         self.medium.grow(bytes)
     }
 
+    /// Gives the memory of a part of the region back; see [`MediumOps::page_out`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn page_out(&self, range: Range) -> Result<bool> {
+        assert!(range.offset <= self.len && range.len <= self.len - range.offset, "a part of the region");
+        // SAFETY: the caller's promise.
+        unsafe { self.medium.page_out(range) }
+    }
+
     #[inline]
     fn note_store(&self, offset: u64, len: usize, site: &'static Location<'static>) {
         if let Some(observer) = &self.observers.stores {

@@ -48,6 +48,7 @@ mod log_backing;
 mod log_writer;
 mod options;
 mod order;
+mod page_out;
 mod recover;
 mod replay;
 mod ring;

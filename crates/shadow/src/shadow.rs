@@ -22,7 +22,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 /// What keeps the working copy durable.
-enum Backing {
+pub(crate) enum Backing {
     /// The medium itself is log and replayer, and its region is the working copy.
     Log(Arc<LogBacking>),
     /// Rings and durable copy in a region that is the medium.
@@ -34,13 +34,13 @@ enum Backing {
 /// Dropping it without [`Shadow::close`] is an orderly crash: nothing more is written, and the next opening
 /// recovers what was durable.
 pub struct Shadow {
-    backing: Backing,
+    pub(crate) backing: Backing,
     base: *mut u8,
     logs: usize,
     replayer: Option<JoinHandle<()>>,
     report: Report,
     /// Dropped last: it ends all use of the region.
-    pool: Option<Pool>,
+    pub(crate) pool: Option<Pool>,
 }
 
 // SAFETY: `base` points at memory that the backing owns; the owner of the data orders the stores to it.
@@ -135,7 +135,7 @@ impl Shadow {
         let base = working.base();
         let (start, recovery) = recover(&region, &mut layout, ends, options.order)?;
         match image {
-            Some(file) => working.map(&file, layout.image_start(), start.len)?,
+            Some(file) => working.map(&file, layout.image_start(), 0, start.len)?,
             None => working.load(&region, layout.image_start(), start.len),
         }
         let Recovery { units, bytes, dropped } = recovery;

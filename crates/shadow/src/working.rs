@@ -53,15 +53,15 @@ impl WorkingCopy {
         unsafe { std::slice::from_raw_parts(self.base().add(range.offset as usize), range.len as usize) }
     }
 
-    /// Maps the first `len` bytes of the durable copy, which begins at `from` of `file`, copy on write. A page not
+    /// Maps `len` bytes at `offset` of the durable copy, which begins at `from` of `file`, copy on write. A page not
     /// stored to shows the file, which the replayer changes. But the replayer writes only what was committed from
     /// this very page, and a program that commits a byte has stored it first, or left it unchanged.
-    pub(crate) fn map(&self, file: &OwnedFd, from: u64, len: u64) -> Result<()> {
+    pub(crate) fn map(&self, file: &OwnedFd, from: u64, offset: u64, len: u64) -> Result<()> {
         if len == 0 {
             return Ok(());
         }
         self.memory
-            .replace_by_private(0, len as usize, file.as_fd(), from)
+            .replace_by_private(offset as usize, len as usize, file.as_fd(), from + offset)
             .map_err(|e| Error::Unsupported { what: format!("cannot map the image copy on write: {e}") })
     }
 

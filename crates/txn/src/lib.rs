@@ -52,8 +52,8 @@ pub use executor::{
     Stm, StmOptions, StmThread, StmTx,
 };
 pub use heap::{
-    Cancel, Heap, HeapError, HeapOptions, HeapResult, HeapStat, Ptr, ROOT_COUNT_MAX, ROOT_NAME_BYTES_MAX,
-    Stop, Tx,
+    Cancel, Heap, HeapError, HeapOptions, HeapResult, HeapStat, MEMORY_BYTES_MIN, Ptr, ROOT_COUNT_MAX,
+    ROOT_NAME_BYTES_MAX, Stop, Tx,
 };
 pub use mangrove_shadow::{
     AddressChoice, Create, Domain, Durability, FlushCost, FlushInstruction, Latency, Medium, Order,

@@ -331,6 +331,10 @@ impl FileMedium {
         self.checkpointer.lock()
     }
 
+    pub(crate) fn memory(&self) -> &Reservation {
+        &self.memory
+    }
+
     /// False in a child that was forked from the process that opened the pool.
     #[inline]
     pub(crate) fn is_ours(&self) -> bool {
@@ -656,6 +660,10 @@ impl MediumOps for FileMedium {
             unsafe { self.append(offset + done as u64, ptr.add(done), piece) };
             done += piece;
         }
+    }
+
+    unsafe fn page_out(&self, range: Range) -> Result<bool> {
+        self.page_out_range(range)
     }
 
     fn fence(&self, _site: Site) {

@@ -7,5 +7,6 @@ pub(super) mod finish_recovery;
 pub(super) mod flusher;
 mod image;
 pub(super) mod medium;
+mod page_out;
 pub(super) mod recover;
 pub(super) mod scrub;

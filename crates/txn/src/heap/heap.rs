@@ -2,7 +2,8 @@
 
 use super::error::{HeapError, HeapResult};
 use super::layout::{ARENA_OFFSET, AT_BASE, AT_CRC, AT_MAGIC, AT_VERSION, MAGIC, VERSION, crc};
-use super::options::HeapOptions;
+use super::memory_limit::{Counters, MemoryLimit};
+use super::options::{HeapOptions, MEMORY_BYTES_MIN};
 use super::space::ShadowSpace;
 use super::stop::{Cancel, Cancelled, Stop};
 use super::thread::Thread;
@@ -20,6 +21,7 @@ use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use thread_local::ThreadLocal;
 
 /// Shards of the arena: so many threads allocate without meeting.
@@ -65,6 +67,8 @@ pub struct Heap {
 }
 
 struct Parts {
+    /// Dropped before the executor that it uses.
+    memory: Option<MemoryLimit>,
     /// Dropped before the executor that they point to.
     threads: ThreadLocal<RefCell<Thread>>,
     executor: Box<Stm<HeapLog>>,
@@ -98,6 +102,10 @@ pub struct HeapStat {
     pub counts: TxCounts,
     /// Its log and its durable copy.
     pub shadow: mangrove_shadow::Stat,
+    /// Bytes of memory given back because of [`HeapOptions::memory_bytes_max`].
+    pub given_back_bytes: u64,
+    /// The longest time that transactions had to wait for that.
+    pub longest_pause: Duration,
 }
 
 /// What formatting writes, for the one commit that makes the heap.
@@ -141,12 +149,11 @@ impl Heap {
         // the length. Other code reaches it only by the addresses that `Tx` hands out.
         let memory = unsafe { TxMemory::growing(space.shadow().base(), space.grown()) };
         let executor = Stm::new(memory, HeapLog::new(Arc::clone(space.shadow())), options.executor);
-        let parts = Parts {
-            threads: ThreadLocal::new(),
-            executor: Box::new(executor),
-            space,
-            thread_count: AtomicU64::new(0),
-        };
+        let executor = Box::new(executor);
+        // SAFETY: the executor is boxed, and this struct drops it after the thread that keeps the limit.
+        let memory = unsafe { memory_limit(&executor, space.shadow(), options)? };
+        let parts =
+            Parts { memory, threads: ThreadLocal::new(), executor, space, thread_count: AtomicU64::new(0) };
         Ok(Self { parts: ManuallyDrop::new(parts), process: ProcessMark::here() })
     }
 
@@ -269,7 +276,14 @@ impl Heap {
         let mut thread = self.thread()?;
         let Thread { stm, arena } = &mut *thread;
         let (arena, counts) = (stm.alone(|| arena.stat()), stm.counts());
-        Ok(HeapStat { arena, counts, shadow: self.parts.space.shadow().stat() })
+        let memory = self.parts.memory.as_ref().map(MemoryLimit::counters);
+        Ok(HeapStat {
+            arena,
+            counts,
+            shadow: self.parts.space.shadow().stat(),
+            given_back_bytes: memory.map_or(0, Counters::given_back),
+            longest_pause: memory.map_or(Duration::ZERO, Counters::longest_pause),
+        })
     }
 
     /// Calls `each` with address and bytes of every block in use. What the program cannot reach from its roots among
@@ -321,7 +335,8 @@ impl Heap {
         }
         let mut heap = ManuallyDrop::new(self);
         // SAFETY: once; `heap` is not used afterwards, nor dropped.
-        let Parts { threads, executor, space, .. } = unsafe { ManuallyDrop::take(&mut heap.parts) };
+        let Parts { memory, threads, executor, space, .. } = unsafe { ManuallyDrop::take(&mut heap.parts) };
+        drop(memory);
         drop(threads);
         drop(executor);
         let shadow = space.into_shadow().expect("the handles and the log were the other owners");
@@ -337,6 +352,30 @@ impl HeapOptions {
     pub fn open(&self, path: impl AsRef<Path>) -> HeapResult<Heap> {
         Heap::over(self.shadow().open(path)?, self)
     }
+}
+
+/// The thread that keeps the limit of memory, if there is one.
+///
+/// # Safety
+/// The executor outlives it.
+unsafe fn memory_limit(
+    executor: &Stm<HeapLog>,
+    shadow: &Arc<Shadow>,
+    options: &HeapOptions,
+) -> HeapResult<Option<MemoryLimit>> {
+    let Some(bytes) = options.memory_bytes_max else { return Ok(None) };
+    if bytes < MEMORY_BYTES_MIN {
+        return Err(HeapError::Invalid {
+            what: format!("a heap's limit of memory is at least {MEMORY_BYTES_MIN} bytes, not {bytes}"),
+        });
+    }
+    shadow.can_page_out()?;
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    // SAFETY: the caller's promise.
+    let limit = unsafe { MemoryLimit::start(executor, shadow, bytes) };
+    limit.map(Some).map_err(|e| HeapError::Invalid {
+        what: format!("the limit of memory cannot be kept here: {e}; open the heap without it"),
+    })
 }
 
 fn word(shadow: &Shadow, at: usize) -> u64 {

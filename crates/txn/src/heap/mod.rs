@@ -3,6 +3,7 @@
 mod error;
 mod heap;
 mod layout;
+mod memory_limit;
 mod options;
 mod pointer;
 mod roots;
@@ -15,7 +16,7 @@ mod words;
 pub use error::{HeapError, HeapResult};
 pub use heap::{Heap, HeapStat};
 pub use layout::{ROOT_COUNT_MAX, ROOT_NAME_BYTES_MAX};
-pub use options::HeapOptions;
+pub use options::{HeapOptions, MEMORY_BYTES_MIN};
 pub use pointer::Ptr;
 pub use stop::{Cancel, Stop};
 pub use tx::Tx;

@@ -9,12 +9,16 @@ const KIND: &str = "heap";
 /// Logs of a new heap, unless there are more CPUs.
 const LOG_COUNT_MIN: usize = 4;
 
+/// The least that [`HeapOptions::memory_bytes_max`] may be: 4 MiB.
+pub const MEMORY_BYTES_MIN: u64 = 4 << 20;
+
 /// How a heap is opened or created. Start from [`Heap::options`](crate::Heap::options).
 #[derive(Clone, Debug)]
 pub struct HeapOptions {
     shadow: mangrove_shadow::Options,
     pub(super) executor: StmOptions,
     config: PoolConfig,
+    pub(super) memory_bytes_max: Option<u64>,
 }
 
 impl Default for HeapOptions {
@@ -25,6 +29,7 @@ impl Default for HeapOptions {
             shadow: mangrove_shadow::Options::new().kind(KIND).log_count(logs),
             executor: StmOptions::default(),
             config: PoolConfig::default(),
+            memory_bytes_max: None,
         }
     }
 }
@@ -65,6 +70,19 @@ impl HeapOptions {
     pub fn start(mut self, start: Start) -> Self {
         self.shadow = self.shadow.start(start);
         self
+    }
+
+    /// How much memory the heap shall take, in bytes, at least [`MEMORY_BYTES_MIN`]: so it can be larger than the
+    /// machine's memory. The heap is mapped copy on write ([`Start::CopyOnWrite`]); a thread brings the durable copy up
+    /// to date when transactions have written more pages, and gives the memory of some back while no transaction runs:
+    /// a pause of milliseconds, see [`HeapStat`](crate::HeapStat). Those pages come back from the file when they are
+    /// touched. What running transactions write may exceed the limit for that long. With a limit only transactions
+    /// store to the heap, also to memory that [`Tx::privatise`](crate::Tx::privatise) has made private. Default: no
+    /// limit.
+    #[must_use]
+    pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
+        self.memory_bytes_max = Some(bytes);
+        self.start(Start::CopyOnWrite)
     }
 
     /// Where a new heap shall lie in every process. Chosen by default.
