@@ -48,7 +48,7 @@ pub use access::{Halt, Interrupted, TxAccess};
 pub use bytemuck::{self, Pod, Zeroable};
 pub use commit::{Group, GroupSink, HeapLog, HeapSink, OneFence, OneFenceSink};
 pub use executor::{
-    HardwareLimits, HardwareModel, HardwareThread, HardwareTx, Htm, HtmThread, HtmTx, Sgl, SglThread, SglTx,
+    HardwareLimits, HardwareModel, HardwareThread, HardwareTx, Htm, HtmThread, InPlaceTx, Sgl, SglThread,
     Stm, StmOptions, StmThread, StmTx,
 };
 pub use heap::{

@@ -178,8 +178,6 @@ impl Gate {
         self.count_closing();
         self.set_mode(OPEN);
         drop(turn);
-        // Before the caller looks for sleepers: pairs with the heavy barrier of a sleeper.
-        fence(Ordering::SeqCst);
     }
 
     /// Begins solo mode if no other thread has begun a transaction since `others` was taken (which this renews), and
@@ -306,7 +304,5 @@ pub(crate) struct Exclusive<'gate> {
 impl Drop for Exclusive<'_> {
     fn drop(&mut self) {
         self.gate.set_mode(OPEN);
-        // Before the caller looks for sleepers: pairs with the heavy barrier of a sleeper.
-        fence(Ordering::SeqCst);
     }
 }

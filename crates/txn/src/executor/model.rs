@@ -107,14 +107,6 @@ impl<L: RedoLog> HardwareModel<L> {
         // Release pairs with the Acquire loads of sleepers and of attempts that begin.
         self.updates.fetch_add(1, Ordering::AcqRel);
     }
-
-    fn wake(&self) {
-        // Between the update and the look for sleepers; pairs with the sleeper's.
-        fence(Ordering::SeqCst);
-        if self.wakeups.needed() {
-            self.wakeups.wake();
-        }
-    }
 }
 
 impl<L: RedoLog> Isolation for HardwareModel<L> {
@@ -508,7 +500,7 @@ impl<'model, L: RedoLog> TxThread for HardwareThread<'model, L> {
             let end = if locked { self.with_lock(&mut body) } else { self.in_hardware(&mut body) };
             let (answer, durable) = match end {
                 End::Wrote(answer) => {
-                    model.wake();
+                    model.wakeups.wake_after_commit();
                     if let Some(window) = model.window.as_ref().filter(|_| !locked) {
                         window();
                     }
@@ -555,7 +547,7 @@ impl<'model, L: RedoLog> TxThread for HardwareThread<'model, L> {
         let end = self.with_lock(&mut |tx| Ok::<T, Halt<Infallible>>(once(&mut body)(tx)?));
         let (answer, durable) = match end {
             End::Wrote(answer) => {
-                self.model.wake();
+                self.model.wakeups.wake_after_commit();
                 (answer, self.sink.finish())
             }
             End::Read(answer, newest) => (answer, self.sink.settle(newest)),

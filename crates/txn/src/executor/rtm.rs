@@ -18,10 +18,10 @@
 //! system call), attempts abort without a reason, and the lock is taken: slower, never wrong.
 
 use super::backoff::Backoff;
-use super::undo::UndoLog;
+use super::in_place::InPlaceTx;
 use super::wakeup::Wakeups;
-use crate::access::{Halt, Interrupted, TxAccess};
-use crate::memory::{TxMemory, WORD_BYTES, load, store};
+use crate::access::{Halt, Interrupted};
+use crate::memory::{TxMemory, WORD_BYTES};
 use crate::run::{Answer, Isolation, TxCounts, TxError, TxThread, foreign_interruption, once};
 use crate::sink::{RedoLog, RedoSink, UnitSize};
 use crate::sync::{AbortStatus, AtomicU64, Mutex, MutexGuard, Ordering, fence, rtm, xabort, xbegin, xend};
@@ -73,15 +73,6 @@ impl<L: RedoLog> Htm<L> {
     pub fn is_in_hardware(&self) -> bool {
         self.in_hardware
     }
-
-    /// A commit is visible: wakes those that sleep.
-    fn wake(&self) {
-        // Between the commit and the look for sleepers; pairs with the sleeper's.
-        fence(Ordering::SeqCst);
-        if self.wakeups.needed() {
-            self.wakeups.wake();
-        }
-    }
 }
 
 impl<L: RedoLog> Isolation for Htm<L> {
@@ -91,7 +82,7 @@ impl<L: RedoLog> Isolation for Htm<L> {
         Self: 'htm;
 
     fn thread(&self) -> HtmThread<'_, L> {
-        let tx = HtmTx { memory: self.memory, undo: UndoLog::new() };
+        let tx = InPlaceTx::new(self.memory);
         // Any seed: delays need not differ from run to run.
         let backoff = Backoff::new(std::ptr::from_ref(&tx).addr() as u64);
         HtmThread { htm: self, sink: self.log.sink(), tx, backoff, counts: TxCounts::default() }
@@ -103,49 +94,9 @@ impl<L: RedoLog> Isolation for Htm<L> {
 pub struct HtmThread<'htm, L: RedoLog + 'htm> {
     htm: &'htm Htm<L>,
     sink: L::Sink<'htm>,
-    tx: HtmTx,
+    tx: InPlaceTx,
     backoff: Backoff,
     counts: TxCounts,
-}
-
-/// A transaction of [`Htm`].
-#[derive(Debug)]
-pub struct HtmTx {
-    memory: TxMemory,
-    /// Also in hardware: for bodies that abort, nested transactions, and to find what was written.
-    undo: UndoLog,
-}
-
-impl TxAccess for HtmTx {
-    #[inline(always)]
-    fn read_piece(&mut self, address: usize, size: usize) -> Result<u64, Interrupted> {
-        // SAFETY: checked by `at`.
-        Ok(unsafe { load(self.memory.at(address, size), size) })
-    }
-
-    #[inline(always)]
-    fn write_piece(&mut self, address: usize, size: usize, value: u64) -> Result<(), Interrupted> {
-        let at = self.memory.at(address, size);
-        // SAFETY: checked by `at`.
-        unsafe {
-            self.undo.note(address, size, load(at, size));
-            store(at, size, value);
-        }
-        Ok(())
-    }
-
-    /// Nothing to wait for: a commit aborts whoever read what it wrote, and their writes never reach memory.
-    fn privatise(&mut self) {}
-
-    #[inline]
-    fn begin_nested(&mut self) {
-        self.undo.nest();
-    }
-
-    #[inline]
-    fn end_nested(&mut self, keeps: bool) {
-        self.undo.unnest(keeps, &self.memory);
-    }
 }
 
 /// What makes an attempt atomic.
@@ -156,7 +107,7 @@ enum Way<'htm> {
 
 /// An attempt that runs; undone, if it is not sealed, before others can see it.
 struct Running<'a, 'htm, S: RedoSink> {
-    tx: &'a mut HtmTx,
+    tx: &'a mut InPlaceTx,
     sink: &'a mut S,
     sealed: bool,
     way: Way<'htm>,
@@ -215,7 +166,7 @@ impl<'htm, S: RedoSink> Running<'_, 'htm, S> {
     #[inline(always)]
     fn complete<T, E>(
         mut self,
-        body: &mut impl FnMut(&mut HtmTx) -> Result<T, Halt<E>>,
+        body: &mut impl FnMut(&mut InPlaceTx) -> Result<T, Halt<E>>,
     ) -> End<T, E, S::Error> {
         let answer = match body(self.tx) {
             Ok(answer) => answer,
@@ -248,7 +199,7 @@ impl<'htm, L: RedoLog> HtmThread<'htm, L> {
     #[inline(always)]
     fn in_hardware<T, E>(
         &mut self,
-        body: &mut impl FnMut(&mut HtmTx) -> Result<T, Halt<E>>,
+        body: &mut impl FnMut(&mut InPlaceTx) -> Result<T, Halt<E>>,
     ) -> HandleEnd<'htm, T, E, L> {
         self.sink.announce();
         // At most every second byte of a word begins a range.
@@ -278,7 +229,7 @@ impl<'htm, L: RedoLog> HtmThread<'htm, L> {
     /// With the lock.
     fn with_lock<T, E>(
         &mut self,
-        body: &mut impl FnMut(&mut HtmTx) -> Result<T, Halt<E>>,
+        body: &mut impl FnMut(&mut InPlaceTx) -> Result<T, Halt<E>>,
     ) -> HandleEnd<'htm, T, E, L> {
         let htm = self.htm;
         let turn = htm.turn.lock();
@@ -294,7 +245,7 @@ impl<'htm, L: RedoLog> HtmThread<'htm, L> {
     fn acknowledge(&mut self, wrote: bool) -> Result<(), <L::Sink<'htm> as RedoSink>::Error> {
         self.counts.commits += 1;
         if wrote {
-            self.htm.wake();
+            self.htm.wakeups.wake_after_commit();
             self.sink.finish()
         } else if L::KEEPS {
             // No older than what it saw.
@@ -306,11 +257,14 @@ impl<'htm, L: RedoLog> HtmThread<'htm, L> {
 }
 
 impl<'htm, L: RedoLog> TxThread for HtmThread<'htm, L> {
-    type Tx = HtmTx;
+    type Tx = InPlaceTx;
     type SinkError = <L::Sink<'htm> as RedoSink>::Error;
 
     #[inline]
-    fn run<T, E>(&mut self, mut body: impl FnMut(&mut HtmTx) -> Result<T, Halt<E>>) -> Answer<T, E, Self> {
+    fn run<T, E>(
+        &mut self,
+        mut body: impl FnMut(&mut InPlaceTx) -> Result<T, Halt<E>>,
+    ) -> Answer<T, E, Self> {
         let htm = self.htm;
         let (mut attempts, mut without_reason) = (0, 0);
         loop {
@@ -355,7 +309,7 @@ impl<'htm, L: RedoLog> TxThread for HtmThread<'htm, L> {
 
     fn irrevocable<T>(
         &mut self,
-        body: impl FnOnce(&mut HtmTx) -> Result<T, Interrupted>,
+        body: impl FnOnce(&mut InPlaceTx) -> Result<T, Interrupted>,
     ) -> Answer<T, Infallible, Self> {
         let mut body = Some(body);
         let end = self.with_lock(&mut |tx| Ok::<T, Halt<Infallible>>(once(&mut body)(tx)?));

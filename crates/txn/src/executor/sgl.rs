@@ -1,9 +1,9 @@
 //! One lock: one transaction at a time. The yardstick for the others, and their fallback in small programs.
 
-use super::undo::UndoLog;
+use super::in_place::InPlaceTx;
 use super::wakeup::Wakeups;
-use crate::access::{Halt, Interrupted, TxAccess};
-use crate::memory::{TxMemory, load, store};
+use crate::access::{Halt, Interrupted};
+use crate::memory::TxMemory;
 use crate::run::{Answer, Isolation, TxCounts, TxError, TxThread, foreign_interruption, once};
 use crate::sink::{RedoLog, RedoSink};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
@@ -39,7 +39,7 @@ impl<L: RedoLog> Isolation for Sgl<L> {
         Self: 'sgl;
 
     fn thread(&self) -> SglThread<'_, L> {
-        let tx = SglTx { memory: self.memory, undo: UndoLog::new() };
+        let tx = InPlaceTx::new(self.memory);
         SglThread { sgl: self, sink: self.log.sink(), tx, counts: TxCounts::default() }
     }
 }
@@ -49,52 +49,13 @@ impl<L: RedoLog> Isolation for Sgl<L> {
 pub struct SglThread<'sgl, L: RedoLog + 'sgl> {
     sgl: &'sgl Sgl<L>,
     sink: L::Sink<'sgl>,
-    tx: SglTx,
+    tx: InPlaceTx,
     counts: TxCounts,
-}
-
-/// A transaction of [`Sgl`].
-#[derive(Debug)]
-pub struct SglTx {
-    memory: TxMemory,
-    undo: UndoLog,
-}
-
-impl TxAccess for SglTx {
-    #[inline(always)]
-    fn read_piece(&mut self, address: usize, size: usize) -> Result<u64, Interrupted> {
-        // SAFETY: checked by `at`.
-        Ok(unsafe { load(self.memory.at(address, size), size) })
-    }
-
-    #[inline(always)]
-    fn write_piece(&mut self, address: usize, size: usize, value: u64) -> Result<(), Interrupted> {
-        let at = self.memory.at(address, size);
-        // SAFETY: checked by `at`.
-        unsafe {
-            self.undo.note(address, size, load(at, size));
-            store(at, size, value);
-        }
-        Ok(())
-    }
-
-    /// Nothing to wait for: no other transaction runs.
-    fn privatise(&mut self) {}
-
-    #[inline]
-    fn begin_nested(&mut self) {
-        self.undo.nest();
-    }
-
-    #[inline]
-    fn end_nested(&mut self, keeps: bool) {
-        self.undo.unnest(keeps, &self.memory);
-    }
 }
 
 /// A transaction that holds the lock; undone, if it has not ended, before the lock is released.
 struct Holding<'a, 'sgl, S: RedoSink> {
-    tx: &'a mut SglTx,
+    tx: &'a mut InPlaceTx,
     sink: &'a mut S,
     sealed: bool,
     _lock: MutexGuard<'sgl, ()>,
@@ -124,7 +85,7 @@ impl<'sgl, L: RedoLog> SglThread<'sgl, L> {
     #[inline(always)]
     fn attempt<T, E>(
         &mut self,
-        body: &mut impl FnMut(&mut SglTx) -> Result<T, Halt<E>>,
+        body: &mut impl FnMut(&mut InPlaceTx) -> Result<T, Halt<E>>,
     ) -> End<T, E, <L::Sink<'sgl> as RedoSink>::Error> {
         let sgl = self.sgl;
         let lock = sgl.lock.lock();
@@ -166,11 +127,14 @@ impl<'sgl, L: RedoLog> SglThread<'sgl, L> {
 }
 
 impl<'sgl, L: RedoLog> TxThread for SglThread<'sgl, L> {
-    type Tx = SglTx;
+    type Tx = InPlaceTx;
     type SinkError = <L::Sink<'sgl> as RedoSink>::Error;
 
     #[inline]
-    fn run<T, E>(&mut self, mut body: impl FnMut(&mut SglTx) -> Result<T, Halt<E>>) -> Answer<T, E, Self> {
+    fn run<T, E>(
+        &mut self,
+        mut body: impl FnMut(&mut InPlaceTx) -> Result<T, Halt<E>>,
+    ) -> Answer<T, E, Self> {
         loop {
             let (answer, durable) = match self.attempt(&mut body) {
                 End::Wrote(answer) => (answer, self.sink.finish()),
@@ -193,7 +157,7 @@ impl<'sgl, L: RedoLog> TxThread for SglThread<'sgl, L> {
 
     fn irrevocable<T>(
         &mut self,
-        body: impl FnOnce(&mut SglTx) -> Result<T, Interrupted>,
+        body: impl FnOnce(&mut InPlaceTx) -> Result<T, Interrupted>,
     ) -> Answer<T, Infallible, Self> {
         let mut body = Some(body);
         let end = self.attempt(&mut |tx| Ok::<T, Halt<Infallible>>(once(&mut body)(tx)?));

@@ -72,9 +72,7 @@ impl<L: RedoLog> Stm<L> {
     /// Lets the others run again after a transaction that ran alone, and wakes those that sleep.
     fn open(&self, exclusive: Exclusive<'_>) {
         drop(exclusive);
-        if self.wakeups.needed() {
-            self.wakeups.wake();
-        }
+        self.wakeups.wake_after_commit();
     }
 }
 
@@ -206,9 +204,7 @@ impl<'stm, L: RedoLog> StmThread<'stm, L> {
                     {
                         let change = || {
                             stm.gate.change_writers(self.tx.slot(), || stm.log.newest());
-                            if stm.wakeups.needed() {
-                                stm.wakeups.wake();
-                            }
+                            stm.wakeups.wake_after_commit();
                         };
                         self.looks.look(policy, change);
                     }
@@ -245,10 +241,7 @@ impl<L: RedoLog> StmThread<'_, L> {
         let stm = self.tx.stm();
         let exclusive = stm.gate.exclusive(self.tx.slot());
         let result = work();
-        drop(exclusive);
-        if stm.wakeups.needed() {
-            stm.wakeups.wake();
-        }
+        stm.open(exclusive);
         result
     }
 }

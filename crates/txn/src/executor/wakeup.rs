@@ -4,7 +4,7 @@
 //! writes visible, then looks whether anybody is counted. Between its two steps each side has a barrier, so that at
 //! least one of the two sees the other.
 
-use crate::sync::{AtomicU32, EventCount, Ordering, limit};
+use crate::sync::{AtomicU32, EventCount, Ordering, fence, limit};
 
 /// After this time a sleeper's body runs again although nothing that it read has changed: it may watch a clock.
 const SLEEP_MILLISECONDS_MAX: u64 = 20;
@@ -26,6 +26,16 @@ impl Wakeups {
     pub(crate) fn needed(&self) -> bool {
         // Relaxed: the barrier orders it after the writes.
         self.sleepers.load(Ordering::Relaxed) != 0
+    }
+
+    /// A commit has become visible, or the mode has changed: wakes those that sleep, if there are any. The commit's way
+    /// where no other barrier stands after its writes.
+    pub(crate) fn wake_after_commit(&self) {
+        // Between the writes and the look for sleepers; pairs with the barrier of a sleeper.
+        fence(Ordering::SeqCst);
+        if self.needed() {
+            self.wake();
+        }
     }
 
     /// Wakes all sleepers; each looks for itself.
