@@ -4,17 +4,19 @@
 //!
 //! 1. [`RedoSink::put`], while it holds every lock that makes the writes invisible: what was written, by value. The
 //!    sink makes room for it in the log. No number is drawn yet, so waiting here delays no other commit.
-//! 2. [`RedoSink::number`], with the same locks held. The sink first announces a lower bound of the number where its
-//!    protocol needs one.
+//! 2. [`RedoSink::announce`], then [`RedoSink::number`], with the same locks held. A protocol that orders commits by time
+//!    stamps shows others a lower bound of the stamp before it reads the stamp (Algorithm 2 of the SPHT paper). From
+//!    here on this thread waits for nobody before `finish`: others may be waiting for it.
 //! 3. [`RedoSink::seal`], still before the locks are released: the unit is whole, checksum included, before another
 //!    transaction can see the first of its writes (needed on eADR, where nothing later is waited for). Instead
 //!    [`RedoSink::void`], if the transaction ends without effect after all: a number that was drawn is never missing.
 //! 4. [`RedoSink::finish`], after the locks are released: flush, publish, and wait as the protocol demands.
 //!
-//! An executor that cannot wait while it commits (hardware) asks for room before it begins: [`RedoSink::prepare`]. A
-//! protocol that orders commits by time stamps also hears when an attempt begins and when it ends without a unit
-//! ([`RedoSink::announce`], [`RedoSink::withdraw`]: Algorithm 2 of the SPHT paper announces a lower bound at the
-//! beginning). A transaction that only read calls [`RedoSink::settle`] instead of all this.
+//! An executor whose attempts run in hardware can neither wait nor show anything while it commits. It asks for room
+//! and announces itself before the attempt begins: [`RedoSink::prepare`], `announce`, the attempt with `put` to `seal`.
+//!
+//! An attempt that ends without a number calls [`RedoSink::withdraw`], announced or not. A transaction that only read
+//! then calls [`RedoSink::settle`].
 
 /// What a unit must hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,11 +74,11 @@ pub trait RedoSink {
     /// Why the log does not take a unit.
     type Error: std::fmt::Debug;
 
-    /// An attempt begins that may draw a number later.
+    /// The next number that this thread draws is larger than every number drawn so far. Follows `prepare` or `put`.
     #[inline(always)]
     fn announce(&mut self) {}
 
-    /// The attempt that was announced ended without a number.
+    /// The attempt ended without a number; what was put is forgotten.
     #[inline(always)]
     fn withdraw(&mut self) {}
 

@@ -39,8 +39,10 @@ struct KeptUnit {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
     Outside,
+    Prepared,
     Announced,
     Put,
+    PutAndAnnounced,
     Refused,
     Numbered(u64),
     Closed(u64),
@@ -112,22 +114,23 @@ impl RedoSink for KeeperSink<'_> {
     type Error = &'static str;
 
     fn announce(&mut self) {
-        assert_eq!(self.step, Step::Outside);
-        self.step = Step::Announced;
+        assert!(matches!(self.step, Step::Prepared | Step::Put), "{:?}", self.step);
+        self.step = if self.step == Step::Put { Step::PutAndAnnounced } else { Step::Announced };
     }
 
     fn withdraw(&mut self) {
-        assert!(matches!(self.step, Step::Announced | Step::Put | Step::Refused), "{:?}", self.step);
+        assert!(!matches!(self.step, Step::Numbered(_) | Step::Closed(_)), "{:?}", self.step);
         self.step = Step::Outside;
     }
 
     fn prepare(&mut self, _size: UnitSize) -> Result<(), &'static str> {
-        assert_eq!(self.step, Step::Announced);
+        assert_eq!(self.step, Step::Outside, "nobody waits for room when others may wait for him");
+        self.step = Step::Prepared;
         if self.log.full.load(Ordering::Relaxed) { Err("full") } else { Ok(()) }
     }
 
     fn put(&mut self, writes: &impl Writes) -> Result<(), &'static str> {
-        assert_eq!(self.step, Step::Announced);
+        assert!(matches!(self.step, Step::Outside | Step::Announced), "{:?}", self.step);
         if self.log.full.load(Ordering::Relaxed) {
             self.step = Step::Refused;
             return Err("full");
@@ -135,12 +138,12 @@ impl RedoSink for KeeperSink<'_> {
         let mut builder = Builder { room: writes.size(), ranges: Vec::new() };
         writes.each(&mut builder);
         self.unit.ranges = builder.ranges;
-        self.step = Step::Put;
+        self.step = if self.step == Step::Announced { Step::PutAndAnnounced } else { Step::Put };
         Ok(())
     }
 
     fn number(&mut self) -> u64 {
-        assert_eq!(self.step, Step::Put);
+        assert_eq!(self.step, Step::PutAndAnnounced);
         let number = self.log.newest.fetch_add(1, Ordering::AcqRel) + 1;
         self.step = Step::Numbered(number);
         number
@@ -161,7 +164,7 @@ impl RedoSink for KeeperSink<'_> {
     }
 
     fn number_void(&mut self) -> u64 {
-        assert!(matches!(self.step, Step::Announced | Step::Put | Step::Refused), "{:?}", self.step);
+        assert!(!matches!(self.step, Step::Numbered(_) | Step::Closed(_)), "{:?}", self.step);
         let number = self.log.newest.fetch_add(1, Ordering::AcqRel) + 1;
         self.step = Step::Numbered(number);
         self.close(true);

@@ -22,8 +22,7 @@ impl HeapLog {
         if shadow.medium() == MediumKind::File {
             return Self::Group(Box::new(Group::new(shadow)));
         }
-        let logs = shadow.stat().logs;
-        Self::OneFence(OneFence::new(shadow, logs))
+        Self::OneFence(OneFence::new(shadow))
     }
 }
 

@@ -3,6 +3,7 @@
 mod collect;
 mod group;
 mod heap_log;
+mod leasing;
 mod one_fence;
 
 pub use group::{Group, GroupSink};

@@ -37,7 +37,7 @@ impl TxAccess for InPlaceTx {
         Ok(())
     }
 
-    /// Nothing to wait for: no other transaction runs, or the commit aborts those that have read what it wrote; and what
+    /// Nothing to wait for: no other transaction runs, or the commit aborts those that have read what it wrote; what
     /// they wrote never reaches memory.
     fn privatise(&mut self) {}
 

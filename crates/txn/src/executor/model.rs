@@ -407,11 +407,11 @@ impl<'model, L: RedoLog> HardwareThread<'model, L> {
         body: &mut impl FnMut(&mut HardwareTx<'model>) -> Result<T, Halt<E>>,
     ) -> HandleEnd<'model, T, E, L> {
         let model = self.model;
-        self.sink.announce();
         if let Err(cause) = self.sink.prepare(self.tx.unit_size_max()) {
             self.sink.withdraw();
             return End::Failed(TxError::Refused(cause));
         }
+        self.sink.announce();
         self.tx.cause = Cause::Conflict;
         model.hardware.begin(self.tx.core);
         let mut running =
@@ -460,7 +460,6 @@ impl<'model, L: RedoLog> HardwareThread<'model, L> {
         // SeqCst and the line's lock: an attempt that begins either sees it, or holds the line when it is stored to.
         model.held.store(1, Ordering::SeqCst);
         model.hardware.store_outside(LOCK_LINE);
-        self.sink.announce();
         self.tx.locked = true;
         let mut running =
             Running { model, tx: &mut self.tx, sink: &mut self.sink, sealed: false, turn: Some(turn) };
@@ -476,6 +475,7 @@ impl<'model, L: RedoLog> HardwareThread<'model, L> {
         if let Err(cause) = running.sink.put(&running.tx.undo.written(&running.tx.memory)) {
             return End::Failed(TxError::Refused(cause));
         }
+        running.sink.announce();
         running.sink.number_alone();
         if let Err(cause) = running.sink.seal() {
             return End::Failed(TxError::Refused(cause));

@@ -184,7 +184,10 @@ impl<'htm, S: RedoSink> Running<'_, 'htm, S> {
         match self.way {
             Way::Hardware => self.sink.number(),
             // Attempts that draw a number do so in vain.
-            Way::Lock(..) => self.sink.number_alone(),
+            Way::Lock(..) => {
+                self.sink.announce();
+                self.sink.number_alone()
+            }
         };
         if let Err(cause) = self.sink.seal() {
             return End::Failed(TxError::Refused(cause));
@@ -201,7 +204,6 @@ impl<'htm, L: RedoLog> HtmThread<'htm, L> {
         &mut self,
         body: &mut impl FnMut(&mut InPlaceTx) -> Result<T, Halt<E>>,
     ) -> HandleEnd<'htm, T, E, L> {
-        self.sink.announce();
         // At most every second byte of a word begins a range.
         let size = UnitSize {
             words: WRITTEN_WORDS_MAX,
@@ -212,6 +214,7 @@ impl<'htm, L: RedoLog> HtmThread<'htm, L> {
             self.sink.withdraw();
             return End::Failed(TxError::Refused(cause));
         }
+        self.sink.announce();
         // SAFETY: `run` asks for hardware only where transactions commit.
         if let Err(status) = unsafe { xbegin() } {
             self.sink.withdraw();
@@ -237,7 +240,6 @@ impl<'htm, L: RedoLog> HtmThread<'htm, L> {
         htm.lock.0.store(1, Ordering::SeqCst);
         let way = Way::Lock(&htm.lock.0, turn);
         let running = Running { tx: &mut self.tx, sink: &mut self.sink, sealed: false, way };
-        running.sink.announce();
         running.complete(body)
     }
 

@@ -90,7 +90,6 @@ impl<'sgl, L: RedoLog> SglThread<'sgl, L> {
         let sgl = self.sgl;
         let lock = sgl.lock.lock();
         let mut holding = Holding { tx: &mut self.tx, sink: &mut self.sink, sealed: false, _lock: lock };
-        holding.sink.announce();
         let answer = match body(holding.tx) {
             Ok(answer) => answer,
             Err(Halt::Abort(value)) => return End::Failed(TxError::Aborted(value)),
@@ -110,6 +109,7 @@ impl<'sgl, L: RedoLog> SglThread<'sgl, L> {
         if let Err(cause) = holding.sink.put(&written) {
             return End::Failed(TxError::Refused(cause));
         }
+        holding.sink.announce();
         holding.sink.number_alone();
         if let Err(cause) = holding.sink.seal() {
             return End::Failed(TxError::Refused(cause));

@@ -188,7 +188,6 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
                 self.watch();
             }
         }
-        self.sink.announce();
     }
 
     /// Tries to commit. An error comes from [`RedoSink::put`] or [`RedoSink::seal`]; the caller undoes the attempt.
@@ -206,6 +205,7 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
             return Ok(Commit::Read(newest));
         }
         self.sink.put(&self.undo.written(&self.memory))?;
+        self.sink.announce();
         let number = if self.direct { self.sink.number_alone() } else { self.sink.number() };
         let unchanged = self.direct || (L::DENSE && number == self.snapshot + 1);
         if !unchanged && !self.is_valid() {

@@ -1,0 +1,83 @@
+//! Who has which log of a shadow between commits. A thread keeps one of its own while there are enough; the others take
+//! one for each commit, and wait while none is free. Whoever has one in a commit waits for no lock, so each comes back.
+//!
+//! The last log in eight is never kept, so that a thousand threads share two logs and none waits for one that sleeps.
+
+use mangrove_shadow::{LogLease, Shadow};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The logs of a shadow.
+#[derive(Debug)]
+pub(super) struct Logs {
+    shadow: Arc<Shadow>,
+    /// Logs that threads may still keep. At least one stays for the threads that keep none.
+    keepable: AtomicUsize,
+}
+
+impl Logs {
+    pub(super) fn new(shadow: Arc<Shadow>) -> Self {
+        let logs = shadow.stat().logs;
+        Self { shadow, keepable: AtomicUsize::new(logs - logs.div_ceil(8)) }
+    }
+
+    #[inline(always)]
+    pub(super) fn shadow(&self) -> &Shadow {
+        &self.shadow
+    }
+
+    /// The calling thread's way to a log; it has none yet.
+    pub(super) fn user(&self) -> LogUser<'_> {
+        // Relaxed: only a count.
+        let left =
+            self.keepable.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        LogUser { logs: self, lease: None, keeps: left.is_ok() }
+    }
+}
+
+/// One thread's way to a log.
+#[derive(Debug)]
+pub(super) struct LogUser<'log> {
+    logs: &'log Logs,
+    lease: Option<LogLease>,
+    /// The lease stays between commits.
+    keeps: bool,
+}
+
+impl LogUser<'_> {
+    /// The thread's lease; takes one, and may wait for it.
+    #[inline(always)]
+    pub(super) fn lease(&mut self) -> &mut LogLease {
+        self.lease.get_or_insert_with(|| self.logs.shadow.lease())
+    }
+
+    /// The lease that was taken for this commit.
+    #[inline(always)]
+    pub(super) fn leased(&mut self) -> &mut LogLease {
+        self.lease.as_mut().expect("the calls come in the trait's order")
+    }
+
+    /// Forgets what was put, if anything.
+    pub(super) fn clear(&mut self) {
+        if let Some(lease) = self.lease.as_mut().filter(|lease| !lease.is_empty()) {
+            lease.clear();
+        }
+    }
+
+    /// The commit is over.
+    #[inline(always)]
+    pub(super) fn give_back(&mut self) {
+        if !self.keeps {
+            self.lease = None;
+        }
+    }
+}
+
+impl Drop for LogUser<'_> {
+    fn drop(&mut self) {
+        if self.keeps {
+            // Relaxed: only a count.
+            self.logs.keepable.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
