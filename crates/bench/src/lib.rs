@@ -18,6 +18,7 @@ mod txn;
 pub use durable::{DurableArgs, run as run_durable};
 pub use harness::args::MapArgs;
 pub use harness::keys::Keys;
+pub use harness::run_args::RunArgs;
 pub use harness::stats::Samples;
 pub use harness::store::{OpenStore, StoreKind, SyncMode};
 pub use harness::workload::Workload;

@@ -1,9 +1,11 @@
 //! Runs the chosen sections and writes the report.
 
+use crate::harness::clock;
 use crate::harness::context::MapBench;
+use crate::harness::run_args::list;
 use crate::harness::store::StoreKind;
-use crate::harness::{clock, machine};
-use crate::report::report::BenchReport;
+use crate::report::render::Page;
+use crate::report::save::save;
 use crate::report::{figures, goals, render, say};
 use crate::subjects::MangroveStore;
 use crate::{MapArgs, sections};
@@ -24,30 +26,22 @@ pub fn run(args: MapArgs) -> anyhow::Result<()> {
 /// # Errors
 /// As for [`run`].
 pub fn run_with(args: MapArgs, peers: &[Box<dyn StoreKind>]) -> anyhow::Result<()> {
-    let args = if args.quick { quick(args) } else { args };
+    let args = if args.run.quick { quick(args) } else { args };
     let mut stores: Vec<&dyn StoreKind> = vec![&MangroveStore];
     stores.extend(peers.iter().map(|p| &**p));
     if let Some(task) = args.child.clone() {
         return sections::run_child(&MapBench::new(args, stores)?, &task);
     }
-    if args.only.iter().any(|s| s == "list") {
-        for section in &sections::ALL {
-            say::answer(&format!("{:<11} {}\n", section.name, section.title))?;
-        }
-        return Ok(());
+    let names: Vec<_> = sections::ALL.iter().map(|s| (s.name, s.title)).collect();
+    if args.run.lists() {
+        return say::answer(&list(&names));
     }
     let wanted = wanted(&args)?;
     clock::use_cpu_time(args.cpu_time);
     let mut c = MapBench::new(args, stores)?;
     c.child = child_prefix();
     std::fs::create_dir_all(&c.args.dir).with_context(|| format!("cannot make {}", c.args.dir.display()))?;
-    c.report.machine = machine::describe(&c.args.dir);
-    if c.report.machine.load > 0.5 && !c.args.quick {
-        let load = c.report.machine.load;
-        say::note(format_args!("The load average is {load:.2}: other programs disturb these measurements."));
-        c.report
-            .note(format!("The load average was {load:.2} when the run began: the figures are disturbed."));
-    }
+    c.report = c.args.run.report(&c.args.dir);
     if c.args.cpu_time {
         c.report.note(
             "Sections with one thread on emulated memory were timed by processor time, not by the wall.",
@@ -56,29 +50,32 @@ pub fn run_with(args: MapArgs, peers: &[Box<dyn StoreKind>]) -> anyhow::Result<(
     if peers.is_empty() {
         c.report.note("This build has no peers: build with the feature `peers` to compare on the disk.");
     }
+    let page = Page { title: "The map, measured", sections: &names };
     for section in wanted {
         if section.on_disk && !c.measures_disk() {
             continue;
         }
         (section.run)(&mut c).with_context(|| format!("section '{}'", section.name))?;
         // After every section, so that an interrupted run leaves what it has measured.
-        if c.args.goals {
+        if c.args.run.goals {
             c.report.goals = goals::judge(&c.report);
         }
-        write(&c.report, &c.args.out, c.args.markdown.as_deref())?;
+        save(&c.report, &page, "report", &c.args.run)?;
+        figures::draw(&c.report, &c.args.run.out)?;
     }
-    say::answer(&format!("{}Written to {}.\n", render::text(&c.report), c.args.out.display()))
+    say::answer(&format!(
+        "{}Written to {}.\n",
+        render::page(&page, &c.report, false),
+        c.args.run.out.display()
+    ))
 }
 
 fn wanted(args: &MapArgs) -> anyhow::Result<Vec<&'static sections::Section>> {
-    if args.only.is_empty() && !args.all && !args.quick {
+    if args.run.only.is_empty() && !args.all && !args.run.quick {
         bail!("say what to measure: --all, --quick, or --only SECTION,... (--only list names the sections)");
     }
-    if let Some(unknown) = args.only.iter().find(|n| !sections::ALL.iter().any(|s| s.name == n.trim())) {
-        bail!("there is no section '{unknown}'; --only list names them");
-    }
-    let named = |s: &sections::Section| args.only.is_empty() || args.only.iter().any(|n| n.trim() == s.name);
-    Ok(sections::ALL.iter().filter(|s| named(s)).collect())
+    args.run.check_names(&sections::ALL.each_ref().map(|s| s.name))?;
+    Ok(sections::ALL.iter().filter(|s| args.run.wants(s.name)).collect())
 }
 
 /// Tiny inputs: every section runs, but its figures mean nothing.
@@ -88,13 +85,7 @@ fn quick(args: MapArgs) -> MapArgs {
     } else {
         args.workloads.into_iter().filter(|w| !w.trim().eq_ignore_ascii_case("dictionary")).collect()
     };
-    MapArgs {
-        records: args.records.min(1_000),
-        rounds: 1,
-        seconds: args.seconds.min(0.05),
-        workloads,
-        ..args
-    }
+    MapArgs { run: args.run.limited(), records: args.records.min(1_000), workloads, ..args }
 }
 
 /// The arguments before this bench's own, which a child process needs too: `map` for `mangrove-bench`,
@@ -106,20 +97,6 @@ fn child_prefix() -> Option<Vec<OsString>> {
     }
     let end = args.iter().position(|a| a == "map").map_or(0, |at| at + 1);
     Some(args[..end].to_vec())
-}
-
-fn write(report: &BenchReport, out: &Path, page: Option<&Path>) -> anyhow::Result<()> {
-    std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
-    let save = |path: &Path, text: &str| {
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-    };
-    save(&out.join("report.txt"), &render::text(report))?;
-    save(&out.join("report.json"), &serde_json::to_string_pretty(report)?)?;
-    figures::draw(report, out)?;
-    if let Some(page) = page {
-        save(page, &render::markdown(report))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -140,7 +117,7 @@ mod tests {
     #[test]
     fn asking_for_nothing_or_nonsense_is_refused_with_a_hint() {
         assert!(wanted(&parse(&[])).is_err_and(|e| e.to_string().contains("--all")));
-        assert!(wanted(&parse(&["--only", "tea"])).is_err_and(|e| e.to_string().contains("--only list")));
+        assert!(wanted(&parse(&["--only", "tea"])).is_err_and(|e| e.to_string().contains("operations")));
         assert_eq!(wanted(&parse(&["--only", "mixes,range"])).map(|w| w.len()).ok(), Some(2));
     }
 
@@ -155,9 +132,9 @@ mod tests {
         let mut args =
             parse(&["--quick", "--goals", "--media", "zero,file", "--workloads", "sequential,random"]);
         args.subjects = subjects.split(',').map(str::to_owned).collect();
-        args.out.clone_from(&out);
+        args.run.out.clone_from(&out);
         args.dir = pools;
-        args.markdown = Some(page.clone());
+        args.run.markdown = Some(page.clone());
         run(args)?;
         let json: serde_json::Value = serde_json::from_slice(&std::fs::read(out.join("report.json"))?)?;
         let rows = json["rows"].as_array().map_or(0, Vec::len);
@@ -182,7 +159,8 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("mangrove-bench-no-goals-{}", std::process::id()));
         let mut args =
             parse(&["--quick", "--only", "persists", "--media", "zero", "--workloads", "sequential"]);
-        (args.out, args.dir, args.markdown) = (dir.join("out"), dir.join("pools"), Some(dir.join("map.md")));
+        (args.run.out, args.dir, args.run.markdown) =
+            (dir.join("out"), dir.join("pools"), Some(dir.join("map.md")));
         run(args)?;
         let json: serde_json::Value = serde_json::from_slice(&std::fs::read(dir.join("out/report.json"))?)?;
         assert_eq!(json["goals"].as_array().map(Vec::len), Some(0));

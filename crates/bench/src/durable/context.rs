@@ -15,7 +15,7 @@ pub(super) struct Bench {
 impl Bench {
     /// A size of the real run, or of the smoke test.
     pub(super) fn size(&self, full: usize, quick: usize) -> usize {
-        if self.args.quick { quick.min(full) } else { full }
+        if self.args.run.quick { quick.min(full) } else { full }
     }
 
     pub(super) fn places(&self) -> anyhow::Result<Vec<StatePlace>> {

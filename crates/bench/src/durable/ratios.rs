@@ -64,7 +64,7 @@ pub(super) fn run_local(b: &mut Bench) -> anyhow::Result<()> {
         let clients = if place.is_file() { CLIENTS_FILE } else { CLIENTS_EMULATED };
         for ratio in b.args.ratios.clone() {
             let kv = Kv::on(&place)?;
-            let ours = rate(clients, b.args.seconds, BURST, |thread| {
+            let ours = rate(clients, b.args.run.seconds(), BURST, |thread| {
                 let (mut client, mut call) = (kv.runtime.client()?, kv.call());
                 let mut dice = Dice::new(thread as u64 + 1);
                 Ok(move || {
@@ -79,7 +79,7 @@ pub(super) fn run_local(b: &mut Bench) -> anyhow::Result<()> {
             let workload = format!("{ratio} % writes");
             b.add_of(LOCAL, &place.name, &workload, "requests", clients, OURS, Unit::PerSecond, ours);
             let store = RwLock::new(vec![0u8; super::kv::SLOT_COUNT * VALUE_BYTES]);
-            let volatile = rate(clients, b.args.seconds.min(0.5), BURST, |thread| {
+            let volatile = rate(clients, b.args.run.seconds().min(0.5), BURST, |thread| {
                 let base = store.read().as_ptr().cast_mut();
                 let (mut call, mut dice) = (super::kv::KvCall::new(base), Dice::new(thread as u64 + 1));
                 let store = &store;
@@ -121,7 +121,7 @@ pub(super) fn run_rpc(b: &mut Bench) -> anyhow::Result<()> {
             let stopper = server.stopper();
             let ours = std::thread::scope(|scope| {
                 let serving = scope.spawn(|| server.serve());
-                let ours = rate(2, b.args.seconds, CONNECTIONS * WINDOW, |thread| {
+                let ours = rate(2, b.args.run.seconds(), CONNECTIONS * WINDOW, |thread| {
                     let mut streams = (0..CONNECTIONS)
                         .map(|_| UnixStream::connect(&path).context("cannot connect to the server"))
                         .collect::<anyhow::Result<Vec<_>>>()?;

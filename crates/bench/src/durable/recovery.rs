@@ -109,7 +109,7 @@ fn forget(path: &Path) -> anyhow::Result<()> {
 }
 
 pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
-    let sizes = if b.args.quick { vec![128] } else { b.args.states.clone() };
+    let sizes = if b.args.run.quick { vec![128] } else { b.args.states.clone() };
     for mib in sizes {
         let dir = b.args.dir.canonicalize()?.join("recovery-state");
         if dir.exists() {

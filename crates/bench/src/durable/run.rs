@@ -2,15 +2,14 @@
 
 use super::context::Bench;
 use super::{DurableArgs, calls, goals, log, programs, ratios, recovery, sqlite};
-use crate::harness::machine;
 use crate::harness::progress::SectionProgress;
+use crate::harness::run_args::list;
 use crate::report::render::Page;
-use crate::report::report::BenchReport;
+use crate::report::save::save;
 use crate::report::{render, say};
-use anyhow::{Context as _, bail};
-use std::path::Path;
+use anyhow::Context as _;
 
-const PAGE: Page = Page {
+const PAGE: Page<'_> = Page {
     title: "Durable applications, measured",
     sections: &[
         (calls::CALLS, "One call: native, tracked, durable"),
@@ -49,33 +48,21 @@ pub fn run(args: DurableArgs) -> anyhow::Result<()> {
     if let Some(task) = &args.child {
         return recovery::run_child(task);
     }
-    let args = if args.quick { quick(args) } else { args };
-    let known = |name: &String| SECTIONS.iter().any(|s| s.0 == name.trim());
-    if let Some(unknown) = args.only.iter().find(|name| !known(name)) {
-        let names: Vec<_> = SECTIONS.iter().map(|s| s.0).collect();
-        bail!("there is no section '{unknown}'; there are {}", names.join(", "));
+    let args = DurableArgs { run: args.run.limited(), ..args };
+    if args.run.lists() {
+        return say::answer(&list(PAGE.sections));
     }
+    args.run.check_names(&SECTIONS.map(|s| s.0))?;
     std::fs::create_dir_all(&args.dir).with_context(|| format!("cannot make {}", args.dir.display()))?;
-    let report = BenchReport { quick: args.quick, rounds: args.rounds, ..BenchReport::default() };
+    let report = args.run.report(&args.dir);
     let mut b = Bench { args, report };
-    b.report.command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
-    b.report.started = std::time::UNIX_EPOCH.elapsed().map_or(0, |t| t.as_secs());
-    b.report.machine = machine::describe(&b.args.dir);
-    if b.report.machine.load > 0.5 && !b.args.quick {
-        let load = b.report.machine.load;
-        b.report
-            .note(format!("The load average was {load:.2} when the run began: the figures are disturbed."));
-    }
     b.report.note(
         "Figures of one call and of one PUT are the fastest of 20 slices of a run; the median over the rounds is \
          shown.",
     );
-    let wanted: Vec<&DurableSection> = SECTIONS
-        .iter()
-        .filter(|s| b.args.only.is_empty() || b.args.only.iter().any(|name| name.trim() == s.0))
-        .collect();
-    let progress = SectionProgress::new("durable", wanted.len() * b.args.rounds);
-    for round in 0..b.args.rounds {
+    let wanted: Vec<&DurableSection> = SECTIONS.iter().filter(|s| b.args.run.wants(s.0)).collect();
+    let progress = SectionProgress::new("durable", wanted.len() * b.args.run.rounds);
+    for round in 0..b.args.run.rounds {
         for (name, body, repeats) in &wanted {
             progress.step(*name);
             if round == 0 || *repeats {
@@ -83,32 +70,18 @@ pub fn run(args: DurableArgs) -> anyhow::Result<()> {
             }
             progress.done();
             // After every section, so that an interrupted run leaves what it has measured.
-            if b.args.goals {
+            if b.args.run.goals {
                 b.report.goals = goals::judge(&b.report);
             }
-            write(&b.report, &b.args)?;
+            save(&b.report, &PAGE, "durable", &b.args.run)?;
         }
     }
     drop(progress);
-    say::answer(&format!("{}Written to {}.\n", render::page(&PAGE, &b.report, false), b.args.out.display()))
-}
-
-/// Tiny inputs: every section runs, but its figures mean nothing.
-fn quick(args: DurableArgs) -> DurableArgs {
-    DurableArgs { rounds: 1, seconds: args.seconds.min(0.05), ..args }
-}
-
-fn write(report: &BenchReport, args: &DurableArgs) -> anyhow::Result<()> {
-    std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
-    let save = |path: &Path, text: &str| {
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-    };
-    save(&args.out.join("durable.txt"), &render::page(&PAGE, report, false))?;
-    save(&args.out.join("durable.json"), &serde_json::to_string_pretty(report)?)?;
-    match &args.markdown {
-        Some(page) => save(page, &render::page(&PAGE, report, true)),
-        None => Ok(()),
-    }
+    say::answer(&format!(
+        "{}Written to {}.\n",
+        render::page(&PAGE, &b.report, false),
+        b.args.run.out.display()
+    ))
 }
 
 #[cfg(test)]
@@ -134,7 +107,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("mangrove-bench-durable-{}", std::process::id()));
         let words = ["bench", "--quick", "--goals", "--media", "zero", "--only", "calls,puts,log,local,rpc"];
         let mut args = Cli::parse_from(words).args;
-        (args.out, args.dir) = (dir.join("out"), dir.join("pools"));
+        (args.run.out, args.dir) = (dir.join("out"), dir.join("pools"));
         run(args)?;
         let json: serde_json::Value = serde_json::from_slice(&std::fs::read(dir.join("out/durable.json"))?)?;
         assert!(json["rows"].as_array().is_some_and(|rows| rows.len() > 40));
@@ -149,7 +122,7 @@ mod tests {
         let dir =
             std::env::temp_dir().join(format!("mangrove-bench-durable-no-goals-{}", std::process::id()));
         let mut args = Cli::parse_from(["bench", "--quick", "--media", "zero", "--only", "calls"]).args;
-        (args.out, args.dir) = (dir.join("out"), dir.join("pools"));
+        (args.run.out, args.dir) = (dir.join("out"), dir.join("pools"));
         run(args)?;
         let json: serde_json::Value = serde_json::from_slice(&std::fs::read(dir.join("out/durable.json"))?)?;
         assert_eq!(json["goals"].as_array().map(Vec::len), Some(0));

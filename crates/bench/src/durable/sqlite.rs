@@ -64,7 +64,7 @@ pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
                 let output = Command::new(&program)
                     .args(["bench", subject])
                     .arg(dir.join("db"))
-                    .args([&b.args.seconds.to_string(), &clients.to_string(), what])
+                    .args([&b.args.run.seconds().to_string(), &clients.to_string(), what])
                     .output()?;
                 std::fs::remove_dir_all(&dir)?;
                 ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

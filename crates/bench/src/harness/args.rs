@@ -1,10 +1,14 @@
 //! The options of `mangrove bench map`.
 
+use crate::harness::run_args::RunArgs;
 use std::path::PathBuf;
 
 /// Arguments of `mangrove bench map`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct MapArgs {
+    /// What every bench can be told.
+    #[command(flatten)]
+    pub run: RunArgs,
     /// Run every section (otherwise name some with --only)
     #[arg(long)]
     pub all: bool,
@@ -20,27 +24,12 @@ pub struct MapArgs {
     /// Media, comma separated: zero, 300/100, 300/300, 600/300 (write/read latency in ns), file
     #[arg(long, value_delimiter = ',', default_value = "zero,300/100,300/300,600/300,file")]
     pub media: Vec<String>,
-    /// Sections to run, comma separated; `--only list` prints them
-    #[arg(long, value_delimiter = ',')]
-    pub only: Vec<String>,
     /// Subjects to compare, comma separated (default: all that are built in)
     #[arg(long, value_delimiter = ',')]
     pub subjects: Vec<String>,
-    /// Interleaved rounds: every subject once a round, the median over the rounds is printed
-    #[arg(long, default_value_t = 3)]
-    pub rounds: usize,
-    /// Folder for report.txt, report.json and the figures
-    #[arg(long, default_value = "bench-out")]
-    pub out: PathBuf,
     /// Folder on the disk to be measured; pools are made in it and removed again
     #[arg(long, default_value = "bench-pools")]
     pub dir: PathBuf,
-    /// Write the report as a Markdown page too
-    #[arg(long, value_name = "FILE")]
-    pub markdown: Option<PathBuf>,
-    /// Seconds that each synced-put measurement lasts
-    #[arg(long, default_value_t = 3.0)]
-    pub seconds: f64,
     /// Flips of the one-bit-flip study, for each store
     #[arg(long, default_value_t = 24)]
     pub flips: usize,
@@ -51,12 +40,6 @@ pub struct MapArgs {
     /// on which other programs run
     #[arg(long)]
     pub cpu_time: bool,
-    /// Judge the goals of this bench and print them before the tables
-    #[arg(long)]
-    pub goals: bool,
-    /// Smoke test: tiny inputs, one round, a few seconds; its figures mean nothing
-    #[arg(long)]
-    pub quick: bool,
     /// The work of a child process of this bench (it is killed, or may crash)
     #[arg(long, hide = true)]
     pub child: Option<String>,

@@ -58,9 +58,7 @@ impl<'a> MapBench<'a> {
                 "there is no subject '{unknown}' in this build (peers need a build with the feature `peers`)"
             );
         }
-        let mut report = BenchReport { quick: args.quick, rounds: args.rounds, ..BenchReport::default() };
-        report.command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
-        report.started = std::time::UNIX_EPOCH.elapsed().map_or(0, |t| t.as_secs());
+        let report = BenchReport::default();
         Ok(Self {
             args,
             report,
@@ -75,6 +73,11 @@ impl<'a> MapBench<'a> {
         })
     }
 
+    /// Seconds of a synced-put measurement.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.args.run.seconds_or(3.0)
+    }
+
     /// Records of the Sequential and Random workloads.
     pub(crate) fn records(&self) -> usize {
         self.args.records as usize
@@ -86,7 +89,8 @@ impl<'a> MapBench<'a> {
             return Ok(Arc::clone(keys));
         }
         // Dictionary has its own number of records, except in smoke tests.
-        let limit = if workload == Workload::Dictionary && !self.args.quick { usize::MAX } else { records };
+        let limit =
+            if workload == Workload::Dictionary && !self.args.run.quick { usize::MAX } else { records };
         let keys = Arc::new(workload.keys(limit, self.args.seed)?);
         self.keys.insert((workload, records), Arc::clone(&keys));
         Ok(keys)

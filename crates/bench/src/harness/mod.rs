@@ -10,6 +10,7 @@ pub(super) mod machine;
 pub(super) mod media;
 pub(super) mod progress;
 pub(super) mod records;
+pub(super) mod run_args;
 pub(super) mod stats;
 pub(super) mod store;
 pub(super) mod workload;

@@ -4,10 +4,11 @@ use super::api::ApiLibrary;
 use super::lines::{READING, WRITING};
 use super::workloads::{self, READS, WRITES};
 use super::{LeveldbArgs, goals};
-use crate::harness::machine;
 use crate::harness::progress::SectionProgress;
+use crate::harness::run_args::list;
 use crate::report::render::Page;
 use crate::report::report::{BenchReport, OURS, RowKey, Unit};
+use crate::report::save::save;
 use crate::report::{render, say};
 use anyhow::{Context as _, bail};
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use std::time::Duration;
 const OUR_ENGINES: [(&str, &str); 2] = [(OURS, "durable"), ("Mangrove (map)", "map")];
 const LIBRARY: &str = "libmangrove_leveldb.so";
 
-const PAGE: Page = Page {
+const PAGE: Page<'_> = Page {
     title: "LevelDB's API, measured",
     sections: &[
         (WRITING, "Every write synced (the Mangosteen paper's Fig. 8)"),
@@ -33,14 +34,23 @@ const OVERWRITTEN: u64 = 100_000;
 /// # Errors
 /// Our library is not built, a bad argument, or the first error of a subject.
 pub fn run(args: LeveldbArgs) -> anyhow::Result<()> {
-    let args = if args.quick { quick(args) } else { args };
+    let args = if args.run.quick { quick(args) } else { args };
+    if args.run.lists() {
+        let names: Vec<_> = names().map(|name| (name, "")).collect();
+        return say::answer(&list(&names));
+    }
     let report = measure(&args)?;
-    say::answer(&format!("{}Written to {}.\n", render::page(&PAGE, &report, false), args.out.display()))
+    say::answer(&format!("{}Written to {}.\n", render::page(&PAGE, &report, false), args.run.out.display()))
+}
+
+/// The workloads.
+fn names() -> impl Iterator<Item = &'static str> {
+    WRITES.iter().map(|w| w.name).chain(READS.iter().map(|r| r.0))
 }
 
 /// Tiny inputs: every workload runs, but its figures mean nothing.
 fn quick(args: LeveldbArgs) -> LeveldbArgs {
-    LeveldbArgs { records: args.records.min(4_000), rounds: 1, seconds: args.seconds.min(0.05), ..args }
+    LeveldbArgs { run: args.run.limited(), records: args.records.min(4_000), ..args }
 }
 
 /// Where our library is.
@@ -88,15 +98,8 @@ fn is(name: &str, asked: &str) -> bool {
 }
 
 fn measure(args: &LeveldbArgs) -> anyhow::Result<BenchReport> {
-    let mut report = BenchReport { quick: args.quick, rounds: args.rounds, ..BenchReport::default() };
-    report.command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
-    report.started = std::time::UNIX_EPOCH.elapsed().map_or(0, |t| t.as_secs());
     std::fs::create_dir_all(&args.dir).with_context(|| format!("cannot make {}", args.dir.display()))?;
-    report.machine = machine::describe(&args.dir);
-    if report.machine.load > 0.5 && !args.quick {
-        let load = report.machine.load;
-        report.note(format!("The load average was {load:.2} when the run began: the figures are disturbed."));
-    }
+    let mut report = args.run.report(&args.dir);
     report.note(
         "All subjects through the same calls of LevelDB's C API; LevelDB and RocksDB with a cache that holds \
          everything and a Bloom filter. fill100K measures the disk's bandwidth.",
@@ -106,23 +109,20 @@ fn measure(args: &LeveldbArgs) -> anyhow::Result<BenchReport> {
          random order and compacted; the first byte of each value is looked at.",
     );
     let subjects = subjects(args, &mut report)?;
-    let known = WRITES.iter().map(|w| w.name).chain(READS.iter().map(|r| r.0));
-    if let Some(unknown) = args.only.iter().find(|name| !known.clone().any(|k| is(k, name))) {
-        bail!("there is no workload '{unknown}'; there are {}", known.collect::<Vec<_>>().join(", "));
-    }
-    let steps = args.rounds * subjects.len() * (args.threads.len() * WRITES.len() + READS.len());
+    args.run.check_names(&names().collect::<Vec<_>>())?;
+    let steps = args.run.rounds * subjects.len() * (args.threads.len() * WRITES.len() + READS.len());
     let progress = SectionProgress::new("leveldb", steps);
-    for _ in 0..args.rounds {
+    for _ in 0..args.run.rounds {
         for subject in &subjects {
             let mut run = Round { args, report: &mut report, subject, progress: &progress };
             run.writing()?;
             run.reading()?;
         }
         // After every round, so that an interrupted run leaves what it has measured.
-        if args.goals {
+        if args.run.goals {
             report.goals = goals::judge(&report);
         }
-        write(&report, args)?;
+        save(&report, &PAGE, "leveldb", &args.run)?;
     }
     Ok(report)
 }
@@ -137,7 +137,7 @@ struct Round<'a> {
 
 impl Round<'_> {
     fn wanted(&self, name: &str) -> bool {
-        self.args.only.is_empty() || self.args.only.iter().any(|n| is(name, n))
+        self.args.run.wants(name)
     }
 
     fn fresh_dir(&self) -> anyhow::Result<PathBuf> {
@@ -163,7 +163,7 @@ impl Round<'_> {
     }
 
     fn writing(&mut self) -> anyhow::Result<()> {
-        let time = Duration::from_secs_f64(self.args.seconds);
+        let time = Duration::from_secs_f64(self.args.run.seconds());
         for workload in WRITES.into_iter().filter(|w| self.wanted(w.name)).collect::<Vec<_>>() {
             for &threads in &self.args.threads {
                 self.progress.step(format!("{} {} {threads}", self.subject.name, workload.name));
@@ -217,18 +217,5 @@ impl Round<'_> {
         }
         drop(open);
         self.fresh_dir().and_then(|dir| Ok(std::fs::remove_dir_all(dir)?))
-    }
-}
-
-fn write(report: &BenchReport, args: &LeveldbArgs) -> anyhow::Result<()> {
-    std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
-    let save = |path: &Path, text: &str| {
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-    };
-    save(&args.out.join("leveldb.txt"), &render::page(&PAGE, report, false))?;
-    save(&args.out.join("leveldb.json"), &serde_json::to_string_pretty(report)?)?;
-    match &args.markdown {
-        Some(page) => save(page, &render::page(&PAGE, report, true)),
-        None => Ok(()),
     }
 }

@@ -4,4 +4,5 @@ pub(super) mod figures;
 pub(super) mod goals;
 pub(super) mod render;
 pub(super) mod report;
+pub(super) mod save;
 pub(super) mod say;

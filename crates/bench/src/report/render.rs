@@ -1,7 +1,6 @@
 //! The report as text and as Markdown.
 
 use crate::report::report::{BenchReport, OURS, Row, Unit};
-use crate::sections;
 use std::fmt::Write;
 
 /// How a table is drawn.
@@ -12,27 +11,13 @@ enum Form {
 }
 
 /// The title of a report, and its sections: their names and their captions.
-pub(crate) struct Page {
-    pub(crate) title: &'static str,
-    pub(crate) sections: &'static [(&'static str, &'static str)],
+pub(crate) struct Page<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) sections: &'a [(&'a str, &'a str)],
 }
 
-/// The report of the map for a terminal.
-pub(crate) fn text(report: &BenchReport) -> String {
-    render("The map, measured", &map_sections(), report, Form::Text)
-}
-
-/// The report of the map as a page of the documentation.
-pub(crate) fn markdown(report: &BenchReport) -> String {
-    render("The map, measured", &map_sections(), report, Form::Markdown)
-}
-
-fn map_sections() -> Vec<(&'static str, &'static str)> {
-    sections::ALL.iter().map(|s| (s.name, s.title)).collect()
-}
-
-/// Another report, for a terminal or as a page of the documentation.
-pub(crate) fn page(page: &Page, report: &BenchReport, markdown: bool) -> String {
+/// A report for a terminal, or as a page of the documentation.
+pub(crate) fn page(page: &Page<'_>, report: &BenchReport, markdown: bool) -> String {
     render(page.title, page.sections, report, if markdown { Form::Markdown } else { Form::Text })
 }
 
@@ -201,11 +186,12 @@ mod tests {
             };
             report.add(key, Unit::Nanoseconds, value);
         }
-        let page = markdown(&report);
+        let of = Page { title: "A test", sections: &[("operations", "Operations")] };
+        let page = super::page(&of, &report, true);
         assert!(
             page.contains("| zero   | Random, insert | 1       | ns/op | 110      | 250 (2.27x) | 9 % |"),
             "{page}"
         );
-        assert!(text(&report).contains("250 (2.27x)"));
+        assert!(super::page(&of, &report, false).contains("250 (2.27x)"));
     }
 }

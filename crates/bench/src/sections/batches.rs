@@ -34,11 +34,11 @@ pub(super) fn load(store: &dyn OpenStore, count: usize) -> anyhow::Result<()> {
 }
 
 pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
-    let time = Duration::from_secs_f64(c.args.seconds);
+    let time = Duration::from_secs_f64(c.seconds());
     let fill = c.records();
     let stores = c.stores.clone();
-    let progress = SectionProgress::new(SECTION, 2 * stores.len() * c.args.rounds);
-    for _ in 0..c.args.rounds {
+    let progress = SectionProgress::new(SECTION, 2 * stores.len() * c.args.run.rounds);
+    for _ in 0..c.args.run.rounds {
         for kind in &stores {
             progress.step(format!("{} batches", kind.name()));
             let dir = c.fresh_dir(kind.name())?;

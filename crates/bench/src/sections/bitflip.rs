@@ -96,7 +96,7 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
 
 pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let stores = c.stores.clone();
-    let (flips, records) = if c.args.quick { (2, 500) } else { (c.args.flips, RECORDS) };
+    let (flips, records) = if c.args.run.quick { (2, 500) } else { (c.args.flips, RECORDS) };
     let progress = SectionProgress::new(SECTION, stores.len() * flips);
     for kind in &stores {
         progress.step(format!("{} load", kind.name()));

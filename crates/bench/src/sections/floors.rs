@@ -80,14 +80,14 @@ pub(crate) fn persist_cost(repeats: u64) -> anyhow::Result<[f64; 2]> {
 }
 
 pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
-    let time = Duration::from_secs_f64(c.args.seconds);
-    let repeats: u64 = if c.args.quick { 1_000 } else { 1_000_000 };
+    let time = Duration::from_secs_f64(c.seconds());
+    let repeats: u64 = if c.args.run.quick { 1_000 } else { 1_000_000 };
     let keys = c.keys(Workload::Random, c.records())?;
-    let progress = SectionProgress::new(SECTION, c.args.rounds);
+    let progress = SectionProgress::new(SECTION, c.args.run.rounds);
     let dir = c.fresh_dir("floors")?;
     let flush = FlushInstruction::detect();
     let on_disk = c.measures_disk();
-    for _ in 0..c.args.rounds {
+    for _ in 0..c.args.run.rounds {
         let mut put = |medium: &str, operation: &str, unit: Unit, value: f64| {
             let line = TableLine { section: SECTION, medium, workload: "", operation, threads: 1 };
             c.add(&line, FLOOR, unit, value);

@@ -123,9 +123,9 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let loaded = c.records();
     let gets = loaded;
     let stores = c.stores.clone();
-    let progress = SectionProgress::new(SECTION, stores.len() * c.args.rounds);
+    let progress = SectionProgress::new(SECTION, stores.len() * c.args.run.rounds);
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    for _ in 0..c.args.rounds {
+    for _ in 0..c.args.run.rounds {
         for kind in &stores {
             let line =
                 TableLine { section: SECTION, medium: "file", workload: "", operation: GET, threads: 1 };

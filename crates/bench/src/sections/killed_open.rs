@@ -15,8 +15,8 @@ pub(crate) const OPEN: &str = "open after SIGKILL and first get";
 pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let stores = c.stores.clone();
     let count = c.records();
-    let progress = SectionProgress::new(SECTION, stores.len() * c.args.rounds);
-    for _ in 0..c.args.rounds {
+    let progress = SectionProgress::new(SECTION, stores.len() * c.args.run.rounds);
+    for _ in 0..c.args.run.rounds {
         for kind in &stores {
             progress.step(format!("{} fill", kind.name()));
             let dir = c.fresh_dir(kind.name())?;

@@ -64,11 +64,11 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let keys: std::sync::Arc<Keys> = c.keys(Workload::Random, records * 2)?;
     let subjects = std::mem::take(&mut c.subjects);
     let durable = subjects.iter().filter(|s| s.is_durable()).count();
-    let progress = SectionProgress::new(SECTION, media.len() * MIXES.len() * durable * c.args.rounds);
+    let progress = SectionProgress::new(SECTION, media.len() * MIXES.len() * durable * c.args.run.rounds);
     for mix in &MIXES {
         let plan = requests(mix, keys.len(), records, c.args.seed);
         for (medium, latency) in &media {
-            for _ in 0..c.args.rounds {
+            for _ in 0..c.args.run.rounds {
                 for subject in subjects.iter().filter(|s| s.is_durable()) {
                     progress.step(format!("{} {} {medium}", subject.name, mix.name));
                     let mut index = (subject.create)(BenchMedium::region(*latency, keys.len())?)?;

@@ -62,12 +62,12 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     // Volatile bounds have no latency, so they are measured once, on the first medium.
     let on = |s: &IndexKind, first: bool| s.is_durable() || first;
     let each: usize = (0..media.len()).map(|m| c.subjects.iter().filter(|s| on(s, m == 0)).count()).sum();
-    let progress = SectionProgress::new(SECTION, each * c.workloads.len() * c.args.rounds);
+    let progress = SectionProgress::new(SECTION, each * c.workloads.len() * c.args.run.rounds);
     let subjects = std::mem::take(&mut c.subjects);
     for workload in c.workloads.clone() {
         let keys = c.keys(workload, c.records())?;
         for (m, (medium, latency)) in media.iter().enumerate() {
-            for _ in 0..c.args.rounds {
+            for _ in 0..c.args.run.rounds {
                 for subject in subjects.iter().filter(|s| on(s, m == 0)) {
                     progress.step(format!("{} {} {medium}", subject.name, workload.name()));
                     let times = four(subject, &keys, *latency)?;

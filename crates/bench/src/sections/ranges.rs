@@ -39,14 +39,14 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let subjects = std::mem::take(&mut c.subjects);
     let workloads: Vec<_> = c.workloads.iter().copied().filter(|w| *w != Workload::Dictionary).collect();
     let progress =
-        SectionProgress::new(SECTION, media.len() * workloads.len() * subjects.len() * c.args.rounds);
+        SectionProgress::new(SECTION, media.len() * workloads.len() * subjects.len() * c.args.run.rounds);
     for workload in workloads {
         let keys = c.keys(workload, c.records())?;
         let order = keys.sorted();
         let start = order.len() / 4;
         let wanted = &order[start..(start + RANGE_RECORDS).min(order.len())];
         for (m, (medium, latency)) in media.iter().enumerate() {
-            for _ in 0..c.args.rounds {
+            for _ in 0..c.args.run.rounds {
                 for subject in subjects.iter() {
                     if subject.is_durable() || m == 0 {
                         progress.step(format!("{} {} {medium}", subject.name, workload.name()));

@@ -14,11 +14,11 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let subjects = std::mem::take(&mut c.subjects);
     let chosen: Vec<_> = subjects.iter().filter(|s| s.rebuilds()).collect();
     let progress =
-        SectionProgress::new(SECTION, media.len() * c.workloads.len() * chosen.len() * c.args.rounds);
+        SectionProgress::new(SECTION, media.len() * c.workloads.len() * chosen.len() * c.args.run.rounds);
     for workload in c.workloads.clone() {
         let keys = c.keys(workload, c.records())?;
         for (medium, latency) in &media {
-            for _ in 0..c.args.rounds {
+            for _ in 0..c.args.run.rounds {
                 for subject in &chosen {
                     progress.step(format!("{} {} {medium}", subject.name, workload.name()));
                     let region = BenchMedium::region(*latency, keys.len())?;

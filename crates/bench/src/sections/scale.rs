@@ -16,11 +16,11 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     sizes.retain(|n| *n > 0);
     sizes.dedup();
     let subjects = std::mem::take(&mut c.subjects);
-    let progress = SectionProgress::new(SECTION, sizes.len() * subjects.len() * c.args.rounds);
+    let progress = SectionProgress::new(SECTION, sizes.len() * subjects.len() * c.args.run.rounds);
     for n in sizes {
         let keys = c.keys(Workload::Random, n)?;
         let workload = n.to_string();
-        for _ in 0..c.args.rounds {
+        for _ in 0..c.args.run.rounds {
             for subject in &subjects {
                 progress.step(format!("{} {n} records", subject.name));
                 let times = four(subject, &keys, latency)?;

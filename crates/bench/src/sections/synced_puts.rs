@@ -53,12 +53,12 @@ fn put_for(store: &dyn OpenStore, threads: usize, time: Duration) -> anyhow::Res
 }
 
 pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
-    let time = Duration::from_secs_f64(c.args.seconds);
-    let threads: Vec<usize> = if c.args.quick { vec![1, 4] } else { THREADS.to_vec() };
+    let time = Duration::from_secs_f64(c.seconds());
+    let threads: Vec<usize> = if c.args.run.quick { vec![1, 4] } else { THREADS.to_vec() };
     let stores = c.stores.clone();
-    let progress = SectionProgress::new(SECTION, threads.len() * stores.len() * c.args.rounds);
+    let progress = SectionProgress::new(SECTION, threads.len() * stores.len() * c.args.run.rounds);
     for &threads in &threads {
-        for _ in 0..c.args.rounds {
+        for _ in 0..c.args.run.rounds {
             let line = TableLine { section: SECTION, medium: "file", workload: "", operation: PUT, threads };
             let dir = c.fresh_dir("floor")?;
             let rate = raw_rate(&dir.join("raw"), time.min(Duration::from_secs(2)))?;

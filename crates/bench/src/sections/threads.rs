@@ -93,10 +93,10 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     // Mangrove's two kinds of lock in neighbouring columns.
     chosen.sort_by_key(|subject| !subject.name.starts_with(OURS));
     let counts = c.threads.clone();
-    let progress = SectionProgress::new(SECTION, 2 * counts.len() * chosen.len() * c.args.rounds);
+    let progress = SectionProgress::new(SECTION, 2 * counts.len() * chosen.len() * c.args.run.rounds);
     for (workload, keys) in [("Random", &*random), ("one prefix", &prefixed)] {
         for &threads in &counts {
-            for _ in 0..c.args.rounds {
+            for _ in 0..c.args.run.rounds {
                 for subject in &chosen {
                     progress.step(format!("{} {workload} {threads} threads", subject.name));
                     let first = (subject.create)(BenchMedium::region(latency, keys.len())?)?;

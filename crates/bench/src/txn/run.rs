@@ -5,19 +5,19 @@ use super::load::TxnWork;
 use super::peer::{TxnDomain, TxnKind};
 use super::subject::{Durable, Volatile};
 use super::{TxnArgs, floors};
-use crate::harness::machine;
 use crate::harness::progress::SectionProgress;
+use crate::harness::run_args::list;
 use crate::report::render::Page;
-use crate::report::report::{BenchReport, RowKey, Unit};
+use crate::report::report::{RowKey, Unit};
+use crate::report::save::save;
 use crate::report::{render, say};
-use anyhow::{Context as _, bail, ensure};
-use std::path::Path;
+use anyhow::ensure;
 
 const FLOORS: &str = "floors";
 const SWAPS: &str = "swaps";
 const MAP: &str = "map";
 
-const PAGE: Page = Page {
+const PAGE: Page<'_> = Page {
     title: "Transactions, measured",
     sections: &[
         (FLOORS, "Floors"),
@@ -36,21 +36,15 @@ pub fn run(args: TxnArgs, peers: &[Box<dyn TxnKind>]) -> anyhow::Result<()> {
     if let Some(task) = &args.child {
         return child::run(&kinds, task);
     }
-    let args = if args.quick { quick(args) } else { args };
+    let args = if args.run.quick { quick(args) } else { args };
     let sections = [FLOORS, SWAPS, MAP];
-    if let Some(unknown) = args.only.iter().find(|name| !sections.contains(&name.trim())) {
-        bail!("there is no section '{unknown}'; there are {}", sections.join(", "));
+    if args.run.lists() {
+        return say::answer(&list(PAGE.sections));
     }
+    args.run.check_names(&sections)?;
     ensure!(args.words.is_power_of_two() && args.words >= 1024, "--words takes a power of two from 1024 on");
     ensure!(args.threads.iter().all(|&threads| threads > 0), "--threads takes numbers from 1 on");
-    let mut report = BenchReport { quick: args.quick, rounds: args.rounds, ..BenchReport::default() };
-    report.command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
-    report.started = std::time::UNIX_EPOCH.elapsed().map_or(0, |t| t.as_secs());
-    report.machine = machine::describe(&args.dir);
-    if report.machine.load > 0.5 && !args.quick {
-        let load = report.machine.load;
-        report.note(format!("The load average was {load:.2} when the run began: the figures are disturbed."));
-    }
+    let mut report = args.run.report(&args.dir);
     report.note(
         "\"Mangrove (volatile)\" keeps nothing: its rows are a ceiling, and no comparison with a library that does.",
     );
@@ -58,15 +52,15 @@ pub fn run(args: TxnArgs, peers: &[Box<dyn TxnKind>]) -> anyhow::Result<()> {
     report.note(
         "PMDK isolates nothing by itself: here by one lock for many readers or one writer, in its process.",
     );
-    let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|n| n.trim() == name);
+    let wanted = |name: &str| args.run.wants(name);
     let swaps = args.swaps.iter().filter(|_| wanted(SWAPS)).map(|&count| (SWAPS, TxnWork::Swaps(count)));
     let maps = args.updates.iter().filter(|_| wanted(MAP)).map(|&updates| (MAP, TxnWork::Map { updates }));
     let works: Vec<_> = swaps.chain(maps).collect();
-    let progress = SectionProgress::new("txn", args.rounds * (works.len() + usize::from(wanted(FLOORS))));
-    for _ in 0..args.rounds {
+    let progress = SectionProgress::new("txn", args.run.rounds * (works.len() + usize::from(wanted(FLOORS))));
+    for _ in 0..args.run.rounds {
         if wanted(FLOORS) {
             progress.step(FLOORS);
-            for (line, ns) in floors::measure(args.quick, &args.swaps)? {
+            for (line, ns) in floors::measure(args.run.quick, &args.swaps)? {
                 report.add(key(FLOORS, "", line, 1, "floor"), Unit::Nanoseconds, ns);
             }
             progress.done();
@@ -82,7 +76,7 @@ pub fn run(args: TxnArgs, peers: &[Box<dyn TxnKind>]) -> anyhow::Result<()> {
                             work,
                             threads,
                             words: args.words,
-                            seconds: args.seconds,
+                            seconds: args.run.seconds(),
                             dir: args.dir.clone(),
                         };
                         let rate = child::measure(*kind, &task)?;
@@ -94,10 +88,10 @@ pub fn run(args: TxnArgs, peers: &[Box<dyn TxnKind>]) -> anyhow::Result<()> {
             progress.done();
         }
         // After every round, so that an interrupted run leaves what it has measured.
-        write(&report, &args)?;
+        save(&report, &PAGE, "txn", &args.run)?;
     }
     drop(progress);
-    say::answer(&format!("{}Written to {}.\n", render::page(&PAGE, &report, false), args.out.display()))
+    say::answer(&format!("{}Written to {}.\n", render::page(&PAGE, &report, false), args.run.out.display()))
 }
 
 fn key(section: &'static str, medium: &str, operation: String, threads: usize, subject: &str) -> RowKey {
@@ -107,20 +101,7 @@ fn key(section: &'static str, medium: &str, operation: String, threads: usize, s
 
 /// Tiny inputs: every section runs, but its figures mean nothing.
 fn quick(args: TxnArgs) -> TxnArgs {
-    TxnArgs { rounds: 1, seconds: args.seconds.min(0.02), words: args.words.min(1 << 14), ..args }
-}
-
-fn write(report: &BenchReport, args: &TxnArgs) -> anyhow::Result<()> {
-    std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
-    let save = |path: &Path, text: &str| {
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-    };
-    save(&args.out.join("txn.txt"), &render::page(&PAGE, report, false))?;
-    save(&args.out.join("txn.json"), &serde_json::to_string_pretty(report)?)?;
-    match &args.markdown {
-        Some(page) => save(page, &render::page(&PAGE, report, true)),
-        None => Ok(()),
-    }
+    TxnArgs { run: args.run.limited(), words: args.words.min(1 << 14), ..args }
 }
 
 #[cfg(test)]
@@ -139,7 +120,7 @@ mod tests {
     fn a_smoke_test_writes_a_report() -> anyhow::Result<()> {
         let dir = std::env::temp_dir().join(format!("mangrove-bench-txn-{}", std::process::id()));
         let mut args = Cli::parse_from(["bench", "--quick"]).args;
-        (args.out, args.dir) = (dir.join("out"), dir.clone());
+        (args.run.out, args.dir) = (dir.join("out"), dir.clone());
         run(args, &[])?;
         let json: serde_json::Value = serde_json::from_slice(&std::fs::read(dir.join("out/txn.json"))?)?;
         // 6 floors; 4 kinds of swaps and 3 of maps, in 2 domains, on 1 and 2 threads, by 2 subjects.
