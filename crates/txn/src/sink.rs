@@ -4,9 +4,9 @@
 //!
 //! 1. [`RedoSink::put`], while it holds every lock that makes the writes invisible: what was written, by value. The
 //!    sink makes room for it in the log. No number is drawn yet, so waiting here delays no other commit.
-//! 2. [`RedoSink::announce`], then [`RedoSink::number`], with the same locks held. A protocol that orders commits by time
-//!    stamps shows others a lower bound of the stamp before it reads the stamp (Algorithm 2 of the SPHT paper). From
-//!    here on this thread waits for nobody before `finish`: others may be waiting for it.
+//! 2. [`RedoSink::announce`], then [`RedoSink::number`], with the same locks held. A protocol that orders commits by
+//!    time stamps shows others a lower bound of the stamp before it reads the stamp (Algorithm 2 of the SPHT paper).
+//!    From here on this thread waits for nobody before `finish`: others may be waiting for it.
 //! 3. [`RedoSink::seal`], still before the locks are released: the unit is whole, checksum included, before another
 //!    transaction can see the first of its writes (needed on eADR, where nothing later is waited for). Instead
 //!    [`RedoSink::void`], if the transaction ends without effect after all: a number that was drawn is never missing.
