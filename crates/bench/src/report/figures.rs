@@ -1,4 +1,5 @@
-//! SVG figures after the paper's Fig. 4 to 10, and those of the disk sections.
+//! SVG figures: bars and curves of any rows; and of the map those after the paper's Fig. 4 to 10, and of the disk
+//! sections.
 
 use crate::report::report::{BenchReport, Row, Unit};
 use crate::sections::lines;
@@ -19,6 +20,12 @@ const COLOURS: [RGBColor; 10] = [
     RGBColor(60, 160, 200),
     RGBColor(40, 40, 40),
 ];
+
+/// A figure that was drawn.
+pub(crate) struct Figure {
+    pub(crate) file: String,
+    pub(crate) title: String,
+}
 
 /// Draws every figure for which this run has measurements into `dir`; returns the file names.
 pub(crate) fn draw(report: &BenchReport, dir: &Path) -> anyhow::Result<Vec<String>> {
@@ -91,7 +98,12 @@ fn scale(rows: &[&Row]) -> (&'static str, f64) {
 }
 
 /// Groups along x, one bar for each subject, a whisker from the least to the greatest round.
-fn grouped_bars(path: &Path, title: &str, rows: &[&Row], group: fn(&Row) -> String) -> anyhow::Result<()> {
+pub(crate) fn grouped_bars(
+    path: &Path,
+    title: &str,
+    rows: &[&Row],
+    group: fn(&Row) -> String,
+) -> anyhow::Result<()> {
     let mut groups: Vec<String> = Vec::new();
     for row in rows {
         let name = group(row);

@@ -15,8 +15,30 @@ pub struct TxnArgs {
     /// Percent of a hash map's transactions that update, comma separated
     #[arg(long, value_delimiter = ',', default_value = "0,10,50")]
     pub updates: Vec<u32>,
-    /// Numbers of threads, comma separated
-    #[arg(long, value_delimiter = ',', default_value = "1,2")]
+    /// Executors of the mixes and of the updates beside long transactions, comma separated: default, records,
+    /// one-writer, lock, rtm
+    #[arg(long, value_delimiter = ',', default_value = "default,records,one-writer,lock,rtm")]
+    pub executors: Vec<String>,
+    /// Latencies of the mixes on ADR, comma separated: zero, or write/read in ns as 300/100
+    #[arg(long, value_delimiter = ',', default_value = "zero,300/100,300/300")]
+    pub latencies: Vec<String>,
+    /// Nanoseconds that a medium with latencies takes for a line, one after the other
+    #[arg(long, default_value_t = 20)]
+    pub line_ns: u32,
+    /// Flush instructions of the mixes on ADR, comma separated; those that the CPU lacks are left out
+    #[arg(long, value_delimiter = ',', default_value = "clwb,clflushopt")]
+    pub flush: Vec<String>,
+    /// The mixes with replay in the background, or with logs that nothing replays: on, off
+    #[arg(long, value_delimiter = ',', default_value = "on,off")]
+    pub replay: Vec<String>,
+    /// MiB of the heap of the mixes, and of the heap that is opened
+    #[arg(long, default_value_t = 1024)]
+    pub heap_mib: usize,
+    /// MiB of each log that nothing replays: a measurement ends when one is full
+    #[arg(long, default_value_t = 256)]
+    pub log_mib: u64,
+    /// Numbers of threads, comma separated; default: 1, 2, ... up to the CPUs
+    #[arg(long, value_delimiter = ',')]
     pub threads: Vec<usize>,
     /// Words of 8 bytes in the heap, a power of two
     #[arg(long, default_value_t = 1 << 20)]

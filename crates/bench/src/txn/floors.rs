@@ -1,5 +1,7 @@
 //! Floors: what no transaction of one line, and no log, can beat.
 
+use super::context::TxnBench;
+use crate::report::report::Unit;
 use crate::sections::floors::persist_cost;
 use std::hint::black_box;
 use std::time::Instant;
@@ -9,12 +11,25 @@ fn unit_bytes(swaps: u32) -> usize {
     24 + 32 * swaps as usize
 }
 
+pub(super) const FLOORS: &str = "floors";
+/// F of the goals.
+pub(super) const LINE: &str = "F: one line stored, flushed, fenced, lines in order";
+pub(super) const FLOOR: &str = "floor";
+
+pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
+    b.progress.step(FLOORS);
+    for (line, ns) in measure(b.args.run.quick, &b.args.swaps.clone())? {
+        b.add(FLOORS, "", "", &line, 1, FLOOR, Unit::Nanoseconds, ns);
+    }
+    Ok(())
+}
+
 /// Lines of the table, with nanoseconds.
-pub(super) fn measure(quick: bool, swaps: &[u32]) -> anyhow::Result<Vec<(String, f64)>> {
+fn measure(quick: bool, swaps: &[u32]) -> anyhow::Result<Vec<(String, f64)>> {
     let repeats: u64 = if quick { 1_000 } else { 1_000_000 };
     let [near, far] = persist_cost(repeats)?;
     let mut lines = vec![
-        ("F: one line stored, flushed, fenced, lines in order".to_owned(), near),
+        (LINE.to_owned(), near),
         ("F: one line stored, flushed, fenced, lines far apart".to_owned(), far),
     ];
     for &count in swaps {

@@ -45,11 +45,16 @@ pub trait WordAccess {
 
 /// xorshift64 (Marsaglia, 2003), and numbers below a power of two.
 #[derive(Clone, Copy)]
-struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
+    /// Any seed but 0, and far from those of other numbers.
+    pub(super) fn new(number: u64) -> Self {
+        Self(number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
     #[inline(always)]
-    fn below(&mut self, words: usize) -> usize {
+    pub(super) fn below(&mut self, words: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -184,8 +189,7 @@ pub fn drive(
     stop: &AtomicBool,
     mut one: impl FnMut(OneTransaction) -> anyhow::Result<()>,
 ) -> anyhow::Result<WorkDone> {
-    // Any seed but 0, and far from those of other threads.
-    let mut random = Random(seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let mut random = Random::new(seed);
     let mut done = WorkDone::default();
     // Relaxed: nothing is read that the other thread wrote before.
     while !stop.load(Ordering::Relaxed) {

@@ -1,13 +1,27 @@
 //! `mangrove bench txn`: transactions on shared words, beside libraries of persistent transactions.
 
 mod args;
+mod beside;
 mod child;
+mod context;
+mod crowd;
+mod endurance;
+mod figures;
 mod floors;
+mod goals;
 mod load;
 mod measure;
+mod mix;
+mod mixes;
+mod opening;
 mod peer;
+mod place;
+mod recovery;
 mod run;
 mod subject;
+mod swaps;
+mod ways;
+mod words;
 
 pub use args::TxnArgs;
 pub use load::{OneTransaction, TxnWork, WordAccess, WorkDone, drive};

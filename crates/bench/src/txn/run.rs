@@ -1,21 +1,24 @@
 //! Runs the sections and writes the report.
 
-use super::child::{self, Task};
-use super::load::TxnWork;
-use super::peer::{TxnDomain, TxnKind};
+use super::beside::BESIDE;
+use super::child;
+use super::context::TxnBench;
+use super::crowd::CROWD;
+use super::endurance::ENDURANCE;
+use super::floors::FLOORS;
+use super::mixes::{MIXES_SECTION, PATHS_SECTION};
+use super::opening::OPENING;
+use super::peer::TxnKind;
+use super::recovery::RECOVERY;
 use super::subject::{Durable, Volatile};
-use super::{TxnArgs, floors};
+use super::words::{MAP, SWAPS};
+use super::{TxnArgs, beside, crowd, endurance, figures, floors, goals, mixes, opening, recovery, words};
 use crate::harness::progress::SectionProgress;
 use crate::harness::run_args::list;
 use crate::report::render::Page;
-use crate::report::report::{RowKey, Unit};
-use crate::report::save::save;
+use crate::report::save::{illustrate, save};
 use crate::report::{render, say};
-use anyhow::ensure;
-
-const FLOORS: &str = "floors";
-const SWAPS: &str = "swaps";
-const MAP: &str = "map";
+use anyhow::{Context as _, ensure};
 
 const PAGE: Page<'_> = Page {
     title: "Transactions, measured",
@@ -23,8 +26,44 @@ const PAGE: Page<'_> = Page {
         (FLOORS, "Floors"),
         (SWAPS, "Swaps of random words"),
         (MAP, "A hash map: look-ups, and updates of values"),
+        (
+            MIXES_SECTION,
+            "The six mixes of the SPHT-eADR dissertation, each thread in its own part of the heap",
+        ),
+        (PATHS_SECTION, "What became of the mixes' transactions"),
+        (CROWD, "More threads than CPUs"),
+        (BESIDE, "Short updates beside long transactions"),
+        (OPENING, "Opening a heap that was closed"),
+        (RECOVERY, "Recovery after a crash with full logs, by the number of CPUs"),
+        (ENDURANCE, "What is written to the medium"),
     ],
 };
+
+type Section = (&'static str, fn(&mut TxnBench<'_>) -> anyhow::Result<()>);
+
+const SECTIONS: [Section; 9] = [
+    (FLOORS, floors::run),
+    (SWAPS, words::run_swaps),
+    (MAP, words::run_map),
+    (MIXES_SECTION, mixes::run),
+    (CROWD, crowd::run),
+    (BESIDE, beside::run),
+    (OPENING, opening::run),
+    (RECOVERY, recovery::run),
+    (ENDURANCE, endurance::run),
+];
+
+const NOTES: [&str; 6] = [
+    "\"Mangrove (volatile)\" keeps nothing: its rows are a ceiling, and no comparison with a library that does.",
+    "The hash map is open addressing over the words, a quarter as many keys; an update adds 1 to a value.",
+    "PMDK isolates nothing by itself: here by one lock for many readers or one writer, in its process.",
+    "Protocols: on ADR dense numbers and one fence a commit, on eADR neither flush nor fence (Order::Gaps). Replay is \
+     on, on the same CPUs, where nothing else is said.",
+    "Latencies are added to DRAM's: flushes queue and a fence waits for them. Transactions read a working copy in \
+     DRAM, so read latencies are spent on no line of theirs.",
+    "With replay off a measurement ends when a log is 75 % full; the image bytes are then those of replaying all of \
+     it at once.",
+];
 
 /// `mangrove bench txn`, beside `peers`.
 ///
@@ -36,78 +75,59 @@ pub fn run(args: TxnArgs, peers: &[Box<dyn TxnKind>]) -> anyhow::Result<()> {
     if let Some(task) = &args.child {
         return child::run(&kinds, task);
     }
-    let args = if args.run.quick { quick(args) } else { args };
-    let sections = [FLOORS, SWAPS, MAP];
+    let args = complete(args);
     if args.run.lists() {
         return say::answer(&list(PAGE.sections));
     }
-    args.run.check_names(&sections)?;
+    args.run.check_names(&SECTIONS.map(|section| section.0))?;
     ensure!(args.words.is_power_of_two() && args.words >= 1024, "--words takes a power of two from 1024 on");
     ensure!(args.threads.iter().all(|&threads| threads > 0), "--threads takes numbers from 1 on");
-    let mut report = args.run.report(&args.dir);
-    report.note(
-        "\"Mangrove (volatile)\" keeps nothing: its rows are a ceiling, and no comparison with a library that does.",
-    );
-    report.note("The hash map is open addressing over the words, a quarter as many keys; an update adds 1 to a value.");
-    report.note(
-        "PMDK isolates nothing by itself: here by one lock for many readers or one writer, in its process.",
-    );
-    let wanted = |name: &str| args.run.wants(name);
-    let swaps = args.swaps.iter().filter(|_| wanted(SWAPS)).map(|&count| (SWAPS, TxnWork::Swaps(count)));
-    let maps = args.updates.iter().filter(|_| wanted(MAP)).map(|&updates| (MAP, TxnWork::Map { updates }));
-    let works: Vec<_> = swaps.chain(maps).collect();
-    let progress = SectionProgress::new("txn", args.run.rounds * (works.len() + usize::from(wanted(FLOORS))));
-    for _ in 0..args.run.rounds {
-        if wanted(FLOORS) {
-            progress.step(FLOORS);
-            for (line, ns) in floors::measure(args.run.quick, &args.swaps)? {
-                report.add(key(FLOORS, "", line, 1, "floor"), Unit::Nanoseconds, ns);
+    ensure!(args.heap_mib > 0 && args.log_mib > 0, "--heap-mib and --log-mib take numbers from 1 on");
+    let sections: Vec<_> = SECTIONS.into_iter().filter(|section| args.run.wants(section.0)).collect();
+    let report = args.run.report(&args.dir);
+    let progress = SectionProgress::new("txn", args.run.rounds * sections.len());
+    let mut b = TxnBench { args, kinds, report, progress };
+    NOTES.iter().for_each(|note| b.report.note(*note));
+    for _ in 0..b.args.run.rounds {
+        for (name, body) in &sections {
+            body(&mut b).with_context(|| format!("section '{name}'"))?;
+            b.progress.done();
+            // After every section, so that an interrupted run leaves what it has measured.
+            if b.args.run.goals {
+                b.report.goals = goals::judge(&b.report);
             }
-            progress.done();
+            save(&b.report, &PAGE, "txn", &b.args.run)?;
         }
-        for &(section, work) in &works {
-            progress.step(work.operation());
-            for domain in [TxnDomain::Adr, TxnDomain::Eadr] {
-                for &threads in &args.threads {
-                    for kind in &kinds {
-                        let task = Task {
-                            subject: kind.name().to_owned(),
-                            domain,
-                            work,
-                            threads,
-                            words: args.words,
-                            seconds: args.run.seconds(),
-                            dir: args.dir.clone(),
-                        };
-                        let rate = child::measure(*kind, &task)?;
-                        let key = key(section, domain.name(), work.operation(), threads, kind.name());
-                        report.add(key, Unit::PerSecond, rate);
-                    }
-                }
-            }
-            progress.done();
-        }
-        // After every round, so that an interrupted run leaves what it has measured.
-        save(&report, &PAGE, "txn", &args.run)?;
     }
-    drop(progress);
-    say::answer(&format!("{}Written to {}.\n", render::page(&PAGE, &report, false), args.run.out.display()))
+    figures::draw(&b.report, &b.args.run.out)?;
+    if let Some(page) = &b.args.run.markdown {
+        illustrate(page, |folder| figures::draw(&b.report, folder))?;
+    }
+    drop(b.progress);
+    let text = render::page(&PAGE, &b.report, false);
+    say::answer(&format!("{text}Written to {}.\n", b.args.run.out.display()))
 }
 
-fn key(section: &'static str, medium: &str, operation: String, threads: usize, subject: &str) -> RowKey {
-    let (medium, subject) = (medium.to_owned(), subject.to_owned());
-    RowKey { section, medium, workload: String::new(), operation, threads, subject }
-}
-
-/// Tiny inputs: every section runs, but its figures mean nothing.
-fn quick(args: TxnArgs) -> TxnArgs {
-    TxnArgs { run: args.run.limited(), words: args.words.min(1 << 14), ..args }
+/// With what was left to this machine; tiny inputs for a smoke test, whose figures mean nothing.
+fn complete(mut args: TxnArgs) -> TxnArgs {
+    if args.threads.is_empty() {
+        args.threads = (1..=std::thread::available_parallelism().map_or(1, usize::from)).collect();
+    }
+    if args.run.quick {
+        args.words = args.words.min(1 << 12);
+        args.threads.truncate(2);
+        for list in [&mut args.latencies, &mut args.flush] {
+            list.truncate(1);
+        }
+    }
+    TxnArgs { run: args.run.limited(), ..args }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::Parser;
+    use std::path::PathBuf;
 
     #[derive(Parser)]
     struct Cli {
@@ -115,23 +135,68 @@ mod tests {
         args: TxnArgs,
     }
 
-    /// Every section; the words are verified by the run itself.
-    #[test]
-    fn a_smoke_test_writes_a_report() -> anyhow::Result<()> {
-        let dir = std::env::temp_dir().join(format!("mangrove-bench-txn-{}", std::process::id()));
-        let mut args = Cli::parse_from(["bench", "--quick"]).args;
-        (args.run.out, args.dir) = (dir.join("out"), dir.clone());
+    /// A smoke test of some sections; where its files are, and its rows.
+    fn smoke(name: &str, sections: &str) -> anyhow::Result<(PathBuf, Vec<serde_json::Value>)> {
+        let memory = PathBuf::from("/dev/shm");
+        let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
+        let dir = parent.join(format!("mangrove-bench-txn-{name}-{}", std::process::id()));
+        let mut args =
+            Cli::parse_from(["bench", "--quick", "--goals", "--threads", "1,2", "--only", sections]).args;
+        (args.run.out, args.dir, args.run.markdown) =
+            (dir.join("out"), dir.clone(), Some(dir.join("txn.md")));
         run(args, &[])?;
         let json: serde_json::Value = serde_json::from_slice(&std::fs::read(dir.join("out/txn.json"))?)?;
+        Ok((dir, json["rows"].as_array().cloned().unwrap_or_default()))
+    }
+
+    /// The words are verified by the run itself.
+    #[test]
+    fn swaps_and_maps_write_a_report() -> anyhow::Result<()> {
+        let (dir, rows) = smoke("words", "floors,swaps,map")?;
         // 6 floors; 4 kinds of swaps and 3 of maps, in 2 domains, on 1 and 2 threads, by 2 subjects.
-        assert_eq!(json["rows"].as_array().map(Vec::len), Some(6 + (4 + 3) * 2 * 2 * 2));
-        std::fs::remove_dir_all(dir)?;
-        Ok(())
+        assert_eq!(rows.len(), 6 + (4 + 3) * 2 * 2 * 2);
+        Ok(std::fs::remove_dir_all(dir)?)
     }
 
     #[test]
-    fn an_unknown_section_is_refused_with_a_list() {
+    fn mixes_write_a_report_with_figures() -> anyhow::Result<()> {
+        let (dir, rows) = smoke("mixes", "mixes")?;
+        // 6 mixes with each executor, in 2 domains with replay on and off, on 1 and 2 threads: a rate, 6 paths, bytes
+        // to log and image.
+        let executors = if mangrove_sys::rtm().commits() { 5 } else { 4 };
+        assert_eq!(rows.len(), 6 * executors * 4 * 2 * (1 + 6 + 2));
+        let commits = |row: &&serde_json::Value| {
+            row["section"] == "paths"
+                && row["operation"].as_str().is_some_and(|what| what.starts_with("commits"))
+        };
+        let shares: f64 = rows.iter().filter(commits).filter_map(|row| row["median"].as_f64()).sum();
+        assert!((shares / (6 * executors * 4 * 2) as f64 - 100.0).abs() < 1e-6, "each commit has one path");
+        let page = std::fs::read_to_string(dir.join("txn.md"))?;
+        for figure in ["txn-mixes-adr.svg", "txn-mixes-eadr.svg"] {
+            assert!(page.contains(&format!("]({figure})")), "{figure}");
+            assert!(std::fs::read_to_string(dir.join(figure))?.contains("<svg"), "{figure}");
+        }
+        Ok(std::fs::remove_dir_all(dir)?)
+    }
+
+    #[test]
+    fn the_other_sections_measure_what_goals_are_for() -> anyhow::Result<()> {
+        let (dir, _) = smoke("others", "crowd,beside,opening,recovery,endurance")?;
+        let json: serde_json::Value = serde_json::from_slice(&std::fs::read(dir.join("out/txn.json"))?)?;
+        let unmeasured = |goal: &&serde_json::Value| goal["met"].is_null();
+        let goals = json["goals"].as_array().cloned().unwrap_or_default();
+        let left: Vec<_> = goals.iter().filter(unmeasured).map(|goal| goal["goal"].to_string()).collect();
+        // Those of the sections that were not asked for.
+        assert!(left.iter().all(|goal| goal.contains("swap")), "{left:?}");
+        assert!(goals.len() > left.len() + 5, "{goals:?}");
+        Ok(std::fs::remove_dir_all(dir)?)
+    }
+
+    #[test]
+    fn an_unknown_section_or_executor_is_refused_with_a_list() {
         let args = Cli::parse_from(["bench", "--only", "tea"]).args;
         assert!(run(args, &[]).is_err_and(|e| e.to_string().contains("swaps")));
+        let args = Cli::parse_from(["bench", "--quick", "--only", "beside", "--executors", "tea"]).args;
+        assert!(run(args, &[]).is_err_and(|e| format!("{e:#}").contains("one-writer")));
     }
 }

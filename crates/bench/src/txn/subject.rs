@@ -2,14 +2,14 @@
 
 use super::load::{OneTransaction, TxnWork, WordAccess, WorkDone, drive};
 use super::peer::{TxnDomain, TxnHeap, TxnKind};
-use mangrove_shadow::{Create, Domain, Latency, Medium, Options, Order, Shadow};
+use super::place::{LOG_BYTES, Place, PlaceOptions};
 use mangrove_sys::Reservation;
 use mangrove_txn::{
     Halt, HeapLog, Interrupted, Isolation, RedoLog, RedoSink, Stm, StmOptions, TxAccess, TxMemory, TxThread,
     VolatileLog,
 };
 use std::convert::Infallible;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -19,31 +19,17 @@ pub(super) struct Durable;
 /// The same, with a log that keeps nothing.
 pub(super) struct Volatile;
 
-/// Bytes of one log: what the goals are for.
-const LOG_BYTES: u64 = 32 << 20;
-
 /// What the words lie in.
-enum Place {
+enum Lies {
     Memory(Reservation),
-    /// With what removes it in the end.
-    Pool(Arc<Shadow>, #[expect(dead_code, reason = "dropped with the heap")] Folder),
-}
-
-/// A folder that is removed in the end.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What cannot be removed stays in the folder for measurements.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+    Pool(Place),
 }
 
 struct Heap<L> {
     stm: Stm<L>,
     base: usize,
     count: usize,
-    place: Place,
+    lies: Lies,
 }
 
 struct Words<'a, T> {
@@ -69,14 +55,14 @@ impl<T: TxAccess> WordAccess for Words<'_, T> {
 ///
 /// # Safety
 /// The words stay there for longer than the heap, and only its transactions use them.
-unsafe fn heap<L: RedoLog + 'static>(base: *mut u8, words: &[u64], log: L, place: Place) -> Box<dyn TxnHeap>
+unsafe fn heap<L: RedoLog + 'static>(base: *mut u8, words: &[u64], log: L, lies: Lies) -> Box<dyn TxnHeap>
 where
     Heap<L>: TxnHeap,
 {
     // SAFETY: the caller's promise.
     let memory = unsafe { TxMemory::new(base, size_of_val(words)) };
     let stm = Stm::new(memory, log, StmOptions::default());
-    Box::new(Heap { stm, base: memory.base(), count: words.len(), place })
+    Box::new(Heap { stm, base: memory.base(), count: words.len(), lies })
 }
 
 impl TxnKind for Volatile {
@@ -94,7 +80,7 @@ impl TxnKind for Volatile {
         // SAFETY: the reservation is as long as the words, and nobody else uses it yet.
         unsafe { base.copy_from_nonoverlapping(words.as_ptr().cast(), size_of_val(words)) };
         // SAFETY: the heap keeps the reservation.
-        Ok(unsafe { heap(base, words, VolatileLog::new(), Place::Memory(reservation)) })
+        Ok(unsafe { heap(base, words, VolatileLog::new(), Lies::Memory(reservation)) })
     }
 }
 
@@ -108,34 +94,14 @@ impl TxnKind for Durable {
     }
 
     fn open(&self, dir: &Path, domain: TxnDomain, words: &[u64]) -> anyhow::Result<Box<dyn TxnHeap>> {
-        let bytes = size_of_val(words);
-        let (domain, order) = match domain {
-            TxnDomain::Adr => (Domain::Adr, Order::Dense),
-            TxnDomain::Eadr => (Domain::Eadr, Order::Gaps),
-        };
-        let options = Options::new()
-            .create(Create::New)
-            .medium(Medium::Emulated(Latency::new(0, 0)))
-            .capacity(bytes as u64)
-            .log_bytes(LOG_BYTES)
-            .log_count(4)
-            .domain(domain)
-            .order(order);
-        std::fs::create_dir_all(dir)?;
-        let folder = Folder(dir.join(format!("mangrove-bench-txn-{}", std::process::id())));
-        if folder.0.exists() {
-            std::fs::remove_dir_all(&folder.0)?;
-        }
-        let shadow = Arc::new(options.open(&folder.0)?);
-        shadow.grow(bytes as u64)?;
-        let base = shadow.base();
-        // SAFETY: as long as the words, and nobody else uses it yet.
-        unsafe { base.copy_from_nonoverlapping(words.as_ptr().cast(), bytes) };
-        shadow.commit(0, &[(base as usize, bytes)])?;
-        shadow.checkpoint()?;
-        let log = HeapLog::new(Arc::clone(&shadow));
-        // SAFETY: the heap keeps the shadow.
-        Ok(unsafe { heap(base, words, log, Place::Pool(shadow, folder)) })
+        // That of the goals for 8 MiB of words, and less for a smoke test.
+        let log_bytes = LOG_BYTES.min(size_of_val(words) as u64 * 4);
+        let options = PlaceOptions { log_bytes, ..PlaceOptions::new(domain) };
+        let place = Place::new(dir, &options, size_of_val(words))?;
+        place.fill(words)?;
+        let (base, log) = (place.shadow().base(), HeapLog::new(Arc::clone(place.shadow())));
+        // SAFETY: the heap keeps the place.
+        Ok(unsafe { heap(base, words, log, Lies::Pool(place)) })
     }
 }
 
@@ -157,9 +123,9 @@ where
     }
 
     fn words(&mut self) -> Vec<u64> {
-        let base = match &self.place {
-            Place::Memory(reservation) => reservation.base().as_ptr(),
-            Place::Pool(shadow, _) => shadow.base(),
+        let base = match &self.lies {
+            Lies::Memory(reservation) => reservation.base().as_ptr(),
+            Lies::Pool(place) => place.shadow().base(),
         };
         // SAFETY: as many words as were put there; no thread works.
         (0..self.count).map(|at| unsafe { base.cast::<u64>().add(at).read() }).collect()
