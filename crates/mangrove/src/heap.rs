@@ -52,10 +52,40 @@
 //! # }
 //! ```
 //!
+//! Collections on the heap, whose operations compose in one transaction: [`HeapVec`], [`HeapMap`], [`HeapOrderedMap`],
+//! [`HeapQueue`], and byte strings as their keys and values, [`HeapBytes`]:
+//!
+//! ```
+//! use mangrove::heap::{Heap, HeapMap, HeapQueue};
+//!
+//! # fn main() -> mangrove::heap::HeapResult<()> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! let heap = Heap::open(folder.path().join("shop"))?;
+//! let (stock, orders) = heap.transaction(|tx| {
+//!     let stock = HeapMap::<u64, u32>::at_root(tx, "stock")?; // made when it is not there
+//!     stock.insert(tx, &7, 2)?;
+//!     Ok((stock, HeapQueue::<u64>::at_root(tx, "orders")?))
+//! })?;
+//! let sold = heap.transaction(|tx| {
+//!     let left = stock.get(tx, &7)?.unwrap_or(0);
+//!     if left == 0 {
+//!         return Ok(false);
+//!     }
+//!     stock.insert(tx, &7, left - 1)?;
+//!     orders.push(tx, 7)?; // with the line above, or not at all
+//!     Ok(true)
+//! })?;
+//! assert!(sold);
+//! heap.close()
+//! # }
+//! ```
+//!
 //! A transaction body may run several times. Whatever else it does than by way of its `tx` (printing, sending) happens
 //! as often. Reads see one consistent state, also in a run that is undone in the end.
 
 pub use mangrove_txn::{
-    AddressChoice, Cancel, Heap, HeapError, HeapOptions, HeapResult, HeapStat, Order, Pod, Ptr,
-    ROOT_COUNT_MAX, ROOT_NAME_BYTES_MAX, Start, StmOptions, Stop, Tx, TxCounts, Zeroable, bytemuck, field,
+    AddressChoice, Cancel, Heap, HeapBytes, HeapError, HeapKey, HeapMap, HeapOptions, HeapOrderedMap,
+    HeapQueue, HeapResult, HeapStat, HeapVec, MapWalk, Order, OrderedWalk, PlainReads, Pod, Ptr, QueueWalk,
+    ROOT_COUNT_MAX, ROOT_NAME_BYTES_MAX, Reads, Start, StmOptions, Stop, Tx, TxCounts, Zeroable, bytemuck,
+    field,
 };

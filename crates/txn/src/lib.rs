@@ -2,8 +2,8 @@
 //!
 //! An executor isolates the transactions of many threads on one range of addresses ([`TxMemory`]): each is atomic,
 //! and sees one consistent state of memory. How a commit becomes durable is another matter: executors hand what a
-//! transaction wrote to a [`RedoSink`], in the order that its module tells. Here there is only [`VolatileLog`], which
-//! keeps nothing; no door of Mangrove opens to this crate yet.
+//! transaction wrote to a [`RedoSink`], in the order that its module tells. [`Heap`] is the durable heap, and
+//! [`HeapVec`], [`HeapMap`], [`HeapOrderedMap`] and [`HeapQueue`] are collections on it. [`VolatileLog`] keeps nothing.
 //!
 //! ```
 //! use mangrove_txn::{Halt, Isolation, Stm, StmOptions, TxAccess, TxMemory, TxThread, VolatileLog};
@@ -33,6 +33,7 @@
 //! The design and its reasons: docs/decisions/txn.md.
 
 mod access;
+mod collections;
 mod commit;
 mod executor;
 mod heap;
@@ -46,6 +47,10 @@ mod volatile;
 
 pub use access::{Halt, Interrupted, TxAccess};
 pub use bytemuck::{self, Pod, Zeroable};
+pub use collections::{
+    HeapBytes, HeapKey, HeapMap, HeapOrderedMap, HeapQueue, HeapVec, MapWalk, OrderedWalk, PlainReads,
+    QueueWalk, Reads,
+};
 pub use commit::{Group, GroupSink, HeapLog, HeapSink, OneFence, OneFenceSink};
 pub use executor::{
     HardwareLimits, HardwareModel, HardwareThread, HardwareTx, Htm, HtmThread, InPlaceTx, Sgl, SglThread,

@@ -1,0 +1,7 @@
+//! The collections: against models from std, growing and shrinking, under threads.
+
+mod bytes;
+mod growth;
+mod models;
+mod subject;
+mod threads;
