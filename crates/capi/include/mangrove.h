@@ -134,12 +134,12 @@ enum mangrove_status
     MANGROVE_ERR_FOREIGN = -7,
     // The pool was written by a newer format than this library reads.
     MANGROVE_ERR_NEWER = -8,
-    // The pool holds another kind of object than a map.
+    // The pool holds another kind of object than the one that was asked for.
     MANGROVE_ERR_WRONG_KIND = -9,
     // Bytes read back are not the bytes written, and were not returned. The message names the file and
     // the place.
     MANGROVE_ERR_CORRUPT = -10,
-    // The map is open read-only, or its files cannot be written.
+    // The map or the heap is open read-only, or its files cannot be written.
     MANGROVE_ERR_READ_ONLY = -11,
     // The medium is full, or a file of the pool reached the process's file size limit; the message
     // says which. Nothing changed; free some space there, or raise the limit, and retry.
@@ -920,6 +920,12 @@ mangrove_status mangrove_heap_options_set_create(mangrove_heap_options *options,
 // Default: false.
 mangrove_status mangrove_heap_options_set_create_new(mangrove_heap_options *options,
                                                      bool create_new);
+
+// Whether to open without writing a byte: recovery happens in private memory, the lock is shared with
+// other read-only openers, a transaction that wrote is undone and returns MANGROVE_ERR_READ_ONLY, nothing
+// is created. Default: false.
+mangrove_status mangrove_heap_options_set_read_only(mangrove_heap_options *options,
+                                                    bool read_only);
 
 // The medium of a new heap, or the expected one of an existing heap: one of mangrove_medium.
 // Default: MANGROVE_MEDIUM_AUTO.

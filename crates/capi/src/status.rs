@@ -40,12 +40,12 @@ pub enum mangrove_status {
     MANGROVE_ERR_FOREIGN = -7,
     /// The pool was written by a newer format than this library reads.
     MANGROVE_ERR_NEWER = -8,
-    /// The pool holds another kind of object than a map.
+    /// The pool holds another kind of object than the one that was asked for.
     MANGROVE_ERR_WRONG_KIND = -9,
     /// Bytes read back are not the bytes written, and were not returned. The message names the file and
     /// the place.
     MANGROVE_ERR_CORRUPT = -10,
-    /// The map is open read-only, or its files cannot be written.
+    /// The map or the heap is open read-only, or its files cannot be written.
     MANGROVE_ERR_READ_ONLY = -11,
     /// The medium is full, or a file of the pool reached the process's file size limit; the message
     /// says which. Nothing changed; free some space there, or raise the limit, and retry.
@@ -99,9 +99,9 @@ impl mangrove_status {
             MANGROVE_ERR_POOL_EXISTS => (c"MANGROVE_ERR_POOL_EXISTS", c"something is already at the path"),
             MANGROVE_ERR_FOREIGN => (c"MANGROVE_ERR_FOREIGN", c"not a Mangrove pool"),
             MANGROVE_ERR_NEWER => (c"MANGROVE_ERR_NEWER", c"the pool's format is newer than this library"),
-            MANGROVE_ERR_WRONG_KIND => (c"MANGROVE_ERR_WRONG_KIND", c"the pool does not hold a map"),
+            MANGROVE_ERR_WRONG_KIND => (c"MANGROVE_ERR_WRONG_KIND", c"the pool holds another kind of object"),
             MANGROVE_ERR_CORRUPT => (c"MANGROVE_ERR_CORRUPT", c"bytes read back are not the bytes written"),
-            MANGROVE_ERR_READ_ONLY => (c"MANGROVE_ERR_READ_ONLY", c"the map cannot be written"),
+            MANGROVE_ERR_READ_ONLY => (c"MANGROVE_ERR_READ_ONLY", c"the map or the heap cannot be written"),
             MANGROVE_ERR_NO_SPACE => (c"MANGROVE_ERR_NO_SPACE", c"no space left"),
             MANGROVE_ERR_UNSUPPORTED => (c"MANGROVE_ERR_UNSUPPORTED", c"this pool or machine cannot do that"),
             MANGROVE_ERR_POISONED => (c"MANGROVE_ERR_POISONED", c"an earlier I/O error ended writing"),

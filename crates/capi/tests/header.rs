@@ -51,6 +51,7 @@ fn every_entry_point_is_guarded() {
             "set_option!(guard_unit, ",
             "unsafe { moving(",
             "with_tx(tx, ",
+            "unsafe { allocate(tx, ",
             "run(heap, ",
         ],
         &[

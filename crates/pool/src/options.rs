@@ -50,6 +50,7 @@ pub struct PoolOptions {
     pub(crate) start: Start,
     pub(crate) background: bool,
     pub(crate) finish_later: bool,
+    pub(crate) away: bool,
     pub(crate) storage: Arc<dyn Storage>,
 }
 
@@ -64,6 +65,7 @@ impl Default for PoolOptions {
             start: Start::Read,
             background: true,
             finish_later: false,
+            away: false,
             storage: Arc::new(OsStorage),
         }
     }
@@ -140,6 +142,14 @@ impl PoolOptions {
     #[must_use]
     pub fn finish_later(mut self, yes: bool) -> Self {
         self.finish_later = yes;
+        self
+    }
+
+    /// True: in this process the region of a file pool may lie anywhere, although it has an address of its own. For a
+    /// caller that copies bytes and follows no pointer in them.
+    #[must_use]
+    pub fn away(mut self, yes: bool) -> Self {
+        self.away = yes;
         self
     }
 

@@ -9,7 +9,7 @@ use crate::format::superblock;
 use crate::format::superblock::Superblock;
 use crate::mapped::medium::Mapped;
 use crate::mapped::open::{OpenMapped, open_mapped};
-use crate::options::{PoolOptions, Start};
+use crate::options::PoolOptions;
 use crate::pool_files::{
     DataFiles, LOCK_TRIES, LockedPool, PoolFile, PoolFiles, SuperblockFile, hold, kind_of, names_in, opening,
     read_superblock_file,
@@ -158,13 +158,12 @@ impl Pool {
         log: PoolFile,
     ) -> Result<Self> {
         let storage = &*options.storage;
-        let lazy = options.start == Start::CopyOnWrite && !options.config.read_only;
-        let recovered = recover(storage, directory, &sb, data, log, options.config.read_only, lazy)?;
+        let recovered = recover(options, directory, &sb, data, log)?;
         let (info, report) = (sb.info(directory), recovered.report);
         if options.config.read_only {
             recovered.finish_for_reader(&sb)?;
-            let usable = recovered.memory.len() as u64;
-            let medium = ReadOnly::new(recovered.memory, MediumKind::File, usable);
+            let (usable, grown) = (recovered.memory.len() as u64, recovered.grown());
+            let medium = ReadOnly::new(recovered.memory, MediumKind::File, usable, grown);
             medium.keep(file);
             let region = medium.region();
             return Ok(Self {

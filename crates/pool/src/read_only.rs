@@ -12,13 +12,15 @@ pub(crate) struct ReadOnly {
     kind: MediumKind,
     /// Bytes that may be touched: a mapping may be longer than its file.
     usable: u64,
+    /// Bytes of the region that its writer had made usable.
+    grown: u64,
     /// What carries shared locks.
     locks: Mutex<Vec<Box<dyn Send + Sync>>>,
 }
 
 impl ReadOnly {
-    pub(crate) fn new(memory: Reservation, kind: MediumKind, usable: u64) -> Arc<Self> {
-        Arc::new(Self { memory, kind, usable, locks: Mutex::default() })
+    pub(crate) fn new(memory: Reservation, kind: MediumKind, usable: u64, grown: u64) -> Arc<Self> {
+        Arc::new(Self { memory, kind, usable, grown, locks: Mutex::default() })
     }
 
     /// Keeps what is locked until `release`.
@@ -41,7 +43,7 @@ impl ReadOnly {
         let mut stat = PoolStat::new(self.kind, Durability::Sync);
         stat.read_only = true;
         stat.reserved = self.memory.len() as u64;
-        stat.grown = self.usable;
+        stat.grown = self.grown;
         stat
     }
 }
@@ -64,5 +66,9 @@ impl MediumOps for ReadOnly {
             return Ok(());
         }
         Err(crate::Error::NoSpace { path: "a read-only pool".into(), wanted: bytes - self.usable })
+    }
+
+    fn grown(&self) -> u64 {
+        self.grown
     }
 }

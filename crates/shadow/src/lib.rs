@@ -46,9 +46,11 @@ mod leases;
 mod lines;
 mod log_backing;
 mod log_writer;
+mod opening;
 mod options;
 mod order;
 mod page_out;
+mod read_only;
 mod recover;
 mod replay;
 mod ring;
@@ -69,5 +71,5 @@ pub use mangrove_pool::{
 pub use options::{CAPACITY_BYTES_DEFAULT, CAPACITY_BYTES_MAX, LOG_COUNT_MAX, Options};
 pub use order::Order;
 pub use shadow::Shadow;
-pub use stat::{Report, Stat};
+pub use stat::{LastOpening, Report, Stat};
 pub use ticket::Ticket;

@@ -22,6 +22,7 @@ pub struct Options {
     pub(crate) background: bool,
     pub(crate) start: Start,
     pub(crate) order: Order,
+    pub(crate) order_by_domain: bool,
 }
 
 impl Default for Options {
@@ -34,6 +35,7 @@ impl Default for Options {
             background: true,
             start: Start::Read,
             order: Order::Dense,
+            order_by_domain: false,
         }
     }
 }
@@ -52,7 +54,7 @@ impl Options {
     }
 
     mangrove_pool::pool_config_setters! { config:
-        config, create, medium, durability,
+        config, create, read_only, medium, durability,
         capacity("Up to 16 TiB. Default: 256 GiB."),
         log_bytes, domain,
     }
@@ -98,6 +100,15 @@ impl Options {
     #[must_use]
     pub fn order(mut self, order: Order) -> Self {
         self.order = order;
+        self.order_by_domain = false;
+        self
+    }
+
+    /// `Gaps` where the persistence domain of the opened pool holds the caches (eADR), `Dense` elsewhere. For an owner
+    /// whose commits are what [`Order::Gaps`] asks for.
+    #[must_use]
+    pub fn order_by_domain(mut self) -> Self {
+        self.order_by_domain = true;
         self
     }
 
@@ -114,14 +125,30 @@ impl Options {
         self.with(|p| p.storage(storage))
     }
 
+    /// Whether nothing is to be written.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.config.read_only
+    }
+
+    /// The options for an opened pool, which may have persistent caches.
+    pub(crate) fn for_domain(&self, caches_are_persistent: bool) -> Result<Self> {
+        let mut options = self.clone();
+        if self.order_by_domain {
+            options.order = if caches_are_persistent { Order::Gaps } else { Order::Dense };
+        }
+        options.order.validate(caches_are_persistent)?;
+        Ok(options)
+    }
+
     pub(crate) fn capacity_bytes(&self) -> u64 {
         self.config.capacity.unwrap_or(CAPACITY_BYTES_DEFAULT)
     }
 
     pub(crate) fn validate(&self) -> Result<()> {
         let unsupported = |what| Err(Error::Unsupported { what });
-        if self.config.read_only {
-            return unsupported("a shadow cannot be opened read-only".into());
+        if self.config.read_only && self.config.create == Create::New {
+            return unsupported("nothing can be created read-only; open it for writing first".into());
         }
         if !(1..=LOG_COUNT_MAX).contains(&self.log_count) {
             return unsupported(format!("a shadow has 1 to {LOG_COUNT_MAX} logs, not {}", self.log_count));

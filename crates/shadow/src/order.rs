@@ -4,6 +4,7 @@
 //! could read atomic groups by another rule than the one they were written by, and drop what was acknowledged.
 
 use crate::{Error, Result};
+use std::fmt;
 
 /// Which atomic groups survive a crash, and so when a commit may be acknowledged. Each opening chooses; recovery
 /// follows the choice of the opening that wrote the atomic groups.
@@ -18,6 +19,15 @@ pub enum Order {
     /// been sealed. Right only where the caches are persistent (eADR), and where every commit is sealed before another
     /// thread can see what it wrote: then nothing that depends on a missing one can be there.
     Gaps,
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Dense => "dense",
+            Self::Gaps => "gaps",
+        })
+    }
 }
 
 /// The bit of the generation's word that says `Gaps`. Earlier readers know no generation so great, and refuse it.
@@ -36,6 +46,11 @@ impl Generation {
     /// The order of its atomic groups.
     pub(crate) fn order(self) -> Order {
         if self.0 & GAPS == 0 { Order::Dense } else { Order::Gaps }
+    }
+
+    /// The number of the opening, counted from 1; 0 before the first.
+    pub(crate) fn number(self) -> u64 {
+        self.0 & !GAPS
     }
 
     /// That of the next opening.

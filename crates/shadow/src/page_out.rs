@@ -24,6 +24,8 @@ impl Shadow {
         assert!(offset <= self.len() && len <= self.len() - offset, "a part of the working copy");
         self.checkpoint()?;
         let is_out = match &self.backing {
+            // Nothing is ever stored there.
+            Backing::ReadOnly(_) => true,
             // SAFETY: the caller's promise.
             Backing::Log(log) => unsafe { log.region.page_out(Range { offset, len })? },
             Backing::Rings(rings) => {

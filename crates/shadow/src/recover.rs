@@ -31,6 +31,7 @@ use crate::layout::{
 use crate::lines::LineSet;
 use crate::order::{Generation, Order};
 use crate::replay::store_head;
+use crate::stat::LastOpening;
 use crate::{Error, Result};
 use mangrove_pool::{Region, crc32c};
 use std::sync::atomic::Ordering;
@@ -100,6 +101,12 @@ pub(crate) fn read_len(region: &Region, layout: &ShadowLayout) -> Result<u64> {
         return corrupt(AT_DIRTY_END, "an end of the records beside the image that cannot be");
     }
     Ok(len)
+}
+
+/// What the region says about the last opening for writing; none before the first.
+pub(crate) fn last_opening(region: &Region) -> Option<LastOpening> {
+    let last = Generation::read(durable_word(region, AT_GENERATION))?;
+    (last.number() > 0).then(|| LastOpening { order: last.order(), generation: last.number() })
 }
 
 /// Applies what was published; returns the state of the logs, and counters. A shadow of an earlier version becomes

@@ -4,17 +4,17 @@
 //! 1. The working copy never moves, and is never written by this crate once it has been opened.
 //! 2. Tickets grow in the order of commits; an atomic group is durable only with every one before it.
 
-use crate::layout::{
-    AT_RINGS, BLANK_HEADER, PAGE_BYTES, RING_BYTES_MAX, RING_BYTES_MIN, ShadowLayout, VERSION,
-};
+use crate::layout::{AT_RINGS, BLANK_HEADER, ShadowLayout};
 use crate::lease::LogLease;
 use crate::log_backing::LogBacking;
-use crate::recover::{LogEnds, Recovery, recover};
+use crate::order::Order;
+use crate::read_only::ReadOnlyBacking;
+use crate::recover::{LogEnds, Recovery, last_opening, recover};
 use crate::ring::Rings;
 use crate::ticket::Ticket;
 use crate::working::WorkingCopy;
 use crate::{Error, Options, Report, Result, Stat};
-use mangrove_pool::{AddressChoice, CheckReport, MediumKind, Pool, Range, Region, Start};
+use mangrove_pool::{CheckReport, MediumKind, Pool, Range, Region, Start};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub(crate) enum Backing {
     Log(Arc<LogBacking>),
     /// Rings and durable copy in a region that is the medium.
     Rings(Arc<Rings>),
+    /// Nothing: the working copy is private memory.
+    ReadOnly(ReadOnlyBacking),
 }
 
 /// A durable region with a working copy at a fixed address. See the crate's page.
@@ -63,7 +65,10 @@ impl Shadow {
         options.validate()?;
         let begun = Instant::now();
         let pool = options.pool(path.as_ref())?;
-        options.order.validate(pool.stat().domain.is_some_and(|domain| domain.eadr))?;
+        if options.config.read_only {
+            return Self::read_only(pool, begun);
+        }
+        let options = &options.for_domain(pool.stat().domain.is_some_and(|domain| domain.eadr))?;
         let image = if options.start == Start::CopyOnWrite { pool.image_file()? } else { None };
         let found = pool.open_report();
         let ends = if found.was_clean || found.created { LogEnds::Trust } else { LogEnds::Prove };
@@ -81,6 +86,24 @@ impl Shadow {
         }
         shadow.pool = Some(pool);
         shadow.report.nanoseconds = begun.elapsed().as_nanos() as u64;
+        Ok(shadow)
+    }
+
+    /// The shadow in a pool that was opened read-only, with the logs applied to private memory.
+    fn read_only(pool: Pool, begun: Instant) -> Result<Self> {
+        let found = *pool.open_report();
+        let mut report = Report { was_clean: found.was_clean, ..Report::default() };
+        let backing = if pool.info().medium == MediumKind::File {
+            report.units = found.groups;
+            report.image_bytes = found.image_bytes;
+            ReadOnlyBacking::of_region(&pool)
+        } else {
+            ReadOnlyBacking::of_rings(&pool, &mut report)?
+        };
+        let base = backing.base();
+        report.nanoseconds = begun.elapsed().as_nanos() as u64;
+        let mut shadow = Self::new(Backing::ReadOnly(backing), base, 0, report);
+        shadow.pool = Some(pool);
         Ok(shadow)
     }
 
@@ -133,6 +156,7 @@ impl Shadow {
         };
         let working = WorkingCopy::reserve(&layout)?;
         let base = working.base();
+        let last = last_opening(&region);
         let (start, recovery) = recover(&region, &mut layout, ends, options.order)?;
         match image {
             Some(file) => working.map(&file, layout.image_start(), 0, start.len)?,
@@ -140,7 +164,7 @@ impl Shadow {
         }
         let Recovery { units, bytes, dropped } = recovery;
         let report =
-            Report { units, unit_bytes: bytes, dropped, image_bytes: start.len, ..Report::default() };
+            Report { units, unit_bytes: bytes, dropped, image_bytes: start.len, last, ..Report::default() };
         let log_count = layout.log_count as usize;
         let rings = Arc::new(Rings::new(region, layout, working, &start, options));
         let mut shadow = Self::new(Backing::Rings(Arc::clone(&rings)), base, log_count, report);
@@ -172,6 +196,7 @@ impl Shadow {
         match &self.backing {
             Backing::Log(log) => log.len(),
             Backing::Rings(rings) => rings.len(),
+            Backing::ReadOnly(copy) => copy.len(),
         }
     }
 
@@ -187,6 +212,7 @@ impl Shadow {
         match &self.backing {
             Backing::Log(log) => log.region.len(),
             Backing::Rings(rings) => rings.working.len(),
+            Backing::ReadOnly(copy) => copy.capacity(),
         }
     }
 
@@ -199,6 +225,7 @@ impl Shadow {
         match &self.backing {
             Backing::Log(log) => log.grow(bytes),
             Backing::Rings(rings) => rings.grow(bytes),
+            Backing::ReadOnly(copy) => copy.grow(bytes),
         }
     }
 
@@ -215,10 +242,11 @@ impl Shadow {
     /// # Panics
     /// When a range lies outside the usable part of the working copy, or there is no such log.
     pub fn commit(&self, log: usize, ranges: &[(usize, usize)]) -> Result<Ticket> {
-        assert!(log < self.logs, "log {log} of {}", self.logs);
+        assert!(log < self.logs || self.is_read_only(), "log {log} of {}", self.logs);
         let ticket = match &self.backing {
             Backing::Log(backing) => backing.commit(self.offsets(ranges))?,
             Backing::Rings(rings) => rings.commit(log, self.offsets(ranges))?,
+            Backing::ReadOnly(copy) => return Err(copy.refusal()),
         };
         Ok(Ticket(ticket))
     }
@@ -230,6 +258,7 @@ impl Shadow {
         match &self.backing {
             Backing::Log(log) => LogLease::of_log(Arc::clone(log), self.base),
             Backing::Rings(rings) => LogLease::of_rings(Arc::clone(rings), rings.writers.take()),
+            Backing::ReadOnly(_) => panic!("a shadow opened read-only has no log to lease"),
         }
     }
 
@@ -241,6 +270,7 @@ impl Shadow {
             Backing::Rings(rings) => {
                 rings.writers.try_take().map(|writer| LogLease::of_rings(Arc::clone(rings), writer))
             }
+            Backing::ReadOnly(_) => None,
         }
     }
 
@@ -267,6 +297,7 @@ impl Shadow {
         match &self.backing {
             Backing::Log(log) => log.region.wait(ticket.0),
             Backing::Rings(rings) => rings.wait(ticket.0),
+            Backing::ReadOnly(_) => Ok(()),
         }
     }
 
@@ -278,6 +309,7 @@ impl Shadow {
         match &self.backing {
             Backing::Log(log) => log.region.sync(),
             Backing::Rings(rings) => rings.wait(rings.handover.begun()),
+            Backing::ReadOnly(_) => Ok(()),
         }
     }
 
@@ -289,6 +321,7 @@ impl Shadow {
         match &self.backing {
             Backing::Log(log) => log.region.sync_to(ticket.0),
             Backing::Rings(rings) => rings.wait(ticket.0),
+            Backing::ReadOnly(_) => Ok(()),
         }
     }
 
@@ -299,6 +332,7 @@ impl Shadow {
         Ticket(match &self.backing {
             Backing::Log(log) => log.region.medium().durable(),
             Backing::Rings(rings) => rings.handover.watermark(),
+            Backing::ReadOnly(_) => 0,
         })
     }
 
@@ -311,6 +345,7 @@ impl Shadow {
         match &self.backing {
             Backing::Log(log) => log.region.medium().durable() >= ticket.0,
             Backing::Rings(rings) => rings.is_durable(ticket.0),
+            Backing::ReadOnly(_) => true,
         }
     }
 
@@ -321,6 +356,7 @@ impl Shadow {
         Ticket(match &self.backing {
             Backing::Log(log) => log.region.appended(),
             Backing::Rings(rings) => rings.handover.begun(),
+            Backing::ReadOnly(_) => 0,
         })
     }
 
@@ -330,6 +366,7 @@ impl Shadow {
         match &self.backing {
             Backing::Log(log) => log.region.medium().poisoned(),
             Backing::Rings(rings) => rings.poisoned().or_else(|| rings.region.medium().poisoned()),
+            Backing::ReadOnly(_) => None,
         }
     }
 
@@ -341,6 +378,7 @@ impl Shadow {
         match &self.backing {
             Backing::Log(log) => log.region.medium().checkpoint(),
             Backing::Rings(rings) => rings.checkpoint(),
+            Backing::ReadOnly(_) => Ok(()),
         }
     }
 
@@ -348,8 +386,29 @@ impl Shadow {
     /// nothing to do, or the medium replays by itself.
     pub fn replay(&self) -> bool {
         match &self.backing {
-            Backing::Log(_) => false,
+            Backing::Log(_) | Backing::ReadOnly(_) => false,
             Backing::Rings(rings) => rings.replay_once(),
+        }
+    }
+
+    /// True when it was opened read-only: it takes no commit, and what is stored to the working copy is lost.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        matches!(self.backing, Backing::ReadOnly(_))
+    }
+
+    /// Where it lies; none for one on a region that the caller keeps.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.pool.as_ref().map(|pool| &*pool.info().path)
+    }
+
+    /// Which atomic groups of this opening survive a crash.
+    #[must_use]
+    pub fn order(&self) -> Order {
+        match &self.backing {
+            Backing::Rings(rings) if rings.gaps => Order::Gaps,
+            _ => Order::Dense,
         }
     }
 
@@ -397,6 +456,9 @@ impl Shadow {
                 }
             }
             Backing::Rings(rings) => rings.count(&mut stat),
+            Backing::ReadOnly(_) => {
+                stat.log_bytes = self.pool.as_ref().map_or(0, |pool| pool.info().log_bytes);
+            }
         }
         stat
     }
@@ -416,7 +478,7 @@ impl Shadow {
     /// The first I/O error: the shadow is then as after a crash, and opens again by recovery.
     pub fn close(mut self) -> Result<()> {
         let settled = match &self.backing {
-            Backing::Log(_) => Ok(()),
+            Backing::Log(_) | Backing::ReadOnly(_) => Ok(()),
             Backing::Rings(rings) => rings.checkpoint(),
         };
         self.stop();
@@ -438,80 +500,6 @@ impl Shadow {
 impl Drop for Shadow {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-impl Options {
-    /// Opens or creates the shadow in the directory `path`.
-    ///
-    /// # Errors
-    /// See [`crate::Error`]; `AddressTaken` when this process has something else at the recorded address.
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Shadow> {
-        Shadow::open(path, self)
-    }
-
-    /// The pool at `path`. On dax and emulated its region holds the logs and the durable copy, and has space for
-    /// spilled atomic groups.
-    fn pool(&self, path: &Path) -> Result<Pool> {
-        let mut pool = self.pool.clone().config(self.config.clone()).background(self.background);
-        let ringed = match pool.inspect(path) {
-            Ok(info) => info.medium != MediumKind::File,
-            // There is no pool, or opening will report the error.
-            Err(_) => pool.settle_medium(path),
-        };
-        if !ringed {
-            return pool.capacity(self.capacity_bytes()).address(self.address).open(path);
-        }
-        let layout = self.layout(0);
-        let capacity = (layout.image_start() + layout.capacity).saturating_add(layout.capacity);
-        // The logs lie in the region; the pool itself has none.
-        let pool = pool.log_bytes(mangrove_pool::LOG_BYTES_DEFAULT);
-        pool.capacity(capacity.min(mangrove_pool::CAPACITY_BYTES_MAX)).open(path)
-    }
-
-    /// A region that the caller keeps has the domain that the options name.
-    fn validate_for(&self, region: &Region) -> Result<()> {
-        let logs = region.medium().capabilities().has_units;
-        let domain = mangrove_pool::PersistenceDomain::resolve(self.config.domain, None)?;
-        self.order.validate(domain.eadr && !logs)
-    }
-
-    fn layout(&self, address: u64) -> ShadowLayout {
-        ShadowLayout {
-            version: VERSION,
-            address,
-            capacity: self.capacity_bytes().next_multiple_of(PAGE_BYTES),
-            ring_bytes: self
-                .config
-                .log_bytes
-                .next_multiple_of(PAGE_BYTES)
-                .clamp(RING_BYTES_MIN, RING_BYTES_MAX),
-            log_count: self.log_count as u64,
-            nonce: 0,
-        }
-    }
-
-    /// Creates a shadow in a region that is all zero.
-    fn make(&self, region: &Region) -> Result<ShadowLayout> {
-        let nonce = self.pool.random();
-        let layout = self.layout(0);
-        let room = region.len().saturating_sub(layout.image_start());
-        if room == 0 {
-            return Err(Error::Unsupported {
-                what: format!("{} bytes hold no shadow of {} logs", region.len(), self.log_count),
-            });
-        }
-        // Half of the space is for spilled atomic groups.
-        let capacity =
-            layout.capacity.min((room / 2).next_multiple_of(PAGE_BYTES)).min(room & !(PAGE_BYTES - 1));
-        let address = match self.address {
-            AddressChoice::Anywhere => 0,
-            AddressChoice::At(address) => address,
-            _ => mangrove_pool::choose_address(capacity, nonce)?,
-        };
-        let layout = ShadowLayout { address, capacity, nonce, ..layout };
-        layout.write(region)?;
-        Ok(layout)
     }
 }
 

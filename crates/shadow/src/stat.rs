@@ -1,5 +1,6 @@
 //! What can be asked about a shadow: the report of opening, and counters.
 
+use crate::order::Order;
 use mangrove_pool::PoolStat;
 
 /// What opening did.
@@ -18,8 +19,20 @@ pub struct Report {
     pub dropped: u64,
     /// Bytes of the durable copy.
     pub image_bytes: u64,
+    /// The order of the opening for writing before this one, and how many there were (dax and emulated).
+    pub last: Option<LastOpening>,
     /// Time that opening took, in nanoseconds.
     pub nanoseconds: u64,
+}
+
+/// The opening for writing before this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LastOpening {
+    /// Which of its atomic groups survived a crash.
+    pub order: Order,
+    /// Its number, counted from 1.
+    pub generation: u64,
 }
 
 /// Counters of an open shadow, since it was opened.

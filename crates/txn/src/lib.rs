@@ -57,12 +57,12 @@ pub use executor::{
     Stm, StmOptions, StmThread, StmTx,
 };
 pub use heap::{
-    Cancel, Heap, HeapError, HeapOptions, HeapResult, HeapStat, MEMORY_BYTES_MIN, Ptr, ROOT_COUNT_MAX,
-    ROOT_NAME_BYTES_MAX, Stop, Tx,
+    Cancel, Heap, HeapError, HeapInfo, HeapOptions, HeapResult, HeapStat, MEMORY_BYTES_MIN, Plan, Ptr,
+    ROOT_COUNT_MAX, ROOT_NAME_BYTES_MAX, Root, Stop, Tx,
 };
 pub use mangrove_shadow::{
-    AddressChoice, Create, Domain, Durability, FlushCost, FlushInstruction, Latency, Medium, Order,
-    PoolConfig, Start,
+    AddressChoice, Create, Domain, Durability, FlushCost, FlushInstruction, LastOpening, Latency, Medium,
+    MediumKind, Order, PoolConfig, Start,
 };
 pub use memory::TxMemory;
 pub use run::{Answer, Isolation, TxCounts, TxError, TxThread};

@@ -122,7 +122,7 @@ fn a_list_comes_back_after_a_crash() {
             assert_eq!(heap.transaction(pop).unwrap(), Some(expected));
         }
         heap.close().unwrap();
-        assert!(Heap::verify(path).unwrap().damage.is_empty());
+        assert_eq!(Heap::check_path(path).unwrap(), Vec::<String>::new());
         let heap = options.create(Create::Never).open(path).unwrap();
         assert_eq!(values(&heap), (0..500).rev().collect::<Vec<_>>());
         nothing_is_lost(&heap);
@@ -403,6 +403,34 @@ fn a_nested_transaction_is_undone_alone() {
     });
 }
 
+/// Without an option, the persistence domain decides what a commit waits for.
+#[test]
+fn the_order_follows_the_persistence_domain() {
+    let [emulated, file] = MEDIA;
+    for (medium, domain, asked, expected) in [
+        (emulated, Domain::Eadr, None, Order::Gaps),
+        (emulated, Domain::Adr, None, Order::Dense),
+        (emulated, Domain::Eadr, Some(Order::Dense), Order::Dense),
+        (file, Domain::Eadr, None, Order::Dense),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("heap");
+        let options = options(medium).domain(domain);
+        let options = asked.map_or(options.clone(), |order| options.clone().order(order));
+        let heap = options.open(&path).unwrap();
+        assert_eq!(heap.shadow().order(), expected, "{medium} {domain:?} {asked:?}");
+        make_list(&heap);
+        (0..20).for_each(|n| heap.transaction(|tx| push(tx, n)).unwrap());
+        drop(heap);
+        // Recovery follows the order of the opening that wrote, whatever the domain is now.
+        let heap = options.domain(Domain::Adr).order(Order::Dense).open(&path).unwrap();
+        assert_eq!(values(&heap).len(), 20, "{medium} {domain:?} {asked:?}");
+        if medium == emulated {
+            assert_eq!(heap.shadow().report().last.map(|last| last.order), Some(expected));
+        }
+    }
+}
+
 /// Caches that are said to be persistent: commits wait for nobody, and come back all the same.
 #[test]
 fn with_persistent_caches_commits_wait_for_nobody() {
@@ -410,7 +438,7 @@ fn with_persistent_caches_commits_wait_for_nobody() {
     let path = folder.path().join("heap");
     let adr = options(MEDIA[0]).order(Order::Gaps).domain(Domain::Adr).open(&path);
     assert!(matches!(adr, Err(HeapError::Pool(_))), "{adr:?}");
-    let options = options(MEDIA[0]).order(Order::Gaps).domain(Domain::Eadr);
+    let options = options(MEDIA[0]).domain(Domain::Eadr);
     let heap = options.open(&path).unwrap();
     make_list(&heap);
     std::thread::scope(|scope| {

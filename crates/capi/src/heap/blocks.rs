@@ -6,31 +6,31 @@ use crate::status::{Failure, mangrove_status};
 use mangrove_cabi::{out, put_out};
 use std::ffi::c_void;
 
-/// Zeros are written in pieces of this size.
-const ZEROS: [u8; 4096] = [0; 4096];
 /// The largest alignment of a block.
 const ALIGN_MAX: usize = 1 << 30;
 
-/// A new block; its address.
-fn allocate(access: &mut Access<'_>, bytes: usize, align: usize, zeroed: bool) -> Result<usize, End> {
-    let align = align.max(1);
-    if !align.is_power_of_two() || align > ALIGN_MAX {
-        return Err(Failure::invalid(format!(
-            "an alignment is 0 or a power of two up to {ALIGN_MAX}, and {align} is not"
-        ))
-        .into());
-    }
-    if zeroed && align <= 16 {
-        return Ok(access.tx().alloc_array::<u8>(bytes)?.address());
-    }
-    let at = access.tx().alloc_bytes(bytes, align)?;
-    let mut done = 0;
-    while zeroed && done < bytes {
-        let count = ZEROS.len().min(bytes - done);
-        access.tx().write_bytes(at + done, &ZEROS[..count])?;
-        done += count;
-    }
-    Ok(at)
+/// Puts the address of a new block into `*at`; `block` allocates it.
+unsafe fn allocate(
+    tx: *mut mangrove_tx,
+    align: usize,
+    at: *mut *mut c_void,
+    block: impl FnOnce(&mut Access<'_>, usize) -> Result<usize, End>,
+) -> mangrove_status {
+    // SAFETY: the header's contract for out-parameters. (Also where there is no transaction.)
+    unsafe { put_out(at, std::ptr::null_mut()) };
+    with_tx(tx, |access| {
+        // SAFETY: the header's contract for out-parameters.
+        let at = unsafe { out(at, std::ptr::null_mut(), "at") }?;
+        let align = align.max(1);
+        if !align.is_power_of_two() || align > ALIGN_MAX {
+            return Err(Failure::invalid(format!(
+                "an alignment is 0 or a power of two up to {ALIGN_MAX}, and {align} is not"
+            ))
+            .into());
+        }
+        *at = std::ptr::with_exposed_provenance_mut(block(access, align)?);
+        Ok(MANGROVE_OK)
+    })
 }
 
 /// A new block of at least `bytes` bytes of undefined content, at a multiple of 16 and of `align` (0, or a
@@ -45,14 +45,8 @@ pub unsafe extern "C" fn mangrove_tx_alloc(
     align: usize,
     at: *mut *mut c_void,
 ) -> mangrove_status {
-    // SAFETY: the header's contract for out-parameters. (Also where there is no transaction.)
-    unsafe { put_out(at, std::ptr::null_mut()) };
-    with_tx(tx, |access| {
-        // SAFETY: the header's contract for out-parameters.
-        let at = unsafe { out(at, std::ptr::null_mut(), "at") }?;
-        *at = std::ptr::with_exposed_provenance_mut(allocate(access, bytes, align, false)?);
-        Ok(MANGROVE_OK)
-    })
+    // SAFETY: the caller's contract.
+    unsafe { allocate(tx, align, at, |access, align| Ok(access.tx().alloc_bytes(bytes, align)?)) }
 }
 
 /// As mangrove_tx_alloc, with every byte zero. Time: in proportion to `bytes`.
@@ -64,14 +58,8 @@ pub unsafe extern "C" fn mangrove_tx_alloc_zeroed(
     align: usize,
     at: *mut *mut c_void,
 ) -> mangrove_status {
-    // SAFETY: the header's contract for out-parameters. (Also where there is no transaction.)
-    unsafe { put_out(at, std::ptr::null_mut()) };
-    with_tx(tx, |access| {
-        // SAFETY: the header's contract for out-parameters.
-        let at = unsafe { out(at, std::ptr::null_mut(), "at") }?;
-        *at = std::ptr::with_exposed_provenance_mut(allocate(access, bytes, align, true)?);
-        Ok(MANGROVE_OK)
-    })
+    // SAFETY: the caller's contract.
+    unsafe { allocate(tx, align, at, |access, align| Ok(access.tx().alloc_bytes_zeroed(bytes, align)?)) }
 }
 
 /// Frees the block at `at`. Other transactions may get it once this one has committed. NULL is fine.

@@ -11,16 +11,18 @@ pub struct mangrove_heap_options {
     all: HeapOptions,
     create: bool,
     create_new: bool,
+    read_only: bool,
 }
 
 impl mangrove_heap_options {
+    /// The facade's options. Read-only takes precedence over creation, whichever was set first.
     pub(super) fn for_open(&self) -> HeapOptions {
         let create = match (self.create_new, self.create) {
             (true, _) => Create::New,
             (false, true) => Create::IfMissing,
             (false, false) => Create::Never,
         };
-        self.all.clone().create(create)
+        self.all.clone().create(create).read_only(self.read_only)
     }
 }
 
@@ -36,7 +38,7 @@ fn logs_of(count: u32) -> Result<usize, Failure> {
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn mangrove_heap_options_new() -> *mut mangrove_heap_options {
-    give(mangrove_heap_options { all: HeapOptions::new(), create: true, create_new: false })
+    give(mangrove_heap_options { all: HeapOptions::new(), create: true, create_new: false, read_only: false })
 }
 
 /// Frees options; heaps opened with them stay open. NULL is fine.
@@ -64,6 +66,17 @@ pub unsafe extern "C" fn mangrove_heap_options_set_create_new(
     create_new: bool,
 ) -> mangrove_status {
     set_option!(guard_unit, options.create_new = create_new)
+}
+
+/// Whether to open without writing a byte: recovery happens in private memory, the lock is shared with
+/// other read-only openers, a transaction that wrote is undone and returns MANGROVE_ERR_READ_ONLY, nothing
+/// is created. Default: false.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_options_set_read_only(
+    options: *mut mangrove_heap_options,
+    read_only: bool,
+) -> mangrove_status {
+    set_option!(guard_unit, options.read_only = read_only)
 }
 
 /// The medium of a new heap, or the expected one of an existing heap: one of mangrove_medium.

@@ -237,6 +237,38 @@ static void opening(const char *folder) {
     mangrove_heap_options_free(NULL);
 }
 
+static int get_aligned(mangrove_tx *tx, void *arg) {
+    char bytes[10000], zeros[10000] = {0};
+    void *at;
+    (void)arg;
+    TRY(mangrove_tx_alloc_zeroed(tx, sizeof bytes, 4096, &at));
+    CHECK((uintptr_t)at % 4096 == 0);
+    TRY(mangrove_tx_read(tx, at, bytes, sizeof bytes));
+    CHECK(memcmp(bytes, zeros, sizeof bytes) == 0);
+    memset(bytes, 7, sizeof bytes);
+    TRY(mangrove_tx_write(tx, at, bytes, sizeof bytes)); /* the next block of this size is dirty */
+    return mangrove_tx_free(tx, at);
+}
+
+/* Reads, and refuses to change. */
+static void read_only(const char *path) {
+    mangrove_heap_options *options = mangrove_heap_options_new();
+    int32_t answer = 9;
+    OK(mangrove_heap_options_set_read_only(options, true));
+    ANSWERS(MANGROVE_ERR_POOL_NOT_FOUND, mangrove_heap_open("/nowhere/heap", options, &heap));
+    OK(mangrove_heap_options_set_create_new(options, true)); /* contradicts it */
+    ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_heap_open(path, options, &heap));
+    OK(mangrove_heap_options_set_create_new(options, false));
+    OK(mangrove_heap_open(path, options, &heap));
+    mangrove_heap_options_free(options);
+    CHECK(value() == 1);
+    ANSWERS(MANGROVE_ERR_READ_ONLY, mangrove_transaction(heap, store_one, NULL, &answer));
+    says("read-only");
+    CHECK(answer == 0 && value() == 1);
+    OK(mangrove_heap_check(heap, NULL));
+    OK(mangrove_heap_close(heap));
+}
+
 int main(int argc, char **argv) {
     const char *folder = scratch_of(argc, argv);
     int32_t answer = 9;
@@ -279,6 +311,9 @@ int main(int argc, char **argv) {
     OK(mangrove_heap_check(heap, NULL));
     OK(mangrove_transaction(heap, store_one, NULL, NULL)); /* the heap goes on */
     CHECK(value() == 1);
+    OK(mangrove_transaction(heap, get_aligned, NULL, NULL));
+    OK(mangrove_transaction(heap, get_aligned, NULL, NULL));
     OK(mangrove_heap_close(heap));
+    read_only(below(folder, "heap"));
     return 0;
 }

@@ -157,6 +157,9 @@ impl State {
     /// # Errors
     /// The pool's errors; `Foreign` and `Moved` when the state cannot live in this process.
     pub(crate) fn open(path: &Path, options: &StateOptions) -> Result<(Self, Opened)> {
+        if options.shadow.is_read_only() {
+            return Err(Error::Invalid { what: "durable state cannot be opened read-only".into() });
+        }
         let mut left = LEFT.lock();
         left.retain(|(memory, _)| system_library_that_points_into(&memory.span()).is_some());
         let shadow = options.shadow.clone().kind("durable").open(path).map_err(|error| match error {

@@ -36,6 +36,15 @@ fn open(path: &Path) -> (State, Opened) {
     State::open(path, &options()).unwrap()
 }
 
+#[test]
+fn a_read_only_configuration_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, mut options) = (folder.path().join("state"), options());
+    options.shadow = options.shadow.read_only(true);
+    let Err(Error::Invalid { what }) = State::open(&path, &options) else { panic!("it opened") };
+    assert!(what.contains("read-only") && !path.exists(), "{what}");
+}
+
 /// Runs `work` as a write command that reports by hand, and makes it durable.
 fn command(state: &State, writes: &mut WriteSet, work: impl FnOnce(&mut dyn FnMut(usize, usize))) {
     // SAFETY: `writes` outlives the command; one thread.

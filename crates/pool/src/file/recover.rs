@@ -20,6 +20,7 @@ use crate::log::recent::{LeftRecent, Recent};
 use crate::log::ring::Log;
 use crate::log::scan::{LogScan, closed_log, refuse_hole, scan};
 use crate::log::spill::PendingSpill;
+use crate::options::{PoolOptions, Start};
 use crate::pool_files::{DataFiles, PoolFile, SuperblockFile};
 use crate::stat::OpenReport;
 use crate::storage::traits::{Storage, here};
@@ -72,15 +73,15 @@ fn reserve_at(address: u64, capacity: u64, needed: u64) -> Result<Reservation> {
 /// # Errors
 /// `Corrupt` at the first damaged place, `Io`, `NoSpace`, `Unsupported`.
 pub(crate) fn recover(
-    storage: &dyn Storage,
+    options: &PoolOptions,
     directory: &Path,
     sb: &Superblock,
     files: DataFiles,
     log_file: PoolFile,
-    read_only: bool,
-    lazy: bool,
 ) -> Result<Recovered> {
     let begun = std::time::Instant::now();
+    let (storage, read_only) = (&*options.storage, options.config.read_only);
+    let lazy = options.start == Start::CopyOnWrite && !read_only;
     if !read_only {
         // Now, because later there may be no descriptor left, and the way to write the log is decided once.
         log_file.prepare_durable()?;
@@ -92,6 +93,7 @@ pub(crate) fn recover(
     }
     let image_size = files.image_size(sb)?;
     let memory = match sb.address {
+        _ if options.away => reserve(sb.capacity, image_size, Reservation::anonymous)?,
         0 => reserve(sb.capacity, image_size, Reservation::anonymous)?,
         address => reserve_at(address, sb.capacity, image_size)?,
     };
@@ -202,6 +204,11 @@ fn threads() -> usize {
 }
 
 impl Recovered {
+    /// Bytes of the region that may be used.
+    pub(crate) fn grown(&self) -> u64 {
+        self.grown
+    }
+
     /// Removes the files of recent writes that hold nothing which the log needs: each process that died while it opened
     /// the pool has left one as long as the log, so without this such processes could fill the medium.
     ///

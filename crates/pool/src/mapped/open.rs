@@ -59,7 +59,7 @@ pub(crate) fn open_mapped(
     };
     if options.config.read_only {
         // The lock must live as long as the region.
-        let medium = ReadOnly::new(memory, sb.medium, size);
+        let medium = ReadOnly::new(memory, sb.medium, size, size);
         medium.keep(superblock_file);
         medium.keep(files.image);
         return Ok((OpenMapped::ReadOnly(medium), report));

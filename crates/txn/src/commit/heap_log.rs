@@ -2,8 +2,10 @@
 
 use super::group::{Group, GroupSink};
 use super::one_fence::{OneFence, OneFenceSink};
+use super::read_only::{ReadOnly, ReadOnlySink};
 use crate::sink::{RedoLog, RedoSink, UnitSize, Writes};
-use mangrove_shadow::{Error, MediumKind, Shadow};
+use mangrove_shadow::{Error, MediumKind, Order, Shadow};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The redo log of a heap.
@@ -13,17 +15,47 @@ pub enum HeapLog {
     OneFence(OneFence),
     /// On the file medium.
     Group(Box<Group>),
+    /// Of a heap opened read-only.
+    ReadOnly(ReadOnly),
 }
 
 impl HeapLog {
     /// The log of a shadow, by its medium.
     #[must_use]
     pub fn new(shadow: Arc<Shadow>) -> Self {
+        if shadow.is_read_only() {
+            return Self::ReadOnly(ReadOnly::new(shadow.path().unwrap_or(Path::new("")).to_owned()));
+        }
         if shadow.medium() == MediumKind::File {
             return Self::Group(Box::new(Group::new(shadow)));
         }
         Self::OneFence(OneFence::new(shadow))
     }
+}
+
+impl HeapLog {
+    /// What a heap on this medium does at a commit, for users to read.
+    pub(crate) fn protocol_of(medium: MediumKind, order: Order) -> &'static str {
+        match (medium, order) {
+            (MediumKind::File, _) => Self::GROUP,
+            (_, Order::Gaps) => Self::NO_FENCE,
+            _ => Self::ONE_FENCE,
+        }
+    }
+
+    /// What this log does at a commit.
+    pub(crate) fn protocol(&self) -> &'static str {
+        match self {
+            Self::OneFence(log) if log.order() == Order::Gaps => Self::NO_FENCE,
+            Self::OneFence(_) => Self::ONE_FENCE,
+            Self::Group(_) => Self::GROUP,
+            Self::ReadOnly(_) => "no commits: it is open read-only",
+        }
+    }
+
+    const GROUP: &'static str = "group commit: one device write for all threads that wait";
+    const ONE_FENCE: &'static str = "dense numbers: one fence a commit";
+    const NO_FENCE: &'static str = "gaps allowed: a commit without flush, fence or wait";
 }
 
 impl RedoLog for HeapLog {
@@ -35,6 +67,7 @@ impl RedoLog for HeapLog {
         match self {
             Self::OneFence(log) => HeapSink::OneFence(log.sink()),
             Self::Group(log) => HeapSink::Group(log.sink()),
+            Self::ReadOnly(log) => HeapSink::ReadOnly(log.sink()),
         }
     }
 
@@ -43,6 +76,7 @@ impl RedoLog for HeapLog {
         match self {
             Self::OneFence(log) => log.newest(),
             Self::Group(log) => log.newest(),
+            Self::ReadOnly(log) => log.newest(),
         }
     }
 }
@@ -54,6 +88,8 @@ pub enum HeapSink<'log> {
     OneFence(OneFenceSink<'log>),
     /// On the file medium.
     Group(GroupSink<'log>),
+    /// Of a heap opened read-only.
+    ReadOnly(ReadOnlySink<'log>),
 }
 
 macro_rules! either {
@@ -61,6 +97,7 @@ macro_rules! either {
         match $self {
             Self::OneFence($sink) => $call,
             Self::Group($sink) => $call,
+            Self::ReadOnly($sink) => $call,
         }
     };
 }

@@ -5,6 +5,7 @@ mod group;
 mod heap_log;
 mod leasing;
 mod one_fence;
+mod read_only;
 
 pub use group::{Group, GroupSink};
 pub use heap_log::{HeapLog, HeapSink};

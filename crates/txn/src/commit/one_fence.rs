@@ -12,7 +12,7 @@
 use super::collect::{log_bytes, put, wait};
 use super::leasing::{LogUser, Logs};
 use crate::sink::{RedoLog, RedoSink, UnitSize, Writes};
-use mangrove_shadow::{Error, Shadow, Ticket};
+use mangrove_shadow::{Error, Order, Shadow, Ticket};
 use std::sync::Arc;
 
 /// The redo log with one fence a commit.
@@ -26,6 +26,11 @@ impl OneFence {
     #[must_use]
     pub fn new(shadow: Arc<Shadow>) -> Self {
         Self { logs: Logs::new(shadow) }
+    }
+
+    /// Which commits survive a crash.
+    pub(super) fn order(&self) -> Order {
+        self.logs.shadow().order()
     }
 }
 

@@ -14,6 +14,8 @@ pub enum HeapError {
     /// The log failed after the transaction had become visible to others. Whether a crash keeps it is not known;
     /// nothing is acknowledged any more.
     InDoubt(mangrove_shadow::Error),
+    /// A transaction wrote to a heap that was opened read-only, or waits for a change of it. It was undone.
+    ReadOnly,
     /// There is no room for a block. The transaction was undone, and the heap goes on.
     Full {
         /// Bytes of the block.
@@ -65,6 +67,9 @@ impl fmt::Display for HeapError {
                 f,
                 "the log failed when the transaction was visible already, and a crash may undo it ({error}); nothing is durable any more, close the heap and open it again"
             ),
+            Self::ReadOnly => {
+                f.write_str("the heap was opened read-only, so nothing in it can change; open it for writing")
+            }
             Self::Full { wanted, why } => write!(
                 f,
                 "the heap has no room for a block of {wanted} bytes ({why}); free blocks, or make room on its medium"

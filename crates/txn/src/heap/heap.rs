@@ -4,6 +4,8 @@ use super::error::{HeapError, HeapResult};
 use super::layout::{ARENA_OFFSET, AT_BASE, AT_CRC, AT_MAGIC, AT_VERSION, MAGIC, VERSION, crc};
 use super::memory_limit::{Counters, MemoryLimit};
 use super::options::{HeapOptions, MEMORY_BYTES_MIN};
+use super::plan::Plan;
+use super::roots::Root;
 use super::space::ShadowSpace;
 use super::stop::{Cancel, Cancelled, Stop};
 use super::thread::Thread;
@@ -14,11 +16,11 @@ use crate::executor::{Stm, StmThread};
 use crate::memory::TxMemory;
 use crate::run::{Answer, TxCounts, TxError, TxThread};
 use mangrove_arena::{ArenaStat, Heap as Arena, Writes};
-use mangrove_shadow::{CheckReport, Shadow};
+use mangrove_shadow::Shadow;
 use mangrove_sys::ProcessMark;
 use std::cell::{RefCell, RefMut};
 use std::mem::ManuallyDrop;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -73,6 +75,7 @@ struct Parts {
     threads: ThreadLocal<RefCell<Thread>>,
     executor: Box<Stm<HeapLog>>,
     space: ShadowSpace,
+    plan: Plan,
     /// Threads that had a handle.
     thread_count: AtomicU64,
 }
@@ -140,6 +143,11 @@ impl Heap {
     pub fn over(shadow: Shadow, options: &HeapOptions) -> HeapResult<Self> {
         let space = ShadowSpace::new(Arc::new(shadow));
         if is_blank(space.shadow()) {
+            if space.shadow().is_read_only() {
+                let what =
+                    "its creation was interrupted and nothing was stored in it; create it again".into();
+                return Err(mangrove_shadow::Error::Foreign { path: path_of(space.shadow()), what }.into());
+            }
             make(&space)?;
         }
         verify(space.shadow())?;
@@ -148,12 +156,13 @@ impl Heap {
         // SAFETY: the working copy stays where it is for as long as the shadow, which this struct keeps, as it keeps
         // the length. Other code reaches it only by the addresses that `Tx` hands out.
         let memory = unsafe { TxMemory::growing(space.shadow().base(), space.grown()) };
-        let executor = Stm::new(memory, HeapLog::new(Arc::clone(space.shadow())), options.executor);
-        let executor = Box::new(executor);
+        let log = HeapLog::new(Arc::clone(space.shadow()));
+        let plan = Plan::new(&options.executor, log.protocol(), space.shadow().order());
+        let executor = Box::new(Stm::new(memory, log, options.executor));
         // SAFETY: the executor is boxed, and this struct drops it after the thread that keeps the limit.
         let memory = unsafe { memory_limit(&executor, space.shadow(), options)? };
-        let parts =
-            Parts { memory, threads: ThreadLocal::new(), executor, space, thread_count: AtomicU64::new(0) };
+        let threads = ThreadLocal::new();
+        let parts = Parts { memory, threads, executor, space, plan, thread_count: AtomicU64::new(0) };
         Ok(Self { parts: ManuallyDrop::new(parts), process: ProcessMark::here() })
     }
 
@@ -212,7 +221,7 @@ impl Heap {
         let Thread { stm, arena } = &mut *thread;
         let refusal = self.parts.space.refusal();
         let body = |tx: &mut _| -> Result<T, Halt<Cancelled<E>>> {
-            body(&mut Tx { tx, arena, refusal }).map_err(Halt::from)
+            body(&mut Tx { tx, arena, refusal }).map_err(|cancel| self.halt(cancel))
         };
         let answer: Answer<T, Cancelled<E>, StmThread<'static, HeapLog>> =
             if reads { stm.read(body) } else { stm.run(body) };
@@ -220,14 +229,27 @@ impl Heap {
             Ok(answer) => Ok(Ok(answer)),
             Err(TxError::Aborted(Cancelled::Aborted(value))) => Ok(Err(value)),
             Err(TxError::Aborted(Cancelled::Failed(error))) => Err(*error),
+            Err(TxError::Refused(_)) if self.is_read_only() => Err(HeapError::ReadOnly),
             Err(TxError::Refused(error)) => Err(HeapError::Pool(error)),
             Err(TxError::InDoubt(error)) => Err(HeapError::InDoubt(error)),
         }
     }
 
+    /// What the executor does about a body that did not answer.
+    #[cold]
+    fn halt<E>(&self, cancel: Cancel<E>) -> Halt<Cancelled<E>> {
+        match Halt::from(cancel) {
+            // Nobody would wake the thread.
+            Halt::Retry if self.is_read_only() => {
+                Halt::Abort(Cancelled::Failed(Box::new(HeapError::ReadOnly)))
+            }
+            halt => halt,
+        }
+    }
+
     /// The calling thread's part.
     #[inline]
-    fn thread(&self) -> HeapResult<RefMut<'_, Thread>> {
+    pub(super) fn thread(&self) -> HeapResult<RefMut<'_, Thread>> {
         if !self.process.is_here() {
             return Err(HeapError::Forked);
         }
@@ -260,6 +282,19 @@ impl Heap {
     #[must_use]
     pub fn was_created(&self) -> bool {
         self.parts.space.shadow().was_created()
+    }
+
+    /// True when it was opened read-only: transactions may read, and those that wrote fail with
+    /// [`HeapError::ReadOnly`].
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.parts.space.shadow().is_read_only()
+    }
+
+    /// How it isolates transactions, and makes them durable.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.parts.plan
     }
 
     /// The pool that keeps it.
@@ -298,23 +333,12 @@ impl Heap {
         stm.alone(&mut blocks).map_err(|what| HeapError::Damaged { what })
     }
 
-    /// Compares every structure of the allocator with its rules; one sentence for each contradiction. O(pages); no
-    /// transaction runs meanwhile.
+    /// The roots. O(1).
     ///
     /// # Errors
-    /// `Nested` inside a transaction, `Forked` in a child.
-    pub fn check(&self) -> HeapResult<Vec<String>> {
-        let mut thread = self.thread()?;
-        let Thread { stm, arena } = &mut *thread;
-        Ok(stm.alone(|| arena.check()))
-    }
-
-    /// Reads everything at `path` and lists every damaged place of the pool. Nothing is changed.
-    ///
-    /// # Errors
-    /// When not even the superblock can be read, or a writer holds the heap.
-    pub fn verify(path: impl AsRef<Path>) -> HeapResult<CheckReport> {
-        Ok(Shadow::check(path)?)
+    /// `Damaged` when a slot cannot be a root's; `Nested` inside a transaction, `Forked` in a child.
+    pub fn roots(&self) -> HeapResult<Vec<Root>> {
+        self.read(|tx| tx.roots())
     }
 
     /// Waits until everything committed so far is durable, in every durability mode.
@@ -378,6 +402,11 @@ unsafe fn memory_limit(
     })
 }
 
+/// Its path, for messages.
+fn path_of(shadow: &Shadow) -> PathBuf {
+    shadow.path().unwrap_or(Path::new("the heap")).to_owned()
+}
+
 fn word(shadow: &Shadow, at: usize) -> u64 {
     // SAFETY: the first page is usable, and no other thread uses the working copy yet.
     unsafe { shadow.base().add(at).cast::<u64>().read() }
@@ -417,11 +446,8 @@ fn verify(shadow: &Shadow) -> HeapResult<()> {
         return damaged("its first bytes are not those of a heap".into());
     }
     if version > VERSION {
-        return Err(HeapError::Invalid {
-            what: format!(
-                "the heap has format version {version}, this program reads up to {VERSION}; use a newer Mangrove"
-            ),
-        });
+        let (path, found) = (path_of(shadow), u32::try_from(version).unwrap_or(u32::MAX));
+        return Err(mangrove_shadow::Error::Newer { path, found, supported: VERSION as u32 }.into());
     }
     if word(shadow, AT_CRC) != crc([magic, version, base]) {
         return damaged("the checksum of its first line does not match".into());

@@ -1,6 +1,7 @@
 //! The heap's first page; docs/format/heap.md describes it in prose. The arena follows it.
 
 use mangrove_pool::crc32c;
+use mangrove_shadow::Shadow;
 
 /// The first word: "MGRVHEAP".
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"MGRVHEAP");
@@ -30,6 +31,20 @@ pub const ROOT_NAME_BYTES_MAX: usize = IN_ROOT_POINTER - IN_ROOT_NAME;
 pub(super) const ARENA_OFFSET: u64 = 4096;
 
 const _: () = assert!(AT_ROOTS + ROOT_COUNT_MAX * ROOT_BYTES == ARENA_OFFSET as usize);
+
+/// The heap's first page.
+///
+/// # Safety
+/// The first page is usable, and nobody writes it while the bytes are looked at.
+pub(super) unsafe fn page(shadow: &Shadow) -> &[u8; ARENA_OFFSET as usize] {
+    // SAFETY: the caller's promise; any address of bytes is aligned.
+    unsafe { &*shadow.base().cast() }
+}
+
+/// Whether the first line holds nothing behind its checksum.
+pub(super) fn is_blank_line(page: &[u8; ARENA_OFFSET as usize]) -> bool {
+    page[AT_CRC + 8..AT_ROOTS].iter().all(|&byte| byte == 0)
+}
 
 /// The checksum of the words before it.
 pub(super) fn crc(words: [u64; 3]) -> u64 {

@@ -1,10 +1,13 @@
 //! The durable heap: transactions on memory that comes back at its address.
 
+mod check;
 mod error;
 mod heap;
+mod info;
 mod layout;
 mod memory_limit;
 mod options;
+mod plan;
 mod pointer;
 mod roots;
 mod space;
@@ -15,8 +18,11 @@ mod words;
 
 pub use error::{HeapError, HeapResult};
 pub use heap::{Heap, HeapStat};
+pub use info::HeapInfo;
 pub use layout::{ROOT_COUNT_MAX, ROOT_NAME_BYTES_MAX};
 pub use options::{HeapOptions, MEMORY_BYTES_MIN};
+pub use plan::Plan;
 pub use pointer::Ptr;
+pub use roots::Root;
 pub use stop::{Cancel, Stop};
 pub use tx::Tx;

@@ -17,7 +17,8 @@ pub const MEMORY_BYTES_MIN: u64 = 4 << 20;
 pub struct HeapOptions {
     shadow: mangrove_shadow::Options,
     pub(super) executor: StmOptions,
-    config: PoolConfig,
+    pub(super) config: PoolConfig,
+    pub(super) order: Option<Order>,
     pub(super) memory_bytes_max: Option<u64>,
 }
 
@@ -30,6 +31,7 @@ impl Default for HeapOptions {
             executor: StmOptions::default(),
             config: PoolConfig::default(),
             memory_bytes_max: None,
+            order: None,
         }
     }
 }
@@ -43,7 +45,7 @@ impl HeapOptions {
     }
 
     mangrove_pool::pool_config_setters! { config:
-        config, create, medium, durability,
+        config, create, read_only, medium, durability,
         capacity("Address space of a new heap, up to 16 TiB; nothing is used before it is needed. Default: 256 GiB."),
         log_bytes, domain,
     }
@@ -58,10 +60,10 @@ impl HeapOptions {
 
     /// What a commit waits for, on dax and emulated. [`Order::Gaps`] is for platforms with persistent caches (eADR)
     /// only, and refused elsewhere: a commit there is durable when it is in the log, without flush, fence or wait.
-    /// Default: [`Order::Dense`], which is right everywhere.
+    /// Default: `Gaps` on such a platform, and [`Order::Dense`], which is right everywhere, on all others.
     #[must_use]
     pub fn order(mut self, order: Order) -> Self {
-        self.shadow = self.shadow.order(order);
+        self.order = Some(order);
         self
     }
 
@@ -122,6 +124,10 @@ impl HeapOptions {
 
     /// The shadow's options.
     pub(super) fn shadow(&self) -> mangrove_shadow::Options {
-        self.shadow.clone().config(self.config.clone())
+        let shadow = self.shadow.clone().config(self.config.clone());
+        match self.order {
+            Some(order) => shadow.order(order),
+            None => shadow.order_by_domain(),
+        }
     }
 }

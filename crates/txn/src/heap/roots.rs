@@ -14,6 +14,59 @@ pub(super) struct Found {
     pub(super) size: u64,
 }
 
+/// A root, as [`Heap::roots`](crate::Heap::roots) lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Root {
+    /// Its name.
+    pub name: String,
+    /// What it points to; 0 for nothing.
+    pub address: usize,
+    /// Bytes of the type that it was set with.
+    pub bytes: u64,
+}
+
+impl Root {
+    /// Whether what it points to lies in the block at `at`.
+    pub(super) fn lies_in(&self, at: usize, bytes: usize) -> bool {
+        let offset = self.address.wrapping_sub(at);
+        offset < bytes && self.bytes <= (bytes - offset) as u64
+    }
+}
+
+/// The roots in a heap's first page, or what is wrong with a slot.
+pub(super) fn parse(page: &[u8]) -> impl Iterator<Item = Result<Root, String>> {
+    let slots = page[AT_ROOTS..].chunks_exact(ROOT_BYTES).take(ROOT_COUNT_MAX).enumerate();
+    slots.filter_map(|(number, slot)| parse_slot(number, slot).transpose())
+}
+
+fn parse_slot(number: usize, slot: &[u8]) -> Result<Option<Root>, String> {
+    let wrong = |what: &str| Err(format!("slot {number} of the roots {what}"));
+    let is_zero = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0);
+    let len = usize::from(slot[0]);
+    if len == 0 {
+        return if is_zero(slot) { Ok(None) } else { wrong("is free, but not zero") };
+    }
+    if len > ROOT_NAME_BYTES_MAX {
+        return wrong(&format!("has a name of {len} bytes, and {ROOT_NAME_BYTES_MAX} are the most"));
+    }
+    let (name, padding) = slot[IN_ROOT_NAME..IN_ROOT_POINTER].split_at(len);
+    if !is_zero(padding) || !is_zero(&slot[IN_ROOT_SIZE + 8..]) {
+        return wrong("has bytes that are not zero beside its fields");
+    }
+    let Ok(name) = std::str::from_utf8(name) else { return wrong("has a name that is not UTF-8") };
+    let word = |at: usize| u64::from_le_bytes(slot[at..at + 8].try_into().expect("8 bytes"));
+    let (address, bytes) = (word(IN_ROOT_POINTER) as usize, word(IN_ROOT_SIZE));
+    Ok(Some(Root { name: name.to_owned(), address, bytes }))
+}
+
+/// Every root. O(slots).
+pub(super) fn all(tx: &mut impl TxAccess, base: usize) -> Result<Vec<Root>, Stop> {
+    let page = tx.read::<{ AT_ROOTS + ROOT_COUNT_MAX * ROOT_BYTES }>(base)?;
+    let damaged = |problem| HeapError::Damaged { what: problem }.into();
+    parse(&page).map(|root| root.map_err(damaged)).collect()
+}
+
 /// The addresses of the slots in the heap at `base`.
 fn slots(base: usize) -> impl Iterator<Item = usize> {
     (0..ROOT_COUNT_MAX).map(move |n| base + AT_ROOTS + n * ROOT_BYTES)

@@ -2,6 +2,7 @@
 
 use super::error::HeapError;
 use super::pointer::Ptr;
+use super::roots::Root;
 use super::space::Refusal;
 use super::stop::{Cancel, Stop, Why};
 use super::{roots, words::TxWords};
@@ -120,8 +121,7 @@ impl Tx<'_> {
         let Some(bytes) = count.checked_mul(size_of::<T>()) else {
             return Err(self.full(usize::MAX));
         };
-        let at = self.arena.alloc_zeroed_in(&mut TxWords(self.tx), bytes, align_of::<T>().max(ALIGN_MIN))?;
-        if at.is_null() { Err(self.full(bytes)) } else { Ok(Ptr::at(at.addr())) }
+        Ok(Ptr::at(self.alloc_bytes_zeroed(bytes, align_of::<T>())?))
     }
 
     /// A new block of at least `bytes` bytes of undefined content, at a multiple of `align` (a power of two) and of
@@ -135,6 +135,19 @@ impl Tx<'_> {
     pub fn alloc_bytes(&mut self, bytes: usize, align: usize) -> Result<usize, Stop> {
         assert!(align.is_power_of_two(), "an alignment is a power of two, and {align} is not");
         let at = self.arena.alloc_in(&mut TxWords(self.tx), bytes, align.max(ALIGN_MIN))?;
+        if at.is_null() { Err(self.full(bytes)) } else { Ok(at.addr()) }
+    }
+
+    /// As [`Tx::alloc_bytes`], with every byte zero. O(bytes).
+    ///
+    /// # Errors
+    /// As [`Tx::alloc`].
+    ///
+    /// # Panics
+    /// When `align` is no power of two.
+    pub fn alloc_bytes_zeroed(&mut self, bytes: usize, align: usize) -> Result<usize, Stop> {
+        assert!(align.is_power_of_two(), "an alignment is a power of two, and {align} is not");
+        let at = self.arena.alloc_zeroed_in(&mut TxWords(self.tx), bytes, align.max(ALIGN_MIN))?;
         if at.is_null() { Err(self.full(bytes)) } else { Ok(at.addr()) }
     }
 
@@ -190,6 +203,15 @@ impl Tx<'_> {
             .into());
         }
         Ok(Some(found.pointer))
+    }
+
+    /// Every root. O(1).
+    ///
+    /// # Errors
+    /// [`Stop`]; the transaction fails with [`HeapError::Damaged`] if a slot cannot be a root's.
+    pub fn roots(&mut self) -> Result<Vec<Root>, Stop> {
+        let base = self.arena.base_address();
+        roots::all(self.tx, base)
     }
 
     /// Makes the root `name` point to `pointer`. O(roots).

@@ -1,0 +1,80 @@
+//! From options to the pool below, and to the header of a new shadow.
+
+use crate::layout::{PAGE_BYTES, RING_BYTES_MAX, RING_BYTES_MIN, ShadowLayout, VERSION};
+use crate::{Error, Options, Result, Shadow};
+use mangrove_pool::{AddressChoice, MediumKind, Pool, Region};
+use std::path::Path;
+
+impl Options {
+    /// Opens or creates the shadow in the directory `path`.
+    ///
+    /// # Errors
+    /// See [`crate::Error`]; `AddressTaken` when this process has something else at the recorded address.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Shadow> {
+        Shadow::open(path, self)
+    }
+
+    /// The pool at `path`. On dax and emulated its region holds the logs and the durable copy, and has space for
+    /// spilled atomic groups.
+    pub(crate) fn pool(&self, path: &Path) -> Result<Pool> {
+        let mut pool = self.pool.clone().config(self.config.clone()).background(self.background);
+        let ringed = match pool.inspect(path) {
+            Ok(info) => info.medium != MediumKind::File,
+            // There is no pool, or opening will report the error.
+            Err(_) => pool.settle_medium(path),
+        };
+        if !ringed {
+            return pool.capacity(self.capacity_bytes()).address(self.address).open(path);
+        }
+        let layout = self.layout(0);
+        let capacity = (layout.image_start() + layout.capacity).saturating_add(layout.capacity);
+        // The logs lie in the region; the pool itself has none.
+        let pool = pool.log_bytes(mangrove_pool::LOG_BYTES_DEFAULT);
+        pool.capacity(capacity.min(mangrove_pool::CAPACITY_BYTES_MAX)).open(path)
+    }
+
+    /// A region that the caller keeps has the domain that the options name.
+    pub(crate) fn validate_for(&self, region: &Region) -> Result<()> {
+        let logs = region.medium().capabilities().has_units;
+        let domain = mangrove_pool::PersistenceDomain::resolve(self.config.domain, None)?;
+        self.order.validate(domain.eadr && !logs)
+    }
+
+    pub(crate) fn layout(&self, address: u64) -> ShadowLayout {
+        ShadowLayout {
+            version: VERSION,
+            address,
+            capacity: self.capacity_bytes().next_multiple_of(PAGE_BYTES),
+            ring_bytes: self
+                .config
+                .log_bytes
+                .next_multiple_of(PAGE_BYTES)
+                .clamp(RING_BYTES_MIN, RING_BYTES_MAX),
+            log_count: self.log_count as u64,
+            nonce: 0,
+        }
+    }
+
+    /// Creates a shadow in a region that is all zero.
+    pub(crate) fn make(&self, region: &Region) -> Result<ShadowLayout> {
+        let nonce = self.pool.random();
+        let layout = self.layout(0);
+        let room = region.len().saturating_sub(layout.image_start());
+        if room == 0 {
+            return Err(Error::Unsupported {
+                what: format!("{} bytes hold no shadow of {} logs", region.len(), self.log_count),
+            });
+        }
+        // Half of the space is for spilled atomic groups.
+        let capacity =
+            layout.capacity.min((room / 2).next_multiple_of(PAGE_BYTES)).min(room & !(PAGE_BYTES - 1));
+        let address = match self.address {
+            AddressChoice::Anywhere => 0,
+            AddressChoice::At(address) => address,
+            _ => mangrove_pool::choose_address(capacity, nonce)?,
+        };
+        let layout = ShadowLayout { address, capacity, nonce, ..layout };
+        layout.write(region)?;
+        Ok(layout)
+    }
+}
