@@ -132,7 +132,9 @@ fn transfers_between_collections_keep_the_sum() {
         bank.queue.free(tx)?;
         bank.vector.free(tx)?;
         let root = tx.root::<Bank>("bank")?.expect("made when the heap was");
-        tx.free(root)
+        tx.free(root)?;
+        assert!(tx.remove_root("bank")?);
+        Ok(())
     })
     .unwrap();
     no_block_is_left(&heap);
