@@ -101,8 +101,9 @@ pub unsafe fn flush_range(instruction: FlushInstruction, ptr: *const u8, len: us
 }
 
 /// Stores `bytes` at `to` past the caches, where the CPU can: whole lines with non-temporal stores, the rest with
-/// plain ones that are written back with `instruction`. Ordered, and durable, by the next [`fence`]. Returns false
-/// when the CPU cannot; then nothing has been stored.
+/// plain ones. Every line is written back with `instruction`: a CPU may carry out a non-temporal store to a line that
+/// it has in its cache there. Ordered, and durable, by the next [`fence`]. Returns false when the CPU cannot; then
+/// nothing has been stored.
 ///
 /// # Safety
 /// `to` must be valid for writes of as many bytes, and no other thread may use them meanwhile.
@@ -127,6 +128,7 @@ pub unsafe fn write_around(instruction: FlushInstruction, to: *mut u8, bytes: &[
                 for (n, part) in parts.into_iter().enumerate() {
                     _mm_stream_si128(place.cast::<__m128i>().add(n), part);
                 }
+                flush_range(instruction, place, CACHE_LINE_BYTES);
                 place = place.add(CACHE_LINE_BYTES);
             }
             std::ptr::copy_nonoverlapping(last.as_ptr(), place, last.len());
