@@ -21,9 +21,11 @@ use crate::layout::{
     redo_words,
 };
 use crate::log_writer::{LogWriter, SMALL_BYTES};
+use crate::recover::NUMBER_MAX;
 use crate::replay::{Aim, SHARES, Step};
 use crate::ring::Rings;
 use crate::spill_area::{Held, Spilled};
+use crate::stamps::refused;
 use mangrove_pool::{Range, crc32c};
 use mangrove_sys::{CACHE_LINE_BYTES, prefetch_write};
 use std::sync::atomic::{Ordering, fence};
@@ -61,6 +63,9 @@ impl Rings {
     /// Commits `ranges` of the working copy as one atomic group of `log`; returns its number. It is durable on
     /// return, but atomic groups with smaller numbers may not be.
     pub(crate) fn commit(&self, log: usize, ranges: impl Iterator<Item = Range> + Clone) -> Result<u64> {
+        if self.stamps.is_some() {
+            return refused();
+        }
         let mut writer = self.writers.lock(log);
         let (bytes, records) =
             ranges.clone().fold((COMMIT_BYTES, 0), |(bytes, n), r| (bytes + redo_total(r.len), n + 1));
@@ -118,6 +123,24 @@ impl Rings {
     pub(crate) fn number(&self, writer: &mut LogWriter) -> u64 {
         writer.seq = self.handover.begin(writer.log);
         writer.seq
+    }
+
+    /// Takes the caller's number for the writer's atomic group. Stores to the writer and to a line of its log alone: it
+    /// may be called inside a hardware transaction.
+    #[inline]
+    pub(crate) fn number_as(&self, writer: &mut LogWriter, number: u64) {
+        let stamps = self.stamps.as_ref().expect("a number is given only with Options::stamped");
+        let is_right = number > stamps.covered && number >= writer.seq && number <= NUMBER_MAX;
+        assert!(is_right, "a number that is too small, or cannot be");
+        writer.seq_before = writer.seq;
+        writer.seq = number;
+        self.handover.give(writer.log, number);
+    }
+
+    /// Forgets the number that the caller gave: it has no atomic group.
+    pub(crate) fn take_number_back(&self, writer: &mut LogWriter) {
+        writer.seq = writer.seq_before;
+        self.handover.give(writer.log, writer.seq);
     }
 
     /// Draws a number and reports it durable although it has no atomic group: the medium has failed.

@@ -5,6 +5,9 @@
 //! acknowledged and applied, none beyond it is. (Several log writers publish in any order, and an atomic group may
 //! depend on an earlier one, which a crash may have lost.)
 //!
+//! With time stamps the callers number the atomic groups, and tell how far they are complete (`complete`). Then nobody
+//! draws from the counter or announces itself: the counter is that watermark plus 1, and everything else stays as it is.
+//!
 //! Invariants:
 //! 1. A log writer announces itself before it draws a number, and withdraws the announcement only after it has
 //!    published. So a thread that reads the counter first and the announcements after it misses no atomic group
@@ -28,11 +31,13 @@ struct LogPositions {
     tail: AtomicU64,
     /// Everything before has been applied, durably.
     head: AtomicU64,
+    /// The greatest number that a caller gave to an atomic group of the log. With time stamps only.
+    given: AtomicU64,
 }
 
 /// Numbers, tails and heads of all logs.
 pub(crate) struct Handover {
-    /// The number of the next atomic group.
+    /// The number of the next atomic group. With time stamps: everything below is complete.
     next: AtomicU64,
     logs: Box<[LogPositions]>,
     /// A watermark that some thread has read: at most the present one.
@@ -56,6 +61,7 @@ impl Handover {
             announced: AtomicU64::new(NONE),
             tail: AtomicU64::new(position),
             head: AtomicU64::new(position),
+            given: AtomicU64::new(next - 1),
         };
         Self {
             next: AtomicU64::new(next),
@@ -110,7 +116,26 @@ impl Handover {
         watermark >= number
     }
 
-    /// The number of the last atomic group begun.
+    /// Notes the number that the caller gave to the atomic group under way in `log`. One store to a line of the log.
+    #[inline]
+    pub(crate) fn give(&self, log: usize, number: u64) {
+        // Release pairs with the Acquire in `given`.
+        self.logs[log].given.store(number, Ordering::Release);
+    }
+
+    /// The greatest number that a caller gave.
+    pub(crate) fn given(&self) -> u64 {
+        let before = self.begun();
+        self.logs.iter().fold(before, |most, own| most.max(own.given.load(Ordering::Acquire)))
+    }
+
+    /// With time stamps: every atomic group up to `number` is published, or never will be.
+    pub(crate) fn complete(&self, number: u64) {
+        // Release pairs with the Acquire in `watermark`: what the caller knows to be published is visible there.
+        self.next.fetch_max(number + 1, Ordering::AcqRel);
+    }
+
+    /// The number of the last atomic group begun. With time stamps: everything up to it is complete.
     #[inline]
     pub(crate) fn begun(&self) -> u64 {
         self.next.load(Ordering::Acquire) - 1

@@ -5,7 +5,7 @@
 //! 1. The words of the header's first line do not change once its magic number is there. One exception: recovery of a
 //!    shadow of version 1 changes `version` and `crc`, once.
 //! 2. Words that change are 8 bytes, aligned, and have one writer at a time: a growing thread writes `len` and
-//!    `dirty_end`, the replayer `upto` and `head`, and recovery those two and the generation.
+//!    `dirty_end`, the replayer `upto` and `head`, whoever marks `marker`, and recovery `upto`, `head` and the generation.
 //! 3. An atomic group's checksum covers all its bytes but the padding, and through its seed the shadow, the log and
 //!    the generation.
 //! 4. No line of a ring holds bytes of two atomic groups: flushing one never writes the other's line again. (In a
@@ -48,6 +48,8 @@ pub(crate) const AT_DIRTY_END: u64 = 128;
 /// The generation: counts the openings, and invalidates atomic groups of earlier ones. One line of its own.
 /// (docs/format calls the field `incarnation`; `order.rs` has its bits.)
 pub(crate) const AT_GENERATION: u64 = 192;
+/// The durable marker of `Order::Marker`: one line of its own. 0 in a shadow of before.
+pub(crate) const AT_MARKER: u64 = 256;
 /// The words of each log, two lines for each.
 pub(crate) const AT_LOGS: u64 = PAGE_BYTES;
 pub(crate) const LOG_BYTES: u64 = 128;
@@ -418,6 +420,7 @@ mod tests {
             ("len", AT_LEN),
             ("dirty_end", AT_DIRTY_END),
             ("incarnation", AT_GENERATION),
+            ("marker", AT_MARKER),
         ];
         let told: Vec<_> =
             rows.iter().map(|(offset, bytes, field)| (field.as_str(), *offset, *bytes)).collect();

@@ -4,6 +4,7 @@ use crate::Result;
 use crate::log_backing::LogBacking;
 use crate::log_writer::LogWriter;
 use crate::ring::Rings;
+use crate::stamps::refused;
 use crate::ticket::Ticket;
 use mangrove_pool::Range;
 use std::sync::Arc;
@@ -49,8 +50,26 @@ enum Log {
 /// then: `flush` has no fence, and `Shadow::wait` returns at once. `seal` must come before other threads can read what
 /// was written. `publish` is called all the same, for the replayer.
 ///
+/// # Time stamps
+///
+/// With [`Options::stamped`](crate::Options::stamped) the caller numbers the atomic group
+/// ([`number_as`](Self::number_as) instead of `number`), and nobody waits for a lease: not the others, not the replayer.
+/// Both follow what the caller says to be complete.
+///
+/// - [`Order::Marker`](crate::Order::Marker): [`Shadow::mark`](crate::Shadow::mark), by a caller who knows that every
+///   atomic group up to a number was published. `Shadow::wait` returns when the marker covers the number.
+/// - [`Order::Gaps`](crate::Order::Gaps): a commit is durable when it was sealed. The replayer asks the function of
+///   [`Shadow::set_watermark`](crate::Shadow::set_watermark) how far it may go.
+///
+/// `reserve` may wait for space, which comes when other commits are complete: a caller whose lower bound holds up the
+/// watermark reserves before it shows the bound. With `Order::Gaps` the steps from `number_as` to `seal` only store to
+/// memory, and may stand inside a hardware transaction, unless the atomic group is too long for a ring.
+///
+/// # Dropping a lease
+///
 /// The lease may be dropped at any time, by a panic too. What was not numbered is forgotten; a number that was drawn
-/// gets an empty atomic group, so that nobody waits for it.
+/// gets an empty atomic group, so that nobody waits for it. A number that the caller gave, and did not seal, is
+/// forgotten.
 ///
 /// On the file medium, `number` appends the present bytes to the log, and the steps after it do nothing.
 ///
@@ -163,16 +182,48 @@ impl LogLease {
     ///
     /// # Errors
     /// On the file medium those of [`Shadow::commit`](crate::Shadow::commit): nothing was committed, and the caller
-    /// clears the lease. Elsewhere none.
+    /// clears the lease. Elsewhere `Unsupported` with [`Options::stamped`](crate::Options::stamped), or none.
     #[inline]
     pub fn number(&mut self) -> Result<Ticket> {
         assert!(self.step == Step::Reserved, "space is reserved before the number is drawn");
         let number = match &mut self.log {
             Log::Shared { log, ranges, .. } => log.append(ranges)?,
+            Log::Own { rings, .. } if rings.stamps.is_some() => return refused(),
             Log::Own { rings, writer } => rings.number(own(writer)),
         };
         self.step = Step::Numbered;
         Ok(Ticket(number))
+    }
+
+    /// In place of [`number`](Self::number), with [`Options::stamped`](crate::Options::stamped): the caller's number. It is
+    /// greater than those of all openings before ([`Shadow::committed`](crate::Shadow::committed) at first), and not
+    /// smaller than any in this log. Equal numbers of two logs are ordered by log. The replayer must not have been told
+    /// that the number is complete.
+    ///
+    /// No system call, no locked instruction, no fence: it stores to lines of this log, and loads none that others
+    /// store to.
+    ///
+    /// # Panics
+    /// Before `reserve`; when the number is too small, or greater than 2^62; without `Options::stamped`.
+    #[inline]
+    pub fn number_as(&mut self, number: u64) -> Ticket {
+        assert!(self.step == Step::Reserved, "space is reserved before the number is given");
+        let Log::Own { rings, writer } = &mut self.log else {
+            panic!("the file medium draws its numbers when it appends");
+        };
+        rings.number_as(own(writer), number);
+        self.step = Step::Numbered;
+        Ticket(number)
+    }
+
+    /// Which log it is: 0 to [`Options::log_count`](crate::Options::log_count) - 1.
+    #[inline]
+    #[must_use]
+    pub fn log(&self) -> usize {
+        match &self.log {
+            Log::Own { writer: Some(writer), .. } => writer.log,
+            _ => 0,
+        }
     }
 
     /// Waits for space for `bytes` bytes of atomic group, or for half of the log if that is less: then
@@ -207,12 +258,13 @@ impl LogLease {
     /// medium has failed, and nothing is acknowledged any more.
     ///
     /// # Panics
-    /// On the file medium.
+    /// On the file medium, and with [`Options::stamped`](crate::Options::stamped).
     pub fn skip(&mut self) -> Ticket {
         assert!(self.step == Step::Adding, "a number is skipped before anything is reserved");
         let Log::Own { rings, writer } = &mut self.log else {
             panic!("the file medium draws its numbers when it appends");
         };
+        assert!(rings.stamps.is_none(), "a number that the caller gives needs no atomic group");
         Ticket(rings.skip(own(writer)))
     }
 
@@ -279,6 +331,10 @@ impl Drop for LogLease {
         let Some(mut writer) = writer.take() else { return };
         match self.step {
             Step::Adding | Step::Reserved => rings.unreserve(&mut writer),
+            Step::Numbered if rings.stamps.is_some() => {
+                rings.unreserve(&mut writer);
+                rings.take_number_back(&mut writer);
+            }
             Step::Numbered | Step::Sealed | Step::Flushed => {
                 if self.step == Step::Numbered {
                     rings.seal_void(&mut writer);

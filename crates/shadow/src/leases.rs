@@ -59,6 +59,11 @@ impl<T> Leases<T> {
         }
     }
 
+    /// True when no writer is leased.
+    pub(crate) fn are_all_back(&self) -> bool {
+        self.slots.iter().all(|slot| slot.lock().is_some())
+    }
+
     /// Puts the writer of `slot` back.
     pub(crate) fn put_back(&self, slot: usize, writer: T) {
         let before = self.slots[slot].lock().replace(writer);

@@ -58,6 +58,7 @@ mod shadow;
 mod shares;
 mod spill;
 mod spill_area;
+mod stamps;
 mod stat;
 mod sync;
 mod ticket;

@@ -21,8 +21,10 @@ pub(crate) struct LogWriter {
     pub(crate) position: u64,
     /// Of the checksums of its atomic groups.
     pub(crate) seed: u32,
-    /// Number of the atomic group under way.
+    /// Number of the atomic group under way, or of the last one.
     pub(crate) seq: u64,
+    /// With numbers that the caller gives: that of the atomic group before it.
+    pub(crate) seq_before: u64,
     /// Bytes that the atomic group under way takes in the ring.
     pub(crate) bytes: u64,
     pub(crate) spilled: Option<Spilled>,
@@ -37,12 +39,13 @@ pub(crate) struct LogWriter {
 }
 
 impl LogWriter {
-    pub(crate) fn new(log: usize, position: u64, seed: u32) -> Self {
+    pub(crate) fn new(log: usize, position: u64, seed: u32, seq: u64) -> Self {
         Self {
             log,
             position,
             seed,
-            seq: 0,
+            seq,
+            seq_before: seq,
             bytes: 0,
             spilled: None,
             ask_at: position,

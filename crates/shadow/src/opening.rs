@@ -37,7 +37,7 @@ impl Options {
     pub(crate) fn validate_for(&self, region: &Region) -> Result<()> {
         let logs = region.medium().capabilities().has_units;
         let domain = mangrove_pool::PersistenceDomain::resolve(self.config.domain, None)?;
-        self.order.validate(domain.eadr && !logs)
+        self.order.validate((!logs).then_some(domain.eadr))
     }
 
     pub(crate) fn layout(&self, address: u64) -> ShadowLayout {

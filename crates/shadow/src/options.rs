@@ -23,6 +23,7 @@ pub struct Options {
     pub(crate) start: Start,
     pub(crate) order: Order,
     pub(crate) order_by_domain: bool,
+    pub(crate) stamped: bool,
 }
 
 impl Default for Options {
@@ -36,6 +37,7 @@ impl Default for Options {
             start: Start::Read,
             order: Order::Dense,
             order_by_domain: false,
+            stamped: false,
         }
     }
 }
@@ -112,6 +114,20 @@ impl Options {
         self
     }
 
+    /// True: the caller numbers its atomic groups, by time stamps: [`LogLease::number_as`](crate::LogLease::number_as)
+    /// instead of `number`. No counter is shared then. With [`Order::Gaps`]; [`Order::Marker`] implies it;
+    /// [`Order::Dense`] excludes it. False by default.
+    #[must_use]
+    pub fn stamped(mut self, yes: bool) -> Self {
+        self.stamped = yes;
+        self
+    }
+
+    /// Whether the caller numbers the atomic groups.
+    pub(crate) fn is_stamped(&self) -> bool {
+        self.stamped || self.order == Order::Marker
+    }
+
     /// False: no background thread; a thread that finds a log full applies it. Deterministic; for tests.
     #[must_use]
     pub fn background(mut self, yes: bool) -> Self {
@@ -131,11 +147,11 @@ impl Options {
         self.config.read_only
     }
 
-    /// The options for an opened pool, which may have persistent caches.
-    pub(crate) fn for_domain(&self, caches_are_persistent: bool) -> Result<Self> {
+    /// The options for an opened pool, which may have persistent caches; none on the file medium.
+    pub(crate) fn for_domain(&self, caches_are_persistent: Option<bool>) -> Result<Self> {
         let mut options = self.clone();
         if self.order_by_domain {
-            options.order = if caches_are_persistent { Order::Gaps } else { Order::Dense };
+            options.order = if caches_are_persistent == Some(true) { Order::Gaps } else { Order::Dense };
         }
         options.order.validate(caches_are_persistent)?;
         Ok(options)
@@ -158,6 +174,11 @@ impl Options {
                 "a shadow's capacity is 1 to {CAPACITY_BYTES_MAX} bytes, not {}",
                 self.capacity_bytes()
             ));
+        }
+        if self.stamped && self.order == Order::Dense {
+            return unsupported(
+                "time stamps are not dense numbers; use Order::Marker, or Order::Gaps on eADR".into(),
+            );
         }
         if let AddressChoice::At(address) = self.address
             && (address == 0 || !address.is_multiple_of(4096) || address > 1 << 56)

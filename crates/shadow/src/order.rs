@@ -19,6 +19,11 @@ pub enum Order {
     /// been sealed. Right only where the caches are persistent (eADR), and where every commit is sealed before another
     /// thread can see what it wrote: then nothing that depends on a missing one can be there.
     Gaps,
+    /// Those whose number the durable marker covers ([`Shadow::mark`](crate::Shadow::mark)). A commit is durable when
+    /// the marker is, beyond its number. Numbers are the caller's ([`Options::stamped`](crate::Options::stamped)), so
+    /// recovery cannot know whether one is missing: the caller moves the marker when all up to it are durable. Right in
+    /// every persistence domain.
+    Marker,
 }
 
 impl fmt::Display for Order {
@@ -26,10 +31,13 @@ impl fmt::Display for Order {
         f.write_str(match self {
             Self::Dense => "dense",
             Self::Gaps => "gaps",
+            Self::Marker => "marker",
         })
     }
 }
 
+/// The bit of the generation's word that says `Marker`. Earlier readers refuse it, too.
+const MARKER: u64 = 1 << 63;
 /// The bit of the generation's word that says `Gaps`. Earlier readers know no generation so great, and refuse it.
 const GAPS: u64 = 1 << 62;
 
@@ -40,37 +48,50 @@ pub(crate) struct Generation(pub(crate) u64);
 impl Generation {
     /// What a word of the header says; none if it cannot be.
     pub(crate) fn read(word: u64) -> Option<Self> {
-        (word < 2 * GAPS && word != GAPS).then_some(Self(word))
+        let has_one_order = word & GAPS == 0 || word & MARKER == 0;
+        (has_one_order && (word & !(GAPS | MARKER) != 0 || word == 0)).then_some(Self(word))
     }
 
     /// The order of its atomic groups.
     pub(crate) fn order(self) -> Order {
-        if self.0 & GAPS == 0 { Order::Dense } else { Order::Gaps }
+        match self.0 & (GAPS | MARKER) {
+            0 => Order::Dense,
+            GAPS => Order::Gaps,
+            _ => Order::Marker,
+        }
     }
 
     /// The number of the opening, counted from 1; 0 before the first.
     pub(crate) fn number(self) -> u64 {
-        self.0 & !GAPS
+        self.0 & !(GAPS | MARKER)
     }
 
     /// That of the next opening.
     pub(crate) fn next(self, order: Order) -> Self {
-        let number = (self.0 & !GAPS) + 1;
-        Self(if order == Order::Gaps { number | GAPS } else { number })
+        let number = (self.0 & !(GAPS | MARKER)) + 1;
+        Self(match order {
+            Order::Dense => number,
+            Order::Gaps => number | GAPS,
+            Order::Marker => number | MARKER,
+        })
     }
 }
 
 impl Order {
     /// # Errors
-    /// `Unsupported` where this order would lose acknowledged commits.
-    pub(crate) fn validate(self, caches_are_persistent: bool) -> Result<()> {
-        if self == Self::Gaps && !caches_are_persistent {
-            return Err(Error::Unsupported {
-                what: "Order::Gaps is right only on persistent memory with persistent caches (eADR); use Order::Dense"
-                    .into(),
-            });
-        }
-        Ok(())
+    /// `Unsupported` where this order would lose acknowledged commits, or the medium orders them by itself.
+    /// `caches_are_persistent`: none on the file medium.
+    pub(crate) fn validate(self, caches_are_persistent: Option<bool>) -> Result<()> {
+        let what = match (self, caches_are_persistent) {
+            (Self::Gaps, None | Some(false)) => {
+                "Order::Gaps is right only on persistent memory with persistent caches (eADR); use Order::Dense"
+            }
+            (Self::Marker, None) => {
+                "Order::Marker is for persistent memory (dax, emulated); use Order::Dense on the file medium"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::Unsupported { what: what.into() })
     }
 }
 
@@ -86,7 +107,11 @@ mod tests {
         assert_eq!(gaps.next(Order::Dense), Generation(2));
         assert_eq!(gaps.next(Order::Gaps).next(Order::Dense), Generation(3));
         assert!(gaps.0 > 1 << 62, "an earlier reader refuses it");
-        for word in [1 << 62, 1 << 63, u64::MAX, u64::MAX - 7] {
+        let marker = gaps.next(Order::Marker);
+        assert_eq!((marker.order(), marker.next(Order::Dense)), (Order::Marker, Generation(3)));
+        assert!(marker.0 > 1 << 63, "a reader that knows gaps refuses it");
+        assert_eq!(Generation::read(marker.0), Some(marker));
+        for word in [1 << 62, 1 << 63, 3 << 62, u64::MAX, u64::MAX - 7] {
             assert_eq!(Generation::read(word), None, "{word:#x}");
         }
     }

@@ -1,6 +1,6 @@
 //! Recovery of a shadow on dax or emulated. It applies the atomic groups in the logs to the durable copy, in the
 //! order of their numbers, up to the first number that is missing; later ones were never acknowledged, and are
-//! dropped.
+//! dropped. (With the other orders of `order.rs`: every one, or up to the marker. Equal numbers: by their logs.)
 //!
 //! A log ends where no whole atomic group stands. A whole atomic group anywhere after that place proves that the
 //! place had been durable: then it is damaged, and opening fails. (So damage is distinguished from a tear, except
@@ -24,9 +24,9 @@
 
 use crate::apply::{RingWords, Stage, read_unit, word};
 use crate::layout::{
-    AT_DIRTY_END, AT_GENERATION, AT_LEN, COMMIT_BYTES, CommitRecord, IN_LOG_HEAD, IN_LOG_UPTO, KIND_REDO,
-    KIND_SPILL, KIND_WORDS, REDO_BYTES, SPILL_BYTES, ShadowLayout, UNIT_ALIGN, Unit, VERSION, WORD_BYTES,
-    WORDS_BYTES, WORDS_COMMIT_BYTES, WordsCommit, crcs_of_words, le_bytes, redo_total,
+    AT_DIRTY_END, AT_GENERATION, AT_LEN, AT_MARKER, COMMIT_BYTES, CommitRecord, IN_LOG_HEAD, IN_LOG_UPTO,
+    KIND_REDO, KIND_SPILL, KIND_WORDS, REDO_BYTES, SPILL_BYTES, ShadowLayout, UNIT_ALIGN, Unit, VERSION,
+    WORD_BYTES, WORDS_BYTES, WORDS_COMMIT_BYTES, WordsCommit, crcs_of_words, le_bytes, redo_total,
 };
 use crate::lines::LineSet;
 use crate::order::{Generation, Order};
@@ -52,7 +52,7 @@ struct FoundGroup {
 
 /// Greatest number of an atomic group, a position or an opening that is accepted: counting on from it never
 /// overflows.
-const NUMBER_MAX: u64 = 1 << 62;
+pub(crate) const NUMBER_MAX: u64 = 1 << 62;
 
 /// The logs after a recovery or creation: where each ends, and the number of the last atomic group.
 pub(crate) struct RecoveredLogs {
@@ -68,7 +68,7 @@ pub(crate) struct RecoveredLogs {
 pub(crate) struct Recovery {
     pub(crate) units: u64,
     pub(crate) bytes: u64,
-    /// Atomic groups that were published, but after a number that was not: never acknowledged.
+    /// Atomic groups that were published, but after a number that was not, or beyond the marker: never acknowledged.
     pub(crate) dropped: u64,
 }
 
@@ -119,14 +119,19 @@ pub(crate) fn recover(
 ) -> Result<(RecoveredLogs, Recovery)> {
     let len = read_len(region, layout)?;
     region.grow(layout.image_start() + len)?;
-    let RingScan { found, upto, starts, generation } = scan(region, layout, len, u64::MAX, ends)?;
+    let RingScan { found, upto, marker, starts, generation } = scan(region, layout, len, u64::MAX, ends)?;
     let mut recovery = Recovery::default();
     let mut seq = upto;
     let (mut stage, mut lines) = (Stage::default(), LineSet::default());
     let mut ends = starts;
     for group in &found {
         if group.unit.seq() > upto {
-            if group.unit.seq() != seq + 1 && generation.order() == Order::Dense {
+            let is_kept = match generation.order() {
+                Order::Dense => group.unit.seq() == seq + 1,
+                Order::Gaps => true,
+                Order::Marker => group.unit.seq() <= marker,
+            };
+            if !is_kept {
                 recovery.dropped += 1;
                 continue;
             }
@@ -140,6 +145,8 @@ pub(crate) fn recover(
     stage.store(region, layout, |offset, len| lines.insert(offset, len));
     lines.drain(|offset, len| region.flush(layout.image_start() + offset, len as usize));
     region.fence();
+    // In every order: the next numbers are beyond the marker, which covers none of them until it is stored again.
+    seq = seq.max(marker);
     ends.iter_mut().for_each(|end| *end = end.next_multiple_of(UNIT_ALIGN));
     for (log, &end) in ends.iter().enumerate() {
         store_head(region, layout.log(log), seq, end);
@@ -173,10 +180,12 @@ pub(crate) fn verify_all(region: &Region, layout: &ShadowLayout, usable: u64) ->
 
 /// The content of the logs.
 struct RingScan {
-    /// Every atomic group, verified, by number.
+    /// Every atomic group, verified, by number, then by log and place.
     found: Vec<FoundGroup>,
     /// Up to this number, all are in the durable copy.
     upto: u64,
+    /// The marker.
+    marker: u64,
     /// Where each log begins.
     starts: Vec<u64>,
     /// That of the atomic groups.
@@ -187,11 +196,12 @@ fn scan(region: &Region, layout: &ShadowLayout, len: u64, usable: u64, ends: Log
     let logs = 0..layout.log_count as usize;
     let words = logs.map(|log| layout.log(log));
     let upto = words.map(|at| durable_word(region, at + IN_LOG_UPTO)).max().unwrap_or(0);
+    let marker = durable_word(region, AT_MARKER);
     let generation = Generation::read(durable_word(region, AT_GENERATION));
-    let Some(generation) = generation.filter(|_| upto <= NUMBER_MAX) else {
+    let Some(generation) = generation.filter(|_| upto <= NUMBER_MAX && marker <= NUMBER_MAX) else {
         return corrupt(AT_GENERATION, "a number of units or openings that cannot be");
     };
-    let mut scan = RingScan { found: Vec::new(), upto, starts: Vec::new(), generation };
+    let mut scan = RingScan { found: Vec::new(), upto, marker, starts: Vec::new(), generation };
     let mut verifier = Verifier { region, layout, len, usable, generation, upto: scan.upto, spilled: 0 };
     for log in 0..layout.log_count as usize {
         let at = layout.log(log);
@@ -218,8 +228,14 @@ fn scan(region: &Region, layout: &ShadowLayout, len: u64, usable: u64, ends: Log
             }
         }
     }
-    scan.found.sort_unstable_by_key(|group| group.unit.seq());
-    if scan.found.windows(2).any(|pair| pair[0].unit.seq() == pair[1].unit.seq()) {
+    let falls = |pair: &[FoundGroup]| pair[0].log == pair[1].log && pair[0].unit.seq() > pair[1].unit.seq();
+    if scan.found.windows(2).any(falls) {
+        return corrupt(layout.log(0), "two units of a log stand in the wrong order");
+    }
+    // A stable sort: it keeps the order of each log, and merges what is sorted already.
+    scan.found.sort_by_key(|group| (group.unit.seq(), group.log));
+    let same = |pair: &[FoundGroup]| pair[0].unit.seq() == pair[1].unit.seq();
+    if generation.order() == Order::Dense && scan.found.windows(2).any(same) {
         return corrupt(layout.log(0), "two units carry the same number");
     }
     Ok(scan)

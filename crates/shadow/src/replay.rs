@@ -19,6 +19,8 @@ use crate::handover::Handover;
 use crate::layout::{IN_LOG_HEAD, IN_LOG_UPTO, ShadowLayout, Unit};
 use crate::shares::{Share, Shares};
 use mangrove_pool::Region;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::atomic::Ordering;
 
 /// A share has so many bytes of the logs: one part in 16 of a ring. Space is freed in such pieces.
@@ -52,6 +54,8 @@ pub(crate) struct Replayer {
     positions: Vec<u64>,
     /// The number of the last atomic group applied.
     reached: u64,
+    /// The callers number the atomic groups: numbers have gaps, and those of two logs may be equal.
+    stamped: bool,
     /// The number of the last atomic group applied, durably.
     applied: u64,
     shares: Shares,
@@ -64,10 +68,11 @@ pub(crate) struct Replayer {
 }
 
 impl Replayer {
-    pub(crate) fn new(positions: Vec<u64>, applied: u64) -> Self {
+    pub(crate) fn new(positions: Vec<u64>, applied: u64, stamped: bool) -> Self {
         Self {
             positions,
             reached: applied,
+            stamped,
             applied,
             shares: Shares::default(),
             stage: Stage::default(),
@@ -86,6 +91,11 @@ impl Replayer {
     /// True when all that was applied is durable in the durable copy.
     pub(crate) fn is_settled(&self) -> bool {
         self.shares.is_empty()
+    }
+
+    /// True when something was published that was not applied.
+    pub(crate) fn is_behind(&self, handover: &Handover) -> bool {
+        self.positions.iter().enumerate().any(|(log, &position)| position < handover.tail(log))
     }
 
     /// Applies at most a share, and frees space if `aim` asks for some.
@@ -119,6 +129,10 @@ impl Replayer {
         if let Some(freed) = &freed {
             self.free(region, layout, handover, freed);
         }
+        if self.shares.is_empty() {
+            // With time stamps there may be no atomic group with the last of these numbers.
+            self.applied = self.reached;
+        }
         match freed {
             Some(_) => Step::Share,
             None if is_full => Step::Share,
@@ -135,10 +149,25 @@ impl Replayer {
         }
         // After the watermark: every atomic group up to it lies before these.
         let tails: Vec<u64> = (0..self.positions.len()).map(|log| handover.tail(log)).collect();
-        let mut first = FirstUnits::read(region, layout, &self.positions, &tails);
-        while self.reached < watermark && self.shares.open_bytes() < share {
-            let Some((log, unit)) = first.next(self.reached + 1) else { break };
-            assert!(unit.seq() <= watermark, "a unit beyond the watermark comes first");
+        let mut first = FirstUnits::read(region, layout, &self.positions, &tails, self.stamped);
+        let before = self.reached;
+        let all_applied = loop {
+            if !self.stamped && (self.reached == watermark || self.shares.open_bytes() >= share) {
+                break false;
+            }
+            let Some((log, unit)) = first.next(self.reached + 1) else { break true };
+            if self.stamped {
+                assert!(unit.seq() > before, "a unit was published after a watermark that covers it");
+                if unit.seq() > watermark {
+                    break true;
+                }
+                // Equal numbers belong to one share: `upto` covers all of them or none.
+                if self.shares.open_bytes() >= share && unit.seq() != self.reached {
+                    break false;
+                }
+            } else {
+                assert!(unit.seq() <= watermark, "a unit beyond the watermark comes first");
+            }
             let (shares, position) = (&mut self.shares, self.positions[log]);
             let touched = |offset, len| shares.insert(offset, len);
             self.bytes += self.stage.apply(region, layout, log, position, &unit, touched);
@@ -147,6 +176,9 @@ impl Replayer {
             first.advance(region, layout, log, self.positions[log], tails[log]);
             self.units += 1;
             self.reached = unit.seq();
+        };
+        if self.stamped && all_applied {
+            self.reached = watermark;
         }
         let shares = &mut self.shares;
         self.stage.store(region, layout, |offset, len| shares.insert(offset, len));
@@ -172,13 +204,16 @@ impl Replayer {
 /// The first published atomic group of each log that has not been applied.
 struct FirstUnits {
     units: Vec<Option<Unit>>,
+    /// With numbers that have gaps: the logs by number, then by log.
+    by_number: Option<BinaryHeap<Reverse<(u64, usize)>>>,
     /// The log of the last one applied: with one busy thread, the next is there too.
     log: usize,
 }
 
 impl FirstUnits {
-    fn read(region: &Region, layout: &ShadowLayout, positions: &[u64], tails: &[u64]) -> Self {
-        let mut first = Self { units: vec![None; positions.len()], log: 0 };
+    fn read(region: &Region, layout: &ShadowLayout, positions: &[u64], tails: &[u64], stamped: bool) -> Self {
+        let by_number = stamped.then(BinaryHeap::new);
+        let mut first = Self { units: vec![None; positions.len()], by_number, log: 0 };
         for (log, (&position, &tail)) in positions.iter().zip(tails).enumerate() {
             first.advance(region, layout, log, position, tail);
         }
@@ -191,10 +226,17 @@ impl FirstUnits {
             let unit = read_unit(region, layout, log, position);
             unit.expect("a published unit starts with its commit record")
         });
+        if let (Some(by_number), Some(unit)) = (&mut self.by_number, &self.units[log]) {
+            by_number.push(Reverse((unit.seq(), log)));
+        }
     }
 
-    /// The one with the least number. Numbers are dense, so that the search ends at `expected`.
-    fn next(&self, expected: u64) -> Option<(usize, Unit)> {
+    /// The one with the least number. Dense numbers end the search at `expected`.
+    fn next(&mut self, expected: u64) -> Option<(usize, Unit)> {
+        if let Some(by_number) = &mut self.by_number {
+            let Reverse((_, log)) = by_number.pop()?;
+            return self.units[log].map(|unit| (log, unit));
+        }
         let logs = (self.log..self.units.len()).chain(0..self.log);
         let mut least: Option<(usize, Unit)> = None;
         for log in logs {

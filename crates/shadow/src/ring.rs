@@ -11,6 +11,7 @@ use crate::order::Order;
 use crate::recover::RecoveredLogs;
 use crate::replay::{Aim, Replayer, Step};
 use crate::spill_area::SpillArea;
+use crate::stamps::Stamps;
 use crate::working::WorkingCopy;
 use crate::{Error, Result, Stat};
 use mangrove_pool::Region;
@@ -52,6 +53,8 @@ pub(crate) struct Rings {
     pub(crate) background: bool,
     /// `Order::Gaps`: what is sealed is durable.
     pub(crate) gaps: bool,
+    /// With numbers that the callers give.
+    pub(crate) stamps: Option<Stamps>,
     stop: AtomicBool,
     panicked: AtomicBool,
     pub(crate) len: AtomicU64,
@@ -67,13 +70,14 @@ impl Rings {
         options: &crate::Options,
     ) -> Self {
         let writer = |(log, &position): (usize, &u64)| {
-            Box::new(LogWriter::new(log, position, layout.seed(log, start.generation)))
+            Box::new(LogWriter::new(log, position, layout.seed(log, start.generation), start.seq))
         };
         Self {
             handover: Handover::new(start.seq + 1, &start.positions),
             writers: Leases::new(start.positions.iter().enumerate().map(writer)),
             written: start.positions.iter().map(|_| Written::default()).collect(),
-            replayer: Mutex::new(Replayer::new(start.positions.clone(), start.seq)),
+            replayer: Mutex::new(Replayer::new(start.positions.clone(), start.seq, options.is_stamped())),
+            stamps: options.is_stamped().then(|| Stamps::new(options.order, start.seq)),
             spill_area: SpillArea::default(),
             region,
             layout,
@@ -93,7 +97,7 @@ impl Rings {
         self.len.load(Ordering::Acquire)
     }
 
-    /// Waits until the atomic group `seq` is durable and, with `Order::Dense`, every one before it.
+    /// Waits until the atomic group `seq` is durable and, except with `Order::Gaps`, every one before it.
     #[inline]
     pub(crate) fn wait(&self, seq: u64) -> Result<()> {
         if self.gaps { self.alive() } else { self.wait_published(seq) }
@@ -111,6 +115,7 @@ impl Rings {
         let mut spins = 0;
         while !self.handover.covers(seq) {
             self.alive()?;
+            self.ask_watermark();
             spins += 1;
             if spins < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
         }
@@ -129,12 +134,12 @@ impl Rings {
 
     /// Applies everything published to the durable copy.
     pub(crate) fn checkpoint(&self) -> Result<()> {
-        let seq = self.handover.begun();
-        self.wait_applied(seq)
+        self.wait_applied(self.begun())
     }
 
     /// Runs one step of the replayer.
     pub(crate) fn replay_step(&self, aim: Aim) -> Step {
+        self.ask_watermark();
         let step = self.replayer.lock().step(&self.region, &self.layout, &self.handover, aim);
         if step == Step::Share {
             self.handover.space.notify_all();
@@ -146,6 +151,13 @@ impl Rings {
     /// frees the logs; false when there was nothing to do.
     pub(crate) fn replay_once(&self) -> bool {
         self.replay_step(Aim::Space) != Step::Nothing || self.replay_step(Aim::Empty) != Step::Nothing
+    }
+
+    /// Whether the replayer has nothing to do until something is published. With time stamps the watermark may also
+    /// grow, which wakes nobody: the replayer looks for it, from time to time.
+    fn is_settled(&self) -> bool {
+        let replayer = self.replayer.lock();
+        replayer.is_settled() && (self.stamps.is_none() || !replayer.is_behind(&self.handover))
     }
 
     pub(crate) fn alive(&self) -> Result<()> {
@@ -205,7 +217,7 @@ impl Rings {
             // A request between two rounds may belong to what the first has applied.
             let rests = waited && few && !requested;
             waited = true;
-            if !self.replayer.lock().is_settled() {
+            if !self.is_settled() {
                 if rests {
                     self.replay_step(Aim::Empty);
                     waited = false;

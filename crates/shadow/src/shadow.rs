@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! 1. The working copy never moves, and is never written by this crate once it has been opened.
-//! 2. Tickets grow in the order of commits; an atomic group is durable only with every one before it.
+//! 2. Tickets grow in the order of commits; an atomic group is durable only with every one before it. (`order.rs` has
+//!    the exceptions.)
 
 use crate::layout::{AT_RINGS, BLANK_HEADER, ShadowLayout};
 use crate::lease::LogLease;
@@ -68,7 +69,7 @@ impl Shadow {
         if options.config.read_only {
             return Self::read_only(pool, begun);
         }
-        let options = &options.for_domain(pool.stat().domain.is_some_and(|domain| domain.eadr))?;
+        let options = &options.for_domain(pool.stat().domain.map(|domain| domain.eadr))?;
         let image = if options.start == Start::CopyOnWrite { pool.image_file()? } else { None };
         let found = pool.open_report();
         let ends = if found.was_clean || found.created { LogEnds::Trust } else { LogEnds::Prove };
@@ -235,8 +236,8 @@ impl Shadow {
     /// atomic groups keep that order.
     ///
     /// # Errors
-    /// `NoSpace` for an atomic group that does not fit into the log and finds no space to be spilled; `Io` when the
-    /// process has no descriptor left for its spill file. In both cases nothing is poisoned and nothing was
+    /// `Unsupported` with [`Options::stamped`]. `NoSpace` for an atomic group that does not fit into the log and finds no
+    /// space to be spilled; `Io` when the process has no descriptor left for its spill file. In these cases nothing is poisoned and nothing was
     /// committed. `Poisoned`, or the first error, forever after the medium failed.
     ///
     /// # Panics
@@ -289,7 +290,7 @@ impl Shadow {
 
     /// Waits until the atomic group and every one before it is durable. With durability by interval it returns at
     /// once; see [`Shadow::sync`]. With [`Order::Gaps`](crate::Order::Gaps) it returns at once, since what was sealed
-    /// is durable.
+    /// is durable; with [`Order::Marker`](crate::Order::Marker) when the marker covers the number.
     ///
     /// # Errors
     /// `Poisoned`, or the first error: nothing may be acknowledged.
@@ -308,8 +309,38 @@ impl Shadow {
     pub fn sync(&self) -> Result<()> {
         match &self.backing {
             Backing::Log(log) => log.region.sync(),
-            Backing::Rings(rings) => rings.wait(rings.handover.begun()),
+            Backing::Rings(rings) => rings.wait(rings.begun()),
             Backing::ReadOnly(_) => Ok(()),
+        }
+    }
+
+    /// Makes the marker durable: every atomic group up to `number` was published, and none up to it will follow. One
+    /// store, one flush, one fence; callers do it in turn. Does nothing when the marker covers `number` already. A crash
+    /// keeps the atomic groups up to the marker, and those who wait for them go on.
+    ///
+    /// # Errors
+    /// `Poisoned`, or the first error: nothing may be acknowledged.
+    ///
+    /// # Panics
+    /// Without [`Order::Marker`](crate::Order::Marker).
+    pub fn mark(&self, number: u64) -> Result<()> {
+        match &self.backing {
+            Backing::Log(_) | Backing::ReadOnly(_) => panic!("a marker is for Order::Marker"),
+            Backing::Rings(rings) => rings.mark(number),
+        }
+    }
+
+    /// How far time stamps with [`Order::Gaps`](crate::Order::Gaps) are complete: every atomic group up to the answer was
+    /// published, or never will be. The replayer, and whoever waits for it, asks when it has work; until the first
+    /// answer nothing is replayed, and the rings fill up. The answer may be too small, and may be any number above those
+    /// given so far. It must not come from a shadow that it keeps alive: the shadow owns the function.
+    ///
+    /// # Panics
+    /// Without [`Options::stamped`] and `Order::Gaps`; at the second call.
+    pub fn set_watermark(&self, complete: impl Fn() -> u64 + Send + Sync + 'static) {
+        match &self.backing {
+            Backing::Log(_) | Backing::ReadOnly(_) => panic!("a watermark is for time stamps with gaps"),
+            Backing::Rings(rings) => rings.set_watermark(Box::new(complete)),
         }
     }
 
@@ -349,7 +380,8 @@ impl Shadow {
         }
     }
 
-    /// Everything that any thread has committed so far.
+    /// Everything that any thread has committed so far. With [`Options::stamped`] everything that is known to be complete;
+    /// at first the greatest number of the openings before.
     #[inline]
     #[must_use]
     pub fn committed(&self) -> Ticket {
@@ -472,14 +504,15 @@ impl Shadow {
     }
 
     /// Makes everything committed durable, applies it to the durable copy, and marks the shadow closed. The caller
-    /// must have stopped using the working copy.
+    /// must have stopped using the working copy. With [`Options::stamped`] everything published counts as complete if every
+    /// lease was dropped; otherwise it waits until the caller says so.
     ///
     /// # Errors
     /// The first I/O error: the shadow is then as after a crash, and opens again by recovery.
     pub fn close(mut self) -> Result<()> {
         let settled = match &self.backing {
             Backing::Log(_) | Backing::ReadOnly(_) => Ok(()),
-            Backing::Rings(rings) => rings.checkpoint(),
+            Backing::Rings(rings) => rings.complete_all().and_then(|()| rings.checkpoint()),
         };
         self.stop();
         match (settled, self.pool.take()) {

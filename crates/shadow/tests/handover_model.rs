@@ -33,6 +33,10 @@ mod sync {
             self.0.store(value, order(o));
         }
 
+        pub(crate) fn fetch_max(&self, value: u64, o: Ordering) -> u64 {
+            self.0.fetch_max(value, order(o))
+        }
+
         pub(crate) fn fetch_add(&self, value: u64, o: Ordering) -> u64 {
             self.0.fetch_add(value, order(o))
         }
