@@ -53,8 +53,8 @@ enum Log {
 /// # Time stamps
 ///
 /// With [`Options::stamped`](crate::Options::stamped) the caller numbers the atomic group
-/// ([`number_as`](Self::number_as) instead of `number`), and nobody waits for a lease: not the others, not the replayer.
-/// Both follow what the caller says to be complete.
+/// ([`number_as`](Self::number_as) instead of `number`), and nobody waits for a lease: not the others, not the
+/// replayer. Both follow what the caller says to be complete.
 ///
 /// - [`Order::Marker`](crate::Order::Marker): [`Shadow::mark`](crate::Shadow::mark), by a caller who knows that every
 ///   atomic group up to a number was published. `Shadow::wait` returns when the marker covers the number.
@@ -195,10 +195,10 @@ impl LogLease {
         Ok(Ticket(number))
     }
 
-    /// In place of [`number`](Self::number), with [`Options::stamped`](crate::Options::stamped): the caller's number. It is
-    /// greater than those of all openings before ([`Shadow::committed`](crate::Shadow::committed) at first), and not
-    /// smaller than any in this log. Equal numbers of two logs are ordered by log. The replayer must not have been told
-    /// that the number is complete.
+    /// In place of [`number`](Self::number), with [`Options::stamped`](crate::Options::stamped): the caller's number.
+    /// It is greater than those of all openings before ([`Shadow::committed`](crate::Shadow::committed) at first), and
+    /// not smaller than any in this log. Equal numbers of two logs are ordered by log. The replayer must not have been
+    /// told that the number is complete.
     ///
     /// No system call, no locked instruction, no fence: it stores to lines of this log, and loads none that others
     /// store to.

@@ -62,6 +62,7 @@ mod stamps;
 mod stat;
 mod sync;
 mod ticket;
+mod watermark;
 mod working;
 
 pub use lease::LogLease;

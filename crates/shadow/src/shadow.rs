@@ -236,9 +236,9 @@ impl Shadow {
     /// atomic groups keep that order.
     ///
     /// # Errors
-    /// `Unsupported` with [`Options::stamped`]. `NoSpace` for an atomic group that does not fit into the log and finds no
-    /// space to be spilled; `Io` when the process has no descriptor left for its spill file. In these cases nothing is poisoned and nothing was
-    /// committed. `Poisoned`, or the first error, forever after the medium failed.
+    /// `Unsupported` with [`Options::stamped`]. `NoSpace` for an atomic group that does not fit into the log and finds
+    /// no space to be spilled; `Io` when the process has no descriptor left for its spill file. In these cases nothing
+    /// is poisoned and nothing was committed. `Poisoned`, or the first error, forever after the medium failed.
     ///
     /// # Panics
     /// When a range lies outside the usable part of the working copy, or there is no such log.
@@ -315,8 +315,8 @@ impl Shadow {
     }
 
     /// Makes the marker durable: every atomic group up to `number` was published, and none up to it will follow. One
-    /// store, one flush, one fence; callers do it in turn. Does nothing when the marker covers `number` already. A crash
-    /// keeps the atomic groups up to the marker, and those who wait for them go on.
+    /// store, one flush, one fence; callers do it in turn. Does nothing when the marker covers `number` already. A
+    /// crash keeps the atomic groups up to the marker, and those who wait for them go on.
     ///
     /// # Errors
     /// `Poisoned`, or the first error: nothing may be acknowledged.
@@ -330,10 +330,10 @@ impl Shadow {
         }
     }
 
-    /// How far time stamps with [`Order::Gaps`](crate::Order::Gaps) are complete: every atomic group up to the answer was
-    /// published, or never will be. The replayer, and whoever waits for it, asks when it has work; until the first
-    /// answer nothing is replayed, and the rings fill up. The answer may be too small, and may be any number above those
-    /// given so far. It must not come from a shadow that it keeps alive: the shadow owns the function.
+    /// How far time stamps with [`Order::Gaps`](crate::Order::Gaps) are complete: every atomic group up to the answer
+    /// was published, or never will be. The replayer, and whoever waits for it, asks when it has work; until the first
+    /// answer nothing is replayed, and the rings fill up. The answer may be too small, and may be any number above
+    /// those given so far. It must not come from a shadow that it keeps alive: the shadow owns the function.
     ///
     /// # Panics
     /// Without [`Options::stamped`] and `Order::Gaps`; at the second call.
@@ -380,8 +380,8 @@ impl Shadow {
         }
     }
 
-    /// Everything that any thread has committed so far. With [`Options::stamped`] everything that is known to be complete;
-    /// at first the greatest number of the openings before.
+    /// Everything that any thread has committed so far. With [`Options::stamped`] everything that is known to be
+    /// complete; at first the greatest number of the openings before.
     #[inline]
     #[must_use]
     pub fn committed(&self) -> Ticket {
@@ -504,8 +504,8 @@ impl Shadow {
     }
 
     /// Makes everything committed durable, applies it to the durable copy, and marks the shadow closed. The caller
-    /// must have stopped using the working copy. With [`Options::stamped`] everything published counts as complete if every
-    /// lease was dropped; otherwise it waits until the caller says so.
+    /// must have stopped using the working copy. With [`Options::stamped`] everything published counts as complete if
+    /// every lease was dropped; otherwise it waits until the caller says so.
     ///
     /// # Errors
     /// The first I/O error: the shadow is then as after a crash, and opens again by recovery.

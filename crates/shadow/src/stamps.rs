@@ -1,40 +1,19 @@
 //! Atomic groups that their callers number by time stamps: how far they are complete, and the durable marker.
 //!
 //! The replayer applies atomic groups in the order of numbers, so it must know that none with a smaller number will
-//! follow. With dense numbers it sees that by itself. With time stamps only the caller knows, and tells it: by the marker
-//! (`Order::Marker`), or by a function that the replayer calls when it has work (`Order::Gaps`).
+//! follow. With dense numbers it sees that by itself. With time stamps only the caller knows, and tells it: by the
+//! marker (`Order::Marker`), or by a function that the replayer calls when it has work (`Order::Gaps`).
 //!
-//! Durable-order: whatever the marker covers, before the marker; the marker before the durable copy changes. Otherwise a
-//! crash could leave a durable copy with parts of atomic groups that recovery then drops.
+//! Durable-order: whatever the marker covers, before the marker; the marker before the durable copy changes. Otherwise
+//! a crash could leave a durable copy with parts of atomic groups that recovery then drops.
 
 use crate::layout::AT_MARKER;
 use crate::order::Order;
 use crate::recover::NUMBER_MAX;
 use crate::ring::Rings;
+use crate::watermark::Watermark;
 use crate::{Error, Result};
-use parking_lot::Mutex;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
-
-/// Tells up to which number every atomic group is complete.
-type Watermark = Box<dyn Fn() -> u64 + Send + Sync>;
-
-/// Of rings whose callers number the atomic groups.
-pub(crate) struct Stamps {
-    order: Order,
-    /// The last number of the openings before.
-    pub(crate) covered: u64,
-    /// The callers' function, with `Order::Gaps`.
-    watermark: OnceLock<Watermark>,
-    /// The marker; its lock is held from the comparison to the fence.
-    marker: Mutex<u64>,
-}
-
-impl Stamps {
-    pub(crate) fn new(order: Order, covered: u64) -> Self {
-        Self { order, covered, watermark: OnceLock::new(), marker: Mutex::new(covered) }
-    }
-}
 
 impl Rings {
     pub(crate) fn set_watermark(&self, watermark: Watermark) {

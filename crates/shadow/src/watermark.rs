@@ -1,0 +1,25 @@
+//! What a shadow knows of the numbers that its callers give (`stamps.rs` uses it).
+
+use crate::order::Order;
+use parking_lot::Mutex;
+use std::sync::OnceLock;
+
+/// Tells up to which number every atomic group is complete.
+pub(crate) type Watermark = Box<dyn Fn() -> u64 + Send + Sync>;
+
+/// Of rings whose callers number the atomic groups.
+pub(crate) struct Stamps {
+    pub(crate) order: Order,
+    /// The last number of the openings before.
+    pub(crate) covered: u64,
+    /// The callers' function, with `Order::Gaps`.
+    pub(crate) watermark: OnceLock<Watermark>,
+    /// The marker; its lock is held from the comparison to the fence.
+    pub(crate) marker: Mutex<u64>,
+}
+
+impl Stamps {
+    pub(crate) fn new(order: Order, covered: u64) -> Self {
+        Self { order, covered, watermark: OnceLock::new(), marker: Mutex::new(covered) }
+    }
+}
