@@ -838,11 +838,13 @@ mangrove_status mangrove_map_backup(const mangrove_map *map,
 // Errors: only when the check itself cannot run. Threads: any.
 mangrove_status mangrove_map_check(const mangrove_map *map, uint64_t *records, char **problems);
 
-// Reads every byte of the pool at `path` against its checksums, without opening the map in it.
-// Writes nothing. Returns MANGROVE_UNSOUND when bytes are damaged, with *problems (which may be
+// Reads every byte of the pool at `path` against its checksums, without opening the map in it; of a heap,
+// also its roots, what they point to, and every structure of its allocator. Writes nothing. Returns MANGROVE_UNSOUND when bytes are damaged, with *problems (which may be
 // NULL) as in mangrove_map_check.
-// Errors: MANGROVE_ERR_POOL_NOT_FOUND, _POOL_BUSY, _FOREIGN, _NEWER, _CORRUPT, _IO. Threads: any.
-mangrove_status mangrove_pool_check(const char *path, char **problems);
+// Errors: MANGROVE_ERR_POOL_NOT_FOUND, _POOL_BUSY, _FOREIGN, _NEWER, _CORRUPT, _IO; of a heap,
+// _UNSUPPORTED: something else lies at its address. Threads: any.
+mangrove_status mangrove_pool_check(const char *path,
+                                    char **problems);
 
 // Figures of the map into *stat, whose `size` the caller has set. Costs a few
 // microseconds. Threads: any.
@@ -899,6 +901,17 @@ mangrove_status mangrove_heap_close(mangrove_heap *heap);
 // The heap's first byte, in *base: the same address in every process. Blocks lie behind it.
 // Threads: any.
 mangrove_status mangrove_heap_base(const mangrove_heap *heap, void **base);
+
+// Copies the heap as it is at this instant into a new heap at `path`, while transactions continue; they
+// wait only while memory is compared with the copy. *bytes, which may be NULL, is how many were copied.
+// The new heap belongs at the same address, so one process opens one of the two at a time.
+//
+// Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _READ_ONLY, _IO, _POISONED; _POOL_BUSY: another backup to
+// `path` is at work; _TX_MISPLACED inside a transaction on it. Nothing is left at `path`.
+// Crash: the new heap appears whole and durable, or not at all. Threads: any.
+mangrove_status mangrove_heap_backup(const mangrove_heap *heap,
+                                     const char *path,
+                                     uint64_t *bytes);
 
 // Waits until every transaction that has returned is durable, whatever the durability.
 // Errors: MANGROVE_ERR_POISONED, _IO. Threads: any.

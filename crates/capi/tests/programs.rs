@@ -132,18 +132,23 @@ fn heap_basics() {
 
 #[test]
 fn heap_errors() {
-    // Not under the checker, for the child: see `forked`.
-    with_either_library("heap_errors", &tempfile::tempdir().expect("a scratch directory"));
+    all_ways("heap_errors");
+}
+
+#[test]
+fn heap_forked() {
+    // Not under the checker: see `forked`.
+    with_either_library("heap_forked", &tempfile::tempdir().expect("a scratch directory"));
 }
 
 #[test]
 fn heap_threads() {
-    with_either_library("heap_threads", &tempfile::tempdir().expect("a scratch directory"));
+    all_ways("heap_threads");
 }
 
 #[test]
 fn heap_cxx() {
-    with_either_library("heap_cxx", &tempfile::tempdir().expect("a scratch directory"));
+    all_ways("heap_cxx");
 }
 
 /// What a heap cannot hold, and what a type mistake would damage, does not compile.

@@ -5,6 +5,7 @@ use crate::disk_floor;
 use crate::exit::Exit;
 use crate::output;
 use crate::size::{count, human};
+use mangrove::heap::{Heap, MediumKind, Plan};
 use mangrove_sys::FlushInstruction;
 use rustix::process::{Resource, getrlimit};
 use serde_json::json;
@@ -52,6 +53,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     let cpu = CpuFacts::find();
     let domain = domain_choice(eadr, flush);
     let medium = medium_choice(&args.dir, on_dax, &fs_type);
+    let plan = |on_dax| Heap::options().plan(if on_dax { MediumKind::Dax } else { MediumKind::File });
+    let (heap, heap_on_dax) = (plan(on_dax)?, plan(true)?);
+    let plan_json = |plan: &Plan| json!({ "executor": plan.executor, "protocol": plan.protocol, "order": plan.order.to_string() });
     let rate = |r: disk_floor::Rate| {
         let (per_second, median_us, p99_us) = (r.per_second, r.median_us, r.p99_us);
         json!({ "per_second": per_second, "median_us": median_us, "p99_us": p99_us })
@@ -73,6 +77,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
             "numa_nodes": cpu.numa_json(),
             "limits": limits.iter().map(|(k, v)| ((*k).to_owned(), v.clone().into()))
                 .collect::<serde_json::Map<String, serde_json::Value>>(),
+            "heap": plan_json(&heap),
+            "heap_on_persistent_memory": plan_json(&heap_on_dax),
             "choice": { "medium": medium.0, "why": medium.1, "domain": domain },
         }))?;
         return Ok(Exit::Ok);
@@ -100,6 +106,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     rows.extend(cpu.rows());
     rows.push(("Mangrove would use", format!("medium {}: {}", medium.0, medium.1)));
     rows.push(("", format!("on persistent memory: {domain}")));
+    rows.push(("a heap would use", format!("{heap}, order {}", heap.order)));
+    rows.push(("", format!("on persistent memory: {}, order {}", heap_on_dax.protocol, heap_on_dax.order)));
     output::table(&rows)?;
     Ok(Exit::Ok)
 }

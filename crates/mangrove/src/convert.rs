@@ -1,6 +1,7 @@
 //! Converts the errors of the crates below into this crate's.
 
 use crate::Error;
+use crate::heap::HeapError;
 use std::path::Path;
 
 /// Name of a pool's data file, which holds its region.
@@ -25,6 +26,15 @@ impl From<mangrove_pool::Error> for Error {
             Below::Io { path, doing, code, message } => {
                 Self::Io { path, doing: doing.to_owned(), code, message }
             }
+            other => Self::Unsupported { what: other.to_string() },
+        }
+    }
+}
+
+impl From<HeapError> for Error {
+    fn from(error: HeapError) -> Self {
+        match error {
+            HeapError::Pool(error) => error.into(),
             other => Self::Unsupported { what: other.to_string() },
         }
     }

@@ -1,6 +1,6 @@
 //! Figures of a map and of its pool, and what can be asked of a pool without opening it.
 
-use crate::{Durability, Latency, Medium, Result};
+use crate::{Durability, Heap, Latency, Medium, Result};
 use mangrove_pool::{MediumKind, Pool};
 use std::path::{Path, PathBuf};
 
@@ -116,12 +116,17 @@ pub fn pool_is_unfinished(path: impl AsRef<Path>) -> bool {
     Pool::is_unfinished(path) && !Pool::is_busy(path)
 }
 
-/// Reads every byte of the pool at `path` against its checksums, without recovering what is in it. Returns one
-/// message for each damaged place. Opens read-only, writes nothing.
+/// Reads every byte of the pool at `path` against its checksums, without recovering what is in it; of a heap, also what
+/// [`Heap::check_path`](crate::Heap::check_path) compares. Returns one message for each damaged place. Opens
+/// read-only, writes nothing.
 ///
 /// # Errors
-/// As [`pool_info`], and [`crate::Error::Busy`].
+/// As [`pool_info`], and [`crate::Error::Busy`]; of a heap, [`crate::Error::Unsupported`] where this process has
+/// something else at its address.
 pub fn pool_check(path: impl AsRef<Path>) -> Result<Vec<String>> {
+    if matches!(Pool::inspect(&path), Ok(info) if info.kind == mangrove_txn::KIND) {
+        return Ok(Heap::check_path(path)?);
+    }
     Ok(Pool::check(path)?.damage.iter().map(ToString::to_string).collect())
 }
 

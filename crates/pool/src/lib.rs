@@ -29,6 +29,7 @@
 //!
 //! What a crash may do: docs/fault-model.md. The bytes: docs/format/pool.md and docs/format/log.md.
 
+mod appear;
 mod check;
 mod config;
 mod create;
@@ -49,6 +50,7 @@ mod stat;
 mod storage;
 mod sync;
 
+pub use appear::appear;
 pub use config::{Create, Domain, Durability, Medium, PoolConfig};
 pub use create::choose_address;
 #[doc(hidden)]

@@ -39,6 +39,7 @@
 mod apply;
 mod check;
 mod commit;
+mod copy;
 mod handover;
 mod layout;
 mod lease;
@@ -65,6 +66,7 @@ mod ticket;
 mod watermark;
 mod working;
 
+pub use copy::ShadowCopy;
 pub use lease::LogLease;
 pub use mangrove_pool::{
     AddressChoice, CheckReport, Create, Domain, Durability, Error, FlushCost, FlushInstruction, Latency,

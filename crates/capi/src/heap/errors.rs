@@ -10,6 +10,7 @@ impl From<HeapError> for Failure {
         let status = match &error {
             HeapError::Pool(pool) => return Error::from(pool.clone()).into(),
             HeapError::InDoubt(_) => MANGROVE_ERR_IN_DOUBT,
+            HeapError::Stopped => MANGROVE_ERR_STOPPED,
             HeapError::ReadOnly => MANGROVE_ERR_READ_ONLY,
             HeapError::Full { .. } => MANGROVE_ERR_FULL,
             HeapError::BadFree { .. } | HeapError::Root { .. } | HeapError::Invalid { .. } => {

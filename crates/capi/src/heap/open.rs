@@ -5,9 +5,11 @@ use super::options::mangrove_heap_options;
 use crate::status::mangrove_status::*;
 use crate::status::{Failure, guard, mangrove_status};
 use mangrove::heap::{Heap, HeapError, HeapOptions};
-use mangrove_cabi::{give, handle, on_own_thread, out, path};
+use mangrove_cabi::{give, handle, on_own_thread, out, path, put_out};
 use mangrove_sys::ProcessMark;
 use std::ffi::{c_char, c_void};
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// The most bytes of the name of a root.
 pub const MANGROVE_ROOT_NAME_BYTES_MAX: usize = 39;
@@ -20,7 +22,7 @@ const _: () = assert!(MANGROVE_ROOT_COUNT_MAX == mangrove::heap::ROOT_COUNT_MAX)
 
 /// An open heap: memory that comes back at its address, changed by transactions.
 pub struct mangrove_heap {
-    pub(super) heap: Heap,
+    pub(super) heap: Arc<Heap>,
     process: ProcessMark,
 }
 
@@ -53,7 +55,7 @@ pub unsafe extern "C" fn mangrove_heap_open(
         let options = options.map_or_else(HeapOptions::new, mangrove_heap_options::for_open);
         let path = path.to_owned();
         let opened = on_own_thread(move || options.open(path))?;
-        *heap = give(mangrove_heap { heap: opened, process: ProcessMark::here() });
+        *heap = give(mangrove_heap { heap: Arc::new(opened), process: ProcessMark::here() });
         Ok(MANGROVE_OK)
     })
 }
@@ -74,14 +76,15 @@ pub unsafe extern "C" fn mangrove_heap_close(heap: *mut mangrove_heap) -> mangro
         if !opened.process.is_here() {
             return Err(HeapError::Forked.into());
         }
-        if is_inside(&raw const opened.heap) {
+        if is_inside(Arc::as_ptr(&opened.heap)) {
             return Err(Failure::new(
                 MANGROVE_ERR_IN_USE,
                 "the heap cannot be closed inside a transaction on it; return from the body first",
             ));
         }
         // SAFETY: not null, from mangrove_heap_open and, by contract, not closed before.
-        unsafe { Box::from_raw(heap) }.heap.close()?;
+        let heap = unsafe { Box::from_raw(heap) }.heap;
+        Arc::into_inner(heap).expect("no other call on the heap runs").close()?;
         Ok(MANGROVE_OK)
     })
 }
@@ -97,6 +100,36 @@ pub unsafe extern "C" fn mangrove_heap_base(
         // SAFETY: the header's contract for out-parameters and handles.
         let (base, heap) = unsafe { (out(base, std::ptr::null_mut(), "base")?, handle(heap, "heap")?) };
         *base = std::ptr::with_exposed_provenance_mut(heap.heap.base());
+        Ok(MANGROVE_OK)
+    })
+}
+
+/// Copies the heap as it is at this instant into a new heap at `path`, while transactions continue; they
+/// wait only while memory is compared with the copy. *bytes, which may be NULL, is how many were copied.
+/// The new heap belongs at the same address, so one process opens one of the two at a time.
+///
+/// Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _READ_ONLY, _IO, _POISONED; _POOL_BUSY: another backup to
+/// `path` is at work; _TX_MISPLACED inside a transaction on it. Nothing is left at `path`.
+/// Crash: the new heap appears whole and durable, or not at all. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_backup(
+    heap: *const mangrove_heap,
+    path: *const c_char,
+    bytes: *mut u64,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for out-parameters.
+        unsafe { put_out(bytes, 0) };
+        // SAFETY: the header's contract for handles and paths.
+        let (heap, path) = unsafe { (handle(heap, "heap")?, self::path(path, "path")?) };
+        // On another thread it would wait for this one's transaction.
+        if is_inside(Arc::as_ptr(&heap.heap)) {
+            return Err(HeapError::Nested.into());
+        }
+        let (heap, path) = (Arc::clone(&heap.heap), path.to_owned());
+        let report = on_own_thread(move || heap.backup(path, |_| ControlFlow::Continue(())))?;
+        // SAFETY: as above.
+        unsafe { put_out(bytes, report.bytes) };
         Ok(MANGROVE_OK)
     })
 }

@@ -5,7 +5,7 @@ use crate::size::{count, human};
 use crate::{interrupt, open_args, output, progress, stderr};
 use serde_json::json;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Copy a map, as it is at this instant, into a new pool. The copy appears whole and durable, or
 /// not at all. (A program that holds the map open makes backups with `Map::backup`.)
@@ -23,29 +23,34 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let map = open_args::read_only(&args.pool)?;
+    copy(&args.pool, &args.to, args.json)
+}
+
+/// Copies the map in `pool` to a new pool at `to`.
+pub(crate) fn copy(pool: &Path, to: &Path, is_json: bool) -> anyhow::Result<Exit> {
+    let map = open_args::read_only(pool)?;
     interrupt::catch()?;
     let bar = progress::records("backup", map.len()?);
-    let result = map.backup(&args.to, |progress| {
+    let result = map.backup(to, |progress| {
         bar.set_position(progress.records);
         if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     bar.finish_and_clear();
     let report = match result {
         Err(mangrove::Error::Stopped) => {
-            stderr::line(format_args!("mangrove: interrupted; nothing was left at {}", args.to.display()));
+            stderr::line(format_args!("mangrove: interrupted; nothing was left at {}", to.display()));
             return Ok(Exit::Interrupted);
         }
         other => other?,
     };
-    if args.json {
+    if is_json {
         output::json(&json!({ "records": report.records, "bytes": report.bytes }))?;
     } else {
         output::lines([format!(
             "{} records, {} copied to {}",
             count(report.records),
             human(report.bytes),
-            args.to.display()
+            to.display()
         )])?;
     }
     Ok(Exit::Ok)

@@ -15,4 +15,5 @@ mod scan;
 mod source;
 mod stat;
 
+pub(crate) use backup::copy as backup;
 pub(crate) use dispatch::{Command, run};

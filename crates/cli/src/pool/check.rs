@@ -5,8 +5,8 @@ use crate::output;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Read every byte of a pool against its checksums, without recovering what is in it. Exit code 1
-/// when something is damaged.
+/// Read every byte of a pool against its checksums, without recovering what is in it. Of a heap, also
+/// its roots, what they point to, and its allocator. Exit code 1 when something is damaged.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   mangrove pool check words.pool")]

@@ -1,6 +1,6 @@
 //! The subcommands of `mangrove pool`.
 
-use super::{check, info};
+use super::{backup, check, info};
 use crate::exit::Exit;
 use clap::Subcommand;
 
@@ -10,11 +10,14 @@ pub(crate) enum Command {
     Info(info::Args),
     /// Read every byte of a pool against its checksums
     Check(check::Args),
+    /// Copy a map or a heap that no process has open
+    Backup(backup::Args),
 }
 
 pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Info(args) => info::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Backup(args) => backup::run(&args),
     }
 }

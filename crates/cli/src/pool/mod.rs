@@ -1,5 +1,6 @@
 //! `mangrove pool`: one file a subcommand.
 
+mod backup;
 mod check;
 mod dispatch;
 mod info;

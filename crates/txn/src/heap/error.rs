@@ -37,6 +37,8 @@ pub enum HeapError {
     },
     /// A transaction was begun inside another one of the same thread on the same heap.
     Nested,
+    /// The caller stopped a backup: nothing is left of it.
+    Stopped,
     /// The heap was opened by the process that this one was forked from.
     Forked,
     /// The heap's own structures contradict each other.
@@ -84,6 +86,7 @@ impl fmt::Display for HeapError {
             Self::Nested => f.write_str(
                 "a transaction of this thread is running on this heap already; use its `tx` instead of the heap",
             ),
+            Self::Stopped => f.write_str("the backup was stopped, and nothing is left of it"),
             Self::Forked => f.write_str(
                 "this heap was opened before the process was forked; use it in the parent, or close it there and open it here",
             ),

@@ -1,5 +1,6 @@
 //! The durable heap: transactions on memory that comes back at its address.
 
+mod backup;
 mod check;
 mod error;
 mod heap;
@@ -16,11 +17,12 @@ mod thread;
 mod tx;
 mod words;
 
+pub use backup::{BackupProgress, HeapBackup};
 pub use error::{HeapError, HeapResult};
 pub use heap::{Heap, HeapStat};
 pub use info::HeapInfo;
 pub use layout::{ROOT_COUNT_MAX, ROOT_NAME_BYTES_MAX};
-pub use options::{HeapOptions, MEMORY_BYTES_MIN};
+pub use options::{HeapOptions, KIND, MEMORY_BYTES_MIN};
 pub use plan::Plan;
 pub use pointer::Ptr;
 pub use roots::Root;

@@ -4,8 +4,8 @@ use crate::executor::StmOptions;
 use mangrove_shadow::{AddressChoice, FlushInstruction, Order, PoolConfig, Start, Storage};
 use std::sync::Arc;
 
-/// The engine that owns the pool's bytes.
-const KIND: &str = "heap";
+/// The kind of a heap's pool: who owns its bytes.
+pub const KIND: &str = "heap";
 /// Logs of a new heap, unless there are more CPUs.
 const LOG_COUNT_MIN: usize = 4;
 

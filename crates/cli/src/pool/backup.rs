@@ -1,0 +1,60 @@
+//! `mangrove pool backup`.
+
+use crate::exit::{Exit, Usage};
+use crate::size::human;
+use crate::{interrupt, map, output, progress, stderr};
+use mangrove::heap::{Heap, HeapError};
+use serde_json::json;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+/// Copy the map or the heap in a pool into a new pool. The copy appears whole and durable, or not at
+/// all. (A program that holds it open makes backups with `Map::backup` and `Heap::backup`.)
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  mangrove pool backup bank.pool /mnt/backup/bank.pool")]
+pub(crate) struct Args {
+    /// The pool
+    pool: PathBuf,
+    /// The new pool
+    to: PathBuf,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
+    match &*mangrove::pool_info(&args.pool)?.kind {
+        "map" => map::backup(&args.pool, &args.to, args.json),
+        "heap" => heap(args),
+        other => Err(Usage(format!(
+            "{} holds a {other}; copy its folder while no process has it open",
+            args.pool.display()
+        ))
+        .into()),
+    }
+}
+
+fn heap(args: &Args) -> anyhow::Result<Exit> {
+    let heap = Heap::options().read_only(true).open(&args.pool)?;
+    interrupt::catch()?;
+    let bar = progress::bytes("backup", heap.shadow().len());
+    let result = heap.backup(&args.to, |progress| {
+        bar.set_position(progress.bytes);
+        if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    bar.finish_and_clear();
+    let report = match result {
+        Err(HeapError::Stopped) => {
+            stderr::line(format_args!("mangrove: interrupted; nothing was left at {}", args.to.display()));
+            return Ok(Exit::Interrupted);
+        }
+        other => other?,
+    };
+    if args.json {
+        output::json(&json!({ "bytes": report.bytes }))?;
+    } else {
+        output::lines([format!("{} copied to {}", human(report.bytes), args.to.display())])?;
+    }
+    Ok(Exit::Ok)
+}

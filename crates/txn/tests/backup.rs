@@ -1,0 +1,186 @@
+//! A heap is backed up while transactions run: the copy is one instant, whole, and opens as a heap.
+
+use mangrove_txn::{
+    Create, Heap, HeapError, HeapOptions, Latency, Medium, Pod, Ptr, Stop, Tx, Zeroable, field,
+};
+use std::ops::ControlFlow::{Break, Continue};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const MEDIA: [Medium; 2] = [Medium::Emulated(Latency::new(0, 0)), Medium::File];
+
+fn options(medium: Medium) -> HeapOptions {
+    Heap::options().medium(medium).capacity(256 << 20).log_bytes(256 << 10)
+}
+
+fn on_each_medium(test: impl Fn(HeapOptions, &Path)) {
+    for medium in MEDIA {
+        let folder = tempfile::tempdir().unwrap();
+        test(options(medium), folder.path());
+    }
+}
+
+/// Two counters that are always equal, megabytes apart.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Pair {
+    first: Ptr<u64>,
+    last: Ptr<u64>,
+}
+
+fn make(heap: &Heap) {
+    heap.transaction(|tx| {
+        let counters: Ptr<u64> = tx.alloc_array(1 << 19)?;
+        let pair = tx.alloc(Pair { first: counters, last: counters.add((1 << 19) - 1) })?;
+        tx.set_root("pair", pair)
+    })
+    .unwrap();
+}
+
+fn count(tx: &mut Tx<'_>) -> Result<(u64, u64), Stop> {
+    let pair = tx.root::<Pair>("pair")?.expect("made when the heap was");
+    let (first, last) = (tx.read(field!(pair, Pair, first))?, tx.read(field!(pair, Pair, last))?);
+    Ok((tx.read(first)?, tx.read(last)?))
+}
+
+fn count_on(tx: &mut Tx<'_>) -> Result<u64, Stop> {
+    let pair = tx.root::<Pair>("pair")?.expect("made when the heap was");
+    let Pair { first, last } = tx.read(pair)?;
+    let count = tx.read(first)? + 1;
+    tx.write(first, count)?;
+    tx.write(last, count)?;
+    Ok(count)
+}
+
+#[test]
+fn a_backup_under_transactions_is_one_instant() {
+    on_each_medium(|options, folder| {
+        let heap = options.open(folder.join("heap")).unwrap();
+        make(&heap);
+        let (acknowledged, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+        let bounds = std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        let count = heap.transaction(count_on).unwrap();
+                        acknowledged.fetch_max(count, Ordering::SeqCst);
+                    }
+                });
+            }
+            let bounds: Vec<_> = (0..2)
+                .map(|number| {
+                    let before = acknowledged.load(Ordering::SeqCst);
+                    let path = folder.join(format!("backup {number}"));
+                    let report = heap.backup(path, |_| Continue(())).unwrap();
+                    assert!(report.bytes > 0);
+                    (before, heap.read(count).unwrap().0)
+                })
+                .collect();
+            stop.store(true, Ordering::Relaxed);
+            bounds
+        });
+        let base = heap.base();
+        drop(heap);
+        for (number, (before, after)) in bounds.into_iter().enumerate() {
+            let path = folder.join(format!("backup {number}"));
+            assert_eq!(Heap::check_path(&path).unwrap(), Vec::<String>::new());
+            let heap = Heap::options().create(Create::Never).open(&path).unwrap();
+            assert_eq!((heap.base(), heap.shadow().capacity()), (base, 256 << 20));
+            assert!(heap.shadow().report().was_clean);
+            let (first, last) = heap.read(count).unwrap();
+            assert!(first == last && (before..=after).contains(&first), "{before} {first} {last} {after}");
+            // It is a heap like any other, also after a crash.
+            assert_eq!(heap.transaction(count_on).unwrap(), first + 1);
+            drop(heap);
+            assert_eq!(Heap::open(&path).unwrap().read(count).unwrap(), (first + 1, first + 1));
+        }
+    });
+}
+
+/// What changes after it was copied for the first time, and what the heap has grown by, is in the backup.
+#[test]
+fn what_happens_while_it_runs_is_in_it() {
+    on_each_medium(|options, folder| {
+        let heap = options.open(folder.join("heap")).unwrap();
+        make(&heap);
+        let (mut calls, mut done) = (0, 0);
+        let path = folder.join("backup");
+        let grow = |tx: &mut Tx<'_>| {
+            count_on(tx)?;
+            let large: Ptr<u64> = tx.alloc_array(1 << 19)?;
+            tx.write(large.add((1 << 19) - 1), 77)?;
+            tx.set_root("large", large)
+        };
+        heap.backup(&path, |progress| {
+            calls += 1;
+            assert!(progress.bytes >= done && progress.bytes <= progress.bytes_total, "{progress:?}");
+            done = progress.bytes;
+            if calls == 2 {
+                heap.transaction(grow).unwrap();
+            }
+            Continue(())
+        })
+        .unwrap();
+        assert!(calls > 3);
+        let (expected, blocks) = (heap.read(count).unwrap(), heap.stat().unwrap().arena.blocks);
+        drop(heap);
+        let heap = Heap::open(&path).unwrap();
+        assert_eq!((heap.read(count).unwrap(), expected), ((1, 1), (1, 1)));
+        assert_eq!(heap.stat().unwrap().arena.blocks, blocks);
+        let last = heap.read(|tx| {
+            let large = tx.root::<u64>("large")?.expect("set while the backup ran");
+            tx.read(large.add((1 << 19) - 1))
+        });
+        assert_eq!((last.unwrap(), heap.check().unwrap()), (77, vec![]));
+    });
+}
+
+#[test]
+fn a_read_only_heap_is_backed_up_too() {
+    on_each_medium(|options, folder| {
+        let heap = options.open(folder.join("heap")).unwrap();
+        make(&heap);
+        assert_eq!(heap.transaction(count_on).unwrap(), 1);
+        drop(heap);
+        let heap = options.read_only(true).open(folder.join("heap")).unwrap();
+        heap.backup(folder.join("backup"), |_| Continue(())).unwrap();
+        drop(heap);
+        assert_eq!(Heap::open(folder.join("backup")).unwrap().read(count).unwrap(), (1, 1));
+    });
+}
+
+#[test]
+fn a_backup_that_fails_leaves_nothing() {
+    on_each_medium(|options, folder| {
+        let names = || {
+            let entries = std::fs::read_dir(folder).unwrap();
+            let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        };
+        let heap = options.open(folder.join("heap")).unwrap();
+        make(&heap);
+        for stop_at in 1..4 {
+            let mut calls = 0;
+            let stopped = heap.backup(folder.join("backup"), |_| {
+                calls += 1;
+                if calls == stop_at { Break(()) } else { Continue(()) }
+            });
+            assert!(matches!(stopped, Err(HeapError::Stopped)), "{stop_at}: {stopped:?}");
+            assert_eq!(names(), ["heap"]);
+        }
+        let nested = heap.transaction(|_| Ok(heap.backup(folder.join("backup"), |_| Continue(()))));
+        assert!(matches!(nested, Ok(Err(HeapError::Nested))), "{nested:?}");
+        let itself = heap.backup(folder.join("heap"), |_| Continue(()));
+        assert!(matches!(itself, Err(HeapError::Pool(mangrove_shadow::Error::Exists { .. }))), "{itself:?}");
+        let nowhere = heap.backup(folder.join("no/such/folder"), |_| Continue(()));
+        assert!(matches!(nowhere, Err(HeapError::Pool(_))), "{nowhere:?}");
+        assert_eq!(names(), ["heap"]);
+        // What a killed backup left goes away.
+        std::fs::create_dir(folder.join(".backup.mangrove-part")).unwrap();
+        std::fs::write(folder.join(".backup.mangrove-part/image"), b"half").unwrap();
+        heap.backup(folder.join("backup"), |_| Continue(())).unwrap();
+        assert_eq!(names(), ["backup", "heap"]);
+        heap.transaction(count_on).unwrap();
+    });
+}
