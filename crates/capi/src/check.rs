@@ -48,8 +48,8 @@ pub unsafe extern "C" fn mangrove_map_check(
 }
 
 /// Reads every byte of the pool at `path` against its checksums, without opening the map in it; of a heap,
-/// also its roots, what they point to, and every structure of its allocator. Writes nothing. Returns MANGROVE_UNSOUND when bytes are damaged, with *problems (which may be
-/// NULL) as in mangrove_map_check.
+/// also its roots, what they point to, and every structure of its allocator. Writes nothing. Returns
+/// MANGROVE_UNSOUND when something is damaged, with *problems (which may be NULL) as in mangrove_map_check.
 /// Errors: MANGROVE_ERR_POOL_NOT_FOUND, _POOL_BUSY, _FOREIGN, _NEWER, _CORRUPT, _IO; of a heap,
 /// _UNSUPPORTED: something else lies at its address. Threads: any.
 #[unsafe(no_mangle)]

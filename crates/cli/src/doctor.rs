@@ -55,7 +55,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     let medium = medium_choice(&args.dir, on_dax, &fs_type);
     let plan = |on_dax| Heap::options().plan(if on_dax { MediumKind::Dax } else { MediumKind::File });
     let (heap, heap_on_dax) = (plan(on_dax)?, plan(true)?);
-    let plan_json = |plan: &Plan| json!({ "executor": plan.executor, "protocol": plan.protocol, "order": plan.order.to_string() });
+    let plan_json = |plan: &Plan| {
+        let order = plan.order.to_string();
+        json!({ "executor": plan.executor, "protocol": plan.protocol, "order": order })
+    };
     let rate = |r: disk_floor::Rate| {
         let (per_second, median_us, p99_us) = (r.per_second, r.median_us, r.p99_us);
         json!({ "per_second": per_second, "median_us": median_us, "p99_us": p99_us })
