@@ -43,6 +43,19 @@ const ALIGN_MIN: usize = 16;
 /// What is stored is [`Pod`]: plain data of any bit pattern, without references, boxes or padding
 /// (`#[derive(Pod)]` of the crate bytemuck refuses the rest).
 ///
+/// It cannot be kept after its transaction:
+///
+/// ```compile_fail,E0521
+/// # use mangrove_txn::{Heap, HeapResult};
+/// # fn keep(heap: &Heap) -> HeapResult<()> {
+/// let mut kept = None;
+/// heap.transaction(|tx| {
+///     kept = Some(tx);
+///     Ok(())
+/// })
+/// # }
+/// ```
+///
 /// # Panics
 /// Accesses at an address that is not in the heap, which undoes the transaction.
 pub struct Tx<'a> {
