@@ -150,6 +150,30 @@ impl Region {
         unsafe { self.medium.flush(offset, self.at(offset), bytes.len(), site) };
     }
 
+    /// As [`Region::write`], for pairs of words at a multiple of 8; returns their checksums, as
+    /// [`mangrove_sys::crc32c_copied`] does. Nothing, and no store, where the CPU has no instruction for that.
+    #[inline]
+    #[track_caller]
+    pub fn write_summed(
+        &self,
+        offset: u64,
+        seed: u32,
+        head: [u64; 3],
+        pairs: &[[u64; 2]],
+    ) -> Option<[u32; 2]> {
+        let len = size_of_val(pairs);
+        assert!(
+            offset.is_multiple_of(8) && offset + len as u64 <= self.len,
+            "words beyond the region, or not aligned"
+        );
+        // SAFETY: inside the region and aligned (asserted); the caller owns the range.
+        let crcs = unsafe { mangrove_sys::crc32c_copied(seed, head, pairs, self.at(offset).cast()) };
+        if crcs.is_some() {
+            self.note_store(offset, len, Location::caller());
+        }
+        crcs
+    }
+
     /// Zeroes `len` bytes at `offset`. Not atomic.
     #[inline]
     #[track_caller]

@@ -17,8 +17,8 @@
 
 use crate::Result;
 use crate::layout::{
-    COMMIT_BYTES, CommitRecord, KIND_SPILL, REDO_BYTES, SPILL_BYTES, UNIT_ALIGN, le_bytes, redo_total,
-    redo_words,
+    COMMIT_BYTES, CommitRecord, KIND_SPILL, REDO_BYTES, SPILL_BYTES, UNIT_ALIGN, WORDS_COMMIT_BYTES,
+    le_bytes, redo_total, redo_words,
 };
 use crate::log_writer::{LogWriter, SMALL_BYTES};
 use crate::recover::NUMBER_MAX;
@@ -28,11 +28,14 @@ use crate::spill_area::{Held, Spilled};
 use crate::stamps::refused;
 use mangrove_pool::{Range, crc32c};
 use mangrove_sys::{CACHE_LINE_BYTES, prefetch_write};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-/// Lines fetched ahead of the next commit.
-const PREFETCH_LINES: u64 = 6;
+/// Lines fetched ahead of the next commit: as many as the last one had, in these bounds.
+const PREFETCH_LINES: RangeInclusive<usize> = 6..=64;
+/// Atomic groups of words from this size on are written past the caches.
+const LONG_BYTES: u64 = 4096;
 /// How long a log writer waits for space before it asks again.
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -92,12 +95,15 @@ impl Rings {
     // The steps of a commit by value, in their order. `LogLease` describes them.
 
     /// Waits for space for what was added to the writer; puts it beside the durable copy if it is too long for a ring.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     pub(crate) fn reserve(&self, writer: &mut LogWriter) -> Result<()> {
         let total = writer.total();
         if total <= self.layout.ring_bytes / 2 {
             writer.bytes = total;
-            return self.make_space(writer.log, writer.position + total);
+            self.make_space(writer.log, writer.position + total)?;
+            writer.space_end = self.handover.head(writer.log) + self.layout.ring_bytes;
+            return Ok(());
         }
         // What was added borrows the writer, and so does its buffer.
         let mut buffer = std::mem::replace(&mut writer.buffer, Box::new([0; SMALL_BYTES]));
@@ -143,6 +149,13 @@ impl Rings {
         self.handover.give(writer.log, writer.seq);
     }
 
+    /// As `number`, while no other thread draws one.
+    #[inline]
+    pub(crate) fn number_alone(&self, writer: &mut LogWriter) -> u64 {
+        writer.seq = self.handover.begin_alone(writer.log);
+        writer.seq
+    }
+
     /// Draws a number and reports it durable although it has no atomic group: the medium has failed.
     pub(crate) fn skip(&self, writer: &LogWriter) -> u64 {
         let seq = self.handover.begin(writer.log);
@@ -155,7 +168,11 @@ impl Rings {
     pub(crate) fn seal(&self, writer: &mut LogWriter) {
         let (log, position) = (writer.log, writer.position);
         let Some(Spilled { crc, start, bytes, count }) = writer.spilled else {
-            self.put(log, position, writer.assemble());
+            if writer.has_only_words() {
+                self.put_words(writer);
+            } else {
+                self.put(log, position, writer.assemble_records());
+            }
             // Release: for the compiler; the stores that make the caller's values visible come after.
             fence(Ordering::Release);
             return;
@@ -173,8 +190,8 @@ impl Rings {
 
     /// Puts an empty atomic group in place of the writer's, whose number has been drawn.
     pub(crate) fn seal_void(&self, writer: &mut LogWriter) {
-        let (log, position) = (writer.log, writer.position);
-        self.put(log, position, writer.assemble_void());
+        writer.make_void();
+        self.put_words(writer);
     }
 
     /// Makes the sealed atomic group durable, unless it is.
@@ -184,11 +201,14 @@ impl Rings {
             self.region.fence();
         }
         // Fetches the lines of the next atomic group, most likely a short one, while the caller continues.
-        let next = writer.position + writer.bytes;
-        for line in 0..PREFETCH_LINES {
-            prefetch_write(self.region.at(self.layout.ring(writer.log, next + line * 64)));
+        // (Behind the ring's end lies the next ring, or the durable copy.)
+        let next = self.region.base().wrapping_add((writer.place + writer.bytes) as usize);
+        let lines = writer.bytes as usize / CACHE_LINE_BYTES;
+        for line in 0..lines.clamp(*PREFETCH_LINES.start(), *PREFETCH_LINES.end()) {
+            prefetch_write(next.wrapping_add(line * CACHE_LINE_BYTES));
         }
-        self.region.drain()
+        // A medium with rings has no log of its own: no position to wait for, only a failure to be told.
+        self.region.wait(0)
     }
 
     /// Reports the atomic group durable, and readies the writer for the next. Done even when `flush` failed, or other
@@ -196,7 +216,7 @@ impl Rings {
     #[inline]
     pub(crate) fn publish(&self, writer: &mut LogWriter) {
         let log = writer.log;
-        writer.position += writer.bytes;
+        writer.advance();
         let mut bytes = writer.bytes;
         if let Some(spilled) = writer.spilled.take() {
             bytes += spilled.bytes;
@@ -208,6 +228,7 @@ impl Rings {
         written.units.store(written.units.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         written.bytes.store(written.bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
         self.handover.publish(log, writer.position);
+        self.handover.note_published(writer.seq);
         if self.background {
             self.handover.wake_if_idle();
             if writer.position >= writer.ask_at {
@@ -313,6 +334,31 @@ impl Rings {
         if !second.is_empty() {
             self.put_piece(self.layout.ring(log, position + left as u64), second);
         }
+    }
+
+    /// Puts the words of the writer into the ring. Short atomic groups are copied and summed at once, and no padding is
+    /// written; a crash before the head was stored leaves the checksum of nothing that is there.
+    #[inline]
+    fn put_words(&self, writer: &mut LogWriter) {
+        let (place, bytes) = (writer.place, writer.bytes);
+        if bytes < LONG_BYTES && place + bytes <= writer.ring.end {
+            let (mut commit, words) = writer.words_unit();
+            let head = [commit.count, commit.seq, writer.position];
+            if let Some(crcs) = self.region.write_summed(place + WORDS_COMMIT_BYTES, writer.seed, head, words)
+            {
+                commit.crcs = crcs;
+                for (number, word) in commit.words().into_iter().enumerate() {
+                    // Relaxed: published later.
+                    self.region.store(place + number as u64 * 8, word, Ordering::Relaxed);
+                }
+                if !self.gaps {
+                    self.region.flush(place, bytes as usize);
+                }
+                return;
+            }
+        }
+        let (log, position) = (writer.log, writer.position);
+        self.put(log, position, writer.assemble_words());
     }
 
     /// Durable-order: with `Order::Gaps`, the atomic group before any later store of this thread. Plain stores become

@@ -85,6 +85,19 @@ impl Handover {
         self.next.fetch_add(1, Ordering::AcqRel)
     }
 
+    /// As `begin`, while no other thread draws a number: without a locked instruction, which would wait for the last
+    /// fence's write-backs.
+    #[inline]
+    pub(crate) fn begin_alone(&self, log: usize) -> u64 {
+        // Relaxed: no other thread stores to it, and what keeps them from it has ordered the last store.
+        let number = self.next.load(Ordering::Relaxed);
+        // Relaxed: as in `begin`.
+        self.logs[log].announced.store(number, Ordering::Relaxed);
+        // Release pairs with the Acquire in `watermark`: who sees the number drawn sees the announcement.
+        self.next.store(number + 1, Ordering::Release);
+        number
+    }
+
     /// Reports that the atomic group, and everything before `tail` of this log, is durable.
     #[inline]
     pub(crate) fn publish(&self, log: usize, tail: u64) {
@@ -93,6 +106,17 @@ impl Handover {
         own.tail.store(tail, Ordering::Relaxed);
         // Release pairs with the Acquire in `watermark`: the atomic group's bytes come before.
         own.announced.store(NONE, Ordering::Release);
+    }
+
+    /// After `publish`: if every smaller number is known to be published, all up to this one are. Then nobody looks at
+    /// the other logs for it.
+    #[inline]
+    pub(crate) fn note_published(&self, number: u64) {
+        // Acquire pairs with the Release below and in `covers`.
+        if self.reached.load(Ordering::Acquire) + 1 == number {
+            // As in `covers`, another thread may have stored a greater one meanwhile.
+            self.reached.store(number, Ordering::Release);
+        }
     }
 
     /// The number up to which every atomic group is published.

@@ -19,6 +19,8 @@ enum Step {
     Flushed,
 }
 
+const NOT_A_WORD: &str = "a word that cannot be added";
+
 enum Log {
     /// The one log of a medium that has one.
     Shared { log: Arc<LogBacking>, base: usize, ranges: Vec<Range> },
@@ -102,11 +104,29 @@ impl LogLease {
     /// When the word is not aligned, or not in the usable part of the working copy.
     #[inline]
     pub fn word(&mut self, address: usize, value: u64) {
-        assert!(self.step == Step::Adding && address.is_multiple_of(8), "a word that cannot be added");
+        assert!(self.step == Step::Adding && address.is_multiple_of(8), "{NOT_A_WORD}");
         let range = self.place(address, 8);
         match &mut self.log {
             Log::Shared { ranges, .. } => ranges.push(range),
             Log::Own { writer, .. } => own(writer).word(range.offset, value),
+        }
+    }
+
+    /// As [`word`](Self::word), for many words, each as address and value.
+    ///
+    /// # Panics
+    /// As there. What was added before stays.
+    #[inline]
+    pub fn words(&mut self, words: impl ExactSizeIterator<Item = (usize, u64)>) {
+        assert!(self.step == Step::Adding, "the atomic group is complete");
+        match &mut self.log {
+            Log::Shared { .. } => words.for_each(|(address, value)| self.word(address, value)),
+            Log::Own { rings, writer } => {
+                let (base, len) = (rings.working.base() as usize, rings.len());
+                assert!(len >= 8, "{NOT_A_WORD}");
+                let words = words.map(|(address, value)| [address.wrapping_sub(base) as u64, value]);
+                own(writer).words(len - 8, words);
+            }
         }
     }
 
@@ -172,7 +192,10 @@ impl LogLease {
     pub fn reserve(&mut self) -> Result<()> {
         assert!(self.step == Step::Adding, "space is reserved once");
         if let Log::Own { rings, writer } = &mut self.log {
-            rings.reserve(own(writer))?;
+            let writer = own(writer);
+            if !writer.has_space() {
+                rings.reserve(writer)?;
+            }
         }
         self.step = Step::Reserved;
         Ok(())
@@ -224,6 +247,21 @@ impl LogLease {
             Log::Own { writer: Some(writer), .. } => writer.log,
             _ => 0,
         }
+    }
+
+    /// As [`number`](Self::number), for a caller who knows that no other thread draws a number of this shadow
+    /// meanwhile, neither by a lease nor by [`Shadow::commit`](crate::Shadow::commit). (Otherwise two atomic groups get
+    /// one number, and a crash loses one of them.) No locked instruction: that would wait for the write-backs of this
+    /// thread's last fence.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn number_alone(&mut self) -> Result<Ticket> {
+        let Log::Own { rings, writer } = &mut self.log else { return self.number() };
+        assert!(self.step == Step::Reserved, "space is reserved before the number is drawn");
+        self.step = Step::Numbered;
+        Ok(Ticket(rings.number_alone(own(writer))))
     }
 
     /// Waits for space for `bytes` bytes of atomic group, or for half of the log if that is less: then

@@ -1,7 +1,7 @@
 //! The writer of one log: it assembles an atomic group of words and ranges by value, while its transaction runs.
 
 use crate::layout::{
-    COMMIT_BYTES, CommitRecord, KIND_WORDS, REDO_BYTES, UNIT_ALIGN, WORD_BYTES, WORDS_BYTES,
+    COMMIT_BYTES, CommitRecord, KIND_WORDS, REDO_BYTES, ShadowLayout, UNIT_ALIGN, WORD_BYTES, WORDS_BYTES,
     WORDS_COMMIT_BYTES, WordsCommit, crcs_of_words, le_bytes, redo_total, redo_words,
 };
 use crate::spill_area::Spilled;
@@ -13,12 +13,21 @@ pub(crate) const SMALL_BYTES: usize = 8192;
 const KEPT_BYTES: usize = 1 << 20;
 /// Words of a WORDS_COMMIT record.
 const HEAD_WORDS: usize = (WORDS_COMMIT_BYTES / 8) as usize;
+/// Words that pad an atomic group, at most.
+const PADDING_WORDS_MAX: usize = (UNIT_ALIGN / 8) as usize - 1;
+/// Room for so many words is there from the beginning.
+const KEPT_WORDS_MIN: usize = 1024;
 
 /// The writer of one log.
 pub(crate) struct LogWriter {
     pub(crate) log: usize,
     /// Where the next atomic group goes.
     pub(crate) position: u64,
+    /// Where that lies in the region, and where the ring begins and ends there.
+    pub(crate) place: u64,
+    pub(crate) ring: std::ops::Range<u64>,
+    /// Up to this position there was space when the writer last looked.
+    pub(crate) space_end: u64,
     /// Of the checksums of its atomic groups.
     pub(crate) seed: u32,
     /// Number of the atomic group under way, or of the last one.
@@ -31,18 +40,24 @@ pub(crate) struct LogWriter {
     /// Before this position it does not ask the replayer for space.
     pub(crate) ask_at: u64,
     pub(crate) buffer: Box<[u8; SMALL_BYTES]>,
-    /// Space for a WORDS_COMMIT record, then the words, each as offset and value.
+    /// Space for a WORDS_COMMIT record, then the words, each as offset and value; behind these, anything.
     words: Vec<u64>,
+    /// Words of `words` in use.
+    used: usize,
     /// Space for a COMMIT record, then a REDO record for each range; empty without ranges.
     records: Vec<u8>,
     ranges: u32,
 }
 
 impl LogWriter {
-    pub(crate) fn new(log: usize, position: u64, seed: u32, seq: u64) -> Self {
+    pub(crate) fn new(layout: &ShadowLayout, log: usize, position: u64, seed: u32, seq: u64) -> Self {
+        let start = layout.ring(log, 0);
         Self {
             log,
             position,
+            place: layout.ring(log, position),
+            ring: start..start + layout.ring_bytes,
+            space_end: position,
             seed,
             seq,
             seq_before: seq,
@@ -50,16 +65,61 @@ impl LogWriter {
             spilled: None,
             ask_at: position,
             buffer: Box::new([0; SMALL_BYTES]),
-            words: vec![0; HEAD_WORDS],
+            words: vec![0; KEPT_WORDS_MIN],
+            used: HEAD_WORDS,
             records: Vec::new(),
             ranges: 0,
+        }
+    }
+
+    /// Whether there is space for what was added, as far as the writer knows; then it is taken.
+    #[inline]
+    pub(crate) fn has_space(&mut self) -> bool {
+        let total = self.total();
+        let fits = self.position + total <= self.space_end && total <= (self.ring.end - self.ring.start) / 2;
+        if fits {
+            self.bytes = total;
+        }
+        fits
+    }
+
+    /// The atomic group ends: the next one stands behind it.
+    #[inline]
+    pub(crate) fn advance(&mut self) {
+        self.position += self.bytes;
+        self.place += self.bytes;
+        if self.place >= self.ring.end {
+            self.place -= self.ring.end - self.ring.start;
         }
     }
 
     /// Adds the word at `offset`.
     #[inline]
     pub(crate) fn word(&mut self, offset: u64, value: u64) {
-        self.words.extend([offset, value]);
+        self.words(offset, std::iter::once([offset, value]));
+    }
+
+    /// Adds words, each as offset, a multiple of 8 up to `last`, and value.
+    #[inline]
+    pub(crate) fn words(&mut self, last: u64, words: impl ExactSizeIterator<Item = [u64; 2]>) {
+        let end = self.used + 2 * words.len();
+        if end + PADDING_WORDS_MAX > self.words.len() {
+            self.make_room(end + PADDING_WORDS_MAX);
+        }
+        let (places, _) = self.words[self.used..end].as_chunks_mut::<2>();
+        // The greatest offset, and all bits of all: one look at the end in place of one for each word.
+        let (mut greatest, mut bits) = (0, 0);
+        for (place, word) in places.iter_mut().zip(words) {
+            (greatest, bits) = (word[0].max(greatest), word[0] | bits);
+            *place = word;
+        }
+        assert!(greatest <= last && bits.is_multiple_of(8), "a word that cannot be added");
+        self.used = end;
+    }
+
+    #[cold]
+    fn make_room(&mut self, wanted: usize) {
+        self.words.resize(wanted.next_power_of_two(), 0);
     }
 
     /// Adds bytes at `offset`.
@@ -77,13 +137,13 @@ impl LogWriter {
     /// Words added.
     #[inline]
     fn word_count(&self) -> u64 {
-        ((self.words.len() - HEAD_WORDS) / 2) as u64
+        ((self.used - HEAD_WORDS) / 2) as u64
     }
 
     /// True when neither words nor ranges were added.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.words.len() == HEAD_WORDS && self.records.is_empty()
+        self.used == HEAD_WORDS && self.records.is_empty()
     }
 
     /// Bytes that the atomic group takes in a ring, with its padding.
@@ -107,34 +167,53 @@ impl LogWriter {
             at += redo_total(len) as usize;
             Some((offset, &rest[..len as usize]))
         });
-        let (words, _) = self.words[HEAD_WORDS..].as_chunks::<2>();
+        let (words, _) = self.words[HEAD_WORDS..self.used].as_chunks::<2>();
         ranges.chain(words.iter().map(|[offset, value]| (*offset, bytes_of(std::slice::from_ref(value)))))
     }
 
     /// Forgets what was added.
+    #[inline]
     pub(crate) fn clear(&mut self) {
-        self.words.truncate(HEAD_WORDS);
+        self.used = HEAD_WORDS;
+        if self.words.len() > KEPT_BYTES / 8 || !self.records.is_empty() {
+            self.clear_all();
+        }
+    }
+
+    #[cold]
+    fn clear_all(&mut self) {
+        self.words.truncate(KEPT_BYTES / 8);
         self.words.shrink_to(KEPT_BYTES / 8);
         self.records.clear();
         self.records.shrink_to(KEPT_BYTES);
         self.ranges = 0;
     }
 
-    /// The bytes of the atomic group of what was added, numbered and summed, and padded to whole lines.
-    pub(crate) fn assemble(&mut self) -> &[u8] {
-        if self.records.is_empty() { self.assemble_words() } else { self.assemble_records() }
+    /// Whether there are only words: `assemble_words` gives the atomic group, otherwise `assemble_records`.
+    #[inline]
+    pub(crate) fn has_only_words(&self) -> bool {
+        self.records.is_empty()
     }
 
-    fn assemble_words(&mut self) -> &[u8] {
-        let mut commit = WordsCommit { count: self.word_count(), seq: self.seq, crcs: [0; 2] };
-        let (words, _) = self.words[HEAD_WORDS..].as_chunks::<2>();
+    /// The head of the atomic group of the words that were added, without their checksums; and the words.
+    #[inline]
+    pub(crate) fn words_unit(&self) -> (WordsCommit, &[[u64; 2]]) {
+        let commit = WordsCommit { count: self.word_count(), seq: self.seq, crcs: [0; 2] };
+        (commit, self.words[HEAD_WORDS..self.used].as_chunks::<2>().0)
+    }
+
+    /// The atomic group of the words that were added, numbered and summed, and padded to whole lines.
+    pub(crate) fn assemble_words(&mut self) -> &[u8] {
+        let (mut commit, words) = self.words_unit();
         commit.crcs = crcs_of_words(commit.seeds(self.seed, self.position), words);
         self.words[..HEAD_WORDS].copy_from_slice(&commit.words());
-        self.words.resize(self.words.len().next_multiple_of((UNIT_ALIGN / 8) as usize), 0);
-        bytes_of(&self.words)
+        let end = (self.bytes / 8) as usize;
+        self.words[self.used..end].fill(0);
+        bytes_of(&self.words[..end])
     }
 
-    fn assemble_records(&mut self) -> &[u8] {
+    /// The bytes of the atomic group of what was added, numbered and summed, and padded to whole lines.
+    pub(crate) fn assemble_records(&mut self) -> &[u8] {
         let bytes = self.total();
         let count = self.word_count();
         let records = self.ranges + u32::from(count > 0);
@@ -148,7 +227,7 @@ impl LogWriter {
         }
         if count > 0 {
             self.records.extend_from_slice(&(count << 8 | KIND_WORDS).to_le_bytes());
-            self.records.extend_from_slice(bytes_of(&self.words[HEAD_WORDS..]));
+            self.records.extend_from_slice(bytes_of(&self.words[HEAD_WORDS..self.used]));
             crc = crc32c(crc, &self.records[at..]);
         }
         commit.crc = crc;
@@ -157,11 +236,10 @@ impl LogWriter {
         &self.records
     }
 
-    /// An atomic group of no words with the number of the one under way.
-    pub(crate) fn assemble_void(&mut self) -> &[u8] {
+    /// Replaces what was added by nothing, under the same number.
+    pub(crate) fn make_void(&mut self) {
         self.clear();
         self.bytes = WordsCommit::bytes(0);
-        self.assemble_words()
     }
 }
 

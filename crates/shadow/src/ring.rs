@@ -70,7 +70,7 @@ impl Rings {
         options: &crate::Options,
     ) -> Self {
         let writer = |(log, &position): (usize, &u64)| {
-            Box::new(LogWriter::new(log, position, layout.seed(log, start.generation), start.seq))
+            Box::new(LogWriter::new(&layout, log, position, layout.seed(log, start.generation), start.seq))
         };
         Self {
             handover: Handover::new(start.seq + 1, &start.positions),

@@ -97,6 +97,7 @@ fn publish_and_replay() {
                 assert!((1..=2).contains(&seq));
                 model.units[log].store(seq, Ordering::Relaxed);
                 model.handover.publish(log, 8);
+                model.handover.note_published(seq);
                 seq
             })
         })
@@ -141,7 +142,8 @@ fn free_and_reuse() {
                 while unit * 8 + 8 - handover.head(0) > 8 {
                     thread::yield_now();
                 }
-                handover.begin(0);
+                // The only writer.
+                handover.begin_alone(0);
                 // SAFETY: the slot is free; otherwise loom reports it.
                 slot.with_mut(|place| unsafe { *place = unit + 1 });
                 handover.publish(0, unit * 8 + 8);

@@ -29,7 +29,7 @@ pub use cacheline::{
     CACHE_LINE_BYTES, FlushInstruction, fence, flush_range, prefetch_lines, prefetch_read, prefetch_write,
     write_around,
 };
-pub use crc::{crc32c_pairs, crc32c_short};
+pub use crc::{crc32c_copied, crc32c_pairs, crc32c_short};
 pub use domain::{caches_are_persistent, dax_mounts};
 pub use event_count::EventCount;
 pub use fan_out::fan_out;

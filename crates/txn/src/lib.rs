@@ -57,7 +57,8 @@ pub use executor::{
     Stm, StmOptions, StmThread, StmTx,
 };
 pub use heap::{
-    BackupProgress, Cancel, Heap, HeapBackup, HeapError, HeapInfo, HeapOptions, HeapResult, HeapStat, KIND, MEMORY_BYTES_MIN, Plan, Ptr, ROOT_COUNT_MAX, ROOT_NAME_BYTES_MAX, Root, Stop, Tx,
+    BackupProgress, Cancel, Heap, HeapBackup, HeapError, HeapInfo, HeapOptions, HeapResult, HeapStat, KIND,
+    MEMORY_BYTES_MIN, Plan, Ptr, ROOT_COUNT_MAX, ROOT_NAME_BYTES_MAX, Root, Stop, Tx,
 };
 pub use mangrove_shadow::{
     AddressChoice, Create, Domain, Durability, FlushCost, FlushInstruction, LastOpening, Latency, Medium,

@@ -100,6 +100,16 @@ impl TxMemory {
         unsafe { self.base.add(offset) }
     }
 
+    /// The word at `address`, as a little-endian number.
+    ///
+    /// # Safety
+    /// [`TxMemory::at`] has accepted the address for 8 bytes.
+    #[inline(always)]
+    pub(crate) unsafe fn load_word(&self, address: usize) -> u64 {
+        // SAFETY: inside the range, and 8 bytes inside an aligned word are that word.
+        u64::from_le(unsafe { load_u64(self.base.add(address.wrapping_sub(self.base.addr())).cast()) })
+    }
+
     /// Panics unless the range has grown over these bytes meanwhile.
     #[cold]
     #[inline(never)]

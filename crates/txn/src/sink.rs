@@ -43,6 +43,12 @@ pub trait Unit {
     /// An aligned word of 8 bytes, read from memory as a little-endian number.
     fn word(&mut self, address: usize, value: u64);
 
+    /// Many words, each as address and value.
+    #[inline(always)]
+    fn words(&mut self, words: impl ExactSizeIterator<Item = (usize, u64)>) {
+        words.for_each(|(address, value)| self.word(address, value));
+    }
+
     /// A range of any length.
     fn range(&mut self, address: usize, bytes: &[u8]);
 }

@@ -18,6 +18,11 @@ impl Unit for Collector<'_> {
         self.0.word(address, value);
     }
 
+    #[inline(always)]
+    fn words(&mut self, words: impl ExactSizeIterator<Item = (usize, u64)>) {
+        self.0.words(words);
+    }
+
     fn range(&mut self, address: usize, bytes: &[u8]) {
         self.0.range(address, bytes);
     }

@@ -130,6 +130,11 @@ impl RedoSink for HeapSink<'_> {
     }
 
     #[inline(always)]
+    fn number_alone(&mut self) -> u64 {
+        either!(self, sink => sink.number_alone())
+    }
+
+    #[inline(always)]
     fn seal(&mut self) -> Result<(), Error> {
         either!(self, sink => sink.seal())
     }

@@ -91,6 +91,13 @@ impl RedoSink for OneFenceSink<'_> {
     }
 
     #[inline(always)]
+    fn number_alone(&mut self) -> u64 {
+        let ticket = self.user.leased().number_alone().expect("a ring draws numbers without fail");
+        self.state = State::Numbered(ticket);
+        ticket.0
+    }
+
+    #[inline(always)]
     fn seal(&mut self) -> Result<(), Error> {
         self.user.leased().seal();
         Ok(())

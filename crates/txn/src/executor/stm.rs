@@ -159,9 +159,14 @@ impl<'stm, L: RedoLog> StmThread<'stm, L> {
     fn acknowledge(&mut self, commit: &Commit) -> Result<(), <L::Sink<'stm> as RedoSink>::Error> {
         match *commit {
             Commit::Wrote(number) => {
-                let durable = self.tx.sink().finish();
+                // Not kept in a variable: whoever copies the result loads more than was stored last, and such a load
+                // waits for the fence.
+                if let Err(cause) = self.tx.sink().finish() {
+                    self.tx.wait_for_older(number);
+                    return Err(cause);
+                }
                 self.tx.wait_for_older(number);
-                durable
+                Ok(())
             }
             Commit::Read(newest) if L::KEEPS => self.tx.sink().settle(newest),
             Commit::Read(_) | Commit::Invalid => Ok(()),
@@ -194,7 +199,10 @@ impl<'stm, L: RedoLog> StmThread<'stm, L> {
                     self.counts.commits += 1;
                     self.counts.serial += u64::from(serial);
                     self.counts.solo += u64::from(was_alone && !serial);
-                    let durable = self.acknowledge(&commit);
+                    // As in `acknowledge`: not kept.
+                    if let Err(cause) = self.acknowledge(&commit) {
+                        return Err(TxError::InDoubt(cause));
+                    }
                     if !was_alone && self.solo.is_due() {
                         let asleep = || stm.wakeups.needed();
                         self.solo.ask(&stm.gate, self.tx.slot(), self.counts.solo, asleep);
@@ -208,7 +216,7 @@ impl<'stm, L: RedoLog> StmThread<'stm, L> {
                         };
                         self.looks.look(policy, change);
                     }
-                    return durable.map(|()| answer).map_err(TxError::InDoubt);
+                    return Ok(answer);
                 }
                 End::Conflict if self.tx.wants_log() => logs_reads = true,
                 End::Conflict => {

@@ -156,6 +156,13 @@ impl Writes for Written<'_> {
 
     #[inline]
     fn each(&self, unit: &mut impl Unit) {
+        if self.undo.ranges == 0 {
+            // SAFETY: every address was checked, as a whole word's, when its entry was made.
+            let now = |address| unsafe { self.memory.load_word(address) };
+            return unit.words(
+                self.undo.entries.iter().map(|entry| (entry.place as usize, now(entry.place as usize))),
+            );
+        }
         for entry in self.undo.entries.iter() {
             let (address, size) = (entry.address(), entry.size());
             // SAFETY: as in `restore`.
