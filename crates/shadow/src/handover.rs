@@ -6,8 +6,7 @@
 //! depend on an earlier one, which a crash may have lost.)
 //!
 //! With time stamps the callers number the atomic groups, and tell how far they are complete (`complete`). Then nobody
-//! draws from the counter or announces itself: the counter is that watermark plus 1, and everything else stays as it
-//! is.
+//! draws from the counter or announces itself: the counter is that watermark plus 1, and all else stays as it is.
 //!
 //! Invariants:
 //! 1. A log writer announces itself before it draws a number, and withdraws the announcement only after it has

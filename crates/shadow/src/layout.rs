@@ -5,7 +5,7 @@
 //! 1. The words of the header's first line do not change once its magic number is there. One exception: recovery of a
 //!    shadow of version 1 changes `version` and `crc`, once.
 //! 2. Words that change are 8 bytes, aligned, and have one writer at a time: a growing thread writes `len` and
-//!    `dirty_end`, the replayer `upto` and `head`, whoever marks `marker`, and recovery `upto`, `head` and the
+//!    `dirty_end`, the replayer `upto` and `head`, a marking thread `marker`, and recovery `upto`, `head` and the
 //!    generation.
 //! 3. An atomic group's checksum covers all its bytes but the padding, and through its seed the shadow, the log and
 //!    the generation.

@@ -55,7 +55,7 @@ enum Log {
 /// # Time stamps
 ///
 /// With [`Options::stamped`](crate::Options::stamped) the caller numbers the atomic group
-/// ([`number_as`](Self::number_as) instead of `number`), and nobody waits for a lease: not the others, not the
+/// ([`number_as`](Self::number_as) instead of `number`), and nobody waits for a lease: neither the others nor the
 /// replayer. Both follow what the caller says to be complete.
 ///
 /// - [`Order::Marker`](crate::Order::Marker): [`Shadow::mark`](crate::Shadow::mark), by a caller who knows that every
@@ -220,8 +220,8 @@ impl LogLease {
 
     /// In place of [`number`](Self::number), with [`Options::stamped`](crate::Options::stamped): the caller's number.
     /// It is greater than those of all openings before ([`Shadow::committed`](crate::Shadow::committed) at first), and
-    /// not smaller than any in this log. Equal numbers of two logs are ordered by log. The replayer must not have been
-    /// told that the number is complete.
+    /// not smaller than any in this log. Equal numbers of two logs are ordered by log. A number that the replayer was
+    /// told to be complete must not be given any more: it would poison the shadow.
     ///
     /// No system call, no locked instruction, no fence: it stores to lines of this log, and loads none that others
     /// store to.

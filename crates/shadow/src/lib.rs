@@ -39,6 +39,7 @@
 mod apply;
 mod check;
 mod commit;
+mod complete;
 mod copy;
 mod handover;
 mod layout;
@@ -63,7 +64,6 @@ mod stamps;
 mod stat;
 mod sync;
 mod ticket;
-mod watermark;
 mod working;
 
 pub use copy::ShadowCopy;

@@ -11,7 +11,7 @@ use crate::order::Order;
 use crate::recover::RecoveredLogs;
 use crate::replay::{Aim, Replayer, Step};
 use crate::spill_area::SpillArea;
-use crate::watermark::Stamps;
+use crate::stamps::Stamps;
 use crate::working::WorkingCopy;
 use crate::{Error, Result, Stat};
 use mangrove_pool::Region;

@@ -314,9 +314,9 @@ impl Shadow {
         }
     }
 
-    /// Makes the marker durable: every atomic group up to `number` was published, and none up to it will follow. One
-    /// store, one flush, one fence; callers do it in turn. Does nothing when the marker covers `number` already. A
-    /// crash keeps the atomic groups up to the marker, and those who wait for them go on.
+    /// Makes the marker durable: every atomic group up to `number` was published, and none up to it will follow. A
+    /// crash keeps them, and those who wait for them go on. One store, one flush, one fence; callers do it in turn.
+    /// Does nothing when the marker covers `number` already.
     ///
     /// # Errors
     /// `Poisoned`, or the first error: nothing may be acknowledged.
@@ -331,9 +331,10 @@ impl Shadow {
     }
 
     /// How far time stamps with [`Order::Gaps`](crate::Order::Gaps) are complete: every atomic group up to the answer
-    /// was published, or never will be. The replayer, and whoever waits for it, asks when it has work; until the first
-    /// answer nothing is replayed, and the rings fill up. The answer may be too small, and may be any number above
-    /// those given so far. It must not come from a shadow that it keeps alive: the shadow owns the function.
+    /// was published, or never will be. The replayer, and every thread that waits for it, calls the function when it
+    /// has work; until there is one nothing is replayed, and the rings fill up. The answer may be too small, or any
+    /// number above those given so far if all of these are complete. The shadow owns the function, which therefore must
+    /// not keep the shadow alive.
     ///
     /// # Panics
     /// Without [`Options::stamped`] and `Order::Gaps`; at the second call.

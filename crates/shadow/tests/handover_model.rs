@@ -161,6 +161,35 @@ fn free_and_reuse() {
     writer.join().unwrap();
 }
 
+/// A thread publishes atomic groups with stamps in two logs, and tells that they are complete; the replayer finds them.
+fn complete_and_replay() {
+    let handover = Arc::new(Handover::new(1, &[0, 0]));
+    let units = Arc::new([0, 0].map(AtomicU64::new));
+    let writer = {
+        let (handover, units) = (Arc::clone(&handover), Arc::clone(&units));
+        thread::spawn(move || {
+            for log in 0..2 {
+                handover.give(log, 10 + log as u64);
+                units[log].store(10 + log as u64, Ordering::Relaxed);
+                handover.publish(log, 8);
+            }
+            assert_eq!(handover.given(), 11, "what was published was given");
+            handover.complete(11);
+        })
+    };
+    if handover.watermark() >= 11 {
+        let found = [0, 1].map(|log| (handover.tail(log), units[log].load(Ordering::Relaxed)));
+        assert_eq!(found, [(8, 10), (8, 11)]);
+    }
+    writer.join().unwrap();
+    assert_eq!(handover.watermark(), 11);
+}
+
+#[test]
+fn what_is_said_to_be_complete_is_found() {
+    loom::model(complete_and_replay);
+}
+
 #[test]
 fn the_watermark_covers_what_is_published_and_nothing_else() {
     bounded(publish_and_replay);

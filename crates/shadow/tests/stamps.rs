@@ -122,7 +122,7 @@ fn the_replayer_goes_up_to_what_is_complete_whoever_is_under_way() {
         // This one never ends its step.
         store(shadow, &mut leases[2], 64, 1);
         leases[2].reserve().unwrap();
-        leases[2].number_as(31);
+        leases[2].number_as(41);
         for (log, number) in [(1, 20), (0, 20), (1, 30), (0, 40)] {
             store(shadow, &mut leases[log], 0, number + log as u64);
             commit_as(&mut leases[log], number);
