@@ -194,6 +194,17 @@ impl Rings {
         self.put_words(writer);
     }
 
+    /// Asks for the lines of the sealed atomic group to be written back: to its end, in two parts where the ring ends.
+    /// (Records beside the durable copy are not among them.)
+    pub(crate) fn write_back(&self, writer: &LogWriter) {
+        let (log, position, bytes) = (writer.log, writer.position, writer.bytes);
+        let left = (self.layout.ring_bytes - position % self.layout.ring_bytes).min(bytes);
+        self.region.flush(self.layout.ring(log, position), left as usize);
+        if bytes > left {
+            self.region.flush(self.layout.ring(log, position + left), (bytes - left) as usize);
+        }
+    }
+
     /// Makes the sealed atomic group durable, unless it is.
     #[inline]
     pub(crate) fn flush(&self, writer: &LogWriter) -> Result<()> {

@@ -264,6 +264,19 @@ impl LogLease {
         Ok(Ticket(rings.number_alone(own(writer))))
     }
 
+    /// Asks for the lines of the sealed atomic group to be written back, and waits for nothing: for
+    /// [`Order::Gaps`](crate::Order::Gaps), where it is durable already, so that its lines leave the caches early.
+    ///
+    /// # Panics
+    /// Unless it is sealed and not flushed.
+    #[inline]
+    pub fn write_back(&self) {
+        assert!(self.step == Step::Sealed, "a sealed atomic group is written back");
+        if let Log::Own { rings, writer } = &self.log {
+            rings.write_back(writer.as_ref().expect("a lease has its writer until it is dropped"));
+        }
+    }
+
     /// Waits for space for `bytes` bytes of atomic group, or for half of the log if that is less: then
     /// [`reserve`](Self::reserve) of at most so much, of this lease, does not wait.
     ///

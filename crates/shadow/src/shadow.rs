@@ -436,11 +436,18 @@ impl Shadow {
         self.pool.as_ref().map(|pool| &*pool.info().path)
     }
 
+    /// Whether the callers number the atomic groups of this opening ([`Options::stamped`]).
+    #[must_use]
+    pub fn is_stamped(&self) -> bool {
+        matches!(&self.backing, Backing::Rings(rings) if rings.stamps.is_some())
+    }
+
     /// Which atomic groups of this opening survive a crash.
     #[must_use]
     pub fn order(&self) -> Order {
         match &self.backing {
             Backing::Rings(rings) if rings.gaps => Order::Gaps,
+            Backing::Rings(rings) if rings.stamps.is_some() => Order::Marker,
             _ => Order::Dense,
         }
     }

@@ -5,6 +5,7 @@ use parking_lot::RwLock;
 use std::cell::Cell;
 use std::panic::Location;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 type Site = &'static Location<'static>;
 type Silencer = Arc<dyn Fn(Site) -> bool + Send + Sync>;
@@ -14,6 +15,19 @@ static SILENCER: RwLock<Option<Silencer>> = RwLock::new(None);
 /// From now on asks `silencer` at each such step; if it returns true, the step is left out.
 pub fn set_silencer(silencer: Option<Silencer>) {
     *SILENCER.write() = silencer;
+}
+
+/// Time stamps count from opening to opening instead of being read: then each run of a simulation is the same.
+static COUNTED: AtomicBool = AtomicBool::new(false);
+
+/// From now on the clocks of logs that are made count by one.
+pub fn count_stamps() {
+    // Relaxed: it orders nothing.
+    COUNTED.store(true, Ordering::Relaxed);
+}
+
+pub(crate) fn counts_stamps() -> bool {
+    COUNTED.load(Ordering::Relaxed)
 }
 
 thread_local! {

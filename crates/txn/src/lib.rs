@@ -51,7 +51,10 @@ pub use collections::{
     HeapBytes, HeapKey, HeapMap, HeapOrderedMap, HeapQueue, HeapVec, MapWalk, OrderedWalk, PlainReads,
     QueueWalk, Reads,
 };
-pub use commit::{Group, GroupSink, HeapLog, HeapSink, OneFence, OneFenceSink};
+pub use commit::{
+    Group, GroupSink, HeapLog, HeapSink, OneFence, OneFenceSink, Protocol, Spht, SphtEadr, SphtEadrFlush,
+    SphtEadrFlushSink, SphtEadrSink, SphtSink, StampedLog, StampedSink,
+};
 pub use executor::{
     HardwareLimits, HardwareModel, HardwareThread, HardwareTx, Htm, HtmThread, InPlaceTx, Sgl, SglThread,
     Stm, StmOptions, StmThread, StmTx,

@@ -75,6 +75,12 @@ pub(crate) fn microseconds() -> u64 {
     BEGUN.get_or_init(std::time::Instant::now).elapsed().as_micros() as u64
 }
 
+/// The time stamp counter, read after every earlier load of this thread has its value (RDTSCP).
+#[inline(always)]
+pub(crate) fn time_stamp() -> u64 {
+    mangrove_sys::rdtscp()
+}
+
 /// Time as an event count's limit.
 pub(crate) type Limit = std::time::Duration;
 

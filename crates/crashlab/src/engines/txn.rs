@@ -1,9 +1,10 @@
 //! Durable transactions as a subject: bytes of a small working copy, changed by an executor with its commit protocol;
 //! an array as reference.
 //!
-//! It has two forms. In one the ownership records isolate, with solo mode now and then. In the other the model of
+//! It has several forms. In one the ownership records isolate, with solo mode now and then. In the others the model of
 //! transactional hardware does (on disks, one lock, and durability by interval). With persistent caches the commits of
-//! that form wait for nobody.
+//! the second form wait for nobody. Two forms have the protocols of the SPHT-eADR dissertation: with volatile caches
+//! SPHT, isolated by the model and by one lock; with persistent ones SPHT-eADR, without and with flushes.
 
 use crate::engines::subject::{Promised, Subject};
 use crate::machine::cursor::CrashDomain;
@@ -12,8 +13,8 @@ use crate::rng::Rng;
 use mangrove_pool::Region;
 use mangrove_shadow::{AddressChoice, Domain, Options, Order, Shadow};
 use mangrove_txn::{
-    Halt, HardwareLimits, HardwareModel, HeapLog, Isolation, Sgl, Stm, StmOptions, TxAccess, TxError,
-    TxMemory, TxThread, lab,
+    Halt, HardwareLimits, HardwareModel, HeapLog, Isolation, Protocol, Sgl, Stm, StmOptions, TxAccess,
+    TxError, TxMemory, TxThread, lab,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -23,6 +24,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const LEN: u64 = 32 << 10;
 const RING_BYTES: u64 = 4096;
 const LOGS: usize = 2;
+/// The forms: ownership records, the model of hardware, and the model with time stamps in two ways.
+pub(crate) const RECORDS: u8 = 0;
+pub(crate) const OTHER: u8 = 1;
+pub(crate) const STAMPS: u8 = 2;
+pub(crate) const STAMPS_TOO: u8 = 3;
 /// What an inner transaction reads of its outer one: a byte that only those write, and each adds 1 to.
 const COUNTER: usize = LEN as usize - 1;
 
@@ -177,28 +183,35 @@ fn read<H: TxThread>(thread: &mut H, at: usize, len: usize) -> Result<Vec<u8>, S
 }
 
 /// Durable transactions under test.
-pub(crate) struct TxnSubject<const OTHER: bool> {
+pub(crate) struct TxnSubject<const FORM: u8> {
     /// Dropped before the shadow.
     executor: Arc<Executor>,
     shadow: Arc<Shadow>,
     log: bool,
 }
 
-impl<const OTHER: bool> Drop for TxnSubject<OTHER> {
+impl<const FORM: u8> Drop for TxnSubject<FORM> {
     fn drop(&mut self) {
         lab::set_window(None);
     }
 }
 
-impl<const OTHER: bool> TxnSubject<OTHER> {
+impl<const FORM: u8> TxnSubject<FORM> {
     fn open(region: Region) -> Result<Self, String> {
         let log = region.medium().capabilities().has_units;
         let options = Options::new().address(AddressChoice::Anywhere).capacity(LEN).log_bytes(RING_BYTES);
         let options = options.log_count(LOGS).background(false);
         let options = match machine_domain() {
-            Some(CrashDomain::Eadr) if OTHER => options.domain(Domain::Eadr).order(Order::Gaps),
+            Some(CrashDomain::Eadr) if FORM == OTHER => options.domain(Domain::Eadr).order(Order::Gaps),
+            Some(CrashDomain::Eadr) if FORM > OTHER => options.domain(Domain::Eadr),
             _ => options,
         };
+        let protocol = Self::protocol();
+        let options = match protocol.order() {
+            Some(order) => options.order(order).stamped(true),
+            None => options,
+        };
+        lab::count_stamps();
         // On a thread of its own: a fence orders only what its own thread flushed, and opening must not fence for
         // others.
         let opened = std::thread::scope(|scope| {
@@ -213,9 +226,10 @@ impl<const OTHER: bool> TxnSubject<OTHER> {
         // SAFETY: the executor is dropped before the shadow, and only transactions use the working copy until the
         // simulator looks at it, between two of them.
         let memory = unsafe { TxMemory::new(shadow.base(), LEN as usize) };
-        let protocol = HeapLog::new(Arc::clone(&shadow));
-        let executor = match (OTHER, log) {
-            (false, _) => {
+        let protocol = protocol.log(Arc::clone(&shadow)).map_err(|e| e.to_string())?;
+        let by_lock = log || FORM == STAMPS_TOO && machine_domain() == Some(CrashDomain::Adr);
+        let executor = match (FORM, by_lock) {
+            (RECORDS, _) => {
                 let options = StmOptions {
                     record_bits: 8,
                     stripe_bits: 3,
@@ -225,7 +239,7 @@ impl<const OTHER: bool> TxnSubject<OTHER> {
                 };
                 Executor::Records(Box::new(Stm::new(memory, protocol, options)))
             }
-            (true, false) => {
+            (_, false) => {
                 let limits = HardwareLimits {
                     write_sets: 4,
                     write_ways: 4,
@@ -234,9 +248,18 @@ impl<const OTHER: bool> TxnSubject<OTHER> {
                 };
                 Executor::Hardware(HardwareModel::new(memory, protocol, limits))
             }
-            (true, true) => Executor::Lock(Sgl::new(memory, protocol)),
+            (_, true) => Executor::Lock(Sgl::new(memory, protocol)),
         };
         Ok(Self { executor: Arc::new(executor), shadow, log })
+    }
+
+    fn protocol() -> Protocol {
+        match (machine_domain(), FORM) {
+            (_, RECORDS | OTHER) | (None | Some(CrashDomain::File), _) => Protocol::Automatic,
+            (Some(CrashDomain::Adr), _) => Protocol::Spht,
+            (Some(CrashDomain::Eadr), STAMPS) => Protocol::SphtEadr,
+            (Some(CrashDomain::Eadr), _) => Protocol::SphtEadrFlush,
+        }
     }
 
     fn base(&self) -> usize {
@@ -250,15 +273,15 @@ impl<const OTHER: bool> TxnSubject<OTHER> {
 
     /// By interval a commit is not waited for.
     fn promised(&self) -> Promised {
-        if OTHER && self.log { Promised::Nothing } else { Promised::All }
+        if FORM != RECORDS && self.log { Promised::Nothing } else { Promised::All }
     }
 }
 
-impl<const OTHER: bool> Subject for TxnSubject<OTHER> {
+impl<const FORM: u8> Subject for TxnSubject<FORM> {
     type Op = TxnOp;
     type Model = TxnModel;
 
-    const NAME: &'static str = if OTHER { "txn-other" } else { "txn" };
+    const NAME: &'static str = ["txn", "txn-other", "txn-stamps", "txn-stamps-too"][FORM as usize];
     const REGION_BYTES: u64 = 128 << 10;
 
     fn create(region: Region) -> Result<Self, String> {
@@ -299,7 +322,7 @@ impl<const OTHER: bool> Subject for TxnSubject<OTHER> {
                 let (executor, shadow, inner) =
                     (Arc::clone(&self.executor), Arc::clone(&self.shadow), inner.clone());
                 // By interval nothing is promised, so that nothing could be seen too early: one after the other.
-                let at = if OTHER && self.log { u32::MAX } else { *at };
+                let at = if FORM != RECORDS && self.log { u32::MAX } else { *at };
                 let (first, second) = during(
                     at,
                     || self.executor.transact(base, &outer),

@@ -5,7 +5,7 @@ use crate::engines::durable::DurableSubject;
 use crate::engines::map::MapSubject;
 use crate::engines::shadow::ShadowSubject;
 use crate::engines::subject::Subject;
-use crate::engines::txn::TxnSubject;
+use crate::engines::txn::{OTHER, RECORDS, STAMPS, STAMPS_TOO, TxnSubject};
 use crate::machine::cursor::CrashDomain;
 use crate::machine::file_world::{FilePlan, FileWorld};
 use crate::machine::site::{SiteKey, SiteKind, Sites};
@@ -142,7 +142,12 @@ impl Campaign {
             EngineKind::Shadow => self.sweep_of::<ShadowSubject<false>, ShadowSubject<true>>(true, progress),
             EngineKind::Txn => {
                 let _silencer = Silencer::set(&self.sites);
-                self.sweep_of::<TxnSubject<false>, TxnSubject<true>>(true, progress)
+                let tally = self.sweep_of::<TxnSubject<RECORDS>, TxnSubject<OTHER>>(true, progress)?;
+                if self.domain == CrashDomain::File {
+                    return Ok(tally);
+                }
+                // The forms with time stamps: as many images again.
+                self.sweep_from::<TxnSubject<STAMPS>, TxnSubject<STAMPS_TOO>>(tally, true, progress)
             }
             EngineKind::Durable => {
                 let _silencer = Silencer::set(&self.sites);
@@ -158,23 +163,32 @@ impl Campaign {
         other_on_memory: bool,
         progress: &mut dyn FnMut(&Tally),
     ) -> Result<Tally, Box<Violation>> {
+        self.sweep_from::<A, B>(Tally::default(), other_on_memory, progress)
+    }
+
+    /// As `sweep_of`, with so many images beyond those of `tally`.
+    fn sweep_from<A: Subject, B: Subject>(
+        &self,
+        mut tally: Tally,
+        other_on_memory: bool,
+        progress: &mut dyn FnMut(&Tally),
+    ) -> Result<Tally, Box<Violation>> {
         let file = self.domain == CrashDomain::File;
+        let all = Limits { images: self.limits.images.saturating_add(tally.images()), ..self.limits };
         let other = if file || other_on_memory { self.limits.images / INTERVAL_SHARE } else { 0 };
-        let first = Limits { images: self.limits.images - other, ..self.limits };
-        let mut tally = Tally::default();
+        let first = Limits { images: all.images - other, ..self.limits };
         // Where a fault is injected, the runs that reach it come first: most others are judged for nothing.
         let orders: &[_] = if self.sites.inject() { &[Order::FaultFirst, Order::All] } else { &[Order::All] };
         for &order in orders {
             if file {
                 tally = self.sweep_in::<A, _>(|| file_machine::<A>(false), order, tally, first, progress)?;
-                tally =
-                    self.sweep_in::<B, _>(|| file_machine::<B>(true), order, tally, self.limits, progress)?;
+                tally = self.sweep_in::<B, _>(|| file_machine::<B>(true), order, tally, all, progress)?;
                 continue;
             }
             let machine = || StoreWorld::new(self.domain, A::REGION_BYTES);
             tally = self.sweep_in::<A, _>(machine, order, tally, first, progress)?;
             if other > 0 {
-                tally = self.sweep_in::<B, _>(machine, order, tally, self.limits, progress)?;
+                tally = self.sweep_in::<B, _>(machine, order, tally, all, progress)?;
             }
         }
         Ok(tally)
@@ -226,7 +240,12 @@ impl Campaign {
             EngineKind::Shadow => self.replay_of::<ShadowSubject<false>, ShadowSubject<true>>(token),
             EngineKind::Txn => {
                 let _silencer = Silencer::set(&self.sites);
-                self.replay_of::<TxnSubject<false>, TxnSubject<true>>(token)
+                if token.engine == TxnSubject::<STAMPS>::NAME
+                    || token.engine == TxnSubject::<STAMPS_TOO>::NAME
+                {
+                    return self.replay_of::<TxnSubject<STAMPS>, TxnSubject<STAMPS_TOO>>(token);
+                }
+                self.replay_of::<TxnSubject<RECORDS>, TxnSubject<OTHER>>(token)
             }
             EngineKind::Durable => {
                 let _silencer = Silencer::set(&self.sites);
@@ -322,7 +341,7 @@ pub fn discover(engine: EngineKind, seed: u64, own: bool) -> Result<BTreeMap<Sit
         EngineKind::Map => MapSubject::<false>::scenario_count(),
         EngineKind::Shadow => ShadowSubject::<false>::scenario_count(),
         EngineKind::Durable => DurableSubject::<false>::scenario_count(),
-        EngineKind::Txn => TxnSubject::<false>::scenario_count(),
+        EngineKind::Txn => TxnSubject::<RECORDS>::scenario_count(),
     };
     let sources = if own { engine.own_sources() } else { engine.sources() };
     let mut all = BTreeMap::new();

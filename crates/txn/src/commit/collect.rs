@@ -42,6 +42,16 @@ pub(super) fn log_bytes(size: UnitSize) -> u64 {
     bytes as u64
 }
 
+/// Whether the crash simulator leaves the caller's step out.
+#[inline(always)]
+#[track_caller]
+pub(super) fn is_left_out() -> bool {
+    #[cfg(feature = "silenced-steps")]
+    return crate::lab::leaves_out(std::panic::Location::caller());
+    #[cfg(not(feature = "silenced-steps"))]
+    false
+}
+
 /// Waits until a unit and every one before it is durable. The crash simulator can leave each call out.
 #[inline(always)]
 #[track_caller]

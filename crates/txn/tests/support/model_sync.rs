@@ -28,6 +28,12 @@ pub(crate) fn microseconds() -> u64 {
     TIME.fetch_add(shuttle::rand::thread_rng().r#gen::<u16>().into(), Ordering::Relaxed)
 }
 
+/// Time that goes on by one at each look.
+pub(crate) fn time_stamp() -> u64 {
+    static TIME: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+    TIME.fetch_add(1, Ordering::Relaxed)
+}
+
 pub(crate) type Limit = std::time::Duration;
 
 pub(crate) const fn limit(milliseconds: u64) -> Limit {

@@ -1,0 +1,327 @@
+//! The protocols with time stamps, with executors whose commits have the order of the stamps: what was acknowledged
+//! comes back, and each place that the text of the algorithms leaves open.
+
+use mangrove_shadow::{Create, Domain, FlushInstruction, Latency, Medium, Options, Order, Shadow};
+use mangrove_txn::{
+    Halt, HardwareLimits, HardwareModel, HeapLog, Htm, Isolation, Protocol, RedoLog, Sgl, TxAccess, TxError,
+    TxMemory, TxThread,
+};
+use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+const ACCOUNTS: usize = 64;
+const START: u64 = 1000;
+const THREADS: usize = 4;
+const EMULATED: Medium = Medium::Emulated(Latency::new(0, 0));
+const PROTOCOLS: [Protocol; 3] = [Protocol::Spht, Protocol::SphtEadr, Protocol::SphtEadrFlush];
+
+type Body<T> = Result<T, Halt<Infallible>>;
+
+fn options(protocol: Protocol, logs: usize) -> Options {
+    let options = Options::new().create(Create::IfMissing).medium(EMULATED).capacity(1 << 20);
+    let options = options.log_bytes(64 << 10).log_count(logs).order(protocol.order().unwrap_or_default());
+    let options = options.stamped(protocol.is_stamped());
+    match protocol {
+        Protocol::Spht => options.domain(Domain::Adr),
+        Protocol::SphtEadrFlush => options.domain(Domain::Eadr).flush_instruction(FlushInstruction::detect()),
+        _ => options.domain(Domain::Eadr),
+    }
+}
+
+fn open(path: &Path, protocol: Protocol, logs: usize) -> Arc<Shadow> {
+    let shadow = options(protocol, logs).open(path).unwrap();
+    shadow.grow(64 << 10).unwrap();
+    Arc::new(shadow)
+}
+
+fn memory(shadow: &Shadow) -> TxMemory {
+    // SAFETY: the executors below end before the shadow does, and only they use its memory.
+    unsafe { TxMemory::new(shadow.base(), shadow.len() as usize) }
+}
+
+fn word(shadow: &Shadow, at: usize) -> u64 {
+    // SAFETY: inside the working copy, aligned, and no other thread runs.
+    unsafe { shadow.base().cast::<u64>().add(at).read() }
+}
+
+fn add<H: TxThread>(thread: &mut H, at: usize) -> Result<u64, TxError<Infallible, H::SinkError>> {
+    thread.run(|tx| -> Body<u64> {
+        let value = tx.read_word(at)? + 1;
+        tx.write_word(at, value)?;
+        Ok(value)
+    })
+}
+
+/// Transfers and reads by several threads; a word for each thread counts its own. Returns the acknowledged counts.
+fn transfers<X: Isolation>(executor: &X, base: usize, rounds: usize) -> Vec<u64> {
+    let acknowledged: Vec<AtomicU64> = (0..THREADS).map(|_| AtomicU64::new(0)).collect();
+    std::thread::scope(|scope| {
+        for (number, acknowledged) in acknowledged.iter().enumerate() {
+            scope.spawn(move || {
+                let mut thread = executor.thread();
+                let mut random = 77 + number as u64;
+                for round in 0..rounds {
+                    let mut account = || {
+                        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                        base + (random >> 33) as usize % ACCOUNTS * 8
+                    };
+                    let (from, to) = (account(), account());
+                    let counter = base + (ACCOUNTS + number) * 8;
+                    let count = thread.run(|tx| {
+                        let has = tx.read_word(from)?;
+                        tx.write_word(from, has.wrapping_sub(3))?;
+                        let has = tx.read_word(to)?;
+                        tx.write_word(to, has.wrapping_add(3))?;
+                        let count = tx.read_word(counter)? + 1;
+                        tx.write_word(counter, count)?;
+                        if round % 7 == 3 { Err(Halt::Abort(())) } else { Ok(count) }
+                    });
+                    match count {
+                        Ok(count) => acknowledged.store(count, Ordering::Relaxed),
+                        Err(TxError::Aborted(())) => {}
+                        Err(error) => panic!("{error:?}"),
+                    }
+                    let total = thread.read(|tx| -> Body<u64> {
+                        (0..ACCOUNTS)
+                            .try_fold(0_u64, |sum, n| Ok(sum.wrapping_add(tx.read_word(base + n * 8)?)))
+                    });
+                    assert_eq!(total.unwrap(), START * ACCOUNTS as u64);
+                }
+            });
+        }
+    });
+    acknowledged.into_iter().map(AtomicU64::into_inner).collect()
+}
+
+fn come_back<X: Isolation>(protocol: Protocol, logs: usize, make: impl Fn(TxMemory, HeapLog) -> X) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heap");
+    let mut acknowledged = vec![0; THREADS];
+    for opening in 0..3 {
+        let shadow = open(&path, protocol, logs);
+        let (memory, base) = (memory(&shadow), shadow.base() as usize);
+        let executor = make(memory, protocol.log(Arc::clone(&shadow)).unwrap());
+        if opening == 0 {
+            let fill = |tx: &mut <X::Thread<'_> as TxThread>::Tx| -> Body<()> {
+                (0..ACCOUNTS).try_for_each(|n| Ok(tx.write_word(base + n * 8, START)?))
+            };
+            executor.thread().run(fill).unwrap();
+        } else {
+            let total = (0..ACCOUNTS).fold(0_u64, |sum, at| sum.wrapping_add(word(&shadow, at)));
+            let counts: Vec<u64> = (ACCOUNTS..ACCOUNTS + THREADS).map(|at| word(&shadow, at)).collect();
+            assert_eq!((total, counts), (START * ACCOUNTS as u64, acknowledged), "{protocol}");
+        }
+        acknowledged = transfers(&executor, base, 150);
+        drop(executor);
+        if opening == 1 {
+            Arc::into_inner(shadow).unwrap().close().unwrap();
+        }
+        // Otherwise the executor and the shadow end without being closed: a crash, as far as the data can tell.
+    }
+}
+
+#[test]
+fn what_was_acknowledged_comes_back() {
+    let limits = HardwareLimits { spurious_per_million: 10_000, ..HardwareLimits::default() };
+    for protocol in PROTOCOLS {
+        for logs in [1, 2, 8] {
+            come_back(protocol, logs, |memory, log| HardwareModel::new(memory, log, limits));
+        }
+        come_back(protocol, 4, Sgl::new);
+        come_back(protocol, 4, Htm::new);
+    }
+}
+
+/// Runs `work`, which must end by itself.
+fn ends<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, result) = channel();
+    let worker = std::thread::spawn(move || done.send(work()));
+    match result.recv_timeout(Duration::from_secs(60)) {
+        Ok(result) => result,
+        Err(_) => panic!("somebody waits for ever, or panicked: {}", worker.is_finished()),
+    }
+}
+
+/// An executor with several threads' handles, of which some have left a transaction in every way.
+fn leave_in_every_way<X: Isolation>(executor: &X, base: usize) {
+    let mut left: Vec<_> = (0..3).map(|_| executor.thread()).collect();
+    let aborted = left[0].run(|tx| {
+        tx.write_word(base, 5)?;
+        Err::<(), _>(Halt::Abort(()))
+    });
+    assert!(matches!(aborted, Err(TxError::Aborted(()))));
+    let read = left[1].read(|tx| -> Body<u64> { Ok(tx.read_word(base)?) });
+    assert_eq!(read.unwrap(), 0);
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        left[2].run(|tx| -> Body<()> {
+            tx.write_word(base, 6)?;
+            panic!("a body that panics")
+        })
+    }));
+    assert!(panicked.is_err());
+    let mut thread = executor.thread();
+    for round in 1..20 {
+        assert_eq!(add(&mut thread, base).unwrap(), round);
+    }
+    left.push(thread);
+    drop(left);
+    assert_eq!(add(&mut executor.thread(), base).unwrap(), 20);
+}
+
+/// Algorithm 2, l.1: nobody waits for a thread that is in no transaction, however it left its last one.
+#[test]
+fn a_thread_without_a_transaction_holds_nobody_up() {
+    for protocol in PROTOCOLS {
+        ends(move || {
+            let folder = tempfile::tempdir().unwrap();
+            let opened = |word: usize| {
+                let shadow = open(&folder.path().join("heap"), protocol, 8);
+                let (memory, base) = (memory(&shadow), shadow.base() as usize + word * 8);
+                let log = protocol.log(Arc::clone(&shadow)).unwrap();
+                (shadow, memory, log, base)
+            };
+            let (shadow, memory, log, base) = opened(0);
+            leave_in_every_way(&HardwareModel::new(memory, log, HardwareLimits::default()), base);
+            drop(shadow);
+            let (shadow, memory, log, base) = opened(8);
+            leave_in_every_way(&Sgl::new(memory, log), base);
+            drop(shadow);
+            let (shadow, memory, log, base) = opened(16);
+            leave_in_every_way(&Htm::new(memory, log), base);
+            drop(shadow);
+        });
+    }
+}
+
+/// l.16 to l.22: a thread that panics when its commit is visible and not durable holds nobody up, and the commit, which
+/// others may have seen, becomes durable: when the thread goes on, and when it ends.
+#[test]
+fn a_panic_behind_the_hardware_commit_holds_nobody_up() {
+    for protocol in PROTOCOLS {
+        ends(move || {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("heap");
+            for round in 1..=2 {
+                let shadow = open(&path, protocol, 8);
+                let base = shadow.base() as usize;
+                let armed = Arc::new(AtomicBool::new(false));
+                let window = Arc::clone(&armed);
+                let log = protocol.log(Arc::clone(&shadow)).unwrap();
+                let model = HardwareModel::new(memory(&shadow), log, HardwareLimits::default()).with_window(
+                    move || assert!(!window.swap(false, Ordering::Relaxed), "a panic in the window"),
+                );
+                let mut thread = model.thread();
+                armed.store(true, Ordering::Relaxed);
+                assert!(catch_unwind(AssertUnwindSafe(|| add(&mut thread, base))).is_err());
+                if round == 1 {
+                    // The same thread goes on.
+                    assert_eq!(add(&mut thread, base + 512).unwrap(), 1);
+                }
+                drop(thread);
+                assert_eq!(add(&mut model.thread(), base + 8).unwrap(), round);
+                drop(model);
+                drop(shadow);
+                let shadow = open(&path, protocol, 8);
+                assert_eq!((word(&shadow, 0), word(&shadow, 1)), (round, round), "{protocol}");
+            }
+        });
+    }
+}
+
+/// l.17 to l.19: a reader's answer waits until what it saw is durable, where that is not so at once.
+#[test]
+fn a_reader_is_not_answered_before_what_it_saw_is_durable() {
+    for (protocol, waits) in [(Protocol::Spht, true), (Protocol::SphtEadr, false)] {
+        ends(move || {
+            let folder = tempfile::tempdir().unwrap();
+            let shadow = open(&folder.path().join("heap"), protocol, 8);
+            let base = shadow.base() as usize;
+            let stage = Arc::new(AtomicU64::new(0));
+            let window = Arc::clone(&stage);
+            let log = protocol.log(Arc::clone(&shadow)).unwrap();
+            let model = HardwareModel::new(memory(&shadow), log, HardwareLimits::default());
+            let model = model.with_window(move || {
+                window.store(1, Ordering::Release);
+                while window.load(Ordering::Acquire) < 2 {
+                    std::thread::yield_now();
+                }
+            });
+            let (seen, answered) = (AtomicU64::new(0), AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                let mut writer = model.thread();
+                scope.spawn(move || add(&mut writer, base).unwrap());
+                while stage.load(Ordering::Acquire) < 1 {
+                    std::thread::yield_now();
+                }
+                let mut reader = model.thread();
+                let (seen, answered) = (&seen, &answered);
+                scope.spawn(move || {
+                    let look = |tx: &mut mangrove_txn::HardwareTx<'_>| -> Body<()> {
+                        seen.store(tx.read_word(base)?, Ordering::Release);
+                        Ok(())
+                    };
+                    reader.read(look).unwrap();
+                    answered.store(true, Ordering::Release);
+                });
+                while seen.load(Ordering::Acquire) == 0 {
+                    std::thread::yield_now();
+                }
+                if waits {
+                    std::thread::sleep(Duration::from_millis(30));
+                    assert!(!answered.load(Ordering::Acquire), "it saw what a crash would undo");
+                } else {
+                    while !answered.load(Ordering::Acquire) {
+                        std::thread::yield_now();
+                    }
+                }
+                stage.store(2, Ordering::Release);
+            });
+            assert!(answered.load(Ordering::Relaxed));
+        });
+    }
+}
+
+/// Stamps belong to one opening: those of the next one are larger, whatever the counter of the machine says.
+#[test]
+fn stamps_grow_from_opening_to_opening() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heap");
+    for protocol in [Protocol::Spht, Protocol::SphtEadr, Protocol::Spht] {
+        let mut last = 0;
+        for opening in 0..3 {
+            let shadow = open(&path, protocol, 2);
+            assert!(shadow.committed().0 >= last, "opening {opening}");
+            let sgl = Sgl::new(memory(&shadow), protocol.log(Arc::clone(&shadow)).unwrap());
+            last = sgl.log().newest();
+            add(&mut sgl.thread(), shadow.base() as usize).unwrap();
+        }
+    }
+    let shadow = open(&path, Protocol::OneFence, 2);
+    assert_eq!(word(&shadow, 0), 9);
+}
+
+#[test]
+fn wrong_pairings_are_refused_with_what_would_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |protocol: Protocol, options: Options, name: &str| {
+        let shadow = Arc::new(options.open(folder.path().join(name)).unwrap());
+        protocol.log(shadow).unwrap_err().to_string()
+    };
+    let plain = || Options::new().create(Create::IfMissing).capacity(1 << 20);
+    for protocol in PROTOCOLS {
+        let error = refused(protocol, plain().medium(Medium::File), "file");
+        assert!(error.contains("is for the media dax and emulated"), "{error}");
+        let error = refused(protocol, plain().medium(EMULATED), "dense");
+        assert!(error.contains("needs a pool that was opened for time stamps"), "{error}");
+    }
+    let error = refused(Protocol::Automatic, options(Protocol::Spht, 2), "marker");
+    assert!(error.contains("needs one of the protocols SPHT"), "{error}");
+    let adr = plain().medium(EMULATED).domain(Domain::Adr).order(Order::Gaps);
+    let error = adr.open(folder.path().join("adr")).unwrap_err().to_string();
+    assert!(error.contains("persistent caches (eADR)"), "{error}");
+}
