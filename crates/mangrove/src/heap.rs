@@ -87,5 +87,6 @@ pub use mangrove_txn::{
     AddressChoice, BackupProgress, Cancel, Heap, HeapBackup, HeapBytes, HeapError, HeapInfo, HeapKey,
     HeapMap, HeapOptions, HeapOrderedMap, HeapQueue, HeapResult, HeapStat, HeapVec, LastOpening, MapWalk,
     MediumKind, Order, OrderedWalk, PlainReads, Plan, Pod, Ptr, QueueWalk, ROOT_COUNT_MAX,
-    ROOT_NAME_BYTES_MAX, Reads, Root, Start, StmOptions, Stop, Tx, TxCounts, Zeroable, bytemuck, field,
+    ROOT_NAME_BYTES_MAX, Reads, Root, Start, StmOptions, Stop, ThreadLimit, Tx, TxCounts, Zeroable, bytemuck,
+    field,
 };

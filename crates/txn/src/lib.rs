@@ -57,7 +57,7 @@ pub use commit::{
 };
 pub use executor::{
     HardwareLimits, HardwareModel, HardwareThread, HardwareTx, Htm, HtmThread, InPlaceTx, Sgl, SglThread,
-    Stm, StmOptions, StmThread, StmTx,
+    Stm, StmOptions, StmThread, StmTx, ThreadLimit,
 };
 pub use heap::{
     BackupProgress, Cancel, Heap, HeapBackup, HeapError, HeapInfo, HeapOptions, HeapResult, HeapStat, KIND,

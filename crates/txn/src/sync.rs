@@ -81,6 +81,17 @@ pub(crate) fn time_stamp() -> u64 {
     mangrove_sys::rdtscp()
 }
 
+/// Processors that this process may use.
+pub(crate) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Runs the body of a test that uses what this module gives.
+#[cfg(test)]
+pub(crate) fn run_once(body: fn()) {
+    body();
+}
+
 /// Time as an event count's limit.
 pub(crate) type Limit = std::time::Duration;
 

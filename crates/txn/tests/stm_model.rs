@@ -36,7 +36,7 @@ mod api {
 }
 
 use api::{Halt, Isolation, TxAccess, TxMemory, TxThread};
-use executor::{HardwareLimits, HardwareModel, Htm, Sgl, Stm, StmOptions};
+use executor::{HardwareLimits, HardwareModel, Htm, Sgl, Stm, StmOptions, ThreadLimit};
 use mangrove_testkit::shuttle::{FORGETFUL, PATIENT, SLEEPY, check_random, found_by_random};
 use shuttle::rand::Rng;
 use shuttle::thread;
@@ -103,9 +103,36 @@ fn stm(memory: TxMemory, serial_after: u32, solo: bool) -> Stm<VolatileLog> {
             stripe_bits: 3,
             serial_after,
             solo_after: solo.then_some(2),
+            threads: ThreadLimit::Unlimited,
             ..StmOptions::default()
         },
     )
+}
+
+/// One seat for all threads, and no wait that ends by itself but those of the seats: a thread that is forgotten without
+/// a seat hangs.
+#[test]
+fn threads_that_take_turns_are_opaque() {
+    let one_seat = |memory| {
+        let options = StmOptions {
+            record_bits: 1,
+            stripe_bits: 3,
+            solo_after: None,
+            threads: ThreadLimit::Fixed(1),
+            ..StmOptions::default()
+        };
+        Stm::new(memory, VolatileLog::new(), options)
+    };
+    for patient in [false, true] {
+        check_random(
+            move || {
+                PATIENT.set(patient);
+                opaque(one_seat, PLAN);
+            },
+            1000,
+        );
+        PATIENT.set(false);
+    }
 }
 
 #[test]
@@ -248,6 +275,7 @@ fn either(which: usize, one_writer: bool) {
             serial_after: 100,
             solo_after: None,
             one_writer,
+            threads: ThreadLimit::Unlimited,
             ..StmOptions::default()
         };
         Stm::new(memory, VolatileLog::new(), options)
@@ -368,6 +396,7 @@ fn private(privatises: bool, one_writer: bool) {
             serial_after: 100,
             solo_after: None,
             one_writer,
+            threads: ThreadLimit::Unlimited,
             ..StmOptions::default()
         };
         Stm::new(memory, VolatileLog::new(), options)

@@ -1,6 +1,7 @@
 //! How isolation is got. Ownership records with solo mode, Intel RTM, one lock, and a model of transactional hardware.
 
 mod backoff;
+mod crowd;
 mod entries;
 mod gate;
 mod hardware;
@@ -20,5 +21,5 @@ pub use in_place::InPlaceTx;
 pub use model::{HardwareLimits, HardwareModel, HardwareThread, HardwareTx};
 pub use rtm::{Htm, HtmThread};
 pub use sgl::{Sgl, SglThread};
-pub use stm::{StmOptions, StmThread};
+pub use stm::{StmOptions, StmThread, ThreadLimit};
 pub use stm_tx::{Stm, StmTx};

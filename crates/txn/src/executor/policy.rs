@@ -1,9 +1,12 @@
-//! Whether many transactions write at a time or one: by the throughput of both, found out while the program runs.
+//! Whether many transactions write at a time or one, and how many threads run transactions at once (`crowd.rs`): by
+//! throughput, found out while the program runs. Of the two, one at a time makes a trial.
 //!
 //! Time goes in slices. After some slices one slice tries the other mode; the faster one stays. Each trial in vain
 //! doubles the slices until the next, so that a program whose load does not change loses one slice of hundreds.
 
-use crate::sync::{AtomicU64, Mutex, Ordering, microseconds};
+use super::crowd::{Climb, Crowd, Place};
+use super::stm::ThreadLimit;
+use crate::sync::{AtomicU64, Mutex, Ordering, microseconds, processors};
 
 /// Microseconds of a slice at least: threads of the scheduler take turns within it.
 const SLICE_MICROSECONDS: u64 = 4_000;
@@ -27,7 +30,16 @@ const GAIN_PER_MILLE: u64 = 50;
 #[derive(Debug)]
 pub(crate) struct Policy {
     commits: Apart,
-    course: Mutex<Course>,
+    searches: Mutex<Searches>,
+    crowd: Crowd,
+    cpus: usize,
+}
+
+/// What is searched for.
+#[derive(Debug)]
+struct Searches {
+    writers: Option<Course>,
+    threads: Option<Climb>,
 }
 
 /// On cache lines of its own.
@@ -80,8 +92,62 @@ impl Course {
 }
 
 impl Policy {
-    pub(crate) fn new() -> Self {
-        Self { commits: Apart(AtomicU64::new(0)), course: Mutex::new(Course::new(microseconds())) }
+    /// What is needed to search for the number of writers, and to limit that of threads; none if nothing is.
+    pub(crate) fn new(writers: bool, threads: ThreadLimit) -> Option<Self> {
+        if !writers && threads == ThreadLimit::Unlimited {
+            return None;
+        }
+        let now = microseconds();
+        let climbs = threads == ThreadLimit::Found;
+        let searches =
+            Searches { writers: writers.then(|| Course::new(now)), threads: climbs.then(|| Climb::new(now)) };
+        let crowd = Crowd::new();
+        if let ThreadLimit::Fixed(most) = threads {
+            crowd.set(Some(most.max(1)), now);
+        }
+        let (commits, searches) = (Apart(AtomicU64::new(0)), Mutex::new(searches));
+        Some(Self { commits, searches, crowd, cpus: processors() })
+    }
+
+    /// The part of a new thread with this number.
+    pub(crate) fn join(&self, number: u64) -> Place {
+        self.crowd.join(number)
+    }
+
+    /// A thread ends.
+    pub(crate) fn leave(&self, place: &mut Place) {
+        self.crowd.leave(place);
+    }
+
+    /// Before a transaction: waits while too many threads run transactions.
+    #[inline(always)]
+    pub(crate) fn sit_down(&self, place: &mut Place) {
+        self.crowd.sit_down(place, microseconds);
+    }
+
+    /// The thread is about to sleep.
+    pub(crate) fn stand_up(&self, place: &mut Place) {
+        self.crowd.stand_up(place);
+    }
+
+    /// There have been so many commits now: changes the limit on threads if that is due. True if the mode of writing
+    /// must change.
+    fn step(&self, now: u64, commits: u64) -> bool {
+        let mut searches = self.searches.lock();
+        let Searches { writers, threads } = &mut *searches;
+        let climbing = threads.as_ref().is_some_and(Climb::is_in_trial);
+        let change = !climbing && writers.as_mut().is_some_and(|course| course.is_change_due(now, commits));
+        let trying = writers.as_ref().is_some_and(|course| course.in_trial);
+        let count = self.crowd.threads();
+        let most = threads
+            .as_mut()
+            .filter(|_| !trying && count > 1)
+            .and_then(|climb| climb.step(now, commits, count, self.cpus));
+        // Under the lock: of two limits in a row the later one stays.
+        if let Some(most) = most {
+            self.crowd.set(most, now);
+        }
+        change
     }
 }
 
@@ -105,10 +171,10 @@ impl Looks {
         self.left == 0
     }
 
-    /// Looks at the clock; `change` changes the mode if that is due.
+    /// Looks at the clock; `change` changes the mode of writing if that is due. The thread runs no transaction.
     #[cold]
     #[inline(never)]
-    pub(crate) fn look(&mut self, policy: &Policy, change: impl FnOnce()) {
+    pub(crate) fn look(&mut self, policy: &Policy, place: &mut Place, change: impl FnOnce()) {
         // Relaxed: only a count.
         let own = u64::from(self.interval);
         let commits = policy.commits.0.fetch_add(own, Ordering::Relaxed) + own;
@@ -118,8 +184,8 @@ impl Looks {
         let fitting = (own * LOOK_MICROSECONDS / time).min(own * 2);
         self.interval = fitting.clamp(1, u64::from(COMMITS_MAX)) as u32;
         self.left = self.interval;
-        let is_due = policy.course.lock().is_change_due(now, commits);
-        if is_due {
+        policy.crowd.show(place, now);
+        if policy.step(now, commits) {
             change();
         }
     }

@@ -1,6 +1,7 @@
 //! The executor with ownership records: attempts, conflicts, the fallback that runs alone, `retry`.
 
 use super::backoff::Backoff;
+use super::crowd::Place;
 use super::gate::{Exclusive, Gate};
 use super::ownership::Table;
 use super::policy::{Looks, Policy};
@@ -15,6 +16,20 @@ use std::convert::Infallible;
 
 /// Attempts with unlogged reads before they are logged, so that a snapshot can be extended.
 const UNLOGGED_ATTEMPTS_MAX: u32 = 2;
+
+/// How many threads run transactions at once. It is a matter of speed only: a thread whose turn does not come within
+/// some milliseconds may run beside the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ThreadLimit {
+    /// As many as there are.
+    Unlimited,
+    /// So many, at least one.
+    Fixed(usize),
+    /// As many as commit most together, found out while the program runs.
+    #[default]
+    Found,
+}
 
 /// How an [`Stm`] is made.
 #[derive(Clone, Copy, Debug)]
@@ -33,10 +48,12 @@ pub struct StmOptions {
     pub one_writer: bool,
     /// Both ways are tried now and then, and the one with more commits stays; `one_writer` is only the first.
     pub measures: bool,
+    /// How many threads run transactions at once; the others sleep until it is their turn.
+    pub threads: ThreadLimit,
 }
 
 impl Default for StmOptions {
-    /// 2^18 records of 32 bytes each, alone after 24 conflicts, solo mode after 64 commits.
+    /// 2^18 records of 32 bytes each, alone after 24 conflicts, solo mode after 64 commits, and a limit on threads that is found.
     fn default() -> Self {
         Self {
             record_bits: 18,
@@ -45,6 +62,7 @@ impl Default for StmOptions {
             solo_after: Some(64),
             one_writer: false,
             measures: false,
+            threads: ThreadLimit::Found,
         }
     }
 }
@@ -62,7 +80,7 @@ impl<L: RedoLog> Stm<L> {
             wakeups: Wakeups::new(),
             serial_after: options.serial_after,
             solo_after: options.solo_after,
-            policy: options.measures.then(Policy::new),
+            policy: Policy::new(options.measures, options.threads),
             log,
         }
     }
@@ -84,8 +102,10 @@ impl<L: RedoLog> Isolation for Stm<L> {
 
     fn thread(&self) -> StmThread<'_, L> {
         let tx = StmTx::new(self);
+        let number = tx.slot().number();
         StmThread {
-            backoff: Backoff::new(tx.slot().number()),
+            place: self.policy.as_ref().map(|policy| policy.join(number)),
+            backoff: Backoff::new(number),
             solo: SoloWatch::new(self.solo_after),
             looks: Looks::new(),
             counts: TxCounts::default(),
@@ -101,7 +121,17 @@ pub struct StmThread<'stm, L: RedoLog + 'stm> {
     backoff: Backoff,
     solo: SoloWatch,
     looks: Looks,
+    /// Where there is a policy.
+    place: Option<Place>,
     counts: TxCounts,
+}
+
+impl<L: RedoLog> Drop for StmThread<'_, L> {
+    fn drop(&mut self) {
+        if let (Some(policy), Some(place)) = (&self.tx.stm().policy, &mut self.place) {
+            policy.leave(place);
+        }
+    }
 }
 
 /// How an attempt ended, when its transaction has left the gate.
@@ -183,7 +213,12 @@ impl<'stm, L: RedoLog> StmThread<'stm, L> {
         let mut conflicts = 0;
         // The next attempt notes what it reads, so that `retry` can wait for that: it runs beside others.
         let mut beside = false;
+        let mut seated = false;
         loop {
+            if !seated && let (Some(policy), Some(place)) = (&stm.policy, &mut self.place) {
+                policy.sit_down(place);
+                seated = true;
+            }
             let serial = conflicts >= stm.serial_after && !beside;
             let exclusive = serial.then(|| stm.gate.exclusive(self.tx.slot()));
             self.tx.begin(serial, logs_reads);
@@ -207,14 +242,15 @@ impl<'stm, L: RedoLog> StmThread<'stm, L> {
                         let asleep = || stm.wakeups.needed();
                         self.solo.ask(&stm.gate, self.tx.slot(), self.counts.solo, asleep);
                     }
-                    if let Some(policy) = stm.policy.as_ref().filter(|_| !was_alone)
+                    if !was_alone
+                        && let (Some(policy), Some(place)) = (&stm.policy, &mut self.place)
                         && self.looks.is_due()
                     {
                         let change = || {
                             stm.gate.change_writers(self.tx.slot(), || stm.log.newest());
                             stm.wakeups.wake_after_commit();
                         };
-                        self.looks.look(policy, change);
+                        self.looks.look(policy, place, change);
                     }
                     return Ok(answer);
                 }
@@ -232,7 +268,13 @@ impl<'stm, L: RedoLog> StmThread<'stm, L> {
                     match closings {
                         // It ran alone, and noted nothing.
                         None => stm.gate.end_solo(self.tx.slot()),
-                        Some(closings) if self.tx.logs_reads() => self.tx.sleep(closings),
+                        Some(closings) if self.tx.logs_reads() => {
+                            if let (Some(policy), Some(place)) = (&stm.policy, &mut self.place) {
+                                policy.stand_up(place);
+                                seated = false;
+                            }
+                            self.tx.sleep(closings);
+                        }
                         Some(_) => {}
                     }
                     logs_reads = true;

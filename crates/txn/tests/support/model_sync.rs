@@ -34,6 +34,14 @@ pub(crate) fn time_stamp() -> u64 {
     TIME.fetch_add(1, Ordering::Relaxed)
 }
 
+pub(crate) fn processors() -> usize {
+    1
+}
+
+pub(crate) fn run_once(body: fn()) {
+    mangrove_testkit::shuttle::check_random(body, 1);
+}
+
 pub(crate) type Limit = std::time::Duration;
 
 pub(crate) const fn limit(milliseconds: u64) -> Limit {
