@@ -40,6 +40,20 @@ const WAIT_MILLISECONDS: u64 = 3;
 /// The word that says that there is no limit.
 const UNLIMITED: u64 = 0;
 
+/// How many threads run transactions at once. It is a matter of speed only: a thread whose turn does not come within
+/// some milliseconds may run beside the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ThreadLimit {
+    /// As many as there are.
+    Unlimited,
+    /// So many, at least one.
+    Fixed(usize),
+    /// As many as commit most together, found out while the program runs.
+    #[default]
+    Found,
+}
+
 /// The limit, and who has a seat.
 #[derive(Debug)]
 pub(crate) struct Crowd {

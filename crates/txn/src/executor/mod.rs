@@ -17,9 +17,10 @@ mod stm_tx;
 mod undo;
 mod wakeup;
 
+pub use crowd::ThreadLimit;
 pub use in_place::InPlaceTx;
 pub use model::{HardwareLimits, HardwareModel, HardwareThread, HardwareTx};
 pub use rtm::{Htm, HtmThread};
 pub use sgl::{Sgl, SglThread};
-pub use stm::{StmOptions, StmThread, ThreadLimit};
+pub use stm::{StmOptions, StmThread};
 pub use stm_tx::{Stm, StmTx};

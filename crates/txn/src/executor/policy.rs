@@ -4,8 +4,7 @@
 //! Time goes in slices. After some slices one slice tries the other mode; the faster one stays. Each trial in vain
 //! doubles the slices until the next, so that a program whose load does not change loses one slice of hundreds.
 
-use super::crowd::{Climb, Crowd, Place};
-use super::stm::ThreadLimit;
+use super::crowd::{Climb, Crowd, Place, ThreadLimit};
 use crate::sync::{AtomicU64, Mutex, Ordering, microseconds, processors};
 
 /// Microseconds of a slice at least: threads of the scheduler take turns within it.

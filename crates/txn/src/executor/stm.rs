@@ -1,7 +1,7 @@
 //! The executor with ownership records: attempts, conflicts, the fallback that runs alone, `retry`.
 
 use super::backoff::Backoff;
-use super::crowd::Place;
+use super::crowd::{Place, ThreadLimit};
 use super::gate::{Exclusive, Gate};
 use super::ownership::Table;
 use super::policy::{Looks, Policy};
@@ -16,20 +16,6 @@ use std::convert::Infallible;
 
 /// Attempts with unlogged reads before they are logged, so that a snapshot can be extended.
 const UNLOGGED_ATTEMPTS_MAX: u32 = 2;
-
-/// How many threads run transactions at once. It is a matter of speed only: a thread whose turn does not come within
-/// some milliseconds may run beside the others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ThreadLimit {
-    /// As many as there are.
-    Unlimited,
-    /// So many, at least one.
-    Fixed(usize),
-    /// As many as commit most together, found out while the program runs.
-    #[default]
-    Found,
-}
 
 /// How an [`Stm`] is made.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +39,8 @@ pub struct StmOptions {
 }
 
 impl Default for StmOptions {
-    /// 2^18 records of 32 bytes each, alone after 24 conflicts, solo mode after 64 commits, and a limit on threads that is found.
+    /// 2^18 records of 32 bytes each, alone after 24 conflicts, solo mode after 64 commits, and a limit on threads that
+    /// is found.
     fn default() -> Self {
         Self {
             record_bits: 18,
