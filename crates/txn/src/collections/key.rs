@@ -57,7 +57,12 @@ impl<T: Pod + Ord> HeapKey for T {
 
     #[inline(always)]
     fn is<R: Reads>(self, _reads: &mut R, query: &T) -> Result<bool, R::Stop> {
-        Ok(bytemuck::bytes_of(&self) == bytemuck::bytes_of(query))
+        let (one, other) = (bytemuck::bytes_of(&self), bytemuck::bytes_of(query));
+        // One comparison for keys of a word, and no call.
+        Ok(match (<[u8; 8]>::try_from(one), <[u8; 8]>::try_from(other)) {
+            (Ok(one), Ok(other)) => u64::from_ne_bytes(one) == u64::from_ne_bytes(other),
+            _ => one == other,
+        })
     }
 
     #[inline(always)]

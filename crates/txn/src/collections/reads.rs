@@ -43,6 +43,11 @@ impl Reads for Tx<'_> {
     fn read_bytes(&mut self, address: usize, into: &mut [u8]) -> Result<(), Stop> {
         Tx::read_bytes(self, address, into)
     }
+
+    #[inline(always)]
+    fn read<T: Pod>(&mut self, pointer: Ptr<T>) -> Result<T, Stop> {
+        Tx::read(self, pointer)
+    }
 }
 
 /// Plain loads, without a transaction: for a program that knows that no transaction writes meanwhile, for instance

@@ -75,9 +75,15 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// [`Stop`].
-    #[inline]
+    #[inline(always)]
     pub fn read<T: Pod>(&mut self, pointer: Ptr<T>) -> Result<T, Stop> {
         let mut value = T::zeroed();
+        if size_of::<T>() == 8 {
+            // Of the access of a word, the rare cases alone are calls.
+            let word = self.tx.read_word(pointer.address())?;
+            bytemuck::bytes_of_mut(&mut value).copy_from_slice(&word.to_le_bytes());
+            return Ok(value);
+        }
         self.read_bytes(pointer.address(), bytemuck::bytes_of_mut(&mut value))?;
         Ok(value)
     }
