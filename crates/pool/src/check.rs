@@ -64,7 +64,7 @@ impl Pool {
         // The code above finds damaged places one by one. Opening has further requirements, which are tested by
         // opening.
         if report.damage.is_empty() && sb.medium == MediumKind::File {
-            match PoolOptions::new().read_only(true).storage(storage).open(directory) {
+            match PoolOptions::new().read_only(true).away(true).storage(storage).open(directory) {
                 Ok(_) => {}
                 Err(e) => push(&mut report, e)?,
             }
