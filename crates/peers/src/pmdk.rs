@@ -78,7 +78,13 @@ impl TxnKind for Pmdk {
         variables
     }
 
-    fn open(&self, dir: &Path, _domain: TxnDomain, words: &[u64]) -> anyhow::Result<Box<dyn TxnHeap>> {
+    fn open(
+        &self,
+        dir: &Path,
+        _domain: TxnDomain,
+        _work: TxnWork,
+        words: &[u64],
+    ) -> anyhow::Result<Box<dyn TxnHeap>> {
         std::fs::create_dir_all(dir)?;
         let path = dir.join(format!("mangrove-bench-pmdk-{}", std::process::id()));
         if path.exists() {
@@ -200,7 +206,7 @@ mod tests {
     fn two_threads_swap_and_update() -> anyhow::Result<()> {
         let dir = tempfile::tempdir()?;
         for work in [TxnWork::Swaps(4), TxnWork::Map { updates: 50 }] {
-            let mut heap = Pmdk.open(dir.path(), TxnDomain::Adr, &work.initial(1 << 12))?;
+            let mut heap = Pmdk.open(dir.path(), TxnDomain::Adr, work, &work.initial(1 << 12))?;
             assert!(verified_rate(&mut *heap, work, 2, Duration::from_millis(50))? > 0.0);
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Look-ups in `HeapMap` and `HeapOrderedMap`, nanoseconds each: by plain loads, and in a transaction each, in solo
-//! mode and with ownership records. `cargo run --release -p mangrove-txn --example map_lookups [KEYS] [ROUNDS]`. The pool
-//! lies in `/dev/shm`. The rounds are interleaved, and the fastest of each counts.
+//! mode and with ownership records. `cargo run --release -p mangrove-txn --example map_lookups [KEYS] [ROUNDS]`. The
+//! pool lies in `/dev/shm`. The rounds are interleaved, and the fastest of each counts.
 
 use mangrove_txn::{Create, Heap, HeapMap, HeapOrderedMap, Latency, Medium, PlainReads, StmOptions};
 use std::hint::black_box;

@@ -12,7 +12,7 @@ pub struct TxnArgs {
     /// Swaps a transaction, comma separated
     #[arg(long, value_delimiter = ',', default_value = "1,4,16,64")]
     pub swaps: Vec<u32>,
-    /// Percent of a hash map's transactions that update, comma separated
+    /// Percent of a map's transactions that update, comma separated
     #[arg(long, value_delimiter = ',', default_value = "0,10,50")]
     pub updates: Vec<u32>,
     /// Executors of the mixes and of the updates beside long transactions, comma separated: default, records,

@@ -51,6 +51,6 @@ pub(super) fn run(kinds: &[&dyn TxnKind], task: &str) -> anyhow::Result<()> {
 }
 
 fn measure_here(kind: &dyn TxnKind, task: &Task) -> anyhow::Result<f64> {
-    let mut heap = kind.open(&task.dir, task.domain, &task.work.initial(task.words))?;
+    let mut heap = kind.open(&task.dir, task.domain, task.work, &task.work.initial(task.words))?;
     verified_rate(&mut *heap, task.work, task.threads, Duration::from_secs_f64(task.seconds))
 }

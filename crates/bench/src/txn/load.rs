@@ -1,5 +1,6 @@
-//! What is measured: swaps of random words, and a hash map in the same words. Every subject runs this code; it
-//! differs in how it reads and writes a word, and in how a transaction begins and ends.
+//! What is measured: swaps of random words, and maps. Swaps, and the hash map of libraries without one, are accesses to
+//! words: such subjects differ in how they read and write a word, and in how a transaction begins and ends. A library
+//! with maps gets the keys.
 
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +12,11 @@ pub enum TxnWork {
     Swaps(u32),
     /// Look-ups of random keys that are there, so many percent of them followed by a new value.
     Map {
+        /// Percent of the transactions that update.
+        updates: u32,
+    },
+    /// The same on an ordered map.
+    Ordered {
         /// Percent of the transactions that update.
         updates: u32,
     },
@@ -82,6 +88,16 @@ impl OneTransaction {
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         matches!(self.what, What::LookUp { .. })
+    }
+
+    /// The key that it looks up or updates.
+    #[inline(always)]
+    #[must_use]
+    pub fn key(&self) -> Option<u64> {
+        match self.what {
+            What::LookUp { key } | What::Update { key } => Some(key),
+            What::Swap { .. } => None,
+        }
     }
 
     /// Its accesses.
@@ -161,7 +177,7 @@ impl TxnWork {
                 sorted.sort_unstable();
                 sorted.into_iter().eq(0..words.len() as u64)
             }
-            Self::Map { .. } => {
+            Self::Map { .. } | Self::Ordered { .. } => {
                 let values = words.iter().skip(1).step_by(2);
                 values.sum::<u64>() == done.updates
             }
@@ -173,7 +189,9 @@ impl TxnWork {
         match self {
             Self::Swaps(1) => "1 swap a transaction".to_owned(),
             Self::Swaps(count) => format!("{count} swaps a transaction"),
-            Self::Map { updates } => format!("look-ups, {updates} % of them updates"),
+            Self::Map { updates } | Self::Ordered { updates } => {
+                format!("look-ups, {updates} % of them updates")
+            }
         }
     }
 }
@@ -198,7 +216,7 @@ pub fn drive(
                 random.below(words);
                 What::Swap { random, count }
             }
-            TxnWork::Map { updates } => {
+            TxnWork::Map { updates } | TxnWork::Ordered { updates } => {
                 let key = random.below(keys(words)) as u64 + 1;
                 if random.below(1 << 20) * 100 < updates as usize * (1 << 20) {
                     done.updates += 1;

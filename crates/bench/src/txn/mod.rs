@@ -3,6 +3,7 @@
 mod args;
 mod beside;
 mod child;
+mod collection;
 mod context;
 mod crowd;
 mod endurance;

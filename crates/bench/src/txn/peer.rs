@@ -31,11 +31,23 @@ pub trait TxnKind {
     /// Variables that must stand in the environment when the process begins; it is measured in a child process.
     fn environment(&self, domain: TxnDomain) -> Vec<(&'static str, &'static str)>;
 
-    /// Makes a heap in the folder `dir` that holds these words, for a machine with this domain.
+    /// Whether it can do this work. There is an ordered map only where the library has one.
+    fn can(&self, work: TxnWork) -> bool {
+        !matches!(work, TxnWork::Ordered { .. })
+    }
+
+    /// Makes a heap for this work in the folder `dir` that holds these words, or the pairs of keys and values that they
+    /// are, for a machine with this domain.
     ///
     /// # Errors
     /// Those of the library.
-    fn open(&self, dir: &Path, domain: TxnDomain, words: &[u64]) -> anyhow::Result<Box<dyn TxnHeap>>;
+    fn open(
+        &self,
+        dir: &Path,
+        domain: TxnDomain,
+        work: TxnWork,
+        words: &[u64],
+    ) -> anyhow::Result<Box<dyn TxnHeap>>;
 }
 
 /// A heap of words, for several threads.
@@ -46,6 +58,6 @@ pub trait TxnHeap: Sync {
     /// Those of the library.
     fn work(&self, work: TxnWork, seed: u64, stop: &AtomicBool) -> anyhow::Result<WorkDone>;
 
-    /// All words, while no thread works.
+    /// All words, or pairs of keys and values in any order, while no thread works.
     fn words(&mut self) -> Vec<u64>;
 }

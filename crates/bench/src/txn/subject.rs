@@ -1,5 +1,6 @@
 //! Mangrove's own rows. The one place that knows which executor and which log they run on.
 
+use super::collection;
 use super::load::{OneTransaction, TxnWork, WordAccess, WorkDone, drive};
 use super::peer::{TxnDomain, TxnHeap, TxnKind};
 use super::place::{LOG_BYTES, Place, PlaceOptions};
@@ -13,7 +14,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Ownership records and solo mode; every commit is durable, and the replayer keeps up on the same processors.
+/// Ownership records and solo mode; every commit is durable, and the replayer keeps up on the same processors. Maps are
+/// those of the durable heap.
 pub(super) struct Durable;
 
 /// The same, with a log that keeps nothing.
@@ -74,7 +76,13 @@ impl TxnKind for Volatile {
         Vec::new()
     }
 
-    fn open(&self, _dir: &Path, _domain: TxnDomain, words: &[u64]) -> anyhow::Result<Box<dyn TxnHeap>> {
+    fn open(
+        &self,
+        _dir: &Path,
+        _domain: TxnDomain,
+        _work: TxnWork,
+        words: &[u64],
+    ) -> anyhow::Result<Box<dyn TxnHeap>> {
         let reservation = Reservation::anonymous(size_of_val(words))?;
         let base = reservation.base().as_ptr();
         // SAFETY: the reservation is as long as the words, and nobody else uses it yet.
@@ -93,7 +101,20 @@ impl TxnKind for Durable {
         Vec::new()
     }
 
-    fn open(&self, dir: &Path, domain: TxnDomain, words: &[u64]) -> anyhow::Result<Box<dyn TxnHeap>> {
+    fn can(&self, _work: TxnWork) -> bool {
+        true
+    }
+
+    fn open(
+        &self,
+        dir: &Path,
+        domain: TxnDomain,
+        work: TxnWork,
+        words: &[u64],
+    ) -> anyhow::Result<Box<dyn TxnHeap>> {
+        if !matches!(work, TxnWork::Swaps(_)) {
+            return collection::open(dir, domain, work, words, true);
+        }
         // That of the goals for 8 MiB of words, and less for a smoke test.
         let log_bytes = LOG_BYTES.min(size_of_val(words) as u64 * 4);
         let options = PlaceOptions { log_bytes, ..PlaceOptions::new(domain) };

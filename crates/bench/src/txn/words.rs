@@ -1,4 +1,4 @@
-//! Transactions on words, by Mangrove and by the libraries beside it: swaps, and a hash map.
+//! Transactions on words, by Mangrove and by the libraries beside it: swaps, a hash map, an ordered map.
 
 use super::child::{self, Task};
 use super::context::TxnBench;
@@ -8,6 +8,7 @@ use crate::report::report::Unit;
 
 pub(super) const SWAPS: &str = "swaps";
 pub(super) const MAP: &str = "map";
+pub(super) const ORDERED: &str = "ordered";
 
 pub(super) fn run_swaps(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
     let works = b.args.swaps.iter().map(|&count| TxnWork::Swaps(count)).collect();
@@ -19,12 +20,17 @@ pub(super) fn run_map(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
     run(b, MAP, works)
 }
 
+pub(super) fn run_ordered(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
+    let works = b.args.updates.iter().map(|&updates| TxnWork::Ordered { updates }).collect();
+    run(b, ORDERED, works)
+}
+
 fn run(b: &mut TxnBench<'_>, section: &'static str, works: Vec<TxnWork>) -> anyhow::Result<()> {
     for work in works {
         b.progress.step(work.operation());
         for domain in [TxnDomain::Adr, TxnDomain::Eadr] {
             for threads in b.args.threads.clone() {
-                for kind in b.kinds.clone() {
+                for kind in b.kinds.clone().into_iter().filter(|kind| kind.can(work)) {
                     let task = Task {
                         subject: kind.name().to_owned(),
                         domain,
