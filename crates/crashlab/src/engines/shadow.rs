@@ -7,9 +7,10 @@ use crate::engines::subject::{Promised, Subject};
 use crate::machine::interrupt::during;
 use crate::rng::Rng;
 use mangrove_pool::Region;
-use mangrove_shadow::{AddressChoice, Options, Shadow, Ticket};
+use mangrove_shadow::{AddressChoice, Options, Order, Shadow, Ticket};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of the working copy.
 const LEN: u64 = 32 << 10;
@@ -99,10 +100,13 @@ impl ShadowModel {
     }
 }
 
-/// The shadow under test. `OTHER`: longer rings, and on disks durability by interval.
+/// The shadow under test. `OTHER`: longer rings; on disks durability by interval, elsewhere numbers of the caller and a
+/// durable marker.
 pub struct ShadowSubject<const OTHER: bool> {
     shadow: Arc<Shadow>,
     log: bool,
+    /// The last number that the caller gave, with a marker.
+    stamps: Option<Arc<AtomicU64>>,
 }
 
 impl<const OTHER: bool> ShadowSubject<OTHER> {
@@ -111,11 +115,20 @@ impl<const OTHER: bool> ShadowSubject<OTHER> {
         let ring_bytes = if OTHER { 2 * RING_BYTES } else { RING_BYTES };
         let options = Options::new().address(AddressChoice::Anywhere).capacity(LEN).log_bytes(ring_bytes);
         let options = options.log_count(LOGS).background(false);
+        let has_marker = OTHER && !log;
+        let options = if has_marker { options.order(Order::Marker) } else { options };
         // On a thread of its own: a fence orders only what its own thread flushed, and opening must not fence for
         // others.
         let opening = std::thread::scope(|scope| scope.spawn(|| Shadow::on_region(region, &options)).join());
         let shadow = opening.map_err(|_| "opening panicked")?.map_err(|e| e.to_string())?;
-        Ok(Self { shadow: Arc::new(shadow), log })
+        let stamps = has_marker.then(|| Arc::new(AtomicU64::new(shadow.committed().0)));
+        Ok(Self { shadow: Arc::new(shadow), log, stamps })
+    }
+
+    /// Marks everything that was committed: no commit is under way.
+    fn mark(&self) -> Result<(), String> {
+        let Some(stamps) = &self.stamps else { return Ok(()) };
+        self.shadow.mark(stamps.load(Ordering::Relaxed)).map_err(|e| format!("mark: {e}"))
     }
 
     #[expect(
@@ -151,7 +164,9 @@ impl<const OTHER: bool> ShadowSubject<OTHER> {
     }
 
     fn commit(&self, log: usize, group: &[Fill]) -> Result<Ticket, String> {
-        commit(&self.shadow, log, &self.ranges(group), by_value(group)).map_err(|e| format!("commit: {e}"))
+        let stamps = self.stamps.as_deref();
+        let done = commit(&self.shadow, log, &self.ranges(group), by_value(group), stamps);
+        done.map_err(|e| format!("commit: {e}"))
     }
 
     /// Once waited for, a group is durable; by interval only `sync` waits.
@@ -182,12 +197,16 @@ impl<const OTHER: bool> Subject for ShadowSubject<OTHER> {
 
     fn apply(&mut self, _index: u32, op: &ShadowOp, before: &ShadowModel) -> Result<Promised, String> {
         let words = |e: mangrove_shadow::Error| e.to_string();
+        // What waits for space, or for the replayer, waits for the marker.
+        self.mark()?;
         match op {
             ShadowOp::Group(log, group, wait) => {
                 self.reach(group)?;
                 self.scribble(before, &[group], true);
                 group.iter().for_each(|fill| fill.put(self.bytes()));
                 let ticket = self.commit(*log, group)?;
+                // A group that is not waited for is there, too, unless a crash comes.
+                self.mark()?;
                 if *wait {
                     self.shadow.wait(ticket).map_err(words)?;
                 }
@@ -217,7 +236,7 @@ impl<const OTHER: bool> Subject for ShadowSubject<OTHER> {
                 self.shadow.checkpoint().map_err(words)?;
                 self.scribble(before, &[group, other], true);
                 group.iter().chain(other).for_each(|fill| fill.put(self.bytes()));
-                let (shadow, ranges) = (self.shadow.clone(), self.ranges(other));
+                let (shadow, ranges, stamps) = (self.shadow.clone(), self.ranges(other), self.stamps.clone());
                 let (replay, by_value) = (*inner == ShadowInner::Replay, by_value(other));
                 let (first, second) = during(
                     *at,
@@ -227,11 +246,12 @@ impl<const OTHER: bool> Subject for ShadowSubject<OTHER> {
                             shadow.replay();
                             Ok(Ticket(0))
                         } else {
-                            commit(&shadow, 1, &ranges, by_value)
+                            commit(&shadow, 1, &ranges, by_value, stamps.as_deref())
                         }
                     },
                 );
                 let last = first?.max(second.map_err(words)?);
+                self.mark()?;
                 self.shadow.wait(last).map_err(words)?;
                 self.scribble(before, &[group, other], false);
                 Ok(self.promised())
@@ -323,14 +343,15 @@ fn by_value(group: &[Fill]) -> bool {
 }
 
 /// Commits `ranges` (address, length) to a log, or by value to a leased one: each aligned word as a word, what is left
-/// as ranges.
+/// as ranges. With `stamps`, always by value, and with the next of them as its number.
 fn commit(
     shadow: &Shadow,
     log: usize,
     ranges: &[(usize, usize)],
     by_value: bool,
+    stamps: Option<&AtomicU64>,
 ) -> mangrove_shadow::Result<Ticket> {
-    if !by_value {
+    if !by_value && stamps.is_none() {
         return shadow.commit(log, ranges);
     }
     let mut lease = shadow.lease();
@@ -351,7 +372,13 @@ fn commit(
             lease.word(at, value.expect("8 bytes"));
         }
     }
-    lease.commit()
+    let Some(stamps) = stamps else { return lease.commit() };
+    lease.reserve()?;
+    let ticket = lease.number_as(stamps.fetch_add(1, Ordering::Relaxed) + 1);
+    lease.seal();
+    let flushed = lease.flush();
+    lease.publish();
+    flushed.map(|()| ticket)
 }
 
 fn fills(rng: &mut Rng, from: u64, to: u64, count: u64, longest: u64) -> Vec<Fill> {
