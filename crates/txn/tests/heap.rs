@@ -431,6 +431,15 @@ fn the_order_follows_the_persistence_domain() {
     }
 }
 
+#[test]
+fn a_marker_is_refused_and_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heap");
+    let marker = options(MEDIA[0]).order(Order::Marker).open(&path);
+    assert!(matches!(marker, Err(HeapError::Invalid { what }) if what.contains("Order::Dense")));
+    assert!(!path.exists());
+}
+
 /// Caches that are said to be persistent: commits wait for nobody, and come back all the same.
 #[test]
 fn with_persistent_caches_commits_wait_for_nobody() {

@@ -16,7 +16,7 @@ use crate::executor::{Stm, StmThread};
 use crate::memory::TxMemory;
 use crate::run::{Answer, TxCounts, TxError, TxThread};
 use mangrove_arena::{ArenaStat, Heap as Arena, Writes};
-use mangrove_shadow::Shadow;
+use mangrove_shadow::{Order, Shadow};
 use mangrove_sys::ProcessMark;
 use std::cell::{RefCell, RefMut};
 use std::mem::ManuallyDrop;
@@ -141,6 +141,9 @@ impl Heap {
     /// # Errors
     /// See [`HeapError`].
     pub fn over(shadow: Shadow, options: &HeapOptions) -> HeapResult<Self> {
+        if shadow.is_stamped() {
+            return Err(stamps_refused());
+        }
         let space = ShadowSpace::new(Arc::new(shadow));
         if is_blank(space.shadow()) {
             if space.shadow().is_read_only() {
@@ -374,6 +377,9 @@ impl HeapOptions {
     /// # Errors
     /// See [`HeapError`](crate::HeapError).
     pub fn open(&self, path: impl AsRef<Path>) -> HeapResult<Heap> {
+        if self.order == Some(Order::Marker) {
+            return Err(stamps_refused());
+        }
         Heap::over(self.shadow().open(path)?, self)
     }
 }
@@ -400,6 +406,14 @@ unsafe fn memory_limit(
     limit.map(Some).map_err(|e| HeapError::Invalid {
         what: format!("the limit of memory cannot be kept here: {e}; open the heap without it"),
     })
+}
+
+/// Why a heap does not take `Order::Marker`, nor numbers of its owner's.
+fn stamps_refused() -> HeapError {
+    HeapError::Invalid {
+        what: "a heap numbers its commits itself; open it with Order::Dense or Order::Gaps, not with Order::Marker"
+            .into(),
+    }
 }
 
 /// Its path, for messages.
