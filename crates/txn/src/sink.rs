@@ -67,6 +67,12 @@ pub trait RedoLog: Sync {
     /// executors do not conclude from two adjacent numbers that nothing happened between them.
     const DENSE: bool;
 
+    /// Whether its numbers are read from a clock. Then [`newest`](Self::newest) does not tell which locks are held, as
+    /// ownership records need it.
+    fn is_stamped(&self) -> bool {
+        false
+    }
+
     /// A way into the log for the calling thread. May wait for a log that is free.
     fn sink(&self) -> Self::Sink<'_>;
 

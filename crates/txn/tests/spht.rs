@@ -3,8 +3,8 @@
 
 use mangrove_shadow::{Create, Domain, FlushInstruction, Latency, Medium, Options, Order, Shadow};
 use mangrove_txn::{
-    Halt, HardwareLimits, HardwareModel, HeapLog, Htm, Isolation, Protocol, RedoLog, Sgl, TxAccess, TxError,
-    TxMemory, TxThread,
+    Halt, HardwareLimits, HardwareModel, HeapLog, Htm, Isolation, Protocol, RedoLog, Sgl, Stm, StmOptions,
+    TxAccess, TxError, TxMemory, TxThread,
 };
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -303,6 +303,14 @@ fn stamps_grow_from_opening_to_opening() {
     }
     let shadow = open(&path, Protocol::OneFence, 2);
     assert_eq!(word(&shadow, 0), 9);
+}
+
+#[test]
+#[should_panic(expected = "ownership records need a log that counts")]
+fn ownership_records_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let shadow = open(&folder.path().join("s"), Protocol::Spht, 2);
+    Stm::new(memory(&shadow), Protocol::Spht.log(Arc::clone(&shadow)).unwrap(), StmOptions::default());
 }
 
 #[test]

@@ -110,6 +110,10 @@ macro_rules! one_of {
             const KEEPS: bool = true;
             const DENSE: bool = $dense;
 
+            fn is_stamped(&self) -> bool {
+                match self { $(Self::$variant(log) => log.is_stamped(),)* }
+            }
+
             fn sink(&self) -> $sink<'_> {
                 match self { $(Self::$variant(log) => $sink::$variant(log.sink()),)* }
             }

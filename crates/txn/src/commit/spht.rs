@@ -54,6 +54,10 @@ impl RedoLog for Spht {
     const KEEPS: bool = true;
     const DENSE: bool = false;
 
+    fn is_stamped(&self) -> bool {
+        true
+    }
+
     fn sink(&self) -> SphtSink<'_> {
         SphtSink { log: self, user: self.logs.user(), state: State::Idle }
     }

@@ -77,6 +77,10 @@ impl RedoLog for SphtEadr {
     const KEEPS: bool = true;
     const DENSE: bool = false;
 
+    fn is_stamped(&self) -> bool {
+        true
+    }
+
     fn sink(&self) -> SphtEadrSink<'_> {
         SphtEadrSink { horizon: &self.horizon, user: self.logs.user(), state: State::Idle }
     }

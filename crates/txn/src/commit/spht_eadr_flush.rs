@@ -32,6 +32,10 @@ impl RedoLog for SphtEadrFlush {
     const KEEPS: bool = true;
     const DENSE: bool = false;
 
+    fn is_stamped(&self) -> bool {
+        true
+    }
+
     fn sink(&self) -> SphtEadrFlushSink<'_> {
         SphtEadrFlushSink(self.0.sink())
     }

@@ -58,8 +58,13 @@ impl<L: RedoLog> Stm<L> {
     /// An executor for the transactions on `memory`; no other one may use it meanwhile.
     ///
     /// # Panics
-    /// When an option is out of its range.
+    /// When an option is out of its range. For a log whose numbers are time stamps ([`RedoLog::is_stamped`]): run it on
+    /// one lock, or in hardware.
     pub fn new(memory: TxMemory, log: L, options: StmOptions) -> Self {
+        assert!(
+            !log.is_stamped(),
+            "ownership records need a log that counts; a log with time stamps needs one lock or RTM"
+        );
         Self {
             memory,
             table: Table::new(options.record_bits, options.stripe_bits),
