@@ -51,8 +51,9 @@ impl Store {
 pub(crate) enum TxnInner {
     /// A transaction on other bytes.
     Apart(Vec<Store>),
-    /// A transaction that counts up the outer one's counter, and writes some bytes.
-    Behind(Vec<Store>),
+    /// A transaction that counts up the outer one's counter, and writes some bytes; tells whether it came before the
+    /// outer one, by what it read. (The outer one may be making room in the log, and not have begun.)
+    Behind(Vec<Store>, Arc<AtomicBool>),
     /// A transaction that only reads the counter; tells whether it saw it counted up.
     Look(Arc<AtomicBool>),
     /// It applies what is durable to the durable copy, as the replayer does.
@@ -331,8 +332,10 @@ impl<const FORM: u8> Subject for TxnSubject<FORM> {
                             TxnInner::Apart(stores) => {
                                 executor.transact(base, &Work { stores, ..Work::default() })?;
                             }
-                            TxnInner::Behind(stores) => {
-                                executor.transact(base, &Work { counts: true, stores, aborts: false })?;
+                            TxnInner::Behind(stores, before) => {
+                                let work = Work { counts: true, stores, aborts: false };
+                                let counter = executor.transact(base, &work)?;
+                                before.store(counter == old, Ordering::Relaxed);
                             }
                             TxnInner::Look(saw) => {
                                 let counter = executor.read(base + COUNTER, 1)?[0];
@@ -356,12 +359,14 @@ impl<const FORM: u8> Subject for TxnSubject<FORM> {
         match op {
             TxnOp::Transaction(stores, false) => *model = model.with(stores),
             TxnOp::During(stores, _, inner) => {
-                *model = model.counted(stores);
-                match inner {
-                    TxnInner::Apart(stores) => *model = model.with(stores),
-                    TxnInner::Behind(stores) => *model = model.counted(stores),
-                    TxnInner::Look(_) | TxnInner::Replay => {}
-                }
+                *model = match inner {
+                    TxnInner::Behind(other, before) if before.load(Ordering::Relaxed) => {
+                        model.counted(other).counted(stores)
+                    }
+                    TxnInner::Behind(other, _) => model.counted(stores).counted(other),
+                    TxnInner::Apart(other) => model.counted(stores).with(other),
+                    TxnInner::Look(_) | TxnInner::Replay => model.counted(stores),
+                };
             }
             TxnOp::Transaction(_, true) | TxnOp::Read(..) | TxnOp::Checkpoint | TxnOp::Replay => {}
         }
@@ -376,7 +381,12 @@ impl<const FORM: u8> Subject for TxnSubject<FORM> {
                 let (alone, both) = (before.with(other), first.with(other));
                 if inner_returned { vec![alone, both] } else { vec![before.clone(), first, alone, both] }
             }
-            TxnInner::Behind(other) => {
+            TxnInner::Behind(other, came_before) if came_before.load(Ordering::Relaxed) => {
+                let alone = before.counted(other);
+                let both = alone.counted(stores);
+                if inner_returned { vec![alone, both] } else { vec![before.clone(), alone, both] }
+            }
+            TxnInner::Behind(other, _) => {
                 let both = first.counted(other);
                 if inner_returned { vec![both] } else { vec![before.clone(), first, both] }
             }
@@ -474,7 +484,7 @@ fn operation(scenario: u32, rng: &mut Rng) -> TxnOp {
                 let inner = match rng.below(5) {
                     0 => TxnInner::Replay,
                     1 | 2 => TxnInner::Apart(stores(rng, 1024, 2048, 2, 60)),
-                    _ => TxnInner::Behind(stores(rng, 0, 2048, 1, 60)),
+                    _ => TxnInner::Behind(stores(rng, 0, 2048, 1, 60), Arc::default()),
                 };
                 TxnOp::During(outer, step(rng), inner)
             }
