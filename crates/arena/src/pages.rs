@@ -166,13 +166,20 @@ impl Heap {
         // A process that got fewer addresses than the state was made with reaches the end earlier.
         let groups_most = groups_max.min(self.space_capacity() / GROUP_BYTES);
         let groups_left = groups_most.saturating_sub(old / GROUP_PAGES);
+        let step = (old / GROUP_PAGES / 4).clamp(grow_groups_min(groups_max), GROW_GROUPS_MAX);
         // Each group needs the pages of its own description as well.
-        let needed = |extra: u64| (pages + extra).div_ceil(GROUP_PAGES);
-        let groups = needed(meta_pages(needed(meta_pages(needed(0))) + 1));
+        let groups_for = |pages: u64| {
+            let needed = |extra: u64| (pages + extra).div_ceil(GROUP_PAGES);
+            needed(meta_pages(needed(meta_pages(needed(0))) + 1))
+        };
+        // A free run at the end joins the new pages, if the description finds place in it (or in another run).
+        let last = self.last_run(w, old)?;
+        let joined = groups_for(pages.saturating_sub(last)).max(1);
+        let fits_in_run = meta_pages(joined.max(step)) <= last;
+        let groups = if fits_in_run { joined } else { groups_for(pages) };
         if groups > groups_left {
             return Ok(None);
         }
-        let step = (old / GROUP_PAGES / 4).clamp(grow_groups_min(groups_max), GROW_GROUPS_MAX);
         let Some(groups) = self.grow_space(old, groups, groups.max(step).min(groups_left)) else {
             return Ok(None);
         };
@@ -209,6 +216,16 @@ impl Heap {
         };
         self.free_run_silently(w, first, old + groups * GROUP_PAGES - first)?;
         Ok(Some(()))
+    }
+
+    /// Pages of the free run that ends with the last page of all; 0 if that page is in use.
+    fn last_run<W: Words>(&mut self, w: &mut W, pages: u64) -> Result<u64, W::Stop> {
+        if pages == 0 || !self.bit_in(w, PageBitmap::FreeEnds, pages - 1)? {
+            return Ok(0);
+        }
+        let view = self.view;
+        let entry = view.span_of(w, pages - 1)?;
+        w.load(&entry.free[0])
     }
 
     /// Makes the space larger by `most` groups or, where the medium lacks the space, by fewer, but at least `least`.

@@ -294,6 +294,17 @@ fn a_medium_that_is_nearly_full_is_used_to_its_end() {
 }
 
 #[test]
+fn a_block_takes_the_free_pages_before_those_that_the_space_grows_by() {
+    for (capacity, block) in [(32, 16), (32, 31), (48, 46), (64, 61)] {
+        let (mut heap, mut w) = heap(capacity << 20);
+        assert!(!heap.alloc(&mut w, 100).is_null());
+        assert!(heap.end_address() - heap.base_address() <= block << 20, "the space has to grow");
+        assert!(!heap.alloc(&mut w, block << 20).is_null(), "{block} MiB of {capacity}");
+        sound(&heap);
+    }
+}
+
+#[test]
 fn a_run_with_fewer_addresses_has_what_is_there_and_grows_less() {
     let (mut heap, mut w) = heap(4 << 30);
     let block = heap.alloc(&mut w, 3 << 20) as usize;
