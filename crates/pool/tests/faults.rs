@@ -296,6 +296,33 @@ fn a_failed_sync_is_never_tried_again() {
     assert_eq!(storage.seen(), seen, "nothing may be synced after a sync failed");
 }
 
+/// The "clean" that an opener finds may be in the operating system's cache only: its process died before the sync.
+#[test]
+fn closing_a_pool_that_nobody_wrote_makes_it_durable_that_it_is_clean() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let storage = Faulty::new(Arc::new(OsStorage));
+    let open = || options(&storage).open(&path).unwrap();
+    let superblock = |operation, nth| Fault {
+        file: Some("pool".to_owned()),
+        operations: vec![operation],
+        nth,
+        kind: FaultKind::Errno(EIO),
+    };
+    open().close().unwrap();
+    for operation in [Operation::Write, Operation::Sync] {
+        let pool = open();
+        assert!(pool.was_clean());
+        storage.plant(superblock(operation, u64::MAX));
+        pool.close().unwrap();
+        assert_eq!(storage.seen(), 1, "{operation:?}");
+        let pool = open();
+        storage.plant(superblock(operation, 0));
+        assert!(matches!(pool.close(), Err(Error::Io { .. })), "{operation:?}");
+        storage.heal();
+    }
+}
+
 #[test]
 fn a_process_killed_inside_create_leaves_no_pool_or_a_whole_one() {
     let mut n = 0;

@@ -278,7 +278,9 @@ impl FileMedium {
         let checkpointer = self.checkpointer.lock();
         let mut superblock = self.superblock.lock();
         if superblock.current().clean {
-            return Ok(());
+            // Nothing has been written. Durable-order: the process that said "clean" may have died before its sync, or
+            // because of it; a power cut after this close could then bring back "not clean".
+            return superblock.rewrite(here());
         }
         let pages = self.grown.load(Ordering::Acquire) / PAGE_BYTES as u64;
         let digest = checkpointer.sums.digest(pages, superblock.current().seed());
