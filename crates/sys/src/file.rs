@@ -85,6 +85,19 @@ pub fn next_data(file: &File, offset: u64) -> io::Result<Option<u64>> {
     }
 }
 
+/// The first byte from `offset` on that lies in a hole, or behind the end; `None` where the file system reports no
+/// holes.
+///
+/// # Errors
+/// Those of lseek(2); ENXIO when the file ends before `offset`.
+pub fn next_hole(file: &File, offset: u64) -> io::Result<Option<u64>> {
+    match rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(offset)) {
+        Ok(at) => Ok(Some(at)),
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
 /// Tries to lock the whole file among processes; false when another open file holds the lock.
 ///
 /// # Errors

@@ -5,6 +5,7 @@
 mod barrier;
 mod bits;
 mod cacheline;
+mod checkpoint;
 mod crc;
 mod domain;
 mod event_count;
@@ -18,7 +19,9 @@ mod page_map;
 mod parked;
 mod process;
 mod rtm;
+mod second_stack;
 mod spin;
+mod stack_walk;
 mod thread;
 mod topology;
 mod tsc;
@@ -29,6 +32,7 @@ pub use cacheline::{
     CACHE_LINE_BYTES, FlushInstruction, fence, flush_range, prefetch_lines, prefetch_read, prefetch_write,
     write_around,
 };
+pub use checkpoint::{AtCheckpoint, Checkpoint, checkpoint};
 pub use crc::{crc32c_copied, crc32c_pairs, crc32c_short};
 pub use domain::{caches_are_persistent, dax_mounts};
 pub use event_count::EventCount;
@@ -41,10 +45,12 @@ pub use page_map::{PageMap, own_memory_bytes};
 pub use parked::{LeftMemory, Parked, own_mappings, park};
 pub use process::ProcessMark;
 pub use rtm::{AbortStatus, RTM_TRIAL_COUNT, Rtm, rtm, xabort, xbegin, xend, xtest};
+pub use second_stack::{SECOND_STACK_BYTES, SecondStack};
 pub use spin::{spin_ticks, ticks, ticks_per_microsecond};
+pub use stack_walk::is_in_frame_of;
 pub use thread::{
-    addresses_are_random, forget_variable, run_again, set_random_addresses, stack_limit, thread_count,
-    thread_mark, without_signals,
+    addresses_are_random, forget_variable, run_again, set_cancelable, set_random_addresses, stack_limit,
+    thread_count, thread_mark, without_signals,
 };
 pub use topology::{NumaNode, Topology, cpu_list, parse_cpu_list};
 pub use tsc::{Tsc, rdtscp, tsc};

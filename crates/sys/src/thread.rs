@@ -40,6 +40,21 @@ pub fn thread_count() -> io::Result<usize> {
     Ok(std::fs::read_dir("/proc/self/task")?.count())
 }
 
+/// Lets pthread_cancel end the calling thread, or makes it wait; returns which of the two it was. Code that no
+/// unwinding may leave, and that reads or writes files, makes it wait.
+pub fn set_cancelable(cancelable: bool) -> bool {
+    // glibc's and musl's numbers.
+    const ENABLE: i32 = 0;
+    const DISABLE: i32 = 1;
+    unsafe extern "C" {
+        fn pthread_setcancelstate(state: i32, before: *mut i32) -> i32;
+    }
+    let mut before = ENABLE;
+    // SAFETY: `before` is writable; both states exist.
+    unsafe { pthread_setcancelstate(if cancelable { ENABLE } else { DISABLE }, &raw mut before) };
+    before == ENABLE
+}
+
 /// Runs `spawn` with the signals blocked, so that the threads it starts never take a signal that was sent to the
 /// process: those are for the program's own threads. The signals that a thread raises itself (SIGSEGV and its like)
 /// and a profiler's clock (SIGPROF) still reach them.
