@@ -39,6 +39,14 @@ pub struct Capabilities {
 pub trait StoreObserver: Send + Sync {
     /// A store of `len` bytes at `offset` has just been executed.
     fn stored(&self, offset: u64, len: usize, site: Site);
+
+    /// Stores to all `parts` have just become visible in one step, as those of a hardware transaction do: with
+    /// persistent caches a crash keeps all of them or none.
+    fn stored_in_one_step(&self, parts: &[Range], site: Site) {
+        for part in parts {
+            self.stored(part.offset, part.len as usize, site);
+        }
+    }
 }
 
 /// Observes the reads of a region that its user reports (latency models).
@@ -109,6 +117,13 @@ pub trait MediumOps: Send + Sync {
     /// Orders this thread's earlier flushes before its later stores and flushes (pfence).
     fn fence(&self, site: Site);
 
+    /// As `fence`; true where the fence completes what [`wait`](MediumOps::wait) waits for, and the medium has not
+    /// failed: then `wait` would return `Ok` at once. One call in place of two.
+    fn fence_completes(&self, site: Site) -> bool {
+        self.fence(site);
+        false
+    }
+
     /// The caller does not wait for what it has flushed so far. A medium on which waiting makes durable sees to it by
     /// itself, soon ([`PoolConfig::nowait_within`](crate::PoolConfig::nowait_within)).
     fn leave_unawaited(&self) {}
@@ -148,6 +163,12 @@ pub trait MediumOps: Send + Sync {
     /// Bytes of the region that may be used already, where the medium knows and its user does not.
     fn grown(&self) -> u64 {
         0
+    }
+
+    /// The parts of a range of the region that may not be zero, in order; all of it where that is not known. Right only
+    /// while no thread stores. It reads none of the bytes: O(parts).
+    fn data_ranges(&self, range: Range) -> Vec<Range> {
+        vec![range]
     }
 
     /// Applies the log to the data file and frees the log. Does nothing on a medium without log.

@@ -8,7 +8,7 @@ use crate::limits::{
 use crate::mapped::domain::PersistenceDomain;
 use crate::storage::os::OsStorage;
 use crate::storage::traits::Storage;
-use crate::{Error, Result};
+use crate::{Error, Range, Result};
 use mangrove_sys::FlushInstruction;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,6 +39,14 @@ pub enum Start {
     CopyOnWrite,
 }
 
+/// Tells the part of a region that its owner does not read in a closed pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unread {
+    /// Bytes of the region's beginning that `part` gets.
+    pub(crate) header_bytes: u64,
+    pub(crate) part: fn(&[u8]) -> Range,
+}
+
 /// How a pool is opened or created.
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
@@ -51,6 +59,7 @@ pub struct PoolOptions {
     pub(crate) background: bool,
     pub(crate) finish_later: bool,
     pub(crate) away: bool,
+    pub(crate) unread: Option<Unread>,
     pub(crate) storage: Arc<dyn Storage>,
 }
 
@@ -66,6 +75,7 @@ impl Default for PoolOptions {
             background: true,
             finish_later: false,
             away: false,
+            unread: None,
             storage: Arc::new(OsStorage),
         }
     }
@@ -150,6 +160,16 @@ impl PoolOptions {
     #[must_use]
     pub fn away(mut self, yes: bool) -> Self {
         self.away = yes;
+        self
+    }
+
+    /// Which part of the region its owner does not read, in a dax or emulated pool that was closed. Then opening does
+    /// not read it either, nor compare its whole pages with their checksums; [`Pool::check`](crate::Pool::check) does.
+    /// The function gets the first `header_bytes` of the region (in whole pages, or what there is of them), which have
+    /// been compared. By default there is no such part.
+    #[must_use]
+    pub fn unread_when_closed(mut self, header_bytes: u64, part: fn(&[u8]) -> Range) -> Self {
+        self.unread = Some(Unread { header_bytes, part });
         self
     }
 

@@ -8,7 +8,7 @@ use crate::format::superblock;
 use crate::format::superblock::{COPY_BYTES, RecordedGroup, Superblock, VERSION};
 use crate::stat::MediumKind;
 use crate::storage::traits::{LockKind, OpenHow, PathKind, Storage, StorageFile, here};
-use crate::{Error, Lsn, Result, Site};
+use crate::{Error, Lsn, Range, Result, Site};
 use std::io;
 use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
@@ -20,6 +20,9 @@ use std::time::Duration;
 pub(crate) fn kind_of(storage: &dyn Storage, path: &Path) -> Result<PathKind> {
     storage.kind(path).map_err(|e| Error::from_io(path.to_owned(), "read", &e))
 }
+
+/// Parts of a file that are told apart from its holes, at most.
+const DATA_RANGES_MAX: usize = 4096;
 
 /// The names in a directory.
 pub(crate) fn names_in(storage: &dyn Storage, directory: &Path) -> Result<Vec<String>> {
@@ -153,6 +156,25 @@ impl PoolFile {
 
     pub(crate) fn next_data(&self, offset: u64) -> Result<Option<u64>> {
         self.file.next_data(offset).map_err(|e| self.error("read", &e))
+    }
+
+    /// The parts of `offset..end` that may not be zero, in order; at most [`DATA_RANGES_MAX`], of which the last may
+    /// have holes in it.
+    pub(crate) fn data_ranges(&self, offset: u64, end: u64) -> Result<Vec<Range>> {
+        let (mut ranges, mut at) = (Vec::new(), offset);
+        while at < end
+            && let Some(begin) = self.next_data(at)?.filter(|&begin| begin < end)
+        {
+            let is_last = ranges.len() + 1 == DATA_RANGES_MAX;
+            let hole = if is_last {
+                None
+            } else {
+                self.file.next_hole(begin).map_err(|e| self.error("read", &e))?
+            };
+            at = hole.filter(|&hole| hole > begin).map_or(end, |hole| hole.min(end));
+            ranges.push(Range { offset: begin, len: at - begin });
+        }
+        Ok(ranges)
     }
 
     pub(crate) fn write_at(&self, offset: u64, bytes: &[u8], site: Site) -> Result<()> {

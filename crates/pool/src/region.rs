@@ -1,11 +1,12 @@
 //! A byte-addressable durable range.
 //!
 //! Invariants:
-//! 1. Every store to durable data goes through this file, so that the crash simulator sees it.
+//! 1. Every store to durable data goes through this file, or is reported to it, so that the crash simulator sees it.
 //! 2. The base address never changes while the region lives.
 
 use crate::medium::Observers;
 use crate::{Lsn, MediumOps, Range, Result};
+use mangrove_sys::{Crc32c, Stored};
 use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -73,7 +74,7 @@ impl Region {
     }
 
     /// Address of the byte at `offset`.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn at(&self, offset: u64) -> *mut u8 {
         debug_assert!(offset < self.len);
@@ -89,7 +90,7 @@ impl Region {
     }
 
     /// The 8-byte word at `offset` (8-byte aligned) as an atomic. Load only; stores go through `store`.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn word(&self, offset: u64) -> &AtomicU64 {
         debug_assert!(offset.is_multiple_of(8) && offset + 8 <= self.len);
@@ -98,7 +99,7 @@ impl Region {
     }
 
     /// Stores a word, failure-atomically. Not durable before `flush` and `fence`.
-    #[inline]
+    #[inline(always)]
     #[track_caller]
     pub fn store(&self, offset: u64, value: u64, order: Ordering) {
         self.word(offset).store(value, order);
@@ -150,28 +151,44 @@ impl Region {
         unsafe { self.medium.flush(offset, self.at(offset), bytes.len(), site) };
     }
 
-    /// As [`Region::write`], for pairs of words at a multiple of 8; returns their checksums, as
-    /// [`mangrove_sys::crc32c_copied`] does. Nothing, and no store, where the CPU has no instruction for that.
-    #[inline]
+    /// As [`Region::write`], for the pairs of words that `pair` makes of `entries`, at a multiple of 8; returns what
+    /// [`Crc32c::store`] does.
+    #[inline(always)]
     #[track_caller]
-    pub fn write_summed(
+    pub fn write_summed<T>(
         &self,
         offset: u64,
+        crc: Crc32c,
         seed: u32,
         head: [u64; 3],
-        pairs: &[[u64; 2]],
-    ) -> Option<[u32; 2]> {
-        let len = size_of_val(pairs);
+        entries: &[T],
+        pair: impl FnMut(&T) -> [u64; 2],
+    ) -> Stored {
+        let len = entries.len() * size_of::<[u64; 2]>();
         assert!(
             offset.is_multiple_of(8) && offset + len as u64 <= self.len,
             "words beyond the region, or not aligned"
         );
         // SAFETY: inside the region and aligned (asserted); the caller owns the range.
-        let crcs = unsafe { mangrove_sys::crc32c_copied(seed, head, pairs, self.at(offset).cast()) };
-        if crcs.is_some() {
-            self.note_store(offset, len, Location::caller());
+        let stored = unsafe { crc.store(seed, head, entries, pair, self.at(offset).cast()) };
+        self.note_store(offset, len, Location::caller());
+        stored
+    }
+
+    /// As [`Region::store`], for words that follow one another; unordered among themselves, and published later.
+    #[inline(always)]
+    #[track_caller]
+    pub fn store_words<const COUNT: usize>(&self, offset: u64, words: [u64; COUNT]) {
+        let site = Location::caller();
+        let observer = self.observers.stores.as_ref();
+        for (number, value) in words.into_iter().enumerate() {
+            let at = offset + number as u64 * 8;
+            // Relaxed: published later.
+            self.word(at).store(value, Ordering::Relaxed);
+            if let Some(observer) = observer {
+                observer.stored(at, 8, site);
+            }
         }
-        crcs
     }
 
     /// Zeroes `len` bytes at `offset`. Not atomic.
@@ -193,7 +210,7 @@ impl Region {
     }
 
     /// Asks for the range to become durable (pwb). It is durable after the next fence and drain.
-    #[inline]
+    #[inline(always)]
     #[track_caller]
     pub fn flush(&self, offset: u64, len: usize) {
         debug_assert!(offset + len as u64 <= self.len);
@@ -226,6 +243,15 @@ impl Region {
     #[track_caller]
     pub fn fence(&self) {
         self.medium.fence(Location::caller());
+    }
+
+    /// As [`Region::fence`]; true where [`Region::wait`] for what was flushed before has nothing left to do. See
+    /// [`MediumOps::fence_completes`].
+    #[inline(always)]
+    #[track_caller]
+    #[must_use]
+    pub fn fence_completes(&self) -> bool {
+        self.medium.fence_completes(Location::caller())
     }
 
     /// Waits until everything that this thread flushed is durable (psync).
@@ -280,6 +306,12 @@ impl Region {
         self.medium.grow(bytes)
     }
 
+    /// The parts of a range that may not be zero; see [`MediumOps::data_ranges`].
+    #[must_use]
+    pub fn data_ranges(&self, range: Range) -> Vec<Range> {
+        self.medium.data_ranges(range)
+    }
+
     /// Gives the memory of a part of the region back; see [`MediumOps::page_out`].
     ///
     /// # Errors
@@ -293,7 +325,25 @@ impl Region {
         unsafe { self.medium.page_out(range) }
     }
 
+    /// Reports stores that the caller has just made by its own means, not through this region: a hardware
+    /// transaction's, or atomic ones of 1 to 8 bytes inside an aligned word. Several parts became visible in one step.
+    /// Costs a comparison where nobody observes the region.
     #[inline]
+    #[track_caller]
+    pub fn stored_in_one_step(&self, parts: &[Range]) {
+        if let Some(observer) = &self.observers.stores {
+            observer.stored_in_one_step(parts, Location::caller());
+        }
+    }
+
+    /// Whether somebody observes stores to it.
+    #[inline]
+    #[must_use]
+    pub fn is_observed(&self) -> bool {
+        self.observers.stores.is_some()
+    }
+
+    #[inline(always)]
     fn note_store(&self, offset: u64, len: usize, site: &'static Location<'static>) {
         if let Some(observer) = &self.observers.stores {
             observer.stored(offset, len, site);

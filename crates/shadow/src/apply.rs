@@ -4,6 +4,7 @@ use crate::layout::{
     COMMIT_BYTES, KIND_REDO, KIND_SPILL, KIND_WORDS, ShadowLayout, Unit, WORD_BYTES, WORDS_BYTES,
     WORDS_COMMIT_BYTES, redo_total,
 };
+use crate::stripes::Stripes;
 use mangrove_pool::Region;
 use mangrove_sys::{prefetch_read, prefetch_write};
 use std::sync::atomic::Ordering;
@@ -58,15 +59,21 @@ impl RingWords {
 
 /// Words on their way into the durable copy. Their lines are fetched before the first of them is stored: those that are
 /// in no cache are waited for together.
-#[derive(Default)]
-pub(crate) struct Stage {
-    words: Vec<[u64; 2]>,
+pub(crate) struct Stage<S> {
+    words: [[u64; 2]; STAGED],
+    count: usize,
+    /// What lies elsewhere is not copied.
+    stripes: S,
 }
 
-impl Stage {
-    /// Copies the atomic group's ranges into the durable copy, and passes each to `touched`; returns the bytes. Words
-    /// may be copied later, by the next call or by `store`. The atomic group is one that was published, or that
-    /// recovery has verified.
+impl<S: Stripes> Stage<S> {
+    pub(crate) fn new(stripes: S) -> Self {
+        Self { words: [[0; 2]; STAGED], count: 0, stripes }
+    }
+
+    /// Copies the atomic group's ranges into the durable copy, as far as they lie in the stripes, and passes what it
+    /// copies to `touched`; returns the bytes of all ranges. Words may be copied later, by the next call or by `store`.
+    /// The atomic group is one that was published, or that recovery has verified.
     pub(crate) fn apply(
         &mut self,
         region: &Region,
@@ -92,8 +99,11 @@ impl Stage {
             match first & 0xff {
                 KIND_REDO => {
                     let len = first >> 8;
-                    copy_from_ring(region, layout, log, at + 16, layout.image_start() + offset, len);
-                    touched(offset, len);
+                    self.stripes.each_part(offset, len, |part, count| {
+                        let from = at + 16 + (part - offset);
+                        copy_from_ring(region, layout, log, from, layout.image_start() + part, count);
+                        touched(part, count);
+                    });
                     bytes += len;
                     at += redo_total(len);
                 }
@@ -104,7 +114,7 @@ impl Stage {
                 }
                 KIND_SPILL => {
                     let total = word(region, layout, log, at + 16);
-                    bytes += apply_spilled(region, layout, offset, total, &mut touched);
+                    bytes += self.apply_spilled(region, layout, offset, total, &mut touched);
                 }
                 kind => panic!("a published unit holds a record of kind {kind:#x}"),
             }
@@ -127,9 +137,13 @@ impl Stage {
         let mut words = RingWords::new(layout, log, at);
         for _ in 0..count {
             let pair = [words.next(region), words.next(region)];
-            prefetch_write(region.at(image + pair[0]));
-            self.words.push(pair);
-            if self.words.len() == STAGED {
+            // Without a branch, which could not be predicted.
+            let is_own = self.stripes.has_word(pair[0]);
+            let own = if is_own { region.at(image + pair[0]) } else { self.words.as_mut_ptr().cast() };
+            prefetch_write(own);
+            self.words[self.count] = pair;
+            self.count += usize::from(is_own);
+            if self.count == STAGED {
                 self.store(region, layout, &mut *touched);
             }
         }
@@ -144,35 +158,38 @@ impl Stage {
         mut touched: impl FnMut(u64, u64),
     ) {
         let image = layout.image_start();
-        for [offset, value] in self.words.drain(..) {
+        for &[offset, value] in &self.words[..std::mem::take(&mut self.count)] {
             region.store(image + offset, value, Ordering::Relaxed);
             touched(offset, 8);
         }
     }
-}
 
-/// As `apply`, for the spilled records of an atomic group, which lie in one piece at `start` of the region: ranges,
-/// and words as ranges of 8 bytes.
-fn apply_spilled(
-    region: &Region,
-    layout: &ShadowLayout,
-    start: u64,
-    total: u64,
-    touched: &mut impl FnMut(u64, u64),
-) -> u64 {
-    let (mut at, mut bytes) = (start, 0);
-    while at < start + total {
-        // Relaxed: published, or not in use yet.
-        let (first, offset) =
-            (region.word(at).load(Ordering::Relaxed), region.word(at + 8).load(Ordering::Relaxed));
-        assert_eq!(first & 0xff, KIND_REDO, "a unit aside holds REDO records only");
-        let len = first >> 8;
-        copy(region, at + 16, layout.image_start() + offset, len);
-        touched(offset, len);
-        bytes += len;
-        at += redo_total(len);
+    /// As `apply`, for the spilled records of an atomic group, which lie in one piece at `start` of the region: ranges,
+    /// and words as ranges of 8 bytes.
+    fn apply_spilled(
+        &self,
+        region: &Region,
+        layout: &ShadowLayout,
+        start: u64,
+        total: u64,
+        touched: &mut impl FnMut(u64, u64),
+    ) -> u64 {
+        let (mut at, mut bytes) = (start, 0);
+        while at < start + total {
+            // Relaxed: published, or not in use yet.
+            let (first, offset) =
+                (region.word(at).load(Ordering::Relaxed), region.word(at + 8).load(Ordering::Relaxed));
+            assert_eq!(first & 0xff, KIND_REDO, "a unit aside holds REDO records only");
+            let len = first >> 8;
+            self.stripes.each_part(offset, len, |part, count| {
+                copy(region, at + 16 + (part - offset), layout.image_start() + part, count);
+                touched(part, count);
+            });
+            bytes += len;
+            at += redo_total(len);
+        }
+        bytes
     }
-    bytes
 }
 
 fn copy_from_ring(region: &Region, layout: &ShadowLayout, log: usize, position: u64, to: u64, len: u64) {

@@ -10,7 +10,8 @@
 //!
 //! Invariants:
 //! 1. Durable-order: an atomic group is durable before the first byte of the next one in its log is stored. Otherwise
-//!    a crash could keep the next one alone, and recovery would take the hole before it for damage.
+//!    a crash could keep the next one alone, and recovery would take the hole before it for damage. Where that cannot
+//!    be said, because an atomic group before it was deferred, it has a mark (`defer.rs`).
 //!    With `Order::Gaps` there is no fence: caches are persistent, and stores become durable in their order.
 //! 2. Durable-order: space is written again only when the head that frees it is durable. Otherwise recovery would
 //!    read new records as old ones.
@@ -18,24 +19,23 @@
 use crate::Result;
 use crate::layout::{
     COMMIT_BYTES, CommitRecord, KIND_SPILL, REDO_BYTES, SPILL_BYTES, UNIT_ALIGN, WORDS_COMMIT_BYTES,
-    le_bytes, redo_total, redo_words,
+    WordsCommit, le_bytes, redo_total, redo_words,
 };
-use crate::log_writer::{LogWriter, SMALL_BYTES};
-use crate::recover::NUMBER_MAX;
+use crate::log_writer::{Deferred, LONG_BYTES, LogWriter, NOT_A_WORD, SMALL_BYTES};
 use crate::replay::{Aim, SHARES, Step};
 use crate::ring::Rings;
+use crate::scan::NUMBER_MAX;
 use crate::spill_area::{Held, Spilled};
 use crate::stamps::refused;
 use mangrove_pool::{Range, crc32c};
-use mangrove_sys::{CACHE_LINE_BYTES, prefetch_write};
-use std::ops::RangeInclusive;
+use mangrove_sys::{CACHE_LINE_BYTES, Crc32c, Stored, prefetch_write};
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-/// Lines fetched ahead of the next commit: as many as the last one had, in these bounds.
-const PREFETCH_LINES: RangeInclusive<usize> = 6..=64;
-/// Atomic groups of words from this size on are written past the caches.
-const LONG_BYTES: u64 = 4096;
+/// So many lines behind the last atomic group are fetched, once for all, and with a longer one as many as it has.
+const FETCHED_AHEAD_LINES: usize = 6;
+/// Lines fetched after one commit at most.
+const FETCHED_LINES_MAX: usize = 64;
 /// How long a log writer waits for space before it asks again.
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -70,6 +70,7 @@ impl Rings {
             return refused();
         }
         let mut writer = self.writers.lock(log);
+        self.close_log(&mut writer)?;
         let (bytes, records) =
             ranges.clone().fold((COMMIT_BYTES, 0), |(bytes, n), r| (bytes + redo_total(r.len), n + 1));
         let pieces = ranges.map(|range| (range.offset, self.working.bytes(range)));
@@ -87,7 +88,7 @@ impl Rings {
                 self.put_large(&mut writer, &mut commit, pieces);
             }
         }
-        let flushed = self.flush(&writer);
+        let flushed = self.flush(&mut writer);
         self.publish(&mut writer);
         flushed.map(|()| seq)
     }
@@ -99,6 +100,9 @@ impl Rings {
     #[inline(never)]
     pub(crate) fn reserve(&self, writer: &mut LogWriter) -> Result<()> {
         let total = writer.total();
+        if !writer.has_only_words() || total > self.layout.ring_bytes / 2 {
+            self.close_log(writer)?;
+        }
         if total <= self.layout.ring_bytes / 2 {
             writer.bytes = total;
             self.make_space(writer.log, writer.position + total)?;
@@ -125,7 +129,7 @@ impl Rings {
     }
 
     /// Draws the number of the writer's atomic group. From here on everybody waits for `publish`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn number(&self, writer: &mut LogWriter) -> u64 {
         writer.seq = self.handover.begin(writer.log);
         writer.seq
@@ -150,7 +154,7 @@ impl Rings {
     }
 
     /// As `number`, while no other thread draws one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn number_alone(&self, writer: &mut LogWriter) -> u64 {
         writer.seq = self.handover.begin_alone(writer.log);
         writer.seq
@@ -159,7 +163,11 @@ impl Rings {
     /// Draws a number and reports it durable although it has no atomic group: the medium has failed.
     pub(crate) fn skip(&self, writer: &LogWriter) -> u64 {
         let seq = self.handover.begin(writer.log);
-        self.handover.publish(writer.log, writer.position);
+        if writer.deferred == Deferred::None {
+            self.handover.publish(writer.log, writer.position);
+        } else {
+            self.handover.defer(writer.log, seq, writer.position);
+        }
         seq
     }
 
@@ -197,55 +205,99 @@ impl Rings {
     /// Asks for the lines of the sealed atomic group to be written back: to its end, in two parts where the ring ends.
     /// (Records beside the durable copy are not among them.)
     pub(crate) fn write_back(&self, writer: &LogWriter) {
-        let (log, position, bytes) = (writer.log, writer.position, writer.bytes);
-        let left = (self.layout.ring_bytes - position % self.layout.ring_bytes).min(bytes);
-        self.region.flush(self.layout.ring(log, position), left as usize);
-        if bytes > left {
-            self.region.flush(self.layout.ring(log, position + left), (bytes - left) as usize);
+        self.flush_positions(writer.log, writer.position..writer.position + writer.bytes);
+    }
+
+    /// Makes the sealed atomic group durable, unless it is, and with it what was deferred in its log.
+    #[inline]
+    pub(crate) fn flush(&self, writer: &mut LogWriter) -> Result<()> {
+        if writer.deferred != Deferred::None && self.close_log(writer)? {
+            self.fetch_ahead(writer);
+            return self.region.wait(0);
+        }
+        let is_durable = !self.gaps && self.region.fence_completes();
+        self.fetch_ahead(writer);
+        // A medium with rings has no log of its own: no position to wait for, only a failure to be told.
+        if is_durable { Ok(()) } else { self.region.wait(0) }
+    }
+
+    /// Fetches lines behind the atomic group of the writer, for those that follow, while the caller continues: as many
+    /// as it has itself, since those before them were fetched when the groups before it ended. (Behind the ring's end
+    /// lies the next ring, or the durable copy.)
+    #[inline(always)]
+    pub(crate) fn fetch_ahead(&self, writer: &LogWriter) {
+        let lines = (writer.bytes as usize / CACHE_LINE_BYTES).min(FETCHED_LINES_MAX);
+        let first = FETCHED_AHEAD_LINES.saturating_sub(lines) * CACHE_LINE_BYTES;
+        let mut next = self.region.base().wrapping_add((writer.place + writer.bytes) as usize + first);
+        for _ in 0..lines {
+            prefetch_write(next);
+            next = next.wrapping_add(CACHE_LINE_BYTES);
         }
     }
 
-    /// Makes the sealed atomic group durable, unless it is.
-    #[inline]
-    pub(crate) fn flush(&self, writer: &LogWriter) -> Result<()> {
-        if !self.gaps {
-            self.region.fence();
+    /// `flush`, `publish` and `clear`. Whether the medium has taken the atomic group, and whether every one before it
+    /// is known to be durable, too.
+    #[inline(always)]
+    pub(crate) fn finish(&self, writer: &mut LogWriter) -> (bool, bool) {
+        if writer.deferred != Deferred::None {
+            return self.finish_open(writer);
         }
-        // Fetches the lines of the next atomic group, most likely a short one, while the caller continues.
-        // (Behind the ring's end lies the next ring, or the durable copy.)
-        let next = self.region.base().wrapping_add((writer.place + writer.bytes) as usize);
-        let lines = writer.bytes as usize / CACHE_LINE_BYTES;
-        for line in 0..lines.clamp(*PREFETCH_LINES.start(), *PREFETCH_LINES.end()) {
-            prefetch_write(next.wrapping_add(line * CACHE_LINE_BYTES));
-        }
-        // A medium with rings has no log of its own: no position to wait for, only a failure to be told.
-        self.region.wait(0)
+        let is_durable = !self.gaps && self.region.fence_completes() || self.region.wait(0).is_ok();
+        self.fetch_ahead(writer);
+        let is_last = self.publish(writer);
+        writer.clear();
+        (is_durable, is_last)
+    }
+
+    /// `finish`, where something was deferred in the log.
+    #[cold]
+    fn finish_open(&self, writer: &mut LogWriter) -> (bool, bool) {
+        let is_durable = self.flush(writer).is_ok();
+        let is_last = self.publish(writer);
+        writer.clear();
+        (is_durable, is_last)
     }
 
     /// Reports the atomic group durable, and readies the writer for the next. Done even when `flush` failed, or other
-    /// threads would wait for it forever; the failure has poisoned the medium.
-    #[inline]
-    pub(crate) fn publish(&self, writer: &mut LogWriter) {
+    /// threads would wait for it forever; the failure has poisoned the medium. While
+    /// something is deferred in the log, the atomic group is, too. True if every atomic group up to this
+    /// one is known to be durable.
+    #[inline(always)]
+    pub(crate) fn publish(&self, writer: &mut LogWriter) -> bool {
         let log = writer.log;
         writer.advance();
         let mut bytes = writer.bytes;
-        if let Some(spilled) = writer.spilled.take() {
-            bytes += spilled.bytes;
-            let held = Held { seq: writer.seq, end: spilled.start + spilled.bytes };
-            self.spill_area.release(Some(held));
+        if writer.spilled.is_some() {
+            bytes += self.release_spilled(writer);
         }
         let written = &self.written[log];
         // Relaxed: counters, which only the owner of the writer changes.
         written.units.store(written.units.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         written.bytes.store(written.bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
-        self.handover.publish(log, writer.position);
-        self.handover.note_published(writer.seq);
+        let covers_it = if writer.deferred == Deferred::None {
+            self.handover.publish(log, writer.position);
+            self.handover.note_published(writer.seq)
+        } else {
+            self.handover.defer(log, writer.seq, writer.position);
+            false
+        };
         if self.background {
             self.handover.wake_if_idle();
             if writer.position >= writer.ask_at {
                 self.ask_for_space(writer);
             }
         }
+        self.gaps || covers_it
+    }
+
+    /// What was put beside the durable copy is published; returns its bytes.
+    #[cold]
+    fn release_spilled(&self, writer: &mut LogWriter) -> u64 {
+        writer.spilled.take().map_or(0, |spilled| {
+            let held = Held { seq: writer.seq, end: spilled.start + spilled.bytes };
+            self.spill_area.release(Some(held));
+            spilled.bytes
+        })
     }
 
     /// Asks the replayer for space when a quarter of the ring is in use, once for each share of it; when little is
@@ -352,24 +404,56 @@ impl Rings {
     #[inline]
     fn put_words(&self, writer: &mut LogWriter) {
         let (place, bytes) = (writer.place, writer.bytes);
-        if bytes < LONG_BYTES && place + bytes <= writer.ring.end {
-            let (mut commit, words) = writer.words_unit();
-            let head = [commit.count, commit.seq, writer.position];
-            if let Some(crcs) = self.region.write_summed(place + WORDS_COMMIT_BYTES, writer.seed, head, words)
-            {
-                commit.crcs = crcs;
-                for (number, word) in commit.words().into_iter().enumerate() {
-                    // Relaxed: published later.
-                    self.region.store(place + number as u64 * 8, word, Ordering::Relaxed);
-                }
-                if !self.gaps {
-                    self.region.flush(place, bytes as usize);
-                }
-                return;
-            }
+        if bytes < LONG_BYTES
+            && place + bytes <= writer.ring.end
+            && let Some(crc) = writer.crc
+        {
+            self.put_summed(writer, crc, writer.words_unit().1, |word| *word);
+            return;
         }
         let (log, position) = (writer.log, writer.position);
         self.put(log, position, writer.assemble_words());
+    }
+
+    /// Puts the words that `word` makes of the entries, each as offset and value, into the ring, which has the place
+    /// for them in one piece.
+    #[inline(always)]
+    fn put_summed<T>(
+        &self,
+        writer: &LogWriter,
+        crc: Crc32c,
+        entries: &[T],
+        word: impl FnMut(&T) -> [u64; 2],
+    ) -> Stored {
+        let follows_deferred = writer.deferred != Deferred::None;
+        let mut commit =
+            WordsCommit { count: entries.len() as u64, seq: writer.seq, follows_deferred, crcs: [0; 2] };
+        let (place, head) = (writer.place, commit.head(writer.position));
+        let at = place + WORDS_COMMIT_BYTES;
+        let stored = self.region.write_summed(at, crc, writer.seed, head, entries, word);
+        commit.crcs = stored.crcs;
+        self.region.store_words(place, commit.words());
+        if !self.gaps {
+            self.region.flush(place, writer.bytes as usize);
+        }
+        stored
+    }
+
+    /// Seals an atomic group of the words that `word` makes of the entries, each as offset and value, in one pass:
+    /// `take_one_pass` has taken its space, and the number is drawn.
+    #[inline(always)]
+    pub(crate) fn seal_one_pass<T>(
+        &self,
+        writer: &LogWriter,
+        crc: Crc32c,
+        entries: &[T],
+        word: impl Fn(&T) -> [u64; 2],
+    ) {
+        let stored = self.put_summed(writer, crc, entries, word);
+        // One look in place of one for each word.
+        assert!(stored.greatest + 8 <= self.len() && stored.bits.is_multiple_of(8), "{NOT_A_WORD}");
+        // Release: as in `seal`.
+        fence(Ordering::Release);
     }
 
     /// Durable-order: with `Order::Gaps`, the atomic group before any later store of this thread. Plain stores become

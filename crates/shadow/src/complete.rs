@@ -10,8 +10,8 @@
 use crate::Result;
 use crate::layout::AT_MARKER;
 use crate::order::Order;
-use crate::recover::NUMBER_MAX;
 use crate::ring::Rings;
+use crate::scan::NUMBER_MAX;
 use crate::stamps::Watermark;
 use std::sync::atomic::Ordering;
 

@@ -5,6 +5,10 @@
 //! acknowledged and applied, none beyond it is. (Several log writers publish in any order, and an atomic group may
 //! depend on an earlier one, which a crash may have lost.)
 //!
+//! An atomic group is *deferred* when its log has it, and the fence that makes it durable is still to come: the log is
+//! *open*. Any thread can close it, by flushing what was deferred and a fence of its own (`complete_deferred`), whether
+//! the log's writer runs, sleeps, or has ended.
+//!
 //! With time stamps the callers number the atomic groups, and tell how far they are complete (`complete`). Then nobody
 //! draws from the counter or announces itself: the counter is that watermark plus 1, and all else stays as it is.
 //!
@@ -16,8 +20,13 @@
 //!    `head`.
 //! 3. No log writer waits for space while it is announced: the replayer, which frees space, waits for announced
 //!    writers.
+//! 4. At any time each deferred atomic group of a log with a number up to its `completed`, or below its `open_from`, is
+//!    durable.
+//! 5. The log's writer moves `tail` only while the log is closed, and opens it. The thread that has `completing` moves
+//!    `tail` only while the log is open, and closes it.
 
-use crate::sync::{AtomicBool, AtomicU64, EventCount, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, EventCount, Mutex, Ordering};
+use std::ops::Range;
 
 /// No atomic group is under way.
 const NONE: u64 = u64::MAX;
@@ -33,6 +42,52 @@ struct LogPositions {
     head: AtomicU64,
     /// The greatest number that a caller gave to an atomic group of the log. With time stamps only.
     given: AtomicU64,
+    /// The number of the last atomic group that was deferred.
+    deferred: AtomicU64,
+    /// Everything before is in the log: up to that atomic group, at least.
+    sealed: AtomicU64,
+    /// Deferred atomic groups up to this number are durable. The log is open while it is less than `deferred`.
+    completed: AtomicU64,
+    /// The number of the atomic group that last opened the log.
+    open_from: AtomicU64,
+    /// Held by the thread that closes the log.
+    completing: Mutex<()>,
+}
+
+impl LogPositions {
+    /// At most the number of the first deferred atomic group that is not known to be durable, or `NONE`.
+    #[inline]
+    fn least_deferred(&self) -> u64 {
+        // Acquire pairs with the Release in `defer`.
+        let deferred = self.deferred.load(Ordering::Acquire);
+        // Acquire pairs with the Release in `close`: the tail is visible.
+        let completed = self.completed.load(Ordering::Acquire);
+        if completed >= deferred {
+            return NONE;
+        }
+        // Acquire pairs with the Release in `defer`. Each of the two is right (invariant 4), however old the other is.
+        self.open_from.load(Ordering::Acquire).max(completed + 1)
+    }
+
+    /// Makes durable what was deferred, by `flush` with its positions.
+    fn close<E>(&self, flush: impl FnOnce(Range<u64>) -> Result<(), E>) -> Result<(), E> {
+        let _turn = self.completing.lock();
+        // Acquire pairs with the Release in `defer`: the bytes are visible, and so is a position behind them.
+        let deferred = self.deferred.load(Ordering::Acquire);
+        // Relaxed: only the lock's holder stores.
+        if self.completed.load(Ordering::Relaxed) >= deferred {
+            return Ok(());
+        }
+        // Acquire pairs with the Release in `defer`: an atomic group after `deferred` may be among these bytes.
+        let sealed = self.sealed.load(Ordering::Acquire);
+        // Relaxed: while the log is open, only the lock's holder stores.
+        flush(self.tail.load(Ordering::Relaxed)..sealed)?;
+        // Relaxed: a thread that reads it has seen `completed` first.
+        self.tail.store(sealed, Ordering::Relaxed);
+        // Release pairs with the Acquire in `least_deferred` and in `is_open`.
+        self.completed.store(deferred, Ordering::Release);
+        Ok(())
+    }
 }
 
 /// Numbers, tails and heads of all logs.
@@ -62,6 +117,11 @@ impl Handover {
             tail: AtomicU64::new(position),
             head: AtomicU64::new(position),
             given: AtomicU64::new(next - 1),
+            deferred: AtomicU64::new(0),
+            sealed: AtomicU64::new(position),
+            completed: AtomicU64::new(0),
+            open_from: AtomicU64::new(0),
+            completing: Mutex::new(()),
         };
         Self {
             next: AtomicU64::new(next),
@@ -76,29 +136,30 @@ impl Handover {
     }
 
     /// Draws the number of an atomic group that the writer of `log` will publish.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin(&self, log: usize) -> u64 {
         let own = &self.logs[log];
-        // Relaxed: ordered by the Release of the addition, which pairs with the Acquire in `watermark`.
-        own.announced.store(self.next.load(Ordering::Relaxed), Ordering::Relaxed);
+        // Release pairs with the Acquire in `watermark`: who sees this announcement sees how the last one ended. (That
+        // the announcement is visible with the number, the Release of the addition sees to.)
+        own.announced.store(self.next.load(Ordering::Relaxed), Ordering::Release);
         self.next.fetch_add(1, Ordering::AcqRel)
     }
 
     /// As `begin`, while no other thread draws a number: without a locked instruction, which would wait for the last
     /// fence's write-backs.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin_alone(&self, log: usize) -> u64 {
         // Relaxed: no other thread stores to it, and what keeps them from it has ordered the last store.
         let number = self.next.load(Ordering::Relaxed);
-        // Relaxed: as in `begin`.
-        self.logs[log].announced.store(number, Ordering::Relaxed);
+        // Release: as in `begin`.
+        self.logs[log].announced.store(number, Ordering::Release);
         // Release pairs with the Acquire in `watermark`: who sees the number drawn sees the announcement.
         self.next.store(number + 1, Ordering::Release);
         number
     }
 
     /// Reports that the atomic group, and everything before `tail` of this log, is durable.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn publish(&self, log: usize, tail: u64) {
         let own = &self.logs[log];
         // Relaxed: a thread that reads it has seen the announcement withdrawn first.
@@ -107,15 +168,76 @@ impl Handover {
         own.announced.store(NONE, Ordering::Release);
     }
 
-    /// After `publish`: if every smaller number is known to be published, all up to this one are. Then nobody looks at
-    /// the other logs for it.
+    /// In place of `publish`: the atomic group, and everything before `end` of this log, is in the log.
     #[inline]
-    pub(crate) fn note_published(&self, number: u64) {
+    pub(crate) fn defer(&self, log: usize, number: u64, end: u64) {
+        let own = &self.logs[log];
+        if !self.is_open(log) {
+            // Release pairs with the Acquire in `least_deferred`: what `is_open` has seen is visible.
+            own.open_from.store(number, Ordering::Release);
+        }
+        // Before `deferred`: a thread that sees the number finds the position behind its bytes.
+        own.sealed.store(end, Ordering::Release);
+        // Release pairs with the Acquire in `least_deferred` and in `close`.
+        own.deferred.store(number, Ordering::Release);
+        // Release pairs with the Acquire in `watermark`: `deferred` comes before.
+        own.announced.store(NONE, Ordering::Release);
+    }
+
+    /// Whether the log has atomic groups that were deferred and are not durable, as its writer asks.
+    #[inline]
+    pub(crate) fn is_open(&self, log: usize) -> bool {
+        let own = &self.logs[log];
+        // Acquire pairs with the Release in `close`. Relaxed: only the log's writer stores.
+        own.completed.load(Ordering::Acquire) < own.deferred.load(Ordering::Relaxed)
+    }
+
+    /// Whether some log is open.
+    pub(crate) fn is_any_open(&self) -> bool {
+        self.logs.iter().any(|own| own.least_deferred() != NONE)
+    }
+
+    /// Whether anything was ever deferred.
+    pub(crate) fn has_deferred(&self) -> bool {
+        // Relaxed: only whether it is zero.
+        self.logs.iter().any(|own| own.deferred.load(Ordering::Relaxed) > 0)
+    }
+
+    /// Closes the log, if it is open: `flush` makes the positions durable that it is given.
+    pub(crate) fn close<E>(
+        &self,
+        log: usize,
+        flush: impl FnOnce(Range<u64>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.logs[log].close(flush)
+    }
+
+    /// Closes every log in which an atomic group up to `number` was deferred: `flush` makes the positions of a log
+    /// durable. Waits for no log writer.
+    pub(crate) fn complete_deferred<E>(
+        &self,
+        number: u64,
+        mut flush: impl FnMut(usize, Range<u64>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (log, own) in self.logs.iter().enumerate() {
+            if own.least_deferred() <= number {
+                own.close(|positions| flush(log, positions))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// After `publish`: if every smaller number is known to be published, all up to this one are. Then nobody looks at
+    /// the other logs for it. True if it is so.
+    #[inline(always)]
+    pub(crate) fn note_published(&self, number: u64) -> bool {
         // Acquire pairs with the Release below and in `covers`.
-        if self.reached.load(Ordering::Acquire) + 1 == number {
+        let follows = self.reached.load(Ordering::Acquire) + 1 == number;
+        if follows {
             // As in `covers`, another thread may have stored a greater one meanwhile.
             self.reached.store(number, Ordering::Release);
         }
+        follows
     }
 
     /// The number up to which every atomic group is published.
@@ -123,12 +245,14 @@ impl Handover {
     pub(crate) fn watermark(&self) -> u64 {
         // Acquire pairs with the addition in `begin`: the announcements of all numbers drawn are visible.
         let next = self.next.load(Ordering::Acquire);
-        // Acquire pairs with the Release in `publish`.
-        self.logs.iter().fold(next, |least, own| least.min(own.announced.load(Ordering::Acquire))) - 1
+        // Acquire pairs with the Release in `publish`, `defer` and `begin`. The announcement before what was deferred:
+        // it is withdrawn after that.
+        let least = |own: &LogPositions| own.announced.load(Ordering::Acquire).min(own.least_deferred());
+        self.logs.iter().fold(next, |number, own| number.min(least(own))) - 1
     }
 
     /// Whether every atomic group up to `number` is published. Costs one load once a thread has found it so.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn covers(&self, number: u64) -> bool {
         // Acquire pairs with the Release below: what the other thread saw published is visible.
         if self.reached.load(Ordering::Acquire) >= number {
@@ -160,7 +284,7 @@ impl Handover {
     }
 
     /// The number of the last atomic group begun. With time stamps: everything up to it is complete.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begun(&self) -> u64 {
         self.next.load(Ordering::Acquire) - 1
     }
@@ -237,7 +361,7 @@ impl Handover {
 
     /// Wakes an idle replayer. One that is about to become idle may miss it: then what was published waits for the
     /// next atomic group, or for a log writer that needs space, which asks until there is some.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn wake_if_idle(&self) {
         if self.idle.load(Ordering::Relaxed) && self.idle.swap(false, Ordering::Relaxed) {
             self.work.notify_all();

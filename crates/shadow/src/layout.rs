@@ -14,7 +14,7 @@
 
 use crate::order::Generation;
 use crate::{Error, Result};
-use mangrove_pool::{Region, crc32c};
+use mangrove_pool::{Range, Region, crc32c};
 use std::sync::atomic::Ordering;
 
 /// "MGshadow" read as a little-endian number.
@@ -83,6 +83,11 @@ pub(crate) const KIND_REDO: u64 = 0xd2;
 pub(crate) const KIND_SPILL: u64 = 0xa3;
 pub(crate) const KIND_WORDS: u64 = 0xb4;
 pub(crate) const KIND_WORDS_COMMIT: u64 = 0xe5;
+/// In the count of a WORDS_COMMIT record: [`WordsCommit::follows_deferred`].
+const FOLLOWS_DEFERRED: u64 = 1 << 48;
+
+/// The kinds that an atomic group begins with.
+pub(crate) const HEAD_KINDS: [u64; 2] = [KIND_COMMIT, KIND_WORDS_COMMIT];
 
 /// The geometry: the content of the header's first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +176,46 @@ impl ShadowLayout {
         region.flush(AT_MAGIC, HEADER_BYTES as usize);
     }
 
+    /// The layout in the words of a header; `None` when they do not match their checksum.
+    fn decode(word: impl Fn(u64) -> u64) -> Option<Self> {
+        let layout = Self {
+            version: word(AT_VERSION),
+            address: word(AT_ADDRESS),
+            capacity: word(AT_CAPACITY),
+            ring_bytes: word(AT_RING_BYTES),
+            log_count: word(AT_LOG_COUNT),
+            nonce: word(AT_NONCE),
+        };
+        // A crash in `upgrade` may leave the checksum of the version before. Then the logs are empty, and either
+        // version is right: the upgrade is repeated.
+        let old = Self { version: layout.version.saturating_sub(1), ..layout };
+        let layout = if layout.version > 1 && word(AT_CRC) == old.crc() { old } else { layout };
+        (word(AT_CRC) == layout.crc() && layout.version > 0).then_some(layout)
+    }
+
+    /// Whether there can be such a shadow.
+    fn is_sane(&self) -> bool {
+        (1..=crate::LOG_COUNT_MAX as u64).contains(&self.log_count)
+            && (RING_BYTES_MIN..=RING_BYTES_MAX).contains(&self.ring_bytes)
+            && self.ring_bytes.is_multiple_of(PAGE_BYTES)
+            && self.capacity.is_multiple_of(PAGE_BYTES)
+            && self.address.is_multiple_of(PAGE_BYTES)
+            && self.address <= 1 << 56
+            && self.capacity <= crate::options::CAPACITY_BYTES_MAX
+    }
+
+    /// Where the rings lie, as the first bytes of the region say: nothing there counts in a shadow that was closed.
+    /// Nowhere if they are no header.
+    pub(crate) fn rings(header: &[u8]) -> Range {
+        let words = header.as_chunks::<8>().0;
+        let word = |at: u64| words.get(at as usize / 8).map_or(0, |word| u64::from_le_bytes(*word));
+        let layout = Self::decode(word).filter(|layout| word(AT_MAGIC) == MAGIC && layout.is_sane());
+        layout.map_or_else(Range::default, |layout| Range {
+            offset: AT_RINGS,
+            len: layout.image_start() - AT_RINGS,
+        })
+    }
+
     /// Reads the header; `None` when its creation was not finished. The first `AT_RINGS` bytes are usable.
     ///
     /// # Errors
@@ -194,32 +239,10 @@ impl ShadowLayout {
             let found = u32::try_from(word(AT_VERSION)).unwrap_or(u32::MAX);
             return Err(Error::Newer { path: "the shadow's image".into(), found, supported: VERSION as u32 });
         }
-        let mut layout = Self {
-            version: word(AT_VERSION),
-            address: word(AT_ADDRESS),
-            capacity: word(AT_CAPACITY),
-            ring_bytes: word(AT_RING_BYTES),
-            log_count: word(AT_LOG_COUNT),
-            nonce: word(AT_NONCE),
-        };
-        // A crash in `upgrade` may leave the checksum of the version before. Then the logs are empty, and either
-        // version is right: the upgrade is repeated.
-        let old = Self { version: layout.version.saturating_sub(1), ..layout };
-        if layout.version > 1 && word(AT_CRC) == old.crc() {
-            layout = old;
-        }
-        if word(AT_CRC) != layout.crc() || layout.version == 0 {
+        let Some(layout) = Self::decode(word) else {
             return corrupt(AT_CRC, "the checksum of its header does not match");
-        }
-        let sane = (1..=crate::LOG_COUNT_MAX as u64).contains(&layout.log_count)
-            && (RING_BYTES_MIN..=RING_BYTES_MAX).contains(&layout.ring_bytes)
-            && layout.ring_bytes.is_multiple_of(PAGE_BYTES)
-            && layout.capacity.is_multiple_of(PAGE_BYTES)
-            && layout.address.is_multiple_of(PAGE_BYTES)
-            && layout.address <= 1 << 56
-            && layout.capacity <= crate::options::CAPACITY_BYTES_MAX
-            && layout.image_start() <= region.len();
-        if !sane {
+        };
+        if !layout.is_sane() || layout.image_start() > region.len() {
             return corrupt(AT_ADDRESS, "its header describes what cannot be");
         }
         let needed = layout.image_start() + layout.capacity;
@@ -295,21 +318,35 @@ pub(crate) struct WordsCommit {
     pub(crate) count: u64,
     /// Number among the atomic groups of all logs, from 1.
     pub(crate) seq: u64,
-    /// CRC32C of `count`, `seq`, the position and the offsets; and of the values.
+    /// Those before it in its log may not have been durable when it was begun: it proves nothing about them.
+    pub(crate) follows_deferred: bool,
+    /// CRC32C of `count` with [`FOLLOWS_DEFERRED`], `seq`, the position and the offsets; and of the values.
     pub(crate) crcs: [u32; 2],
 }
 
 impl WordsCommit {
     pub(crate) fn words(&self) -> [u64; 3] {
         let [offsets, values] = self.crcs.map(u64::from);
-        [self.count << 8 | KIND_WORDS_COMMIT, self.seq, values << 32 | offsets]
+        [self.marked_count() << 8 | KIND_WORDS_COMMIT, self.seq, values << 32 | offsets]
+    }
+
+    #[inline]
+    fn marked_count(&self) -> u64 {
+        self.count | if self.follows_deferred { FOLLOWS_DEFERRED } else { 0 }
+    }
+
+    /// What its checksums cover before the words.
+    #[inline]
+    pub(crate) fn head(&self, position: u64) -> [u64; 3] {
+        [self.marked_count(), self.seq, position]
     }
 
     /// The record in these words, if it is a WORDS_COMMIT record.
     pub(crate) fn decode(words: [u64; 3]) -> Option<Self> {
-        let (count, crcs) = (words[0] >> 8, [words[2] as u32, (words[2] >> 32) as u32]);
+        let (marked, crcs) = (words[0] >> 8, [words[2] as u32, (words[2] >> 32) as u32]);
+        let count = marked & !FOLLOWS_DEFERRED;
         let right = words[0] & 0xff == KIND_WORDS_COMMIT && count <= RING_BYTES_MAX / WORD_BYTES;
-        right.then_some(Self { count, seq: words[1], crcs })
+        right.then_some(Self { count, seq: words[1], follows_deferred: marked != count, crcs })
     }
 
     /// Bytes of an atomic group of so many words, with its padding.
@@ -321,7 +358,7 @@ impl WordsCommit {
     /// The checksums to be continued over the words.
     #[inline]
     pub(crate) fn seeds(&self, seed: u32, position: u64) -> [u32; 2] {
-        let head = le_bytes::<3, 24>([self.count, self.seq, position]);
+        let head = le_bytes::<3, 24>(self.head(position));
         let crc = mangrove_sys::crc32c_short(seed, &head).unwrap_or_else(|| crc32c(seed, &head));
         [crc, !crc]
     }
@@ -365,6 +402,11 @@ impl Unit {
             Self::Records(commit) => commit.seq,
             Self::Words(commit) => commit.seq,
         }
+    }
+
+    /// Whether those before it in its log may not have been durable when it was begun.
+    pub(crate) fn follows_deferred(&self) -> bool {
+        matches!(self, Self::Words(commit) if commit.follows_deferred)
     }
 
     /// Bytes of the atomic group.
@@ -439,13 +481,18 @@ mod tests {
         assert_eq!(unit, Some(Unit::Records(commit)));
         assert_eq!(Unit::decode(commit.words(), 8192, UNIT_ALIGN), None, "of another lap");
         assert_ne!(commit.crc_of_head(1), commit.crc_of_head(2));
-        let words = WordsCommit { count: 2, seq: 7, crcs: [1, 0xffff_ffff] };
+        let words = WordsCommit { count: 2, seq: 7, follows_deferred: false, crcs: [1, 0xffff_ffff] };
         let [first, second, third] = words.words();
         let unit = Unit::decode([first, second, third, 0], 4096, UNIT_ALIGN);
         assert_eq!(unit, Some(Unit::Words(words)));
         assert_eq!((unit.unwrap().bytes(), WordsCommit::bytes(3)), (64, 128));
         assert_eq!(Unit::decode([first, second, third, 0], 4096, UNIT_ALIGN_OLD), None, "version 1 has none");
         assert_ne!(words.seeds(1, 4096), words.seeds(1, 8192), "of another lap");
+        let follows = WordsCommit { follows_deferred: true, ..words };
+        let [first, second, third] = follows.words();
+        let unit = Unit::decode([first, second, third, 0], 4096, UNIT_ALIGN).unwrap();
+        assert_eq!((unit, unit.bytes(), unit.follows_deferred()), (Unit::Words(follows), 64, true));
+        assert_ne!(words.seeds(1, 4096), follows.seeds(1, 4096), "the checksums cover it");
     }
 
     #[test]

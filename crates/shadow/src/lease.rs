@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::log_backing::LogBacking;
-use crate::log_writer::LogWriter;
+use crate::log_writer::{LogWriter, NOT_A_WORD};
 use crate::ring::Rings;
 use crate::stamps::refused;
 use crate::ticket::Ticket;
@@ -19,7 +19,7 @@ enum Step {
     Flushed,
 }
 
-const NOT_A_WORD: &str = "a word that cannot be added";
+const NOT_SEALED: &str = "an atomic group is sealed, then flushed";
 
 enum Log {
     /// The one log of a medium that has one.
@@ -43,6 +43,7 @@ enum Log {
 ///    before other threads can read what was written. Elsewhere it may follow: a transaction that read it has a
 ///    larger number, and is acknowledged only when all smaller numbers are durable;
 /// 5. [`flush`](Self::flush) makes them durable: one fence;
+///    ([`defer`](Self::defer) instead of this step and the next returns before it is durable;)
 /// 6. [`publish`](Self::publish); then [`Shadow::wait`](crate::Shadow::wait) returns when every smaller number is
 ///    durable too.
 ///
@@ -292,6 +293,43 @@ impl LogLease {
         }
     }
 
+    /// The steps from [`words`](Self::words) to [`seal`](Self::seal) in one pass, from where the words are to the log:
+    /// `word` gives address and value of each entry. They must hold still until this returns. Between number and seal
+    /// it asks whether the atomic group `may_commit`; the answer comes back with the number, and after a no
+    /// [`void`](Self::void) follows. `alone` is the promise of [`number_alone`](Self::number_alone).
+    ///
+    /// `None`, and nothing was done, where this way is not open: the file medium, time stamps, a long atomic group,
+    /// space that has to be waited for, or a lease to which something was added. The single steps do the same there.
+    ///
+    /// # Panics
+    /// As `words`; the number has an empty atomic group then, once the lease is dropped.
+    #[inline(always)]
+    pub fn seal_words<T>(
+        &mut self,
+        entries: &[T],
+        word: impl Fn(&T) -> (usize, u64),
+        alone: bool,
+        may_commit: impl Fn(Ticket) -> bool,
+    ) -> Option<(Ticket, bool)> {
+        let Log::Own { rings, writer: Some(writer) } = &mut self.log else { return None };
+        if self.step != Step::Adding {
+            return None;
+        }
+        let crc = writer.take_one_pass(entries.len())?;
+        self.step = Step::Numbered;
+        let ticket = Ticket(if alone { rings.number_alone(writer) } else { rings.number(writer) });
+        if !may_commit(ticket) {
+            return Some((ticket, false));
+        }
+        let base = rings.working.base() as usize;
+        rings.seal_one_pass(writer, crc, entries, |entry| {
+            let (address, value) = word(entry);
+            [address.wrapping_sub(base) as u64, value]
+        });
+        self.step = Step::Sealed;
+        Some((ticket, true))
+    }
+
     /// In place of [`seal`](Self::seal): the number that was drawn gets an empty atomic group.
     ///
     /// # Panics
@@ -335,7 +373,7 @@ impl LogLease {
     /// `Poisoned`, or the first error: nothing may be acknowledged. `publish` is called all the same.
     #[inline]
     pub fn flush(&mut self) -> Result<()> {
-        assert!(self.step == Step::Sealed, "an atomic group is sealed, then flushed");
+        assert!(self.step == Step::Sealed, "{NOT_SEALED}");
         self.step = Step::Flushed;
         match &mut self.log {
             Log::Shared { .. } => Ok(()),
@@ -358,6 +396,59 @@ impl LogLease {
         }
     }
 
+    /// [`flush`](Self::flush) and [`publish`](Self::publish). True if every smaller number is known to be durable as
+    /// well: then [`Shadow::wait`](crate::Shadow::wait) has nothing left to do.
+    ///
+    /// # Errors
+    /// Those of `flush`.
+    #[inline(always)]
+    pub fn finish(&mut self) -> Result<bool> {
+        let Log::Own { rings, writer: Some(writer) } = &mut self.log else { return self.finish_shared() };
+        assert!(self.step == Step::Sealed, "{NOT_SEALED}");
+        let (is_durable, covers_it) = rings.finish(writer);
+        self.step = Step::Adding;
+        if is_durable { Ok(covers_it) } else { rings.failure() }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn finish_shared(&mut self) -> Result<bool> {
+        let flushed = self.flush();
+        self.publish();
+        flushed.map(|()| false)
+    }
+
+    /// In place of [`flush`](Self::flush) and [`publish`](Self::publish): the atomic group is durable later, and one
+    /// fence may serve many. [`Shadow::wait`](crate::Shadow::wait), [`Shadow::sync`](crate::Shadow::sync) and whatever
+    /// waits for a greater number make it so, in any thread, also when this one sleeps or has ended; so does a commit
+    /// of this lease that is flushed, and soon the replayer's thread. A crash before that loses it, and every greater
+    /// number. (A long atomic group, one of ranges, and any with `Order::Gaps` is durable on return.)
+    ///
+    /// # Errors
+    /// `Poisoned`, or the first error.
+    ///
+    /// # Panics
+    /// With [`Options::stamped`](crate::Options::stamped).
+    #[inline]
+    pub fn defer(&mut self) -> Result<()> {
+        assert!(self.step == Step::Sealed, "an atomic group is sealed, then deferred");
+        self.step = Step::Adding;
+        match &mut self.log {
+            Log::Shared { log, ranges, .. } => {
+                ranges.clear();
+                log.region.medium().leave_unawaited();
+                Ok(())
+            }
+            Log::Own { rings, writer } => {
+                assert!(rings.stamps.is_none(), "the caller says when a time stamp is complete");
+                let writer = own(writer);
+                let deferred = rings.defer(writer);
+                writer.clear();
+                deferred
+            }
+        }
+    }
+
     /// The steps from `reserve` to `publish`; returns the number. See there for the errors.
     ///
     /// # Errors
@@ -365,9 +456,7 @@ impl LogLease {
     pub fn commit(&mut self) -> Result<Ticket> {
         let ticket = self.reserve().and_then(|()| self.number()).inspect_err(|_| self.clear())?;
         self.seal();
-        let flushed = self.flush();
-        self.publish();
-        flushed.map(|()| ticket)
+        self.finish().map(|_| ticket)
     }
 }
 
@@ -391,11 +480,12 @@ impl Drop for LogLease {
                     rings.seal_void(&mut writer);
                 }
                 // A failure has poisoned the medium: whoever waits learns of it.
-                let _ = rings.flush(&writer);
+                let _ = rings.flush(&mut writer);
                 rings.publish(&mut writer);
             }
         }
         writer.clear();
+        writer.deferred = writer.deferred.handed_on();
         rings.writers.put_back(writer.log, writer);
     }
 }

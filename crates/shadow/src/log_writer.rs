@@ -6,9 +6,14 @@ use crate::layout::{
 };
 use crate::spill_area::Spilled;
 use mangrove_pool::crc32c;
+use mangrove_sys::Crc32c;
 
 /// Atomic groups up to this size are assembled first and copied at once: each of their lines is flushed once.
 pub(crate) const SMALL_BYTES: usize = 8192;
+/// Atomic groups of words from this size on are written past the caches.
+pub(crate) const LONG_BYTES: u64 = 4096;
+/// Why a word is refused.
+pub(crate) const NOT_A_WORD: &str = "a word that cannot be added";
 /// Room for so many bytes is kept between atomic groups.
 const KEPT_BYTES: usize = 1 << 20;
 /// Words of a WORDS_COMMIT record.
@@ -17,6 +22,27 @@ const HEAD_WORDS: usize = (WORDS_COMMIT_BYTES / 8) as usize;
 const PADDING_WORDS_MAX: usize = (UNIT_ALIGN / 8) as usize - 1;
 /// Room for so many words is there from the beginning.
 const KEPT_WORDS_MIN: usize = 1024;
+
+/// What the writer of a log knows of what it deferred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deferred {
+    /// The log is closed.
+    None,
+    /// The log may be open from this position on; the present owner of the writer has flushed every line.
+    ByOwner(u64),
+    /// As `ByOwner`; an earlier owner has flushed some lines.
+    ByOther(u64),
+}
+
+impl Deferred {
+    /// As the next owner of the writer sees it.
+    pub(crate) fn handed_on(self) -> Self {
+        match self {
+            Self::None => Self::None,
+            Self::ByOwner(start) | Self::ByOther(start) => Self::ByOther(start),
+        }
+    }
+}
 
 /// The writer of one log.
 pub(crate) struct LogWriter {
@@ -37,8 +63,14 @@ pub(crate) struct LogWriter {
     /// Bytes that the atomic group under way takes in the ring.
     pub(crate) bytes: u64,
     pub(crate) spilled: Option<Spilled>,
+    /// What was deferred in the log.
+    pub(crate) deferred: Deferred,
     /// Before this position it does not ask the replayer for space.
     pub(crate) ask_at: u64,
+    /// Atomic groups of words below this size may go from memory to the ring in one pass; 0: none.
+    one_pass_bytes: u64,
+    /// Sums what is copied, where the CPU does.
+    pub(crate) crc: Option<Crc32c>,
     pub(crate) buffer: Box<[u8; SMALL_BYTES]>,
     /// Space for a WORDS_COMMIT record, then the words, each as offset and value; behind these, anything.
     words: Vec<u64>,
@@ -63,7 +95,10 @@ impl LogWriter {
             seq_before: seq,
             bytes: 0,
             spilled: None,
+            deferred: Deferred::None,
             ask_at: position,
+            one_pass_bytes: 0,
+            crc: Crc32c::detect(),
             buffer: Box::new([0; SMALL_BYTES]),
             words: vec![0; KEPT_WORDS_MIN],
             used: HEAD_WORDS,
@@ -72,19 +107,44 @@ impl LogWriter {
         }
     }
 
-    /// Whether there is space for what was added, as far as the writer knows; then it is taken.
+    /// Whether there is space for what was added, as far as the writer knows, and the log need not be closed for it;
+    /// then the space is taken.
     #[inline]
     pub(crate) fn has_space(&mut self) -> bool {
         let total = self.total();
         let fits = self.position + total <= self.space_end && total <= (self.ring.end - self.ring.start) / 2;
+        if self.deferred != Deferred::None && !self.has_only_words() {
+            return false;
+        }
         if fits {
             self.bytes = total;
         }
         fits
     }
 
+    /// From now on short atomic groups of words may go from memory to the ring in one pass.
+    pub(crate) fn allow_one_pass(&mut self) {
+        self.one_pass_bytes = LONG_BYTES.min((self.ring.end - self.ring.start) / 2);
+    }
+
+    /// Takes the space for an atomic group of so many words, and returns what sums them, if nothing was added, it is
+    /// short, and the space is known to be there, in one piece.
+    #[inline(always)]
+    pub(crate) fn take_one_pass(&mut self, words: usize) -> Option<Crc32c> {
+        let bytes = WordsCommit::bytes(words as u64);
+        let fits = bytes < self.one_pass_bytes
+            && self.position + bytes <= self.space_end
+            && self.place + bytes <= self.ring.end
+            && self.is_empty();
+        if !fits {
+            return None;
+        }
+        self.bytes = bytes;
+        self.crc
+    }
+
     /// The atomic group ends: the next one stands behind it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn advance(&mut self) {
         self.position += self.bytes;
         self.place += self.bytes;
@@ -113,7 +173,7 @@ impl LogWriter {
             (greatest, bits) = (word[0].max(greatest), word[0] | bits);
             *place = word;
         }
-        assert!(greatest <= last && bits.is_multiple_of(8), "a word that cannot be added");
+        assert!(greatest <= last && bits.is_multiple_of(8), "{NOT_A_WORD}");
         self.used = end;
     }
 
@@ -141,7 +201,7 @@ impl LogWriter {
     }
 
     /// True when neither words nor ranges were added.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.used == HEAD_WORDS && self.records.is_empty()
     }
@@ -172,7 +232,7 @@ impl LogWriter {
     }
 
     /// Forgets what was added.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn clear(&mut self) {
         self.used = HEAD_WORDS;
         if self.words.len() > KEPT_BYTES / 8 || !self.records.is_empty() {
@@ -198,7 +258,8 @@ impl LogWriter {
     /// The head of the atomic group of the words that were added, without their checksums; and the words.
     #[inline]
     pub(crate) fn words_unit(&self) -> (WordsCommit, &[[u64; 2]]) {
-        let commit = WordsCommit { count: self.word_count(), seq: self.seq, crcs: [0; 2] };
+        let follows_deferred = self.deferred != Deferred::None;
+        let commit = WordsCommit { count: self.word_count(), seq: self.seq, follows_deferred, crcs: [0; 2] };
         (commit, self.words[HEAD_WORDS..self.used].as_chunks::<2>().0)
     }
 

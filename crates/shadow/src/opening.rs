@@ -1,8 +1,8 @@
 //! From options to the pool below, and to the header of a new shadow.
 
-use crate::layout::{PAGE_BYTES, RING_BYTES_MAX, RING_BYTES_MIN, ShadowLayout, VERSION};
+use crate::layout::{AT_RINGS, PAGE_BYTES, RING_BYTES_MAX, RING_BYTES_MIN, ShadowLayout, VERSION};
 use crate::{Error, Options, Result, Shadow};
-use mangrove_pool::{AddressChoice, MediumKind, Pool, Region};
+use mangrove_pool::{AddressChoice, Medium, MediumKind, Pool, Region};
 use std::path::Path;
 
 impl Options {
@@ -12,6 +12,19 @@ impl Options {
     /// See [`crate::Error`]; `AddressTaken` when this process has something else at the recorded address.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Shadow> {
         Shadow::open(path, self)
+    }
+
+    /// The medium of the shadow at `path`, or the one that it would get if it were created now. Neither locks nor
+    /// changes anything.
+    #[must_use]
+    pub fn medium_at(&self, path: impl AsRef<Path>) -> MediumKind {
+        let mut pool = self.pool.clone().config(self.config.clone());
+        match pool.inspect(&path) {
+            Ok(info) => info.medium,
+            Err(_) if !pool.settle_medium(&path) => MediumKind::File,
+            Err(_) if matches!(self.config.medium, Medium::Emulated(_)) => MediumKind::Emulated,
+            Err(_) => MediumKind::Dax,
+        }
     }
 
     /// The pool at `path`. On dax and emulated its region holds the logs and the durable copy, and has space for
@@ -28,8 +41,10 @@ impl Options {
         }
         let layout = self.layout(0);
         let capacity = (layout.image_start() + layout.capacity).saturating_add(layout.capacity);
-        // The logs lie in the region; the pool itself has none.
-        let pool = pool.log_bytes(mangrove_pool::LOG_BYTES_DEFAULT);
+        // The logs lie in the region; the pool itself has none. Those of a closed shadow are empty.
+        let pool = pool
+            .log_bytes(mangrove_pool::LOG_BYTES_DEFAULT)
+            .unread_when_closed(AT_RINGS, ShadowLayout::rings);
         pool.capacity(capacity.min(mangrove_pool::CAPACITY_BYTES_MAX)).open(path)
     }
 

@@ -2,7 +2,8 @@
 
 use crate::layout::{AT_RINGS, BLANK_HEADER, PAGE_BYTES, ShadowLayout};
 use crate::order::Order;
-use crate::recover::{LogEnds, last_opening, read_len, recover};
+use crate::recover::{last_opening, read_len, recover};
+use crate::scan::LogEnds;
 use crate::working::WorkingCopy;
 use crate::{Error, Report, Result};
 use mangrove_pool::Pool;
@@ -47,7 +48,7 @@ impl ReadOnlyBacking {
         }
         report.last = last_opening(region);
         let working = WorkingCopy::reserve(&layout)?;
-        let ends = if report.was_clean { LogEnds::Trust } else { LogEnds::Prove };
+        let ends = if report.was_clean { LogEnds::Empty } else { LogEnds::Prove };
         let (start, recovery) = recover(region, &mut layout, ends, Order::Dense)?;
         working.load(region, layout.image_start(), start.len);
         report.units = recovery.units;

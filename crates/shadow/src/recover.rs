@@ -2,9 +2,7 @@
 //! order of their numbers, up to the first number that is missing; later ones were never acknowledged, and are
 //! dropped. (With the other orders of `order.rs`: every one, or up to the marker. Equal numbers: by their logs.)
 //!
-//! A log ends where no whole atomic group stands. A whole atomic group anywhere after that place proves that the
-//! place had been durable: then it is damaged, and opening fails. (So damage is distinguished from a tear, except
-//! in the last atomic group of a log.)
+//! `scan.rs` reads the logs, and tells damage from a tear.
 //!
 //! With `Order::Gaps` every whole atomic group is applied, whatever is missing before it: one that others depend on
 //! was whole, in persistent caches, before they began. An atomic group is whole there before the first byte of the next
@@ -21,38 +19,22 @@
 //! 4. Repeated after a crash at any point, recovery does the same: whichever lines survive, the greatest `upto`
 //!    names the last atomic group applied, the next number is missing, and dropped atomic groups have greater
 //!    numbers. (With `Order::Gaps` none has a greater number.)
+//! 5. The result does not depend on the number of threads: one of them writes all versions of a byte, in their order.
 
-use crate::apply::{RingWords, Stage, read_unit, word};
-use crate::layout::{
-    AT_DIRTY_END, AT_GENERATION, AT_LEN, AT_MARKER, COMMIT_BYTES, CommitRecord, IN_LOG_HEAD, IN_LOG_UPTO,
-    KIND_REDO, KIND_SPILL, KIND_WORDS, REDO_BYTES, SPILL_BYTES, ShadowLayout, UNIT_ALIGN, Unit, VERSION,
-    WORD_BYTES, WORDS_BYTES, WORDS_COMMIT_BYTES, WordsCommit, crcs_of_words, le_bytes, redo_total,
-};
+use crate::Result;
+use crate::apply::{Stage, read_unit};
+use crate::layout::{AT_DIRTY_END, AT_GENERATION, AT_LEN, ShadowLayout, UNIT_ALIGN, VERSION};
 use crate::lines::LineSet;
 use crate::order::{Generation, Order};
 use crate::replay::store_head;
+use crate::scan::{FoundGroup, LogEnds, RingScan, scan};
 use crate::stat::LastOpening;
-use crate::{Error, Result};
-use mangrove_pool::{Region, crc32c};
+use crate::stripes::{AllStripes, SomeStripes, Stripes};
+use crate::threads::Threads;
+use crate::verifier::{corrupt, durable_word};
+use mangrove_pool::Region;
+use mangrove_sys::fan_out;
 use std::sync::atomic::Ordering;
-
-/// The search for a whole atomic group computes checksums of at most so many times the bytes of a ring. No crash
-/// leaves more bytes that look like atomic groups, but the bytes that a user stores may look like anything.
-const SUMMED_RINGS_MAX: u64 = 8;
-
-/// Words whose checksums are computed at once.
-const WORDS_AT_ONCE: usize = 32;
-
-/// An atomic group that was found.
-struct FoundGroup {
-    log: usize,
-    position: u64,
-    unit: Unit,
-}
-
-/// Greatest number of an atomic group, a position or an opening that is accepted: counting on from it never
-/// overflows.
-pub(crate) const NUMBER_MAX: u64 = 1 << 62;
 
 /// The logs after a recovery or creation: where each ends, and the number of the last atomic group.
 pub(crate) struct RecoveredLogs {
@@ -64,31 +46,12 @@ pub(crate) struct RecoveredLogs {
 }
 
 /// What recovery did.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Recovery {
     pub(crate) units: u64,
     pub(crate) bytes: u64,
     /// Atomic groups that were published, but after a number that was not, or beyond the marker: never acknowledged.
     pub(crate) dropped: u64,
-}
-
-/// Whether the end of a log may be damage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogEnds {
-    /// Where a log ends, the rest of its ring is searched for atomic groups that prove damage.
-    Prove,
-    /// The pool was closed: its logs are empty, and opening has compared every page with its checksum, or was asked
-    /// not to.
-    Trust,
-}
-
-fn corrupt<T>(offset: u64, what: &str) -> Result<T> {
-    Err(Error::Corrupt { path: "the shadow's image".into(), offset, what: what.into() })
-}
-
-fn durable_word(region: &Region, at: u64) -> u64 {
-    // Relaxed: no thread writes yet.
-    region.word(at).load(Ordering::Relaxed)
 }
 
 /// Bytes of the working copy that may be used.
@@ -117,34 +80,41 @@ pub(crate) fn recover(
     ends: LogEnds,
     order: Order,
 ) -> Result<(RecoveredLogs, Recovery)> {
+    recover_on(region, layout, ends, order, &Threads::of_machine())
+}
+
+/// As `recover`, on these threads. The result does not depend on them.
+fn recover_on(
+    region: &Region,
+    layout: &mut ShadowLayout,
+    ends: LogEnds,
+    order: Order,
+    threads: &Threads,
+) -> Result<(RecoveredLogs, Recovery)> {
     let len = read_len(region, layout)?;
     region.grow(layout.image_start() + len)?;
-    let RingScan { found, upto, marker, starts, generation } = scan(region, layout, len, u64::MAX, ends)?;
+    let RingScan { mut found, upto, marker, starts, generation } =
+        scan(region, layout, (len, u64::MAX), ends, threads)?;
     let mut recovery = Recovery::default();
     let mut seq = upto;
-    let (mut stage, mut lines) = (Stage::default(), LineSet::default());
     let mut ends = starts;
-    for group in &found {
-        if group.unit.seq() > upto {
-            let is_kept = match generation.order() {
-                Order::Dense => group.unit.seq() == seq + 1,
+    found.retain(|group| {
+        let is_applied = group.seq <= upto;
+        let is_kept = is_applied
+            || match generation.order() {
+                Order::Dense => group.seq == seq + 1,
                 Order::Gaps => true,
-                Order::Marker => group.unit.seq() <= marker,
+                Order::Marker => group.seq <= marker,
             };
-            if !is_kept {
-                recovery.dropped += 1;
-                continue;
-            }
-            seq = group.unit.seq();
-            recovery.units += 1;
-            let touched = |offset, len| lines.insert(offset, len);
-            recovery.bytes += stage.apply(region, layout, group.log, group.position, &group.unit, touched);
+        if is_kept {
+            ends[group.log] = group.position + group.bytes;
+            seq = seq.max(group.seq);
         }
-        ends[group.log] = group.position + group.unit.bytes();
-    }
-    stage.store(region, layout, |offset, len| lines.insert(offset, len));
-    lines.drain(|offset, len| region.flush(layout.image_start() + offset, len as usize));
-    region.fence();
+        recovery.dropped += u64::from(!is_kept);
+        is_kept && !is_applied
+    });
+    recovery.units = found.len() as u64;
+    recovery.bytes = apply_all(region, layout, &found, threads);
     // In every order: the next numbers are beyond the marker, which covers none of them until it is stored again.
     seq = seq.max(marker);
     ends.iter_mut().for_each(|end| *end = end.next_multiple_of(UNIT_ALIGN));
@@ -165,6 +135,36 @@ pub(crate) fn recover(
     Ok((RecoveredLogs { positions: ends, seq, len, generation }, recovery))
 }
 
+/// Applies the atomic groups in this order, durably; returns their bytes.
+fn apply_all(region: &Region, layout: &ShadowLayout, groups: &[FoundGroup], threads: &Threads) -> u64 {
+    let threads = threads.for_bytes(groups.iter().map(|group| group.bytes).sum());
+    if threads == 1 {
+        return apply_stripes(region, layout, groups, AllStripes);
+    }
+    let work = |number| apply_stripes(region, layout, groups, SomeStripes::of(number, threads));
+    // Each thread counts the bytes of all.
+    fan_out(threads, work)[0]
+}
+
+/// As `apply_all`, for what lies in the stripes. The fence is this thread's: another's would not order its flushes.
+fn apply_stripes(
+    region: &Region,
+    layout: &ShadowLayout,
+    groups: &[FoundGroup],
+    stripes: impl Stripes,
+) -> u64 {
+    let (mut stage, mut lines, mut bytes) = (Stage::new(stripes), LineSet::default(), 0);
+    for group in groups {
+        let unit = read_unit(region, layout, group.log, group.position).expect("the scan has verified it");
+        let touched = |offset, len| lines.insert(offset, len);
+        bytes += stage.apply(region, layout, group.log, group.position, &unit, touched);
+    }
+    stage.store(region, layout, |offset, len| lines.insert(offset, len));
+    lines.drain(|offset, len| region.flush(layout.image_start() + offset, len as usize));
+    region.fence();
+    bytes
+}
+
 /// Verifies header words and logs of a region of which `usable` bytes exist, without changing anything; returns the
 /// count of atomic groups found.
 pub(crate) fn verify_all(region: &Region, layout: &ShadowLayout, usable: u64) -> Result<u64> {
@@ -175,276 +175,121 @@ pub(crate) fn verify_all(region: &Region, layout: &ShadowLayout, usable: u64) ->
     if len > usable - layout.image_start() {
         return corrupt(usable, "the image ends before its length");
     }
-    Ok(scan(region, layout, len, usable, LogEnds::Prove)?.found.len() as u64)
+    let threads = Threads::of_machine();
+    Ok(scan(region, layout, (len, usable), LogEnds::Prove, &threads)?.found.len() as u64)
 }
 
-/// The content of the logs.
-struct RingScan {
-    /// Every atomic group, verified, by number, then by log and place.
-    found: Vec<FoundGroup>,
-    /// Up to this number, all are in the durable copy.
-    upto: u64,
-    /// The marker.
-    marker: u64,
-    /// Where each log begins.
-    starts: Vec<u64>,
-    /// That of the atomic groups.
-    generation: Generation,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AddressChoice, Domain, Options, Shadow};
+    use mangrove_pool::Emulated;
 
-fn scan(region: &Region, layout: &ShadowLayout, len: u64, usable: u64, ends: LogEnds) -> Result<RingScan> {
-    let logs = 0..layout.log_count as usize;
-    let words = logs.map(|log| layout.log(log));
-    let upto = words.map(|at| durable_word(region, at + IN_LOG_UPTO)).max().unwrap_or(0);
-    let marker = durable_word(region, AT_MARKER);
-    let generation = Generation::read(durable_word(region, AT_GENERATION));
-    let Some(generation) = generation.filter(|_| upto <= NUMBER_MAX && marker <= NUMBER_MAX) else {
-        return corrupt(AT_GENERATION, "a number of units or openings that cannot be");
-    };
-    let mut scan = RingScan { found: Vec::new(), upto, marker, starts: Vec::new(), generation };
-    let mut verifier = Verifier { region, layout, len, usable, generation, upto: scan.upto, spilled: 0 };
-    for log in 0..layout.log_count as usize {
-        let at = layout.log(log);
-        let head = durable_word(region, at + IN_LOG_HEAD);
-        if !head.is_multiple_of(layout.unit_align()) || head > NUMBER_MAX {
-            return corrupt(at, "the beginning of a log that cannot be");
+    const LEN: u64 = 1 << 20;
+    const RING: u64 = 64 << 10;
+    const LOGS: usize = 3;
+
+    fn random(seed: &mut u64, below: u64) -> u64 {
+        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (*seed >> 24) % below
+    }
+
+    #[expect(clippy::mut_from_ref, reason = "a region is shared memory")]
+    fn bytes_of(region: &Region) -> &mut [u8] {
+        // SAFETY: the memory of a test's region, which nobody else uses meanwhile.
+        unsafe { std::slice::from_raw_parts_mut(region.base(), region.len() as usize) }
+    }
+
+    /// Atomic groups of words, of ranges, of both, without either, and such that are longer than half a ring, in all
+    /// logs; some of them applied.
+    fn fill(region: &Region, options: &Options, seed: &mut u64) {
+        let shadow = Shadow::on_region(region.clone(), options).unwrap();
+        shadow.grow(LEN).unwrap();
+        let base = shadow.base() as usize;
+        let bytes = vec![random(seed, 256) as u8; 2 * RING as usize];
+        for _ in 0..random(seed, 250) {
+            let mut leases: Vec<_> = (0..LOGS).map(|_| shadow.lease()).collect();
+            let lease = &mut leases[random(seed, LOGS as u64) as usize];
+            let kind = random(seed, 32);
+            for _ in 0..random(seed, 40) * u64::from(kind % 4 != 1) {
+                lease.word(base + random(seed, LEN / 8) as usize * 8, random(seed, 1 << 40));
+            }
+            for _ in 0..random(seed, 4) * u64::from(kind % 4 < 2) {
+                let at = random(seed, LEN - 700) as usize;
+                lease.range(base + at, &bytes[..random(seed, 700) as usize]);
+            }
+            if kind == 7 {
+                let len = RING / 2 + random(seed, RING);
+                lease.range(base + random(seed, LEN - len) as usize, &bytes[..len as usize]);
+            }
+            if kind == 8 {
+                lease.word(base, 1);
+                lease.reserve().unwrap();
+                lease.number().unwrap();
+            } else {
+                lease.commit().unwrap();
+            }
+            if kind == 9 {
+                shadow.replay();
+            }
         }
-        scan.starts.push(head);
-        let (mut position, limit) = (head, head + layout.ring_bytes);
-        loop {
-            match verifier.group(log, position, limit) {
-                Ok(unit) => {
-                    scan.found.push(FoundGroup { log, position, unit });
-                    position += unit.bytes();
+    }
+
+    /// What a crash, or damage, leaves of the logs.
+    fn cut(region: &Region, layout: &ShadowLayout, seed: &mut u64) {
+        for log in 0..LOGS {
+            let head = durable_word(region, layout.log(log) + crate::layout::IN_LOG_HEAD);
+            let from = head + random(seed, RING / 8) * 8;
+            let to = match random(seed, 4) {
+                0 => from,
+                1 => (from + 8).min(head + RING),
+                _ => head + RING,
+            };
+            for at in (from..to).step_by(8) {
+                let place = layout.ring(log, at) as usize;
+                bytes_of(region)[place..place + 8].fill(0);
+            }
+        }
+    }
+
+    /// Enough rounds that every kind of atomic group is applied, dropped and damaged.
+    #[test]
+    fn several_threads_recover_what_one_does() {
+        let (mut applied, mut dropped, mut refused, mut seed) = (0, 0, 0, 5);
+        for round in 0..120 {
+            let order = [Order::Dense, Order::Gaps][round % 2];
+            let options = Options::new().capacity(LEN).log_bytes(RING).log_count(LOGS).background(false);
+            let options = options.address(AddressChoice::Anywhere).domain(Domain::Eadr).order(order);
+            let region = Emulated::region(4 * LEN).unwrap();
+            for _ in 0..1 + random(&mut seed, 2) {
+                fill(&region, &options, &mut seed);
+            }
+            let layout = ShadowLayout::read(&region).unwrap().unwrap();
+            if round % 8 > 1 {
+                cut(&region, &layout, &mut seed);
+            }
+            let results = [1, 2, 4].map(|threads| {
+                let copy = Emulated::region(region.len()).unwrap();
+                bytes_of(&copy).copy_from_slice(bytes_of(&region));
+                let mut layout = layout;
+                let threads = Threads::exactly(threads);
+                let done = recover_on(&copy, &mut layout, LogEnds::Prove, order, &threads);
+                let done = done.map_err(|e| e.to_string());
+                (done.map(|(logs, done)| (logs.positions, logs.seq, logs.generation, done)), copy)
+            });
+            let [(one, region), others @ ..] = &results;
+            match one {
+                Ok((.., recovery)) => {
+                    applied += recovery.units;
+                    dropped += recovery.dropped;
                 }
-                Err(damage)
-                    if verifier.spilled > 1
-                        || (ends == LogEnds::Prove && verifier.any_behind(log, position, limit)) =>
-                {
-                    return Err(damage);
-                }
-                // An atomic group that was not finished, or nothing.
-                Err(_) => break,
+                Err(_) => refused += 1,
+            }
+            for (other, copy) in others {
+                assert_eq!(other, one, "round {round}");
+                assert!(bytes_of(copy) == bytes_of(region), "round {round}: other bytes");
             }
         }
+        assert!(applied > 1000 && dropped > 100 && refused > 2, "{applied} {dropped} {refused}");
     }
-    let falls = |pair: &[FoundGroup]| pair[0].log == pair[1].log && pair[0].unit.seq() > pair[1].unit.seq();
-    if scan.found.windows(2).any(falls) {
-        return corrupt(layout.log(0), "two units of a log stand in the wrong order");
-    }
-    // A stable sort: it keeps the order of each log, and merges what is sorted already.
-    scan.found.sort_by_key(|group| (group.unit.seq(), group.log));
-    let same = |pair: &[FoundGroup]| pair[0].unit.seq() == pair[1].unit.seq();
-    if generation.order() == Order::Dense && scan.found.windows(2).any(same) {
-        return corrupt(layout.log(0), "two units carry the same number");
-    }
-    Ok(scan)
-}
-
-/// Compares atomic groups with their checksums, and their ranges with the working copy's length.
-struct Verifier<'a> {
-    region: &'a Region,
-    layout: &'a ShadowLayout,
-    len: u64,
-    usable: u64,
-    generation: Generation,
-    upto: u64,
-    /// Spilled atomic groups that are not applied. There is at most one: the next is begun when the last has been
-    /// applied.
-    spilled: u32,
-}
-
-impl Verifier<'_> {
-    /// The atomic group at `position`, which ends before `limit`. Its spilled records are verified only if it has
-    /// not been applied: later the next spilled atomic group may have overwritten them.
-    fn group(&mut self, log: usize, position: u64, limit: u64) -> Result<Unit> {
-        let (unit, spill) = self.in_ring(log, position, limit, &mut 0)?;
-        let Some(record) = spill.filter(|_| unit.seq() > self.upto) else { return Ok(unit) };
-        self.spilled += 1;
-        if self.spilled > 1 {
-            return corrupt(self.layout.ring(log, position), "two units at a time lie beside the image");
-        }
-        self.spill(record).map(|()| unit)
-    }
-
-    /// The part of the atomic group at `position` that the ring holds, and its SPILL record. Adds the bytes read to
-    /// `summed`.
-    fn in_ring(
-        &self,
-        log: usize,
-        position: u64,
-        limit: u64,
-        summed: &mut u64,
-    ) -> Result<(Unit, Option<[u64; 4]>)> {
-        let place = self.layout.ring(log, position);
-        let unit = read_unit(self.region, self.layout, log, position);
-        let Some(unit) = unit.filter(|u| position < limit && u.bytes() <= limit - position) else {
-            return corrupt(place, "no unit stands where the log goes on");
-        };
-        *summed += COMMIT_BYTES;
-        let spill = match &unit {
-            Unit::Records(commit) => self.records(log, position, commit, summed)?,
-            Unit::Words(commit) => {
-                self.words_unit(log, position, commit, summed)?;
-                None
-            }
-        };
-        Ok((unit, spill))
-    }
-
-    /// Verifies the records behind `commit`, which stands at `position`; returns the SPILL record.
-    fn records(
-        &self,
-        log: usize,
-        position: u64,
-        commit: &CommitRecord,
-        summed: &mut u64,
-    ) -> Result<Option<[u64; 4]>> {
-        let Self { region, layout, len, .. } = *self;
-        let (place, end) = (layout.ring(log, position), position + commit.bytes);
-        let mut crc = commit.crc_of_head(layout.seed(log, self.generation));
-        let (mut at, mut spill) = (position + COMMIT_BYTES, None);
-        for _ in 0..commit.records {
-            if end - at < REDO_BYTES {
-                return corrupt(place, "a record is cut short");
-            }
-            let words = [0, 8].map(|n| word(region, layout, log, at + n));
-            let count = words[0] >> 8;
-            match words[0] & 0xff {
-                KIND_REDO => {
-                    if count > end - at || redo_total(count) > end - at || !inside(words[1], count, len) {
-                        return corrupt(place, "a range lies outside the image");
-                    }
-                    *summed += redo_total(count);
-                    crc = crc32c(crc, &le_bytes::<2, 16>(words));
-                    crc = crc_of_ring(region, layout, log, at + REDO_BYTES, count, crc);
-                    at += redo_total(count);
-                }
-                KIND_WORDS if layout.version > 1 => {
-                    let fits = count <= (end - at - WORDS_BYTES) / WORD_BYTES;
-                    if !fits || !self.words_inside(log, at + WORDS_BYTES, count) {
-                        return corrupt(place, "a word lies outside the image");
-                    }
-                    let bytes = WORDS_BYTES + count * WORD_BYTES;
-                    *summed += bytes;
-                    crc = crc_of_ring(region, layout, log, at, bytes, crc);
-                    at += bytes;
-                }
-                KIND_SPILL if end - at >= SPILL_BYTES && commit.records == 1 => {
-                    let more = [16, 24].map(|n| word(region, layout, log, at + n));
-                    crc = crc32c(crc, &le_bytes::<4, 32>([words[0], words[1], more[0], more[1]]));
-                    spill = Some([words[0], words[1], more[0], more[1]]);
-                    at += SPILL_BYTES;
-                }
-                _ => return corrupt(place, "a record of an unknown kind"),
-            }
-        }
-        if crc != commit.crc || end - at >= layout.unit_align() {
-            return corrupt(place, "a unit does not match its checksum");
-        }
-        Ok(spill)
-    }
-
-    /// Verifies the words behind `commit`, which stands at `position`.
-    fn words_unit(&self, log: usize, position: u64, commit: &WordsCommit, summed: &mut u64) -> Result<()> {
-        let Self { region, layout, .. } = *self;
-        let (place, first) = (layout.ring(log, position), position + WORDS_COMMIT_BYTES);
-        *summed += commit.count * WORD_BYTES;
-        let mut crcs = commit.seeds(layout.seed(log, self.generation), position);
-        let (mut words, mut are_inside) = (RingWords::new(layout, log, first), true);
-        let mut left = commit.count as usize;
-        while left > 0 {
-            let mut some = [[0; 2]; WORDS_AT_ONCE];
-            let some = &mut some[..left.min(WORDS_AT_ONCE)];
-            for pair in &mut *some {
-                *pair = [words.next(region), words.next(region)];
-                are_inside &= pair[0].is_multiple_of(8) && inside(pair[0], 8, self.len);
-            }
-            crcs = crcs_of_words(crcs, some);
-            left -= some.len();
-        }
-        if crcs != commit.crcs {
-            return corrupt(place, "a unit does not match its checksum");
-        }
-        if !are_inside {
-            return corrupt(place, "a word lies outside the image");
-        }
-        Ok(())
-    }
-
-    /// Whether `count` words from the position `at` on are aligned and inside the working copy.
-    fn words_inside(&self, log: usize, at: u64, count: u64) -> bool {
-        let Self { region, layout, len, .. } = *self;
-        let mut places = (at..at + count * WORD_BYTES).step_by(WORD_BYTES as usize);
-        places.all(|at| {
-            let offset = word(region, layout, log, at);
-            offset.is_multiple_of(8) && inside(offset, 8, len)
-        })
-    }
-
-    /// Whether a whole atomic group stands after `position`: it was begun when all before it was durable. (Atomic
-    /// groups of earlier laps name other positions, or are summed with them; those of earlier openings, and bytes
-    /// that only look like one, fail the checksum. In a ring full of such bytes, nothing is proved.)
-    fn any_behind(&self, log: usize, position: u64, limit: u64) -> bool {
-        let Self { region, layout, .. } = *self;
-        let align = layout.unit_align();
-        let mut summed = 0;
-        (position + align..=limit - COMMIT_BYTES).step_by(align as usize).any(|at| {
-            read_unit(region, layout, log, at).is_some_and(|unit| unit.bytes() <= limit - at)
-                && summed < SUMMED_RINGS_MAX * layout.ring_bytes
-                && self.in_ring(log, at, limit, &mut summed).is_ok()
-        })
-    }
-
-    /// Verifies the spilled records of an atomic group.
-    fn spill(&self, record: [u64; 4]) -> Result<()> {
-        let Self { region, layout, .. } = *self;
-        let [first, start, total, records] = record;
-        let end = start.checked_add(total).filter(|&end| {
-            start >= layout.image_start() + self.len
-                && end <= region.len().min(self.usable)
-                && start.is_multiple_of(8)
-                && total.is_multiple_of(8)
-        });
-        let Some(end) = end else { return corrupt(start, "records beside the image that cannot be") };
-        if !region.medium().capabilities().read_only {
-            region.grow(end)?;
-        }
-        let (mut at, mut crc, mut count) = (start, 0, 0u64);
-        while at < end {
-            let head = bytes(region, at, REDO_BYTES.min(end - at));
-            if (head.len() as u64) < REDO_BYTES {
-                return corrupt(at, "a record beside the image is cut short");
-            }
-            let words = [0, 8].map(|n| durable_word(region, at + n));
-            let data = words[0] >> 8;
-            let fits = data <= end - at && redo_total(data) <= end - at && inside(words[1], data, self.len);
-            if words[0] & 0xff != KIND_REDO || !fits {
-                return corrupt(at, "a record beside the image that cannot be");
-            }
-            crc = crc32c(crc32c(crc, head), bytes(region, at + REDO_BYTES, data));
-            at += redo_total(data);
-            count += 1;
-        }
-        if u64::from(crc) != first >> 32 || count != records {
-            return corrupt(start, "the records beside the image do not match their checksum");
-        }
-        Ok(())
-    }
-}
-
-fn inside(offset: u64, count: u64, len: u64) -> bool {
-    offset <= len && count <= len - offset
-}
-
-fn crc_of_ring(region: &Region, layout: &ShadowLayout, log: usize, position: u64, len: u64, crc: u32) -> u32 {
-    let left = len.min(layout.ring_bytes - position % layout.ring_bytes);
-    let crc = crc32c(crc, bytes(region, layout.ring(log, position), left));
-    if len > left { crc32c(crc, bytes(region, layout.ring(log, position + left), len - left)) } else { crc }
-}
-
-fn bytes(region: &Region, at: u64, len: u64) -> &[u8] {
-    assert!(at <= region.len() && len <= region.len() - at);
-    // SAFETY: inside the region (asserted); no thread uses it yet.
-    unsafe { std::slice::from_raw_parts(region.at(at), len as usize) }
 }

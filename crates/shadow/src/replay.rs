@@ -18,6 +18,7 @@ use crate::apply::{Stage, read_unit};
 use crate::handover::Handover;
 use crate::layout::{IN_LOG_HEAD, IN_LOG_UPTO, ShadowLayout, Unit};
 use crate::shares::{Share, Shares};
+use crate::stripes::AllStripes;
 use mangrove_pool::Region;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -59,7 +60,7 @@ pub(crate) struct Replayer {
     /// The number of the last atomic group applied, durably.
     applied: u64,
     shares: Shares,
-    stage: Stage,
+    stage: Stage<AllStripes>,
     /// Atomic groups, and bytes of ranges, applied; bytes of lines flushed; how often space was freed.
     pub(crate) units: u64,
     pub(crate) bytes: u64,
@@ -75,7 +76,7 @@ impl Replayer {
             stamped,
             applied,
             shares: Shares::default(),
-            stage: Stage::default(),
+            stage: Stage::new(AllStripes),
             units: 0,
             bytes: 0,
             flushed_bytes: 0,

@@ -70,7 +70,12 @@ impl Rings {
         options: &crate::Options,
     ) -> Self {
         let writer = |(log, &position): (usize, &u64)| {
-            Box::new(LogWriter::new(&layout, log, position, layout.seed(log, start.generation), start.seq))
+            let seed = layout.seed(log, start.generation);
+            let mut writer = LogWriter::new(&layout, log, position, seed, start.seq);
+            if !options.is_stamped() {
+                writer.allow_one_pass();
+            }
+            Box::new(writer)
         };
         Self {
             handover: Handover::new(start.seq + 1, &start.positions),
@@ -91,20 +96,20 @@ impl Rings {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn len(&self) -> u64 {
         // Acquire pairs with the Release in `grow`.
         self.len.load(Ordering::Acquire)
     }
 
     /// Waits until the atomic group `seq` is durable and, except with `Order::Gaps`, every one before it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn wait(&self, seq: u64) -> Result<()> {
         if self.gaps { self.alive() } else { self.wait_published(seq) }
     }
 
     /// Whether `wait` would not wait.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_durable(&self, seq: u64) -> bool {
         self.gaps || self.handover.covers(seq)
     }
@@ -115,6 +120,7 @@ impl Rings {
         let mut spins = 0;
         while !self.handover.covers(seq) {
             self.alive()?;
+            self.complete_deferred(seq)?;
             self.ask_watermark();
             spins += 1;
             if spins < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
@@ -137,9 +143,27 @@ impl Rings {
         self.wait_applied(self.begun())
     }
 
+    /// Before the pool is closed. With `Order::Gaps` commits flush nothing, and the pool computes page checksums anew
+    /// only where something was flushed: tells it which parts of the logs were written.
+    pub(crate) fn flush_written(&self) {
+        if !self.gaps {
+            return;
+        }
+        for (log, written) in self.written.iter().enumerate() {
+            // Relaxed: the owners of the writers have ended.
+            let bytes = written.bytes.load(Ordering::Relaxed).min(self.layout.ring_bytes);
+            let from = self.handover.tail(log).saturating_sub(bytes);
+            let first = (self.layout.ring_bytes - from % self.layout.ring_bytes).min(bytes);
+            self.region.flush(self.layout.ring(log, from), first as usize);
+            self.region.flush(self.layout.ring(log, from + first), (bytes - first) as usize);
+        }
+    }
+
     /// Runs one step of the replayer.
     pub(crate) fn replay_step(&self, aim: Aim) -> Step {
         self.ask_watermark();
+        // An error has poisoned the medium: the log stays open, and nothing in it is applied.
+        let _ = self.complete_deferred(u64::MAX - 1);
         let step = self.replayer.lock().step(&self.region, &self.layout, &self.handover, aim);
         if step == Step::Share {
             self.handover.space.notify_all();
@@ -157,11 +181,20 @@ impl Rings {
     /// grow, which wakes nobody: the replayer looks for it, from time to time.
     fn is_settled(&self) -> bool {
         let replayer = self.replayer.lock();
-        replayer.is_settled() && (self.stamps.is_none() || !replayer.is_behind(&self.handover))
+        replayer.is_settled()
+            && !self.handover.is_any_open()
+            && (self.stamps.is_none() || !replayer.is_behind(&self.handover))
     }
 
     pub(crate) fn alive(&self) -> Result<()> {
         self.poisoned().map_or_else(|| self.region.drain(), Err)
+    }
+
+    /// Why the medium has not taken an atomic group.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn failure(&self) -> Result<bool> {
+        self.region.wait(0).map(|()| false)
     }
 
     pub(crate) fn poisoned(&self) -> Option<Error> {
@@ -226,6 +259,13 @@ impl Rings {
                 }
             } else {
                 self.handover.go_idle();
+                // A thread that deferred a commit just now may not have seen it. After this time both see each other.
+                if self.handover.has_deferred()
+                    && !self.handover.work.wait_for(ticket, GATHER)
+                    && self.handover.is_any_open()
+                {
+                    continue;
+                }
                 self.handover.work.wait(ticket);
                 let ticket = self.handover.work.ticket();
                 // After the ticket: a later request wakes the replayer, and an earlier one keeps it from waiting.

@@ -10,8 +10,9 @@ use crate::lease::LogLease;
 use crate::log_backing::LogBacking;
 use crate::order::Order;
 use crate::read_only::ReadOnlyBacking;
-use crate::recover::{LogEnds, Recovery, last_opening, recover};
+use crate::recover::{Recovery, last_opening, recover};
 use crate::ring::Rings;
+use crate::scan::LogEnds;
 use crate::ticket::Ticket;
 use crate::working::WorkingCopy;
 use crate::{Error, Options, Report, Result, Stat};
@@ -72,7 +73,7 @@ impl Shadow {
         let options = &options.for_domain(pool.stat().domain.map(|domain| domain.eadr))?;
         let image = if options.start == Start::CopyOnWrite { pool.image_file()? } else { None };
         let found = pool.open_report();
-        let ends = if found.was_clean || found.created { LogEnds::Trust } else { LogEnds::Prove };
+        let ends = if found.was_clean || found.created { LogEnds::Empty } else { LogEnds::Prove };
         let mut shadow = Self::build(pool.region().clone(), options, image, ends, pool.info().made)?;
         if let Backing::Rings(_) = &shadow.backing {
             // Durable-order: the header, this mark, any commit. With the mark a blank header is damage.
@@ -371,7 +372,7 @@ impl Shadow {
     /// Whether the atomic group and every one before it is durable. Costs one load once a thread has found it so, by
     /// asking or by waiting. With [`Order::Gaps`](crate::Order::Gaps) it is true of all that was sealed, and costs
     /// none.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn is_durable(&self, ticket: Ticket) -> bool {
         match &self.backing {
@@ -383,7 +384,7 @@ impl Shadow {
 
     /// Everything that any thread has committed so far. With [`Options::stamped`] everything that is known to be
     /// complete; at first the greatest number of the openings before.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn committed(&self) -> Ticket {
         Ticket(match &self.backing {
@@ -520,7 +521,9 @@ impl Shadow {
     pub fn close(mut self) -> Result<()> {
         let settled = match &self.backing {
             Backing::Log(_) | Backing::ReadOnly(_) => Ok(()),
-            Backing::Rings(rings) => rings.complete_all().and_then(|()| rings.checkpoint()),
+            Backing::Rings(rings) => {
+                rings.complete_all().and_then(|()| rings.checkpoint()).map(|()| rings.flush_written())
+            }
         };
         self.stop();
         match (settled, self.pool.take()) {
@@ -584,6 +587,50 @@ mod tests {
             wait_until("the unit is applied", || shadow.stat().applied_units > applied);
         }
         shadow.close().unwrap();
+    }
+
+    /// Pages in `from..to` that this process has mapped. (Linux: /proc/self/pagemap.)
+    fn mapped_pages(from: usize, to: usize) -> usize {
+        use std::os::unix::fs::FileExt;
+        const PRESENT: u64 = 1 << 63;
+        let mut entries = vec![0; (to - from) / 4096 * 8];
+        let map = std::fs::File::open("/proc/self/pagemap").unwrap();
+        map.read_exact_at(&mut entries, from as u64 / 4096 * 8).unwrap();
+        entries.as_chunks::<8>().0.iter().filter(|entry| u64::from_le_bytes(**entry) & PRESENT != 0).count()
+    }
+
+    /// The rings were full when the shadow was closed. A page that opening touches is mapped, and up to 64 KiB beside
+    /// it (Linux maps around a fault).
+    #[test]
+    fn opening_a_closed_shadow_touches_no_ring() {
+        const RING: usize = 8 << 20;
+        const AROUND: usize = 2 << 20;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let options = Options::new().create(Create::IfMissing).capacity(1 << 20).log_bytes(RING as u64);
+        let options = options.medium(Medium::Emulated(Latency::default())).background(false);
+        let shadow = options.open(&path).unwrap();
+        shadow.grow(1 << 20).unwrap();
+        let range = (shadow.base() as usize, 1 << 20);
+        // SAFETY: the usable part, and no other thread uses it.
+        unsafe { shadow.base().write_bytes(7, range.1) };
+        for _ in 0..20 {
+            shadow.commit(0, &[range]).unwrap();
+        }
+        let ring = |shadow: &Shadow| {
+            let Backing::Rings(rings) = &shadow.backing else { panic!("emulated has rings") };
+            let first = rings.region.at(rings.layout.ring(0, 0)) as usize;
+            mapped_pages(first + AROUND, first + RING - AROUND)
+        };
+        assert_eq!(ring(&shadow), (RING - 2 * AROUND) / 4096);
+        shadow.close().unwrap();
+        let shadow = options.open(&path).unwrap();
+        assert!(shadow.report().was_clean);
+        assert_eq!(ring(&shadow), 0);
+        // After a crash it does.
+        drop(shadow);
+        let shadow = options.open(&path).unwrap();
+        assert_ne!(ring(&shadow), 0);
     }
 
     /// This test acts as the replayer: it begins its round before the other log writer publishes, and becomes idle

@@ -62,6 +62,19 @@ mod sync {
         }
     }
 
+    /// A mutex with the interface of parking_lot.
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(loom::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
+            self.0.lock().unwrap()
+        }
+    }
+
     /// No thread of the model sleeps: waking is only a hint here, and a missed wake-up delays (see `wake_if_idle`).
     pub(crate) struct EventCount;
 
@@ -183,6 +196,72 @@ fn complete_and_replay() {
     }
     writer.join().unwrap();
     assert_eq!(handover.watermark(), 11);
+}
+
+/// A thread defers two atomic groups and makes a third durable, with what is deferred by then; another one waits for
+/// its own, and closes the log of the first for that. `stays`: the first ends after the second group.
+fn defer_and_help(stays: bool) {
+    struct Model {
+        handover: Handover,
+        /// The numbers of the first log's atomic groups, of 8 bytes each, and how far that log is durable.
+        numbers: [AtomicU64; 3],
+        durable: AtomicU64,
+    }
+    let numbers = [0; 3].map(AtomicU64::new);
+    let model = Model { handover: Handover::new(1, &[0, 0]), numbers, durable: AtomicU64::new(0) };
+    let model = Arc::new(model);
+    let flush = |model: &Model, positions: std::ops::Range<u64>| {
+        model.durable.store(positions.end, Ordering::Relaxed);
+        Ok::<(), ()>(())
+    };
+    let owner = {
+        let model = Arc::clone(&model);
+        thread::spawn(move || {
+            let begin = |unit: usize| {
+                let number = model.handover.begin(0);
+                model.numbers[unit].store(number, Ordering::Relaxed);
+                number
+            };
+            for unit in 0..2 {
+                model.handover.defer(0, begin(unit), 8 * (unit as u64 + 1));
+            }
+            if stays {
+                begin(2);
+                model.handover.close(0, |positions| flush(&model, positions)).unwrap();
+                model.durable.store(24, Ordering::Relaxed);
+                model.handover.publish(0, 24);
+            }
+        })
+    };
+    let number = model.handover.begin(1);
+    model.handover.publish(1, 8);
+    while !model.handover.covers(number) {
+        model.handover.complete_deferred(number, |_, positions| flush(&model, positions)).unwrap();
+        thread::yield_now();
+    }
+    let (tail, durable) = (model.handover.tail(0), model.durable.load(Ordering::Relaxed));
+    for (unit, of_unit) in model.numbers.iter().enumerate() {
+        let of_unit = of_unit.load(Ordering::Relaxed);
+        let end = 8 * (unit as u64 + 1);
+        let is_covered = of_unit == 0 || of_unit > number || (durable >= end && tail >= end);
+        assert!(is_covered, "{number} is acknowledged, and {of_unit} is neither durable nor published");
+    }
+    owner.join().unwrap();
+    model.handover.complete_deferred(3, |_, positions| flush(&model, positions)).unwrap();
+    let all = if stays { 4 } else { 3 };
+    assert_eq!((model.handover.watermark(), model.handover.is_any_open()), (all, false));
+}
+
+#[test]
+fn a_wait_covers_what_another_thread_deferred_and_needs_nothing_of_that_thread() {
+    bounded(|| defer_and_help(false));
+    bounded(|| defer_and_help(true));
+}
+
+#[test]
+fn a_deferral_that_orders_nothing_is_caught() {
+    assert!(caught(Ordering::Release, || defer_and_help(true)));
+    assert!(caught(Ordering::Acquire, || defer_and_help(true)));
 }
 
 #[test]

@@ -332,6 +332,44 @@ fn a_unit_whose_bytes_change_under_its_commit_is_whole_all_the_same() {
     }
 }
 
+/// Only `check` reads the rings of a closed shadow. Opening notices damage everywhere else.
+#[test]
+fn damage_in_a_ring_of_a_closed_shadow_is_named_by_check_and_harms_nothing() {
+    const RINGS: usize = 4096 + 64 * 128;
+    const RING_BYTES: usize = 64 << 10;
+    let dir = folder();
+    let path = dir.path().join("s");
+    let options = || options().background(false).log_count(2).log_bytes(RING_BYTES as u64);
+    let shadow = options().open(&path).unwrap();
+    shadow.grow(64 << 10).unwrap();
+    let base = shadow.base() as usize;
+    bytes(&shadow)[..4096].fill(3);
+    for n in 0..100 {
+        shadow.commit(n % 2, &[(base, 4000)]).unwrap();
+    }
+    shadow.close().unwrap();
+    let [image, mark] = ["image", "pool"].map(|name| path.join(name));
+    let (whole, closed) = (std::fs::read(&image).unwrap(), std::fs::read(&mark).unwrap());
+    let image_start = RINGS + 2 * RING_BYTES;
+    let header = [20, 4096 + 64, RINGS - 1].into_iter();
+    let rings = (RINGS..image_start).step_by(7919);
+    for at in header.chain(rings).chain([image_start, image_start + 4095, image_start + (64 << 10) - 1]) {
+        let mut bad = whole.clone();
+        bad[at] ^= 4;
+        std::fs::write(&image, &bad).unwrap();
+        std::fs::write(&mark, &closed).unwrap();
+        assert_eq!(Shadow::check(&path).unwrap().damage.len(), 1, "byte {at}");
+        let opened = options().open(&path);
+        if (RINGS..image_start).contains(&at) {
+            let shadow = opened.unwrap();
+            // Dropped: closing would write page checksums, and the next round is about those of before.
+            assert!(bytes(&shadow)[..4000].iter().all(|&byte| byte == 3), "byte {at}");
+        } else {
+            assert!(matches!(opened, Err(Error::Corrupt { .. })), "byte {at}");
+        }
+    }
+}
+
 #[test]
 fn damage_in_a_log_is_named_and_refused() {
     let dir = folder();

@@ -53,43 +53,81 @@ pub fn crc32c_pairs(seeds: [u32; 2], pairs: &[[u64; 2]]) -> Option<[u32; 2]> {
     }
 }
 
-/// As [`crc32c_pairs`], continued from the checksum of `head` (itself continued from `seed`) and from its inverse; and
-/// copies the pairs to `to`, word by word, in the time of summing them. Nothing, and no copy, where the CPU has no
-/// instruction.
-///
-/// # Safety
-/// `to` must be valid for writes of as many pairs and aligned to 8, and no other thread may use that memory meanwhile.
-#[inline]
-#[must_use]
-pub unsafe fn crc32c_copied(seed: u32, head: [u64; 3], pairs: &[[u64; 2]], to: *mut u64) -> Option<[u32; 2]> {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the CPU has the instruction, as just tested; for the rest the caller's promises.
-        return Some(unsafe { copied_by_instruction(seed, head, pairs, to) });
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (seed, head, pairs, to);
-    None
+/// The CPU's instruction for CRC32C: who has this value has found it there.
+#[derive(Clone, Copy, Debug)]
+pub struct Crc32c(());
+
+/// What [`Crc32c::store`] has stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The checksums of the first and of the second words.
+    pub crcs: [u32; 2],
+    /// The greatest first word; 0 of none.
+    pub greatest: u64,
+    /// Every bit that is set in some first word.
+    pub bits: u64,
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "sse4.2")]
-unsafe fn copied_by_instruction(seed: u32, head: [u64; 3], pairs: &[[u64; 2]], to: *mut u64) -> [u32; 2] {
-    use std::arch::x86_64::_mm_crc32_u64;
-    let first = head.into_iter().fold(u64::from(!seed), |crc, word| _mm_crc32_u64(crc, word));
-    let mut crcs = [first, u64::from(!(first as u32))];
-    let mut to = to;
-    for [one, other] in pairs {
-        crcs = [_mm_crc32_u64(crcs[0], *one), _mm_crc32_u64(crcs[1], *other)];
-        // SAFETY: the caller's promises. Two stores, as there are two loads: a CPU forwards the store of a word to a
-        // load of that word, and keeps a longer load waiting.
-        unsafe {
-            to.write(*one);
-            to.add(1).write(*other);
-            to = to.add(2);
+impl Crc32c {
+    /// The instruction, if the CPU has it.
+    #[must_use]
+    pub fn detect() -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        {
+            is_x86_feature_detected!("sse4.2").then_some(Self(()))
         }
+        #[cfg(not(target_arch = "x86_64"))]
+        None
     }
-    crcs.map(|crc| !(crc as u32))
+
+    /// Continues `crc` by a little-endian word. The upper half of `crc` does not count, and that of the result is zero.
+    #[inline(always)]
+    fn word(self, crc: u64, word: u64) -> u64 {
+        let mut crc = crc;
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the CPU has the instruction, which reads and writes registers alone. Not the intrinsic, which is
+        // inlined only where the whole program requires such a CPU.
+        unsafe {
+            std::arch::asm!("crc32 {}, {}", inout(reg) crc, in(reg) word, options(pure, nomem, nostack));
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (&mut crc, word);
+        crc
+    }
+
+    /// As [`crc32c_pairs`] of the pairs that `pair` makes of `entries`, continued from the checksum of `head` (itself
+    /// continued from `seed`) and from its inverse; and stores the pairs to `to`, word by word, in the time of summing
+    /// them.
+    ///
+    /// # Safety
+    /// `to` must be valid for writes of as many pairs as there are entries and aligned to 8, and no other thread may
+    /// use that memory meanwhile.
+    #[inline(always)]
+    pub unsafe fn store<T>(
+        self,
+        seed: u32,
+        head: [u64; 3],
+        entries: &[T],
+        mut pair: impl FnMut(&T) -> [u64; 2],
+        to: *mut u64,
+    ) -> Stored {
+        let first = head.into_iter().fold(u64::from(!seed), |crc, word| self.word(crc, word));
+        let mut crcs = [first, u64::from(!(first as u32))];
+        let (mut to, mut greatest, mut bits) = (to, 0, 0);
+        for entry in entries {
+            let [one, other] = pair(entry);
+            crcs = [self.word(crcs[0], one), self.word(crcs[1], other)];
+            (greatest, bits) = (one.max(greatest), one | bits);
+            // SAFETY: the caller's promises. Two stores, as there are two loads: a CPU forwards the store of a word to
+            // a load of that word, and keeps a longer load waiting.
+            unsafe {
+                to.write(one);
+                to.add(1).write(other);
+                to = to.add(2);
+            }
+        }
+        Stored { crcs: crcs.map(|crc| !(crc as u32)), greatest, bits }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -110,12 +148,15 @@ mod tests {
 
     #[test]
     fn a_copy_is_summed_behind_its_head() {
+        let Some(crc) = Crc32c::detect() else { return };
         let pairs: Vec<_> = (0..5u64).map(|n| [n * 8, n.wrapping_mul(0x9e37_79b9_7f4a_7c15)]).collect();
         for count in 0..pairs.len() {
             let (head, pairs, mut copy) = ([count as u64, 7, 4096], &pairs[..count], [[1; 2]; 6]);
             // SAFETY: the copy has room for more pairs.
-            let crcs = unsafe { crc32c_copied(3, head, pairs, copy.as_mut_ptr().cast()) };
-            let Some(crcs) = crcs else { continue };
+            let stored = unsafe { crc.store(3, head, pairs, |pair| *pair, copy.as_mut_ptr().cast()) };
+            let Stored { crcs, greatest, bits } = stored;
+            assert_eq!(greatest, pairs.last().map_or(0, |pair| pair[0]));
+            assert_eq!(bits, pairs.iter().fold(0, |bits, pair| bits | pair[0]));
             assert_eq!((&copy[..count], copy[count]), (pairs, [1; 2]));
             let bytes: Vec<u8> = head.iter().flat_map(|word| word.to_le_bytes()).collect();
             let crc = crc32c_short(3, &bytes);

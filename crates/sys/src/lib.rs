@@ -33,7 +33,7 @@ pub use cacheline::{
     write_around,
 };
 pub use checkpoint::{AtCheckpoint, Checkpoint, checkpoint};
-pub use crc::{crc32c_copied, crc32c_pairs, crc32c_short};
+pub use crc::{Crc32c, Stored, crc32c_pairs, crc32c_short};
 pub use domain::{caches_are_persistent, dax_mounts};
 pub use event_count::EventCount;
 pub use fan_out::fan_out;

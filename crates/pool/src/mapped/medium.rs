@@ -23,7 +23,7 @@ use crate::pool_files::{DataFiles, FileError, PoolFile, SuperblockFile};
 use crate::stat::{MediumKind, PoolStat};
 use crate::storage::traits::here;
 use crate::sync::Mutex;
-use crate::{Error, Lsn, MediumOps, Observers, ReadObserver, Region, Result, Site};
+use crate::{Error, Lsn, MediumOps, Observers, Range, ReadObserver, Region, Result, Site};
 use mangrove_sys::{Reservation, fence, flush_range, write_around};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -271,12 +271,17 @@ fn mark(dirty: &Reservation, offset: u64, len: u64) {
     if len == 0 {
         return;
     }
-    for segment in offset / SEGMENT_BYTES..=(offset + len - 1) / SEGMENT_BYTES {
+    let (mut segment, last) = (offset / SEGMENT_BYTES, (offset + len - 1) / SEGMENT_BYTES);
+    loop {
         let byte = dirty_byte(dirty, segment);
         // Relaxed, and a load first: the line stays shared once marked.
         if byte.load(Ordering::Relaxed) == 0 {
             byte.store(1, Ordering::Relaxed);
         }
+        if segment >= last {
+            return;
+        }
+        segment += 1;
     }
 }
 
@@ -317,6 +322,13 @@ impl MediumOps for Mapped {
         if let Some(latency) = &self.latency {
             latency.fenced();
         }
+    }
+
+    #[inline]
+    fn fence_completes(&self, site: Site) -> bool {
+        self.fence(site);
+        // Acquire pairs with the Release in `shut_down`.
+        !self.ended.load(Ordering::Acquire)
     }
 
     #[inline]
@@ -368,6 +380,13 @@ impl MediumOps for Mapped {
         }
         self.grown.store(to, Ordering::Release);
         Ok(())
+    }
+
+    fn data_ranges(&self, range: Range) -> Vec<Range> {
+        let guard = self.files.lock();
+        let Some(image) = guard.as_ref().and_then(MappedFiles::image) else { return vec![range] };
+        // The kernel counts pages that were stored to through a mapping as data. Who asks can do without an answer.
+        image.data_ranges(range.offset, range.offset + range.len).unwrap_or_else(|_| vec![range])
     }
 
     fn poisoned(&self) -> Option<Error> {

@@ -8,7 +8,7 @@ use crate::limits::reserve;
 use crate::mapped::dax::{lock_device, no_fd};
 use crate::mapped::emulated::model;
 use crate::mapped::medium::{Mapped, MappedFiles};
-use crate::options::{PoolOptions, Start};
+use crate::options::{PoolOptions, Start, Unread};
 use crate::pool_files::{DataFiles, LockedPool, SuperblockFile};
 use crate::read_only::ReadOnly;
 use crate::stat::{MediumKind, OpenReport};
@@ -46,7 +46,7 @@ pub(crate) fn open_mapped(
     let memory = map(&files, &sb, size, options.config.read_only)?;
     let sums = files.read_sums(&sb, size, memory.len() as u64)?;
     if sb.clean && options.start == Start::Read {
-        verify(&memory, &sums, size, &files)?;
+        verify_closed(&memory, &sums, size, &files, options)?;
     }
     sums.are_of(&sb, size, files.sums.path())?;
     let report = OpenReport {
@@ -143,18 +143,45 @@ fn map(files: &DataFiles, sb: &Superblock, size: u64, read_only: bool) -> Result
     reserve(sb.capacity, size, |len| Reservation::file(fd, len, kind))
 }
 
-/// Compares every page of a closed pool with its checksum.
-fn verify(memory: &Reservation, sums: &PageChecksums, size: u64, files: &DataFiles) -> Result<()> {
-    let pages = size / PAGE_BYTES as u64;
-    let next = AtomicU64::new(0);
+/// Compares every page of a closed pool with its checksum, except those that its owner does not read.
+fn verify_closed(
+    memory: &Reservation,
+    sums: &PageChecksums,
+    size: u64,
+    files: &DataFiles,
+    options: &PoolOptions,
+) -> Result<()> {
+    let page = PAGE_BYTES as u64;
+    let Some(Unread { header_bytes, part }) = options.unread else {
+        return verify(memory, sums, 0..size / page, files);
+    };
+    let header = size.min(header_bytes.next_multiple_of(page)) / page * page;
+    verify(memory, sums, 0..header / page, files)?;
+    // SAFETY: inside the part of the mapping that the file covers; no thread writes it.
+    let bytes = unsafe { std::slice::from_raw_parts(memory.base().as_ptr(), header as usize) };
+    let unread = part(bytes);
+    let [from, to] = [unread.offset.next_multiple_of(page), unread.offset.saturating_add(unread.len)]
+        .map(|at| (at / page).clamp(header / page, size / page));
+    verify(memory, sums, header / page..from, files)?;
+    verify(memory, sums, to.max(from)..size / page, files)
+}
+
+/// Compares these pages with their checksums.
+fn verify(
+    memory: &Reservation,
+    sums: &PageChecksums,
+    pages: std::ops::Range<u64>,
+    files: &DataFiles,
+) -> Result<()> {
+    let next = AtomicU64::new(pages.start);
     let work = || -> Option<u64> {
         loop {
             // Relaxed: only gives each part to one thread.
             let first = next.fetch_add(CHUNK_PAGES, Ordering::Relaxed);
-            if first >= pages {
+            if first >= pages.end {
                 return None;
             }
-            let end = (first + CHUNK_PAGES).min(pages);
+            let end = (first + CHUNK_PAGES).min(pages.end);
             let bad = (first..end).find(|&page| {
                 // SAFETY: inside the part of the mapping that the file covers; no thread writes it.
                 let bytes = unsafe {
@@ -168,8 +195,8 @@ fn verify(memory: &Reservation, sums: &PageChecksums, size: u64, files: &DataFil
             }
         }
     };
-    let threads =
-        if pages < 2 * CHUNK_PAGES { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
+    let is_short = pages.end - pages.start < 2 * CHUNK_PAGES;
+    let threads = if is_short { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
     match fan_out(threads.min(16), |_| work()).into_iter().flatten().min() {
         None => Ok(()),
         Some(page) => Err(files.damaged_page(page)),

@@ -230,6 +230,10 @@ impl StorageFile for FaultyFile {
         self.inner.next_data(offset)
     }
 
+    fn next_hole(&self, offset: u64) -> io::Result<Option<u64>> {
+        self.inner.next_hole(offset)
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()> {
         self.write(bytes, |part| self.inner.write_at(offset, part, site))
     }

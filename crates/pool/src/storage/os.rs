@@ -208,6 +208,10 @@ impl StorageFile for OsFile {
         file::next_data(&self.file, offset)
     }
 
+    fn next_hole(&self, offset: u64) -> io::Result<Option<u64>> {
+        file::next_hole(&self.file, offset)
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8], _site: Site) -> io::Result<()> {
         self.file.write_all_at(bytes, offset)
     }

@@ -152,6 +152,15 @@ pub trait StorageFile: Send + Sync {
         Ok(Some(offset))
     }
 
+    /// The first byte from `offset`, which is data, on that `next_data` would pass over; `None` if not known.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn next_hole(&self, offset: u64) -> io::Result<Option<u64>> {
+        let _ = offset;
+        Ok(None)
+    }
+
     /// Writes all of `bytes` at `offset`, growing the file if needed. Durable after `sync`.
     ///
     /// # Errors
