@@ -59,13 +59,16 @@ impl Tags {
         Self(self.0 & !(0xFF << DEPTH_SHIFT) | u64::from(depth) << DEPTH_SHIFT)
     }
 
-    /// A bit in each byte that is zero, and perhaps in one after such a byte.
+    /// A bit in each byte that is zero, and in no other: a free entry may still hold a removed key, so that no free one
+    /// may be taken for a candidate.
     #[inline(always)]
     fn zeros(bytes: u64) -> u64 {
-        bytes.wrapping_sub(EACH_BYTE) & !bytes & (EACH_BYTE << 7)
+        // Without the highest bits, the sums carry nothing into the next byte.
+        let low_bits = EACH_BYTE * 0x7F;
+        !(((bytes & low_bits) + low_bits) | bytes) & (EACH_BYTE << 7)
     }
 
-    /// The entries that may have this hash, as bits for `next_of`.
+    /// The entries in use that may have this hash, as bits for `next_of`.
     #[inline(always)]
     pub(super) fn candidates(self, hash: u64) -> u64 {
         Self::zeros(self.0 ^ (tag(hash) * EACH_BYTE))
@@ -290,6 +293,22 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Every byte, in each place, behind a match: a borrow from a byte that matches must not make its neighbour one.
+    #[test]
+    fn only_entries_with_the_tag_are_candidates() {
+        for tag in 1..=255u64 {
+            for other in 0..=255u64 {
+                for at in 0..BUCKET_KEYS - 1 {
+                    let bytes = tag << (8 * at) | other << (8 * (at + 1));
+                    let mut found = Tags(bytes | 9 << DEPTH_SHIFT).candidates(tag << 56);
+                    let found: Vec<_> = std::iter::from_fn(|| next_of(&mut found)).collect();
+                    let expected = if other == tag { vec![at, at + 1] } else { vec![at] };
+                    assert_eq!(found, expected, "tag {tag:#x} at {at}, {other:#x} behind it");
+                }
+            }
+        }
+    }
 
     #[test]
     fn tags_find_their_entries_and_free_ones() {
