@@ -2,9 +2,14 @@
 //! one fence a commit, the replayer keeping up; beside them F, the time of one line stored, flushed and fenced.
 //! `cargo run --release -p mangrove-txn --example durable_swaps [MILLISECONDS]`. The pool lies in `/dev/shm`. The best
 //! of three rounds counts.
+//!
+//! `durable_swaps count EXECUTOR SWAPS TRANSACTIONS` (executor `solo` or `records`) runs so many transactions on one
+//! thread, without a replayer, to count instructions: what callgrind counts for 20,000 less what it counts for 10,000,
+//! divided by 10,000.
 
 use mangrove_shadow::{Create, Latency, Medium, Options, Shadow};
-use mangrove_txn::{HeapLog, Isolation, Stm, StmOptions, TxAccess, TxMemory, TxThread};
+use mangrove_txn::{Halt, HeapLog, Isolation, Stm, StmOptions, TxAccess, TxMemory, TxThread};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -23,14 +28,56 @@ impl Random {
     }
 }
 
-/// Transactions a second.
-fn measure(shadow: &Arc<Shadow>, threads: usize, swaps: usize, solo: bool, time: Duration) -> f64 {
+/// Runs one transaction of so many swaps.
+#[inline(always)]
+fn transact(thread: &mut impl TxThread, base: usize, seed: u64, swaps: usize) {
+    let answer = thread.run(|tx| -> Result<(), Halt<()>> {
+        let mut random = Random(seed);
+        for _ in 0..swaps {
+            let (a, b) = (base + random.below(WORDS) * 8, base + random.below(WORDS) * 8);
+            let (left, right) = (tx.read_word(a)?, tx.read_word(b)?);
+            tx.write_word(a, right)?;
+            tx.write_word(b, left)?;
+        }
+        Ok(())
+    });
+    assert!(answer.is_ok(), "the medium is memory");
+}
+
+/// An executor for the words of the working copy, and where they begin.
+fn executor(shadow: &Arc<Shadow>, solo: bool) -> (Stm<HeapLog>, usize) {
     // SAFETY: the executor ends before the shadow, and only transactions touch the words meanwhile.
     let memory = unsafe { TxMemory::new(shadow.base(), WORDS * 8) };
     let options = StmOptions { solo_after: solo.then_some(64), ..StmOptions::default() };
-    let stm = Stm::new(memory, HeapLog::new(Arc::clone(shadow)), options);
+    (Stm::new(memory, HeapLog::new(Arc::clone(shadow)), options), memory.base())
+}
+
+/// Runs so many transactions on one thread, for a program that counts instructions.
+fn count(solo: bool, swaps: usize, transactions: usize) {
+    let folder = tempfile::tempdir_in("/dev/shm").expect("a folder in memory");
+    let log_bytes = (transactions as u64 * (swaps as u64 * 32 + 128)).next_power_of_two().max(1 << 20);
+    let shadow = shadow(folder.path(), log_bytes * 2, false);
+    let (stm, base) = executor(&shadow, solo);
+    let mut thread = stm.thread();
+    let mut random = Random(77);
+    for _ in 0..transactions {
+        transact(&mut thread, base, random.below(1 << 30) as u64 + 1, swaps);
+    }
+}
+
+/// A working copy that holds the words; `background`: a replayer runs.
+fn shadow(folder: &Path, log_bytes: u64, background: bool) -> Arc<Shadow> {
+    let options = Options::new().create(Create::New).medium(Medium::Emulated(Latency::new(0, 0)));
+    let options = options.capacity(64 << 20).log_bytes(log_bytes).log_count(4).background(background);
+    let shadow = Arc::new(options.open(folder.join("swaps")).expect("a pool"));
+    shadow.grow(WORDS as u64 * 8).expect("room");
+    shadow
+}
+
+/// Transactions a second.
+fn measure(shadow: &Arc<Shadow>, threads: usize, swaps: usize, solo: bool, time: Duration) -> f64 {
+    let (stm, base) = executor(shadow, solo);
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
-    let base = memory.base();
     let begun = Instant::now();
     std::thread::scope(|scope| {
         for number in 0..threads {
@@ -41,17 +88,7 @@ fn measure(shadow: &Arc<Shadow>, threads: usize, swaps: usize, solo: bool, time:
                 let mut count = 0;
                 while !stop.load(Ordering::Relaxed) {
                     let seed = random.below(1 << 30) as u64 + 1;
-                    let answer = thread.run(|tx| -> Result<(), mangrove_txn::Halt<()>> {
-                        let mut random = Random(seed);
-                        for _ in 0..swaps {
-                            let (a, b) = (base + random.below(WORDS) * 8, base + random.below(WORDS) * 8);
-                            let (left, right) = (tx.read_word(a)?, tx.read_word(b)?);
-                            tx.write_word(a, right)?;
-                            tx.write_word(b, left)?;
-                        }
-                        Ok(())
-                    });
-                    answer.expect("the medium is memory");
+                    transact(&mut thread, base, seed, swaps);
                     count += 1;
                 }
                 done.fetch_add(count, Ordering::Relaxed);
@@ -81,12 +118,14 @@ fn floor(shadow: &Shadow) -> f64 {
 }
 
 fn main() {
+    if std::env::args().nth(1).is_some_and(|word| word == "count") {
+        let word = |at: usize| std::env::args().nth(at).expect("count EXECUTOR SWAPS TRANSACTIONS");
+        let number = |at: usize| word(at).parse().expect("a number");
+        return count(word(2) == "solo", number(3), number(4));
+    }
     let time = std::env::args().nth(1).map_or(500, |text| text.parse().expect("milliseconds"));
     let folder = tempfile::tempdir_in("/dev/shm").expect("a folder in memory");
-    let options = Options::new().create(Create::New).medium(Medium::Emulated(Latency::new(0, 0)));
-    let options = options.capacity(64 << 20).log_bytes(32 << 20).log_count(4);
-    let shadow = Arc::new(options.open(folder.path().join("swaps")).expect("a pool"));
-    shadow.grow(WORDS as u64 * 8).expect("room");
+    let shadow = shadow(folder.path(), 32 << 20, true);
     let line = floor(&shadow);
     println!("F = {line:.0} ns; thousand transactions a second, and F for each in brackets");
     println!("{:<24}{:>16}{:>16}{:>16}{:>16}", "swaps a transaction", 1, 4, 16, 64);

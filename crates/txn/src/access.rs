@@ -172,17 +172,27 @@ pub trait TxAccess {
     /// As for `read_piece`.
     #[inline]
     fn write_bytes(&mut self, address: usize, bytes: &[u8]) -> Result<(), Interrupted> {
-        let mut done = 0;
-        while done < bytes.len() {
-            let at = address.wrapping_add(done);
-            let size = (WORD_BYTES - at % WORD_BYTES).min(bytes.len() - done);
-            let mut value = [0; WORD_BYTES];
-            value[..size].copy_from_slice(&bytes[done..done + size]);
-            self.write_piece(at, size, u64::from_le_bytes(value))?;
-            done += size;
-        }
-        Ok(())
+        write_in_pieces(self, address, bytes)
     }
+}
+
+/// Writes bytes piece by piece.
+#[inline]
+pub(crate) fn write_in_pieces(
+    tx: &mut (impl TxAccess + ?Sized),
+    address: usize,
+    bytes: &[u8],
+) -> Result<(), Interrupted> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let at = address.wrapping_add(done);
+        let size = (WORD_BYTES - at % WORD_BYTES).min(bytes.len() - done);
+        let mut value = [0; WORD_BYTES];
+        value[..size].copy_from_slice(&bytes[done..done + size]);
+        tx.write_piece(at, size, u64::from_le_bytes(value))?;
+        done += size;
+    }
+    Ok(())
 }
 
 /// A nested transaction that runs; undone if its body panics.

@@ -37,8 +37,10 @@ mod collections;
 mod commit;
 mod executor;
 mod heap;
+mod in_place;
 #[cfg(feature = "silenced-steps")]
 pub mod lab;
+mod left_out;
 mod memory;
 mod run;
 mod sink;
@@ -52,17 +54,19 @@ pub use collections::{
     QueueWalk, Reads,
 };
 pub use commit::{
-    Group, GroupSink, HeapLog, HeapSink, OneFence, OneFenceSink, Protocol, Spht, SphtEadr, SphtEadrFlush,
-    SphtEadrFlushSink, SphtEadrSink, SphtSink, StampedLog, StampedSink,
+    Group, GroupSink, HeapLog, HeapSink, HtmSgl, HtmSglSink, OneFence, OneFenceSink, Protocol, Spht,
+    SphtEadr, SphtEadrFlush, SphtEadrFlushSink, SphtEadrSink, SphtSink, StampedLog, StampedSink,
 };
 pub use executor::{
-    HardwareLimits, HardwareModel, HardwareThread, HardwareTx, Htm, HtmThread, InPlaceTx, Sgl, SglThread,
-    Stm, StmOptions, StmThread, StmTx, ThreadLimit,
+    HardwareLimits, HardwareModel, HardwareThread, HardwareTx, Htm, HtmThread, InPlaceTx, RetryBudget, Sgl,
+    SglThread, Stm, StmOptions, StmThread, StmTx, ThreadLimit,
 };
 pub use heap::{
-    BackupProgress, Cancel, Heap, HeapBackup, HeapError, HeapInfo, HeapOptions, HeapResult, HeapStat, KIND,
-    MEMORY_BYTES_MIN, Plan, Ptr, ROOT_COUNT_MAX, ROOT_NAME_BYTES_MAX, Root, Stop, Tx,
+    BackupProgress, Cancel, Executor, Heap, HeapBackup, HeapError, HeapInfo, HeapOptions, HeapResult,
+    HeapStat, KIND, MEMORY_BYTES_MIN, Plan, Ptr, ROOT_COUNT_MAX, ROOT_NAME_BYTES_MAX, Root, Stop, Tx,
+    TxTicket,
 };
+pub use in_place::{IN_PLACE_KIND, InPlaceMemory, InPlaceOptions, UNDO_ENTRIES_MAX};
 pub use mangrove_shadow::{
     AddressChoice, Create, Domain, Durability, FlushCost, FlushInstruction, LastOpening, Latency, Medium,
     MediumKind, Order, PoolConfig, Start,

@@ -15,6 +15,23 @@ pub struct TxMemory {
     last: usize,
     /// Of a range that grows, the bytes that may be used now; otherwise null.
     grown: *const AtomicU64,
+    /// Of a range that is itself durable, who takes the stores.
+    in_place: Option<*const dyn InPlaceStores>,
+}
+
+/// Takes stores to a range that is itself durable: a transaction that has the lock must be undone after a crash.
+pub(crate) trait InPlaceStores: Sync {
+    /// Makes it durable that `size` bytes at `at` held `old`, then stores the low bytes of `value` there. False if
+    /// there is no room for that; then nothing was stored. The caller has the lock that keeps all other transactions
+    /// out.
+    ///
+    /// # Safety
+    /// `at` came from [`TxMemory::at`] with this size.
+    #[must_use]
+    unsafe fn write(&self, at: *mut u8, size: usize, old: u64, value: u64) -> bool;
+
+    /// These stores, each an address and a size, have become visible in one step.
+    fn stored(&self, stores: &mut dyn Iterator<Item = (usize, usize)>);
 }
 
 // SAFETY: a `TxMemory` is an address and a length; every access goes through atomics, and whoever made it promised
@@ -40,7 +57,29 @@ impl TxMemory {
             "the base of transactional memory is aligned to 8 bytes"
         );
         assert!(bytes >= WORD_BYTES, "transactional memory holds at least one word");
-        Self { base, last: bytes - WORD_BYTES, grown: std::ptr::null() }
+        Self { base, last: bytes - WORD_BYTES, grown: std::ptr::null(), in_place: None }
+    }
+
+    /// A range at `base` that is itself durable. Executors that isolate by hardware or by one lock store to it in
+    /// place.
+    ///
+    /// # Safety
+    /// As for [`TxMemory::new`]; `stores` stays valid for as long.
+    ///
+    /// # Panics
+    /// As there.
+    #[must_use]
+    pub(crate) unsafe fn in_place(base: *mut u8, bytes: usize, stores: *const dyn InPlaceStores) -> Self {
+        // SAFETY: the caller's promises.
+        let memory = unsafe { Self::new(base, bytes) };
+        Self { in_place: Some(stores), ..memory }
+    }
+
+    /// Who takes the stores of a range that is itself durable.
+    #[inline(always)]
+    pub(crate) fn stores(&self) -> Option<&dyn InPlaceStores> {
+        // SAFETY: valid, as the caller of `in_place` promised.
+        self.in_place.map(|stores| unsafe { &*stores })
     }
 
     /// A range at `base` that grows: `grown` holds the bytes that may be used, and only gets larger.
@@ -98,6 +137,25 @@ impl TxMemory {
         }
         // SAFETY: the offset lies inside the range.
         unsafe { self.base.add(offset) }
+    }
+
+    /// Where the offsets end at which a whole word, and every shorter access, lies in the range as it was last looked
+    /// at.
+    #[inline(always)]
+    pub(crate) fn end_of_words(&self) -> usize {
+        self.last + 1
+    }
+
+    /// The pointer to `address` if its offset is smaller than `end`: less than [`TxMemory::at`] asks, and one
+    /// comparison with a number that the caller chose beforehand.
+    ///
+    /// # Safety
+    /// `end` is at most [`TxMemory::end_of_words`].
+    #[inline(always)]
+    pub(crate) unsafe fn at_before(&self, end: usize, address: usize) -> Option<*mut u8> {
+        let offset = address.wrapping_sub(self.base.addr());
+        // SAFETY: 8 bytes from the offset on lie inside the range, as the caller promises.
+        (offset < end).then(|| unsafe { self.base.add(offset) })
     }
 
     /// The word at `address`, as a little-endian number.

@@ -42,12 +42,21 @@ pub struct TxCounts {
     pub commits: u64,
     /// Attempts that were undone because of another thread (or, in hardware, for any cause).
     pub conflicts: u64,
-    /// Of the commits, those that ran while no other transaction could: the fallback after many conflicts.
+    /// Of the commits, those that ran while no other transaction could: the fallback after many conflicts, or with the
+    /// one lock.
     pub serial: u64,
     /// Of the commits, those that ran in solo mode.
     pub solo: u64,
+    /// Of the commits, those in hardware or its model. The commits that are none of these three ran beside others,
+    /// under ownership records.
+    pub hardware: u64,
     /// Of the aborted hardware attempts, those that wrote or read more than the hardware holds.
     pub capacity: u64,
+    /// Of the aborted hardware attempts, those that ended themselves (XABORT): another transaction had the lock.
+    pub explicit: u64,
+    /// Of the aborted hardware attempts, those for which the hardware gave no reason: a page fault, a system call, an
+    /// interrupt, an instruction that transactions cannot execute. RTM does not tell which.
+    pub without_reason: u64,
 }
 
 /// An executor: it isolates the transactions of many threads on one [`TxMemory`](crate::TxMemory).
@@ -80,6 +89,19 @@ pub trait TxThread {
     /// # Errors
     /// [`TxError::Aborted`] with the value of [`Halt::Abort`]; the other two when the redo log fails.
     fn run<T, E>(&mut self, body: impl FnMut(&mut Self::Tx) -> Result<T, Halt<E>>) -> Answer<T, E, Self>;
+
+    /// As `run`, but may return before what the transaction wrote, and what it read, is durable: with the answer it
+    /// gives the redo log's ticket to wait for ([`RedoSink::defer`](crate::RedoSink::defer)), 0 if all of it is
+    /// durable. An executor that cannot defer waits.
+    ///
+    /// # Errors
+    /// As for `run`.
+    fn run_nowait<T, E>(
+        &mut self,
+        body: impl FnMut(&mut Self::Tx) -> Result<T, Halt<E>>,
+    ) -> Answer<(T, u64), E, Self> {
+        self.run(body).map(|answer| (answer, 0))
+    }
 
     /// As `run`, for a body that rarely or never writes: executors skip what only writers need.
     ///

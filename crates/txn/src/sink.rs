@@ -10,7 +10,11 @@
 //! 3. [`RedoSink::seal`], still before the locks are released: the unit is whole, checksum included, before another
 //!    transaction can see the first of its writes (needed on eADR, where nothing later is waited for). Instead
 //!    [`RedoSink::void`], if the transaction ends without effect after all: a number that was drawn is never missing.
-//! 4. [`RedoSink::finish`], after the locks are released: flush, publish, and wait as the protocol demands.
+//! 4. [`RedoSink::finish`], after the locks are released: flush, publish, and wait as the protocol demands. Or
+//!    [`RedoSink::defer`], which waits for nothing.
+//!
+//! Steps 1 to 3 are one call, [`RedoSink::take`], for an executor that does nothing between them but to look whether
+//! the transaction may commit.
 //!
 //! An executor whose attempts run in hardware can neither wait nor show anything while it commits. It asks for room
 //! and announces itself before the attempt begins: [`RedoSink::prepare`], `announce`, the attempt with `put` to `seal`.
@@ -31,11 +35,20 @@ pub struct UnitSize {
 
 /// What a transaction wrote.
 pub trait Writes {
+    /// What [`as_words`](Self::as_words) lists.
+    type Entry;
+
     /// The bytes that it takes, or more.
     fn size(&self) -> UnitSize;
 
     /// Passes each write to `unit`, as memory holds it now. Words and ranges may overlap; they agree.
     fn each(&self, unit: &mut impl Unit);
+
+    /// The entries of what was written, if it is words that stand in one list.
+    fn as_words(&self) -> Option<&[Self::Entry]>;
+
+    /// Address and present value of an entry that `as_words` gave.
+    fn word(&self, entry: &Self::Entry) -> (usize, u64);
 }
 
 /// Takes what a unit shall hold.
@@ -81,6 +94,15 @@ pub trait RedoLog: Sync {
     fn newest(&self) -> u64;
 }
 
+/// How far [`RedoSink::take`] came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// The unit with this number is sealed; [`RedoSink::finish`] follows.
+    Sealed(u64),
+    /// This number was drawn, and the transaction may not commit: [`RedoSink::void`] and `finish` follow.
+    Numbered(u64),
+}
+
 /// One thread's way into a redo log. The module tells the order of the calls.
 pub trait RedoSink {
     /// Why the log does not take a unit.
@@ -100,6 +122,13 @@ pub trait RedoSink {
     /// # Errors
     /// When the unit can never fit, or the medium has failed.
     fn prepare(&mut self, size: UnitSize) -> Result<(), Self::Error>;
+
+    /// Why this log refused a write of the transaction that has the lock, if it did: a log that keeps undo entries for
+    /// memory that is itself durable. The executor undoes the transaction.
+    #[inline(always)]
+    fn refusal(&mut self) -> Option<Self::Error> {
+        None
+    }
 
     /// Takes what was written, and makes room for it in the log; may wait for the replayer.
     ///
@@ -124,6 +153,29 @@ pub trait RedoSink {
     /// `finish` does not follow.
     fn seal(&mut self) -> Result<(), Self::Error>;
 
+    /// `put`, `announce`, `number` (`number_alone` if `alone`) and `seal`; between the last two asks whether the
+    /// transaction may commit under this number. What was written stays as it is until `take` returns, so a log may
+    /// take the values as late as it seals them.
+    ///
+    /// # Errors
+    /// Those of `put` and `seal`.
+    #[inline(always)]
+    fn take(
+        &mut self,
+        writes: &impl Writes,
+        alone: bool,
+        may_commit: impl Fn(u64) -> bool,
+    ) -> Result<Taken, Self::Error> {
+        self.put(writes)?;
+        self.announce();
+        let number = if alone { self.number_alone() } else { self.number() };
+        if !may_commit(number) {
+            return Ok(Taken::Numbered(number));
+        }
+        self.seal()?;
+        Ok(Taken::Sealed(number))
+    }
+
     /// The number that was drawn has no unit; whatever the log has of it counts as nothing. Never fails: a log that
     /// has failed acknowledges nothing any more.
     fn void(&mut self);
@@ -137,6 +189,26 @@ pub trait RedoSink {
     /// # Errors
     /// When the medium has failed. The writes are visible by then, and whether they are durable is not known.
     fn finish(&mut self) -> Result<(), Self::Error>;
+
+    /// As `finish`, but may return before the unit is durable: returns the ticket to wait for
+    /// ([`Shadow::sync_to`](mangrove_shadow::Shadow::sync_to)), 0 for one that is durable. A protocol that cannot defer
+    /// finishes.
+    ///
+    /// # Errors
+    /// As `finish`.
+    #[inline(always)]
+    fn defer(&mut self) -> Result<u64, Self::Error> {
+        self.finish().map(|()| 0)
+    }
+
+    /// As `settle`, but may return before that: returns the ticket to wait for, as `defer`.
+    ///
+    /// # Errors
+    /// As `settle`.
+    #[inline(always)]
+    fn settle_later(&mut self, number: u64) -> Result<u64, Self::Error> {
+        self.settle(number).map(|()| 0)
+    }
 
     /// Waits until everything up to `number` is durable: what a transaction that wrote nothing has seen.
     ///

@@ -1,23 +1,20 @@
 //! A heap is backed up while transactions run: the copy is one instant, whole, and opens as a heap.
 
-use mangrove_txn::{
-    Create, Heap, HeapError, HeapOptions, Latency, Medium, Pod, Ptr, Stop, Tx, Zeroable, field,
-};
+#[path = "support/ways.rs"]
+mod ways;
+
+use mangrove_txn::{Create, Heap, HeapError, HeapOptions, Pod, Ptr, Stop, Tx, Zeroable, field};
 use std::ops::ControlFlow::{Break, Continue};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use ways::on_each_way;
 
-const MEDIA: [Medium; 2] = [Medium::Emulated(Latency::new(0, 0)), Medium::File];
-
-fn options(medium: Medium) -> HeapOptions {
-    Heap::options().medium(medium).capacity(256 << 20).log_bytes(256 << 10)
-}
-
-fn on_each_medium(test: impl Fn(HeapOptions, &Path)) {
-    for medium in MEDIA {
-        let folder = tempfile::tempdir().unwrap();
-        test(options(medium), folder.path());
-    }
+/// With each executor and protocol.
+fn on_each(test: impl Fn(HeapOptions, &Path)) {
+    on_each_way(|options, path| {
+        let folder = path.parent().expect("the heap lies in a folder of its own");
+        test(options.capacity(256 << 20).log_bytes(256 << 10), folder);
+    });
 }
 
 /// Two counters that are always equal, megabytes apart.
@@ -54,7 +51,7 @@ fn count_on(tx: &mut Tx<'_>) -> Result<u64, Stop> {
 
 #[test]
 fn a_backup_under_transactions_is_one_instant() {
-    on_each_medium(|options, folder| {
+    on_each(|options, folder| {
         let heap = options.open(folder.join("heap")).unwrap();
         make(&heap);
         let (acknowledged, stop) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -100,7 +97,7 @@ fn a_backup_under_transactions_is_one_instant() {
 /// What changes after it was copied for the first time, and what the heap has grown by, is in the backup.
 #[test]
 fn what_happens_while_it_runs_is_in_it() {
-    on_each_medium(|options, folder| {
+    on_each(|options, folder| {
         let heap = options.open(folder.join("heap")).unwrap();
         make(&heap);
         let (mut calls, mut done) = (0, 0);
@@ -137,7 +134,7 @@ fn what_happens_while_it_runs_is_in_it() {
 
 #[test]
 fn a_read_only_heap_is_backed_up_too() {
-    on_each_medium(|options, folder| {
+    on_each(|options, folder| {
         let heap = options.open(folder.join("heap")).unwrap();
         make(&heap);
         assert_eq!(heap.transaction(count_on).unwrap(), 1);
@@ -151,7 +148,7 @@ fn a_read_only_heap_is_backed_up_too() {
 
 #[test]
 fn a_backup_that_fails_leaves_nothing() {
-    on_each_medium(|options, folder| {
+    on_each(|options, folder| {
         let names = || {
             let entries = std::fs::read_dir(folder).unwrap();
             let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
@@ -183,4 +180,20 @@ fn a_backup_that_fails_leaves_nothing() {
         assert_eq!(names(), ["backup", "heap"]);
         heap.transaction(count_on).unwrap();
     });
+}
+
+#[test]
+fn a_backup_in_the_heaps_own_directory_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heap");
+    let heap = Heap::options().capacity(256 << 20).log_bytes(256 << 10).open(&path).unwrap();
+    std::fs::create_dir(path.join("copies")).unwrap();
+    for inside in ["copy", "copies/copy", "../heap/copy"] {
+        let inside = path.join(inside);
+        let error = heap.backup(&inside, |_| Continue(())).unwrap_err();
+        assert!(matches!(error, HeapError::Invalid { .. }), "{error}");
+        assert!(error.to_string().contains("choose a place for the backup outside of it"), "{error}");
+        assert!(!inside.exists());
+    }
+    heap.backup(folder.path().join("copy"), |_| Continue(())).unwrap();
 }

@@ -1,26 +1,28 @@
 //! What goes wrong around a transaction: a full heap, a full medium, a medium that fails, a panic, signals. The
 //! transaction fails and leaves nothing, nothing is acknowledged that a crash could undo, and the others go on.
 
+#[path = "support/ways.rs"]
+mod ways;
+
 use mangrove_pool::{Fault, FaultKind, Faulty, Operation, OsStorage};
-use mangrove_txn::{Create, Heap, HeapError, HeapOptions, HeapResult, Latency, Medium, Ptr, Stop, Tx};
+use mangrove_txn::{Create, Heap, HeapError, HeapOptions, HeapResult, Ptr, Stop, Tx};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use ways::{on_each_way, ways};
 
-const MEDIA: [Medium; 2] = [Medium::Emulated(Latency::new(0, 0)), Medium::File];
 const LOG_BYTES: u64 = 64 << 10;
 
-fn options(medium: Medium, faulty: &Faulty) -> HeapOptions {
-    let options = Heap::options().medium(medium).capacity(64 << 20).log_bytes(LOG_BYTES);
-    options.storage(Arc::new(faulty.clone()))
+fn with(options: HeapOptions, faulty: &Faulty) -> HeapOptions {
+    options.capacity(64 << 20).log_bytes(LOG_BYTES).storage(Arc::new(faulty.clone()))
 }
 
-fn on_each_medium(test: impl Fn(HeapOptions, &Faulty, &Path)) {
-    for medium in MEDIA {
-        let folder = tempfile::tempdir().unwrap();
+/// With each executor and protocol.
+fn on_each(test: impl Fn(HeapOptions, &Faulty, &Path)) {
+    on_each_way(|options, path| {
         let faulty = Faulty::new(Arc::new(OsStorage));
-        test(options(medium, &faulty), &faulty, &folder.path().join("heap"));
-    }
+        test(with(options, &faulty), &faulty, path);
+    });
 }
 
 fn make(heap: &Heap) {
@@ -54,12 +56,14 @@ fn count(heap: &Heap) -> HeapResult<u64> {
 /// Before the commit record is written, when half of it is, and when a process dies with it.
 #[test]
 fn a_failing_log_acknowledges_nothing_any_more() {
-    for kind in [FaultKind::Errno(libc::EIO), FaultKind::Short, FaultKind::Halt] {
-        for nth in 0..3 {
+    let files = ways().into_iter().filter(|(name, _)| name.contains("file")).map(|(_, options)| options);
+    for options in files {
+        let kinds = [FaultKind::Errno(libc::EIO), FaultKind::Short, FaultKind::Halt];
+        for (kind, nth) in kinds.into_iter().flat_map(|kind| (0..3).map(move |nth| (kind, nth))) {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("heap");
             let faulty = Faulty::new(Arc::new(OsStorage));
-            let options = options(Medium::File, &faulty);
+            let options = with(options.clone(), &faulty);
             let heap = options.open(&path).unwrap();
             make(&heap);
             assert_eq!(count_on(&heap).unwrap(), 1);
@@ -99,7 +103,7 @@ fn a_failing_log_acknowledges_nothing_any_more() {
 
 #[test]
 fn a_full_heap_refuses_a_block_and_goes_on() {
-    on_each_medium(|options, _, path| {
+    on_each(|options, _, path| {
         let heap = options.open(path).unwrap();
         make(&heap);
         let mut blocks = Vec::new();
@@ -124,7 +128,7 @@ fn a_full_heap_refuses_a_block_and_goes_on() {
 
 #[test]
 fn a_full_medium_refuses_to_grow_and_the_heap_goes_on() {
-    on_each_medium(|options, faulty, path| {
+    on_each(|options, faulty, path| {
         let heap = options.open(path).unwrap();
         make(&heap);
         let (kind, operations) = (FaultKind::ErrnoForEver(libc::ENOSPC), vec![Operation::Allocate]);
@@ -146,7 +150,7 @@ fn a_full_medium_refuses_to_grow_and_the_heap_goes_on() {
 /// A transaction that is longer than the log needs space beside it.
 #[test]
 fn a_full_medium_refuses_a_long_transaction_and_the_heap_goes_on() {
-    on_each_medium(|options, faulty, path| {
+    on_each(|options, faulty, path| {
         let heap = options.open(path).unwrap();
         make(&heap);
         // One by one, so that no transaction before has needed so much.
@@ -185,7 +189,7 @@ fn a_full_medium_refuses_a_long_transaction_and_the_heap_goes_on() {
 
 #[test]
 fn a_thread_that_panics_in_its_body_harms_no_other() {
-    on_each_medium(|options, _, path| {
+    on_each(|options, _, path| {
         let heap = options.open(path).unwrap();
         make(&heap);
         std::thread::scope(|scope| {
@@ -219,7 +223,7 @@ extern "C" fn handler(_signal: libc::c_int) {
 /// The program's handlers run in the middle of transactions; system calls end early.
 #[test]
 fn signals_interrupt_transactions_and_change_nothing() {
-    on_each_medium(|options, _, path| {
+    on_each(|options, _, path| {
         let heap = options.open(path).unwrap();
         make(&heap);
         // SAFETY: a handler that only counts, without SA_RESTART.

@@ -9,7 +9,7 @@ mod api {
 }
 
 use mangrove_txn::{
-    Halt, HardwareLimits, HardwareModel, Isolation, TxAccess, TxCounts, TxThread, VolatileLog,
+    Halt, HardwareLimits, HardwareModel, HardwareTx, Isolation, TxAccess, TxCounts, TxThread, VolatileLog,
 };
 use std::convert::Infallible;
 use support::words::{Random, Words};
@@ -166,4 +166,40 @@ fn ten_aborts_lead_to_the_lock() {
     let mut thread = model.thread();
     thread.run(|tx| -> Body<()> { Ok(tx.write_word(lines.at(0), 1)?) }).unwrap();
     assert_eq!((thread.counts().conflicts, thread.counts().serial), (10, 1));
+}
+
+/// Two call sites of one thread: transactions of the one abort at nearly every attempt, and soon take the lock at once;
+/// those of the other hardly ever do, and stay in hardware.
+#[test]
+fn each_call_site_finds_its_own_number_of_attempts() {
+    let lines = Lines::new();
+    // One access in ten aborts, so an attempt with 60 of them commits once in 500 times.
+    let model = lines.model(HardwareLimits { spurious_per_million: 100_000, ..HardwareLimits::default() });
+    let mut thread = model.thread();
+    // Conflicts of the one site, and transactions of the other that took the lock.
+    let mut rounds = |count: usize| {
+        let (mut conflicts, mut locked) = (0, 0);
+        for _ in 0..count {
+            let before = thread.counts();
+            let long = |tx: &mut HardwareTx<'_>| -> Body<()> {
+                (0..60).try_for_each(|line| tx.read_word(lines.at(line)).map(drop))?;
+                Ok(())
+            };
+            thread.run(long).unwrap();
+            let between = thread.counts();
+            thread.run(|tx| -> Body<()> { tx.write_word(lines.at(7), 1).map_err(Halt::from) }).unwrap();
+            conflicts += between.conflicts - before.conflicts;
+            locked += thread.counts().serial - between.serial;
+        }
+        (conflicts, locked)
+    };
+    let (first, _) = rounds(32);
+    assert!(first > 32 * 9, "{first} attempts in vain at 32 transactions: ten each");
+    rounds(20_000);
+    let (conflicts, locked) = rounds(10_000);
+    assert!(
+        conflicts < 10_000,
+        "{conflicts} attempts in vain at 10000 transactions that have to take the lock"
+    );
+    assert!(locked < 1_000, "{locked} of 10000 transactions that hardware commits took the lock");
 }

@@ -1,13 +1,17 @@
 //! The heap through its public face: what was acknowledged comes back, what was undone left nothing, and no block is
 //! lost.
 
+#[path = "support/ways.rs"]
+mod ways;
+
 use mangrove_txn::{
-    Cancel, Create, Domain, Heap, HeapError, HeapOptions, Latency, Medium, Order, Pod, Ptr, Stop, Tx,
-    Zeroable, field,
+    Cancel, Create, Domain, Executor, Heap, HeapError, HeapOptions, Latency, Medium, MediumKind, Order, Pod,
+    Protocol, Ptr, Stop, Tx, Zeroable, field,
 };
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use ways::{on_each_way, ways};
 
 const MEDIA: [Medium; 2] = [Medium::Emulated(Latency::new(0, 0)), Medium::File];
 
@@ -15,11 +19,9 @@ fn options(medium: Medium) -> HeapOptions {
     Heap::options().medium(medium).capacity(256 << 20).log_bytes(256 << 10)
 }
 
-fn on_each_medium(test: impl Fn(HeapOptions, &Path)) {
-    for medium in MEDIA {
-        let folder = tempfile::tempdir().unwrap();
-        test(options(medium), &folder.path().join("heap"));
-    }
+/// With each executor and protocol.
+fn on_each(test: impl Fn(HeapOptions, &Path)) {
+    on_each_way(|options, path| test(options.capacity(256 << 20).log_bytes(256 << 10), path));
 }
 
 /// A node of a list.
@@ -107,7 +109,7 @@ fn nothing_is_lost(heap: &Heap) {
 
 #[test]
 fn a_list_comes_back_after_a_crash() {
-    on_each_medium(|options, path| {
+    on_each(|options, path| {
         let heap = options.open(path).unwrap();
         assert!(heap.was_created());
         make_list(&heap);
@@ -131,7 +133,7 @@ fn a_list_comes_back_after_a_crash() {
 
 #[test]
 fn threads_allocate_and_free_and_lose_nothing() {
-    on_each_medium(|options, path| {
+    on_each(|options, path| {
         let heap = options.open(path).unwrap();
         make_list(&heap);
         let popped = AtomicU64::new(0);
@@ -172,7 +174,7 @@ fn threads_allocate_and_free_and_lose_nothing() {
 
 #[test]
 fn what_is_undone_leaves_nothing() {
-    on_each_medium(|options, path| {
+    on_each(|options, path| {
         let heap = options.open(path).unwrap();
         make_list(&heap);
         heap.transaction(|tx| push(tx, 1)).unwrap();
@@ -227,7 +229,7 @@ fn what_is_undone_leaves_nothing() {
 /// Addresses between the used part and the capacity belong to nobody.
 #[test]
 fn addresses_behind_the_used_part_are_refused() {
-    on_each_medium(|options, path| {
+    on_each(|options, path| {
         let heap = options.open(path).unwrap();
         let behind = heap.base() + (200 << 20);
         let undone = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -245,7 +247,7 @@ fn addresses_behind_the_used_part_are_refused() {
 
 #[test]
 fn roots_have_names_and_sizes() {
-    on_each_medium(|options, path| {
+    on_each(|options, path| {
         let heap = options.open(path).unwrap();
         heap.transaction(|tx| {
             for n in 0..mangrove_txn::ROOT_COUNT_MAX as u64 {
@@ -274,7 +276,7 @@ fn roots_have_names_and_sizes() {
 
 #[test]
 fn callers_without_types_use_sizes_and_see_errors() {
-    on_each_medium(|options, path| {
+    on_each(|options, path| {
         let heap = options.open(path).unwrap();
         let at = heap
             .transaction(|tx| {
@@ -308,7 +310,7 @@ fn callers_without_types_use_sizes_and_see_errors() {
 
 #[test]
 fn a_fork_is_refused() {
-    on_each_medium(|options, path| {
+    on_each(|options, path| {
         let heap = options.open(path).unwrap();
         make_list(&heap);
         // SAFETY: the child makes one call, which allocates nothing that another thread may hold, and exits.
@@ -330,45 +332,47 @@ fn a_fork_is_refused() {
 
 #[test]
 fn a_retry_waits_for_a_change() {
-    let folder = tempfile::tempdir().unwrap();
-    let heap = options(MEDIA[0]).open(folder.path().join("heap")).unwrap();
-    make_list(&heap);
-    std::thread::scope(|scope| {
-        let consumer = scope.spawn(|| {
-            let take = |tx: &mut Tx<'_>| match pop(tx)? {
-                Some(value) => Ok(value),
-                None => Err(tx.retry()),
-            };
-            (0..50).map(|_| heap.transaction(take).unwrap()).sum::<u64>()
+    on_each(|options, path| {
+        let heap = options.open(path).unwrap();
+        make_list(&heap);
+        std::thread::scope(|scope| {
+            let consumer = scope.spawn(|| {
+                let take = |tx: &mut Tx<'_>| match pop(tx)? {
+                    Some(value) => Ok(value),
+                    None => Err(tx.retry()),
+                };
+                (0..50).map(|_| heap.transaction(take).unwrap()).sum::<u64>()
+            });
+            (0..50).for_each(|value| heap.transaction(|tx| push(tx, value)).unwrap());
+            assert_eq!(consumer.join().unwrap(), (0..50).sum());
         });
-        (0..50).for_each(|value| heap.transaction(|tx| push(tx, value)).unwrap());
-        assert_eq!(consumer.join().unwrap(), (0..50).sum());
     });
 }
 
 /// Each thread that ends leaves its log and its shard to the next one.
 #[test]
 fn a_thousand_short_threads() {
-    let folder = tempfile::tempdir().unwrap();
-    let heap = options(MEDIA[0]).open(folder.path().join("heap")).unwrap();
-    make_list(&heap);
-    for _ in 0..100 {
-        std::thread::scope(|scope| {
-            (0..10).for_each(|value| {
-                drop(scope.spawn({
-                    let heap = &heap;
-                    move || heap.transaction(|tx| push(tx, value)).unwrap()
-                }))
+    on_each(|options, path| {
+        let heap = options.open(path).unwrap();
+        make_list(&heap);
+        for _ in 0..100 {
+            std::thread::scope(|scope| {
+                (0..10).for_each(|value| {
+                    drop(scope.spawn({
+                        let heap = &heap;
+                        move || heap.transaction(|tx| push(tx, value)).unwrap()
+                    }))
+                });
             });
-        });
-    }
-    assert_eq!(values(&heap).len(), 1000);
-    nothing_is_lost(&heap);
+        }
+        assert_eq!(values(&heap).len(), 1000);
+        nothing_is_lost(&heap);
+    });
 }
 
 #[test]
 fn a_nested_transaction_is_undone_alone() {
-    on_each_medium(|options, path| {
+    on_each(|options, path| {
         let heap = options.open(path).unwrap();
         make_list(&heap);
         let answer: Result<Result<(), ()>, ()> = heap
@@ -432,12 +436,76 @@ fn the_order_follows_the_persistence_domain() {
 }
 
 #[test]
-fn a_marker_is_refused_and_leaves_nothing_behind() {
+fn what_does_not_go_together_is_refused_and_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("heap");
-    let marker = options(MEDIA[0]).order(Order::Marker).open(&path);
-    assert!(matches!(marker, Err(HeapError::Invalid { what }) if what.contains("Order::Dense")));
-    assert!(!path.exists());
+    let (adr, file) = (options(MEDIA[0]).domain(Domain::Adr), options(MEDIA[1]));
+    let lock =
+        |options: &HeapOptions, protocol| options.clone().executor(Executor::OneLock).protocol(protocol);
+    for (options, word) in [
+        (adr.clone().order(Order::Marker), "Protocol::Spht"),
+        (adr.clone().protocol(Protocol::Spht), "Executor::OneLock"),
+        (lock(&adr, Protocol::SphtEadr), "eADR"),
+        (lock(&adr, Protocol::Spht).order(Order::Dense), "Order::Marker"),
+        (lock(&file, Protocol::Spht), "on the file medium"),
+    ] {
+        let refused = options.open(&path);
+        assert!(matches!(&refused, Err(HeapError::Invalid { what }) if what.contains(word)), "{refused:?}");
+        let refused =
+            options.plan(if word == "on the file medium" { MediumKind::File } else { MediumKind::Emulated });
+        assert!(matches!(&refused, Err(HeapError::Invalid { what }) if what.contains(word)), "{refused:?}");
+        assert!(!path.exists());
+    }
+    let rtm = adr.executor(Executor::Rtm).open(&path);
+    assert_eq!(rtm.is_ok(), mangrove_sys::rtm().commits(), "{rtm:?}");
+}
+
+/// Recovery follows the protocol that wrote; the next opening may choose another one, and another executor.
+#[test]
+fn each_opening_chooses_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heap");
+    let mut expected = Vec::new();
+    for round in 0..3 {
+        for (name, options) in ways().into_iter().filter(|(name, _)| !name.contains("file")) {
+            let heap = options.capacity(256 << 20).log_bytes(256 << 10).open(&path).unwrap();
+            if heap.was_created() {
+                make_list(&heap);
+            }
+            assert_eq!(values(&heap), expected, "{name}");
+            for n in 0..5 {
+                heap.transaction(|tx| push(tx, round * 10 + n)).unwrap();
+                expected.insert(0, round * 10 + n);
+            }
+            nothing_is_lost(&heap);
+            if round == 1 {
+                heap.close().unwrap();
+            }
+        }
+    }
+}
+
+/// The path of each commit, and why attempts in hardware came to nothing.
+#[test]
+fn counts_tell_the_path_of_a_commit() {
+    on_each(|options, path| {
+        let executor = options.plan(MediumKind::Emulated).unwrap().executor;
+        let heap = options.open(path).unwrap();
+        make_list(&heap);
+        (0..2000).for_each(|n| heap.transaction(|tx| push(tx, n)).unwrap());
+        let counts = heap.stat().unwrap().counts;
+        assert!(counts.commits >= 2001 && counts.hardware + counts.serial + counts.solo <= counts.commits);
+        let paths = (counts.hardware > 0, counts.serial > 0, counts.solo > 0);
+        match executor {
+            "one lock" => assert_eq!(paths, (false, true, false), "{counts:?}"),
+            text if text.contains("records") => assert_eq!(paths, (false, false, true), "{counts:?}"),
+            text if text.contains("model") => {
+                assert!(paths.0 && !paths.2 && counts.without_reason > 0, "{counts:?}");
+                assert_eq!(counts.conflicts, counts.without_reason + counts.capacity, "{counts:?}");
+            }
+            _ => assert!(paths.0 && !paths.2, "{counts:?}"),
+        }
+    });
 }
 
 /// Caches that are said to be persistent: commits wait for nobody, and come back all the same.

@@ -1,14 +1,17 @@
 //! Heaps that are larger than the memory they may take.
 
-use mangrove_txn::{Heap, HeapError, HeapOptions, Latency, MEMORY_BYTES_MIN, Medium, Ptr};
+#[path = "support/ways.rs"]
+mod ways;
+
+use mangrove_txn::{Heap, HeapError, HeapOptions, MEMORY_BYTES_MIN, Ptr};
 use std::path::Path;
+use ways::on_each_way;
 
 const MIB: usize = 1 << 20;
-const MEDIA: [Medium; 2] = [Medium::Emulated(Latency::new(0, 0)), Medium::File];
 const LIMIT: u64 = MEMORY_BYTES_MIN;
 
-fn options(medium: Medium) -> HeapOptions {
-    Heap::options().medium(medium).capacity(256 << 20).log_bytes(1 << 20).memory_bytes_max(LIMIT)
+fn limited(options: HeapOptions) -> HeapOptions {
+    options.capacity(256 << 20).log_bytes(1 << 20).memory_bytes_max(LIMIT)
 }
 
 /// The `n`-th of the words that the tests write: one in each page, in no order that a page-out would like.
@@ -69,9 +72,9 @@ fn verify(heap: &Heap, array: Ptr<[u64; 512]>, pages: u64) {
     }
 }
 
-fn lives_in_its_limit(medium: Medium, path: &Path) {
+fn lives_in_its_limit(options: HeapOptions, path: &Path) {
     const PAGES: u64 = (16 * MIB / 4096) as u64;
-    let heap = options(medium).open(path).unwrap();
+    let heap = options.open(path).unwrap();
     let array = fill(&heap, PAGES);
     wait_until(|| own_bytes(&heap) <= LIMIT as usize);
     verify(&heap, array, PAGES);
@@ -79,17 +82,14 @@ fn lives_in_its_limit(medium: Medium, path: &Path) {
     let stat = heap.stat().unwrap();
     assert!(stat.given_back_bytes >= 4 << 20 && !stat.longest_pause.is_zero(), "{stat:?}");
     drop(heap); // a crash
-    let heap = options(medium).open(path).unwrap();
+    let heap = options.open(path).unwrap();
     verify(&heap, array, PAGES);
     heap.close().unwrap();
 }
 
 #[test]
 fn a_heap_takes_the_memory_that_it_may() {
-    for medium in MEDIA {
-        let folder = tempfile::tempdir().unwrap();
-        lives_in_its_limit(medium, &folder.path().join("heap"));
-    }
+    on_each_way(|options, path| lives_in_its_limit(limited(options), path));
 }
 
 #[test]

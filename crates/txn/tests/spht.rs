@@ -313,6 +313,35 @@ fn ownership_records_are_refused() {
     Stm::new(memory(&shadow), Protocol::Spht.log(Arc::clone(&shadow)).unwrap(), StmOptions::default());
 }
 
+/// A stamp is always later than the last one, so it is no sign that something has changed: a transaction that waits for
+/// a change sleeps all the same, and a commit wakes it.
+#[test]
+fn a_retry_on_time_stamps_sleeps() {
+    let folder = tempfile::tempdir().unwrap();
+    let shadow = open(&folder.path().join("s"), Protocol::Spht, 4);
+    let (memory, at) = (memory(&shadow), shadow.base() as usize);
+    let executor = Htm::new(memory, Protocol::Spht.log(Arc::clone(&shadow)).unwrap());
+    let runs = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let mut thread = executor.thread();
+            thread.run(|tx| -> Body<u64> {
+                runs.fetch_add(1, Ordering::Relaxed);
+                match tx.read_word(at)? {
+                    0 => Err(Halt::Retry),
+                    value => Ok(value),
+                }
+            })
+        });
+        std::thread::sleep(Duration::from_millis(200));
+        add(&mut executor.thread(), at).unwrap();
+        assert_eq!(waits.join().unwrap().unwrap(), 1);
+    });
+    // Without sleep thousands; with it two in 20 ms, however long this thread slept.
+    let runs = runs.into_inner();
+    assert!(runs < 1000, "{runs} runs of a body that waits");
+}
+
 #[test]
 fn wrong_pairings_are_refused_with_what_would_work() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
 //! What the protocols share: from what a transaction wrote to the atomic group of a lease, and the wait for it.
 
+pub(super) use crate::left_out::is_left_out;
 use crate::sink::{Unit, UnitSize, Writes};
 use mangrove_shadow::{LogLease, Result, Shadow, Ticket};
 
@@ -40,16 +41,6 @@ pub(super) fn log_bytes(size: UnitSize) -> u64 {
     let bytes =
         GROUP_LOG_BYTES + size.words * WORD_LOG_BYTES + size.ranges * RANGE_LOG_BYTES + size.range_bytes;
     bytes as u64
-}
-
-/// Whether the crash simulator leaves the caller's step out.
-#[inline(always)]
-#[track_caller]
-pub(super) fn is_left_out() -> bool {
-    #[cfg(feature = "silenced-steps")]
-    return crate::lab::leaves_out(std::panic::Location::caller());
-    #[cfg(not(feature = "silenced-steps"))]
-    false
 }
 
 /// Waits until a unit and every one before it is durable. The crash simulator can leave each call out.

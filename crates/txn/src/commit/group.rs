@@ -55,6 +55,12 @@ impl Group {
     fn ticket(&self, number: u64) -> &AtomicU64 {
         &self.tickets[number as usize % TICKETS]
     }
+
+    /// How far the log must be durable for what `number` wrote.
+    fn needed(&self, number: u64) -> Ticket {
+        // Acquire pairs with the Release in `end_turn`.
+        Ticket(self.ticket(number).load(Ordering::Acquire))
+    }
 }
 
 impl RedoLog for Group {
@@ -88,7 +94,7 @@ impl GroupSink<'_> {
     /// Ends our turn: `ticket` of the log is what our number needs.
     fn end_turn(&mut self, ticket: Ticket) {
         let Some(number) = self.number.take() else { return };
-        // Release pairs with the Acquire in `settle`. Tickets grow with numbers, since turns exclude each other.
+        // Release pairs with the Acquire in `needed`. Tickets grow with numbers, since turns exclude each other.
         self.log.ticket(number).store(ticket.0, Ordering::Release);
         // SAFETY: `number` locked it, in this thread, and it is unlocked once for each number.
         unsafe { self.log.turn.unlock() };
@@ -159,10 +165,19 @@ impl RedoSink for GroupSink<'_> {
         self.ticket.take().map_or(Ok(()), |ticket| wait(&self.log.shadow, ticket))
     }
 
+    /// The medium writes what nobody waits for by itself, soon, and takes no more while its log is full.
+    fn defer(&mut self) -> Result<u64, Error> {
+        #[cfg(feature = "silenced-steps")]
+        crate::lab::window();
+        Ok(self.ticket.take().map_or(0, |ticket| ticket.0))
+    }
+
     fn settle(&mut self, number: u64) -> Result<(), Error> {
-        // Acquire pairs with the Release in `end_turn`.
-        let ticket = Ticket(self.log.ticket(number).load(Ordering::Acquire));
-        wait(&self.log.shadow, ticket)
+        wait(&self.log.shadow, self.log.needed(number))
+    }
+
+    fn settle_later(&mut self, number: u64) -> Result<u64, Error> {
+        Ok(self.log.needed(number).0)
     }
 }
 

@@ -6,7 +6,7 @@ use super::read_only::{ReadOnly, ReadOnlySink};
 use super::spht::{Spht, SphtSink};
 use super::spht_eadr::{SphtEadr, SphtEadrSink};
 use super::spht_eadr_flush::{SphtEadrFlush, SphtEadrFlushSink};
-use crate::sink::{RedoLog, RedoSink, UnitSize, Writes};
+use crate::sink::{RedoLog, RedoSink, Taken, UnitSize, Writes};
 use mangrove_shadow::{Error, MediumKind, Order, Shadow};
 use std::path::Path;
 use std::sync::Arc;
@@ -72,16 +72,6 @@ impl HeapLog {
         Self::OneFence(OneFence::new(shadow))
     }
 
-    /// What a heap on this medium does at a commit, for users to read.
-    pub(crate) fn protocol_of(medium: MediumKind, order: Order) -> &'static str {
-        match (medium, order) {
-            (MediumKind::File, _) => Self::GROUP,
-            (_, Order::Gaps) => Self::NO_FENCE,
-            (_, Order::Marker) => Self::MARKER,
-            _ => Self::ONE_FENCE,
-        }
-    }
-
     /// What this log does at a commit.
     pub(crate) fn protocol(&self) -> &'static str {
         match self {
@@ -90,21 +80,22 @@ impl HeapLog {
             Self::Group(_) => Self::GROUP,
             Self::ReadOnly(_) => "no commits: it is open read-only",
             Self::Stamped(StampedLog::Spht(_)) => Self::MARKER,
-            Self::Stamped(StampedLog::SphtEadr(_)) => "SPHT-eADR: time stamps, without flush, fence or wait",
-            Self::Stamped(StampedLog::SphtEadrFlush(_)) => {
-                "SPHT-eADR: time stamps, and a flush that nobody waits for"
-            }
+            Self::Stamped(StampedLog::SphtEadr(_)) => Self::STAMPS,
+            Self::Stamped(StampedLog::SphtEadrFlush(_)) => Self::STAMPS_FLUSHED,
         }
     }
 
-    const GROUP: &'static str = "group commit: one device write for all threads that wait";
-    const ONE_FENCE: &'static str = "dense numbers: one fence a commit";
-    const NO_FENCE: &'static str = "gaps allowed: a commit without flush, fence or wait";
-    const MARKER: &'static str = "SPHT: time stamps and a durable marker";
+    pub(super) const GROUP: &'static str = "group commit: one device write for all threads that wait";
+    pub(super) const ONE_FENCE: &'static str = "dense numbers: one fence a commit";
+    pub(super) const NO_FENCE: &'static str = "gaps allowed: a commit without flush, fence or wait";
+    pub(super) const MARKER: &'static str = "SPHT: time stamps and a durable marker";
+    pub(super) const STAMPS: &'static str = "SPHT-eADR: time stamps, without flush, fence or wait";
+    pub(super) const STAMPS_FLUSHED: &'static str =
+        "SPHT-eADR: time stamps, and a flush that nobody waits for";
 }
 
 macro_rules! one_of {
-    ($log:ident, $sink:ident, $dense:expr, $($variant:ident),*) => {
+    ($log:ident, $sink:ident, $dense:expr, common: $common:ident, $($variant:ident),*) => {
         impl RedoLog for $log {
             type Sink<'log> = $sink<'log>;
             const KEEPS: bool = true;
@@ -120,7 +111,10 @@ macro_rules! one_of {
 
             #[inline(always)]
             fn newest(&self) -> u64 {
-                match self { $(Self::$variant(log) => log.newest(),)* }
+                match self {
+                    Self::$common(log) => log.newest(),
+                    other => other.newest_of_other(),
+                }
             }
         }
 
@@ -161,6 +155,19 @@ macro_rules! one_of {
                 match self { $(Self::$variant(sink) => sink.seal(),)* }
             }
 
+            #[inline(always)]
+            fn take(
+                &mut self,
+                writes: &impl Writes,
+                alone: bool,
+                may_commit: impl Fn(u64) -> bool,
+            ) -> Result<Taken, Error> {
+                match self {
+                    Self::$common(sink) => sink.take(writes, alone, may_commit),
+                    other => other.take_by_other(writes, alone, may_commit),
+                }
+            }
+
             fn void(&mut self) {
                 match self { $(Self::$variant(sink) => sink.void(),)* }
             }
@@ -171,11 +178,57 @@ macro_rules! one_of {
 
             #[inline(always)]
             fn finish(&mut self) -> Result<(), Error> {
-                match self { $(Self::$variant(sink) => sink.finish(),)* }
+                match self {
+                    Self::$common(sink) => sink.finish(),
+                    other => other.finish_by_other(),
+                }
+            }
+
+            #[inline(always)]
+            fn defer(&mut self) -> Result<u64, Error> {
+                match self { $(Self::$variant(sink) => sink.defer(),)* }
+            }
+
+            #[inline(always)]
+            fn settle_later(&mut self, number: u64) -> Result<u64, Error> {
+                match self { $(Self::$variant(sink) => sink.settle_later(number),)* }
             }
 
             #[inline(always)]
             fn settle(&mut self, number: u64) -> Result<(), Error> {
+                match self {
+                    Self::$common(sink) => sink.settle(number),
+                    other => other.settle_by_other(number),
+                }
+            }
+        }
+
+        // Calls, so that the common way is short wherever it is compiled into a transaction.
+        impl $log {
+            #[inline(never)]
+            fn newest_of_other(&self) -> u64 {
+                match self { $(Self::$variant(log) => log.newest(),)* }
+            }
+        }
+
+        impl $sink<'_> {
+            #[inline(never)]
+            fn take_by_other(
+                &mut self,
+                writes: &impl Writes,
+                alone: bool,
+                may_commit: impl Fn(u64) -> bool,
+            ) -> Result<Taken, Error> {
+                match self { $(Self::$variant(sink) => sink.take(writes, alone, may_commit),)* }
+            }
+
+            #[inline(never)]
+            fn finish_by_other(&mut self) -> Result<(), Error> {
+                match self { $(Self::$variant(sink) => sink.finish(),)* }
+            }
+
+            #[inline(never)]
+            fn settle_by_other(&mut self, number: u64) -> Result<(), Error> {
                 match self { $(Self::$variant(sink) => sink.settle(number),)* }
             }
         }
@@ -183,5 +236,5 @@ macro_rules! one_of {
 }
 
 // Dense only where an executor asks: ownership records, which never get a log with time stamps.
-one_of!(HeapLog, HeapSink, true, OneFence, Group, ReadOnly, Stamped);
-one_of!(StampedLog, StampedSink, false, Spht, SphtEadr, SphtEadrFlush);
+one_of!(HeapLog, HeapSink, true, common: OneFence, OneFence, Group, ReadOnly, Stamped);
+one_of!(StampedLog, StampedSink, false, common: SphtEadr, Spht, SphtEadr, SphtEadrFlush);

@@ -51,6 +51,12 @@ impl LogUser<'_> {
         self.lease.get_or_insert_with(|| self.logs.shadow.lease())
     }
 
+    /// The lease that the thread has already.
+    #[inline(always)]
+    pub(super) fn kept(&mut self) -> Option<&mut LogLease> {
+        self.lease.as_mut()
+    }
+
     /// The lease that was taken for this commit.
     #[inline(always)]
     pub(super) fn leased(&mut self) -> &mut LogLease {

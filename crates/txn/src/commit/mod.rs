@@ -3,6 +3,7 @@
 mod collect;
 mod group;
 mod heap_log;
+mod htm_sgl;
 mod leasing;
 mod one_fence;
 mod precedence;
@@ -15,6 +16,7 @@ mod stamp_clock;
 
 pub use group::{Group, GroupSink};
 pub use heap_log::{HeapLog, HeapSink, StampedLog, StampedSink};
+pub use htm_sgl::{HtmSgl, HtmSglSink};
 pub use one_fence::{OneFence, OneFenceSink};
 pub use protocol::Protocol;
 pub use spht::{Spht, SphtSink};

@@ -24,6 +24,9 @@ pub enum Protocol {
     SphtEadr,
     /// SPHT-eADR with flushes (Algorithm 4): as `SphtEadr`, and log lines leave the caches early.
     SphtEadrFlush,
+    /// HTM+SGL (Algorithm 1): in place, without a working copy. No heap has it: [`HtmSgl`](crate::HtmSgl) runs it on
+    /// [`InPlaceMemory`](crate::InPlaceMemory).
+    HtmSgl,
 }
 
 impl fmt::Display for Protocol {
@@ -34,6 +37,7 @@ impl fmt::Display for Protocol {
             Self::Spht => "SPHT",
             Self::SphtEadr => "SPHT-eADR",
             Self::SphtEadrFlush => "SPHT-eADR with flushes",
+            Self::HtmSgl => "HTM+SGL",
         })
     }
 }
@@ -52,7 +56,19 @@ impl Protocol {
         match self {
             Self::Spht => Some(Order::Marker),
             Self::SphtEadr | Self::SphtEadrFlush => Some(Order::Gaps),
-            Self::Automatic | Self::OneFence => None,
+            Self::Automatic | Self::OneFence | Self::HtmSgl => None,
+        }
+    }
+
+    /// What it does at a commit in a heap on this medium, with this order, for users to read.
+    pub(crate) fn tells(self, medium: MediumKind, order: Order) -> &'static str {
+        match (medium, self, order) {
+            (MediumKind::File, ..) => HeapLog::GROUP,
+            (_, Self::SphtEadr, _) => HeapLog::STAMPS,
+            (_, Self::SphtEadrFlush, _) => HeapLog::STAMPS_FLUSHED,
+            (_, _, Order::Gaps) => HeapLog::NO_FENCE,
+            (_, _, Order::Marker) => HeapLog::MARKER,
+            _ => HeapLog::ONE_FENCE,
         }
     }
 
@@ -70,6 +86,9 @@ impl Protocol {
             _ if is_file => Some(format!(
                 "the protocol {self} is for the media dax and emulated; on the file medium use the automatic one"
             )),
+            Self::HtmSgl => Some(format!(
+                "the protocol {self} works in place, without the working copy of a heap; use InPlaceMemory, or another protocol"
+            )),
             Self::OneFence => None,
             _ if self.order() != Some(shadow.order()) || !shadow.is_stamped() => Some(format!(
                 "the protocol {self} needs a pool that was opened for time stamps with Order::{:?}",
@@ -85,7 +104,8 @@ impl Protocol {
             return Err(Error::Unsupported { what });
         }
         Ok(match self {
-            Self::Automatic | Self::OneFence => HeapLog::new(shadow),
+            // HTM+SGL is refused above.
+            Self::Automatic | Self::OneFence | Self::HtmSgl => HeapLog::new(shadow),
             Self::Spht => HeapLog::Stamped(StampedLog::Spht(Box::new(Spht::new(shadow)))),
             Self::SphtEadr => HeapLog::Stamped(StampedLog::SphtEadr(SphtEadr::new(shadow))),
             Self::SphtEadrFlush => HeapLog::Stamped(StampedLog::SphtEadrFlush(SphtEadrFlush::new(shadow))),

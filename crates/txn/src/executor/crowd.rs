@@ -127,6 +127,12 @@ impl Crowd {
         self.seats.lock().threads -= 1;
     }
 
+    /// Whether there is a limit.
+    #[cfg(test)]
+    pub(crate) fn is_limited(&self) -> bool {
+        self.seats.lock().limit != usize::MAX
+    }
+
     /// Threads that have a handle.
     pub(crate) fn threads(&self) -> usize {
         self.seats.lock().threads
@@ -273,6 +279,16 @@ impl Climb {
             left: PATIENCE_MIN,
             patience: PATIENCE_MIN,
         }
+    }
+
+    /// Ends a trial, and the limit: the change, if there is one. The search goes on as from its beginning.
+    pub(crate) fn lift(&mut self) -> Option<Option<usize>> {
+        let changes = self.limit.is_some() || self.trial.is_some();
+        if changes {
+            let (begun, commits) = (self.begun, self.commits);
+            *self = Self { begun, commits, ..Self::new(begun) };
+        }
+        changes.then_some(None)
     }
 
     /// Whether a slice tries another limit now.

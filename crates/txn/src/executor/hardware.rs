@@ -54,16 +54,15 @@ impl Hardware {
         }
     }
 
-    /// A core for a thread.
-    ///
-    /// # Panics
-    /// When all are taken.
-    pub(crate) fn take_core(&self) -> usize {
+    /// A core for a thread; none if all are taken.
+    pub(crate) fn take_core(&self) -> Option<usize> {
         let mut taken = self.taken.lock();
         let core = taken.trailing_ones() as usize;
-        assert!(core < CORES, "the model has {CORES} cores");
+        if core == CORES {
+            return None;
+        }
         *taken |= 1 << core;
-        core
+        Some(core)
     }
 
     pub(crate) fn give_core(&self, core: usize) {

@@ -2,16 +2,17 @@
 //! executor that uses RTM, and it aborts when a test wants it to.
 //!
 //! As on hardware, an attempt subscribes to the fallback lock: it reads the lock's line first, and so is aborted when
-//! a transaction takes the lock. After [`ATTEMPTS_MAX`] aborts, or one for capacity, a transaction takes the lock. An
-//! attempt that finds the lock taken waits for it, and has not used up an attempt (otherwise one transaction on the
-//! lock sends all others there, too: the lemming effect; Dice, Herlihy, Lea, Lev, Luchangco, Mesard, Moir, Moore,
-//! Nussbaum, TRANSACT 2008).
+//! a transaction takes the lock. After as many conflicts as [`RetryBudget`] says, or one abort for capacity, a
+//! transaction takes the lock. An attempt that finds the lock taken waits for it, and has not used up an attempt
+//! (otherwise one transaction on the lock sends all others there, too: the lemming effect; Dice, Herlihy, Lea, Lev,
+//! Luchangco, Mesard, Moir, Moore, Nussbaum, TRANSACT 2008).
 //!
 //! 1. The redo unit is drawn, filled and sealed while the core commits, before its writes can be seen.
 //! 2. On the lock path no hardware attempt runs or commits: taking the lock aborts them, or waits.
 
 use super::backoff::Backoff;
-use super::hardware::Hardware;
+use super::hardware::{CORES, Hardware};
+use super::retries::{Retries, RetryBudget, Site};
 use super::undo::UndoLog;
 use super::wakeup::Wakeups;
 use crate::access::{Halt, Interrupted, TxAccess};
@@ -22,9 +23,7 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::fmt;
-
-/// Aborts after which a transaction takes the lock.
-const ATTEMPTS_MAX: u32 = 10;
+use std::panic::Location;
 
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
@@ -56,6 +55,7 @@ impl Default for HardwareLimits {
 pub struct HardwareModel<L> {
     memory: TxMemory,
     limits: HardwareLimits,
+    retries: RetryBudget,
     hardware: Hardware,
     turn: Mutex<()>,
     /// 1 while a transaction has the lock.
@@ -79,6 +79,7 @@ impl<L: RedoLog> HardwareModel<L> {
         Self {
             memory,
             limits,
+            retries: RetryBudget::default(),
             hardware: Hardware::new(),
             turn: Mutex::new(()),
             held: AtomicU64::new(0),
@@ -97,9 +98,25 @@ impl<L: RedoLog> HardwareModel<L> {
         self
     }
 
+    /// How often a transaction is tried in hardware. Default: [`RetryBudget::Found`].
+    #[must_use]
+    pub fn with_retries(mut self, retries: RetryBudget) -> Self {
+        self.retries = retries;
+        self
+    }
+
     /// The redo log.
     pub fn log(&self) -> &L {
         &self.log
+    }
+
+    /// Takes the lock: no attempt runs or commits in hardware until it is given back.
+    fn take_lock(&self) -> Locked<'_> {
+        let turn = self.turn.lock();
+        // SeqCst and the line's lock: an attempt that begins either sees it, or holds the line when it is stored to.
+        self.held.store(1, Ordering::SeqCst);
+        self.hardware.store_outside(LOCK_LINE);
+        Locked { held: &self.held, _turn: turn }
     }
 
     /// An update is visible; the caller still holds its lines or the lock.
@@ -115,8 +132,17 @@ impl<L: RedoLog> Isolation for HardwareModel<L> {
     where
         Self: 'model;
 
+    /// # Panics
+    /// When 64 threads have a handle.
     fn thread(&self) -> HardwareThread<'_, L> {
-        let core = self.hardware.take_core();
+        self.try_thread().unwrap_or_else(|| panic!("the model has {CORES} cores"))
+    }
+}
+
+impl<L: RedoLog> HardwareModel<L> {
+    /// A handle for the calling thread; none while every core is taken.
+    pub(crate) fn try_thread(&self) -> Option<HardwareThread<'_, L>> {
+        let core = self.hardware.take_core()?;
         let tx = HardwareTx {
             memory: self.memory,
             limits: self.limits,
@@ -132,7 +158,15 @@ impl<L: RedoLog> Isolation for HardwareModel<L> {
             undo: UndoLog::new(),
         };
         let backoff = Backoff::new(core as u64 + 1);
-        HardwareThread { model: self, sink: self.log.sink(), tx, backoff, counts: TxCounts::default() }
+        let retries = Retries::new(self.retries);
+        Some(HardwareThread {
+            model: self,
+            sink: self.log.sink(),
+            tx,
+            backoff,
+            retries,
+            counts: TxCounts::default(),
+        })
     }
 }
 
@@ -141,6 +175,7 @@ impl<L: RedoLog> Isolation for HardwareModel<L> {
 enum Cause {
     Conflict,
     Capacity,
+    Spurious,
     LockTaken,
 }
 
@@ -206,7 +241,7 @@ impl HardwareTx<'_> {
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         if (self.random >> 32) % 1_000_000 < u64::from(self.limits.spurious_per_million) {
-            return Err(self.abort(Cause::Conflict));
+            return Err(self.abort(Cause::Spurious));
         }
         let held = self.lines.get(&line).copied();
         if held != Some(true) && writes {
@@ -245,18 +280,40 @@ impl HardwareTx<'_> {
         UnitSize { words, ranges: words * WORD_BYTES / 2, range_bytes: words * WORD_BYTES }
     }
 
-    /// Makes the writes visible. The core is committing.
-    fn write_back(&self) {
+    /// Stores the writes to memory, and notes what they replace. The core is committing: others wait for its lines.
+    fn write_back(&mut self) {
         for (&address, written) in &self.buffer {
-            for (at, len, value) in written.runs() {
+            for (offset, len, value) in written.runs() {
+                let at = self.memory.at(address + offset, len);
                 // SAFETY: every byte of the run was checked by `at` when it was written.
-                unsafe { store(self.memory.at(address + at, len), len, value) };
+                unsafe {
+                    self.undo.note(address + offset, len, load(at, len));
+                    store(at, len, value);
+                }
             }
+        }
+        if let Some(stores) = self.memory.stores() {
+            let runs = self
+                .buffer
+                .iter()
+                .flat_map(|(&address, written)| written.runs().map(move |(at, len, _)| (address + at, len)));
+            stores.stored(&mut { runs });
         }
     }
 }
 
 impl Writes for HardwareTx<'_> {
+    type Entry = Infallible;
+
+    /// They stand in a map.
+    fn as_words(&self) -> Option<&[Infallible]> {
+        None
+    }
+
+    fn word(&self, entry: &Infallible) -> (usize, u64) {
+        match *entry {}
+    }
+
     fn size(&self) -> UnitSize {
         self.buffer.values().fold(UnitSize::default(), |mut size, written| {
             if written.bytes == u8::MAX {
@@ -308,11 +365,18 @@ impl TxAccess for HardwareTx<'_> {
         let at = self.memory.at(address, size);
         if self.locked {
             // SAFETY: checked by `at`.
-            unsafe {
-                self.undo.note(address, size, load(at, size));
-                store(at, size, value);
-            }
-            return Ok(());
+            let old = unsafe { load(at, size) };
+            self.undo.note(address, size, old);
+            let written = match self.memory.stores() {
+                // SAFETY: as above.
+                Some(stores) => unsafe { stores.write(at, size, old, value) },
+                None => {
+                    // SAFETY: as above.
+                    unsafe { store(at, size, value) };
+                    true
+                }
+            };
+            return if written { Ok(()) } else { Err(Interrupted(())) };
         }
         self.request(address / LINE_BYTES, true)?;
         let within = address % WORD_BYTES;
@@ -351,6 +415,7 @@ pub struct HardwareThread<'model, L: RedoLog + 'model> {
     sink: L::Sink<'model>,
     tx: HardwareTx<'model>,
     backoff: Backoff,
+    retries: Retries,
     counts: TxCounts,
 }
 
@@ -361,29 +426,44 @@ impl<L: RedoLog> Drop for HardwareThread<'_, L> {
 }
 
 /// An attempt that runs, in hardware or with the lock; undone if it does not get to its number.
-struct Running<'a, 'model, L: RedoLog> {
-    model: &'model HardwareModel<L>,
+struct Running<'a, 'model, S: RedoSink> {
     tx: &'a mut HardwareTx<'model>,
-    sink: &'a mut L::Sink<'model>,
+    sink: &'a mut S,
     sealed: bool,
-    turn: Option<MutexGuard<'model, ()>>,
+    lock: Option<Locked<'model>>,
 }
 
-impl<L: RedoLog> Drop for Running<'_, '_, L> {
+/// The lock, held.
+struct Locked<'model> {
+    held: &'model AtomicU64,
+    _turn: MutexGuard<'model, ()>,
+}
+
+impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        if self.turn.is_some() {
-            if !self.sealed {
-                self.tx.undo.roll_back(&self.tx.memory);
-            }
-            self.tx.undo.clear();
+        // Release pairs with the Acquire of attempts that begin.
+        self.held.store(0, Ordering::Release);
+    }
+}
+
+impl<S: RedoSink> Drop for Running<'_, '_, S> {
+    fn drop(&mut self) {
+        if !self.sealed {
+            self.tx.undo.roll_back(&self.tx.memory);
+        }
+        self.tx.undo.clear();
+        if let Some(lock) = self.lock.take() {
             self.tx.locked = false;
-            // Release pairs with the Acquire of attempts that begin.
-            self.model.held.store(0, Ordering::Release);
+            // Before others run: a log that keeps undo entries must forget them first.
+            if !self.sealed {
+                self.sink.withdraw();
+            }
+            drop(lock);
         } else {
             self.tx.end();
-        }
-        if !self.sealed {
-            self.sink.withdraw();
+            if !self.sealed {
+                self.sink.withdraw();
+            }
         }
     }
 }
@@ -414,8 +494,8 @@ impl<'model, L: RedoLog> HardwareThread<'model, L> {
         self.sink.announce();
         self.tx.cause = Cause::Conflict;
         model.hardware.begin(self.tx.core);
-        let mut running =
-            Running { model, tx: &mut self.tx, sink: &mut self.sink, sealed: false, turn: None };
+        let mut running = Running { tx: &mut self.tx, sink: &mut self.sink, sealed: false, lock: None };
+        running.tx.memory.refresh();
         if running.tx.request(LOCK_LINE, false).is_err() {
             return End::Aborted(running.tx.cause);
         }
@@ -440,12 +520,13 @@ impl<'model, L: RedoLog> HardwareThread<'model, L> {
         if let Err(cause) = running.sink.put(running.tx) {
             return End::Failed(TxError::Refused(cause));
         }
+        // A log may take from memory what was written when it draws the number.
+        running.tx.write_back();
         running.sink.number();
         if let Err(cause) = running.sink.seal() {
             return End::Failed(TxError::Refused(cause));
         }
         running.sealed = true;
-        running.tx.write_back();
         model.count_update();
         End::Wrote(answer)
     }
@@ -456,14 +537,15 @@ impl<'model, L: RedoLog> HardwareThread<'model, L> {
         body: &mut impl FnMut(&mut HardwareTx<'model>) -> Result<T, Halt<E>>,
     ) -> HandleEnd<'model, T, E, L> {
         let model = self.model;
-        let turn = model.turn.lock();
-        // SeqCst and the line's lock: an attempt that begins either sees it, or holds the line when it is stored to.
-        model.held.store(1, Ordering::SeqCst);
-        model.hardware.store_outside(LOCK_LINE);
+        let lock = model.take_lock();
         self.tx.locked = true;
-        let mut running =
-            Running { model, tx: &mut self.tx, sink: &mut self.sink, sealed: false, turn: Some(turn) };
-        let answer = match body(running.tx) {
+        let mut running = Running { tx: &mut self.tx, sink: &mut self.sink, sealed: false, lock: Some(lock) };
+        running.tx.memory.refresh();
+        let answer = body(running.tx);
+        if let Some(cause) = running.sink.refusal() {
+            return End::Failed(TxError::Refused(cause));
+        }
+        let answer = match answer {
             Ok(answer) => answer,
             Err(Halt::Abort(value)) => return End::Failed(TxError::Aborted(value)),
             Err(Halt::Retry) => return End::Retry,
@@ -486,17 +568,31 @@ impl<'model, L: RedoLog> HardwareThread<'model, L> {
     }
 }
 
+impl<L: RedoLog> HardwareThread<'_, L> {
+    /// Runs `work` while no transaction runs, and everything that was committed is in the log; `work` begins none.
+    pub(crate) fn alone<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let _lock = self.model.take_lock();
+        if L::KEEPS {
+            // A medium that has failed is reported by whatever asks it next.
+            let _ = self.sink.settle(self.model.log.newest());
+        }
+        work()
+    }
+}
+
 impl<'model, L: RedoLog> TxThread for HardwareThread<'model, L> {
     type Tx = HardwareTx<'model>;
     type SinkError = <L::Sink<'model> as RedoSink>::Error;
 
+    #[track_caller]
     fn run<T, E>(&mut self, mut body: impl FnMut(&mut Self::Tx) -> Result<T, Halt<E>>) -> Answer<T, E, Self> {
-        let model = self.model;
+        let (model, site) = (self.model, Site::of(Location::caller()));
+        let tried = self.retries.begin(site);
         let mut attempts = 0;
         loop {
             // Acquire pairs with the count of each update: what comes later is a change for a sleeper.
             let updates = model.updates.load(Ordering::Acquire);
-            let locked = attempts >= ATTEMPTS_MAX;
+            let locked = attempts >= tried.most;
             let end = if locked { self.with_lock(&mut body) } else { self.in_hardware(&mut body) };
             let (answer, durable) = match end {
                 End::Wrote(answer) => {
@@ -511,16 +607,20 @@ impl<'model, L: RedoLog> TxThread for HardwareThread<'model, L> {
                 End::Aborted(cause) => {
                     self.counts.conflicts += 1;
                     match cause {
-                        Cause::Conflict => {
+                        Cause::Conflict | Cause::Spurious => {
+                            self.counts.without_reason += u64::from(cause == Cause::Spurious);
                             attempts += 1;
                             self.backoff.wait(attempts);
                         }
                         Cause::Capacity => {
                             self.counts.capacity += 1;
-                            attempts = ATTEMPTS_MAX;
+                            attempts = tried.most;
                         }
-                        // Waits until the lock is free.
-                        Cause::LockTaken => drop(model.turn.lock()),
+                        Cause::LockTaken => {
+                            self.counts.explicit += 1;
+                            // Waits until the lock is free.
+                            drop(model.turn.lock());
+                        }
                     }
                     continue;
                 }
@@ -535,6 +635,8 @@ impl<'model, L: RedoLog> TxThread for HardwareThread<'model, L> {
             };
             self.counts.commits += 1;
             self.counts.serial += u64::from(locked);
+            self.counts.hardware += u64::from(!locked);
+            self.retries.end(tried);
             return durable.map(|()| answer).map_err(TxError::InDoubt);
         }
     }

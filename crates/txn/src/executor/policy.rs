@@ -22,6 +22,13 @@ const COMMITS_MAX: u32 = 1 << 14;
 /// Microseconds between two looks at the clock, as far as one thread can tell beforehand.
 const LOOK_MICROSECONDS: u64 = 250;
 
+/// A thread with longer transactions than this, on average between two looks, holds a seat for too long: with a limit
+/// the short ones of others would wait for it.
+const LONG_MICROSECONDS: u64 = 1_000;
+
+/// For so long after the last of them no limit is tried where every thread can have a processor.
+const LONG_KEPT_MICROSECONDS: u64 = 1_000_000;
+
 /// Of a thousand: by so much must a trial be faster to stay.
 const GAIN_PER_MILLE: u64 = 50;
 
@@ -32,6 +39,8 @@ pub(crate) struct Policy {
     searches: Mutex<Searches>,
     crowd: Crowd,
     cpus: usize,
+    /// When a thread with long transactions last looked; 0: never.
+    long_seen: AtomicU64,
 }
 
 /// What is searched for.
@@ -105,7 +114,7 @@ impl Policy {
             crowd.set(Some(most.max(1)), now);
         }
         let (commits, searches) = (Apart(AtomicU64::new(0)), Mutex::new(searches));
-        Some(Self { commits, searches, crowd, cpus: processors() })
+        Some(Self { commits, searches, crowd, cpus: processors(), long_seen: AtomicU64::new(0) })
     }
 
     /// The part of a new thread with this number.
@@ -138,10 +147,14 @@ impl Policy {
         let change = !climbing && writers.as_mut().is_some_and(|course| course.is_change_due(now, commits));
         let trying = writers.as_ref().is_some_and(|course| course.in_trial);
         let count = self.crowd.threads();
-        let most = threads
-            .as_mut()
-            .filter(|_| !trying && count > 1)
-            .and_then(|climb| climb.step(now, commits, count, self.cpus));
+        // Relaxed: a hint.
+        let long_seen = self.long_seen.load(Ordering::Relaxed);
+        let has_long = long_seen > 0 && now.saturating_sub(long_seen) < LONG_KEPT_MICROSECONDS;
+        let most = threads.as_mut().filter(|_| !trying && count > 1).and_then(|climb| {
+            // A crowd is limited whatever its transactions: without a processor a short one waits, too.
+            let lifts = has_long && count <= self.cpus;
+            if lifts { climb.lift() } else { climb.step(now, commits, count, self.cpus) }
+        });
         // Under the lock: of two limits in a row the later one stays.
         if let Some(most) = most {
             self.crowd.set(most, now);
@@ -180,6 +193,10 @@ impl Looks {
         let now = microseconds();
         let time = now.saturating_sub(self.last).max(1);
         self.last = now;
+        if time / own > LONG_MICROSECONDS {
+            // Relaxed: a hint.
+            policy.long_seen.store(now, Ordering::Relaxed);
+        }
         let fitting = (own * LOOK_MICROSECONDS / time).min(own * 2);
         self.interval = fitting.clamp(1, u64::from(COMMITS_MAX)) as u32;
         self.left = self.interval;
@@ -193,6 +210,7 @@ impl Looks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::run_once;
 
     /// Time in each mode, in slices, where the modes have these rates (in commits a slice).
     fn slices(
@@ -209,6 +227,45 @@ mod tests {
             *mode ^= usize::from(course.is_change_due(*now, *commits));
         }
         slices
+    }
+
+    #[test]
+    fn beside_long_transactions_no_thread_waits_for_a_seat() {
+        run_once(|| {
+            let slices = |cpus: usize, is_long: bool| {
+                let mut policy = Policy::new(false, ThreadLimit::Found).expect("a limit is searched for");
+                policy.cpus = cpus;
+                let mut places = [1, 2, 3].map(|number| policy.join(number));
+                let begun = microseconds();
+                let limited = (1..200).filter(|slice| {
+                    let now = begun + slice * 12_500;
+                    policy.long_seen.store(if is_long { now } else { 0 }, Ordering::Relaxed);
+                    policy.step(now, slice * 1000);
+                    policy.crowd.is_limited()
+                });
+                let limited = limited.count();
+                places.iter_mut().for_each(|place| policy.leave(place));
+                limited
+            };
+            assert_eq!(slices(4, true), 0, "each thread has a processor");
+            assert!(slices(4, false) > 0, "limits are tried");
+            assert!(slices(2, true) > 0, "a crowd is limited");
+        });
+    }
+
+    #[test]
+    fn a_limit_is_lifted_when_long_transactions_come() {
+        let mut climb = Climb::new(0);
+        let mut now = 0;
+        let trial = loop {
+            now += 12_500;
+            if let Some(limit) = climb.step(now, now, 2, 2) {
+                break limit;
+            }
+        };
+        assert_eq!((trial, climb.is_in_trial()), (Some(1), true));
+        assert_eq!((climb.lift(), climb.is_in_trial()), (Some(None), false));
+        assert_eq!(climb.lift(), None, "there is no limit");
     }
 
     #[test]

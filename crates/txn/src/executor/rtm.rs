@@ -1,10 +1,10 @@
 //! The executor on Intel RTM: transactions that the hardware isolates, and one lock for those that it does not take.
 //!
-//! A transaction tries hardware [`ATTEMPTS_MAX`] times, then takes the lock, to which every attempt subscribes: it
-//! loads the lock's word first, and so is aborted when a transaction takes the lock. What is known to be in vain is
-//! not tried again: a capacity abort leads to the lock at once, two aborts in a row without a reason as well (a page
-//! fault has none, and repeats until the page was touched outside of hardware, as it is with the lock). An attempt
-//! that finds the lock taken waits for it, and has not used up an attempt (the lemming effect; see `model`).
+//! A transaction tries hardware as often as [`RetryBudget`] says, then takes the lock, to which every attempt
+//! subscribes: it loads the lock's word first, and so is aborted when a transaction takes the lock. What is known to be
+//! in vain is not tried again: a capacity abort leads to the lock at once, two aborts in a row without a reason as
+//! well (a page fault has none, and repeats until the page was touched outside of hardware, as it is with the lock). An
+//! attempt that finds the lock taken waits for it, and has not used up an attempt (the lemming effect; see `model`).
 //!
 //! 1. Numbers follow the order of commits. The number is drawn inside the hardware transaction, so that the counter's
 //!    line is in its write set: of two attempts between their draw and their commit one is aborted. Drawn after the
@@ -19,6 +19,7 @@
 
 use super::backoff::Backoff;
 use super::in_place::InPlaceTx;
+use super::retries::{Retries, RetryBudget, Site};
 use super::wakeup::Wakeups;
 use crate::access::{Halt, Interrupted};
 use crate::memory::{TxMemory, WORD_BYTES};
@@ -26,9 +27,7 @@ use crate::run::{Answer, Isolation, TxCounts, TxError, TxThread, foreign_interru
 use crate::sink::{RedoLog, RedoSink, UnitSize};
 use crate::sync::{AbortStatus, AtomicU64, Mutex, MutexGuard, Ordering, fence, rtm, xabort, xbegin, xend};
 use std::convert::Infallible;
-
-/// Aborts after which a transaction takes the lock.
-const ATTEMPTS_MAX: u32 = 10;
+use std::panic::Location;
 
 /// Aborts without a reason, one after the other, after which it does. (The first may be an interrupt.)
 const WITHOUT_REASON_MAX: u32 = 2;
@@ -44,6 +43,7 @@ const WRITTEN_WORDS_MAX: usize = 48 * 1024 / WORD_BYTES;
 pub struct Htm<L> {
     memory: TxMemory,
     in_hardware: bool,
+    retries: RetryBudget,
     turn: Mutex<()>,
     lock: LockWord,
     wakeups: Wakeups,
@@ -61,12 +61,28 @@ impl<L: RedoLog> Htm<L> {
     pub fn new(memory: TxMemory, log: L) -> Self {
         let lock = LockWord(AtomicU64::new(0));
         let in_hardware = rtm().commits();
-        Self { memory, in_hardware, turn: Mutex::new(()), lock, wakeups: Wakeups::new(), log }
+        let (retries, turn, wakeups) = (RetryBudget::default(), Mutex::new(()), Wakeups::new());
+        Self { memory, in_hardware, retries, turn, lock, wakeups, log }
+    }
+
+    /// How often a transaction is tried in hardware. Default: [`RetryBudget::Found`].
+    #[must_use]
+    pub fn with_retries(mut self, retries: RetryBudget) -> Self {
+        self.retries = retries;
+        self
     }
 
     /// The redo log.
     pub fn log(&self) -> &L {
         &self.log
+    }
+
+    /// Takes the lock: no attempt runs in hardware until it is given back.
+    fn take_lock(&self) -> Locked<'_> {
+        let turn = self.turn.lock();
+        // SeqCst: attempts are aborted before the holder loads anything.
+        self.lock.0.store(1, Ordering::SeqCst);
+        Locked { word: &self.lock.0, _turn: turn }
     }
 
     /// Whether transactions run in hardware here. Otherwise they take the lock, one at a time.
@@ -85,7 +101,8 @@ impl<L: RedoLog> Isolation for Htm<L> {
         let tx = InPlaceTx::new(self.memory);
         // Any seed: delays need not differ from run to run.
         let backoff = Backoff::new(std::ptr::from_ref(&tx).addr() as u64);
-        HtmThread { htm: self, sink: self.log.sink(), tx, backoff, counts: TxCounts::default() }
+        let retries = Retries::new(self.retries);
+        HtmThread { htm: self, sink: self.log.sink(), tx, backoff, retries, counts: TxCounts::default() }
     }
 }
 
@@ -96,13 +113,27 @@ pub struct HtmThread<'htm, L: RedoLog + 'htm> {
     sink: L::Sink<'htm>,
     tx: InPlaceTx,
     backoff: Backoff,
+    retries: Retries,
     counts: TxCounts,
+}
+
+/// The lock, held.
+struct Locked<'htm> {
+    word: &'htm AtomicU64,
+    _turn: MutexGuard<'htm, ()>,
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // Release pairs with the loads of attempts that begin.
+        self.word.store(0, Ordering::Release);
+    }
 }
 
 /// What makes an attempt atomic.
 enum Way<'htm> {
     Hardware,
-    Lock(&'htm AtomicU64, #[expect(dead_code, reason = "held until the attempt ends")] MutexGuard<'htm, ()>),
+    Lock(#[expect(dead_code, reason = "held until the attempt ends")] Locked<'htm>),
 }
 
 /// An attempt that runs; undone, if it is not sealed, before others can see it.
@@ -120,11 +151,9 @@ impl<S: RedoSink> Drop for Running<'_, '_, S> {
             self.sink.withdraw();
         }
         self.tx.undo.clear();
-        match &self.way {
+        if matches!(self.way, Way::Hardware) {
             // SAFETY: made behind XBEGIN. After an abort there is none: control is back at XBEGIN.
-            Way::Hardware => unsafe { xend() },
-            // Release pairs with the loads of attempts that begin.
-            Way::Lock(word, _) => word.store(0, Ordering::Release),
+            unsafe { xend() };
         }
     }
 }
@@ -168,7 +197,12 @@ impl<'htm, S: RedoSink> Running<'_, 'htm, S> {
         mut self,
         body: &mut impl FnMut(&mut InPlaceTx) -> Result<T, Halt<E>>,
     ) -> End<T, E, S::Error> {
-        let answer = match body(self.tx) {
+        self.tx.memory.refresh();
+        let answer = body(self.tx);
+        if let Some(cause) = self.sink.refusal() {
+            return End::Failed(TxError::Refused(cause));
+        }
+        let answer = match answer {
             Ok(answer) => answer,
             Err(Halt::Abort(value)) => return End::Failed(TxError::Aborted(value)),
             Err(Halt::Retry) => return End::Retry,
@@ -215,6 +249,7 @@ impl<'htm, L: RedoLog> HtmThread<'htm, L> {
             return End::Failed(TxError::Refused(cause));
         }
         self.sink.announce();
+        self.tx.begin(false);
         // SAFETY: `run` asks for hardware only where transactions commit.
         if let Err(status) = unsafe { xbegin() } {
             self.sink.withdraw();
@@ -234,11 +269,8 @@ impl<'htm, L: RedoLog> HtmThread<'htm, L> {
         &mut self,
         body: &mut impl FnMut(&mut InPlaceTx) -> Result<T, Halt<E>>,
     ) -> HandleEnd<'htm, T, E, L> {
-        let htm = self.htm;
-        let turn = htm.turn.lock();
-        // SeqCst: attempts are aborted before the body loads anything.
-        htm.lock.0.store(1, Ordering::SeqCst);
-        let way = Way::Lock(&htm.lock.0, turn);
+        let way = Way::Lock(self.htm.take_lock());
+        self.tx.begin(true);
         let running = Running { tx: &mut self.tx, sink: &mut self.sink, sealed: false, way };
         running.complete(body)
     }
@@ -258,21 +290,35 @@ impl<'htm, L: RedoLog> HtmThread<'htm, L> {
     }
 }
 
+impl<L: RedoLog> HtmThread<'_, L> {
+    /// Runs `work` while no transaction runs, and everything that was committed is in the log; `work` begins none.
+    pub(crate) fn alone<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let _lock = self.htm.take_lock();
+        if L::KEEPS {
+            // A medium that has failed is reported by whatever asks it next.
+            let _ = self.sink.settle(self.htm.log.newest());
+        }
+        work()
+    }
+}
+
 impl<'htm, L: RedoLog> TxThread for HtmThread<'htm, L> {
     type Tx = InPlaceTx;
     type SinkError = <L::Sink<'htm> as RedoSink>::Error;
 
     #[inline]
+    #[track_caller]
     fn run<T, E>(
         &mut self,
         mut body: impl FnMut(&mut InPlaceTx) -> Result<T, Halt<E>>,
     ) -> Answer<T, E, Self> {
-        let htm = self.htm;
-        let (mut attempts, mut without_reason) = (0, 0);
+        let (htm, site) = (self.htm, Site::of(Location::caller()));
+        let tried = self.retries.begin(site);
+        let (mut attempts, mut without_reason, mut watch) = (0, 0, None);
         loop {
             // Before the attempt: a later number is a change for a sleeper.
             let newest = htm.log.newest();
-            let locked = !htm.in_hardware || attempts >= ATTEMPTS_MAX || without_reason >= WITHOUT_REASON_MAX;
+            let locked = !htm.in_hardware || attempts >= tried.most || without_reason >= WITHOUT_REASON_MAX;
             let end = if locked { self.with_lock(&mut body) } else { self.in_hardware(&mut body) };
             let (answer, wrote) = match end {
                 End::Wrote(answer) => (answer, true),
@@ -287,16 +333,30 @@ impl<'htm, L: RedoLog> TxThread for HtmThread<'htm, L> {
                         }
                         Cause::Capacity => {
                             self.counts.capacity += 1;
-                            attempts = ATTEMPTS_MAX;
+                            attempts = tried.most;
                         }
-                        Cause::WithoutReason => {}
-                        // Waits until the lock is free.
-                        Cause::LockTaken => drop(htm.turn.lock()),
+                        Cause::WithoutReason => self.counts.without_reason += 1,
+                        Cause::LockTaken => {
+                            self.counts.explicit += 1;
+                            // Waits until the lock is free.
+                            drop(htm.turn.lock());
+                        }
                     }
                     continue;
                 }
                 End::Retry => {
                     (attempts, without_reason) = (0, 0);
+                    // A time stamp is always later than the last one: no sign of a change.
+                    if htm.log.is_stamped() {
+                        watch = match watch.take() {
+                            None => Some(htm.wakeups.watch()),
+                            Some(watch) => {
+                                watch.wait();
+                                None
+                            }
+                        };
+                        continue;
+                    }
                     htm.wakeups.join();
                     fence(Ordering::SeqCst);
                     htm.wakeups.sleep(|| htm.log.newest() != newest);
@@ -305,6 +365,8 @@ impl<'htm, L: RedoLog> TxThread for HtmThread<'htm, L> {
                 End::Failed(error) => return Err(error),
             };
             self.counts.serial += u64::from(locked);
+            self.counts.hardware += u64::from(!locked);
+            self.retries.end(tried);
             return self.acknowledge(wrote).map(|()| answer).map_err(TxError::InDoubt);
         }
     }

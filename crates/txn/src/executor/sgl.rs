@@ -90,7 +90,13 @@ impl<'sgl, L: RedoLog> SglThread<'sgl, L> {
         let sgl = self.sgl;
         let lock = sgl.lock.lock();
         let mut holding = Holding { tx: &mut self.tx, sink: &mut self.sink, sealed: false, _lock: lock };
-        let answer = match body(holding.tx) {
+        holding.tx.memory.refresh();
+        holding.tx.begin(true);
+        let answer = body(holding.tx);
+        if let Some(cause) = holding.sink.refusal() {
+            return End::Failed(TxError::Refused(cause));
+        }
+        let answer = match answer {
             Ok(answer) => answer,
             Err(Halt::Abort(value)) => return End::Failed(TxError::Aborted(value)),
             // Interruptions do not happen here; one of elsewhere means the same.
@@ -123,6 +129,18 @@ impl<'sgl, L: RedoLog> SglThread<'sgl, L> {
             sgl.wakeups.wake();
         }
         End::Wrote(answer)
+    }
+}
+
+impl<L: RedoLog> SglThread<'_, L> {
+    /// Runs `work` while no transaction runs, and everything that was committed is in the log; `work` begins none.
+    pub(crate) fn alone<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let _lock = self.sgl.lock.lock();
+        if L::KEEPS {
+            // A medium that has failed is reported by whatever asks it next.
+            let _ = self.sink.settle(self.sgl.log.newest());
+        }
+        work()
     }
 }
 

@@ -80,6 +80,8 @@ impl<L: RedoLog> Stm<L> {
 
 impl<L: RedoLog> Stm<L> {
     /// Lets the others run again after a transaction that ran alone, and wakes those that sleep.
+    #[cold]
+    #[inline(never)]
     fn open(&self, exclusive: Exclusive<'_>) {
         drop(exclusive);
         self.wakeups.wake_after_commit();
@@ -100,6 +102,7 @@ impl<L: RedoLog> Isolation for Stm<L> {
             backoff: Backoff::new(number),
             solo: SoloWatch::new(self.solo_after),
             looks: Looks::new(),
+            beside: 0,
             counts: TxCounts::default(),
             tx,
         }
@@ -115,6 +118,9 @@ pub struct StmThread<'stm, L: RedoLog + 'stm> {
     looks: Looks,
     /// Where there is a policy.
     place: Option<Place>,
+    /// Commits neither alone nor serial.
+    beside: u64,
+    /// Without the sum, `commits`.
     counts: TxCounts,
 }
 
@@ -126,13 +132,22 @@ impl<L: RedoLog> Drop for StmThread<'_, L> {
     }
 }
 
-/// How an attempt ended, when its transaction has left the gate.
-enum End<T, E, S> {
-    Committed(T, Commit),
+/// How an attempt that did not commit ended, when its transaction has left the gate.
+enum End<E, S> {
     Conflict,
     /// With the number of closings while it ran; none if it ran alone.
     Retry(Option<u64>),
     Failed(TxError<E, S>),
+}
+
+/// How a transaction has gone so far.
+struct Course {
+    /// The next attempt notes what it reads.
+    logs_reads: bool,
+    conflicts: u32,
+    /// The next attempt notes what it reads, so that `retry` can wait for that: it runs beside others.
+    beside: bool,
+    seated: bool,
 }
 
 /// An attempt that runs; undone if its body panics.
@@ -144,34 +159,37 @@ impl<L: RedoLog> Drop for Attempt<'_, '_, L> {
     }
 }
 
+/// Why the log of an executor fails.
+type SinkError<'stm, L> = <<L as RedoLog>::Sink<'stm> as RedoSink>::Error;
+
 impl<'stm, L: RedoLog> Attempt<'_, 'stm, L> {
-    /// Commits or undoes, by what the body answered.
+    /// Commits, or undoes what cannot commit.
     #[inline(always)]
-    fn end<T, E>(self, answer: Result<T, Halt<E>>) -> End<T, E, <L::Sink<'stm> as RedoSink>::Error> {
-        let end = match answer {
+    fn commit<E>(self) -> Result<Commit, End<E, SinkError<'stm, L>>> {
+        match self.0.commit() {
+            Ok(commit) => {
+                std::mem::forget(self);
+                if matches!(commit, Commit::Invalid) { Err(End::Conflict) } else { Ok(commit) }
+            }
+            Err(cause) => Err(End::Failed(TxError::Refused(cause))),
+        }
+    }
+
+    /// Undoes it: it met another transaction, or its body halted.
+    #[cold]
+    #[inline(never)]
+    fn halt<E>(self, halt: Option<Halt<E>>) -> End<E, SinkError<'stm, L>> {
+        match halt {
             // A body may have swallowed the interruption, or concluded something from it.
             _ if self.0.is_doomed() => End::Conflict,
-            Ok(answer) => match self.0.commit() {
-                Ok(Commit::Invalid) => {
-                    std::mem::forget(self);
-                    return End::Conflict;
-                }
-                Ok(commit) => {
-                    std::mem::forget(self);
-                    return End::Committed(answer, commit);
-                }
-                Err(cause) => End::Failed(TxError::Refused(cause)),
-            },
-            Err(Halt::Interrupted(_)) => End::Conflict,
+            None | Some(Halt::Interrupted(_)) => End::Conflict,
             // Counted while it runs: nothing writes without records before it has left.
-            Err(Halt::Retry) => {
+            Some(Halt::Retry) => {
                 self.0.note_owned_as_read();
                 End::Retry((!self.0.is_alone()).then(|| self.0.stm().gate.closings()))
             }
-            Err(Halt::Abort(value)) => End::Failed(TxError::Aborted(value)),
-        };
-        drop(self);
-        end
+            Some(Halt::Abort(value)) => End::Failed(TxError::Aborted(value)),
+        }
     }
 }
 
@@ -195,85 +213,146 @@ impl<'stm, L: RedoLog> StmThread<'stm, L> {
         }
     }
 
+    /// Counts a commit.
+    #[inline(always)]
+    fn count(&mut self, serial: bool) {
+        match (serial, self.tx.is_alone()) {
+            (true, _) => self.counts.serial += 1,
+            (false, true) => self.counts.solo += 1,
+            (false, false) => self.beside += 1,
+        }
+    }
+
+    /// After a commit beside others: whether it is time to run alone, or to change the mode.
+    #[inline]
+    fn look_around(&mut self) {
+        let stm = self.tx.stm();
+        if self.solo.is_due() {
+            let asleep = || stm.wakeups.needed();
+            self.solo.ask(&stm.gate, self.tx.slot(), self.counts.solo, asleep);
+        }
+        if let (Some(policy), Some(place)) = (&stm.policy, &mut self.place)
+            && self.looks.is_due()
+        {
+            let change = || {
+                stm.gate.change_writers(self.tx.slot(), || stm.log.newest());
+                stm.wakeups.wake_after_commit();
+            };
+            self.looks.look(policy, place, change);
+        }
+    }
+
+    /// As `acknowledge`, without the wait: returns the redo log's ticket.
+    #[inline(always)]
+    fn leave_unawaited(&mut self, commit: &Commit) -> Result<u64, <L::Sink<'stm> as RedoSink>::Error> {
+        match *commit {
+            Commit::Wrote(number) => {
+                let deferred = self.tx.sink().defer();
+                self.tx.wait_for_older(number);
+                deferred
+            }
+            Commit::Read(newest) if L::KEEPS => self.tx.sink().settle_later(newest),
+            Commit::Read(_) | Commit::Invalid => Ok(0),
+        }
+    }
+
+    /// `ticket`: where the redo log's ticket goes, for a caller who does not wait.
     #[inline(always)]
     fn transact<T, E>(
         &mut self,
-        mut logs_reads: bool,
+        logs_reads: bool,
+        mut ticket: Option<&mut u64>,
         mut body: impl FnMut(&mut StmTx<'stm, L>) -> Result<T, Halt<E>>,
     ) -> Answer<T, E, Self> {
         let stm = self.tx.stm();
-        let mut conflicts = 0;
-        // The next attempt notes what it reads, so that `retry` can wait for that: it runs beside others.
-        let mut beside = false;
-        let mut seated = false;
+        let mut course = Course { logs_reads, conflicts: 0, beside: false, seated: false };
         loop {
-            if !seated && let (Some(policy), Some(place)) = (&stm.policy, &mut self.place) {
+            if !course.seated
+                && let (Some(policy), Some(place)) = (&stm.policy, &mut self.place)
+            {
                 policy.sit_down(place);
-                seated = true;
+                course.seated = true;
             }
-            let serial = conflicts >= stm.serial_after && !beside;
+            let serial = course.conflicts >= stm.serial_after && !course.beside;
             let exclusive = serial.then(|| stm.gate.exclusive(self.tx.slot()));
-            self.tx.begin(serial, logs_reads);
+            self.tx.begin(serial, course.logs_reads);
             let attempt = Attempt(&mut self.tx);
-            let answer = body(attempt.0);
-            let end = attempt.end(answer);
-            let was_alone = self.tx.is_alone();
+            let end = match body(attempt.0) {
+                Ok(answer) if !attempt.0.is_doomed() => match attempt.commit() {
+                    Ok(commit) => {
+                        if let Some(exclusive) = exclusive {
+                            stm.open(exclusive);
+                        }
+                        if let Some(ticket) = &mut ticket {
+                            match self.leave_unawaited(&commit) {
+                                Ok(deferred) => **ticket = deferred,
+                                Err(cause) => {
+                                    self.count(serial);
+                                    return Err(TxError::InDoubt(cause));
+                                }
+                            }
+                        } else if let Err(cause) = self.acknowledge(&commit) {
+                            // As in `acknowledge`: not kept.
+                            self.count(serial);
+                            return Err(TxError::InDoubt(cause));
+                        }
+                        self.count(serial);
+                        if !self.tx.is_alone() {
+                            self.look_around();
+                        }
+                        return Ok(answer);
+                    }
+                    Err(end) => end,
+                },
+                answer => attempt.halt(answer.err()),
+            };
             if let Some(exclusive) = exclusive {
                 stm.open(exclusive);
             }
-            match end {
-                End::Committed(answer, commit) => {
-                    self.counts.commits += 1;
-                    self.counts.serial += u64::from(serial);
-                    self.counts.solo += u64::from(was_alone && !serial);
-                    // As in `acknowledge`: not kept.
-                    if let Err(cause) = self.acknowledge(&commit) {
-                        return Err(TxError::InDoubt(cause));
-                    }
-                    if !was_alone && self.solo.is_due() {
-                        let asleep = || stm.wakeups.needed();
-                        self.solo.ask(&stm.gate, self.tx.slot(), self.counts.solo, asleep);
-                    }
-                    if !was_alone
-                        && let (Some(policy), Some(place)) = (&stm.policy, &mut self.place)
-                        && self.looks.is_due()
-                    {
-                        let change = || {
-                            stm.gate.change_writers(self.tx.slot(), || stm.log.newest());
-                            stm.wakeups.wake_after_commit();
-                        };
-                        self.looks.look(policy, place, change);
-                    }
-                    return Ok(answer);
-                }
-                End::Conflict if self.tx.wants_log() => logs_reads = true,
-                End::Conflict => {
-                    self.counts.conflicts += 1;
-                    conflicts += 1;
-                    beside = false;
-                    logs_reads |= conflicts >= UNLOGGED_ATTEMPTS_MAX;
-                    self.backoff.wait(conflicts);
-                }
-                End::Retry(closings) => {
-                    conflicts = 0;
-                    beside = closings.is_none() || !self.tx.logs_reads();
-                    match closings {
-                        // It ran alone, and noted nothing.
-                        None => stm.gate.end_solo(self.tx.slot()),
-                        Some(closings) if self.tx.logs_reads() => {
-                            if let (Some(policy), Some(place)) = (&stm.policy, &mut self.place) {
-                                policy.stand_up(place);
-                                seated = false;
-                            }
-                            self.tx.sleep(closings);
-                        }
-                        Some(_) => {}
-                    }
-                    logs_reads = true;
-                }
-                End::Failed(error) => return Err(error),
+            if let Some(error) = self.after(end, &mut course) {
+                return Err(error);
             }
         }
+    }
+
+    /// What follows an attempt that did not commit: the error with which the transaction ends, or another attempt.
+    #[cold]
+    #[inline(never)]
+    fn after<E>(
+        &mut self,
+        end: End<E, SinkError<'stm, L>>,
+        course: &mut Course,
+    ) -> Option<TxError<E, SinkError<'stm, L>>> {
+        let stm = self.tx.stm();
+        match end {
+            End::Conflict if self.tx.wants_log() => course.logs_reads = true,
+            End::Conflict => {
+                self.counts.conflicts += 1;
+                course.conflicts += 1;
+                course.beside = false;
+                course.logs_reads |= course.conflicts >= UNLOGGED_ATTEMPTS_MAX;
+                self.backoff.wait(course.conflicts);
+            }
+            End::Retry(closings) => {
+                course.conflicts = 0;
+                course.beside = closings.is_none() || !self.tx.logs_reads();
+                match closings {
+                    // It ran alone, and noted nothing.
+                    None => stm.gate.end_solo(self.tx.slot()),
+                    Some(closings) if self.tx.logs_reads() => {
+                        if let (Some(policy), Some(place)) = (&stm.policy, &mut self.place) {
+                            policy.stand_up(place);
+                            course.seated = false;
+                        }
+                        self.tx.sleep(closings);
+                    }
+                    Some(_) => {}
+                }
+                course.logs_reads = true;
+            }
+            End::Failed(error) => return Some(error),
+        }
+        None
     }
 }
 
@@ -294,12 +373,22 @@ impl<'stm, L: RedoLog> TxThread for StmThread<'stm, L> {
 
     #[inline]
     fn run<T, E>(&mut self, body: impl FnMut(&mut Self::Tx) -> Result<T, Halt<E>>) -> Answer<T, E, Self> {
-        self.transact(true, body)
+        self.transact(true, None, body)
     }
 
     #[inline]
     fn read<T, E>(&mut self, body: impl FnMut(&mut Self::Tx) -> Result<T, Halt<E>>) -> Answer<T, E, Self> {
-        self.transact(false, body)
+        self.transact(false, None, body)
+    }
+
+    #[inline]
+    fn run_nowait<T, E>(
+        &mut self,
+        body: impl FnMut(&mut Self::Tx) -> Result<T, Halt<E>>,
+    ) -> Answer<(T, u64), E, Self> {
+        let mut ticket = 0;
+        let answer = self.transact(true, Some(&mut ticket), body)?;
+        Ok((answer, ticket))
     }
 
     fn irrevocable<T>(
@@ -310,21 +399,22 @@ impl<'stm, L: RedoLog> TxThread for StmThread<'stm, L> {
         let exclusive = stm.gate.exclusive(self.tx.slot());
         self.tx.begin(true, true);
         let attempt = Attempt(&mut self.tx);
-        let answer = body(attempt.0).map_err(Halt::<Infallible>::Interrupted);
-        let end = attempt.end(answer);
+        let end = match body(attempt.0) {
+            Ok(answer) => attempt.commit::<Infallible>().map(|commit| (answer, commit)),
+            Err(_) => Err(attempt.halt(None)),
+        };
         stm.open(exclusive);
         match end {
-            End::Committed(answer, commit) => {
-                self.counts.commits += 1;
+            Ok((answer, commit)) => {
                 self.counts.serial += 1;
                 self.acknowledge(&commit).map(|()| answer).map_err(TxError::InDoubt)
             }
-            End::Failed(error) => Err(error),
-            End::Conflict | End::Retry(_) => foreign_interruption(),
+            Err(End::Failed(error)) => Err(error),
+            Err(End::Conflict | End::Retry(_)) => foreign_interruption(),
         }
     }
 
     fn counts(&self) -> TxCounts {
-        self.counts
+        TxCounts { commits: self.beside + self.counts.solo + self.counts.serial, ..self.counts }
     }
 }

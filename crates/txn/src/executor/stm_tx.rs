@@ -17,11 +17,11 @@ use super::entries::Entries;
 use super::gate::{Gate, Slot};
 use super::ownership::{Records, Table, is_owned, limit_of, mark_of, next_incarnation, number_of, record_of};
 use super::policy::Policy;
-use super::undo::UndoLog;
+use super::undo::{RUN_BYTES_MIN, UndoLog};
 use super::wakeup::Wakeups;
-use crate::access::{Interrupted, TxAccess};
+use crate::access::{Interrupted, TxAccess, write_in_pieces};
 use crate::memory::{TxMemory, load, store};
-use crate::sink::{RedoLog, RedoSink};
+use crate::sink::{RedoLog, RedoSink, Taken};
 use crate::sync::{Ordering, pause};
 use std::sync::Arc;
 
@@ -60,6 +60,16 @@ struct Seen {
     record: u64,
 }
 
+/// Whether the record of each of these reads is as it was, or owned by the attempt that noted them (which took it as it
+/// was: a record that has changed since the snapshot is not taken without extending).
+fn are_unchanged(reads: &[Seen], records: &Records<'_>, mark: u64) -> bool {
+    reads.iter().all(|seen| {
+        // Relaxed: the number or the clock that the caller has just loaded (Acquire) orders it; see there.
+        let record = records.at(seen.index).load(Ordering::Relaxed);
+        record == seen.record || record == mark
+    })
+}
+
 /// How an attempt that reached its end went.
 pub(super) enum Commit {
     /// It wrote, and is visible; [`RedoSink::finish`] is still to be called.
@@ -86,8 +96,13 @@ pub struct StmTx<'stm, L: RedoLog + 'stm> {
     alone: bool,
     /// Alone, or the one writer, as it has found out: accesses need no records any more.
     direct: bool,
+    /// Words that begin at smaller offsets are accessed without records; 0 unless `direct`. One comparison is both the
+    /// check of the address and the question for the mode.
+    direct_end: usize,
     /// At most one transaction writes.
     one_writer: bool,
+    /// `direct` or `one_writer`: stripes need no records. One question where both are rare.
+    without_stripes: bool,
     /// What the record of all memory held, while there is at most one writer.
     watched: u64,
     logs_reads: bool,
@@ -126,7 +141,9 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
             limit: 0,
             alone: false,
             direct: false,
+            direct_end: 0,
             one_writer: false,
+            without_stripes: false,
             watched: 0,
             logs_reads: true,
             doomed: false,
@@ -171,22 +188,54 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
     /// Begins an attempt; `exclusive` if the caller has closed the gate.
     #[inline(always)]
     pub(super) fn begin(&mut self, exclusive: bool, logs_reads: bool) {
-        self.reads.clear();
-        self.owned.clear();
+        debug_assert!(self.owned.is_empty(), "an attempt that ends gives back what it owns");
         self.undo.clear();
         self.memory.refresh();
         self.logs_reads = logs_reads;
-        (self.doomed, self.wants_log, self.privatises, self.newest_read) = (false, false, false, 0);
+        (self.doomed, self.wants_log, self.privatises) = (false, false, false);
         if exclusive {
-            (self.alone, self.direct) = (true, true);
+            self.alone = true;
+            self.set_direct(true);
         } else {
             (self.alone, self.snapshot) = self.stm.gate.enter(&self.slot, || self.stm.log.newest());
-            self.direct = self.alone;
+            self.set_direct(self.alone);
+            if self.alone {
+                return;
+            }
+            self.reads.clear();
+            self.newest_read = 0;
             self.limit = limit_of(self.snapshot);
             self.one_writer = self.stm.gate.one_writer();
-            if self.one_writer && !self.alone {
+            self.without_stripes = self.one_writer;
+            if self.one_writer {
                 self.watch();
             }
+        }
+    }
+
+    #[inline(always)]
+    fn set_direct(&mut self, direct: bool) {
+        (self.direct, self.without_stripes) = (direct, direct);
+        self.direct_end = if direct { self.memory.end_of_words() } else { 0 };
+    }
+
+    /// Where an access needs no records, if its address is a common one.
+    #[inline(always)]
+    fn directly(&self, address: usize) -> Option<*mut u8> {
+        // SAFETY: 0, or the end of the words when it was set; the range only grows.
+        unsafe { self.memory.at_before(self.direct_end, address) }
+    }
+
+    /// Notes what a write replaces, and writes.
+    ///
+    /// # Safety
+    /// `at` came from the memory, for this address and size; and no other transaction uses the stripe now.
+    #[inline(always)]
+    unsafe fn replace(&mut self, at: *mut u8, address: usize, size: usize, value: u64) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            self.undo.note(address, size, load(at, size));
+            store(at, size, value);
         }
     }
 
@@ -204,15 +253,16 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
             }
             return Ok(Commit::Read(newest));
         }
-        self.sink.put(&self.undo.written(&self.memory))?;
-        self.sink.announce();
-        let number = if self.direct { self.sink.number_alone() } else { self.sink.number() };
-        let unchanged = self.direct || (L::DENSE && number == self.snapshot + 1);
-        if !unchanged && !self.is_valid() {
-            self.void(number);
-            return Ok(Commit::Invalid);
-        }
-        self.sink.seal()?;
+        let Self { sink, undo, memory, direct, snapshot, reads, records, mark, .. } = self;
+        let may_commit =
+            |number| *direct || (L::DENSE && number == *snapshot + 1) || are_unchanged(reads, records, *mark);
+        let number = match sink.take(&undo.written(memory), *direct, may_commit)? {
+            Taken::Sealed(number) => number,
+            Taken::Numbered(number) => {
+                self.void(number);
+                return Ok(Commit::Invalid);
+            }
+        };
         let mut sleepers = false;
         if self.alone {
             // Sleepers of before have been told that the gate was closed.
@@ -222,6 +272,7 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
         } else {
             let record = record_of(number);
             self.owned.iter().for_each(|owned| self.records.release(owned.index, record));
+            self.owned.clear();
             // Between the writes and the look for sleepers; pairs with the heavy half in `sleep`.
             self.stm.gate.light();
             sleepers = self.stm.wakeups.needed();
@@ -316,14 +367,8 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
         number_of(logged.max(self.newest_read)).max(self.stm.gate.unrecorded())
     }
 
-    /// Whether every logged read's record is as it was, or owned by this attempt (which took it as it was: a record
-    /// that has changed since the snapshot is not taken without extending).
     fn is_valid(&self) -> bool {
-        self.reads.iter().all(|seen| {
-            // Relaxed: the number or the clock that the caller has just loaded (Acquire) orders it; see there.
-            let record = self.records.at(seen.index).load(Ordering::Relaxed);
-            record == seen.record || record == self.mark
-        })
+        are_unchanged(&self.reads, &self.records, self.mark)
     }
 
     /// Takes a later snapshot, if all that was read belongs to it as well.
@@ -399,7 +444,7 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
             return Err(self.doom());
         }
         self.note_owned(index, self.watched);
-        self.direct = true;
+        self.set_direct(true);
         Ok(())
     }
 
@@ -458,14 +503,17 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
 impl<L: RedoLog> TxAccess for StmTx<'_, L> {
     #[inline(always)]
     fn read_piece(&mut self, address: usize, size: usize) -> Result<u64, Interrupted> {
-        let at = self.memory.at(address, size);
-        if self.direct {
-            // SAFETY: checked by `at`.
+        if let Some(at) = self.directly(address) {
+            // SAFETY: the memory gave it, for a whole word.
             return Ok(unsafe { load(at, size) });
         }
-        if self.one_writer {
-            // SAFETY: as above.
+        let at = self.memory.at(address, size);
+        if self.without_stripes {
+            // SAFETY: checked by `at`.
             let value = unsafe { load(at, size) };
+            if self.direct {
+                return Ok(value);
+            }
             let unchanged = self.records.unchanged(self.records.of_all(), self.watched);
             return if unchanged { Ok(value) } else { Err(self.doom()) };
         }
@@ -488,10 +536,17 @@ impl<L: RedoLog> TxAccess for StmTx<'_, L> {
 
     #[inline(always)]
     fn write_piece(&mut self, address: usize, size: usize, value: u64) -> Result<(), Interrupted> {
+        if let Some(at) = self.directly(address) {
+            // SAFETY: the memory gave it, for a whole word; nobody else writes.
+            unsafe { self.replace(at, address, size, value) };
+            return Ok(());
+        }
         let at = self.memory.at(address, size);
-        if !self.direct && self.one_writer {
-            self.become_writer()?;
-        } else if !self.direct {
+        if self.without_stripes {
+            if !self.direct {
+                self.become_writer()?;
+            }
+        } else {
             let index = self.records.index(address);
             // Relaxed: `own` acquires.
             let record = self.records.at(index).load(Ordering::Relaxed);
@@ -504,11 +559,16 @@ impl<L: RedoLog> TxAccess for StmTx<'_, L> {
             }
         }
         // SAFETY: checked by `at`; and no other transaction uses the stripe now.
-        unsafe {
-            self.undo.note(address, size, load(at, size));
-            store(at, size, value);
-        }
+        unsafe { self.replace(at, address, size, value) };
         Ok(())
+    }
+
+    #[inline]
+    fn write_bytes(&mut self, address: usize, bytes: &[u8]) -> Result<(), Interrupted> {
+        if bytes.len() >= RUN_BYTES_MIN {
+            self.undo.expect_runs();
+        }
+        write_in_pieces(self, address, bytes)
     }
 
     fn privatise(&mut self) {

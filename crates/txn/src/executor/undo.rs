@@ -9,9 +9,19 @@ use std::collections::HashSet;
 /// Bits of an entry's first word that hold the address; the rest holds the size, 0 for a whole word.
 const ADDRESS_BITS: u32 = 56;
 
+/// Neighbouring writes of so many bytes go to the redo log as one range: 16 bytes and their own, where words take twice
+/// their own.
+pub(crate) const RUN_BYTES_MIN: usize = 32;
+
+/// A longer run is several ranges: each ends with the entry that brings it to so many bytes.
+const RANGE_BYTES_MAX: usize = 1024;
+
+/// Ascending pieces of the list up to which compacting looks for overlaps among them, instead of at each entry.
+const PIECES_MAX: usize = 32;
+
 /// One write: where, how many bytes, and what was there.
 #[derive(Clone, Copy, Debug)]
-struct Undo {
+pub(crate) struct Undo {
     place: u64,
     old: u64,
 }
@@ -33,6 +43,9 @@ impl Undo {
         let (address, size) = (self.address(), self.size());
         // SAFETY: the address was checked with this size when the entry was made.
         unsafe { store(memory.at(address, size), size, self.old) };
+        if let Some(stores) = memory.stores() {
+            stores.stored(&mut std::iter::once((address, size)));
+        }
     }
 }
 
@@ -43,19 +56,27 @@ pub(crate) struct UndoLog {
     /// Entries that are no whole word, and their bytes.
     ranges: usize,
     range_bytes: usize,
+    /// Some writes were longer than words: commits look for neighbours.
+    has_runs: bool,
     /// How many entries there were when each open nested transaction began.
     nested: Vec<usize>,
 }
 
 impl UndoLog {
     pub(crate) fn new() -> Self {
-        Self { entries: Entries::new(), ranges: 0, range_bytes: 0, nested: Vec::new() }
+        Self { entries: Entries::new(), ranges: 0, range_bytes: 0, has_runs: false, nested: Vec::new() }
     }
 
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
-        (self.ranges, self.range_bytes) = (0, 0);
+        (self.ranges, self.range_bytes, self.has_runs) = (0, 0, false);
         self.nested.clear();
+    }
+
+    /// What is noted next is neighbours, at least [`RUN_BYTES_MIN`] bytes.
+    #[inline(always)]
+    pub(crate) fn expect_runs(&mut self) {
+        self.has_runs = true;
     }
 
     /// A nested transaction begins.
@@ -98,6 +119,9 @@ impl UndoLog {
     fn make_room(&mut self) {
         let nested = &mut self.nested;
         self.entries.make_room(|list| {
+            if are_apart(list) {
+                return;
+            }
             let mut seen = HashSet::with_capacity(list.len());
             let (mut at, mut kept, mut begun) = (0, 0, 0);
             list.retain(|entry| {
@@ -137,6 +161,24 @@ impl UndoLog {
     }
 }
 
+/// Whether no two entries are for the same bytes, as far as that is seen at once: they ascend, in a few pieces that lie
+/// apart. So are those of long writes.
+fn are_apart(list: &[Undo]) -> bool {
+    let mut pieces: Vec<(usize, usize)> = Vec::with_capacity(PIECES_MAX);
+    for entry in list {
+        let (from, to) = (entry.address(), entry.address() + entry.size());
+        if let Some((_, end)) = pieces.last_mut().filter(|(_, end)| *end <= from) {
+            *end = to;
+        } else if pieces.len() < PIECES_MAX {
+            pieces.push((from, to));
+        } else {
+            return false;
+        }
+    }
+    pieces.sort_unstable();
+    pieces.windows(2).all(|pair| pair[0].1 <= pair[1].0)
+}
+
 /// What one attempt wrote, as memory holds it.
 #[derive(Debug)]
 pub(crate) struct Written<'a> {
@@ -144,9 +186,77 @@ pub(crate) struct Written<'a> {
     memory: &'a TxMemory,
 }
 
+impl Written<'_> {
+    /// Passes the entries to `each`, with their bytes: neighbours of [`RUN_BYTES_MIN`] bytes or more at once, others
+    /// one by one.
+    fn each_run(&self, mut each: impl FnMut(&[Undo], usize)) {
+        let mut left = &*self.undo.entries;
+        while let Some(first) = left.first() {
+            let (begin, mut end, mut count) = (first.address(), first.address() + first.size(), 1);
+            while let Some(next) = left.get(count).filter(|next| next.address() == end) {
+                (end, count) = (end + next.size(), count + 1);
+            }
+            let (run, rest) = left.split_at(count);
+            left = rest;
+            if end - begin >= RUN_BYTES_MIN {
+                each(run, end - begin);
+            } else {
+                run.iter().for_each(|entry| each(std::slice::from_ref(entry), entry.size()));
+            }
+        }
+    }
+
+    /// The bytes of an entry as memory holds them, in the low ones of a number.
+    fn now(&self, entry: &Undo) -> u64 {
+        let (address, size) = (entry.address(), entry.size());
+        // SAFETY: as in `restore`.
+        unsafe { load(self.memory.at(address, size), size) }
+    }
+
+    /// Passes one entry.
+    fn pass(&self, entry: &Undo, unit: &mut impl Unit) {
+        let (address, size, value) = (entry.address(), entry.size(), self.now(entry));
+        if size == WORD_BYTES {
+            unit.word(address, value);
+        } else {
+            unit.range(address, &value.to_le_bytes()[..size]);
+        }
+    }
+
+    /// Passes neighbours, as ranges.
+    fn pass_run(&self, entries: &[Undo], unit: &mut impl Unit) {
+        let mut range = [0; RANGE_BYTES_MAX + WORD_BYTES];
+        let (mut at, mut used) = (entries[0].address(), 0);
+        for entry in entries {
+            range[used..used + WORD_BYTES].copy_from_slice(&self.now(entry).to_le_bytes());
+            used += entry.size();
+            if used >= RANGE_BYTES_MAX {
+                unit.range(at, &range[..used]);
+                (at, used) = (at + used, 0);
+            }
+        }
+        if used > 0 {
+            unit.range(at, &range[..used]);
+        }
+    }
+}
+
 impl Writes for Written<'_> {
+    type Entry = Undo;
+
     #[inline]
     fn size(&self) -> UnitSize {
+        if self.undo.has_runs {
+            let mut size = UnitSize::default();
+            self.each_run(|entries, bytes| match entries {
+                [word] if bytes == WORD_BYTES && word.size() == WORD_BYTES => size.words += 1,
+                _ => {
+                    size.ranges += bytes.div_ceil(RANGE_BYTES_MAX);
+                    size.range_bytes += bytes;
+                }
+            });
+            return size;
+        }
         UnitSize {
             words: self.undo.entries.len() - self.undo.ranges,
             ranges: self.undo.ranges,
@@ -154,24 +264,29 @@ impl Writes for Written<'_> {
         }
     }
 
+    #[inline(always)]
+    fn as_words(&self) -> Option<&[Undo]> {
+        (self.undo.ranges == 0 && !self.undo.has_runs).then_some(&*self.undo.entries)
+    }
+
+    #[inline(always)]
+    fn word(&self, entry: &Undo) -> (usize, u64) {
+        let address = entry.place as usize;
+        // SAFETY: the address was checked, as a whole word's, when the entry was made.
+        (address, unsafe { self.memory.load_word(address) })
+    }
+
     #[inline]
     fn each(&self, unit: &mut impl Unit) {
-        if self.undo.ranges == 0 {
-            // SAFETY: every address was checked, as a whole word's, when its entry was made.
-            let now = |address| unsafe { self.memory.load_word(address) };
-            return unit.words(
-                self.undo.entries.iter().map(|entry| (entry.place as usize, now(entry.place as usize))),
-            );
+        if let Some(entries) = self.as_words() {
+            return unit.words(entries.iter().map(|entry| self.word(entry)));
         }
-        for entry in self.undo.entries.iter() {
-            let (address, size) = (entry.address(), entry.size());
-            // SAFETY: as in `restore`.
-            let value = unsafe { load(self.memory.at(address, size), size) };
-            if size == WORD_BYTES {
-                unit.word(address, value);
-            } else {
-                unit.range(address, &value.to_le_bytes()[..size]);
-            }
+        if self.undo.has_runs {
+            return self.each_run(|entries, _| match entries {
+                [entry] => self.pass(entry, unit),
+                _ => self.pass_run(entries, unit),
+            });
         }
+        self.undo.entries.iter().for_each(|entry| self.pass(entry, unit));
     }
 }

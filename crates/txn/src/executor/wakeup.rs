@@ -44,6 +44,15 @@ impl Wakeups {
         self.commits.notify_all();
     }
 
+    /// For a sleeper that cannot tell by a number whether anything has changed since it ran: it runs once more, and
+    /// then waits. What was committed before this call that run sees, and what is committed later ends the wait.
+    pub(crate) fn watch(&self) -> Watch<'_> {
+        self.join();
+        // Pairs with the fence in `wake_after_commit`.
+        fence(Ordering::SeqCst);
+        Watch { wakeups: self, ticket: self.commits.ticket() }
+    }
+
     /// The caller is about to sleep; `sleep` must follow, after a barrier.
     pub(crate) fn join(&self) {
         // Relaxed: the barrier orders it before what `changed` loads.
@@ -59,5 +68,25 @@ impl Wakeups {
             }
         }
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A transaction that is counted as a sleeper, and runs once more before it sleeps.
+#[derive(Debug)]
+pub(crate) struct Watch<'a> {
+    wakeups: &'a Wakeups,
+    ticket: u32,
+}
+
+impl Watch<'_> {
+    /// Sleeps until a commit after `watch`, or for [`SLEEP_MILLISECONDS_MAX`].
+    pub(crate) fn wait(self) {
+        self.wakeups.commits.wait_for(self.ticket, limit(SLEEP_MILLISECONDS_MAX));
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.wakeups.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 }

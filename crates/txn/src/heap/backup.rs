@@ -53,8 +53,9 @@ impl Heap {
     /// the backup by returning `Break`.
     ///
     /// # Errors
-    /// `Stopped`; `Nested` inside a transaction, `Forked` in a child; the pool's `Exists`, `NoSpace`, `Io`, and `Busy`:
-    /// another backup to `path` is at work. Nothing is left at `path`.
+    /// `Stopped`; `Invalid` for a place inside the heap's own directory; `Nested` inside a transaction, `Forked` in a
+    /// child; the pool's `Exists`, `NoSpace`, `Io`, and `Busy`: another backup to `path` is at work. Nothing is left at
+    /// `path`.
     pub fn backup(
         &self,
         path: impl AsRef<Path>,
@@ -62,7 +63,23 @@ impl Heap {
     ) -> HeapResult<HeapBackup> {
         // Before a file is made.
         drop(self.thread()?);
+        self.refuse_own_directory(path.as_ref())?;
         appear(path.as_ref(), |part| self.copy_to(part, &mut progress))
+    }
+
+    /// A pool in the heap's own directory would be lost with it, and be copied with it by other tools.
+    fn refuse_own_directory(&self, path: &Path) -> HeapResult<()> {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let own = self.shadow().path().and_then(|own| own.canonicalize().ok());
+        match (parent.canonicalize(), own) {
+            (Ok(parent), Some(own)) if parent.starts_with(&own) => Err(HeapError::Invalid {
+                what: format!(
+                    "{} lies inside the heap's own directory; choose a place for the backup outside of it",
+                    path.display()
+                ),
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn copy_to(
@@ -86,9 +103,9 @@ impl Heap {
             }
         }
         let mut thread = self.thread()?;
-        let Thread { stm, .. } = &mut *thread;
+        let Thread { handle, .. } = &mut *thread;
         let begun = Instant::now();
-        let (len, copied) = stm.alone(|| {
+        let (len, copied) = handle.alone(|| {
             let len = shadow.len();
             (len, copy.grow(len).map(|()| compare(shadow, &copy, len)))
         });

@@ -1,6 +1,8 @@
 //! The heap: opening, transactions of any thread, closing.
 
+use super::choice::{Choice, Machine};
 use super::error::{HeapError, HeapResult};
+use super::executors::{HeapExecutor, HeapTx};
 use super::layout::{ARENA_OFFSET, AT_BASE, AT_CRC, AT_MAGIC, AT_VERSION, MAGIC, VERSION, crc};
 use super::memory_limit::{Counters, MemoryLimit};
 use super::options::{HeapOptions, MEMORY_BYTES_MIN};
@@ -11,14 +13,15 @@ use super::stop::{Cancel, Cancelled, Stop};
 use super::thread::Thread;
 use super::tx::Tx;
 use crate::access::Halt;
-use crate::commit::HeapLog;
-use crate::executor::{Stm, StmThread};
+use crate::commit::{HeapLog, Protocol};
 use crate::memory::TxMemory;
-use crate::run::{Answer, TxCounts, TxError, TxThread};
+use crate::run::{TxCounts, TxError};
+use crate::sink::{RedoLog, RedoSink, Unit, UnitSize, Writes as CommitWrites};
 use mangrove_arena::{ArenaStat, Heap as Arena, Writes};
-use mangrove_shadow::{Order, Shadow};
+use mangrove_shadow::{MediumKind, Order, Shadow};
 use mangrove_sys::ProcessMark;
 use std::cell::{RefCell, RefMut};
+use std::convert::Infallible;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -73,11 +76,13 @@ struct Parts {
     memory: Option<MemoryLimit>,
     /// Dropped before the executor that they point to.
     threads: ThreadLocal<RefCell<Thread>>,
-    executor: Box<Stm<HeapLog>>,
+    executor: Box<HeapExecutor>,
     space: ShadowSpace,
     plan: Plan,
     /// Threads that had a handle.
     thread_count: AtomicU64,
+    /// Names this opening in tickets; random.
+    opening: u64,
 }
 
 impl Drop for Heap {
@@ -111,9 +116,34 @@ pub struct HeapStat {
     pub longest_pause: Duration,
 }
 
-/// What formatting writes, for the one commit that makes the heap.
+/// What formatting writes, for the one commit that makes the heap: address and length of each range.
 #[derive(Default)]
 struct Written(Vec<(usize, usize)>);
+
+impl CommitWrites for Written {
+    type Entry = Infallible;
+
+    /// They are ranges.
+    fn as_words(&self) -> Option<&[Infallible]> {
+        None
+    }
+
+    fn word(&self, entry: &Infallible) -> (usize, u64) {
+        match *entry {}
+    }
+
+    fn size(&self) -> UnitSize {
+        UnitSize { words: 0, ranges: self.0.len(), range_bytes: self.0.iter().map(|range| range.1).sum() }
+    }
+
+    fn each(&self, unit: &mut impl Unit) {
+        for &(address, len) in &self.0 {
+            let from: *const u8 = std::ptr::with_exposed_provenance(address);
+            // SAFETY: the arena has written these bytes, or `make` has; no other thread uses the heap yet.
+            unit.range(address, unsafe { std::slice::from_raw_parts(from, len) });
+        }
+    }
+}
 
 impl Writes for Written {
     fn wrote(&mut self, address: usize, len: usize) {
@@ -141,17 +171,38 @@ impl Heap {
     /// # Errors
     /// See [`HeapError`].
     pub fn over(shadow: Shadow, options: &HeapOptions) -> HeapResult<Self> {
-        if shadow.is_stamped() {
-            return Err(stamps_refused());
-        }
+        let order = Some(shadow.order()).filter(|_| shadow.medium() != MediumKind::File);
+        let protocol = match (options.protocol, order) {
+            (Protocol::Automatic, Some(Order::Marker)) => Protocol::Spht,
+            (Protocol::Automatic, Some(Order::Gaps)) if shadow.is_stamped() => Protocol::SphtEadr,
+            (Protocol::Automatic, Some(_)) if !shadow.is_stamped() => Protocol::OneFence,
+            (protocol, _) => protocol,
+        };
+        let choice = if shadow.is_read_only() {
+            Choice::read_only(options.executor)
+        } else {
+            Choice::new(options.executor, protocol, order, &Machine::of(&shadow))?
+        };
+        Self::with(shadow, options, &choice)
+    }
+
+    /// A heap in `shadow`, which was opened for `choice`.
+    fn with(shadow: Shadow, options: &HeapOptions, choice: &Choice) -> HeapResult<Self> {
+        let log = |shadow: &Arc<Shadow>| {
+            if shadow.is_read_only() {
+                return Ok(HeapLog::new(Arc::clone(shadow)));
+            }
+            choice.protocol.log(Arc::clone(shadow))
+        };
         let space = ShadowSpace::new(Arc::new(shadow));
+        let log = log(space.shadow())?;
         if is_blank(space.shadow()) {
             if space.shadow().is_read_only() {
                 let what =
                     "its creation was interrupted and nothing was stored in it; create it again".into();
                 return Err(mangrove_shadow::Error::Foreign { path: path_of(space.shadow()), what }.into());
             }
-            make(&space)?;
+            make(&space, &log)?;
         }
         verify(space.shadow())?;
         // The arena grows to its length, if a crash has left the working copy shorter.
@@ -159,13 +210,13 @@ impl Heap {
         // SAFETY: the working copy stays where it is for as long as the shadow, which this struct keeps, as it keeps
         // the length. Other code reaches it only by the addresses that `Tx` hands out.
         let memory = unsafe { TxMemory::growing(space.shadow().base(), space.grown()) };
-        let log = HeapLog::new(Arc::clone(space.shadow()));
-        let plan = Plan::new(&options.executor, log.protocol(), space.shadow().order());
-        let executor = Box::new(Stm::new(memory, log, options.executor));
+        let plan = Plan::new(choice.executor, log.protocol(), space.shadow().order());
+        let executor = Box::new(HeapExecutor::new(choice, memory, log));
         // SAFETY: the executor is boxed, and this struct drops it after the thread that keeps the limit.
         let memory = unsafe { memory_limit(&executor, space.shadow(), options)? };
         let threads = ThreadLocal::new();
-        let parts = Parts { memory, threads, executor, space, plan, thread_count: AtomicU64::new(0) };
+        let (thread_count, opening) = (AtomicU64::new(0), mangrove_sys::file::random_u64());
+        let parts = Parts { memory, threads, executor, space, plan, thread_count, opening };
         Ok(Self { parts: ManuallyDrop::new(parts), process: ProcessMark::here() })
     }
 
@@ -174,8 +225,9 @@ impl Heap {
     /// # Errors
     /// The error that `body` passed on, or the pool's; see [`HeapError`] for which of them undo the transaction.
     #[inline]
+    #[track_caller]
     pub fn transaction<T>(&self, mut body: impl FnMut(&mut Tx<'_>) -> Result<T, Stop>) -> HeapResult<T> {
-        let body = |tx: &mut Tx<'_>| body(tx).map_err(Cancel::<std::convert::Infallible>::Stop);
+        let body = |tx: &mut Tx<'_>| body(tx).map_err(Cancel::<Infallible>::Stop);
         self.run(false, body).map(|Ok(answer)| answer)
     }
 
@@ -184,8 +236,9 @@ impl Heap {
     /// # Errors
     /// As there.
     #[inline]
+    #[track_caller]
     pub fn read<T>(&self, mut body: impl FnMut(&mut Tx<'_>) -> Result<T, Stop>) -> HeapResult<T> {
-        let body = |tx: &mut Tx<'_>| body(tx).map_err(Cancel::<std::convert::Infallible>::Stop);
+        let body = |tx: &mut Tx<'_>| body(tx).map_err(Cancel::<Infallible>::Stop);
         self.run(true, body).map(|Ok(answer)| answer)
     }
 
@@ -195,6 +248,7 @@ impl Heap {
     /// # Errors
     /// As there.
     #[inline]
+    #[track_caller]
     pub fn try_transaction<T, E>(
         &self,
         body: impl FnMut(&mut Tx<'_>) -> Result<T, Cancel<E>>,
@@ -207,6 +261,7 @@ impl Heap {
     /// # Errors
     /// As there.
     #[inline]
+    #[track_caller]
     pub fn try_read<T, E>(
         &self,
         body: impl FnMut(&mut Tx<'_>) -> Result<T, Cancel<E>>,
@@ -215,19 +270,42 @@ impl Heap {
     }
 
     #[inline]
+    #[track_caller]
     fn run<T, E>(
         &self,
         reads: bool,
         mut body: impl FnMut(&mut Tx<'_>) -> Result<T, Cancel<E>>,
     ) -> HeapResult<Result<T, E>> {
         let mut thread = self.thread()?;
-        let Thread { stm, arena } = &mut *thread;
+        let Thread { handle, arena } = &mut *thread;
         let refusal = self.parts.space.refusal();
-        let body = |tx: &mut _| -> Result<T, Halt<Cancelled<E>>> {
+        let body = |tx: HeapTx<'_>| -> Result<T, Halt<Cancelled<E>>> {
             body(&mut Tx { tx, arena, refusal }).map_err(|cancel| self.halt(cancel))
         };
-        let answer: Answer<T, Cancelled<E>, StmThread<'static, HeapLog>> =
-            if reads { stm.read(body) } else { stm.run(body) };
+        self.outcome(handle.run(reads, body))
+    }
+
+    /// As `run`, without the wait: returns the redo log's ticket, too.
+    #[inline]
+    #[track_caller]
+    pub(super) fn run_nowait<T, E>(
+        &self,
+        mut body: impl FnMut(&mut Tx<'_>) -> Result<T, Cancel<E>>,
+    ) -> HeapResult<Result<(T, u64), E>> {
+        let mut thread = self.thread()?;
+        let Thread { handle, arena } = &mut *thread;
+        let refusal = self.parts.space.refusal();
+        let body = |tx: HeapTx<'_>| -> Result<T, Halt<Cancelled<E>>> {
+            body(&mut Tx { tx, arena, refusal }).map_err(|cancel| self.halt(cancel))
+        };
+        self.outcome(handle.run_nowait(body))
+    }
+
+    #[inline(always)]
+    fn outcome<T, E>(
+        &self,
+        answer: Result<T, TxError<Cancelled<E>, mangrove_shadow::Error>>,
+    ) -> HeapResult<Result<T, E>> {
         match answer {
             Ok(answer) => Ok(Ok(answer)),
             Err(TxError::Aborted(Cancelled::Aborted(value))) => Ok(Err(value)),
@@ -250,12 +328,21 @@ impl Heap {
         }
     }
 
+    /// `Forked` in a child of the process that opened it.
+    #[inline]
+    pub(super) fn refuse_child(&self) -> HeapResult<()> {
+        if self.process.is_here() { Ok(()) } else { Err(HeapError::Forked) }
+    }
+
+    /// Names this opening.
+    pub(super) fn opening(&self) -> u64 {
+        self.parts.opening
+    }
+
     /// The calling thread's part.
     #[inline]
     pub(super) fn thread(&self) -> HeapResult<RefMut<'_, Thread>> {
-        if !self.process.is_here() {
-            return Err(HeapError::Forked);
-        }
+        self.refuse_child()?;
         let cell = match self.parts.threads.get() {
             Some(cell) => cell,
             None => self.new_thread()?,
@@ -271,7 +358,7 @@ impl Heap {
             // SAFETY: the executor is boxed, and this struct drops it after the handles.
             let thread =
                 unsafe { Thread::new(&self.parts.executor, self.parts.space.clone(), ARENA_OFFSET, number) };
-            thread.map(RefCell::new).map_err(|what| HeapError::Damaged { what })
+            thread.map(RefCell::new)
         })
     }
 
@@ -312,8 +399,8 @@ impl Heap {
     /// `Nested` inside a transaction, `Forked` in a child.
     pub fn stat(&self) -> HeapResult<HeapStat> {
         let mut thread = self.thread()?;
-        let Thread { stm, arena } = &mut *thread;
-        let (arena, counts) = (stm.alone(|| arena.stat()), stm.counts());
+        let Thread { handle, arena } = &mut *thread;
+        let (arena, counts) = (handle.alone(|| arena.stat()), handle.counts());
         let memory = self.parts.memory.as_ref().map(MemoryLimit::counters);
         Ok(HeapStat {
             arena,
@@ -331,9 +418,9 @@ impl Heap {
     /// `Damaged`, at the first thing that cannot be; `Nested` inside a transaction, `Forked` in a child.
     pub fn for_each_block(&self, mut each: impl FnMut(usize, usize)) -> HeapResult<()> {
         let mut thread = self.thread()?;
-        let Thread { stm, arena } = &mut *thread;
+        let Thread { handle, arena } = &mut *thread;
         let mut blocks = || arena.live().try_for_each(|block| block.map(|(at, bytes)| each(at, bytes)));
-        stm.alone(&mut blocks).map_err(|what| HeapError::Damaged { what })
+        handle.alone(&mut blocks).map_err(|what| HeapError::Damaged { what })
     }
 
     /// The roots. O(1).
@@ -344,7 +431,7 @@ impl Heap {
         self.read(|tx| tx.roots())
     }
 
-    /// Waits until everything committed so far is durable, in every durability mode.
+    /// Waits until everything committed so far is durable, in every durability mode, by whichever thread and call.
     ///
     /// # Errors
     /// The first I/O error.
@@ -377,10 +464,12 @@ impl HeapOptions {
     /// # Errors
     /// See [`HeapError`](crate::HeapError).
     pub fn open(&self, path: impl AsRef<Path>) -> HeapResult<Heap> {
-        if self.order == Some(Order::Marker) {
-            return Err(stamps_refused());
-        }
-        Heap::over(self.shadow().open(path)?, self)
+        let choice = if self.config.read_only {
+            Choice::read_only(self.executor)
+        } else {
+            self.choice(self.medium_at(path.as_ref()))?
+        };
+        Heap::with(self.shadow(&choice).open(path)?, self, &choice)
     }
 }
 
@@ -389,7 +478,7 @@ impl HeapOptions {
 /// # Safety
 /// The executor outlives it.
 unsafe fn memory_limit(
-    executor: &Stm<HeapLog>,
+    executor: &HeapExecutor,
     shadow: &Arc<Shadow>,
     options: &HeapOptions,
 ) -> HeapResult<Option<MemoryLimit>> {
@@ -406,14 +495,6 @@ unsafe fn memory_limit(
     limit.map(Some).map_err(|e| HeapError::Invalid {
         what: format!("the limit of memory cannot be kept here: {e}; open the heap without it"),
     })
-}
-
-/// Why a heap does not take `Order::Marker`, nor numbers of its owner's.
-fn stamps_refused() -> HeapError {
-    HeapError::Invalid {
-        what: "a heap numbers its commits itself; open it with Order::Dense or Order::Gaps, not with Order::Marker"
-            .into(),
-    }
 }
 
 /// Its path, for messages.
@@ -435,7 +516,7 @@ fn is_blank(shadow: &Shadow) -> bool {
             .all(|&byte| byte == 0)
 }
 
-fn make(space: &ShadowSpace) -> HeapResult<()> {
+fn make(space: &ShadowSpace, log: &HeapLog) -> HeapResult<()> {
     let shadow = space.shadow();
     let mut written = Written::default();
     let mut arena = Arena::format(Box::new(space.clone()), ARENA_OFFSET, &mut written)
@@ -448,9 +529,15 @@ fn make(space: &ShadowSpace) -> HeapResult<()> {
         // SAFETY: the first page, which the arena leaves to us; no other thread uses the working copy yet.
         unsafe { shadow.base().add(at).cast::<u64>().write(value) };
     }
-    written.wrote(shadow.base() as usize, AT_CRC + 8);
-    let ticket = shadow.commit(0, &written.0)?;
-    Ok(shadow.sync_to(ticket)?)
+    written.wrote(shadow.base().expose_provenance(), AT_CRC + 8);
+    // By the protocol, as every commit: a shadow with time stamps takes no other.
+    let mut sink = log.sink();
+    sink.put(&written)?;
+    sink.announce();
+    sink.number_alone();
+    sink.seal()?;
+    sink.finish()?;
+    Ok(shadow.sync()?)
 }
 
 fn verify(shadow: &Shadow) -> HeapResult<()> {

@@ -3,8 +3,9 @@
 use super::error::HeapResult;
 use super::heap::Heap;
 use super::options::HeapOptions;
+use super::plan::Plan;
 use super::roots::Root;
-use crate::commit::HeapLog;
+use crate::commit::Protocol;
 use mangrove_shadow::{LastOpening, Order};
 use std::path::Path;
 
@@ -28,6 +29,8 @@ pub struct HeapInfo {
     pub last: Option<LastOpening>,
     /// The commit protocol of that opening.
     pub protocol: &'static str,
+    /// What an opening for writing would use, on this machine and with default options.
+    pub plan: Plan,
 }
 
 impl Heap {
@@ -38,6 +41,7 @@ impl Heap {
     pub fn inspect(path: impl AsRef<Path>) -> HeapResult<HeapInfo> {
         let heap = HeapOptions::new().read_only(true).open(path)?;
         let (stat, last) = (heap.stat()?, heap.shadow().report().last);
+        let plan = HeapOptions::new().plan(heap.shadow().medium())?;
         let order = last.map_or(Order::Dense, |last| last.order);
         Ok(HeapInfo {
             base: heap.base(),
@@ -47,7 +51,8 @@ impl Heap {
             blocks: stat.arena.blocks,
             roots: heap.roots()?,
             last,
-            protocol: HeapLog::protocol_of(heap.shadow().medium(), order),
+            plan,
+            protocol: Protocol::Automatic.tells(heap.shadow().medium(), order),
         })
     }
 }

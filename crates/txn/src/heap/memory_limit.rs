@@ -10,9 +10,7 @@
 //!    then is what transactions have committed, and nothing else was in memory.
 //! 2. The durable copy is brought up to date before the gate closes, so that little is left to do behind it.
 
-use crate::commit::HeapLog;
-use crate::executor::{Stm, StmThread};
-use crate::run::Isolation;
+use super::executors::{HeapExecutor, HeapThread};
 use mangrove_shadow::Shadow;
 use mangrove_sys::{EventCount, PageMap, own_memory_bytes, without_signals};
 use std::io;
@@ -71,12 +69,12 @@ impl MemoryLimit {
     /// # Safety
     /// The executor outlives this.
     pub(super) unsafe fn start(
-        executor: &Stm<HeapLog>,
+        executor: &HeapExecutor,
         shadow: &Arc<Shadow>,
         bytes_max: usize,
     ) -> io::Result<Self> {
         // SAFETY: the caller keeps the executor for as long as the thread, which `drop` joins.
-        let executor: &'static Stm<HeapLog> = unsafe { &*std::ptr::from_ref(executor) };
+        let executor: &'static HeapExecutor = unsafe { &*std::ptr::from_ref(executor) };
         let shadow = Arc::clone(shadow);
         let counters = Arc::new(Counters::default());
         let mut keeper = Keeper {
@@ -88,7 +86,8 @@ impl MemoryLimit {
             counters: Arc::clone(&counters),
         };
         let body = move || {
-            let mut handle = executor.thread();
+            // None: the model of hardware has no core left, and its threads keep their memory.
+            let Some(mut handle) = executor.thread() else { return };
             // The medium has failed: the next transaction says so, and memory stays as it is.
             let _ = keeper.keep(&shadow, &mut handle);
         };
@@ -127,11 +126,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn keep(
-        &mut self,
-        shadow: &Shadow,
-        handle: &mut StmThread<'static, HeapLog>,
-    ) -> mangrove_shadow::Result<()> {
+    fn keep(&mut self, shadow: &Shadow, handle: &mut HeapThread) -> mangrove_shadow::Result<()> {
         while !self.counters.stops() {
             let ticket = self.counters.wake.ticket();
             if !self.counters.stops() {
@@ -192,7 +187,7 @@ impl Keeper {
     fn give_back(
         &self,
         shadow: &Shadow,
-        handle: &mut StmThread<'static, HeapLog>,
+        handle: &mut HeapThread,
         parts: &[(usize, usize)],
     ) -> mangrove_shadow::Result<()> {
         // Twice: the second time there is only what was committed during the first.

@@ -2,7 +2,9 @@
 
 mod backup;
 mod check;
+mod choice;
 mod error;
+mod executors;
 mod heap;
 mod info;
 mod layout;
@@ -14,10 +16,12 @@ mod roots;
 mod space;
 mod stop;
 mod thread;
+mod ticket;
 mod tx;
 mod words;
 
 pub use backup::{BackupProgress, HeapBackup};
+pub use choice::Executor;
 pub use error::{HeapError, HeapResult};
 pub use heap::{Heap, HeapStat};
 pub use info::HeapInfo;
@@ -27,4 +31,5 @@ pub use plan::Plan;
 pub use pointer::Ptr;
 pub use roots::Root;
 pub use stop::{Cancel, Stop};
+pub use ticket::TxTicket;
 pub use tx::Tx;

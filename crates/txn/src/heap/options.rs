@@ -1,7 +1,9 @@
 //! How a heap is opened or created.
 
-use crate::executor::StmOptions;
-use mangrove_shadow::{AddressChoice, FlushInstruction, Order, PoolConfig, Start, Storage};
+use super::choice::{Choice, Executor};
+use crate::commit::Protocol;
+use mangrove_shadow::{AddressChoice, FlushInstruction, MediumKind, Order, PoolConfig, Start, Storage};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The kind of a heap's pool: who owns its bytes.
@@ -16,7 +18,8 @@ pub const MEMORY_BYTES_MIN: u64 = 4 << 20;
 #[derive(Clone, Debug)]
 pub struct HeapOptions {
     shadow: mangrove_shadow::Options,
-    pub(super) executor: StmOptions,
+    pub(super) executor: Executor,
+    pub(super) protocol: Protocol,
     pub(super) config: PoolConfig,
     pub(super) order: Option<Order>,
     pub(super) memory_bytes_max: Option<u64>,
@@ -28,7 +31,8 @@ impl Default for HeapOptions {
         let logs = cpus.clamp(LOG_COUNT_MIN, mangrove_shadow::LOG_COUNT_MAX);
         Self {
             shadow: mangrove_shadow::Options::new().kind(KIND).log_count(logs),
-            executor: StmOptions::default(),
+            executor: Executor::default(),
+            protocol: Protocol::Automatic,
             config: PoolConfig::default(),
             memory_bytes_max: None,
             order: None,
@@ -45,7 +49,7 @@ impl HeapOptions {
     }
 
     mangrove_pool::pool_config_setters! { config:
-        config, create, read_only, medium, durability,
+        config, create, read_only, medium, durability, nowait_within,
         capacity("Address space of a new heap, up to 16 TiB; nothing is used before it is needed. Default: 256 GiB."),
         log_bytes, domain,
     }
@@ -101,10 +105,21 @@ impl HeapOptions {
         self
     }
 
-    /// How transactions are isolated.
+    /// How transactions are isolated; see [`Executor`]. A choice of each opening. A heap opened read-only uses
+    /// ownership records, whatever is chosen. Default: ownership records.
     #[must_use]
-    pub fn executor(mut self, executor: StmOptions) -> Self {
-        self.executor = executor;
+    pub fn executor(mut self, executor: impl Into<Executor>) -> Self {
+        self.executor = executor.into();
+        self
+    }
+
+    /// How a commit becomes durable; see [`Protocol`]. A choice of each opening: recovery follows the one that wrote.
+    /// The protocols with time stamps need [`Executor::OneLock`], [`Executor::Rtm`] or [`Executor::HardwareModel`], on
+    /// dax or emulated, and choose the [`Order`] themselves. Default: by executor, medium and persistence domain; with
+    /// ownership records and one lock, dense numbers (one fence), with hardware SPHT or, on eADR, SPHT-eADR.
+    #[must_use]
+    pub fn protocol(mut self, protocol: Protocol) -> Self {
+        self.protocol = protocol;
         self
     }
 
@@ -122,11 +137,16 @@ impl HeapOptions {
         self
     }
 
-    /// The shadow's options.
-    pub(super) fn shadow(&self) -> mangrove_shadow::Options {
+    /// The medium that the heap at `path` lies on, or that a new one there would get.
+    pub(super) fn medium_at(&self, path: &Path) -> MediumKind {
+        self.shadow.clone().config(self.config.clone()).medium_at(path)
+    }
+
+    /// The shadow's options, for a choice.
+    pub(super) fn shadow(&self, choice: &Choice) -> mangrove_shadow::Options {
         let shadow = self.shadow.clone().config(self.config.clone());
-        match self.order {
-            Some(order) => shadow.order(order),
+        match choice.order {
+            Some(order) => shadow.order(order).stamped(choice.protocol.is_stamped()),
             None => shadow.order_by_domain(),
         }
     }

@@ -1,14 +1,13 @@
 //! What each thread has of a heap: an executor's handle, and a handle of the arena in a shard of its own.
 
+use super::error::{HeapError, HeapResult};
+use super::executors::{HeapExecutor, HeapThread};
 use super::space::ShadowSpace;
-use crate::commit::HeapLog;
-use crate::executor::{Stm, StmThread};
-use crate::run::Isolation;
 use mangrove_arena::Heap as Arena;
 
 /// One thread's part of a heap.
 pub(super) struct Thread {
-    pub(super) stm: StmThread<'static, HeapLog>,
+    pub(super) handle: HeapThread,
     pub(super) arena: Arena,
 }
 
@@ -16,23 +15,28 @@ impl Thread {
     /// The part of the `number`-th thread.
     ///
     /// # Errors
-    /// When the arena cannot be read.
+    /// `Damaged` when the arena cannot be read; `Invalid` when the model of hardware has no core left.
     ///
     /// # Safety
     /// The executor outlives the handle.
     pub(super) unsafe fn new(
-        executor: &Stm<HeapLog>,
+        executor: &HeapExecutor,
         space: ShadowSpace,
         offset: u64,
         number: u64,
-    ) -> Result<Self, String> {
+    ) -> HeapResult<Self> {
         // SAFETY: the caller keeps the executor where it is for as long as the handle lives.
-        let executor: &'static Stm<HeapLog> = unsafe { &*std::ptr::from_ref(executor) };
-        let mut arena = Arena::open(Box::new(space), offset)?;
+        let executor: &'static HeapExecutor = unsafe { &*std::ptr::from_ref(executor) };
+        let damaged = |what| HeapError::Damaged { what };
+        let mut arena = Arena::open(Box::new(space), offset).map_err(damaged)?;
         let shards = arena.shard_count();
         if shards > 0 {
             arena.enter_shard(1 + number % shards);
         }
-        Ok(Self { stm: executor.thread(), arena })
+        let handle = executor.thread().ok_or_else(|| HeapError::Invalid {
+            what: "the model of hardware has 64 cores, for as many threads at once; use another executor"
+                .into(),
+        })?;
+        Ok(Self { handle, arena })
     }
 }

@@ -1,26 +1,25 @@
 //! A transaction on a heap, as its body sees it.
 
 use super::error::HeapError;
+use super::executors::HeapTx;
 use super::pointer::Ptr;
 use super::roots::Root;
 use super::space::Refusal;
 use super::stop::{Cancel, Stop, Why};
 use super::{roots, words::TxWords};
 use crate::access::TxAccess;
-use crate::commit::HeapLog;
-use crate::executor::StmTx;
 use bytemuck::Pod;
 use mangrove_arena::{BadFree, Heap as Arena};
 use std::convert::Infallible;
 
 /// A nested transaction that runs; undone unless it ended with an answer.
 struct Nest<'a> {
-    tx: &'a mut StmTx<'static, HeapLog>,
+    tx: HeapTx<'a>,
     keeps: bool,
 }
 
 impl<'a> Nest<'a> {
-    fn begin(tx: &'a mut StmTx<'static, HeapLog>) -> Self {
+    fn begin(mut tx: HeapTx<'a>) -> Self {
         tx.begin_nested();
         Self { tx, keeps: false }
     }
@@ -59,7 +58,7 @@ const ALIGN_MIN: usize = 16;
 /// # Panics
 /// Accesses at an address that is not in the heap, which undoes the transaction.
 pub struct Tx<'a> {
-    pub(super) tx: &'a mut StmTx<'static, HeapLog>,
+    pub(super) tx: HeapTx<'a>,
     pub(super) arena: &'a mut Arena,
     pub(super) refusal: &'a Refusal,
 }
@@ -92,8 +91,12 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// [`Stop`].
-    #[inline]
+    #[inline(always)]
     pub fn write<T: Pod>(&mut self, pointer: Ptr<T>, value: T) -> Result<(), Stop> {
+        if let Ok(word) = <[u8; 8]>::try_from(bytemuck::bytes_of(&value)) {
+            // As in `read`.
+            return Ok(self.tx.write_word(pointer.address(), u64::from_le_bytes(word))?);
+        }
         self.write_bytes(pointer.address(), bytemuck::bytes_of(&value))
     }
 
@@ -153,7 +156,7 @@ impl Tx<'_> {
     /// When `align` is no power of two.
     pub fn alloc_bytes(&mut self, bytes: usize, align: usize) -> Result<usize, Stop> {
         assert!(align.is_power_of_two(), "an alignment is a power of two, and {align} is not");
-        let at = self.arena.alloc_in(&mut TxWords(self.tx), bytes, align.max(ALIGN_MIN))?;
+        let at = self.arena.alloc_in(&mut TxWords(&mut self.tx), bytes, align.max(ALIGN_MIN))?;
         if at.is_null() { Err(self.full(bytes)) } else { Ok(at.addr()) }
     }
 
@@ -166,7 +169,7 @@ impl Tx<'_> {
     /// When `align` is no power of two.
     pub fn alloc_bytes_zeroed(&mut self, bytes: usize, align: usize) -> Result<usize, Stop> {
         assert!(align.is_power_of_two(), "an alignment is a power of two, and {align} is not");
-        let at = self.arena.alloc_zeroed_in(&mut TxWords(self.tx), bytes, align.max(ALIGN_MIN))?;
+        let at = self.arena.alloc_zeroed_in(&mut TxWords(&mut self.tx), bytes, align.max(ALIGN_MIN))?;
         if at.is_null() { Err(self.full(bytes)) } else { Ok(at.addr()) }
     }
 
@@ -185,7 +188,7 @@ impl Tx<'_> {
     /// # Errors
     /// As there.
     pub fn free_bytes(&mut self, address: usize) -> Result<(), Stop> {
-        let freed = self.arena.free_in(&mut TxWords(self.tx), address)?;
+        let freed = self.arena.free_in(&mut TxWords(&mut self.tx), address)?;
         freed.map_err(|bad| HeapError::BadFree { address, twice: bad == BadFree::Double }.into())
     }
 
@@ -194,7 +197,7 @@ impl Tx<'_> {
     /// # Errors
     /// [`Stop`].
     pub fn usable_bytes(&mut self, address: usize) -> Result<Option<usize>, Stop> {
-        Ok(self.arena.usable_bytes_in(&mut TxWords(self.tx), address)?)
+        Ok(self.arena.usable_bytes_in(&mut TxWords(&mut self.tx), address)?)
     }
 
     /// What the root `name` points to, if there is such a root. O(roots).
@@ -211,7 +214,7 @@ impl Tx<'_> {
     /// As there.
     pub fn root_bytes(&mut self, name: &str, bytes: u64) -> Result<Option<usize>, Stop> {
         let base = self.arena.base_address();
-        let Some(found) = roots::find(self.tx, base, name)? else { return Ok(None) };
+        let Some(found) = roots::find(&mut self.tx, base, name)? else { return Ok(None) };
         if found.size != bytes {
             return Err(HeapError::Root {
                 what: format!(
@@ -230,7 +233,7 @@ impl Tx<'_> {
     /// [`Stop`]; the transaction fails with [`HeapError::Damaged`] if a slot cannot be a root's.
     pub fn roots(&mut self) -> Result<Vec<Root>, Stop> {
         let base = self.arena.base_address();
-        roots::all(self.tx, base)
+        roots::all(&mut self.tx, base)
     }
 
     /// Makes the root `name` point to `pointer`. O(roots).
@@ -248,7 +251,7 @@ impl Tx<'_> {
     /// As there.
     pub fn set_root_bytes(&mut self, name: &str, address: usize, bytes: u64) -> Result<(), Stop> {
         let base = self.arena.base_address();
-        roots::set(self.tx, base, name, address, bytes)
+        roots::set(&mut self.tx, base, name, address, bytes)
     }
 
     /// Removes the root `name`, and returns whether there was one. What it pointed to stays.
@@ -257,7 +260,7 @@ impl Tx<'_> {
     /// [`Stop`].
     pub fn remove_root(&mut self, name: &str) -> Result<bool, Stop> {
         let base = self.arena.base_address();
-        roots::remove(self.tx, base, name)
+        roots::remove(&mut self.tx, base, name)
     }
 
     /// Runs `body` as a nested transaction: if it ends without an answer, what it wrote, allocated and freed is undone,
@@ -270,8 +273,8 @@ impl Tx<'_> {
         body: impl FnOnce(&mut Tx<'_>) -> Result<T, Cancel<E>>,
     ) -> Result<T, Cancel<E>> {
         let Self { arena, refusal, .. } = self;
-        let mut nest = Nest::begin(self.tx);
-        let answer = body(&mut Tx { tx: nest.tx, arena, refusal });
+        let mut nest = Nest::begin(self.tx.again());
+        let answer = body(&mut Tx { tx: nest.tx.again(), arena, refusal });
         nest.keeps = answer.is_ok();
         answer
     }

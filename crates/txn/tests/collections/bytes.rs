@@ -126,6 +126,6 @@ impl Subject for HeapOrderedMap<HeapBytes, HeapBytes> {
 
 #[test]
 fn byte_strings_are_keys_and_values() {
-    (0..2).for_each(|seed| like_its_model::<HeapMap<HeapBytes, HeapBytes>>(seed, 150));
-    (0..2).for_each(|seed| like_its_model::<HeapOrderedMap<HeapBytes, HeapBytes>>(seed, 150));
+    like_its_model::<HeapMap<HeapBytes, HeapBytes>>();
+    like_its_model::<HeapOrderedMap<HeapBytes, HeapBytes>>();
 }

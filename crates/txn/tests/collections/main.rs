@@ -5,3 +5,5 @@ mod growth;
 mod models;
 mod subject;
 mod threads;
+#[path = "../support/ways.rs"]
+mod ways;

@@ -1,7 +1,9 @@
 //! A collection beside its model: seeded operations in transactions that commit, abort, are nested, and survive a
 //! crash; in the end the collection is freed, and no block is left.
 
+use crate::ways::on_each_way;
 use mangrove_txn::{Cancel, Heap, HeapOptions, Latency, Medium, Stop, Tx};
+use std::path::Path;
 
 /// xorshift64 (Marsaglia, 2003).
 pub(crate) struct Random(u64);
@@ -24,8 +26,11 @@ impl Random {
 }
 
 pub(crate) fn options() -> HeapOptions {
-    let medium = Medium::Emulated(Latency::new(0, 0));
-    Heap::options().medium(medium).capacity(1 << 30).log_bytes(1 << 20)
+    sized(Heap::options().medium(Medium::Emulated(Latency::new(0, 0))))
+}
+
+pub(crate) fn sized(options: HeapOptions) -> HeapOptions {
+    options.capacity(1 << 30).log_bytes(1 << 20)
 }
 
 /// A collection at the root "it", and what it should hold.
@@ -78,10 +83,17 @@ pub(crate) fn no_block_is_left(heap: &Heap) {
     assert_eq!(left, 0, "bytes in blocks that nobody reaches");
 }
 
-pub(crate) fn like_its_model<S: Subject>(seed: u64, rounds: usize) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("heap");
-    let mut heap = options().open(&path).unwrap();
+/// Some rounds with the default executor, and some with each of the others.
+pub(crate) fn like_its_model<S: Subject>() {
+    for seed in 0..4 {
+        let folder = tempfile::tempdir().unwrap();
+        runs_like_its_model::<S>(&options(), &folder.path().join("heap"), seed, 200);
+    }
+    on_each_way(|options, path| runs_like_its_model::<S>(&sized(options), path, 4, 60));
+}
+
+fn runs_like_its_model<S: Subject>(options: &HeapOptions, path: &Path, seed: u64, rounds: usize) {
+    let mut heap = options.open(path).unwrap();
     let mut random = Random::new(seed);
     let mut model = S::Model::default();
     for round in 0..rounds {
@@ -100,7 +112,7 @@ pub(crate) fn like_its_model<S: Subject>(seed: u64, rounds: usize) {
         let reopens = random.below(40) == 0;
         if reopens {
             drop(heap);
-            heap = options().open(&path).unwrap();
+            heap = options.open(path).unwrap();
         }
         if reopens || round % 16 == 0 || round + 1 == rounds {
             heap.transaction(|tx| S::open(tx)?.compare(tx, &model)).unwrap();

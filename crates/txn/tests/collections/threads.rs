@@ -1,7 +1,11 @@
 //! Threads that move amounts between collections: the sum is right in every state that a transaction sees.
 
-use crate::subject::{Random, no_block_is_left, options};
-use mangrove_txn::{Cancel, Heap, HeapMap, HeapOrderedMap, HeapQueue, HeapVec, Pod, Stop, Tx, Zeroable};
+use crate::subject::{Random, no_block_is_left, options, sized};
+use crate::ways::on_each_way;
+use mangrove_txn::{
+    Cancel, Heap, HeapMap, HeapOptions, HeapOrderedMap, HeapQueue, HeapVec, Pod, Stop, Tx, Zeroable,
+};
+use std::path::Path;
 
 /// One of each, and what they hold together stays the same.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -96,16 +100,18 @@ impl Bank {
 
 #[test]
 fn transfers_between_collections_keep_the_sum() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("heap");
-    let heap = options().open(&path).unwrap();
+    on_each_way(|options, path| keeps_the_sum(&sized(options), path));
+}
+
+fn keeps_the_sum(options: &HeapOptions, path: &Path) {
+    let heap = options.open(path).unwrap();
     let bank = heap.transaction(Bank::make).unwrap();
     std::thread::scope(|scope| {
         for number in 0..3 {
             let heap = &heap;
             scope.spawn(move || {
                 let mut random = Random::new(number);
-                for round in 0..600 {
+                for round in 0..200 {
                     let seed = random.next();
                     let done = heap.try_transaction(|tx| {
                         let mut random = Random::new(seed);
@@ -123,7 +129,7 @@ fn transfers_between_collections_keep_the_sum() {
     });
     assert_eq!(heap.read(|tx| bank.sum(tx)).unwrap(), SUM);
     drop(heap);
-    let heap = options().open(&path).unwrap();
+    let heap = options.open(path).unwrap();
     heap.transaction(|tx| {
         let bank = Bank::open(tx)?;
         assert_eq!(bank.sum(tx)?, SUM);
