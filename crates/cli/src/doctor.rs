@@ -5,7 +5,7 @@ use crate::disk_floor;
 use crate::exit::Exit;
 use crate::output;
 use crate::size::{count, human};
-use mangrove::heap::{Heap, MediumKind, Plan};
+use mangrove::heap::{Executor, Heap, MediumKind, Plan};
 use mangrove_sys::FlushInstruction;
 use rustix::process::{Resource, getrlimit};
 use serde_json::json;
@@ -55,6 +55,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     let medium = medium_choice(&args.dir, on_dax, &fs_type);
     let plan = |on_dax| Heap::options().plan(if on_dax { MediumKind::Dax } else { MediumKind::File });
     let (heap, heap_on_dax) = (plan(on_dax)?, plan(true)?);
+    let automatic = Heap::options().executor(Executor::Automatic).plan(MediumKind::Dax)?;
     let plan_json = |plan: &Plan| {
         let order = plan.order.to_string();
         json!({ "executor": plan.executor, "protocol": plan.protocol, "order": order })
@@ -82,6 +83,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
                 .collect::<serde_json::Map<String, serde_json::Value>>(),
             "heap": plan_json(&heap),
             "heap_on_persistent_memory": plan_json(&heap_on_dax),
+            "heap_automatic_on_persistent_memory": plan_json(&automatic),
             "choice": { "medium": medium.0, "why": medium.1, "domain": domain },
         }))?;
         return Ok(Exit::Ok);
@@ -111,6 +113,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     rows.push(("", format!("on persistent memory: {domain}")));
     rows.push(("a heap would use", format!("{heap}, order {}", heap.order)));
     rows.push(("", format!("on persistent memory: {}, order {}", heap_on_dax.protocol, heap_on_dax.order)));
+    rows.push(("", format!("with Executor::Automatic there: {automatic}, order {}", automatic.order)));
     output::table(&rows)?;
     Ok(Exit::Ok)
 }

@@ -82,7 +82,10 @@ fn a_backup_of_a_heap_or_a_map_is_a_pool_of_its_kind() {
     assert!(yard.ok(&["pool", "backup", "h", "copy"]).contains("copied to copy"));
     yard.fails(&["pool", "backup", "h", "copy"], 3, "already holds a pool");
     yard.ok(&["pool", "check", "copy"]);
-    let roots = json(&yard, &["pool", "info", "copy", "--json"])["heap"]["roots"].clone();
+    let info = json(&yard, &["pool", "info", "copy", "--json"]);
+    assert!(info["heap"]["next_executor"].as_str().unwrap().contains("ownership records"), "{info}");
+    assert!(info["heap"]["next_protocol"].as_str().unwrap().contains("group commit"), "{info}");
+    let roots = info["heap"]["roots"].clone();
     assert_eq!(roots, json(&yard, &["pool", "info", "h", "--json"])["heap"]["roots"]);
     let heap = Heap::open(yard.path("copy")).unwrap();
     let read = heap.read(|tx| {
@@ -108,6 +111,10 @@ fn doctor_tells_what_a_heap_would_use() {
         assert!(plan["protocol"].as_str().unwrap().contains(protocol), "{plan}");
         let here = if doctor["choice"]["medium"] == "file" { "group commit" } else { protocol };
         assert!(doctor["heap"]["protocol"].as_str().unwrap().contains(here), "{doctor}");
+        // RTM is chosen by itself only on eADR, and only where it commits.
+        let automatic = doctor["heap_automatic_on_persistent_memory"]["executor"].as_str().unwrap();
+        let hardware = domain == "eadr" && doctor["rtm"]["commits"] == true;
+        assert!(automatic.contains(if hardware { "RTM" } else { "ownership records" }), "{doctor}");
         assert!(doctor["heap"]["executor"].as_str().unwrap().contains("ownership records"), "{doctor}");
     }
     let text = yard.ok(&["doctor", ".", "--measure", "10"]);

@@ -16,7 +16,7 @@ impl From<mangrove_pool::Error> for Error {
             Below::Exists { path } => Self::Exists { path },
             Below::Foreign { path, what } => Self::Foreign { path, what },
             Below::Newer { path, found, supported } => Self::Newer { path, found, supported },
-            Below::WrongKind { path, found, .. } => Self::WrongKind { path, found },
+            Below::WrongKind { path, found, wanted } => Self::WrongKind { path, found, wanted },
             Below::Corrupt { path, offset, what } => Self::Corrupt { path, offset, what },
             Below::ReadOnly { path } => Self::ReadOnly { path },
             Below::NoSpace { path, wanted } => Self::NoSpace { path, wanted },

@@ -57,12 +57,14 @@ pub enum Error {
         /// Newest version that this program reads.
         supported: u32,
     },
-    /// The pool holds another kind of object than a map.
+    /// The pool holds another kind of object than it was opened for.
     WrongKind {
         /// The pool.
         path: PathBuf,
         /// Kind found.
         found: String,
+        /// Kind that it was opened for.
+        wanted: String,
     },
     /// The bytes read back are not the bytes written. The map did not return them.
     Corrupt {
@@ -163,7 +165,9 @@ impl std::fmt::Display for Error {
                 "{} has format version {found}, this program reads up to {supported}; use a newer Mangrove",
                 path.display()
             ),
-            Self::WrongKind { path, found } => write!(f, "{} holds a {found}, not a map", path.display()),
+            Self::WrongKind { path, found, wanted } => {
+                write!(f, "{} holds a {found}, not a {wanted}; open it as what it is", path.display())
+            }
             Self::Corrupt { path, offset, what } => {
                 write!(f, "{} is damaged at byte {offset}: {what}; restore it from a backup", path.display())
             }

@@ -84,9 +84,9 @@
 //! as often. Reads see one consistent state, also in a run that is undone in the end.
 
 pub use mangrove_txn::{
-    AddressChoice, BackupProgress, Cancel, Heap, HeapBackup, HeapBytes, HeapError, HeapInfo, HeapKey,
-    HeapMap, HeapOptions, HeapOrderedMap, HeapQueue, HeapResult, HeapStat, HeapVec, LastOpening, MapWalk,
-    MediumKind, Order, OrderedWalk, PlainReads, Plan, Pod, Ptr, QueueWalk, ROOT_COUNT_MAX,
-    ROOT_NAME_BYTES_MAX, Reads, Root, Start, StmOptions, Stop, ThreadLimit, Tx, TxCounts, Zeroable, bytemuck,
-    field,
+    AddressChoice, BackupProgress, Cancel, Executor, HardwareLimits, Heap, HeapBackup, HeapBytes, HeapError,
+    HeapInfo, HeapKey, HeapMap, HeapOptions, HeapOrderedMap, HeapQueue, HeapResult, HeapStat, HeapVec,
+    LastOpening, MapWalk, MediumKind, Order, OrderedWalk, PlainReads, Plan, Pod, Protocol, Ptr, QueueWalk,
+    ROOT_COUNT_MAX, ROOT_NAME_BYTES_MAX, Reads, Root, Start, StmOptions, Stop, ThreadLimit, Tx, TxCounts,
+    TxTicket, Zeroable, bytemuck, field,
 };

@@ -211,7 +211,12 @@ fn another_kind_of_pool_is_refused() {
         .unwrap()
         .close()
         .unwrap();
-    assert!(matches!(Map::open(dir.path()), Err(Error::WrongKind { found, .. }) if found == "heap"));
+    let as_a_map = Map::open(dir.path()).unwrap_err();
+    assert!(matches!(&as_a_map, Error::WrongKind { found, .. } if found == "heap"));
+    assert!(as_a_map.to_string().contains("holds a heap, not a map"), "{as_a_map}");
+    let as_a_heap = mangrove_pool::PoolOptions::new().kind("application").open(dir.path()).unwrap_err();
+    let as_a_heap = Error::from(as_a_heap).to_string();
+    assert!(as_a_heap.contains("holds a heap, not a application"), "{as_a_heap}");
 }
 
 #[test]

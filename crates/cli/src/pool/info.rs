@@ -77,6 +77,8 @@ fn heap_json(heap: &HeapInfo) -> Value {
         "blocks": heap.blocks,
         "roots": roots,
         "protocol": heap.protocol,
+        "next_executor": heap.plan.executor,
+        "next_protocol": heap.plan.protocol,
         "order": heap.last.map(|last| last.order.to_string()),
         "generation": heap.last.map(|last| last.generation),
     })
@@ -95,6 +97,7 @@ fn heap_rows(heap: &HeapInfo) -> Vec<(&'static str, String)> {
     if let Some(last) = heap.last {
         rows.push(("last opening", format!("generation {}, order {}", last.generation, last.order)));
     }
+    rows.push(("next opening", heap.plan.to_string()));
     rows.push(("roots", heap.roots.len().to_string()));
     let at = |address: usize| if address == 0 { "nothing".into() } else { format!("{address:#x}") };
     rows.extend(
