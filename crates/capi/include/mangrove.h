@@ -57,7 +57,8 @@
  *
  * Processes.  Handles do not survive fork() in the child; let it exec or _exit. On a disk, writes of
  *   the child to them fail with a message and change nothing of the parent's.
- *   Neither C++ exceptions nor longjmp may leave a callback or the body of a transaction.
+ *   Neither C++ exceptions nor longjmp may leave a callback. (The body of a transaction may be left in any
+ *   way: see mangrove_tx_body.)
  *
  * This file is generated from crates/capi/src; edit there.
  */
@@ -244,6 +245,57 @@ typedef int32_t mangrove_locking;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// What isolates the transactions of a heap.
+enum mangrove_executor
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // Software, on every CPU: ownership records, and none while only one thread has transactions.
+    MANGROVE_EXECUTOR_RECORDS = 0,
+    // RTM where it commits transactions, the caches are persistent and the heap lies on persistent memory;
+    // otherwise ownership records. With a protocol of time stamps: RTM, or one lock.
+    MANGROVE_EXECUTOR_AUTO = 1,
+    // Intel RTM, and one lock for what it does not take.
+    MANGROVE_EXECUTOR_RTM = 2,
+    // One lock: one transaction at a time.
+    MANGROVE_EXECUTOR_ONE_LOCK = 3,
+    // A model of RTM, for tests: slow, for at most 64 threads.
+    MANGROVE_EXECUTOR_HARDWARE_MODEL = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum mangrove_executor mangrove_executor;
+#else
+typedef int32_t mangrove_executor;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// How a commit of a heap becomes durable.
+enum mangrove_protocol
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // By executor, medium and persistence domain.
+    MANGROVE_PROTOCOL_AUTO = 0,
+    // Dense numbers: one fence a commit, none where the caches are persistent.
+    MANGROVE_PROTOCOL_ONE_FENCE = 1,
+    // SPHT: time stamps, and a durable marker.
+    MANGROVE_PROTOCOL_SPHT = 2,
+    // SPHT-eADR: time stamps, for persistent caches only.
+    MANGROVE_PROTOCOL_SPHT_EADR = 3,
+    // SPHT-eADR that flushes the log's lines, and waits for none.
+    MANGROVE_PROTOCOL_SPHT_EADR_FLUSH = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum mangrove_protocol mangrove_protocol;
+#else
+typedef int32_t mangrove_protocol;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // Flags that change the meaning of a mangrove_range; add them up.
 enum mangrove_range_flags
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -290,8 +342,9 @@ typedef struct mangrove_options mangrove_options;
 // return MANGROVE_ERR_SNAPSHOT_EXPIRED.
 typedef struct mangrove_snapshot mangrove_snapshot;
 
-// A transaction, inside its body. It ends when the body returns; a later access with it, or one of another
-// thread, returns MANGROVE_ERR_TX_MISPLACED and touches nothing. (It is a number in the shape of a pointer.)
+// A transaction, inside its body. It ends when the body returns, or with mangrove_tx_commit or _abort; a later
+// access with it, or one of another thread, returns MANGROVE_ERR_TX_MISPLACED and touches nothing; in a child of
+// fork, MANGROVE_ERR_UNSUPPORTED. (It is a number in the shape of a pointer.)
 typedef struct mangrove_tx mangrove_tx;
 
 // A range of keys: from `start`, itself in it, to `end`, itself not. NULL is no bound on that
@@ -442,6 +495,19 @@ typedef struct {
     uint64_t thread_conflicts;
     // True when this opening created the heap.
     bool created;
+    // Of thread_commits, those in hardware (or its model), those that ran alone or under the one lock, and those
+    // in solo mode. The others ran beside those of other threads, under ownership records.
+    uint64_t thread_hardware;
+    // See thread_hardware.
+    uint64_t thread_serial;
+    // See thread_hardware.
+    uint64_t thread_solo;
+    // Of thread_conflicts, runs in hardware that needed more lines than it holds.
+    uint64_t thread_capacity;
+    // Of thread_conflicts, runs in hardware that met a transaction with the lock.
+    uint64_t thread_explicit;
+    // Of thread_conflicts, runs in hardware that ended without a reason, such as a page fault.
+    uint64_t thread_without_reason;
 } mangrove_heap_figures;
 
 // The body of a transaction. It returns
@@ -449,10 +515,21 @@ typedef struct {
 //   at once, the status of an access that was MANGROVE_TX_STOP or an error;
 //   another number of its own, best above 0, to abort.
 // It may be run several times: whatever else it does than by way of `tx` happens as often. All runs get the
-// same `arg`, so it sets what it returns through it anew in each run. Neither a C++ exception, longjmp,
-// pthread_exit nor a cancellation of the thread may leave it: that is undefined (for C++,
-// mangrove_heap.hpp catches exceptions in time). Nor does it fork.
+// same `arg`, so it sets what it returns through it anew in each run.
+// However it is left, the transaction is undone and other threads go on: a C++ exception reaches the caller of
+// mangrove_transaction (from code compiled with -fexceptions, as C++ is); pthread_exit and a cancellation end
+// the thread; after a longjmp to outside of mangrove_transaction, the thread's next call on a heap undoes the
+// transaction, or its end does: until then others may wait for it.
 typedef int32_t (*mangrove_tx_body)(mangrove_tx *tx, void *arg);
+
+// Names a commit of mangrove_transaction_nowait, in this opening of this heap. Plain data: copy it, pass it to other
+// threads, forget it.
+typedef struct {
+    // Which opening of which heap.
+    uint64_t opening;
+    // Where in its log; 0: durable already.
+    uint64_t position;
+} mangrove_tx_ticket;
 
 #ifdef __cplusplus
 extern "C" {
@@ -974,11 +1051,50 @@ mangrove_status mangrove_heap_options_set_log_count(mangrove_heap_options *optio
 // The persistence domain to assume on persistent memory: one of mangrove_domain, as for a map.
 mangrove_status mangrove_heap_options_set_domain(mangrove_heap_options *options, int32_t domain);
 
+// What isolates transactions: one of mangrove_executor. Default: MANGROVE_EXECUTOR_RECORDS. A property of
+// this opening. mangrove_heap_open returns MANGROVE_ERR_INVALID_ARGUMENT for one that this machine does not
+// have, or that does not go with the protocol; mangrove_last_error says what would work.
+mangrove_status mangrove_heap_options_set_executor(mangrove_heap_options *options,
+                                                   int32_t executor);
+
+// How a commit becomes durable: one of mangrove_protocol. Default: MANGROVE_PROTOCOL_AUTO. A property of
+// this opening. Those with time stamps need persistent memory, and MANGROVE_EXECUTOR_RTM or _ONE_LOCK;
+// mangrove_heap_open returns MANGROVE_ERR_INVALID_ARGUMENT otherwise.
+mangrove_status mangrove_heap_options_set_protocol(mangrove_heap_options *options,
+                                                   int32_t protocol);
+
 // Whether the heap is mapped, copy on write, instead of read when it is opened: opening then takes no
 // time, and the checksums are compared afterwards. A page that does not match poisons the heap, but the
 // program may have read it before; one that cannot be read ends the process with SIGBUS. Default: false.
 mangrove_status mangrove_heap_options_set_copy_on_write(mangrove_heap_options *options,
                                                         bool copy_on_write);
+
+// Begins a transaction; *tx is for its accesses. `reads`: it rarely or never writes.
+//
+//     mangrove_status s = mangrove_tx_begin(heap, false, &tx);
+//     while (tx != NULL) {
+//         ... accesses, until one does not return MANGROVE_OK ...
+//         s = mangrove_tx_commit(&tx); // MANGROVE_TX_STOP: again, with another tx
+//     }
+//
+// A thread that ends before commit or abort undoes it. Others may wait for it until then, so it ends soon.
+// Errors: as those of mangrove_transaction; *tx is NULL then. Threads: any.
+mangrove_status mangrove_tx_begin(const mangrove_heap *heap,
+                                  bool reads,
+                                  mangrove_tx **tx);
+
+// Commits the transaction *tx. MANGROVE_OK: it is durable. MANGROVE_TX_STOP: it met another one, or asked for
+// mangrove_tx_retry; it is undone and has begun again: do everything again with the new *tx. After any other
+// result it has ended, and *tx is NULL.
+// Errors: that of its first access that failed, and as those of mangrove_transaction: all is undone.
+// MANGROVE_ERR_TX_MISPLACED: *tx is no transaction that this thread has begun by mangrove_tx_begin.
+// Crash: as mangrove_transaction. Threads: the one that began it.
+mangrove_status mangrove_tx_commit(mangrove_tx **tx);
+
+// Undoes the transaction *tx, and sets *tx to NULL. Returns MANGROVE_TX_ABORTED.
+// Errors: that of its first access that failed; MANGROVE_ERR_TX_MISPLACED: as for mangrove_tx_commit.
+// Threads: the one that began it.
+mangrove_status mangrove_tx_abort(mangrove_tx **tx);
 
 // Runs `body` with `arg` as one transaction: atomic, isolated from those of other threads, and durable
 // when the call returns MANGROVE_OK.
@@ -987,8 +1103,9 @@ mangrove_status mangrove_heap_options_set_copy_on_write(mangrove_heap_options *o
 // NULL; 0 otherwise). Everything is undone then, and nothing was allocated or freed.
 // Errors: that of the first access of the last run that failed, whatever the body returned after it: all
 // is undone. MANGROVE_ERR_TX_MISPLACED: the calling thread is inside a transaction on this heap (use its
-// `tx`). MANGROVE_ERR_UNSUPPORTED: in a child of the process that opened the heap. _POISONED, _NO_SPACE,
-// _IO: all is undone. MANGROVE_ERR_IN_DOUBT: others have seen it, and a crash may undo it.
+// `tx`), or a signal handler has interrupted the library. MANGROVE_ERR_UNSUPPORTED: in a child of the process
+// that opened the heap, also one that the body has forked. _POISONED, _NO_SPACE, _IO, _NO_MEMORY: all is
+// undone. MANGROVE_ERR_IN_DOUBT: others have seen it, and a crash may undo it.
 // Crash: once acknowledged it is kept; before that all of it or nothing. Threads: any.
 mangrove_status mangrove_transaction(const mangrove_heap *heap,
                                      mangrove_tx_body body,
@@ -1001,6 +1118,29 @@ mangrove_status mangrove_transaction_read(const mangrove_heap *heap,
                                           mangrove_tx_body body,
                                           void *arg,
                                           int32_t *value);
+
+// As mangrove_transaction, but returns before what the body changed, and what it read, is durable; *ticket
+// names it for mangrove_heap_wait. Many commits then share one fence or one device write. Other transactions
+// see the changes at once; those that wait for their own answer when what they saw is durable.
+// A commit that nobody waits for becomes durable within about 100 ms, and when the heap is closed.
+// Crash: keeps the commits in their order up to some one, none without all before it. Threads: any.
+mangrove_status mangrove_transaction_nowait(const mangrove_heap *heap,
+                                            mangrove_tx_body body,
+                                            void *arg,
+                                            int32_t *value,
+                                            mangrove_tx_ticket *ticket);
+
+// Waits until the commit is durable, whatever the durability; so is everything that was committed before it.
+// Errors: MANGROVE_ERR_IN_DOUBT: the medium failed before it was. MANGROVE_ERR_INVALID_ARGUMENT: the ticket is of
+// another heap, or of an earlier opening; what was committed before an opening is durable if it is there.
+// Threads: any.
+mangrove_status mangrove_heap_wait(const mangrove_heap *heap,
+                                   mangrove_tx_ticket ticket);
+
+// Whether mangrove_heap_wait would return at once, into *durable. Errors: as there. Threads: any.
+mangrove_status mangrove_heap_is_durable(const mangrove_heap *heap,
+                                         mangrove_tx_ticket ticket,
+                                         bool *durable);
 
 // Copies `len` bytes of the heap, from `at` on, into the caller's memory at `into`, as the transaction sees
 // them: its own writes, and else one consistent state. Any alignment. Time: in proportion to `len`.

@@ -38,6 +38,9 @@
 #include <type_traits>
 #include <utility>
 #include <variant>
+#ifdef __GLIBCXX__
+#include <cxxabi.h>
+#endif
 
 namespace mangrove {
 
@@ -180,8 +183,9 @@ template <class Body, class Answer> struct call {
     std::optional<kept> answer;
     std::exception_ptr thrown;
 
-    // No exception leaves this function: the library, which calls it, is no C++.
-    static int run(mangrove_tx *handle, void *self) noexcept
+    // Exceptions wait until the library has undone the run: a run that met another transaction runs again, and its
+    // exception is forgotten. The end of the thread passes.
+    static int run(mangrove_tx *handle, void *self)
     {
         call &it = *static_cast<call *>(self);
         it.answer.reset();
@@ -197,6 +201,10 @@ template <class Body, class Answer> struct call {
             return MANGROVE_OK;
         } catch (const interrupted &) {
             return MANGROVE_TX_STOP;
+#ifdef __GLIBCXX__
+        } catch (const abi::__forced_unwind &) { // pthread_exit, or a cancellation
+            throw;
+#endif
         } catch (...) {
             it.thrown = std::current_exception();
             return 1;

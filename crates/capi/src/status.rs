@@ -2,6 +2,7 @@
 
 use mangrove::Error;
 use mangrove_cabi::{BadArgument, LastError, stop_panics};
+use std::borrow::Cow;
 use std::ffi::{CStr, c_char};
 
 /// The result of a call. Above 0: an ordinary result. Below 0: an error, see mangrove_last_error(). The
@@ -159,16 +160,16 @@ impl mangrove_status {
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) status: mangrove_status,
-    message: String,
+    message: Cow<'static, str>,
     os_error: i32,
 }
 
 impl Failure {
-    pub(crate) fn new(status: mangrove_status, message: impl Into<String>) -> Self {
+    pub(crate) fn new(status: mangrove_status, message: impl Into<Cow<'static, str>>) -> Self {
         Self { status, message: message.into(), os_error: 0 }
     }
 
-    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+    pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(MANGROVE_ERR_INVALID_ARGUMENT, message)
     }
 }
@@ -207,7 +208,7 @@ impl From<Error> for Failure {
             // The facade's enum may grow; its message still reaches the caller.
             _ => MANGROVE_ERR_INTERNAL,
         };
-        Self { status, message: error.to_string(), os_error }
+        Self { status, message: error.to_string().into(), os_error }
     }
 }
 

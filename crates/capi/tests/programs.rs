@@ -142,8 +142,23 @@ fn heap_forked() {
 }
 
 #[test]
+fn heap_left() {
+    all_ways("heap_left");
+}
+
+#[test]
+fn heap_left_cxx() {
+    all_ways("heap_left_cxx");
+}
+
+#[test]
 fn heap_threads() {
     all_ways("heap_threads");
+}
+
+#[test]
+fn heap_tickets() {
+    all_ways("heap_tickets");
 }
 
 #[test]

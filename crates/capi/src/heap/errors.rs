@@ -5,6 +5,10 @@ use crate::status::mangrove_status::*;
 use mangrove::Error;
 use mangrove::heap::HeapError;
 
+/// What a call inside a transaction on the same heap is told.
+pub(super) const NESTED: &str =
+    "the thread is inside a transaction on this heap; use its `tx`, or end it first";
+
 impl From<HeapError> for Failure {
     fn from(error: HeapError) -> Self {
         let status = match &error {

@@ -1,6 +1,7 @@
 //! Check and figures of a heap.
 
 use super::open::mangrove_heap;
+use super::running::must_be_outside;
 use crate::bytes::put_sized;
 use crate::check::answer;
 use crate::stat::size_of_caller;
@@ -8,6 +9,7 @@ use crate::status::mangrove_status::*;
 use crate::status::{guard, mangrove_status};
 use mangrove_cabi::{handle, put_out};
 use std::ffi::c_char;
+use std::sync::Arc;
 
 /// Figures of an open heap. Counters count since it was opened.
 #[repr(C)]
@@ -39,6 +41,19 @@ pub struct mangrove_heap_figures {
     pub thread_conflicts: u64,
     /// True when this opening created the heap.
     pub created: bool,
+    /// Of thread_commits, those in hardware (or its model), those that ran alone or under the one lock, and those
+    /// in solo mode. The others ran beside those of other threads, under ownership records.
+    pub thread_hardware: u64,
+    /// See thread_hardware.
+    pub thread_serial: u64,
+    /// See thread_hardware.
+    pub thread_solo: u64,
+    /// Of thread_conflicts, runs in hardware that needed more lines than it holds.
+    pub thread_capacity: u64,
+    /// Of thread_conflicts, runs in hardware that met a transaction with the lock.
+    pub thread_explicit: u64,
+    /// Of thread_conflicts, runs in hardware that ended without a reason, such as a page fault.
+    pub thread_without_reason: u64,
 }
 
 /// Figures of the heap into *stat, whose `size` the caller has set. No transaction runs meanwhile.
@@ -52,6 +67,7 @@ pub unsafe extern "C" fn mangrove_heap_stat(
     guard(|| {
         // SAFETY: the header's contract for handles and sized structs.
         let (heap, size) = unsafe { (handle(heap, "heap")?, size_of_caller(stat, "stat")?) };
+        must_be_outside(Arc::as_ptr(&heap.heap))?;
         let found = heap.heap.stat()?;
         let figures = mangrove_heap_figures {
             size: size_of::<mangrove_heap_figures>(),
@@ -67,6 +83,12 @@ pub unsafe extern "C" fn mangrove_heap_stat(
             thread_commits: found.counts.commits,
             thread_conflicts: found.counts.conflicts,
             created: heap.heap.was_created(),
+            thread_hardware: found.counts.hardware,
+            thread_serial: found.counts.serial,
+            thread_solo: found.counts.solo,
+            thread_capacity: found.counts.capacity,
+            thread_explicit: found.counts.explicit,
+            thread_without_reason: found.counts.without_reason,
         };
         // SAFETY: as above.
         unsafe { put_sized(stat, size, figures, "stat")? };
@@ -87,7 +109,9 @@ pub unsafe extern "C" fn mangrove_heap_check(
         // SAFETY: the header's contract for out-parameters.
         unsafe { put_out(problems, std::ptr::null_mut()) };
         // SAFETY: the header's contract for handles.
-        let found = unsafe { handle(heap, "heap") }?.heap.check()?;
+        let heap = unsafe { handle(heap, "heap") }?;
+        must_be_outside(Arc::as_ptr(&heap.heap))?;
+        let found = heap.heap.check()?;
         // SAFETY: as above.
         unsafe { answer(&found, problems) }
     })

@@ -3,20 +3,24 @@
 //! Invariants:
 //! 1. A `mangrove_tx *` is a number in the shape of a pointer, which nothing follows. Each run of a body has one of its
 //!    own, and no number is given twice in a process.
-//! 2. `INNERMOST` leads to the frames of the calling thread alone. A frame is linked while its body runs, and lies on
-//!    the stack of the function that runs it.
+//! 2. `INNERMOST` leads to the frames of the calling thread alone. A frame is linked from the first run of its body to
+//!    its transaction's end, and is no part of the thread's stack: it stays there, whatever the
+//!    thread does to that (longjmp).
 //! 3. Once an access has ended a run (`Frame::end`), no access of that run reaches the transaction any more.
+//! 4. A frame is `busy` while an access runs. So a signal handler that comes then finds no transaction.
 
 use crate::status::mangrove_status::*;
 use crate::status::{Failure, guard, mangrove_status, remember};
-use mangrove::heap::{Heap, Stop, Tx};
+use mangrove::heap::{Heap, HeapResult, Stop, Tx, TxTicket};
 use mangrove_cabi::{BadArgument, stop_panics};
+use mangrove_sys::{ProcessMark, SecondStack};
 use std::cell::Cell;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
 
-/// A transaction, inside its body. It ends when the body returns; a later access with it, or one of another
-/// thread, returns MANGROVE_ERR_TX_MISPLACED and touches nothing. (It is a number in the shape of a pointer.)
+/// A transaction, inside its body. It ends when the body returns, or with mangrove_tx_commit or _abort; a later
+/// access with it, or one of another thread, returns MANGROVE_ERR_TX_MISPLACED and touches nothing; in a child of
+/// fork, MANGROVE_ERR_UNSUPPORTED. (It is a number in the shape of a pointer.)
 pub struct mangrove_tx {
     _number: [u8; 0],
 }
@@ -53,16 +57,74 @@ impl From<BadArgument> for End {
     }
 }
 
-/// One run of a body.
+/// How a transaction aborts.
+pub(super) enum Aborted {
+    Value(i32),
+    Failed(Failure),
+}
+
+/// What the program wants after a run of the body.
+#[derive(Clone, Copy)]
+pub(super) enum Answer {
+    Commit,
+    Abort(i32),
+    /// It says that an access ended the run.
+    Stopped,
+}
+
+impl Answer {
+    pub(super) fn of_body(answer: i32) -> Self {
+        if answer == MANGROVE_OK as i32 {
+            Self::Commit
+        } else if answer == MANGROVE_TX_STOP as i32 {
+            Self::Stopped
+        } else {
+            Self::Abort(answer)
+        }
+    }
+}
+
+/// How a transaction runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Its caller waits until it is durable.
+    Waits,
+    /// As that, and it rarely or never writes.
+    Reads,
+    /// Its caller gets a ticket.
+    NoWait,
+}
+
+/// The ticket of a commit; none if the caller has waited for it.
+pub(super) type Committed = Option<TxTicket>;
+
+/// What became of a transaction; the outer error is a panic's message.
+pub(super) type Ended = Result<HeapResult<Result<Committed, Aborted>>, String>;
+
+/// A transaction of this thread, and the run of its body.
 pub(super) struct Frame {
-    number: usize,
-    heap: *const Heap,
-    tx: *mut Tx<'static>,
+    /// Of the run.
+    pub(super) number: usize,
+    pub(super) heap: *const Heap,
+    pub(super) process: ProcessMark,
+    pub(super) tx: *mut Tx<'static>,
     /// Where the heap lies; `len` is what it had when somebody last looked.
-    base: usize,
-    len: usize,
-    end: Option<End>,
-    outer: *mut Self,
+    pub(super) base: usize,
+    pub(super) len: usize,
+    /// How an access ended the run, if one did.
+    pub(super) end: Option<End>,
+    /// An access runs.
+    pub(super) busy: Cell<bool>,
+    /// A word of the function that called the body, which holds the number; null where the body is no function.
+    pub(super) place: *const usize,
+    pub(super) outer: *mut Self,
+    /// Where the heap's function runs, paused while the body does.
+    pub(super) stack: SecondStack,
+    pub(super) kind: Kind,
+    /// What the heap is to do with the run.
+    pub(super) answer: Answer,
+    /// What became of the transaction, when it has ended.
+    pub(super) result: Option<Ended>,
 }
 
 /// Numbers that a thread takes from the common counter at once.
@@ -74,7 +136,7 @@ thread_local! {
     static NEXT_NUMBER: Cell<usize> = const { Cell::new(0) };
 }
 
-fn next_number() -> usize {
+pub(super) fn next_number() -> usize {
     let mut number = NEXT_NUMBER.get();
     if number.is_multiple_of(NUMBERS) {
         // Relaxed: only the numbers have to differ.
@@ -86,70 +148,50 @@ fn next_number() -> usize {
     number
 }
 
-/// Unlinks the innermost frame, however its body ends.
-struct Linked;
-
-impl Drop for Linked {
-    fn drop(&mut self) {
-        // SAFETY: this thread's innermost frame, which `inside` linked and keeps (invariant 2).
-        INNERMOST.set(unsafe { (*INNERMOST.get()).outer });
-    }
+/// The innermost frame of the calling thread; null without one.
+pub(super) fn innermost() -> *mut Frame {
+    INNERMOST.get()
 }
 
-/// Calls `body` with the number of a new run over `tx`. Returns the body's answer, and how an access ended the run,
-/// if one did.
-pub(super) fn inside<R>(
-    heap: &Heap,
-    tx: &mut Tx<'_>,
-    body: impl FnOnce(*mut mangrove_tx) -> R,
-) -> (R, Option<End>) {
-    let number = next_number();
-    let mut frame = Frame {
-        number,
-        heap,
-        tx: std::ptr::from_mut(tx).cast(),
-        base: heap.base(),
-        len: 0,
-        end: None,
-        outer: INNERMOST.get(),
-    };
-    let place = &raw mut frame;
-    INNERMOST.set(place);
-    let linked = Linked;
-    let answer = body(std::ptr::without_provenance_mut(number));
-    drop(linked);
-    // SAFETY: `frame` still lies here; it is read by way of the pointer that the accesses wrote it through.
-    (answer, unsafe { (*place).end.take() })
+/// Makes `frame` the innermost.
+///
+/// # Safety
+/// It is not linked, and stays where it is until it is unlinked.
+pub(super) unsafe fn link(frame: *mut Frame) {
+    // SAFETY: the caller's promise.
+    unsafe { (*frame).outer = INNERMOST.get() };
+    INNERMOST.set(frame);
 }
 
-/// True while the calling thread is inside a transaction on `heap`.
-pub(super) fn is_inside(heap: *const Heap) -> bool {
+/// Takes `frame` out of the list, if it is there.
+pub(super) fn unlink(frame: *mut Frame) {
     let mut at = INNERMOST.get();
-    while !at.is_null() {
-        // SAFETY: linked, so it lies there (invariant 2).
-        let frame = unsafe { &*at };
-        if frame.heap == heap {
-            return true;
-        }
-        at = frame.outer;
+    if at == frame && !at.is_null() {
+        // SAFETY: linked, so it is there (invariant 2).
+        INNERMOST.set(unsafe { (*frame).outer });
+        return;
     }
-    false
+    while !at.is_null() {
+        // SAFETY: as above.
+        unsafe {
+            if (*at).outer == frame {
+                (*at).outer = (*frame).outer;
+                return;
+            }
+            at = (*at).outer;
+        }
+    }
 }
 
-/// The run with the number `tx`, if the calling thread is inside of it.
-#[inline]
-fn find<'a>(tx: *const mangrove_tx) -> Option<&'a mut Frame> {
+/// The frame whose run has this number, if it is one of the calling thread's.
+pub(super) fn find(number: usize) -> *mut Frame {
     let mut at = INNERMOST.get();
-    while !at.is_null() {
-        // SAFETY: linked, so it lies there (invariant 2). Entry points do not call each other, so that no other
-        // reference is alive.
-        let frame = unsafe { &mut *at };
-        if frame.number == tx.addr() {
-            return Some(frame);
-        }
-        at = frame.outer;
+    // SAFETY: linked, so it is there (invariant 2).
+    while !at.is_null() && unsafe { (*at).number } != number {
+        // SAFETY: as above.
+        at = unsafe { (*at).outer };
     }
-    None
+    at
 }
 
 #[cold]
@@ -208,16 +250,46 @@ pub(super) fn with_tx(
     tx: *const mangrove_tx,
     access: impl FnOnce(&mut Access<'_>) -> Result<mangrove_status, End>,
 ) -> mangrove_status {
-    let Some(frame) = find(tx) else { return misplaced() };
+    let frame = find(tx.addr());
+    if frame.is_null() {
+        return misplaced();
+    }
+    // SAFETY: linked, so it is there (invariant 2). Only a signal handler comes between, and finds it busy.
+    let frame = unsafe { &mut *frame };
+    if frame.busy.get() {
+        return misplaced();
+    }
+    if !frame.process.is_here() {
+        return forked();
+    }
     if let Some(end) = &frame.end {
         return status_of(end);
     }
-    let end = match stop_panics(|| access(&mut Access(frame))) {
+    frame.busy.set(true);
+    compiler_fence(Ordering::SeqCst);
+    let answer = stop_panics(|| access(&mut Access(frame)));
+    compiler_fence(Ordering::SeqCst);
+    frame.busy.set(false);
+    let end = match answer {
         Ok(Ok(status)) => return status,
         Ok(Err(end)) => end,
         Err(panic) => Failure::new(MANGROVE_ERR_INTERNAL, panic).into(),
     };
     status_of(frame.end.insert(end))
+}
+
+#[cold]
+fn forked() -> mangrove_status {
+    guard(|| Err(forked_inside()))
+}
+
+/// What the child of a fork inside a transaction is told.
+pub(super) fn forked_inside() -> Failure {
+    Failure::new(
+        MANGROVE_ERR_UNSUPPORTED,
+        "this process was forked inside a transaction, which is its parent's; the child leaves it alone and opens \
+         the heap itself, when the parent has closed it",
+    )
 }
 
 fn status_of(end: &End) -> mangrove_status {

@@ -6,6 +6,8 @@ mod open;
 mod options;
 
 mod frame;
+mod running;
+mod steps;
 mod transaction;
 
 mod access;
@@ -19,4 +21,5 @@ pub use frame::*;
 pub use open::*;
 pub use options::*;
 pub use roots::*;
+pub use steps::*;
 pub use transaction::*;

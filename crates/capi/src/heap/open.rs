@@ -1,7 +1,7 @@
 //! Opening and closing a heap.
 
-use super::frame::is_inside;
 use super::options::mangrove_heap_options;
+use super::running::must_be_outside;
 use crate::status::mangrove_status::*;
 use crate::status::{Failure, guard, mangrove_status};
 use mangrove::heap::{Heap, HeapError, HeapOptions};
@@ -23,7 +23,7 @@ const _: () = assert!(MANGROVE_ROOT_COUNT_MAX == mangrove::heap::ROOT_COUNT_MAX)
 /// An open heap: memory that comes back at its address, changed by transactions.
 pub struct mangrove_heap {
     pub(super) heap: Arc<Heap>,
-    process: ProcessMark,
+    pub(super) process: ProcessMark,
 }
 
 const _: fn() = || {
@@ -76,12 +76,12 @@ pub unsafe extern "C" fn mangrove_heap_close(heap: *mut mangrove_heap) -> mangro
         if !opened.process.is_here() {
             return Err(HeapError::Forked.into());
         }
-        if is_inside(Arc::as_ptr(&opened.heap)) {
-            return Err(Failure::new(
+        must_be_outside(Arc::as_ptr(&opened.heap)).map_err(|_| {
+            Failure::new(
                 MANGROVE_ERR_IN_USE,
                 "the heap cannot be closed inside a transaction on it; return from the body first",
-            ));
-        }
+            )
+        })?;
         // SAFETY: not null, from mangrove_heap_open and, by contract, not closed before.
         let heap = unsafe { Box::from_raw(heap) }.heap;
         Arc::into_inner(heap).expect("no other call on the heap runs").close()?;
@@ -123,9 +123,7 @@ pub unsafe extern "C" fn mangrove_heap_backup(
         // SAFETY: the header's contract for handles and paths.
         let (heap, path) = unsafe { (handle(heap, "heap")?, self::path(path, "path")?) };
         // On another thread it would wait for this one's transaction.
-        if is_inside(Arc::as_ptr(&heap.heap)) {
-            return Err(HeapError::Nested.into());
-        }
+        must_be_outside(Arc::as_ptr(&heap.heap))?;
         let (heap, path) = (Arc::clone(&heap.heap), path.to_owned());
         let report = on_own_thread(move || heap.backup(path, |_| ControlFlow::Continue(())))?;
         // SAFETY: as above.

@@ -2,9 +2,9 @@
 
 use crate::options::{domain_of, interval_of, medium_of};
 use crate::status::{Failure, guard_unit, mangrove_status};
-use mangrove::heap::{HeapOptions, Start};
+use mangrove::heap::{Executor, HardwareLimits, HeapOptions, Protocol, Start, StmOptions};
 use mangrove::{Create, Durability, Latency, Medium};
-use mangrove_cabi::{give, set_option, take_back};
+use mangrove_cabi::{Checked, from_c_enum, give, set_option, take_back};
 
 /// How to open a heap. Threads: one at a time for setting; any for opening with it.
 pub struct mangrove_heap_options {
@@ -24,6 +24,59 @@ impl mangrove_heap_options {
         };
         self.all.clone().create(create).read_only(self.read_only)
     }
+}
+
+/// What isolates the transactions of a heap.
+#[repr(i32)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum mangrove_executor {
+    /// Software, on every CPU: ownership records, and none while only one thread has transactions.
+    MANGROVE_EXECUTOR_RECORDS = 0,
+    /// RTM where it commits transactions, the caches are persistent and the heap lies on persistent memory;
+    /// otherwise ownership records. With a protocol of time stamps: RTM, or one lock.
+    MANGROVE_EXECUTOR_AUTO = 1,
+    /// Intel RTM, and one lock for what it does not take.
+    MANGROVE_EXECUTOR_RTM = 2,
+    /// One lock: one transaction at a time.
+    MANGROVE_EXECUTOR_ONE_LOCK = 3,
+    /// A model of RTM, for tests: slow, for at most 64 threads.
+    MANGROVE_EXECUTOR_HARDWARE_MODEL = 4,
+}
+
+/// How a commit of a heap becomes durable.
+#[repr(i32)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum mangrove_protocol {
+    /// By executor, medium and persistence domain.
+    MANGROVE_PROTOCOL_AUTO = 0,
+    /// Dense numbers: one fence a commit, none where the caches are persistent.
+    MANGROVE_PROTOCOL_ONE_FENCE = 1,
+    /// SPHT: time stamps, and a durable marker.
+    MANGROVE_PROTOCOL_SPHT = 2,
+    /// SPHT-eADR: time stamps, for persistent caches only.
+    MANGROVE_PROTOCOL_SPHT_EADR = 3,
+    /// SPHT-eADR that flushes the log's lines, and waits for none.
+    MANGROVE_PROTOCOL_SPHT_EADR_FLUSH = 4,
+}
+
+fn executor_of(number: i32) -> Checked<Executor> {
+    from_c_enum!(number, mangrove_executor {
+        MANGROVE_EXECUTOR_RECORDS => Executor::Records(StmOptions::default()),
+        MANGROVE_EXECUTOR_AUTO => Executor::Automatic,
+        MANGROVE_EXECUTOR_RTM => Executor::Rtm,
+        MANGROVE_EXECUTOR_ONE_LOCK => Executor::OneLock,
+        MANGROVE_EXECUTOR_HARDWARE_MODEL => Executor::HardwareModel(HardwareLimits::default()),
+    })
+}
+
+fn protocol_of(number: i32) -> Checked<Protocol> {
+    from_c_enum!(number, mangrove_protocol {
+        MANGROVE_PROTOCOL_AUTO => Protocol::Automatic,
+        MANGROVE_PROTOCOL_ONE_FENCE => Protocol::OneFence,
+        MANGROVE_PROTOCOL_SPHT => Protocol::Spht,
+        MANGROVE_PROTOCOL_SPHT_EADR => Protocol::SphtEadr,
+        MANGROVE_PROTOCOL_SPHT_EADR_FLUSH => Protocol::SphtEadrFlush,
+    })
 }
 
 fn logs_of(count: u32) -> Result<usize, Failure> {
@@ -155,6 +208,28 @@ pub unsafe extern "C" fn mangrove_heap_options_set_domain(
     domain: i32,
 ) -> mangrove_status {
     set_option!(guard_unit, options.all.domain(domain_of(domain)?))
+}
+
+/// What isolates transactions: one of mangrove_executor. Default: MANGROVE_EXECUTOR_RECORDS. A property of
+/// this opening. mangrove_heap_open returns MANGROVE_ERR_INVALID_ARGUMENT for one that this machine does not
+/// have, or that does not go with the protocol; mangrove_last_error says what would work.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_options_set_executor(
+    options: *mut mangrove_heap_options,
+    executor: i32,
+) -> mangrove_status {
+    set_option!(guard_unit, options.all.executor(executor_of(executor)?))
+}
+
+/// How a commit becomes durable: one of mangrove_protocol. Default: MANGROVE_PROTOCOL_AUTO. A property of
+/// this opening. Those with time stamps need persistent memory, and MANGROVE_EXECUTOR_RTM or _ONE_LOCK;
+/// mangrove_heap_open returns MANGROVE_ERR_INVALID_ARGUMENT otherwise.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_options_set_protocol(
+    options: *mut mangrove_heap_options,
+    protocol: i32,
+) -> mangrove_status {
+    set_option!(guard_unit, options.all.protocol(protocol_of(protocol)?))
 }
 
 /// Whether the heap is mapped, copy on write, instead of read when it is opened: opening then takes no

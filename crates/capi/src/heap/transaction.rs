@@ -1,71 +1,96 @@
-//! Running transactions.
+//! Running transactions whose bodies are functions.
 
-use super::frame::{End, inside, mangrove_tx};
+use super::frame::{Answer, Kind, mangrove_tx};
 use super::open::mangrove_heap;
+use super::running::{Next, begin, call_body, conclude};
 use crate::status::mangrove_status::*;
 use crate::status::{Failure, guard, mangrove_status};
-use mangrove::heap::{Cancel, HeapResult, Tx};
-use mangrove_cabi::{handle, put_out};
+use mangrove::heap::TxTicket;
+use mangrove_cabi::{handle, out, put_out};
 use std::ffi::c_void;
+use std::ptr::null_mut;
 
 /// The body of a transaction. It returns
 ///   MANGROVE_OK to commit;
 ///   at once, the status of an access that was MANGROVE_TX_STOP or an error;
 ///   another number of its own, best above 0, to abort.
 /// It may be run several times: whatever else it does than by way of `tx` happens as often. All runs get the
-/// same `arg`, so it sets what it returns through it anew in each run. Neither a C++ exception, longjmp,
-/// pthread_exit nor a cancellation of the thread may leave it: that is undefined (for C++,
-/// mangrove_heap.hpp catches exceptions in time). Nor does it fork.
-pub type mangrove_tx_body = Option<unsafe extern "C" fn(tx: *mut mangrove_tx, arg: *mut c_void) -> i32>;
+/// same `arg`, so it sets what it returns through it anew in each run.
+/// However it is left, the transaction is undone and other threads go on: a C++ exception reaches the caller of
+/// mangrove_transaction (from code compiled with -fexceptions, as C++ is); pthread_exit and a cancellation end
+/// the thread; after a longjmp to outside of mangrove_transaction, the thread's next call on a heap undoes the
+/// transaction, or its end does: until then others may wait for it.
+pub type mangrove_tx_body =
+    Option<unsafe extern "C-unwind" fn(tx: *mut mangrove_tx, arg: *mut c_void) -> i32>;
 
-/// How a body aborts.
-enum Aborted {
-    Value(i32),
-    Failed(Failure),
+/// Names a commit of mangrove_transaction_nowait, in this opening of this heap. Plain data: copy it, pass it to other
+/// threads, forget it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct mangrove_tx_ticket {
+    /// Which opening of which heap.
+    pub opening: u64,
+    /// Where in its log; 0: durable already.
+    pub position: u64,
 }
 
-/// Runs the caller's body by way of `run`, which is the heap's.
+impl From<TxTicket> for mangrove_tx_ticket {
+    fn from(ticket: TxTicket) -> Self {
+        let [opening, position] = ticket.to_words();
+        Self { opening, position }
+    }
+}
+
+impl From<mangrove_tx_ticket> for TxTicket {
+    fn from(ticket: mangrove_tx_ticket) -> Self {
+        Self::from_words([ticket.opening, ticket.position])
+    }
+}
+
+/// Runs the caller's body as a transaction. Nothing stops what leaves the body by unwinding.
 unsafe fn run(
     heap: *const mangrove_heap,
     body: mangrove_tx_body,
     arg: *mut c_void,
     value: *mut i32,
-    reads: bool,
+    (kind, ticket): (Kind, *mut mangrove_tx_ticket),
 ) -> mangrove_status {
-    guard(|| {
+    let (mut run, mut function) = (None, None);
+    let begun = guard(|| {
         // SAFETY: the header's contract for out-parameters and handles.
         let heap = unsafe {
             put_out(value, 0);
+            put_out(ticket, mangrove_tx_ticket::default());
             handle(heap, "heap")?
         };
-        let Some(body) = body else { return Err(Failure::invalid("'body' is NULL")) };
-        let body = |tx: &mut Tx<'_>| {
-            // SAFETY: the caller's function, called as the header says.
-            let (answer, end) = inside(&heap.heap, tx, |tx| unsafe { body(tx, arg) });
-            Err(match (end, answer) {
-                (Some(End::Again(stop)), _) => Cancel::Stop(stop),
-                (Some(End::Failed(failure)), _) => Cancel::Abort(Aborted::Failed(failure)),
-                (None, answer) if answer == MANGROVE_OK as i32 => return Ok(()),
-                (None, answer) if answer == MANGROVE_TX_STOP as i32 => {
-                    Cancel::Abort(Aborted::Failed(Failure::invalid(
-                        "the body returned MANGROVE_TX_STOP, but no access had; the transaction was undone",
-                    )))
-                }
-                (None, answer) => Cancel::Abort(Aborted::Value(answer)),
-            })
-        };
-        let ended: HeapResult<Result<(), Aborted>> =
-            if reads { heap.heap.try_read(body) } else { heap.heap.try_transaction(body) };
-        match ended? {
-            Ok(()) => Ok(MANGROVE_OK),
-            Err(Aborted::Failed(failure)) => Err(failure),
-            Err(Aborted::Value(answer)) => {
+        function = Some(body.ok_or_else(|| Failure::invalid("'body' is NULL"))?);
+        run = Some(begin(&heap.heap, heap.process, kind)?);
+        Ok(MANGROVE_OK)
+    });
+    let (Some(mut number), Some(body)) = (run, function) else { return begun };
+    loop {
+        // SAFETY: the caller's function, called as the header says, in the run that has just begun.
+        let answer = unsafe { call_body(number, body, arg) };
+        let mut again = None;
+        let status = guard(|| match conclude(number, Answer::of_body(answer))? {
+            Next::Again(number) => {
+                again = Some(number);
+                Ok(MANGROVE_OK)
+            }
+            Next::Committed(committed) => {
+                // SAFETY: as above.
+                unsafe { put_out(ticket, committed.map(mangrove_tx_ticket::from).unwrap_or_default()) };
+                Ok(MANGROVE_OK)
+            }
+            Next::Aborted(answer) => {
                 // SAFETY: as above.
                 unsafe { put_out(value, answer) };
                 Ok(MANGROVE_TX_ABORTED)
             }
-        }
-    })
+        });
+        let Some(next) = again else { return status };
+        number = next;
+    }
 }
 
 /// Runs `body` with `arg` as one transaction: atomic, isolated from those of other threads, and durable
@@ -75,29 +100,78 @@ unsafe fn run(
 /// NULL; 0 otherwise). Everything is undone then, and nothing was allocated or freed.
 /// Errors: that of the first access of the last run that failed, whatever the body returned after it: all
 /// is undone. MANGROVE_ERR_TX_MISPLACED: the calling thread is inside a transaction on this heap (use its
-/// `tx`). MANGROVE_ERR_UNSUPPORTED: in a child of the process that opened the heap. _POISONED, _NO_SPACE,
-/// _IO: all is undone. MANGROVE_ERR_IN_DOUBT: others have seen it, and a crash may undo it.
+/// `tx`), or a signal handler has interrupted the library. MANGROVE_ERR_UNSUPPORTED: in a child of the process
+/// that opened the heap, also one that the body has forked. _POISONED, _NO_SPACE, _IO, _NO_MEMORY: all is
+/// undone. MANGROVE_ERR_IN_DOUBT: others have seen it, and a crash may undo it.
 /// Crash: once acknowledged it is kept; before that all of it or nothing. Threads: any.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mangrove_transaction(
+pub unsafe extern "C-unwind" fn mangrove_transaction(
     heap: *const mangrove_heap,
     body: mangrove_tx_body,
     arg: *mut c_void,
     value: *mut i32,
 ) -> mangrove_status {
     // SAFETY: the caller's contract.
-    unsafe { run(heap, body, arg, value, false) }
+    unsafe { run(heap, body, arg, value, (Kind::Waits, null_mut())) }
 }
 
 /// As mangrove_transaction, for a body that rarely or never writes: what only writers need is skipped.
 /// What it read is durable when the call returns. Threads: any.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mangrove_transaction_read(
+pub unsafe extern "C-unwind" fn mangrove_transaction_read(
     heap: *const mangrove_heap,
     body: mangrove_tx_body,
     arg: *mut c_void,
     value: *mut i32,
 ) -> mangrove_status {
     // SAFETY: the caller's contract.
-    unsafe { run(heap, body, arg, value, true) }
+    unsafe { run(heap, body, arg, value, (Kind::Reads, null_mut())) }
+}
+
+/// As mangrove_transaction, but returns before what the body changed, and what it read, is durable; *ticket
+/// names it for mangrove_heap_wait. Many commits then share one fence or one device write. Other transactions
+/// see the changes at once; those that wait for their own answer when what they saw is durable.
+/// A commit that nobody waits for becomes durable within about 100 ms, and when the heap is closed.
+/// Crash: keeps the commits in their order up to some one, none without all before it. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn mangrove_transaction_nowait(
+    heap: *const mangrove_heap,
+    body: mangrove_tx_body,
+    arg: *mut c_void,
+    value: *mut i32,
+    ticket: *mut mangrove_tx_ticket,
+) -> mangrove_status {
+    // SAFETY: the caller's contract.
+    unsafe { run(heap, body, arg, value, (Kind::NoWait, ticket)) }
+}
+
+/// Waits until the commit is durable, whatever the durability; so is everything that was committed before it.
+/// Errors: MANGROVE_ERR_IN_DOUBT: the medium failed before it was. MANGROVE_ERR_INVALID_ARGUMENT: the ticket is of
+/// another heap, or of an earlier opening; what was committed before an opening is durable if it is there.
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_wait(
+    heap: *const mangrove_heap,
+    ticket: mangrove_tx_ticket,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for handles.
+        unsafe { handle(heap, "heap") }?.heap.wait(ticket.into())?;
+        Ok(MANGROVE_OK)
+    })
+}
+
+/// Whether mangrove_heap_wait would return at once, into *durable. Errors: as there. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_is_durable(
+    heap: *const mangrove_heap,
+    ticket: mangrove_tx_ticket,
+    durable: *mut bool,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for out-parameters and handles.
+        let (durable, heap) = unsafe { (out(durable, false, "durable")?, handle(heap, "heap")?) };
+        *durable = heap.heap.is_durable(ticket.into())?;
+        Ok(MANGROVE_OK)
+    })
 }

@@ -198,6 +198,12 @@ static int store_one(mangrove_tx *tx, void *arg) {
     return mangrove_tx_store(tx, cell, 1);
 }
 
+static int just_commit(mangrove_tx *tx, void *arg) {
+    (void)tx;
+    (void)arg;
+    return MANGROVE_OK;
+}
+
 static void opening(const char *folder) {
     mangrove_heap_options *options = mangrove_heap_options_new();
     mangrove_heap *other = heap;
@@ -218,6 +224,44 @@ static void opening(const char *folder) {
     ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_options_set_capacity(NULL, 1));
     mangrove_heap_options_free(options);
     mangrove_heap_options_free(NULL);
+}
+
+/* Executors and protocols: what goes together, and what is refused. */
+static void choices(const char *folder) {
+    static const int protocols[] = {MANGROVE_PROTOCOL_AUTO, MANGROVE_PROTOCOL_ONE_FENCE};
+    mangrove_heap_options *options = mangrove_heap_options_new();
+    mangrove_heap_figures figures = {.size = sizeof figures};
+    mangrove_heap *one;
+    size_t i;
+    OK(mangrove_heap_options_set_capacity(options, 64 << 20));
+    OK(mangrove_heap_options_set_emulated_latency(options, 0, 0));
+    OK(mangrove_heap_options_set_domain(options, MANGROVE_DOMAIN_ADR));
+    ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_options_set_executor(options, 77));
+    ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_options_set_protocol(options, -1));
+    OK(mangrove_heap_options_set_protocol(options, MANGROVE_PROTOCOL_SPHT));
+    ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_open(below(folder, "choices"), options, &one));
+    says("Executor::OneLock");
+    OK(mangrove_heap_options_set_executor(options, MANGROVE_EXECUTOR_ONE_LOCK));
+    OK(mangrove_heap_options_set_protocol(options, MANGROVE_PROTOCOL_SPHT_EADR));
+    ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_open(below(folder, "choices"), options, &one));
+    says("eADR");
+    for (i = 0; i < 2; i++) {
+        OK(mangrove_heap_options_set_protocol(options, protocols[i]));
+        OK(mangrove_heap_open(below(folder, "choices"), options, &one));
+        OK(mangrove_transaction(one, just_commit, NULL, NULL));
+        OK(mangrove_heap_stat(one, &figures));
+        CHECK(figures.thread_commits == 1 && figures.thread_serial == 1 && figures.thread_hardware == 0);
+        OK(mangrove_heap_close(one));
+        OK(mangrove_heap_options_set_executor(options, MANGROVE_EXECUTOR_ONE_LOCK));
+    }
+    OK(mangrove_heap_options_set_protocol(options, MANGROVE_PROTOCOL_AUTO));
+    OK(mangrove_heap_options_set_executor(options, MANGROVE_EXECUTOR_HARDWARE_MODEL));
+    OK(mangrove_heap_open(below(folder, "choices"), options, &one));
+    OK(mangrove_transaction(one, just_commit, NULL, NULL));
+    OK(mangrove_heap_stat(one, &figures));
+    CHECK(figures.thread_commits == 1 && figures.thread_hardware == 1 && figures.thread_serial == 0);
+    OK(mangrove_heap_close(one));
+    mangrove_heap_options_free(options);
 }
 
 static int get_aligned(mangrove_tx *tx, void *arg) {
@@ -347,6 +391,7 @@ int main(int argc, char **argv) {
     ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_close(NULL));
     ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_sync(NULL));
     opening(folder);
+    choices(folder);
     OK(mangrove_heap_check(heap, NULL));
     OK(mangrove_transaction(heap, store_one, NULL, NULL)); /* the heap goes on */
     CHECK(value() == 1);

@@ -1,0 +1,346 @@
+//! A transaction of C: the heap's function runs on a second stack and pauses while the body runs on the thread's own.
+//!
+//! So a body may leave in any way. What unwinds the thread's stack (a C++ exception, pthread_exit, a cancellation)
+//! passes no frame of the heap's, and a guard beside the body cancels the transaction on the way. A longjmp runs no
+//! guard: then the transaction stays paused, and the thread's next call finds that nobody waits for its body
+//! (`is_alive`), or its end does (`Ending`).
+//!
+//! 1. `IN_LIBRARY` is set while a heap's function runs. A signal handler that comes then is refused before it touches
+//!    anything.
+//! 2. What a signal handler may reach until it is refused allocates nothing.
+
+use super::errors::NESTED;
+use super::frame::{
+    self, Aborted, Answer, Committed, End, Ended, Frame, Kind, find, forked_inside, innermost, link,
+    next_number, unlink,
+};
+use crate::status::Failure;
+use crate::status::mangrove_status::*;
+use mangrove::heap::{Cancel, Heap, Tx};
+use mangrove_cabi::stop_panics;
+use mangrove_sys::{ProcessMark, SecondStack, is_in_frame_of, set_cancelable};
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{Ordering, compiler_fence};
+
+/// What comes after a run of the body.
+pub(super) enum Next {
+    /// The body runs again, with this number.
+    Again(usize),
+    Committed(Committed),
+    Aborted(i32),
+}
+
+thread_local! {
+    /// A heap's function runs on this thread.
+    static IN_LIBRARY: Cell<bool> = const { Cell::new(false) };
+    /// A frame that no transaction uses.
+    static SPARE: Spare = const { Spare(Cell::new(null_mut())) };
+    /// Touched when the executor's own variables of the thread are there: it is destroyed before them.
+    static ENDING: Ending = const { Ending };
+}
+
+struct Spare(Cell<*mut Frame>);
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        let frame = self.0.replace(null_mut());
+        if !frame.is_null() {
+            // SAFETY: from `Box::into_raw`, and no transaction's.
+            drop(unsafe { Box::from_raw(frame) });
+        }
+    }
+}
+
+/// The end of a thread: what it has left open is undone.
+struct Ending;
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        while !innermost().is_null() {
+            cancel(innermost());
+        }
+    }
+}
+
+/// Begins a transaction; returns the number of the body's first run.
+///
+/// # Errors
+/// `_TX_MISPLACED` inside a transaction on the heap, or in the library; what the heap says.
+pub(super) fn begin(heap: &Heap, process: ProcessMark, kind: Kind) -> Result<usize, Failure> {
+    must_be_outside(heap)?;
+    let frame = free_frame(heap, process, kind)?;
+    // SAFETY: a free frame, which this thread alone uses, and which stays where it is.
+    unsafe {
+        link(frame);
+        advance(frame);
+        match (*frame).result.take() {
+            None => Ok((*frame).number),
+            Some(ended) => {
+                give_back(frame);
+                match next(ended) {
+                    Err(failure) => Err(failure),
+                    Ok(_) => unreachable!("a transaction ends after its body"),
+                }
+            }
+        }
+    }
+}
+
+/// Ends the run with this number.
+///
+/// # Errors
+/// The transaction's; all is undone then. `_UNSUPPORTED` in a child of fork, where the transaction is left alone.
+pub(super) fn conclude(number: usize, answer: Answer) -> Result<Next, Failure> {
+    let frame = find(number);
+    if frame.is_null() {
+        return Err(Failure::new(
+            MANGROVE_ERR_TX_MISPLACED,
+            "the transaction was undone, because its thread began another one on a stack without this body",
+        ));
+    }
+    // SAFETY: linked, so it is there, and this thread's.
+    unsafe {
+        if !(*frame).process.is_here() {
+            // The frame and what it has of the heap are the parent's.
+            unlink(frame);
+            return Err(forked_inside());
+        }
+        (*frame).answer = answer;
+        advance(frame);
+        match (*frame).result.take() {
+            None => Ok(Next::Again((*frame).number)),
+            Some(ended) => {
+                give_back(frame);
+                next(ended)
+            }
+        }
+    }
+}
+
+fn next(ended: Ended) -> Result<Next, Failure> {
+    match ended.map_err(|panic| Failure::new(MANGROVE_ERR_INTERNAL, panic))?? {
+        Ok(ticket) => Ok(Next::Committed(ticket)),
+        Err(Aborted::Value(value)) => Ok(Next::Aborted(value)),
+        Err(Aborted::Failed(failure)) => Err(failure),
+    }
+}
+
+/// Undoes a transaction whose body will not return.
+pub(super) fn cancel(frame: *mut Frame) {
+    // SAFETY: linked, so it is there, and this thread's.
+    unsafe {
+        if !(*frame).process.is_here() {
+            unlink(frame);
+            return;
+        }
+        // An attempt that has met another transaction runs again, however its body ended.
+        while (*frame).result.is_none() {
+            (*frame).answer = Answer::Abort(0);
+            (*frame).end = None;
+            advance(frame);
+        }
+        (*frame).result = None;
+    }
+    give_back(frame);
+}
+
+/// Undoes what the thread has left by longjmp, and refuses to go on inside a transaction on `heap`, or in the library.
+///
+/// # Errors
+/// `_TX_MISPLACED`.
+pub(super) fn must_be_outside(heap: *const Heap) -> Result<(), Failure> {
+    if IN_LIBRARY.get() {
+        return Err(Failure::new(
+            MANGROVE_ERR_TX_MISPLACED,
+            "a signal handler called the heap while its thread was inside the library; let another thread do that",
+        ));
+    }
+    let mut at = innermost();
+    while !at.is_null() {
+        // SAFETY: linked, so it is there.
+        unsafe {
+            if (*at).busy.get() {
+                return Err(nested());
+            }
+            let outer = (*at).outer;
+            if !(*at).process.is_here() {
+                // The parent's; the heap will say so.
+            } else if !is_alive(at) {
+                cancel(at);
+            } else if (*at).heap == heap {
+                return Err(nested());
+            }
+            at = outer;
+        }
+    }
+    Ok(())
+}
+
+fn nested() -> Failure {
+    Failure::new(MANGROVE_ERR_TX_MISPLACED, NESTED)
+}
+
+/// A frame for a transaction, not linked.
+fn free_frame(heap: &Heap, process: ProcessMark, kind: Kind) -> Result<*mut Frame, Failure> {
+    let spare = SPARE.try_with(|spare| spare.0.replace(null_mut())).unwrap_or(null_mut());
+    if !spare.is_null() {
+        // SAFETY: no transaction uses it.
+        unsafe {
+            (*spare).number = 0;
+            (*spare).heap = heap;
+            (*spare).process = process;
+            (*spare).base = heap.base();
+            (*spare).kind = kind;
+            (*spare).len = 0;
+            (*spare).place = null();
+        }
+        return Ok(spare);
+    }
+    let stack = SecondStack::new().map_err(|error| {
+        Failure::new(MANGROVE_ERR_NO_MEMORY, format!("there is no memory for a transaction's stack: {error}"))
+    })?;
+    Ok(Box::into_raw(Box::new(Frame {
+        number: 0,
+        heap,
+        process,
+        tx: null_mut(),
+        base: heap.base(),
+        len: 0,
+        end: None,
+        busy: Cell::new(false),
+        place: null(),
+        outer: null_mut(),
+        stack,
+        kind,
+        answer: Answer::Abort(0),
+        result: None,
+    })))
+}
+
+/// Takes back the frame of a transaction that has ended.
+fn give_back(frame: *mut Frame) {
+    unlink(frame);
+    let last = SPARE.try_with(|spare| spare.0.replace(frame)).unwrap_or(frame);
+    if !last.is_null() {
+        // SAFETY: from `Box::into_raw`, and no transaction's.
+        drop(unsafe { Box::from_raw(last) });
+    }
+}
+
+/// Lets the heap's function run until the body's next run, or to its end.
+///
+/// # Safety
+/// The frame is this thread's, in the process that made it.
+unsafe fn advance(frame: *mut Frame) {
+    // SAFETY: the function stops panics; what it uses is the frame and the heap, which the caller keeps. The thread's
+    // cancellation waits, because the heap's function writes files, and no frame of it may be unwound.
+    unsafe {
+        let cancelable = set_cancelable(false);
+        (*frame).busy.set(true);
+        IN_LIBRARY.set(true);
+        compiler_fence(Ordering::SeqCst);
+        let stack = &raw const (*frame).stack;
+        if (*stack).is_in_use() {
+            (*stack).go_on();
+        } else {
+            (*stack).start(transact, frame.cast());
+        }
+        compiler_fence(Ordering::SeqCst);
+        IN_LIBRARY.set(false);
+        (*frame).busy.set(false);
+        set_cancelable(cancelable);
+    }
+}
+
+/// The heap's function.
+unsafe extern "C" fn transact(frame: *mut c_void) {
+    let frame = frame.cast::<Frame>();
+    let ended = stop_panics(|| {
+        // SAFETY: `advance` keeps both; the body's side does not run now.
+        let (heap, kind) = unsafe { (&*(*frame).heap, (*frame).kind) };
+        let body = |tx: &mut Tx<'_>| {
+            let _ = ENDING.try_with(|_| ());
+            // SAFETY: as above; the pause ends when the run has.
+            let (end, answer) = unsafe {
+                (*frame).tx = std::ptr::from_mut(tx).cast();
+                (*frame).number = next_number();
+                (*frame).end = None;
+                (*frame).stack.pause();
+                (*frame).tx = null_mut();
+                ((*frame).end.take(), (*frame).answer)
+            };
+            Err(match (end, answer) {
+                (Some(End::Again(stop)), _) => Cancel::Stop(stop),
+                (Some(End::Failed(failure)), _) => Cancel::Abort(Aborted::Failed(failure)),
+                (None, Answer::Commit) => return Ok(()),
+                (None, Answer::Abort(value)) => Cancel::Abort(Aborted::Value(value)),
+                (None, Answer::Stopped) => Cancel::Abort(Aborted::Failed(Failure::invalid(
+                    "the body returned MANGROVE_TX_STOP, but no access had; the transaction was undone",
+                ))),
+            })
+        };
+        Ok(match kind {
+            Kind::Waits => heap.try_transaction(body)?.map(|()| None),
+            Kind::Reads => heap.try_read(body)?.map(|()| None),
+            Kind::NoWait => heap.try_transaction_nowait(body)?.map(|((), ticket)| Some(ticket)),
+        })
+    });
+    // SAFETY: as above.
+    unsafe { (*frame).result = Some(ended) };
+}
+
+/// The function that calls a body. Its frame on the stack is the sign that somebody waits for the body's answer.
+///
+/// # Safety
+/// The caller's `body` and `arg`, and the number of a run that has just begun.
+#[inline(never)]
+pub(super) unsafe extern "C-unwind" fn call_body(
+    number: usize,
+    body: unsafe extern "C-unwind" fn(*mut frame::mangrove_tx, *mut c_void) -> i32,
+    arg: *mut c_void,
+) -> i32 {
+    /// Cancels the transaction when its body is left by unwinding.
+    struct Left(usize);
+
+    impl Drop for Left {
+        fn drop(&mut self) {
+            let frame = find(self.0);
+            if !frame.is_null() {
+                cancel(frame);
+            }
+        }
+    }
+
+    let mut word = 0usize;
+    let place = &raw mut word;
+    // SAFETY: a variable of this function; the run's frame is linked; and the caller's promise.
+    unsafe {
+        place.write_volatile(number);
+        (*find(number)).place = place;
+        let left = Left(number);
+        let answer = body(std::ptr::without_provenance_mut(number), arg);
+        std::mem::forget(left);
+        let frame = find(number);
+        if !frame.is_null() {
+            (*frame).place = null();
+        }
+        place.write_volatile(0);
+        answer
+    }
+}
+
+/// Whether somebody waits for the body of this transaction.
+///
+/// # Safety
+/// The frame is linked.
+unsafe fn is_alive(frame: *const Frame) -> bool {
+    // SAFETY: the caller's promise.
+    let (place, number) = unsafe { ((*frame).place, (*frame).number) };
+    // A transaction by begin and commit waits for these calls.
+    // SAFETY: a word in a frame that is alive, which `call_body` keeps while the body runs.
+    place.is_null()
+        || is_in_frame_of(place.addr(), call_body as *const () as usize)
+            && unsafe { place.read_volatile() } == number
+}

@@ -1,0 +1,87 @@
+//! Transactions whose bodies are no functions: begin, commit, abort.
+
+use super::frame::{Answer, Kind, find, mangrove_tx};
+use super::open::mangrove_heap;
+use super::running::{Next, begin, conclude};
+use crate::status::mangrove_status::*;
+use crate::status::{Failure, guard, mangrove_status};
+use mangrove_cabi::{handle, out};
+use std::ptr::{null_mut, without_provenance_mut};
+
+/// Begins a transaction; *tx is for its accesses. `reads`: it rarely or never writes.
+///
+///     mangrove_status s = mangrove_tx_begin(heap, false, &tx);
+///     while (tx != NULL) {
+///         ... accesses, until one does not return MANGROVE_OK ...
+///         s = mangrove_tx_commit(&tx); // MANGROVE_TX_STOP: again, with another tx
+///     }
+///
+/// A thread that ends before commit or abort undoes it. Others may wait for it until then, so it ends soon.
+/// Errors: as those of mangrove_transaction; *tx is NULL then. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_tx_begin(
+    heap: *const mangrove_heap,
+    reads: bool,
+    tx: *mut *mut mangrove_tx,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for out-parameters and handles.
+        let (tx, heap) = unsafe { (out(tx, null_mut(), "tx")?, handle(heap, "heap")?) };
+        *tx = without_provenance_mut(begin(
+            &heap.heap,
+            heap.process,
+            if reads { Kind::Reads } else { Kind::Waits },
+        )?);
+        Ok(MANGROVE_OK)
+    })
+}
+
+/// Commits the transaction *tx. MANGROVE_OK: it is durable. MANGROVE_TX_STOP: it met another one, or asked for
+/// mangrove_tx_retry; it is undone and has begun again: do everything again with the new *tx. After any other
+/// result it has ended, and *tx is NULL.
+/// Errors: that of its first access that failed, and as those of mangrove_transaction: all is undone.
+/// MANGROVE_ERR_TX_MISPLACED: *tx is no transaction that this thread has begun by mangrove_tx_begin.
+/// Crash: as mangrove_transaction. Threads: the one that began it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_tx_commit(tx: *mut *mut mangrove_tx) -> mangrove_status {
+    // SAFETY: the caller's contract.
+    guard(|| unsafe { end(tx, Answer::Commit) })
+}
+
+/// Undoes the transaction *tx, and sets *tx to NULL. Returns MANGROVE_TX_ABORTED.
+/// Errors: that of its first access that failed; MANGROVE_ERR_TX_MISPLACED: as for mangrove_tx_commit.
+/// Threads: the one that began it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_tx_abort(tx: *mut *mut mangrove_tx) -> mangrove_status {
+    // SAFETY: the caller's contract.
+    guard(|| unsafe { end(tx, Answer::Abort(0)) })
+}
+
+/// Ends a run.
+unsafe fn end(tx: *mut *mut mangrove_tx, answer: Answer) -> crate::status::Answer {
+    // SAFETY: the header's contract for out-parameters; what it holds is only compared.
+    let number = unsafe { tx.as_ref() }.ok_or_else(|| Failure::invalid("'tx' is NULL"))?.addr();
+    // SAFETY: as above.
+    let tx = unsafe { out(tx, null_mut(), "tx")? };
+    let frame = find(number);
+    // SAFETY: linked, so it is there, and this thread's.
+    if frame.is_null() || unsafe { !(*frame).place.is_null() || (*frame).busy.get() } {
+        return Err(Failure::new(
+            MANGROVE_ERR_TX_MISPLACED,
+            "this thread has begun no such transaction by mangrove_tx_begin, or it has ended",
+        ));
+    }
+    let mut run = number;
+    loop {
+        match (conclude(run, answer)?, answer) {
+            (Next::Committed(_), _) => return Ok(MANGROVE_OK),
+            (Next::Aborted(_), _) => return Ok(MANGROVE_TX_ABORTED),
+            (Next::Again(next), Answer::Commit) => {
+                *tx = without_provenance_mut(next);
+                return Ok(MANGROVE_TX_STOP);
+            }
+            // It met another one before, so that it was undone and begun again.
+            (Next::Again(next), _) => run = next,
+        }
+    }
+}

@@ -1,0 +1,104 @@
+// C++ exceptions out of a body that was given to the C function, and the end of a thread in a C++ body.
+#include "check.h"
+#include <mangrove_heap.hpp>
+
+#include <pthread.h>
+#include <thread>
+
+static mangrove_heap *heap;
+static std::uint64_t *cell;
+
+static int make(mangrove_tx *tx, void *)
+{
+    return mangrove_tx_alloc_zeroed(tx, sizeof *cell, 0, reinterpret_cast<void **>(&cell));
+}
+
+static std::uint64_t value()
+{
+    return mangrove::read(heap, [](mangrove::tx &tx) { return tx.load(cell); });
+}
+
+static void undone_and_free()
+{
+    static std::uint64_t expected;
+    CHECK(value() == expected);
+    expected++;
+    const auto add = [](mangrove::tx &tx) { tx.store(cell, tx.load(cell) + 1); };
+    std::thread([&] { mangrove::transaction(heap, add); }).join();
+    CHECK(value() == expected);
+}
+
+static int destroyed;
+
+struct witness {
+    ~witness() { destroyed++; }
+};
+
+static int write_and_throw(mangrove_tx *tx, void *what)
+{
+    const witness here;
+    CHECK(mangrove_tx_store(tx, cell, 999) == MANGROVE_OK);
+    throw *static_cast<int *>(what);
+}
+
+static void exceptions()
+{
+    for (int round = 0; round < 20; round++) {
+        int caught = -1;
+        try {
+            const witness caller;
+            mangrove_transaction(heap, write_and_throw, &round, nullptr);
+            CHECK(!"returned");
+        } catch (int what) {
+            caught = what;
+        }
+        CHECK(caught == round && destroyed == 2 * (round + 1));
+        undone_and_free();
+    }
+    // Inside of a catch, and with a transaction on the way of another exception.
+    struct ends {
+        ~ends() { undone_and_free(); }
+    };
+    try {
+        const ends here;
+        int seven = 7;
+        mangrove_transaction(heap, write_and_throw, &seven, nullptr);
+    } catch (int what) {
+        CHECK(what == 7);
+        undone_and_free();
+    }
+}
+
+static void *end_inside(void *arg)
+{
+    const witness here;
+    mangrove::transaction(heap, [arg](mangrove::tx &tx) {
+        const witness inside;
+        tx.store(cell, std::uint64_t{999});
+        pthread_exit(arg);
+    });
+    return nullptr;
+}
+
+static void ends_of_threads()
+{
+    destroyed = 0;
+    for (int round = 0; round < 10; round++) {
+        pthread_t thread;
+        void *answer;
+        CHECK(pthread_create(&thread, nullptr, end_inside, &destroyed) == 0);
+        CHECK(pthread_join(thread, &answer) == 0 && answer == &destroyed);
+        CHECK(destroyed == 2 * (round + 1));
+        undone_and_free();
+    }
+}
+
+int main(int argc, char **argv)
+{
+    ANSWERS(MANGROVE_OK, mangrove_heap_open(below(scratch_of(argc, argv), "heap"), nullptr, &heap));
+    ANSWERS(MANGROVE_OK, mangrove_transaction(heap, make, nullptr, nullptr));
+    exceptions();
+    ends_of_threads();
+    ANSWERS(MANGROVE_OK, mangrove_heap_close(heap));
+    return 0;
+}
