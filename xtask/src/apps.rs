@@ -17,13 +17,15 @@ pub(crate) enum App {
     Rpc,
     /// Durable transactions: transfers between accounts in a heap, by `mangrove-stress txn`
     Txn,
+    /// The collections of a heap, by `mangrove-stress txn collections`
+    Collections,
 }
 
 impl App {
     /// Builds the program and returns its path.
     pub(crate) fn build(self) -> Result<PathBuf> {
         match self {
-            Self::Map | Self::Txn => tree::mangrove_stress(),
+            Self::Map | Self::Txn | Self::Collections => tree::mangrove_stress(),
             Self::Sqlite => {
                 example("sqlite", &["durable_sqlite.c", "main.c", "stress.c", "bench.c"], &["-lsqlite3"])
             }
@@ -37,6 +39,7 @@ impl App {
             Self::Map | Self::Rpc => &[],
             Self::Sqlite => &["stress"],
             Self::Txn => &["txn"],
+            Self::Collections => &["txn", "collections"],
         }
     }
 }

@@ -4,6 +4,7 @@ mod apps;
 mod ci;
 mod crash;
 mod fuzz;
+mod instructions;
 mod kill9;
 mod powercut;
 mod redis;
@@ -29,6 +30,8 @@ enum Chore {
     Crash(crash::Args),
     /// Fuzz pool opening, log parsing, and operations with crashes against a reference map.
     Fuzz(fuzz::Args),
+    /// Instructions per transaction, counted by single steps, against the golden table; `BLESS=1` renews it.
+    Instructions,
     /// SIGKILL the real binary at random instants while it writes; reopen and verify.
     Kill9(kill9::Args),
     /// Cut the power of a virtual machine while it loads; boot again and verify.
@@ -46,6 +49,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Ci(args) => ci::run(args),
         Chore::Crash(args) => crash::run(args),
         Chore::Fuzz(args) => fuzz::run(args),
+        Chore::Instructions => instructions::run(),
         Chore::Kill9(args) => kill9::run(args),
         Chore::Powercut(args) => powercut::run(args),
         Chore::Tidy(args) => tidy::run(args),

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of the working copy.
-const LEN: u64 = 32 << 10;
+pub(super) const LEN: u64 = 32 << 10;
 const RING_BYTES: u64 = 4096;
 const LOGS: usize = 2;
 /// The forms: ownership records, the model of hardware, and the model with time stamps in two ways.
@@ -94,7 +94,7 @@ impl fmt::Debug for TxnOp {
 
 /// What the working copy holds.
 #[derive(Clone)]
-pub(crate) struct TxnModel(Arc<Vec<u8>>);
+pub(crate) struct TxnModel(pub(super) Arc<Vec<u8>>);
 
 impl Default for TxnModel {
     fn default() -> Self {
@@ -130,14 +130,21 @@ enum Executor {
 
 /// What a transaction does, in this order.
 #[derive(Clone, Default)]
-struct Work {
-    counts: bool,
-    stores: Vec<Store>,
-    aborts: bool,
+pub(super) struct Work {
+    pub(super) counts: bool,
+    pub(super) stores: Vec<Store>,
+    pub(super) aborts: bool,
 }
 
-impl Executor {
+/// What the simulator needs of an executor.
+pub(super) trait Executes: Send + Sync + 'static {
     /// Runs a transaction on a handle of its own; returns the counter that it saw.
+    fn transact(&self, base: usize, work: &Work) -> Result<u8, String>;
+
+    fn read(&self, at: usize, len: usize) -> Result<Vec<u8>, String>;
+}
+
+impl Executes for Executor {
     fn transact(&self, base: usize, work: &Work) -> Result<u8, String> {
         match self {
             Self::Records(stm) => transact(&mut stm.thread(), base, work),
@@ -155,7 +162,7 @@ impl Executor {
     }
 }
 
-fn transact<H: TxThread>(thread: &mut H, base: usize, work: &Work) -> Result<u8, String> {
+pub(super) fn transact<H: TxThread>(thread: &mut H, base: usize, work: &Work) -> Result<u8, String> {
     let answer = thread.run(|tx| {
         let [seen] = tx.read::<1>(base + COUNTER)?;
         if work.counts {
@@ -174,7 +181,7 @@ fn transact<H: TxThread>(thread: &mut H, base: usize, work: &Work) -> Result<u8,
     }
 }
 
-fn read<H: TxThread>(thread: &mut H, at: usize, len: usize) -> Result<Vec<u8>, String> {
+pub(super) fn read<H: TxThread>(thread: &mut H, at: usize, len: usize) -> Result<Vec<u8>, String> {
     let answer = thread.read(|tx| -> Result<_, Halt<()>> {
         let mut bytes = vec![0; len];
         tx.read_bytes(at, &mut bytes)?;
@@ -318,38 +325,13 @@ impl<const FORM: u8> Subject for TxnSubject<FORM> {
                 Ok(Promised::Nothing)
             }
             TxnOp::During(stores, at, inner) => {
-                let old = before.0[COUNTER];
-                let outer = Work { counts: true, stores: stores.clone(), aborts: false };
-                let (executor, shadow, inner) =
-                    (Arc::clone(&self.executor), Arc::clone(&self.shadow), inner.clone());
                 // By interval nothing is promised, so that nothing could be seen too early: one after the other.
                 let at = if FORM != RECORDS && self.log { u32::MAX } else { *at };
-                let (first, second) = during(
-                    at,
-                    || self.executor.transact(base, &outer),
-                    move || -> Result<(), String> {
-                        match inner {
-                            TxnInner::Apart(stores) => {
-                                executor.transact(base, &Work { stores, ..Work::default() })?;
-                            }
-                            TxnInner::Behind(stores, before) => {
-                                let work = Work { counts: true, stores, aborts: false };
-                                let counter = executor.transact(base, &work)?;
-                                before.store(counter == old, Ordering::Relaxed);
-                            }
-                            TxnInner::Look(saw) => {
-                                let counter = executor.read(base + COUNTER, 1)?[0];
-                                saw.store(counter != old, Ordering::Relaxed);
-                            }
-                            TxnInner::Replay => {
-                                shadow.replay();
-                            }
-                        }
-                        Ok(())
-                    },
-                );
-                first?;
-                second?;
+                let shadow = Arc::clone(&self.shadow);
+                let replay = move || {
+                    shadow.replay();
+                };
+                two_at_once(&self.executor, base, before, (at, stores, inner), replay)?;
                 Ok(self.promised())
             }
         }
@@ -402,11 +384,7 @@ impl<const FORM: u8> Subject for TxnSubject<FORM> {
     }
 
     fn difference(&self, model: &TxnModel) -> String {
-        let bytes = self.bytes();
-        match (0..LEN as usize).find(|&at| bytes[at] != model.0[at]) {
-            Some(at) => format!("byte {at} is {:#x} where {:#x} was expected", bytes[at], model.0[at]),
-            None => "the same".to_owned(),
-        }
+        difference(self.bytes(), model)
     }
 
     fn check(&self) -> Result<(), String> {
@@ -433,7 +411,52 @@ impl<const FORM: u8> Subject for TxnSubject<FORM> {
     }
 }
 
-fn stores(rng: &mut Rng, from: u64, to: u64, count: u64, longest: u64) -> Vec<Store> {
+/// Runs a transaction that counts up, and at its n-th step what another thread does.
+pub(super) fn two_at_once<E: Executes>(
+    executor: &Arc<E>,
+    base: usize,
+    before: &TxnModel,
+    (at, stores, inner): (u32, &[Store], &TxnInner),
+    replay: impl FnOnce() + Send + 'static,
+) -> Result<(), String> {
+    let old = before.0[COUNTER];
+    let outer = Work { counts: true, stores: stores.to_vec(), aborts: false };
+    let (other, inner) = (Arc::clone(executor), inner.clone());
+    let (first, second) = during(
+        at,
+        || executor.transact(base, &outer),
+        move || -> Result<(), String> {
+            match inner {
+                TxnInner::Apart(stores) => {
+                    other.transact(base, &Work { stores, ..Work::default() })?;
+                }
+                TxnInner::Behind(stores, before) => {
+                    let work = Work { counts: true, stores, aborts: false };
+                    let counter = other.transact(base, &work)?;
+                    before.store(counter == old, Ordering::Relaxed);
+                }
+                TxnInner::Look(saw) => {
+                    let counter = other.read(base + COUNTER, 1)?[0];
+                    saw.store(counter != old, Ordering::Relaxed);
+                }
+                TxnInner::Replay => replay(),
+            }
+            Ok(())
+        },
+    );
+    first?;
+    second.map(drop)
+}
+
+/// The first difference of what is there from the model.
+pub(super) fn difference(bytes: &[u8], model: &TxnModel) -> String {
+    match (0..LEN as usize).find(|&at| bytes[at] != model.0[at]) {
+        Some(at) => format!("byte {at} is {:#x} where {:#x} was expected", bytes[at], model.0[at]),
+        None => "the same".to_owned(),
+    }
+}
+
+pub(super) fn stores(rng: &mut Rng, from: u64, to: u64, count: u64, longest: u64) -> Vec<Store> {
     let store = |rng: &mut Rng| {
         // Words mostly; bytes of every other length and place now and then.
         let (len, unit) = if rng.one_in(3) { (1 + rng.below(longest), 1) } else { (8, 8) };

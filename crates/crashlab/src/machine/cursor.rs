@@ -114,7 +114,9 @@ impl TraceCursor {
         match trace.events.get(event) {
             None => true,
             Some(TraceEvent::Fence { .. }) => self.domain == CrashDomain::Adr,
-            Some(TraceEvent::Store { .. }) if self.domain == CrashDomain::Eadr => true,
+            Some(TraceEvent::Store { .. } | TraceEvent::Step { .. }) if self.domain == CrashDomain::Eadr => {
+                true
+            }
             Some(_) => after_mark,
         }
     }
@@ -169,7 +171,9 @@ impl TraceCursor {
     /// Executes one event.
     pub(crate) fn step(&mut self, trace: &Trace, event: usize) {
         match trace.events[event] {
-            TraceEvent::Store { offset, len, at } => self.store(offset, trace.stored(at, len)),
+            ref event @ (TraceEvent::Store { .. } | TraceEvent::Step { .. }) => {
+                trace.stores(event).for_each(|(offset, bytes)| self.store(offset, bytes));
+            }
             TraceEvent::Flush { offset, len, thread } if self.domain == CrashDomain::Adr => {
                 for id in offset / LINE as u64..(offset + u64::from(len)).div_ceil(LINE as u64) {
                     self.units.flush(thread, id);
@@ -226,4 +230,32 @@ fn words(offset: u64, len: u32) -> impl Iterator<Item = (u64, usize)> {
             item
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two lines stored in one step, as a hardware transaction does.
+    #[test]
+    fn a_step_is_left_whole_where_caches_survive_and_by_lines_where_not() {
+        let mut trace = Trace::default();
+        trace.step([(0, [1; 8].as_slice()), (LINE as u64, [2; 8].as_slice())].into_iter());
+        let images = |domain, events: usize| {
+            let mut at = TraceCursor::new(domain, vec![0; 2 * LINE]);
+            (0..events).for_each(|event| at.step(&trace, event));
+            assert!(at.is_cut(&trace, events) || domain == CrashDomain::Adr);
+            let image = |n| {
+                let mut bytes = at.durable().to_vec();
+                for (id, line) in at.pick(&trace, events, Choice::Index(n)) {
+                    bytes[id as usize * LINE..][..LINE].copy_from_slice(&line);
+                }
+                [bytes[0], bytes[LINE]]
+            };
+            (0..at.combinations(&trace, events)).map(image).collect::<Vec<_>>()
+        };
+        assert_eq!(images(CrashDomain::Eadr, 0), [[0, 0]]);
+        assert_eq!(images(CrashDomain::Eadr, 1), [[1, 2]]);
+        assert_eq!(images(CrashDomain::Adr, 1), [[0, 0], [1, 0], [0, 2], [1, 2]]);
+    }
 }

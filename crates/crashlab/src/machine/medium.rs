@@ -6,7 +6,7 @@
 
 use crate::machine::site::{SiteKind, Sites};
 use crate::machine::trace::{Mark, Trace, TraceEvent};
-use mangrove_pool::{Lsn, MediumOps, Observers, Region, Result, Site, StoreObserver};
+use mangrove_pool::{Lsn, MediumOps, Observers, Range, Region, Result, Site, StoreObserver};
 use mangrove_sys::{MapKind, Reservation};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -82,12 +82,11 @@ impl SimulatedMemory {
         };
     }
 
-    fn append_to(&self, trace: &mut Trace, offset: u64, len: usize) {
+    /// The bytes that a store has left.
+    fn stored(&self, offset: u64, len: usize) -> &[u8] {
         assert!(offset as usize + len <= self.len());
         // SAFETY: as in `read`.
-        let bytes =
-            unsafe { std::slice::from_raw_parts(self.range.base().as_ptr().add(offset as usize), len) };
-        trace.store(offset, bytes);
+        unsafe { std::slice::from_raw_parts(self.range.base().as_ptr().add(offset as usize), len) }
     }
 }
 
@@ -207,22 +206,41 @@ impl MediumOps for RecordingMedium {
     }
 }
 
-impl StoreObserver for RecordingMedium {
-    fn stored(&self, offset: u64, len: usize, site: Site) {
+impl RecordingMedium {
+    /// Records stores, which `append` adds to the trace.
+    fn record(&self, parts: &[Range], site: Site, append: impl FnOnce(&mut Trace)) {
         let mut guard = self.lock();
         let recorder = &mut *guard;
-        if offset + len as u64 > recorder.usable && recorder.fault.is_none() {
-            recorder.fault = Some(format!(
-                "{site} stores at bytes {offset}..{} of a region that was grown to {} only",
-                offset + len as u64,
-                recorder.usable
-            ));
+        for part in parts {
+            let end = part.offset + part.len;
+            if end > recorder.usable && recorder.fault.is_none() {
+                recorder.fault = Some(format!(
+                    "{site} stores at bytes {}..{end} of a region that was grown to {} only",
+                    part.offset, recorder.usable
+                ));
+            }
         }
-        if len > 0 {
-            self.memory.append_to(&mut recorder.trace, offset, len);
-        }
+        append(&mut recorder.trace);
         assert!(recorder.trace.events.len() < EVENT_COUNT_MAX, "the run does not end: too many stores");
         drop(guard);
         self.interrupted();
+    }
+}
+
+impl StoreObserver for RecordingMedium {
+    fn stored(&self, offset: u64, len: usize, site: Site) {
+        self.record(&[Range { offset, len: len as u64 }], site, |trace| {
+            if len > 0 {
+                trace.store(offset, self.memory.stored(offset, len));
+            }
+        });
+    }
+
+    fn stored_in_one_step(&self, parts: &[Range], site: Site) {
+        self.record(parts, site, |trace| {
+            trace.step(
+                parts.iter().map(|part| (part.offset, self.memory.stored(part.offset, part.len as usize))),
+            );
+        });
     }
 }

@@ -139,6 +139,11 @@ impl Sites {
         hit
     }
 
+    /// The call site of the injected fault.
+    pub(crate) fn injected(&self) -> Option<&SiteKey> {
+        self.injected.as_ref()
+    }
+
     /// Whether a fault is injected at some call site.
     pub(crate) fn inject(&self) -> bool {
         self.injected.is_some()

@@ -128,8 +128,8 @@ impl World for StoreWorld {
         let answer = quietly(|| body(&machine));
         let (trace, usable, fault) = machine.medium.finish();
         for event in &trace.events {
-            if let TraceEvent::Store { offset, len, .. } = *event {
-                let lines = offset / LINE as u64..(offset + u64::from(len)).div_ceil(LINE as u64);
+            for (offset, bytes) in trace.stores(event) {
+                let lines = offset / LINE as u64..(offset + bytes.len() as u64).div_ceil(LINE as u64);
                 self.stale.extend(lines);
             }
         }

@@ -12,6 +12,14 @@ pub(crate) enum TraceEvent {
         /// Where the stored bytes lie in [`Trace::bytes`].
         at: usize,
     },
+    /// Several stores became visible in one step: `count` of `Trace::parts` from `first`. With persistent caches a
+    /// crash leaves all of them or none; with volatile ones each line is for itself.
+    Step {
+        /// The first of them.
+        first: usize,
+        /// How many.
+        count: u32,
+    },
     /// A thread asked for a range to reach the persistence domain.
     Flush {
         /// First byte of the range.
@@ -35,6 +43,8 @@ pub(crate) enum TraceEvent {
 pub enum Mark {
     /// The pool was created: from here on there is a pool to open, if only an empty one.
     Opened,
+    /// Closing began.
+    Closing,
     /// The pool was closed in order: it must report that when it is opened again.
     Closed,
     /// Creation (or a first recovery) returned: from here on the structure must be recoverable.
@@ -57,9 +67,37 @@ pub(crate) struct Trace {
     pub events: Vec<TraceEvent>,
     /// The bytes of all stores, one after the other.
     pub bytes: Vec<u8>,
+    /// The stores of steps.
+    parts: Vec<StorePart>,
 }
 
+/// One of several stores: offset, length, and where its bytes lie in [`Trace::bytes`].
+type StorePart = (u64, u32, usize);
+
 impl Trace {
+    /// Appends several stores that became visible in one step.
+    pub(crate) fn step<'a>(&mut self, stores: impl Iterator<Item = (u64, &'a [u8])>) {
+        let first = self.parts.len();
+        for (offset, bytes) in stores {
+            self.parts.push((offset, bytes.len() as u32, self.bytes.len()));
+            self.bytes.extend_from_slice(bytes);
+        }
+        self.events.push(TraceEvent::Step { first, count: (self.parts.len() - first) as u32 });
+    }
+
+    /// The stores of an event: offset and bytes.
+    pub(crate) fn stores(&self, event: &TraceEvent) -> impl Iterator<Item = (u64, &[u8])> {
+        let (single, several) = match *event {
+            TraceEvent::Store { offset, len, at } => (Some((offset, len, at)), &[][..]),
+            TraceEvent::Step { first, count } => (None, &self.parts[first..first + count as usize]),
+            _ => (None, &[][..]),
+        };
+        single
+            .into_iter()
+            .chain(several.iter().copied())
+            .map(|(offset, len, at)| (offset, self.stored(at, len)))
+    }
+
     /// Appends a store.
     pub(crate) fn store(&mut self, offset: u64, bytes: &[u8]) {
         let at = self.bytes.len();
@@ -79,6 +117,8 @@ impl Trace {
 pub(crate) struct Promise {
     /// The pool had been created: it must open.
     pub opened: bool,
+    /// Closing had begun, and nothing after it.
+    pub closing: bool,
     /// The pool had been closed in order.
     pub closed: bool,
     /// The operation inside the one in flight had returned.
@@ -106,6 +146,7 @@ impl Promise {
     pub(crate) fn advance(&mut self, mark: Mark) {
         match mark {
             Mark::Opened => self.opened = true,
+            Mark::Closing => self.closing = true,
             Mark::Closed => {
                 self.closed = true;
                 self.low = self.high;
@@ -115,7 +156,7 @@ impl Promise {
                 self.high = n + 1;
                 self.busy = true;
                 self.inner = false;
-                self.closed = false;
+                (self.closing, self.closed) = (false, false);
             }
             Mark::Inner => self.inner = true,
             Mark::End { durable } => {

@@ -1,7 +1,9 @@
 //! Campaigns: sweeps of an engine in one domain until enough distinct images were judged, and the search for the
 //! call sites at which faults can be injected.
 
+use crate::engines::collections::CollectionsSubject;
 use crate::engines::durable::DurableSubject;
+use crate::engines::htm_sgl::HtmSglSubject;
 use crate::engines::map::MapSubject;
 use crate::engines::shadow::ShadowSubject;
 use crate::engines::subject::Subject;
@@ -22,6 +24,12 @@ const LOG_BYTES: u64 = 16 << 10;
 
 /// One in this many images of the file domain is of a pool with durability by interval.
 const INTERVAL_SHARE: u64 = 4;
+
+/// For so many images of transactions on bytes there is one of transactions on collections, which takes longer.
+const COLLECTIONS_SHARE: u64 = 10;
+
+/// What only transactions in place run.
+const IN_PLACE: [&str; 2] = ["txn/src/in_place/", "txn/src/commit/htm_sgl.rs"];
 
 /// The engine under test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,12 +150,28 @@ impl Campaign {
             EngineKind::Shadow => self.sweep_of::<ShadowSubject<false>, ShadowSubject<true>>(true, progress),
             EngineKind::Txn => {
                 let _silencer = Silencer::set(&self.sites);
-                let tally = self.sweep_of::<TxnSubject<RECORDS>, TxnSubject<OTHER>>(true, progress)?;
-                if self.domain == CrashDomain::File {
-                    return Ok(tally);
+                if self
+                    .sites
+                    .injected()
+                    .is_some_and(|site| IN_PLACE.iter().any(|part| site.file.contains(part)))
+                {
+                    // No other form runs that code.
+                    return self.sweep_of::<HtmSglSubject<false>, HtmSglSubject<true>>(true, progress);
                 }
-                // The forms with time stamps: as many images again.
-                self.sweep_from::<TxnSubject<STAMPS>, TxnSubject<STAMPS_TOO>>(tally, true, progress)
+                let tally = self.sweep_of::<TxnSubject<RECORDS>, TxnSubject<OTHER>>(true, progress)?;
+                // The forms with time stamps, and those in place: as many images again, each time.
+                let tally = match self.domain {
+                    CrashDomain::File => tally,
+                    _ => {
+                        let tally = self.sweep_from::<TxnSubject<STAMPS>, TxnSubject<STAMPS_TOO>>(
+                            tally, true, progress,
+                        )?;
+                        self.sweep_from::<HtmSglSubject<false>, HtmSglSubject<true>>(tally, true, progress)?
+                    }
+                };
+                let images = self.limits.images / COLLECTIONS_SHARE;
+                let fewer = Self { limits: Limits { images, ..self.limits }, ..self.clone() };
+                fewer.sweep_from::<CollectionsSubject<false>, CollectionsSubject<true>>(tally, true, progress)
             }
             EngineKind::Durable => {
                 let _silencer = Silencer::set(&self.sites);
@@ -240,10 +264,17 @@ impl Campaign {
             EngineKind::Shadow => self.replay_of::<ShadowSubject<false>, ShadowSubject<true>>(token),
             EngineKind::Txn => {
                 let _silencer = Silencer::set(&self.sites);
+                if token.engine == HtmSglSubject::<false>::NAME || token.engine == HtmSglSubject::<true>::NAME
+                {
+                    return self.replay_of::<HtmSglSubject<false>, HtmSglSubject<true>>(token);
+                }
                 if token.engine == TxnSubject::<STAMPS>::NAME
                     || token.engine == TxnSubject::<STAMPS_TOO>::NAME
                 {
                     return self.replay_of::<TxnSubject<STAMPS>, TxnSubject<STAMPS_TOO>>(token);
+                }
+                if token.engine.starts_with(CollectionsSubject::<false>::NAME) {
+                    return self.replay_of::<CollectionsSubject<false>, CollectionsSubject<true>>(token);
                 }
                 self.replay_of::<TxnSubject<RECORDS>, TxnSubject<OTHER>>(token)
             }
@@ -298,10 +329,10 @@ fn file_machine<S: Subject>(interval: bool) -> FileWorld {
 
 /// While it lives, the runtime's reports and the steps of transactions are noted, and suppressed where a fault is
 /// injected.
-struct Silencer;
+pub(crate) struct Silencer;
 
 impl Silencer {
-    fn set(sites: &Arc<Sites>) -> Self {
+    pub(crate) fn set(sites: &Arc<Sites>) -> Self {
         let sites = Arc::clone(sites);
         let steps = Arc::clone(&sites);
         lab::set_silencer(Some(Arc::new(move |site| sites.suppressed(SiteKind::Report, site))));

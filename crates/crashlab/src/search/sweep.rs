@@ -18,6 +18,8 @@ use std::time::Instant;
 
 /// How many extraordinary faults are tried on a closed pool.
 const EXTRA_CLOSED: u64 = 8;
+/// How many are tried at each crash point of closing.
+const EXTRA_CLOSING: u64 = 2;
 
 /// How much of each run is judged.
 #[derive(Clone, Copy, Debug)]
@@ -163,6 +165,7 @@ impl<W: World> Sweep<W> {
                 let extra = match promise.closed {
                     _ if !W::HAS_EXTRAS => 0,
                     true => EXTRA_CLOSED,
+                    false if promise.closing => EXTRA_CLOSING,
                     false => u64::from(rng.one_in(self.limits.extra_every.max(1))),
                 };
                 for n in 0..count.min(self.limits.cut_images) + extra {
@@ -235,8 +238,10 @@ impl<W: World> Sweep<W> {
         let seed = image_seed(self.seed, run, crash);
         let refuse = W::may_refuse(image.1) && !promise.closed;
         let promise = Promise { keeps_returned: W::keeps_returned(image.1), ..promise };
+        // A process that was killed while it closed may have left a closed pool, which the next one only closes.
+        let may_idle = promise.closing && W::fault(image.1) != 0;
         let (answer, recording) = self.machines[1].boot(Some(image), &sites, |machine| {
-            judge::<S>(machine, expect, promise, refuse, |model| AfterRecovery::seeded(seed, model))
+            judge::<S>(machine, expect, promise, refuse, |model| AfterRecovery::seeded(seed, model, may_idle))
         });
         match answer {
             Ok(expect) => Ok(Recovered { recording, expect }),
@@ -257,8 +262,10 @@ impl<W: World> Sweep<W> {
         let Some(expect) = &recovered.expect else { return Ok(()) };
         let recording = &recovered.recording;
         let count = W::event_count(recording) as u64;
-        let mut cuts: Vec<u64> = (0..self.limits.again_images).map(|_| rng.below(count + 1)).collect();
+        let mut cuts: Vec<u64> = (1..self.limits.again_images).map(|_| rng.below(count + 1)).collect();
         cuts.sort_unstable();
+        // At the end every promise holds.
+        cuts.push(count);
         let mut cuts = cuts.into_iter().peekable();
         let mut at = self.machines[1].start(recording, Some(image));
         let mut promise = Promise::default();
@@ -299,7 +306,7 @@ impl<W: World> Sweep<W> {
         let seed = image_seed(self.seed, run, second);
         let refuse = W::may_refuse(image.1) && !promise.closed;
         let (answer, _) = self.machines[2].boot(Some(image), &sites, |machine| {
-            judge::<S>(machine, expect, promise, refuse, |model| AfterRecovery::seeded(seed, model))
+            judge::<S>(machine, expect, promise, refuse, |model| AfterRecovery::seeded(seed, model, false))
         });
         answer.map(drop).map_err(|message| self.violation::<S>(run, vec![first, second], message))
     }
@@ -381,7 +388,8 @@ fn note(tally: &mut Tally, identity: u64, fault: u64, promise: Promise, scenario
     if tally.distinct.insert(identity) {
         *tally.by_scenario.entry(scenario).or_insert(0) += 1;
     }
-    let flags = [promise.ready, promise.opened, promise.closed, promise.inner, promise.busy];
+    let Promise { ready, opened, closing, closed, inner, busy, .. } = promise;
+    let flags = [ready, opened, closing, closed, inner, busy];
     let flags = flags.iter().fold(0, |bits, flag| bits << 1 | u64::from(*flag));
     let promise = mix(u64::from(promise.low) << 32 | u64::from(promise.high), flags);
     tally.seen.insert(mix(identity, mix(promise, fault)))

@@ -105,6 +105,7 @@ pub(crate) fn first_run<S: Subject>(
     let (before, after) = ops.split_at(ops.len() / 2);
     drive(machine, &mut subject, before, 0, &expect.models)?;
     drop(subject);
+    machine.mark(Mark::Closing);
     machine.close().map_err(|e| format!("closing: {e}"))?;
     machine.mark(Mark::Closed);
     let region = machine.open(false).map_err(|e| format!("opening a closed pool: {e}"))?;
@@ -115,6 +116,7 @@ pub(crate) fn first_run<S: Subject>(
     drive(machine, &mut subject, after, before.len(), &expect.models)?;
     settle(&subject, &expect.models)?;
     drop(subject);
+    machine.mark(Mark::Closing);
     machine.close().map_err(|e| format!("closing: {e}"))?;
     machine.mark(Mark::Closed);
     Ok(())
@@ -137,9 +139,12 @@ pub(crate) struct AfterRecovery<S: Subject> {
 }
 
 impl<S: Subject> AfterRecovery<S> {
-    /// A few operations of the subject's choice.
-    pub(crate) fn seeded(seed: u64, model: &S::Model) -> Self {
+    /// A few operations of the subject's choice; none, but a close, for every other seed if `may_idle`.
+    pub(crate) fn seeded(seed: u64, model: &S::Model, may_idle: bool) -> Self {
         let mut rng = Rng::new(seed);
+        if may_idle && rng.one_in(2) {
+            return Self { ops: Vec::new(), close: true };
+        }
         let ops = S::follow_up(&mut rng, model);
         Self { ops, close: rng.one_in(4) }
     }
@@ -206,6 +211,7 @@ pub(crate) fn judge<S: Subject>(
     settle(&subject, &models).map_err(|e| format!("after recovery, {e}"))?;
     drop(subject);
     if close {
+        machine.mark(Mark::Closing);
         machine.close().map_err(|e| format!("closing after recovery: {e}"))?;
         machine.mark(Mark::Closed);
     }

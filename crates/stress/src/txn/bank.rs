@@ -1,6 +1,7 @@
 //! The bank: accounts, and for each thread the receipt of its last transfer. Every transfer writes all of what it
 //! touches in one transaction, so that what a crash splits contradicts itself.
 
+use super::ledger::{Findings, Ledger, operation, stamp};
 use crate::value::Operation;
 use mangrove::heap::{Heap, HeapResult, Pod, Ptr, Stop, Tx, Zeroable, field};
 use std::collections::BTreeSet;
@@ -41,18 +42,29 @@ struct Receipt {
     check: u64,
 }
 
-/// A transfer as one word. Of one thread the later one has the greater word.
-fn stamp(of: Operation) -> u64 {
-    u64::from(of.round) << 40 | u64::from(of.thread) << 32 | u64::from(of.number)
-}
-
-fn operation(stamp: u64) -> Operation {
-    Operation { round: (stamp >> 40) as u16, thread: (stamp >> 32) as u8, number: stamp as u32 }
-}
-
 impl Bank {
+    /// The money, summed, and the last transfer of `thread`, all of one instant.
+    fn sum_and_last(self, tx: &mut Tx<'_>, thread: u8) -> Result<(u64, Option<Operation>), Stop> {
+        let mut sum = 0;
+        for i in 0..self.account_count as usize {
+            sum += tx.read(field!(self.accounts.add(i), Account, balance))?;
+        }
+        let receipt = tx.read(self.receipts.add(usize::from(thread)))?;
+        let Some(receipt) = receipt.some() else { return Ok((sum, None)) };
+        Ok((sum, Some(operation(tx.read(field!(receipt, Receipt, stamp))?))))
+    }
+
+    /// The money that is there at all times.
+    fn total(self) -> u64 {
+        self.account_count * BALANCE
+    }
+}
+
+impl Ledger for Bank {
+    const NAME: &'static str = "bank";
+
     /// The bank of the heap; made in one transaction where there is none.
-    pub(crate) fn open(heap: &Heap, account_count: u64) -> HeapResult<Self> {
+    fn open(heap: &Heap, account_count: u64) -> HeapResult<Self> {
         heap.transaction(|tx| {
             if let Some(bank) = tx.root::<Self>(ROOT)? {
                 return tx.read(bank);
@@ -70,7 +82,7 @@ impl Bank {
     }
 
     /// One transfer, chosen by `noise`, in the transaction `tx`.
-    pub(crate) fn transfer(self, tx: &mut Tx<'_>, of: Operation, noise: u64) -> Result<(), Stop> {
+    fn operate(self, tx: &mut Tx<'_>, of: Operation, noise: u64) -> Result<(), Stop> {
         let account = |i: u64| self.accounts.add((i % self.account_count) as usize);
         let (from, to) = (account(noise >> 32), account(noise >> 8));
         let stamp = stamp(of);
@@ -90,34 +102,22 @@ impl Bank {
         last.some().map_or(Ok(()), |last| tx.free(last))
     }
 
-    /// The money, summed, and the last transfer of `thread`, all of one instant.
-    pub(crate) fn look(self, tx: &mut Tx<'_>, thread: u8) -> Result<(u64, Option<Operation>), Stop> {
-        let mut sum = 0;
-        for i in 0..self.account_count as usize {
-            sum += tx.read(field!(self.accounts.add(i), Account, balance))?;
-        }
-        let receipt = tx.read(self.receipts.add(usize::from(thread)))?;
-        let Some(receipt) = receipt.some() else { return Ok((sum, None)) };
-        Ok((sum, Some(operation(tx.read(field!(receipt, Receipt, stamp))?))))
+    fn look(self, tx: &mut Tx<'_>, thread: u8) -> Result<Result<Option<Operation>, String>, Stop> {
+        let (sum, last) = self.sum_and_last(tx, thread)?;
+        Ok(if sum == self.total() {
+            Ok(last)
+        } else {
+            Err(format!("a transaction saw {sum} in all accounts, not {}", self.total()))
+        })
     }
 
-    /// The money that is there at all times.
-    pub(crate) fn total(self) -> u64 {
-        self.account_count * BALANCE
+    fn examine(heap: &Heap) -> HeapResult<Findings> {
+        examine(heap)
     }
-}
-
-/// What is in a heap.
-#[derive(Debug, Default)]
-pub(crate) struct Findings {
-    /// The last transfer of each thread that made one.
-    pub(crate) last: Vec<Operation>,
-    /// One sentence for each contradiction.
-    pub(crate) problems: Vec<String>,
 }
 
 /// Reads all of a heap that at most a bank is in.
-pub(crate) fn examine(heap: &Heap) -> HeapResult<Findings> {
+fn examine(heap: &Heap) -> HeapResult<Findings> {
     let mut problems = heap.check()?;
     let mut last = Vec::new();
     let mut reachable = BTreeSet::new();
@@ -198,7 +198,7 @@ mod tests {
         let bank = Bank::open(&heap, ACCOUNTS).unwrap();
         for number in 1..=500 {
             let of = Operation { round: 3, thread: (number % 2) as u8, number };
-            heap.transaction(|tx| bank.transfer(tx, of, crate::value::mix(u64::from(number)))).unwrap();
+            heap.transaction(|tx| bank.operate(tx, of, crate::value::mix(u64::from(number)))).unwrap();
         }
         let findings = examine(&heap).unwrap();
         assert_eq!(findings.problems, Vec::<String>::new());

@@ -1,0 +1,317 @@
+//! The collections of the heap as a subject: a vector, a hash map, an ordered map and a queue at four roots, changed
+//! together by transactions; those of std as reference.
+//!
+//! Strings are keys of the one map and values of the other, so that blocks come and go with entries. `Free` takes all
+//! four away and finds every block that nobody would reach any more; it is the last operation after each recovery.
+//!
+//! The other form maps its working copy from the durable copy, so that memory can be given back to it (page-out); on
+//! disks it acknowledges by interval.
+
+use crate::engines::collections_model::{Change, Contents};
+use crate::engines::subject::{Promised, Subject};
+use crate::machine::cursor::CrashDomain;
+use crate::machine::interrupt::{during, machine_domain, window};
+use crate::machine::medium::file_of;
+use crate::rng::Rng;
+use mangrove_pool::Region;
+use mangrove_shadow::{AddressChoice, Domain, Options, Order, Shadow};
+use mangrove_txn::{Cancel, Heap, HeapOptions, StmOptions, lab};
+use std::fmt;
+use std::sync::Arc;
+
+/// Where the heap lies: pointers in it are addresses.
+const ADDRESS: u64 = 0x3d20_0000_0000;
+/// Address space of the working copy: two groups of the arena, of which one exists at first.
+const CAPACITY: u64 = 8 << 20;
+const RING_BYTES: u64 = 8 << 10;
+const LOGS: usize = 2;
+
+/// One operation.
+#[derive(Clone)]
+pub(crate) enum CollectionsOp {
+    /// A transaction, which aborts in the end or commits.
+    Transaction(Vec<Change>, bool),
+    /// A transaction with a nested one, which is undone if so said.
+    Nested(Vec<Change>, Vec<Change>, bool),
+    /// A transaction on the maps; at its n-th step on the medium another thread changes vector and queue in one.
+    During(Vec<Change>, u32, Vec<Change>),
+    /// Compares all that can be reached, by look-ups too.
+    Read,
+    /// Frees the collections, and looks for blocks that are left.
+    Free,
+    /// Applies everything to the durable copy.
+    Checkpoint,
+    /// Applies one batch to it.
+    Replay,
+    /// Gives all memory back to the file of the durable copy, where there is one.
+    PageOut,
+}
+
+impl fmt::Debug for CollectionsOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Transaction(changes, aborts) => {
+                write!(f, "transaction {changes:?}{}", if *aborts { ", aborted" } else { "" })
+            }
+            Self::Nested(outer, inner, undone) => {
+                let end = if *undone { ", undone" } else { "" };
+                write!(f, "transaction {outer:?} and nested {inner:?}{end}")
+            }
+            Self::During(outer, at, inner) => {
+                write!(f, "transaction {outer:?} and at step {at} of it {inner:?}")
+            }
+            Self::Read => f.write_str("read"),
+            Self::Free => f.write_str("free"),
+            Self::Checkpoint => f.write_str("checkpoint"),
+            Self::Replay => f.write_str("replay"),
+            Self::PageOut => f.write_str("page out"),
+        }
+    }
+}
+
+/// Collections under test.
+pub(crate) struct CollectionsSubject<const OTHER: bool> {
+    heap: Arc<Heap>,
+    disk: bool,
+}
+
+impl<const OTHER: bool> Drop for CollectionsSubject<OTHER> {
+    fn drop(&mut self) {
+        lab::set_window(None);
+    }
+}
+
+impl<const OTHER: bool> CollectionsSubject<OTHER> {
+    fn open(region: Region) -> Result<Self, String> {
+        let disk = region.medium().capabilities().has_units;
+        let options = Options::new().address(AddressChoice::At(ADDRESS)).capacity(CAPACITY);
+        let options = options.log_bytes(RING_BYTES).log_count(LOGS).background(false);
+        let options = match machine_domain() {
+            Some(CrashDomain::Eadr) => options.domain(Domain::Eadr).order(Order::Gaps),
+            _ => options,
+        };
+        let file = if OTHER { file_of(&region) } else { None };
+        let stm =
+            StmOptions { record_bits: 8, serial_after: 3, solo_after: Some(2), ..StmOptions::default() };
+        // On a thread of its own: a fence orders only what its own thread flushed, and opening must not fence for
+        // others.
+        let opened = std::thread::scope(|scope| {
+            let open = || {
+                let shadow = match file {
+                    Some(file) => Shadow::on_mapped_region(region, file, &options),
+                    None => Shadow::on_region(region, &options),
+                };
+                Heap::over(shadow.map_err(|e| e.to_string())?, &HeapOptions::new().executor(stm))
+                    .map_err(|e| e.to_string())
+            };
+            scope.spawn(open).join()
+        });
+        lab::set_window(Some(window));
+        let heap = opened.map_err(|_| "opening panicked")??;
+        Ok(Self { heap: Arc::new(heap), disk })
+    }
+
+    /// By interval a commit is not waited for.
+    fn promised(&self) -> Promised {
+        if OTHER && self.disk { Promised::Nothing } else { Promised::All }
+    }
+
+    fn transact(heap: &Heap, changes: &[Change], aborts: bool) -> Result<(), String> {
+        let answer = heap.try_transaction(|tx| -> Result<(), Cancel<()>> {
+            changes.iter().try_for_each(|change| change.make(tx))?;
+            if aborts { Err(Cancel::Abort(())) } else { Ok(()) }
+        });
+        match answer.map_err(|e| e.to_string())? {
+            Err(()) if !aborts => Err("a transaction that commits was aborted".into()),
+            Ok(()) if aborts => Err("a transaction that aborts has committed".into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Frees all four, and looks for blocks that are left.
+    fn free(&self) -> Result<(), String> {
+        self.heap.transaction(Contents::free).map_err(|e| e.to_string())?;
+        let mut left = Vec::new();
+        self.heap.for_each_block(|at, bytes| left.push((at, bytes))).map_err(|e| e.to_string())?;
+        match left.first() {
+            Some((at, bytes)) => {
+                Err(format!("{} blocks leaked; the first has {bytes} bytes at {at:#x}", left.len()))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl<const OTHER: bool> Subject for CollectionsSubject<OTHER> {
+    type Op = CollectionsOp;
+    type Model = Contents;
+
+    const NAME: &'static str = if OTHER { "txn-collections-other" } else { "txn-collections" };
+    const REGION_BYTES: u64 = 18 << 20;
+    const DISK_BYTES: u64 = CAPACITY;
+    const ADDRESS: Option<u64> = Some(ADDRESS);
+    const COPY_ON_WRITE: bool = OTHER;
+
+    fn create(region: Region) -> Result<Self, String> {
+        Self::open(region)
+    }
+
+    fn recover(region: Region) -> Result<Self, String> {
+        Self::open(region)
+    }
+
+    fn apply(&mut self, _index: u32, op: &CollectionsOp, before: &Contents) -> Result<Promised, String> {
+        match op {
+            CollectionsOp::Transaction(changes, aborts) => Self::transact(&self.heap, changes, *aborts)?,
+            CollectionsOp::Nested(outer, inner, undone) => {
+                let answer = self.heap.transaction(|tx| {
+                    outer.iter().try_for_each(|change| change.make(tx))?;
+                    let nested = tx.nested(|tx| -> Result<(), Cancel<()>> {
+                        inner.iter().try_for_each(|change| change.make(tx))?;
+                        if *undone { Err(Cancel::Abort(())) } else { Ok(()) }
+                    });
+                    match nested {
+                        Err(Cancel::Stop(stop)) => Err(stop),
+                        Ok(()) | Err(Cancel::Abort(())) => Ok(()),
+                    }
+                });
+                answer.map_err(|e| e.to_string())?;
+            }
+            CollectionsOp::During(outer, at, inner) => {
+                // By interval nothing is promised, so that nothing could be seen too early: one after the other.
+                let at = if OTHER && self.disk { u32::MAX } else { *at };
+                let (heap, inner) = (Arc::clone(&self.heap), inner.clone());
+                let (first, second) = during(
+                    at,
+                    || Self::transact(&self.heap, outer, false),
+                    move || Self::transact(&heap, &inner, false),
+                );
+                first?;
+                second?;
+            }
+            CollectionsOp::Read => {
+                if !self.holds(before)? {
+                    return Err(self.difference(before));
+                }
+            }
+            CollectionsOp::Free => self.free()?,
+            CollectionsOp::Checkpoint => {
+                self.heap.shadow().checkpoint().map_err(|e| e.to_string())?;
+                return Ok(Promised::All);
+            }
+            CollectionsOp::Replay => {
+                self.heap.shadow().replay();
+                return Ok(Promised::Nothing);
+            }
+            CollectionsOp::PageOut => {
+                let shadow = self.heap.shadow();
+                if shadow.can_page_out().is_ok() {
+                    // SAFETY: no transaction runs, and memory holds nothing that was not committed.
+                    unsafe { shadow.page_out(0, shadow.len()) }.map_err(|e| e.to_string())?;
+                }
+                return Ok(Promised::Nothing);
+            }
+        }
+        Ok(self.promised())
+    }
+
+    fn advance(model: &mut Contents, _index: u32, op: &CollectionsOp) {
+        match op {
+            CollectionsOp::Transaction(changes, false) | CollectionsOp::Nested(changes, _, true) => {
+                model.change(changes);
+            }
+            CollectionsOp::Nested(outer, inner, false) | CollectionsOp::During(outer, _, inner) => {
+                model.change(outer);
+                model.change(inner);
+            }
+            CollectionsOp::Free => *model = Contents::default(),
+            CollectionsOp::Transaction(_, true)
+            | CollectionsOp::Read
+            | CollectionsOp::Checkpoint
+            | CollectionsOp::Replay
+            | CollectionsOp::PageOut => {}
+        }
+    }
+
+    fn between(before: &Contents, _index: u32, op: &CollectionsOp, inner_returned: bool) -> Vec<Contents> {
+        let CollectionsOp::During(outer, _, inner) = op else { return Vec::new() };
+        let with = |changes: &[Change], model: &Contents| {
+            let mut model = model.clone();
+            model.change(changes);
+            model
+        };
+        // They change different collections: which of the two comes first is not said.
+        let (first, alone) = (with(outer, before), with(inner, before));
+        let both = with(inner, &first);
+        if inner_returned { vec![alone, both] } else { vec![before.clone(), first, alone, both] }
+    }
+
+    fn rebase(_model: &mut Contents) {}
+
+    fn holds(&self, model: &Contents) -> Result<bool, String> {
+        let found = self.heap.read(Contents::read).map_err(|e| e.to_string())?;
+        if found != *model {
+            return Ok(false);
+        }
+        self.heap.read(|tx| model.look_up(tx)).map_err(|e| e.to_string())?.map_or(Ok(true), Err)
+    }
+
+    fn difference(&self, model: &Contents) -> String {
+        match self.heap.read(Contents::read) {
+            Ok(found) => found.difference(model),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        match self.heap.check().map_err(|e| e.to_string())?.first() {
+            Some(problem) => Err(problem.clone()),
+            None => self.heap.shadow().poisoned().map_or(Ok(()), |e| Err(e.to_string())),
+        }
+    }
+
+    fn scenario_count() -> u32 {
+        4
+    }
+
+    fn scenario_name(scenario: u32) -> &'static str {
+        ["collections", "collections that grow", "two at once on collections", "collections paged out"]
+            [scenario as usize]
+    }
+
+    fn workload(scenario: u32, rng: &mut Rng) -> Vec<CollectionsOp> {
+        let count = 10 + rng.below(6);
+        (0..count).map(|_| operation(scenario, rng)).collect()
+    }
+
+    fn follow_up(rng: &mut Rng, _recovered: &Contents) -> Vec<CollectionsOp> {
+        vec![operation(0, rng), CollectionsOp::Free]
+    }
+}
+
+fn operation(scenario: u32, rng: &mut Rng) -> CollectionsOp {
+    let mut changes = |most: u64, kinds: std::ops::Range<u64>| -> Vec<Change> {
+        (0..1 + rng.below(most)).map(|_| Change::random(rng, kinds.clone())).collect()
+    };
+    match scenario {
+        // Enough entries for buckets to split and nodes to fill.
+        1 => CollectionsOp::Transaction(changes(60, Change::INSERTS), false),
+        2 => {
+            let (outer, inner) = (changes(6, Change::MAPS), changes(6, Change::LISTS));
+            let step = if rng.one_in(4) { rng.below(12) } else { rng.below(3) };
+            CollectionsOp::During(outer, step as u32, inner)
+        }
+        _ => {
+            let (some, more) = (changes(8, Change::ALL), changes(6, Change::ALL));
+            match rng.below(16) {
+                0 => CollectionsOp::Checkpoint,
+                1 => CollectionsOp::Replay,
+                2 => CollectionsOp::Read,
+                3 => CollectionsOp::Free,
+                4..=6 => CollectionsOp::Nested(some, more, rng.one_in(2)),
+                7..=10 if scenario == 3 => CollectionsOp::PageOut,
+                _ => CollectionsOp::Transaction(some, rng.one_in(5)),
+            }
+        }
+    }
+}
