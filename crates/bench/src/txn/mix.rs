@@ -68,11 +68,44 @@ impl MixAnswer {
     }
 }
 
+/// Where the words of a mix lie.
+pub(super) trait WordPlace {
+    /// The address of the first word.
+    fn base(&self) -> usize;
+
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// One of them, while no transaction runs.
+    fn look_at(&self, at: usize) -> u64;
+
+    /// Bytes in logs that are not replayed yet.
+    fn log_bytes_used(&self) -> u64;
+}
+
+impl WordPlace for Place {
+    fn base(&self) -> usize {
+        self.memory().base()
+    }
+
+    fn count(&self) -> usize {
+        self.words()
+    }
+
+    fn look_at(&self, at: usize) -> u64 {
+        self.word(at)
+    }
+
+    fn log_bytes_used(&self) -> u64 {
+        self.shadow().stat().log_used
+    }
+}
+
 /// A mix on so many threads.
 pub(super) struct MixJob<'a> {
     pub(super) mix: Mix,
     pub(super) threads: usize,
-    pub(super) place: &'a Place,
+    pub(super) place: &'a (dyn WordPlace + Sync),
     pub(super) time: Duration,
     /// Bytes in the logs at which the measurement ends, because nothing replays them.
     pub(super) log_bytes_max: Option<u64>,
@@ -81,7 +114,7 @@ pub(super) struct MixJob<'a> {
 impl MixJob<'_> {
     /// Words of one thread's part: a power of two.
     fn part(&self) -> usize {
-        let words = self.place.words() / self.threads;
+        let words = self.place.count() / self.threads;
         1 << words.ilog2()
     }
 
@@ -92,7 +125,7 @@ impl MixJob<'_> {
         number: usize,
         stop: &AtomicBool,
     ) -> anyhow::Result<(u64, TxCounts)> {
-        let (words, base) = (self.part(), self.place.memory().base());
+        let (words, base) = (self.part(), self.place.base());
         let first = number * words;
         let mut thread = executor.thread();
         let mut done = 0u64;
@@ -124,18 +157,18 @@ impl MixJob<'_> {
             let first = thread * self.part();
             let written = self.mix.accesses(random(thread, number), self.part()).filter(|access| access.1);
             for (at, _) in written {
-                ensure!(self.place.word(first + at) == value(number, first + at), "a transaction is lost");
+                ensure!(self.place.look_at(first + at) == value(number, first + at), "a transaction is lost");
             }
         }
-        for at in (0..self.place.words()).step_by(VERIFIED) {
-            let word = self.place.word(at);
+        for at in (0..self.place.count()).step_by(VERIFIED) {
+            let word = self.place.look_at(at);
             ensure!(word == 0 || word & 0xFFFF_FFFF == at as u64, "word {at} holds another one's value");
         }
         Ok(())
     }
 
     fn is_full(&self) -> bool {
-        self.log_bytes_max.is_some_and(|most| self.place.shadow().stat().log_used > most)
+        self.log_bytes_max.is_some_and(|most| self.place.log_bytes_used() > most)
     }
 }
 
@@ -184,6 +217,29 @@ mod tests {
         assert!(job.verify(&[done[0] + 1, done[1]]).is_err(), "a commit that did not take place");
         place.fill(&[7])?;
         assert!(job.verify(&[0, 0]).is_err(), "word 0 says that it is word 7");
+        Ok(())
+    }
+
+    /// A mix with each protocol of time stamps, and with dense numbers in between; a mix verifies its own words.
+    #[test]
+    fn protocols_with_time_stamps_take_turns_on_one_pool() -> anyhow::Result<()> {
+        for domain in [TxnDomain::Adr, TxnDomain::Eadr] {
+            let mut place = Place::new(&std::env::temp_dir(), &PlaceOptions::new(domain), 1 << 16)?;
+            for name in
+                ["model:spht", "lock:spht", "default", "model:spht-eadr", "lock:spht-eadr-flush", "lock"]
+            {
+                let way = Way::parse(name)?;
+                if !way.fits(domain) || !way.runs_here() {
+                    continue;
+                }
+                place = place.opened_for(way.protocol())?;
+                assert_eq!(place.shadow().is_stamped(), name.contains("spht"), "{name}");
+                let time = Duration::from_millis(2);
+                let job = MixJob { mix: MIXES[2], threads: 2, place: &place, time, log_bytes_max: None };
+                let paths = way.paths(&way.run(&place, &job)?.counts);
+                assert_eq!(paths.hardware > 0, name.contains("model"), "{name} {paths:?}");
+            }
+        }
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 //! came to nothing, and bytes to the medium.
 
 use super::context::TxnBench;
+use super::in_place;
 use super::mix::{MIXES, Mix, MixAnswer, MixJob};
 use super::peer::TxnDomain;
 use super::place::{LOG_BYTES, Place, PlaceOptions, latency};
@@ -9,6 +10,7 @@ use super::ways::Way;
 use crate::report::report::Unit;
 use anyhow::bail;
 use mangrove_shadow::FlushInstruction;
+use mangrove_txn::Protocol;
 use std::time::Duration;
 
 pub(super) const MIXES_SECTION: &str = "mixes";
@@ -16,6 +18,10 @@ pub(super) const MIXES_SECTION: &str = "mixes";
 /// What became of the transactions on the first medium of each domain; of the others, in the JSON file only.
 pub(super) const PATHS_SECTION: &str = "paths";
 const MORE_PATHS_SECTION: &str = "more paths";
+
+/// What the rows of the protocols with time stamps are.
+const STAMPS_NOTE: &str = "Rows with SPHT use the protocols with time stamps: 'RTM' ran in hardware, 'model' on a \
+     model of it, which tells nothing about its speed, and 'one lock' one transaction at a time.";
 
 /// Of the log, as much may be in use when nothing replays it.
 const FULL_PERCENT: u64 = 75;
@@ -71,12 +77,16 @@ fn flushes(names: &[String]) -> anyhow::Result<Vec<FlushInstruction>> {
 }
 
 pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
-    let ways = b.ways()?;
+    let (in_place, ways): (Vec<_>, Vec<_>) =
+        b.ways()?.into_iter().partition(|way| way.protocol() == Protocol::HtmSgl);
+    if ways.iter().any(|way| way.protocol().is_stamped()) {
+        b.report.note(STAMPS_NOTE.to_owned());
+    }
     let bytes = if b.args.run.quick { 4 << 20 } else { b.args.heap_mib << 20 };
     let mut shown = Vec::new();
     for medium in media(b)? {
         let options = PlaceOptions { log_bytes: b.quick_log(medium.options.log_bytes), ..medium.options };
-        let place = Place::new(&b.args.dir, &options, bytes)?;
+        let mut place = Place::new(&b.args.dir, &options, bytes)?;
         place.touch()?;
         let paths = if shown.contains(&(options.domain, options.replay)) {
             MORE_PATHS_SECTION
@@ -87,13 +97,17 @@ pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
         for mix in MIXES {
             b.progress.step(format!("{} {}", medium.name, mix.name()));
             for threads in b.args.threads.clone() {
-                for &way in &ways {
+                for &way in ways.iter().filter(|way| way.fits(options.domain)) {
+                    place = place.opened_for(way.protocol())?;
                     measure(b, &place, &medium.name, paths, mix, threads, way, &options)?;
                 }
             }
         }
     }
-    Ok(())
+    if in_place.is_empty() {
+        return Ok(());
+    }
+    in_place::run(b, bytes, &in_place, [MIXES_SECTION, PATHS_SECTION])
 }
 
 #[expect(clippy::too_many_arguments, reason = "the coordinates of a cell")]

@@ -1,6 +1,7 @@
 //! `mangrove bench txn`: transactions on shared words, beside libraries of persistent transactions.
 
 mod args;
+mod backup;
 mod beside;
 mod child;
 mod collection;
@@ -10,6 +11,8 @@ mod endurance;
 mod figures;
 mod floors;
 mod goals;
+mod heap_words;
+mod in_place;
 mod load;
 mod measure;
 mod mix;
@@ -21,6 +24,7 @@ mod recovery;
 mod run;
 mod subject;
 mod swaps;
+mod tickets;
 mod ways;
 mod words;
 

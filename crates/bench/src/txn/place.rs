@@ -2,7 +2,7 @@
 
 use super::peer::TxnDomain;
 use mangrove_shadow::{Create, Domain, FlushCost, FlushInstruction, Latency, Medium, Options, Order, Shadow};
-use mangrove_txn::TxMemory;
+use mangrove_txn::{HeapLog, Protocol, TxMemory};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,12 +56,21 @@ pub(super) struct PlaceOptions {
     /// A background thread brings the durable copy up to date.
     pub(super) replay: bool,
     pub(super) log_bytes: u64,
+    /// One with time stamps, or automatic: dense numbers, none of which may be missing on ADR.
+    pub(super) protocol: Protocol,
 }
 
 impl PlaceOptions {
     /// Without latencies, replayed.
     pub(super) fn new(domain: TxnDomain) -> Self {
-        Self { domain, flush: None, latency: Latency::new(0, 0), replay: true, log_bytes: LOG_BYTES }
+        Self {
+            domain,
+            flush: None,
+            latency: Latency::new(0, 0),
+            replay: true,
+            log_bytes: LOG_BYTES,
+            protocol: Protocol::Automatic,
+        }
     }
 
     /// The options of a shadow for so many bytes.
@@ -78,9 +87,12 @@ impl PlaceOptions {
             .log_bytes(self.log_bytes)
             .log_count(cpus.max(LOG_COUNT_MIN))
             .domain(domain)
-            .order(order)
+            .order(self.protocol.order().unwrap_or(order))
+            .stamped(self.protocol.is_stamped())
             .background(self.replay);
-        match self.flush {
+        // Without latencies eADR has no instruction; this protocol flushes all the same.
+        let flushes = self.protocol == Protocol::SphtEadrFlush;
+        match self.flush.or_else(|| flushes.then(FlushInstruction::detect)) {
             Some(instruction) => options.flush_instruction(instruction),
             None => options,
         }
@@ -104,6 +116,7 @@ pub(super) fn latency(name: &str, line_ns: u32) -> anyhow::Result<Latency> {
 pub(super) struct Place {
     shadow: Arc<Shadow>,
     bytes: usize,
+    options: PlaceOptions,
     /// Removed with the pool.
     folder: Folder,
 }
@@ -114,13 +127,28 @@ impl Place {
         let folder = Folder::new(dir)?;
         let shadow = Arc::new(options.shadow(bytes as u64).open(folder.path())?);
         shadow.grow(bytes as u64)?;
-        Ok(Self { shadow, bytes, folder })
+        Ok(Self { shadow, bytes, options: *options, folder })
     }
 
     /// The same words, after a crash or a closing.
     pub(super) fn reopened(folder: Folder, options: &PlaceOptions, bytes: usize) -> anyhow::Result<Self> {
         let shadow = Arc::new(options.shadow(bytes as u64).open(folder.path())?);
-        Ok(Self { shadow, bytes, folder })
+        Ok(Self { shadow, bytes, options: *options, folder })
+    }
+
+    /// The same words, opened for commits by `protocol`. A pool with time stamps is opened anew for each measurement:
+    /// it takes one redo log.
+    pub(super) fn opened_for(self, protocol: Protocol) -> anyhow::Result<Self> {
+        if self.options.protocol == protocol && !protocol.is_stamped() {
+            return Ok(self);
+        }
+        let (options, bytes) = (PlaceOptions { protocol, ..self.options }, self.bytes);
+        Self::reopened(self.close()?, &options, bytes)
+    }
+
+    /// The redo log of the pool's protocol.
+    pub(super) fn log(&self) -> anyhow::Result<HeapLog> {
+        Ok(self.options.protocol.log(Arc::clone(&self.shadow))?)
     }
 
     /// Fills the pool with these words, durably.
