@@ -3,7 +3,7 @@
 //! The handle is volatile and holds nothing that the region does not hold: opening the region again gives the same
 //! arena. Transactions have a handle for each thread; what such a handle remembers is never more than a hint.
 
-use crate::layout::{CLASS_COUNT, Head, PAGE_BYTES, Shard, Span, kind, kind_of};
+use crate::bytes::layout::{CLASS_COUNT, Head, PAGE_BYTES, Shard, Span, kind, kind_of};
 use crate::space::{ArenaSpace, Words};
 use crate::view::ArenaView;
 use std::sync::atomic::{AtomicU64, Ordering};

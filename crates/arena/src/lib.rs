@@ -184,49 +184,24 @@
 //!
 //! The bytes: docs/format/arena.md. The reasons: docs/decisions/arena.md.
 
-mod bins;
-mod bitmap;
+mod audit;
 mod blocks;
-mod check;
-mod class;
-mod format;
-mod free_bytes;
+mod bytes;
 mod heap;
-mod layout;
-mod live;
-mod mapped;
 mod pages;
-mod plain;
-mod realloc;
-mod shards;
-mod slab;
 mod space;
 mod view;
 
 #[cfg(test)]
-mod damage_tests;
-#[cfg(test)]
-mod layout_tests;
-#[cfg(test)]
-mod model_tests;
-#[cfg(test)]
-mod open_tests;
-#[cfg(test)]
-mod shard_tests;
-#[cfg(test)]
-mod speed_tests;
-#[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod toy_transactions;
 
-pub use check::ArenaStat;
-pub use class::SMALL_BYTES_MAX;
-pub use free_bytes::FreeBytes;
+pub use audit::check::ArenaStat;
+pub use audit::free_bytes::FreeBytes;
+pub use audit::live::Live;
+pub use blocks::slab::BadFree;
+pub use bytes::class::SMALL_BYTES_MAX;
+pub use bytes::layout::PAGE_BYTES;
 pub use heap::Heap;
-pub use layout::PAGE_BYTES;
-pub use live::Live;
-pub use mapped::MapError;
-pub use slab::BadFree;
+pub use pages::mapped::MapError;
 pub use space::{ArenaSpace, Words, Writes};
 pub use view::ArenaView;

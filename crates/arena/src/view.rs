@@ -1,7 +1,7 @@
 //! Look-ups that any thread may make while another one allocates.
 
-use crate::class::{CLASSES, SlabShape};
-use crate::layout::{
+use crate::bytes::class::{CLASSES, SlabShape};
+use crate::bytes::layout::{
     ARENA_HEAD_BYTES, GROUP_PAGES, Group, Head, PAGE_BYTES, PageBitmap, Shard, SlabLists, Span,
     class_of_span, kind, kind_of,
 };

@@ -1,10 +1,10 @@
 //! The arena's blocks for any owner of the writes: any size, any alignment, zeroed, freed. `plain.rs` has the same
 //! calls for owners that nothing stops.
 
-use crate::class::{ALIGN_MIN, SMALL_BYTES_MAX, class_of};
+use crate::blocks::slab::BadFree;
+use crate::bytes::class::{ALIGN_MIN, SMALL_BYTES_MAX, class_of};
+use crate::bytes::layout::{PAGE_BYTES, class_of_span, kind, kind_of, what};
 use crate::heap::Heap;
-use crate::layout::{PAGE_BYTES, class_of_span, kind, kind_of, what};
-use crate::slab::BadFree;
 use crate::space::Words;
 
 impl Heap {

@@ -1,6 +1,6 @@
 //! What a block costs, on demand.
 
-use crate::tests::TestSpace;
+use crate::tests::example_tests::TestSpace;
 use crate::{Heap, Writes};
 use mangrove_tracker::WriteSet;
 use std::hint::black_box;

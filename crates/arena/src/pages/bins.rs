@@ -1,7 +1,7 @@
 //! Free runs by length: exact up to 64 pages, eight bins to a doubling beyond.
 
+use crate::bytes::layout::{BIN_COUNT, kind, what};
 use crate::heap::Heap;
-use crate::layout::{BIN_COUNT, kind, what};
 use crate::space::Words;
 
 /// Runs that are looked at, in a bin that holds shorter and longer ones, before the region grows.

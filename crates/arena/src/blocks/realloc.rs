@@ -1,9 +1,9 @@
 //! Blocks that change their size, in place where they can.
 
-use crate::class::SMALL_BYTES_MAX;
+use crate::blocks::slab::BadFree;
+use crate::bytes::class::SMALL_BYTES_MAX;
+use crate::bytes::layout::{PAGE_BYTES, kind, kind_of};
 use crate::heap::Heap;
-use crate::layout::{PAGE_BYTES, kind, kind_of};
-use crate::slab::BadFree;
 use crate::space::Words;
 
 impl Heap {

@@ -1,6 +1,6 @@
 //! What opening an arena costs: it looks at the head and the directory, not at spans or blocks.
 
-use crate::tests::Blocks;
+use crate::tests::example_tests::Blocks;
 use crate::{ArenaSpace, Heap};
 use mangrove_sys::{MapKind, Reservation};
 use std::fs::File;

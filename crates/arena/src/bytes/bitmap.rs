@@ -1,7 +1,7 @@
 //! The page bitmaps: one bit a page.
 
+use crate::bytes::layout::{GROUP_PAGES, PageBitmap};
 use crate::heap::Heap;
-use crate::layout::{GROUP_PAGES, PageBitmap};
 use crate::space::Words;
 
 impl Heap {

@@ -1,10 +1,10 @@
 //! Makes an arena in a region of zeroes, and finds one again.
 
-use crate::heap::Heap;
-use crate::layout::{
+use crate::bytes::layout::{
     ARENA_HEAD_BYTES, GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, PageBitmap, arena_front_bytes, kind, what,
 };
-use crate::pages::{grow_groups_min, meta_pages};
+use crate::heap::Heap;
+use crate::pages::pages::{grow_groups_min, meta_pages};
 use crate::space::{ArenaSpace, Words, certain};
 use std::convert::Infallible;
 use std::sync::atomic::Ordering;

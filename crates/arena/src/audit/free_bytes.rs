@@ -3,9 +3,9 @@
 //! All that the arena knows of free memory lies elsewhere, in spans and bitmaps, and a page counts as zero only
 //! before it was ever allocated. So a block that a command allocates, fills and frees costs no log.
 
-use crate::class::CLASSES;
+use crate::bytes::class::CLASSES;
+use crate::bytes::layout::{PAGE_BYTES, Span, class_of_span, kind, kind_of};
 use crate::heap::Heap;
-use crate::layout::{PAGE_BYTES, Span, class_of_span, kind, kind_of};
 use std::sync::atomic::Ordering;
 
 /// Asked in the order of addresses; remembers the span of the last one.

@@ -10,8 +10,10 @@
 //! 1. A reserve is a span of its own kind; its shard names it, and no other shard does.
 //! 2. The table of shards never moves and never changes its length.
 
+use crate::bytes::layout::{
+    CLASS_COUNT, PAGE_BYTES, PageBitmap, SHARD_COUNT_MAX, Shard, kind, shard_table_pages,
+};
 use crate::heap::{Current, Heap};
-use crate::layout::{CLASS_COUNT, PAGE_BYTES, PageBitmap, SHARD_COUNT_MAX, Shard, kind, shard_table_pages};
 use crate::space::Words;
 use std::sync::atomic::Ordering;
 

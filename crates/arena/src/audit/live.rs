@@ -1,8 +1,8 @@
 //! What is in use: every block and every mapped range. A leak check compares them with what a program can reach.
 
-use crate::class::SlabShape;
+use crate::bytes::class::SlabShape;
+use crate::bytes::layout::{PAGE_BYTES, class_of_span, kind, kind_of};
 use crate::heap::Heap;
-use crate::layout::{PAGE_BYTES, class_of_span, kind, kind_of};
 use crate::view::ArenaView;
 use std::sync::atomic::Ordering;
 

@@ -5,10 +5,10 @@
 //! 2. No two free runs are neighbours.
 //! 3. The last page of a free run, and no other, has its free-end bit.
 
-use crate::heap::{DISCARD_PAGES_MIN, Heap};
-use crate::layout::{
+use crate::bytes::layout::{
     GROUP_BITMAPS_BYTES, GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, PageBitmap, kind, kind_of, what,
 };
+use crate::heap::{DISCARD_PAGES_MIN, Heap};
 use crate::space::Words;
 
 /// Groups that a growth adds at least, if so many are left: 16 MiB, or one in a region that cannot hold so much.

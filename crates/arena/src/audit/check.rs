@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::bins::bin_for_audit;
-use crate::class::{CLASS_BYTES, CLASSES};
-use crate::heap::Heap;
-use crate::layout::{
+use crate::bytes::class::{CLASS_BYTES, CLASSES};
+use crate::bytes::layout::{
     BIN_COUNT, GROUP_PAGES, Group, PAGE_BYTES, PageBitmap, Span, class_of_span, kind, kind_of,
     shard_table_pages, what,
 };
+use crate::heap::Heap;
+use crate::pages::bins::bin_for_audit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What an arena holds.

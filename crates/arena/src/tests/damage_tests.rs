@@ -1,7 +1,7 @@
 //! Damage: what the offline check says of an arena in which one bit is wrong.
 
-use crate::layout::{GROUP_BITMAPS_BYTES, GROUP_PAGES, PageBitmap, kind, kind_of};
-use crate::tests::{Blocks, TestSpace};
+use crate::bytes::layout::{GROUP_BITMAPS_BYTES, GROUP_PAGES, PageBitmap, kind, kind_of};
+use crate::tests::example_tests::{Blocks, TestSpace};
 use crate::{ArenaSpace, Heap, PAGE_BYTES};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 //! Shards: transactions of different threads allocate side by side, and nothing is lost.
 
-use crate::class::CLASS_BYTES;
-use crate::tests::{Blocks, Borrowed, TestSpace};
-use crate::toy_transactions::{Clock, Conflict, Tx};
+use crate::bytes::class::CLASS_BYTES;
+use crate::tests::example_tests::{Blocks, Borrowed, TestSpace};
+use crate::tests::toy_transactions::{Clock, Conflict, Tx};
 use crate::{ArenaSpace, BadFree, Heap};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;

@@ -1,8 +1,8 @@
 //! Memory that a command mapped: whole pages, zero at first, unmapped in any parts. Transactions map nothing, so these
 //! calls are for an owner that nothing stops.
 
+use crate::bytes::layout::{PAGE_BYTES, PageBitmap, kind, kind_of};
 use crate::heap::Heap;
-use crate::layout::{PAGE_BYTES, PageBitmap, kind, kind_of};
 use crate::space::{Words, Writes, certain};
 use std::sync::atomic::Ordering;
 

@@ -5,8 +5,8 @@ use std::io;
 
 use mangrove_sys::Reservation;
 
-use crate::class::{CLASS_BYTES, CLASSES};
-use crate::mapped::MapError;
+use crate::bytes::class::{CLASS_BYTES, CLASSES};
+use crate::pages::mapped::MapError;
 use crate::{ArenaSpace, BadFree, Heap, PAGE_BYTES, Writes};
 
 pub(crate) struct TestSpace {

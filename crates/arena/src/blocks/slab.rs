@@ -4,9 +4,9 @@
 //! 1. A slab with a free block is in its class's list of one shard; a full one is in none.
 //! 2. Only a list's first slab may have all its blocks free.
 
-use crate::class::{CLASSES, class_of};
+use crate::bytes::class::{CLASSES, class_of};
+use crate::bytes::layout::{PAGE_BYTES, Span, class_of_span, kind, what};
 use crate::heap::{Current, Heap};
-use crate::layout::{PAGE_BYTES, Span, class_of_span, kind, what};
 use crate::space::Words;
 use std::sync::atomic::AtomicU64;
 
@@ -257,7 +257,7 @@ impl Heap {
     /// The class whose blocks hold `bytes` and start at multiples of `align`, if there is one. `align` is a
     /// power of two.
     pub(crate) fn class_aligned(bytes: usize, align: usize) -> Option<usize> {
-        if align > PAGE_BYTES || bytes.max(align) > crate::class::SMALL_BYTES_MAX {
+        if align > PAGE_BYTES || bytes.max(align) > crate::bytes::class::SMALL_BYTES_MAX {
             return None;
         }
         (class_of(bytes.max(align))..CLASSES.len())

@@ -1,6 +1,6 @@
 //! Size classes of small blocks: four to a doubling, at most a fifth of a block unused.
 
-use crate::layout::{CLASS_COUNT, PAGE_BYTES, SLAB_SLOTS_MAX};
+use crate::bytes::layout::{CLASS_COUNT, PAGE_BYTES, SLAB_SLOTS_MAX};
 
 /// Bytes of the largest block that shares its pages with others.
 pub const SMALL_BYTES_MAX: usize = 16_384;

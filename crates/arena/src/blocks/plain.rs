@@ -1,8 +1,8 @@
 //! The calls of malloc(3) for an owner that nothing stops: one thread at a time stores and reports.
 
-use crate::class::ALIGN_MIN;
+use crate::blocks::slab::BadFree;
+use crate::bytes::class::ALIGN_MIN;
 use crate::heap::Heap;
-use crate::slab::BadFree;
 use crate::space::{Writes, certain};
 use crate::view::NoWrites;
 

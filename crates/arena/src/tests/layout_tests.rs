@@ -1,7 +1,7 @@
 //! docs/format/arena.md and the code say the same.
 
-use crate::class::CLASS_BYTES;
-use crate::layout::{Group, Head, SLAB_SLOTS_MAX, Shard, Span};
+use crate::bytes::class::CLASS_BYTES;
+use crate::bytes::layout::{Group, Head, SLAB_SLOTS_MAX, Shard, Span};
 use std::mem::offset_of;
 
 fn page() -> String {

@@ -15,7 +15,7 @@
 //!
 //! A stamp is worth something in one run of one machine only: counters restart with it.
 
-use crate::topology::Topology;
+use crate::cpu::topology::Topology;
 use crate::without_signals;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::OnceLock;

@@ -1,0 +1,5 @@
+//! The process, its threads and its modules.
+
+pub(crate) mod modules;
+pub(crate) mod process;
+pub(crate) mod thread;
