@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::write_set::write_set::WriteSet;
 use std::ffi::c_void;
+use std::sync::atomic::AtomicUsize;
 
 /// What the caller of a tracker decides about a system call of tracked code, before it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,12 @@ pub trait Tracker: Send + Sync {
     /// reports what it writes through [`will_write`](crate::will_write) or [`WriteSet::record`]. It must return to
     /// its caller and neither throw nor jump out. Trackers that see only marks ignore this.
     fn add_leaf(&self, address: usize);
+
+    /// As [`Tracker::add_leaf`], for a function whose writes nobody wants: while it runs, the word at `mark` is one
+    /// greater, so that an allocator can tell. False where the tracker cannot do that.
+    fn add_marked_leaf(&self, _address: usize, _mark: &'static AtomicUsize) -> bool {
+        false
+    }
 
     /// From now on a call that reaches `address` is refused with the message `why`. Trackers that see only marks
     /// ignore this.

@@ -18,7 +18,7 @@ use crate::tracker::{SyscallHook, Tracker};
 use crate::write_set::write_set::WriteSet;
 use std::ffi::c_void;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Bytes of the dispatcher's own stack.
 const HOST_STACK_BYTES: usize = 512 << 10;
@@ -178,6 +178,11 @@ impl Tracker for Recompiler {
 
     fn add_leaf(&self, address: usize) {
         with_turn(|state| state.add_leaf(address, NativeLeaf::Silent));
+    }
+
+    fn add_marked_leaf(&self, address: usize, mark: &'static AtomicUsize) -> bool {
+        with_turn(|state| state.add_leaf(address, NativeLeaf::Marked(mark.as_ptr() as usize)));
+        true
     }
 
     fn refuse(&self, address: usize, why: &'static str) {

@@ -38,6 +38,8 @@ pub(crate) enum NativeLeaf {
     Silent,
     /// It writes [rdi, rdi + rdx).
     Copy,
+    /// Its writes are not wanted. The word at this address is one greater while it runs.
+    Marked(usize),
     /// It must not run at all; why.
     Refused(&'static str),
 }

@@ -268,7 +268,8 @@ impl RecompilerState {
         let constant = arena.constant(function as u64);
         let code = &mut arena.hot;
         code.op_mem(false, &[0x8f], 0, &Mem::low(at!(leaf_return)), 0); // pop [leaf_return]
-        code.rip(&[0xff, 0x15], constant); // call
+        self.emit_native_call(piece, leaf, constant);
+        let code = &mut self.cache.arena(piece.arena).hot;
         code.store_low(at!(branch_rcx), RCX);
         code.load_low(RCX, at!(leaf_return));
         emit_lookup(code, piece.mode);
@@ -313,7 +314,23 @@ impl RecompilerState {
         self.emit_leaf_record(piece, leaf);
         let arena = self.cache.arena(piece.arena);
         let constant = arena.constant(function as u64);
-        arena.hot.rip(&[0xff, 0x15], constant);
+        self.emit_native_call(piece, leaf, constant);
+    }
+
+    /// Emits the call of the function whose address stands at `constant`, between the changes of its mark. r11 is
+    /// free on both sides, and the flags are, by the System V ABI.
+    fn emit_native_call(&mut self, piece: &Piece, leaf: NativeLeaf, constant: usize) {
+        let arena = self.cache.arena(piece.arena);
+        let NativeLeaf::Marked(mark) = leaf else {
+            return arena.hot.rip(&[0xff, 0x15], constant); // call
+        };
+        let mark = arena.constant(mark as u64);
+        let code = &mut arena.hot;
+        code.rip(&[0x4c, 0x8b, 0x1d], mark); // mov r11, [mark]
+        code.bytes(&[0x49, 0xff, 0x03]); // inc qword [r11]
+        code.rip(&[0xff, 0x15], constant); // call
+        code.rip(&[0x4c, 0x8b, 0x1d], mark);
+        code.bytes(&[0x49, 0xff, 0x0b]); // dec qword [r11]
     }
 
     /// Emits the ordinary call out of line, for when the GOT slot has changed.
