@@ -22,6 +22,9 @@ pub enum Error {
     Broken { what: String },
     /// The call came from inside a command, or a second time on a client that is in a call.
     Nested,
+    /// A call of a batch that the program fills itself came in the wrong order, or from the wrong thread or process.
+    /// Nothing happened.
+    Batch { what: String },
     /// The application's own initialisation or recovery callback failed.
     Refused { what: String },
     /// The state belongs to another build of the program.
@@ -90,7 +93,7 @@ impl fmt::Display for Error {
                 write!(f, "the durable state is damaged: {what}; restore a backup of its folder")
             }
             Self::TooManyClients => f.write_str("there are more clients than can be counted; close some"),
-            Self::Server { what } => f.write_str(what),
+            Self::Batch { what } | Self::Server { what } => f.write_str(what),
             Self::Io { doing, message, .. } => write!(f, "cannot {doing}: {message}"),
         }
     }

@@ -37,6 +37,7 @@ pub struct Options {
     random_addresses: bool,
     addresses: Addresses,
     leaves: Vec<usize>,
+    native: Vec<usize>,
     refused: Vec<(usize, &'static str)>,
 }
 
@@ -53,6 +54,7 @@ impl Default for Options {
             random_addresses: false,
             addresses: Addresses::Same,
             leaves: Vec::new(),
+            native: Vec::new(),
             refused: Vec::new(),
         }
     }
@@ -143,6 +145,15 @@ impl Options {
         self
     }
 
+    /// Addresses of functions that run natively wherever commands call them, as if they were called outside commands:
+    /// what they allocate comes from the process's own heap, and what they write is not tracked. They neither throw
+    /// nor jump out. Only the recompiler can do that; opening is refused with another tracker.
+    #[must_use]
+    pub fn native(mut self, addresses: &[usize]) -> Self {
+        self.native.extend_from_slice(addresses);
+        self
+    }
+
     /// Addresses of functions that no command may reach, each with the reason that the refusal states.
     #[must_use]
     pub fn refused(mut self, functions: &[(usize, &'static str)]) -> Self {
@@ -177,6 +188,12 @@ impl Options {
         for address in split_allocation::leaves().iter().map(|leaf| leaf.0).chain(self.leaves.iter().copied())
         {
             tracker.add_leaf(address);
+        }
+        for &address in &self.native {
+            if !tracker.add_marked_leaf(address, split_allocation::inside_mark()) {
+                let what = "functions that run natively inside commands need the recompiler".into();
+                return Err(Error::Tracker { what });
+            }
         }
         for &(address, why) in &self.refused {
             tracker.refuse(address, why);

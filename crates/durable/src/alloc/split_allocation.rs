@@ -15,6 +15,7 @@ use crate::image::layout::{KEY_COUNT, StateHeader, ThreadKey};
 use mangrove_arena::{ArenaView, BadFree, Heap, Writes};
 use mangrove_sys::thread_mark;
 use mangrove_tracker::WriteSet;
+pub use mangrove_tracker::in_tracked_call;
 use std::ops::Range;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -79,9 +80,9 @@ pub(crate) unsafe fn register(
     base: usize,
     len: usize,
 ) -> Option<Registration> {
-    static FORKS: Once = Once::new();
+    static HANDLER: Once = Once::new();
     // SAFETY: registers a handler that only touches atomics of this module.
-    FORKS.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) });
+    HANDLER.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) });
     let region = REGIONS.iter().find(|region| {
         // Acquire: the last owner's use of the entry is over.
         region.base.compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -99,9 +100,19 @@ pub(crate) unsafe fn register(
     Some(Registration(region))
 }
 
+/// How many forks lie between the first process that opened a state and this one.
+static FORKS: AtomicUsize = AtomicUsize::new(0);
+
+/// Tells a process from a child that it forks: the child has another number.
+pub(crate) fn forks() -> usize {
+    // Relaxed: changes only in a child, before any code of it runs.
+    FORKS.load(Ordering::Relaxed)
+}
+
 /// The thread inside a command belongs to the parent; another thread of the child may get its stack, and with it its
 /// mark.
 unsafe extern "C" fn after_fork_in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
     leave();
 }
 
@@ -210,6 +221,11 @@ pub(crate) fn outside<R>(work: impl FnOnce() -> R) -> R {
     // Marks are multiples of eight, so no thread has this one.
     INSIDE.store(thread_mark() + 1, Ordering::Relaxed);
     work()
+}
+
+/// The word that says which thread is inside. While it is one greater, that thread is not.
+pub(crate) fn inside_mark() -> &'static AtomicUsize {
+    &INSIDE
 }
 
 /// The region of the state whose command the calling thread runs, if it runs one.

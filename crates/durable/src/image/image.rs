@@ -361,6 +361,10 @@ impl Backing for State {
         split_allocation::leave();
     }
 
+    fn has_deferred(&self) -> bool {
+        self.registration.has_deferred()
+    }
+
     fn commit(&self, writes: &mut WriteSet) -> Result<Ticket> {
         let committed = self.take(writes);
         if committed.is_err() {

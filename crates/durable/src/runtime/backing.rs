@@ -28,6 +28,11 @@ pub(crate) trait Backing: Send + Sync {
     /// Ends what [`Backing::enter`] began.
     fn leave(&self);
 
+    /// Whether [`Backing::enter`] would free blocks that were freed outside commands. Cheap.
+    fn has_deferred(&self) -> bool {
+        false
+    }
+
     /// Takes the present bytes of everything persistent in `writes` into the log as one atomic group, and clears
     /// `writes`. Does not wait for durability. One caller at a time.
     ///

@@ -77,10 +77,12 @@ pub(crate) struct Executor {
     broken: AtomicBool,
     /// A command of the present batch abandoned its work.
     abandoned: AtomicBool,
+    /// A wait for durability failed.
+    medium_failed: AtomicBool,
     pub(crate) counters: BatchCounters,
 }
 
-// SAFETY: only `execute` touches `writes`, and its caller is alone.
+// SAFETY: only `execute` and the calls of an open batch touch `writes`, and their caller is alone.
 unsafe impl Sync for Executor {}
 
 /// One tracked call runs at a time in a process, however many runtimes there are. All of them share the translated
@@ -99,6 +101,7 @@ impl Executor {
             failure: OnceLock::new(),
             broken: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
+            medium_failed: AtomicBool::new(false),
             counters: BatchCounters::default(),
         }
     }
@@ -131,7 +134,7 @@ impl Executor {
 
     /// As `failure`, and asks the medium too: an error in the background reaches no caller.
     #[inline]
-    fn refusal(&self) -> Option<Error> {
+    pub(crate) fn refusal(&self) -> Option<Error> {
         self.failure().or_else(|| self.backing().poisoned().map(|error| self.fail(error)))
     }
 
@@ -157,6 +160,24 @@ impl Executor {
         // Release, with the Acquire in `failure`.
         self.failed.store(true, Ordering::Release);
         first
+    }
+
+    /// Remembers that the medium failed before something was durable.
+    pub(crate) fn fail_medium(&self, error: Error) -> Error {
+        // Release, with the Acquire in `medium_failed`.
+        self.medium_failed.store(true, Ordering::Release);
+        self.fail(error)
+    }
+
+    pub(crate) fn medium_failed(&self) -> bool {
+        // Acquire, with the Release in `fail_medium`.
+        self.medium_failed.load(Ordering::Acquire)
+    }
+
+    /// The newest durable ticket that was given out. A commit that failed may have left a greater number durable.
+    #[inline]
+    pub(crate) fn durable(&self) -> Ticket {
+        self.backing().durable().min(self.last())
     }
 
     /// Abandons the present command half done: its batch is not committed, and nothing after it.
@@ -185,6 +206,36 @@ impl Executor {
     unsafe fn run_and_commit(&self, jobs: &[NonNull<Job>]) -> Result<Ticket> {
         // SAFETY: the caller is alone.
         let writes = unsafe { &mut *self.writes.get() };
+        let mut commands = 0;
+        let ran = self.enter(writes, |writes| {
+            for job in jobs {
+                // SAFETY: as in `execute`.
+                let job = unsafe { job.as_ref() };
+                for at in 0..job.count {
+                    // SAFETY: `args` has `count` elements; the rest is passed on.
+                    unsafe { self.tracker.call(writes, job.command, *job.args.add(at)) }?;
+                    commands += 1;
+                }
+            }
+            Ok(())
+        })?;
+        if let Err(error) = ran {
+            let error: mangrove_tracker::Error = error;
+            // Even if the failed command changed nothing itself: earlier commands of the batch have run.
+            writes.clear();
+            return Err(Error::Broken { what: error.to_string() });
+        }
+        self.counters.count(commands);
+        if let Err(error) = self.not_abandoned() {
+            writes.clear();
+            return Err(error);
+        }
+        self.commit(writes)
+    }
+
+    /// Runs `work` with the calling thread inside: what it allocates is persistent.
+    #[inline]
+    fn enter<R>(&self, writes: &mut WriteSet, work: impl FnOnce(&mut WriteSet) -> R) -> Result<R> {
         let backing = self.backing();
         let mut forgotten = TRACKED.lock();
         // SAFETY: valid until `leave`.
@@ -193,35 +244,79 @@ impl Executor {
             *forgotten = entered.unloaded;
             split_allocation::outside(|| self.tracker.forget_code());
         }
-        let mut commands = 0;
-        let mut ran = Ok(());
-        'jobs: for job in jobs {
-            // SAFETY: as in `execute`.
-            let job = unsafe { job.as_ref() };
-            for at in 0..job.count {
-                // SAFETY: `args` has `count` elements; the rest is passed on.
-                ran = unsafe { self.tracker.call(writes, job.command, *job.args.add(at)) };
-                if ran.is_err() {
-                    break 'jobs;
-                }
-                commands += 1;
-            }
-        }
+        let result = work(writes);
         backing.leave();
-        if let Err(error) = ran {
-            // Even if the failed command changed nothing itself: earlier commands of the batch have run.
-            writes.clear();
-            return Err(Error::Broken { what: error.to_string() });
-        }
-        self.counters.count(commands);
+        Ok(result)
+    }
+
+    #[inline]
+    fn not_abandoned(&self) -> Result<()> {
         if self.abandoned.load(Ordering::Relaxed) {
-            writes.clear();
             return Err(Error::Broken { what: "it panicked, or gave up".into() });
         }
-        let ticket = backing.commit(writes)?;
+        Ok(())
+    }
+
+    fn commit(&self, writes: &mut WriteSet) -> Result<Ticket> {
+        let ticket = self.backing().commit(writes)?;
         // Release, with the Acquire in `last`.
         self.last.store(ticket.0, Ordering::Release);
         Ok(ticket)
+    }
+
+    /// Runs one command into the open batch. After an error the batch has ended: nothing of it is committed.
+    ///
+    /// # Safety
+    /// The caller is alone since the batch was opened, and the command is sound to call with `arg`.
+    pub(crate) unsafe fn call_in_batch(&self, command: Command, arg: *mut c_void) -> Result<()> {
+        // SAFETY: the caller is alone.
+        let writes = unsafe { &mut *self.writes.get() };
+        // SAFETY: passed on.
+        let ran = unsafe { self.run_one(writes, command, arg) };
+        ran.map_err(|error| {
+            // Earlier commands of the batch have run: it can neither be committed nor undone.
+            writes.clear();
+            self.fail(error)
+        })
+    }
+
+    unsafe fn run_one(&self, writes: &mut WriteSet, command: Command, arg: *mut c_void) -> Result<()> {
+        self.enter(writes, |writes| {
+            // SAFETY: passed on.
+            unsafe { self.tracker.call(writes, command, arg) }
+        })?
+        .map_err(|error| Error::Broken { what: error.to_string() })?;
+        self.not_abandoned()
+    }
+
+    /// Whether blocks that were freed outside commands wait for a batch.
+    pub(crate) fn has_deferred(&self) -> bool {
+        self.backing().has_deferred()
+    }
+
+    /// Commits the open batch of `commands` calls, with the blocks that were freed outside commands.
+    ///
+    /// # Safety
+    /// The caller is alone since the batch was opened.
+    pub(crate) unsafe fn commit_batch(&self, commands: u64) -> Result<Ticket> {
+        // SAFETY: the caller is alone.
+        let writes = unsafe { &mut *self.writes.get() };
+        let committed = match self.refusal() {
+            Some(error) => Err(error),
+            None => self.commit_with_deferred(writes, commands),
+        };
+        committed.map_err(|error| {
+            writes.clear();
+            self.fail(error)
+        })
+    }
+
+    fn commit_with_deferred(&self, writes: &mut WriteSet, commands: u64) -> Result<Ticket> {
+        if self.has_deferred() {
+            self.enter(writes, |_| ())?;
+        }
+        self.counters.count(commands);
+        self.commit(writes)
     }
 
     /// Gives the backing up, whatever was committed.

@@ -240,8 +240,16 @@ impl<J> Combiner<J> {
         request.status.store(IDLE, Ordering::Relaxed);
     }
 
-    /// Runs `call` alone, as a batch would, without taking jobs: for checkpoints and closing.
+    /// Runs `call` alone, as a batch would, without taking jobs.
     pub(crate) fn exclusive<R>(&self, call: impl FnOnce() -> R) -> R {
+        self.hold();
+        let result = call();
+        self.let_go();
+        result
+    }
+
+    /// From now on no other thread reads or writes, until `let_go`. Not from inside a read or a job.
+    pub(crate) fn hold(&self) {
         let mut patience = Patience::new();
         while !self.try_take() {
             if !patience.spin() {
@@ -249,9 +257,18 @@ impl<J> Combiner<J> {
             }
         }
         self.wait_for_readers(|| {});
-        let result = call();
+    }
+
+    /// Ends what `hold` began.
+    pub(crate) fn let_go(&self) {
         self.release();
-        result
+    }
+
+    /// Whether this thread is in a read.
+    pub(crate) fn reads_here(&self) -> bool {
+        let mark = thread_mark();
+        // Relaxed: a thread sees its own stores, and no other thread stores its mark.
+        self.slots.each().any(|slot| slot.reading.0.load(Ordering::Relaxed) == mark)
     }
 
     /// True when a combiner may begin: no thread combines, and no reader bars it (line 18).

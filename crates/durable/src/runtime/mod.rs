@@ -4,6 +4,8 @@ pub(super) mod backing;
 pub(super) mod batch;
 pub(super) mod combiner;
 pub(super) mod fake;
+pub(super) mod notifier;
+pub(super) mod open_batch;
 pub(super) mod runtime;
 #[cfg(test)]
 pub(super) mod runtime_tests;

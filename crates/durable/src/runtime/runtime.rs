@@ -6,16 +6,19 @@ use crate::image::layout::ROOT_COUNT;
 use crate::runtime::backing::Backing;
 use crate::runtime::batch::{Command, Executor, Job};
 use crate::runtime::combiner::Combiner;
+use crate::runtime::notifier::Notifier;
+use crate::runtime::open_batch::{OpenBatch, another_thread, commit_first, forked, nothing_open};
 use crate::runtime::slots::ClientSlot;
 use crate::stat::Stat;
 use crate::{Error, Options, Result};
 use mangrove_shadow::Ticket;
 use mangrove_tracker::{Tracker, WriteSet, in_tracked_call};
 use std::ffi::{c_int, c_void};
+use std::os::fd::RawFd;
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A program's durable state, open. Reads run in parallel on the memory itself. Writes run in batches, and the
 /// changes of each batch are committed as one atomic group.
@@ -25,8 +28,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// durability by interval a crash loses a suffix of the writes instead, acknowledged or not.
 pub struct Runtime {
     combiner: Combiner<Job>,
+    /// Dropped before the executor, which its thread uses.
+    notifier: OnceLock<Notifier>,
     executor: Executor,
-    medium_failed: AtomicBool,
+    batch: OpenBatch,
+    /// See [`split_allocation::forks`].
+    forks: usize,
     /// Results wait for durability.
     gated: bool,
     new: bool,
@@ -103,8 +110,10 @@ impl Runtime {
         let executor = Executor::new(tracker, backing, writes);
         Self {
             combiner: Combiner::new(),
+            notifier: OnceLock::new(),
             executor,
-            medium_failed: AtomicBool::new(false),
+            batch: OpenBatch::default(),
+            forks: split_allocation::forks(),
             gated,
             new: true,
             roots: std::ptr::null_mut(),
@@ -129,6 +138,19 @@ impl Runtime {
         self.combiner.leave(slot);
     }
 
+    /// Refuses a call that would wait for itself: in a command of any state, since that state's next command may wait
+    /// for the present one to end, and on a thread that has a batch open.
+    #[inline]
+    fn may_wait_for_batches(&self) -> Result<()> {
+        if in_tracked_call() {
+            return Err(Error::Nested);
+        }
+        if self.batch.is_mine() {
+            return Err(commit_first());
+        }
+        Ok(())
+    }
+
     /// See [`Client::read`].
     ///
     /// # Safety
@@ -139,10 +161,7 @@ impl Runtime {
         slot: &ClientSlot<Job>,
         call: impl FnOnce() -> R,
     ) -> Result<(R, Ticket)> {
-        // In a command of any state: that state's next command may wait for the present one to end.
-        if in_tracked_call() {
-            return Err(Error::Nested);
-        }
+        self.may_wait_for_batches()?;
         self.combiner.read(slot, || {
             self.executor.broken()?;
             let result = call();
@@ -161,9 +180,7 @@ impl Runtime {
         command: Command,
         args: &[*mut c_void],
     ) -> Result<Ticket> {
-        if in_tracked_call() {
-            return Err(Error::Nested);
-        }
+        self.may_wait_for_batches()?;
         let mut job = Job::new(command, args);
         self.combiner.write(slot, &mut job, |jobs| {
             // SAFETY: the combiner keeps this thread alone; each caller promised the rest.
@@ -184,9 +201,7 @@ impl Runtime {
         args: &[*mut c_void],
         settle: impl FnOnce(&Self, Ticket) -> Result<()>,
     ) -> Result<()> {
-        if in_tracked_call() {
-            return Err(Error::Nested);
-        }
+        self.may_wait_for_batches()?;
         let mut job = Job::new(command, args);
         let mut settled = Ok(());
         let execute = |jobs: &[NonNull<Job>]| {
@@ -225,9 +240,12 @@ impl Runtime {
 
     /// As `open`; `prepare` gets the roots before the initialisation runs.
     ///
+    /// # Errors
+    /// As `open`.
+    ///
     /// # Safety
     /// As `open`.
-    pub(crate) unsafe fn open_prepared(
+    pub unsafe fn open_prepared(
         path: &Path,
         options: &Options,
         initialise: Option<(InitFn, *mut c_void)>,
@@ -344,7 +362,7 @@ impl Runtime {
 
     #[cold]
     fn wait_slow(&self, ticket: Ticket) -> Result<()> {
-        self.executor.backing().wait(ticket).map_err(|error| self.fail_medium(error))
+        self.executor.backing().wait(ticket).map_err(|error| self.executor.fail_medium(error))
     }
 
     /// Waits until everything committed so far is durable, whatever the durability mode.
@@ -353,7 +371,7 @@ impl Runtime {
     /// The medium failed, now or before; `Nested` inside a command.
     pub fn sync(&self) -> Result<()> {
         outside_commands()?;
-        self.executor.backing().sync().map_err(|error| self.fail_medium(error))
+        self.executor.backing().sync().map_err(|error| self.executor.fail_medium(error))
     }
 
     /// Waits until everything up to `ticket` is durable, whatever the durability mode.
@@ -365,14 +383,7 @@ impl Runtime {
             return Ok(());
         }
         outside_commands()?;
-        self.executor.backing().sync_to(ticket).map_err(|error| self.fail_medium(error))
-    }
-
-    /// Remembers that the medium failed before something was durable.
-    fn fail_medium(&self, error: Error) -> Error {
-        // Release, with the Acquire in `medium_failed`.
-        self.medium_failed.store(true, Ordering::Release);
-        self.executor.fail(error)
+        self.executor.backing().sync_to(ticket).map_err(|error| self.executor.fail_medium(error))
     }
 
     /// Whether a wait for durability failed: what is not durable now never will be. After a refused commit, which is
@@ -380,8 +391,7 @@ impl Runtime {
     #[doc(hidden)]
     #[must_use]
     pub fn medium_failed(&self) -> bool {
-        // Acquire, with the Release in `fail_medium`.
-        self.medium_failed.load(Ordering::Acquire)
+        self.executor.medium_failed()
     }
 
     /// Applies everything committed so far to the data file and frees the log, so that the next opening has less to
@@ -406,6 +416,152 @@ impl Runtime {
         self.executor.abandon();
     }
 
+    /// Runs `command` with `arg`, tracked and alone, into the open batch; opens one first if none is open. From then
+    /// on until [`Runtime::batch_commit`] clients neither read nor write. Between its calls the thread may read and
+    /// allocate: what it allocates is not persistent.
+    ///
+    /// # Errors
+    /// `Poisoned` and `Broken` are final: the batch is gone, and nothing of it is committed. `Nested`: called from
+    /// inside a command or a read. `Batch`: another thread has a batch open, or this is a forked child.
+    ///
+    /// # Safety
+    /// `command` is sound to call with `arg` while no other command or read runs.
+    #[inline]
+    pub unsafe fn batch_call(&self, command: Command, arg: *mut c_void) -> Result<()> {
+        self.may_use_batch()?;
+        if !self.batch.is_mine() {
+            self.open_batch()?;
+        }
+        // SAFETY: the batch keeps this thread alone; the rest is passed on.
+        match unsafe { self.executor.call_in_batch(command, arg) } {
+            Ok(()) => {
+                self.batch.count();
+                Ok(())
+            }
+            Err(error) => {
+                self.end_batch();
+                Err(error)
+            }
+        }
+    }
+
+    /// Commits the open batch as one atomic group, with the blocks that were freed outside commands, and does not wait
+    /// until it is durable. Commits those blocks alone if no batch is open. Results of the batch, and of reads beside
+    /// it, must wait for the ticket.
+    ///
+    /// # Errors
+    /// As [`Runtime::batch_call`]; `Batch` also when no batch is open and no block waits.
+    pub fn batch_commit(&self) -> Result<Ticket> {
+        self.may_use_batch()?;
+        if !self.batch.is_mine() {
+            if self.batch.is_open() {
+                return Err(another_thread());
+            }
+            if let Some(error) = self.executor.refusal() {
+                return Err(error);
+            }
+            if !self.executor.has_deferred() {
+                return Err(nothing_open());
+            }
+            self.open_batch()?;
+        }
+        // SAFETY: the batch keeps this thread alone.
+        let committed = unsafe { self.executor.commit_batch(self.batch.calls()) };
+        self.end_batch();
+        let ticket = committed?;
+        if let Some(notifier) = self.notifier.get()
+            && self.durable() < ticket
+        {
+            notifier.want(ticket);
+        }
+        Ok(ticket)
+    }
+
+    #[inline]
+    fn may_use_batch(&self) -> Result<()> {
+        if in_tracked_call() {
+            return Err(Error::Nested);
+        }
+        if self.forks != split_allocation::forks() {
+            return Err(forked());
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn open_batch(&self) -> Result<()> {
+        if self.combiner.reads_here() {
+            return Err(Error::Nested);
+        }
+        self.batch.take()?;
+        self.combiner.hold();
+        self.executor.refusal().map_or(Ok(()), |error| {
+            self.end_batch();
+            Err(error)
+        })
+    }
+
+    fn end_batch(&self) {
+        self.batch.end();
+        self.combiner.let_go();
+    }
+
+    /// Whether a batch is open, of any thread.
+    #[must_use]
+    pub fn has_open_batch(&self) -> bool {
+        self.batch.is_open()
+    }
+
+    /// Everything up to this ticket is durable, in every durability mode. Grows; stands still once the medium has
+    /// failed.
+    #[inline]
+    #[must_use]
+    pub fn durable(&self) -> Ticket {
+        self.executor.durable()
+    }
+
+    /// As [`Runtime::wait`], for the ticket of a batch.
+    ///
+    /// # Errors
+    /// As there, also with durability by interval; `Batch`, when the ticket was not given out; `Nested` inside a
+    /// command.
+    pub fn batch_wait(&self, ticket: Ticket) -> Result<()> {
+        outside_commands()?;
+        if self.durable() >= ticket {
+            return Ok(());
+        }
+        let newest = self.executor.last();
+        if ticket > newest {
+            let what = format!("no batch has the ticket {}; the newest is {}", ticket.0, newest.0);
+            return Err(Error::Batch { what });
+        }
+        self.executor.refusal().map_or_else(|| self.wait(ticket), Err)
+    }
+
+    /// A descriptor (eventfd, not blocking) that becomes readable when a batch has become durable that was not when
+    /// its commit returned, and when the medium has failed. The first call starts the thread that makes batches
+    /// durable from then on. Reading its eight bytes clears it. It stays the runtime's.
+    ///
+    /// # Errors
+    /// `Io`: the system has no descriptor or no thread. `Nested` inside a command; `Batch` in a forked child.
+    pub fn notify_fd(&self) -> Result<RawFd> {
+        static STARTING: Mutex<()> = Mutex::new(());
+        self.may_use_batch()?;
+        let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(notifier) = self.notifier.get() {
+            return Ok(notifier.descriptor());
+        }
+        // SAFETY: the runtime is in an Arc, so the executor stays where it is until `close` or the last drop, which
+        // drop the notifier first.
+        let notifier = unsafe { Notifier::start(&raw const self.executor, self.gated) }?;
+        let descriptor = notifier.descriptor();
+        if self.durable() < self.executor.last() {
+            notifier.want(self.executor.last());
+        }
+        let _ = self.notifier.set(notifier);
+        Ok(descriptor)
+    }
+
     /// Counters and state.
     #[must_use]
     pub fn stat(&self) -> Stat {
@@ -413,7 +569,7 @@ impl Runtime {
             batches: self.executor.counters.batches.load(Ordering::Relaxed),
             commands: self.executor.counters.commands.load(Ordering::Relaxed),
             committed: self.executor.last(),
-            durable: self.executor.backing().durable(),
+            durable: self.executor.durable(),
             tracker: self.executor.tracker_name(),
             failure: self.executor.failure(),
         }
@@ -422,12 +578,21 @@ impl Runtime {
     /// Makes everything durable, brings the data file up to date, and closes the pool.
     ///
     /// # Errors
-    /// `Server` while clients are alive: the runtime stays open, but this handle to it is gone, so drop the clients
-    /// first. Otherwise the medium's error, after which the pool opens by recovery.
+    /// `Server` while clients are alive, `Batch` while a batch is open: the runtime stays open, but this handle to it
+    /// is gone, so drop the clients and commit the batch first. Otherwise the medium's error, after which the pool opens by recovery.
     pub fn close(self: Arc<Self>) -> Result<()> {
-        let runtime = Arc::into_inner(self).ok_or(Error::Server {
+        let mut this = self;
+        if this.has_open_batch() {
+            return Err(Error::Batch {
+                what: "a batch is open; commit it before the runtime is closed".into(),
+            });
+        }
+        let alive = || Error::Server {
             what: "clients are still alive; end them before the runtime is closed".into(),
-        })?;
+        };
+        // The notifier's thread uses the executor, which moves below.
+        drop(Arc::get_mut(&mut this).ok_or_else(alive)?.notifier.take());
+        let runtime = Arc::into_inner(this).ok_or_else(alive)?;
         runtime.executor.close()
     }
 }
