@@ -107,6 +107,8 @@ enum mangrove_app_status
     MANGROVE_APP_ERR_IN_USE = -15,
     // A bug in Mangrove; please report the message.
     MANGROVE_APP_ERR_INTERNAL = -16,
+    // A call of a batch came in the wrong order, or from the wrong thread or process. Nothing happened.
+    MANGROVE_APP_ERR_BATCH = -17,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -336,6 +338,16 @@ mangrove_app_status mangrove_app_options_set_log_bytes(mangrove_app_options *opt
 mangrove_app_status mangrove_app_options_set_tracker(mangrove_app_options *options,
                                                      int32_t tracker);
 
+// From now on `function` (a pointer to a function, as const void *) runs natively wherever write commands
+// call it, as it would outside of them: what it allocates comes from the process's own heap and not from
+// the state's, and what it writes is not tracked. For work that is not part of the state: making an answer,
+// logging, telling other clients. It must not write to the state, throw, or jump out. Any number of
+// functions. A call that the compiler put in line is not a call: name functions of another source file, or
+// such that are not inlined. Needs MANGROVE_APP_TRACKER_RECOMPILER; with another tracker opening returns
+// MANGROVE_APP_ERR_TRACKER.
+mangrove_app_status mangrove_app_native(mangrove_app_options *options,
+                                        const void *function);
+
 // The block in which writes are deduplicated: 16, 32, 64 or 128 bytes. Default: 32.
 mangrove_app_status mangrove_app_options_set_block_bytes(mangrove_app_options *options,
                                                          uint32_t bytes);
@@ -385,7 +397,8 @@ mangrove_app_status mangrove_app_options_set_shutdown_max(mangrove_app_options *
 
 // Opens the state in the directory `path`, or makes it, with `options` (NULL: the defaults) and the
 // application's `callbacks`, which are copied. On success memory is as the last durable batch left it,
-// and init_state (new) or on_recover (found) has run.
+// and init_state (new) or on_recover (found) has run. *out is there before they run: init_state may call
+// mangrove_app_root.
 //
 // Call it early in main, before the program makes threads or uses what is persistent. Close with
 // mangrove_app_close. Errors: MANGROVE_APP_ERR_POOL, _FOREIGN, _MOVED, _DAMAGED, _TRACKER, _REFUSED, _IO.
@@ -396,9 +409,9 @@ mangrove_app_status mangrove_app_open(const char *path,
                                       mangrove_app **out);
 
 // Makes everything durable, brings the data file up to date, and closes the state. NULL is fine. After
-// MANGROVE_APP_ERR_IN_USE (clients are alive) the application is still open. After every other result
-// it is gone, and after an error the next opening recovers. Not to be called while another thread uses
-// it.
+// MANGROVE_APP_ERR_IN_USE (clients are alive), _BATCH (a batch is open) and _NESTED the application is still
+// open. After every other result it is gone, and after an error the next opening recovers. Not to be called
+// while another thread uses it.
 mangrove_app_status mangrove_app_close(mangrove_app *app);
 
 // True when mangrove_app_open made the state rather than found one. False for NULL. Threads: any.
@@ -450,6 +463,65 @@ mangrove_app_status mangrove_app_write(mangrove_app_client *client,
 // about to be written. Elsewhere it does nothing.
 void mangrove_app_will_write(const void *ptr,
                              size_t len);
+
+// Runs f(ctx) tracked and alone, into the open batch; opens one first if none is open. From then on until
+// mangrove_app_batch_commit clients of other threads neither read nor write: they wait. Between its calls
+// the thread reads the state as it likes; what it allocates there is not persistent, and what it frees
+// becomes free with the commit.
+//
+// Errors: MANGROVE_APP_ERR_POISONED and _BROKEN are final: nothing of the batch is committed. _NESTED:
+// called from inside a command or a read. _BATCH: another thread has a batch open, or this process is a
+// forked child. A crash before the commit: nothing of the batch is there. Complexity: that of f, plus the
+// tracking; no system call.
+// Threads: any, but one has the batch open at a time, from its first call to the commit.
+mangrove_app_status mangrove_app_batch_call(const mangrove_app *app,
+                                            void (*f)(void *ctx),
+                                            void *ctx);
+
+// Commits the open batch as one atomic group, after the frees that were waiting, and does not wait until
+// it is durable. Answers that the batch made, and those of reads after it, may leave when
+// mangrove_app_durable is at least *ticket. Tickets grow. It is 0 after an error. Where no batch is open
+// and frees wait, it commits those.
+//
+// On persistent memory the batch is durable already: compare once after each commit.
+//
+// Errors: MANGROVE_APP_ERR_POISONED, _BROKEN, _MOVED: nothing of the batch is durable, nor will be.
+// _BATCH: no batch is open and no free waits; another thread has it open; a forked child. _NESTED. A crash
+// during the call: the batch is there whole or not at all.
+// Threads: the one that has the batch open.
+mangrove_app_status mangrove_app_batch_commit(const mangrove_app *app,
+                                              uint64_t *ticket);
+
+// The greatest ticket that is durable, in every durability mode: one load. It stands still once the medium
+// has failed. 0 for NULL. Threads: any.
+uint64_t mangrove_app_durable(const mangrove_app *app);
+
+// Waits until what depends on `ticket` may be answered: until it is durable; with interval durability it
+// returns at once (mangrove_app_sync waits in every mode).
+//
+// Errors: MANGROVE_APP_ERR_POISONED: the medium has failed, and the ticket is not durable. _BATCH: no batch
+// has this ticket. _NESTED.
+// Threads: any.
+mangrove_app_status mangrove_app_wait(const mangrove_app *app,
+                                      uint64_t ticket);
+
+// A descriptor for the program's event loop (an eventfd, not blocking, close-on-exec). It becomes readable
+// when a batch has become durable that was not when mangrove_app_batch_commit returned, and once when the
+// medium has failed. The loop reads its eight bytes and then looks at mangrove_app_durable.
+//
+// The first call starts a thread that has all signals blocked and makes batches durable, one sync after
+// the other; without it mangrove_app_wait does that. The descriptor stays the application's, and
+// mangrove_app_close closes it. -1 on failure, and mangrove_app_last_error says why.
+// Threads: any.
+int32_t mangrove_app_notify_fd(const mangrove_app *app);
+
+// Whether `ptr` points into the memory of an open state. One comparison for most other pointers.
+// Threads: any.
+bool mangrove_app_is_persistent(const void *ptr);
+
+// Whether the calling thread runs a write command: what it allocates now is persistent. False inside a
+// function that mangrove_app_native named. Threads: any.
+bool mangrove_app_is_inside(void);
 
 // Listens at `address`: "HOST:PORT" (port 0: the system chooses, see mangrove_app_address) or
 // "unix:PATH" (a socket file that a crash left is replaced). May be called several times before

@@ -6,14 +6,20 @@ use crate::status::mangrove_app_status::*;
 use crate::status::{Answer, Failure, guard, mangrove_app_status};
 use crate::{constructor, interpose};
 use mangrove_cabi::{give, handle, out, path, put_out};
-use mangrove_durable::{Error, Runtime, settle_addresses};
+use mangrove_durable::{Error, Options, Runtime, settle_addresses};
 use mangrove_serve::{Server, ServerOptions, Stopper};
 use std::ffi::{CString, c_char, c_void};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A durable application, open.
 pub struct mangrove_app {
-    pub(crate) runtime: Arc<Runtime>,
+    /// Missing while init_state runs.
+    runtime: OnceLock<Arc<Runtime>>,
+    roots: AtomicPtr<usize>,
+    /// mangrove_app_open has returned it.
+    is_open: AtomicBool,
     pub(crate) callbacks: mangrove_app_callbacks,
     pub(crate) server_options: ServerOptions,
     pub(crate) serving: Mutex<Serving>,
@@ -37,7 +43,8 @@ unsafe impl Send for mangrove_app {}
 
 /// Opens the state in the directory `path`, or makes it, with `options` (NULL: the defaults) and the
 /// application's `callbacks`, which are copied. On success memory is as the last durable batch left it,
-/// and init_state (new) or on_recover (found) has run.
+/// and init_state (new) or on_recover (found) has run. *out is there before they run: init_state may call
+/// mangrove_app_root.
 ///
 /// Call it early in main, before the program makes threads or uses what is persistent. Close with
 /// mangrove_app_close. Errors: MANGROVE_APP_ERR_POOL, _FOREIGN, _MOVED, _DAMAGED, _TRACKER, _REFUSED, _IO.
@@ -57,42 +64,38 @@ pub unsafe extern "C" fn mangrove_app_open(
             unsafe { (self::path(path, "path")?, mangrove_app_callbacks::read(callbacks)?) };
         // SAFETY: NULL or a living object of this library.
         let options = unsafe { options.as_ref() }.cloned().unwrap_or_default();
-        let init = callbacks.init_state.map(|init| (init, callbacks.user));
         constructor::keep();
         interpose::check().map_err(Failure::invalid)?;
         let leaves = interpose::leaves().map(|(address, _)| address);
         let all =
             options.all.clone().addresses(settle_addresses()).leaves(&leaves).refused(&interpose::refused());
-        // SAFETY: the application's callback with its own pointer, as the header says.
-        let runtime = unsafe { Runtime::open(path, &all, init) }?;
-        if !runtime.is_new()
-            && let Some(recover) = callbacks.on_recover
-        {
-            // SAFETY: as above.
-            let answer = unsafe { recover(callbacks.user) };
-            if answer != 0 {
-                let _ = runtime.close();
-                let what = format!("on_recover answered {answer}; nothing was changed");
-                return Err(Failure::new(MANGROVE_APP_ERR_REFUSED, what));
-            }
-        }
-        let app = mangrove_app {
-            runtime,
+        let app = give(mangrove_app {
+            runtime: OnceLock::new(),
+            roots: AtomicPtr::default(),
+            is_open: AtomicBool::new(false),
             callbacks,
             server_options: options.server,
             serving: Mutex::default(),
             stopper: OnceLock::new(),
-        };
-        // SAFETY: the caller's variable.
-        unsafe { put_out(out, give(app)) };
-        Ok(())
+        });
+        // SAFETY: made above; no other thread has it.
+        let opened = unsafe { (*app).fill(path, &all, || put_out(out, app)) };
+        if opened.is_err() {
+            // SAFETY: the caller's variable.
+            unsafe { put_out(out, std::ptr::null_mut()) };
+            // SAFETY: made above, and by contract not used any more.
+            let app = unsafe { Box::from_raw(app) };
+            // The caller gets the first error.
+            let _ = app.runtime.into_inner().map(Runtime::close);
+        }
+        opened
     })
 }
 
 /// Makes everything durable, brings the data file up to date, and closes the state. NULL is fine. After
-/// MANGROVE_APP_ERR_IN_USE (clients are alive) the application is still open. After every other result
-/// it is gone, and after an error the next opening recovers. Not to be called while another thread uses
-/// it.
+/// MANGROVE_APP_ERR_IN_USE (clients are alive), _BATCH (a batch is open) and _NESTED the application is still
+/// open. After every other result it is gone, and after an error the next opening recovers. Not to be called
+/// while another thread uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_close(app: *mut mangrove_app) -> mangrove_app_status {
     guard(|| {
@@ -100,9 +103,14 @@ pub unsafe extern "C" fn mangrove_app_close(app: *mut mangrove_app) -> mangrove_
             return Ok(());
         }
         // SAFETY: a living object of this library, which no other thread uses now.
-        let (clients, inside) = unsafe { (&*app).in_use() };
-        if inside {
+        let handle = unsafe { &*app };
+        let (clients, inside) = handle.in_use();
+        if inside || !handle.is_open.load(Ordering::Relaxed) {
             return Err(Error::Nested.into());
+        }
+        if handle.runtime()?.has_open_batch() {
+            let what = "a batch is open; commit it before closing";
+            return Err(Failure::new(MANGROVE_APP_ERR_BATCH, what));
         }
         if clients > 0 {
             return Err(Failure::new(
@@ -114,15 +122,53 @@ pub unsafe extern "C" fn mangrove_app_close(app: *mut mangrove_app) -> mangrove_
         let app = unsafe { Box::from_raw(app) };
         let mangrove_app { runtime, serving, .. } = *app;
         drop(serving);
-        Ok(runtime.close()?)
+        Ok(runtime.into_inner().map_or(Ok(()), Runtime::close)?)
     })
 }
 
 impl mangrove_app {
+    /// Opens the state, and runs the callback that goes with it. `ready` runs once the roots are known.
+    ///
+    /// # Safety
+    /// The callbacks are sound to call as the header says.
+    unsafe fn fill(&self, path: &Path, options: &Options, ready: impl FnOnce()) -> Answer {
+        let init = self.callbacks.init_state.map(|init| (init, self.callbacks.user));
+        // SAFETY: the application's callback with its own pointer.
+        let runtime = unsafe {
+            Runtime::open_prepared(path, options, init, |roots| {
+                // Relaxed, as all of this: the thread that opens runs the callbacks.
+                self.roots.store(roots, Ordering::Relaxed);
+                ready();
+            })
+        }?;
+        let is_new = runtime.is_new();
+        let _ = self.runtime.set(runtime);
+        if !is_new && let Some(recover) = self.callbacks.on_recover {
+            // SAFETY: as above.
+            let answer = unsafe { recover(self.callbacks.user) };
+            if answer != 0 {
+                let what = format!("on_recover answered {answer}; nothing was changed");
+                return Err(Failure::new(MANGROVE_APP_ERR_REFUSED, what));
+            }
+        }
+        self.is_open.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The runtime.
+    ///
+    /// # Errors
+    /// `Nested`, while init_state runs.
+    #[inline]
+    pub(crate) fn runtime(&self) -> Result<&Arc<Runtime>, Error> {
+        self.runtime.get().ok_or(Error::Nested)
+    }
+
     /// How many other objects hold the runtime, and whether this thread is in a command.
     fn in_use(&self) -> (usize, bool) {
         let listening = usize::from(self.stopper.get().is_some() && self.is_listening());
-        (Arc::strong_count(&self.runtime) - 1 - listening, mangrove_durable::route::is_inside())
+        let handles = self.runtime.get().map_or(1, Arc::strong_count);
+        (handles - 1 - listening, mangrove_durable::route::is_inside())
     }
 
     /// True while a server exists that does not serve: it holds the runtime.
@@ -135,7 +181,7 @@ impl mangrove_app {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_is_new(app: *const mangrove_app) -> bool {
     // Nothing here can panic. SAFETY: NULL or a living object of this library.
-    unsafe { app.as_ref() }.is_some_and(|app| app.runtime.is_new())
+    unsafe { app.as_ref() }.is_some_and(|app| app.runtime.get().is_none_or(|runtime| runtime.is_new()))
 }
 
 /// One of sixteen pointers of the state (`index` 0 to 15), NULL at first: from them a program
@@ -145,8 +191,11 @@ pub unsafe extern "C" fn mangrove_app_is_new(app: *const mangrove_app) -> bool {
 pub unsafe extern "C" fn mangrove_app_root(app: *const mangrove_app, index: u32) -> *mut *mut c_void {
     // Nothing here can panic. SAFETY: NULL or a living object of this library.
     match unsafe { app.as_ref() } {
-        // SAFETY: one of the sixteen words.
-        Some(app) if index < 16 => unsafe { app.runtime.roots().add(index as usize) }.cast(),
+        Some(app) if index < 16 => {
+            let roots = app.roots.load(Ordering::Relaxed);
+            // SAFETY: one of the sixteen words.
+            if roots.is_null() { roots.cast() } else { unsafe { roots.add(index as usize) }.cast() }
+        }
         _ => std::ptr::null_mut(),
     }
 }
@@ -157,7 +206,7 @@ fn with_runtime(
 ) -> mangrove_app_status {
     guard(|| -> Answer {
         // SAFETY: passed on from the caller.
-        Ok(call(&unsafe { handle(app, "app") }?.runtime)?)
+        Ok(call(unsafe { handle(app, "app") }?.runtime()?)?)
     })
 }
 

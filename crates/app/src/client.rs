@@ -29,7 +29,7 @@ pub unsafe extern "C" fn mangrove_app_client_new(
         // SAFETY: passed on from the caller.
         let app = unsafe { handle(app, "app") }?;
         let client = mangrove_app_client {
-            client: UnsafeCell::new(app.runtime.client()?),
+            client: UnsafeCell::new(app.runtime()?.client()?),
             process: app.callbacks.process.ok_or_else(|| Failure::null("process"))?,
             is_read_only: app.callbacks.is_read_only,
             busy: AtomicBool::new(false),

@@ -5,7 +5,7 @@
 
 use crate::next_symbol::next_symbol;
 use libc::{c_int, pid_t};
-use mangrove_durable::route::is_inside;
+use mangrove_durable::route::{in_tracked_call, is_inside};
 
 /// As fork(2); inside a write command it returns -1 with ENOTSUP and does nothing.
 ///
@@ -18,7 +18,7 @@ pub(crate) unsafe extern "C" fn fork() -> pid_t {
         *libc::__errno_location() = error;
         -1
     };
-    if is_inside() {
+    if is_inside() || in_tracked_call() {
         return refuse(libc::ENOTSUP);
     }
     // SAFETY: the C library's fork has this type.

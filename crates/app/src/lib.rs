@@ -22,6 +22,8 @@ mod app;
 
 mod client;
 
+mod batch;
+
 mod serve;
 
 mod stat;
@@ -40,6 +42,7 @@ static HEAP: heap::ProcessHeap = heap::ProcessHeap;
 
 pub use addresses::*;
 pub use app::*;
+pub use batch::*;
 pub use callbacks::*;
 pub use client::*;
 pub use options::*;

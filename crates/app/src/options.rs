@@ -4,6 +4,7 @@ use crate::status::{Failure, guard, mangrove_app_status};
 use mangrove_cabi::{Checked, from_c_enum, give, set_option, take_back};
 use mangrove_durable::{Create, Durability, Latency, Medium, Options, Start, TrackerChoice};
 use mangrove_serve::ServerOptions;
+use std::ffi::c_void;
 use std::time::Duration;
 
 /// How to open an application and how to serve it. Threads: one at a time.
@@ -208,6 +209,24 @@ pub unsafe extern "C" fn mangrove_app_options_set_tracker(
     tracker: i32,
 ) -> mangrove_app_status {
     set_option!(guard, options.all.tracker(tracker_of(tracker)?))
+}
+
+/// From now on `function` (a pointer to a function, as const void *) runs natively wherever write commands
+/// call it, as it would outside of them: what it allocates comes from the process's own heap and not from
+/// the state's, and what it writes is not tracked. For work that is not part of the state: making an answer,
+/// logging, telling other clients. It must not write to the state, throw, or jump out. Any number of
+/// functions. A call that the compiler put in line is not a call: name functions of another source file, or
+/// such that are not inlined. Needs MANGROVE_APP_TRACKER_RECOMPILER; with another tracker opening returns
+/// MANGROVE_APP_ERR_TRACKER.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_app_native(
+    options: *mut mangrove_app_options,
+    function: *const c_void,
+) -> mangrove_app_status {
+    if function.is_null() {
+        return guard(|| Err(Failure::null("function")));
+    }
+    set_option!(guard, options.all.native(&[function as usize]))
 }
 
 /// The block in which writes are deduplicated: 16, 32, 64 or 128 bytes. Default: 32.

@@ -7,7 +7,7 @@ use crate::status::{Failure, guard, mangrove_app_status};
 use mangrove_cabi::{handle, text};
 use mangrove_serve::Server;
 use std::ffi::{CString, c_char};
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 /// Listens at `address`: "HOST:PORT" (port 0: the system chooses, see mangrove_app_address) or
 /// "unix:PATH" (a socket file that a crash left is replaced). May be called several times before
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn mangrove_app_listen(
         }
         if serving.server.is_none() {
             let service = Box::new(CallbackService(app.callbacks));
-            let server = Server::new(app.runtime.clone(), service, app.server_options.clone())?;
+            let server = Server::new(Arc::clone(app.runtime()?), service, app.server_options.clone())?;
             let _ = app.stopper.set(server.stopper());
             serving.server = Some(server);
         }

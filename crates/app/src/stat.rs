@@ -39,7 +39,7 @@ pub unsafe extern "C" fn mangrove_app_stat(
             let what = format!("'bytes' is {bytes}; pass sizeof(mangrove_app_counters)");
             return Err(Failure::invalid(what));
         }
-        let stat = app.runtime.stat();
+        let stat = app.runtime()?.stat();
         let counters = mangrove_app_counters {
             batches: stat.batches,
             commands: stat.commands,

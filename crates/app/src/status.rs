@@ -44,12 +44,14 @@ pub enum mangrove_app_status {
     MANGROVE_APP_ERR_IN_USE = -15,
     /// A bug in Mangrove; please report the message.
     MANGROVE_APP_ERR_INTERNAL = -16,
+    /// A call of a batch came in the wrong order, or from the wrong thread or process. Nothing happened.
+    MANGROVE_APP_ERR_BATCH = -17,
 }
 
 use mangrove_app_status::*;
 
 /// Status, name and one-line meaning.
-const TABLE: [(mangrove_app_status, &CStr, &CStr); 17] = [
+const TABLE: [(mangrove_app_status, &CStr, &CStr); 18] = [
     (MANGROVE_APP_OK, c"MANGROVE_APP_OK", c"done"),
     (MANGROVE_APP_ERR_INVALID_ARGUMENT, c"MANGROVE_APP_ERR_INVALID_ARGUMENT", c"invalid argument"),
     (MANGROVE_APP_ERR_POOL, c"MANGROVE_APP_ERR_POOL", c"the pool cannot be used"),
@@ -67,6 +69,7 @@ const TABLE: [(mangrove_app_status, &CStr, &CStr); 17] = [
     (MANGROVE_APP_ERR_IO, c"MANGROVE_APP_ERR_IO", c"the operating system refused"),
     (MANGROVE_APP_ERR_IN_USE, c"MANGROVE_APP_ERR_IN_USE", c"clients are still alive"),
     (MANGROVE_APP_ERR_INTERNAL, c"MANGROVE_APP_ERR_INTERNAL", c"a bug in Mangrove"),
+    (MANGROVE_APP_ERR_BATCH, c"MANGROVE_APP_ERR_BATCH", c"a batch was used in the wrong order"),
 ];
 
 /// Why a call failed: the status, the message, the system's error number.
@@ -112,6 +115,7 @@ pub(crate) fn status_of(error: &Error) -> mangrove_app_status {
         Error::Damaged { .. } => MANGROVE_APP_ERR_DAMAGED,
         Error::Full { .. } => MANGROVE_APP_ERR_FULL,
         Error::TooManyClients => MANGROVE_APP_ERR_TOO_MANY_CLIENTS,
+        Error::Batch { .. } => MANGROVE_APP_ERR_BATCH,
         Error::Server { .. } => MANGROVE_APP_ERR_SERVER,
         Error::Io { .. } => MANGROVE_APP_ERR_IO,
         // The enum may grow; its message still reaches the caller.
