@@ -5,6 +5,7 @@ use crate::config::Durability;
 use crate::mapped::domain::PersistenceDomain;
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What a pool lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +117,8 @@ pub struct PoolStat {
     pub image_written: u64,
     /// Durable log writes and file syncs.
     pub syncs: u64,
+    /// Time since the last checkpoint ended, or the pool was opened; zero where there are none.
+    pub checkpoint_age: Duration,
     /// Checkpoints finished.
     pub checkpoints: u64,
     /// Times a flush waited for log space.
@@ -146,6 +149,7 @@ impl PoolStat {
             log_written: 0,
             image_written: 0,
             syncs: 0,
+            checkpoint_age: Duration::ZERO,
             checkpoints: 0,
             log_full_waits: 0,
             poisoned: None,

@@ -26,13 +26,13 @@ use crate::log::spill::PendingSpill;
 use crate::pool_files::{DataFiles, FileError, SuperblockFile};
 use crate::stat::{MediumKind, PoolStat};
 use crate::storage::traits::{Storage, here};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, nanoseconds};
 use crate::{Capabilities, Error, Lsn, MediumOps, PoolConfig, Range, Region, Result, Site};
 use mangrove_sys::{EventCount, ProcessMark, Reservation, without_signals};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// From this size on, the working copy asks for huge pages.
 pub(crate) const HUGE_PAGES_FROM_BYTES: u64 = 16 << 20;
@@ -89,6 +89,8 @@ pub(crate) struct FileMedium {
     stop: AtomicBool,
     log_full_waits: AtomicU64,
     checkpoints: AtomicU64,
+    /// When the last one ended, or the pool was opened, in nanoseconds.
+    checkpointed_ns: AtomicU64,
     image_written: AtomicU64,
     checkpoint_syncs: AtomicU64,
 }
@@ -121,6 +123,7 @@ impl FileMedium {
             stop: AtomicBool::new(false),
             log_full_waits: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
+            checkpointed_ns: AtomicU64::new(nanoseconds()),
             image_written: AtomicU64::new(0),
             checkpoint_syncs: AtomicU64::new(0),
         };
@@ -390,6 +393,7 @@ impl FileMedium {
         let result = checkpointer.run(&self.log, &self.superblock, target, image_bytes);
         // Relaxed: counters.
         self.checkpoints.store(checkpointer.finished, Ordering::Relaxed);
+        self.checkpointed_ns.store(nanoseconds(), Ordering::Relaxed);
         self.image_written.store(checkpointer.bytes_written, Ordering::Relaxed);
         self.checkpoint_syncs.store(checkpointer.syncs, Ordering::Relaxed);
         drop(checkpointer);
@@ -590,6 +594,7 @@ impl FileMedium {
             log_written: count(&log.written),
             image_written: count(&self.image_written),
             syncs: count(&log.syncs) + count(&self.checkpoint_syncs),
+            checkpoint_age: Duration::from_nanos(nanoseconds().saturating_sub(count(&self.checkpointed_ns))),
             checkpoints: count(&self.checkpoints),
             log_full_waits: count(&self.log_full_waits),
             poisoned: self.first_error().map(|e| e.to_string()),
