@@ -16,6 +16,7 @@ mod stat;
 mod typed;
 
 pub use alloc::global_alloc::Allocator;
+pub use alloc::write_fence::{FenceReport, WriteReport};
 pub use error::{Error, Result};
 pub use image::aslr::{Addresses, settle_addresses};
 pub use mangrove_arena::ArenaStat;
@@ -25,7 +26,7 @@ pub use options::{Options, TrackerChoice};
 pub use persist::Persist;
 pub use runtime::batch::Command;
 pub use runtime::runtime::{Client, InitFn as Initialise, Runtime};
-pub use stat::{ImageStat, Stat};
+pub use stat::{ImageStat, Stat, StateCounts};
 pub use typed::Durable;
 
 pub use alloc::split_allocation as route;

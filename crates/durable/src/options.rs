@@ -2,6 +2,7 @@
 
 use crate::alloc::mmap::MAPPINGS;
 use crate::alloc::split_allocation;
+use crate::alloc::write_fence::FenceReport;
 use crate::image::aslr::{Addresses, Moving};
 use crate::image::image::StateOptions;
 use crate::{Error, Result};
@@ -38,6 +39,7 @@ pub struct Options {
     addresses: Addresses,
     leaves: Vec<usize>,
     native: Vec<usize>,
+    fence: Option<FenceReport>,
     refused: Vec<(usize, &'static str)>,
 }
 
@@ -55,6 +57,7 @@ impl Default for Options {
             addresses: Addresses::Same,
             leaves: Vec::new(),
             native: Vec::new(),
+            fence: None,
             refused: Vec::new(),
         }
     }
@@ -154,6 +157,14 @@ impl Options {
         self
     }
 
+    /// For tests: outside commands the state's memory is read-only, and each write there is reported, once for each
+    /// backtrace, and let through. System calls that would write there fail with EFAULT.
+    #[must_use]
+    pub fn write_fence(mut self, report: FenceReport) -> Self {
+        self.fence = Some(report);
+        self
+    }
+
     /// Addresses of functions that no command may reach, each with the reason that the refusal states.
     #[must_use]
     pub fn refused(mut self, functions: &[(usize, &'static str)]) -> Self {
@@ -169,6 +180,7 @@ impl Options {
             returns_memory: self.returns_memory,
             moving: Moving::found(self.addresses.clone(), self.random_addresses)
                 .filter(|_| !self.self_contained),
+            fence: self.fence,
             translates: matches!(self.tracker, TrackerChoice::Auto | TrackerChoice::Recompiler),
         }
     }

@@ -7,3 +7,4 @@ pub(super) mod reports;
 pub mod split_allocation;
 pub(super) mod stderr_line;
 pub mod thread_keys;
+pub(super) mod write_fence;

@@ -11,6 +11,7 @@
 //!    three may call malloc.
 
 use crate::alloc::reports::Reports;
+use crate::alloc::write_fence;
 use crate::image::layout::{KEY_COUNT, StateHeader, ThreadKey};
 use mangrove_arena::{ArenaView, BadFree, Heap, Writes};
 use mangrove_sys::thread_mark;
@@ -34,6 +35,8 @@ struct Region {
     /// Blocks freed outside commands: a stack linked through their first words.
     deferred: AtomicUsize,
     deferred_count: AtomicU64,
+    /// Those of them that are free by now.
+    deferred_freed: AtomicU64,
     /// A command keeps its memory for the life of the process.
     is_kept: AtomicBool,
 }
@@ -47,6 +50,7 @@ impl Region {
             view: AtomicPtr::new(std::ptr::null_mut()),
             deferred: AtomicUsize::new(0),
             deferred_count: AtomicU64::new(0),
+            deferred_freed: AtomicU64::new(0),
             is_kept: AtomicBool::new(false),
         }
     }
@@ -91,6 +95,7 @@ pub(crate) unsafe fn register(
     region.view.store(view, Ordering::Relaxed);
     region.deferred.store(0, Ordering::Relaxed);
     region.deferred_count.store(0, Ordering::Relaxed);
+    region.deferred_freed.store(0, Ordering::Relaxed);
     region.is_kept.store(false, Ordering::Relaxed);
     // Release, with the Acquire in `owner`: a thread that sees the length sees the rest.
     region.len.store(len, Ordering::Release);
@@ -189,12 +194,20 @@ impl Registration {
             if let Err(why) = heap.free(writes, block) {
                 fatal("free", block, why);
             }
+            self.0.deferred_freed.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Blocks that were freed outside commands, ever.
     pub(crate) fn deferred_count(&self) -> u64 {
         self.0.deferred_count.load(Ordering::Relaxed)
+    }
+
+    /// Those of them that wait for the next command.
+    pub(crate) fn waiting_frees(&self) -> u64 {
+        // Relaxed: counters. Freed first, or it could be the greater one.
+        let freed = self.0.deferred_freed.load(Ordering::Relaxed);
+        self.deferred_count().saturating_sub(freed)
     }
 }
 
@@ -459,6 +472,7 @@ fn defer(block: usize) {
         fatal("free", block, BadFree::NotABlock);
     }
     region.deferred_count.fetch_add(1, Ordering::Relaxed);
+    write_fence::let_through(block);
     let mut first = region.deferred.load(Ordering::Relaxed);
     loop {
         // SAFETY: the block is dead, at least 16 bytes long and aligned, and only this thread, its last user, has

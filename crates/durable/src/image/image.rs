@@ -16,16 +16,18 @@ use crate::alloc::reports::Reports;
 use crate::alloc::split_allocation;
 use crate::alloc::split_allocation::{Registration, Retired};
 use crate::alloc::thread_keys;
+use crate::alloc::write_fence::{FenceReport, WriteFence};
 use crate::image::aslr::Moving;
 use crate::image::audit::Audit;
+use crate::image::gather::gather;
 use crate::image::layout::{ARENA_OFFSET, MAGIC, ROOT_COUNT, StateHeader, VERSION};
 use crate::image::modules::{Gone, Modules, find_pointer, system_library_that_points_into};
 use crate::image::variables::Globals;
 use crate::runtime::backing::{Backing, Entered};
 use crate::silence::{SilencedWrites, is_silent};
-use crate::stat::ImageStat;
+use crate::stat::{ImageStat, StateCounts};
 use crate::{Error, Result};
-use mangrove_arena::{ArenaSpace, ArenaView, FreeBytes, Heap, Writes};
+use mangrove_arena::{ArenaSpace, ArenaStat, ArenaView, Heap, Writes};
 use mangrove_shadow::{Shadow, Ticket};
 use mangrove_sys::{LeftMemory, ModulesWatch, Parked, park};
 use mangrove_tracker::{BLOCK_BYTES_DEFAULT, WriteSet};
@@ -34,7 +36,8 @@ use std::io;
 use std::panic::Location;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Commits after which memory of long free runs returns to the system.
 const TRIM_COMMITS: u64 = 4096;
@@ -51,6 +54,8 @@ pub(crate) struct StateOptions {
     pub(crate) returns_memory: bool,
     /// Commands run as translations of their code.
     pub(crate) translates: bool,
+    /// Writes outside commands are reported.
+    pub(crate) fence: Option<FenceReport>,
     /// Modules lie elsewhere at each start.
     pub(crate) moving: Option<Moving>,
 }
@@ -80,6 +85,9 @@ pub(crate) struct State {
     parts: Mutex<CommitParts>,
     returns_memory: bool,
     translates: bool,
+    fence: Option<WriteFence>,
+    committed_ranges: AtomicU64,
+    committed_bytes: AtomicU64,
     /// None where neither modules nor code matter.
     watch: Option<ModulesWatch>,
     /// The set of variables has changed: the next write set must be given the new one.
@@ -110,6 +118,8 @@ struct CommitParts {
     moving: Option<Moving>,
     /// Where modules are that the next start has elsewhere: no commit takes a word that points there.
     movable: Vec<Gone>,
+    /// The write set holds variables from before modules came or went.
+    exact_is_mixed: bool,
 }
 
 /// Collects ranges for the next commit.
@@ -197,6 +207,12 @@ impl State {
         let registration = registration.ok_or_else(|| Error::Invalid {
             what: "too many durable applications are open in this process; close one".into(),
         })?;
+        let fence = match options.fence {
+            Some(report) => Some(WriteFence::new(base, report).ok_or_else(|| Error::Invalid {
+                what: "another state of this process has the write fence; close it first".into(),
+            })?),
+            None => None,
+        };
         let parts = CommitParts {
             globals,
             modules,
@@ -209,6 +225,7 @@ impl State {
             audit: Audit::new(),
             moving: options.moving.clone(),
             movable: Vec::new(),
+            exact_is_mixed: false,
         };
         let state = Self {
             registration,
@@ -219,6 +236,9 @@ impl State {
             parts: Mutex::new(parts),
             returns_memory: options.returns_memory,
             translates: options.translates,
+            fence,
+            committed_ranges: AtomicU64::new(0),
+            committed_bytes: AtomicU64::new(0),
             watch,
             variables_changed: AtomicBool::new(true),
             failed: AtomicBool::new(false),
@@ -332,6 +352,7 @@ impl State {
 impl Backing for State {
     #[inline]
     unsafe fn enter(&self, writes: *mut WriteSet) -> Result<Entered> {
+        self.lower_fence();
         if self.modules_changed() {
             self.look_at_modules(&mut self.parts.lock())?;
         }
@@ -347,7 +368,9 @@ impl Backing for State {
                 movable.extend(modules.movable().map(|(entry, span)| moving.gone(&entry.path, span)));
             }
             self.variables_changed.store(false, Ordering::Relaxed);
-            // SAFETY: the caller's write set, which is empty now.
+            // SAFETY: the caller's write set.
+            parts.exact_is_mixed |= unsafe { !(*writes).exact().is_empty() };
+            // SAFETY: as above. Blocks that it has lie in the state, or nowhere.
             unsafe { (*writes).set_exact(&parts.modules.variables()) };
         }
         // SAFETY: passed on.
@@ -359,6 +382,7 @@ impl Backing for State {
     #[inline]
     fn leave(&self) {
         split_allocation::leave();
+        self.raise_fence();
     }
 
     fn has_deferred(&self) -> bool {
@@ -366,7 +390,9 @@ impl Backing for State {
     }
 
     fn commit(&self, writes: &mut WriteSet) -> Result<Ticket> {
+        self.lower_fence();
         let committed = self.take(writes);
+        self.raise_fence();
         if committed.is_err() {
             // Relaxed: read by `close`, which is alone.
             self.failed.store(true, Ordering::Relaxed);
@@ -401,6 +427,29 @@ impl Backing for State {
 
     fn examine(&self) -> (ImageStat, Vec<String>) {
         (self.stat(), self.check())
+    }
+
+    fn raise_fence(&self) {
+        if let Some(fence) = &self.fence {
+            fence.raise(self.shadow.len() as usize);
+        }
+    }
+
+    fn arena(&self) -> ArenaStat {
+        self.heap.stat()
+    }
+
+    fn counts(&self) -> StateCounts {
+        let stat = self.shadow.stat();
+        StateCounts {
+            // Relaxed: counters.
+            ranges: self.committed_ranges.load(Ordering::Relaxed),
+            bytes: self.committed_bytes.load(Ordering::Relaxed),
+            log_bytes: stat.log_bytes,
+            log_used: stat.log_used,
+            checkpoint_age: stat.pool.map_or(Duration::ZERO, |pool| pool.checkpoint_age),
+            waiting_frees: self.registration.waiting_frees(),
+        }
     }
 
     fn close(self: Box<Self>) -> Result<()> {
@@ -439,6 +488,13 @@ impl Backing for State {
 }
 
 impl State {
+    #[inline]
+    fn lower_fence(&self) {
+        if let Some(fence) = &self.fence {
+            fence.lower();
+        }
+    }
+
     /// See [`Backing::commit`].
     fn take(&self, writes: &mut WriteSet) -> Result<Ticket> {
         let mut parts = self.parts.lock();
@@ -446,9 +502,10 @@ impl State {
         parts.written.clear();
         if !writes.exact().is_empty() {
             parts.written.extend_from_slice(writes.exact());
-            if self.modules_changed() {
+            if self.modules_changed() || parts.exact_is_mixed {
                 // A command may have unloaded what it, or one before it, wrote to.
                 self.look_at_modules(parts)?;
+                parts.exact_is_mixed = false;
                 let CommitParts { modules, written, .. } = parts;
                 written.retain(|&(from, len)| {
                     modules.is_variable(from) && modules.is_variable(from + len.max(1) - 1)
@@ -481,6 +538,8 @@ impl State {
             return Ok(self.shadow.committed());
         }
         let ticket = self.shadow.commit(0, &parts.ranges)?;
+        count(&self.committed_ranges, parts.ranges.len());
+        count(&self.committed_bytes, parts.ranges.iter().map(|range| range.1).sum());
         parts.commits += 1;
         if parts.commits.is_multiple_of(TRIM_COMMITS) {
             self.heap().trim();
@@ -554,6 +613,12 @@ unsafe fn park_working_copy(shadow: &Shadow) -> io::Result<Parked> {
     unsafe { park(base..base + shadow.len() as usize) }
 }
 
+/// Adds to a counter of commits, of which one runs at a time.
+fn count(counter: &AtomicU64, more: usize) {
+    // Relaxed: a counter.
+    counter.store(counter.load(Ordering::Relaxed) + more as u64, Ordering::Relaxed);
+}
+
 fn full() -> Error {
     Error::Full {
         what:
@@ -620,49 +685,6 @@ fn is_new(shadow: &Shadow) -> Result<bool> {
         _ if words.iter().all(|&word| word == 0) => Ok(true),
         _ => Err(Error::Damaged { what: "its first page does not begin as that of a state".into() }),
     }
-}
-
-/// Writes to `out` the ranges of the write set that lie in the region, sorted and joined. If the batch freed blocks,
-/// ranges that no longer lie in a block are left out.
-fn gather(
-    writes: &WriteSet,
-    base: usize,
-    len: usize,
-    free: Option<FreeBytes<'_>>,
-    out: &mut Vec<(usize, usize)>,
-) {
-    out.clear();
-    let block = writes.block_bytes();
-    out.extend(
-        writes
-            .blocks()
-            .iter()
-            .map(|&b| b as usize)
-            .filter(|b| b.wrapping_sub(base) < len)
-            .map(|b| (b, block)),
-    );
-    for &(from, bytes) in writes.large() {
-        let (from, until) = (from.max(base), (from + bytes).min(base + len));
-        if from < until {
-            out.push((from, until - from));
-        }
-    }
-    out.sort_unstable();
-    if let Some(mut free) = free {
-        out.retain(|&(from, bytes)| !free.hold(from, bytes));
-    }
-    let mut kept = 0;
-    for at in 0..out.len() {
-        let (from, bytes) = out[at];
-        if kept > 0 && from <= out[kept - 1].0 + out[kept - 1].1 {
-            let last = &mut out[kept - 1];
-            last.1 = last.1.max(from + bytes - last.0);
-        } else {
-            out[kept] = (from, bytes);
-            kept += 1;
-        }
-    }
-    out.truncate(kept);
 }
 
 /// The error that names the library which still points into memory of a closed state, if such memory lies at

@@ -27,6 +27,7 @@ fn options() -> StateOptions {
         keeps_variables: true,
         self_contained: false,
         returns_memory: false,
+        fence: None,
         translates: true,
         moving: None,
     }

@@ -2,6 +2,7 @@
 
 pub(super) mod aslr;
 pub(super) mod audit;
+mod gather;
 pub(super) mod image;
 #[cfg(test)]
 pub(super) mod image_tests;

@@ -1,7 +1,8 @@
 //! The one door from the runtime to the durable bytes, so that tests can replace them.
 
-use crate::stat::ImageStat;
+use crate::stat::{ImageStat, StateCounts};
 use crate::{Error, Result};
+use mangrove_arena::ArenaStat;
 use mangrove_shadow::Ticket;
 use mangrove_tracker::WriteSet;
 
@@ -76,6 +77,19 @@ pub(crate) trait Backing: Send + Sync {
     /// Counts everything, and lists the faults of the state's own structures. No command runs.
     fn examine(&self) -> (ImageStat, Vec<String>) {
         (ImageStat::default(), Vec::new())
+    }
+
+    /// Outside commands the memory is read-only from now on, where a write fence is wanted.
+    fn raise_fence(&self) {}
+
+    /// Counts what the arena holds. No command runs.
+    fn arena(&self) -> ArenaStat {
+        ArenaStat::default()
+    }
+
+    /// Cheap counters of the state. Any thread.
+    fn counts(&self) -> StateCounts {
+        StateCounts::default()
     }
 
     /// Checkpoints and marks the pool closed. No command runs any more.

@@ -2,6 +2,8 @@
 
 pub(super) mod backing;
 pub(super) mod batch;
+#[cfg(test)]
+mod batch_tests;
 pub(super) mod combiner;
 pub(super) mod fake;
 pub(super) mod notifier;

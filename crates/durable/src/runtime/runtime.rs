@@ -11,6 +11,7 @@ use crate::runtime::open_batch::{OpenBatch, another_thread, commit_first, forked
 use crate::runtime::slots::ClientSlot;
 use crate::stat::Stat;
 use crate::{Error, Options, Result};
+use mangrove_arena::ArenaStat;
 use mangrove_shadow::Ticket;
 use mangrove_tracker::{Tracker, WriteSet, in_tracked_call};
 use std::ffi::{c_int, c_void};
@@ -287,6 +288,7 @@ impl Runtime {
                 return Err(error);
             }
         }
+        runtime.backing().raise_fence();
         Ok(Arc::new(runtime))
     }
 
@@ -572,7 +574,24 @@ impl Runtime {
             durable: self.executor.durable(),
             tracker: self.executor.tracker_name(),
             failure: self.executor.failure(),
+            state: self.executor.backing().counts(),
         }
+    }
+
+    /// What the arena holds. Waits until no command runs; O(spans), so less than a millisecond for each gigabyte.
+    ///
+    /// # Errors
+    /// `Nested` inside a command.
+    pub fn arena(&self) -> Result<ArenaStat> {
+        if in_tracked_call() {
+            return Err(Error::Nested);
+        }
+        let backing = self.executor.backing();
+        // This thread keeps writers out already, and would wait for itself.
+        if self.batch.is_mine() || self.combiner.reads_here() {
+            return Ok(backing.arena());
+        }
+        Ok(self.combiner.exclusive(|| backing.arena()))
     }
 
     /// Makes everything durable, brings the data file up to date, and closes the pool.
