@@ -264,6 +264,22 @@ typedef struct {
     uint64_t durable;
     // 1 after the pool was poisoned: writes fail with a status that says why.
     uint64_t failed;
+    // Ranges of bytes that batches committed.
+    uint64_t ranges;
+    // Bytes in them.
+    uint64_t bytes;
+    // Bytes of blocks in use in the state's memory, each as its allocation takes, and of memory that
+    // commands mapped.
+    uint64_t used_bytes;
+    // Bytes of the log.
+    uint64_t log_bytes;
+    // Bytes of the log in use.
+    uint64_t log_used;
+    // Milliseconds since the last checkpoint, or the opening; 0 where the log is applied all the time
+    // (persistent memory).
+    uint64_t checkpoint_age;
+    // Blocks that were freed outside commands and wait for the next batch.
+    uint64_t waiting_frees;
 } mangrove_app_counters;
 
 #ifdef __cplusplus
@@ -347,6 +363,19 @@ mangrove_app_status mangrove_app_options_set_tracker(mangrove_app_options *optio
 // MANGROVE_APP_ERR_TRACKER.
 mangrove_app_status mangrove_app_native(mangrove_app_options *options,
                                         const void *function);
+
+// For tests of a port: outside of commands the state's memory is read-only. Each write there is reported,
+// once for each backtrace, and let through: report(address, frames, count, user) gets the addresses in the
+// functions that led to it, innermost first, in a signal handler (SIGSEGV) of the thread that writes. NULL:
+// a line and the backtrace go to standard error. Such writes are lost by the next restart, or survive in
+// part, unless the program knows why they do no harm. Slow; one state of a process has it at a time. A
+// system call that would write there fails with EFAULT.
+mangrove_app_status mangrove_app_options_set_write_fence(mangrove_app_options *options,
+                                                         void (*report)(const void *address,
+                                                                        void *const *frames,
+                                                                        size_t count,
+                                                                        void *user),
+                                                         void *user);
 
 // The block in which writes are deduplicated: 16, 32, 64 or 128 bytes. Default: 32.
 mangrove_app_status mangrove_app_options_set_block_bytes(mangrove_app_options *options,
@@ -547,7 +576,9 @@ mangrove_app_status mangrove_app_serve(const mangrove_app *app);
 // answered first. Async-signal-safe. Does nothing when nothing listens. Threads: any.
 void mangrove_app_stop(const mangrove_app *app);
 
-// Fills `out`, `bytes` being sizeof(mangrove_app_counters) as the caller's header has it.
+// Fills `out`, `bytes` being sizeof(mangrove_app_counters) as the caller's header has it. If used_bytes is
+// among them it waits until no batch of another thread is open, and looks at the whole arena: less than a
+// millisecond for each gigabyte. Errors: MANGROVE_APP_ERR_NESTED.
 // Threads: any.
 mangrove_app_status mangrove_app_stat(const mangrove_app *app,
                                       mangrove_app_counters *out,

@@ -2,7 +2,7 @@
 
 use crate::status::{Failure, guard, mangrove_app_status};
 use mangrove_cabi::{Checked, from_c_enum, give, set_option, take_back};
-use mangrove_durable::{Create, Durability, Latency, Medium, Options, Start, TrackerChoice};
+use mangrove_durable::{Create, Durability, FenceReport, Latency, Medium, Options, Start, TrackerChoice};
 use mangrove_serve::ServerOptions;
 use std::ffi::c_void;
 use std::time::Duration;
@@ -227,6 +227,28 @@ pub unsafe extern "C" fn mangrove_app_native(
         return guard(|| Err(Failure::null("function")));
     }
     set_option!(guard, options.all.native(&[function as usize]))
+}
+
+/// For tests of a port: outside of commands the state's memory is read-only. Each write there is reported,
+/// once for each backtrace, and let through: report(address, frames, count, user) gets the addresses in the
+/// functions that led to it, innermost first, in a signal handler (SIGSEGV) of the thread that writes. NULL:
+/// a line and the backtrace go to standard error. Such writes are lost by the next restart, or survive in
+/// part, unless the program knows why they do no harm. Slow; one state of a process has it at a time. A
+/// system call that would write there fails with EFAULT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_app_options_set_write_fence(
+    options: *mut mangrove_app_options,
+    report: Option<
+        unsafe extern "C" fn(
+            address: *const c_void,
+            frames: *const *mut c_void,
+            count: usize,
+            user: *mut c_void,
+        ),
+    >,
+    user: *mut c_void,
+) -> mangrove_app_status {
+    set_option!(guard, options.all.write_fence(FenceReport { call: report, user: user.expose_provenance() }))
 }
 
 /// The block in which writes are deduplicated: 16, 32, 64 or 128 bytes. Default: 32.

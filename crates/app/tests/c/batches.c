@@ -1,4 +1,4 @@
-/* Batches that the program fills itself: batches STATE use|misuse|crash|check|native. */
+/* Batches that the program fills itself: batches STATE use|misuse|fence|...: see main. */
 #include "check.h"
 #include <errno.h>
 #include <poll.h>
@@ -64,6 +64,25 @@ static void pop(void *ctx) {
 
 static void process(void *ctx) {
     push(ctx);
+}
+
+static volatile int *volatile nowhere;
+
+/* Writes to the state outside of commands. */
+__attribute__((noinline)) static void write_secretly(uint64_t number) {
+    *(volatile uint64_t *)&state->sum = number;
+}
+
+static volatile struct {
+    int count;
+    const void *address, *frame;
+} reported;
+
+static void report(const void *address, void *const *frames, size_t count, void *user) {
+    CHECK(user == (void *)&reported && count > 1);
+    reported.count++;
+    reported.address = address;
+    reported.frame = frames[0];
 }
 
 static void sound(void) {
@@ -140,10 +159,14 @@ static void use(void) {
     /* What is freed outside becomes free with the commit, also alone. */
     mangrove_app_counters counters;
     OK(mangrove_app_stat(app, &counters, sizeof counters));
-    uint64_t batches = counters.batches, commands = counters.commands;
+    uint64_t batches = counters.batches, commands = counters.commands, used_bytes = counters.used_bytes;
+    CHECK(used_bytes > 72 * sizeof(node) && counters.waiting_frees == 0 && counters.failed == 0);
+    CHECK(counters.ranges > batches && counters.bytes > 72 * sizeof(node) && counters.log_used <= counters.log_bytes);
     node *popped;
     OK(mangrove_app_batch_call(app, pop, &popped));
     free(popped);
+    OK(mangrove_app_stat(app, &counters, sizeof counters));
+    CHECK(counters.waiting_frees == 1 && counters.used_bytes == used_bytes);
     OK(mangrove_app_batch_commit(app, &second));
     CHECK(second > third);
     OK(mangrove_app_batch_call(app, pop, &popped));
@@ -152,6 +175,7 @@ static void use(void) {
     OK(mangrove_app_batch_commit(app, &third));
     CHECK(third > second);
     OK(mangrove_app_stat(app, &counters, sizeof counters));
+    CHECK(counters.waiting_frees == 0 && used_bytes >= counters.used_bytes + 2 * sizeof(node));
     CHECK(counters.batches == batches + 3 && counters.commands == commands + 2 && counters.committed == third);
     OK(mangrove_app_close(app));
 }
@@ -226,6 +250,43 @@ static void misuse(void) {
     OK(mangrove_app_close(app));
 }
 
+static void fence(void) {
+    uint64_t ticket;
+    node *popped;
+    push_all(0, 10);
+    sound();
+    CHECK(reported.count == 0);
+    write_secretly(77);
+    CHECK(state->sum == 77 && reported.count == 1 && reported.address == &state->sum);
+    CHECK((uintptr_t)reported.frame - (uintptr_t)write_secretly < 100);
+    write_secretly(45);
+    CHECK(state->sum == 45 && reported.count == 1);
+    /* Another way there is another report. */
+    push_all(10, 11);
+    void (*volatile again)(uint64_t) = write_secretly;
+    again(55);
+    CHECK(state->sum == 55 && reported.count == 2);
+    OK(mangrove_app_batch_commit(app, &ticket));
+    /* What the library itself does is none. */
+    OK(mangrove_app_batch_call(app, pop, &popped));
+    free(popped);
+    OK(mangrove_app_batch_commit(app, &ticket));
+    OK(mangrove_app_checkpoint(app));
+    sound();
+    CHECK(reported.count == 2);
+    /* Other faults are none either. */
+    pid_t child = fork();
+    if (child == 0) {
+        *nowhere = 1;
+        _exit(5);
+    }
+    int ended = 0;
+    CHECK(child > 0 && waitpid(child, &ended, 0) == child && WIFSIGNALED(ended) && WTERMSIG(ended) == SIGSEGV);
+    OK(mangrove_app_close(app));
+    write_secretly(1);
+    CHECK(reported.count == 2);
+}
+
 static void give_up(void *ctx) {
     push(ctx);
     _exit(fork() == -1 && errno == ENOTSUP ? 3 : 4);
@@ -250,6 +311,28 @@ static void push_and_answer(void *ctx) {
     CHECK(!mangrove_app_is_persistent(answer) && strcmp(answer, "7") == 0 && mangrove_app_is_inside());
 }
 
+/* Ends without closing, with a block freed natively before the commit, or after it. */
+static void end_after_a_free(bool before) {
+    uint64_t ticket;
+    node *popped;
+    push_all(0, 10);
+    OK(mangrove_app_batch_commit(app, &ticket));
+    OK(mangrove_app_batch_call(app, pop, &popped));
+    if (before) free(popped);
+    OK(mangrove_app_batch_commit(app, &ticket));
+    if (!before) free(popped);
+    OK(mangrove_app_wait(app, ticket));
+    _exit(0);
+}
+
+static void print_bytes(void) {
+    mangrove_app_counters counters;
+    OK(mangrove_app_stat(app, &counters, sizeof counters));
+    printf("%llu\n", (unsigned long long)counters.used_bytes);
+    sound();
+    OK(mangrove_app_close(app));
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 3);
     const char *how = argv[2];
@@ -257,10 +340,28 @@ int main(int argc, char **argv) {
     mangrove_app_options *options = mangrove_app_options_new();
     if (strcmp(how, "native") == 0) OK(mangrove_app_native(options, (const void *)(uintptr_t)make_answer));
     ANSWERS(MANGROVE_APP_ERR_INVALID_ARGUMENT, mangrove_app_native(options, NULL));
+    if (strcmp(how, "fence") == 0) OK(mangrove_app_options_set_write_fence(options, report, (void *)&reported));
+    if (strcmp(how, "standard error") == 0) OK(mangrove_app_options_set_write_fence(options, NULL, NULL));
     OK(mangrove_app_options_set_variables(options, false));
     open_state(argv[1], options);
     if (strcmp(how, "use") == 0) {
         use();
+    } else if (strcmp(how, "free, commit") == 0) {
+        end_after_a_free(true);
+    } else if (strcmp(how, "commit, free") == 0) {
+        end_after_a_free(false);
+    } else if (strcmp(how, "nine") == 0) {
+        push_all(0, 9);
+        OK(mangrove_app_batch_commit(app, &ticket));
+        OK(mangrove_app_close(app));
+    } else if (strcmp(how, "bytes") == 0) {
+        print_bytes();
+    } else if (strcmp(how, "fence") == 0) {
+        fence();
+    } else if (strcmp(how, "standard error") == 0) {
+        write_secretly(77);
+        CHECK(state->sum == 77);
+        OK(mangrove_app_close(app));
     } else if (strcmp(how, "misuse") == 0) {
         misuse();
     } else if (strcmp(how, "native") == 0) {
