@@ -18,8 +18,8 @@
 
 use crate::Result;
 use crate::layout::{
-    COMMIT_BYTES, CommitRecord, KIND_SPILL, REDO_BYTES, SPILL_BYTES, UNIT_ALIGN, WORDS_COMMIT_BYTES,
-    WordsCommit, le_bytes, redo_total, redo_words,
+    COMMIT_BYTES, CommitRecord, KIND_SPILL, SPILL_BYTES, UNIT_ALIGN, WORDS_COMMIT_BYTES, WordsCommit,
+    le_bytes, redo_total, redo_words,
 };
 use crate::log_writer::{Deferred, LONG_BYTES, LogWriter, NOT_A_WORD, SMALL_BYTES};
 use crate::replay::{Aim, SHARES, Step};
@@ -60,6 +60,49 @@ pub(crate) fn put_checksummed(
         data = rest;
     }
     crc
+}
+
+/// Collects bytes that follow each other in a log, and puts them a buffer at a time.
+struct PutBuffer<'a> {
+    buffer: &'a mut [u8; SMALL_BYTES],
+    /// Where the buffer's first byte goes.
+    at: u64,
+    /// What is to be put.
+    from: usize,
+    until: usize,
+}
+
+impl<'a> PutBuffer<'a> {
+    /// The first byte goes to `at + from`. Where `at` begins a line, every buffer does.
+    fn new(buffer: &'a mut [u8; SMALL_BYTES], at: u64, from: usize) -> Self {
+        Self { buffer, at, from, until: from }
+    }
+
+    /// Adds bytes; returns the checksum `crc` continued with them, as they were copied (see `put_checksummed`).
+    #[inline]
+    fn add(&mut self, mut bytes: &[u8], mut crc: u32, put: impl Fn(u64, &[u8])) -> u32 {
+        while !bytes.is_empty() {
+            let (piece, rest) = bytes.split_at(bytes.len().min(SMALL_BYTES - self.until));
+            let copy = &mut self.buffer[self.until..self.until + piece.len()];
+            copy.copy_from_slice(piece);
+            crc = crc32c(crc, copy);
+            self.until += piece.len();
+            if self.until == SMALL_BYTES {
+                self.put(&put);
+            }
+            bytes = rest;
+        }
+        crc
+    }
+
+    /// Puts what was added since the last time.
+    fn put(&mut self, put: impl Fn(u64, &[u8])) {
+        if self.from < self.until {
+            put(self.at + self.from as u64, &self.buffer[self.from..self.until]);
+        }
+        self.at += self.until as u64;
+        (self.from, self.until) = (0, 0);
+    }
 }
 
 impl Rings {
@@ -367,25 +410,27 @@ impl Rings {
         self.put(writer.log, writer.position, &writer.buffer[..commit.bytes as usize]);
     }
 
-    /// Copies an atomic group into the ring piece by piece.
+    /// Copies an atomic group into the ring, one buffer after the other: a record alone would flush its last line, and
+    /// the record after it the same line again.
     fn put_large<'a>(
         &self,
         writer: &mut LogWriter,
         commit: &mut CommitRecord,
         pieces: impl Iterator<Item = (u64, &'a [u8])>,
     ) {
-        let log = writer.log;
-        let mut at = writer.position + COMMIT_BYTES;
+        let (log, position) = (writer.log, writer.position);
+        let put = |at, bytes: &[u8]| self.put(log, at, bytes);
+        // The head is put last, when the checksum is known.
+        let mut buffer = PutBuffer::new(&mut writer.buffer, position, COMMIT_BYTES as usize);
         commit.crc = commit.crc_of_head(writer.seed);
         for (offset, data) in pieces {
             let head: [u8; 16] = le_bytes(redo_words(offset, data.len() as u64));
-            self.put(log, at, &head);
-            let crc = crc32c(commit.crc, &head);
-            let put = |at, bytes: &[u8]| self.put(log, at, bytes);
-            commit.crc = put_checksummed(&mut writer.buffer, data, at + REDO_BYTES, crc, put);
-            at += redo_total(data.len() as u64);
+            commit.crc = buffer.add(&head, commit.crc, put);
+            commit.crc = buffer.add(data, commit.crc, put);
+            buffer.add(&[0; 8][..data.len().next_multiple_of(8) - data.len()], 0, put);
         }
-        self.put(log, writer.position, &le_bytes::<4, 32>(commit.words()));
+        buffer.put(put);
+        put(position, &le_bytes::<4, 32>(commit.words()));
     }
 
     /// Copies bytes to a position of a log, in two parts where the ring ends, and flushes them.

@@ -14,7 +14,7 @@ const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/costs.golden");
 /// A row: its name, and the ranges (offset, length) of the commit.
 type Row = (&'static str, &'static [(usize, usize)]);
 
-const ROWS: [Row; 10] = [
+const ROWS: [Row; 11] = [
     ("nothing", &[]),
     ("8 bytes", &[(0, 8)]),
     ("32 bytes", &[(64, 32)]),
@@ -48,8 +48,19 @@ const ROWS: [Row; 10] = [
             (1216, 5),
         ],
     ),
+    ("500 ranges of 32 bytes", &FIVE_HUNDRED),
     ("100 KiB, longer than half the log", &[(0, 100 << 10)]),
 ];
+
+const FIVE_HUNDRED: [(usize, usize); 500] = {
+    let mut ranges = [(0, 32); 500];
+    let mut at = 0;
+    while at < 500 {
+        ranges[at].0 = at * 64;
+        at += 1;
+    }
+    ranges
+};
 
 fn options() -> Options {
     Options::new().create(Create::IfMissing).address(AddressChoice::Anywhere).background(false)
