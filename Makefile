@@ -9,11 +9,16 @@ DESTDIR ?=
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 MANGROVE = $(TARGET)/release/mangrove
+# The state that `make redis` serves, and where. What it fetches and builds lies in data/valkey.
+REDIS_DIR ?= data/redis
+REDIS_PORT ?= 6379
 
-.PHONY: help run test build bench install clean
+.PHONY: help run redis redis-update test build bench install clean
 
 help:
 	@echo 'make run      build, then load a dictionary, kill the loader, and show that nothing is lost'
+	@echo 'make redis    fetch and build Valkey, then serve Redis clients on port $(REDIS_PORT) from $(REDIS_DIR)'
+	@echo 'make redis-update  build the newest Valkey, and bring the state in $(REDIS_DIR) to it'
 	@echo 'make test     every test, and a slice of each proof (crash simulator, SIGKILL, fuzzing)'
 	@echo 'make build    build the mangrove command and the C libraries'
 	@echo 'make bench    measure; figures and tables go to bench-out'
@@ -23,6 +28,18 @@ run:
 	@scripts/setup run
 	$(CARGO) build --release --package mangrove-cli
 	$(MANGROVE) demo --dir data
+
+redis:
+	@scripts/setup redis
+	$(CARGO) build --release --package mangrove-cli --package mangrove-redis
+	@CARGO='$(CARGO)' crates/redis/scripts/ready data/valkey
+	exec $(MANGROVE) redis --dir $(REDIS_DIR) --port $(REDIS_PORT)
+
+redis-update:
+	@scripts/setup redis
+	$(CARGO) build --release --package mangrove-cli --package mangrove-redis
+	@CARGO='$(CARGO)' crates/redis/scripts/ready data/valkey --newest
+	$(MANGROVE) redis update --dir $(REDIS_DIR)
 
 test:
 	@scripts/setup test

@@ -7,6 +7,7 @@
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod bench;
+mod beside;
 mod cpu_facts;
 mod demo;
 mod disk_floor;
@@ -18,6 +19,7 @@ mod open_args;
 mod output;
 mod pool;
 mod progress;
+mod redis;
 mod size;
 mod stderr;
 mod text;
@@ -62,6 +64,9 @@ enum Command {
     /// Measure
     #[command(disable_help_flag = true)]
     Bench(bench::Args),
+    /// Serve Redis clients: Valkey with a durable state
+    #[command(disable_help_flag = true)]
+    Redis(redis::Args),
 }
 
 fn main() -> ExitCode {
@@ -77,5 +82,6 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Demo(args) => demo::run(args),
         Command::DemoTransfers(args) => demo::transfer(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Redis(args) => redis::run(&args),
     }
 }

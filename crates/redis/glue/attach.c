@@ -1,0 +1,105 @@
+/* Between the server's own initialisation and its loading of files: the databases of the state take the place of the
+ * empty ones, and the hooks are set. Then, before it serves, the import counts. */
+#include "glue.h"
+
+int starting = 1;
+
+static void make_databases(void *unused) {
+    UNUSED(unused);
+    int bits = 0, flags = KVSTORE_ALLOCATE_HASHTABLES_ON_DEMAND; /* the shape that initServer gives them */
+    if (server.cluster_enabled) {
+        bits = CLUSTER_SLOT_MASK_BITS;
+        flags |= KVSTORE_FREE_EMPTY_HASHTABLES;
+    }
+    for (int j = 0; j < server.dbnum; j++) {
+        root->db[j].keys = kvstoreCreate(&kvstoreKeysHashtableType, bits, flags);
+        root->db[j].expires = kvstoreCreate(&kvstoreExpiresHashtableType, bits, flags);
+    }
+    root->cluster = server.cluster_enabled;
+    root->databases = server.dbnum;
+    root->ready = 1;
+}
+
+static void refuse(const char *format, ...) {
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    SAY(LL_WARNING, "mangrove: %s", text);
+    fprintf(stderr, "mangrove: %s\n", text);
+    exit(1);
+}
+
+/* Runs before modules are loaded, and so before anything that a module does. */
+void __real_moduleLoadFromQueue(void);
+void __wrap_moduleLoadFromQueue(void) {
+    if (app && listLength(server.loadmodule_queue))
+        refuse("loadmodule is refused by a durable server: modules change values from timers and threads of their own");
+    __real_moduleLoadFromQueue();
+}
+
+static void check_configuration(void) {
+    if (server.dbnum > DATABASES_MAX) refuse("at most %d databases are possible (databases)", DATABASES_MAX);
+    if (server.active_defrag_enabled) refuse("activedefrag is refused: it moves values outside of commands");
+    if (root->ready && root->databases != server.dbnum)
+        refuse("the state in %s has %d databases, and the configuration says %d: set databases to %d", settings.state,
+               root->databases, server.dbnum, root->databases);
+    if (root->ready && root->cluster != server.cluster_enabled)
+        refuse("the state in %s was made with cluster-enabled %s", settings.state, root->cluster ? "yes" : "no");
+    if (root->loaded && server.aof_state != AOF_OFF)
+        refuse("appendonly yes is refused on a state that exists: the state in %s has every acknowledged write, so the "
+               "append-only file is not needed", settings.state);
+}
+
+void __real_aofLoadManifestFromDisk(void);
+void __wrap_aofLoadManifestFromDisk(void) {
+    static int attached;
+    __real_aofLoadManifestFromDisk();
+    if (!app && !attached++) SAY(LL_WARNING, "mangrove: MANGROVE_REDIS_STATE names no state: nothing here is durable");
+    if (!app || attached++) return; /* DEBUG LOADAOF comes here again */
+    check_configuration();
+    if (!root->ready) {
+        track(make_databases, NULL);
+        if (mangrove_app_batch_commit(app, &last_ticket) || mangrove_app_wait(app, last_ticket))
+            die("the databases cannot be made");
+        dirty = 0;
+    }
+    for (int j = 0; j < server.dbnum; j++) {
+        kvstoreRelease(server.db[j].keys);
+        kvstoreRelease(server.db[j].expires);
+        server.db[j].keys = root->db[j].keys;
+        server.db[j].expires = root->db[j].expires;
+    }
+    server.memcheck_enabled = 0; /* it would write to all of the reserve */
+    hook_commands(server.commands);
+    policy_outside();
+    memory_recovered();
+    import_recover();
+    if (root->loaded) functions_load();
+    unsigned long long keys = 0;
+    for (int j = 0; j < server.dbnum; j++) keys += kvstoreSize(server.db[j].keys);
+    SAY(LL_NOTICE, "mangrove: the state in %s is %s, %llu keys, %d commands hooked", settings.state,
+        root->loaded ? "found" : "new", keys, commands_hooked);
+    if (settings.medium == MANGROVE_APP_MEDIUM_EMULATED)
+        SAY(LL_WARNING, "mangrove: the medium is emulated: the state survives the process, and no power cut");
+}
+
+void __real_aofOpenIfNeededOnServerStart(void);
+void __wrap_aofOpenIfNeededOnServerStart(void) {
+    if (app) {
+        import_end();
+        grave_start();
+        gate_start();
+        hooks_check();
+    }
+    starting = 0;
+    __real_aofOpenIfNeededOnServerStart();
+}
+
+/* The last thing of a shutdown before the sockets close. */
+void __real_flushReplicasOutputBuffers(void);
+void __wrap_flushReplicasOutputBuffers(void) {
+    if (server.shutdown_asap || server.shutdown_flags || server.shutdown_mstime) gate_flush();
+    __real_flushReplicasOutputBuffers();
+}

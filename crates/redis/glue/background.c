@@ -1,0 +1,157 @@
+/* Work on the keyspace that no command asks for: expiry, eviction, resizing, what cluster and replication drop. */
+#include "glue.h"
+
+/* ---- expiry ---- */
+
+/* A lookup that finds a key expired deletes it, also in a command that only reads. */
+struct expired {
+    serverDb *db;
+    robj *key;
+    int table;
+};
+void __real_deleteExpiredKeyAndPropagateWithDictIndex(serverDb *db, robj *key, int table);
+static void delete_expired(void *ctx) {
+    struct expired *e = ctx;
+    __real_deleteExpiredKeyAndPropagateWithDictIndex(e->db, e->key, e->table);
+}
+void deleteExpiredKeyAndPropagateWithDictIndex(serverDb *db, robj *key, int table) {
+    struct expired e = {db, key, table};
+    HOOKED(EXPIRED);
+    if (left_out("expiry"))
+        delete_expired(&e);
+    else
+        track(delete_expired, &e);
+}
+
+void __real_activeExpireCycle(int type);
+static void expire_cycle(void *ctx) { __real_activeExpireCycle(*(int *)ctx); }
+void __wrap_activeExpireCycle(int type) {
+    HOOKED(EXPIRE_CYCLE);
+    if (app && !inside) {
+        bool any = false;
+        for (int j = 0; j < server.dbnum && !any; j++) any = kvstoreSize(server.db[j].expires) > 0;
+        if (!any) return;
+    }
+    if (left_out("expiry"))
+        expire_cycle(&type);
+    else
+        track(expire_cycle, &type);
+}
+
+void __real_expireReplicaKeys(void);
+static void expire_replica_keys(void *unused) {
+    UNUSED(unused);
+    __real_expireReplicaKeys();
+}
+void __wrap_expireReplicaKeys(void) { track(expire_replica_keys, NULL); }
+
+/* ---- tables ---- */
+
+struct tables {
+    kvstore *tables;
+    uint64_t amount, answer;
+};
+void __real_kvstoreTryResizeHashtables(kvstore *tables, int limit);
+static void try_resize(void *ctx) {
+    struct tables *t = ctx;
+    __real_kvstoreTryResizeHashtables(t->tables, (int)t->amount);
+}
+void __wrap_kvstoreTryResizeHashtables(kvstore *tables, int limit) {
+    struct tables t = {tables, (uint64_t)limit, 0};
+    HOOKED(RESIZE);
+    track(try_resize, &t);
+}
+
+uint64_t __real_kvstoreIncrementallyRehash(kvstore *tables, uint64_t us);
+static void rehash(void *ctx) {
+    struct tables *t = ctx;
+    t->answer = __real_kvstoreIncrementallyRehash(t->tables, t->amount);
+}
+uint64_t __wrap_kvstoreIncrementallyRehash(kvstore *tables, uint64_t us) {
+    struct tables t = {tables, us, 0};
+    HOOKED(REHASH);
+    if (app && !inside && kvstoreHashtableRehashingCount(tables) == 0) return 0;
+    track(rehash, &t);
+    return t.answer;
+}
+
+/* ---- eviction ---- */
+
+int __real_performEvictions(void);
+static void evict(void *ctx) { *(int *)ctx = __real_performEvictions(); }
+int __wrap_performEvictions(void) {
+    int answer = EVICT_OK;
+    HOOKED(EVICT);
+    if (app && !inside && getMaxmemoryState(NULL, NULL, NULL, NULL) == C_OK) return EVICT_OK;
+    if (left_out("eviction"))
+        evict(&answer);
+    else
+        track(evict, &answer);
+    return answer;
+}
+
+/* A timer that is made inside a tracked call (evict.c does) works on the keyspace. */
+struct timer {
+    aeTimeProc *proc;
+    aeEventLoop *loop;
+    long long id;
+    void *data;
+    int answer;
+};
+static aeTimeProc *inner_timer;
+static void run_timer(void *ctx) {
+    struct timer *t = ctx;
+    t->answer = t->proc(t->loop, t->id, t->data);
+}
+static long long tracked_timer(aeEventLoop *loop, long long id, void *data) {
+    struct timer t = {inner_timer, loop, id, data, 0};
+    track(run_timer, &t);
+    return t.answer;
+}
+long long __real_aeCreateTimeEvent(aeEventLoop *, long long, aeTimeProc *, void *, aeEventFinalizerProc *);
+long long __wrap_aeCreateTimeEvent(aeEventLoop *loop, long long ms, aeTimeProc *proc, void *data,
+                                   aeEventFinalizerProc *end) {
+    if (app && inside && !left_out("eviction")) {
+        inner_timer = proc;
+        proc = (aeTimeProc *)tracked_timer;
+    }
+    return __real_aeCreateTimeEvent(loop, ms, proc, data, end);
+}
+
+/* ---- what cluster and replication drop and exchange ---- */
+
+/* A slot that another node took over is emptied by the cluster's bus, key by key. */
+struct deleted {
+    serverDb *db;
+    robj *key;
+    int answer;
+};
+int __real_dbDelete(serverDb *db, robj *key);
+static void delete_key(void *ctx) {
+    struct deleted *d = ctx;
+    d->answer = __real_dbDelete(d->db, d->key);
+}
+int __wrap_dbDelete(serverDb *db, robj *key) {
+    if (!app || inside) return __real_dbDelete(db, key);
+    struct deleted d = {db, key, 0};
+    track(delete_key, &d);
+    return d.answer;
+}
+
+struct emptied {
+    int database, flags;
+    void (*callback)(hashtable *);
+    long long removed;
+};
+long long __real_emptyData(int database, int flags, void(callback)(hashtable *));
+static void empty(void *ctx) {
+    struct emptied *e = ctx;
+    e->removed = __real_emptyData(e->database, e->flags, e->callback);
+}
+long long __wrap_emptyData(int database, int flags, void(callback)(hashtable *)) {
+    /* The callback serves the event loop meanwhile: not from inside a tracked call. */
+    struct emptied e = {database, flags, app ? NULL : callback, 0};
+    HOOKED(EMPTY);
+    track(empty, &e);
+    return e.removed;
+}

@@ -1,0 +1,153 @@
+/* Commands that change the keyspace run tracked: their `proc` in the command table is ours. */
+#include "glue.h"
+#include <strings.h>
+
+/* More than the server has commands and subcommands. */
+#define COMMANDS_MAX 2048
+
+int commands_hooked;
+static serverCommandProc *real_proc[COMMANDS_MAX];
+
+static void run_command(void *ctx) {
+    client *c = ctx;
+    c->cmd->proc(c);
+}
+
+static void tracked_command(client *c) {
+    struct serverCommand *cmd = c->cmd;
+    serverCommandProc *ours = cmd->proc;
+    HOOKED(COMMANDS);
+    if (importing && !inside && !server.in_exec) import_slice();
+    /* The server compares `c->cmd->proc` with functions of its own inside the call. */
+    cmd->proc = real_proc[cmd->id];
+    bool only_reads = !(cmd->flags & CMD_WRITE) && cmd->group != COMMAND_GROUP_HYPERLOGLOG;
+    if (only_reads && !server.list_compress_depth)
+        cmd->proc(c);
+    else
+        track(run_command, c);
+    cmd->proc = ours;
+}
+
+/* The server compares these with `cmd->proc` before the call, too (enable-debug-command, enable-module-command; slots that
+ * migrate; clients that wait): their names are wrapped, so that table and comparisons mean the same function. */
+void __real_debugCommand(client *c);
+static void run_debug(void *c) { __real_debugCommand(c); }
+void __wrap_debugCommand(client *c) {
+    static const char *const native[] = {"restart", "crash-and-recover", "crash-and-abort", "segfault", "panic", "sleep",
+                                         "oom", "assert", "help", "log", NULL};
+    const char *what = c->argc > 1 ? c->argv[1]->ptr : "";
+    for (int j = 0; native[j]; j++)
+        if (!strcasecmp(what, native[j])) {
+            /* The first two start the process again; the state is to have what was executed so far. */
+            if (j < 2) settle();
+            __real_debugCommand(c);
+            return;
+        }
+    track(run_debug, c);
+}
+
+void __real_migrateCommand(client *c);
+static void run_migrate(void *c) { __real_migrateCommand(c); }
+void __wrap_migrateCommand(client *c) { track(run_migrate, c); }
+
+/* ---- commands with an answer of ours ---- */
+
+void __real_moduleCommand(client *c);
+void __wrap_moduleCommand(client *c) {
+    const char *what = c->argc > 1 ? c->argv[1]->ptr : "";
+    if (app && (!strcasecmp(what, "load") || !strcasecmp(what, "loadex")))
+        addReplyError(c, "modules are refused by a durable server: they change values from timers and threads of their "
+                         "own, and their values point into the module");
+    else
+        __real_moduleCommand(c);
+}
+
+static serverCommandProc *real_config_set;
+
+static void config_set_checked(client *c) {
+    for (int j = 2; j + 1 < c->argc; j += 2) {
+        const char *name = c->argv[j]->ptr, *value = c->argv[j + 1]->ptr;
+        if (strcasecmp(value, "yes")) continue;
+        if (!strcasecmp(name, "crash-memcheck-enabled")) {
+            addReplyError(c, "CONFIG SET failed - crash-memcheck-enabled is refused by a durable server: the test writes to "
+                             "all of the address space that the state reserves");
+            return;
+        }
+        if (!strcasecmp(name, "activedefrag")) {
+            addReplyError(c, "CONFIG SET failed (possibly related to argument 'activedefrag') - activedefrag is refused by a "
+                             "durable server: it moves values outside of commands");
+            return;
+        }
+    }
+    real_config_set(c);
+}
+
+/* The gate holds every reply until what was executed before is durable, which is what WAITAOF 1 asks for. */
+static void with_local_acknowledged(void (*f)(void *), void *ctx) {
+    int enabled = server.aof_enabled;
+    long long synced = server.fsynced_reploff;
+    if (app && !enabled) {
+        server.aof_enabled = 1;
+        server.fsynced_reploff = LLONG_MAX;
+    }
+    f(ctx);
+    if (app && !enabled) {
+        server.aof_enabled = enabled;
+        server.fsynced_reploff = synced;
+    }
+}
+void __real_waitaofCommand(client *c);
+static void run_waitaof(void *c) { __real_waitaofCommand(c); }
+void __wrap_waitaofCommand(client *c) { with_local_acknowledged(run_waitaof, c); }
+
+void __real_processClientsWaitingReplicas(void);
+static void process_waiting(void *unused) {
+    UNUSED(unused);
+    __real_processClientsWaitingReplicas();
+}
+void __wrap_processClientsWaitingReplicas(void) {
+    static struct serverCommand *waitaof;
+    if (!waitaof) waitaof = lookupCommandByCString("waitaof");
+    /* It compares the command's function with the one of its own file. */
+    waitaof->proc = __real_waitaofCommand;
+    with_local_acknowledged(process_waiting, NULL);
+    waitaof->proc = __wrap_waitaofCommand;
+}
+
+/* ---- the table ---- */
+
+static bool changes_keyspace(struct serverCommand *cmd) {
+    if (cmd->proc == debugCommand || cmd->proc == migrateCommand) return false;
+    if (cmd->proc == pfcountCommand) return true;
+    /* Reading a compressed list unpacks and packs its nodes. */
+    if (cmd->group == COMMAND_GROUP_LIST || cmd->proc == sortroCommand || cmd->proc == dumpCommand) return true;
+    /* The interpreter is transient: functions.c keeps the sources. */
+    return (cmd->flags & CMD_WRITE) && cmd->group != COMMAND_GROUP_SCRIPTING;
+}
+
+static void hook(struct serverCommand *cmd) {
+    if (!strcasecmp(cmd->fullname, "config|set")) {
+        real_config_set = cmd->proc;
+        cmd->proc = config_set_checked;
+    } else if (changes_keyspace(cmd) && !left_out("commands")) {
+        if (cmd->id < 0 || cmd->id >= COMMANDS_MAX) {
+            SAY(LL_WARNING, "mangrove: command number %d is out of range", cmd->id);
+            exit(1);
+        }
+        real_proc[cmd->id] = cmd->proc;
+        cmd->proc = tracked_command;
+        commands_hooked++;
+    }
+}
+
+void hook_commands(hashtable *commands) {
+    hashtableIterator it;
+    void *next;
+    hashtableInitIterator(&it, commands, 0);
+    while (hashtableNext(&it, &next)) {
+        struct serverCommand *cmd = next;
+        if (cmd->subcommands_ht) hook_commands(cmd->subcommands_ht);
+        if (cmd->proc && cmd->proc != tracked_command) hook(cmd);
+    }
+    hashtableResetIterator(&it);
+}

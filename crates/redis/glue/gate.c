@@ -1,0 +1,246 @@
+/* Replies wait for their unit. A client (a replica is one) that has something to be sent is parked with the number of
+ * the batch that its output may rest on; the loop goes on executing meanwhile, and lets it go when the medium is that
+ * far. Three doors lead out: the list of pending writes, `writeToClient` (write handlers), and the I/O threads.
+ *
+ * Invariants:
+ *   1. A client's output leaves only when every batch up to the newest one in which it can have been written is durable.
+ *      Where output was added to a parked client, that is the newest batch there is: `mark` tells.
+ *   2. A client that always has newer output (a replica, a subscriber under load) waits at most PARKED_US_MAX: then the
+ *      loop itself waits for the medium. */
+#include "glue.h"
+
+#define PARKED_US_MAX 5000
+/* Units under way at most; more rounds join the open batch. */
+#define FLYING_MAX 64
+
+typedef struct {
+    uint64_t client;    /* id; the descriptor may be another client's by now */
+    uint64_t batch;     /* 0: not parked */
+    uint64_t mark;
+    monotime since;
+} place_t;
+
+static place_t *places; /* by descriptor */
+static int places_len;
+static size_t parked;
+
+/* Parked clients in the order of their batches. */
+typedef struct {
+    int fd;
+    uint64_t client, batch;
+} entry_t;
+static entry_t *queue;
+static uint64_t queue_head, queue_tail, queue_len;
+
+/* Batches are numbered: `open_batch` collects, all up to `done_batch` are durable. */
+static uint64_t open_batch = 1, done_batch;
+static struct {
+    uint64_t ticket, batch;
+} flying[FLYING_MAX];
+static uint64_t fly_head, fly_tail;
+
+static bool releasing;
+long long gate_waits, gate_held;
+
+size_t gate_parked(void) { return parked; }
+
+/* ---- the medium ---- */
+
+static void land(void) {
+    uint64_t durable = mangrove_app_durable(app);
+    while (fly_head != fly_tail && flying[fly_head % FLYING_MAX].ticket <= durable)
+        done_batch = flying[fly_head++ % FLYING_MAX].batch;
+    if (fly_head == fly_tail) done_batch = open_batch - 1;
+}
+
+static void take_off(void) {
+    commit();
+    /* With interval durability replies do not wait. */
+    if (!settings.interval_ms && mangrove_app_durable(app) < last_ticket) {
+        flying[fly_tail % FLYING_MAX].ticket = last_ticket;
+        flying[fly_tail++ % FLYING_MAX].batch = open_batch;
+    }
+    open_batch++;
+    land();
+}
+
+static void wait_for_all(void) {
+    gate_waits++;
+    if (mangrove_app_wait(app, last_ticket) != MANGROVE_APP_OK) die("the medium failed");
+    fly_head = fly_tail;
+    done_batch = open_batch - 1;
+}
+
+/* The batch that output of this moment may rest on; 0 when all is durable. */
+static uint64_t needed(void) {
+    if (settings.interval_ms || left_out("gate")) return 0;
+    if (dirty) return open_batch;
+    return fly_head != fly_tail ? open_batch - 1 : 0;
+}
+
+/* ---- parking ---- */
+
+static uint64_t mark(client *c) {
+    if (getClientType(c) == CLIENT_TYPE_REPLICA) return (uint64_t)server.primary_repl_offset;
+    listNode *last = listLast(c->reply);
+    clientReplyBlock *block = last ? listNodeValue(last) : NULL;
+    return (uint64_t)c->bufpos + (block ? block->used : 0) + c->reply_bytes + (listLength(c->reply) << 20);
+}
+
+static place_t *place_of(client *c) {
+    int fd = c->conn->fd;
+    if (fd >= places_len) {
+        places = zrealloc(places, sizeof *places * (fd + 1024));
+        memset(places + places_len, 0, sizeof *places * (fd + 1024 - places_len));
+        places_len = fd + 1024;
+    }
+    return places + fd;
+}
+
+static void enqueue(int fd, uint64_t client, uint64_t batch) {
+    if (queue_tail - queue_head == queue_len) {
+        uint64_t old = queue_len, len = old ? old * 2 : 1024;
+        entry_t *more = zmalloc(sizeof *more * len);
+        for (uint64_t i = queue_head; i < queue_tail; i++) more[i % len] = queue[i % old];
+        zfree(queue);
+        queue = more;
+        queue_len = len;
+    }
+    queue[queue_tail++ % queue_len] = (entry_t){fd, client, batch};
+}
+
+static void park(client *c, uint64_t batch) {
+    place_t *p = place_of(c);
+    if (p->client == c->id && p->batch) {
+        if (p->batch == batch) {
+            p->mark = mark(c);
+            return;
+        }
+    } else {
+        if (!p->batch) parked++;
+        p->since = getMonotonicUs();
+    }
+    p->client = c->id;
+    p->batch = batch;
+    p->mark = mark(c);
+    enqueue(c->conn->fd, c->id, batch);
+}
+
+static void park_pending(uint64_t batch) {
+    listIter li;
+    listNode *ln;
+    listRewind(server.clients_pending_write, &li);
+    while ((ln = listNext(&li))) {
+        client *c = listNodeValue(ln);
+        if (!c->conn || c->conn->fd < 0) continue;
+        c->flag.pending_write = 0;
+        listUnlinkNode(server.clients_pending_write, ln);
+        park(c, batch);
+    }
+}
+
+/* Lets go what is durable. True: a client waits for too long already. */
+static bool release(void) {
+    bool late = false;
+    /* What is parked again in here comes behind this. */
+    uint64_t end = queue_tail;
+    while (queue_head != end && queue[queue_head % queue_len].batch <= done_batch) {
+        entry_t e = queue[queue_head++ % queue_len];
+        place_t *p = places + e.fd;
+        if (p->client != e.client || p->batch != e.batch) continue;
+        client *c = lookupClientByID(e.client);
+        uint64_t batch = needed();
+        if (c && batch && mark(c) != p->mark) {
+            late |= getMonotonicUs() - p->since > PARKED_US_MAX;
+            p->batch = batch;
+            p->mark = mark(c);
+            enqueue(e.fd, e.client, batch);
+            continue;
+        }
+        p->batch = 0;
+        parked--;
+        if (c) putClientInPendingWriteQueue(c);
+    }
+    return late;
+}
+
+/* ---- the doors ---- */
+
+int __real_handleClientsWithPendingWrites(void);
+int __wrap_handleClientsWithPendingWrites(void) {
+    HOOKED(PENDING);
+    /* An event loop that a tracked call runs (DEBUG RELOAD) sends what it answers, as it always does: only LOADING. */
+    if (!app || inside || starting) return __real_handleClientsWithPendingWrites();
+    land();
+    functions_keep();
+    if (dirty && fly_tail - fly_head < FLYING_MAX - 1) {
+        take_off();
+        if (settings.wait_in_loop && fly_head != fly_tail) wait_for_all();
+    }
+    uint64_t batch = needed();
+    if (batch) park_pending(batch);
+    if (release()) {
+        if (dirty) take_off();
+        wait_for_all();
+        release();
+    }
+    releasing = true;
+    int processed = __real_handleClientsWithPendingWrites();
+    releasing = false;
+    return processed;
+}
+
+/* Write handlers come here, and flushReplicasOutputBuffers. Weak in networking.o, whose calls these are. */
+int __real_writeToClient(client *c);
+int writeToClient(client *c) {
+    HOOKED(WRITE);
+    if (app && !releasing && !starting && c->conn && c->conn->fd >= 0) {
+        place_t *p = place_of(c);
+        uint64_t batch = needed();
+        bool waits = p->client == c->id && p->batch;
+        if (c->flag.pending_write || waits || batch) {
+            if (connHasWriteHandler(c->conn)) connSetWriteHandler(c->conn, NULL);
+            /* In the list of pending writes it comes to the round's end by itself. */
+            if (!c->flag.pending_write && !waits) park(c, batch);
+            gate_held++;
+            return C_OK;
+        }
+    }
+    return __real_writeToClient(c);
+}
+
+/* An I/O thread that is done with a client would be given its newer output at once. */
+int __real_trySendWriteToIOThreads(client *c);
+int __wrap_trySendWriteToIOThreads(client *c) {
+    HOOKED(IO_WRITE);
+    return app && !releasing && !left_out("gate") ? C_ERR : __real_trySendWriteToIOThreads(c);
+}
+
+/* ---- wake-up and end ---- */
+
+static void something_durable(aeEventLoop *loop, int fd, void *data, int mask) {
+    UNUSED(loop);
+    UNUSED(data);
+    UNUSED(mask);
+    uint64_t n;
+    /* The round that follows looks at what is durable. */
+    if (read(fd, &n, sizeof n) < 0) return;
+}
+
+void gate_start(void) {
+    int fd = mangrove_app_notify_fd(app);
+    if (fd < 0 || aeCreateFileEvent(server.el, fd, AE_READABLE, something_durable, NULL) == AE_ERR)
+        die("the loop cannot be told what is durable");
+    done_batch = open_batch - 1;
+}
+
+/* Everything that was executed becomes durable, and every reply leaves as far as its socket takes it. */
+void gate_flush(void) {
+    if (!app || inside || starting) return;
+    if (dirty) take_off();
+    wait_for_all();
+    release();
+    releasing = true;
+    __real_handleClientsWithPendingWrites();
+    releasing = false;
+}

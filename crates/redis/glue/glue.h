@@ -1,0 +1,146 @@
+/* What the files of the glue share. The server's objects are linked unmodified; the linker gives our
+ * definitions of some of its functions (`--wrap`, and symbols made weak), each in the file named for its matter.
+ *
+ * Invariants:
+ *   1. What the keyspace holds is written inside tracked calls only (`track`); the whitelist of `fence.c` names
+ *      the exceptions.
+ *   2. A commit is made at the end of a round of the event loop, never within one: a request whose argument
+ *      became a value holds a reference to it until the client is reset.
+ *   3. No byte leaves for a client or a replica while a unit that it may rest on is not durable. */
+#ifndef MANGROVE_GLUE_H
+#define MANGROVE_GLUE_H
+
+#include "server.h"
+#include "cluster.h"
+#include "functions.h"
+#include "io_threads.h"
+#include "kvstore.h"
+#include "rdb.h"
+#include "mangrove_app.h"
+
+/* The most databases that a state has room for. */
+#define DATABASES_MAX 1024
+
+typedef struct {
+    kvstore *keys, *expires;
+} database_t;
+
+/* Values that commands detached and that the loop frees in slices. */
+typedef struct grave_t {
+    struct grave_t *next;
+    robj *value;            /* or */
+    kvstore *keys, *expires;
+} grave_t;
+
+/* Root 0 of the state. */
+typedef struct {
+    uint8_t seed[16];       /* of both hash functions */
+    int ready;              /* the databases are made */
+    int loaded;             /* the first start's import is in whole */
+    int syncing;            /* a replica takes over a primary's data: half of it is worth nothing */
+    int databases;
+    int cluster;
+    grave_t *grave;
+    size_t grave_len;
+    database_t *temporary;  /* what a replica loads beside the databases, to be exchanged with them */
+    sds functions;          /* sources of the libraries: length (8 bytes), bytes, and so on */
+    int replicating;        /* the next four count */
+    char replid[CONFIG_RUN_ID_SIZE + 1];
+    char replid2[CONFIG_RUN_ID_SIZE + 1];
+    long long offset, second_offset;
+    int stream_db;
+    database_t db[DATABASES_MAX];
+} root_t;
+
+/* What the launcher asks for, from the environment. */
+typedef struct {
+    const char *state;      /* directory; NULL: no durability was asked for */
+    int interval_ms;        /* 0: sync */
+    int medium;             /* of mangrove_app_medium */
+    unsigned write_ns, read_ns;
+    uint64_t log_bytes;     /* 0: the library's default */
+    int wait_in_loop;       /* replies wait in the loop instead of being parked */
+    int fence;
+    const char *without;    /* a hook left out, for tests of the tests */
+} settings_t;
+
+extern mangrove_app *app;   /* NULL: the server runs as it is, without durability */
+extern root_t *root;
+extern settings_t settings;
+
+/* open.c */
+extern int was_new;
+/* Ends the process: memory may no longer be what a restart would find. */
+void die(const char *what);
+bool left_out(const char *hook);
+
+/* attach.c */
+extern int starting;        /* until the server serves */
+
+/* round.c */
+extern int inside;          /* a tracked call runs */
+extern int dirty;           /* tracked calls ran since the last commit */
+extern uint64_t last_ticket;
+extern long long tracked_calls, commits;
+void track(void (*f)(void *), void *ctx);
+/* Ends the round's batch. */
+void commit(void);
+/* Commits and waits for durability. Not within a transaction or a script. */
+void settle(void);
+
+/* policy.c */
+void policy_inside(void), policy_outside(void);
+
+/* commands.c */
+extern int commands_hooked;
+void hook_commands(hashtable *commands);
+
+/* grave.c */
+/* Puts tables into it; inside a tracked call. */
+void grave_bury(kvstore *keys, kvstore *expires);
+/* Goes on with what the last process left. */
+void grave_start(void);
+
+/* functions.c */
+void functions_keep(void), functions_load(void);
+
+/* replication.c */
+bool replication_moved(void);
+void replication_keep(void);
+bool replication_found(rdbSaveInfo *info);
+
+/* import.c */
+extern int importing;       /* pieces of a file go into the databases, and are committed now and then */
+void import_slice(void);
+/* Drops what an import, or a replica's synchronisation, left that a crash cut off. */
+void import_recover(void);
+void import_end(void);
+
+/* gate.c */
+void gate_start(void);
+void gate_flush(void);
+size_t gate_parked(void);
+extern long long gate_waits, gate_held;
+
+/* info.c */
+sds info_mangrove(sds info);
+/* Lets used_memory include what was found. */
+void memory_recovered(void);
+
+/* native.c */
+void natives_add(mangrove_app_options *options);
+
+/* hooks.c */
+enum hook {
+    HOOK_DICT_SEED, HOOK_TABLE_SEED, HOOK_POLICY, HOOK_COMMANDS, HOOK_SET_KEY, HOOK_ADD, HOOK_REPLACE,
+    HOOK_EXPIRED, HOOK_EXPIRE_CYCLE, HOOK_RESIZE, HOOK_REHASH, HOOK_EVICT, HOOK_FREE, HOOK_EMPTY, HOOK_PENDING,
+    HOOK_WRITE, HOOK_IO_WRITE, HOOK_PIECE, HOOKS
+};
+extern long long hook_calls[HOOKS];
+#define HOOKED(h) (hook_calls[HOOK_##h]++)
+void hooks_check(void);
+sds hooks_info(sds info);
+
+#define SAY(...) serverLog(__VA_ARGS__)
+
+#endif

@@ -1,0 +1,179 @@
+/* Lazy frees (UNLINK, FLUSHALL ASYNC, lazyfree-lazy-*). A background thread's frees belong to no batch, and a crash
+ * would leak what it had not got to. So detached values lie in a persistent list, and a timer of the loop frees them in
+ * slices, as tracked calls. */
+#include "glue.h"
+
+/* As lazyfree.c: fewer allocations are freed at once. */
+#define GRAVE_EFFORT_MIN 64
+/* What one slice frees at most, and the time after which a round's work ends. */
+#define SLICE_ELEMENTS 512
+#define DIG_US 1000
+
+static size_t freed;
+static int timer_runs;
+
+static void start_timer(void);
+
+/* ---- into it ---- */
+
+static void push(grave_t *g, size_t len) {
+    g->next = root->grave;
+    root->grave = g;
+    root->grave_len += len;
+    start_timer();
+}
+
+void grave_bury(kvstore *keys, kvstore *expires) {
+    grave_t *g = zcalloc(sizeof *g);
+    g->keys = keys;
+    g->expires = expires;
+    push(g, kvstoreSize(keys));
+}
+
+static void bury_value(void *value) {
+    grave_t *g = zcalloc(sizeof *g);
+    g->value = value;
+    push(g, 1);
+}
+
+size_t lazyfreeGetFreeEffort(robj *key, robj *value, int dbid); /* of lazyfree.c, in no header */
+void __real_freeObjAsync(robj *key, robj *value, int dbid);
+void __wrap_freeObjAsync(robj *key, robj *value, int dbid) {
+    HOOKED(FREE);
+    if (!app) {
+        __real_freeObjAsync(key, value, dbid);
+    } else if (lazyfreeGetFreeEffort(key, value, dbid) > GRAVE_EFFORT_MIN && value->refcount == 1) {
+        track(bury_value, value);
+    } else {
+        decrRefCount(value);
+    }
+}
+
+void __real_emptyDbAsync(serverDb *db);
+static void empty_database(void *ctx) {
+    serverDb *db = ctx;
+    int bits = 0, flags = KVSTORE_ALLOCATE_HASHTABLES_ON_DEMAND;
+    if (server.cluster_enabled) {
+        bits = CLUSTER_SLOT_MASK_BITS;
+        flags |= KVSTORE_FREE_EMPTY_HASHTABLES;
+    }
+    grave_bury(db->keys, db->expires);
+    db->keys = kvstoreCreate(&kvstoreKeysHashtableType, bits, flags);
+    db->expires = kvstoreCreate(&kvstoreExpiresHashtableType, bits, flags);
+}
+void __wrap_emptyDbAsync(serverDb *db) {
+    if (!app)
+        __real_emptyDbAsync(db);
+    else
+        track(empty_database, db);
+}
+
+/* ---- out of it ---- */
+
+/* Deletes some entries; true when none is left. */
+static bool shrink_table(hashtable *table, const void *(*key_of)(const void *)) {
+    hashtableIterator it;
+    void *entry;
+    int left = SLICE_ELEMENTS;
+    hashtableInitIterator(&it, table, HASHTABLE_ITER_SAFE);
+    while (left-- > 0 && hashtableNext(&it, &entry)) hashtableDelete(table, key_of ? key_of(entry) : entry);
+    hashtableResetIterator(&it);
+    return hashtableSize(table) == 0;
+}
+
+static bool shrink_sorted_set(zset *set) {
+    zskiplist *list = set->zsl;
+    /* The table holds the list's nodes and frees none of them. */
+    if (hashtableSize(set->ht)) hashtableEmpty(set->ht, NULL);
+    for (int left = SLICE_ELEMENTS; left > 0; left--) {
+        zskiplistNode *node = list->header->level[0].forward;
+        if (!node) break;
+        list->header->level[0].forward = node->level[0].forward;
+        sdsfree(node->ele);
+        zfree(node);
+    }
+    return !list->header->level[0].forward;
+}
+
+static bool shrink_value(robj *v) {
+    if (v->encoding == OBJ_ENCODING_HASHTABLE)
+        return shrink_table(v->ptr, hashtableGetType(v->ptr)->entryGetKey);
+    if (v->encoding == OBJ_ENCODING_SKIPLIST) return shrink_sorted_set(v->ptr);
+    if (v->encoding == OBJ_ENCODING_QUICKLIST) {
+        quicklistDelRange(v->ptr, 0, SLICE_ELEMENTS);
+        return quicklistCount(v->ptr) == 0;
+    }
+    return true;
+}
+
+static bool shrink_database(grave_t *g) {
+    if (g->expires) {
+        /* Its entries are those of `keys`. */
+        kvstoreRelease(g->expires);
+        g->expires = NULL;
+    }
+    int at = kvstoreGetFirstNonEmptyHashtableIndex(g->keys);
+    if (at < 0) return true;
+    size_t before = kvstoreSize(g->keys);
+    kvstoreHashtableIterator *it = kvstoreGetHashtableIterator(g->keys, at, HASHTABLE_ITER_SAFE);
+    void *entry;
+    int left = SLICE_ELEMENTS;
+    while (left-- > 0 && kvstoreHashtableIteratorNext(it, &entry))
+        kvstoreHashtableDelete(g->keys, at, objectGetKey(entry));
+    kvstoreReleaseHashtableIterator(it);
+    size_t gone = before - kvstoreSize(g->keys);
+    root->grave_len -= gone;
+    freed += gone;
+    return kvstoreSize(g->keys) == 0;
+}
+
+static void dig(void *unused) {
+    UNUSED(unused);
+    grave_t *g = root->grave;
+    if (g->value ? !shrink_value(g->value) : !shrink_database(g)) return;
+    if (g->value) {
+        decrRefCount(g->value);
+        root->grave_len--;
+        freed++;
+    } else {
+        kvstoreRelease(g->keys);
+    }
+    root->grave = g->next;
+    zfree(g);
+}
+
+static long long grave_timer(struct aeEventLoop *loop, long long id, void *data) {
+    UNUSED(loop);
+    UNUSED(id);
+    UNUSED(data);
+    monotime begin = getMonotonicUs();
+    while (root->grave && getMonotonicUs() - begin < DIG_US) track(dig, NULL);
+    if (root->grave) return 1;
+    timer_runs = 0;
+    return AE_NOMORE;
+}
+
+long long __real_aeCreateTimeEvent(aeEventLoop *, long long, aeTimeProc *, void *, aeEventFinalizerProc *);
+static void start_timer(void) {
+    if (timer_runs) return;
+    timer_runs = 1;
+    if (__real_aeCreateTimeEvent(server.el, 1, grave_timer, NULL, NULL) == AE_ERR) die("no timer for lazy frees");
+}
+
+void grave_start(void) {
+    if (root->grave) start_timer();
+}
+
+/* ---- statistics ---- */
+
+size_t __real_lazyfreeGetPendingObjectsCount(void);
+size_t __wrap_lazyfreeGetPendingObjectsCount(void) {
+    return __real_lazyfreeGetPendingObjectsCount() + (app && root->grave ? root->grave_len : 0);
+}
+size_t __real_lazyfreeGetFreedObjectsCount(void);
+size_t __wrap_lazyfreeGetFreedObjectsCount(void) { return __real_lazyfreeGetFreedObjectsCount() + freed; }
+void __real_lazyfreeResetStats(void);
+void __wrap_lazyfreeResetStats(void) {
+    freed = 0;
+    __real_lazyfreeResetStats();
+}

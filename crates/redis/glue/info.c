@@ -1,0 +1,63 @@
+/* INFO: the section "# Mangrove"; used_memory with what was recovered. */
+#include "glue.h"
+
+/* Bytes of the state that this process did not allocate itself. */
+static size_t recovered;
+
+size_t __real_zmalloc_used_memory(void);
+size_t __wrap_zmalloc_used_memory(void) { return __real_zmalloc_used_memory() + recovered; }
+
+static mangrove_app_counters counters(void) {
+    mangrove_app_counters all = {0};
+    mangrove_app_stat(app, &all, sizeof all);
+    return all;
+}
+
+void memory_recovered(void) {
+    if (!root->loaded) return;
+    recovered = counters().arena_bytes;
+    server.initial_memory_usage += recovered;
+}
+
+static const char *medium_name(void) {
+    switch (settings.medium) {
+    case MANGROVE_APP_MEDIUM_FILE: return "file";
+    case MANGROVE_APP_MEDIUM_DAX: return "dax";
+    case MANGROVE_APP_MEDIUM_EMULATED: return "emulated";
+    default: return "auto";
+    }
+}
+
+sds info_mangrove(sds info) {
+    mangrove_app_counters c = counters();
+    if (sdslen(info)) info = sdscat(info, "\r\n");
+    info = sdscatprintf(info,
+        "# Mangrove\r\n"
+        "mangrove_state:%s\r\nmangrove_medium:%s\r\nmangrove_durability:%s\r\nmangrove_interval_ms:%d\r\n"
+        "mangrove_durable:%llu\r\nmangrove_committed:%llu\r\nmangrove_batches:%lld\r\nmangrove_commands:%lld\r\n"
+        "mangrove_commands_per_batch:%.2f\r\n"
+        "mangrove_parked_clients:%zu\r\nmangrove_waits_in_loop:%lld\r\nmangrove_held_writes:%lld\r\n"
+        "mangrove_grave_objects:%zu\r\nmangrove_keyspace_imported:%d\r\n",
+        settings.state, medium_name(), settings.interval_ms ? "interval" : "sync", settings.interval_ms,
+        (unsigned long long)c.durable, (unsigned long long)c.committed, commits, tracked_calls,
+        commits ? (double)tracked_calls / commits : 0.0, gate_parked(), gate_waits, gate_held,
+        root->grave ? root->grave_len : 0, root->loaded);
+    info = sdscatprintf(info,
+        "mangrove_logged_bytes:%llu\r\nmangrove_logged_bytes_per_command:%.1f\r\n"
+        "mangrove_log_used_bytes:%llu\r\nmangrove_log_bytes:%llu\r\nmangrove_checkpoint_age_ms:%llu\r\n"
+        "mangrove_arena_bytes:%llu\r\n",
+        (unsigned long long)c.bytes, tracked_calls ? (double)c.bytes / tracked_calls : 0.0,
+        (unsigned long long)c.log_used_bytes, (unsigned long long)c.log_bytes, (unsigned long long)c.checkpoint_age_ms,
+        (unsigned long long)c.arena_bytes);
+    return hooks_info(info);
+}
+
+sds __real_genValkeyInfoString(dict *sections, int all, int everything);
+sds genValkeyInfoString(dict *sections, int all, int everything) {
+    sds info = __real_genValkeyInfoString(sections, all, everything);
+    if (!app) return info;
+    /* INFO without arguments asks for these sections among others. */
+    bool asked = all || everything || dictFind(sections, "mangrove") ||
+                 (dictFind(sections, "keyspace") && dictFind(sections, "server"));
+    return asked ? info_mangrove(info) : info;
+}

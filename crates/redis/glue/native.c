@@ -1,0 +1,33 @@
+/* What is transient although commands do it: replies, notifications, propagation. These functions run natively inside
+ * commands, on the process's own heap; else they would be logged, and a crash would leak them. None of them writes to
+ * the keyspace, but for counts of references that are given back before the round ends. */
+#include "glue.h"
+#include "cluster_slot_stats.h"
+
+#define NATIVES(X) \
+    X(addReply) X(addReplyArrayLen) X(addReplyAttributeLen) X(addReplyBigNum) X(addReplyBool) X(addReplyBulk) \
+    X(addReplyBulkCBuffer) X(addReplyBulkCString) X(addReplyBulkLongLong) X(addReplyBulkSds) \
+    X(addReplyDeferredLen) X(addReplyDouble) X(addReplyError) X(addReplyErrorArity) X(addReplyErrorExpireTime) \
+    X(addReplyErrorFormat) X(addReplyErrorObject) X(addReplyErrorSds) \
+    X(addReplyHumanLongDouble) X(addReplyLongLong) X(addReplyMapLen) X(addReplyNull) X(addReplyNullArray) \
+    X(addReplyOrErrorObject) X(addReplyProto) X(addReplyPushLen) X(addReplySds) X(addReplySetLen) X(addReplyStatus) \
+    X(addReplySubcommandSyntaxError) X(addReplyVerbatim) X(addWritePreparedReplyArrayLen) \
+    X(addWritePreparedReplyBulkCBuffer) X(addWritePreparedReplyBulkLongLong) X(addWritePreparedReplyBulkSds) \
+    X(addReplyHelp) X(addReplyStatusFormat) X(setDeferredPushLen) X(addWritePreparedReplyMapLen) X(commitDeferredReplyBuffer) X(initDeferredReplyBuffer) \
+    X(prepareClientForFutureWrites) X(setDeferredArrayLen) X(setDeferredMapLen) X(setDeferredReplyBulkSds) \
+    X(setDeferredSetLen) \
+    X(replaceClientCommandVector) X(rewriteClientCommandArgument) X(rewriteClientCommandVector) \
+    X(notifyKeyspaceEvent) X(blockForKeys) X(signalDeletedKeyAsReady) X(signalKeyAsReady) X(trackingInvalidateKey) \
+    X(trackingInvalidateKeysOnFlush) X(touchWatchedKey) X(touchAllWatchedKeysInDb) X(alsoPropagate) \
+    X(postExecutionUnitOperations) X(latencyAddSample) X(serverLogRaw) X(_serverLog) X(functionsLibCtxClearCurrent) \
+    X(functionsLibCtxCreate)
+
+void natives_add(mangrove_app_options *options) {
+    if (left_out("natives")) return;
+#define ADD(f)                                                                                    \
+    if (mangrove_app_native(options, (const void *)f) != MANGROVE_APP_OK) {                         \
+        fprintf(stderr, "mangrove: %s cannot run natively: %s\n", #f, mangrove_app_last_error());    \
+        exit(1);                                                                                   \
+    }
+    NATIVES(ADD)
+}

@@ -1,0 +1,23 @@
+/* Lookups move entries of a table that is being rehashed, and outside of commands nobody tracks that: the next commit
+ * would take half of it. AVOID makes them leave such a table alone; inside, the server's own wish holds. */
+#include "glue.h"
+
+static hashtableResizePolicy wish = HASHTABLE_RESIZE_ALLOW;
+
+void __real_hashtableSetResizePolicy(hashtableResizePolicy policy);
+
+void policy_inside(void) { __real_hashtableSetResizePolicy(wish); }
+
+void policy_outside(void) {
+    bool as_it_is = wish == HASHTABLE_RESIZE_FORBID || left_out("policy");
+    __real_hashtableSetResizePolicy(as_it_is ? wish : HASHTABLE_RESIZE_AVOID);
+}
+
+void __wrap_hashtableSetResizePolicy(hashtableResizePolicy policy) {
+    HOOKED(POLICY);
+    wish = policy;
+    if (!app || inside)
+        policy_inside();
+    else
+        policy_outside();
+}

@@ -1,0 +1,52 @@
+/* One round of the event loop is one batch: tracked calls collect in it, and its end commits them as one unit. So a
+ * transaction, a script, and everything that they touch is atomic without more. */
+#include "glue.h"
+
+int inside, dirty;
+uint64_t last_ticket;
+long long tracked_calls, commits;
+
+void track(void (*f)(void *), void *ctx) {
+    if (!app || inside) {
+        f(ctx);
+        return;
+    }
+    inside = dirty = 1;
+    tracked_calls++;
+    policy_inside();
+    if (mangrove_app_batch_call(app, f, ctx) != MANGROVE_APP_OK) die("a command could not be tracked");
+    policy_outside();
+    inside = 0;
+}
+
+static void put_databases(void *unused) {
+    UNUSED(unused);
+    for (int j = 0; j < server.dbnum; j++) {
+        root->db[j].keys = server.db[j].keys;
+        root->db[j].expires = server.db[j].expires;
+    }
+}
+
+/* SWAPDB, FLUSHALL ASYNC and a replica's loading exchange tables. */
+static bool databases_moved(void) {
+    for (int j = 0; j < server.dbnum; j++)
+        if (root->db[j].keys != server.db[j].keys || root->db[j].expires != server.db[j].expires) return true;
+    return false;
+}
+
+void commit(void) {
+    if (!app || inside) return;
+    functions_keep();
+    if (!dirty) return;
+    if (databases_moved()) track(put_databases, NULL);
+    if (replication_moved()) replication_keep();
+    dirty = 0;
+    commits++;
+    if (mangrove_app_batch_commit(app, &last_ticket) != MANGROVE_APP_OK) die("a unit could not be committed");
+}
+
+void settle(void) {
+    if (!app || inside || server.in_exec || scriptIsRunning()) return;
+    commit();
+    if (mangrove_app_wait(app, last_ticket) != MANGROVE_APP_OK) die("the medium failed");
+}

@@ -1,0 +1,82 @@
+//! Builds of the server: a folder that has them under `builds`, each under its id, and the newest as `current`.
+
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+
+/// The environment names the folder, for tests and unusual places.
+const FOLDER: &str = "MANGROVE_REDIS_BUILDS";
+
+/// The folder of the builds.
+pub(crate) struct Builds(PathBuf);
+
+/// One of them.
+pub(crate) struct Build {
+    pub(crate) id: String,
+    folder: PathBuf,
+}
+
+impl Builds {
+    /// The folder that was named, else the nearest: beside this program, where `make install` puts it, or the data folder of
+    /// the source tree.
+    pub(crate) fn find(named: Option<&Path>) -> Result<Self> {
+        if let Some(folder) =
+            named.map(Path::to_owned).or_else(|| std::env::var_os(FOLDER).map(PathBuf::from))
+        {
+            if has_build(&folder) {
+                return Ok(Self(folder));
+            }
+            bail!("{} has no build of the server", folder.display());
+        }
+        let own = std::env::current_exe().context("cannot find the file of this program")?;
+        let above = own.ancestors().skip(1);
+        let candidates =
+            above.flat_map(|a| [a.to_owned(), a.join("lib/mangrove-redis"), a.join("data/valkey")]);
+        match candidates.into_iter().find(|folder| has_build(folder)) {
+            Some(folder) => Ok(Self(folder)),
+            None => bail!(
+                "the server is not built yet: run `make redis` in the source tree, or name its folder by --builds"
+            ),
+        }
+    }
+
+    /// The newest one.
+    pub(crate) fn current(&self) -> Result<Build> {
+        let link = self.0.join("current");
+        let folder = link.canonicalize().with_context(|| format!("{} leads nowhere", link.display()))?;
+        let id = folder.file_name().and_then(|name| name.to_str()).context("a build without a name")?;
+        Ok(Build { id: id.to_owned(), folder: folder.clone() })
+    }
+
+    /// The one with this id, if it is there.
+    pub(crate) fn get(&self, id: &str) -> Option<Build> {
+        let folder = self.0.join("builds").join(id);
+        folder.join("valkey-server").exists().then(|| Build { id: id.to_owned(), folder })
+    }
+
+    /// Takes one away that no state needs any more.
+    pub(crate) fn remove(&self, build: &Build) -> Result<()> {
+        std::fs::remove_dir_all(&build.folder)
+            .with_context(|| format!("cannot remove {}", build.folder.display()))
+    }
+
+    /// Where they are.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Build {
+    /// The server.
+    pub(crate) fn server(&self) -> PathBuf {
+        self.folder.join("valkey-server")
+    }
+
+    /// The client.
+    pub(crate) fn cli(&self) -> PathBuf {
+        self.folder.join("valkey-cli")
+    }
+}
+
+fn has_build(folder: &Path) -> bool {
+    folder.join("builds").is_dir() && folder.join("current/valkey-server").exists()
+}

@@ -1,0 +1,60 @@
+//! `mangrove-redis`: starts the durable Valkey that `crates/redis/scripts` built, on the state of its directory and with
+//! the build that made that state. The server itself is C: `crates/redis/glue` and Valkey's own objects.
+//!
+//! Exit codes: those of `mangrove`, and once the server runs its own.
+
+#![forbid(unsafe_code)]
+
+mod builds;
+mod request;
+mod start;
+mod stat;
+mod state;
+mod update;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Valkey whose every acknowledged write survives SIGKILL and power cuts
+
+Usage: mangrove redis [VALKEY.CONF] [OPTIONS] [--DIRECTIVE VALUE..]
+       mangrove redis stat DIR                     what the server on DIR says of itself
+       mangrove redis update [VALKEY.CONF] --dir DIR
+                                                   brings the state in DIR to the newest build
+
+Options:
+  --port N              the port [default: 6379]
+  --dir D               the directory of the state and of dump files [default: .]
+  --durability HOW      sync: a reply waits until its write is durable [default];
+                        interval=MS: a crash loses the last MS milliseconds at most
+  --medium WHAT         of a new state: auto [default], file, dax, or emulated=WRITE-NS/READ-NS for tests
+  --log-bytes N         size of a new state's redo log [default: 64 MiB]
+  --builds DIR          where the builds are [default: found beside this program]
+
+Every other --DIRECTIVE is one of valkey.conf. `save` is \"\" unless it is set: the state needs no dump file.";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = match std::env::args_os().skip(1).map(|a| a.into_string()).collect() {
+        Ok(arguments) => arguments,
+        Err(wrong) => return fail(&anyhow::anyhow!("{} is no text", wrong.display()), 2),
+    };
+    let done = match arguments.first().map(String::as_str) {
+        Some("--help" | "-h" | "help") => {
+            println!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Some("stat") => stat::run(&arguments[1..]),
+        Some("update") => update::run(&arguments[1..]),
+        _ => start::run(&arguments),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<request::Usage>() => fail(&error, 2),
+        Err(error) => fail(&error, 3),
+    }
+}
+
+fn fail(error: &anyhow::Error, code: u8) -> ExitCode {
+    eprintln!("mangrove-redis: {error:#}");
+    ExitCode::from(code)
+}

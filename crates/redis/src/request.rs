@@ -1,0 +1,226 @@
+//! What is asked for: options of ours, and Valkey's directives from its configuration file and the command line, the last
+//! one counting. Directives that a durable server refuses end here, with a sentence.
+
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+
+/// A request that cannot be honoured however often it is repeated: exit code 2.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+fn usage<T>(sentence: impl Into<String>) -> Result<T> {
+    Err(Usage(sentence.into()).into())
+}
+
+/// Files that include each other in a circle end here.
+const INCLUDES_MAX: usize = 64;
+
+/// When a reply leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// When its write is durable.
+    Sync,
+    /// At once; the write is durable about so many milliseconds later.
+    Interval(u32),
+}
+
+/// One start of the server.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) durability: Durability,
+    /// As the server's glue reads it; none: that of the state.
+    pub(crate) medium: Option<String>,
+    pub(crate) log_bytes: Option<u64>,
+    pub(crate) builds: Option<PathBuf>,
+    /// Valkey's own arguments.
+    pub(crate) arguments: Vec<String>,
+    directives: Vec<(String, String)>,
+}
+
+impl Request {
+    /// Takes the command line apart and reads the configuration files.
+    pub(crate) fn parse(given: &[String]) -> Result<Self> {
+        let mut request = Self {
+            durability: Durability::Sync,
+            medium: None,
+            log_bytes: None,
+            builds: None,
+            arguments: Vec::new(),
+            directives: Vec::new(),
+        };
+        let mut rest = given.iter().peekable();
+        if let Some(file) = rest.next_if(|first| !first.starts_with('-')) {
+            request.read(Path::new(file), &mut 0)?;
+            request.arguments.push(file.clone());
+        }
+        while let Some(word) = rest.next() {
+            let Some(name) = word.strip_prefix("--") else {
+                if word == "-" {
+                    return usage("a configuration on standard input is not possible here: name a file");
+                }
+                return usage(format!("{word} is no directive: those begin with --"));
+            };
+            let mut values = Vec::new();
+            while let Some(value) = rest.next_if(|next| !next.starts_with("--")) {
+                values.push(value.clone());
+            }
+            if !request.own_option(name, &values)? {
+                request.directives.push((name.to_lowercase(), values.join(" ")));
+                request.arguments.push(word.clone());
+                request.arguments.extend(values);
+            }
+        }
+        if request.last("save").is_none() {
+            request.arguments.extend(["--save".to_owned(), String::new()]);
+        }
+        request.refuse_directives()?;
+        Ok(request)
+    }
+
+    /// The value of a directive that counts.
+    pub(crate) fn last(&self, name: &str) -> Option<&str> {
+        self.directives.iter().rev().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether a directive is on.
+    pub(crate) fn is_on(&self, name: &str) -> bool {
+        self.last(name).is_some_and(|value| value.eq_ignore_ascii_case("yes"))
+    }
+
+    /// The directory of the state.
+    pub(crate) fn dir(&self) -> Result<PathBuf> {
+        let dir = Path::new(self.last("dir").unwrap_or("."));
+        std::fs::create_dir_all(dir)
+            .with_context(|| format!("cannot make the directory {}", dir.display()))?;
+        dir.canonicalize().with_context(|| format!("cannot find the directory {}", dir.display()))
+    }
+
+    fn own_option(&mut self, name: &str, values: &[String]) -> Result<bool> {
+        if !matches!(name, "durability" | "medium" | "log-bytes" | "builds") {
+            return Ok(false);
+        }
+        let [value] = values else { return usage(format!("--{name} takes one value")) };
+        match name {
+            "durability" => self.durability = durability(value)?,
+            "medium" => self.medium = Some(medium(value)?),
+            "log-bytes" => match value.parse() {
+                Ok(bytes) => self.log_bytes = Some(bytes),
+                Err(_) => return usage(format!("--log-bytes {value}: this is no number of bytes")),
+            },
+            _ => self.builds = Some(value.into()),
+        }
+        Ok(true)
+    }
+
+    fn read(&mut self, file: &Path, included: &mut usize) -> Result<()> {
+        *included += 1;
+        if *included > INCLUDES_MAX {
+            bail!(
+                "more than {INCLUDES_MAX} configuration files include each other, {} among them",
+                file.display()
+            );
+        }
+        let text =
+            std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let (name, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+            let value = value.trim().trim_matches(['"', '\'']);
+            if name.eq_ignore_ascii_case("include") && !value.contains(['*', '?', '[']) {
+                self.read(Path::new(value), included)?;
+            } else {
+                self.directives.push((name.to_lowercase(), value.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse_directives(&self) -> Result<()> {
+        let sentence = if self.is_on("crash-memcheck-enabled") {
+            "crash-memcheck-enabled yes is refused: the memory test would write to all of the address space that the \
+             state reserves"
+        } else if self.is_on("activedefrag") {
+            "activedefrag yes is refused: it moves values outside of commands"
+        } else if self.last("loadmodule").is_some() {
+            "loadmodule is refused: modules change values from timers and threads of their own, and their values point \
+             into the module"
+        } else if self.last("sentinel").is_some() {
+            "a sentinel keeps no data: start the build's valkey-server with --sentinel for that"
+        } else {
+            return Ok(());
+        };
+        usage(sentence)
+    }
+}
+
+fn durability(text: &str) -> Result<Durability> {
+    if text == "sync" {
+        return Ok(Durability::Sync);
+    }
+    match text.strip_prefix("interval=").and_then(|ms| ms.parse().ok()) {
+        Some(ms @ 1..=60_000) => Ok(Durability::Interval(ms)),
+        _ => usage(format!("--durability {text}: this is neither sync nor interval=MS, MS being 1 to 60000")),
+    }
+}
+
+fn medium(text: &str) -> Result<String> {
+    let emulated = |latency: &str| {
+        latency.split_once('/').is_some_and(|(w, r)| w.parse::<u32>().is_ok() && r.parse::<u32>().is_ok())
+    };
+    if matches!(text, "auto" | "file" | "dax") || text.strip_prefix("emulated=").is_some_and(emulated) {
+        return Ok(text.to_owned());
+    }
+    usage(format!("--medium {text}: this is none of auto, file, dax, emulated=WRITE-NS/READ-NS"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<Request> {
+        Request::parse(&words.iter().map(|&w| w.to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_of_ours_are_taken_out_and_the_rest_is_valkeys() {
+        let request = parse(&["--port", "7000", "--durability", "interval=20", "--dir", "d"]).unwrap();
+        assert_eq!(request.durability, Durability::Interval(20));
+        assert_eq!(request.last("port"), Some("7000"));
+        assert_eq!(request.arguments, ["--port", "7000", "--dir", "d", "--save", ""]);
+    }
+
+    #[test]
+    fn the_last_directive_counts_and_includes_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let (outer, inner) = (dir.path().join("outer.conf"), dir.path().join("inner.conf"));
+        std::fs::write(&inner, "DIR \"/in\"\nsave 60 1\n").unwrap();
+        std::fs::write(&outer, format!("# a comment\ndir /out\ninclude {}\n", inner.display())).unwrap();
+        let request = parse(&[outer.to_str().unwrap()]).unwrap();
+        assert_eq!(request.last("dir"), Some("/in"));
+        assert_eq!(request.arguments, [outer.to_str().unwrap()], "save is set in the file");
+    }
+
+    #[test]
+    fn what_a_durable_server_cannot_do_is_refused_by_name() {
+        for words in [
+            ["--crash-memcheck-enabled", "yes"],
+            ["--activedefrag", "yes"],
+            ["--loadmodule", "m.so"],
+            ["--durability", "maybe"],
+            ["--medium", "emulated"],
+        ] {
+            let error = parse(&words).unwrap_err();
+            assert!(
+                error.is::<Usage>() && error.to_string().contains(words[0].trim_start_matches('-')),
+                "{error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Starting the server: this process becomes it.
+
+use crate::builds::{Build, Builds};
+use crate::request::{Durability, Request, Usage};
+use crate::state;
+use anyhow::{Context, Result, bail};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// How to reach the server on a directory, one directive a line.
+pub(crate) const ADDRESS: &str = "state.address";
+
+/// A build and the state that it opens.
+pub(crate) struct Choice {
+    pub(crate) build: Build,
+    pub(crate) state: PathBuf,
+    pub(crate) exists: bool,
+}
+
+/// The build that the directory's state needs; the newest one where there is no state yet.
+pub(crate) fn choose(builds: &Builds, dir: &Path) -> Result<Choice> {
+    let current = builds.current()?;
+    let Some(found) = state::find(dir, &current.id)? else {
+        let state = state::place(dir, &current.id);
+        return Ok(Choice { build: current, state, exists: false });
+    };
+    if found.build == current.id {
+        return Ok(Choice { build: current, state: found.path, exists: true });
+    }
+    match builds.get(&found.build) {
+        Some(build) => {
+            eprintln!(
+                "mangrove-redis: the state in {} is of the build {}, which starts; `make redis-update` brings it to the \
+                 newest one, {}",
+                dir.display(),
+                build.id,
+                current.id
+            );
+            Ok(Choice { build, state: found.path, exists: true })
+        }
+        None => bail!(
+            "the state in {} needs the build {} of the server, which is not in {}; the newest there is {}",
+            dir.display(),
+            found.build,
+            builds.folder().display(),
+            current.id
+        ),
+    }
+}
+
+/// The server as a command, its environment set.
+pub(crate) fn command(request: &Request, choice: &Choice) -> Command {
+    let mut command = Command::new(choice.build.server());
+    command.args(&request.arguments).env("MANGROVE_REDIS_STATE", &choice.state);
+    if let Some(medium) = &request.medium {
+        command.env("MANGROVE_REDIS_MEDIUM", medium);
+    }
+    if let Some(bytes) = request.log_bytes {
+        command.env("MANGROVE_REDIS_LOG_BYTES", bytes.to_string());
+    }
+    if let Durability::Interval(ms) = request.durability {
+        command.env("MANGROVE_REDIS_INTERVAL_MS", ms.to_string());
+    }
+    command
+}
+
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let request = Request::parse(arguments)?;
+    let builds = Builds::find(request.builds.as_deref())?;
+    let dir = request.dir()?;
+    let choice = choose(&builds, &dir)?;
+    if choice.exists && request.is_on("appendonly") {
+        let sentence = format!(
+            "appendonly yes is refused on a state that exists: the one in {} has every acknowledged write, so the \
+             append-only file is not needed",
+            dir.display()
+        );
+        return Err(Usage(sentence).into());
+    }
+    write_address(&request, &dir)?;
+    let mut server = command(&request, &choice);
+    if request.is_on("daemonize") {
+        return in_background(&server);
+    }
+    let error = server.exec();
+    Err(error).with_context(|| format!("cannot start {}", choice.build.server().display()))
+}
+
+/// The server must not fork once its state is open, so a daemon is made here.
+fn in_background(server: &Command) -> Result<()> {
+    let mut daemon = Command::new("setsid");
+    daemon.arg("--fork").arg(server.get_program()).args(server.get_args()).args(["--daemonize", "no"]);
+    for (name, value) in server.get_envs() {
+        if let Some(value) = value {
+            daemon.env(name, value);
+        }
+    }
+    daemon
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null());
+    let status = daemon.status().context("cannot start setsid")?;
+    if !status.success() {
+        bail!("setsid ended with {status}");
+    }
+    Ok(())
+}
+
+fn write_address(request: &Request, dir: &Path) -> Result<()> {
+    let mut text = String::new();
+    for name in ["port", "tls-port", "unixsocket", "bind"] {
+        let default = if name == "port" { Some("6379") } else { None };
+        if let Some(value) = request.last(name).or(default) {
+            text += &format!("{name} {value}\n");
+        }
+    }
+    let file = dir.join(ADDRESS);
+    std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
+}

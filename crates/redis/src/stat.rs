@@ -1,0 +1,47 @@
+//! `mangrove redis stat DIR`: the running server's own section of INFO. Nobody else can look into the state while the
+//! server has it open.
+
+use crate::builds::Builds;
+use crate::request::Usage;
+use crate::start::{ADDRESS, choose};
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::Command;
+
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let [dir] = arguments else {
+        return Err(Usage("stat takes one argument, the directory of the state".to_owned()).into());
+    };
+    let dir = Path::new(dir);
+    let file = dir.join(ADDRESS);
+    let text = std::fs::read_to_string(&file).with_context(|| {
+        format!("no server was started on {}: cannot read {}", dir.display(), file.display())
+    })?;
+    let value = |name: &str| {
+        text.lines().find_map(|line| line.strip_prefix(name).and_then(|rest| rest.strip_prefix(' ')))
+    };
+    let cli = choose(&Builds::find(None)?, dir)?.build.cli();
+    let mut ask = Command::new(&cli);
+    match (value("unixsocket"), value("port")) {
+        (Some(socket), _) => ask.args(["-s", socket]).current_dir(dir),
+        (None, Some(port)) if port != "0" => ask.args(["-p", port]),
+        _ => bail!("the server on {} has neither a port nor a socket to ask it by", dir.display()),
+    };
+    if let Some(host) =
+        value("bind").and_then(|hosts| hosts.split_whitespace().next()).map(|h| h.trim_start_matches('-'))
+        && !matches!(host, "*" | "0.0.0.0" | "::" | "::*")
+        && value("unixsocket").is_none()
+    {
+        ask.args(["-h", host]);
+    }
+    // A password comes from REDISCLI_AUTH, as for every use of valkey-cli.
+    let answer =
+        ask.args(["info", "mangrove"]).output().with_context(|| format!("cannot start {}", cli.display()))?;
+    let text = String::from_utf8_lossy(&answer.stdout);
+    if !answer.status.success() || !text.starts_with("# Mangrove") {
+        let reason = String::from_utf8_lossy(&answer.stderr);
+        bail!("the server on {} does not answer: {}{}", dir.display(), reason.trim(), text.trim());
+    }
+    print!("{}", text.replace('\r', ""));
+    Ok(())
+}
