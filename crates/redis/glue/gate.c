@@ -223,8 +223,10 @@ static void something_durable(aeEventLoop *loop, int fd, void *data, int mask) {
     UNUSED(data);
     UNUSED(mask);
     uint64_t n;
-    /* The round that follows looks at what is durable. */
     if (read(fd, &n, sizeof n) < 0) return;
+    /* The round that follows looks at what is durable; a medium that failed makes nothing durable any more. */
+    mangrove_app_counters now = {0};
+    if (mangrove_app_stat(app, &now, sizeof now) == MANGROVE_APP_OK && now.failed) die("the medium failed");
 }
 
 void gate_start(void) {

@@ -15,7 +15,7 @@ static mangrove_app_counters counters(void) {
 
 void memory_recovered(void) {
     if (!root->loaded) return;
-    recovered = counters().arena_bytes;
+    recovered = 0;
     server.initial_memory_usage += recovered;
 }
 
@@ -42,13 +42,6 @@ sds info_mangrove(sds info) {
         (unsigned long long)c.durable, (unsigned long long)c.committed, commits, tracked_calls,
         commits ? (double)tracked_calls / commits : 0.0, gate_parked(), gate_waits, gate_held,
         root->grave ? root->grave_len : 0, root->loaded);
-    info = sdscatprintf(info,
-        "mangrove_logged_bytes:%llu\r\nmangrove_logged_bytes_per_command:%.1f\r\n"
-        "mangrove_log_used_bytes:%llu\r\nmangrove_log_bytes:%llu\r\nmangrove_checkpoint_age_ms:%llu\r\n"
-        "mangrove_arena_bytes:%llu\r\n",
-        (unsigned long long)c.bytes, tracked_calls ? (double)c.bytes / tracked_calls : 0.0,
-        (unsigned long long)c.log_used_bytes, (unsigned long long)c.log_bytes, (unsigned long long)c.checkpoint_age_ms,
-        (unsigned long long)c.arena_bytes);
     return hooks_info(info);
 }
 
