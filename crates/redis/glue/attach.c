@@ -73,6 +73,7 @@ void __wrap_aofLoadManifestFromDisk(void) {
     }
     server.memcheck_enabled = 0; /* it would write to all of the reserve */
     hook_commands(server.commands);
+    hook_commands(server.orig_commands); /* also those that rename-command took away */
     policy_outside();
     memory_recovered();
     import_recover();
@@ -100,6 +101,7 @@ void __wrap_aofOpenIfNeededOnServerStart(void) {
 /* The last thing of a shutdown before the sockets close. */
 void __real_flushReplicasOutputBuffers(void);
 void __wrap_flushReplicasOutputBuffers(void) {
-    if (server.shutdown_asap || server.shutdown_flags || server.shutdown_mstime) gate_flush();
+    /* Eviction calls it, too, inside a tracked call; what its clients get waits for the round's end. */
+    gate_flush();
     __real_flushReplicasOutputBuffers();
 }

@@ -57,8 +57,9 @@ static void try_resize(void *ctx) {
     __real_kvstoreTryResizeHashtables(t->tables, (int)t->amount);
 }
 void __wrap_kvstoreTryResizeHashtables(kvstore *tables, int limit) {
-    struct tables t = {tables, (uint64_t)limit, 0};
+    struct tables t = {.tables = tables, .amount = (uint64_t)limit};
     HOOKED(RESIZE);
+    if (app && !inside && kvstoreBuckets(tables) == 0) return;
     track(try_resize, &t);
 }
 
@@ -68,7 +69,7 @@ static void rehash(void *ctx) {
     t->answer = __real_kvstoreIncrementallyRehash(t->tables, t->amount);
 }
 uint64_t __wrap_kvstoreIncrementallyRehash(kvstore *tables, uint64_t us) {
-    struct tables t = {tables, us, 0};
+    struct tables t = {.tables = tables, .amount = us};
     HOOKED(REHASH);
     if (app && !inside && kvstoreHashtableRehashingCount(tables) == 0) return 0;
     track(rehash, &t);

@@ -28,13 +28,13 @@ static void tracked_command(client *c) {
     cmd->proc = ours;
 }
 
-/* The server compares these with `cmd->proc` before the call, too (enable-debug-command, enable-module-command; slots that
- * migrate; clients that wait): their names are wrapped, so that table and comparisons mean the same function. */
+/* The server compares these with `cmd->proc` outside of the call, too (enable-debug-command, enable-module-command;
+ * slots that migrate; clients that wait): their names are wrapped, so table and comparisons mean the same function. */
 void __real_debugCommand(client *c);
 static void run_debug(void *c) { __real_debugCommand(c); }
 void __wrap_debugCommand(client *c) {
-    static const char *const native[] = {"restart", "crash-and-recover", "crash-and-abort", "segfault", "panic", "sleep",
-                                         "oom", "assert", "help", "log", NULL};
+    static const char *const native[] = {"restart", "crash-and-recover", "crash-and-abort", "segfault", "panic",
+                                         "sleep", "oom", "assert", "help", "log", NULL};
     const char *what = c->argc > 1 ? c->argv[1]->ptr : "";
     for (int j = 0; native[j]; j++)
         if (!strcasecmp(what, native[j])) {
@@ -69,13 +69,13 @@ static void config_set_checked(client *c) {
         const char *name = c->argv[j]->ptr, *value = c->argv[j + 1]->ptr;
         if (strcasecmp(value, "yes")) continue;
         if (!strcasecmp(name, "crash-memcheck-enabled")) {
-            addReplyError(c, "CONFIG SET failed - crash-memcheck-enabled is refused by a durable server: the test writes to "
-                             "all of the address space that the state reserves");
+            addReplyError(c, "CONFIG SET failed - crash-memcheck-enabled is refused by a durable server: the test "
+                             "writes to all of the address space that the state reserves");
             return;
         }
         if (!strcasecmp(name, "activedefrag")) {
-            addReplyError(c, "CONFIG SET failed (possibly related to argument 'activedefrag') - activedefrag is refused by a "
-                             "durable server: it moves values outside of commands");
+            addReplyError(c, "CONFIG SET failed (possibly related to argument 'activedefrag') - activedefrag is "
+                             "refused by a durable server: it moves values outside of commands");
             return;
         }
     }

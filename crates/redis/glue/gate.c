@@ -3,8 +3,8 @@
  * far. Three doors lead out: the list of pending writes, `writeToClient` (write handlers), and the I/O threads.
  *
  * Invariants:
- *   1. A client's output leaves only when every batch up to the newest one in which it can have been written is durable.
- *      Where output was added to a parked client, that is the newest batch there is: `mark` tells.
+ *   1. A client's output leaves only when every batch up to the newest one in which it can have been written is
+ *      durable. Where output was added to a parked client, that is the newest batch there is: `mark` tells.
  *   2. A client that always has newer output (a replica, a subscriber under load) waits at most PARKED_US_MAX: then the
  *      loop itself waits for the medium. */
 #include "glue.h"
@@ -167,10 +167,35 @@ static bool release(void) {
 /* ---- the doors ---- */
 
 int __real_handleClientsWithPendingWrites(void);
+static int let_go(void) {
+    releasing = true;
+    int processed = __real_handleClientsWithPendingWrites();
+    releasing = false;
+    return processed;
+}
+
+/* A round within a round: a slow script, or a command that loads a file, lets the event loop run. Nothing is committed
+ * then: that would tear the script. What the loop answers (LOADING, BUSY) rests on no value and leaves at once; what
+ * was answered before, which is all that the first inner round finds, waits. */
+static bool parked_inside;
+static int inner_round(bool first) {
+    if (first) park_pending(open_batch);
+    parked_inside = true;
+    return let_go();
+}
+
 int __wrap_handleClientsWithPendingWrites(void) {
+    static bool in_inner;
     HOOKED(PENDING);
-    /* An event loop that a tracked call runs (DEBUG RELOAD) sends what it answers, as it always does: only LOADING. */
-    if (!app || inside || starting) return __real_handleClientsWithPendingWrites();
+    if (!app || starting) return __real_handleClientsWithPendingWrites();
+    if (inside || server.in_exec || scriptIsRunning()) {
+        bool first = !in_inner;
+        in_inner = true;
+        return inner_round(first);
+    }
+    in_inner = false;
+    if (parked_inside && !dirty) open_batch++; /* nothing came into the batch that they wait for */
+    parked_inside = false;
     land();
     functions_keep();
     if (dirty && fly_tail - fly_head < FLYING_MAX - 1) {
@@ -184,21 +209,18 @@ int __wrap_handleClientsWithPendingWrites(void) {
         wait_for_all();
         release();
     }
-    releasing = true;
-    int processed = __real_handleClientsWithPendingWrites();
-    releasing = false;
-    return processed;
+    return let_go();
 }
 
 /* Write handlers come here, and flushReplicasOutputBuffers. Weak in networking.o, whose calls these are. */
 int __real_writeToClient(client *c);
 int writeToClient(client *c) {
     HOOKED(WRITE);
-    if (app && !releasing && !starting && c->conn && c->conn->fd >= 0) {
+    if (app && !releasing && !starting && c->conn && c->conn->fd >= 0 && !left_out("writeToClient")) {
         place_t *p = place_of(c);
         uint64_t batch = needed();
         bool waits = p->client == c->id && p->batch;
-        if (c->flag.pending_write || waits || batch) {
+        if (batch || waits || (c->flag.pending_write && !left_out("gate"))) {
             if (connHasWriteHandler(c->conn)) connSetWriteHandler(c->conn, NULL);
             /* In the list of pending writes it comes to the round's end by itself. */
             if (!c->flag.pending_write && !waits) park(c, batch);
@@ -213,7 +235,8 @@ int writeToClient(client *c) {
 int __real_trySendWriteToIOThreads(client *c);
 int __wrap_trySendWriteToIOThreads(client *c) {
     HOOKED(IO_WRITE);
-    return app && !releasing && !left_out("gate") ? C_ERR : __real_trySendWriteToIOThreads(c);
+    if (app && !releasing && !left_out("gate") && !left_out("io-threads")) return C_ERR;
+    return __real_trySendWriteToIOThreads(c);
 }
 
 /* ---- wake-up and end ---- */
@@ -238,11 +261,12 @@ void gate_start(void) {
 
 /* Everything that was executed becomes durable, and every reply leaves as far as its socket takes it. */
 void gate_flush(void) {
-    if (!app || inside || starting) return;
+    if (!app || inside || starting || server.in_exec || scriptIsRunning()) return;
+    functions_keep();
     if (dirty) take_off();
-    wait_for_all();
+    if (mangrove_app_sync(app) != MANGROVE_APP_OK) die("the medium failed");
+    fly_head = fly_tail;
+    done_batch = open_batch - 1;
     release();
-    releasing = true;
-    __real_handleClientsWithPendingWrites();
-    releasing = false;
+    let_go();
 }

@@ -52,7 +52,7 @@ static void play(struct rehearsal *r, const char *line) {
     c->argv = zmalloc(sizeof *c->argv * argc);
     for (int j = 0; j < argc; j++) c->argv[j] = createObject(OBJ_STRING, words[j]);
     zfree(words);
-    c->cmd = c->lastcmd = c->realcmd = lookupCommand(c->argv, c->argc);
+    c->cmd = c->lastcmd = c->realcmd = lookupCommandOrOriginal(c->argv, c->argc);
     server.current_client = server.executing_client = c;
     c->cmd->proc(c);
     server.current_client = server.executing_client = NULL;

@@ -13,7 +13,8 @@
     X(addReplyOrErrorObject) X(addReplyProto) X(addReplyPushLen) X(addReplySds) X(addReplySetLen) X(addReplyStatus) \
     X(addReplySubcommandSyntaxError) X(addReplyVerbatim) X(addWritePreparedReplyArrayLen) \
     X(addWritePreparedReplyBulkCBuffer) X(addWritePreparedReplyBulkLongLong) X(addWritePreparedReplyBulkSds) \
-    X(addReplyHelp) X(addReplyStatusFormat) X(setDeferredPushLen) X(addWritePreparedReplyMapLen) X(commitDeferredReplyBuffer) X(initDeferredReplyBuffer) \
+    X(addReplyHelp) X(addReplyStatusFormat) X(setDeferredPushLen) \
+    X(addWritePreparedReplyMapLen) X(commitDeferredReplyBuffer) X(initDeferredReplyBuffer) \
     X(prepareClientForFutureWrites) X(setDeferredArrayLen) X(setDeferredMapLen) X(setDeferredReplyBulkSds) \
     X(setDeferredSetLen) \
     X(replaceClientCommandVector) X(rewriteClientCommandArgument) X(rewriteClientCommandVector) \

@@ -14,6 +14,14 @@ void die(const char *what) {
     _exit(70);
 }
 
+static bool is_hook(const char *name) {
+    static const char *const names[] = {"seed", "policy", "setkey", "expiry", "eviction", "gate", "writeToClient",
+                                        "io-threads", "commands", "natives", "unit", NULL};
+    for (int j = 0; names[j]; j++)
+        if (!strcmp(name, names[j])) return true;
+    return false;
+}
+
 bool left_out(const char *hook) { return settings.without && !strcmp(settings.without, hook); }
 
 static unsigned long long number(const char *name) {
@@ -29,6 +37,10 @@ static void read_settings(void) {
     settings.wait_in_loop = (int)number("MANGROVE_REDIS_WAIT_IN_LOOP");
     settings.fence = (int)number("MANGROVE_REDIS_FENCE");
     settings.without = getenv("MANGROVE_REDIS_WITHOUT");
+    if (settings.without && !is_hook(settings.without)) {
+        fprintf(stderr, "mangrove: there is no hook '%s' to leave out\n", settings.without);
+        exit(2);
+    }
     settings.medium = MANGROVE_APP_MEDIUM_AUTO;
     if (!(text = getenv("MANGROVE_REDIS_MEDIUM")) || !strcmp(text, "auto")) return;
     if (!strcmp(text, "file"))

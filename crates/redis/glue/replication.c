@@ -5,7 +5,8 @@
 bool replication_moved(void) {
     if (!server.repl_backlog && !server.primary_host) return root->replicating;
     return !root->replicating || root->offset != server.primary_repl_offset ||
-           root->second_offset != server.second_replid_offset || memcmp(root->replid, server.replid, CONFIG_RUN_ID_SIZE);
+           root->second_offset != server.second_replid_offset ||
+           memcmp(root->replid, server.replid, CONFIG_RUN_ID_SIZE);
 }
 
 static void put_replication(void *ctx) {

@@ -17,6 +17,8 @@ void track(void (*f)(void *), void *ctx) {
     if (mangrove_app_batch_call(app, f, ctx) != MANGROVE_APP_OK) die("a command could not be tracked");
     policy_outside();
     inside = 0;
+    /* The planted bug: a transaction is no unit then. */
+    if (left_out("unit") && !starting) commit();
 }
 
 static void put_databases(void *unused) {
@@ -48,5 +50,6 @@ void commit(void) {
 void settle(void) {
     if (!app || inside || server.in_exec || scriptIsRunning()) return;
     commit();
-    if (mangrove_app_wait(app, last_ticket) != MANGROVE_APP_OK) die("the medium failed");
+    /* With interval durability a wait would return at once. */
+    if (mangrove_app_sync(app) != MANGROVE_APP_OK) die("the medium failed");
 }

@@ -3,7 +3,7 @@
 
 static void own(robj **valref) {
     robj *v = *valref;
-    if (!app || left_out("values") || v->type != OBJ_STRING || v->encoding != OBJ_ENCODING_RAW) return;
+    if (!app || left_out("setkey") || v->type != OBJ_STRING || v->encoding != OBJ_ENCODING_RAW) return;
     /* Of a value with several references the server itself makes a copy. */
     if (v->refcount != 1 || mangrove_app_is_persistent(v->ptr)) return;
     sds copy = sdsnewlen(v->ptr, sdslen(v->ptr));

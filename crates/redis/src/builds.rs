@@ -16,8 +16,8 @@ pub(crate) struct Build {
 }
 
 impl Builds {
-    /// The folder that was named, else the nearest: beside this program, where `make install` puts it, or the data folder of
-    /// the source tree.
+    /// The folder that was named, else the nearest: beside this program, where `make install` puts it, or the data
+    /// folder of the source tree.
     pub(crate) fn find(named: Option<&Path>) -> Result<Self> {
         if let Some(folder) =
             named.map(Path::to_owned).or_else(|| std::env::var_os(FOLDER).map(PathBuf::from))

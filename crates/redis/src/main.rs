@@ -1,5 +1,5 @@
-//! `mangrove-redis`: starts the durable Valkey that `crates/redis/scripts` built, on the state of its directory and with
-//! the build that made that state. The server itself is C: `crates/redis/glue` and Valkey's own objects.
+//! `mangrove-redis`: starts the durable Valkey that `crates/redis/scripts` built, on the state of its directory and
+//! with the build that made that state. The server itself is C: `crates/redis/glue` and Valkey's own objects.
 //!
 //! Exit codes: those of `mangrove`, and once the server runs its own.
 

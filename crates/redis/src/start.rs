@@ -31,8 +31,8 @@ pub(crate) fn choose(builds: &Builds, dir: &Path) -> Result<Choice> {
     match builds.get(&found.build) {
         Some(build) => {
             eprintln!(
-                "mangrove-redis: the state in {} is of the build {}, which starts; `make redis-update` brings it to the \
-                 newest one, {}",
+                "mangrove-redis: the state in {} is of the build {}, which starts; `make redis-update` brings it to \
+                 the newest one, {}",
                 dir.display(),
                 build.id,
                 current.id

@@ -1,5 +1,5 @@
-//! The state in a directory. Its name tells the build that it needs: `state.ID`. What an update has not finished is called
-//! otherwise, so whatever has the name is whole.
+//! The state in a directory. Its name tells the build that it needs: `state.ID`. What an update has not finished is
+//! called otherwise, so whatever has the name is whole.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};

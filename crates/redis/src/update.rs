@@ -1,5 +1,5 @@
-//! `mangrove redis update`: brings a state to the newest build. The old build writes a dump file, the new one imports it
-//! into a state of its own, and only when that is whole does it get its name and the old one goes.
+//! `mangrove redis update`: brings a state to the newest build. The old build writes a dump file, the new one imports
+//! it into a state of its own, and only when that is whole does it get its name and the old one goes.
 
 use crate::builds::Builds;
 use crate::request::{Request, Usage};
