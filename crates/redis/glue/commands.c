@@ -126,6 +126,7 @@ static bool changes_keyspace(struct serverCommand *cmd) {
 }
 
 static void hook(struct serverCommand *cmd) {
+    if (cmd->proc == config_set_checked) return;
     if (!strcasecmp(cmd->fullname, "config|set")) {
         real_config_set = cmd->proc;
         cmd->proc = config_set_checked;

@@ -127,6 +127,9 @@ sds info_mangrove(sds info);
 /* Lets used_memory include what was found. */
 void memory_recovered(void);
 
+/* fence.c */
+bool fence_set(mangrove_app_options *options);
+
 /* native.c */
 void natives_add(mangrove_app_options *options);
 

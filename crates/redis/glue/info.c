@@ -15,7 +15,7 @@ static mangrove_app_counters counters(void) {
 
 void memory_recovered(void) {
     if (!root->loaded) return;
-    recovered = 0;
+    recovered = counters().used_bytes;
     server.initial_memory_usage += recovered;
 }
 
@@ -42,6 +42,13 @@ sds info_mangrove(sds info) {
         (unsigned long long)c.durable, (unsigned long long)c.committed, commits, tracked_calls,
         commits ? (double)tracked_calls / commits : 0.0, gate_parked(), gate_waits, gate_held,
         root->grave ? root->grave_len : 0, root->loaded);
+    info = sdscatprintf(info,
+        "mangrove_logged_bytes:%llu\r\nmangrove_logged_bytes_per_command:%.1f\r\nmangrove_logged_ranges:%llu\r\n"
+        "mangrove_log_used_bytes:%llu\r\nmangrove_log_bytes:%llu\r\nmangrove_checkpoint_age_ms:%llu\r\n"
+        "mangrove_arena_bytes:%llu\r\nmangrove_waiting_frees:%llu\r\n",
+        (unsigned long long)c.bytes, tracked_calls ? (double)c.bytes / tracked_calls : 0.0,
+        (unsigned long long)c.ranges, (unsigned long long)c.log_used, (unsigned long long)c.log_bytes,
+        (unsigned long long)c.checkpoint_age, (unsigned long long)c.used_bytes, (unsigned long long)c.waiting_frees);
     return hooks_info(info);
 }
 

@@ -77,6 +77,7 @@ static void open_state(uint8_t *seed) {
     if (settings.log_bytes) bad |= mangrove_app_options_set_log_bytes(options, settings.log_bytes);
     if (settings.interval_ms)
         bad |= mangrove_app_options_set_durability_interval(options, (uint32_t)settings.interval_ms);
+    if (settings.fence) bad |= !fence_set(options);
     natives_add(options);
     if (bad || mangrove_app_open(settings.state, options, &callbacks, &app) != MANGROVE_APP_OK) {
         fprintf(stderr, "mangrove: the state in %s cannot be opened: %s\n", settings.state, mangrove_app_last_error());
