@@ -42,11 +42,11 @@ void __wrap_moduleLoadFromQueue(void) {
 static void check_configuration(void) {
     if (server.dbnum > DATABASES_MAX) refuse("at most %d databases are possible (databases)", DATABASES_MAX);
     if (server.active_defrag_enabled) refuse("activedefrag is refused: it moves values outside of commands");
+    if (root->ready && root->cluster != server.cluster_enabled)
+        refuse("the state in %s was made with cluster-enabled %s", settings.state, root->cluster ? "yes" : "no");
     if (root->ready && root->databases != server.dbnum)
         refuse("the state in %s has %d databases, and the configuration says %d: set databases to %d", settings.state,
                root->databases, server.dbnum, root->databases);
-    if (root->ready && root->cluster != server.cluster_enabled)
-        refuse("the state in %s was made with cluster-enabled %s", settings.state, root->cluster ? "yes" : "no");
     if (root->loaded && server.aof_state != AOF_OFF)
         refuse("appendonly yes is refused on a state that exists: the state in %s has every acknowledged write, so the "
                "append-only file is not needed", settings.state);

@@ -40,6 +40,7 @@ typedef struct {
     int syncing;            /* a replica takes over a primary's data: half of it is worth nothing */
     int databases;
     int cluster;
+    int emulated;           /* made on the emulated medium, which keeps nothing over a power cut */
     grave_t *grave;
     size_t grave_len;
     database_t *temporary;  /* what a replica loads beside the databases, to be exchanged with them */

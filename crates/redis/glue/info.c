@@ -1,5 +1,9 @@
 /* INFO: the section "# Mangrove"; used_memory with what was recovered. */
+#define _GNU_SOURCE
 #include "glue.h"
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
 
 /* Bytes of the state that this process did not allocate itself. */
 static size_t recovered;
@@ -19,13 +23,14 @@ void memory_recovered(void) {
     server.initial_memory_usage += recovered;
 }
 
+/* What the medium of the state came to be where it was chosen by itself. */
 static const char *medium_name(void) {
-    switch (settings.medium) {
-    case MANGROVE_APP_MEDIUM_FILE: return "file";
-    case MANGROVE_APP_MEDIUM_DAX: return "dax";
-    case MANGROVE_APP_MEDIUM_EMULATED: return "emulated";
-    default: return "auto";
-    }
+    if (root->emulated) return "emulated";
+    char file[PATH_MAX];
+    struct statx about;
+    snprintf(file, sizeof file, "%s/pool", settings.state);
+    if (statx(AT_FDCWD, file, 0, 0, &about) < 0) return "unknown";
+    return about.stx_attributes & STATX_ATTR_DAX ? "dax" : "file";
 }
 
 sds info_mangrove(sds info) {

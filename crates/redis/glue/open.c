@@ -58,6 +58,7 @@ static void read_settings(void) {
 static int make_root(void *seed) {
     root = zcalloc(sizeof *root);
     memcpy(root->seed, seed, sizeof root->seed);
+    root->emulated = settings.medium == MANGROVE_APP_MEDIUM_EMULATED;
     *mangrove_app_root(app, 0) = root;
     return 0;
 }
@@ -88,6 +89,11 @@ static void open_state(uint8_t *seed) {
     root = *mangrove_app_root(app, 0);
     if (!root) {
         fprintf(stderr, "mangrove: the state in %s is none of this server\n", settings.state);
+        exit(1);
+    }
+    if (root->emulated && settings.medium != MANGROVE_APP_MEDIUM_EMULATED) {
+        fprintf(stderr, "mangrove: the state in %s was made on the emulated medium, which no power cut leaves anything "
+                        "of: start with --medium emulated=WRITE-NS/READ-NS\n", settings.state);
         exit(1);
     }
 }

@@ -56,30 +56,21 @@ impl Request {
             arguments: Vec::new(),
             directives: Vec::new(),
         };
-        let mut rest = given.iter().peekable();
-        if let Some(file) = rest.next_if(|first| !first.starts_with('-')) {
+        let mut rest = given;
+        if let [file, others @ ..] = given
+            && !file.starts_with('-')
+        {
             request.read(Path::new(file), &mut 0)?;
             request.arguments.push(file.clone());
+            rest = others;
         }
-        while let Some(word) = rest.next() {
-            let Some(name) = word.strip_prefix("--") else {
-                if word == "-" {
-                    return usage("a configuration on standard input is not possible here: name a file");
-                }
-                return usage(format!("{word} is no directive: those begin with --"));
-            };
-            let mut values = Vec::new();
-            while let Some(value) = rest.next_if(|next| !next.starts_with("--")) {
-                values.push(value.clone());
-            }
-            if !request.own_option(name, &values)? {
-                request.directives.push((name.to_lowercase(), values.join(" ")));
-                request.arguments.push(word.clone());
-                request.arguments.extend(values);
-            }
+        let file_arguments = request.arguments.len();
+        for words in lines(rest)? {
+            request.take(&words)?;
         }
         if request.last("save").is_none() {
-            request.arguments.extend(["--save".to_owned(), String::new()]);
+            let defaults = ["--save".to_owned(), String::new()];
+            request.arguments.splice(file_arguments..file_arguments, defaults);
         }
         request.refuse_directives()?;
         Ok(request)
@@ -103,11 +94,12 @@ impl Request {
         dir.canonicalize().with_context(|| format!("cannot find the directory {}", dir.display()))
     }
 
-    fn own_option(&mut self, name: &str, values: &[String]) -> Result<bool> {
-        if !matches!(name, "durability" | "medium" | "log-bytes" | "builds") {
-            return Ok(false);
-        }
-        let [value] = values else { return usage(format!("--{name} takes one value")) };
+    /// One line: a directive of Valkey's, whose words are passed on as they are, or an option of ours.
+    fn take(&mut self, words: &[String]) -> Result<()> {
+        let text = words.join(" ");
+        let text = text.strip_prefix("--").unwrap_or(&text);
+        let (name, value) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        let value = value.trim().trim_matches(['"', '\'']);
         match name {
             "durability" => self.durability = durability(value)?,
             "medium" => self.medium = Some(medium(value)?),
@@ -115,9 +107,13 @@ impl Request {
                 Ok(bytes) => self.log_bytes = Some(bytes),
                 Err(_) => return usage(format!("--log-bytes {value}: this is no number of bytes")),
             },
-            _ => self.builds = Some(value.into()),
+            "builds" => self.builds = Some(value.into()),
+            _ => {
+                self.directives.push((name.to_lowercase(), value.to_owned()));
+                self.arguments.extend_from_slice(words);
+            }
         }
-        Ok(true)
+        Ok(())
     }
 
     fn read(&mut self, file: &Path, included: &mut usize) -> Result<()> {
@@ -160,6 +156,37 @@ impl Request {
     }
 }
 
+/// The command line as lines of a configuration, divided as Valkey does: a name alone takes the next word, whatever it
+/// is, but for `--save`, which may stand for no value.
+fn lines(words: &[String]) -> Result<Vec<Vec<String>>> {
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    let mut wants_value = false;
+    for word in words {
+        if word == "-" {
+            return usage("a configuration on standard input is not possible here: name a file");
+        }
+        let begins = word.starts_with("--") && !wants_value;
+        match lines.last_mut() {
+            Some(line) if !begins && (wants_value || !line.is_empty()) => {
+                let is_empty_save =
+                    wants_value && word.starts_with("--") && line[0].eq_ignore_ascii_case("--save");
+                if is_empty_save {
+                    lines.push(vec![word.clone()]);
+                    wants_value = !word.contains(char::is_whitespace);
+                    continue;
+                }
+                line.push(word.clone());
+                wants_value = false;
+            }
+            _ => {
+                wants_value = begins && !word.contains(char::is_whitespace);
+                lines.push(vec![word.clone()]);
+            }
+        }
+    }
+    Ok(lines)
+}
+
 fn durability(text: &str) -> Result<Durability> {
     if text == "sync" {
         return Ok(Durability::Sync);
@@ -193,7 +220,7 @@ mod tests {
         let request = parse(&["--port", "7000", "--durability", "interval=20", "--dir", "d"]).unwrap();
         assert_eq!(request.durability, Durability::Interval(20));
         assert_eq!(request.last("port"), Some("7000"));
-        assert_eq!(request.arguments, ["--port", "7000", "--dir", "d", "--save", ""]);
+        assert_eq!(request.arguments, ["--save", "", "--port", "7000", "--dir", "d"]);
     }
 
     #[test]
@@ -205,6 +232,17 @@ mod tests {
         let request = parse(&[outer.to_str().unwrap()]).unwrap();
         assert_eq!(request.last("dir"), Some("/in"));
         assert_eq!(request.arguments, [outer.to_str().unwrap()], "save is set in the file");
+    }
+
+    #[test]
+    fn words_are_divided_as_valkey_does() {
+        let request =
+            parse(&["--proc-title-template", "--a--b", "--maxmemory 7mb", "--save", "--builds", "b"])
+                .unwrap();
+        assert_eq!(request.last("proc-title-template"), Some("--a--b"));
+        assert_eq!(request.last("maxmemory"), Some("7mb"));
+        assert_eq!(request.last("save"), Some(""));
+        assert_eq!(request.arguments, ["--proc-title-template", "--a--b", "--maxmemory 7mb", "--save"]);
     }
 
     #[test]
