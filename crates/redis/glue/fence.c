@@ -12,8 +12,8 @@ static const char *const harmless[] = {
     "incrRefCount", "decrRefCount", "getDecodedObject",
     /* A scan or an iterator holds the moving of entries while it looks. */
     "hashtableScan", "hashtableScanDefrag", "hashtableInitIterator", "hashtableReinitIterator",
-    "hashtableResetIterator", "hashtableNext", "hashtableReleaseIterator", "hashtableCleanupIterator", "hashtableRandomEntry",
-    "hashtableFairRandomEntry", "hashtableSampleEntries", "kvstoreScan", "kvstoreIteratorNext",
+    "hashtableResetIterator", "hashtableNext", "hashtableReleaseIterator", "hashtableCleanupIterator",
+    "hashtableRandomEntry", "hashtableFairRandomEntry", "hashtableSampleEntries", "kvstoreScan", "kvstoreIteratorNext",
     "kvstoreHashtableIteratorNext",
     NULL};
 
@@ -32,8 +32,8 @@ static void report(const void *address, void *const *frames, size_t count, void 
         if (!strcmp(writer, harmless[j])) return;
     char text[1024];
     int len = snprintf(text, sizeof text, "mangrove: write fence: %s\nmangrove: called by", writer);
-    for (size_t j = 1; j < count && len < (int)sizeof text - 80; j++)
-        len += snprintf(text + len, sizeof text - len, " %s", name_of(frames[j]));
+    for (size_t j = 0; j < count && len < (int)sizeof text - 80; j++)
+        len += snprintf(text + len, sizeof text - len, " %s(%p)", name_of(frames[j]), frames[j]);
     text[len++] = '\n';
     if (write(STDERR_FILENO, text, len) < 0) return;
 }

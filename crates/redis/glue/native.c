@@ -2,7 +2,12 @@
  * commands, on the process's own heap; else they would be logged, and a crash would leak them. None of them writes to
  * the keyspace, but for counts of references that are given back before the round ends. */
 #include "glue.h"
-#include "cluster_slot_stats.h"
+#include "bio.h"
+
+/* In no header, or only known by their linker's name. */
+long long __real_aeCreateTimeEvent(aeEventLoop *, long long, aeTimeProc *, void *, aeEventFinalizerProc *);
+void *migrateGetSocket(client *c, robj *host, robj *port, long timeout);
+void migrateCloseSocket(robj *host, robj *port);
 
 #define NATIVES(X) \
     X(addReply) X(addReplyArrayLen) X(addReplyAttributeLen) X(addReplyBigNum) X(addReplyBool) X(addReplyBulk) \
@@ -21,7 +26,9 @@
     X(notifyKeyspaceEvent) X(blockForKeys) X(signalDeletedKeyAsReady) X(signalKeyAsReady) X(trackingInvalidateKey) \
     X(trackingInvalidateKeysOnFlush) X(touchWatchedKey) X(touchAllWatchedKeysInDb) X(alsoPropagate) \
     X(postExecutionUnitOperations) X(latencyAddSample) X(serverLogRaw) X(_serverLog) X(functionsLibCtxClearCurrent) \
-    X(functionsLibCtxCreate)
+    X(functionsLibCtxCreate) X(__real_aeCreateTimeEvent) X(rememberReplicaKeyWithExpire) \
+    X(flushReplicaKeysWithExpireList) X(migrateGetSocket) X(migrateCloseSocket) X(rdbFunctionLoad) X(rdbSave) \
+    X(killRDBChild) X(bioCreateCloseJob) X(bioCreateLazyFreeJob)
 
 void natives_add(mangrove_app_options *options) {
     if (left_out("natives")) return;
