@@ -2,7 +2,7 @@
 //! library of this checkout.
 
 use crate::tree;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,6 +19,8 @@ pub(crate) enum App {
     Txn,
     /// The collections of a heap, by `mangrove-stress txn collections`
     Collections,
+    /// The Redis-compatible server, with clients of ours
+    Redis,
 }
 
 impl App {
@@ -30,13 +32,14 @@ impl App {
                 example("sqlite", &["durable_sqlite.c", "main.c", "stress.c", "bench.c"], &["-lsqlite3"])
             }
             Self::Rpc => example("kv", &["kv.c", "server.c"], &[]),
+            Self::Redis => bail!("this chore does not know the Redis-compatible server"),
         }
     }
 
     /// The words in front of `write` and `check` on the program's command line.
     pub(crate) fn words(self) -> &'static [&'static str] {
         match self {
-            Self::Map | Self::Rpc => &[],
+            Self::Map | Self::Rpc | Self::Redis => &[],
             Self::Sqlite => &["stress"],
             Self::Txn => &["txn"],
             Self::Collections => &["txn", "collections"],

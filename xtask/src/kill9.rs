@@ -7,12 +7,14 @@
 //! it recovers or closes it, and small logs cause checkpoints during the kills.
 //!
 //! `--app` chooses another program: examples/sqlite and `mangrove-stress txn` have the same two roles; examples/kv is
-//! a server, whose clients (`kill9/rpc.rs`) are threads of this chore.
+//! a server, whose clients (`kill9/rpc.rs`) are threads of this chore. `--app redis` has rounds of its own, in
+//! `valkey/kill9.rs`.
 
 mod rpc;
 
 use crate::apps::App;
 use crate::tree;
+use crate::valkey;
 use anyhow::{Context, Result, bail, ensure};
 use mangrove_crashlab::history::{History, HistoryVerdict};
 use rand::rngs::StdRng;
@@ -50,12 +52,20 @@ pub(crate) struct Args {
     /// Folder for the pools, on the disk to be tested
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Let the writer acknowledge before it is durable, and demand that this is found out
+    /// Plant a bug, such as a writer that acknowledges before it is durable, and demand that it is found out
     #[arg(long)]
     planted: bool,
     /// The bug that is planted; all of them in turn when left out
     #[arg(long, value_enum, requires = "planted")]
     bug: Option<Bug>,
+    /// With --app redis: the one hook that is left out
+    #[arg(long, requires = "planted", conflicts_with = "bug")]
+    plant: Option<String>,
+    /// With --app redis: the server under test; a stock one shows what this chore finds
+    #[arg(long, value_enum, default_value_t = valkey::Kind::Durable)]
+    kind: valkey::Kind,
+    #[command(flatten)]
+    programs: valkey::Programs,
 }
 
 /// A fault that `--planted` injects.
@@ -89,6 +99,9 @@ struct Totals {
 
 /// Runs the chore.
 pub(crate) fn run(args: Args) -> Result<()> {
+    if args.app == App::Redis {
+        return redis(args);
+    }
     let on_file = args.medium == "file";
     ensure!(on_file || args.app != App::Rpc, "the server of --app rpc chooses its medium itself");
     ensure!(on_file || !args.planted, "the bugs of --planted lie in the file medium's log");
@@ -99,6 +112,22 @@ pub(crate) fn run(args: Args) -> Result<()> {
         (true, None) => vec![Some(Bug::Early), Some(Bug::OldLog)],
     };
     bugs.into_iter().try_for_each(|bug| campaign(&args, &binary, bug))
+}
+
+fn redis(args: Args) -> Result<()> {
+    let campaign = valkey::Campaign {
+        rounds: args.rounds,
+        threads: args.threads,
+        seed: args.seed,
+        keys: (args.keys / valkey::KEYS_DIVISOR).max(6),
+        medium: args.medium,
+        dir: args.dir,
+        planted: args.planted,
+        plant: args.plant,
+        kind: args.kind,
+        programs: args.programs,
+    };
+    campaign.run()
 }
 
 fn campaign(args: &Args, binary: &Path, bug: Option<Bug>) -> Result<()> {

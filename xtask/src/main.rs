@@ -12,6 +12,7 @@ mod tidy;
 mod tla;
 mod tracker_suite;
 mod tree;
+mod valkey;
 
 use clap::{Parser, Subcommand};
 

@@ -1,0 +1,360 @@
+//! `cargo xtask kill9 --app redis`: SIGKILL of a server at random instants under pipelines of clients.
+//!
+//! Each client has a database of its own and a model of it; all of them move amounts between shared accounts and read
+//! each other's newest values. After the kill the server is started again, and for each client some number of its
+//! operations must explain all that is there: not less than were acknowledged, or read by another client. The sum of
+//! the accounts stands, walks and lookups and counts agree, and DEBUG DIGEST is the same after a second kill.
+//!
+//! `--planted` leaves out one hook of the durable server after the other. `--kind` puts a stock server in the place of
+//! the durable one: with `aof-always` the chore must pass, with `nothing` it must not.
+
+use super::client::{self, Ledger, Shared};
+use super::operation;
+use super::resp::Connection;
+use super::server::{self, Kind, Programs, Server, Setup};
+use super::survey::{self, Survey};
+use crate::tree;
+use anyhow::{Context, Result, bail};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The hooks that `--planted` leaves out, by the names that MANGROVE_REDIS_WITHOUT takes.
+const PLANTS: [&str; 8] =
+    ["seed", "policy", "setkey", "expiry", "eviction", "gate", "writeToClient", "io-threads"];
+/// Rounds that share one state before the next starts afresh.
+const ROUNDS_PER_STATE: u16 = 10;
+/// What the server may take beyond what it has at the start of a round, before it evicts.
+const MEMORY_BYTES: u64 = 8 << 20;
+/// A small log.
+const LOG_BYTES: u64 = 4 << 20;
+/// A server that acknowledges nothing for this long hangs.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// After this long all keys with near deadlines have expired.
+const DEADLINES: Duration = Duration::from_millis(750);
+/// Findings that are shown.
+const SHOWN_MAX: usize = 20;
+
+/// What `cargo xtask kill9` was told.
+pub(crate) struct Campaign {
+    pub(crate) rounds: u16,
+    pub(crate) threads: u8,
+    pub(crate) seed: u64,
+    /// Different keys of each kind, for each client.
+    pub(crate) keys: u64,
+    pub(crate) medium: String,
+    pub(crate) dir: Option<PathBuf>,
+    pub(crate) planted: bool,
+    pub(crate) plant: Option<String>,
+    pub(crate) kind: Kind,
+    pub(crate) programs: Programs,
+}
+
+/// The result of all rounds together.
+#[derive(Default)]
+struct Totals {
+    acknowledged: u64,
+    read: u64,
+    keys: u64,
+    killed_opening: u64,
+    digests: u64,
+    evicted: u64,
+    findings: Vec<String>,
+}
+
+impl Campaign {
+    /// Runs the rounds, or those of each plant.
+    pub(crate) fn run(&self) -> Result<()> {
+        if !self.planted {
+            return self.rounds(None);
+        }
+        let plants = match &self.plant {
+            Some(name) => vec![name.as_str()],
+            None => PLANTS.to_vec(),
+        };
+        let mut missed = Vec::new();
+        for plant in plants {
+            match self.rounds(Some(plant)) {
+                Ok(()) => missed.push(plant),
+                Err(error) => println!("planted, {plant}: caught: {}", first_line(&error)),
+            }
+        }
+        if !missed.is_empty() {
+            bail!("left out, and nothing noticed: {}", missed.join(", "));
+        }
+        Ok(())
+    }
+
+    fn rounds(&self, plant: Option<&str>) -> Result<()> {
+        let begun = Instant::now();
+        let mut rounds = Rounds::new(self, plant)?;
+        for round in 0..self.rounds {
+            rounds.round(round).with_context(|| format!("round {round}"))?;
+            if round % 20 == 19 {
+                println!("{} of {} rounds, {:.0} s", round + 1, self.rounds, begun.elapsed().as_secs_f64());
+            }
+            if !rounds.totals.findings.is_empty() {
+                return rounds.fail(round);
+            }
+        }
+        let totals = &rounds.totals;
+        println!(
+            "kill9: redis ({}) on {}: {} rounds, {} clients, seed {}: {} operations acknowledged, {} reads answered, \
+             {} keys verified, {} kills while opening, {} digests equal over a kill, {} keys evicted; 0 lost, 0 torn",
+            plant.map_or_else(|| format!("{:?}", self.kind), |plant| format!("without {plant}")),
+            self.medium,
+            self.rounds,
+            self.threads,
+            self.seed,
+            totals.acknowledged,
+            totals.read,
+            totals.keys,
+            totals.killed_opening,
+            totals.digests,
+            totals.evicted,
+        );
+        rounds.setup.forget()
+    }
+
+    /// The command that does the same again.
+    fn command(&self, plant: Option<&str>, round: u16) -> String {
+        let plant = plant.map_or_else(String::new, |plant| format!(" --planted --plant {plant}"));
+        let kind =
+            clap::ValueEnum::to_possible_value(&self.kind).map_or_else(String::new, |k| k.get_name().into());
+        format!(
+            "cargo xtask kill9 --app redis --kind {kind} --medium {} --threads {} --keys {} --seed {} --rounds {}{plant}",
+            self.medium,
+            self.threads,
+            self.keys * KEYS_DIVISOR,
+            self.seed,
+            round + 1,
+        )
+    }
+}
+
+/// `kill9 --keys` counts what other programs have in all; a client here has so many of each kind.
+pub(crate) const KEYS_DIVISOR: u64 = 20;
+
+fn first_line(error: &anyhow::Error) -> String {
+    format!("{error:#}").lines().next().unwrap_or_default().chars().take(300).collect()
+}
+
+struct Rounds<'a> {
+    campaign: &'a Campaign,
+    plant: Option<&'a str>,
+    setup: Setup,
+    rng: StdRng,
+    ledgers: Vec<Ledger>,
+    evicts: bool,
+    /// Whether accounts and library are there.
+    is_prepared: bool,
+    totals: Totals,
+}
+
+impl<'a> Rounds<'a> {
+    fn new(campaign: &'a Campaign, plant: Option<&'a str>) -> Result<Self> {
+        let name = plant.map_or_else(|| format!("{:?}", campaign.kind), str::to_owned);
+        let dir = campaign.dir.clone().unwrap_or_else(|| {
+            tree::target().join(format!("kill9-redis-{name}-{}", campaign.medium.replace(['=', '/'], "-")))
+        });
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let dir = dir.canonicalize()?.join("server");
+        let socket = server::socket(&format!("kill9-{name}"));
+        let mut setup = Setup::new(campaign.kind, &campaign.programs, dir, socket)?;
+        setup.plant = plant.map(str::to_owned);
+        setup.medium = server::medium(&campaign.medium)?;
+        let rng = StdRng::seed_from_u64(campaign.seed);
+        let (ledgers, totals) = (Vec::new(), Totals::default());
+        Ok(Self { campaign, plant, setup, rng, ledgers, evicts: false, is_prepared: false, totals })
+    }
+
+    /// A new state, under other directives.
+    fn start_afresh(&mut self) -> Result<()> {
+        self.setup.forget()?;
+        self.ledgers = vec![Ledger::default(); usize::from(self.campaign.threads)];
+        self.is_prepared = false;
+        self.evicts = self.rng.random_ratio(1, 3) || self.plant == Some("eviction");
+        let threads = self.rng.random_ratio(1, 3) || self.plant == Some("io-threads");
+        let packed = self.rng.random_ratio(1, 2);
+        // A log so small that checkpoints happen all the time.
+        self.setup.log_bytes = self.rng.random_ratio(1, 2).then_some(LOG_BYTES);
+        self.setup.directives.clear();
+        let mut setup = self.setup.clone();
+        // Small limits: collections leave their compact encodings early, and small ones keep them.
+        for kind in ["hash", "zset", "set"] {
+            setup = setup.with(&format!("{kind}-max-listpack-entries"), "8");
+        }
+        setup = setup.with("list-max-listpack-size", if packed { "5" } else { "-2" });
+        setup = setup.with("list-compress-depth", if packed { "1" } else { "0" });
+        setup = setup.with("io-threads", if threads { "3" } else { "1" });
+        self.setup = setup.with("databases", "32").with("hz", "100");
+        Ok(())
+    }
+
+    fn round(&mut self, round: u16) -> Result<()> {
+        if round.is_multiple_of(ROUNDS_PER_STATE) {
+            self.start_afresh()?;
+        }
+        while self.rng.random_ratio(1, 6) {
+            self.kill_opening()?;
+        }
+        self.work_and_kill()?;
+        while self.rng.random_ratio(1, 4) {
+            self.kill_opening()?;
+        }
+        let (mut server, mut connection) = self.setup.start()?;
+        self.check(&mut connection)?;
+        if self.totals.findings.is_empty() && self.rng.random_ratio(1, 3) {
+            (server, connection) = self.compare_digests(server, connection)?;
+        }
+        if self.rng.random_ratio(1, 2) {
+            return server.shut_down(&mut connection);
+        }
+        server.kill()
+    }
+
+    /// A kill while the server makes, recovers or has just recovered its state.
+    fn kill_opening(&mut self) -> Result<()> {
+        let mut server = self.setup.spawn()?;
+        std::thread::sleep(Duration::from_micros(self.rng.random_range(0..80_000)));
+        self.totals.killed_opening += 1;
+        server.kill()
+    }
+
+    fn prepare(&mut self, connection: &mut Connection) -> Result<()> {
+        if !self.is_prepared {
+            connection.ask(&["FUNCTION", "LOAD", "REPLACE", &operation::library()])?;
+            survey::open_accounts(connection)?;
+            self.is_prepared = true;
+        }
+        if self.evicts {
+            let used: u64 = connection.info("memory", "used_memory")?.parse().context("used_memory")?;
+            let policies = ["volatile-random", "volatile-lru", "volatile-lfu", "volatile-ttl"];
+            let policy = policies[self.rng.random_range(0..policies.len())];
+            connection.ask(&["CONFIG", "SET", "maxmemory-policy", policy])?;
+            let tenacity = self.rng.random_range(0..20).to_string();
+            connection.ask(&["CONFIG", "SET", "maxmemory-eviction-tenacity", &tenacity])?;
+            connection.ask(&["CONFIG", "SET", "maxmemory", &(used + MEMORY_BYTES).to_string()])?;
+        }
+        Ok(())
+    }
+
+    fn work_and_kill(&mut self) -> Result<()> {
+        let (mut server, mut connection) = self.setup.start()?;
+        self.prepare(&mut connection)?;
+        let threads = self.ledgers.len();
+        let shared = Shared {
+            address: self.setup.address.clone(),
+            keys: self.campaign.keys,
+            evicts: self.evicts,
+            told: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+            acknowledged: AtomicU64::new(0),
+            read: AtomicU64::new(0),
+        };
+        let most = if self.evicts { 12_000 } else { 5_000 };
+        let after = self.rng.random_range(1..most);
+        let seeds: Vec<u64> = (0..threads).map(|_| self.rng.random()).collect();
+        let ledgers = std::mem::take(&mut self.ledgers);
+        let evicts = self.evicts;
+        let (ledgers, waited) = std::thread::scope(|scope| {
+            let shared = &shared;
+            let works: Vec<_> = ledgers
+                .into_iter()
+                .zip(seeds)
+                .enumerate()
+                .map(|(client, (ledger, seed))| {
+                    let rng = StdRng::seed_from_u64(seed);
+                    scope.spawn(move || client::work(shared, client, ledger, rng))
+                })
+                .collect();
+            let waited = wait_for(&mut server, &shared.acknowledged, after);
+            let evicted = if evicts { connection.info("stats", "evicted_keys").ok() } else { None };
+            let killed = server.kill();
+            let ledgers: Vec<Ledger> = works
+                .into_iter()
+                .map(|work| work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect();
+            (ledgers, waited.and(killed).map(|()| evicted.and_then(|n| n.parse().ok()).unwrap_or(0)))
+        });
+        self.ledgers = ledgers;
+        self.totals.acknowledged += shared.acknowledged.load(Ordering::Relaxed);
+        self.totals.read += shared.read.load(Ordering::Relaxed);
+        for (ledger, told) in self.ledgers.iter_mut().zip(&shared.told) {
+            self.totals.findings.append(&mut ledger.findings);
+            ledger.told = told.load(Ordering::Relaxed).max(ledger.told);
+        }
+        self.totals.evicted += waited?;
+        Ok(())
+    }
+
+    fn check(&mut self, connection: &mut Connection) -> Result<()> {
+        survey::audit_accounts(connection, &mut self.totals.findings)?;
+        for (client, ledger) in self.ledgers.iter_mut().enumerate() {
+            let survey = Survey::take(connection, client::database(client), &mut self.totals.findings)?;
+            self.totals.keys += survey.len();
+            if let Some(finding) = survey.settle(ledger, ledger.told, self.evicts) {
+                self.totals.findings.push(format!("client {client}: {finding}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A digest of everything, a kill with nothing under way, and the digest again.
+    fn compare_digests(
+        &mut self,
+        mut server: Server,
+        mut connection: Connection,
+    ) -> Result<(Server, Connection)> {
+        std::thread::sleep(DEADLINES);
+        // Keys that have expired are still in the digest until a walk deletes them.
+        self.check(&mut connection)?;
+        let before = connection.ask(&["DEBUG", "DIGEST"])?.string()?;
+        server.kill()?;
+        (server, connection) = self.setup.start()?;
+        let after = connection.ask(&["DEBUG", "DIGEST"])?.string()?;
+        self.totals.digests += 1;
+        if before != after {
+            self.totals.findings.push(format!("DEBUG DIGEST is {before} before a kill and {after} after it"));
+        }
+        Ok((server, connection))
+    }
+
+    fn fail(&self, round: u16) -> Result<()> {
+        let findings = &self.totals.findings;
+        let shown: Vec<&str> = findings.iter().take(SHOWN_MAX).map(String::as_str).collect();
+        let stopped = findings.len();
+        if self.plant.is_some() {
+            self.setup.forget()?;
+            bail!("round {round}, {stopped} findings: {}", shown[0]);
+        }
+        bail!(
+            "round {round}, {stopped} findings:\n  {}\nThe state is kept in {}. Repeat with: {}",
+            shown.join("\n  "),
+            self.setup.dir.display(),
+            self.campaign.command(self.plant, round)
+        )
+    }
+}
+
+/// Waits until the clients have so many answers.
+fn wait_for(server: &mut Server, acknowledged: &AtomicU64, count: u64) -> Result<()> {
+    let (mut heard, mut since) = (0, Instant::now());
+    loop {
+        let now = acknowledged.load(Ordering::Relaxed);
+        if now >= count {
+            return Ok(());
+        }
+        if now > heard {
+            (heard, since) = (now, Instant::now());
+        }
+        if let Some(status) = server.ended()? {
+            bail!("the server ended by itself with {status}; its log ends:\n{}", server.last_words());
+        }
+        if since.elapsed() > SILENCE_MAX {
+            bail!("the server hangs: {now} of {count} operations acknowledged, and none in {SILENCE_MAX:?}");
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
