@@ -37,6 +37,8 @@ enum Chore {
     Kill9(kill9::Args),
     /// Cut the power of a virtual machine while it loads; boot again and verify.
     Powercut(powercut::Args),
+    /// Valkey's own tests with the durable server in the place of its own.
+    RedisSuite(valkey::suite::Args),
     /// Rules of the sources' structure: circles of files, long lines and files, floors, names in documents.
     Tidy(tidy::Args),
     /// Check every TLA+ model in specs/ to completion, and each with a safety step removed.
@@ -53,6 +55,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Instructions => instructions::run(),
         Chore::Kill9(args) => kill9::run(args),
         Chore::Powercut(args) => powercut::run(args),
+        Chore::RedisSuite(args) => valkey::suite::run(args),
         Chore::Tidy(args) => tidy::run(args),
         Chore::Tla(args) => tla::run(args),
         Chore::TrackerSuite(args) => tracker_suite::run(args),

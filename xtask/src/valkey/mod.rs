@@ -6,6 +6,7 @@ mod model;
 mod operation;
 mod resp;
 mod server;
+pub(crate) mod suite;
 mod survey;
 
 pub(crate) use kill9::{Campaign, KEYS_DIVISOR};
