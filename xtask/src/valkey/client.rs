@@ -36,6 +36,8 @@ pub(super) struct Shared {
     pub(super) keys: u64,
     /// Whether the server is to evict keys.
     pub(super) evicts: bool,
+    /// One batch in so many begins with a flood of answers.
+    pub(super) floods: u32,
     /// For each client the last operation whose effect another client has read.
     pub(super) told: Vec<AtomicU64>,
     /// Operations that were acknowledged.
@@ -54,6 +56,8 @@ enum Sent {
     Operation(Operation),
     /// A read of another client's newest values, between two SELECTs.
     Peek(usize),
+    /// Reads with more answer than the server writes at once.
+    Flood,
     /// Reads of the own keys, for what they do to the server: they take steps of rehashing, and unpack lists.
     Reads(usize),
 }
@@ -100,6 +104,9 @@ impl Talk<'_> {
         self.connection.send()?;
         self.connection.read()?;
         loop {
+            if self.generator.rng.random_ratio(1, self.shared.floods) {
+                self.flood();
+            }
             let batch = [1, 1, 4, 16, 64][self.generator.rng.random_range(0..5)];
             for _ in 0..batch {
                 self.put();
@@ -118,6 +125,18 @@ impl Talk<'_> {
                         let replies = self.replies(PEEKS + 2)?;
                         self.sent.pop_front();
                         self.hear(of, &replies);
+                    }
+                    Sent::Flood => {
+                        self.sent.pop_front();
+                        for _ in 0..FLOOD {
+                            self.connection.read()?;
+                            let operation = self.generator.draw();
+                            let commands = operation.commands(database(self.client));
+                            commands.iter().for_each(|command| self.connection.add(command));
+                            self.sent.push_back(Sent::Operation(operation));
+                            self.connection.send()?;
+                        }
+                        self.shared.read.fetch_add(FLOOD as u64, Ordering::Relaxed);
                     }
                     Sent::Reads(count) => {
                         let count = *count;
@@ -153,6 +172,15 @@ impl Talk<'_> {
             operation.commands(database(self.client)).iter().for_each(|command| self.connection.add(command));
             self.sent.push_back(Sent::Operation(operation));
         }
+    }
+
+    /// Reads whose answers take several writes of the server. Operations follow while the connection waits to be
+    /// writable: their answers must not leave with the others.
+    fn flood(&mut self) {
+        let mut read = words(&["MGET"]);
+        read.extend((0..self.shared.keys).map(|number| format!("s:{number}").into_bytes()));
+        (0..FLOOD).for_each(|_| self.connection.add(&read));
+        self.sent.push_back(Sent::Flood);
     }
 
     /// Commands whose answers name the operation that wrote what they read.
@@ -217,6 +245,8 @@ impl Talk<'_> {
     }
 }
 
+/// Commands of [`Talk::flood`].
+const FLOOD: usize = 20;
 /// Commands of [`Talk::peeks`].
 const PEEKS: usize = 4;
 

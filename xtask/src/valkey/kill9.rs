@@ -22,8 +22,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The hooks that `--planted` leaves out, by the names that MANGROVE_REDIS_WITHOUT takes.
-const PLANTS: [&str; 8] =
-    ["seed", "policy", "setkey", "expiry", "eviction", "gate", "writeToClient", "io-threads"];
+const PLANTS: [&str; 10] = [
+    "seed",
+    "policy",
+    "setkey",
+    "expiry",
+    "eviction",
+    "gate",
+    "writeToClient",
+    "io-threads",
+    "commands",
+    "unit",
+];
 /// Rounds that share one state before the next starts afresh.
 const ROUNDS_PER_STATE: u16 = 10;
 /// What the server may take beyond what it has at the start of a round, before it evicts.
@@ -249,6 +259,7 @@ impl<'a> Rounds<'a> {
             address: self.setup.address.clone(),
             keys: self.campaign.keys,
             evicts: self.evicts,
+            floods: if self.plant == Some("writeToClient") { 1 } else { 8 },
             told: (0..threads).map(|_| AtomicU64::new(0)).collect(),
             acknowledged: AtomicU64::new(0),
             read: AtomicU64::new(0),

@@ -3,8 +3,8 @@
 # A server that hangs must not keep the files and sockets of the tests open.
 for fd in /proc/self/fd/*; do
     fd=${fd##*/}
-    [ "$fd" -gt 2 ] && eval "exec $fd>&-"
-done 2>/dev/null
+    if [ "$fd" -gt 2 ]; then eval "exec $fd>&-"; fi
+done
 case " $* " in *' --sentinel '*) MANGROVE_SUITE_DURABLE= ;; esac
 if [ -n "$MANGROVE_SUITE_DURABLE" ] && [ -f "$1" ]; then
     dir=$(awk '$1 == "dir" { gsub("\"", "", $2); dir = $2 } END { print dir }' "$1")
