@@ -151,6 +151,7 @@ fn prepare(options: &PoolOptions, directory: &Path) -> Result<Vec<u8>> {
         sums_digest: 0,
         group: None,
         made: false,
+        alone: false,
     };
     let mut bytes = Vec::with_capacity(FILE_BYTES);
     bytes.extend_from_slice(&sb.encode()[..]);

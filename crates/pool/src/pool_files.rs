@@ -435,9 +435,10 @@ impl SuperblockFile {
         self.write(&self.current, site)
     }
 
-    /// Says that the pool is not clean.
+    /// Says that the pool is not clean, in every copy that may become whole.
     pub(crate) fn set_dirty(&mut self) -> Result<()> {
-        if !self.current.clean {
+        let Superblock { clean, alone, .. } = self.current;
+        if !clean && !alone {
             return Ok(());
         }
         // Durable-order: the copy that was read is durable before the other is overwritten. The process
@@ -445,8 +446,9 @@ impl SuperblockFile {
         self.rewrite(here())?;
         // Both copies: if the newer one were damaged later, the older must not say clean.
         // The log of a closed pool may be anything, so no group of it is recorded any more.
-        for _ in 0..2 {
-            self.update(here(), |sb| (sb.clean, sb.group) = (false, None))?;
+        for _ in 0..1 + u32::from(clean) {
+            let group = if clean { None } else { self.current.group };
+            self.update(here(), |sb| (sb.clean, sb.group) = (false, group))?;
         }
         Ok(())
     }
@@ -478,7 +480,7 @@ impl SuperblockFile {
         let mut next = self.current.clone();
         change(&mut next);
         next.seq += 1;
-        (next.version, next.made) = (VERSION, self.made);
+        (next.version, next.made, next.alone) = (VERSION, self.made, false);
         self.write(&next, site)?;
         self.current = next;
         Ok(())

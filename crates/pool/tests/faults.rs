@@ -570,3 +570,56 @@ fn an_open_error_names_the_file() {
         assert!(text.contains("cannot read"), "a reader is not told to open read-only: {text}");
     }
 }
+
+/// The newer copy says "clean" and has a damaged bit; the older copy is read. A torn write over the newer copy could
+/// mend it: so it is overwritten before anything is written that it does not know.
+#[test]
+fn a_damaged_newer_copy_is_overwritten_before_the_log() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let storage = Faulty::new(Arc::new(OsStorage));
+    let open = || options(&storage).open(&path).unwrap();
+    let fault = |file: &str, nth| Fault {
+        file: Some(file.to_owned()),
+        operations: vec![Operation::Write],
+        nth,
+        kind: FaultKind::Errno(EIO),
+    };
+    let put = |pool: &Pool| {
+        pool.region().grow(4096).unwrap();
+        pool.region().write(0, b"acknowledged");
+        pool.region().flush(0, 12);
+        pool.region().drain()
+    };
+    let pool = open();
+    put(&pool).unwrap();
+    pool.checkpoint().unwrap();
+    // Of the two copies that closing writes, the second one fails.
+    storage.plant(fault("pool", 1));
+    assert!(pool.close().is_err());
+    storage.heal();
+    let file = path.join("pool");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let are_whole = || std::fs::read(&file).unwrap().chunks(4096).all(is_whole);
+    assert!(are_whole());
+    let newer = (0..2).max_by_key(|&copy| sequence(&bytes, copy)).unwrap();
+    bytes[newer * 4096 + 962] ^= 4;
+    std::fs::write(&file, &bytes).unwrap();
+    assert!(!are_whole());
+    let pool = open();
+    assert!(!pool.was_clean());
+    storage.plant(fault("log", 0));
+    assert!(put(&pool).is_err());
+    storage.heal();
+    drop(pool);
+    assert!(are_whole(), "the log was written before the damaged copy");
+}
+
+fn is_whole(copy: &[u8]) -> bool {
+    crc32c::crc32c(&copy[..4092]).to_le_bytes() == copy[4092..]
+}
+
+/// The number of a copy's write.
+fn sequence(bytes: &[u8], copy: usize) -> u64 {
+    u64::from_le_bytes(bytes[copy * 4096 + 16..][..8].try_into().unwrap())
+}

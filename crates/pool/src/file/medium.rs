@@ -97,7 +97,8 @@ pub(crate) struct FileMedium {
 
 impl FileMedium {
     pub(crate) fn new(parts: FileParts, config: &PoolConfig, background: bool) -> Self {
-        let clean = parts.superblock.current().clean;
+        let sb = parts.superblock.current();
+        let is_marked = !sb.clean && !sb.alone;
         let medium = Self {
             memory: parts.memory,
             log: parts.log,
@@ -113,7 +114,7 @@ impl FileMedium {
             unverified: parts.unverified,
             grown: AtomicU64::new(parts.grown),
             growing: Mutex::new(()),
-            marked_dirty: AtomicBool::new(!clean),
+            marked_dirty: AtomicBool::new(is_marked),
             first_error: OnceLock::new(),
             finished: OnceLock::new(),
             finish: EventCount::new(),

@@ -86,6 +86,9 @@ pub(crate) struct Superblock {
     pub(crate) group: Option<RecordedGroup>,
     /// The owner has made its object: a region that is blank is damaged.
     pub(crate) made: bool,
+    /// The other copy was not whole when this one was read. It may be the newer one: what it says is true until
+    /// something else is written, and it is overwritten before that, because a torn write could make it whole again.
+    pub(crate) alone: bool,
 }
 
 impl Superblock {
@@ -232,6 +235,7 @@ fn decode_copy(b: &[u8], place: u64) -> std::result::Result<Superblock, CopyFaul
         sums_digest: le64(AT_SUMS_DIGEST),
         group,
         made: b[AT_MADE] != 0,
+        alone: false,
     };
     if sb.seq & 1 != place {
         return damaged("this copy of the superblock belongs in the other place");
@@ -303,7 +307,7 @@ pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Superblock> {
     match (decode_copy(a, 0), decode_copy(b, 1)) {
         (Ok(a), Ok(b)) => Ok(if a.seq >= b.seq { a } else { b }),
         // The other copy is torn by a crash, or damaged. This one is whole; at worst it is older.
-        (Ok(sb), Err(_)) | (Err(_), Ok(sb)) => Ok(sb),
+        (Ok(sb), Err(_)) | (Err(_), Ok(sb)) => Ok(Superblock { alone: true, ..sb }),
         (Err(a), Err(b)) => Err(worse(path, a, b)),
     }
 }
@@ -364,6 +368,7 @@ mod tests {
             sums_digest: 0x0123_4567_89ab_cdef,
             group: Some(RecordedGroup { lsn: 0x7_7e00, nonce: 0x0fed_cba9_8765_4321 }),
             made: true,
+            alone: false,
         }
     }
 

@@ -116,7 +116,7 @@ impl Mapped {
             }
         }
         let (was_clean, image_bytes) = (sb.clean, if files.is_device { sb.image_bytes } else { grown });
-        if was_clean || sb.version < VERSION || sb.image_bytes != image_bytes {
+        if was_clean || sb.alone || sb.version < VERSION || sb.image_bytes != image_bytes {
             if image_bytes > sb.image_bytes && kind == MediumKind::Dax {
                 files.sync_lengths()?;
             }
