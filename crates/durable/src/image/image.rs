@@ -19,7 +19,7 @@ use crate::alloc::thread_keys;
 use crate::alloc::write_fence::{FenceReport, WriteFence};
 use crate::image::aslr::Moving;
 use crate::image::audit::Audit;
-use crate::image::gather::gather;
+use crate::image::gather::Gatherer;
 use crate::image::layout::{ARENA_OFFSET, MAGIC, ROOT_COUNT, StateHeader, VERSION};
 use crate::image::modules::{Gone, Modules, find_pointer, system_library_that_points_into};
 use crate::image::variables::Globals;
@@ -112,6 +112,7 @@ struct CommitParts {
     frees: u64,
     /// Written by this file since the last commit, as (address, bytes).
     early: HeaderWrites,
+    gatherer: Gatherer,
     ranges: Vec<(usize, usize)>,
     written: Vec<(usize, usize)>,
     audit: Audit,
@@ -220,6 +221,7 @@ impl State {
             commits: 0,
             frees: 0,
             early,
+            gatherer: Gatherer::default(),
             ranges: Vec::new(),
             written: Vec::new(),
             audit: Audit::new(),
@@ -526,7 +528,7 @@ impl State {
         let frees = self.heap().frees();
         let free = (frees != parts.frees).then(|| self.heap.free_bytes());
         parts.frees = frees;
-        gather(writes, base, len, free, &mut parts.ranges);
+        parts.gatherer.gather(writes, base, len, free, &mut parts.ranges);
         // The whole reserved range: what looks like an address in its unused part is a number or a text.
         let reserve = base..base + self.shadow.capacity() as usize;
         parts.audit.look(&parts.written, &parts.ranges, &reserve);

@@ -6,6 +6,7 @@
 //!    once after the medium has failed; never else.
 //! 3. The thread has ended before the executor moves or ends.
 
+use crate::alloc::split_allocation;
 use crate::runtime::batch::Executor;
 use crate::{Error, Result};
 use mangrove_shadow::Ticket;
@@ -18,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// With durability by interval: how often the thread looks what has become durable.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// What the thread shares with its users.
 struct Wanted {
@@ -35,6 +36,8 @@ struct Wanted {
 pub(crate) struct Notifier {
     wanted: Arc<Wanted>,
     thread: Option<JoinHandle<()>>,
+    /// See [`split_allocation::forks`].
+    forks: usize,
 }
 
 /// The executor, for the thread.
@@ -68,7 +71,7 @@ impl Notifier {
         };
         let thread = mangrove_sys::without_signals(|| thread.spawn(run))
             .map_err(|e| refused("start the thread mangrove-durable", &e))?;
-        Ok(Self { wanted, thread: Some(thread) })
+        Ok(Self { wanted, thread: Some(thread), forks: split_allocation::forks() })
     }
 
     /// The descriptor; it stays the notifier's.
@@ -92,7 +95,10 @@ impl Drop for Notifier {
         // Release, with the Acquire in `run`.
         self.wanted.stops.store(true, Ordering::Release);
         self.wanted.event.notify_all();
-        if let Some(thread) = self.thread.take() {
+        // A forked child does not have the thread, and would wait for ever.
+        if let Some(thread) = self.thread.take()
+            && self.forks == split_allocation::forks()
+        {
             // A panic of the thread has been printed.
             let _ = thread.join();
         }
