@@ -38,7 +38,7 @@ pub(crate) fn build_example(example: &str, sources: &[&str], folder: &Path) -> P
     link(&sources, &folder.join(example))
 }
 
-fn link(sources: &[PathBuf], program: &Path) -> PathBuf {
+pub(crate) fn link(sources: &[PathBuf], program: &Path) -> PathBuf {
     run(cc()
         .args(sources)
         .arg("-o")
