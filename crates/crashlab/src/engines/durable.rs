@@ -98,6 +98,19 @@ impl<const OTHER: bool> DurableSubject<OTHER> {
         batch(client, commands, self.runtime.roots(), self.by_hand)
     }
 
+    /// Runs commands into a batch of this thread, and commits it.
+    fn fill(&self, commands: &[workload::DurableCommand]) -> Result<Ticket, String> {
+        for command in commands {
+            let mut call = Call::new(command, self.runtime.roots(), self.by_hand);
+            // SAFETY: a call on this runtime's state.
+            unsafe { self.runtime.batch_call(run_call, (&raw mut call).cast()) }
+                .map_err(|e| format!("call of a batch: {e}"))?;
+            // Frees what the command leaves to its caller, between two calls.
+            call.finish()?;
+        }
+        self.runtime.batch_commit().map_err(|e| format!("commit of a batch: {e}"))
+    }
+
     /// What an answer promises that the client waited for.
     fn promised(&self) -> Promised {
         if self.gated { Promised::All } else { Promised::Nothing }
@@ -170,6 +183,14 @@ impl<const OTHER: bool> Subject for DurableSubject<OTHER> {
                 self.runtime.wait(ticket).map_err(words)?;
                 Ok(self.promised())
             }
+            DurableOp::Filled(commands, wait) => {
+                let ticket = self.fill(commands)?;
+                if !*wait {
+                    return Ok(Promised::Nothing);
+                }
+                self.runtime.batch_wait(ticket).map_err(words)?;
+                Ok(self.promised())
+            }
             DurableOp::Read => {
                 let (roots, run) = (self.runtime.roots(), self.run);
                 let client = self.client.as_mut().ok_or("the client is gone")?;
@@ -220,6 +241,7 @@ impl<const OTHER: bool> Subject for DurableSubject<OTHER> {
         let state = Arc::make_mut(&mut model.0);
         match op {
             DurableOp::Batch(commands, _) => commands.iter().for_each(|command| state.run(command)),
+            DurableOp::Filled(commands, _) => state.run_filled(commands),
             DurableOp::During(outer, _, inner) => {
                 state.run(outer);
                 if let DurableInner::Command(command) = inner {

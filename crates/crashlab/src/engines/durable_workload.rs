@@ -69,6 +69,8 @@ pub struct DurableCommand(pub(crate) Vec<Step>);
 pub enum DurableOp {
     /// Commands in one batch; the client waits for the answer, or does not.
     Batch(Vec<DurableCommand>, bool),
+    /// Commands in a batch that the program fills itself, call by call; it waits until that is durable, or does not.
+    Filled(Vec<DurableCommand>, bool),
     /// A read that waits until its answer may be given.
     Read,
     /// Waits until everything is durable.
@@ -123,6 +125,13 @@ impl AppState {
         for step in &command.0 {
             self.step(step);
         }
+    }
+
+    /// The commands of a batch that the program fills. Its commit frees what was freed outside commands, in this batch
+    /// and before: no crash leaks that.
+    pub(crate) fn run_filled(&mut self, commands: &[DurableCommand]) {
+        commands.iter().for_each(|command| self.run(command));
+        self.freed_outside = 0;
     }
 
     fn step(&mut self, step: &Step) {
@@ -207,7 +216,15 @@ pub(crate) fn workload(scenario: u32, rng: &mut Rng) -> Vec<DurableOp> {
         let grown = vec![Step::Map(0, GROWTH_PAGES + rng.below(200)), Step::Word(0, 255, rng.next())];
         ops.insert(at, DurableOp::Batch(vec![DurableCommand(grown)], true));
     }
-    ops
+    ops.into_iter().map(|op| filled(op, rng)).collect()
+}
+
+/// Some batches are filled by the program itself.
+fn filled(op: DurableOp, rng: &mut Rng) -> DurableOp {
+    match op {
+        DurableOp::Batch(commands, wait) if rng.one_in(3) => DurableOp::Filled(commands, wait),
+        op => op,
+    }
 }
 
 pub(crate) fn follow_up(rng: &mut Rng) -> Vec<DurableOp> {
