@@ -62,6 +62,13 @@ bench:
 install: build
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(MANGROVE) $(DESTDIR)$(PREFIX)/bin/mangrove
+	@# The durable server, where `make redis` built it.
+	if [ -x data/valkey/current/valkey-server ]; then \
+	    install -m 755 $(TARGET)/release/mangrove-redis $(DESTDIR)$(PREFIX)/bin/mangrove-redis && \
+	    install -d $(DESTDIR)$(PREFIX)/lib/mangrove-redis/builds && \
+	    cp -a data/valkey/builds/. $(DESTDIR)$(PREFIX)/lib/mangrove-redis/builds/ && \
+	    cp -a data/valkey/current $(DESTDIR)$(PREFIX)/lib/mangrove-redis/; \
+	fi
 	DESTDIR='$(DESTDIR)' CARGO='$(CARGO)' scripts/install.sh '$(PREFIX)'
 
 clean:

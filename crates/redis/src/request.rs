@@ -86,10 +86,12 @@ impl Request {
         self.last(name).is_some_and(|value| value.eq_ignore_ascii_case("yes"))
     }
 
-    /// The directory of the state.
+    /// The directory of the state. The server goes into each `dir` from the one before.
     pub(crate) fn dir(&self) -> Result<PathBuf> {
-        let dir = Path::new(self.last("dir").unwrap_or("."));
-        std::fs::create_dir_all(dir)
+        let dirs = self.directives.iter().filter(|(name, _)| name == "dir");
+        let dir: PathBuf =
+            dirs.fold(PathBuf::from("."), |dir, (_, next)| dir.join(next)).components().collect();
+        std::fs::create_dir_all(&dir)
             .with_context(|| format!("cannot make the directory {}", dir.display()))?;
         dir.canonicalize().with_context(|| format!("cannot find the directory {}", dir.display()))
     }
@@ -232,6 +234,14 @@ mod tests {
         let request = parse(&[outer.to_str().unwrap()]).unwrap();
         assert_eq!(request.last("dir"), Some("/in"));
         assert_eq!(request.arguments, [outer.to_str().unwrap()], "save is set in the file");
+    }
+
+    #[test]
+    fn each_dir_is_seen_from_the_one_before() {
+        let place = tempfile::tempdir().unwrap();
+        let outer = place.path().canonicalize().unwrap();
+        let request = parse(&["--dir", outer.to_str().unwrap(), "--dir", "./in", "--dir", "."]).unwrap();
+        assert_eq!(request.dir().unwrap(), outer.join("in"));
     }
 
     #[test]
