@@ -45,10 +45,9 @@ typedef struct {
     size_t grave_len;
     database_t *temporary;  /* what a replica loads beside the databases, to be exchanged with them */
     sds functions;          /* sources of the libraries: length (8 bytes), bytes, and so on */
-    int replicating;        /* the next four count */
+    int replicating;        /* the next three count */
     char replid[CONFIG_RUN_ID_SIZE + 1];
-    char replid2[CONFIG_RUN_ID_SIZE + 1];
-    long long offset, second_offset;
+    long long offset;
     int stream_db;
     database_t db[DATABASES_MAX];
 } root_t;

@@ -5,7 +5,6 @@
 bool replication_moved(void) {
     if (!server.repl_backlog && !server.primary_host) return root->replicating;
     return !root->replicating || root->offset != server.primary_repl_offset ||
-           root->second_offset != server.second_replid_offset ||
            memcmp(root->replid, server.replid, CONFIG_RUN_ID_SIZE);
 }
 
@@ -14,9 +13,7 @@ static void put_replication(void *ctx) {
     root->replicating = info != NULL;
     if (!info) return;
     memcpy(root->replid, server.replid, sizeof root->replid);
-    memcpy(root->replid2, server.replid2, sizeof root->replid2);
     root->offset = server.primary_repl_offset;
-    root->second_offset = server.second_replid_offset;
     root->stream_db = info->repl_stream_db;
 }
 
