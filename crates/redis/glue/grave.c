@@ -70,15 +70,17 @@ void __wrap_emptyDbAsync(serverDb *db) {
 
 /* ---- out of it ---- */
 
-/* Deletes some entries; true when none is left. */
+/* Deletes some entries; true when the rest, one at most, can go with the table: an iterator does not survive the
+ * deletion of the last entry, with which the table shrinks at once. */
 static bool shrink_table(hashtable *table, const void *(*key_of)(const void *)) {
     hashtableIterator it;
     void *entry;
     int left = SLICE_ELEMENTS;
     hashtableInitIterator(&it, table, HASHTABLE_ITER_SAFE);
-    while (left-- > 0 && hashtableNext(&it, &entry)) hashtableDelete(table, key_of ? key_of(entry) : entry);
+    while (left-- > 0 && hashtableSize(table) > 1 && hashtableNext(&it, &entry))
+        hashtableDelete(table, key_of ? key_of(entry) : entry);
     hashtableResetIterator(&it);
-    return hashtableSize(table) == 0;
+    return hashtableSize(table) <= 1;
 }
 
 static bool shrink_sorted_set(zset *set) {
@@ -106,25 +108,34 @@ static bool shrink_value(robj *v) {
     return true;
 }
 
+static void buried_gone(size_t count) {
+    root->grave_len -= count;
+    freed += count;
+}
+
 static bool shrink_database(grave_t *g) {
     if (g->expires) {
         /* Its entries are those of `keys`. */
         kvstoreRelease(g->expires);
         g->expires = NULL;
     }
-    int at = kvstoreGetFirstNonEmptyHashtableIndex(g->keys);
-    if (at < 0) return true;
     size_t before = kvstoreSize(g->keys);
-    kvstoreHashtableIterator *it = kvstoreGetHashtableIterator(g->keys, at, HASHTABLE_ITER_SAFE);
-    void *entry;
-    int left = SLICE_ELEMENTS;
-    while (left-- > 0 && kvstoreHashtableIteratorNext(it, &entry))
-        kvstoreHashtableDelete(g->keys, at, objectGetKey(entry));
-    kvstoreReleaseHashtableIterator(it);
-    size_t gone = before - kvstoreSize(g->keys);
-    root->grave_len -= gone;
-    freed += gone;
-    return kvstoreSize(g->keys) == 0;
+    int left = SLICE_ELEMENTS, at = kvstoreGetFirstNonEmptyHashtableIndex(g->keys);
+    while (at >= 0 && left > 0) {
+        /* Tables of one entry at most stay for the release. */
+        if (kvstoreHashtableSize(g->keys, at) > 1) {
+            kvstoreHashtableIterator *it = kvstoreGetHashtableIterator(g->keys, at, HASHTABLE_ITER_SAFE);
+            void *entry;
+            while (left-- > 0 && kvstoreHashtableSize(g->keys, at) > 1 && kvstoreHashtableIteratorNext(it, &entry))
+                kvstoreHashtableDelete(g->keys, at, objectGetKey(entry));
+            kvstoreReleaseHashtableIterator(it);
+        }
+        if (left > 0) at = kvstoreGetNextNonEmptyHashtableIndex(g->keys, at);
+    }
+    buried_gone(before - kvstoreSize(g->keys));
+    if (at >= 0) return false;
+    buried_gone(kvstoreSize(g->keys));
+    return true;
 }
 
 static void dig(void *unused) {
@@ -133,8 +144,7 @@ static void dig(void *unused) {
     if (g->value ? !shrink_value(g->value) : !shrink_database(g)) return;
     if (g->value) {
         decrRefCount(g->value);
-        root->grave_len--;
-        freed++;
+        buried_gone(1);
     } else {
         kvstoreRelease(g->keys);
     }
