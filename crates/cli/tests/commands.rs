@@ -335,24 +335,28 @@ fn every_help_text_has_an_example() {
     assert!(yard.ok(&["--help"]).contains("Exit codes"));
 }
 
-/// `mangrove bench` is a program of its own beside this one: it gets the arguments as they are, and its exit code
-/// is the command's.
+/// `mangrove bench` and `mangrove redis` are programs of their own beside this one: they get the arguments as they are,
+/// and their exit code is the command's.
 #[test]
-fn bench_runs_the_program_beside_this_one() {
+fn programs_beside_this_one_are_executed() {
     let yard = Yard::new();
     let mangrove = yard.path("mangrove");
     std::fs::copy(env!("CARGO_BIN_EXE_mangrove"), &mangrove).unwrap();
-    let bench = |args: &[&str]| Command::new(&mangrove).arg("bench").args(args).output().unwrap();
+    for (command, remedy) in
+        [("bench", "build it with `cargo build"), ("redis", "build it with `make redis`")]
+    {
+        let run = |args: &[&str]| Command::new(&mangrove).arg(command).args(args).output().unwrap();
 
-    let missing = bench(&["map", "--all"]);
-    let said = String::from_utf8_lossy(&missing.stderr);
-    assert_eq!(missing.status.code(), Some(3), "{said}");
-    assert!(said.contains("mangrove-bench; build it with `cargo build"), "{said}");
+        let missing = run(&["map", "--all"]);
+        let said = String::from_utf8_lossy(&missing.stderr);
+        assert_eq!(missing.status.code(), Some(3), "{said}");
+        assert!(said.contains(&format!("mangrove-{command}; {remedy}")), "{said}");
 
-    let script = yard.path("mangrove-bench");
-    std::fs::write(&script, "#!/bin/sh\nfor word; do echo \"[$word]\"; done\nexit 7\n").unwrap();
-    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let ran = bench(&["map", "--only", "a b", "--help", "--", "-x"]);
-    assert_eq!(ran.status.code(), Some(7));
-    assert_eq!(String::from_utf8_lossy(&ran.stdout), "[map]\n[--only]\n[a b]\n[--help]\n[--]\n[-x]\n");
+        let script = yard.path(&format!("mangrove-{command}"));
+        std::fs::write(&script, "#!/bin/sh\nfor word; do echo \"[$word]\"; done\nexit 7\n").unwrap();
+        std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let ran = run(&["map", "--only", "a b", "--help", "--", "-x"]);
+        assert_eq!(ran.status.code(), Some(7));
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), "[map]\n[--only]\n[a b]\n[--help]\n[--]\n[-x]\n");
+    }
 }
