@@ -1,4 +1,5 @@
-//! Workloads, baselines, statistics and figures: `mangrove bench map`, `bench durable`, `bench leveldb`, `bench txn`.
+//! Workloads, baselines, statistics and figures: `mangrove bench map`, `bench durable`, `bench leveldb`,
+//! `bench redis`, `bench txn`.
 //!
 //! Every subject is measured in the same run, in interleaved rounds, together with the floors of the machine. The
 //! report prints medians, and the ratio to Mangrove in the same line.
@@ -9,6 +10,7 @@ mod baselines;
 mod durable;
 mod harness;
 mod leveldb;
+mod redis;
 mod report;
 mod run;
 mod sections;
@@ -23,6 +25,7 @@ pub use harness::stats::Samples;
 pub use harness::store::{OpenStore, StoreKind, SyncMode};
 pub use harness::workload::Workload;
 pub use leveldb::{LeveldbArgs, run as run_leveldb};
+pub use redis::{RedisArgs, run as run_redis};
 pub use report::report::{BenchReport, Goal, MachineInfo, Row, RowKey, Unit};
 pub use run::{run, run_with};
 pub use txn::{

@@ -197,6 +197,43 @@ fn curves(path: &Path, title: &str, rows: &[&Row]) -> anyhow::Result<()> {
     root.present().map_err(draw_error)
 }
 
+/// One curve for each name, through its points in their order; both axes begin at 0.
+pub(crate) fn curves_of(
+    path: &Path,
+    title: &str,
+    [x_desc, y_desc]: [&str; 2],
+    points: &[(&str, (f64, f64))],
+) -> anyhow::Result<()> {
+    let most =
+        |of: fn(&(f64, f64)) -> f64| points.iter().map(|(_, at)| of(at)).fold(0.0, f64::max).max(1e-9) * 1.1;
+    let (right, top) = (most(|at| at.0), most(|at| at.1));
+    let mut names: Vec<&str> = points.iter().map(|(name, _)| *name).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    names.retain(|name| seen.insert(*name));
+    let root = SVGBackend::new(path, SIZE).into_drawing_area();
+    root.fill(&WHITE).map_err(draw_error)?;
+    let mut chart = ChartBuilder::on(&root)
+        .caption(title, ("sans-serif", 20))
+        .margin(12)
+        .x_label_area_size(46)
+        .y_label_area_size(70)
+        .build_cartesian_2d(0.0..right, 0.0..top)
+        .map_err(draw_error)?;
+    chart.configure_mesh().x_desc(x_desc).y_desc(y_desc).draw().map_err(draw_error)?;
+    for (n, name) in names.into_iter().enumerate() {
+        let colour = COLOURS[n % COLOURS.len()];
+        let mine = || points.iter().filter(move |(of, _)| *of == name).map(|(_, at)| *at);
+        chart
+            .draw_series(LineSeries::new(mine(), colour.stroke_width(2)))
+            .map_err(draw_error)?
+            .label(name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 12, y)], colour.stroke_width(2)));
+        chart.draw_series(mine().map(|at| Circle::new(at, 3, colour.filled()))).map_err(draw_error)?;
+    }
+    legend(&mut chart)?;
+    root.present().map_err(draw_error)
+}
+
 fn legend<'a, X, Y>(chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>) -> anyhow::Result<()>
 where
     X: Ranged<ValueType = f64>,

@@ -1,0 +1,68 @@
+//! SVG figures of this bench.
+
+use super::cases::{CLIENTS, HASHES, PIPELINE, RESTART, UPDATES};
+use super::run::{CPU_MAIN, P99, THROUGHPUT};
+use crate::report::figures::{Figure, curves_of, grouped_bars};
+use crate::report::report::{BenchReport, Row};
+use std::path::Path;
+
+/// How a row's group is called.
+type Group = fn(&Row) -> String;
+
+/// Draws every figure for which this run has measurements into `dir`.
+pub(super) fn draw(report: &BenchReport, dir: &Path) -> anyhow::Result<Vec<Figure>> {
+    let mut done = Vec::new();
+    let updates = |r: &Row| r.key.workload.rsplit(", ").next().unwrap_or_default().replace(" updates", "");
+    let clients = |r: &Row| format!("{} clients", r.key.threads);
+    let kind = |r: &Row| r.key.workload.split(", ").next().unwrap_or_default().to_owned();
+    let bars: [(&str, &str, &str, &str, Group); 5] = [
+        ("redis-updates.svg", "Throughput by the share of updates, 16 clients", UPDATES, THROUGHPUT, updates),
+        ("redis-clients.svg", "SET by clients", CLIENTS, THROUGHPUT, clients),
+        ("redis-pipeline.svg", "Writes, pipeline 16, 50 clients", PIPELINE, THROUGHPUT, kind),
+        ("redis-cpu.svg", "Main thread's CPU of a write, pipeline 16", PIPELINE, CPU_MAIN, kind),
+        ("redis-restart.svg", "Restart after SIGKILL", RESTART, "restart", |r| r.key.workload.clone()),
+    ];
+    for (file, title, section, operation, group) in bars {
+        let picks = |r: &&Row| {
+            let is_write = r.key.workload.contains("100 % updates") || section != PIPELINE;
+            // Skewed keys have tables of their own.
+            r.key.section == section
+                && r.key.operation == operation
+                && is_write
+                && !r.key.workload.contains("Zipf")
+        };
+        let rows: Vec<&Row> = report.rows.iter().filter(picks).collect();
+        if !rows.is_empty() {
+            grouped_bars(&dir.join(file), title, &rows, group)?;
+            done.push(Figure { file: file.into(), title: title.into() });
+        }
+    }
+    for updates in [10, 90] {
+        for (name, keys) in [("uniform", "uniform"), ("zipf", "Zipf 0.99")] {
+            let workload = format!("hashes, {keys}, {updates} % updates");
+            let points: Vec<(&str, (f64, f64))> = report
+                .rows
+                .iter()
+                .filter(|r| r.key.section == HASHES && r.key.workload == workload && r.key.operation == P99)
+                .filter_map(|latency| {
+                    let mut key = latency.key.clone();
+                    key.operation = THROUGHPUT.into();
+                    let rate = report.rows.iter().find(|r| r.key == key)?;
+                    Some((latency.key.subject.as_str(), (rate.median / 1e3, latency.median)))
+                })
+                .collect();
+            if !points.is_empty() {
+                let file = format!("redis-hashes-{name}-{updates}.svg");
+                let title = format!("Latency against throughput: {workload}");
+                curves_of(
+                    &dir.join(&file),
+                    &title,
+                    ["thousands per second", "p99 in milliseconds"],
+                    &points,
+                )?;
+                done.push(Figure { file, title });
+            }
+        }
+    }
+    Ok(done)
+}

@@ -1,0 +1,14 @@
+//! `mangrove bench redis`: the durable Redis-compatible server beside stock ones, with a closed-loop client.
+
+mod args;
+mod cases;
+mod client;
+mod figures;
+mod goals;
+mod processor;
+mod reply;
+mod run;
+mod subjects;
+
+pub use args::RedisArgs;
+pub use run::run;
