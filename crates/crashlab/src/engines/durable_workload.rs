@@ -219,10 +219,14 @@ pub(crate) fn workload(scenario: u32, rng: &mut Rng) -> Vec<DurableOp> {
     ops.into_iter().map(|op| filled(op, rng)).collect()
 }
 
-/// Some batches are filled by the program itself.
+/// Some batches are filled by the program itself, and free a block natively before the commit.
 fn filled(op: DurableOp, rng: &mut Rng) -> DurableOp {
     match op {
-        DurableOp::Batch(commands, wait) if rng.one_in(3) => DurableOp::Filled(commands, wait),
+        DurableOp::Batch(mut commands, wait) if rng.one_in(3) => {
+            let slot = rng.below(RANDOM_SLOT_COUNT) as u8;
+            commands.push(DurableCommand(vec![Step::Put(slot, 40, 1), Step::FreeOutside(slot)]));
+            DurableOp::Filled(commands, wait)
+        }
         op => op,
     }
 }

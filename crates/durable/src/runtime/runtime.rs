@@ -598,8 +598,8 @@ impl Runtime {
     ///
     /// # Errors
     /// `Server` while clients are alive, `Batch` while a batch is open: the runtime stays open, but this handle to it
-    /// is gone, so drop the clients and commit the batch first. Otherwise the medium's error, after which the pool opens
-    /// by recovery.
+    /// is gone, so drop the clients and commit the batch first. Otherwise the medium's error, after which the pool
+    /// opens by recovery.
     pub fn close(self: Arc<Self>) -> Result<()> {
         let mut this = self;
         if this.has_open_batch() {
