@@ -42,6 +42,10 @@ pub fn open_itself(path: &Path) -> io::Result<File> {
 /// # Errors
 /// ENOSPC, EFBIG, EIO: those of fallocate(2) or ftruncate(2).
 pub fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    crate::without_size_signal(|| reserve(file, offset, len))
+}
+
+fn reserve(file: &File, offset: u64, len: u64) -> io::Result<()> {
     let before = file.metadata()?.len();
     let ask = || rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), offset, len);
     match rustix::io::retry_on_intr(ask) {
@@ -266,4 +270,34 @@ pub fn random_u64() -> u64 {
         at += n.max(0) as usize;
     }
     u64::from_le_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a child, which alone has the limit, and the default action of the signal.
+    #[test]
+    fn a_file_size_limit_fails_the_call_and_ends_nobody() {
+        let file = tempfile::tempfile().unwrap();
+        // SAFETY: the child allocates nothing, and leaves by _exit.
+        let status = unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+                let limit = libc::rlimit { rlim_cur: 4096, rlim_max: 4096 };
+                let limited = libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) == 0;
+                let grown = allocate(&file, 0, 1 << 20).err().and_then(|e| e.raw_os_error());
+                let fits = allocate(&file, 0, 4096).is_ok();
+                libc::_exit(i32::from(!(limited && grown == Some(libc::EFBIG) && fits)));
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            status
+        };
+        assert!(
+            libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
+            "the child ended with {status:#x}"
+        );
+    }
 }

@@ -1,5 +1,5 @@
-//! A closed-loop client: one thread drives many connections; each sends its next commands when it has all answers to the
-//! last ones.
+//! A closed-loop client: one thread drives many connections; each sends its next commands when it has all answers to
+//! the last ones.
 //!
 //! A latency is the time from the write of a connection's commands to the moment at which this thread has the answer.
 //! A closed loop sends less while the server stalls, so it shows the latency at the throughput that was reached, not

@@ -1,7 +1,7 @@
 //! SVG figures of this bench.
 
 use super::cases::{CLIENTS, HASHES, PIPELINE, RESTART, UPDATES};
-use super::run::{CPU_MAIN, P99, THROUGHPUT};
+use super::lines::{CPU_MAIN, P99, THROUGHPUT};
 use crate::report::figures::{Figure, curves_of, grouped_bars};
 use crate::report::report::{BenchReport, Row};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The goals of the durable server, judged by what this run measured.
 
 use super::cases::{CLIENTS, PIPELINE, RESTART, UPDATES};
-use super::run::{CPU_MAIN, P99, THROUGHPUT};
+use super::lines::{CPU_MAIN, P99, THROUGHPUT};
 use super::subjects::ALWAYS;
 use crate::report::report::{BenchReport, Goal, OURS, Row};
 

@@ -5,6 +5,7 @@ mod cases;
 mod client;
 mod figures;
 mod goals;
+mod lines;
 mod processor;
 mod reply;
 mod run;

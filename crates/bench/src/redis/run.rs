@@ -1,6 +1,7 @@
 //! Runs the cases on every server, interleaved, and writes the report.
 
 use super::cases::{self, Case, RESTART, SECTIONS};
+use super::lines::{CPU, CPU_MAIN, P50, P99, P999, THROUGHPUT};
 use super::processor::Pinning;
 use super::subjects::{Running, SUBJECTS, Subject};
 use super::{RedisArgs, client, figures, goals};
@@ -15,12 +16,6 @@ use std::time::{Duration, Instant};
 
 const PAGE: Page<'_> = Page { title: "The durable Redis-compatible server, measured", sections: &SECTIONS };
 
-pub(super) const THROUGHPUT: &str = "commands";
-pub(super) const P50: &str = "p50";
-pub(super) const P99: &str = "p99";
-pub(super) const P999: &str = "p99.9";
-pub(super) const CPU: &str = "server's CPU a command";
-pub(super) const CPU_MAIN: &str = "main thread's CPU a command";
 /// After the records are made, checkpoints and rewrites may go on for a while.
 const SETTLING: Duration = Duration::from_millis(1_500);
 

@@ -94,7 +94,6 @@ static void threads(const char *folder) {
 
 int main(int argc, char **argv) {
     const char *folder = scratch_of(argc, argv);
-    CHECK(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
     address_space(below(folder, "addresses"));
     threads(folder);
     file_size(below(folder, "file"), MANGROVE_MEDIUM_FILE);

@@ -213,7 +213,7 @@ impl StorageFile for OsFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8], _site: Site) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
+        mangrove_sys::without_size_signal(|| self.file.write_all_at(bytes, offset))
     }
 
     fn prepare_durable(&self) -> io::Result<()> {

@@ -96,6 +96,46 @@ pub fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
     answer
 }
 
+/// Runs `write`, which may make a file longer than the process may have it (RLIMIT_FSIZE). The system then fails the
+/// call with EFBIG, and sends SIGXFSZ to the calling thread, which ends the process by default. The error alone is
+/// enough.
+///
+/// # Errors
+/// Those of `write`.
+pub fn without_size_signal<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let mut signal = std::mem::MaybeUninit::uninit();
+    let mut before = std::mem::MaybeUninit::uninit();
+    // SAFETY: the first two calls fill the set, and the last one fills `before` if it returns 0.
+    let blocked = unsafe {
+        libc::sigemptyset(signal.as_mut_ptr());
+        libc::sigaddset(signal.as_mut_ptr(), libc::SIGXFSZ);
+        libc::pthread_sigmask(libc::SIG_BLOCK, signal.as_ptr(), before.as_mut_ptr()) == 0
+    };
+    if !blocked {
+        return write();
+    }
+    // SAFETY: filled above.
+    let (signal, before) = unsafe { (signal.assume_init(), before.assume_init()) };
+    let is_pending = || {
+        let mut pending = std::mem::MaybeUninit::uninit();
+        // SAFETY: the first call fills the set that the second one reads.
+        unsafe {
+            libc::sigpending(pending.as_mut_ptr()) == 0
+                && libc::sigismember(pending.as_ptr(), libc::SIGXFSZ) == 1
+        }
+    };
+    let was_pending = is_pending();
+    let answer = write();
+    if answer.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::EFBIG)) && !was_pending && is_pending() {
+        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: takes the pending signal; both arguments live.
+        unsafe { libc::sigtimedwait(&raw const signal, std::ptr::null_mut(), &raw const now) };
+    }
+    // SAFETY: the mask of before.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    answer
+}
+
 /// Whether programs that this process starts get random addresses, as far as the process decides.
 ///
 /// # Errors

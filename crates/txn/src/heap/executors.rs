@@ -12,6 +12,7 @@ use crate::executor::{
 use crate::memory::TxMemory;
 use crate::run::{Isolation, TxCounts, TxError, TxThread};
 use mangrove_shadow::Error;
+use mangrove_sys::Reservation;
 use std::marker::PhantomData;
 
 /// A heap's executor.
@@ -25,13 +26,20 @@ pub(super) enum HeapExecutor {
 
 impl HeapExecutor {
     /// The executor of `choice` for the transactions on `memory`.
-    pub(super) fn new(choice: &Choice, memory: TxMemory, log: HeapLog) -> Self {
+    ///
+    /// # Errors
+    /// `Unsupported` when the process has no address space left for the ownership records.
+    pub(super) fn new(choice: &Choice, memory: TxMemory, log: HeapLog) -> Result<Self, Error> {
+        let records = |log, options: StmOptions| {
+            has_addresses_for(&options)?;
+            Ok(Self::Records(Stm::new(memory, log, options)))
+        };
         match choice.executor {
-            Executor::Records(options) => Self::Records(Stm::new(memory, log, options)),
-            Executor::OneLock => Self::OneLock(Sgl::new(memory, log)),
-            Executor::Rtm => Self::Rtm(Htm::new(memory, log)),
-            Executor::HardwareModel(limits) => Self::Model(HardwareModel::new(memory, log, limits)),
-            Executor::Automatic => Self::Records(Stm::new(memory, log, StmOptions::default())),
+            Executor::Records(options) => records(log, options),
+            Executor::OneLock => Ok(Self::OneLock(Sgl::new(memory, log))),
+            Executor::Rtm => Ok(Self::Rtm(Htm::new(memory, log))),
+            Executor::HardwareModel(limits) => Ok(Self::Model(HardwareModel::new(memory, log, limits))),
+            Executor::Automatic => records(log, StmOptions::default()),
         }
     }
 
@@ -44,6 +52,17 @@ impl HeapExecutor {
             Self::Model(executor) => HeapThread::Model(executor.try_thread()?),
         })
     }
+}
+
+/// Whether the table of the ownership records finds a place: under a limit of address space (`ulimit -v`) it may not.
+fn has_addresses_for(options: &StmOptions) -> Result<(), Error> {
+    // The table is mapped at a multiple of a huge page, and has a little room on both sides.
+    let bytes = (8usize << options.record_bits.min(28)) + (4 << 20);
+    Reservation::anonymous(bytes).map(drop).map_err(|error| Error::Unsupported {
+        what: format!(
+            "the process has no {bytes} bytes of address space left for the ownership records ({error}); raise its limit (ulimit -v)"
+        ),
+    })
 }
 
 /// One thread's handle to a heap's executor.

@@ -211,7 +211,7 @@ impl Heap {
         // the length. Other code reaches it only by the addresses that `Tx` hands out.
         let memory = unsafe { TxMemory::growing(space.shadow().base(), space.grown()) };
         let plan = Plan::new(choice.executor, log.protocol(), space.shadow().order());
-        let executor = Box::new(HeapExecutor::new(choice, memory, log));
+        let executor = Box::new(HeapExecutor::new(choice, memory, log)?);
         // SAFETY: the executor is boxed, and this struct drops it after the thread that keeps the limit.
         let memory = unsafe { memory_limit(&executor, space.shadow(), options)? };
         let threads = ThreadLocal::new();

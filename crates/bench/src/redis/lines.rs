@@ -1,0 +1,8 @@
+//! The names of the report's lines.
+
+pub(super) const THROUGHPUT: &str = "commands";
+pub(super) const P50: &str = "p50";
+pub(super) const P99: &str = "p99";
+pub(super) const P999: &str = "p99.9";
+pub(super) const CPU: &str = "server's CPU a command";
+pub(super) const CPU_MAIN: &str = "main thread's CPU a command";
