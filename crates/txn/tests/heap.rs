@@ -330,6 +330,36 @@ fn a_fork_is_refused() {
     });
 }
 
+/// The child has the parent's log, on emulated the same memory: it must not write there.
+#[test]
+fn a_child_that_is_forked_in_a_body_commits_nothing() {
+    on_each(|options, path| {
+        let heap = options.clone().open(path).unwrap();
+        make_list(&heap);
+        let mut child = -1;
+        let answer = heap.transaction(|tx| {
+            push(tx, 1)?;
+            // SAFETY: the child leaves the body, which allocates little, and exits.
+            child = unsafe { libc::fork() };
+            Ok(())
+        });
+        if child == 0 {
+            let refused = matches!(answer, Err(HeapError::Forked));
+            let waits = matches!(heap.sync(), Err(HeapError::Forked));
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(i32::from(!refused || !waits)) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!(status, 0);
+        answer.unwrap();
+        heap.transaction(|tx| push(tx, 2)).unwrap();
+        drop(heap);
+        assert_eq!(values(&options.open(path).unwrap()).len(), 2);
+    });
+}
+
 #[test]
 fn a_retry_waits_for_a_change() {
     on_each(|options, path| {

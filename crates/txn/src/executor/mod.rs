@@ -21,6 +21,7 @@ mod wakeup;
 pub use crowd::ThreadLimit;
 pub use in_place::InPlaceTx;
 pub use model::{HardwareLimits, HardwareModel, HardwareThread, HardwareTx};
+pub(crate) use ownership::{RECORD_BITS_MAX, STRIPE_BITS};
 pub use retries::RetryBudget;
 pub use rtm::{Htm, HtmThread};
 pub use sgl::{Sgl, SglThread};

@@ -52,6 +52,11 @@ pub(crate) const fn next_incarnation(record: u64) -> Option<u64> {
     if record & INCARNATION_MAX == INCARNATION_MAX { None } else { Some(record + 1) }
 }
 
+/// At most 2 to this power ownership records.
+pub(crate) const RECORD_BITS_MAX: u32 = 28;
+/// A stripe has 2 to one of these powers bytes.
+pub(crate) const STRIPE_BITS: std::ops::RangeInclusive<u32> = 3..=12;
+
 /// Records between the last one of a stripe and the one of all memory, so that it has cache lines of its own.
 const APART: usize = 16;
 
@@ -66,8 +71,8 @@ pub(crate) struct Table {
 impl Table {
     /// A table of `2^record_bits` records for stripes of `2^stripe_bits` bytes.
     pub(crate) fn new(record_bits: u32, stripe_bits: u32) -> Self {
-        assert!(record_bits <= 28, "at most 2^28 ownership records");
-        assert!((3..=12).contains(&stripe_bits), "a stripe has 8 to 4,096 bytes");
+        assert!(record_bits <= RECORD_BITS_MAX, "at most 2^28 ownership records");
+        assert!(STRIPE_BITS.contains(&stripe_bits), "a stripe has 8 to 4,096 bytes");
         let count = 1 << record_bits;
         Self { words: Memory::new(count + 2 * APART), mask: count - 1, stripe_bits }
     }

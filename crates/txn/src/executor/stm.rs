@@ -3,7 +3,7 @@
 use super::backoff::Backoff;
 use super::crowd::{Place, ThreadLimit};
 use super::gate::{Exclusive, Gate};
-use super::ownership::Table;
+use super::ownership::{RECORD_BITS_MAX, STRIPE_BITS, Table};
 use super::policy::{Looks, Policy};
 use super::solo::SoloWatch;
 use super::stm_tx::{Commit, Stm, StmTx};
@@ -34,7 +34,8 @@ pub struct StmOptions {
     pub one_writer: bool,
     /// Both ways are tried now and then, and the one with more commits stays; `one_writer` is only the first.
     pub measures: bool,
-    /// How many threads run transactions at once; the others sleep until it is their turn.
+    /// How many threads run transactions at once; the others sleep until it is their turn. A heap on the file medium,
+    /// whose commits wait for the device, finds no limit.
     pub threads: ThreadLimit,
 }
 
@@ -51,6 +52,13 @@ impl Default for StmOptions {
             measures: false,
             threads: ThreadLimit::Found,
         }
+    }
+}
+
+impl StmOptions {
+    /// Whether [`Stm::new`] takes them.
+    pub(crate) fn are_in_range(&self) -> bool {
+        self.record_bits <= RECORD_BITS_MAX && STRIPE_BITS.contains(&self.stripe_bits)
     }
 }
 

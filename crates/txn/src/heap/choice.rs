@@ -3,7 +3,7 @@
 
 use super::error::{HeapError, HeapResult};
 use crate::commit::Protocol;
-use crate::executor::{HardwareLimits, StmOptions};
+use crate::executor::{HardwareLimits, RECORD_BITS_MAX, STRIPE_BITS, StmOptions, ThreadLimit};
 use mangrove_shadow::{MediumKind, Order, Shadow};
 use std::fmt;
 
@@ -127,6 +127,15 @@ impl Choice {
             Executor::Automatic => Executor::OneLock,
             executor => executor,
         };
+        let executor = match executor {
+            // There a commit waits for the device, not for a processor: more threads share one write.
+            Executor::Records(options)
+                if machine.medium == MediumKind::File && options.threads == ThreadLimit::Found =>
+            {
+                Executor::Records(StmOptions { threads: ThreadLimit::Unlimited, ..options })
+            }
+            executor => executor,
+        };
         let choice = Self { executor, protocol, order: protocol.order().or(order) };
         choice.refuse(order, machine)?;
         Ok(choice)
@@ -156,6 +165,26 @@ impl Choice {
 
     fn refuse(&self, order: Option<Order>, machine: &Machine) -> HeapResult<()> {
         let Self { executor, protocol, .. } = self;
+        match executor {
+            Executor::Records(options) if !options.are_in_range() => {
+                return refused(format!(
+                    "record_bits is 0 to {RECORD_BITS_MAX}, and stripe_bits {} to {}; they are {} and {}",
+                    STRIPE_BITS.start(),
+                    STRIPE_BITS.end(),
+                    options.record_bits,
+                    options.stripe_bits
+                ));
+            }
+            Executor::HardwareModel(limits) if limits.write_sets == 0 => {
+                return refused("the model of hardware needs at least one cache set (write_sets)".into());
+            }
+            _ => {}
+        }
+        if let Protocol::HtmSgl = protocol {
+            return refused(format!(
+                "the protocol {protocol} works in place, without the working copy of a heap; use InPlaceMemory, or another protocol"
+            ));
+        }
         if let Executor::Rtm = executor
             && let Some(why) = (machine.without_rtm)()
         {
@@ -222,6 +251,37 @@ mod tests {
         Choice::new(executor, protocol, None, machine)
             .map(|choice| format!("{}, {}", choice.executor, choice.protocol))
             .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn options_out_of_range_are_refused_before_anything_is_made() {
+        let here = machine(MediumKind::Emulated, false, false, true);
+        let records = |record_bits, stripe_bits| {
+            Executor::Records(StmOptions { record_bits, stripe_bits, ..StmOptions::default() })
+        };
+        for executor in [
+            records(29, 5),
+            records(18, 2),
+            records(18, 13),
+            Executor::HardwareModel(HardwareLimits { write_sets: 0, ..HardwareLimits::default() }),
+        ] {
+            chosen(executor, Protocol::Automatic, &here).unwrap_err();
+        }
+        let refused = chosen(Executor::OneLock, Protocol::HtmSgl, &here).unwrap_err();
+        assert!(refused.contains("in place"), "{refused}");
+        chosen(records(0, 12), Protocol::Automatic, &here).unwrap();
+    }
+
+    #[test]
+    fn threads_that_wait_for_the_device_are_not_limited() {
+        for (medium, expected) in
+            [(MediumKind::File, ThreadLimit::Unlimited), (MediumKind::Emulated, ThreadLimit::Found)]
+        {
+            let here = machine(medium, false, false, true);
+            let choice = Choice::new(Executor::default(), Protocol::Automatic, None, &here).unwrap();
+            let Executor::Records(options) = choice.executor else { panic!("{}", choice.executor) };
+            assert_eq!(options.threads, expected);
+        }
     }
 
     #[test]

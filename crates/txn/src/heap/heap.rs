@@ -280,7 +280,8 @@ impl Heap {
         let Thread { handle, arena } = &mut *thread;
         let refusal = self.parts.space.refusal();
         let body = |tx: HeapTx<'_>| -> Result<T, Halt<Cancelled<E>>> {
-            body(&mut Tx { tx, arena, refusal }).map_err(|cancel| self.halt(cancel))
+            let answer = body(&mut Tx { tx, arena, refusal }).map_err(|cancel| self.halt(cancel))?;
+            self.stay().map(|()| answer)
         };
         self.outcome(handle.run(reads, body))
     }
@@ -296,7 +297,8 @@ impl Heap {
         let Thread { handle, arena } = &mut *thread;
         let refusal = self.parts.space.refusal();
         let body = |tx: HeapTx<'_>| -> Result<T, Halt<Cancelled<E>>> {
-            body(&mut Tx { tx, arena, refusal }).map_err(|cancel| self.halt(cancel))
+            let answer = body(&mut Tx { tx, arena, refusal }).map_err(|cancel| self.halt(cancel))?;
+            self.stay().map(|()| answer)
         };
         self.outcome(handle.run_nowait(body))
     }
@@ -326,6 +328,15 @@ impl Heap {
             }
             halt => halt,
         }
+    }
+
+    /// Undoes a transaction whose body has forked, in the child: on dax and emulated it has the parent's log.
+    #[inline(always)]
+    fn stay<E>(&self) -> Result<(), Halt<Cancelled<E>>> {
+        if self.process.is_here() {
+            return Ok(());
+        }
+        Err(Halt::Abort(Cancelled::Failed(Box::new(HeapError::Forked))))
     }
 
     /// `Forked` in a child of the process that opened it.
@@ -434,8 +445,9 @@ impl Heap {
     /// Waits until everything committed so far is durable, in every durability mode, by whichever thread and call.
     ///
     /// # Errors
-    /// The first I/O error.
+    /// The first I/O error; `Forked` in a child.
     pub fn sync(&self) -> HeapResult<()> {
+        self.refuse_child()?;
         Ok(self.parts.space.shadow().sync()?)
     }
 
