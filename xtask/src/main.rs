@@ -37,6 +37,8 @@ enum Chore {
     Kill9(kill9::Args),
     /// Cut the power of a virtual machine while it loads; boot again and verify.
     Powercut(powercut::Args),
+    /// Durable and stock servers as primaries and replicas, in a Cluster and under Sentinel, with kills.
+    RedisReplication(valkey::replication::Args),
     /// Valkey's own tests with the durable server in the place of its own.
     RedisSuite(valkey::suite::Args),
     /// Rules of the sources' structure: circles of files, long lines and files, floors, names in documents.
@@ -55,6 +57,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Instructions => instructions::run(),
         Chore::Kill9(args) => kill9::run(args),
         Chore::Powercut(args) => powercut::run(args),
+        Chore::RedisReplication(args) => valkey::replication::run(args),
         Chore::RedisSuite(args) => valkey::suite::run(args),
         Chore::Tidy(args) => tidy::run(args),
         Chore::Tla(args) => tla::run(args),

@@ -1,10 +1,14 @@
 //! Chores about the Redis-compatible server: kills, Valkey's own test suite, replication, Cluster and Sentinel.
 
 mod client;
+mod cluster;
+mod counters;
 mod kill9;
 mod model;
 mod operation;
+pub(crate) mod replication;
 mod resp;
+mod sentinel;
 mod server;
 pub(crate) mod suite;
 mod survey;

@@ -209,10 +209,6 @@ impl Server {
         String::from_utf8_lossy(&text[text.len().saturating_sub(1500)..]).into_owned()
     }
 
-    pub(super) fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Whether it has ended by itself, and how.
     pub(super) fn ended(&mut self) -> Result<Option<std::process::ExitStatus>> {
         Ok(self.child.try_wait()?)

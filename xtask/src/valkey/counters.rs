@@ -1,0 +1,159 @@
+//! Writers of counters, for servers with replicas: each key holds the number of its last write.
+
+use super::resp::{Address, Connection, Reply, words};
+use anyhow::{Context, Result, ensure};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Keys of a writer.
+pub(super) const KEY_COUNT: usize = 200;
+
+/// What a writer knows of its keys.
+#[derive(Clone, Debug)]
+pub(super) struct Counters {
+    /// In the names of the keys; in a cluster it chooses the slot.
+    pub(super) tag: String,
+    sent: Vec<u64>,
+    acknowledged: Vec<u64>,
+    /// Acknowledged by a replica as well, by WAIT.
+    waited: Vec<u64>,
+    /// Writes that were acknowledged, in all.
+    pub(super) total: u64,
+}
+
+/// How much of what was written must be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    Acknowledged,
+    /// What WAIT 1 has confirmed.
+    Waited,
+}
+
+impl Counters {
+    pub(super) fn new(tag: &str) -> Self {
+        let none = || vec![0; KEY_COUNT];
+        Self { tag: tag.into(), sent: none(), acknowledged: none(), waited: none(), total: 0 }
+    }
+
+    fn key(&self, number: usize) -> String {
+        format!("{{{}}}:{number}", self.tag)
+    }
+
+    /// Writes until the connection ends or `stop` is set; `waits`: asks WAIT 1 after each pipeline.
+    pub(super) fn write(&mut self, address: &Address, seed: u64, waits: bool, stop: &AtomicBool) {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let Ok(mut connection) = Connection::open(address) else { return };
+        while !stop.load(Ordering::Relaxed) {
+            if self.pipeline(&mut connection, &mut rng, waits).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn pipeline(
+        &mut self,
+        connection: &mut Connection,
+        rng: &mut StdRng,
+        waits: bool,
+    ) -> std::io::Result<()> {
+        let mut batch = Vec::new();
+        for _ in 0..[1, 4, 16][rng.random_range(0..3)] {
+            let number = rng.random_range(0..KEY_COUNT);
+            self.sent[number] += 1;
+            let value = self.sent[number];
+            connection.add(&words(&["SET", &self.key(number), &value.to_string()]));
+            batch.push((number, value));
+        }
+        if waits {
+            connection.add(&words(&["WAIT", "1", "500"]));
+        }
+        connection.send()?;
+        for (number, value) in &batch {
+            if connection.read()? == Reply::Text(b"OK".to_vec()) {
+                self.acknowledged[*number] = *value;
+                self.total += 1;
+            }
+        }
+        if waits && matches!(connection.read()?, Reply::Integer(replicas) if replicas > 0) {
+            batch.iter().for_each(|(number, value)| self.waited[*number] = *value);
+        }
+        Ok(())
+    }
+
+    /// Compares what is there with what is due, and takes it as the new state.
+    pub(super) fn check(
+        &mut self,
+        connection: &mut Connection,
+        due: Due,
+        findings: &mut Vec<String>,
+    ) -> Result<()> {
+        for number in 0..KEY_COUNT {
+            let found = match connection.ask(&["GET", &self.key(number)])? {
+                Reply::Nil => 0,
+                value => value.string()?.parse::<u64>().context("a counter is a number")?,
+            };
+            let least = match due {
+                Due::Acknowledged => self.acknowledged[number],
+                Due::Waited => self.waited[number],
+            };
+            if found < least || found > self.sent[number] {
+                let (key, sent) = (self.key(number), self.sent[number]);
+                findings
+                    .push(format!("{key} holds {found}; {least} is due at least ({due:?}), {sent} was sent"));
+            }
+            (self.acknowledged[number], self.waited[number]) = (found, found);
+        }
+        Ok(())
+    }
+}
+
+/// Waits until `f` holds.
+pub(super) fn wait_until(
+    what: &str,
+    limit: Duration,
+    mut f: impl FnMut() -> Result<bool>,
+) -> Result<Duration> {
+    let since = Instant::now();
+    while !f().with_context(|| format!("while waiting for this: {what}"))? {
+        ensure!(since.elapsed() < limit, "this did not come in {limit:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(since.elapsed())
+}
+
+/// A number of INFO replication: how far a server's or a replica's stream goes.
+pub(super) fn offset(connection: &mut Connection) -> Result<u64> {
+    let name = if role(connection)? == "master" { "master_repl_offset" } else { "slave_repl_offset" };
+    connection.info("replication", name)?.parse().context("an offset is a number")
+}
+
+pub(super) fn role(connection: &mut Connection) -> Result<String> {
+    connection.info("replication", "role")
+}
+
+/// Waits until a replica has all of its primary's stream, while nothing is written.
+pub(super) fn catch_up(primary: &mut Connection, replica: &mut Connection) -> Result<()> {
+    wait_until("the replica has the whole stream", Duration::from_secs(60), || {
+        Ok(role(replica)? == "slave"
+            && replica.info("replication", "master_link_status")? == "up"
+            && offset(primary)? == offset(replica)?)
+    })?;
+    Ok(())
+}
+
+/// DEBUG DIGEST of both; a finding where they differ.
+pub(super) fn compare(
+    what: &str,
+    one: &mut Connection,
+    other: &mut Connection,
+    findings: &mut Vec<String>,
+) -> Result<()> {
+    let (first, second) =
+        (one.ask(&["DEBUG", "DIGEST"])?.string()?, other.ask(&["DEBUG", "DIGEST"])?.string()?);
+    if first != second {
+        findings.push(format!("{what}: DEBUG DIGEST is {first} and {second}"));
+    }
+    Ok(())
+}
