@@ -1,10 +1,10 @@
 //! Three durable primaries with a stock replica each, as a Cluster. A primary is killed while clients write.
 //!
-//! Restarted at once, it stays the primary, has all that it acknowledged, and its replica has nothing that it lost. Kept
-//! down until its replica is promoted, it follows the replica, which has all that WAIT 1 has confirmed.
+//! Restarted at once, it stays the primary, has all that it acknowledged, and its replica has nothing that it lost.
+//! Kept down until its replica is promoted, it follows the replica, which has all that WAIT 1 has confirmed.
 
 use super::counters::{Counters, Due, catch_up, offset, role, wait_until};
-use super::replication::{Bench, port, synchronisations};
+use super::fleet::{Bench, port, synchronisations};
 use super::resp::Connection;
 use super::server::{Server, Setup};
 use anyhow::{Context, Result};

@@ -3,6 +3,7 @@
 mod client;
 mod cluster;
 mod counters;
+mod fleet;
 mod kill9;
 mod model;
 mod operation;

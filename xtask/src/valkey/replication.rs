@@ -1,8 +1,9 @@
-//! `cargo xtask redis-replication`: the durable server as a primary and as a replica of stock servers, in a Cluster, and
-//! under Sentinel, with SIGKILL in all of them.
+//! `cargo xtask redis-replication`: the durable server as a primary and as a replica of stock servers, in a Cluster,
+//! and under Sentinel, with SIGKILL in all of them.
 
 use super::client::{self, Ledger, Shared};
 use super::counters::{catch_up, compare, offset, wait_until};
+use super::fleet::{Bench, port, synchronisations};
 use super::operation;
 use super::resp::{Address, Connection};
 use super::server::{self, Kind, Programs, Setup};
@@ -12,7 +13,6 @@ use crate::tree;
 use anyhow::{Context, Result, ensure};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -58,17 +58,6 @@ enum Case {
     Sentinel,
 }
 
-/// What the cases have in common.
-pub(super) struct Bench {
-    pub(super) rounds: u16,
-    pub(super) rng: StdRng,
-    pub(super) findings: Vec<String>,
-    kind: Kind,
-    medium: String,
-    programs: Programs,
-    dir: PathBuf,
-}
-
 /// Runs the chore.
 pub(crate) fn run(args: Args) -> Result<()> {
     let dir = tree::target().join("redis-replication");
@@ -108,37 +97,6 @@ pub(crate) fn run(args: Args) -> Result<()> {
         );
     }
     std::fs::remove_dir_all(&dir).context("cannot remove the directories")
-}
-
-impl Bench {
-    /// A durable server, or what is in its place.
-    pub(super) fn durable(&self, name: &str, beyond: u16) -> Result<Setup> {
-        let address = Address::Port(server::free_port(beyond)?);
-        let mut setup = Setup::new(self.kind, &self.programs, self.dir.join(name), address)?;
-        setup.medium.clone_from(&self.medium);
-        Ok(setup.with("repl-diskless-sync-delay", "0").with("databases", "32"))
-    }
-
-    /// A stock server.
-    pub(super) fn stock(&self, name: &str, beyond: u16) -> Result<Setup> {
-        let address = Address::Port(server::free_port(beyond)?);
-        let setup = Setup::new(Kind::Nothing, &self.programs, self.dir.join(name), address)?;
-        Ok(setup.with("repl-diskless-sync-delay", "0").with("databases", "32"))
-    }
-}
-
-/// The port of a setup.
-pub(super) fn port(setup: &Setup) -> u16 {
-    match setup.address {
-        Address::Port(port) => port,
-        Address::Unix(_) => 0,
-    }
-}
-
-/// How often a server has synchronised its replicas since its start: in full, in part.
-pub(super) fn synchronisations(connection: &mut Connection) -> Result<(u64, u64)> {
-    let mut count = |name| -> Result<u64> { Ok(connection.info("stats", name)?.parse()?) };
-    Ok((count("sync_full")?, count("sync_partial_ok")?))
 }
 
 fn follow(setup: Setup, primary: &Setup) -> Setup {
@@ -249,8 +207,8 @@ fn primary(bench: &mut Bench) -> Result<String> {
         (full, partial) = (full + f, partial + p);
     }
     Ok(format!(
-        "{acknowledged} operations, {} kills of the primary: 0 lost, the replica equal; {full} full and {partial} partial \
-         synchronisations",
+        "{acknowledged} operations, {} kills of the primary: 0 lost, the replica equal; {full} full and {partial} \
+         partial synchronisations",
         bench.rounds
     ))
 }

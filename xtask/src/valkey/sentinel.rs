@@ -1,7 +1,7 @@
 //! A durable primary with a stock replica under three Sentinels: the two cases of `cluster.rs`.
 
 use super::counters::{Counters, Due, catch_up, compare, offset, role, wait_until};
-use super::replication::{Bench, port};
+use super::fleet::{Bench, port};
 use super::resp::Connection;
 use super::server::Server;
 use anyhow::{Context, Result};

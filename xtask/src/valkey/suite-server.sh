@@ -8,9 +8,11 @@ done
 case " $* " in *' --sentinel '*) MANGROVE_SUITE_DURABLE= ;; esac
 if [ -n "$MANGROVE_SUITE_DURABLE" ] && [ -f "$1" ]; then
     dir=$(awk '$1 == "dir" { gsub("\"", "", $2); dir = $2 } END { print dir }' "$1")
+    # Some tests run two servers in one directory, for its ACL file.
+    port=$(awk '$1 == "port" { port = $2 } END { print port }' "$1")
     if [ -n "$dir" ]; then
-        [ -z "$MANGROVE_SUITE_EMPTY" ] || rm -rf "$dir/mangrove"
-        export MANGROVE_REDIS_STATE="$dir/mangrove"
+        export MANGROVE_REDIS_STATE="$dir/mangrove-$port"
+        [ -z "$MANGROVE_SUITE_EMPTY" ] || rm -rf "$MANGROVE_REDIS_STATE"
     fi
 fi
 exec "$MANGROVE_SUITE_SERVER" "$@"
