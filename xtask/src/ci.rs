@@ -135,6 +135,13 @@ fn campaigns() -> Result<Vec<Step>> {
             xtask(&["kill9", "--app", "txn", "--medium", "emulated", "--rounds", "5"])?,
         ),
         Step::One("kill9, collections", xtask(&["kill9", "--app", "collections", "--rounds", "5"])?),
+        Step::One("redis, build", redis_build()),
+        Step::One("kill9, redis", xtask(&["kill9", "--app", "redis", "--rounds", "10"])?),
+        Step::One(
+            "kill9, redis, planted",
+            xtask(&["kill9", "--app", "redis", "--rounds", "5", "--planted", "--plant", "gate"])?,
+        ),
+        Step::One("redis-suite", xtask(&[&["redis-suite"][..], &SUITE_FILES].concat())?),
         Step::One("powercut", xtask(&["powercut", "--rounds", "1"])?),
         Step::One("powercut, sqlite", xtask(&["powercut", "--app", "sqlite", "--rounds", "1"])?),
         Step::One("powercut, txn", xtask(&["powercut", "--app", "txn", "--rounds", "1"])?),
@@ -142,6 +149,17 @@ fn campaigns() -> Result<Vec<Step>> {
         Step::One("tla, file medium", xtask(&["tla", "--model", "FileMedium"])?),
         Step::One("tla, SPHT-eADR", xtask(&["tla", "--model", "SphtEadr"])?),
     ])
+}
+
+/// Files of Valkey's own tests that are short and meet many types.
+const SUITE_FILES: [&str; 5] =
+    ["unit/type/string", "unit/type/hash", "unit/type/zset", "unit/multi", "unit/functions"];
+
+/// Fetches and builds the Redis-compatible server unless it is there.
+fn redis_build() -> Command {
+    let mut command = Command::new("crates/redis/scripts/ready");
+    command.arg("data/valkey").current_dir(tree::root());
+    command
 }
 
 fn cargo(args: &[&str]) -> Command {
