@@ -49,6 +49,7 @@ mod leases;
 mod lines;
 mod log_backing;
 mod log_writer;
+mod merge;
 mod opening;
 mod options;
 mod order;

@@ -14,14 +14,13 @@
 //!    heads survive, the greatest `upto` among all logs is at least the number of every atomic group that is gone.
 //!    Otherwise recovery would take such an atomic group for one that was never published, and drop all after it.
 
-use crate::apply::{Stage, read_unit};
+use crate::apply::Stage;
 use crate::handover::Handover;
-use crate::layout::{IN_LOG_HEAD, IN_LOG_UPTO, ShadowLayout, Unit};
+use crate::layout::{IN_LOG_HEAD, IN_LOG_UPTO, ShadowLayout};
+use crate::merge::FirstUnits;
 use crate::shares::{Share, Shares};
 use crate::stripes::AllStripes;
 use mangrove_pool::Region;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::atomic::Ordering;
 
 /// A share has so many bytes of the logs: one part in 16 of a ring. Space is freed in such pieces.
@@ -59,6 +58,7 @@ pub(crate) struct Replayer {
     stamped: bool,
     /// The number of the last atomic group applied, durably.
     applied: u64,
+    first: FirstUnits,
     shares: Shares,
     stage: Stage<AllStripes>,
     /// Atomic groups, and bytes of ranges, applied; bytes of lines flushed; how often space was freed.
@@ -71,6 +71,7 @@ pub(crate) struct Replayer {
 impl Replayer {
     pub(crate) fn new(positions: Vec<u64>, applied: u64, stamped: bool) -> Self {
         Self {
+            first: FirstUnits::new(positions.len(), stamped),
             positions,
             reached: applied,
             stamped,
@@ -150,13 +151,13 @@ impl Replayer {
         }
         // After the watermark: every atomic group up to it lies before these.
         let tails: Vec<u64> = (0..self.positions.len()).map(|log| handover.tail(log)).collect();
-        let mut first = FirstUnits::read(region, layout, &self.positions, &tails, self.stamped);
+        self.first.read(region, layout, (&self.positions, &tails), self.reached);
         let before = self.reached;
         let all_applied = loop {
             if !self.stamped && (self.reached == watermark || self.shares.open_bytes() >= share) {
                 break false;
             }
-            let Some((log, unit)) = first.next(self.reached + 1) else { break true };
+            let Some((log, unit)) = self.first.next() else { break true };
             if self.stamped {
                 assert!(unit.seq() > before, "a unit was published after a watermark that covers it");
                 if unit.seq() > watermark {
@@ -174,7 +175,7 @@ impl Replayer {
             self.bytes += self.stage.apply(region, layout, log, position, &unit, touched);
             shares.grow(unit.bytes());
             self.positions[log] += unit.bytes();
-            first.advance(region, layout, log, self.positions[log], tails[log]);
+            self.first.advance(region, layout, log, self.positions[log], tails[log]);
             self.units += 1;
             self.reached = unit.seq();
         };
@@ -199,57 +200,6 @@ impl Replayer {
         }
         self.batches += 1;
         self.applied = share.upto;
-    }
-}
-
-/// The first published atomic group of each log that has not been applied.
-struct FirstUnits {
-    units: Vec<Option<Unit>>,
-    /// With numbers that have gaps: the logs by number, then by log.
-    by_number: Option<BinaryHeap<Reverse<(u64, usize)>>>,
-    /// The log of the last one applied: with one busy thread, the next is there too.
-    log: usize,
-}
-
-impl FirstUnits {
-    fn read(region: &Region, layout: &ShadowLayout, positions: &[u64], tails: &[u64], stamped: bool) -> Self {
-        let by_number = stamped.then(BinaryHeap::new);
-        let mut first = Self { units: vec![None; positions.len()], by_number, log: 0 };
-        for (log, (&position, &tail)) in positions.iter().zip(tails).enumerate() {
-            first.advance(region, layout, log, position, tail);
-        }
-        first
-    }
-
-    fn advance(&mut self, region: &Region, layout: &ShadowLayout, log: usize, position: u64, tail: u64) {
-        self.log = log;
-        self.units[log] = (position < tail).then(|| {
-            let unit = read_unit(region, layout, log, position);
-            unit.expect("a published unit starts with its commit record")
-        });
-        if let (Some(by_number), Some(unit)) = (&mut self.by_number, &self.units[log]) {
-            by_number.push(Reverse((unit.seq(), log)));
-        }
-    }
-
-    /// The one with the least number. Dense numbers end the search at `expected`.
-    fn next(&mut self, expected: u64) -> Option<(usize, Unit)> {
-        if let Some(by_number) = &mut self.by_number {
-            let Reverse((_, log)) = by_number.pop()?;
-            return self.units[log].map(|unit| (log, unit));
-        }
-        let logs = (self.log..self.units.len()).chain(0..self.log);
-        let mut least: Option<(usize, Unit)> = None;
-        for log in logs {
-            let Some(unit) = self.units[log] else { continue };
-            if unit.seq() == expected {
-                return Some((log, unit));
-            }
-            if least.is_none_or(|(_, least)| unit.seq() < least.seq()) {
-                least = Some((log, unit));
-            }
-        }
-        least
     }
 }
 
