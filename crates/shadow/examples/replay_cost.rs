@@ -1,6 +1,7 @@
 //! What replaying costs: lines written to the durable copy for each word committed, the time of applying a word, of
 //! committing with the replayer keeping up, and of recovery. Words at random in a working copy that stays in no cache
-//! of the second level. Arguments: MiB of the working copy (8), of a ring (32).
+//! of the second level. Arguments: MiB of the working copy (8), of a ring (32), threads that replay (1). Without the
+//! background's thread they take turns: then the time of each is the sum's part.
 
 use mangrove_pool::Emulated;
 use mangrove_shadow::{AddressChoice, Options, Result, Shadow};
@@ -20,7 +21,9 @@ impl Bench {
     fn open(region: &mangrove_pool::Region, background: bool) -> Result<Self> {
         let (len, ring) = (argument(1, 8), argument(2, 32));
         let options = Options::new().capacity(len).log_bytes(ring).address(AddressChoice::Anywhere);
-        let shadow = Shadow::on_region(region.clone(), &options.background(background))?;
+        let replayers = std::env::args().nth(3).and_then(|a| a.parse().ok()).unwrap_or(1);
+        let options = options.background(background).replayers(replayers);
+        let shadow = Shadow::on_region(region.clone(), &options)?;
         shadow.grow(len)?;
         Ok(Self { shadow, len, random: 1 })
     }

@@ -1,6 +1,7 @@
 //! How a shadow is opened or created.
 
 use crate::order::Order;
+use crate::threads::{REPLAYER_COUNT_MAX, replayers_of_machine};
 use crate::{Error, Result};
 use mangrove_pool::{AddressChoice, Create, FlushInstruction, PoolConfig, PoolOptions, Start, Storage};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ pub struct Options {
     pub(crate) address: AddressChoice,
     pub(crate) log_count: usize,
     pub(crate) background: bool,
+    pub(crate) replayers: Option<usize>,
     pub(crate) start: Start,
     pub(crate) order: Order,
     pub(crate) order_by_domain: bool,
@@ -34,6 +36,7 @@ impl Default for Options {
             address: AddressChoice::Chosen,
             log_count: 1,
             background: true,
+            replayers: None,
             start: Start::Read,
             order: Order::Dense,
             order_by_domain: false,
@@ -135,6 +138,20 @@ impl Options {
         self
     }
 
+    /// Threads that apply the logs to the durable copy, each in its own stripes of it: a power of two, at most
+    /// [`REPLAYER_COUNT_MAX`]. Default: a quarter of the processors; without a background thread, 1. On the file medium
+    /// the checkpoint does it, on one thread.
+    #[must_use]
+    pub fn replayers(mut self, count: usize) -> Self {
+        self.replayers = Some(count);
+        self
+    }
+
+    /// The threads that shall replay.
+    pub(crate) fn replayer_count(&self) -> usize {
+        self.replayers.unwrap_or_else(|| if self.background { replayers_of_machine() } else { 1 })
+    }
+
     /// Where the files live, instead of the operating system's file systems.
     #[must_use]
     pub fn storage(self, storage: Arc<dyn Storage>) -> Self {
@@ -174,6 +191,11 @@ impl Options {
                 "a shadow's capacity is 1 to {CAPACITY_BYTES_MAX} bytes, not {}",
                 self.capacity_bytes()
             ));
+        }
+        if let Some(count) = self.replayers
+            && !(count.is_power_of_two() && count <= REPLAYER_COUNT_MAX)
+        {
+            return unsupported(format!("1, 2, 4 or {REPLAYER_COUNT_MAX} threads can replay, not {count}"));
         }
         if self.stamped && self.order == Order::Dense {
             return unsupported(

@@ -141,7 +141,8 @@ fn apply_all(region: &Region, layout: &ShadowLayout, groups: &[FoundGroup], thre
     if threads == 1 {
         return apply_stripes(region, layout, groups, AllStripes);
     }
-    let work = |number| apply_stripes(region, layout, groups, SomeStripes::of(number, threads));
+    let work =
+        |number| apply_stripes(region, layout, groups, SomeStripes::of(number, threads, layout.capacity));
     // Each thread counts the bytes of all.
     fan_out(threads, work)[0]
 }

@@ -4,20 +4,23 @@
 //! Source: Fig. 4 of the Mangosteen paper. Two fences each time that space is freed: the first makes the durable copy
 //! durable, the second the heads. Deviations: applying and freeing are apart. Atomic groups are applied soon after they
 //! were published, and stay in the log until it is nearly full, or its writers rest; a line that many of them changed
-//! is flushed once (`shares.rs`). Several logs are merged by number.
+//! is flushed once (`shares.rs`). Several logs are merged by number. Several threads may apply (`crew.rs`): one merges
+//! and frees, and each applies, flushes and fences what lies in its own stripes of the durable copy.
 //!
 //! Invariants:
 //! 1. Only atomic groups up to the watermark are applied (`handover.rs`): each is durable, and so are all before
 //!    it. A crash that keeps some of what was applied and not flushed harms nothing: recovery applies it again.
-//! 2. Durable-order: the durable copy before the heads. Otherwise a crash would find records gone and the copy old.
+//! 2. Durable-order: the durable copy before the heads, whichever thread flushed it (`part.rs`). Otherwise a crash
+//!    would find records gone and the copy old.
 //! 3. Durable-order: in each log's line `upto` before `head` (stores to one line persist in their order): whatever
 //!    heads survive, the greatest `upto` among all logs is at least the number of every atomic group that is gone.
 //!    Otherwise recovery would take such an atomic group for one that was never published, and drop all after it.
 
-use crate::apply::Stage;
+use crate::crew::Crew;
 use crate::handover::Handover;
 use crate::layout::{IN_LOG_HEAD, IN_LOG_UPTO, ShadowLayout};
 use crate::merge::FirstUnits;
+use crate::part::{Done, Frees, Part, StepEnd};
 use crate::shares::{Share, Shares};
 use crate::stripes::AllStripes;
 use mangrove_pool::Region;
@@ -48,6 +51,14 @@ pub(crate) enum Step {
     Share,
 }
 
+/// Who applies.
+enum Appliers {
+    /// The thread that merges, while it does.
+    One(Box<Part<AllStripes>>),
+    /// Several threads, what was merged before.
+    Many(Crew),
+}
+
 /// The state of replaying, for one thread at a time.
 pub(crate) struct Replayer {
     /// For each log, the position of the next atomic group to be applied.
@@ -60,7 +71,7 @@ pub(crate) struct Replayer {
     applied: u64,
     first: FirstUnits,
     shares: Shares,
-    stage: Stage<AllStripes>,
+    appliers: Appliers,
     /// Atomic groups, and bytes of ranges, applied; bytes of lines flushed; how often space was freed.
     pub(crate) units: u64,
     pub(crate) bytes: u64,
@@ -77,11 +88,23 @@ impl Replayer {
             stamped,
             applied,
             shares: Shares::default(),
-            stage: Stage::new(AllStripes),
+            appliers: Appliers::One(Box::new(Part::new(AllStripes))),
             units: 0,
             bytes: 0,
             flushed_bytes: 0,
             batches: 0,
+        }
+    }
+
+    /// Before the first step: several threads apply.
+    pub(crate) fn set_crew(&mut self, crew: Crew) {
+        self.appliers = Appliers::Many(crew);
+    }
+
+    /// Ends the threads. Steps may follow.
+    pub(crate) fn stop_crew(&mut self) {
+        if let Appliers::Many(crew) = &mut self.appliers {
+            crew.stop();
         }
     }
 
@@ -110,24 +133,32 @@ impl Replayer {
     ) -> Step {
         let share = (layout.ring_bytes / SHARES).max(1);
         let reached = self.reached;
-        self.apply_share(region, layout, handover, share);
+        self.merge_share(region, layout, handover, share);
         let is_full = self.shares.open_bytes() >= share;
         // Everything that was published is applied first: what a line's first change waits for, more changes join.
         let wanted = aim == Aim::Space && !is_full && handover.wants_space(SHARES_KEPT * share);
-        if is_full || aim == Aim::Empty || (wanted && !self.shares.has_closed()) {
-            self.shares.close(&self.positions, self.reached);
-        }
-        let mut flushed = 0;
-        let flush = |offset, len| {
-            region.flush(layout.image_start() + offset, len as usize);
-            flushed += len;
+        let closes = (is_full || aim == Aim::Empty || (wanted && !self.shares.has_closed()))
+            && self.shares.close(&self.positions, self.reached);
+        let (frees, count) = match aim {
+            Aim::Empty if self.shares.has_closed() => (Frees::All, self.shares.closed_count()),
+            Aim::Space if wanted && self.shares.has_closed() => (Frees::Oldest, 1),
+            Aim::Empty | Aim::Space => (Frees::None, 0),
         };
-        let freed = match aim {
-            Aim::Empty => self.shares.take_all(flush),
-            Aim::Space if wanted => self.shares.take_oldest(flush),
-            Aim::Space => None,
+        let end = StepEnd { closes, frees };
+        let Done { applied, flushed } = match &mut self.appliers {
+            Appliers::One(part) => {
+                part.end(region, layout, end);
+                part.done
+            }
+            Appliers::Many(crew) => crew.run(end, count as u64 * share),
         };
+        self.bytes += applied;
         self.flushed_bytes += flushed;
+        let freed = match frees {
+            Frees::None => None,
+            Frees::Oldest => self.shares.take_oldest(),
+            Frees::All => self.shares.take_all(),
+        };
         if let Some(freed) = &freed {
             self.free(region, layout, handover, freed);
         }
@@ -143,8 +174,8 @@ impl Replayer {
         }
     }
 
-    /// Applies atomic groups until the open share has `share` bytes, or nothing is left.
-    fn apply_share(&mut self, region: &Region, layout: &ShadowLayout, handover: &Handover, share: u64) {
+    /// Applies or lists atomic groups until the open share has `share` bytes, or nothing is left.
+    fn merge_share(&mut self, region: &Region, layout: &ShadowLayout, handover: &Handover, share: u64) {
         let watermark = handover.watermark();
         if watermark <= self.reached {
             return;
@@ -170,10 +201,12 @@ impl Replayer {
             } else {
                 assert!(unit.seq() <= watermark, "a unit beyond the watermark comes first");
             }
-            let (shares, position) = (&mut self.shares, self.positions[log]);
-            let touched = |offset, len| shares.insert(offset, len);
-            self.bytes += self.stage.apply(region, layout, log, position, &unit, touched);
-            shares.grow(unit.bytes());
+            let position = self.positions[log];
+            match &mut self.appliers {
+                Appliers::One(part) => part.apply(region, layout, (log, position), &unit),
+                Appliers::Many(crew) => crew.list(log, position, unit.bytes()),
+            }
+            self.shares.grow(unit.bytes());
             self.positions[log] += unit.bytes();
             self.first.advance(region, layout, log, self.positions[log], tails[log]);
             self.units += 1;
@@ -182,13 +215,10 @@ impl Replayer {
         if self.stamped && all_applied {
             self.reached = watermark;
         }
-        let shares = &mut self.shares;
-        self.stage.store(region, layout, |offset, len| shares.insert(offset, len));
     }
 
-    /// Frees the logs up to the end of a share whose lines were flushed.
+    /// Frees the logs up to the end of a share whose lines were flushed, and fenced.
     fn free(&mut self, region: &Region, layout: &ShadowLayout, handover: &Handover, share: &Share) {
-        region.fence();
         for (log, &position) in share.positions.iter().enumerate() {
             if position != handover.head(log) {
                 store_head(region, layout.log(log), share.upto, position);

@@ -3,6 +3,7 @@
 //!
 //! Invariant: a thread takes in this order: a log writer, the spill area, the replayer.
 
+use crate::crew::Crew;
 use crate::handover::Handover;
 use crate::layout::ShadowLayout;
 use crate::leases::Leases;
@@ -77,11 +78,16 @@ impl Rings {
             }
             Box::new(writer)
         };
+        let mut replayer = Replayer::new(start.positions.clone(), start.seq, options.is_stamped());
+        let count = options.replayer_count();
+        if count > 1 {
+            replayer.set_crew(Crew::new(&region, &layout, count, !options.background));
+        }
         Self {
             handover: Handover::new(start.seq + 1, &start.positions),
             writers: Leases::new(start.positions.iter().enumerate().map(writer)),
             written: start.positions.iter().map(|_| Written::default()).collect(),
-            replayer: Mutex::new(Replayer::new(start.positions.clone(), start.seq, options.is_stamped())),
+            replayer: Mutex::new(replayer),
             stamps: options.is_stamped().then(|| Stamps::new(options.order, start.seq)),
             spill_area: SpillArea::default(),
             region,
@@ -274,6 +280,11 @@ impl Rings {
                 }
             }
         }
+    }
+
+    /// After `stop`, when that thread has ended: ends the others that apply. A lease that is out may apply by itself.
+    pub(crate) fn stop_crew(&self) {
+        self.replayer.lock().stop_crew();
     }
 
     /// Ends `replay_loop`; the caller joins its thread.

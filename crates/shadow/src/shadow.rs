@@ -533,11 +533,13 @@ impl Shadow {
     }
 
     fn stop(&mut self) {
-        if let (Backing::Rings(rings), Some(thread)) = (&self.backing, self.replayer.take()) {
+        let Backing::Rings(rings) = &self.backing else { return };
+        if let Some(thread) = self.replayer.take() {
             rings.stop();
             // If the replayer panicked, every waiting thread has got that error already.
             let _ = thread.join();
         }
+        rings.stop_crew();
     }
 }
 

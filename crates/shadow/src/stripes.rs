@@ -2,8 +2,12 @@
 //! stripes, which are dealt to the threads in turn. So one thread writes all versions of a byte, in their order, and
 //! the result is that of one thread.
 
-/// Bytes of a stripe: more than most ranges have, and few enough that a busy part of the copy has many.
+use mangrove_sys::CACHE_LINE_BYTES;
+
+/// Bytes of a stripe, a power of two: more than most ranges have, and few enough that a busy part of the copy has many.
 const STRIPE_BYTES: u64 = 64 << 10;
+/// Stripes of each thread at least: those of a small copy are shorter, down to a line.
+const STRIPES_MIN: u64 = 16;
 
 /// The stripes of a thread.
 pub(crate) trait Stripes: Copy {
@@ -35,26 +39,28 @@ impl Stripes for AllStripes {
 pub(crate) struct SomeStripes {
     number: u64,
     mask: u64,
+    shift: u32,
 }
 
 impl SomeStripes {
-    /// Those of thread `number` of `threads`, a power of two.
-    pub(crate) fn of(number: usize, threads: usize) -> Self {
+    /// Those of thread `number` of `threads`, a power of two, in a copy of at most `capacity` bytes.
+    pub(crate) fn of(number: usize, threads: usize, capacity: u64) -> Self {
         assert!(threads.is_power_of_two() && number < threads);
-        Self { number: number as u64, mask: threads as u64 - 1 }
+        let bytes = (capacity / (threads as u64 * STRIPES_MIN)).clamp(CACHE_LINE_BYTES as u64, STRIPE_BYTES);
+        Self { number: number as u64, mask: threads as u64 - 1, shift: bytes.ilog2() }
     }
 }
 
 impl Stripes for SomeStripes {
     #[inline]
     fn has_word(self, offset: u64) -> bool {
-        (offset / STRIPE_BYTES) & self.mask == self.number
+        (offset >> self.shift) & self.mask == self.number
     }
 
     fn each_part(self, offset: u64, len: u64, mut each: impl FnMut(u64, u64)) {
-        let (mut at, end) = (offset, offset + len);
+        let (mut at, end, stripe) = (offset, offset + len, 1 << self.shift);
         while at < end {
-            let next = (at - at % STRIPE_BYTES + STRIPE_BYTES).min(end);
+            let next = (at - at % stripe + stripe).min(end);
             if self.has_word(at) {
                 each(at, next - at);
             }
@@ -69,12 +75,13 @@ mod tests {
 
     #[test]
     fn every_byte_belongs_to_one_thread() {
-        for threads in [1, 2, 8] {
+        for (threads, capacity) in [(1, 1 << 30), (2, 1 << 30), (8, 1 << 30), (2, 32 << 10), (8, 100), (4, 1)]
+        {
             for (offset, len) in [(0, 8), (STRIPE_BYTES - 8, 8), (STRIPE_BYTES - 1, 2), (5, 9 * STRIPE_BYTES)]
             {
                 let mut owners = vec![0; len as usize];
                 for number in 0..threads {
-                    let own = SomeStripes::of(number, threads);
+                    let own = SomeStripes::of(number, threads, capacity);
                     own.each_part(offset, len, |at, count| {
                         assert!((at..at + count).all(|byte| own.has_word(byte)));
                         owners[(at - offset) as usize..][..count as usize].iter_mut().for_each(|n| *n += 1);

@@ -100,8 +100,8 @@ impl ShadowModel {
     }
 }
 
-/// The shadow under test. `OTHER`: longer rings; on disks durability by interval, elsewhere numbers of the caller and a
-/// durable marker.
+/// The shadow under test. `OTHER`: longer rings; on disks durability by interval, elsewhere two threads that replay, in
+/// turn, numbers of the caller and a durable marker.
 pub struct ShadowSubject<const OTHER: bool> {
     shadow: Arc<Shadow>,
     log: bool,
@@ -114,7 +114,7 @@ impl<const OTHER: bool> ShadowSubject<OTHER> {
         let log = region.medium().capabilities().has_units;
         let ring_bytes = if OTHER { 2 * RING_BYTES } else { RING_BYTES };
         let options = Options::new().address(AddressChoice::Anywhere).capacity(LEN).log_bytes(ring_bytes);
-        let options = options.log_count(LOGS).background(false);
+        let options = options.log_count(LOGS).background(false).replayers(if OTHER { 2 } else { 1 });
         let has_marker = OTHER && !log;
         let options = if has_marker { options.order(Order::Marker) } else { options };
         // On a thread of its own: a fence orders only what its own thread flushed, and opening must not fence for
