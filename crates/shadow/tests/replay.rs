@@ -66,3 +66,37 @@ fn the_logs_are_empty_soon_after_their_writers_rest() {
     }
     shadow.close().unwrap();
 }
+
+/// With many logs, one of them busier than the others, the replayer frees space before any is full: a log writer that
+/// it keeps up with never stops. And no sooner than that: a line waits for most of a ring of changes.
+#[test]
+fn no_writer_of_many_logs_stops_while_the_replayer_keeps_up() {
+    const LOGS: usize = 24;
+    const LEN: usize = 64 << 10;
+    let dir = folder();
+    let options = options().log_count(LOGS).log_bytes(128 << 10).background(false);
+    for replayers in [1, 2] {
+        let shadow =
+            options.clone().replayers(replayers).open(dir.path().join(replayers.to_string())).unwrap();
+        shadow.grow(LEN as u64).unwrap();
+        let base = shadow.base() as usize;
+        let mut leases: Vec<_> = (0..LOGS).map(|_| shadow.lease()).collect();
+        let (mut random, mut fullest) = (Random(9), 0);
+        for _ in 0..20_000 {
+            // Every other one in the first log, and the rest anywhere.
+            let log = random.below(2) * random.below(LOGS);
+            for _ in 0..8 {
+                leases[log].word(base + random.below(LEN / 8) * 8, 1);
+            }
+            leases[log].commit().unwrap();
+            shadow.replay();
+            fullest = fullest.max(shadow.stat().log_used);
+        }
+        let stat = shadow.stat();
+        assert_eq!(stat.full_waits, 0, "{replayers}: {stat:?}");
+        let laps = stat.log_written / (128 << 10);
+        assert!(laps > 20 && fullest > (128 << 10) * 13 / 16, "{replayers}, {fullest} bytes: {stat:?}");
+        let lines_per_word = (stat.image_written / 64) as f64 / (stat.applied_bytes / 8) as f64;
+        assert!(lines_per_word < 0.3, "{replayers}, {lines_per_word}: {stat:?}");
+    }
+}
