@@ -341,8 +341,9 @@ impl<'a> Rounds<'a> {
             bail!("round {round}, {stopped} findings: {}", shown[0]);
         }
         bail!(
-            "round {round}, {stopped} findings:\n  {}\nThe state is kept in {}. Repeat with: {}",
+            "round {round}, {stopped} findings:\n  {}\nThe server ran with {}. The state is kept in {}. Repeat with: {}",
             shown.join("\n  "),
+            self.setup.directives.join(" "),
             self.setup.dir.display(),
             self.campaign.command(self.plant, round)
         )
