@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::layout::{AT_RINGS, BLANK_HEADER, ShadowLayout};
-use crate::recover::verify_all;
+use crate::recovery::recover::verify_all;
 use mangrove_pool::{CheckReport, Create, Damage, Error, MediumKind, Pool, PoolOptions};
 use std::path::Path;
 

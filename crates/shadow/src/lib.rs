@@ -36,55 +36,31 @@
 //! The bytes: docs/format/shadow.md. The design and its reasons: docs/decisions/shadow.md. Source: the Mangosteen
 //! paper (USENIX ATC 2024), section 4.3, figures 3 and 4.
 
-mod apply;
 mod check;
-mod commit;
-mod complete;
 mod copy;
-mod crew;
-mod defer;
-mod handover;
 mod layout;
-mod lease;
-mod leases;
-mod lines;
+mod log;
 mod log_backing;
-mod log_writer;
-mod merge;
 mod opening;
 mod options;
 mod order;
-mod page_out;
-mod part;
-mod read_only;
-mod recover;
+mod recovery;
 mod replay;
 mod ring;
-mod rounds;
-mod scan;
-mod search;
 mod shadow;
-mod shares;
-mod spill;
-mod spill_area;
-mod stamps;
 mod stat;
-mod stripes;
 mod sync;
-mod threads;
 mod ticket;
-mod verifier;
-mod working;
 
-pub use copy::ShadowCopy;
-pub use lease::LogLease;
+pub use copy::copy::ShadowCopy;
+pub use log::lease::LogLease;
 pub use mangrove_pool::{
     AddressChoice, CheckReport, Create, Domain, Durability, Error, FlushCost, FlushInstruction, Latency,
     Medium, MediumKind, PoolConfig, Region, Result, Start, Storage, pool_config_setters,
 };
 pub use options::{CAPACITY_BYTES_DEFAULT, CAPACITY_BYTES_MAX, LOG_COUNT_MAX, Options};
 pub use order::Order;
+pub use recovery::threads::REPLAYER_COUNT_MAX;
 pub use shadow::Shadow;
 pub use stat::{LastOpening, Report, Stat};
-pub use threads::REPLAYER_COUNT_MAX;
 pub use ticket::Ticket;

@@ -1,7 +1,7 @@
 //! How a shadow is opened or created.
 
 use crate::order::Order;
-use crate::threads::{REPLAYER_COUNT_MAX, replayers_of_machine};
+use crate::recovery::threads::{REPLAYER_COUNT_MAX, replayers_of_machine};
 use crate::{Error, Result};
 use mangrove_pool::{AddressChoice, Create, FlushInstruction, PoolConfig, PoolOptions, Start, Storage};
 use std::sync::Arc;

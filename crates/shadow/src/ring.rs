@@ -3,17 +3,17 @@
 //!
 //! Invariant: a thread takes in this order: a log writer, the spill area, the replayer.
 
-use crate::crew::Crew;
-use crate::handover::Handover;
+use crate::copy::working::WorkingCopy;
 use crate::layout::ShadowLayout;
-use crate::leases::Leases;
-use crate::log_writer::LogWriter;
+use crate::log::leases::Leases;
+use crate::log::log_writer::LogWriter;
+use crate::log::spill_area::SpillArea;
+use crate::log::stamps::Stamps;
 use crate::order::Order;
-use crate::recover::RecoveredLogs;
-use crate::replay::{Aim, Replayer, Step};
-use crate::spill_area::SpillArea;
-use crate::stamps::Stamps;
-use crate::working::WorkingCopy;
+use crate::recovery::recover::RecoveredLogs;
+use crate::replay::crew::Crew;
+use crate::replay::handover::Handover;
+use crate::replay::replay::{Aim, Replayer, Step};
 use crate::{Error, Result, Stat};
 use mangrove_pool::Region;
 use parking_lot::Mutex;

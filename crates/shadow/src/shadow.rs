@@ -5,16 +5,16 @@
 //! 2. Tickets grow in the order of commits; an atomic group is durable only with every one before it. (`order.rs` has
 //!    the exceptions.)
 
+use crate::copy::read_only::ReadOnlyBacking;
+use crate::copy::working::WorkingCopy;
 use crate::layout::{AT_RINGS, BLANK_HEADER, ShadowLayout};
-use crate::lease::LogLease;
+use crate::log::lease::LogLease;
 use crate::log_backing::LogBacking;
 use crate::order::Order;
-use crate::read_only::ReadOnlyBacking;
-use crate::recover::{Recovery, last_opening, recover};
+use crate::recovery::recover::{Recovery, last_opening, recover};
+use crate::recovery::scan::LogEnds;
 use crate::ring::Rings;
-use crate::scan::LogEnds;
 use crate::ticket::Ticket;
-use crate::working::WorkingCopy;
 use crate::{Error, Options, Report, Result, Stat};
 use mangrove_pool::{CheckReport, MediumKind, Pool, Range, Region, Start};
 use std::os::fd::OwnedFd;

@@ -1,7 +1,7 @@
 //! Every interleaving of the logs' hand-over, by loom: `src/handover.rs` itself, with loom's atomics in its `sync`
 //! module. Two log writers with an atomic group each, and a replayer, use it.
 
-#[path = "../src/handover.rs"]
+#[path = "../src/replay/handover.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the crate uses more of it than the model does")]
 mod handover;
 

@@ -1,7 +1,7 @@
 //! Every interleaving of the leases of log writers, by loom: `src/leases.rs` itself, with loom's mutexes and an event
 //! count made of them in its `sync` module.
 
-#[path = "../src/leases.rs"]
+#[path = "../src/log/leases.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the crate uses more of it than the model does")]
 mod leases;
 

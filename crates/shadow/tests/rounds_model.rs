@@ -1,7 +1,7 @@
 //! Every interleaving of the rounds of a crew, by loom: `src/rounds.rs` itself, with loom's atomics and an event count
 //! made of its mutex in its `sync` module.
 
-#[path = "../src/rounds.rs"]
+#[path = "../src/replay/rounds.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the crate uses more of it than the model does")]
 mod rounds;
 

@@ -13,7 +13,7 @@
 //!    it came into `all`.
 //! 2. Every change of an atomic group lies in lines of its share, or of an older one, or was flushed after it.
 
-use crate::lines::LineSet;
+use crate::replay::lines::LineSet;
 use std::collections::VecDeque;
 
 /// Atomic groups that follow each other in the order of numbers.

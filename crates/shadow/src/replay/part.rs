@@ -1,10 +1,10 @@
 //! What one of the replayer's threads does to the durable copy: it applies atomic groups within its stripes, and
 //! flushes the lines that it changed.
 
-use crate::apply::Stage;
 use crate::layout::{ShadowLayout, Unit};
-use crate::shares::ShareLines;
-use crate::stripes::Stripes;
+use crate::replay::apply::Stage;
+use crate::replay::shares::ShareLines;
+use crate::replay::stripes::Stripes;
 use mangrove_pool::Region;
 
 /// Which shares are freed at the end of a step: the lines that they changed are flushed before.

@@ -9,10 +9,10 @@
 
 use crate::Result;
 use crate::layout::AT_MARKER;
+use crate::log::stamps::Watermark;
 use crate::order::Order;
+use crate::recovery::scan::NUMBER_MAX;
 use crate::ring::Rings;
-use crate::scan::NUMBER_MAX;
-use crate::stamps::Watermark;
 use std::sync::atomic::Ordering;
 
 impl Rings {

@@ -1,11 +1,11 @@
 //! Puts the records of an atomic group that is too long for a ring behind the durable copy, and grows the durable copy
 //! over that space when the group there has been applied.
 
-use crate::commit::put_checksummed;
 use crate::layout::{AT_DIRTY_END, AT_LEN, PAGE_BYTES, REDO_BYTES, le_bytes, redo_total, redo_words};
-use crate::log_writer::SMALL_BYTES;
+use crate::log::commit::put_checksummed;
+use crate::log::log_writer::SMALL_BYTES;
+use crate::log::spill_area::{Held, Spilled};
 use crate::ring::Rings;
-use crate::spill_area::{Held, Spilled};
 use crate::{Error, Result};
 use mangrove_pool::crc32c;
 use std::sync::atomic::Ordering;

@@ -21,12 +21,12 @@ use crate::layout::{
     COMMIT_BYTES, CommitRecord, KIND_SPILL, SPILL_BYTES, UNIT_ALIGN, WORDS_COMMIT_BYTES, WordsCommit,
     le_bytes, redo_total, redo_words,
 };
-use crate::log_writer::{Deferred, LONG_BYTES, LogWriter, NOT_A_WORD, SMALL_BYTES};
-use crate::replay::{Aim, SHARES, Step};
+use crate::log::log_writer::{Deferred, LONG_BYTES, LogWriter, NOT_A_WORD, SMALL_BYTES};
+use crate::log::spill_area::{Held, Spilled};
+use crate::log::stamps::refused;
+use crate::recovery::scan::NUMBER_MAX;
+use crate::replay::replay::{Aim, SHARES, Step};
 use crate::ring::Rings;
-use crate::scan::NUMBER_MAX;
-use crate::spill_area::{Held, Spilled};
-use crate::stamps::refused;
 use mangrove_pool::{Range, crc32c};
 use mangrove_sys::{CACHE_LINE_BYTES, Crc32c, Stored, prefetch_write};
 use std::sync::atomic::{Ordering, fence};

@@ -11,9 +11,9 @@
 use crate::Result;
 use crate::layout::{AT_GENERATION, AT_MARKER, IN_LOG_HEAD, IN_LOG_UPTO, ShadowLayout};
 use crate::order::{Generation, Order};
-use crate::search::{LogEnd, any_behind};
-use crate::threads::Threads;
-use crate::verifier::{Verifier, corrupt, durable_word};
+use crate::recovery::search::{LogEnd, any_behind};
+use crate::recovery::threads::Threads;
+use crate::recovery::verifier::{Verifier, corrupt, durable_word};
 use mangrove_pool::{Range, Region};
 use mangrove_sys::fan_out;
 use std::sync::atomic::{AtomicUsize, Ordering};

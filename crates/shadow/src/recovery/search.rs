@@ -5,8 +5,8 @@
 //! the numbers of the latter are too small. Both are passed over without a checksum, on all processors.
 
 use crate::layout::{COMMIT_BYTES, HEAD_KINDS, ShadowLayout};
-use crate::threads::Threads;
-use crate::verifier::Verifier;
+use crate::recovery::threads::Threads;
+use crate::recovery::verifier::Verifier;
 use mangrove_pool::Range;
 use mangrove_sys::fan_out;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -16,13 +16,13 @@
 //!    heads survive, the greatest `upto` among all logs is at least the number of every atomic group that is gone.
 //!    Otherwise recovery would take such an atomic group for one that was never published, and drop all after it.
 
-use crate::crew::Crew;
-use crate::handover::Handover;
 use crate::layout::{IN_LOG_HEAD, IN_LOG_UPTO, ShadowLayout};
-use crate::merge::FirstUnits;
-use crate::part::{Done, Frees, Part, StepEnd};
-use crate::shares::{Share, Shares};
-use crate::stripes::AllStripes;
+use crate::replay::crew::Crew;
+use crate::replay::handover::Handover;
+use crate::replay::merge::FirstUnits;
+use crate::replay::part::{Done, Frees, Part, StepEnd};
+use crate::replay::shares::{Share, Shares};
+use crate::replay::stripes::AllStripes;
 use mangrove_pool::Region;
 use std::sync::atomic::Ordering;
 

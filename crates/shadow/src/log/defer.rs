@@ -10,7 +10,7 @@
 //! for damage. With the mark it proves nothing. Words alone can have the mark; for others the log is closed first.
 
 use crate::Result;
-use crate::log_writer::{Deferred, LogWriter};
+use crate::log::log_writer::{Deferred, LogWriter};
 use crate::ring::Rings;
 use std::ops::Range;
 

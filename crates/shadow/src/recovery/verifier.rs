@@ -1,11 +1,11 @@
 //! Compares atomic groups with their checksums, and what they change with the working copy's length.
 
-use crate::apply::{RingWords, read_unit, word};
 use crate::layout::{
     COMMIT_BYTES, CommitRecord, KIND_REDO, KIND_SPILL, KIND_WORDS, REDO_BYTES, SPILL_BYTES, ShadowLayout,
     Unit, WORD_BYTES, WORDS_BYTES, WORDS_COMMIT_BYTES, WordsCommit, crcs_of_words, le_bytes, redo_total,
 };
 use crate::order::Generation;
+use crate::replay::apply::{RingWords, read_unit, word};
 use crate::{Error, Result};
 use mangrove_pool::{Region, crc32c};
 use std::sync::atomic::Ordering;

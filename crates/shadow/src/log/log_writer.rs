@@ -4,7 +4,7 @@ use crate::layout::{
     COMMIT_BYTES, CommitRecord, KIND_WORDS, REDO_BYTES, ShadowLayout, UNIT_ALIGN, WORD_BYTES, WORDS_BYTES,
     WORDS_COMMIT_BYTES, WordsCommit, crcs_of_words, le_bytes, redo_total, redo_words,
 };
-use crate::spill_area::Spilled;
+use crate::log::spill_area::Spilled;
 use mangrove_pool::crc32c;
 use mangrove_sys::Crc32c;
 

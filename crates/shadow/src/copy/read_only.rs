@@ -1,10 +1,10 @@
 //! The working copy of a shadow opened read-only: private memory, from which nothing is written back.
 
+use crate::copy::working::WorkingCopy;
 use crate::layout::{AT_RINGS, BLANK_HEADER, PAGE_BYTES, ShadowLayout};
 use crate::order::Order;
-use crate::recover::{last_opening, read_len, recover};
-use crate::scan::LogEnds;
-use crate::working::WorkingCopy;
+use crate::recovery::recover::{last_opening, read_len, recover};
+use crate::recovery::scan::LogEnds;
 use crate::{Error, Report, Result};
 use mangrove_pool::Pool;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@ use crate::layout::{
     COMMIT_BYTES, KIND_REDO, KIND_SPILL, KIND_WORDS, ShadowLayout, Unit, WORD_BYTES, WORDS_BYTES,
     WORDS_COMMIT_BYTES, redo_total,
 };
-use crate::stripes::Stripes;
+use crate::replay::stripes::Stripes;
 use mangrove_pool::Region;
 use mangrove_sys::{prefetch_read, prefetch_write};
 use std::sync::atomic::Ordering;

@@ -11,11 +11,11 @@
 //! 2. When `run` returns, every part has ended the step: its flushes are fenced, by the thread that did them.
 //! 3. After a panic in a part nothing is freed: `run` panics too, now and at every later call.
 
-use crate::apply::read_unit;
 use crate::layout::ShadowLayout;
-use crate::part::{Done, Frees, Part, StepEnd};
-use crate::rounds::Rounds;
-use crate::stripes::SomeStripes;
+use crate::replay::apply::read_unit;
+use crate::replay::part::{Done, Frees, Part, StepEnd};
+use crate::replay::rounds::Rounds;
+use crate::replay::stripes::SomeStripes;
 use mangrove_pool::Region;
 use mangrove_sys::without_signals;
 use parking_lot::{Mutex, RwLock};

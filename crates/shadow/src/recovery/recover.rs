@@ -22,16 +22,16 @@
 //! 5. The result does not depend on the number of threads: one of them writes all versions of a byte, in their order.
 
 use crate::Result;
-use crate::apply::{Stage, read_unit};
 use crate::layout::{AT_DIRTY_END, AT_GENERATION, AT_LEN, ShadowLayout, UNIT_ALIGN, VERSION};
-use crate::lines::LineSet;
 use crate::order::{Generation, Order};
-use crate::replay::store_head;
-use crate::scan::{FoundGroup, LogEnds, RingScan, scan};
+use crate::recovery::scan::{FoundGroup, LogEnds, RingScan, scan};
+use crate::recovery::threads::Threads;
+use crate::recovery::verifier::{corrupt, durable_word};
+use crate::replay::apply::{Stage, read_unit};
+use crate::replay::lines::LineSet;
+use crate::replay::replay::store_head;
+use crate::replay::stripes::{AllStripes, SomeStripes, Stripes};
 use crate::stat::LastOpening;
-use crate::stripes::{AllStripes, SomeStripes, Stripes};
-use crate::threads::Threads;
-use crate::verifier::{corrupt, durable_word};
 use mangrove_pool::Region;
 use mangrove_sys::fan_out;
 use std::sync::atomic::Ordering;

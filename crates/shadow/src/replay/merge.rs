@@ -7,8 +7,8 @@
 //! 1. A candidate is in exactly one of table, list of distant ones, and heap.
 //! 2. Numbers in the table lie less than `TABLE_LEN` above the last one that was taken, so no two share an entry.
 
-use crate::apply::read_unit;
 use crate::layout::{ShadowLayout, Unit};
+use crate::replay::apply::read_unit;
 use mangrove_pool::Region;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,10 +1,10 @@
 //! A lease of a log: commits by value, in steps, so that a transaction can do each where it costs least.
 
 use crate::Result;
+use crate::log::log_writer::{LogWriter, NOT_A_WORD};
+use crate::log::stamps::refused;
 use crate::log_backing::LogBacking;
-use crate::log_writer::{LogWriter, NOT_A_WORD};
 use crate::ring::Rings;
-use crate::stamps::refused;
 use crate::ticket::Ticket;
 use mangrove_pool::Range;
 use std::sync::Arc;

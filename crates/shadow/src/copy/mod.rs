@@ -1,0 +1,6 @@
+//! The working copy in memory, and copies of it.
+
+pub(crate) mod copy;
+pub(crate) mod page_out;
+pub(crate) mod read_only;
+pub(crate) mod working;
