@@ -60,6 +60,9 @@
  *   Neither C++ exceptions nor longjmp may leave a callback. (The body of a transaction may be left in any
  *   way: see mangrove_tx_body.)
  *
+ * Signals.  A call on a heap by a signal handler that has interrupted its thread in another call on a
+ *   heap returns MANGROVE_ERR_TX_MISPLACED, and nothing happened. Nothing else of the library is safe there.
+ *
  * This file is generated from crates/capi/src; edit there.
  */
 

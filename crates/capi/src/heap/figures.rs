@@ -1,7 +1,7 @@
 //! Check and figures of a heap.
 
 use super::open::mangrove_heap;
-use super::running::must_be_outside;
+use super::running::enter_outside;
 use crate::bytes::put_sized;
 use crate::check::answer;
 use crate::stat::size_of_caller;
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn mangrove_heap_stat(
     guard(|| {
         // SAFETY: the header's contract for handles and sized structs.
         let (heap, size) = unsafe { (handle(heap, "heap")?, size_of_caller(stat, "stat")?) };
-        must_be_outside(Arc::as_ptr(&heap.heap))?;
+        let _inside = enter_outside(Arc::as_ptr(&heap.heap))?;
         let found = heap.heap.stat()?;
         let figures = mangrove_heap_figures {
             size: size_of::<mangrove_heap_figures>(),
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn mangrove_heap_check(
         unsafe { put_out(problems, std::ptr::null_mut()) };
         // SAFETY: the header's contract for handles.
         let heap = unsafe { handle(heap, "heap") }?;
-        must_be_outside(Arc::as_ptr(&heap.heap))?;
+        let _inside = enter_outside(Arc::as_ptr(&heap.heap))?;
         let found = heap.heap.check()?;
         // SAFETY: as above.
         unsafe { answer(&found, problems) }

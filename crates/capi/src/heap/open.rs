@@ -1,7 +1,7 @@
 //! Opening and closing a heap.
 
 use super::options::mangrove_heap_options;
-use super::running::must_be_outside;
+use super::running::{enter, enter_outside, is_in_transaction};
 use crate::status::mangrove_status::*;
 use crate::status::{Failure, guard, mangrove_status};
 use mangrove::heap::{Heap, HeapError, HeapOptions};
@@ -53,6 +53,7 @@ pub unsafe extern "C" fn mangrove_heap_open(
             (out(heap, std::ptr::null_mut(), "heap")?, self::path(path, "path")?, options.as_ref())
         };
         let options = options.map_or_else(HeapOptions::new, mangrove_heap_options::for_open);
+        let _inside = enter()?;
         let path = path.to_owned();
         let opened = on_own_thread(move || options.open(path))?;
         *heap = give(mangrove_heap { heap: Arc::new(opened), process: ProcessMark::here() });
@@ -76,12 +77,14 @@ pub unsafe extern "C" fn mangrove_heap_close(heap: *mut mangrove_heap) -> mangro
         if !opened.process.is_here() {
             return Err(HeapError::Forked.into());
         }
-        must_be_outside(Arc::as_ptr(&opened.heap)).map_err(|_| {
-            Failure::new(
+        let _inside = enter()?;
+        if is_in_transaction(Arc::as_ptr(&opened.heap)) {
+            return Err(Failure::new(
                 MANGROVE_ERR_IN_USE,
-                "the heap cannot be closed inside a transaction on it; return from the body first",
-            )
-        })?;
+                "the heap cannot be closed inside a transaction on it; return from its body, or commit or abort it, \
+                 first",
+            ));
+        }
         // SAFETY: not null, from mangrove_heap_open and, by contract, not closed before.
         let heap = unsafe { Box::from_raw(heap) }.heap;
         Arc::into_inner(heap).expect("no other call on the heap runs").close()?;
@@ -99,6 +102,7 @@ pub unsafe extern "C" fn mangrove_heap_base(
     guard(|| {
         // SAFETY: the header's contract for out-parameters and handles.
         let (base, heap) = unsafe { (out(base, std::ptr::null_mut(), "base")?, handle(heap, "heap")?) };
+        let _inside = enter()?;
         *base = std::ptr::with_exposed_provenance_mut(heap.heap.base());
         Ok(MANGROVE_OK)
     })
@@ -123,7 +127,7 @@ pub unsafe extern "C" fn mangrove_heap_backup(
         // SAFETY: the header's contract for handles and paths.
         let (heap, path) = unsafe { (handle(heap, "heap")?, self::path(path, "path")?) };
         // On another thread it would wait for this one's transaction.
-        must_be_outside(Arc::as_ptr(&heap.heap))?;
+        let _inside = enter_outside(Arc::as_ptr(&heap.heap))?;
         let (heap, path) = (Arc::clone(&heap.heap), path.to_owned());
         let report = on_own_thread(move || heap.backup(path, |_| ControlFlow::Continue(())))?;
         // SAFETY: as above.
@@ -138,7 +142,9 @@ pub unsafe extern "C" fn mangrove_heap_backup(
 pub unsafe extern "C" fn mangrove_heap_sync(heap: *const mangrove_heap) -> mangrove_status {
     guard(|| {
         // SAFETY: the header's contract for handles.
-        unsafe { handle(heap, "heap") }?.heap.sync()?;
+        let heap = unsafe { handle(heap, "heap") }?;
+        let _inside = enter()?;
+        heap.heap.sync()?;
         Ok(MANGROVE_OK)
     })
 }

@@ -5,9 +5,10 @@
 //! guard: then the transaction stays paused, and the thread's next call finds that nobody waits for its body
 //! (`is_alive`), or its end does (`Ending`).
 //!
-//! 1. `IN_LIBRARY` is set while a heap's function runs. A signal handler that comes then is refused before it touches
-//!    anything.
+//! 1. `IN_LIBRARY` is set while a heap's function runs, whichever it is (`Inside`). A signal handler that comes then is
+//!    refused before it touches anything: the thread may hold a lock of the heap, which the handler would wait for.
 //! 2. What a signal handler may reach until it is refused allocates nothing.
+//! 3. Every function of a heap begins with `enter`, so each undoes what the thread has left by longjmp.
 
 use super::errors::NESTED;
 use super::frame::{
@@ -69,7 +70,7 @@ impl Drop for Ending {
 /// # Errors
 /// `_TX_MISPLACED` inside a transaction on the heap, or in the library; what the heap says.
 pub(super) fn begin(heap: &Heap, process: ProcessMark, kind: Kind) -> Result<usize, Failure> {
-    must_be_outside(heap)?;
+    let _inside = enter_outside(heap)?;
     let frame = free_frame(heap, process, kind)?;
     // SAFETY: a free frame, which this thread alone uses, and which stays where it is.
     unsafe {
@@ -92,7 +93,7 @@ pub(super) fn begin(heap: &Heap, process: ProcessMark, kind: Kind) -> Result<usi
 ///
 /// # Errors
 /// The transaction's; all is undone then. `_UNSUPPORTED` in a child of fork, where the transaction is left alone.
-pub(super) fn conclude(number: usize, answer: Answer) -> Result<Next, Failure> {
+pub(super) fn conclude(_: &Inside, number: usize, answer: Answer) -> Result<Next, Failure> {
     let frame = find(number);
     if frame.is_null() {
         return Err(Failure::new(
@@ -129,6 +130,7 @@ fn next(ended: Ended) -> Result<Next, Failure> {
 
 /// Undoes a transaction whose body will not return.
 pub(super) fn cancel(frame: *mut Frame) {
+    let _inside = Inside::begin();
     // SAFETY: linked, so it is there, and this thread's.
     unsafe {
         if !(*frame).process.is_here() {
@@ -146,40 +148,90 @@ pub(super) fn cancel(frame: *mut Frame) {
     give_back(frame);
 }
 
-/// Undoes what the thread has left by longjmp, and refuses to go on inside a transaction on `heap`, or in the library.
+/// The thread runs a function of a heap. Its cancellation waits, because that writes files, and no frame of it may be
+/// unwound.
+pub(super) struct Inside {
+    was_inside: bool,
+    cancelable: bool,
+}
+
+impl Inside {
+    pub(super) fn begin() -> Self {
+        let cancelable = set_cancelable(false);
+        let was_inside = IN_LIBRARY.replace(true);
+        compiler_fence(Ordering::SeqCst);
+        Self { was_inside, cancelable }
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        compiler_fence(Ordering::SeqCst);
+        IN_LIBRARY.set(self.was_inside);
+        set_cancelable(self.cancelable);
+    }
+}
+
+/// How every function of a heap begins: undoes what the thread has left by longjmp.
 ///
 /// # Errors
-/// `_TX_MISPLACED`.
-pub(super) fn must_be_outside(heap: *const Heap) -> Result<(), Failure> {
+/// `_TX_MISPLACED` for a signal handler that has interrupted its thread in the library.
+pub(super) fn enter() -> Result<Inside, Failure> {
     if IN_LIBRARY.get() {
-        return Err(Failure::new(
-            MANGROVE_ERR_TX_MISPLACED,
-            "a signal handler called the heap while its thread was inside the library; let another thread do that",
-        ));
+        return Err(interrupts());
     }
+    let inside = Inside::begin();
     let mut at = innermost();
     while !at.is_null() {
         // SAFETY: linked, so it is there.
         unsafe {
             if (*at).busy.get() {
-                return Err(nested());
+                return Err(interrupts());
             }
             let outer = (*at).outer;
-            if !(*at).process.is_here() {
-                // The parent's; the heap will say so.
-            } else if !is_alive(at) {
+            // In a child of fork it is the parent's; the heap will say so.
+            if (*at).process.is_here() && !is_alive(at) {
                 cancel(at);
-            } else if (*at).heap == heap {
-                return Err(nested());
             }
             at = outer;
         }
     }
-    Ok(())
+    Ok(inside)
 }
 
-fn nested() -> Failure {
-    Failure::new(MANGROVE_ERR_TX_MISPLACED, NESTED)
+/// As [`enter`], for what cannot run inside a transaction on `heap`.
+///
+/// # Errors
+/// `_TX_MISPLACED`, also there.
+pub(super) fn enter_outside(heap: *const Heap) -> Result<Inside, Failure> {
+    let inside = enter()?;
+    if is_in_transaction(heap) {
+        return Err(Failure::new(MANGROVE_ERR_TX_MISPLACED, NESTED));
+    }
+    Ok(inside)
+}
+
+/// Whether the thread is inside a transaction on `heap`, once [`enter`] has undone those that it has left.
+pub(super) fn is_in_transaction(heap: *const Heap) -> bool {
+    let mut at = innermost();
+    while !at.is_null() {
+        // SAFETY: linked, so it is there.
+        unsafe {
+            if (*at).heap == heap && (*at).process.is_here() {
+                return true;
+            }
+            at = (*at).outer;
+        }
+    }
+    false
+}
+
+#[cold]
+fn interrupts() -> Failure {
+    Failure::new(
+        MANGROVE_ERR_TX_MISPLACED,
+        "a signal handler called the heap while its thread was inside the library; let another thread do that",
+    )
 }
 
 /// A frame for a transaction, not linked.
@@ -232,14 +284,11 @@ fn give_back(frame: *mut Frame) {
 /// Lets the heap's function run until the body's next run, or to its end.
 ///
 /// # Safety
-/// The frame is this thread's, in the process that made it.
+/// The frame is this thread's, in the process that made it, and the thread is [`Inside`].
 unsafe fn advance(frame: *mut Frame) {
-    // SAFETY: the function stops panics; what it uses is the frame and the heap, which the caller keeps. The thread's
-    // cancellation waits, because the heap's function writes files, and no frame of it may be unwound.
+    // SAFETY: the function stops panics; what it uses is the frame and the heap, which the caller keeps.
     unsafe {
-        let cancelable = set_cancelable(false);
         (*frame).busy.set(true);
-        IN_LIBRARY.set(true);
         compiler_fence(Ordering::SeqCst);
         let stack = &raw const (*frame).stack;
         if (*stack).is_in_use() {
@@ -248,9 +297,7 @@ unsafe fn advance(frame: *mut Frame) {
             (*stack).start(transact, frame.cast());
         }
         compiler_fence(Ordering::SeqCst);
-        IN_LIBRARY.set(false);
         (*frame).busy.set(false);
-        set_cancelable(cancelable);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::frame::{Answer, Kind, find, mangrove_tx};
 use super::open::mangrove_heap;
-use super::running::{Next, begin, conclude};
+use super::running::{Next, begin, conclude, enter};
 use crate::status::mangrove_status::*;
 use crate::status::{Failure, guard, mangrove_status};
 use mangrove_cabi::{handle, out};
@@ -63,6 +63,7 @@ unsafe fn end(tx: *mut *mut mangrove_tx, answer: Answer) -> crate::status::Answe
     let number = unsafe { tx.as_ref() }.ok_or_else(|| Failure::invalid("'tx' is NULL"))?.addr();
     // SAFETY: as above.
     let tx = unsafe { out(tx, null_mut(), "tx")? };
+    let inside = enter()?;
     let frame = find(number);
     // SAFETY: linked, so it is there, and this thread's.
     if frame.is_null() || unsafe { !(*frame).place.is_null() || (*frame).busy.get() } {
@@ -73,7 +74,7 @@ unsafe fn end(tx: *mut *mut mangrove_tx, answer: Answer) -> crate::status::Answe
     }
     let mut run = number;
     loop {
-        match (conclude(run, answer)?, answer) {
+        match (conclude(&inside, run, answer)?, answer) {
             (Next::Committed(_), _) => return Ok(MANGROVE_OK),
             (Next::Aborted(_), _) => return Ok(MANGROVE_TX_ABORTED),
             (Next::Again(next), Answer::Commit) => {

@@ -2,7 +2,7 @@
 
 use super::frame::{Answer, Kind, mangrove_tx};
 use super::open::mangrove_heap;
-use super::running::{Next, begin, call_body, conclude};
+use super::running::{Inside, Next, begin, call_body, conclude, enter};
 use crate::status::mangrove_status::*;
 use crate::status::{Failure, guard, mangrove_status};
 use mangrove::heap::TxTicket;
@@ -72,7 +72,7 @@ unsafe fn run(
         // SAFETY: the caller's function, called as the header says, in the run that has just begun.
         let answer = unsafe { call_body(number, body, arg) };
         let mut again = None;
-        let status = guard(|| match conclude(number, Answer::of_body(answer))? {
+        let status = guard(|| match conclude(&Inside::begin(), number, Answer::of_body(answer))? {
             Next::Again(number) => {
                 again = Some(number);
                 Ok(MANGROVE_OK)
@@ -156,7 +156,9 @@ pub unsafe extern "C" fn mangrove_heap_wait(
 ) -> mangrove_status {
     guard(|| {
         // SAFETY: the header's contract for handles.
-        unsafe { handle(heap, "heap") }?.heap.wait(ticket.into())?;
+        let heap = unsafe { handle(heap, "heap") }?;
+        let _inside = enter()?;
+        heap.heap.wait(ticket.into())?;
         Ok(MANGROVE_OK)
     })
 }
@@ -171,6 +173,7 @@ pub unsafe extern "C" fn mangrove_heap_is_durable(
     guard(|| {
         // SAFETY: the header's contract for out-parameters and handles.
         let (durable, heap) = unsafe { (out(durable, false, "durable")?, handle(heap, "heap")?) };
+        let _inside = enter()?;
         *durable = heap.heap.is_durable(ticket.into())?;
         Ok(MANGROVE_OK)
     })

@@ -11,6 +11,8 @@ static mangrove_heap *heap;
 static uint64_t *cell;
 static jmp_buf outside;
 static volatile sig_atomic_t reached;
+static mangrove_tx_ticket ticket;
+static uint64_t expected;
 
 static int make(mangrove_tx *tx, void *arg) {
     (void)arg;
@@ -37,15 +39,19 @@ static void *add_on_another_thread(void *arg) {
     return arg;
 }
 
-/* The word is as it was, and no lock is left: another thread changes it. */
-static void undone_and_free(void) {
-    static uint64_t expected;
+/* No lock is left: another thread changes the word. */
+static void others_go_on(void) {
     pthread_t thread;
-    CHECK(value() == expected);
     CHECK(pthread_create(&thread, NULL, add_on_another_thread, NULL) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     expected++;
     CHECK(value() == expected);
+}
+
+/* The word is as it was, and no lock is left. */
+static void undone_and_free(void) {
+    CHECK(value() == expected);
+    others_go_on();
 }
 
 static int write_and_jump(mangrove_tx *tx, void *arg) {
@@ -72,25 +78,63 @@ static void deep(int depth, void (*call)(void)) {
     CHECK(frame[0] == (char)depth);
 }
 
-static void stat_is_given(void) {
+/* Every function of a heap, with its answer where it is called neither inside a transaction nor in a signal handler. */
+enum { CALL_COUNT = 14 };
+
+static mangrove_status call(int number) {
+    const char *nowhere = "/nowhere/heap";
     mangrove_heap_figures figures = {.size = sizeof figures};
-    OK(mangrove_heap_stat(heap, &figures));
+    mangrove_tx *tx = NULL;
+    mangrove_heap *other;
+    uint64_t found;
+    void *base;
+    bool durable;
+    switch (number) {
+    case 0: return mangrove_transaction_read(heap, get, &found, NULL);
+    case 1: return mangrove_transaction(heap, get, &found, NULL);
+    case 2: return mangrove_transaction_nowait(heap, get, &found, NULL, NULL);
+    case 3: return mangrove_heap_sync(heap);
+    case 4: return mangrove_heap_wait(heap, ticket);
+    case 5: return mangrove_heap_is_durable(heap, ticket, &durable);
+    case 6: return mangrove_heap_base(heap, &base);
+    case 7: return mangrove_heap_stat(heap, &figures);
+    case 8: return mangrove_heap_check(heap, NULL);
+    case 9: return mangrove_heap_backup(heap, nowhere, NULL);
+    case 10: return mangrove_heap_open(nowhere, NULL, &other);
+    case 11: return mangrove_tx_commit(&tx);
+    case 12: return mangrove_tx_abort(&tx);
+    default: {
+        mangrove_status status = mangrove_tx_begin(heap, true, &tx);
+        if (status == MANGROVE_OK) ANSWERS(MANGROVE_TX_ABORTED, mangrove_tx_abort(&tx));
+        return status;
+    }
+    }
 }
 
-static void check_is_given(void) { OK(mangrove_heap_check(heap, NULL)); }
+static int called;
+
+static void call_it(void) {
+    const mangrove_status status = call(called);
+    CHECK(called >= 9 && called <= 12 ? status < 0 : status == MANGROVE_OK);
+}
 
 static void jumps(void) {
     int depth;
+    OK(mangrove_transaction_nowait(heap, get, &(uint64_t){0}, NULL, &ticket));
     for (depth = 0; depth < 60; depth++) {
         jump_out();
         deep(depth, undone_and_free);
         deep(depth, jump_out);
         undone_and_free();
     }
-    jump_out();
-    deep(9, stat_is_given);
-    jump_out();
-    check_is_given();
+    for (called = 0; called < CALL_COUNT; called++) {
+        jump_out();
+        deep(9, call_it);
+        others_go_on();
+        jump_out();
+        call_it();
+        others_go_on();
+    }
     undone_and_free();
 }
 
@@ -205,6 +249,66 @@ static void signals(void) {
     CHECK(refused >= 500 && value() == before + 1000);
 }
 
+static volatile sig_atomic_t interrupted;
+
+/* What one function refuses as called inside the library, all refuse. */
+static void call_every_function(int signal) {
+    int number;
+    (void)signal;
+    if (call(0) != MANGROVE_ERR_TX_MISPLACED || strstr(mangrove_last_error(), "signal handler") == NULL) return;
+    for (number = 0; number < CALL_COUNT; number++) ANSWERS(MANGROVE_ERR_TX_MISPLACED, call(number));
+    ANSWERS(MANGROVE_ERR_TX_MISPLACED, mangrove_heap_close(heap));
+    interrupted++;
+}
+
+static void signals_in_the_library(void) {
+    struct sigaction action = {.sa_handler = call_every_function};
+    const uint64_t before = value();
+    mangrove_heap_figures figures = {.size = sizeof figures};
+    pthread_t sender, self = pthread_self();
+    bool durable;
+    int round = 0;
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+    reached = 1;
+    CHECK(pthread_create(&sender, NULL, send_signals, &self) == 0);
+    do {
+        OK(mangrove_transaction(heap, add, NULL, NULL));
+        OK(mangrove_transaction_nowait(heap, add, NULL, NULL, &ticket));
+        OK(mangrove_heap_is_durable(heap, ticket, &durable));
+        OK(mangrove_heap_wait(heap, ticket));
+        OK(mangrove_transaction_nowait(heap, add, NULL, NULL, NULL));
+        OK(mangrove_heap_sync(heap));
+        OK(mangrove_heap_stat(heap, &figures));
+        OK(mangrove_heap_check(heap, NULL));
+        round++;
+    } while (interrupted < 100);
+    reached = 0;
+    CHECK(pthread_join(sender, NULL) == 0);
+    CHECK(value() == before + 3 * (uint64_t)round);
+}
+
+/* A cancellation that comes while the heap writes waits until it has. */
+static void *sync_when_canceled(void *arg) {
+    OK(mangrove_transaction_nowait(heap, add, NULL, NULL, &ticket));
+    CHECK(pthread_cancel(pthread_self()) == 0);
+    if (arg == &outside) OK(mangrove_heap_sync(heap));
+    else OK(mangrove_heap_wait(heap, ticket));
+    reached = 1;
+    pthread_testcancel();
+    return arg;
+}
+
+static void cancellations(void) {
+    pthread_t thread;
+    void *answer;
+    int round;
+    for (round = 0; round < 10; round++) {
+        reached = 0;
+        CHECK(pthread_create(&thread, NULL, sync_when_canceled, round % 2 ? NULL : &outside) == 0);
+        CHECK(pthread_join(thread, &answer) == 0 && answer == PTHREAD_CANCELED && reached);
+    }
+}
+
 static int commit_it(mangrove_tx *tx, void *arg) {
     (void)arg;
     ANSWERS(MANGROVE_ERR_TX_MISPLACED, mangrove_tx_commit(&tx));
@@ -241,6 +345,7 @@ static void steps(void) {
     CHECK(tx == NULL);
     ANSWERS(MANGROVE_ERR_TX_MISPLACED, mangrove_transaction(heap, add, NULL, NULL));
     ANSWERS(MANGROVE_ERR_IN_USE, mangrove_heap_close(other));
+    CHECK(strstr(mangrove_last_error(), "commit or abort it") != NULL);
     tx = kept;
     OK(add(tx, NULL));
     OK(mangrove_tx_commit(&tx));
@@ -277,6 +382,8 @@ int main(int argc, char **argv) {
     jumps();
     threads();
     signals();
+    signals_in_the_library();
+    cancellations();
     steps();
     OK(mangrove_heap_stat(heap, &figures));
     CHECK(figures.blocks == blocks); /* what was allocated was given back */
