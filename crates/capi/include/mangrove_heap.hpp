@@ -71,6 +71,13 @@ inline mangrove_status need(mangrove_status status)
     return status;
 }
 
+// A name for the library. A NUL in it would end it there, and it would name another root; so the library is given bytes
+// that are no UTF-8 (a NUL made two bytes), refuses them, and undoes the transaction as for every wrong argument.
+inline const char *text(const std::string &name) noexcept
+{
+    return name.find('\0') == std::string::npos ? name.c_str() : "\xc0\x80";
+}
+
 template <class T> constexpr void must_be_storable()
 {
     static_assert(std::is_trivially_copyable_v<T>, "what lies in a heap is copied byte by byte, and must be so");
@@ -121,10 +128,10 @@ public:
     template <class T> T *make_array(std::size_t count) const
     {
         detail::must_be_storable<T>();
-        if (count > PTRDIFF_MAX / sizeof(T))
-            throw error(MANGROVE_ERR_FULL, "an array of more bytes than memory has was asked for");
+        // More than there can be: the library refuses it, and undoes the transaction whatever the body does then.
+        const std::size_t bytes = count > SIZE_MAX / sizeof(T) ? SIZE_MAX : count * sizeof(T);
         void *at;
-        detail::need(mangrove_tx_alloc_zeroed(handle_, count * sizeof(T), alignof(T), &at));
+        detail::need(mangrove_tx_alloc_zeroed(handle_, bytes, alignof(T), &at));
         return static_cast<T *>(at);
     }
 
@@ -139,23 +146,24 @@ public:
     // Frees a block; what lies in it is not destroyed, which trivially copyable types need not be.
     void free(void *at) const { detail::need(mangrove_tx_free(handle_, at)); }
 
-    // What the root points to; nullptr if there is no such root.
+    // What the root points to; nullptr if there is no such root. A name that holds a NUL is refused, as any wrong
+    // argument is.
     template <class T> T *root(const std::string &name) const
     {
         void *at;
-        detail::need(mangrove_tx_root(handle_, name.c_str(), sizeof(T), &at));
+        detail::need(mangrove_tx_root(handle_, detail::text(name), sizeof(T), &at));
         return static_cast<T *>(at);
     }
 
     template <class T> void set_root(const std::string &name, T *at) const
     {
-        detail::need(mangrove_tx_set_root(handle_, name.c_str(), at, sizeof(T)));
+        detail::need(mangrove_tx_set_root(handle_, detail::text(name), at, sizeof(T)));
     }
 
     // Whether there was one.
     bool remove_root(const std::string &name) const
     {
-        return detail::need(mangrove_tx_remove_root(handle_, name.c_str())) == MANGROVE_OK;
+        return detail::need(mangrove_tx_remove_root(handle_, detail::text(name))) == MANGROVE_OK;
     }
 
     // Undoes the transaction and runs it again when something that it has read has changed.
@@ -242,6 +250,8 @@ class heap {
 public:
     explicit heap(const std::string &path, const mangrove_heap_options *options = nullptr)
     {
+        if (path.find('\0') != std::string::npos)
+            throw error(MANGROVE_ERR_INVALID_ARGUMENT, "the path of the heap holds a NUL byte, and no path can");
         detail::need(mangrove_heap_open(path.c_str(), options, &handle_));
     }
 

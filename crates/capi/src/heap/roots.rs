@@ -10,7 +10,8 @@ use std::ffi::{c_char, c_void};
 unsafe fn name_of<'a>(name: *const c_char) -> Result<&'a str, End> {
     // SAFETY: the header's contract for text.
     let name = unsafe { text(name, "name") }?;
-    name.to_str().map_err(|_| Failure::invalid("'name' is not UTF-8").into())
+    // The C++ header passes a NUL as bytes that are no UTF-8.
+    name.to_str().map_err(|_| Failure::invalid("'name' is not UTF-8, or holds a NUL byte").into())
 }
 
 /// What the root `name` points to, into *at. Returns MANGROVE_NOT_FOUND, with *at NULL, when there is no

@@ -105,8 +105,27 @@ static void exceptions(const std::string &path)
     const auto late = [&] { mangrove::tx(ended).store(&first->value, 3); };
     CHECK(error_of(late, "has ended") == MANGROVE_ERR_TX_MISPLACED);
     CHECK(value() == 1);
-    const auto huge = [](mangrove::tx &tx) { tx.make_array<node>(SIZE_MAX / 2); };
-    CHECK(error_of([&] { heap.transaction(huge); }, "more bytes") == MANGROVE_ERR_FULL);
+    // So do sizes and names that the library cannot be given as they are.
+    const auto refused = [&](mangrove_status status, const char *words, auto access) {
+        const auto passed = [&](mangrove::tx &tx) { tx.store(&first->value, 99), access(tx); };
+        CHECK(error_of([&] { heap.transaction(passed); }, words) == status);
+        const auto hidden = [&](mangrove::tx &tx) { CHECK(error_of([&] { passed(tx); }, words) == status); };
+        CHECK(error_of([&] { heap.transaction(hidden); }, words) == status);
+        CHECK(value() == 1);
+    };
+    refused(MANGROVE_ERR_FULL, "no room", [](mangrove::tx &tx) { tx.alloc(SIZE_MAX); });
+    refused(MANGROVE_ERR_FULL, "no room", [](mangrove::tx &tx) { tx.make_array<node>(SIZE_MAX); });
+    refused(MANGROVE_ERR_FULL, "no room", [](mangrove::tx &tx) { tx.make_array<node>(SIZE_MAX / 2); });
+    refused(MANGROVE_ERR_FULL, "no room", [](mangrove::tx &tx) { tx.make_array<char>(SIZE_MAX - 1); });
+    refused(MANGROVE_ERR_FULL, "no room", [](mangrove::tx &tx) { tx.make_array<node>(SIZE_MAX / 16 + 2); });
+    for (const std::string &name : {std::string("first\0", 6), std::string("\0first", 6), std::string("fi\0rst", 6)}) {
+        refused(MANGROVE_ERR_INVALID_ARGUMENT, "NUL", [&](mangrove::tx &tx) { tx.root<node>(name); });
+        refused(MANGROVE_ERR_INVALID_ARGUMENT, "NUL", [&](mangrove::tx &tx) { tx.set_root(name, first); });
+        refused(MANGROVE_ERR_INVALID_ARGUMENT, "NUL", [&](mangrove::tx &tx) { tx.remove_root(name); });
+        CHECK(error_of([&] { mangrove::heap other(path + name); }, "NUL") == MANGROVE_ERR_INVALID_ARGUMENT);
+    }
+    const node *kept = heap.read([](mangrove::tx &tx) { return tx.root<node>("first"); });
+    CHECK(kept == first);
     const auto nested = [&](mangrove::tx &) { value(); };
     CHECK(error_of([&] { heap.transaction(nested); }, "use its `tx`") == MANGROVE_ERR_TX_MISPLACED);
     const auto closes = [&](mangrove::tx &) { heap.close(); };
