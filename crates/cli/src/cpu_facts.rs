@@ -11,9 +11,9 @@ pub(crate) struct CpuFacts {
 }
 
 impl CpuFacts {
-    /// Those of this machine. Takes a few milliseconds, a second at most where the machine is busy.
+    /// Those of this machine. Takes a few milliseconds, ten seconds at most where the machine is busy.
     pub(crate) fn find() -> Self {
-        Self { rtm: mangrove_sys::rtm(), tsc: mangrove_sys::tsc().clone(), topology: Topology::detect() }
+        Self { rtm: mangrove_sys::rtm(), tsc: mangrove_sys::tsc(), topology: Topology::detect() }
     }
 
     /// Rows of the table.

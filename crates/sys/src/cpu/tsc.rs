@@ -18,8 +18,8 @@
 use crate::cpu::topology::Topology;
 use crate::without_signals;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::{Builder, ScopedJoinHandle, scope};
 use std::time::{Duration, Instant};
 
@@ -27,8 +27,10 @@ use std::time::{Duration, Instant};
 const HAND_OVER_COUNT: u32 = 4_000;
 /// Fewer say nothing. That many happen even where the threads are hardly ever executed at the same time.
 const HAND_OVER_COUNT_MIN: u32 = 16;
+/// After that time [`HAND_OVER_COUNT_MIN`] between two CPUs are enough.
+const TIME_ENOUGH: Duration = Duration::from_secs(1);
 /// All hand-overs of [`tsc`] together take no longer, however busy the machine is.
-const TIME_MAX: Duration = Duration::from_secs(1);
+const TIME_MAX: Duration = Duration::from_secs(10);
 /// Pairs of CPUs that are compared: the first CPU and the last of each NUMA node, up to this.
 const PAIR_COUNT_MAX: usize = 16;
 /// Turns of a waiting loop after which the thread looks at the time and lets others run.
@@ -80,12 +82,77 @@ pub struct Tsc {
 }
 
 /// What the time stamp counters of this machine are good for: what CPUID says, and what two threads found when they
-/// compared them. Found out at the first call, in some milliseconds, in a second at most where the machine is busy;
-/// the later ones cost a load.
+/// compared them. Found out at the first call, in some milliseconds, in ten seconds at most where the machine is busy;
+/// the later ones cost a copy. What was not found out is asked again.
 #[must_use]
-pub fn tsc() -> &'static Tsc {
-    static FOUND: OnceLock<Tsc> = OnceLock::new();
-    FOUND.get_or_init(|| find(Listed::by_this_cpu(), || compare_cpus(&Topology::detect(), &allowed_cpus())))
+pub fn tsc() -> Tsc {
+    static FOUND: Answer = Answer::new();
+    FOUND.get(|| find(Listed::by_this_cpu(), || compare_cpus(&Topology::detect(), &allowed_cpus())))
+}
+
+/// What was found.
+struct Answer {
+    /// It stays so.
+    found: OnceLock<Tsc>,
+    /// When it was last not found out, for those who had waited for that.
+    not_found: Mutex<Option<(Instant, Tsc)>>,
+}
+
+impl Answer {
+    const fn new() -> Self {
+        Self { found: OnceLock::new(), not_found: Mutex::new(None) }
+    }
+
+    fn get(&self, find: impl FnOnce() -> Tsc) -> Tsc {
+        if let Some(found) = self.found.get() {
+            return found.clone();
+        }
+        let asked = Instant::now();
+        let mut not_found = self.not_found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = self.found.get() {
+            return found.clone();
+        }
+        if let Some((at, answer)) = &*not_found
+            && *at >= asked
+        {
+            return answer.clone();
+        }
+        let answer = find();
+        if answer.may_differ_later() {
+            *not_found = Some((Instant::now(), answer.clone()));
+        } else {
+            // Under the lock, so it is empty.
+            let _ = self.found.set(answer.clone());
+        }
+        answer
+    }
+}
+
+impl Tsc {
+    /// The counters could not be compared, because the machine was busy or without resources.
+    fn may_differ_later(&self) -> bool {
+        self.has_rdtscp && self.is_invariant && self.is_consistent.is_none()
+    }
+}
+
+/// How long a comparison goes on.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// From then on few hand-overs are enough.
+    enough: Instant,
+    end: Instant,
+}
+
+impl Patience {
+    fn of(now: Instant) -> Self {
+        Self { enough: now + TIME_ENOUGH, end: now + TIME_MAX }
+    }
+
+    /// Whether to leave it at so many hand-overs.
+    fn is_over(&self, turn: u32) -> bool {
+        let now = Instant::now();
+        now >= self.end || turn >= HAND_OVER_COUNT_MIN && now >= self.enough
+    }
 }
 
 /// What CPUID says.
@@ -142,9 +209,9 @@ fn compare_cpus(topology: &Topology, allowed: &[usize]) -> Result<(), (Option<bo
     if allowed.is_empty() {
         return Err((None, "the system does not tell which CPUs this process may use".to_owned()));
     }
-    let deadline = Instant::now() + TIME_MAX;
+    let patience = Patience::of(Instant::now());
     for [a, b] in pairs(topology, allowed) {
-        match compare([&rdtscp, &rdtscp], Some([a, b]), HAND_OVER_COUNT, deadline) {
+        match compare([&rdtscp, &rdtscp], Some([a, b]), HAND_OVER_COUNT, patience) {
             Comparison::Grew { .. } => {}
             Comparison::Fell { given, taken } => {
                 return Err((
@@ -202,7 +269,7 @@ fn compare(
     clocks: [&(dyn Fn() -> u64 + Sync); 2],
     cpus: Option<[usize; 2]>,
     count: u32,
-    deadline: Instant,
+    patience: Patience,
 ) -> Comparison {
     let table = Table { turn: AtomicU32::new(0), stamp: AtomicU64::new(0), is_over: AtomicBool::new(false) };
     let table = &table;
@@ -213,7 +280,7 @@ fn compare(
             // Where it is refused, the scheduler chooses the CPUs: the comparison may be weaker, never wrong.
             let _ = sched_setaffinity(None, &only);
         }
-        let fell = hand_over(table, number as u32, clocks[number], count, deadline);
+        let fell = hand_over(table, number as u32, clocks[number], count, patience);
         // Release pairs with the Acquire in `await_turn`; only tells the other thread to leave.
         table.is_over.store(true, Ordering::Release);
         fell
@@ -244,8 +311,8 @@ fn compare(
     if done < count.min(HAND_OVER_COUNT_MIN) {
         return Comparison::Unknown {
             why: format!(
-                "only {done} hand-overs in {} ms, because the machine is busy",
-                TIME_MAX.as_millis()
+                "only {done} hand-overs in {} s, because the machine is busy (to try again may help)",
+                TIME_MAX.as_secs()
             ),
         };
     }
@@ -258,11 +325,11 @@ fn hand_over(
     number: u32,
     clock: &(dyn Fn() -> u64 + Sync),
     count: u32,
-    deadline: Instant,
+    patience: Patience,
 ) -> Option<(u64, u64)> {
     loop {
-        let turn = await_turn(table, number, deadline)?;
-        if turn >= count || (turn.is_multiple_of(TURNS_A_LOOK) && Instant::now() >= deadline) {
+        let turn = await_turn(table, number, patience)?;
+        if turn >= count || (turn.is_multiple_of(TURNS_A_LOOK) && patience.is_over(turn)) {
             return None;
         }
         // Relaxed: ordered by the turn.
@@ -277,19 +344,21 @@ fn hand_over(
     }
 }
 
-/// Waits until the thread `number` has the word; `None` when the other one has left, or at the deadline.
-fn await_turn(table: &Table, number: u32, deadline: Instant) -> Option<u32> {
+/// Waits until the thread `number` has the word; `None` when the other one has left, or there is no patience left.
+fn await_turn(table: &Table, number: u32, patience: Patience) -> Option<u32> {
     loop {
+        let mut seen = 0;
         for _ in 0..SPIN_COUNT {
             // Acquire pairs with the Release in `hand_over`.
             let turn = table.turn.load(Ordering::Acquire);
             if turn % 2 == number {
                 return Some(turn);
             }
+            seen = turn;
             std::hint::spin_loop();
         }
         // Acquire pairs with the Release in `compare`.
-        if table.is_over.load(Ordering::Acquire) || Instant::now() >= deadline {
+        if table.is_over.load(Ordering::Acquire) || patience.is_over(seen) {
             return None;
         }
         std::thread::yield_now();
@@ -301,8 +370,9 @@ mod tests {
     use super::*;
 
     /// No thread waits that long for the other one, however busy the machine is.
-    fn later() -> Instant {
-        Instant::now() + Duration::from_secs(600)
+    fn later() -> Patience {
+        let later = Instant::now() + Duration::from_secs(600);
+        Patience { enough: later, end: later }
     }
 
     #[test]
@@ -327,11 +397,45 @@ mod tests {
 
     #[test]
     fn a_comparison_that_had_no_time_is_no_result() {
-        let found = compare([&crate::ticks, &crate::ticks], None, 1_000, Instant::now());
+        let now = Instant::now();
+        let patience = Patience { enough: now, end: now };
+        let found = compare([&crate::ticks, &crate::ticks], None, 1_000, patience);
         assert!(
             matches!(&found, Comparison::Unknown { why } if why.contains("only 0 hand-overs")),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn a_comparison_goes_on_until_it_says_something() {
+        let shared = AtomicU64::new(0);
+        // Relaxed: one word has one order.
+        let grows = || shared.fetch_add(1, Ordering::Relaxed) + 1;
+        let patience = Patience { enough: Instant::now(), ..later() };
+        let found = compare([&grows, &grows], None, u32::MAX, patience);
+        assert!(
+            matches!(found, Comparison::Grew { count } if count >= HAND_OVER_COUNT_MIN),
+            "it had no time for more: {found:?}"
+        );
+    }
+
+    #[test]
+    fn what_was_not_found_out_is_asked_again_and_what_was_is_kept() {
+        let tsc = |is_consistent| Tsc { has_rdtscp: true, is_invariant: true, is_consistent, unusable: None };
+        let never = || panic!("asked again");
+        for (mut found, kept) in [(tsc(Some(true)), true), (tsc(Some(false)), true), (tsc(None), false)] {
+            let answer = Answer::new();
+            assert_eq!(answer.get(|| found.clone()), found);
+            if !kept {
+                found = tsc(Some(true));
+                assert_eq!(answer.get(|| found.clone()), found);
+            }
+            assert_eq!(answer.get(never), found);
+        }
+        let answer = Answer::new();
+        let without = Tsc { has_rdtscp: false, ..tsc(None) };
+        assert_eq!(answer.get(|| without.clone()), without);
+        assert_eq!(answer.get(never), without);
     }
 
     #[test]
@@ -369,7 +473,7 @@ mod tests {
         eprintln!("time stamp counter of this machine: {found:?}");
         let is_good = found.has_rdtscp && found.is_invariant && found.is_consistent == Some(true);
         assert_eq!(found.unusable.is_none(), is_good);
-        assert!(std::ptr::eq(tsc(), found), "asked once");
+        assert!(found.may_differ_later() || tsc() == found, "asked once");
         let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let flags: Vec<_> = text.split_ascii_whitespace().collect();
         if flags.contains(&"flags") {

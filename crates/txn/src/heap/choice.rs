@@ -69,7 +69,7 @@ impl Machine {
     /// This machine.
     pub(super) fn here(medium: MediumKind, eadr: bool) -> Self {
         let without_rtm = || (!mangrove_sys::rtm().commits()).then(|| mangrove_sys::rtm().to_string());
-        Self { medium, eadr, without_rtm, without_stamps: || mangrove_sys::tsc().unusable.clone() }
+        Self { medium, eadr, without_rtm, without_stamps: || mangrove_sys::tsc().unusable }
     }
 
     /// This machine, for a shadow that is open.
@@ -155,7 +155,7 @@ impl Choice {
             }
             // Not on ADR: the records were faster there at up to four writes, and solo mode always.
             (Executor::Automatic, Order::Gaps)
-                if machine.eadr && machine.has_stamps() && machine.has_rtm() =>
+                if machine.eadr && machine.has_rtm() && machine.has_stamps() =>
             {
                 Protocol::SphtEadr
             }
