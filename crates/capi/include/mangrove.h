@@ -1067,8 +1067,10 @@ mangrove_status mangrove_heap_options_set_protocol(mangrove_heap_options *option
                                                    int32_t protocol);
 
 // Whether the heap is mapped, copy on write, instead of read when it is opened: opening then takes no
-// time, and the checksums are compared afterwards. A page that does not match poisons the heap, but the
-// program may have read it before; one that cannot be read ends the process with SIGBUS. Default: false.
+// time. On the file medium the checksums are compared afterwards: a page that does not match poisons the
+// heap, but the program may have read it before. On dax and emulated nothing compares them: a damaged page
+// is read as it is, and closing may give it a new checksum; mangrove_pool_check compares a closed heap. A
+// page that cannot be read ends the process with SIGBUS. Default: false.
 mangrove_status mangrove_heap_options_set_copy_on_write(mangrove_heap_options *options,
                                                         bool copy_on_write);
 

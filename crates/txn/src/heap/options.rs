@@ -71,7 +71,10 @@ impl HeapOptions {
         self
     }
 
-    /// How the heap comes into memory: read and verified (default), or mapped copy on write, which takes no time.
+    /// How the heap comes into memory: read and verified (default), or mapped copy on write, which takes no time. On
+    /// the file medium the pages of a mapped heap are compared with their checksums afterwards, and one that does not
+    /// match poisons the heap; on dax and emulated nothing compares them: a damaged page is read as it is, and closing
+    /// may give it a new checksum. `mangrove pool check` compares a heap that is closed.
     #[must_use]
     pub fn start(mut self, start: Start) -> Self {
         self.shadow = self.shadow.start(start);
