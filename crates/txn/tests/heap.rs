@@ -473,8 +473,8 @@ fn what_does_not_go_together_is_refused_and_leaves_nothing_behind() {
     let lock =
         |options: &HeapOptions, protocol| options.clone().executor(Executor::OneLock).protocol(protocol);
     for (options, word) in [
-        (adr.clone().order(Order::Marker), "Protocol::Spht"),
-        (adr.clone().protocol(Protocol::Spht), "Executor::OneLock"),
+        (adr.clone().order(Order::Marker), "the protocol SPHT"),
+        (adr.clone().protocol(Protocol::Spht), "the executor with one lock"),
         (lock(&adr, Protocol::SphtEadr), "eADR"),
         (lock(&adr, Protocol::Spht).order(Order::Dense), "Order::Marker"),
         (lock(&file, Protocol::Spht), "on the file medium"),

@@ -189,7 +189,7 @@ impl Choice {
             && let Some(why) = (machine.without_rtm)()
         {
             return refused(format!(
-                "this machine runs no transactions in hardware ({why}); use Executor::Records, or Executor::Automatic"
+                "this machine runs no transactions in hardware ({why}); use the executor with ownership records, or the automatic one"
             ));
         }
         if machine.medium == MediumKind::File && *protocol != Protocol::Automatic {
@@ -199,7 +199,7 @@ impl Choice {
         }
         if order == Some(Order::Marker) && *protocol != Protocol::Spht {
             return refused(
-                "Order::Marker belongs to the protocol SPHT; choose Protocol::Spht, or Order::Dense or Order::Gaps"
+                "Order::Marker belongs to the protocol SPHT; choose that protocol, or Order::Dense or Order::Gaps"
                     .into(),
             );
         }
@@ -216,19 +216,19 @@ impl Choice {
         if let Executor::Records(_) = executor {
             return refused(format!(
                 "the protocol {protocol} orders commits by time stamps, and ownership records need dense numbers; \
-                 use Executor::OneLock or Executor::Rtm, or Protocol::OneFence"
+                 use the executor with one lock or RTM, or the protocol one fence (dense numbers)"
             ));
         }
         if protocol.order() == Some(Order::Gaps) && !machine.eadr {
             return refused(format!(
                 "the protocol {protocol} is right only where the caches are persistent (eADR), and this heap has ADR; \
-                 use Protocol::Spht or Protocol::OneFence"
+                 use the protocol SPHT, or one fence (dense numbers)"
             ));
         }
         if let Some(why) = (machine.without_stamps)() {
             return refused(format!(
                 "the protocol {protocol} orders commits by the time stamp counter, which cannot be used here: {why}; \
-                 use Protocol::OneFence"
+                 use the protocol one fence (dense numbers)"
             ));
         }
         Ok(())
@@ -341,20 +341,21 @@ mod tests {
         let without_stamps = machine(MediumKind::Dax, true, true, false);
         let records = Executor::default();
         for (executor, protocol, machine, words) in [
-            (Executor::Rtm, Protocol::Automatic, &without_rtm, ["there is none", "Executor::Records"]),
-            (records, Protocol::Spht, &eadr, ["protocol SPHT ", "Executor::OneLock"]),
-            (Executor::OneLock, Protocol::SphtEadr, &adr, ["SPHT-eADR is", "Protocol::Spht"]),
-            (Executor::OneLock, Protocol::SphtEadrFlush, &adr, ["with flushes is", "Protocol::OneFence"]),
+            (Executor::Rtm, Protocol::Automatic, &without_rtm, ["there is none", "with ownership records"]),
+            (records, Protocol::Spht, &eadr, ["protocol SPHT ", "the executor with one lock"]),
+            (Executor::OneLock, Protocol::SphtEadr, &adr, ["SPHT-eADR is", "use the protocol SPHT,"]),
+            (Executor::OneLock, Protocol::SphtEadrFlush, &adr, ["with flushes is", "or one fence"]),
             (Executor::OneLock, Protocol::Spht, &file, ["the protocol SPHT is for", "the automatic one"]),
             (Executor::OneLock, Protocol::OneFence, &file, ["one fence is for", "the automatic one"]),
-            (Executor::OneLock, Protocol::Spht, &without_stamps, ["there is none", "Protocol::OneFence"]),
+            (Executor::OneLock, Protocol::Spht, &without_stamps, ["there is none", "the protocol one fence"]),
         ] {
             let refused = chosen(executor, protocol, machine).unwrap_err();
             assert!(words.iter().all(|word| refused.contains(word)), "{executor} {protocol}: {refused}");
+            assert!(!refused.contains("::"), "programs in C read it, too: {refused}");
         }
         for (protocol, order, word) in [
-            (Protocol::SphtEadr, Order::Marker, "Protocol::Spht"),
-            (Protocol::OneFence, Order::Marker, "Protocol::Spht"),
+            (Protocol::SphtEadr, Order::Marker, "the protocol SPHT;"),
+            (Protocol::OneFence, Order::Marker, "the protocol SPHT;"),
             (Protocol::Spht, Order::Gaps, "needs Order::Marker"),
             (Protocol::SphtEadr, Order::Dense, "needs Order::Gaps"),
         ] {
