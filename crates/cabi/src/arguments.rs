@@ -23,6 +23,8 @@ pub struct BadArgument {
 pub enum Problem {
     /// It is NULL.
     Null,
+    /// It is a path of no byte.
+    EmptyPath,
     /// It is NULL, and its length is this.
     NullBytes(usize),
     /// Its length is more than memory has: a negative int, for instance, that was converted to a length.
@@ -40,6 +42,7 @@ impl fmt::Display for BadArgument {
         let what = self.what;
         match self.problem {
             Problem::Null => write!(f, "'{what}' is NULL"),
+            Problem::EmptyPath => write!(f, "the path '{what}' is empty; it has to name a directory"),
             Problem::NullBytes(len) => write!(f, "'{what}' is NULL, with a length of {len}"),
             Problem::TooManyBytes(len) => {
                 write!(f, "the length of '{what}' is {len}, more than memory has")
@@ -230,13 +233,16 @@ pub unsafe fn text<'a>(text: *const c_char, what: &'static str) -> Checked<&'a C
 /// The caller's path.
 ///
 /// # Errors
-/// For NULL.
+/// For NULL, and for the empty path, which names nothing.
 ///
 /// # Safety
 /// As [`text`].
 pub unsafe fn path<'a>(text: *const c_char, what: &'static str) -> Checked<&'a Path> {
     // SAFETY: the caller's promise.
     let text = unsafe { self::text(text, what) }?;
+    if text.is_empty() {
+        return bad(what, Problem::EmptyPath);
+    }
     Ok(Path::new(OsStr::from_bytes(text.to_bytes())))
 }
 

@@ -56,7 +56,8 @@
  *   durability is sync; with interval durability a crash keeps a prefix of the writes.
  *
  * Processes.  Handles do not survive fork() in the child; let it exec or _exit. On a disk, writes of
- *   the child to them fail with a message and change nothing of the parent's.
+ *   the child to them fail with a message and change nothing of the parent's. So does, on every medium,
+ *   each call on a heap but mangrove_heap_base: MANGROVE_ERR_UNSUPPORTED.
  *   Neither C++ exceptions nor longjmp may leave a callback. (The body of a transaction may be left in any
  *   way: see mangrove_tx_body.)
  *

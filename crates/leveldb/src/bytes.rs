@@ -1,6 +1,7 @@
 //! The caller's bytes and paths, where LevelDB's callers need other words than those of `mangrove_cabi`.
 
 use crate::status::{Failure, Result};
+use mangrove_cabi::Problem;
 use std::ffi::c_char;
 use std::path::Path;
 
@@ -22,8 +23,12 @@ pub(crate) unsafe fn slice<'a>(data: *const c_char, len: usize) -> Result<&'a [u
 /// NULL, or a NUL-terminated string.
 pub(crate) unsafe fn path<'a>(text: *const c_char) -> Result<&'a Path> {
     // SAFETY: the caller's promise.
-    unsafe { mangrove_cabi::path(text, "name") }
-        .map_err(|_| Failure::invalid("the name of the database is NULL"))
+    unsafe { mangrove_cabi::path(text, "name") }.map_err(|bad| {
+        Failure::invalid(match bad.problem {
+            Problem::EmptyPath => "the name of the database is empty",
+            _ => "the name of the database is NULL",
+        })
+    })
 }
 
 #[cfg(test)]

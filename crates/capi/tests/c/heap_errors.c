@@ -219,6 +219,10 @@ static void opening(const char *folder) {
     ANSWERS(MANGROVE_ERR_WRONG_KIND, mangrove_heap_open(below(folder, "map"), NULL, &other));
     ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_open(NULL, NULL, &other));
     ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_open("x", NULL, NULL));
+    ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_open("", NULL, &other));
+    says("is empty");
+    ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_backup(heap, "", NULL));
+    says("is empty");
     ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_options_set_medium(options, 77));
     ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_options_set_log_count(options, 0));
     ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_options_set_capacity(NULL, 1));

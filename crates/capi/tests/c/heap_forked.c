@@ -52,20 +52,41 @@ static void inside(void) {
     CHECK(value() == 2);
 }
 
-int main(int argc, char **argv) {
-    const char *folder = scratch_of(argc, argv);
+/* Every function that would use what is the parent's. */
+static void refused_in_a_child(const char *folder, mangrove_tx_ticket ticket) {
+    mangrove_heap_figures figures = {.size = sizeof figures};
+    mangrove_tx *tx;
+    bool durable;
+    ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_transaction(heap, store_one, NULL, NULL));
+    CHECK(strstr(mangrove_last_error(), "forked") != NULL);
+    ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_tx_begin(heap, true, &tx));
+    ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_heap_sync(heap));
+    CHECK(strstr(mangrove_last_error(), "forked") != NULL);
+    ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_heap_wait(heap, ticket));
+    ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_heap_is_durable(heap, ticket, &durable));
+    ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_heap_stat(heap, &figures));
+    ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_heap_check(heap, NULL));
+    ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_heap_backup(heap, below(folder, "backup"), NULL));
+    ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_heap_close(heap));
+}
+
+static void on_medium(const char *folder, const char *name, int medium) {
+    mangrove_heap_options *options = mangrove_heap_options_new();
+    mangrove_tx_ticket ticket;
     int status;
     pid_t pid;
-    heap = open_heap(below(folder, "heap"));
+    OK(mangrove_heap_options_set_capacity(options, 256 << 20));
+    OK(mangrove_heap_options_set_log_bytes(options, 1 << 20));
+    OK(mangrove_heap_options_set_medium(options, medium));
+    OK(mangrove_heap_open(below(folder, name), options, &heap));
+    mangrove_heap_options_free(options);
     OK(mangrove_transaction(heap, make, NULL, NULL));
+    OK(mangrove_transaction_nowait(heap, make, NULL, NULL, &ticket));
     pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
         alarm(120);
-        ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_transaction(heap, store_one, NULL, NULL));
-        CHECK(strstr(mangrove_last_error(), "forked") != NULL);
-        ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_heap_backup(heap, below(folder, "backup"), NULL));
-        ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_heap_close(heap));
+        refused_in_a_child(folder, ticket);
         _exit(0);
     }
     CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -75,5 +96,11 @@ int main(int argc, char **argv) {
     inside();
     OK(mangrove_heap_check(heap, NULL));
     OK(mangrove_heap_close(heap));
+}
+
+int main(int argc, char **argv) {
+    const char *folder = scratch_of(argc, argv);
+    on_medium(folder, "file", MANGROVE_MEDIUM_FILE);
+    on_medium(folder, "emulated", MANGROVE_MEDIUM_EMULATED);
     return 0;
 }

@@ -164,7 +164,8 @@ static void bad_paths(const char *scratch) {
     CHECK(map == NULL && strstr(mangrove_last_error(), "file") != NULL);
     CHECK(mangrove_map_open(below(scratch, "no/such/parent"), NULL, &map) < 0);
     CHECK(map == NULL && mangrove_last_error()[0] != 0);
-    CHECK(mangrove_map_open("", NULL, &map) < 0);
+    ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_map_open("", NULL, &map));
+    CHECK(strstr(mangrove_last_error(), "is empty") != NULL);
 
     OK(mangrove_options_set_create(options, false));
     ANSWERS(MANGROVE_ERR_POOL_NOT_FOUND, mangrove_map_open(below(scratch, "none"), options, &map));
