@@ -1034,19 +1034,22 @@ mangrove_status mangrove_heap_options_set_emulated_latency(mangrove_heap_options
 // A transaction returns once it is durable. The default. A property of this opening.
 mangrove_status mangrove_heap_options_set_durability_sync(mangrove_heap_options *options);
 
-// A transaction returns at once and is durable at most `milliseconds` (1 to 60000) later. A crash
-// keeps a prefix of the transactions; mangrove_heap_sync waits for all. A property of this opening.
+// A transaction returns at once and is durable at most `milliseconds` (1 to 60000) later; so is what it
+// read. A crash keeps a prefix of the transactions; mangrove_heap_sync waits for all. A property of this
+// opening.
 mangrove_status mangrove_heap_options_set_durability_interval(mangrove_heap_options *options,
                                                               uint32_t milliseconds);
 
-// The most bytes that a new heap can grow to, up to 16 TiB: address space, not disk space. It cannot
+// The most bytes that a new heap can grow to, 8 MiB to 16 TiB: address space, not disk space. It cannot
 // be changed later. Default: 256 GiB.
 mangrove_status mangrove_heap_options_set_capacity(mangrove_heap_options *options,
                                                    uint64_t bytes);
 
-// Bytes of a new heap's redo log, preallocated. They bound the time of recovery, and the burst of
-// transactions that is taken without waiting. Default: 64 MiB.
-mangrove_status mangrove_heap_options_set_log_bytes(mangrove_heap_options *options, uint64_t bytes);
+// Bytes of a new heap's redo log, 16 KiB to 1 GiB, preallocated; on persistent memory of each of its
+// logs. They bound the time of recovery, and the burst of transactions that is taken without waiting.
+// Default: 64 MiB.
+mangrove_status mangrove_heap_options_set_log_bytes(mangrove_heap_options *options,
+                                                    uint64_t bytes);
 
 // Logs of a new heap on persistent memory, 1 to 64: so many threads commit at the same time. On the
 // file medium all threads share one. Default: the number of CPUs, at least 4.
@@ -1062,10 +1065,20 @@ mangrove_status mangrove_heap_options_set_executor(mangrove_heap_options *option
                                                    int32_t executor);
 
 // How a commit becomes durable: one of mangrove_protocol. Default: MANGROVE_PROTOCOL_AUTO. A property of
-// this opening. Those with time stamps need persistent memory, and MANGROVE_EXECUTOR_RTM or _ONE_LOCK;
-// mangrove_heap_open returns MANGROVE_ERR_INVALID_ARGUMENT otherwise.
+// this opening. The file medium has MANGROVE_PROTOCOL_AUTO alone (group commit). On persistent memory
+// those with time stamps go with every executor but MANGROVE_EXECUTOR_RECORDS, and need CPUs whose time
+// stamp counters agree. mangrove_heap_open returns MANGROVE_ERR_INVALID_ARGUMENT otherwise, also where a
+// busy machine could not compare the counters within 10 seconds: then a retry may help.
 mangrove_status mangrove_heap_options_set_protocol(mangrove_heap_options *options,
                                                    int32_t protocol);
+
+// How much memory the heap shall take, in bytes, at least 4 MiB: so it can be larger than the machine's
+// memory. It is mapped as by mangrove_heap_options_set_copy_on_write, whatever that says. A thread writes
+// changed pages to the file and gives the memory of some back while no transaction runs, a pause of
+// milliseconds; what running transactions write may exceed the limit for that long. Only transactions store
+// to such a heap, also after mangrove_tx_privatise. Default: no limit. A property of this opening.
+mangrove_status mangrove_heap_options_set_memory_max(mangrove_heap_options *options,
+                                                     uint64_t bytes);
 
 // Whether the heap is mapped, copy on write, instead of read when it is opened: opening then takes no
 // time. On the file medium the checksums are compared afterwards: a page that does not match poisons the
@@ -1103,7 +1116,8 @@ mangrove_status mangrove_tx_commit(mangrove_tx **tx);
 mangrove_status mangrove_tx_abort(mangrove_tx **tx);
 
 // Runs `body` with `arg` as one transaction: atomic, isolated from those of other threads, and durable
-// when the call returns MANGROVE_OK.
+// when the call returns MANGROVE_OK (with an interval, that much later: see
+// mangrove_heap_options_set_durability_interval).
 //
 // Returns MANGROVE_TX_ABORTED when the body returned a number of its own, which is then in *value (may be
 // NULL; 0 otherwise). Everything is undone then, and nothing was allocated or freed.
@@ -1119,7 +1133,8 @@ mangrove_status mangrove_transaction(const mangrove_heap *heap,
                                      int32_t *value);
 
 // As mangrove_transaction, for a body that rarely or never writes: what only writers need is skipped.
-// What it read is durable when the call returns. Threads: any.
+// With durability sync, the default, what it read is durable when the call returns. With an interval it is
+// durable at most that much later; a crash before that undoes it. Threads: any.
 mangrove_status mangrove_transaction_read(const mangrove_heap *heap,
                                           mangrove_tx_body body,
                                           void *arg,

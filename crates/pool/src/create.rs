@@ -176,7 +176,7 @@ pub fn choose_address(capacity: u64, random: u64) -> Result<u64> {
         }
     }
     Err(Error::Unsupported {
-        what: format!("no address is free for a region of {capacity} bytes; make its capacity smaller"),
+        what: format!("no address is free for a pool of {capacity} bytes; make its capacity smaller"),
     })
 }
 

@@ -224,7 +224,7 @@ impl PoolOptions {
         if let AddressChoice::At(address) = self.address
             && (address == 0 || !address.is_multiple_of(4096))
         {
-            return unsupported(format!("a region cannot lie at address {address:#x}: it is not a page's"));
+            return unsupported(format!("a pool cannot lie at address {address:#x}: it is not a page's"));
         }
         if self.config.read_only && self.config.create == Create::New {
             return unsupported("a pool cannot be created read-only; open it for writing first".into());

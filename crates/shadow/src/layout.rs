@@ -249,7 +249,7 @@ impl ShadowLayout {
         if needed > region.len() {
             return Err(Error::Unsupported {
                 what: format!(
-                    "the shadow needs {needed} bytes of address space, {} could be reserved; raise the limit (ulimit -v)",
+                    "the pool needs {needed} bytes of address space, {} could be reserved; raise the limit (ulimit -v)",
                     region.len()
                 ),
             });

@@ -184,11 +184,11 @@ impl Options {
             return unsupported("nothing can be created read-only; open it for writing first".into());
         }
         if !(1..=LOG_COUNT_MAX).contains(&self.log_count) {
-            return unsupported(format!("a shadow has 1 to {LOG_COUNT_MAX} logs, not {}", self.log_count));
+            return unsupported(format!("a pool has 1 to {LOG_COUNT_MAX} logs, not {}", self.log_count));
         }
         if self.capacity_bytes() == 0 || self.capacity_bytes() > CAPACITY_BYTES_MAX {
             return unsupported(format!(
-                "a shadow's capacity is 1 to {CAPACITY_BYTES_MAX} bytes, not {}",
+                "a pool's capacity is 1 to {CAPACITY_BYTES_MAX} bytes, not {}",
                 self.capacity_bytes()
             ));
         }
@@ -205,7 +205,7 @@ impl Options {
         if let AddressChoice::At(address) = self.address
             && (address == 0 || !address.is_multiple_of(4096) || address > 1 << 56)
         {
-            return unsupported(format!("a shadow cannot lie at address {address:#x}: it is not a page's"));
+            return unsupported(format!("a pool cannot lie at address {address:#x}: it is not a page's"));
         }
         Ok(())
     }

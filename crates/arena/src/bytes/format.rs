@@ -30,7 +30,8 @@ impl Heap {
         let reserved = front.div_ceil(PAGE_BYTES as u64) + meta_pages(groups);
         if groups * GROUP_BYTES > capacity || reserved + 16 > groups * GROUP_PAGES {
             return Err(format!(
-                "a region of {capacity} bytes is too small for an arena; give it at least {}",
+                "a capacity of {} bytes is too small; give it at least {}",
+                space.capacity(),
                 (groups + 1) * GROUP_BYTES
             ));
         }

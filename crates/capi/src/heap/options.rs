@@ -5,6 +5,14 @@ use crate::status::{Failure, guard_unit, mangrove_status};
 use mangrove::heap::{Executor, HardwareLimits, HeapOptions, Protocol, Start, StmOptions};
 use mangrove::{Create, Durability, Latency, Medium};
 use mangrove_cabi::{Checked, from_c_enum, give, set_option, take_back};
+use std::ops::RangeInclusive;
+
+/// A new heap can grow to so many bytes: its first blocks fit into the least.
+const CAPACITY_BYTES: RangeInclusive<u64> = 8 << 20..=16 << 40;
+/// A log has so many.
+const LOG_BYTES: RangeInclusive<u64> = 16 << 10..=1 << 30;
+/// The least limit of memory.
+const MEMORY_BYTES_MIN: u64 = 4 << 20;
 
 /// How to open a heap. Threads: one at a time for setting; any for opening with it.
 pub struct mangrove_heap_options {
@@ -12,17 +20,23 @@ pub struct mangrove_heap_options {
     create: bool,
     create_new: bool,
     read_only: bool,
+    memory_max: Option<u64>,
 }
 
 impl mangrove_heap_options {
-    /// The facade's options. Read-only takes precedence over creation, whichever was set first.
+    /// The facade's options. Read-only takes precedence over creation, and a limit of memory over the way into memory,
+    /// whichever was set first.
     pub(super) fn for_open(&self) -> HeapOptions {
         let create = match (self.create_new, self.create) {
             (true, _) => Create::New,
             (false, true) => Create::IfMissing,
             (false, false) => Create::Never,
         };
-        self.all.clone().create(create).read_only(self.read_only)
+        let all = self.all.clone().create(create).read_only(self.read_only);
+        match self.memory_max {
+            Some(bytes) => all.memory_bytes_max(bytes),
+            None => all,
+        }
     }
 }
 
@@ -79,6 +93,19 @@ fn protocol_of(number: i32) -> Checked<Protocol> {
     })
 }
 
+/// Refused where it is set, in the caller's own number: what is derived from it when the heap is opened would be
+/// refused in other words.
+fn bytes_of(bytes: u64, range: RangeInclusive<u64>, what: &str) -> Result<u64, Failure> {
+    if range.contains(&bytes) {
+        return Ok(bytes);
+    }
+    let (least, most) = range.into_inner();
+    Err(Failure::invalid(match most {
+        u64::MAX => format!("{what} is at least {least} bytes, not {bytes}"),
+        _ => format!("{what} is {least} to {most} bytes, not {bytes}"),
+    }))
+}
+
 fn logs_of(count: u32) -> Result<usize, Failure> {
     if !(1..=64).contains(&count) {
         return Err(Failure::invalid(format!("a heap has 1 to 64 logs and {count} is not")));
@@ -91,7 +118,13 @@ fn logs_of(count: u32) -> Result<usize, Failure> {
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn mangrove_heap_options_new() -> *mut mangrove_heap_options {
-    give(mangrove_heap_options { all: HeapOptions::new(), create: true, create_new: false, read_only: false })
+    give(mangrove_heap_options {
+        all: HeapOptions::new(),
+        create: true,
+        create_new: false,
+        read_only: false,
+        memory_max: None,
+    })
 }
 
 /// Frees options; heaps opened with them stay open. NULL is fine.
@@ -161,8 +194,9 @@ pub unsafe extern "C" fn mangrove_heap_options_set_durability_sync(
     set_option!(guard_unit, options.all.durability(Durability::Sync))
 }
 
-/// A transaction returns at once and is durable at most `milliseconds` (1 to 60000) later. A crash
-/// keeps a prefix of the transactions; mangrove_heap_sync waits for all. A property of this opening.
+/// A transaction returns at once and is durable at most `milliseconds` (1 to 60000) later; so is what it
+/// read. A crash keeps a prefix of the transactions; mangrove_heap_sync waits for all. A property of this
+/// opening.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_heap_options_set_durability_interval(
     options: *mut mangrove_heap_options,
@@ -171,24 +205,25 @@ pub unsafe extern "C" fn mangrove_heap_options_set_durability_interval(
     set_option!(guard_unit, options.all.durability(interval_of(milliseconds)?))
 }
 
-/// The most bytes that a new heap can grow to, up to 16 TiB: address space, not disk space. It cannot
+/// The most bytes that a new heap can grow to, 8 MiB to 16 TiB: address space, not disk space. It cannot
 /// be changed later. Default: 256 GiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_heap_options_set_capacity(
     options: *mut mangrove_heap_options,
     bytes: u64,
 ) -> mangrove_status {
-    set_option!(guard_unit, options.all.capacity(bytes))
+    set_option!(guard_unit, options.all.capacity(bytes_of(bytes, CAPACITY_BYTES, "the capacity of a heap")?))
 }
 
-/// Bytes of a new heap's redo log, preallocated. They bound the time of recovery, and the burst of
-/// transactions that is taken without waiting. Default: 64 MiB.
+/// Bytes of a new heap's redo log, 16 KiB to 1 GiB, preallocated; on persistent memory of each of its
+/// logs. They bound the time of recovery, and the burst of transactions that is taken without waiting.
+/// Default: 64 MiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_heap_options_set_log_bytes(
     options: *mut mangrove_heap_options,
     bytes: u64,
 ) -> mangrove_status {
-    set_option!(guard_unit, options.all.log_bytes(bytes))
+    set_option!(guard_unit, options.all.log_bytes(bytes_of(bytes, LOG_BYTES, "the log of a heap")?))
 }
 
 /// Logs of a new heap on persistent memory, 1 to 64: so many threads commit at the same time. On the
@@ -222,14 +257,30 @@ pub unsafe extern "C" fn mangrove_heap_options_set_executor(
 }
 
 /// How a commit becomes durable: one of mangrove_protocol. Default: MANGROVE_PROTOCOL_AUTO. A property of
-/// this opening. Those with time stamps need persistent memory, and MANGROVE_EXECUTOR_RTM or _ONE_LOCK;
-/// mangrove_heap_open returns MANGROVE_ERR_INVALID_ARGUMENT otherwise.
+/// this opening. The file medium has MANGROVE_PROTOCOL_AUTO alone (group commit). On persistent memory
+/// those with time stamps go with every executor but MANGROVE_EXECUTOR_RECORDS, and need CPUs whose time
+/// stamp counters agree. mangrove_heap_open returns MANGROVE_ERR_INVALID_ARGUMENT otherwise, also where a
+/// busy machine could not compare the counters within 10 seconds: then a retry may help.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_heap_options_set_protocol(
     options: *mut mangrove_heap_options,
     protocol: i32,
 ) -> mangrove_status {
     set_option!(guard_unit, options.all.protocol(protocol_of(protocol)?))
+}
+
+/// How much memory the heap shall take, in bytes, at least 4 MiB: so it can be larger than the machine's
+/// memory. It is mapped as by mangrove_heap_options_set_copy_on_write, whatever that says. A thread writes
+/// changed pages to the file and gives the memory of some back while no transaction runs, a pause of
+/// milliseconds; what running transactions write may exceed the limit for that long. Only transactions store
+/// to such a heap, also after mangrove_tx_privatise. Default: no limit. A property of this opening.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_options_set_memory_max(
+    options: *mut mangrove_heap_options,
+    bytes: u64,
+) -> mangrove_status {
+    let range = MEMORY_BYTES_MIN..=u64::MAX;
+    set_option!(guard_unit, options.memory_max = Some(bytes_of(bytes, range, "the memory of a heap")?))
 }
 
 /// Whether the heap is mapped, copy on write, instead of read when it is opened: opening then takes no

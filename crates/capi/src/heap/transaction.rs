@@ -94,7 +94,8 @@ unsafe fn run(
 }
 
 /// Runs `body` with `arg` as one transaction: atomic, isolated from those of other threads, and durable
-/// when the call returns MANGROVE_OK.
+/// when the call returns MANGROVE_OK (with an interval, that much later: see
+/// mangrove_heap_options_set_durability_interval).
 ///
 /// Returns MANGROVE_TX_ABORTED when the body returned a number of its own, which is then in *value (may be
 /// NULL; 0 otherwise). Everything is undone then, and nothing was allocated or freed.
@@ -116,7 +117,8 @@ pub unsafe extern "C-unwind" fn mangrove_transaction(
 }
 
 /// As mangrove_transaction, for a body that rarely or never writes: what only writers need is skipped.
-/// What it read is durable when the call returns. Threads: any.
+/// With durability sync, the default, what it read is durable when the call returns. With an interval it is
+/// durable at most that much later; a crash before that undoes it. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn mangrove_transaction_read(
     heap: *const mangrove_heap,

@@ -225,9 +225,69 @@ static void opening(const char *folder) {
     says("is empty");
     ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_options_set_medium(options, 77));
     ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_options_set_log_count(options, 0));
-    ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_options_set_capacity(NULL, 1));
+    ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_options_set_capacity(NULL, 8 << 20));
     mangrove_heap_options_free(options);
     mangrove_heap_options_free(NULL);
+}
+
+/* A number out of range is refused where it is set, by the words and the number of the caller. */
+static void ranges(void) {
+    static const struct {
+        mangrove_status (*set)(mangrove_heap_options *, uint64_t);
+        uint64_t least, most;
+    } all[] = {
+        {mangrove_heap_options_set_capacity, 8 << 20, (uint64_t)16 << 40},
+        {mangrove_heap_options_set_log_bytes, 16 << 10, 1 << 30},
+        {mangrove_heap_options_set_memory_max, 4 << 20, UINT64_MAX},
+    };
+    mangrove_heap_options *options = mangrove_heap_options_new();
+    char number[32];
+    size_t i, side;
+    for (i = 0; i < sizeof all / sizeof *all; i++) {
+        OK(all[i].set(options, all[i].least));
+        OK(all[i].set(options, all[i].most));
+        for (side = 0; side < 2; side++) {
+            const uint64_t wrong = side == 0 ? all[i].least - 1 : all[i].most + 1;
+            if (wrong == 0) continue; /* there is no most */
+            ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, all[i].set(options, wrong));
+            snprintf(number, sizeof number, "not %llu", (unsigned long long)wrong);
+            says(number);
+            says("of a heap");
+        }
+        ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, all[i].set(options, 0));
+    }
+    mangrove_heap_options_free(options);
+}
+
+/* The least of everything opens on both media and takes transactions; with a limit of memory too. */
+static void smallest(const char *folder) {
+    static const int media[] = {MANGROVE_MEDIUM_FILE, MANGROVE_MEDIUM_EMULATED};
+    mangrove_heap_figures figures = {.size = sizeof figures};
+    mangrove_heap *small, *before = heap;
+    uint64_t *cell_before = cell, found;
+    int i, limited;
+    for (i = 0; i < 2; i++) {
+        for (limited = 0; limited < 2; limited++) {
+            mangrove_heap_options *options = mangrove_heap_options_new();
+            OK(mangrove_heap_options_set_medium(options, media[i]));
+            OK(mangrove_heap_options_set_capacity(options, 8 << 20));
+            OK(mangrove_heap_options_set_log_bytes(options, 16 << 10));
+            if (limited) {
+                OK(mangrove_heap_options_set_memory_max(options, 4 << 20));
+                OK(mangrove_heap_options_set_copy_on_write(options, false)); /* the limit takes precedence */
+            }
+            OK(mangrove_heap_open(below(folder, i ? "least-emulated" : "least-file"), options, &small));
+            mangrove_heap_options_free(options);
+            heap = small;
+            OK(mangrove_transaction(heap, make, NULL, NULL));
+            OK(mangrove_transaction(heap, get, &found, NULL));
+            OK(mangrove_heap_stat(heap, &figures));
+            CHECK(found == 0 && figures.capacity == 8 << 20);
+            OK(mangrove_heap_close(heap));
+        }
+    }
+    heap = before;
+    cell = cell_before;
 }
 
 /* Executors and protocols: what goes together, and what is refused. */
@@ -396,6 +456,8 @@ int main(int argc, char **argv) {
     ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_close(NULL));
     ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_sync(NULL));
     opening(folder);
+    ranges();
+    smallest(folder);
     choices(folder);
     OK(mangrove_heap_check(heap, NULL));
     OK(mangrove_transaction(heap, store_one, NULL, NULL)); /* the heap goes on */
