@@ -613,9 +613,10 @@ mangrove_status mangrove_options_set_nowait_within(mangrove_options *options,
 // Default: 128 GiB. It cannot be changed later.
 mangrove_status mangrove_options_set_capacity(mangrove_options *options, uint64_t bytes);
 
-// Bytes of a new pool's redo log, preallocated (file medium). They bound the time of recovery, and
+// Bytes of a new pool's redo log, 16 KiB to 1 GiB, preallocated (file medium). They bound the time of recovery, and
 // the burst of writes that is taken without waiting. Default: 64 MiB.
-mangrove_status mangrove_options_set_log_bytes(mangrove_options *options, uint64_t bytes);
+mangrove_status mangrove_options_set_log_bytes(mangrove_options *options,
+                                               uint64_t bytes);
 
 // The persistence domain to assume on persistent memory: one of mangrove_domain. The environment
 // variable MANGROVE_DOMAIN sets the same. Default: MANGROVE_DOMAIN_AUTO. A wrong claim of EADR

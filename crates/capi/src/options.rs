@@ -3,7 +3,13 @@
 use crate::status::{Failure, guard_unit, mangrove_status};
 use mangrove::{Create, Domain, Durability, Latency, Locking, MapOptions, Medium};
 use mangrove_cabi::{Checked, from_c_enum, give, set_option, take_back};
+use std::ops::RangeInclusive;
 use std::time::Duration;
+
+/// A new map can grow to so many bytes.
+const CAPACITY_BYTES: RangeInclusive<u64> = 1 << 20..=64 << 40;
+/// A log has so many.
+pub(crate) const LOG_BYTES: RangeInclusive<u64> = 16 << 10..=1 << 30;
 
 /// How to open a map. Threads: one at a time for setting; any for opening with it.
 pub struct mangrove_options {
@@ -105,6 +111,19 @@ pub(crate) fn interval_of(milliseconds: u32) -> Result<Durability, Failure> {
         return Err(Failure::invalid(what));
     }
     Ok(Durability::interval_ms(milliseconds))
+}
+
+/// Refused where it is set, in the caller's own number: what is derived from it when the pool is opened would be
+/// refused in other words.
+pub(crate) fn bytes_of(bytes: u64, range: RangeInclusive<u64>, what: &str) -> Result<u64, Failure> {
+    if range.contains(&bytes) {
+        return Ok(bytes);
+    }
+    let (least, most) = range.into_inner();
+    Err(Failure::invalid(match most {
+        u64::MAX => format!("{what} is at least {least} bytes, not {bytes}"),
+        _ => format!("{what} is {least} to {most} bytes, not {bytes}"),
+    }))
 }
 
 fn limit_of(milliseconds: u32) -> Result<Duration, Failure> {
@@ -228,17 +247,17 @@ pub unsafe extern "C" fn mangrove_options_set_capacity(
     options: *mut mangrove_options,
     bytes: u64,
 ) -> mangrove_status {
-    set_option!(guard_unit, options.all.capacity(bytes))
+    set_option!(guard_unit, options.all.capacity(bytes_of(bytes, CAPACITY_BYTES, "the capacity of a map")?))
 }
 
-/// Bytes of a new pool's redo log, preallocated (file medium). They bound the time of recovery, and
+/// Bytes of a new pool's redo log, 16 KiB to 1 GiB, preallocated (file medium). They bound the time of recovery, and
 /// the burst of writes that is taken without waiting. Default: 64 MiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_options_set_log_bytes(
     options: *mut mangrove_options,
     bytes: u64,
 ) -> mangrove_status {
-    set_option!(guard_unit, options.all.log_bytes(bytes))
+    set_option!(guard_unit, options.all.log_bytes(bytes_of(bytes, LOG_BYTES, "the log of a map")?))
 }
 
 /// The persistence domain to assume on persistent memory: one of mangrove_domain. The environment

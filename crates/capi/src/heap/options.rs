@@ -1,6 +1,6 @@
 //! How a heap is opened.
 
-use crate::options::{domain_of, interval_of, medium_of};
+use crate::options::{LOG_BYTES, bytes_of, domain_of, interval_of, medium_of};
 use crate::status::{Failure, guard_unit, mangrove_status};
 use mangrove::heap::{Executor, HardwareLimits, HeapOptions, Protocol, Start, StmOptions};
 use mangrove::{Create, Durability, Latency, Medium};
@@ -9,8 +9,6 @@ use std::ops::RangeInclusive;
 
 /// A new heap can grow to so many bytes: its first blocks fit into the least.
 const CAPACITY_BYTES: RangeInclusive<u64> = 8 << 20..=16 << 40;
-/// A log has so many.
-const LOG_BYTES: RangeInclusive<u64> = 16 << 10..=1 << 30;
 /// The least limit of memory.
 const MEMORY_BYTES_MIN: u64 = 4 << 20;
 
@@ -91,19 +89,6 @@ fn protocol_of(number: i32) -> Checked<Protocol> {
         MANGROVE_PROTOCOL_SPHT_EADR => Protocol::SphtEadr,
         MANGROVE_PROTOCOL_SPHT_EADR_FLUSH => Protocol::SphtEadrFlush,
     })
-}
-
-/// Refused where it is set, in the caller's own number: what is derived from it when the heap is opened would be
-/// refused in other words.
-fn bytes_of(bytes: u64, range: RangeInclusive<u64>, what: &str) -> Result<u64, Failure> {
-    if range.contains(&bytes) {
-        return Ok(bytes);
-    }
-    let (least, most) = range.into_inner();
-    Err(Failure::invalid(match most {
-        u64::MAX => format!("{what} is at least {least} bytes, not {bytes}"),
-        _ => format!("{what} is {least} to {most} bytes, not {bytes}"),
-    }))
 }
 
 fn logs_of(count: u32) -> Result<usize, Failure> {

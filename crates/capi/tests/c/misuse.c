@@ -129,6 +129,12 @@ static void bad_options(void) {
     INVALID(mangrove_options_set_durability_sync(NULL));
     INVALID(mangrove_options_set_capacity(NULL, 1));
     INVALID(mangrove_options_set_log_bytes(NULL, 1));
+    INVALID(mangrove_options_set_capacity(options, (1 << 20) - 1));
+    CHECK(strstr(mangrove_last_error(), "not 1048575") != NULL);
+    INVALID(mangrove_options_set_capacity(options, ((uint64_t)64 << 40) + 1));
+    INVALID(mangrove_options_set_log_bytes(options, (16 << 10) - 1));
+    INVALID(mangrove_options_set_log_bytes(options, (1 << 30) + 1));
+    CHECK(strstr(mangrove_last_error(), "not 1073741825") != NULL);
     INVALID(mangrove_options_set_snapshot_bytes_max(NULL, 1));
     mangrove_options_free(options);
 }
