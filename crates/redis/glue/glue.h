@@ -98,6 +98,8 @@ void hook_commands(hashtable *commands);
 /* grave.c */
 /* Puts tables into it; inside a tracked call. */
 void grave_bury(kvstore *keys, kvstore *expires);
+/* Frees a slice of it; false when it is empty. */
+bool grave_dig(void);
 /* Goes on with what the last process left. */
 void grave_start(void);
 

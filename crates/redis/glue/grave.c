@@ -152,12 +152,18 @@ static void dig(void *unused) {
     zfree(g);
 }
 
+bool grave_dig(void) {
+    if (!app || !root->grave) return false;
+    track(dig, NULL);
+    return true;
+}
+
 static long long grave_timer(struct aeEventLoop *loop, long long id, void *data) {
     UNUSED(loop);
     UNUSED(id);
     UNUSED(data);
     monotime begin = getMonotonicUs();
-    while (root->grave && getMonotonicUs() - begin < DIG_US) track(dig, NULL);
+    while (getMonotonicUs() - begin < DIG_US && grave_dig()) {}
     if (root->grave) return 1;
     timer_runs = 0;
     return AE_NOMORE;
