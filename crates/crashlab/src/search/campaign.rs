@@ -28,6 +28,10 @@ const INTERVAL_SHARE: u64 = 4;
 /// For so many images of transactions on bytes there is one of transactions on collections, which takes longer.
 const COLLECTIONS_SHARE: u64 = 10;
 
+/// What only commits by time stamps run.
+const BY_STAMPS: [&str; 3] =
+    ["txn/src/commit/spht", "txn/src/commit/precedence.rs", "txn/src/commit/stamp_clock.rs"];
+
 /// What only transactions in place run.
 const IN_PLACE: [&str; 2] = ["txn/src/in_place/", "txn/src/commit/htm_sgl.rs"];
 
@@ -150,13 +154,16 @@ impl Campaign {
             EngineKind::Shadow => self.sweep_of::<ShadowSubject<false>, ShadowSubject<true>>(true, progress),
             EngineKind::Txn => {
                 let _silencer = Silencer::set(&self.sites);
-                if self
-                    .sites
-                    .injected()
-                    .is_some_and(|site| IN_PLACE.iter().any(|part| site.file.contains(part)))
-                {
-                    // No other form runs that code.
+                // No other form runs that code.
+                let injected = self.sites.injected();
+                let is_in = |parts: &[&str]| {
+                    injected.as_ref().is_some_and(|site| parts.iter().any(|part| site.file.contains(part)))
+                };
+                if is_in(&IN_PLACE) {
                     return self.sweep_of::<HtmSglSubject<false>, HtmSglSubject<true>>(true, progress);
+                }
+                if is_in(&BY_STAMPS) && self.domain != CrashDomain::File {
+                    return self.sweep_of::<TxnSubject<STAMPS>, TxnSubject<STAMPS_TOO>>(true, progress);
                 }
                 let tally = self.sweep_of::<TxnSubject<RECORDS>, TxnSubject<OTHER>>(true, progress)?;
                 // The forms with time stamps, and those in place: as many images again, each time.
@@ -203,16 +210,31 @@ impl Campaign {
         let first = Limits { images: all.images - other, ..self.limits };
         // Where a fault is injected, the runs that reach it come first: most others are judged for nothing.
         let orders: &[_] = if self.sites.inject() { &[Order::FaultFirst, Order::All] } else { &[Order::All] };
+        // Where the first runs of one form reach the fault, and those of the other do not, the other is not judged
+        // further. (A fault that only recovery reaches is in neither.)
+        let mut reaches = [true, file || other > 0];
         for &order in orders {
-            if file {
-                tally = self.sweep_in::<A, _>(|| file_machine::<A>(false), order, tally, first, progress)?;
-                tally = self.sweep_in::<B, _>(|| file_machine::<B>(true), order, tally, all, progress)?;
-                continue;
+            let before = self.sites.injections();
+            if reaches[0] {
+                tally = if file {
+                    self.sweep_in::<A, _>(|| file_machine::<A>(false), order, tally, first, progress)?
+                } else {
+                    let machine = || StoreWorld::new(self.domain, A::REGION_BYTES);
+                    self.sweep_in::<A, _>(machine, order, tally, first, progress)?
+                };
             }
-            let machine = || StoreWorld::new(self.domain, A::REGION_BYTES);
-            tally = self.sweep_in::<A, _>(machine, order, tally, first, progress)?;
-            if other > 0 {
-                tally = self.sweep_in::<B, _>(machine, order, tally, all, progress)?;
+            let between = self.sites.injections();
+            if reaches[1] {
+                tally = if file {
+                    self.sweep_in::<B, _>(|| file_machine::<B>(true), order, tally, all, progress)?
+                } else {
+                    let machine = || StoreWorld::new(self.domain, A::REGION_BYTES);
+                    self.sweep_in::<B, _>(machine, order, tally, all, progress)?
+                };
+            }
+            let reached = [between > before, self.sites.injections() > between];
+            if order == Order::FaultFirst && reached.contains(&true) {
+                reaches = reached;
             }
         }
         Ok(tally)
