@@ -16,7 +16,7 @@ pub(super) enum Form {
     Transaction,
     /// EVAL.
     Script,
-    /// FCALL of [`LIBRARY`].
+    /// FCALL of [`library`].
     Function,
 }
 
