@@ -29,7 +29,8 @@ fn a_right_cell_passes_and_lost_syncs_are_caught() {
     assert!(reached.len() > 3, "{reached:?}");
     let mut survivors = Vec::new();
     for site in reached {
-        // The rewrite of a copy that is not durable needs a kill in a close, and a tear after it, which 12 runs have not.
+        // The rewrite of a copy that is not durable needs a kill in a close, and a tear after it, which 12 runs have
+        // not.
         let (_, result) = sweep(&Arc::new(Sites::without(site.clone())), 60);
         if result.is_ok() {
             survivors.push(site.to_string());
