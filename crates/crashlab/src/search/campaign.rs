@@ -216,21 +216,11 @@ impl Campaign {
         for &order in orders {
             let before = self.sites.injections();
             if reaches[0] {
-                tally = if file {
-                    self.sweep_in::<A, _>(|| file_machine::<A>(false), order, tally, first, progress)?
-                } else {
-                    let machine = || StoreWorld::new(self.domain, A::REGION_BYTES);
-                    self.sweep_in::<A, _>(machine, order, tally, first, progress)?
-                };
+                tally = self.sweep_form::<A>(false, A::REGION_BYTES, order, tally, first, progress)?;
             }
             let between = self.sites.injections();
             if reaches[1] {
-                tally = if file {
-                    self.sweep_in::<B, _>(|| file_machine::<B>(true), order, tally, all, progress)?
-                } else {
-                    let machine = || StoreWorld::new(self.domain, A::REGION_BYTES);
-                    self.sweep_in::<B, _>(machine, order, tally, all, progress)?
-                };
+                tally = self.sweep_form::<B>(true, A::REGION_BYTES, order, tally, all, progress)?;
             }
             let reached = [between > before, self.sites.injections() > between];
             if order == Order::FaultFirst && reached.contains(&true) {
@@ -238,6 +228,23 @@ impl Campaign {
             }
         }
         Ok(tally)
+    }
+
+    /// Sweeps one form on the machine of its domain; `interval`: how it is durable on disks.
+    fn sweep_form<S: Subject>(
+        &self,
+        interval: bool,
+        region_bytes: u64,
+        order: Order,
+        tally: Tally,
+        limits: Limits,
+        progress: &mut dyn FnMut(&Tally),
+    ) -> Result<Tally, Box<Violation>> {
+        if self.domain == CrashDomain::File {
+            return self.sweep_in::<S, _>(|| file_machine::<S>(interval), order, tally, limits, progress);
+        }
+        let machine = || StoreWorld::new(self.domain, region_bytes);
+        self.sweep_in::<S, _>(machine, order, tally, limits, progress)
     }
 
     fn sweep_in<S: Subject, W: World>(
