@@ -8,7 +8,7 @@ use crate::{
     Snapshot, Stat,
 };
 use mangrove_hart::{Hart, WriteMode};
-use mangrove_pool::{DamageCheck, MediumKind};
+use mangrove_pool::{DamageCheck, MediumKind, Pool};
 use std::ops::{Bound, RangeBounds};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -60,6 +60,29 @@ impl Map {
         options.validate()?;
         let start = Instant::now();
         let pool = options.pool().open(path)?;
+        match Self::in_pool(&pool, path, options, start) {
+            Ok((hart, recovery)) => Ok(Self {
+                hart,
+                pool: Closing::new(pool),
+                path: path.to_owned(),
+                durability: options.config.durability,
+                medium_asked: options.config.medium,
+                recovery,
+            }),
+            Err(error) => {
+                pool.undo_creation();
+                Err(error)
+            }
+        }
+    }
+
+    /// The map in the pool, which `start` began to open; makes it where there is none.
+    fn in_pool(
+        pool: &Pool,
+        path: &Path,
+        options: &MapOptions,
+        start: Instant,
+    ) -> Result<(Hart, RecoveryReport)> {
         let pool_seconds = start.elapsed().as_secs_f64();
         let report = *pool.open_report();
         // The file medium has just verified every page of the data file and every group of the log.
@@ -97,7 +120,7 @@ impl Map {
         pool.finish()?;
         // Durable-order: the map's root, this mark, any record. With the mark a blank root is damage.
         pool.set_made()?;
-        let recovery = RecoveryReport {
+        let report = RecoveryReport {
             created: fresh,
             clean: report.was_clean,
             image_bytes: report.image_bytes,
@@ -107,14 +130,7 @@ impl Map {
             index_seconds: index_start.elapsed().as_secs_f64(),
             seconds: start.elapsed().as_secs_f64(),
         };
-        Ok(Self {
-            hart,
-            pool: Closing::new(pool),
-            path: path.to_owned(),
-            durability: options.config.durability,
-            medium_asked: options.config.medium,
-            recovery,
-        })
+        Ok((hart, report))
     }
 
     #[cold]

@@ -42,7 +42,8 @@ pub(crate) fn make_directory(storage: &dyn Storage, directory: &Path) -> Result<
     storage.create_dir(directory, here()).map_err(io_error(directory, "create"))?;
     if let Some(parent) = directory.parent() {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        storage.sync_dir(parent, here()).map_err(io_error(parent, "sync"))?;
+        let synced = storage.sync_dir(parent, here()).map_err(io_error(parent, "sync"));
+        synced.inspect_err(|_| drop(storage.remove_dir(directory, here())))?;
     }
     Ok(())
 }

@@ -49,6 +49,7 @@ mod region;
 mod stat;
 mod storage;
 mod sync;
+mod undo;
 
 pub use appear::appear;
 pub use config::{Create, Domain, Durability, Medium, PoolConfig};

@@ -5,6 +5,7 @@ use crate::create;
 use crate::file::exit_hook::flush_at_exit;
 use crate::file::medium::FileMedium;
 use crate::file::recover::recover;
+use crate::format::page_sums::PAGE_BYTES;
 use crate::format::superblock;
 use crate::format::superblock::Superblock;
 use crate::mapped::medium::Mapped;
@@ -18,6 +19,7 @@ use crate::read_only::ReadOnly;
 use crate::stat::{MediumKind, OpenReport, PoolInfo, PoolStat};
 use crate::storage::os::OsStorage;
 use crate::storage::traits::{OpenHow, PathKind, Storage};
+use crate::undo::{Creation, remove_directory};
 use crate::{Error, Region, Result};
 use std::path::Path;
 use std::sync::Arc;
@@ -40,6 +42,8 @@ pub struct Pool {
     report: OpenReport,
     backing: Backing,
     threads: Vec<JoinHandle<()>>,
+    /// This call of `open` created it.
+    creation: Option<Creation>,
 }
 
 impl std::fmt::Debug for Pool {
@@ -79,24 +83,60 @@ fn look(storage: &dyn Storage, directory: &Path) -> Result<Found> {
 }
 
 impl Pool {
-    /// Holds the pool's directory, after making it where the options ask for that. From then on the path is only a
-    /// part of messages.
-    fn hold(directory: &Path, options: &PoolOptions) -> Result<PoolOptions> {
-        let storage = &options.storage;
-        if let Found::Nothing = look(&**storage, directory)? {
-            if options.config.creates() == Create::Never {
-                return Err(Error::NotFound { path: directory.to_owned() });
-            }
-            create::make_directory(&**storage, directory)?;
+    /// Makes the pool's directory where there is none and the options ask for that; true if it did.
+    fn make_directory(directory: &Path, options: &PoolOptions) -> Result<bool> {
+        let Found::Nothing = look(&*options.storage, directory)? else { return Ok(false) };
+        if options.config.creates() == Create::Never {
+            return Err(Error::NotFound { path: directory.to_owned() });
         }
-        Ok(options.clone().storage(hold(storage, directory, opening(options.config.read_only))?))
+        create::make_directory(&*options.storage, directory)?;
+        Ok(true)
     }
 
     fn open_with(directory: &Path, options: &PoolOptions) -> Result<Self> {
         options.domain_resolved()?;
-        let options = &Self::hold(directory, options)?;
+        let made_directory = Self::make_directory(directory, options)?;
+        let mut creation = None;
+        let opened = Self::open_held(directory, options, made_directory, &mut creation);
+        match (opened, creation) {
+            (Ok(mut pool), creation) => {
+                pool.creation = creation;
+                Ok(pool)
+            }
+            (Err(error), Some(creation)) => {
+                creation.undo();
+                Err(error)
+            }
+            (Err(error), None) => {
+                if made_directory {
+                    remove_directory(&*options.storage, directory);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Holds the directory, and opens the pool in it or creates it there, which `creation` then can undo. From here on
+    /// the path is only a part of messages.
+    fn open_held(
+        directory: &Path,
+        options: &PoolOptions,
+        made_directory: bool,
+        creation: &mut Option<Creation>,
+    ) -> Result<Self> {
+        let held = hold(&options.storage, directory, opening(options.config.read_only))?;
+        let mut begins = |file: &LockedPool| {
+            *creation = file.directory().map(|lock| Creation {
+                directory: directory.to_owned(),
+                held: Arc::clone(&held),
+                storage: Arc::clone(&options.storage),
+                made_directory,
+                lock,
+            });
+        };
+        let options = &options.clone().storage(Arc::clone(&held));
         let storage = &*options.storage;
-        let (file, sb, created) = Self::open_superblock(directory, options)?;
+        let (file, sb, created) = Self::open_superblock(directory, options, &mut begins)?;
         if !options.kind.is_empty() && sb.kind != options.kind {
             return Err(Error::WrongKind {
                 path: directory.to_owned(),
@@ -114,9 +154,13 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Opens and locks the file `pool`, after creating a pool where the options ask for it. Returns the file, the
-    /// superblock in it, and whether this call created the pool.
-    fn open_superblock(directory: &Path, options: &PoolOptions) -> Result<(LockedPool, Superblock, bool)> {
+    /// Opens and locks the file `pool`, after creating a pool where the options ask for it: then calls `begins` first.
+    /// Returns the file, the superblock in it, and whether this call created the pool.
+    fn open_superblock(
+        directory: &Path,
+        options: &PoolOptions,
+        begins: &mut dyn FnMut(&LockedPool),
+    ) -> Result<(LockedPool, Superblock, bool)> {
         let storage = &*options.storage;
         let create = options.config.creates();
         let how = match (look(storage, directory)?, create) {
@@ -138,6 +182,7 @@ impl Pool {
                     what: "its creation was interrupted and nothing was stored in it; create it again".into(),
                 });
             }
+            begins(&locked);
             create::create(options, directory, file)?;
             let bytes = read_superblock_file(file)?;
             let sb = superblock::decode(file.path(), &bytes)?;
@@ -172,6 +217,7 @@ impl Pool {
                 report,
                 backing: Backing::ReadOnly(medium),
                 threads: Vec::new(),
+                creation: None,
             });
         }
         if options.config.keeps_recent {
@@ -193,6 +239,7 @@ impl Pool {
             report,
             backing: Backing::File(Arc::clone(&medium)),
             threads: Vec::new(),
+            creation: None,
         };
         if options.finish_later && options.background {
             medium.finish_later(left, &mut pool.threads)?;
@@ -219,7 +266,7 @@ impl Pool {
             OpenMapped::ReadWrite(medium) => (medium.region(), Backing::Mapped(medium)),
             OpenMapped::ReadOnly(medium) => (medium.region(), Backing::ReadOnly(medium)),
         };
-        Ok(Self { region, info, report, backing, threads: Vec::new() })
+        Ok(Self { region, info, report, backing, threads: Vec::new(), creation: None })
     }
 
     /// Waits for the part of opening that [`PoolOptions::finish_later`] has left to a thread. Until this returns,
@@ -232,6 +279,20 @@ impl Pool {
             Backing::File(medium) => medium.wait_finished(),
             Backing::Mapped(_) | Backing::ReadOnly(_) => Ok(()),
         }
+    }
+
+    /// Ends the pool as dropping it does, and removes it if this call of `open` created it: for an owner that could
+    /// not make its object. The caller has dropped what uses the region.
+    pub fn undo_creation(mut self) {
+        let Some(creation) = self.creation.take() else { return };
+        if self.info.devdax.is_some() {
+            // A device whose first page is not blank is not taken for a new pool.
+            self.region.write(0, &[0; PAGE_BYTES]);
+            self.region.flush(0, PAGE_BYTES);
+            self.region.fence();
+        }
+        drop(self);
+        creation.undo();
     }
 
     /// The owner of the region calls this when what it made in the region is durable, at each opening for writing.

@@ -346,7 +346,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(2);
 pub(crate) struct LockedPool {
     // Released in this order.
     file: PoolFile,
-    _directory: Option<Box<dyn StorageFile>>,
+    directory: Option<Arc<dyn StorageFile>>,
     storage: Arc<dyn Storage>,
 }
 
@@ -369,13 +369,13 @@ impl LockedPool {
             tries > 0
         };
         let held = match storage.open(directory, OpenHow::Read, here()) {
-            Ok(held) => Some(held),
+            Ok(held) => Some(Arc::from(held)),
             // It may be searched but not read, or lies on a simulated disk.
             Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::IsADirectory) => None,
             Err(e) => return Err(Error::from_io(directory.to_owned(), doing, &e)),
         };
         // An error: this file system does not lock directories.
-        while held.as_ref().is_some_and(|held| matches!(held.lock(kind), Ok(false))) {
+        while held.as_ref().is_some_and(|held: &Arc<dyn StorageFile>| matches!(held.lock(kind), Ok(false))) {
             if !try_again() {
                 return Ok(None);
             }
@@ -383,10 +383,10 @@ impl LockedPool {
         loop {
             let file = PoolFile::open(&**storage, directory.join("pool"), how, doing)?;
             let locked = file.lock(kind)?;
-            let taken = Self { file, _directory: None, storage: Arc::clone(storage) };
+            let taken = Self { file, directory: None, storage: Arc::clone(storage) };
             // Another file may have got the name since this one was opened.
             if locked && taken.is_named()? {
-                return Ok(Some(Self { _directory: held, ..taken }));
+                return Ok(Some(Self { directory: held, ..taken }));
             }
             if !try_again() {
                 return Ok(None);
@@ -396,6 +396,11 @@ impl LockedPool {
 
     pub(crate) fn file(&self) -> &PoolFile {
         &self.file
+    }
+
+    /// The directory, which stays locked until this is dropped, too. None where it cannot be locked.
+    pub(crate) fn directory(&self) -> Option<Arc<dyn StorageFile>> {
+        self.directory.clone()
     }
 
     /// False when the name `pool` stands for another file by now.

@@ -1,7 +1,8 @@
 //! I/O errors at every operation: nothing acknowledged is lost, nothing is acknowledged that is not durable.
 
 use mangrove_pool::{
-    Create, Error, Fault, FaultKind, Faulty, Medium, Operation, OsStorage, Pool, PoolOptions, Range, Region,
+    Create, Error, Fault, FaultKind, Faulty, Latency, Medium, Operation, OsStorage, Pool, PoolOptions, Range,
+    Region,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -622,4 +623,64 @@ fn is_whole(copy: &[u8]) -> bool {
 /// The number of a copy's write.
 fn sequence(bytes: &[u8], copy: usize) -> u64 {
     u64::from_le_bytes(bytes[copy * 4096 + 16..][..8].try_into().unwrap())
+}
+
+/// At each operation of a creation in turn: a name, a write, a sync, a reservation.
+#[test]
+fn a_refused_creation_leaves_nothing() {
+    for medium in [Medium::File, Medium::Emulated(Latency::default())] {
+        for folder_is_there in [false, true] {
+            let mut refused = 0;
+            for nth in 0.. {
+                let folder = folder();
+                let path = folder.path().join("pool");
+                if folder_is_there {
+                    std::fs::create_dir(&path).unwrap();
+                }
+                let storage = Faulty::new(Arc::new(OsStorage));
+                let kind = FaultKind::Errno(ENOSPC);
+                storage.plant(Fault { file: None, operations: Vec::new(), nth, kind });
+                let opened = options(&storage).medium(medium).open(&path);
+                if !storage.struck() {
+                    opened.unwrap();
+                    break;
+                }
+                // Not every operation matters: a log is made durable where that is possible, for one.
+                if opened.is_err() {
+                    refused += 1;
+                    let names = std::fs::read_dir(&path).map(|names| names.count()).ok();
+                    assert_eq!(names, folder_is_there.then_some(0), "operation {nth} failed: {opened:?}");
+                    options(&storage).medium(medium).open(&path).unwrap();
+                }
+            }
+            assert!(refused > 5, "{refused} creations were refused");
+        }
+    }
+}
+
+/// The owner of the region could not make its object.
+#[test]
+fn a_creation_that_is_undone_leaves_nothing_and_an_existing_pool_stays() {
+    for medium in [Medium::File, Medium::Emulated(Latency::default())] {
+        let folder = folder();
+        let path = folder.path().join("pool");
+        let options = options(&Faulty::new(Arc::new(OsStorage))).medium(medium).background(true);
+        let open = || {
+            let pool = options.open(&path).unwrap();
+            pool.region().grow(1 << 20).unwrap();
+            pool.region().write(4096, &[7; 10]);
+            pool.region().flush(4096, 10);
+            pool.region().drain().unwrap();
+            pool
+        };
+        open().undo_creation();
+        assert!(!path.exists());
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(path.join("note"), "of the user").unwrap();
+        open().undo_creation();
+        assert_eq!(std::fs::read_dir(&path).unwrap().count(), 1, "the user's file, and nothing else");
+        open().close().unwrap();
+        open().undo_creation();
+        assert_eq!(read(options.open(&path).unwrap().region(), 4096, 10), [7; 10], "it was there before");
+    }
 }

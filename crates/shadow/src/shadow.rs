@@ -70,6 +70,21 @@ impl Shadow {
         if options.config.read_only {
             return Self::read_only(pool, begun);
         }
+        match Self::in_pool(&pool, options) {
+            Ok(mut shadow) => {
+                shadow.pool = Some(pool);
+                shadow.report.nanoseconds = begun.elapsed().as_nanos() as u64;
+                Ok(shadow)
+            }
+            Err(error) => {
+                pool.undo_creation();
+                Err(error)
+            }
+        }
+    }
+
+    /// The shadow in a pool that was opened for writing.
+    fn in_pool(pool: &Pool, options: &Options) -> Result<Self> {
         let options = &options.for_domain(pool.stat().domain.map(|domain| domain.eadr))?;
         let image = if options.start == Start::CopyOnWrite { pool.image_file()? } else { None };
         let found = pool.open_report();
@@ -86,9 +101,17 @@ impl Shadow {
             shadow.report.units = found.groups;
             shadow.report.image_bytes = found.image_bytes;
         }
-        shadow.pool = Some(pool);
-        shadow.report.nanoseconds = begun.elapsed().as_nanos() as u64;
         Ok(shadow)
+    }
+
+    /// Ends the shadow as dropping it does, and if this call of `open` created it, removes it: for an owner that could
+    /// not make its object in it.
+    pub fn undo_creation(mut self) {
+        self.stop();
+        if let Some(pool) = self.pool.take() {
+            drop(self);
+            pool.undo_creation();
+        }
     }
 
     /// The shadow in a pool that was opened read-only, with the logs applied to private memory.

@@ -5,7 +5,7 @@
 mod ways;
 
 use mangrove_pool::{Fault, FaultKind, Faulty, Operation, OsStorage};
-use mangrove_txn::{Create, Heap, HeapError, HeapOptions, HeapResult, Ptr, Stop, Tx};
+use mangrove_txn::{AddressChoice, Create, Heap, HeapError, HeapOptions, HeapResult, Ptr, Stop, Tx};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -255,5 +255,38 @@ fn signals_interrupt_transactions_and_change_nothing() {
         });
         drop(heap);
         assert_eq!(count(&options.open(path).unwrap()).unwrap(), done);
+    });
+}
+
+/// Too small, out of the address space, on a full medium: the folder is as it was.
+#[test]
+fn a_refused_creation_leaves_nothing() {
+    on_each_way(|options, path| {
+        let faulty = Faulty::new(Arc::new(OsStorage));
+        let options = options.log_bytes(LOG_BYTES).storage(Arc::new(faulty.clone()));
+        let outside = AddressChoice::At(1 << 52);
+        for refused in [
+            options.clone().capacity(64 << 10),
+            options.clone().capacity(64 << 20).address(outside),
+            options.clone().capacity(64 << 20).address(AddressChoice::At(4096 * 3 + 1)),
+        ] {
+            let error = refused.open(path).unwrap_err();
+            assert!(!path.exists(), "{error}");
+        }
+        let file = Some("image".into());
+        let full = Fault {
+            file,
+            operations: vec![Operation::Allocate],
+            nth: 0,
+            kind: FaultKind::Errno(libc::ENOSPC),
+        };
+        faulty.plant(full);
+        let opened = options.clone().capacity(64 << 20).open(path);
+        if faulty.struck() {
+            let error = opened.unwrap_err();
+            assert!(!path.exists(), "{error}");
+            faulty.heal();
+        }
+        options.capacity(64 << 20).open(path).unwrap();
     });
 }

@@ -190,6 +190,15 @@ impl State {
     pub(crate) fn over(shadow: Shadow, options: &StateOptions) -> Result<(Self, Opened)> {
         thread_keys::prepare();
         let shadow = Arc::new(shadow);
+        Self::in_shadow(Arc::clone(&shadow), options).inspect_err(|_| {
+            // What still has it keeps its memory, as after a failed initialisation.
+            if let Some(shadow) = Arc::into_inner(shadow) {
+                shadow.undo_creation();
+            }
+        })
+    }
+
+    fn in_shadow(shadow: Arc<Shadow>, options: &StateOptions) -> Result<(Self, Opened)> {
         let header = shadow.base().cast::<StateHeader>();
         let mut early = HeaderWrites::default();
         let watch = (!options.self_contained || options.translates).then(ModulesWatch::begin);

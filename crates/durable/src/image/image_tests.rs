@@ -46,6 +46,25 @@ fn a_read_only_configuration_is_refused() {
     assert!(what.contains("read-only") && !path.exists(), "{what}");
 }
 
+#[test]
+fn a_refused_creation_leaves_nothing() {
+    let _turn = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    for medium in [Medium::File, Medium::Emulated(Latency::default())] {
+        let (path, shadow) =
+            (folder.path().join("state"), options().shadow.medium(medium).log_bytes(1 << 20));
+        for shadow in [shadow.clone().capacity(64 << 10), shadow.clone().address(AddressChoice::At(1 << 52))]
+        {
+            let error = State::open(&path, &StateOptions { shadow, ..options() }).err().unwrap();
+            assert!(!path.exists(), "{error}");
+        }
+        let (state, opened) = State::open(&path, &StateOptions { shadow, ..options() }).unwrap();
+        assert!(opened.new);
+        drop(state);
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+}
+
 /// Runs `work` as a write command that reports by hand, and makes it durable.
 fn command(state: &State, writes: &mut WriteSet, work: impl FnOnce(&mut dyn FnMut(usize, usize))) {
     // SAFETY: `writes` outlives the command; one thread.

@@ -170,6 +170,11 @@ impl Storage for Faulty {
         self.inner.remove(path, site)
     }
 
+    fn remove_dir(&self, path: &Path, site: Site) -> io::Result<()> {
+        self.pass(path, Operation::Name)?;
+        self.inner.remove_dir(path, site)
+    }
+
     fn sync_dir(&self, path: &Path, site: Site) -> io::Result<()> {
         self.pass(path, Operation::Sync)?;
         self.inner.sync_dir(path, site)

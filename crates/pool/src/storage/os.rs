@@ -79,6 +79,10 @@ impl Storage for OsStorage {
         }
     }
 
+    fn remove_dir(&self, path: &Path, _site: Site) -> io::Result<()> {
+        std::fs::remove_dir(path)
+    }
+
     fn sync_dir(&self, path: &Path, _site: Site) -> io::Result<()> {
         file::sync_dir(path)
     }

@@ -92,6 +92,15 @@ pub trait Storage: Send + Sync + Debug {
     /// The operating system's.
     fn remove(&self, path: &Path, site: Site) -> io::Result<()>;
 
+    /// Removes a directory, if it is empty. A storage that cannot do so leaves it.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn remove_dir(&self, path: &Path, site: Site) -> io::Result<()> {
+        let _ = (path, site);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Makes the names in a directory durable.
     ///
     /// # Errors

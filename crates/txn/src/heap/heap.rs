@@ -186,15 +186,23 @@ impl Heap {
         Self::with(shadow, options, &choice)
     }
 
-    /// A heap in `shadow`, which was opened for `choice`.
+    /// A heap in `shadow`, which was opened for `choice`. A shadow that was created for it goes where it is refused.
     fn with(shadow: Shadow, options: &HeapOptions, choice: &Choice) -> HeapResult<Self> {
+        let space = ShadowSpace::new(Arc::new(shadow));
+        Self::in_space(space.clone(), options, choice).inspect_err(|_| {
+            if let Some(shadow) = space.into_shadow() {
+                shadow.undo_creation();
+            }
+        })
+    }
+
+    fn in_space(space: ShadowSpace, options: &HeapOptions, choice: &Choice) -> HeapResult<Self> {
         let log = |shadow: &Arc<Shadow>| {
             if shadow.is_read_only() {
                 return Ok(HeapLog::new(Arc::clone(shadow)));
             }
             choice.protocol.log(Arc::clone(shadow))
         };
-        let space = ShadowSpace::new(Arc::new(shadow));
         let log = log(space.shadow())?;
         if is_blank(space.shadow()) {
             if space.shadow().is_read_only() {
