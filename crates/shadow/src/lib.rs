@@ -38,6 +38,7 @@
 
 mod check;
 mod copy;
+mod homes;
 mod layout;
 mod log;
 mod log_backing;

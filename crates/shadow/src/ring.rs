@@ -4,6 +4,7 @@
 //! Invariant: a thread takes in this order: a log writer, the spill area, the replayer.
 
 use crate::copy::working::WorkingCopy;
+use crate::homes::Homes;
 use crate::layout::ShadowLayout;
 use crate::log::leases::Leases;
 use crate::log::log_writer::LogWriter;
@@ -45,11 +46,14 @@ pub(crate) struct Rings {
     pub(crate) region: Region,
     pub(crate) layout: ShadowLayout,
     pub(crate) working: WorkingCopy,
+    pub(crate) homes: Homes,
     pub(crate) handover: Handover,
     pub(crate) writers: Leases<Box<LogWriter>>,
     pub(crate) written: Box<[Written]>,
     pub(crate) spill_area: SpillArea,
     pub(crate) replayer: Mutex<Replayer>,
+    /// The threads that apply.
+    replayers: usize,
     /// A background thread replays; otherwise a thread that finds a ring full does.
     pub(crate) background: bool,
     /// `Order::Gaps`: what is sealed is durable.
@@ -69,6 +73,7 @@ impl Rings {
         working: WorkingCopy,
         start: &RecoveredLogs,
         options: &crate::Options,
+        homes: Homes,
     ) -> Self {
         let writer = |(log, &position): (usize, &u64)| {
             let seed = layout.seed(log, start.generation);
@@ -81,7 +86,10 @@ impl Rings {
         let mut replayer = Replayer::new(start.positions.clone(), start.seq, options.is_stamped());
         let count = options.replayer_count();
         if count > 1 {
-            replayer.set_crew(Crew::new(&region, &layout, count, !options.background));
+            replayer.set_crew(Crew::new(&region, &layout, &homes, count, !options.background));
+        }
+        for log in 0..layout.log_count as usize {
+            homes.place_ring(log, region.at(layout.ring(log, 0)), layout.ring_bytes as usize);
         }
         Self {
             handover: Handover::new(start.seq + 1, &start.positions),
@@ -93,6 +101,8 @@ impl Rings {
             region,
             layout,
             working,
+            homes,
+            replayers: count,
             background: options.background,
             gaps: options.order == Order::Gaps,
             stop: AtomicBool::new(false),
@@ -100,6 +110,11 @@ impl Rings {
             len: AtomicU64::new(start.len),
             full_waits: AtomicU64::new(0),
         }
+    }
+
+    /// Takes a log's writer for a lease: one whose ring is near while there are some; waits while there is none.
+    pub(crate) fn take_writer(&self) -> Box<LogWriter> {
+        self.writers.take(self.homes.near_rings())
     }
 
     #[inline(always)]
@@ -238,6 +253,7 @@ impl Rings {
     }
 
     fn replay_until_stopped(&self) {
+        self.homes.settle_replayer(0, self.replayers);
         // Acquire pairs with the Release in `stop`.
         let stopped = || self.stop.load(Ordering::Acquire);
         let (mut seen, mut waited) = (self.handover.published_bytes(), true);

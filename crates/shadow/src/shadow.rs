@@ -7,6 +7,7 @@
 
 use crate::copy::read_only::ReadOnlyBacking;
 use crate::copy::working::WorkingCopy;
+use crate::homes::Homes;
 use crate::layout::{AT_RINGS, BLANK_HEADER, ShadowLayout};
 use crate::log::lease::LogLease;
 use crate::log_backing::LogBacking;
@@ -89,7 +90,8 @@ impl Shadow {
         let image = if options.start == Start::CopyOnWrite { pool.image_file()? } else { None };
         let found = pool.open_report();
         let ends = if found.was_clean || found.created { LogEnds::Empty } else { LogEnds::Prove };
-        let mut shadow = Self::build(pool.region().clone(), options, image, ends, pool.info().made)?;
+        let homes = Homes::of_machine(pool);
+        let mut shadow = Self::build(pool.region().clone(), options, image, ends, pool.info().made, homes)?;
         if let Backing::Rings(_) = &shadow.backing {
             // Durable-order: the header, this mark, any commit. With the mark a blank header is damage.
             pool.region().fence();
@@ -138,7 +140,7 @@ impl Shadow {
     /// See [`Error`].
     pub fn on_region(region: Region, options: &Options) -> Result<Self> {
         options.validate_for(&region)?;
-        Self::build(region, options, None, LogEnds::Prove, false)
+        Self::build(region, options, None, LogEnds::Prove, false, Homes::default())
     }
 
     /// As [`Shadow::on_region`], for the region that `file` is mapped at: the working copy is mapped from the file
@@ -148,7 +150,7 @@ impl Shadow {
     /// See [`Error`].
     pub fn on_mapped_region(region: Region, file: OwnedFd, options: &Options) -> Result<Self> {
         options.validate_for(&region)?;
-        Self::build(region, options, Some(file), LogEnds::Prove, false)
+        Self::build(region, options, Some(file), LogEnds::Prove, false, Homes::default())
     }
 
     /// `image`: the region's file, to be mapped instead of read. `made`: the region holds a shadow.
@@ -158,6 +160,7 @@ impl Shadow {
         image: Option<OwnedFd>,
         ends: LogEnds,
         made: bool,
+        homes: Homes,
     ) -> Result<Self> {
         if region.medium().capabilities().has_units {
             let base = region.base();
@@ -191,7 +194,7 @@ impl Shadow {
         let report =
             Report { units, unit_bytes: bytes, dropped, image_bytes: start.len, last, ..Report::default() };
         let log_count = layout.log_count as usize;
-        let rings = Arc::new(Rings::new(region, layout, working, &start, options));
+        let rings = Arc::new(Rings::new(region, layout, working, &start, options, homes));
         let mut shadow = Self::new(Backing::Rings(Arc::clone(&rings)), base, log_count, report);
         if options.background {
             let thread = std::thread::Builder::new().name("mangrove-replay".into());
@@ -282,7 +285,7 @@ impl Shadow {
     pub fn lease(&self) -> LogLease {
         match &self.backing {
             Backing::Log(log) => LogLease::of_log(Arc::clone(log), self.base),
-            Backing::Rings(rings) => LogLease::of_rings(Arc::clone(rings), rings.writers.take()),
+            Backing::Rings(rings) => LogLease::of_rings(Arc::clone(rings), rings.take_writer()),
             Backing::ReadOnly(_) => panic!("a shadow opened read-only has no log to lease"),
         }
     }
@@ -293,7 +296,8 @@ impl Shadow {
         match &self.backing {
             Backing::Log(_) => Some(self.lease()),
             Backing::Rings(rings) => {
-                rings.writers.try_take().map(|writer| LogLease::of_rings(Arc::clone(rings), writer))
+                let writer = rings.writers.try_take(rings.homes.near_rings());
+                writer.map(|writer| LogLease::of_rings(Arc::clone(rings), writer))
             }
             Backing::ReadOnly(_) => None,
         }

@@ -99,7 +99,7 @@ fn leases_and_a_commit() {
         .map(|_| {
             let leases = Arc::clone(&leases);
             thread::spawn(move || {
-                let writer = leases.take();
+                let writer = leases.take(|_| true);
                 writer.write();
                 leases.put_back(writer.slot, writer);
             })
@@ -113,9 +113,9 @@ fn leases_and_a_commit() {
 /// Two writers for two threads: neither waits for the other.
 fn a_writer_for_each() {
     let leases = writers(2);
-    let (mine, other) = (leases.take(), Arc::clone(&leases));
+    let (mine, other) = (leases.take(|_| true), Arc::clone(&leases));
     let thread = thread::spawn(move || {
-        let writer = other.take();
+        let writer = other.take(|_| true);
         writer.write();
         other.put_back(writer.slot, writer);
     });
@@ -123,6 +123,14 @@ fn a_writer_for_each() {
     thread.join().unwrap();
     leases.put_back(mine.slot, mine);
     assert_eq!(leases.lock(0).position() + leases.lock(1).position(), 2);
+}
+
+/// A thread takes a writer that is near, the other one when that is leased, and waits for none of them before it must.
+fn near_writers_first() {
+    let leases = writers(3);
+    let takes = |near: usize| leases.take(move |slot| slot == near).slot;
+    assert_eq!([takes(1), takes(1), takes(1)], [1, 0, 2]);
+    assert!(leases.try_take(|_| true).is_none());
 }
 
 /// Threads have more interleavings than a test has time for; those with few switches find the injected fault.
@@ -140,6 +148,11 @@ fn one_writer_serves_all_and_is_never_shared() {
 #[test]
 fn as_many_writers_as_threads_keep_nobody_waiting() {
     bounded(a_writer_for_each);
+}
+
+#[test]
+fn the_near_writer_is_taken_first_and_the_others_after_it() {
+    loom::model(near_writers_first);
 }
 
 #[test]

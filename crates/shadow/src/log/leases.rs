@@ -39,16 +39,20 @@ impl<T> Leases<T> {
         Locked(guard)
     }
 
-    /// Takes a writer that nobody has, if there is one.
-    pub(crate) fn try_take(&self) -> Option<T> {
-        self.slots.iter().find_map(|slot| slot.try_lock()?.take())
+    /// Takes a writer that nobody has, if there is one: one that is `near` while there are some.
+    pub(crate) fn try_take(&self, near: impl Fn(usize) -> bool) -> Option<T> {
+        let some = |is_near| {
+            let mut slots = self.slots.iter().enumerate().filter(|(slot, _)| near(*slot) == is_near);
+            slots.find_map(|(_, slot)| slot.try_lock()?.take())
+        };
+        some(true).or_else(|| some(false))
     }
 
-    /// Takes a writer; waits while all are leased.
-    pub(crate) fn take(&self) -> T {
+    /// As `try_take`; waits while all are leased.
+    pub(crate) fn take(&self, near: impl Fn(usize) -> bool) -> T {
         loop {
             let ticket = self.returned.ticket();
-            if let Some(writer) = self.try_take() {
+            if let Some(writer) = self.try_take(&near) {
                 return writer;
             }
             // Some slots may have been locked for a commit: those hold a writer.

@@ -11,6 +11,7 @@
 //! 2. When `run` returns, every part has ended the step: its flushes are fenced, by the thread that did them.
 //! 3. After a panic in a part nothing is freed: `run` panics too, now and at every later call.
 
+use crate::homes::Homes;
 use crate::layout::ShadowLayout;
 use crate::replay::apply::read_unit;
 use crate::replay::part::{Done, Frees, Part, StepEnd};
@@ -91,7 +92,13 @@ pub(crate) struct Crew {
 impl Crew {
     /// `count` parts, a power of two; part 0 is that of the thread which calls `run`. `in_turn`: the threads run one
     /// after the other, however short the step: every run does the same, for tests.
-    pub(crate) fn new(region: &Region, layout: &ShadowLayout, count: usize, in_turn: bool) -> Self {
+    pub(crate) fn new(
+        region: &Region,
+        layout: &ShadowLayout,
+        homes: &Homes,
+        count: usize,
+        in_turn: bool,
+    ) -> Self {
         let part = |number| Mutex::new(Part::new(SomeStripes::of(number, count, layout.capacity)));
         let shared = Arc::new(Shared {
             region: region.clone(),
@@ -102,8 +109,12 @@ impl Crew {
             has_panicked: AtomicBool::new(false),
         });
         let start = |number| {
-            let shared = Arc::clone(&shared);
-            Builder::new().name(format!("mangrove-repl-{number}")).spawn(move || shared.serve(number)).ok()
+            let (shared, homes) = (Arc::clone(&shared), homes.clone());
+            let serve = move || {
+                homes.settle_replayer(number, count);
+                shared.serve(number);
+            };
+            Builder::new().name(format!("mangrove-repl-{number}")).spawn(serve).ok()
         };
         let threads = without_signals(|| (1..count).map(start).collect());
         Self { shared, threads, listed: Vec::new(), listed_bytes: 0, in_turn, has_begun: false }

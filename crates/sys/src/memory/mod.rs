@@ -1,6 +1,7 @@
-//! Addresses and the memory behind them.
+//! Addresses, the memory behind them, and the node that it lies on.
 
 pub(crate) mod mapping;
 pub(crate) mod mirror;
+pub(crate) mod node;
 pub(crate) mod page_map;
 pub(crate) mod parked;
