@@ -138,11 +138,14 @@ fn a_full_medium_refuses_to_grow_and_the_heap_goes_on() {
             tx.write(counter, 77)?;
             tx.alloc_bytes(16 << 20, 16)
         });
-        let Err(error @ HeapError::Full { .. }) = refused else { panic!("{refused:?}") };
+        let Err(error @ HeapError::NoSpace { .. }) = refused else { panic!("{refused:?}") };
         assert!(error.to_string().contains("no space left"), "{error} {}", faulty.struck());
         assert_eq!(count_on(&heap).unwrap(), 1);
         faulty.heal();
         heap.transaction(|tx| tx.alloc_bytes(16 << 20, 16)).unwrap();
+        // The medium has room again: what is too much now is too much for the capacity.
+        let refused = heap.transaction(|tx| tx.alloc_bytes(1 << 30, 16));
+        assert!(matches!(refused, Err(HeapError::Full { wanted: 0x4000_0000 })), "{refused:?}");
         assert_eq!(heap.check().unwrap(), Vec::<String>::new());
     });
 }

@@ -5,7 +5,7 @@ use crate::status::mangrove_status::*;
 use mangrove::Error;
 use mangrove::heap::HeapError;
 
-/// What a call inside a transaction on the same heap is told.
+/// The message for a call inside a transaction on the same heap.
 pub(super) const NESTED: &str =
     "the thread is inside a transaction on this heap; use its `tx`, or end it first";
 
@@ -17,6 +17,7 @@ impl From<HeapError> for Failure {
             HeapError::Stopped => MANGROVE_ERR_STOPPED,
             HeapError::ReadOnly => MANGROVE_ERR_READ_ONLY,
             HeapError::Full { .. } => MANGROVE_ERR_FULL,
+            HeapError::NoSpace { .. } => MANGROVE_ERR_NO_SPACE,
             HeapError::BadFree { .. } | HeapError::Root { .. } | HeapError::Invalid { .. } => {
                 MANGROVE_ERR_INVALID_ARGUMENT
             }

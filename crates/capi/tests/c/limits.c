@@ -43,6 +43,30 @@ static void file_size(const char *path, int32_t medium) {
     mangrove_options_free(options);
 }
 
+static int take(mangrove_tx *tx, void *bytes) {
+    void *block;
+    return mangrove_tx_alloc(tx, *(size_t *)bytes, 0, &block);
+}
+
+/* A full medium and a full heap have a status each. */
+static void heap_file_size(const char *path, int32_t medium) {
+    const size_t some = 32 << 20, too_much = (size_t)1 << 30;
+    mangrove_heap_options *options = mangrove_heap_options_new();
+    mangrove_heap *heap;
+    OK(mangrove_heap_options_set_medium(options, medium));
+    OK(mangrove_heap_options_set_capacity(options, 256 << 20));
+    OK(mangrove_heap_options_set_log_bytes(options, 1 << 20));
+    OK(mangrove_heap_open(path, options, &heap));
+    limit(RLIMIT_FSIZE, 24 << 20);
+    ANSWERS(MANGROVE_ERR_NO_SPACE, mangrove_transaction(heap, take, (void *)&some, NULL));
+    CHECK(strstr(mangrove_last_error(), "ulimit -f") != NULL);
+    limit(RLIMIT_FSIZE, RLIM_INFINITY);
+    OK(mangrove_transaction(heap, take, (void *)&some, NULL));
+    ANSWERS(MANGROVE_ERR_FULL, mangrove_transaction(heap, take, (void *)&too_much, NULL));
+    OK(mangrove_heap_close(heap));
+    mangrove_heap_options_free(options);
+}
+
 /* In a child, which alone is limited before it opens. */
 static void address_space(const char *path) {
     int status;
@@ -98,5 +122,7 @@ int main(int argc, char **argv) {
     threads(folder);
     file_size(below(folder, "file"), MANGROVE_MEDIUM_FILE);
     file_size(below(folder, "emulated"), MANGROVE_MEDIUM_EMULATED);
+    heap_file_size(below(folder, "heap on file"), MANGROVE_MEDIUM_FILE);
+    heap_file_size(below(folder, "heap on emulated"), MANGROVE_MEDIUM_EMULATED);
     return 0;
 }

@@ -21,7 +21,7 @@ impl Heap {
     /// `Nested` inside a transaction, `Forked` in a child.
     pub fn check(&self) -> HeapResult<Vec<String>> {
         let mut thread = self.thread()?;
-        let Thread { handle, arena } = &mut *thread;
+        let Thread { handle, arena, .. } = &mut *thread;
         Ok(handle.alone(|| {
             let mut problems = arena.check();
             check_first_page(self.shadow(), arena, &mut problems);

@@ -16,8 +16,13 @@ pub enum HeapError {
     InDoubt(mangrove_shadow::Error),
     /// A transaction wrote to a heap that was opened read-only, or waits for a change of it. It was undone.
     ReadOnly,
-    /// There is no room for a block. The transaction was undone, and the heap goes on.
+    /// The heap's capacity has no room for a block. The transaction was undone, and the heap goes on.
     Full {
+        /// Bytes of the block.
+        wanted: u64,
+    },
+    /// The heap's medium has no room to grow for a block. The transaction was undone, and the heap goes on.
+    NoSpace {
         /// Bytes of the block.
         wanted: u64,
         /// Why the heap did not grow.
@@ -72,9 +77,13 @@ impl fmt::Display for HeapError {
             Self::ReadOnly => {
                 f.write_str("the heap was opened read-only, so nothing in it can change; open it for writing")
             }
-            Self::Full { wanted, why } => write!(
+            Self::Full { wanted } => write!(
                 f,
-                "the heap has no room for a block of {wanted} bytes ({why}); free blocks, or make room on its medium"
+                "the heap has no room for a block of {wanted} bytes: its address space is used up; free blocks, or create a heap of a larger capacity"
+            ),
+            Self::NoSpace { wanted, why } => write!(
+                f,
+                "the heap cannot grow for a block of {wanted} bytes ({why}); free blocks, or make room on its medium"
             ),
             Self::BadFree { address, twice: true } => {
                 write!(f, "the block at {address:#x} is free already; free each block once")

@@ -285,8 +285,7 @@ impl Heap {
         mut body: impl FnMut(&mut Tx<'_>) -> Result<T, Cancel<E>>,
     ) -> HeapResult<Result<T, E>> {
         let mut thread = self.thread()?;
-        let Thread { handle, arena } = &mut *thread;
-        let refusal = self.parts.space.refusal();
+        let Thread { handle, arena, refusal } = &mut *thread;
         let body = |tx: HeapTx<'_>| -> Result<T, Halt<Cancelled<E>>> {
             let answer = body(&mut Tx { tx, arena, refusal }).map_err(|cancel| self.halt(cancel))?;
             self.stay().map(|()| answer)
@@ -302,8 +301,7 @@ impl Heap {
         mut body: impl FnMut(&mut Tx<'_>) -> Result<T, Cancel<E>>,
     ) -> HeapResult<Result<(T, u64), E>> {
         let mut thread = self.thread()?;
-        let Thread { handle, arena } = &mut *thread;
-        let refusal = self.parts.space.refusal();
+        let Thread { handle, arena, refusal } = &mut *thread;
         let body = |tx: HeapTx<'_>| -> Result<T, Halt<Cancelled<E>>> {
             let answer = body(&mut Tx { tx, arena, refusal }).map_err(|cancel| self.halt(cancel))?;
             self.stay().map(|()| answer)
@@ -376,7 +374,7 @@ impl Heap {
             let number = self.parts.thread_count.fetch_add(1, Ordering::Relaxed);
             // SAFETY: the executor is boxed, and this struct drops it after the handles.
             let thread =
-                unsafe { Thread::new(&self.parts.executor, self.parts.space.clone(), ARENA_OFFSET, number) };
+                unsafe { Thread::new(&self.parts.executor, &self.parts.space, ARENA_OFFSET, number) };
             thread.map(RefCell::new)
         })
     }
@@ -418,7 +416,7 @@ impl Heap {
     /// `Nested` inside a transaction, `Forked` in a child.
     pub fn stat(&self) -> HeapResult<HeapStat> {
         let mut thread = self.thread()?;
-        let Thread { handle, arena } = &mut *thread;
+        let Thread { handle, arena, .. } = &mut *thread;
         let (arena, counts) = (handle.alone(|| arena.stat()), handle.counts());
         let memory = self.parts.memory.as_ref().map(MemoryLimit::counters);
         Ok(HeapStat {
@@ -437,7 +435,7 @@ impl Heap {
     /// `Damaged`, at the first thing that cannot be; `Nested` inside a transaction, `Forked` in a child.
     pub fn for_each_block(&self, mut each: impl FnMut(usize, usize)) -> HeapResult<()> {
         let mut thread = self.thread()?;
-        let Thread { handle, arena } = &mut *thread;
+        let Thread { handle, arena, .. } = &mut *thread;
         let mut blocks = || arena.live().try_for_each(|block| block.map(|(at, bytes)| each(at, bytes)));
         handle.alone(&mut blocks).map_err(|what| HeapError::Damaged { what })
     }

@@ -1,21 +1,30 @@
 //! The shadow as the arena's space.
 
+use crate::heap::error::HeapError;
 use mangrove_arena::ArenaSpace;
-use mangrove_shadow::Shadow;
+use mangrove_shadow::{Error, Shadow};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Why the space last refused to grow, for the message.
+/// Why a thread's space has refused to grow since the thread last asked.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Refusal(Arc<Mutex<Option<String>>>);
+pub(super) struct Refusal(Arc<Mutex<Option<Error>>>);
 
 impl Refusal {
-    pub(super) fn why(&self) -> String {
-        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        last.unwrap_or_else(|| {
-            "its address space is used up; a heap's capacity is fixed when it is created".into()
-        })
+    fn last(&self) -> MutexGuard<'_, Option<Error>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The error of the thread, for which there was no block of `wanted` bytes.
+    pub(super) fn error(&self, wanted: u64) -> HeapError {
+        match self.last().take() {
+            None => HeapError::Full { wanted },
+            Some(error @ (Error::NoSpace { .. } | Error::FileLimit { .. })) => {
+                HeapError::NoSpace { wanted, why: error.to_string() }
+            }
+            Some(error) => HeapError::Pool(error),
+        }
     }
 }
 
@@ -42,9 +51,10 @@ impl ShadowSpace {
         &self.grown
     }
 
-    /// Why the space last refused to grow.
-    pub(super) fn refusal(&self) -> &Refusal {
-        &self.refusal
+    /// As a clone, and why that one refuses to grow.
+    pub(super) fn of_thread(&self) -> (Self, Refusal) {
+        let refusal = Refusal::default();
+        (Self { refusal: refusal.clone(), ..self.clone() }, refusal)
     }
 
     /// The one owner of the shadow, if no other space is left.
@@ -68,8 +78,9 @@ impl ArenaSpace for ShadowSpace {
 
     fn grow(&mut self, len: u64) -> io::Result<()> {
         self.shadow.grow(len).map_err(|error| {
-            *self.refusal.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
-            io::Error::other(error.to_string())
+            let text = error.to_string();
+            *self.refusal.last() = Some(error);
+            io::Error::other(text)
         })?;
         // Relaxed: an address in the new part reaches other threads by way of a commit.
         self.grown.fetch_max(self.shadow.len(), Ordering::Relaxed);

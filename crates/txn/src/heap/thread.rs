@@ -2,13 +2,15 @@
 
 use super::error::{HeapError, HeapResult};
 use super::executors::{HeapExecutor, HeapThread};
-use super::space::ShadowSpace;
+use super::space::{Refusal, ShadowSpace};
 use mangrove_arena::Heap as Arena;
 
 /// One thread's part of a heap.
 pub(super) struct Thread {
     pub(super) handle: HeapThread,
     pub(super) arena: Arena,
+    /// That of the arena's space.
+    pub(super) refusal: Refusal,
 }
 
 impl Thread {
@@ -21,13 +23,14 @@ impl Thread {
     /// The executor outlives the handle.
     pub(super) unsafe fn new(
         executor: &HeapExecutor,
-        space: ShadowSpace,
+        space: &ShadowSpace,
         offset: u64,
         number: u64,
     ) -> HeapResult<Self> {
         // SAFETY: the caller keeps the executor where it is for as long as the handle lives.
         let executor: &'static HeapExecutor = unsafe { &*std::ptr::from_ref(executor) };
         let damaged = |what| HeapError::Damaged { what };
+        let (space, refusal) = space.of_thread();
         let mut arena = Arena::open(Box::new(space), offset).map_err(damaged)?;
         let shards = arena.shard_count();
         if shards > 0 {
@@ -37,6 +40,6 @@ impl Thread {
             what: "the model of hardware has 64 cores, for as many threads at once; use another executor"
                 .into(),
         })?;
-        Ok(Self { handle, arena })
+        Ok(Self { handle, arena, refusal })
     }
 }

@@ -128,7 +128,8 @@ impl Tx<'_> {
     /// A new block that holds `value`. It exists once the transaction commits. O(bytes).
     ///
     /// # Errors
-    /// [`Stop`]; the transaction fails with [`HeapError::Full`] if there is no room.
+    /// [`Stop`]; the transaction fails with [`HeapError::Full`] if the heap has no room, and with
+    /// [`HeapError::NoSpace`] if its medium has none.
     pub fn alloc<T: Pod>(&mut self, value: T) -> Result<Ptr<T>, Stop> {
         let pointer = Ptr::at(self.alloc_bytes(size_of::<T>(), align_of::<T>())?);
         self.write(pointer, value)?;
@@ -309,6 +310,6 @@ impl Tx<'_> {
 
     #[cold]
     fn full(&self, bytes: usize) -> Stop {
-        HeapError::Full { wanted: bytes as u64, why: self.refusal.why() }.into()
+        self.refusal.error(bytes as u64).into()
     }
 }
