@@ -29,6 +29,8 @@ impl Current {
 pub struct Heap {
     pub(crate) view: ArenaView,
     space: Box<dyn ArenaSpace>,
+    /// Groups that the directory is for, as the head said when the handle was made.
+    pub(crate) groups_max: u64,
     /// Whose slabs the handle allocates from: null is shard 0; see `shards.rs`.
     pub(crate) shard: *const Shard,
     /// The slab that each class allocates from; a cache of the class lists' heads, for an owner that is alone.
@@ -50,6 +52,7 @@ impl Heap {
         Self {
             view: ArenaView::new(space.base(), head_offset),
             space,
+            groups_max: 0,
             shard: std::ptr::null(),
             current: [Current::NONE; CLASS_COUNT],
             discards: [(0, 0); DISCARDS_MAX],

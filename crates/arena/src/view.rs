@@ -36,6 +36,14 @@ impl ArenaView {
         unsafe { &*self.head }
     }
 
+    /// Whether nothing stands between the head and the directory.
+    pub(crate) fn is_head_zero_behind(&self) -> bool {
+        let words = (ARENA_HEAD_BYTES - size_of::<Head>()) / 8;
+        // SAFETY: in the head's page, which holds atomic words only; a `Head` ends at a multiple of 8.
+        let behind: &[AtomicU64] = unsafe { std::slice::from_raw_parts(self.head.add(1).cast(), words) };
+        behind.iter().all(|word| word.load(Ordering::Relaxed) == 0)
+    }
+
     /// The directory's entry of a group that it has an entry for.
     #[inline]
     fn directory_word(&self, group: u64) -> &AtomicU64 {

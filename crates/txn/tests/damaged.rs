@@ -132,6 +132,27 @@ fn each_wrong_structure_gets_a_sentence() {
     }
 }
 
+/// A stray store of the program hits the allocator's head, or the heap's first line, while the heap is open.
+#[test]
+fn an_open_heap_says_what_a_stray_store_has_hit() {
+    let head: Vec<_> = (0..=2400usize).step_by(8).filter(|at| !(2384..2400).contains(at)).collect();
+    let places = head.iter().map(|at| 4096 + at).chain([0, 8, 16, 24, 32, 4096 + 2384, 8192, 8200]);
+    let folder = tempfile::tempdir().unwrap();
+    let heap = make(&options(MEDIA[0]), &folder.path().join("heap"));
+    for place in places {
+        let word = std::ptr::with_exposed_provenance_mut::<u64>(heap.base() + place);
+        for value in [u64::MAX, 1 << 40, 0x1234_5678] {
+            // SAFETY: the heap's memory, which no other thread uses.
+            let was = unsafe { word.replace(value) };
+            let problems = heap.check().unwrap();
+            // SAFETY: as above.
+            unsafe { word.write(was) };
+            assert!(!problems.is_empty(), "{value:#x} at {place}, and nothing was said");
+        }
+    }
+    assert_eq!(heap.check().unwrap(), Vec::<String>::new());
+}
+
 #[test]
 fn a_wrong_first_line_is_refused_by_every_opening() {
     for (word, value, sealed, sentence) in [

@@ -89,6 +89,10 @@ impl Heap {
     #[must_use]
     pub fn check(&self) -> Vec<String> {
         let mut bad = Vec::new();
+        if let Err(what) = self.check_head(&mut bad) {
+            // What the head names cannot be looked at.
+            return vec![what];
+        }
         let mut seen = Seen::default();
         self.check_spans(&mut bad, &mut seen);
         if bad.is_empty() {
@@ -98,6 +102,31 @@ impl Heap {
             self.check_reserves(&mut bad, seen.reserves);
         }
         bad
+    }
+
+    /// The head as it is now: whoever stored to it since the arena was opened may be no allocator.
+    fn check_head(&self, bad: &mut Vec<String>) -> Result<(), String> {
+        let (pages, groups_max) = self.check_sizes()?;
+        if self.space_len() < pages * PAGE_BYTES as u64 {
+            let has = self.space_len() / PAGE_BYTES as u64;
+            return Err(format!("the arena says it has {pages} pages, but the region has {has}"));
+        }
+        if groups_max != self.groups_max {
+            let before = self.groups_max;
+            return Err(format!(
+                "the arena's directory is for {groups_max} groups, and was for {before} when it was opened"
+            ));
+        }
+        self.check_parts(pages)?;
+        if !self.view.is_head_zero_behind() {
+            bad.push("bytes behind the arena's head are not zero".to_owned());
+        }
+        for (number, shard) in (1..).map_while(|number| Some((number, self.view.shard(number)?))) {
+            if shard.zero.iter().any(|word| now(word) != 0) {
+                bad.push(format!("bytes behind shard {number} are not zero"));
+            }
+        }
+        Ok(())
     }
 
     fn check_spans(&self, bad: &mut Vec<String>, seen: &mut Seen) {

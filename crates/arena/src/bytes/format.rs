@@ -39,7 +39,8 @@ impl Heap {
             space.grow(groups * GROUP_BYTES).map_err(|e| format!("the region cannot grow: {e}"))?;
         }
         let mut heap = Self::attach(space, head_offset);
-        heap.view.groups_max = capacity / GROUP_BYTES;
+        heap.groups_max = capacity / GROUP_BYTES;
+        heap.view.groups_max = heap.groups_max;
         let view = heap.view;
         let head = view.head();
         certain(w.store(&head.pages, groups * GROUP_PAGES));
@@ -65,26 +66,39 @@ impl Heap {
     /// # Errors
     /// A message, when the head cannot be an arena's.
     pub fn open(space: Box<dyn ArenaSpace>, head_offset: u64) -> Result<Self, String> {
-        let (len, capacity) = (space.len(), space.capacity());
+        let len = space.len();
         if len < head_offset + ARENA_HEAD_BYTES as u64 {
             return Err(format!("the region ends after {len} bytes, before the arena's head"));
         }
         let mut heap = Self::attach(space, head_offset);
-        // Relaxed: whoever wrote the arena is done, or writes in transactions that only add to these words.
-        let (pages, groups_max) =
-            (heap.head().pages.load(Ordering::Relaxed), heap.head().groups_max.load(Ordering::Relaxed));
-        if pages == 0 || !pages.is_multiple_of(GROUP_PAGES) || pages > capacity / PAGE_BYTES as u64 {
-            return Err(format!(
-                "the arena says it has {pages} pages, but the region has {} and room for {}",
-                len / PAGE_BYTES as u64,
-                capacity / PAGE_BYTES as u64
-            ));
-        }
+        let (pages, groups_max) = heap.check_sizes()?;
         // A crash takes back space that was never written to; what comes in its place is zero, as it was.
         if len < pages * PAGE_BYTES as u64 && heap.space_grow(pages * PAGE_BYTES as u64).is_none() {
             return Err(format!(
                 "the arena has {pages} pages, of which the crash left {}; make room for the others on the medium",
                 len / PAGE_BYTES as u64
+            ));
+        }
+        heap.check_parts(pages)?;
+        heap.groups_max = groups_max;
+        heap.view.groups_max = groups_max.min(heap.space_capacity() / GROUP_BYTES);
+        Ok(heap)
+    }
+
+    /// The pages under management, and the groups that the directory is for, as the head says.
+    ///
+    /// # Errors
+    /// A message, when they cannot be an arena's.
+    pub(crate) fn check_sizes(&self) -> Result<(u64, u64), String> {
+        let (len, capacity) = (self.space_len(), self.space_capacity());
+        // Relaxed: whoever wrote the arena is done, or writes in transactions that only add to these words.
+        let (pages, groups_max) =
+            (self.head().pages.load(Ordering::Relaxed), self.head().groups_max.load(Ordering::Relaxed));
+        if pages == 0 || !pages.is_multiple_of(GROUP_PAGES) || pages > capacity / PAGE_BYTES as u64 {
+            return Err(format!(
+                "the arena says it has {pages} pages, but the region has {} and room for {}",
+                len / PAGE_BYTES as u64,
+                capacity / PAGE_BYTES as u64
             ));
         }
         // The directory lies in the pages. It may be for more groups than this run has addresses for.
@@ -94,8 +108,17 @@ impl Heap {
                 pages / GROUP_PAGES
             ));
         }
+        Ok((pages, groups_max))
+    }
+
+    /// Whether directory and table of shards lie in the arena's pages, which the space has: then all that they name can
+    /// be looked at.
+    ///
+    /// # Errors
+    /// A message, when they do not.
+    pub(crate) fn check_parts(&self, pages: u64) -> Result<(), String> {
         for group in 0..pages / GROUP_PAGES {
-            let offset = heap.view.directory_entry(group).load(Ordering::Relaxed);
+            let offset = self.view.directory_entry(group).load(Ordering::Relaxed);
             if offset < arena_front_bytes(0)
                 || !offset.is_multiple_of(64)
                 || offset.saturating_add(size_of::<Group>() as u64) > pages * PAGE_BYTES as u64
@@ -103,11 +126,9 @@ impl Heap {
                 return Err(format!("the arena's directory has offset {offset:#x} for group {group}"));
             }
         }
-        if !heap.view.bit(PageBitmap::Starts, 0) {
+        if !self.view.bit(PageBitmap::Starts, 0) {
             return Err("the arena's first page starts no span".to_owned());
         }
-        heap.check_shard_table()?;
-        heap.view.groups_max = groups_max.min(capacity / GROUP_BYTES);
-        Ok(heap)
+        self.check_shard_table()
     }
 }

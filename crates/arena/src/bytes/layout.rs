@@ -135,7 +135,7 @@ pub(crate) struct Shard {
     pub(crate) lists: SlabLists,
     /// First page of the run that the next slabs are cut from, plus one; 0: there is none.
     pub(crate) reserve: AtomicU64,
-    _zero: [AtomicU64; 27],
+    pub(crate) zero: [AtomicU64; 27],
 }
 
 /// Shards that an arena can have, besides shard 0.

@@ -1,6 +1,6 @@
 //! Damage: what the offline check says of an arena in which one bit is wrong.
 
-use crate::bytes::layout::{GROUP_BITMAPS_BYTES, GROUP_PAGES, PageBitmap, kind, kind_of};
+use crate::bytes::layout::{GROUP_BITMAPS_BYTES, GROUP_PAGES, Head, PageBitmap, kind, kind_of};
 use crate::tests::example_tests::{Blocks, TestSpace};
 use crate::{ArenaSpace, Heap, PAGE_BYTES};
 use std::io;
@@ -143,6 +143,32 @@ fn every_wrong_bit_is_found_and_told_in_sentences() {
         }
     }
     assert_eq!(findings(again), Vec::<String>::new());
+}
+
+/// As above, for the handle that the program uses when a stray store hits: it is opened already. It remembers how far
+/// the arena may grow, so that word shows, too.
+#[test]
+fn an_open_arena_finds_every_wrong_bit_of_its_head() {
+    let (heap, _) = made();
+    let head = std::ptr::from_ref(heap.view.head()).cast::<AtomicU64>();
+    // SAFETY: the head's page and the directory's first words, which are atomic.
+    let words = unsafe { std::slice::from_raw_parts(head, 4096 / 8 + 3) };
+    assert_eq!(heap.check(), Vec::<String>::new());
+    let shard_count = std::mem::offset_of!(Head, shard_count) / 8;
+    for (at, word) in words.iter().enumerate() {
+        for bit in 0..64 {
+            // A shard that holds nothing is as good as none.
+            if at == shard_count && bit < 3 {
+                continue;
+            }
+            let was = word.load(Ordering::Relaxed);
+            word.store(was ^ 1 << bit, Ordering::Relaxed);
+            let said = heap.check();
+            word.store(was, Ordering::Relaxed);
+            assert!(!said.is_empty(), "bit {bit} of the word at {} is wrong, and nothing was said", 8 * at);
+        }
+    }
+    assert_eq!(heap.check(), Vec::<String>::new());
 }
 
 #[test]

@@ -41,7 +41,8 @@ impl World {
     }
 
     fn sound(&self, blocks: u64) {
-        assert_eq!(self.heap.check(), Vec::<String>::new());
+        // The first handle's space does not know what others grew.
+        assert_eq!(self.handle(0).check(), Vec::<String>::new());
         assert_eq!(self.heap.stat().blocks, blocks, "the arena and the program count the same blocks");
     }
 }

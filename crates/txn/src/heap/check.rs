@@ -4,7 +4,7 @@
 //! nothing.
 
 use super::error::{HeapError, HeapResult};
-use super::heap::Heap;
+use super::heap::{Heap, verify};
 use super::layout::{AT_CRC, ROOT_COUNT_MAX, is_blank_line, page};
 use super::options::HeapOptions;
 use super::roots::{Root, parse};
@@ -24,6 +24,9 @@ impl Heap {
         let Thread { handle, arena, .. } = &mut *thread;
         Ok(handle.alone(|| {
             let mut problems = arena.check();
+            if let Err(error) = verify(self.shadow()) {
+                problems.push(error.to_string());
+            }
             check_first_page(self.shadow(), arena, &mut problems);
             problems
         }))

@@ -558,7 +558,8 @@ fn make(space: &ShadowSpace, log: &HeapLog) -> HeapResult<()> {
     Ok(shadow.sync()?)
 }
 
-fn verify(shadow: &Shadow) -> HeapResult<()> {
+/// Whether the first line is that of a heap which lies here.
+pub(super) fn verify(shadow: &Shadow) -> HeapResult<()> {
     let damaged = |what: String| Err(HeapError::Damaged { what });
     let [magic, version, base] = [AT_MAGIC, AT_VERSION, AT_BASE].map(|at| word(shadow, at));
     if magic != MAGIC {
