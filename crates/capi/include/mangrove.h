@@ -904,8 +904,9 @@ mangrove_status mangrove_snapshot_len(const mangrove_snapshot *snapshot, uint64_
 // continue. `callback` (NULL for none) is called every few thousand records, with `context`. *records,
 // which may be NULL, is how many were copied.
 //
-// Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _FULL, _IO, _SNAPSHOT_EXPIRED, _STOPPED, _CORRUPT, and
-// _POOL_BUSY: another backup to `path` is at work. Nothing is left at `path`.
+// Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _FULL, _IO, _SNAPSHOT_EXPIRED, _STOPPED, _CORRUPT; _FOREIGN:
+// something else lies at `path`; _UNSUPPORTED: `path` lies in a pool's folder; _POOL_BUSY: another backup to
+// `path` is at work. Nothing is left at `path`.
 // Crash: the new pool appears whole and durable, or not at all. Threads: any.
 mangrove_status mangrove_map_backup(const mangrove_map *map,
                                     const char *path,
@@ -988,8 +989,9 @@ mangrove_status mangrove_heap_base(const mangrove_heap *heap, void **base);
 // wait only while memory is compared with the copy. *bytes, which may be NULL, is how many were copied.
 // The new heap belongs at the same address, so one process opens one of the two at a time.
 //
-// Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _READ_ONLY, _IO, _POISONED; _POOL_BUSY: another backup to
-// `path` is at work; _TX_MISPLACED inside a transaction on it. Nothing is left at `path`.
+// Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _READ_ONLY, _IO, _POISONED; _FOREIGN: something else lies at
+// `path`; _UNSUPPORTED: `path` lies in another pool's folder; _POOL_BUSY: another backup to `path` is at work;
+// _TX_MISPLACED inside a transaction on it. Nothing is left at `path`.
 // Crash: the new heap appears whole and durable, or not at all. Threads: any.
 mangrove_status mangrove_heap_backup(const mangrove_heap *heap,
                                      const char *path,

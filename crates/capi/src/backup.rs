@@ -30,8 +30,9 @@ pub type mangrove_progress_callback =
 /// continue. `callback` (NULL for none) is called every few thousand records, with `context`. *records,
 /// which may be NULL, is how many were copied.
 ///
-/// Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _FULL, _IO, _SNAPSHOT_EXPIRED, _STOPPED, _CORRUPT, and
-/// _POOL_BUSY: another backup to `path` is at work. Nothing is left at `path`.
+/// Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _FULL, _IO, _SNAPSHOT_EXPIRED, _STOPPED, _CORRUPT; _FOREIGN:
+/// something else lies at `path`; _UNSUPPORTED: `path` lies in a pool's folder; _POOL_BUSY: another backup to
+/// `path` is at work. Nothing is left at `path`.
 /// Crash: the new pool appears whole and durable, or not at all. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_backup(

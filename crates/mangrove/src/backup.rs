@@ -38,8 +38,9 @@ impl Map {
     /// or not at all. `progress` is called every few thousand records and stops the backup by returning `Break`.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::NoSpace`], [`Error::Io`], [`Error::SnapshotExpired`], [`Error::Stopped`], and
-    /// [`Error::Busy`]: another backup to `path` is at work. Nothing is left at `path`.
+    /// [`Error::Exists`], [`Error::Foreign`] where something else lies at `path`, [`Error::Unsupported`] in a pool's
+    /// folder, [`Error::NoSpace`], [`Error::Io`], [`Error::SnapshotExpired`], [`Error::Stopped`], and [`Error::Busy`]:
+    /// another backup to `path` is at work. Nothing is left at `path`.
     pub fn backup(
         &self,
         path: impl AsRef<Path>,

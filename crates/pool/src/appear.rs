@@ -20,22 +20,27 @@ const LOCK_TRIES_MAX: u32 = 100;
 /// Has `write` make a pool under the temporary name that it is given, and durable; then gives it the name `path`.
 ///
 /// # Errors
-/// Those of `write`; `Exists`, `NoSpace`, `ReadOnly`, `Io`; and `Busy`: another process makes a pool at `path` in this
-/// way. Nothing is left at `path`.
+/// Those of `write`; `Exists`, `Foreign`, `Unsupported` for a place in a pool's folder, `NoSpace`, `ReadOnly`, `Io`;
+/// and `Busy`: another process makes a pool at `path` in this way. Nothing is left at `path`.
 pub fn appear<T, E: From<Error>>(
     path: &Path,
     write: impl FnOnce(&Path) -> std::result::Result<T, E>,
 ) -> std::result::Result<T, E> {
-    if path.symlink_metadata().is_ok() {
-        return Err(Error::Exists { path: path.to_owned() }.into());
-    }
+    refuse_what_is_there(path)?;
     // The process may change its working directory meanwhile.
     let place = &std::path::absolute(path).map_err(|e| failed(path, "find", &e))?;
     let part = temporary_name(place, "part")?;
     let _lock = NameLock::take(temporary_name(place, "lock")?, &part)?;
     // The previous holder of the lock may have created it.
-    if place.symlink_metadata().is_ok() {
-        return Err(Error::Exists { path: path.to_owned() }.into());
+    refuse_what_is_there(path)?;
+    if Pool::inspect(place.parent().unwrap_or(place)).is_ok() {
+        return Err(Error::Unsupported {
+            what: format!(
+                "{} lies inside another pool's folder; choose a place outside of it",
+                path.display()
+            ),
+        }
+        .into());
     }
     if part.exists() {
         if Pool::inspect(&part).is_ok() && Pool::is_busy(&part) {
@@ -59,6 +64,20 @@ pub fn appear<T, E: From<Error>>(
         let _ = fs::remove_dir_all(&part);
     }
     result
+}
+
+/// `Exists` where `path` names a pool, and `Foreign` where it names anything else.
+fn refuse_what_is_there(path: &Path) -> Result<()> {
+    match path.symlink_metadata() {
+        Err(_) => Ok(()),
+        // A pool that is damaged is one.
+        Ok(_) if path.join("pool").exists() => Err(Error::Exists { path: path.to_owned() }),
+        Ok(_) => Err(Error::Foreign {
+            path: path.to_owned(),
+            what: "something else lies there, and a backup makes a folder of its own; name one that does not exist"
+                .into(),
+        }),
+    }
 }
 
 /// The right to a temporary name: a locked file, which is removed with it.

@@ -173,6 +173,21 @@ fn a_backup_that_fails_leaves_nothing() {
         let nowhere = heap.backup(folder.join("no/such/folder"), |_| Continue(()));
         assert!(matches!(nowhere, Err(HeapError::Pool(_))), "{nowhere:?}");
         assert_eq!(names(), ["heap"]);
+        // A folder of something else, a file, and a place in another pool.
+        std::fs::create_dir(folder.join("notes")).unwrap();
+        std::fs::write(folder.join("notes/file"), b"of the user").unwrap();
+        options.open(folder.join("other")).unwrap().close().unwrap();
+        for (place, says) in [
+            ("notes", "something else lies there, and a backup makes a folder of its own"),
+            ("notes/file", "something else lies there"),
+            ("other/backup", "lies inside another pool's folder"),
+            ("other", "already holds a pool"),
+        ] {
+            let text = heap.backup(folder.join(place), |_| Continue(())).unwrap_err().to_string();
+            assert!(text.contains(says) && text.contains(place), "{place}: {text}");
+        }
+        std::fs::remove_dir_all(folder.join("other")).unwrap();
+        std::fs::remove_dir_all(folder.join("notes")).unwrap();
         // What a killed backup left goes away.
         std::fs::create_dir(folder.join(".backup.mangrove-part")).unwrap();
         std::fs::write(folder.join(".backup.mangrove-part/image"), b"half").unwrap();
