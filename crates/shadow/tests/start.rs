@@ -78,6 +78,39 @@ fn damage_in_a_mapped_image_poisons_what_goes_on() {
     assert!(matches!(error, Error::Poisoned { .. }), "{error}");
 }
 
+/// Of a closed shadow the logs are empty: a damaged page of theirs is a note. Elsewhere it is damage, and so it is in a
+/// log while the header, which says where the logs lie, is damaged too.
+#[test]
+fn damage_in_an_empty_log_is_a_note_and_everywhere_else_it_is_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let options = || options(Medium::Emulated(Latency::default()));
+    let shadow = options().open(&path).unwrap();
+    shadow.grow(LEN as u64).unwrap();
+    bytes(&shadow).fill(7);
+    shadow.commit(0, &[(shadow.base() as usize, 4096)]).unwrap();
+    shadow.close().unwrap();
+    let image = path.join("image");
+    let whole = std::fs::read(&image).unwrap();
+    const RINGS: usize = 12288;
+    const COPY: usize = RINGS + (256 << 10);
+    for (places, damage, notes) in [
+        (vec![RINGS], 0, 1),
+        (vec![COPY - 1], 0, 1),
+        (vec![RINGS + 5, RINGS + 9000, COPY - 4096], 0, 3),
+        (vec![COPY], 1, 0),
+        (vec![RINGS - 1, RINGS + 5], 2, 0),
+        (vec![RINGS + 5, COPY + 5], 1, 1),
+    ] {
+        let mut damaged = whole.clone();
+        places.iter().for_each(|&place| damaged[place] ^= 1);
+        std::fs::write(&image, damaged).unwrap();
+        let report = Shadow::check(&path).unwrap();
+        assert_eq!((report.damage.len(), report.notes.len()), (damage, notes), "{places:?}: {report:?}");
+        assert_eq!(options().read_only(true).open(&path).is_ok(), damage == 0, "{places:?}");
+    }
+}
+
 fn faulty(path: &std::path::Path) -> (Faulty, Shadow) {
     let storage = Faulty::new(Arc::new(OsStorage));
     let options = options(Medium::File).background(false).storage(Arc::new(storage.clone()));
