@@ -1,18 +1,17 @@
 //! Transactions whose commits are durable: by each protocol, what was acknowledged is there after the heap's owner is
 //! gone, and what is there is a state that the transactions produced.
 
+#[path = "support/bank.rs"]
+mod bank;
+
+use bank::{Bank, Body};
 use mangrove_shadow::{Create, Latency, Medium, Options, Shadow};
 use mangrove_txn::{
-    Halt, HardwareLimits, HardwareModel, HeapLog, Isolation, Sgl, Stm, StmOptions, TxAccess, TxMemory,
-    TxThread,
+    HardwareLimits, HardwareModel, HeapLog, Isolation, Sgl, Stm, StmOptions, TxAccess, TxMemory, TxThread,
 };
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-const ACCOUNTS: usize = 512;
-const START: u64 = 1000;
-const THREADS: usize = 4;
+const BANK: Bank = Bank { accounts: 512, threads: 4, varies: false };
 
 fn options(medium: Medium, logs: usize) -> Options {
     let options = Options::new().create(Create::IfMissing).medium(medium).capacity(1 << 20);
@@ -24,72 +23,31 @@ fn memory(shadow: &Shadow) -> TxMemory {
     unsafe { TxMemory::new(shadow.base(), shadow.len() as usize) }
 }
 
-type Body<T> = Result<T, Halt<Infallible>>;
-
-/// Transfers by several threads; each thread counts its own in a word behind the accounts. Returns the counts that
-/// were acknowledged.
-fn transfers<X: Isolation>(executor: &X, base: usize, rounds: usize) -> Vec<u64> {
-    let acknowledged: Vec<AtomicU64> = (0..THREADS).map(|_| AtomicU64::new(0)).collect();
-    std::thread::scope(|scope| {
-        for (number, acknowledged) in acknowledged.iter().enumerate() {
-            scope.spawn(move || {
-                let mut thread = executor.thread();
-                let mut random = 77 + number as u64;
-                for _ in 0..rounds {
-                    let mut account = || {
-                        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                        base + (random >> 33) as usize % ACCOUNTS * 8
-                    };
-                    let (from, to) = (account(), account());
-                    let counter = base + (ACCOUNTS + number) * 8;
-                    let count = thread.run(|tx| -> Body<u64> {
-                        let has = tx.read_word(from)?;
-                        tx.write_word(from, has.wrapping_sub(3))?;
-                        let has = tx.read_word(to)?;
-                        tx.write_word(to, has.wrapping_add(3))?;
-                        let count = tx.read_word(counter)? + 1;
-                        tx.write_word(counter, count)?;
-                        Ok(count)
-                    });
-                    acknowledged.store(count.unwrap(), Ordering::Relaxed);
-                }
-            });
-        }
-    });
-    acknowledged.into_iter().map(AtomicU64::into_inner).collect()
-}
-
 fn is_right(shadow: &Shadow, acknowledged: &[u64]) {
     // SAFETY: inside the working copy, aligned, and no other thread runs.
-    let words = unsafe { std::slice::from_raw_parts(shadow.base().cast::<u64>(), ACCOUNTS + THREADS) };
-    let total = words[..ACCOUNTS].iter().fold(0u64, |sum, &word| sum.wrapping_add(word));
-    assert_eq!(total, START * ACCOUNTS as u64);
-    assert_eq!(words[ACCOUNTS..], *acknowledged);
+    let words = unsafe { std::slice::from_raw_parts(shadow.base().cast::<u64>(), BANK.words()) };
+    BANK.is_right(words, acknowledged, "");
 }
 
 fn come_back<X: Isolation>(medium: Medium, logs: usize, make: impl Fn(TxMemory, HeapLog) -> X) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("heap");
     let options = options(medium, logs);
-    let mut acknowledged = vec![0; THREADS];
+    let mut acknowledged = BANK.none();
     for opening in 0..3 {
         let shadow = Arc::new(options.open(&path).unwrap());
         shadow.grow(64 << 10).unwrap();
         let (memory, base) = (memory(&shadow), shadow.base() as usize);
         let executor = make(memory, HeapLog::new(Arc::clone(&shadow)));
         if opening == 0 {
-            let mut thread = executor.thread();
-            let fill = |tx: &mut <X::Thread<'_> as TxThread>::Tx| -> Body<()> {
-                (0..ACCOUNTS).try_for_each(|n| Ok(tx.write_word(base + n * 8, START)?))
-            };
-            thread.run(fill).unwrap();
+            BANK.fill(&executor, base);
         }
         is_right(&shadow, &acknowledged);
-        acknowledged = transfers(&executor, base, 400);
+        acknowledged = BANK.transfers(&executor, base, 400);
         // The executor and the shadow end without being closed: a crash, as far as the data can tell.
     }
     let shadow = options.open(&path).unwrap();
-    assert_eq!(acknowledged, [1200; THREADS]);
+    assert_eq!(acknowledged, vec![1200; BANK.threads]);
     is_right(&shadow, &acknowledged);
 }
 
@@ -165,7 +123,7 @@ fn long_transactions_side_by_side() {
         let base = shadow.base() as usize;
         let stm = Stm::new(memory(&shadow), HeapLog::new(Arc::clone(&shadow)), stm_options(None));
         std::thread::scope(|scope| {
-            for number in 0..THREADS {
+            for number in 0..BANK.threads {
                 let stm = &stm;
                 scope.spawn(move || {
                     let mut thread = stm.thread();

@@ -4,6 +4,10 @@
 //! A crash is a copy of the pool's files that is made while a transaction runs: emulated memory is mapped from them, so
 //! they hold every store so far.
 
+#[path = "support/bank.rs"]
+mod bank;
+
+use bank::{Bank, Body};
 use mangrove_pool::{Error, Lsn, MediumOps, Observers, Pool, PoolOptions, Region, Site, StoreObserver};
 use mangrove_shadow::Options;
 use mangrove_txn::{
@@ -22,10 +26,10 @@ use std::time::Duration;
 
 const EMULATED: Medium = Medium::Emulated(Latency::new(0, 0));
 const DOMAINS: [Domain; 2] = [Domain::Adr, Domain::Eadr];
-const ACCOUNTS: usize = 64;
-const START: u64 = 1000;
-const THREADS: usize = 3;
+const BANK: Bank = Bank { accounts: 64, threads: 3, varies: true };
 const ENTRIES: u64 = 64;
+/// Words that `fill` fills.
+const FILLED: usize = 8;
 /// Where the undo log and the data begin; see docs/format/in-place.md.
 const AT_LOG: u64 = 4096;
 const AT_DATA: u64 = AT_LOG + 4096;
@@ -34,8 +38,6 @@ const AT_CLEARED: u64 = 64;
 /// Bytes of an entry, and what its words are.
 const ENTRY_BYTES: u64 = 32;
 const IN_ENTRY_COUNT: u64 = 24;
-
-type Body<T> = Result<T, Halt<Infallible>>;
 
 fn options(domain: Domain) -> InPlaceOptions {
     InPlaceOptions::new().medium(EMULATED).bytes(1 << 16).undo_entries(ENTRIES).domain(domain)
@@ -77,8 +79,12 @@ fn set_word(pool: &Path, at: u64, value: u64) {
 const NO_ROOM: HardwareLimits =
     HardwareLimits { write_sets: 1, write_ways: 0, read_lines_max: 64, spurious_per_million: 0 };
 
-/// Runs the test on the lock path of each executor that is right on each domain.
+/// Runs the test on the lock path of each executor that is right on each domain. The first words are filled.
 fn with_the_lock(test: impl Fn(&Path, Domain, Arc<InPlaceMemory>, &mut dyn Transacts)) {
+    let filled = |path: &Path, domain, memory: Arc<InPlaceMemory>, thread: &mut dyn Transacts| {
+        fill(memory.base().addr(), thread);
+        test(path, domain, memory, thread);
+    };
     for domain in DOMAINS {
         for executor in 0..3 {
             let folder = tempfile::tempdir().unwrap();
@@ -87,15 +93,15 @@ fn with_the_lock(test: impl Fn(&Path, Domain, Arc<InPlaceMemory>, &mut dyn Trans
             match executor {
                 0 => {
                     let executor = HtmSgl::one_lock(Arc::clone(&memory)).unwrap();
-                    test(&path, domain, memory, &mut executor.thread());
+                    filled(&path, domain, memory, &mut executor.thread());
                 }
                 1 if domain == Domain::Eadr => {
                     let executor = HtmSgl::modelled(Arc::clone(&memory), NO_ROOM).unwrap();
-                    test(&path, domain, memory, &mut executor.thread());
+                    filled(&path, domain, memory, &mut executor.thread());
                 }
                 2 if domain == Domain::Eadr && !mangrove_sys::rtm().commits() => {
                     let executor = HtmSgl::rtm(Arc::clone(&memory)).unwrap();
-                    test(&path, domain, memory, &mut executor.thread());
+                    filled(&path, domain, memory, &mut executor.thread());
                 }
                 _ => {}
             }
@@ -147,22 +153,21 @@ impl<H: TxThread<SinkError = Error>> Transacts for H {
     }
 }
 
-fn fill(base: usize, thread: &mut dyn Transacts, words: usize) {
-    thread.transact(&mut |tx| (0..words).try_for_each(|n| tx.set(base + n * 8, n as u64 + 1))).unwrap();
+fn fill(base: usize, thread: &mut dyn Transacts) {
+    thread.transact(&mut |tx| (0..FILLED).try_for_each(|n| tx.set(base + n * 8, n as u64 + 1))).unwrap();
 }
 
 /// The words of the copy are those that `fill` has left.
-fn is_filled(copy: &Path, domain: Domain, words: usize) {
+fn is_filled(copy: &Path, domain: Domain) {
     let memory = open(copy, domain);
-    let found: Vec<u64> = (0..words).map(|at| word(&memory, at)).collect();
-    assert_eq!(found, (1..=words as u64).collect::<Vec<_>>(), "{domain:?}");
+    let found: Vec<u64> = (0..FILLED).map(|at| word(&memory, at)).collect();
+    assert_eq!(found, (1..=FILLED as u64).collect::<Vec<_>>(), "{domain:?}");
 }
 
 #[test]
 fn recovery_undoes_the_newest_store_first() {
     with_the_lock(|path, domain, memory, thread| {
         let base = memory.base().addr();
-        fill(base, thread, 8);
         let mut crashed = Vec::new();
         thread
             .transact(&mut |tx| {
@@ -181,7 +186,7 @@ fn recovery_undoes_the_newest_store_first() {
             })
             .unwrap();
         for copy in &crashed {
-            is_filled(copy, domain, 8);
+            is_filled(copy, domain);
         }
         // Committed, so nothing is undone.
         let copy = crash(path);
@@ -194,7 +199,6 @@ fn recovery_undoes_the_newest_store_first() {
 fn a_recovery_that_is_interrupted_begins_again() {
     with_the_lock(|path, domain, memory, thread| {
         let base = memory.base().addr();
-        fill(base, thread, 8);
         let mut copy = None;
         thread
             .transact(&mut |tx| {
@@ -210,8 +214,8 @@ fn a_recovery_that_is_interrupted_begins_again() {
             for at in (16 - done..16).rev() {
                 set_word(&copy, AT_DATA + at % 8 * 8, if at < 8 { at + 1 } else { 100 });
             }
-            is_filled(&copy, domain, 8);
-            is_filled(&copy, domain, 8);
+            is_filled(&copy, domain);
+            is_filled(&copy, domain);
         }
     });
 }
@@ -220,7 +224,6 @@ fn a_recovery_that_is_interrupted_begins_again() {
 fn an_entry_without_its_count_is_none() {
     with_the_lock(|path, domain, memory, thread| {
         let base = memory.base().addr();
-        fill(base, thread, 8);
         let mut copy = None;
         thread
             .transact(&mut |tx| {
@@ -237,7 +240,7 @@ fn an_entry_without_its_count_is_none() {
             for word in 0..words {
                 set_word(&copy, third + word * 8, 0xDEAD << word);
             }
-            is_filled(&copy, domain, 8);
+            is_filled(&copy, domain);
         }
     });
 }
@@ -246,7 +249,6 @@ fn an_entry_without_its_count_is_none() {
 fn a_damaged_undo_log_is_refused() {
     with_the_lock(|path, domain, memory, thread| {
         let base = memory.base().addr();
-        fill(base, thread, 8);
         let mut copy = None;
         thread
             .transact(&mut |tx| {
@@ -270,7 +272,7 @@ fn a_damaged_undo_log_is_refused() {
         set_word(&damaged, AT_LOG + ENTRY_BYTES + IN_ENTRY_COUNT, 0);
         let error = options(domain).open(&damaged).unwrap_err();
         assert!(error.to_string().contains("an undo entry is damaged"), "{error}");
-        is_filled(&copy, domain, 8);
+        is_filled(&copy, domain);
     });
 }
 
@@ -288,7 +290,6 @@ fn a_blank_header_is_refused_where_memory_was_made() {
 fn a_transaction_longer_than_the_log_is_undone_and_fails() {
     with_the_lock(|path, domain, memory, thread| {
         let base = memory.base().addr();
-        fill(base, thread, 8);
         let long: Vec<(usize, u64)> = (0..=ENTRIES).map(|n| (base + n as usize % 8 * 8, 1000 + n)).collect();
         let names_the_cure = |error: Error| assert!(error.to_string().contains("undo_entries"), "{error}");
         for swallows in [false, true] {
@@ -301,11 +302,11 @@ fn a_transaction_longer_than_the_log_is_undone_and_fails() {
             let Err(TxError::Refused(error)) = answer else { panic!("{answer:?}") };
             names_the_cure(error);
             assert!(runs <= 2, "run in hardware and with the lock, and not again: {runs}");
-            is_filled(&crash(path), domain, 8);
+            is_filled(&crash(path), domain);
         }
         let Err(TxError::Refused(error)) = thread.alone(&long) else { panic!("an irrevocable one") };
         names_the_cure(error);
-        is_filled(&crash(path), domain, 8);
+        is_filled(&crash(path), domain);
         thread.alone(&long[..ENTRIES as usize]).unwrap();
         memory.check().unwrap();
         assert_eq!(word(&memory, 7), 1000 + ENTRIES - 1);
@@ -316,14 +317,13 @@ fn a_transaction_longer_than_the_log_is_undone_and_fails() {
 fn aborts_and_panics_with_the_lock_leave_nothing() {
     with_the_lock(|path, domain, memory, thread| {
         let base = memory.base().addr();
-        fill(base, thread, 8);
         let answer = thread.transact(&mut |tx| {
             (0..8).try_for_each(|n| tx.set(base + n * 8, 100))?;
             Err(Halt::Abort("not covered"))
         });
         assert!(matches!(answer, Err(TxError::Aborted("not covered"))), "{answer:?}");
         memory.check().unwrap();
-        is_filled(&crash(path), domain, 8);
+        is_filled(&crash(path), domain);
         let panics = catch_unwind(AssertUnwindSafe(|| {
             thread.transact(&mut |tx| {
                 (0..8).try_for_each(|n| tx.set(base + n * 8, 100))?;
@@ -332,7 +332,7 @@ fn aborts_and_panics_with_the_lock_leave_nothing() {
         }));
         assert!(panics.is_err());
         memory.check().unwrap();
-        is_filled(&crash(path), domain, 8);
+        is_filled(&crash(path), domain);
         // What comes afterwards is not taken for a part of it.
         thread.transact(&mut |tx| tx.set(base, 5)).unwrap();
         assert_eq!(word(&open(&crash(path), domain), 0), 5);
@@ -472,51 +472,10 @@ fn a_pool_of_another_kind_is_refused_and_not_changed() {
     );
 }
 
-/// Transfers and reads by several threads; a word for each thread counts its own. Returns the acknowledged counts.
-fn transfers<X: Isolation>(executor: &X, base: usize, rounds: usize) -> Vec<u64> {
-    let acknowledged: Vec<AtomicU64> = (0..THREADS).map(|_| AtomicU64::new(0)).collect();
-    std::thread::scope(|scope| {
-        for (number, acknowledged) in acknowledged.iter().enumerate() {
-            scope.spawn(move || {
-                let mut thread = executor.thread();
-                let mut random = 77 + number as u64;
-                let counter = base + (ACCOUNTS + number) * 8;
-                for round in 0..rounds {
-                    let mut account = || {
-                        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                        base + (random >> 33) as usize % ACCOUNTS * 8
-                    };
-                    let (from, to) = (account(), account());
-                    let count = thread.run(|tx| {
-                        let has = tx.read_word(from)?;
-                        tx.write_word(from, has.wrapping_sub(3))?;
-                        let has = tx.read_word(to)?;
-                        tx.write_word(to, has.wrapping_add(3))?;
-                        let count = tx.read_word(counter)? + 1;
-                        tx.write_word(counter, count)?;
-                        if round % 7 == 3 { Err(Halt::Abort(())) } else { Ok(count) }
-                    });
-                    match count {
-                        Ok(count) => acknowledged.store(count, Ordering::Relaxed),
-                        Err(TxError::Aborted(())) => {}
-                        Err(error) => panic!("{error:?}"),
-                    }
-                    let total = thread.read(|tx| -> Body<u64> {
-                        (0..ACCOUNTS)
-                            .try_fold(0_u64, |sum, n| Ok(sum.wrapping_add(tx.read_word(base + n * 8)?)))
-                    });
-                    assert_eq!(total.unwrap(), START * ACCOUNTS as u64);
-                }
-            });
-        }
-    });
-    acknowledged.into_iter().map(AtomicU64::into_inner).collect()
-}
-
 fn come_back<X: Isolation>(domain: Domain, make: impl Fn(Arc<InPlaceMemory>) -> Result<X, Error>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory");
-    let mut acknowledged = vec![0; THREADS];
+    let mut acknowledged = BANK.none();
     for opening in 0..4 {
         let memory = Arc::new(options(domain).bytes(1 << 20).open(&path).unwrap());
         memory.check().unwrap();
@@ -525,17 +484,12 @@ fn come_back<X: Isolation>(domain: Domain, make: impl Fn(Arc<InPlaceMemory>) -> 
         let base = memory.base().addr() + first * 8;
         let executor = make(Arc::clone(&memory)).unwrap();
         if opening == 0 {
-            let fill = |tx: &mut <X::Thread<'_> as TxThread>::Tx| -> Body<()> {
-                (0..ACCOUNTS).try_for_each(|n| Ok(tx.write_word(base + n * 8, START)?))
-            };
-            assert!(executor.thread().run(fill).is_ok());
+            BANK.fill(&executor, base);
         } else {
-            let total = (0..ACCOUNTS).fold(0_u64, |sum, at| sum.wrapping_add(word(&memory, first + at)));
-            let counts: Vec<u64> =
-                (ACCOUNTS..ACCOUNTS + THREADS).map(|at| word(&memory, first + at)).collect();
-            assert_eq!((total, counts), (START * ACCOUNTS as u64, acknowledged), "{domain:?}");
+            let words: Vec<u64> = (0..BANK.words()).map(|at| word(&memory, first + at)).collect();
+            BANK.is_right(&words, &acknowledged, &format!("{domain:?}"));
         }
-        acknowledged = transfers(&executor, base, 100);
+        acknowledged = BANK.transfers(&executor, base, 100);
         drop(executor);
         memory.check().unwrap();
         if opening % 2 == 0 {

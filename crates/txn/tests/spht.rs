@@ -1,6 +1,10 @@
 //! The protocols with time stamps, with executors whose commits have the order of the stamps: what was acknowledged
 //! comes back, and each place that the text of the algorithms leaves open.
 
+#[path = "support/bank.rs"]
+mod bank;
+
+use bank::{Bank, Body};
 use mangrove_shadow::{Create, Domain, FlushInstruction, Latency, Medium, Options, Order, Shadow};
 use mangrove_txn::{
     Halt, HardwareLimits, HardwareModel, HeapLog, Htm, Isolation, Protocol, RedoLog, Sgl, Stm, StmOptions,
@@ -14,13 +18,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-const ACCOUNTS: usize = 64;
-const START: u64 = 1000;
-const THREADS: usize = 4;
+const BANK: Bank = Bank { accounts: 64, threads: 4, varies: true };
 const EMULATED: Medium = Medium::Emulated(Latency::new(0, 0));
 const PROTOCOLS: [Protocol; 3] = [Protocol::Spht, Protocol::SphtEadr, Protocol::SphtEadrFlush];
-
-type Body<T> = Result<T, Halt<Infallible>>;
 
 fn options(protocol: Protocol, logs: usize) -> Options {
     let options = Options::new().create(Create::IfMissing).medium(EMULATED).capacity(1 << 20);
@@ -57,66 +57,21 @@ fn add<H: TxThread>(thread: &mut H, at: usize) -> Result<u64, TxError<Infallible
     })
 }
 
-/// Transfers and reads by several threads; a word for each thread counts its own. Returns the acknowledged counts.
-fn transfers<X: Isolation>(executor: &X, base: usize, rounds: usize) -> Vec<u64> {
-    let acknowledged: Vec<AtomicU64> = (0..THREADS).map(|_| AtomicU64::new(0)).collect();
-    std::thread::scope(|scope| {
-        for (number, acknowledged) in acknowledged.iter().enumerate() {
-            scope.spawn(move || {
-                let mut thread = executor.thread();
-                let mut random = 77 + number as u64;
-                for round in 0..rounds {
-                    let mut account = || {
-                        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                        base + (random >> 33) as usize % ACCOUNTS * 8
-                    };
-                    let (from, to) = (account(), account());
-                    let counter = base + (ACCOUNTS + number) * 8;
-                    let count = thread.run(|tx| {
-                        let has = tx.read_word(from)?;
-                        tx.write_word(from, has.wrapping_sub(3))?;
-                        let has = tx.read_word(to)?;
-                        tx.write_word(to, has.wrapping_add(3))?;
-                        let count = tx.read_word(counter)? + 1;
-                        tx.write_word(counter, count)?;
-                        if round % 7 == 3 { Err(Halt::Abort(())) } else { Ok(count) }
-                    });
-                    match count {
-                        Ok(count) => acknowledged.store(count, Ordering::Relaxed),
-                        Err(TxError::Aborted(())) => {}
-                        Err(error) => panic!("{error:?}"),
-                    }
-                    let total = thread.read(|tx| -> Body<u64> {
-                        (0..ACCOUNTS)
-                            .try_fold(0_u64, |sum, n| Ok(sum.wrapping_add(tx.read_word(base + n * 8)?)))
-                    });
-                    assert_eq!(total.unwrap(), START * ACCOUNTS as u64);
-                }
-            });
-        }
-    });
-    acknowledged.into_iter().map(AtomicU64::into_inner).collect()
-}
-
 fn come_back<X: Isolation>(protocol: Protocol, logs: usize, make: impl Fn(TxMemory, HeapLog) -> X) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("heap");
-    let mut acknowledged = vec![0; THREADS];
+    let mut acknowledged = BANK.none();
     for opening in 0..3 {
         let shadow = open(&path, protocol, logs);
         let (memory, base) = (memory(&shadow), shadow.base() as usize);
         let executor = make(memory, protocol.log(Arc::clone(&shadow)).unwrap());
         if opening == 0 {
-            let fill = |tx: &mut <X::Thread<'_> as TxThread>::Tx| -> Body<()> {
-                (0..ACCOUNTS).try_for_each(|n| Ok(tx.write_word(base + n * 8, START)?))
-            };
-            executor.thread().run(fill).unwrap();
+            BANK.fill(&executor, base);
         } else {
-            let total = (0..ACCOUNTS).fold(0_u64, |sum, at| sum.wrapping_add(word(&shadow, at)));
-            let counts: Vec<u64> = (ACCOUNTS..ACCOUNTS + THREADS).map(|at| word(&shadow, at)).collect();
-            assert_eq!((total, counts), (START * ACCOUNTS as u64, acknowledged), "{protocol}");
+            let words: Vec<u64> = (0..BANK.words()).map(|at| word(&shadow, at)).collect();
+            BANK.is_right(&words, &acknowledged, &protocol.to_string());
         }
-        acknowledged = transfers(&executor, base, 150);
+        acknowledged = BANK.transfers(&executor, base, 150);
         drop(executor);
         if opening == 1 {
             Arc::into_inner(shadow).unwrap().close().unwrap();
