@@ -5,75 +5,12 @@
 #[allow(dead_code, unreachable_pub, reason = "the crate uses more of it than the model does")]
 mod handover;
 
+#[path = "support/loom_sync.rs"]
+mod loom_sync;
+
 /// The module `crate::sync` for `src/handover.rs` in this program.
 mod sync {
-    pub(crate) use std::sync::atomic::Ordering;
-
-    std::thread_local! {
-        /// The injected faults: orderings that have no effect.
-        pub(super) static WEAK: std::cell::Cell<Option<Ordering>> = const { std::cell::Cell::new(None) };
-    }
-
-    fn order(order: Ordering) -> Ordering {
-        if WEAK.get() == Some(order) { Ordering::Relaxed } else { order }
-    }
-
-    pub(crate) struct AtomicU64(loom::sync::atomic::AtomicU64);
-
-    impl AtomicU64 {
-        pub(crate) fn new(value: u64) -> Self {
-            Self(loom::sync::atomic::AtomicU64::new(value))
-        }
-
-        pub(crate) fn load(&self, o: Ordering) -> u64 {
-            self.0.load(order(o))
-        }
-
-        pub(crate) fn store(&self, value: u64, o: Ordering) {
-            self.0.store(value, order(o));
-        }
-
-        pub(crate) fn fetch_max(&self, value: u64, o: Ordering) -> u64 {
-            self.0.fetch_max(value, order(o))
-        }
-
-        pub(crate) fn fetch_add(&self, value: u64, o: Ordering) -> u64 {
-            self.0.fetch_add(value, order(o))
-        }
-    }
-
-    pub(crate) struct AtomicBool(loom::sync::atomic::AtomicBool);
-
-    impl AtomicBool {
-        pub(crate) fn new(value: bool) -> Self {
-            Self(loom::sync::atomic::AtomicBool::new(value))
-        }
-
-        pub(crate) fn load(&self, o: Ordering) -> bool {
-            self.0.load(o)
-        }
-
-        pub(crate) fn store(&self, value: bool, o: Ordering) {
-            self.0.store(value, o);
-        }
-
-        pub(crate) fn swap(&self, value: bool, o: Ordering) -> bool {
-            self.0.swap(value, o)
-        }
-    }
-
-    /// A mutex with the interface of parking_lot.
-    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
-
-    impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
-            Self(loom::sync::Mutex::new(value))
-        }
-
-        pub(crate) fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
-            self.0.lock().unwrap()
-        }
-    }
+    pub(crate) use super::loom_sync::{AtomicBool, AtomicU64, Mutex, Ordering, WEAK};
 
     /// No thread of the model sleeps: waking is only a hint here, and a missed wake-up delays (see `wake_if_idle`).
     pub(crate) struct EventCount;

@@ -6,63 +6,8 @@
 mod leases;
 
 /// The module `crate::sync` for `src/leases.rs` in this program.
-mod sync {
-    pub(crate) use loom::sync::MutexGuard;
-
-    std::thread_local! {
-        /// The injected fault: notifying does nothing.
-        pub(super) static SILENT: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-    }
-
-    /// A mutex with the interface of parking_lot.
-    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
-
-    impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
-            Self(loom::sync::Mutex::new(value))
-        }
-
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().unwrap()
-        }
-
-        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-            self.0.try_lock().ok()
-        }
-    }
-
-    /// Wakes those that wait with a ticket drawn before the notification. (If nobody wakes a thread, loom finds no
-    /// thread that can run, and fails.)
-    pub(crate) struct EventCount {
-        count: loom::sync::Mutex<u64>,
-        changed: loom::sync::Condvar,
-    }
-
-    impl EventCount {
-        pub(crate) fn new() -> Self {
-            Self { count: loom::sync::Mutex::new(0), changed: loom::sync::Condvar::new() }
-        }
-
-        pub(crate) fn ticket(&self) -> u64 {
-            *self.count.lock().unwrap()
-        }
-
-        pub(crate) fn wait(&self, ticket: u64) {
-            assert!(!SILENT.get(), "a thread waits that nobody will wake");
-            let mut count = self.count.lock().unwrap();
-            while *count == ticket {
-                count = self.changed.wait(count).unwrap();
-            }
-        }
-
-        pub(crate) fn notify_all(&self) {
-            if !SILENT.get() {
-                *self.count.lock().unwrap() += 1;
-                self.changed.notify_all();
-            }
-        }
-    }
-}
+#[path = "support/loom_sync.rs"]
+mod sync;
 
 use leases::Leases;
 use loom::sync::Arc;
@@ -157,8 +102,8 @@ fn the_near_writer_is_taken_first_and_the_others_after_it() {
 
 #[test]
 fn a_writer_put_back_in_silence_is_caught() {
-    SILENT.set(true);
+    SILENT.set(Some(|| panic!("a thread waits that no thread will wake")));
     let caught = std::panic::catch_unwind(|| bounded(leases_and_a_commit));
-    SILENT.set(false);
+    SILENT.set(None);
     assert!(caught.is_err(), "a thread that waits for the writer was not woken, and nobody noticed");
 }

@@ -6,76 +6,12 @@
 mod rounds;
 
 /// The module `crate::sync` for `src/rounds.rs` in this program.
-mod sync {
-    pub(crate) use loom::sync::atomic::AtomicBool;
-    pub(crate) use std::sync::atomic::Ordering;
+#[path = "support/loom_sync.rs"]
+mod sync;
 
-    std::thread_local! {
-        /// The injected faults: an ordering that has no effect, and notifying that does nothing.
-        pub(super) static WEAK: std::cell::Cell<Option<Ordering>> = const { std::cell::Cell::new(None) };
-        pub(super) static SILENT: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-        /// With that fault: a thread has waited. It goes on here, since loom cannot end threads that wait.
-        pub(super) static WAITED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-    }
-
-    fn order(order: Ordering) -> Ordering {
-        if WEAK.get() == Some(order) { Ordering::Relaxed } else { order }
-    }
-
-    pub(crate) struct AtomicU64(loom::sync::atomic::AtomicU64);
-
-    impl AtomicU64 {
-        pub(crate) fn new(value: u64) -> Self {
-            Self(loom::sync::atomic::AtomicU64::new(value))
-        }
-
-        pub(crate) fn load(&self, o: Ordering) -> u64 {
-            self.0.load(order(o))
-        }
-
-        pub(crate) fn store(&self, value: u64, o: Ordering) {
-            self.0.store(value, order(o));
-        }
-
-        pub(crate) fn fetch_add(&self, value: u64, o: Ordering) -> u64 {
-            self.0.fetch_add(value, order(o))
-        }
-    }
-
-    /// Wakes those that wait with a ticket drawn before the notification. (If nobody wakes a thread, loom finds no
-    /// thread that can run, and fails.)
-    pub(crate) struct EventCount {
-        count: loom::sync::Mutex<u64>,
-        changed: loom::sync::Condvar,
-    }
-
-    impl EventCount {
-        pub(crate) fn new() -> Self {
-            Self { count: loom::sync::Mutex::new(0), changed: loom::sync::Condvar::new() }
-        }
-
-        pub(crate) fn ticket(&self) -> u64 {
-            *self.count.lock().unwrap()
-        }
-
-        pub(crate) fn wait(&self, ticket: u64) {
-            if SILENT.get() {
-                WAITED.set(true);
-                return loom::thread::yield_now();
-            }
-            let mut count = self.count.lock().unwrap();
-            while *count == ticket {
-                count = self.changed.wait(count).unwrap();
-            }
-        }
-
-        pub(crate) fn notify_all(&self) {
-            if !SILENT.get() {
-                *self.count.lock().unwrap() += 1;
-                self.changed.notify_all();
-            }
-        }
-    }
+std::thread_local! {
+    /// With silence injected: a thread has waited. It goes on here, since loom cannot end threads that wait.
+    static WAITED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
 use loom::cell::UnsafeCell;
@@ -83,7 +19,7 @@ use loom::sync::Arc;
 use loom::thread;
 use rounds::Rounds;
 use std::sync::atomic::Ordering;
-use sync::{SILENT, WAITED, WEAK};
+use sync::{SILENT, WEAK};
 
 /// The step, which the caller of `begin` writes, and what each thread has made of it.
 struct Crew {
@@ -152,8 +88,11 @@ fn orderings_that_have_no_effect_are_caught() {
 
 #[test]
 fn a_round_that_begins_or_ends_in_silence_is_caught() {
-    SILENT.set(true);
+    SILENT.set(Some(|| {
+        WAITED.set(true);
+        thread::yield_now();
+    }));
     bounded(|| two_rounds(1));
-    SILENT.set(false);
+    SILENT.set(None);
     assert!(WAITED.get(), "no thread has waited for what nobody notified");
 }
