@@ -108,7 +108,7 @@ pub(super) struct Frame {
     pub(super) heap: *const Heap,
     pub(super) process: ProcessMark,
     pub(super) tx: *mut Tx<'static>,
-    /// Where the heap lies; `len` is what it had when somebody last looked.
+    /// Where the heap lies; `len` is its length at the last look.
     pub(super) base: usize,
     pub(super) len: usize,
     /// How an access ended the run, if one did.
@@ -283,7 +283,7 @@ fn forked() -> mangrove_status {
     guard(|| Err(forked_inside()))
 }
 
-/// What the child of a fork inside a transaction is told.
+/// The error of the child of a fork inside a transaction.
 pub(super) fn forked_inside() -> Failure {
     Failure::new(
         MANGROVE_ERR_UNSUPPORTED,

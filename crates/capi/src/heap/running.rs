@@ -2,8 +2,8 @@
 //!
 //! So a body may leave in any way. What unwinds the thread's stack (a C++ exception, pthread_exit, a cancellation)
 //! passes no frame of the heap's, and a guard beside the body cancels the transaction on the way. A longjmp runs no
-//! guard: then the transaction stays paused, and the thread's next call finds that nobody waits for its body
-//! (`is_alive`), or its end does (`Ending`).
+//! guard: then the transaction stays paused, until the thread's next call finds that the body's caller is gone
+//! (`is_alive`), or the thread ends (`Ending`).
 //!
 //! 1. `IN_LIBRARY` is set while a heap's function runs, whichever it is (`Inside`). A signal handler that comes then is
 //!    refused before it touches anything: the thread may hold a lock of the heap, which the handler would wait for.
@@ -338,7 +338,7 @@ unsafe extern "C" fn transact(frame: *mut c_void) {
     unsafe { (*frame).result = Some(ended) };
 }
 
-/// The function that calls a body. Its frame on the stack is the sign that somebody waits for the body's answer.
+/// The function that calls a body. While its frame is on the stack, the body has not been left.
 ///
 /// # Safety
 /// The caller's `body` and `arg`, and the number of a run that has just begun.
@@ -378,7 +378,7 @@ pub(super) unsafe extern "C-unwind" fn call_body(
     }
 }
 
-/// Whether somebody waits for the body of this transaction.
+/// Whether the function that called this transaction's body is still on the stack.
 ///
 /// # Safety
 /// The frame is linked.

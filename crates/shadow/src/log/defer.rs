@@ -20,8 +20,8 @@ const DEFERRED_BYTES_MAX: u64 = 64 << 10;
 const DEFERRED_UNIT_BYTES_MAX: u64 = 512;
 
 impl Rings {
-    /// In place of `flush` and `publish`: somebody makes the sealed atomic group durable later. (With `Order::Gaps` it
-    /// is durable; one that is long is made so at once.)
+    /// In place of `flush` and `publish`: a later call, of any thread, makes the sealed atomic group durable. (With
+    /// `Order::Gaps` it is durable; one that is long is made so at once.)
     #[inline]
     pub(crate) fn defer(&self, writer: &mut LogWriter) -> Result<()> {
         let is_short = writer.bytes < DEFERRED_UNIT_BYTES_MAX && writer.has_only_words();

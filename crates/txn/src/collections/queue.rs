@@ -31,8 +31,8 @@ handle! {
     /// The handle is plain data: copy it, store it in the heap, put it into other collections. It does not own the
     /// queue: [`free`](Self::free) does away with it.
     ///
-    /// A consumer that finds the queue empty waits with [`Tx::retry`]: the transaction is undone, and runs again when
-    /// somebody has pushed.
+    /// A consumer that finds the queue empty waits with [`Tx::retry`]: the transaction is undone, and runs again after
+    /// a push.
     ///
     /// ```
     /// use mangrove_txn::{Heap, HeapQueue};

@@ -17,7 +17,7 @@ use parking_lot::lock_api::RawMutex as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Numbers for which the table tells the log's ticket. Older ones are told a later ticket than theirs.
+/// Numbers for which the table tells the log's ticket. For an older one it gives a later ticket.
 const TICKETS: usize = 1024;
 
 /// The redo log of a shadow on the file medium.
