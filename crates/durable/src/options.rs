@@ -77,7 +77,8 @@ impl Options {
     }
 
     /// How the state comes into memory: read and verified first, or mapped copy on write, which is ready at once
-    /// whatever the size of the state. Default: read.
+    /// whatever the size of the state. On the file medium a mapped state is compared with its checksums afterwards; on
+    /// dax and emulated only by a check of the closed pool. Default: read.
     #[must_use]
     pub fn start(mut self, start: Start) -> Self {
         self.start = start;

@@ -238,6 +238,21 @@ fn interval_durability_is_durable_after_sync() {
 }
 
 #[test]
+fn an_interval_of_nothing_is_refused_and_nothing_is_created() {
+    let dir = Dir::new();
+    for interval in [Durability::interval_ms(0), Durability::Interval(Duration::from_micros(999))] {
+        let config = PoolConfig { durability: interval, ..PoolConfig::default() };
+        let map = Map::options().config(config.clone()).open(dir.path()).unwrap_err().to_string();
+        let heap = mangrove::heap::Heap::options().config(config).open(dir.path()).unwrap_err().to_string();
+        assert!(
+            map.contains("1 millisecond or more") && heap.contains("1 millisecond or more"),
+            "{map} {heap}"
+        );
+        assert!(!dir.path().exists());
+    }
+}
+
+#[test]
 fn limits_are_told_before_anything_changes() {
     let dir = Dir::new();
     let map = dir.map();

@@ -89,6 +89,9 @@ impl FromStr for Medium {
     }
 }
 
+/// The least interval of durability.
+const INTERVAL_MIN: Duration = Duration::from_millis(1);
+
 /// When a write is acknowledged (file medium; on dax an acknowledged write is always durable).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -102,10 +105,22 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// An interval of so many milliseconds.
+    /// An interval of so many milliseconds, at least 1: opening refuses 0.
     #[must_use]
     pub const fn interval_ms(milliseconds: u32) -> Self {
         Self::Interval(Duration::from_millis(milliseconds as u64))
+    }
+
+    /// Refuses an interval of nothing: whoever asks for it may mean to wait.
+    pub(crate) fn validate(self) -> Result<()> {
+        match self {
+            Self::Interval(t) if t < INTERVAL_MIN => Err(Error::Unsupported {
+                what: format!(
+                    "an interval of durability is 1 millisecond or more, not {t:?}; to wait for each write, use sync"
+                ),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// The interval in whole milliseconds, at least 1; 0 for [`Durability::Sync`].

@@ -35,7 +35,8 @@ pub enum Start {
     Read,
     /// It is mapped, copy on write: ready at once, whatever its size. A background thread (with `background`)
     /// compares every page with its checksum. A page that does not match poisons the pool, but the program may have
-    /// read it before. A page that cannot be read ends the process with SIGBUS instead of an error.
+    /// read it before. A page that cannot be read ends the process with SIGBUS instead of an error. On dax and emulated
+    /// no page is compared: damage is found by [`Pool::check`](crate::Pool::check) of the closed pool.
     CopyOnWrite,
 }
 
@@ -203,6 +204,7 @@ impl PoolOptions {
 
     pub(crate) fn validate(&self) -> Result<()> {
         let unsupported = |what: String| Err(Error::Unsupported { what });
+        self.config.durability.validate()?;
         if self.kind.len() > KIND_BYTES_MAX {
             return unsupported(format!(
                 "the kind tag {:?} is longer than {KIND_BYTES_MAX} bytes",
