@@ -1,5 +1,6 @@
 //! For the crash simulator: leaves out steps of the commit protocols that are neither flushes nor fences, one call site
-//! at a time, and stops a commit where its writes are visible and not durable. Not for other users.
+//! at a time, stops a commit where its writes are visible and not durable, and ends waits that no thread can end. Not
+//! for other users.
 
 use parking_lot::RwLock;
 use std::cell::Cell;
@@ -28,6 +29,19 @@ pub fn count_stamps() {
 
 pub(crate) fn counts_stamps() -> bool {
     COUNTED.load(Ordering::Relaxed)
+}
+
+static WAIT_WATCH: RwLock<Option<fn() -> bool>> = RwLock::new(None);
+
+/// From now on asks `watch` in each turn of a wait for other commits, on the thread that waits; if it returns true, no
+/// thread can end the wait, and the commit or read fails.
+pub fn set_wait_watch(watch: Option<fn() -> bool>) {
+    *WAIT_WATCH.write() = watch;
+}
+
+pub(crate) fn waits_in_vain() -> bool {
+    let watch = *WAIT_WATCH.read();
+    watch.is_some_and(|watch| watch())
 }
 
 thread_local! {

@@ -9,6 +9,7 @@
 use crate::engines::subject::{Promised, Subject};
 use crate::machine::cursor::CrashDomain;
 use crate::machine::interrupt::{during, machine_domain, window};
+use crate::machine::waits::waits_in_vain;
 use crate::rng::Rng;
 use mangrove_pool::Region;
 use mangrove_shadow::{AddressChoice, Domain, Options, Order, Shadow};
@@ -230,6 +231,7 @@ impl<const FORM: u8> TxnSubject<FORM> {
             scope.spawn(open).join()
         });
         lab::set_window(Some(window));
+        lab::set_wait_watch(Some(waits_in_vain));
         let shadow = Arc::new(opened.map_err(|_| "opening panicked")?.map_err(|e| e.to_string())?);
         // SAFETY: the executor is dropped before the shadow, and only transactions use the working copy until the
         // simulator looks at it, between two of them.

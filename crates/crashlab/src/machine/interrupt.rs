@@ -6,8 +6,10 @@
 //! not the clock: on a busy machine a thread may wait long for its first turn.
 
 use crate::machine::cursor::CrashDomain;
+use crate::machine::waits::Pair;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -17,6 +19,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 const ASLEEP_LOOKS: u32 = 5;
 /// One that has had the processor for so many hundredths of a second spins for the outer one.
 const SPUN_TICKS: u64 = 5;
+
+/// The places in a [`Pair`] of the thread that runs operations and of the one that runs inner ones.
+const OUTER: usize = 0;
+const INNER: usize = 1;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -36,6 +42,8 @@ thread_local! {
     static DOMAIN: Cell<Option<CrashDomain>> = const { Cell::new(None) };
     /// This thread's helper. It never changes, because engines give threads numbers.
     static HELPER: RefCell<Option<Helper>> = const { RefCell::new(None) };
+    /// What this thread and its helper tell each other of their waits.
+    static PAIR: Arc<Pair> = Arc::default();
 }
 
 /// Gives a job to this thread's helper and returns that thread's number.
@@ -44,11 +52,18 @@ fn helper(job: Job) -> u32 {
         let helper = helper.get_or_insert_with(|| {
             let (sender, jobs) = channel::<Job>();
             let (say, said) = channel();
+            let pair = PAIR.with(Arc::clone);
             std::thread::spawn(move || {
+                Pair::enter(&pair, INNER);
                 let _ = say.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
                 jobs.into_iter().for_each(|job| job());
             });
             Helper { jobs: sender, thread: said.recv().expect("a thread that begins says its number") }
+        });
+        let works = PAIR.with(|pair| pair.works(INNER));
+        let job = Box::new(move || {
+            let _works = works;
+            job();
         });
         helper.jobs.send(job).expect("the helper lives as long as this thread");
         helper.thread
@@ -103,7 +118,10 @@ pub(crate) fn during<A, B: Send + 'static>(
     }
     let disarm = Disarm;
     ARMED.set(Some((at, job, ends)));
-    let a = outer();
+    let a = {
+        let _works = PAIR.with(|pair| pair.works(OUTER));
+        outer()
+    };
     if let Some((_, job, _)) = ARMED.take() {
         helper(job);
     }
@@ -116,6 +134,7 @@ pub(crate) fn during<A, B: Send + 'static>(
 /// has ended in a [`window`].
 pub(crate) fn enter_machine(domain: CrashDomain, mark: Rc<dyn Fn()>) {
     DOMAIN.set(Some(domain));
+    PAIR.with(|pair| Pair::enter(pair, OUTER));
     MARK.set(Some(mark));
 }
 

@@ -159,6 +159,7 @@ impl RecordingMedium {
         let count = recorder.trace.events.len();
         recorder.trace.events.push(event);
         drop(recorder);
+        crate::machine::waits::stepped();
         self.interrupted();
         assert!(
             count < EVENT_COUNT_MAX,

@@ -10,4 +10,5 @@ pub(super) mod medium;
 pub(super) mod site;
 pub(super) mod store_world;
 pub(super) mod trace;
+pub(super) mod waits;
 pub(super) mod world;

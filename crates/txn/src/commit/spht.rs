@@ -45,6 +45,10 @@ impl Spht {
 
     /// The error of a medium that has failed: whoever waits for another thread then waits in vain.
     fn alive(&self) -> Result<(), Error> {
+        #[cfg(feature = "silenced-steps")]
+        if crate::lab::waits_in_vain() {
+            return Err(Error::Poisoned { first: "a commit waits for what no thread will do".into() });
+        }
         self.logs.shadow().poisoned().map_or(Ok(()), Err)
     }
 }
