@@ -523,7 +523,8 @@ typedef struct {
 // However it is left, the transaction is undone and other threads go on: a C++ exception reaches the caller of
 // mangrove_transaction (from code compiled with -fexceptions, as C++ is); pthread_exit and a cancellation end
 // the thread; after a longjmp to outside of mangrove_transaction, the thread's next call on a heap undoes the
-// transaction, or its end does: until then others may wait for it.
+// transaction, or its end does: until then others may wait for it. Its `tx` is of no use any more: an access
+// with it answers MANGROVE_ERR_TX_MISPLACED where the stack shows the jump, and changes nothing that stays.
 typedef int32_t (*mangrove_tx_body)(mangrove_tx *tx, void *arg);
 
 // Names a commit of mangrove_transaction_nowait, in this opening of this heap. Plain data: copy it, pass it to other

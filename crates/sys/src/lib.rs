@@ -36,7 +36,7 @@ pub use process::modules::{CopiedVariable, Module, ModulesWatch, loaded_modules}
 pub use process::process::ProcessMark;
 pub use process::thread::{
     addresses_are_random, forget_variable, run_again, set_cancelable, set_random_addresses, stack_limit,
-    thread_count, thread_mark, without_signals, without_size_signal,
+    thread_count, thread_mark, thread_stack, without_signals, without_size_signal,
 };
 pub use stack::checkpoint::{AtCheckpoint, Checkpoint, checkpoint};
 pub use stack::second_stack::{SECOND_STACK_BYTES, SecondStack};

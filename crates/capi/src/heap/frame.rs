@@ -15,6 +15,7 @@ use mangrove::heap::{Heap, HeapResult, Stop, Tx, TxTicket};
 use mangrove_cabi::{BadArgument, stop_panics};
 use mangrove_sys::{ProcessMark, SecondStack};
 use std::cell::Cell;
+use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
 
@@ -117,6 +118,10 @@ pub(super) struct Frame {
     pub(super) busy: Cell<bool>,
     /// A word of the function that called the body, which holds the number; null where the body is no function.
     pub(super) place: *const usize,
+    /// The stack that the thread began on.
+    pub(super) thread_stack: Range<usize>,
+    /// Whether the body's caller is still on that stack, by a walk along it. The frame is linked.
+    pub(super) is_alive: unsafe fn(*const Self) -> bool,
     pub(super) outer: *mut Self,
     /// Where the heap's function runs, paused while the body does.
     pub(super) stack: SecondStack,
@@ -194,6 +199,51 @@ pub(super) fn find(number: usize) -> *mut Frame {
     at
 }
 
+/// Bytes of stack above a function that are looked at for the frame of the body's caller.
+const NEAR_BYTES: usize = 64 << 10;
+
+impl Frame {
+    /// Whether the thread, which stands at `here`, has left the body by longjmp, as far as its stack shows: it stands
+    /// above the frame of the body's caller, or other frames have taken its place. A body may go on to stacks of its
+    /// own, as coroutines do; of those nothing is known.
+    #[inline]
+    fn is_left(&self, here: usize) -> bool {
+        let place = self.place.addr();
+        // Null, or far above: the usual cases.
+        let is_near = place.wrapping_sub(here) < NEAR_BYTES;
+        (is_near || here > place && place != 0) && self.is_left_near(here, is_near)
+    }
+
+    #[inline]
+    fn is_left_near(&self, here: usize, is_near: bool) -> bool {
+        // SAFETY: less than `NEAR_BYTES` above a variable of this function: both in one stack, if in the thread's own.
+        if is_near && unsafe { self.place.read_volatile() } == self.number {
+            return false;
+        }
+        self.is_left_by_walk(here)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_left_by_walk(&self, here: usize) -> bool {
+        // SAFETY: linked, so it is there (invariant 2).
+        self.thread_stack.contains(&here)
+            && self.thread_stack.contains(&self.place.addr())
+            && !unsafe { (self.is_alive)(self) }
+    }
+}
+
+#[cold]
+fn left() -> mangrove_status {
+    guard(|| {
+        Err(Failure::new(
+            MANGROVE_ERR_TX_MISPLACED,
+            "the body of this transaction was left by longjmp; the transaction is undone by the thread's next call on \
+             a heap, or by its end",
+        ))
+    })
+}
+
 #[cold]
 fn misplaced() -> mangrove_status {
     guard(|| {
@@ -261,6 +311,9 @@ pub(super) fn with_tx(
     }
     if !frame.process.is_here() {
         return forked();
+    }
+    if frame.is_left(std::ptr::from_ref(&tx).addr()) {
+        return left();
     }
     if let Some(end) = &frame.end {
         return status_of(end);

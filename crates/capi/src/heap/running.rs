@@ -19,7 +19,7 @@ use crate::status::Failure;
 use crate::status::mangrove_status::*;
 use mangrove::heap::{Cancel, Heap, Tx};
 use mangrove_cabi::stop_panics;
-use mangrove_sys::{ProcessMark, SecondStack, is_in_frame_of, set_cancelable};
+use mangrove_sys::{ProcessMark, SecondStack, is_in_frame_of, set_cancelable, thread_stack};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -263,6 +263,8 @@ fn free_frame(heap: &Heap, process: ProcessMark, kind: Kind) -> Result<*mut Fram
         end: None,
         busy: Cell::new(false),
         place: null(),
+        thread_stack: thread_stack(),
+        is_alive,
         outer: null_mut(),
         stack,
         kind,

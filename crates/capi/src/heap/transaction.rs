@@ -19,7 +19,8 @@ use std::ptr::null_mut;
 /// However it is left, the transaction is undone and other threads go on: a C++ exception reaches the caller of
 /// mangrove_transaction (from code compiled with -fexceptions, as C++ is); pthread_exit and a cancellation end
 /// the thread; after a longjmp to outside of mangrove_transaction, the thread's next call on a heap undoes the
-/// transaction, or its end does: until then others may wait for it.
+/// transaction, or its end does: until then others may wait for it. Its `tx` is of no use any more: an access
+/// with it answers MANGROVE_ERR_TX_MISPLACED where the stack shows the jump, and changes nothing that stays.
 pub type mangrove_tx_body =
     Option<unsafe extern "C-unwind" fn(tx: *mut mangrove_tx, arg: *mut c_void) -> i32>;
 

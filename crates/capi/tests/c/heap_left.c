@@ -5,7 +5,10 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
+
+enum { STACK_BYTES = 256 << 10 };
 
 static mangrove_heap *heap;
 static uint64_t *cell;
@@ -54,9 +57,12 @@ static void undone_and_free(void) {
     others_go_on();
 }
 
+static mangrove_tx *stale;
+
 static int write_and_jump(mangrove_tx *tx, void *arg) {
     void *block;
     (void)arg;
+    stale = tx;
     TRY(mangrove_tx_store(tx, cell, 999));
     TRY(mangrove_tx_alloc(tx, 100, 0, &block));
     longjmp(outside, 1);
@@ -76,6 +82,74 @@ static void deep(int depth, void (*call)(void)) {
     if (depth > 0) deep(depth - 1, call);
     else call();
     CHECK(frame[0] == (char)depth);
+}
+
+/* The tx of a body that was left is refused where the body was called, and in functions whose frames lie where the
+ * body's was. The word stays as it was. */
+static void use_stale(void) {
+    uint64_t found;
+    ANSWERS(MANGROVE_ERR_TX_MISPLACED, mangrove_tx_load(stale, cell, &found));
+    ANSWERS(MANGROVE_ERR_TX_MISPLACED, mangrove_tx_store(stale, cell, 12345));
+    CHECK(strstr(mangrove_last_error(), "left by longjmp") != NULL);
+}
+
+static void use_stale_in_other_frames(void) {
+    volatile char frame[4096];
+    size_t at;
+    for (at = 0; at < sizeof frame; at++) frame[at] = (char)at;
+    use_stale();
+    CHECK(frame[5] == 5);
+}
+
+static void stale_ones(void) {
+    void (*const uses[])(void) = {use_stale, use_stale_in_other_frames};
+    size_t at;
+    for (at = 0; at < 2; at++) {
+        jump_out();
+        uses[at]();
+        undone_and_free();
+        ANSWERS(MANGROVE_ERR_TX_MISPLACED, mangrove_tx_store(stale, cell, 12345));
+        undone_and_free();
+    }
+}
+
+static ucontext_t body_context, coroutine_context;
+static mangrove_tx *coroutines_tx;
+static int coroutines_answer;
+
+static void coroutine(void) { coroutines_answer = add(coroutines_tx, NULL); }
+
+/* A body that goes on to a stack of its own is not left, whichever of the two stacks is higher. */
+static int on_another_stack(mangrove_tx *tx, void *stack) {
+    coroutines_tx = tx;
+    CHECK(getcontext(&coroutine_context) == 0);
+    coroutine_context.uc_stack.ss_sp = stack;
+    coroutine_context.uc_stack.ss_size = STACK_BYTES;
+    coroutine_context.uc_link = &body_context;
+    makecontext(&coroutine_context, coroutine, 0);
+    CHECK(swapcontext(&body_context, &coroutine_context) == 0);
+    return coroutines_answer;
+}
+
+static void *add_on_another_stack(void *stack) {
+    OK(mangrove_transaction(heap, on_another_stack, stack, NULL));
+    return stack;
+}
+
+static void coroutines(void) {
+    static char stacks[3][STACK_BYTES];
+    pthread_attr_t in_the_middle;
+    pthread_t thread;
+    int at;
+    CHECK(pthread_attr_init(&in_the_middle) == 0);
+    CHECK(pthread_attr_setstack(&in_the_middle, stacks[1], STACK_BYTES) == 0);
+    for (at = 0; at < 3; at += 2) {
+        CHECK(pthread_create(&thread, &in_the_middle, add_on_another_stack, stacks[at]) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+        expected++;
+        CHECK(value() == expected);
+    }
+    CHECK(pthread_attr_destroy(&in_the_middle) == 0);
 }
 
 /* Every function of a heap, with its answer where it is called neither inside a transaction nor in a signal handler. */
@@ -380,6 +454,9 @@ int main(int argc, char **argv) {
     OK(mangrove_heap_stat(heap, &figures));
     blocks = figures.blocks;
     jumps();
+    stale_ones();
+    /* valgrind takes a switch of stacks for a jump in one. */
+    if (getenv("MANGROVE_TEST_QUICK") == NULL) coroutines();
     threads();
     signals();
     signals_in_the_library();

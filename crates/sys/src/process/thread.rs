@@ -186,6 +186,25 @@ pub fn stack_limit(set: Option<u64>) -> io::Result<u64> {
     Ok(before)
 }
 
+/// The addresses of the calling thread's own stack, as far as it may grow; empty where the system does not tell. For
+/// the main thread it reads /proc/self/maps.
+#[must_use]
+pub fn thread_stack() -> std::ops::Range<usize> {
+    let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
+    // SAFETY: fills the struct when it answers 0.
+    if unsafe { libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) } != 0 {
+        return 0..0;
+    }
+    let (mut low, mut bytes) = (std::ptr::null_mut(), 0);
+    // SAFETY: filled above; used once, and destroyed.
+    let answer = unsafe {
+        let answer = libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut low, &raw mut bytes);
+        libc::pthread_attr_destroy(attributes.as_mut_ptr());
+        answer
+    };
+    if answer == 0 { low.addr()..low.addr().saturating_add(bytes) } else { 0..0 }
+}
+
 /// Removes a variable from the environment that programs started from here get. Works on the environment itself,
 /// because some programs (bash) have an unsetenv of their own.
 ///
