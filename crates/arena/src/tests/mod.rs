@@ -6,5 +6,4 @@ mod layout_tests;
 mod model_tests;
 mod open_tests;
 mod shard_tests;
-mod speed_tests;
 mod toy_transactions;

@@ -6,7 +6,6 @@ use mangrove_sys::{MapKind, Reservation};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::time::Instant;
 
 const HEAD: u64 = 4096;
 
@@ -80,29 +79,4 @@ fn opening_touches_a_few_pages_however_many_blocks_there_are() {
         assert!(faults() - before > counts[counts.len() - 1]);
     }
     assert!(counts.iter().all(|&count| count <= 16), "page faults: {counts:?}");
-}
-
-/// By hand: `cargo test --release -p mangrove-arena --lib a_million_blocks -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-fn opening_an_arena_of_a_million_blocks_takes_microseconds() {
-    const BYTES: u64 = 1 << 30;
-    let file = made(BYTES, 1_000_000);
-    for round in 0..5 {
-        let space = Box::new(Mapped::new(&file, MapKind::Private, BYTES));
-        let mut w = Blocks::default();
-        let start = Instant::now();
-        let mut heap = Heap::open(space, HEAD).unwrap();
-        let opened = start.elapsed();
-        let at = heap.alloc(&mut w, 100);
-        let all = start.elapsed();
-        assert!(!at.is_null());
-        let start = Instant::now();
-        let stat = heap.stat();
-        println!(
-            "round {round}: open {opened:?}, with the first allocation {all:?}; counting its {} blocks {:?}",
-            stat.blocks,
-            start.elapsed()
-        );
-    }
 }

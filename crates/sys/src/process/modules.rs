@@ -415,22 +415,6 @@ mod tests {
         assert!(watch.has_changed());
     }
 
-    /// By hand: `cargo test -p mangrove-sys --lib what_a_glance -- --ignored --nocapture`.
-    #[test]
-    #[ignore = "a measurement"]
-    fn what_a_glance_costs() {
-        let watch = ModulesWatch::begin();
-        for is_quiet in [true, false] {
-            watch.is_last.store(is_quiet, Ordering::Relaxed);
-            let begun = std::time::Instant::now();
-            for _ in 0..1_000_000 {
-                assert!(!std::hint::black_box(&watch).has_changed());
-                watch.is_last.store(is_quiet, Ordering::Relaxed);
-            }
-            println!("{:?} a thousand", begun.elapsed() / 1000);
-        }
-    }
-
     #[test]
     fn parts_are_cut_out() {
         let mut ranges = vec![10..20, 30..40];
