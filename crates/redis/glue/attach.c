@@ -2,8 +2,6 @@
  * empty ones, and the hooks are set. Then, before it serves, the import counts. */
 #include "glue.h"
 
-int starting = 1;
-
 static void make_databases(void *unused) {
     UNUSED(unused);
     int bits = 0, flags = KVSTORE_ALLOCATE_HASHTABLES_ON_DEMAND; /* the shape that initServer gives them */
@@ -74,6 +72,8 @@ void __wrap_aofLoadManifestFromDisk(void) {
     server.memcheck_enabled = 0; /* it would write to all of the reserve */
     hook_commands(server.commands);
     hook_commands(server.orig_commands); /* also those that rename-command took away */
+    before_commit(functions_keep);
+    before_commit(replication_keep);
     policy_outside();
     memory_recovered();
     import_recover();

@@ -197,7 +197,7 @@ int __wrap_handleClientsWithPendingWrites(void) {
     if (parked_inside && !dirty) open_batch++; /* nothing came into the batch that they wait for */
     parked_inside = false;
     land();
-    functions_keep();
+    collect();
     if (dirty && fly_tail - fly_head < FLYING_MAX - 1) {
         take_off();
         if (settings.wait_in_loop && fly_head != fly_tail) wait_for_all();
@@ -263,7 +263,7 @@ void gate_start(void) {
 /* Everything that was executed becomes durable, and every reply leaves as far as its socket takes it. */
 void gate_flush(void) {
     if (!app || inside || starting || server.in_exec || scriptIsRunning()) return;
-    functions_keep();
+    collect();
     if (dirty) take_off();
     if (mangrove_app_sync(app) != MANGROVE_APP_OK) die("the medium failed");
     fly_head = fly_tail;

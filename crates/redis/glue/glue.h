@@ -64,76 +64,19 @@ typedef struct {
     const char *without;    /* a hook left out, for tests of the tests */
 } settings_t;
 
+#define SAY(...) serverLog(__VA_ARGS__)
+
+/* What each file gives the others, from the bottom up: a file uses those above its own here. `cargo xtask tidy` finds
+ * circles. */
+
+/* settings.c */
 extern mangrove_app *app;   /* NULL: the server runs as it is, without durability */
 extern root_t *root;
 extern settings_t settings;
-
-/* open.c */
-extern int was_new;
+void settings_read(void);
 /* Ends the process: memory may no longer be what a restart would find. */
 void die(const char *what);
 bool left_out(const char *hook);
-
-/* attach.c */
-extern int starting;        /* until the server serves */
-
-/* round.c */
-extern int inside;          /* a tracked call runs */
-extern int dirty;           /* tracked calls ran since the last commit */
-extern uint64_t last_ticket;
-extern long long tracked_calls, commits;
-void track(void (*f)(void *), void *ctx);
-/* Ends the round's batch. */
-void commit(void);
-/* Commits and waits for durability. Not within a transaction or a script. */
-void settle(void);
-
-/* policy.c */
-void policy_inside(void), policy_outside(void);
-
-/* commands.c */
-extern int commands_hooked;
-void hook_commands(hashtable *commands);
-
-/* grave.c */
-/* Puts tables into it; inside a tracked call. */
-void grave_bury(kvstore *keys, kvstore *expires);
-/* Frees a slice of it; false when it is empty. */
-bool grave_dig(void);
-/* Goes on with what the last process left. */
-void grave_start(void);
-
-/* functions.c */
-void functions_keep(void), functions_load(void);
-
-/* replication.c */
-bool replication_moved(void);
-void replication_keep(void);
-bool replication_found(rdbSaveInfo *info);
-
-/* import.c */
-extern int importing;       /* pieces of a file go into the databases, and are committed now and then */
-void import_slice(void);
-/* Drops what an import, or a replica's synchronisation, left that a crash cut off. */
-void import_recover(void);
-void import_end(void);
-
-/* gate.c */
-void gate_start(void);
-void gate_flush(void);
-size_t gate_parked(void);
-extern long long gate_waits, gate_held;
-
-/* info.c */
-sds info_mangrove(sds info);
-/* Lets used_memory include what was found. */
-void memory_recovered(void);
-
-/* fence.c */
-bool fence_set(mangrove_app_options *options);
-
-/* native.c */
-void natives_add(mangrove_app_options *options);
 
 /* hooks.c */
 enum hook {
@@ -143,9 +86,71 @@ enum hook {
 };
 extern long long hook_calls[HOOKS];
 #define HOOKED(h) (hook_calls[HOOK_##h]++)
-void hooks_check(void);
+const char *hook_name(enum hook h);
 sds hooks_info(sds info);
 
-#define SAY(...) serverLog(__VA_ARGS__)
+/* policy.c */
+void policy_inside(void), policy_outside(void);
+
+/* round.c */
+extern int starting;        /* until the server serves */
+extern int inside;          /* a tracked call runs */
+extern int dirty;           /* tracked calls ran since the last commit */
+extern uint64_t last_ticket;
+extern long long tracked_calls, commits;
+void track(void (*f)(void *), void *ctx);
+/* `f` tracks what the state is to have beside what commands wrote. */
+void before_commit(void (*f)(void));
+/* Calls those. */
+void collect(void);
+/* Ends the round's batch. */
+void commit(void);
+/* Commits and waits for durability. Not within a transaction or a script. */
+void settle(void);
+
+/* functions.c */
+void functions_keep(void), functions_load(void);
+
+/* replication.c */
+void replication_keep(void);
+bool replication_found(rdbSaveInfo *info);
+
+/* grave.c */
+/* Puts tables into it; inside a tracked call. */
+void grave_bury(kvstore *keys, kvstore *expires);
+/* Frees a slice of it; false when it is empty. */
+bool grave_dig(void);
+/* Goes on with what the last process left. */
+void grave_start(void);
+
+/* import.c */
+extern int importing;       /* pieces of a file go into the databases, and are committed now and then */
+void import_slice(void);
+/* Drops what an import, or a replica's synchronisation, left that a crash cut off. */
+void import_recover(void);
+void import_end(void);
+
+/* commands.c */
+extern int commands_hooked;
+void hook_commands(hashtable *commands);
+
+/* gate.c */
+void gate_start(void);
+void gate_flush(void);
+size_t gate_parked(void);
+extern long long gate_waits, gate_held;
+
+/* info.c */
+/* Lets used_memory include what was found. */
+void memory_recovered(void);
+
+/* fence.c */
+bool fence_set(mangrove_app_options *options);
+
+/* native.c */
+void natives_add(mangrove_app_options *options);
+
+/* rehearsal.c */
+void hooks_check(void);
 
 #endif

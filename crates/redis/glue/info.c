@@ -33,7 +33,7 @@ static const char *medium_name(void) {
     return about.stx_attributes & STATX_ATTR_DAX ? "dax" : "file";
 }
 
-sds info_mangrove(sds info) {
+static sds info_mangrove(sds info) {
     mangrove_app_counters c = counters();
     if (sdslen(info)) info = sdscat(info, "\r\n");
     info = sdscatprintf(info,

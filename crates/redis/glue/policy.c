@@ -3,12 +3,18 @@
 #include "glue.h"
 
 static hashtableResizePolicy wish = HASHTABLE_RESIZE_ALLOW;
+/* Outside of tracked calls, from the first `policy_outside` on. */
+static bool is_outside;
 
 void __real_hashtableSetResizePolicy(hashtableResizePolicy policy);
 
-void policy_inside(void) { __real_hashtableSetResizePolicy(wish); }
+void policy_inside(void) {
+    is_outside = false;
+    __real_hashtableSetResizePolicy(wish);
+}
 
 void policy_outside(void) {
+    is_outside = true;
     bool as_it_is = wish == HASHTABLE_RESIZE_FORBID || left_out("policy");
     __real_hashtableSetResizePolicy(as_it_is ? wish : HASHTABLE_RESIZE_AVOID);
 }
@@ -16,8 +22,8 @@ void policy_outside(void) {
 void __wrap_hashtableSetResizePolicy(hashtableResizePolicy policy) {
     HOOKED(POLICY);
     wish = policy;
-    if (!app || inside)
-        policy_inside();
-    else
+    if (is_outside)
         policy_outside();
+    else
+        policy_inside();
 }

@@ -2,7 +2,7 @@
  * finds them as it would in a dump.rdb: a replica goes on where the durable stream ended. */
 #include "glue.h"
 
-bool replication_moved(void) {
+static bool moved(void) {
     if (!server.repl_backlog && !server.primary_host) return root->replicating;
     return !root->replicating || root->offset != server.primary_repl_offset ||
            memcmp(root->replid, server.replid, CONFIG_RUN_ID_SIZE);
@@ -19,6 +19,8 @@ static void put_replication(void *ctx) {
 
 void replication_keep(void) {
     rdbSaveInfo info;
+    /* It counts writes: without any in this unit there is nothing to count. */
+    if (!dirty || !moved()) return;
     track(put_replication, rdbPopulateSaveInfo(&info));
 }
 

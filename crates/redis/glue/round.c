@@ -2,7 +2,10 @@
  * transaction, a script, and everything that they touch is atomic without more. */
 #include "glue.h"
 
-int inside, dirty;
+/* What `before_commit` takes. */
+#define BEFORE_COMMIT_MAX 4
+
+int starting = 1, inside, dirty;
 uint64_t last_ticket;
 long long tracked_calls, commits;
 
@@ -19,6 +22,18 @@ void track(void (*f)(void *), void *ctx) {
     inside = 0;
     /* The planted bug: a transaction is no unit then. */
     if (left_out("unit") && !starting) commit();
+}
+
+static void (*before[BEFORE_COMMIT_MAX])(void);
+static int before_len;
+
+void before_commit(void (*f)(void)) {
+    serverAssert(before_len < BEFORE_COMMIT_MAX);
+    before[before_len++] = f;
+}
+
+void collect(void) {
+    for (int j = 0; j < before_len; j++) before[j]();
 }
 
 static void put_databases(void *unused) {
@@ -38,10 +53,9 @@ static bool databases_moved(void) {
 
 void commit(void) {
     if (!app || inside) return;
-    functions_keep();
+    collect();
     if (!dirty) return;
     if (databases_moved()) track(put_databases, NULL);
-    if (replication_moved()) replication_keep();
     dirty = 0;
     commits++;
     if (mangrove_app_batch_commit(app, &last_ticket) != MANGROVE_APP_OK) die("a unit could not be committed");

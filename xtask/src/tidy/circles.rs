@@ -9,7 +9,7 @@ use super::sources::Sources;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Each file's ties: to which file, and by which names.
-type Ties = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
+pub(super) type Ties = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 /// Every circle of every crate.
 pub(super) fn check(sources: &Sources) -> Vec<String> {
@@ -99,7 +99,7 @@ fn textual_macros(modules: &ModuleTree) -> BTreeMap<String, usize> {
 }
 
 /// The largest groups of files that all reach each other.
-fn circles(ties: &Ties) -> Vec<BTreeSet<String>> {
+pub(super) fn circles(ties: &Ties) -> Vec<BTreeSet<String>> {
     let reached: BTreeMap<&String, BTreeSet<&String>> =
         ties.keys().map(|from| (from, reach(ties, from))).collect();
     let mut circles = BTreeSet::new();
@@ -122,7 +122,7 @@ fn reach<'a>(ties: &'a Ties, from: &'a String) -> BTreeSet<&'a String> {
     reached
 }
 
-fn told(folder: &str, circle: &BTreeSet<String>, ties: &Ties) -> String {
+pub(super) fn told(folder: &str, circle: &BTreeSet<String>, ties: &Ties) -> String {
     let short = |file: &str| file.strip_prefix(folder).unwrap_or(file).trim_start_matches('/').to_owned();
     let files: Vec<String> = circle.iter().map(|file| short(file)).collect();
     let mut told = format!("{folder}: a circle of {} files: {}", circle.len(), files.join(", "));

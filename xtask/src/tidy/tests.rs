@@ -2,7 +2,7 @@
 
 use super::run::CHECKS;
 use super::sources::Sources;
-use super::{circles, docs, floors, form, names};
+use super::{c_files, circles, docs, floors, form, names};
 
 /// A workspace without a finding: two crates, one above the other, and what points at them.
 const CLEAN: [(&str, &str); 9] = [
@@ -144,6 +144,32 @@ fn a_circle_of_three_in_a_folder_is_found() {
         "{found}"
     );
     assert!(found.contains("ring/b.rs -> see.rs: C") && found.contains("see.rs -> ring/a.rs: A"), "{found}");
+}
+
+/// Two C files, of which top.c uses base.c, and what base.c holds.
+fn glue(base: &str) -> Vec<(&str, &str)> {
+    vec![
+        (
+            "crates/low/glue/all.h",
+            "typedef struct top top_t;\n/* base.c */\nextern int depth,\n    width; /* f(rise) */\n\
+             #define DEEP(x) (depth += x)\n/* top.c */\nvoid rise(int depth_min,\n    int by), fall(void);\n",
+        ),
+        ("crates/low/glue/top.c", "#include \"all.h\"\nvoid rise(int a, int by) { DEEP(a / by); }\n"),
+        ("crates/low/glue/base.c", base),
+    ]
+}
+
+#[test]
+fn a_circle_of_c_files_is_found() {
+    none(
+        c_files::check,
+        &glue("int depth = 1 / 2; /* rise() */ char *s = \"fall(\\\")\"; int by, depth_min; // fall"),
+    );
+    let found = one(c_files::check, &glue("int depth; int f(void) { fall(); return '\"'; }"));
+    assert_eq!(
+        found,
+        "crates/low/glue: a circle of 2 files: base.c, top.c\n  base.c -> top.c: fall\n  top.c -> base.c: DEEP"
+    );
 }
 
 #[test]

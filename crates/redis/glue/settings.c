@@ -1,0 +1,54 @@
+/* What everything rests on: the handle of the state, its root, and the settings, which come from the launcher by the
+ * environment. */
+#include "glue.h"
+
+mangrove_app *app;
+root_t *root;
+settings_t settings;
+
+void die(const char *what) {
+    SAY(LL_WARNING, "mangrove: %s: %s", what, mangrove_app_last_error());
+    fprintf(stderr, "mangrove: %s: %s\n", what, mangrove_app_last_error());
+    _exit(70);
+}
+
+static bool is_hook(const char *name) {
+    static const char *const names[] = {"seed", "policy", "setkey", "expiry", "eviction", "gate", "writeToClient",
+                                        "io-threads", "commands", "natives", "unit", NULL};
+    for (int j = 0; names[j]; j++)
+        if (!strcmp(name, names[j])) return true;
+    return false;
+}
+
+bool left_out(const char *hook) { return settings.without && !strcmp(settings.without, hook); }
+
+static unsigned long long number(const char *name) {
+    const char *text = getenv(name);
+    return text ? strtoull(text, NULL, 10) : 0;
+}
+
+void settings_read(void) {
+    const char *text;
+    settings.state = getenv("MANGROVE_REDIS_STATE");
+    settings.interval_ms = (int)number("MANGROVE_REDIS_INTERVAL_MS");
+    settings.log_bytes = number("MANGROVE_REDIS_LOG_BYTES");
+    settings.wait_in_loop = (int)number("MANGROVE_REDIS_WAIT_IN_LOOP");
+    settings.fence = (int)number("MANGROVE_REDIS_FENCE");
+    settings.without = getenv("MANGROVE_REDIS_WITHOUT");
+    if (settings.without && !is_hook(settings.without)) {
+        fprintf(stderr, "mangrove: there is no hook '%s' to leave out\n", settings.without);
+        exit(2);
+    }
+    settings.medium = MANGROVE_APP_MEDIUM_AUTO;
+    if (!(text = getenv("MANGROVE_REDIS_MEDIUM")) || !strcmp(text, "auto")) return;
+    if (!strcmp(text, "file"))
+        settings.medium = MANGROVE_APP_MEDIUM_FILE;
+    else if (!strcmp(text, "dax"))
+        settings.medium = MANGROVE_APP_MEDIUM_DAX;
+    else if (sscanf(text, "emulated=%u/%u", &settings.write_ns, &settings.read_ns) == 2)
+        settings.medium = MANGROVE_APP_MEDIUM_EMULATED;
+    else {
+        fprintf(stderr, "mangrove: the medium '%s' is none of auto, file, dax, emulated=WRITE-NS/READ-NS\n", text);
+        exit(2);
+    }
+}
