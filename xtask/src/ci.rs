@@ -141,6 +141,7 @@ fn campaigns() -> Result<Vec<Step>> {
             "kill9, redis, planted",
             xtask(&["kill9", "--app", "redis", "--rounds", "5", "--planted", "--plant", "gate"])?,
         ),
+        Step::One("redis-memory", xtask(&["redis-memory"])?),
         Step::One("redis-suite", xtask(&[&["redis-suite"][..], &SUITE_FILES].concat())?),
         Step::One("powercut", xtask(&["powercut", "--rounds", "1"])?),
         Step::One("powercut, sqlite", xtask(&["powercut", "--app", "sqlite", "--rounds", "1"])?),

@@ -37,6 +37,8 @@ enum Chore {
     Kill9(kill9::Args),
     /// Cut the power of a virtual machine while it loads; boot again and verify.
     Powercut(powercut::Args),
+    /// The durable server at its maxmemory.
+    RedisMemory(valkey::memory::Args),
     /// Durable and stock servers as primaries and replicas, in a Cluster and under Sentinel, with kills.
     RedisReplication(valkey::replication::Args),
     /// Valkey's own tests with the durable server in the place of its own.
@@ -57,6 +59,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Instructions => instructions::run(),
         Chore::Kill9(args) => kill9::run(args),
         Chore::Powercut(args) => powercut::run(args),
+        Chore::RedisMemory(args) => valkey::memory::run(args),
         Chore::RedisReplication(args) => valkey::replication::run(args),
         Chore::RedisSuite(args) => valkey::suite::run(args),
         Chore::Tidy(args) => tidy::run(args),

@@ -81,15 +81,18 @@ uint64_t __wrap_kvstoreIncrementallyRehash(kvstore *tables, uint64_t us) {
 int __real_performEvictions(void);
 static void evict(void *ctx) {
     int *answer = ctx;
+    memory_is_wanted = 1;
     *answer = __real_performEvictions();
+    memory_is_wanted = 0;
     /* As the server waits for its thread that frees: what lies in the grave is no reason to refuse a write. */
     while (*answer == EVICT_FAIL && grave_dig())
-        if (getMaxmemoryState(NULL, NULL, NULL, NULL) == C_OK) *answer = EVICT_OK;
+        if (getMaxmemoryState(NULL, NULL, NULL, NULL) == C_OK) *answer = __real_performEvictions();
 }
 int __wrap_performEvictions(void) {
     int answer = EVICT_OK;
     HOOKED(EVICT);
-    if (app && !inside && getMaxmemoryState(NULL, NULL, NULL, NULL) == C_OK) return EVICT_OK;
+    /* Then it evicts nothing, and notes how long memory was exceeded. */
+    if (app && !inside && getMaxmemoryState(NULL, NULL, NULL, NULL) == C_OK) return __real_performEvictions();
     if (left_out("eviction"))
         evict(&answer);
     else
@@ -108,7 +111,9 @@ struct timer {
 static aeTimeProc *inner_timer;
 static void run_timer(void *ctx) {
     struct timer *t = ctx;
+    memory_is_wanted = 1;
     t->answer = t->proc(t->loop, t->id, t->data);
+    memory_is_wanted = 0;
 }
 static long long tracked_timer(aeEventLoop *loop, long long id, void *data) {
     struct timer t = {inner_timer, loop, id, data, 0};

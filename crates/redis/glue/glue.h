@@ -118,6 +118,7 @@ bool replication_found(rdbSaveInfo *info);
 /* grave.c */
 /* Puts tables into it; inside a tracked call. */
 void grave_bury(kvstore *keys, kvstore *expires);
+extern int memory_is_wanted; /* eviction runs */
 /* Frees a slice of it; false when it is empty. */
 bool grave_dig(void);
 /* Goes on with what the last process left. */

@@ -8,7 +8,10 @@
 /* What one slice frees at most, and the time after which a round's work ends. */
 #define SLICE_ELEMENTS 512
 #define DIG_US 1000
+/* Slices of a value that are freed at once while eviction waits for memory. */
+#define URGENT_SLICES 16
 
+int memory_is_wanted;
 static size_t freed;
 static int timer_runs;
 
@@ -34,19 +37,6 @@ static void bury_value(void *value) {
     grave_t *g = zcalloc(sizeof *g);
     g->value = value;
     push(g, 1);
-}
-
-size_t lazyfreeGetFreeEffort(robj *key, robj *value, int dbid); /* of lazyfree.c, in no header */
-void __real_freeObjAsync(robj *key, robj *value, int dbid);
-void __wrap_freeObjAsync(robj *key, robj *value, int dbid) {
-    HOOKED(FREE);
-    if (!app) {
-        __real_freeObjAsync(key, value, dbid);
-    } else if (lazyfreeGetFreeEffort(key, value, dbid) > GRAVE_EFFORT_MIN && value->refcount == 1) {
-        track(bury_value, value);
-    } else {
-        decrRefCount(value);
-    }
 }
 
 void __real_emptyDbAsync(serverDb *db);
@@ -156,6 +146,23 @@ bool grave_dig(void) {
     if (!app || !root->grave) return false;
     track(dig, NULL);
     return true;
+}
+
+size_t lazyfreeGetFreeEffort(robj *key, robj *value, int dbid); /* of lazyfree.c, in no header */
+void __real_freeObjAsync(robj *key, robj *value, int dbid);
+void __wrap_freeObjAsync(robj *key, robj *value, int dbid) {
+    HOOKED(FREE);
+    if (!app) {
+        __real_freeObjAsync(key, value, dbid);
+    } else if (lazyfreeGetFreeEffort(key, value, dbid) > GRAVE_EFFORT_MIN && value->refcount == 1) {
+        grave_t *before = root->grave;
+        track(bury_value, value);
+        if (!memory_is_wanted) return;
+        /* Eviction goes on until it sees enough memory freed, and no thread frees meanwhile. */
+        for (int left = URGENT_SLICES; left > 0 && root->grave != before; left--) grave_dig();
+    } else {
+        decrRefCount(value);
+    }
 }
 
 static long long grave_timer(struct aeEventLoop *loop, long long id, void *data) {

@@ -5,6 +5,7 @@ mod cluster;
 mod counters;
 mod fleet;
 mod kill9;
+pub(crate) mod memory;
 mod model;
 mod operation;
 pub(crate) mod replication;
