@@ -381,6 +381,11 @@ mangrove_app_status mangrove_app_options_set_write_fence(mangrove_app_options *o
 mangrove_app_status mangrove_app_options_set_block_bytes(mangrove_app_options *options,
                                                          uint32_t bytes);
 
+// Whether a block that several commands of a batch wrote goes to the log once. Default: true. Without it the
+// log has what each command wrote: for measurements.
+mangrove_app_status mangrove_app_options_set_deduplicates(mangrove_app_options *options,
+                                                          bool yes);
+
 // Whether variables of the program and its libraries (.data, .bss) that commands write are part of the
 // state. Default: true.
 mangrove_app_status mangrove_app_options_set_variables(mangrove_app_options *options,

@@ -260,6 +260,16 @@ pub unsafe extern "C" fn mangrove_app_options_set_block_bytes(
     set_option!(guard, options.all.block_bytes(bytes as usize))
 }
 
+/// Whether a block that several commands of a batch wrote goes to the log once. Default: true. Without it the
+/// log has what each command wrote: for measurements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_app_options_set_deduplicates(
+    options: *mut mangrove_app_options,
+    yes: bool,
+) -> mangrove_app_status {
+    set_option!(guard, options.all.deduplicates(yes))
+}
+
 /// Whether variables of the program and its libraries (.data, .bss) that commands write are part of the
 /// state. Default: true.
 #[unsafe(no_mangle)]

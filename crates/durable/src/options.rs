@@ -32,6 +32,7 @@ pub struct Options {
     start: Start,
     tracker: TrackerChoice,
     block_bytes: usize,
+    deduplicates: bool,
     keeps_variables: bool,
     self_contained: bool,
     returns_memory: bool,
@@ -50,6 +51,7 @@ impl Default for Options {
             start: Start::default(),
             tracker: TrackerChoice::Auto,
             block_bytes: BLOCK_BYTES_DEFAULT,
+            deduplicates: true,
             keeps_variables: true,
             self_contained: false,
             returns_memory: false,
@@ -96,6 +98,14 @@ impl Options {
     #[must_use]
     pub fn block_bytes(mut self, bytes: usize) -> Self {
         self.block_bytes = bytes;
+        self
+    }
+
+    /// Whether a block that several commands of a batch wrote goes to the log once. Default: true. Without it the log
+    /// has what each command wrote: for measurements.
+    #[must_use]
+    pub fn deduplicates(mut self, yes: bool) -> Self {
+        self.deduplicates = yes;
         self
     }
 
@@ -192,7 +202,9 @@ impl Options {
     }
 
     pub(crate) fn write_set(&self) -> Result<WriteSet> {
-        WriteSet::new(self.block_bytes).map_err(|e| Error::Invalid { what: e.to_string() })
+        let mut set = WriteSet::new(self.block_bytes).map_err(|e| Error::Invalid { what: e.to_string() })?;
+        set.keep_calls_apart(!self.deduplicates);
+        Ok(set)
     }
 
     /// The tracker, set up with what it must not translate and with the handler of mappings.

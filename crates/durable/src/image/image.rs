@@ -538,6 +538,8 @@ impl State {
         let free = (frees != parts.frees).then(|| self.heap.free_bytes());
         parts.frees = frees;
         parts.gatherer.gather(writes, base, len, free, &mut parts.ranges);
+        let sealed = writes.sealed().iter();
+        parts.ranges.extend(sealed.filter(|range| range.0 >= base && range.0 + range.1 <= base + len));
         // The whole reserved range: what looks like an address in its unused part is a number or a text.
         let reserve = base..base + self.shadow.capacity() as usize;
         parts.audit.look(&parts.written, &parts.ranges, &reserve);

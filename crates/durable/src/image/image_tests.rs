@@ -141,6 +141,39 @@ fn memory_comes_back_at_its_address_after_a_crash() {
     assert_eq!(state.stat().arena.blocks, 2, "the list and the table of modules");
 }
 
+#[test]
+fn what_calls_wrote_apart_is_logged_for_each_and_comes_back() {
+    let _one = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let mut writes = WriteSet::new(32).unwrap();
+    let state = start(&path, &mut writes);
+    let list = root(&state);
+    for (is_apart, bytes, value) in [(false, 32, 3), (true, 96, 6)] {
+        let before = state.counts().bytes;
+        // SAFETY: `writes` outlives the command; one thread.
+        unsafe { state.enter(&raw mut writes) }.unwrap();
+        for number in value - 2..=value {
+            put(list, number, &mut |at, len| writes.record(at, len));
+            if is_apart {
+                writes.seal();
+            }
+        }
+        state.leave();
+        state.wait(state.commit(&mut writes).unwrap()).unwrap();
+        assert!(writes.is_empty());
+        assert_eq!(state.counts().bytes - before, bytes, "apart: {is_apart}");
+    }
+    drop(state);
+    assert_eq!(get_after_reopening(&path, list), 6);
+}
+
+fn get_after_reopening(path: &Path, at: usize) -> u64 {
+    let (_state, opened) = open(path);
+    assert!(!opened.new);
+    get(at)
+}
+
 fn is_mapped(address: u64) -> bool {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     maps.lines().any(|line| {

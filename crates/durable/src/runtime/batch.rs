@@ -213,7 +213,7 @@ impl Executor {
                 let job = unsafe { job.as_ref() };
                 for at in 0..job.count {
                     // SAFETY: `args` has `count` elements; the rest is passed on.
-                    unsafe { self.tracker.call(writes, job.command, *job.args.add(at)) }?;
+                    unsafe { self.call(writes, job.command, *job.args.add(at)) }?;
                     commands += 1;
                 }
             }
@@ -231,6 +231,25 @@ impl Executor {
             return Err(error);
         }
         self.commit(writes)
+    }
+
+    /// One tracked call.
+    ///
+    /// # Safety
+    /// As `Tracker::call`.
+    #[inline]
+    unsafe fn call(
+        &self,
+        writes: &mut WriteSet,
+        command: Command,
+        arg: *mut c_void,
+    ) -> mangrove_tracker::Result<()> {
+        // SAFETY: passed on.
+        unsafe { self.tracker.call(writes, command, arg) }?;
+        if writes.keeps_calls_apart() {
+            writes.seal();
+        }
+        Ok(())
     }
 
     /// Runs `work` with the calling thread inside: what it allocates is persistent.
@@ -283,7 +302,7 @@ impl Executor {
     unsafe fn run_one(&self, writes: &mut WriteSet, command: Command, arg: *mut c_void) -> Result<()> {
         self.enter(writes, |writes| {
             // SAFETY: passed on.
-            unsafe { self.tracker.call(writes, command, arg) }
+            unsafe { self.call(writes, command, arg) }
         })?
         .map_err(|error| Error::Broken { what: error.to_string() })?;
         self.not_abandoned()

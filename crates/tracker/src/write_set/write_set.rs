@@ -69,6 +69,8 @@ pub struct WriteSet {
     merged: OwnVec<(usize, usize)>,
     scratch: OwnVec<(usize, usize)>,
     holes: OwnVec<(usize, usize)>,
+    sealed: OwnVec<(usize, usize)>,
+    keeps_calls_apart: bool,
     id: u64,
     generation: u64,
 }
@@ -108,6 +110,8 @@ impl WriteSet {
             merged: OwnVec::new(),
             scratch: OwnVec::new(),
             holes: OwnVec::new(),
+            sealed: OwnVec::new(),
+            keeps_calls_apart: false,
             id: ID.fetch_add(1, Relaxed),
             generation: 0,
         })
@@ -225,10 +229,44 @@ impl WriteSet {
         &self.ranges
     }
 
+    /// Whether who runs the calls of a batch seals after each: then what several of them wrote is there for each.
+    pub fn keep_calls_apart(&mut self, yes: bool) {
+        self.keeps_calls_apart = yes;
+    }
+
+    /// See [`WriteSet::keep_calls_apart`].
+    #[must_use]
+    pub fn keeps_calls_apart(&self) -> bool {
+        self.keeps_calls_apart
+    }
+
+    /// Moves blocks and large ranges to [`WriteSet::sealed`], joined. What is written again is recorded again.
+    pub fn seal(&mut self) {
+        self.merged.clear();
+        for &block in self.blocks.iter() {
+            self.merged.push((block as usize, self.block_bytes));
+        }
+        self.merged.extend(&self.ranges);
+        merge(&mut self.merged);
+        self.sealed.extend(&self.merged);
+        self.forget_blocks();
+    }
+
+    /// What was sealed since the last [`WriteSet::clear`], in the order of the seals. Neither [`WriteSet::ranges`] nor
+    /// the lists of blocks and large ranges have it.
+    #[must_use]
+    pub fn sealed(&self) -> &[(usize, usize)] {
+        &self.sealed
+    }
+
     /// True if nothing was recorded since the last [`WriteSet::clear`].
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty() && self.ranges.is_empty() && self.exact.is_empty() && self.events.is_empty()
+        self.blocks.is_empty()
+            && self.ranges.is_empty()
+            && self.exact.is_empty()
+            && self.events.is_empty()
+            && self.sealed.is_empty()
     }
 
     /// Everything written, as sorted, disjoint, non-adjacent (address, length).
@@ -290,6 +328,15 @@ impl WriteSet {
 
     /// Forgets everything but the exact ranges.
     pub fn clear(&mut self) {
+        self.forget_blocks();
+        self.sealed.clear();
+        self.exact.clear();
+        self.exact_from = 0;
+        self.events.clear();
+        self.stacks.clear();
+    }
+
+    fn forget_blocks(&mut self) {
         self.table.clear();
         self.blocks.clear();
         if self.recent_used {
@@ -298,16 +345,12 @@ impl WriteSet {
         }
         self.ranges.clear();
         self.ranges_from = 0;
-        self.exact.clear();
-        self.exact_from = 0;
-        self.events.clear();
-        self.stacks.clear();
         self.generation += 1;
     }
 
     // For the trackers of this crate.
 
-    /// Identifies the set and its content: changes with every clear.
+    /// Identifies the set and its content: changes with every clear and seal.
     pub(crate) fn version(&self) -> (u64, u64) {
         (self.id, self.generation)
     }
@@ -409,6 +452,23 @@ mod tests {
     thread_local! {
         /// Ranges that this thread's merges have sorted: the work of `merge`.
         pub(super) static SORTED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    #[test]
+    fn what_was_sealed_is_recorded_again() {
+        let mut writes = WriteSet::new(32).unwrap();
+        for _ in 0..2 {
+            writes.record(BASE, 8);
+            writes.record(BASE + 32, 8);
+            writes.record(BASE, 8);
+            writes.record(BASE + 64, 100);
+            writes.seal();
+        }
+        writes.record(BASE, 8);
+        assert_eq!(writes.sealed(), [(BASE, 164), (BASE, 164)]);
+        assert_eq!(writes.ranges(), [(BASE, 32)]);
+        writes.clear();
+        assert!(writes.is_empty() && writes.sealed().is_empty());
     }
 
     proptest! {
