@@ -136,6 +136,7 @@ fn campaigns() -> Result<Vec<Step>> {
         ),
         Step::One("kill9, collections", xtask(&["kill9", "--app", "collections", "--rounds", "5"])?),
         Step::One("redis, build", redis_build()),
+        Step::One("redis, launcher", cargo(&["test", "--quiet", "--package", "mangrove-redis"])),
         Step::One("kill9, redis", xtask(&["kill9", "--app", "redis", "--rounds", "10"])?),
         Step::One(
             "kill9, redis, planted",

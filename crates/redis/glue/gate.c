@@ -48,6 +48,7 @@ size_t gate_parked(void) { return parked; }
 
 static void land(void) {
     uint64_t durable = mangrove_app_durable(app);
+    slow_durable(durable);
     while (fly_head != fly_tail && flying[fly_head % FLYING_MAX].ticket <= durable)
         done_batch = flying[fly_head++ % FLYING_MAX].batch;
     if (fly_head == fly_tail) done_batch = open_batch - 1;

@@ -59,8 +59,10 @@ typedef struct {
     int medium;             /* of mangrove_app_medium */
     unsigned write_ns, read_ns;
     uint64_t log_bytes;     /* 0: the library's default */
+    int slow_ms;            /* units that take longer are logged; 0: none */
     int wait_in_loop;       /* replies wait in the loop instead of being parked */
     int fence;
+    int apart;              /* the log gets what each command wrote, for measurements of deduplication */
     const char *without;    /* a hook left out, for tests of the tests */
 } settings_t;
 
@@ -77,6 +79,11 @@ void settings_read(void);
 /* Ends the process: memory may no longer be what a restart would find. */
 void die(const char *what);
 bool left_out(const char *hook);
+
+/* slow.c */
+void slow_round(void), slow_commit(void), slow_durable(uint64_t durable);
+void slow_committed(uint64_t ticket, long long commands);
+extern long long slow_units;
 
 /* hooks.c */
 enum hook {

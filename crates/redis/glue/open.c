@@ -24,6 +24,7 @@ static void open_state(uint8_t *seed) {
     if (settings.log_bytes) bad |= mangrove_app_options_set_log_bytes(options, settings.log_bytes);
     if (settings.interval_ms)
         bad |= mangrove_app_options_set_durability_interval(options, (uint32_t)settings.interval_ms);
+    if (settings.apart) bad |= mangrove_app_options_set_deduplicates(options, false);
     if (settings.fence) bad |= !fence_set(options);
     natives_add(options);
     if (bad || mangrove_app_open(settings.state, options, &callbacks, &app) != MANGROVE_APP_OK) {

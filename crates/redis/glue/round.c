@@ -14,6 +14,7 @@ void track(void (*f)(void *), void *ctx) {
         f(ctx);
         return;
     }
+    if (!dirty) slow_round();
     inside = dirty = 1;
     tracked_calls++;
     policy_inside();
@@ -58,7 +59,9 @@ void commit(void) {
     if (databases_moved()) track(put_databases, NULL);
     dirty = 0;
     commits++;
+    slow_commit();
     if (mangrove_app_batch_commit(app, &last_ticket) != MANGROVE_APP_OK) die("a unit could not be committed");
+    slow_committed(last_ticket, tracked_calls);
 }
 
 void settle(void) {

@@ -2,6 +2,9 @@
  * environment. */
 #include "glue.h"
 
+/* Units that take longer are logged. */
+#define SLOW_MS_DEFAULT 100
+
 mangrove_app *app;
 root_t *root;
 settings_t settings;
@@ -33,7 +36,9 @@ void settings_read(void) {
     settings.interval_ms = (int)number("MANGROVE_REDIS_INTERVAL_MS");
     settings.log_bytes = number("MANGROVE_REDIS_LOG_BYTES");
     settings.wait_in_loop = (int)number("MANGROVE_REDIS_WAIT_IN_LOOP");
+    settings.slow_ms = getenv("MANGROVE_REDIS_SLOW_MS") ? (int)number("MANGROVE_REDIS_SLOW_MS") : SLOW_MS_DEFAULT;
     settings.fence = (int)number("MANGROVE_REDIS_FENCE");
+    settings.apart = (int)number("MANGROVE_REDIS_CALLS_APART");
     settings.without = getenv("MANGROVE_REDIS_WITHOUT");
     if (settings.without && !is_hook(settings.without)) {
         fprintf(stderr, "mangrove: there is no hook '%s' to leave out\n", settings.without);

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod builds;
+mod metrics;
 mod request;
 mod start;
 mod stat;
@@ -29,6 +30,9 @@ Options:
                         interval=MS: a crash loses the last MS milliseconds at most
   --medium WHAT         of a new state: auto [default], file, dax, or emulated=WRITE-NS/READ-NS for tests
   --log-bytes N         size of a new state's redo log [default: 64 MiB]
+  --slow-batch-ms N     log each unit that takes longer until it is durable; 0: none [default: 100]
+  --metrics-port N      answer scrapes of Prometheus at http://127.0.0.1:N/metrics
+  --metrics-bind ADDR   at another address of this machine
   --builds DIR          where the builds are [default: found beside this program]
 
 Every other --DIRECTIVE is one of valkey.conf. `save` is \"\" unless it is set: the state needs no dump file.";
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Some("stat") => stat::run(&arguments[1..]),
+        Some(metrics::COMMAND) => metrics::run(&arguments[1..]),
         Some("update") => update::run(&arguments[1..]),
         _ => start::run(&arguments),
     };

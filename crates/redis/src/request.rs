@@ -23,6 +23,9 @@ fn usage<T>(sentence: impl Into<String>) -> Result<T> {
 /// Files that include each other in a circle end here.
 const INCLUDES_MAX: usize = 64;
 
+/// A day.
+const SLOW_BATCH_MS_MAX: u32 = 86_400_000;
+
 /// When a reply leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
@@ -40,6 +43,11 @@ pub(crate) struct Request {
     pub(crate) medium: Option<String>,
     pub(crate) log_bytes: Option<u64>,
     pub(crate) builds: Option<PathBuf>,
+    /// Units that take longer are logged; none: as the glue has it.
+    pub(crate) slow_batch_ms: Option<u32>,
+    /// Where scrapes are answered.
+    pub(crate) metrics_port: Option<u16>,
+    pub(crate) metrics_bind: Option<String>,
     /// Valkey's own arguments.
     pub(crate) arguments: Vec<String>,
     directives: Vec<(String, String)>,
@@ -53,6 +61,9 @@ impl Request {
             medium: None,
             log_bytes: None,
             builds: None,
+            slow_batch_ms: None,
+            metrics_port: None,
+            metrics_bind: None,
             arguments: Vec::new(),
             directives: Vec::new(),
         };
@@ -110,6 +121,19 @@ impl Request {
                 Err(_) => return usage(format!("--log-bytes {value}: this is no number of bytes")),
             },
             "builds" => self.builds = Some(value.into()),
+            "slow-batch-ms" => match value.parse() {
+                Ok(ms) if ms <= SLOW_BATCH_MS_MAX => self.slow_batch_ms = Some(ms),
+                _ => {
+                    return usage(format!(
+                        "--slow-batch-ms {value}: this is no number up to {SLOW_BATCH_MS_MAX}"
+                    ));
+                }
+            },
+            "metrics-port" => match value.parse() {
+                Ok(port) if port > 0 => self.metrics_port = Some(port),
+                _ => return usage(format!("--metrics-port {value}: this is no port")),
+            },
+            "metrics-bind" => self.metrics_bind = Some(value.to_owned()),
             _ => {
                 self.directives.push((name.to_lowercase(), value.to_owned()));
                 self.arguments.extend_from_slice(words);

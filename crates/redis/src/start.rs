@@ -2,11 +2,11 @@
 
 use crate::builds::{Build, Builds};
 use crate::request::{Durability, Request, Usage};
-use crate::state;
+use crate::{metrics, state};
 use anyhow::{Context, Result, bail};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// How to reach the server on a directory, one directive a line.
 pub(crate) const ADDRESS: &str = "state.address";
@@ -59,6 +59,9 @@ pub(crate) fn command(request: &Request, choice: &Choice) -> Command {
     if let Some(bytes) = request.log_bytes {
         command.env("MANGROVE_REDIS_LOG_BYTES", bytes.to_string());
     }
+    if let Some(ms) = request.slow_batch_ms {
+        command.env("MANGROVE_REDIS_SLOW_MS", ms.to_string());
+    }
     if let Durability::Interval(ms) = request.durability {
         command.env("MANGROVE_REDIS_INTERVAL_MS", ms.to_string());
     }
@@ -78,29 +81,28 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         );
         return Err(Usage(sentence).into());
     }
-    write_address(&request, &dir)?;
-    let mut server = command(&request, &choice);
     if request.is_on("daemonize") {
-        return in_background(&server);
+        return in_background(arguments);
     }
-    let error = server.exec();
+    write_address(&request, &dir)?;
+    metrics::start(&request, &dir)?;
+    let error = command(&request, &choice).exec();
     Err(error).with_context(|| format!("cannot start {}", choice.build.server().display()))
 }
 
-/// The server must not fork once its state is open, so a daemon is made here.
-fn in_background(server: &Command) -> Result<()> {
-    let mut daemon = Command::new("setsid");
-    daemon.arg("--fork").arg(server.get_program()).args(server.get_args()).args(["--daemonize", "no"]);
-    for (name, value) in server.get_envs() {
-        if let Some(value) = value {
-            daemon.env(name, value);
-        }
-    }
-    daemon
-        .stdin(std::process::Stdio::null())
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null());
-    let status = daemon.status().context("cannot start setsid")?;
+/// The server must not fork once its state is open, so the daemon is this program again.
+fn in_background(arguments: &[String]) -> Result<()> {
+    let program = std::env::current_exe().context("cannot find the file of this program")?;
+    let status = Command::new("setsid")
+        .arg("--fork")
+        .arg(program)
+        .args(arguments)
+        .args(["--daemonize", "no"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .context("cannot start setsid")?;
     if !status.success() {
         bail!("setsid ended with {status}");
     }

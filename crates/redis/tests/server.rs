@@ -1,0 +1,195 @@
+//! The launcher with the real server: scrapes, and slow batches in the log. `make redis` builds the server; where it is
+//! not built these tests have nothing to run, and `cargo xtask ci` runs them after it has built it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Polls at most; an event that never comes fails the test.
+const POLLS: u32 = 3_000;
+const POLL: Duration = Duration::from_millis(20);
+
+fn is_built() -> bool {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/valkey/current/valkey-server");
+    std::env::var_os("MANGROVE_REDIS_BUILDS").is_some() || folder.exists()
+}
+
+/// A server on a socket in its directory; killed at the end.
+struct Server {
+    child: Child,
+    dir: PathBuf,
+}
+
+impl Server {
+    fn start(dir: &Path, more: &[&str]) -> Self {
+        let log = File::options().create(true).append(true).open(dir.join("log")).unwrap();
+        let builds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/valkey");
+        let builds = std::env::var_os("MANGROVE_REDIS_BUILDS").map_or(builds, PathBuf::from);
+        let child = Command::new(env!("CARGO_BIN_EXE_mangrove-redis"))
+            .args(["--port", "0", "--unixsocket", "s", "--dir"])
+            .arg(dir)
+            .arg("--builds")
+            .arg(builds)
+            .args(more)
+            .current_dir(dir)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Self { child, dir: dir.to_owned() }
+    }
+
+    /// Until it serves; false when it ended instead.
+    fn is_up(&mut self) -> bool {
+        for _ in 0..POLLS {
+            if self
+                .ask(&[b"PING"])
+                .is_some_and(|answer| answer.starts_with('+') || answer.starts_with("-NOAUTH"))
+            {
+                return true;
+            }
+            if self.child.try_wait().unwrap().is_some() {
+                return false;
+            }
+            std::thread::sleep(POLL);
+        }
+        panic!("the server does not come up: {}", self.log());
+    }
+
+    /// The answer's first line, and the second of a bulk.
+    fn ask(&self, words: &[&[u8]]) -> Option<String> {
+        let mut stream = UnixStream::connect(self.dir.join("s")).ok()?;
+        let mut command = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            command.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            command.extend_from_slice(word);
+            command.extend_from_slice(b"\r\n");
+        }
+        stream.write_all(&command).ok()?;
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        if let Some(len) = line.strip_prefix('$') {
+            let mut bulk = vec![0; len.trim().parse().ok()?];
+            reader.read_exact(&mut bulk).ok()?;
+            return String::from_utf8(bulk).ok();
+        }
+        Some(line)
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.join("log")).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The answer to a scrape; none when nobody listens.
+fn scrape(port: u16) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+fn value(answer: &str, metric: &str) -> f64 {
+    let line = answer.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {metric} in {answer}")).parse().unwrap()
+}
+
+/// A server that answers scrapes, at a port that was free a moment ago: another process may have taken it since.
+fn scraped(dir: &Path, more: &[&str]) -> (Server, u16) {
+    for _ in 0..20 {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut server = Server::start(dir, &[&["--metrics-port", &port.to_string()], more].concat());
+        if server.is_up() {
+            return (server, port);
+        }
+        assert!(server.log().contains("cannot listen for scrapes"), "{}", server.log());
+    }
+    panic!("no port stays free");
+}
+
+#[test]
+fn a_scrape_has_the_servers_numbers_and_ends_with_it() {
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (mut server, port) = scraped(dir.path(), &["--requirepass", "sesame"]);
+    let before = scrape(port).expect("somebody listens");
+    assert!(before.starts_with("HTTP/1.1 200 OK\r\n"), "{before}");
+    for line in [
+        "# HELP mangrove_batches Units committed since the start",
+        "# TYPE mangrove_batches counter",
+        "# TYPE valkey_connected_clients gauge",
+    ] {
+        assert!(before.lines().any(|of| of == line), "no '{line}' in {before}");
+    }
+    let mut stream = UnixStream::connect(dir.path().join("s")).unwrap();
+    stream.write_all(b"AUTH sesame\r\nSET a 1\r\n").unwrap();
+    let mut answers = [0; 10];
+    stream.read_exact(&mut answers).unwrap();
+    assert_eq!(&answers, b"+OK\r\n+OK\r\n");
+    let after = scrape(port).expect("somebody listens");
+    assert!(value(&after, "mangrove_batches") > value(&before, "mangrove_batches"));
+    assert_eq!(value(&after, "valkey_db_keys{db=\"0\"}"), 1.0);
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let is_gone = (0..POLLS).any(|_| {
+        std::thread::sleep(POLL);
+        scrape(port).is_none()
+    });
+    assert!(is_gone, "scrapes are answered although the server has ended");
+}
+
+#[test]
+fn a_server_that_cannot_be_asked_is_refused_with_scrapes() {
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::start(dir.path(), &["--unixsocket", "", "--metrics-port", "9"]);
+    assert_eq!(server.child.wait().unwrap().code(), Some(2), "{}", server.log());
+    assert!(server.log().contains("needs a way to ask the server"), "{}", server.log());
+}
+
+#[test]
+fn a_slow_batch_is_in_the_log_with_its_size_and_its_times() {
+    if !is_built() {
+        return;
+    }
+    // 32 MB take more than a millisecond to the log of any machine.
+    let value = vec![b'v'; 32 << 20];
+    for (limit, is_wanted) in [("1", true), ("0", false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut server = Server::start(dir.path(), &["--slow-batch-ms", limit]);
+        assert!(server.is_up(), "{}", server.log());
+        assert_eq!(server.ask(&[b"SET", b"large", &value]).as_deref(), Some("+OK\r\n"));
+        let info = server.ask(&[b"INFO", b"mangrove"]).expect("INFO is answered");
+        let counted = info.lines().find_map(|line| line.strip_prefix("mangrove_slow_batches:"));
+        assert_eq!(counted.map(|count| count.trim() != "0"), Some(is_wanted), "{info}");
+        let log = server.log();
+        let line = log
+            .lines()
+            .find(|line| line.contains("mangrove: slow batch") && line.contains(": 1 commands, 33"));
+        assert_eq!(line.is_some(), is_wanted, "{log}");
+        if let Some(line) = line {
+            assert!(
+                line.contains("ms for the commands") && line.contains("ms until it was durable"),
+                "{line}"
+            );
+        }
+    }
+}
