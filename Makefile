@@ -16,7 +16,7 @@ REDIS_PORT ?= 6379
 .PHONY: help run redis redis-update test build bench install clean
 
 help:
-	@echo 'make run      build, then load a dictionary, kill the loader, and show that nothing is lost'
+	@echo 'make run      build, then kill a loader, transactions and an SQLite database, and show that nothing is lost'
 	@echo 'make redis    fetch and build Valkey, then serve Redis clients on port $(REDIS_PORT) from $(REDIS_DIR)'
 	@echo 'make redis-update  build the newest Valkey, and bring the state in $(REDIS_DIR) to it'
 	@echo 'make test     every test, and a slice of each proof (crash simulator, SIGKILL, fuzzing)'
@@ -26,7 +26,9 @@ help:
 
 run:
 	@scripts/setup run
-	$(CARGO) build --release --package mangrove-cli
+	$(CARGO) build --release --package mangrove-cli --package mangrove-app
+	@# Without a C compiler or SQLite's headers the tour leaves a chapter out, and says so.
+	@examples/sqlite/build $(TARGET)/release $(TARGET)/release/mangrove-sqlite || true
 	$(MANGROVE) demo --dir data
 
 redis:

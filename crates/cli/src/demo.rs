@@ -21,18 +21,20 @@ macro_rules! say {
 }
 
 mod bank;
+mod sqlite;
 
 pub(crate) use bank::{TransferArgs, transfer};
 
 /// Load a dictionary into a map on this disk, kill the loading process at a random point, show that
 /// every acknowledged word is there, finish the load, walk ranges, and print a table. Then the same with
-/// transactions: transfers between a million accounts, a kill, and the books balanced.
+/// transactions: transfers between a million accounts, a kill, and the books balanced. Then with SQLite, whose
+/// `:memory:` database is made durable.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   mangrove demo
   mangrove demo --dir /mnt/disk --threads 64")]
 pub(crate) struct Args {
-    /// Folder for the pools; they end up in DIR/demo.pool and DIR/demo.heap
+    /// Folder for the pools; they end up in DIR/demo.pool, DIR/demo.heap and DIR/demo.sqlite
     #[arg(long, default_value = "data")]
     dir: PathBuf,
     /// File of words, one a line; the largest English list in /usr/share/dict when left out
@@ -44,6 +46,9 @@ pub(crate) struct Args {
     /// Chooses the instant of the kill; the clock does when left out
     #[arg(long)]
     seed: Option<u64>,
+    /// The program of examples/sqlite [default: the one beside this program, if it is there]
+    #[arg(long, value_name = "FILE")]
+    sqlite: Option<PathBuf>,
 }
 
 /// Word lists, the best first.
@@ -63,7 +68,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     let words = read_words(&words_file)?;
     interrupt::catch()?;
     say!("{} words from {}", count(words.len() as u64), words_file.display());
-    let (pool, heap) = (prepare(&args.dir, "demo.pool")?, prepare(&args.dir, "demo.heap")?);
+    let [pool, heap, database] =
+        ["demo.pool", "demo.heap", "demo.sqlite"].map(|name| prepare(&args.dir, name));
+    let (pool, heap, database) = (pool?, heap?, database?);
     let floor = disk_floor::measure(&args.dir, Duration::from_secs(2))?;
     say!("this disk, 512 bytes made durable one after the other: {}", floor.best());
 
@@ -119,10 +126,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         clean_open,
         stat: &stat,
     })?;
-    match bank::run(&heap, args.threads, seed)? {
-        Exit::Interrupted => interrupted(),
-        other => Ok(other),
+    if bank::run(&heap, args.threads, seed)? == Exit::Interrupted
+        || sqlite::run(args.sqlite.as_deref(), &database, &words, seed)? == Exit::Interrupted
+    {
+        return interrupted();
     }
+    Ok(Exit::Ok)
 }
 
 fn interrupted() -> anyhow::Result<Exit> {

@@ -2,6 +2,7 @@
 
 mod support;
 
+use mangrove_testkit::c_library::{CLibrary, root};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -14,12 +15,21 @@ fn the_demo_loses_nothing_and_prints_its_table() {
     let yard = Yard::new();
     let words: String = (0..4000).map(|i| format!("mangrove-{i}\n")).collect();
     fs::write(yard.path("words"), words).unwrap();
-    for seed in ["1", "2"] {
-        let said = yard.ok(&["demo", "--words", "words", "--dir", ".", "--seed", seed]);
+    let database = database(&yard);
+    let with_database =
+        ["acknowledged INSERTs, each a transaction", "every acknowledged row is there and correct"];
+    // The second time as where the example is not built.
+    for (seed, last, chapter) in [
+        ("1", &["--sqlite", &database][..], &with_database[..]),
+        ("2", &[], &["the chapter on SQLite is left out"]),
+    ] {
+        let demo = ["demo", "--words", "words", "--dir", ".", "--seed", seed];
+        let said = yard.ok(&[&demo[..], last].concat());
         for line in
             ["4,000 words", "SIGKILL, seed", "is there and correct", "recovery after the kill", "floor: "]
-                .into_iter()
-                .chain(["the accounts hold 104,857,600", "acknowledged transfers is there"])
+                .iter()
+                .chain(&["the accounts hold 104,857,600", "acknowledged transfers is there"])
+                .chain(chapter)
         {
             assert!(said.contains(line), "no '{line}' in: {said}");
         }
@@ -32,6 +42,41 @@ fn the_demo_loses_nothing_and_prints_its_table() {
     assert!(yard.path("demo.pool/letter").exists());
     fs::write(yard.path("twice"), "a\nb\na\n").unwrap();
     yard.fails(&["demo", "--words", "twice", "--dir", "elsewhere"], 2, "holds a word twice");
+}
+
+/// The program of examples/sqlite, built as `make run` does.
+fn database(yard: &Yard) -> String {
+    let crate_folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../app");
+    let library = CLibrary::new(
+        ["mangrove-app", crate_folder, env!("CARGO_TARGET_TMPDIR"), env!("CARGO")],
+        "libmangrove_app.so",
+        Some("libmangrove_app.so.0"),
+    );
+    let program = yard.path("sqlite-example");
+    let build = root().join("examples/sqlite/build");
+    let built = Command::new(build).arg(library.folder()).arg(&program).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    program.to_str().unwrap().to_owned()
+}
+
+/// A program in the database's place that forgets a row after it has acknowledged it.
+#[test]
+fn a_row_that_is_lost_ends_the_demo_with_its_number() {
+    let yard = Yard::new();
+    let words: String = (0..400).map(|i| format!("mangrove-{i}\n")).collect();
+    fs::write(yard.path("words"), words).unwrap();
+    let forgetful = "#!/bin/sh\ncase \"$2\" in\n\
+        CREATE*) : >rows ;;\n\
+        PRAGMA*) echo ok ;;\n\
+        SELECT*) sed 7d rows ;;\n\
+        '') while read -r _ _ _ _ id word _ _; do id=${id#(}; id=${id%,}; word=${word#\\'}; \
+        echo \"$id|${word%\\')}\" >>rows; echo \"$id\"; done ;;\n\
+        esac\n";
+    fs::write(yard.path("forgetful"), forgetful).unwrap();
+    assert!(Command::new("chmod").arg("755").arg(yard.path("forgetful")).status().unwrap().success());
+    let program = yard.path("forgetful").to_str().unwrap().to_owned();
+    let demo = ["demo", "--words", "words", "--dir", ".", "--sqlite", &program];
+    yard.fails(&demo, 3, "the row '8|mangrove-7' in the place of '7|mangrove-6'");
 }
 
 /// Ctrl-C goes to the demo and to its loader, which does not catch it while it makes the pool.
