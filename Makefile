@@ -56,9 +56,12 @@ bench:
 	$(CARGO) build --release --package mangrove-cli
 	$(CARGO) build --release --package mangrove-bench-cli --features peers
 	$(CARGO) build --release --package mangrove-app --package mangrove-leveldb
+	@CARGO='$(CARGO)' crates/redis/scripts/ready data/valkey
+	@crates/redis/scripts/stock data/valkey
 	$(MANGROVE) bench map --all
 	$(MANGROVE) bench durable
 	$(MANGROVE) bench leveldb
+	$(MANGROVE) bench redis
 	$(MANGROVE) bench txn
 
 install: build

@@ -1,26 +1,29 @@
 //! The cases: which commands on which keys, from how many clients.
 
 use super::args::RedisArgs;
-use rand::Rng;
-use rand::rngs::SmallRng;
-use rand_distr::{Distribution, Zipf};
-use std::io::Write;
 
 pub(super) const UPDATES: &str = "updates";
 pub(super) const CLIENTS: &str = "clients";
 pub(super) const PIPELINE: &str = "pipeline";
 pub(super) const HASHES: &str = "hashes";
+pub(super) const PEAK: &str = "peak";
+pub(super) const LARGE: &str = "large";
+pub(super) const DEDUP: &str = "dedup";
 pub(super) const RESTART: &str = "restart";
 
 /// The sections, each with its caption.
-pub(super) const SECTIONS: [(&str, &str); 5] = [
+pub(super) const SECTIONS: [(&str, &str); 8] = [
     (UPDATES, "GET and SET of 100 bytes, by the share of updates"),
     (CLIENTS, "SET of 100 bytes, by clients"),
-    (PIPELINE, "Writes, pipeline 16"),
+    (PIPELINE, "Pipeline 16, 50 clients"),
     (
         HASHES,
-        "HGET and HSET of one field, hashes of 10 fields of 100 bytes (the Mangosteen paper's workload)",
+        "Latency against throughput: HGET and HSET of one field, hashes of 10 fields of 100 bytes (the Mangosteen \
+         paper's workload)",
     ),
+    (PEAK, "Throughput of the paper's workload from 0 to 100 % updates, 96 clients"),
+    (LARGE, "The same commands with more keys"),
+    (DEDUP, "Deduplication on and off: HSET, pipeline 16, 50 clients"),
     (RESTART, "From the start after SIGKILL to the first answer"),
 ];
 
@@ -28,13 +31,8 @@ pub(super) const SECTIONS: [(&str, &str); 5] = [
 const USUAL_CLIENTS: usize = 16;
 /// Clients of the section with pipelines.
 const PIPELINE_CLIENTS: usize = 50;
-/// Exponent of the skewed keys, as in YCSB.
-const SKEW: f64 = 0.99;
-const FIELD_COUNT: u64 = 10;
-/// Bytes of a value and of a field.
-const VALUE: [u8; 100] = [b'v'; 100];
-/// Lists are trimmed by nothing: many of them stay short.
-const LIST_COUNT: u64 = 1_000;
+/// Clients of the section on throughput from 0 to 100 %.
+const PEAK_CLIENTS: usize = 96;
 
 /// What the commands work on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +60,10 @@ pub(super) struct Case {
 }
 
 impl Case {
+    const fn writes(section: &'static str, kind: Kind) -> Self {
+        Self { section, kind, updates: 100, clients: USUAL_CLIENTS, pipeline: 1, is_skewed: false }
+    }
+
     /// What the report calls it.
     pub(super) fn name(&self) -> String {
         let kind = match self.kind {
@@ -76,116 +78,48 @@ impl Case {
     }
 }
 
-/// All cases of a run.
+/// The cases on the usual number of records.
 pub(super) fn cases(args: &RedisArgs) -> Vec<Case> {
-    let base = Case {
-        section: UPDATES,
-        kind: Kind::Strings,
-        updates: 100,
-        clients: USUAL_CLIENTS,
-        pipeline: 1,
-        is_skewed: false,
-    };
-    let mut cases: Vec<Case> = args.updates.iter().map(|&updates| Case { updates, ..base }).collect();
-    cases.extend(args.clients.iter().map(|&clients| Case { section: CLIENTS, clients, ..base }));
-    cases.push(Case { section: CLIENTS, is_skewed: true, ..base });
-    let piped = Case { section: PIPELINE, clients: PIPELINE_CLIENTS, pipeline: 16, ..base };
+    let strings = |section| Case::writes(section, Kind::Strings);
+    let hashes = |section| Case::writes(section, Kind::Hashes);
+    let mut cases: Vec<Case> =
+        args.updates.iter().map(|&updates| Case { updates, ..strings(UPDATES) }).collect();
+    cases.extend(args.clients.iter().map(|&clients| Case { clients, ..strings(CLIENTS) }));
+    cases.push(Case { is_skewed: true, ..strings(CLIENTS) });
+
+    let piped = Case { clients: PIPELINE_CLIENTS, pipeline: 16, ..strings(PIPELINE) };
     cases.extend([Kind::Strings, Kind::Hashes, Kind::Lists].map(|kind| Case { kind, ..piped }));
-    cases.push(Case { updates: 0, ..piped });
+    cases.extend(
+        args.updates.iter().filter(|&&updates| updates < 100).map(|&updates| Case { updates, ..piped }),
+    );
     for is_skewed in [false, true] {
         for updates in [10, 90] {
-            let hashes = Case { section: HASHES, kind: Kind::Hashes, updates, is_skewed, ..base };
-            cases.extend(args.clients.iter().map(|&clients| Case { clients, ..hashes }));
+            let curve = Case { updates, is_skewed, ..hashes(HASHES) };
+            cases.extend(args.hash_clients.iter().map(|&clients| Case { clients, ..curve }));
         }
+        let peak = Case { is_skewed, clients: PEAK_CLIENTS, ..hashes(PEAK) };
+        cases.extend(args.updates.iter().map(|&updates| Case { updates, ..peak }));
     }
     cases.retain(|case| args.run.wants(case.section));
     cases
 }
 
-/// Hashes beside so many strings.
-pub(super) fn hashes(records: u64) -> u64 {
-    records.div_ceil(10)
+/// The cases on many records.
+pub(super) fn large_cases() -> Vec<Case> {
+    let strings = Case::writes(LARGE, Kind::Strings);
+    let piped = Case { clients: PIPELINE_CLIENTS, pipeline: 16, ..strings };
+    vec![
+        Case { updates: 0, ..strings },
+        Case { updates: 50, ..strings },
+        strings,
+        Case { is_skewed: true, ..strings },
+        piped,
+        Case { kind: Kind::Hashes, is_skewed: true, ..piped },
+    ]
 }
 
-/// Appends the commands that make a string, and a hash if there is one with this number.
-pub(super) fn make_record(record: u64, has_hash: bool, to: &mut Vec<u8>) {
-    command(to, &[b"SET", &key("s", record), &VALUE]);
-    if has_hash {
-        let hash = key("h", record);
-        let fields: Vec<Vec<u8>> = (0..FIELD_COUNT).map(field).collect();
-        let mut words: Vec<&[u8]> = vec![b"HSET", &hash];
-        words.extend(fields.iter().flat_map(|name| [name.as_slice(), &VALUE]));
-        command(to, &words);
-    }
-}
-
-fn key(kind: &str, number: u64) -> Vec<u8> {
-    format!("{kind}:{number:012}").into_bytes()
-}
-
-fn field(number: u64) -> Vec<u8> {
-    format!("field{number}").into_bytes()
-}
-
-/// Appends a command as it goes over the wire.
-fn command(to: &mut Vec<u8>, words: &[&[u8]]) {
-    // Writes to a vector do not fail.
-    let _ = write!(to, "*{}\r\n", words.len());
-    for word in words {
-        let _ = write!(to, "${}\r\n", word.len());
-        to.extend_from_slice(word);
-        to.extend_from_slice(b"\r\n");
-    }
-}
-
-/// Draws the commands of a case.
-pub(super) struct Draw {
-    kind: Kind,
-    updates: u8,
-    records: u64,
-    zipf: Option<Zipf<f64>>,
-    rng: SmallRng,
-}
-
-impl Draw {
-    pub(super) fn new(case: &Case, records: u64, rng: SmallRng) -> anyhow::Result<Self> {
-        let records = match case.kind {
-            Kind::Strings => records,
-            Kind::Hashes => hashes(records),
-            Kind::Lists => LIST_COUNT,
-        };
-        let zipf = if case.is_skewed { Some(Zipf::new(records as f64, SKEW)?) } else { None };
-        Ok(Self { kind: case.kind, updates: case.updates, records, zipf, rng })
-    }
-
-    fn record(&mut self) -> u64 {
-        match &self.zipf {
-            None => self.rng.random_range(0..self.records),
-            // Popular records lie anywhere among the others.
-            Some(zipf) => {
-                let rank = zipf.sample(&mut self.rng) as u64;
-                rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) % self.records
-            }
-        }
-    }
-
-    /// Appends the next command.
-    pub(super) fn command(&mut self, to: &mut Vec<u8>) {
-        let is_update = self.rng.random_range(0..100) < self.updates;
-        let record = self.record();
-        match (self.kind, is_update) {
-            (Kind::Strings, true) => command(to, &[b"SET", &key("s", record), &VALUE]),
-            (Kind::Strings, false) => command(to, &[b"GET", &key("s", record)]),
-            (Kind::Lists, true) => command(to, &[b"LPUSH", &key("l", record), &VALUE]),
-            (Kind::Lists, false) => command(to, &[b"LINDEX", &key("l", record), b"0"]),
-            (Kind::Hashes, is_update) => {
-                let (hash, field) = (key("h", record), field(self.rng.random_range(0..FIELD_COUNT)));
-                if is_update {
-                    command(to, &[b"HSET", &hash, &field, &VALUE]);
-                } else {
-                    command(to, &[b"HGET", &hash, &field]);
-                }
-            }
-        }
-    }
+/// The cases with and without deduplication.
+pub(super) fn dedup_cases() -> Vec<Case> {
+    let piped = Case { clients: PIPELINE_CLIENTS, pipeline: 16, ..Case::writes(DEDUP, Kind::Hashes) };
+    vec![piped, Case { is_skewed: true, ..piped }]
 }

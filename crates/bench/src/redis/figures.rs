@@ -1,7 +1,7 @@
 //! SVG figures of this bench.
 
-use super::cases::{CLIENTS, HASHES, PIPELINE, RESTART, UPDATES};
-use super::lines::{CPU_MAIN, P99, THROUGHPUT};
+use super::cases::{CLIENTS, DEDUP, HASHES, PEAK, PIPELINE, RESTART, UPDATES};
+use super::lines::{CPU_MAIN, LOGGED, P99, START, THROUGHPUT};
 use crate::report::figures::{Figure, curves_of, grouped_bars};
 use crate::report::report::{BenchReport, Row};
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(super) fn draw(report: &BenchReport, dir: &Path) -> anyhow::Result<Vec<Figur
         ("redis-clients.svg", "SET by clients", CLIENTS, THROUGHPUT, clients),
         ("redis-pipeline.svg", "Writes, pipeline 16, 50 clients", PIPELINE, THROUGHPUT, kind),
         ("redis-cpu.svg", "Main thread's CPU of a write, pipeline 16", PIPELINE, CPU_MAIN, kind),
-        ("redis-restart.svg", "Restart after SIGKILL", RESTART, "restart", |r| r.key.workload.clone()),
+        ("redis-restart.svg", "Restart after SIGKILL", RESTART, START, |r| r.key.workload.clone()),
     ];
     for (file, title, section, operation, group) in bars {
         let picks = |r: &&Row| {
@@ -36,6 +36,40 @@ pub(super) fn draw(report: &BenchReport, dir: &Path) -> anyhow::Result<Vec<Figur
             grouped_bars(&dir.join(file), title, &rows, group)?;
             done.push(Figure { file: file.into(), title: title.into() });
         }
+    }
+    for (name, keys) in [("uniform", "uniform"), ("zipf", "Zipf 0.99")] {
+        let prefix = format!("hashes, {keys}, ");
+        let points: Vec<(&str, (f64, f64))> = report
+            .rows
+            .iter()
+            .filter(|r| r.key.section == PEAK && r.key.operation == THROUGHPUT)
+            .filter_map(|r| {
+                let updates = r.key.workload.strip_prefix(&prefix)?.strip_suffix(" % updates")?;
+                Some((r.key.subject.as_str(), (updates.parse().ok()?, r.median / 1e3)))
+            })
+            .collect();
+        if !points.is_empty() {
+            let file = format!("redis-peak-{name}.svg");
+            let title = format!("Throughput by the share of updates: hashes, {keys}, 96 clients");
+            let axes = ["percent of updates", "thousands per second"];
+            curves_of(&dir.join(&file), &title, axes, &points)?;
+            done.push(Figure { file, title });
+        }
+    }
+    let deduplicated: Vec<&Row> = report
+        .rows
+        .iter()
+        .filter(|r| r.key.section == DEDUP && r.key.operation.starts_with(LOGGED))
+        .collect();
+    if !deduplicated.is_empty() {
+        let (file, title) = ("redis-dedup.svg", "Bytes logged a command, deduplication on and off");
+        let group = |r: &Row| {
+            let keys = r.key.workload.split(", ").nth(1).unwrap_or_default();
+            let how = r.key.operation.rsplit(", ").next().unwrap_or_default();
+            format!("{}, {keys}, {how}", r.key.medium)
+        };
+        grouped_bars(&dir.join(file), title, &deduplicated, group)?;
+        done.push(Figure { file: file.into(), title: title.into() });
     }
     for updates in [10, 90] {
         for (name, keys) in [("uniform", "uniform"), ("zipf", "Zipf 0.99")] {

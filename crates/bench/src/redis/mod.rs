@@ -3,12 +3,15 @@
 mod args;
 mod cases;
 mod client;
+mod commands;
 mod figures;
 mod goals;
 mod lines;
 mod processor;
 mod reply;
+mod round;
 mod run;
+mod server;
 mod subjects;
 
 pub use args::RedisArgs;

@@ -33,6 +33,11 @@ impl Used {
         Ok(used)
     }
 
+    pub(super) fn add(&mut self, other: Self) {
+        self.all += other.all;
+        self.main += other.main;
+    }
+
     /// What was used since `before`.
     pub(super) fn since(self, before: Self) -> Self {
         Self { all: self.all.saturating_sub(before.all), main: self.main.saturating_sub(before.main) }

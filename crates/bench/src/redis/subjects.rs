@@ -1,20 +1,13 @@
-//! The servers that are compared, as processes of this bench.
+//! The servers that are compared: how each keeps its data, and how it is started.
 
 use super::args::RedisArgs;
-use super::processor::{Pinning, Used};
+use super::processor::Pinning;
+use super::server::Running;
 use crate::report::report::OURS;
-use anyhow::{Context as _, bail, ensure};
+use anyhow::Context as _;
 use std::fs::OpenOptions;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// A server that does not answer so long after its start never will.
-const START_MAX: Duration = Duration::from_secs(120);
-/// Between two attempts to connect: the section on restarts counts it.
-const PAUSE: Duration = Duration::from_millis(1);
+use std::process::{Command, Stdio};
 
 /// How a server keeps its data.
 #[derive(Clone, Copy, Debug)]
@@ -22,50 +15,84 @@ pub(super) struct Subject {
     /// Its name in the report.
     pub(super) name: &'static str,
     is_durable: bool,
+    /// Where its data lies. Emulated persistent memory is DRAM.
+    pub(super) medium: &'static str,
+    /// Whether what several commands of a batch wrote goes to the log once.
+    pub(super) deduplicates: bool,
     /// Of a durable server, by the environment; of a stock one, directives.
     settings: &'static [(&'static str, &'static str)],
 }
 
-/// All of them; the first is what the others are compared with.
-pub(super) const SUBJECTS: [Subject; 7] = [
-    Subject { name: OURS, is_durable: true, settings: &[("MANGROVE_REDIS_MEDIUM", "file")] },
-    Subject {
-        name: "Mangrove (interval 1 s)",
-        is_durable: true,
-        settings: &[("MANGROVE_REDIS_MEDIUM", "file"), ("MANGROVE_REDIS_INTERVAL_MS", "1000")],
-    },
-    Subject {
-        name: "Mangrove (emulated 0/0)",
-        is_durable: true,
-        settings: &[("MANGROVE_REDIS_MEDIUM", "emulated=0/0")],
-    },
-    Subject {
-        name: "Mangrove (emulated 300/100)",
-        is_durable: true,
-        // What is added to the 100 ns that DRAM is taken to have.
-        settings: &[("MANGROVE_REDIS_MEDIUM", "emulated=200/0")],
-    },
-    Subject { name: "Valkey", is_durable: false, settings: &[("--appendonly", "no")] },
-    Subject {
-        name: EVERYSEC,
-        is_durable: false,
-        settings: &[("--appendonly", "yes"), ("--appendfsync", "everysec")],
-    },
-    Subject {
-        name: ALWAYS,
-        is_durable: false,
-        settings: &[("--appendonly", "yes"), ("--appendfsync", "always")],
-    },
-];
-
+pub(super) const STOCK: &str = "Valkey";
 pub(super) const EVERYSEC: &str = "AOF everysec";
 /// The rival that the goals name.
 pub(super) const ALWAYS: &str = "AOF always";
+pub(super) const INTERVAL: &str = "Mangrove (interval 1 s)";
+pub(super) const EMULATED: &str = "Mangrove (emulated 0/0)";
+
+const DISK: &str = "disk";
+
+const FILE: Subject = Subject {
+    name: OURS,
+    is_durable: true,
+    medium: DISK,
+    deduplicates: true,
+    settings: &[("MANGROVE_REDIS_MEDIUM", "file")],
+};
+const SLOW_MEMORY: Subject = Subject {
+    name: "Mangrove (emulated 300/100)",
+    is_durable: true,
+    medium: "300/100",
+    deduplicates: true,
+    // What is added to the 100 ns that DRAM is taken to have.
+    settings: &[("MANGROVE_REDIS_MEDIUM", "emulated=200/0")],
+};
+const RIVAL: Subject = Subject { is_durable: false, ..FILE };
+/// Valkey's own compaction of the append-only file is off: it would run beside some measurements and not beside others.
+const NO_REWRITE: (&str, &str) = ("--auto-aof-rewrite-percentage", "0");
+
+/// All of them; the first is what the others are compared with.
+pub(super) const SUBJECTS: [Subject; 7] = [
+    FILE,
+    Subject {
+        name: INTERVAL,
+        settings: &[("MANGROVE_REDIS_MEDIUM", "file"), ("MANGROVE_REDIS_INTERVAL_MS", "1000")],
+        ..FILE
+    },
+    Subject {
+        name: EMULATED,
+        medium: "0/0",
+        settings: &[("MANGROVE_REDIS_MEDIUM", "emulated=0/0")],
+        ..SLOW_MEMORY
+    },
+    SLOW_MEMORY,
+    Subject { name: STOCK, settings: &[("--appendonly", "no")], ..RIVAL },
+    Subject {
+        name: EVERYSEC,
+        settings: &[("--appendonly", "yes"), ("--appendfsync", "everysec"), NO_REWRITE],
+        ..RIVAL
+    },
+    Subject {
+        name: ALWAYS,
+        settings: &[("--appendonly", "yes"), ("--appendfsync", "always"), NO_REWRITE],
+        ..RIVAL
+    },
+];
+
+/// Of `subjects`, those whose deduplication is measured, each with and without.
+pub(super) fn dedup_pairs(subjects: &[Subject]) -> Vec<Subject> {
+    let of = [
+        (FILE, Subject { name: "Mangrove, not deduplicated", deduplicates: false, ..FILE }),
+        (SLOW_MEMORY, Subject { name: "300/100, not deduplicated", deduplicates: false, ..SLOW_MEMORY }),
+    ];
+    let wanted = of.into_iter().filter(|(with, _)| subjects.iter().any(|subject| subject.name == with.name));
+    wanted.flat_map(|(with, without)| [with, without]).collect()
+}
 
 impl Subject {
-    /// Whether its data survives the process.
-    pub(super) fn survives(&self) -> bool {
-        self.name != "Valkey"
+    /// Whether it is one of the section with many records.
+    pub(super) fn is_for_large(&self) -> bool {
+        [OURS, STOCK, ALWAYS].contains(&self.name)
     }
 
     /// The program.
@@ -80,6 +107,10 @@ impl Subject {
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
             .collect();
+        let memory = Path::new("/dev/shm");
+        if self.medium != DISK && memory.is_dir() {
+            return memory.join(format!("mangrove-bench-{}-{name}", std::process::id()));
+        }
         args.dir.join(format!("redis-{name}"))
     }
 
@@ -88,16 +119,16 @@ impl Subject {
         let dir = self.dir(args);
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let dir = dir.canonicalize()?;
-        // A path of a socket has at most 107 bytes.
-        let own = SUBJECTS.iter().position(|subject| subject.name == self.name).unwrap_or(0);
-        let socket = std::env::temp_dir().join(format!("mangrove-bench-{}-{own}.sock", std::process::id()));
-        let _ = std::fs::remove_file(&socket);
         let log = OpenOptions::new().append(true).create(true).open(dir.join("log"))?;
+        let socket = Running::new_socket();
         let mut command = Command::new(self.program(args));
         command.args(["--port", "0", "--unixsocket"]).arg(&socket).arg("--dir").arg(&dir);
         command.args(["--save", "", "--io-threads", &args.io_threads.to_string()]);
         if self.is_durable {
             command.env("MANGROVE_REDIS_STATE", dir.join("mangrove")).envs(self.settings.iter().copied());
+            if !self.deduplicates {
+                command.env("MANGROVE_REDIS_CALLS_APART", "1");
+            }
         } else {
             command.args(self.settings.iter().flat_map(|(name, value)| [name, value]));
         }
@@ -105,51 +136,6 @@ impl Subject {
         let child = pinning.on_servers(|| {
             command.spawn().with_context(|| format!("cannot start {}", self.program(args).display()))
         })?;
-        let mut running = Running { child, socket, dir };
-        running.wait_until_it_serves()?;
-        Ok(running)
-    }
-}
-
-/// A server that serves; killed when dropped.
-pub(super) struct Running {
-    child: Child,
-    pub(super) socket: PathBuf,
-    dir: PathBuf,
-}
-
-impl Running {
-    fn wait_until_it_serves(&mut self) -> anyhow::Result<()> {
-        let since = Instant::now();
-        while !self.answers() {
-            if let Some(status) = self.child.try_wait()? {
-                bail!("the server ended with {status}; see {}", self.dir.join("log").display());
-            }
-            ensure!(since.elapsed() < START_MAX, "no answer: see {}", self.dir.join("log").display());
-            std::thread::sleep(PAUSE);
-        }
-        Ok(())
-    }
-
-    /// While it loads its data it refuses.
-    fn answers(&self) -> bool {
-        let Ok(mut stream) = UnixStream::connect(&self.socket) else { return false };
-        let mut reply = [0; 7];
-        stream.write_all(b"PING\r\n").is_ok()
-            && stream.read_exact(&mut reply).is_ok()
-            && &reply == b"+PONG\r\n"
-    }
-
-    /// The processor time that it has used.
-    pub(super) fn used(&self) -> anyhow::Result<Used> {
-        Used::of(self.child.id())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_file(&self.socket);
+        Running::wait_for(child, socket, dir)
     }
 }

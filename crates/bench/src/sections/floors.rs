@@ -47,17 +47,17 @@ fn fdatasync_rate(path: &Path, time: Duration) -> anyhow::Result<f64> {
 }
 
 #[repr(align(4096))]
-struct Sector([u8; 512]);
+struct Sectors([u8; 4096]);
 
-/// Synchronous direct writes per second; `None` where the file system has no O_DIRECT.
-fn odsync_rate(path: &Path, time: Duration) -> anyhow::Result<Option<f64>> {
+/// Synchronous direct writes of `bytes` (at most 4,096) per second; `None` where the file system has no O_DIRECT.
+pub(crate) fn odsync_rate(path: &Path, bytes: usize, time: Duration) -> anyhow::Result<Option<f64>> {
     drop(preallocated(path)?);
     let flags = libc::O_DIRECT | libc::O_DSYNC;
     let Ok(file) = OpenOptions::new().write(true).custom_flags(flags).open(path) else { return Ok(None) };
-    let sector = Sector([0x5A; 512]);
+    let sectors = Sectors([0x5A; 4096]);
     let (mut count, start) = (0u64, Instant::now());
     while start.elapsed() < time {
-        file.write_all_at(&sector.0, count * 512 % FILE_BYTES)?;
+        file.write_all_at(&sectors.0[..bytes], count * bytes as u64 % FILE_BYTES)?;
         count += 1;
     }
     Ok(Some(count as f64 / start.elapsed().as_secs_f64()))
@@ -121,7 +121,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
         }
         progress.step("the disk");
         put("file", FDATASYNC, Unit::PerSecond, fdatasync_rate(&dir.join("fdatasync"), time)?);
-        if let Some(rate) = odsync_rate(&dir.join("odsync"), time)? {
+        if let Some(rate) = odsync_rate(&dir.join("odsync"), 512, time)? {
             put("file", ODSYNC, Unit::PerSecond, rate);
         }
         progress.done();
