@@ -100,7 +100,8 @@ int __wrap_performEvictions(void) {
     return answer;
 }
 
-/* A timer that is made inside a tracked call (evict.c does) works on the keyspace. */
+/* A timer that is made inside a tracked call (evict.c does) works on the keyspace, and so does the one that CONFIG SET
+ * maxmemory asks evict.c for. */
 struct timer {
     aeTimeProc *proc;
     aeEventLoop *loop;
@@ -109,6 +110,7 @@ struct timer {
     int answer;
 };
 static aeTimeProc *inner_timer;
+static bool is_asked_for;
 static void run_timer(void *ctx) {
     struct timer *t = ctx;
     memory_is_wanted = 1;
@@ -123,11 +125,17 @@ static long long tracked_timer(aeEventLoop *loop, long long id, void *data) {
 long long __real_aeCreateTimeEvent(aeEventLoop *, long long, aeTimeProc *, void *, aeEventFinalizerProc *);
 long long __wrap_aeCreateTimeEvent(aeEventLoop *loop, long long ms, aeTimeProc *proc, void *data,
                                    aeEventFinalizerProc *end) {
-    if (app && inside && !left_out("eviction")) {
+    if (app && (inside || is_asked_for) && !left_out("eviction")) {
         inner_timer = proc;
         proc = (aeTimeProc *)tracked_timer;
     }
     return __real_aeCreateTimeEvent(loop, ms, proc, data, end);
+}
+void __real_startEvictionTimeProc(void);
+void __wrap_startEvictionTimeProc(void) {
+    is_asked_for = true;
+    __real_startEvictionTimeProc();
+    is_asked_for = false;
 }
 
 /* ---- what cluster and replication drop and exchange ---- */

@@ -15,14 +15,21 @@ pub(crate) struct Args {
     programs: Programs,
 }
 
-/// A case: its name, and what finds an error.
-type Case = (&'static str, fn(&mut Connection) -> Result<()>);
+/// A case: its name, and what finds an error. It may end with an instant at which a SIGKILL must change nothing.
+type Case = (&'static str, fn(&mut Connection) -> Result<Then>);
 
-const CASES: [Case; 4] = [
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Done,
+    Kill,
+}
+
+const CASES: [Case; 5] = [
     ("a write after FLUSHALL ASYNC", after_flush),
     ("a write after UNLINK", after_unlink),
     ("the time of exceeded memory", exceeded_time),
     ("eviction of large values", large_values),
+    ("eviction that CONFIG SET begins", config_set),
 ];
 
 /// Runs the chore.
@@ -35,14 +42,29 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let mut wrong = Vec::new();
     for (name, case) in CASES {
         setup.forget()?;
-        let (_server, mut connection): (Server, _) = setup.start()?;
-        match case(&mut connection) {
+        let (server, mut connection) = setup.start()?;
+        let result = case(&mut connection).and_then(|then| match then {
+            Then::Done => Ok(()),
+            Then::Kill => kill(&setup, server, &mut connection),
+        });
+        match result {
             Ok(()) => println!("redis-memory: {name}: right"),
             Err(error) => wrong.push(format!("{name}: {error:#}")),
         }
     }
     setup.forget()?;
     ensure!(wrong.is_empty(), "{}; repeat with: cargo xtask redis-memory", wrong.join("; "));
+    Ok(())
+}
+
+/// SIGKILL, and the same keys after it.
+fn kill(setup: &Setup, mut server: Server, connection: &mut Connection) -> Result<()> {
+    let sum = |connection: &mut Connection| connection.ask(&["DEBUG", "DIGEST"])?.string();
+    let before = sum(connection)?;
+    server.kill()?;
+    let (_server, mut connection) = setup.start()?;
+    let after = sum(&mut connection)?;
+    ensure!(before == after, "DEBUG DIGEST is {before} before a kill and {after} after it");
     Ok(())
 }
 
@@ -55,19 +77,19 @@ fn limit(connection: &mut Connection, policy: &str, more: i64) -> Result<()> {
 }
 
 /// Two commands in one pipeline; an error among the replies is one of this call.
-fn both(connection: &mut Connection, first: &[&str], second: &[&str]) -> Result<()> {
+fn both(connection: &mut Connection, first: &[&str], second: &[&str]) -> Result<Then> {
     connection.ask_all(&[words(first), words(second)])?;
-    Ok(())
+    Ok(Then::Done)
 }
 
 /// Nothing can be evicted, and what was just deleted is more than what is missing.
-fn after_flush(connection: &mut Connection) -> Result<()> {
+fn after_flush(connection: &mut Connection) -> Result<Then> {
     connection.ask(&["DEBUG", "POPULATE", "200000", "key", "100"])?;
     limit(connection, "volatile-lru", -(10 << 20))?;
     both(connection, &["FLUSHALL", "ASYNC"], &["SET", "a", "1"])
 }
 
-fn after_unlink(connection: &mut Connection) -> Result<()> {
+fn after_unlink(connection: &mut Connection) -> Result<Then> {
     let mut fill = words(&["HSET", "h"]);
     for number in 0..100_000 {
         fill.extend([number.to_string().into_bytes(), vec![b'v'; 50]]);
@@ -78,7 +100,7 @@ fn after_unlink(connection: &mut Connection) -> Result<()> {
 }
 
 /// The statistics end with the state that they measure.
-fn exceeded_time(connection: &mut Connection) -> Result<()> {
+fn exceeded_time(connection: &mut Connection) -> Result<Then> {
     let exceeded = |connection: &mut Connection| -> Result<bool> {
         connection.ask(&["SET", "b", "1"]).ok();
         // In milliseconds: asked for until there is one.
@@ -104,7 +126,7 @@ fn exceeded_time(connection: &mut Connection) -> Result<()> {
     both(connection, &["FLUSHALL", "ASYNC"], &["SET", "a", "1"])?;
     let left = connection.info("stats", "current_eviction_exceeded_time")?;
     ensure!(left == "0", "memory suffices again, and current_eviction_exceeded_time is {left}");
-    Ok(())
+    Ok(Then::Done)
 }
 
 /// Hashes of [`large_values`], their fields, and the bytes of a field's value.
@@ -113,7 +135,7 @@ const FIELD_COUNT: usize = 400;
 const FIELD_BYTES: usize = 100;
 
 /// Values that are freed lazily are no reason to evict further keys.
-fn large_values(connection: &mut Connection) -> Result<()> {
+fn large_values(connection: &mut Connection) -> Result<Then> {
     for hash in 0..HASH_COUNT {
         let mut fill = words(&["HSET", &format!("h:{hash}")]);
         for field in 0..FIELD_COUNT {
@@ -136,5 +158,18 @@ fn large_values(connection: &mut Connection) -> Result<()> {
         "for 1 MiB the server evicted {evicted} hashes of {} KiB; {due} suffice",
         FIELD_COUNT * FIELD_BYTES / 1024
     );
-    Ok(())
+    Ok(Then::Kill)
+}
+
+/// No command evicts here, but the timer that the new limit starts.
+fn config_set(connection: &mut Connection) -> Result<Then> {
+    connection.ask(&["DEBUG", "POPULATE", "100000", "key", "100"])?;
+    limit(connection, "allkeys-random", -(4 << 20))?;
+    let evicted = |connection: &mut Connection| connection.info("stats", "evicted_keys");
+    let mut last = String::new();
+    // Each question is one turn of the loop at least, and each turn runs the timer until memory suffices.
+    while last.is_empty() || last == "0" || last != evicted(connection)? {
+        last = evicted(connection)?;
+    }
+    Ok(Then::Kill)
 }
