@@ -57,18 +57,15 @@ void __wrap_aofLoadManifestFromDisk(void) {
     if (!app && !attached++) SAY(LL_WARNING, "mangrove: MANGROVE_REDIS_STATE names no state: nothing here is durable");
     if (!app || attached++) return; /* DEBUG LOADAOF comes here again */
     check_configuration();
-    if (!root->ready) {
-        track(make_databases, NULL);
-        if (mangrove_app_batch_commit(app, &last_ticket) || mangrove_app_wait(app, last_ticket))
-            die("the databases cannot be made");
-        dirty = 0;
-    }
+    bool is_new = !root->ready;
+    if (is_new) track(make_databases, NULL);
     for (int j = 0; j < server.dbnum; j++) {
         kvstoreRelease(server.db[j].keys);
         kvstoreRelease(server.db[j].expires);
         server.db[j].keys = root->db[j].keys;
         server.db[j].expires = root->db[j].expires;
     }
+    if (is_new) settle();
     server.memcheck_enabled = 0; /* it would write to all of the reserve */
     hook_commands(server.commands);
     hook_commands(server.orig_commands); /* also those that rename-command took away */

@@ -5,6 +5,8 @@
 /* What `before_commit` takes. */
 #define BEFORE_COMMIT_MAX 4
 
+static bool batch_is_open, committing;
+
 int starting = 1, inside, dirty;
 uint64_t last_ticket;
 long long tracked_calls, commits;
@@ -16,13 +18,17 @@ void track(void (*f)(void *), void *ctx) {
     }
     if (!dirty) slow_round();
     inside = dirty = 1;
+    batch_is_open = true;
     tracked_calls++;
     policy_inside();
     if (mangrove_app_batch_call(app, f, ctx) != MANGROVE_APP_OK) die("a command could not be tracked");
     policy_outside();
     inside = 0;
-    /* The planted bug: a transaction is no unit then. */
-    if (left_out("unit") && !starting) commit();
+    /* The planted bug: a transaction is no unit then. Its answer waits for the last of its calls. */
+    if (left_out("unit") && !starting && !committing) {
+        commit();
+        dirty = 1;
+    }
 }
 
 static void (*before[BEFORE_COMMIT_MAX])(void);
@@ -54,10 +60,13 @@ static bool databases_moved(void) {
 
 void commit(void) {
     if (!app || inside) return;
+    committing = true;
     collect();
-    if (!dirty) return;
-    if (databases_moved()) track(put_databases, NULL);
+    if (dirty && databases_moved()) track(put_databases, NULL);
+    committing = false;
     dirty = 0;
+    if (!batch_is_open) return;
+    batch_is_open = false;
     commits++;
     slow_commit();
     if (mangrove_app_batch_commit(app, &last_ticket) != MANGROVE_APP_OK) die("a unit could not be committed");
