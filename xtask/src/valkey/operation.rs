@@ -253,7 +253,7 @@ impl Generator {
         let key = format!("e:{}", self.rng.random_range(0..keys));
         let mut value = self.value();
         if self.ballast {
-            value.resize(16_000, b'.');
+            value.resize(48_000, b'.');
         }
         (key, Change::SetUntil(value, self.deadline()))
     }
