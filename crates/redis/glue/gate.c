@@ -176,11 +176,45 @@ static int let_go(void) {
 }
 
 /* A round within a round: a slow script, or a command that loads a file, lets the event loop run. Nothing is committed
- * then: that would tear the script. What the loop answers (LOADING, BUSY) rests on no value and leaves at once; what
- * was answered before, which is all that the first inner round finds, waits. */
+ * then: that would tear the script, unless it has changed nothing yet. What the loop answers (LOADING, BUSY) rests on
+ * no value and leaves at once; what was answered before, which is all that the first inner round finds, waits. */
 static bool parked_inside;
+static long long calls_before_script;
+
+int __real_scriptPrepareForRun(scriptRunCtx *, client *, client *, const char *, uint64_t, int);
+int __wrap_scriptPrepareForRun(scriptRunCtx *context, client *engine, client *caller, const char *name, uint64_t flags,
+                               int read_only) {
+    calls_before_script = tracked_calls;
+    return __real_scriptPrepareForRun(context, engine, caller, name, flags, read_only);
+}
+
+/* Who waits goes on waiting, whatever else it is told. */
+static void hold_parked(void) {
+    listIter li;
+    listNode *ln;
+    listRewind(server.clients_pending_write, &li);
+    while ((ln = listNext(&li))) {
+        client *c = listNodeValue(ln);
+        if (!c->conn || c->conn->fd < 0) continue;
+        place_t *p = place_of(c);
+        if (p->client != c->id || !p->batch) continue;
+        c->flag.pending_write = 0;
+        listUnlinkNode(server.clients_pending_write, ln);
+    }
+}
+
 static int inner_round(bool first) {
-    if (first) park_pending(open_batch);
+    bool tears = inside || server.in_exec || tracked_calls != calls_before_script;
+    if (first && !tears) {
+        /* Whoever is to stop the script may be among those that were answered before it began. */
+        if (dirty) take_off();
+        wait_for_all();
+        release();
+    } else if (first) {
+        park_pending(open_batch);
+    } else {
+        hold_parked();
+    }
     parked_inside = true;
     return let_go();
 }

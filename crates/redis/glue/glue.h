@@ -16,6 +16,7 @@
 #include "io_threads.h"
 #include "kvstore.h"
 #include "rdb.h"
+#include "script.h"
 #include "mangrove_app.h"
 
 /* The most databases that a state has room for. */
