@@ -147,6 +147,10 @@ fn campaigns() -> Result<Vec<Step>> {
         Step::One("powercut", xtask(&["powercut", "--rounds", "1"])?),
         Step::One("powercut, sqlite", xtask(&["powercut", "--app", "sqlite", "--rounds", "1"])?),
         Step::One("powercut, txn", xtask(&["powercut", "--app", "txn", "--rounds", "1"])?),
+        Step::One(
+            "powercut, redis",
+            xtask(&["powercut", "--app", "redis", "--rounds", "1", "--medium", "ext4"])?,
+        ),
         // Two of five models: `cargo xtask tla` runs them all, which takes minutes.
         Step::One("tla, file medium", xtask(&["tla", "--model", "FileMedium"])?),
         Step::One("tla, SPHT-eADR", xtask(&["tla", "--model", "SphtEadr"])?),

@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// The program under test
     #[arg(long, alias = "app", value_enum, default_value_t = Program::Map)]
     pub(super) program: Program,
-    /// The program under test; built when left out
+    /// The program under test; built when left out, but for redis, which `make redis` builds
     #[arg(long)]
     pub(super) binary: Option<PathBuf>,
     /// How the guest is executed [default: kvm if it works, else tcg]

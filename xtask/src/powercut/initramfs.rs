@@ -78,6 +78,13 @@ fn stripped(program: &Path, to: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Where the program's libraries lie, for a program that looks for them beside itself.
+pub(super) fn library_path(program: &Path) -> anyhow::Result<String> {
+    let folders: BTreeSet<PathBuf> =
+        libraries(program)?.iter().filter_map(|library| Some(library.parent()?.to_owned())).collect();
+    Ok(folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(":"))
+}
+
 /// The shared libraries and the loader, by the paths under which the loader looks for them.
 fn libraries(program: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let output = Command::new("ldd").arg(program).output().context("cannot run ldd")?;

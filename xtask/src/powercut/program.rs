@@ -12,6 +12,8 @@ pub(crate) enum Program {
     Sqlite,
     /// Durable transactions, by `mangrove-stress txn`
     Txn,
+    /// The Redis-compatible server, with clients of ours on the host
+    Redis,
     /// A file, appended to and synced: proves the harness without Mangrove
     Raw,
 }
@@ -35,7 +37,7 @@ impl Script {
         match self.program {
             Program::Sqlite => "stress ",
             Program::Txn => "txn ",
-            Program::Map | Program::Raw => "",
+            Program::Map | Program::Raw | Program::Redis => "",
         }
     }
 
@@ -44,6 +46,7 @@ impl Script {
         let Self { medium, threads, keys, log, early, .. } = self;
         let numbers = format!("--round {round} --seed {seed} --threads {threads} --keys {keys}");
         let command = match self.program {
+            Program::Redis => unreachable!("its rounds are in redis.rs"),
             Program::Map | Program::Sqlite | Program::Txn => {
                 let word = self.word();
                 let durability = if *early { "interval=60000" } else { "sync" };
@@ -62,6 +65,7 @@ impl Script {
     /// may have gone before or while it was created.
     pub(super) fn check(&self, close: bool) -> String {
         let command = match self.program {
+            Program::Redis => unreachable!("its rounds are in redis.rs"),
             Program::Map | Program::Sqlite | Program::Txn => {
                 format!("{}check /mnt/pool{}", self.word(), if close { " --close" } else { "" })
             }

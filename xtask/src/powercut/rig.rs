@@ -15,10 +15,13 @@ use super::hypervisor::{Accelerator, Guest, VirtualMachine};
 use super::media::GuestStorage;
 use super::nbd::NbdServer;
 use super::packages;
-use crate::tree;
+use crate::{tree, valkey};
 
 /// How many boots in a row may fail before the file system is mounted.
 const BOOT_DEATHS_MAX: u32 = 2;
+
+/// The guest in its network, as QEMU expects it.
+pub(super) const GUEST_ADDRESS: &str = "10.0.2.15";
 
 /// The parts that do not change.
 pub(super) struct Rig {
@@ -29,6 +32,8 @@ pub(super) struct Rig {
     pub(super) folder: PathBuf,
     /// The disk answers flushes without doing anything.
     pub(super) lies: bool,
+    /// Programs of the host connect to this port of the guest.
+    pub(super) serves: Option<u16>,
     pub(super) rng: StdRng,
     pub(super) totals: Totals,
 }
@@ -60,6 +65,8 @@ impl Powered {
 /// A machine that runs, with its file system mounted on `/mnt`.
 pub(super) struct Powered {
     pub(super) guest: Guest,
+    /// The host's port that leads to [`Rig::serves`].
+    pub(super) port: u16,
     disk: Option<(Arc<Mutex<PowerCutDisk>>, NbdServer)>,
 }
 
@@ -141,14 +148,20 @@ impl Rig {
                 Some((disk, server))
             }
         };
+        let mut devices = self.storage.devices(&self.image(), &socket);
+        // Another one at each boot: a port that somebody took meanwhile costs a boot and no more.
+        let port = if self.serves.is_some() { valkey::free_port(0)? } else { 0 };
+        if let Some(inside) = self.serves {
+            devices.extend(network(port, inside));
+        }
         let guest = Guest::start(&VirtualMachine {
             accelerator: self.accelerator,
             kernel: &self.kernel,
             initramfs: &self.initramfs,
-            devices: self.storage.devices(&self.image(), &socket),
+            devices,
             folder: &self.folder,
         })?;
-        Ok(Powered { guest, disk })
+        Ok(Powered { guest, port, disk })
     }
 
     fn repair(&mut self) -> anyhow::Result<()> {
@@ -164,6 +177,17 @@ impl Rig {
         );
         Ok(())
     }
+}
+
+/// A network of the host and the guest alone, in which `port` of the host leads to `inside`.
+fn network(port: u16, inside: u16) -> [String; 4] {
+    [
+        "-netdev".into(),
+        format!("user,id=net,restrict=on,ipv6=off,hostfwd=tcp:127.0.0.1:{port}-{GUEST_ADDRESS}:{inside}"),
+        "-device".into(),
+        // Without the program that boots over the network, which is a package of its own.
+        "virtio-net-pci,netdev=net,romfile=".into(),
+    ]
 }
 
 /// Copies an image, leaving holes where it has holes.

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use rand::Rng;
-use rand::rngs::StdRng;
 
+use super::instants::{FIRST_PATIENCE, Instants, OFF_POLL, WRITE_PATIENCE};
 use super::media::GuestStorage;
 use super::program::{Program, Script};
 use super::rig::{Powered, Rig, Totals, copy};
@@ -16,21 +16,10 @@ use mangrove_crashlab::history::HistoryVerdict;
 
 /// Rounds that share one file system and one pool before the next starts afresh.
 const ROUNDS_PER_DISK: u64 = 10;
-/// The cut comes after at most this many acknowledged writes, and at most this much later.
-const ACKNOWLEDGED_MAX: f64 = 3_000.0;
-const WRITE_MAX: Duration = Duration::from_millis(1_000);
-/// A cut at a flush waits for at most this many flushes.
-const FLUSHES_MAX: f64 = 50.0;
-/// How often the chore looks whether the disk has cut the power.
-const OFF_POLL: Duration = Duration::from_millis(2);
-/// A slow machine need not reach the number of acknowledgements.
-const WRITE_PATIENCE: Duration = Duration::from_secs(8);
-/// How long the first acknowledged write may take: the guest's processor is a program on a machine that may be busy.
-const FIRST_PATIENCE: Duration = Duration::from_secs(300);
 /// If a check is cut, the cut comes within this time.
 const CHECK_MAX: Duration = Duration::from_millis(400);
-/// What the guest prints when a writer ends, which it must not.
-const ENDED: &str = "# ended";
+/// What the guest prints when a writer or a server ends, which it must not.
+pub(super) const ENDED: &str = "# ended";
 /// A checker's messages about a pool that holds nothing, because the power went before or while it was created. If
 /// any write was acknowledged it is lost then, and the history reports that.
 const NO_POOL: [&str; 2] = ["there is no pool", "its creation was interrupted and nothing was stored in it"];
@@ -175,19 +164,13 @@ impl Rounds {
         self.tape.check(&lines)
     }
 
-    /// Lets the writer write until a random instant, and cuts. One cut in four falls anywhere from the opening of
-    /// the pool on, the others after a random number of acknowledgements. On a disk of ours every other cut
-    /// waits for a flush, the instant at which the most can be lost.
+    /// Lets the writer write until a random instant, and cuts.
     fn write_and_cut(&mut self, mut powered: Powered, round: u64) -> Result<()> {
-        let ours = self.rig.storage == GuestStorage::Ext4;
-        let rng = &mut self.rig.rng;
-        let count = if rng.random_ratio(1, 4) { 0 } else { (ACKNOWLEDGED_MAX * scattered(rng)) as u64 };
-        let at_flush = (ours && rng.random_ratio(1, 2)).then(|| (FLUSHES_MAX * scattered(rng)).ceil() as u64);
-        let delay = WRITE_MAX.mul_f64(scattered(rng));
+        let Instants { count, at_flush, delay } = Instants::draw(&mut self.rig.rng, self.rig.storage);
         if let (0, Some(flushes)) = (count, at_flush) {
             powered.cut_at_flush(flushes);
         }
-        powered.guest.type_in(&self.script.write(round, rng.random()))?;
+        powered.guest.type_in(&self.script.write(round, self.rig.rng.random()))?;
         let mut lines = Vec::new();
         let mut patience = Instant::now() + FIRST_PATIENCE;
         for nth in 0..count {
@@ -253,6 +236,7 @@ impl Rounds {
             Program::Sqlite => " --program sqlite",
             Program::Txn => " --program txn",
             Program::Raw => " --program raw",
+            Program::Redis => " --program redis",
         };
         Ok(format!(
             "{text}seed {}; the disk as the cut left it is kept; judge it again with\n  \
@@ -274,9 +258,4 @@ pub(super) fn medium(storage: GuestStorage) -> &'static str {
 
 fn is_end(line: &str) -> bool {
     line.starts_with(ENDED)
-}
-
-/// Between 0.001 and 1, each order of magnitude as likely as another.
-fn scattered(rng: &mut StdRng) -> f64 {
-    10f64.powf(-3.0 * rng.random::<f64>())
 }

@@ -15,10 +15,12 @@ use super::media::GuestStorage;
 use super::packages;
 use super::program::{Program, Script};
 use super::raw;
+use super::redis::{self, ServerRounds};
 use super::rig::{Rig, Totals};
 use super::rounds::{Outcome, Rounds, medium};
 use crate::apps::App;
 use crate::tree;
+use crate::valkey::{self, Crowd};
 
 /// Rounds within which an injected fault must show.
 const INJECTED_ROUNDS_MAX: u64 = 10;
@@ -94,6 +96,9 @@ impl Bench {
             MediumArg::Dax => vec![GuestStorage::Dax],
             MediumArg::Both => vec![GuestStorage::Ext4, GuestStorage::Dax],
         };
+        if self.args.program == Program::Redis {
+            return self.honest_server(&storages);
+        }
         // At the same time, because a guest that boots keeps only one processor busy.
         let rounds: Vec<Rounds> = storages
             .into_iter()
@@ -113,8 +118,66 @@ impl Bench {
         Ok(())
     }
 
+    fn honest_server(&mut self, storages: &[GuestStorage]) -> Result<()> {
+        ensure!(
+            self.args.examine.is_none(),
+            "the clients of a server are gone: its disk cannot be judged again"
+        );
+        let rounds: Vec<ServerRounds> = storages
+            .iter()
+            .map(|storage| self.server_rounds(*storage, None, false))
+            .collect::<Result<_>>()?;
+        let args = &self.args;
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = rounds
+                .into_iter()
+                .map(|mut rounds| {
+                    scope.spawn(move || {
+                        rounds.run(args.rounds).with_context(|| format!("seed {}", args.seed))?;
+                        println!("{}", rounds.report());
+                        rounds.clear()
+                    })
+                })
+                .collect();
+            let ends: Vec<Result<()>> = threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect();
+            ends.into_iter().collect()
+        })
+    }
+
+    /// The faults of a server: answers that leave before their unit is durable, and a disk that lies.
+    fn planted_server(&mut self) -> Result<()> {
+        let plants = [
+            ("the server, without the gate of its answers", Some("gate"), false),
+            ("the server, on a disk that ignores flushes", None, true),
+        ];
+        let mut missed = 0;
+        for (name, plant, lies) in plants {
+            let mut rounds = self.server_rounds(GuestStorage::Ext4, plant, lies)?;
+            match rounds.run(INJECTED_ROUNDS_MAX) {
+                Ok(()) => {
+                    missed += 1;
+                    println!("planted: {name}: NOT caught in {INJECTED_ROUNDS_MAX} rounds");
+                }
+                Err(error) => {
+                    let how: Vec<String> = error.chain().map(ToString::to_string).collect();
+                    let how: String = how.join(": ").chars().take(300).collect();
+                    println!("planted: {name}: caught ({how})");
+                }
+            }
+            rounds.clear()?;
+        }
+        ensure!(missed == 0, "the harness misses planted bugs");
+        Ok(())
+    }
+
     /// Each injected fault must be found, or the harness proves nothing.
     fn planted(&mut self) -> Result<()> {
+        if self.args.program == Program::Redis {
+            return self.planted_server();
+        }
         // The faults of the raw program prove the harness without a map.
         let raw_only = self.args.program == Program::Raw;
         let plants: Vec<&InjectedFault> =
@@ -156,17 +219,7 @@ impl Bench {
     ) -> Result<Rounds> {
         let initramfs = self.initramfs(program)?;
         let accelerator = self.accelerator(&initramfs)?;
-        let planted = early || lies;
-        let rig = Rig {
-            accelerator,
-            kernel: self.kernel.image.clone(),
-            initramfs,
-            storage,
-            folder: self.run_folder.join(storage.name()),
-            lies,
-            rng: StdRng::seed_from_u64(self.args.seed),
-            totals: Totals::default(),
-        };
+        let rig = self.rig(storage, accelerator, initramfs, lies);
         let script = Script {
             program,
             medium: medium(storage),
@@ -175,12 +228,48 @@ impl Bench {
             log: "16M",
             early,
         };
-        let keep = if planted {
-            self.run_folder.join("kept")
-        } else {
-            self.args.keep.clone().unwrap_or_else(|| self.folder.join("kept")).join(storage.name())
-        };
+        let keep = if early || lies { self.run_folder.join("kept") } else { self.keep(storage) };
         Ok(Rounds::new(rig, script, keep, self.args.seed))
+    }
+
+    fn server_rounds(
+        &mut self,
+        storage: GuestStorage,
+        plant: Option<&'static str>,
+        lies: bool,
+    ) -> Result<ServerRounds> {
+        let initramfs = self.initramfs(Program::Redis)?;
+        let accelerator = self.accelerator(&initramfs)?;
+        let mut rig = self.rig(storage, accelerator, initramfs, lies);
+        rig.serves = Some(redis::PORT);
+        let keys = (self.args.keys / valkey::KEYS_DIVISOR).max(6);
+        let crowd = Crowd::new(usize::from(self.args.threads), keys, redis::FLOODS);
+        let library_path = initramfs::library_path(&self.server()?)?;
+        Ok(ServerRounds::new(rig, crowd, self.keep(storage), library_path, plant))
+    }
+
+    /// Where the disk is kept after a failure.
+    fn keep(&self, storage: GuestStorage) -> PathBuf {
+        self.args.keep.clone().unwrap_or_else(|| self.folder.join("kept")).join(storage.name())
+    }
+
+    fn rig(&self, storage: GuestStorage, accelerator: Accelerator, initramfs: PathBuf, lies: bool) -> Rig {
+        Rig {
+            accelerator,
+            kernel: self.kernel.image.clone(),
+            initramfs,
+            storage,
+            folder: self.run_folder.join(storage.name()),
+            lies,
+            serves: None,
+            rng: StdRng::seed_from_u64(self.args.seed),
+            totals: Totals::default(),
+        }
+    }
+
+    /// The durable server.
+    fn server(&self) -> Result<PathBuf> {
+        self.args.binary.clone().map_or_else(|| valkey::Programs::default().durable(), Ok)
     }
 
     fn initramfs(&self, program: Program) -> Result<PathBuf> {
@@ -189,6 +278,7 @@ impl Bench {
                 ("map", self.args.binary.clone().map_or_else(tree::mangrove_stress, Ok)?)
             }
             Program::Sqlite => ("sqlite", self.args.binary.clone().map_or_else(|| App::Sqlite.build(), Ok)?),
+            Program::Redis => ("redis", self.server()?),
             Program::Raw => ("raw", std::env::current_exe()?),
         };
         let file = self.run_folder.join(name).with_extension("cpio");

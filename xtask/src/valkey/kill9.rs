@@ -191,16 +191,7 @@ impl<'a> Rounds<'a> {
         let packed = self.rng.random_ratio(1, 2);
         // A log so small that checkpoints happen all the time.
         self.setup.log_bytes = self.rng.random_ratio(1, 2).then_some(LOG_BYTES);
-        self.setup.directives.clear();
-        let mut setup = self.setup.clone();
-        // Small limits: collections leave their compact encodings early, and small ones keep them.
-        for kind in ["hash", "zset", "set"] {
-            setup = setup.with(&format!("{kind}-max-listpack-entries"), "8");
-        }
-        setup = setup.with("list-max-listpack-size", if packed { "5" } else { "-2" });
-        setup = setup.with("list-compress-depth", if packed { "1" } else { "0" });
-        setup = setup.with("io-threads", if threads { "3" } else { "1" });
-        self.setup = setup.with("databases", "32").with("hz", "100");
+        self.setup.directives = server::small_limits(packed, threads);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 mod client;
 mod cluster;
 mod counters;
+mod crowd;
 mod fleet;
 mod kill9;
 pub(crate) mod memory;
@@ -15,5 +16,7 @@ mod server;
 pub(crate) mod suite;
 mod survey;
 
+pub(crate) use crowd::Crowd;
 pub(crate) use kill9::{Campaign, KEYS_DIVISOR};
-pub(crate) use server::{Kind, Programs};
+pub(crate) use resp::{Address, Connection};
+pub(crate) use server::{Kind, Programs, free_port, small_limits};

@@ -30,7 +30,7 @@ pub(super) fn encode(command: &[Vec<u8>], to: &mut Vec<u8>) {
 
 /// What a server answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     Nil,
     Integer(i64),
     /// A status or a string.
@@ -50,7 +50,7 @@ impl Reply {
     }
 
     /// A string as text.
-    pub(super) fn string(self) -> Result<String> {
+    pub(crate) fn string(self) -> Result<String> {
         Ok(String::from_utf8_lossy(&self.text()?).into_owned())
     }
 
@@ -71,7 +71,7 @@ impl Reply {
 
 /// Where a server listens.
 #[derive(Clone, Debug)]
-pub(super) enum Address {
+pub(crate) enum Address {
     Unix(PathBuf),
     /// A port of the loopback interface.
     Port(u16),
@@ -82,7 +82,7 @@ impl Stream for UnixStream {}
 impl Stream for TcpStream {}
 
 /// A connection.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     reader: BufReader<Box<dyn Stream>>,
     unsent: Vec<u8>,
 }
@@ -90,7 +90,7 @@ pub(super) struct Connection {
 impl Connection {
     /// # Errors
     /// Nothing listens there.
-    pub(super) fn open(address: &Address) -> io::Result<Self> {
+    pub(crate) fn open(address: &Address) -> io::Result<Self> {
         let stream: Box<dyn Stream> = match address {
             Address::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
@@ -161,7 +161,7 @@ impl Connection {
     }
 
     /// The same with a command of text.
-    pub(super) fn ask(&mut self, command: &[&str]) -> Result<Reply> {
+    pub(crate) fn ask(&mut self, command: &[&str]) -> Result<Reply> {
         self.ask_words(&words(command))
     }
 

@@ -16,7 +16,7 @@ const END_MAX: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Where the programs are.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Programs {
     /// The durable server [default: $MANGROVE_REDIS_SERVER, else what `make redis` has built]
     #[arg(long, value_name = "FILE")]
@@ -31,7 +31,7 @@ const BUILDS: &str = "data/valkey";
 
 impl Programs {
     /// The durable server.
-    pub(super) fn durable(&self) -> Result<PathBuf> {
+    pub(crate) fn durable(&self) -> Result<PathBuf> {
         let named =
             self.server.clone().or_else(|| std::env::var_os("MANGROVE_REDIS_SERVER").map(PathBuf::from));
         let found = named.unwrap_or_else(|| tree::root().join(BUILDS).join("current/valkey-server"));
@@ -241,13 +241,29 @@ impl Drop for Server {
     }
 }
 
+/// Directives that make much of little data: collections leave their compact encodings early, and small ones keep them;
+/// lists are compressed if they are `packed`.
+pub(crate) fn small_limits(packed: bool, threads: bool) -> Vec<String> {
+    let mut directives = Vec::new();
+    let mut add = |name: &str, value: &str| directives.extend([format!("--{name}"), value.to_owned()]);
+    for kind in ["hash", "zset", "set"] {
+        add(&format!("{kind}-max-listpack-entries"), "8");
+    }
+    add("list-max-listpack-size", if packed { "5" } else { "-2" });
+    add("list-compress-depth", if packed { "1" } else { "0" });
+    add("io-threads", if threads { "3" } else { "1" });
+    add("databases", "32");
+    add("hz", "100");
+    directives
+}
+
 /// The socket of servers of this process.
 pub(super) fn socket(name: &str) -> Address {
     Address::Unix(std::env::temp_dir().join(format!("mangrove-{}-{name}.sock", std::process::id())))
 }
 
 /// A port on which nothing listens now, with a free one `beyond` it where that is not 0.
-pub(super) fn free_port(beyond: u16) -> Result<u16> {
+pub(crate) fn free_port(beyond: u16) -> Result<u16> {
     for _ in 0..100 {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).context("no free port")?;
         let port = listener.local_addr()?.port();

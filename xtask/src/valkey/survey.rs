@@ -31,7 +31,7 @@ impl Survey {
         findings: &mut Vec<String>,
     ) -> Result<Self> {
         let database = database.to_string();
-        let began = operation::now();
+        let began = clock(connection)?;
         let mut listed = connection.ask(&["EVAL", LIST, "0", &database])?.list()?;
         ensure!(listed.len() == 4, "a list of keys has four parts, not {}", listed.len());
         let keys = listed.remove(3).list()?;
@@ -63,7 +63,7 @@ impl Survey {
             let deadline = u64::try_from(deadline.integer()?).ok();
             state.insert(key, Entry { value, deadline });
         }
-        let ended = operation::now();
+        let ended = clock(connection)?;
         let survey = Self { state, began, ended };
         survey.look_up(connection, findings)?;
         Ok(survey)
@@ -171,6 +171,14 @@ impl Survey {
         }
         lines.join("; ")
     }
+}
+
+/// The server's clock, in milliseconds since 1970. In a virtual machine it is not that of this process.
+fn clock(connection: &mut Connection) -> Result<u64> {
+    let time = connection.ask(&["TIME"])?.list()?;
+    let mut parts = time.into_iter().map(|part| -> Result<u64> { Ok(part.string()?.parse()?) });
+    let (seconds, micros) = parts.next().zip(parts.next()).context("TIME has two parts")?;
+    Ok(seconds? * 1_000 + micros? / 1_000)
 }
 
 /// The command that reads a key whole, by its kind.
