@@ -4,7 +4,7 @@
 //! Kept down until its replica is promoted, it follows the replica, which has all that WAIT 1 has confirmed.
 
 use super::counters::{Counters, Due, catch_up, offset, role, wait_until};
-use super::fleet::{Bench, port, synchronisations};
+use super::fleet::{Bench, Synchronisations, port};
 use super::resp::Connection;
 use super::server::{Server, Setup};
 use anyhow::{Context, Result};
@@ -127,7 +127,7 @@ fn write_and_kill(
 pub(super) fn run(bench: &mut Bench) -> Result<String> {
     let mut nodes = make(bench)?;
     let mut counters = tags(&mut nodes)?;
-    let (mut full, mut partial) = (0, 0);
+    let mut made = Synchronisations::default();
     for round in 0..bench.rounds {
         let victim = bench.rng.random_range(0..PRIMARY_COUNT);
         write_and_kill(bench, &mut nodes, &mut counters, victim, false)?;
@@ -155,16 +155,15 @@ pub(super) fn run(bench: &mut Bench) -> Result<String> {
         }
         let (primaries, replicas) = nodes.split_at_mut(PRIMARY_COUNT);
         catch_up(&mut primaries[victim].connection, &mut replicas[victim].connection)?;
-        let (f, p) = synchronisations(&mut primaries[victim].connection)?;
-        (full, partial) = (full + f, partial + p);
+        made.add(Synchronisations::of(&mut primaries[victim].connection)?);
     }
     let failovers = bench.rounds.div_ceil(2);
     for round in 0..failovers {
         fail_over(bench, &mut nodes, &mut counters).with_context(|| format!("failover {round}"))?;
     }
     Ok(format!(
-        "{} writes acknowledged, {} kills with a restart at once: 0 lost, {full} full and {partial} partial \
-         synchronisations; {failovers} kills until a replica was promoted: what WAIT confirmed is there",
+        "{} writes acknowledged, {} kills with a restart at once: 0 lost, {made}; {failovers} kills until a \
+         replica was promoted: what WAIT confirmed is there",
         counters.iter().map(|counters| counters.total).sum::<u64>(),
         bench.rounds
     ))

@@ -42,8 +42,34 @@ pub(super) fn port(setup: &Setup) -> u16 {
     }
 }
 
-/// How often a server has synchronised its replicas since its start: in full, in part.
-pub(super) fn synchronisations(connection: &mut Connection) -> Result<(u64, u64)> {
-    let mut count = |name| -> Result<u64> { Ok(connection.info("stats", name)?.parse()?) };
-    Ok((count("sync_full")?, count("sync_partial_ok")?))
+/// How often replicas were synchronised.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Synchronisations {
+    /// By all data.
+    pub(super) full: u64,
+    /// By the rest of the stream.
+    pub(super) partial: u64,
+}
+
+impl Synchronisations {
+    /// Those that a server has made since its start.
+    pub(super) fn of(connection: &mut Connection) -> Result<Self> {
+        let mut count = |name| -> Result<u64> { Ok(connection.info("stats", name)?.parse()?) };
+        Ok(Self { full: count("sync_full")?, partial: count("sync_partial_ok")? })
+    }
+
+    pub(super) fn since(self, before: Self) -> Self {
+        Self { full: self.full - before.full, partial: self.partial - before.partial }
+    }
+
+    pub(super) fn add(&mut self, more: Self) {
+        self.full += more.full;
+        self.partial += more.partial;
+    }
+}
+
+impl std::fmt::Display for Synchronisations {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} full and {} partial synchronisations", self.full, self.partial)
+    }
 }

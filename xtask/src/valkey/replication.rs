@@ -1,19 +1,17 @@
 //! `cargo xtask redis-replication`: the durable server as a primary and as a replica of stock servers, in a Cluster,
 //! and under Sentinel, with SIGKILL in all of them.
 
-use super::client::{self, Ledger, Shared};
 use super::counters::{catch_up, compare, offset, wait_until};
-use super::fleet::{Bench, port, synchronisations};
-use super::operation;
+use super::crowd::Crowd;
+use super::fleet::{Bench, Synchronisations, port};
 use super::resp::{Address, Connection};
-use super::server::{self, Kind, Programs, Setup};
-use super::survey::{self, Survey};
+use super::server::{self, Kind, Programs, Server, Setup};
 use super::{cluster, sentinel};
 use crate::tree;
 use anyhow::{Context, Result, ensure};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Clients of the first two cases, and different keys of each kind.
@@ -21,6 +19,8 @@ const CLIENT_COUNT: usize = 4;
 const KEY_COUNT: u64 = 60;
 /// Operations between two kills.
 const OPERATION_COUNT: u64 = 3_000;
+/// Batches of a client, one in so many, that begin with a flood of answers.
+const FLOODS: u32 = 50;
 /// After this long all keys with near deadlines have expired.
 const DEADLINES: Duration = Duration::from_millis(750);
 
@@ -106,53 +106,21 @@ fn follow(setup: Setup, primary: &Setup) -> Setup {
     setup
 }
 
-/// Runs clients on `address` until so many operations were acknowledged; `end` then ends their connections.
+/// Runs the clients on `address` until so many operations were acknowledged; `end` then ends their connections.
 fn work(
     bench: &mut Bench,
+    crowd: &mut Crowd,
     address: &Address,
-    ledgers: &mut Vec<Ledger>,
     end: impl FnOnce() -> Result<()>,
-) -> Result<u64> {
-    let shared = Shared {
-        address: address.clone(),
-        keys: KEY_COUNT,
-        evicts: false,
-        floods: 50,
-        told: (0..CLIENT_COUNT).map(|_| AtomicU64::new(0)).collect(),
-        acknowledged: AtomicU64::new(0),
-        read: AtomicU64::new(0),
-    };
-    ledgers.resize_with(CLIENT_COUNT, Ledger::default);
+) -> Result<()> {
     let after = bench.rng.random_range(OPERATION_COUNT / 3..OPERATION_COUNT);
-    let seeds: Vec<u64> = (0..CLIENT_COUNT).map(|_| bench.rng.random()).collect();
-    let taken = std::mem::take(ledgers);
-    let (worked, ended) = std::thread::scope(|scope| {
-        let shared = &shared;
-        let works: Vec<_> = taken
-            .into_iter()
-            .zip(seeds)
-            .enumerate()
-            .map(|(client, (ledger, seed))| {
-                scope.spawn(move || client::work(shared, client, ledger, StdRng::seed_from_u64(seed)))
-            })
-            .collect();
+    crowd.work(address, &mut bench.rng, |acknowledged| {
         let waited = wait_until("the clients have enough answers", Duration::from_secs(120), || {
-            Ok(shared.acknowledged.load(Ordering::Relaxed) >= after)
+            Ok(acknowledged.load(Ordering::Relaxed) >= after)
         });
-        let ended = end();
-        let worked: Vec<Ledger> = works
-            .into_iter()
-            .map(|work| work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect();
-        (worked, waited.and(ended))
-    });
-    *ledgers = worked;
-    for (ledger, told) in ledgers.iter_mut().zip(&shared.told) {
-        bench.findings.append(&mut ledger.findings);
-        ledger.told = told.load(Ordering::Relaxed).max(ledger.told);
-    }
-    ended?;
-    Ok(shared.acknowledged.into_inner())
+        end()?;
+        waited.map(|_| ())
+    })
 }
 
 fn end_clients(connection: &mut Connection) -> Result<()> {
@@ -160,83 +128,120 @@ fn end_clients(connection: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-/// Compares every client's database with its ledger; on a primary this deletes the keys that have expired.
-fn settle(bench: &mut Bench, connection: &mut Connection, ledgers: &mut [Ledger]) -> Result<()> {
-    for (client, ledger) in ledgers.iter_mut().enumerate() {
-        let survey = Survey::take(connection, client::database(client), &mut bench.findings)?;
-        if let Some(finding) = survey.settle(ledger, ledger.told, false) {
-            bench.findings.push(format!("client {client}: {finding}"));
-        }
-    }
-    survey::audit_accounts(connection, &mut bench.findings)
+/// A durable primary and its stock replica.
+struct Pair {
+    durable: Setup,
+    server: Server,
+    primary: Connection,
+    replica: Connection,
 }
 
-fn prepare(connection: &mut Connection) -> Result<()> {
-    connection.ask(&["FUNCTION", "LOAD", "REPLACE", &operation::library()])?;
-    survey::open_accounts(connection)
-}
-
-/// A stock replica never has what its primary lost, and continues after each of its kills.
-fn primary(bench: &mut Bench) -> Result<String> {
-    let durable = bench.durable("primary", 0)?;
-    let stock = follow(bench.stock("replica", 0)?, &durable);
-    let (mut server, mut primary) = durable.start()?;
-    let (_replica, mut replica) = stock.start()?;
-    prepare(&mut primary)?;
-    catch_up(&mut primary, &mut replica)?;
-    let (mut acknowledged, mut full, mut partial) = (0, 0, 0);
-    let mut ledgers = Vec::new();
-    for round in 0..bench.rounds {
-        acknowledged += work(bench, &durable.address, &mut ledgers, || server.kill())?;
+impl Pair {
+    /// Starts the primary, which was killed, again. Its replica has nothing that it lost, and goes on by the stream if
+    /// it had all of it.
+    fn resume(&mut self, bench: &mut Bench, what: &str) -> Result<Synchronisations> {
+        let Self { durable, server, primary, replica } = self;
         wait_until("the replica notices", Duration::from_secs(20), || {
             Ok(replica.info("replication", "master_link_status")? == "down")
         })?;
-        let received = offset(&mut replica)?;
-        (server, primary) = durable.start()?;
-        let kept = offset(&mut primary)?;
+        let received = offset(replica)?;
+        (*server, *primary) = durable.start()?;
+        let kept = offset(primary)?;
         if received > kept {
-            let finding =
-                format!("round {round}: the replica has {received} bytes of the stream, its primary {kept}");
+            bench
+                .findings
+                .push(format!("{what}: the replica has {received} bytes of the stream, its primary {kept}"));
+        }
+        catch_up(primary, replica)?;
+        let made = Synchronisations::of(primary)?;
+        if received == kept && made.full > 0 {
+            let finding = format!(
+                "{what}: a full synchronisation, though the replica had all {kept} bytes of the stream"
+            );
             bench.findings.push(finding);
         }
-        std::thread::sleep(DEADLINES);
-        settle(bench, &mut primary, &mut ledgers)?;
-        catch_up(&mut primary, &mut replica)?;
-        compare(&format!("round {round}"), &mut primary, &mut replica, &mut bench.findings)?;
-        let (f, p) = synchronisations(&mut primary)?;
-        (full, partial) = (full + f, partial + p);
+        Ok(made)
     }
+}
+
+/// A stock replica never has what its primary lost, and goes on after each of its kills: by the stream where it had all
+/// of the durable one, which is always so in a pause.
+fn primary(bench: &mut Bench) -> Result<String> {
+    let durable = bench.durable("primary", 0)?;
+    let stock = follow(bench.stock("replica", 0)?, &durable);
+    let (server, primary) = durable.start()?;
+    let (_replica, replica) = stock.start()?;
+    let mut pair = Pair { durable, server, primary, replica };
+    Crowd::prepare(&mut pair.primary)?;
+    catch_up(&mut pair.primary, &mut pair.replica)?;
+    pair.server.kill()?;
+    let (mut busy, mut idle) = (Synchronisations::default(), pair.resume(bench, "without load")?);
+    let mut crowd = Crowd::new(CLIENT_COUNT, KEY_COUNT, FLOODS);
+    for round in 0..bench.rounds {
+        let is_idle = !round.is_multiple_of(2);
+        let address = pair.durable.address.clone();
+        if is_idle {
+            work(bench, &mut crowd, &address, || end_clients(&mut pair.primary))?;
+            pair.primary = Connection::open(&address)?;
+            // The stream ends with the deletion of the keys that expire.
+            std::thread::sleep(DEADLINES);
+            crowd.settle(&mut pair.primary)?;
+            catch_up(&mut pair.primary, &mut pair.replica)?;
+            pair.server.kill()?;
+        } else {
+            work(bench, &mut crowd, &address, || pair.server.kill())?;
+        }
+        let what = format!("round {round}");
+        let made = pair.resume(bench, &what)?;
+        if is_idle { &mut idle } else { &mut busy }.add(made);
+        std::thread::sleep(DEADLINES);
+        crowd.settle(&mut pair.primary)?;
+        bench.findings.append(&mut crowd.findings);
+        catch_up(&mut pair.primary, &mut pair.replica)?;
+        compare(&what, &mut pair.primary, &mut pair.replica, &mut bench.findings)?;
+    }
+    ensure!(idle.partial > 0, "no replica went on by the stream");
     Ok(format!(
-        "{acknowledged} operations, {} kills of the primary: 0 lost, the replica equal; {full} full and {partial} \
-         partial synchronisations",
-        bench.rounds
+        "{} operations, {} kills of the primary: 0 lost, the replica equal; under load {busy}, in a pause {idle}",
+        crowd.acknowledged,
+        bench.rounds + 1
     ))
 }
 
-/// A durable replica has what it had before a kill, and continues.
+/// A durable replica has what it had before a kill, and continues by the stream. One that was a primary meanwhile
+/// synchronises in full.
 fn replica(bench: &mut Bench) -> Result<String> {
     let stock = bench.stock("primary", 0)?;
     let alone = bench.durable("replica", 0)?;
     let durable = follow(alone.clone(), &stock);
     let (_primary, mut primary) = stock.start()?;
-    let (mut server, _) = durable.start()?;
-    prepare(&mut primary)?;
-    let mut acknowledged = 0;
-    let mut ledgers = Vec::new();
+    let (mut server, mut replica) = durable.start()?;
+    Crowd::prepare(&mut primary)?;
+    catch_up(&mut primary, &mut replica)?;
+    let mut killed = Synchronisations::default();
+    let mut crowd = Crowd::new(CLIENT_COUNT, KEY_COUNT, FLOODS);
     for round in 0..bench.rounds {
+        let before = Synchronisations::of(&mut primary)?;
         let mut ending = Connection::open(&stock.address)?;
-        acknowledged += work(bench, &stock.address, &mut ledgers, || {
+        work(bench, &mut crowd, &stock.address, || {
             server.kill()?;
             end_clients(&mut ending)
         })?;
         // `end_clients` has ended this chore's connection, too.
         primary = Connection::open(&stock.address)?;
-        let mut replica;
         (server, replica) = durable.start()?;
         std::thread::sleep(DEADLINES);
-        settle(bench, &mut primary, &mut ledgers)?;
+        crowd.settle(&mut primary)?;
+        bench.findings.append(&mut crowd.findings);
         catch_up(&mut primary, &mut replica)?;
         compare(&format!("round {round}, following"), &mut primary, &mut replica, &mut bench.findings)?;
+        let made = Synchronisations::of(&mut primary)?.since(before);
+        if made.full > 0 {
+            bench
+                .findings
+                .push(format!("round {round}: a full synchronisation of a replica that was killed"));
+        }
+        killed.add(made);
         server.kill()?;
         let (mut lonely, mut kept) = alone.start()?;
         compare(&format!("round {round}, alone after a kill"), &mut primary, &mut kept, &mut bench.findings)?;
@@ -244,5 +249,9 @@ fn replica(bench: &mut Bench) -> Result<String> {
         (server, replica) = durable.start()?;
         catch_up(&mut primary, &mut replica)?;
     }
-    Ok(format!("{acknowledged} operations, {} kills of the replica: equal to its primary", 2 * bench.rounds))
+    Ok(format!(
+        "{} operations, {} kills of the replica: equal to its primary; after those under load {killed}",
+        crowd.acknowledged,
+        2 * bench.rounds
+    ))
 }

@@ -1,7 +1,7 @@
 //! A durable primary with a stock replica under three Sentinels: the two cases of `cluster.rs`.
 
 use super::counters::{Counters, Due, catch_up, compare, offset, role, wait_until};
-use super::fleet::{Bench, port};
+use super::fleet::{Bench, Synchronisations, port};
 use super::resp::Connection;
 use super::server::Server;
 use anyhow::{Context, Result};
@@ -84,6 +84,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<String> {
     // Sentinels learn of replicas and of each other by messages that come every ten and two seconds.
     std::thread::sleep(Duration::from_secs(12));
     let mut counters = Counters::new("one");
+    let mut made = Synchronisations::default();
     for round in 0..bench.rounds {
         write_and_kill(bench, &durable.address, &mut counters, &mut server, false)?;
         wait_until("the replica notices", LIMIT, || {
@@ -104,6 +105,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<String> {
                 .push(format!("round {round}: the primary was replaced, though it came back at once"));
         }
         counters.check(&mut primary, Due::Acknowledged, &mut bench.findings)?;
+        made.add(Synchronisations::of(&mut primary)?);
     }
     write_and_kill(bench, &durable.address, &mut counters, &mut server, true)?;
     // A Sentinel ends all connections of the server that it promotes.
@@ -122,8 +124,8 @@ pub(super) fn run(bench: &mut Bench) -> Result<String> {
     catch_up(&mut replica, &mut old)?;
     compare("after a failover", &mut replica, &mut old, &mut bench.findings)?;
     Ok(format!(
-        "{} writes acknowledged, {} kills with a restart at once: 0 lost, no failover; 1 kill until the replica was \
-         promoted: what WAIT confirmed is there",
+        "{} writes acknowledged, {} kills with a restart at once: 0 lost, no failover, {made}; 1 kill until the \
+         replica was promoted: what WAIT confirmed is there",
         counters.total, bench.rounds
     ))
 }
