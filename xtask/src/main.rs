@@ -37,6 +37,8 @@ enum Chore {
     Kill9(kill9::Args),
     /// Cut the power of a virtual machine while it loads; boot again and verify.
     Powercut(powercut::Args),
+    /// Client libraries, redis-py and ioredis, with the durable server over SIGKILL.
+    RedisClients(valkey::clients::Args),
     /// The durable server at its maxmemory.
     RedisMemory(valkey::memory::Args),
     /// Durable and stock servers as primaries and replicas, in a Cluster and under Sentinel, with kills.
@@ -59,6 +61,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Instructions => instructions::run(),
         Chore::Kill9(args) => kill9::run(args),
         Chore::Powercut(args) => powercut::run(args),
+        Chore::RedisClients(args) => valkey::clients::run(args),
         Chore::RedisMemory(args) => valkey::memory::run(args),
         Chore::RedisReplication(args) => valkey::replication::run(args),
         Chore::RedisSuite(args) => valkey::suite::run(args),

@@ -1,6 +1,7 @@
 //! Chores about the Redis-compatible server: kills, Valkey's own test suite, replication, Cluster and Sentinel.
 
 mod client;
+pub(crate) mod clients;
 mod cluster;
 mod counters;
 mod crowd;
