@@ -43,6 +43,8 @@ enum Chore {
     RedisMemory(valkey::memory::Args),
     /// Durable and stock servers as primaries and replicas, in a Cluster and under Sentinel, with kills.
     RedisReplication(valkey::replication::Args),
+    /// Mixed load of the durable server for minutes: memory, log and lazy frees stay bounded, and crashes leak nothing.
+    RedisSoak(valkey::soak::Args),
     /// Valkey's own tests with the durable server in the place of its own.
     RedisSuite(valkey::suite::Args),
     /// Rules of the sources' structure: circles of files, long lines and files, floors, names in documents.
@@ -64,6 +66,7 @@ fn main() -> anyhow::Result<()> {
         Chore::RedisClients(args) => valkey::clients::run(args),
         Chore::RedisMemory(args) => valkey::memory::run(args),
         Chore::RedisReplication(args) => valkey::replication::run(args),
+        Chore::RedisSoak(args) => valkey::soak::run(args),
         Chore::RedisSuite(args) => valkey::suite::run(args),
         Chore::Tidy(args) => tidy::run(args),
         Chore::Tla(args) => tla::run(args),

@@ -131,8 +131,13 @@ static bool shrink_database(grave_t *g) {
 static void dig(void *unused) {
     UNUSED(unused);
     grave_t *g = root->grave;
-    if (g->value ? !shrink_value(g->value) : !shrink_database(g)) return;
-    if (g->value) {
+    bool leaks = left_out("grave");
+    if (leaks) {
+        /* The planted bug: nothing is freed. */
+        buried_gone(g->value ? 1 : kvstoreSize(g->keys));
+    } else if (g->value ? !shrink_value(g->value) : !shrink_database(g)) {
+        return;
+    } else if (g->value) {
         decrRefCount(g->value);
         buried_gone(1);
     } else {

@@ -17,7 +17,7 @@ void die(const char *what) {
 
 static bool is_hook(const char *name) {
     static const char *const names[] = {"seed", "policy", "setkey", "expiry", "eviction", "gate", "writeToClient",
-                                        "io-threads", "commands", "natives", "unit", NULL};
+                                        "io-threads", "commands", "natives", "unit", "grave", NULL};
     for (int j = 0; names[j]; j++)
         if (!strcmp(name, names[j])) return true;
     return false;

@@ -16,6 +16,8 @@ pub(crate) struct Crowd {
     keys: u64,
     /// One batch in so many begins with a flood of answers.
     floods: u32,
+    /// Whether the server is to evict keys.
+    evicts: bool,
     /// Operations that were acknowledged.
     pub(crate) acknowledged: u64,
     /// Keys that were compared.
@@ -28,7 +30,13 @@ impl Crowd {
     /// `clients` that know of nothing.
     pub(crate) fn new(clients: usize, keys: u64, floods: u32) -> Self {
         let ledgers = vec![Ledger::default(); clients];
-        Self { ledgers, keys, floods, acknowledged: 0, compared: 0, findings: Vec::new() }
+        Self { ledgers, keys, floods, evicts: false, acknowledged: 0, compared: 0, findings: Vec::new() }
+    }
+
+    /// The same clients, with so much data that a server under a limit evicts keys.
+    pub(super) fn that_fill(mut self) -> Self {
+        self.evicts = true;
+        self
     }
 
     /// The same clients with a server that has nothing.
@@ -52,7 +60,7 @@ impl Crowd {
         let shared = Shared {
             address: address.clone(),
             keys: self.keys,
-            evicts: false,
+            evicts: self.evicts,
             floods: self.floods,
             told: self.ledgers.iter().map(|_| AtomicU64::new(0)).collect(),
             acknowledged: AtomicU64::new(0),
@@ -91,7 +99,7 @@ impl Crowd {
         for (client, ledger) in self.ledgers.iter_mut().enumerate() {
             let survey = Survey::take(connection, client::database(client), &mut self.findings)?;
             self.compared += survey.len();
-            if let Some(finding) = survey.settle(ledger, ledger.told, false) {
+            if let Some(finding) = survey.settle(ledger, ledger.told, self.evicts) {
                 self.findings.push(format!("client {client}: {finding}"));
             }
         }

@@ -14,6 +14,8 @@ pub(crate) mod replication;
 mod resp;
 mod sentinel;
 mod server;
+pub(crate) mod soak;
+mod soak_bounds;
 pub(crate) mod suite;
 mod survey;
 
