@@ -17,11 +17,14 @@ static void put_replication(void *ctx) {
     root->stream_db = info->repl_stream_db;
 }
 
+/* The stream grows without writes, too: by a first replica, and by pings. A replica that has more of it than a restart
+ * finds would need a full synchronisation. */
 void replication_keep(void) {
     rdbSaveInfo info;
-    /* It counts writes: without any in this unit there is nothing to count. */
-    if (!dirty || !moved()) return;
-    track(put_replication, rdbPopulateSaveInfo(&info));
+    if (!moved() || (!dirty && starting)) return;
+    rdbSaveInfo *found = rdbPopulateSaveInfo(&info);
+    bool has_grown = root->replicating ? root->offset != server.primary_repl_offset : found != NULL;
+    if (dirty || has_grown) track(put_replication, found);
 }
 
 bool replication_found(rdbSaveInfo *info) {
