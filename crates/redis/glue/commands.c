@@ -20,7 +20,8 @@ static void tracked_command(client *c) {
     if (importing && !inside && !server.in_exec) import_slice();
     /* The server compares `c->cmd->proc` with functions of its own inside the call. */
     cmd->proc = real_proc[cmd->id];
-    bool only_reads = !(cmd->flags & CMD_WRITE) && cmd->group != COMMAND_GROUP_HYPERLOGLOG;
+    bool only_reads =
+        !(cmd->flags & CMD_WRITE) && cmd->group != COMMAND_GROUP_HYPERLOGLOG && cmd->proc != scanCommand;
     if (only_reads && !server.list_compress_depth)
         cmd->proc(c);
     else
@@ -119,6 +120,8 @@ void __wrap_processClientsWaitingReplicas(void) {
 static bool changes_keyspace(struct serverCommand *cmd) {
     if (cmd->proc == debugCommand || cmd->proc == migrateCommand) return false;
     if (cmd->proc == pfcountCommand) return true;
+    /* A table of a slot whose last keys have expired is freed after the scan. */
+    if (cmd->proc == scanCommand) return server.cluster_enabled;
     /* Reading a compressed list unpacks and packs its nodes. */
     if (cmd->group == COMMAND_GROUP_LIST || cmd->proc == sortroCommand || cmd->proc == dumpCommand) return true;
     /* The interpreter is transient: functions.c keeps the sources. */
