@@ -14,7 +14,7 @@ static const char *const harmless[] = {
     "hashtableScan", "hashtableScanDefrag", "hashtableInitIterator", "hashtableReinitIterator",
     "hashtableResetIterator", "hashtableNext", "hashtableReleaseIterator", "hashtableCleanupIterator",
     "hashtableRandomEntry", "hashtableFairRandomEntry", "hashtableSampleEntries", "kvstoreScan", "kvstoreIteratorNext",
-    "kvstoreHashtableIteratorNext",
+    "kvstoreHashtableIteratorNext", "scanGenericCommand",
     NULL};
 
 static const char *name_of(void *frame) {
