@@ -7,7 +7,7 @@
 use super::server::{self, Kind, Programs};
 use crate::tree;
 use anyhow::{Context, Result, bail, ensure};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -98,7 +98,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     }
     let suite = Suite::prepare(&args)?;
     let begun = Instant::now();
-    let (mut total, mut writers) = (Counts::default(), BTreeSet::new());
+    let (mut total, mut writers) = (Counts::default(), BTreeMap::new());
     for (name, empty) in &files {
         let begun = Instant::now();
         let skips: Vec<_> = table
@@ -123,7 +123,9 @@ pub(crate) fn run(args: Args) -> Result<()> {
         total.skipped += counts.skipped;
         total.failures.extend(counts.failures.into_iter().map(|failure| format!("{name}: {failure}")));
         if args.fence {
-            writers.append(&mut suite.writers()?);
+            for (writer, callers) in suite.writers()? {
+                writers.entry(writer).or_insert(format!("{name}: {callers}"));
+            }
         }
     }
     if args.files.is_empty() {
@@ -133,8 +135,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
             }
         }
     }
-    for writer in &writers {
-        println!("  {writer}");
+    for (writer, callers) in &writers {
+        println!("  {writer}\n    {callers}");
     }
     println!(
         "redis-suite: {:?} on {}{}: {} files, {} passed, {} skipped, {} failed, {:.0} s",
@@ -235,15 +237,21 @@ impl<'a> Suite<'a> {
         Ok(counts)
     }
 
-    /// The write fence's reports of the servers that the last file started; forgets them.
-    fn writers(&self) -> Result<BTreeSet<String>> {
-        let mut writers = BTreeSet::new();
+    /// The write fence's reports of the servers that the last file started, each with its callers; forgets them.
+    fn writers(&self) -> Result<BTreeMap<String, String>> {
+        let mut writers = BTreeMap::new();
         let dir = self.tree.join("tests/tmp");
         for server in std::fs::read_dir(&dir).context("the tests left no directory")?.flatten() {
             for log in ["stderr", "stdout"] {
                 let text = std::fs::read(server.path().join(log)).unwrap_or_default();
                 let text = String::from_utf8_lossy(&text).into_owned();
-                writers.extend(text.lines().filter(|line| line.contains(FENCE)).map(str::to_owned));
+                let mut lines = text.lines().peekable();
+                while let Some(line) = lines.next() {
+                    if line.contains(FENCE) {
+                        let callers = lines.peek().copied().unwrap_or_default();
+                        writers.entry(line.to_owned()).or_insert_with(|| callers.to_owned());
+                    }
+                }
             }
         }
         std::fs::remove_dir_all(&dir)?;
@@ -300,7 +308,11 @@ mod tests {
             .filter_map(|l| if let Line::File { name, .. } = l { Some(*name) } else { None })
             .collect();
         assert!(names.len() > 30);
-        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "each file once");
+        assert_eq!(
+            names.iter().collect::<std::collections::BTreeSet<_>>().len(),
+            names.len(),
+            "each file once"
+        );
         for line in &table {
             match line {
                 Line::Skip { file, .. } => assert!(names.contains(file), "{line:?}"),
