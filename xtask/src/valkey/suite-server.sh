@@ -11,7 +11,8 @@ if [ -n "$MANGROVE_SUITE_DURABLE" ] && [ -f "$1" ]; then
     # Some tests run two servers in one directory, for its ACL file.
     port=$(awk '$1 == "port" { port = $2 } END { print port }' "$1")
     if [ -n "$dir" ]; then
-        export MANGROVE_REDIS_STATE="$dir/mangrove-$port"
+        # Absolute: DEBUG RESTART starts it again in another directory.
+        export MANGROVE_REDIS_STATE="$(realpath -m "$dir")/mangrove-$port"
         [ -z "$MANGROVE_SUITE_EMPTY" ] || rm -rf "$MANGROVE_REDIS_STATE"
     fi
 fi
