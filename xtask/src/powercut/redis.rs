@@ -19,7 +19,7 @@ use super::instants::{FIRST_PATIENCE, Instants, OFF_POLL, WRITE_PATIENCE};
 use super::media::GuestStorage;
 use super::rig::{GUEST_ADDRESS, Powered, Rig, Totals, copy};
 use super::rounds::{ENDED, medium};
-use crate::valkey::{self, Address, Connection, Crowd};
+use crate::valkey::{self, Address, Connection, Crowd, DEADLINES};
 
 /// Where the server listens in the guest.
 pub(super) const PORT: u16 = 6379;
@@ -29,8 +29,6 @@ const ROUNDS_PER_DISK: u64 = 10;
 const OPENING_MAX: Duration = Duration::from_millis(2_000);
 /// Batches of a client, one in so many, that begin with a flood of answers.
 pub(super) const FLOODS: u32 = 20;
-/// After this long all keys with near deadlines have expired.
-const DEADLINES: Duration = Duration::from_millis(750);
 /// Between the end of the disk and that of the machine: an answer that does not wait for the disk has time to arrive.
 const ARRIVAL: Duration = Duration::from_millis(200);
 /// How long the last words of a server that has ended may take.

@@ -15,11 +15,13 @@ pub(crate) struct Crowd {
     /// Different keys of each kind, for each client.
     keys: u64,
     /// One batch in so many begins with a flood of answers.
-    floods: u32,
-    /// Whether the server is to evict keys.
-    evicts: bool,
+    pub(super) floods: u32,
+    /// Whether the clients have so much data that a server under a limit evicts keys.
+    pub(super) evicts: bool,
     /// Operations that were acknowledged.
     pub(crate) acknowledged: u64,
+    /// Answers about other clients' keys.
+    pub(super) read: u64,
     /// Keys that were compared.
     pub(crate) compared: u64,
     /// What is lost, torn, or answered as no server should.
@@ -30,13 +32,16 @@ impl Crowd {
     /// `clients` that know of nothing.
     pub(crate) fn new(clients: usize, keys: u64, floods: u32) -> Self {
         let ledgers = vec![Ledger::default(); clients];
-        Self { ledgers, keys, floods, evicts: false, acknowledged: 0, compared: 0, findings: Vec::new() }
-    }
-
-    /// The same clients, with so much data that a server under a limit evicts keys.
-    pub(super) fn that_fill(mut self) -> Self {
-        self.evicts = true;
-        self
+        Self {
+            ledgers,
+            keys,
+            floods,
+            evicts: false,
+            acknowledged: 0,
+            read: 0,
+            compared: 0,
+            findings: Vec::new(),
+        }
     }
 
     /// The same clients with a server that has nothing.
@@ -91,6 +96,7 @@ impl Crowd {
             ledger.told = told.load(Ordering::Relaxed).max(ledger.told);
         }
         self.acknowledged += shared.acknowledged.into_inner();
+        self.read += shared.read.into_inner();
         ended
     }
 

@@ -8,11 +8,10 @@
 //! `--planted` leaves out one hook of the durable server after the other. `--kind` puts a stock server in the place of
 //! the durable one: with `aof-always` the chore must pass, with `nothing` it must not.
 
-use super::client::{self, Ledger, Shared};
-use super::operation;
+use super::crowd::Crowd;
+use super::operation::DEADLINES;
 use super::resp::Connection;
 use super::server::{self, Kind, Programs, Server, Setup};
-use super::survey::{self, Survey};
 use crate::tree;
 use anyhow::{Context, Result, bail};
 use rand::rngs::StdRng;
@@ -43,8 +42,6 @@ const MEMORY_BYTES: u64 = 24 << 20;
 const LOG_BYTES: u64 = 4 << 20;
 /// A server that acknowledges nothing for this long hangs.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// After this long all keys with near deadlines have expired.
-const DEADLINES: Duration = Duration::from_millis(750);
 /// Findings that are shown.
 const SHOWN_MAX: usize = 20;
 
@@ -66,13 +63,9 @@ pub(crate) struct Campaign {
 /// The result of all rounds together.
 #[derive(Default)]
 struct Totals {
-    acknowledged: u64,
-    read: u64,
-    keys: u64,
     killed_opening: u64,
     digests: u64,
     evicted: u64,
-    findings: Vec<String>,
 }
 
 impl Campaign {
@@ -106,11 +99,11 @@ impl Campaign {
             if round % 20 == 19 {
                 println!("{} of {} rounds, {:.0} s", round + 1, self.rounds, begun.elapsed().as_secs_f64());
             }
-            if !rounds.totals.findings.is_empty() {
+            if !rounds.crowd.findings.is_empty() {
                 return rounds.fail(round);
             }
         }
-        let totals = &rounds.totals;
+        let Rounds { crowd, totals, .. } = &rounds;
         println!(
             "kill9: redis ({}) on {}: {} rounds, {} clients, seed {}: {} operations acknowledged, {} reads answered, \
              {} keys verified, {} kills while opening, {} digests equal over a kill, {} keys evicted; 0 lost, 0 torn",
@@ -119,9 +112,9 @@ impl Campaign {
             self.rounds,
             self.threads,
             self.seed,
-            totals.acknowledged,
-            totals.read,
-            totals.keys,
+            crowd.acknowledged,
+            crowd.read,
+            crowd.compared,
             totals.killed_opening,
             totals.digests,
             totals.evicted,
@@ -157,8 +150,7 @@ struct Rounds<'a> {
     plant: Option<&'a str>,
     setup: Setup,
     rng: StdRng,
-    ledgers: Vec<Ledger>,
-    evicts: bool,
+    crowd: Crowd,
     /// Whether accounts and library are there.
     is_prepared: bool,
     totals: Totals,
@@ -177,16 +169,17 @@ impl<'a> Rounds<'a> {
         setup.plant = plant.map(str::to_owned);
         setup.medium = server::medium(&campaign.medium)?;
         let rng = StdRng::seed_from_u64(campaign.seed);
-        let (ledgers, totals) = (Vec::new(), Totals::default());
-        Ok(Self { campaign, plant, setup, rng, ledgers, evicts: false, is_prepared: false, totals })
+        let floods = if plant == Some("writeToClient") { 1 } else { 8 };
+        let crowd = Crowd::new(usize::from(campaign.threads), campaign.keys, floods);
+        Ok(Self { campaign, plant, setup, rng, crowd, is_prepared: false, totals: Totals::default() })
     }
 
     /// A new state, under other directives.
     fn start_afresh(&mut self) -> Result<()> {
         self.setup.forget()?;
-        self.ledgers = vec![Ledger::default(); usize::from(self.campaign.threads)];
+        self.crowd.forget();
         self.is_prepared = false;
-        self.evicts = self.rng.random_ratio(1, 3) || self.plant == Some("eviction");
+        self.crowd.evicts = self.rng.random_ratio(1, 3) || self.plant == Some("eviction");
         let threads = self.rng.random_ratio(1, 3) || self.plant == Some("io-threads");
         let packed = self.rng.random_ratio(1, 2);
         // A log so small that checkpoints happen all the time.
@@ -207,8 +200,8 @@ impl<'a> Rounds<'a> {
             self.kill_opening()?;
         }
         let (mut server, mut connection) = self.setup.start()?;
-        self.check(&mut connection)?;
-        if self.totals.findings.is_empty() && self.rng.random_ratio(1, 3) {
+        self.crowd.settle(&mut connection)?;
+        if self.crowd.findings.is_empty() && self.rng.random_ratio(1, 3) {
             (server, connection) = self.compare_digests(server, connection)?;
         }
         if self.rng.random_ratio(1, 2) {
@@ -227,11 +220,10 @@ impl<'a> Rounds<'a> {
 
     fn prepare(&mut self, connection: &mut Connection) -> Result<()> {
         if !self.is_prepared {
-            connection.ask(&["FUNCTION", "LOAD", "REPLACE", &operation::library()])?;
-            survey::open_accounts(connection)?;
+            Crowd::prepare(connection)?;
             self.is_prepared = true;
         }
-        if self.evicts {
+        if self.crowd.evicts {
             let used: u64 = connection.info("memory", "used_memory")?.parse().context("used_memory")?;
             let policies = ["volatile-random", "volatile-lru", "volatile-lfu", "volatile-ttl"];
             let policy = policies[self.rng.random_range(0..policies.len())];
@@ -246,61 +238,15 @@ impl<'a> Rounds<'a> {
     fn work_and_kill(&mut self) -> Result<()> {
         let (mut server, mut connection) = self.setup.start()?;
         self.prepare(&mut connection)?;
-        let threads = self.ledgers.len();
-        let shared = Shared {
-            address: self.setup.address.clone(),
-            keys: self.campaign.keys,
-            evicts: self.evicts,
-            floods: if self.plant == Some("writeToClient") { 1 } else { 8 },
-            told: (0..threads).map(|_| AtomicU64::new(0)).collect(),
-            acknowledged: AtomicU64::new(0),
-            read: AtomicU64::new(0),
-        };
-        let most = if self.evicts { 12_000 } else { 5_000 };
-        let after = self.rng.random_range(1..most);
-        let seeds: Vec<u64> = (0..threads).map(|_| self.rng.random()).collect();
-        let ledgers = std::mem::take(&mut self.ledgers);
-        let evicts = self.evicts;
-        let (ledgers, waited) = std::thread::scope(|scope| {
-            let shared = &shared;
-            let works: Vec<_> = ledgers
-                .into_iter()
-                .zip(seeds)
-                .enumerate()
-                .map(|(client, (ledger, seed))| {
-                    let rng = StdRng::seed_from_u64(seed);
-                    scope.spawn(move || client::work(shared, client, ledger, rng))
-                })
-                .collect();
-            let waited = wait_for(&mut server, &shared.acknowledged, after);
+        let evicts = self.crowd.evicts;
+        let after = self.rng.random_range(1..if evicts { 12_000 } else { 5_000 });
+        let evicted = self.crowd.work(&self.setup.address, &mut self.rng, |acknowledged| {
+            let waited = wait_for(&mut server, acknowledged, after);
             let evicted = if evicts { connection.info("stats", "evicted_keys").ok() } else { None };
             let killed = server.kill();
-            let ledgers: Vec<Ledger> = works
-                .into_iter()
-                .map(|work| work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect();
-            (ledgers, waited.and(killed).map(|()| evicted.and_then(|n| n.parse().ok()).unwrap_or(0)))
-        });
-        self.ledgers = ledgers;
-        self.totals.acknowledged += shared.acknowledged.load(Ordering::Relaxed);
-        self.totals.read += shared.read.load(Ordering::Relaxed);
-        for (ledger, told) in self.ledgers.iter_mut().zip(&shared.told) {
-            self.totals.findings.append(&mut ledger.findings);
-            ledger.told = told.load(Ordering::Relaxed).max(ledger.told);
-        }
-        self.totals.evicted += waited?;
-        Ok(())
-    }
-
-    fn check(&mut self, connection: &mut Connection) -> Result<()> {
-        survey::audit_accounts(connection, &mut self.totals.findings)?;
-        for (client, ledger) in self.ledgers.iter_mut().enumerate() {
-            let survey = Survey::take(connection, client::database(client), &mut self.totals.findings)?;
-            self.totals.keys += survey.len();
-            if let Some(finding) = survey.settle(ledger, ledger.told, self.evicts) {
-                self.totals.findings.push(format!("client {client}: {finding}"));
-            }
-        }
+            waited.and(killed).map(|()| evicted.and_then(|n| n.parse().ok()).unwrap_or(0))
+        })?;
+        self.totals.evicted += evicted;
         Ok(())
     }
 
@@ -312,20 +258,20 @@ impl<'a> Rounds<'a> {
     ) -> Result<(Server, Connection)> {
         std::thread::sleep(DEADLINES);
         // Keys that have expired are still in the digest until a walk deletes them.
-        self.check(&mut connection)?;
+        self.crowd.settle(&mut connection)?;
         let before = connection.ask(&["DEBUG", "DIGEST"])?.string()?;
         server.kill()?;
         (server, connection) = self.setup.start()?;
         let after = connection.ask(&["DEBUG", "DIGEST"])?.string()?;
         self.totals.digests += 1;
         if before != after {
-            self.totals.findings.push(format!("DEBUG DIGEST is {before} before a kill and {after} after it"));
+            self.crowd.findings.push(format!("DEBUG DIGEST is {before} before a kill and {after} after it"));
         }
         Ok((server, connection))
     }
 
     fn fail(&self, round: u16) -> Result<()> {
-        let findings = &self.totals.findings;
+        let findings = &self.crowd.findings;
         let shown: Vec<&str> = findings.iter().take(SHOWN_MAX).map(String::as_str).collect();
         let stopped = findings.len();
         if self.plant.is_some() {

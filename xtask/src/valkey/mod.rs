@@ -21,5 +21,6 @@ mod survey;
 
 pub(crate) use crowd::Crowd;
 pub(crate) use kill9::{Campaign, KEYS_DIVISOR};
+pub(crate) use operation::DEADLINES;
 pub(crate) use resp::{Address, Connection};
 pub(crate) use server::{Kind, Programs, free_port, small_limits};

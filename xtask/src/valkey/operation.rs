@@ -5,7 +5,7 @@ use super::resp::Words;
 use rand::Rng;
 use rand::rngs::StdRng;
 use std::collections::BTreeSet;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How the server is asked for an operation's changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,10 @@ pub(super) const ACCOUNT_COUNT: u8 = 16;
 pub(super) const BALANCE: i64 = 1_000_000;
 /// Keys of a client that come one after the other and go again: its table grows, shrinks and rehashes.
 const WAVE_KEYS: u64 = 3_000;
+/// How far off a near deadline is, in milliseconds.
+const SOON_MS: std::ops::Range<u64> = 20..700;
+/// After this long all keys with near deadlines have expired.
+pub(crate) const DEADLINES: Duration = Duration::from_millis(SOON_MS.end + 50);
 
 /// The script of [`Form::Script`]: calls what its arguments spell, each command after the count of its words.
 const SCRIPT: &str = "local i = 1 while i <= #ARGV do local n = tonumber(ARGV[i]) local c = {} \
@@ -261,7 +265,7 @@ impl Generator {
     /// Soon, or after the end of the test.
     fn deadline(&mut self) -> u64 {
         let soon = self.rng.random_ratio(1, if self.ballast { 10 } else { 2 });
-        now() + if soon { self.rng.random_range(20..700) } else { 1_000_000_000 }
+        now() + if soon { self.rng.random_range(SOON_MS) } else { 1_000_000_000 }
     }
 
     fn hash(&mut self) -> (String, Change) {

@@ -4,6 +4,7 @@
 use super::counters::{catch_up, compare, offset, wait_until};
 use super::crowd::Crowd;
 use super::fleet::{Bench, Synchronisations, port};
+use super::operation::DEADLINES;
 use super::resp::{Address, Connection};
 use super::server::{self, Kind, Programs, Server, Setup};
 use super::{cluster, sentinel};
@@ -21,8 +22,6 @@ const KEY_COUNT: u64 = 60;
 const OPERATION_COUNT: u64 = 3_000;
 /// Batches of a client, one in so many, that begin with a flood of answers.
 const FLOODS: u32 = 50;
-/// After this long all keys with near deadlines have expired.
-const DEADLINES: Duration = Duration::from_millis(750);
 
 /// Options of this chore.
 #[derive(clap::Args)]

@@ -9,6 +9,7 @@
 
 use super::counters::wait_until;
 use super::crowd::Crowd;
+use super::operation::DEADLINES;
 use super::resp::Connection;
 use super::server::{self, Kind, Programs, Server, Setup};
 use super::soak_bounds::{Cycle, Sample, judge};
@@ -36,8 +37,6 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 const FREES_MAX: Duration = Duration::from_secs(120);
 /// Operations between two kills.
 const OPERATIONS_MAX: u64 = 2_000;
-/// After this long all keys with near deadlines have expired.
-const DEADLINES: Duration = Duration::from_millis(750);
 /// How far two arenas with the same data may be apart.
 const LEAK_PERCENT_MAX: f64 = 1.0;
 
@@ -112,7 +111,8 @@ impl Soak {
         let limit = Sample::take(&mut connection)?.used + MEMORY_BYTES;
         connection.ask(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])?;
         connection.ask(&["CONFIG", "SET", "maxmemory", &limit.to_string()])?;
-        let mut crowd = Crowd::new(CLIENT_COUNT, KEY_COUNT, FLOODS).that_fill();
+        let mut crowd = Crowd::new(CLIENT_COUNT, KEY_COUNT, FLOODS);
+        crowd.evicts = true;
         let length = Duration::from_secs_f64(self.args.minutes * 60.0) / CYCLES;
         println!(
             "redis-soak: {CYCLES} cycles of {:.0} s, maxmemory {}, log {}; the highest of each cycle, \
