@@ -99,21 +99,11 @@ impl Bench {
         if self.args.program == Program::Redis {
             return self.honest_server(&storages);
         }
-        // At the same time, because a guest that boots keeps only one processor busy.
         let rounds: Vec<Rounds> = storages
             .into_iter()
             .map(|storage| self.rounds(storage, self.args.program, NONE))
             .collect::<Result<_>>()?;
-        let args = &self.args;
-        let outcomes: Vec<Result<bool>> = std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                rounds.into_iter().map(|rounds| scope.spawn(move || one_medium(rounds, args))).collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect()
-        });
-        let clean = outcomes.into_iter().collect::<Result<Vec<bool>>>()?;
+        let clean = side_by_side(rounds, |rounds| one_medium(rounds, &self.args))?;
         ensure!(clean.into_iter().all(|clean| clean), "the store broke its word");
         Ok(())
     }
@@ -127,24 +117,12 @@ impl Bench {
             .iter()
             .map(|storage| self.server_rounds(*storage, None, false))
             .collect::<Result<_>>()?;
-        let args = &self.args;
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = rounds
-                .into_iter()
-                .map(|mut rounds| {
-                    scope.spawn(move || {
-                        rounds.run(args.rounds).with_context(|| format!("seed {}", args.seed))?;
-                        println!("{}", rounds.report());
-                        rounds.clear()
-                    })
-                })
-                .collect();
-            let ends: Vec<Result<()>> = threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect();
-            ends.into_iter().collect()
-        })
+        side_by_side(rounds, |mut rounds| {
+            rounds.run(self.args.rounds).with_context(|| format!("seed {}", self.args.seed))?;
+            println!("{}", rounds.report());
+            rounds.clear()
+        })?;
+        Ok(())
     }
 
     /// The faults of a server: answers that leave before their unit is durable, and a disk that lies.
@@ -297,6 +275,19 @@ impl Bench {
         self.accelerator = Some(accelerator);
         Ok(accelerator)
     }
+}
+
+/// Does the work of each medium at the same time, because a guest that boots keeps only one processor busy.
+fn side_by_side<R: Send, T: Send>(rounds: Vec<R>, work: impl Fn(R) -> Result<T> + Sync) -> Result<Vec<T>> {
+    let ends: Vec<Result<T>> = std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = rounds.into_iter().map(|rounds| scope.spawn(move || work(rounds))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    ends.into_iter().collect()
 }
 
 /// Runs the rounds on one medium and reports; true if nothing was wrong.
