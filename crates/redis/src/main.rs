@@ -5,7 +5,9 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod builds;
+mod detached;
 mod metrics;
 mod request;
 mod start;

@@ -2,14 +2,11 @@
 
 use crate::builds::{Build, Builds};
 use crate::request::{Durability, Request, Usage};
-use crate::{metrics, state};
+use crate::{address, detached, metrics, state};
 use anyhow::{Context, Result, bail};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
-/// How to reach the server on a directory, one directive a line.
-pub(crate) const ADDRESS: &str = "state.address";
+use std::process::Command;
 
 /// A build and the state that it opens.
 pub(crate) struct Choice {
@@ -84,7 +81,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     if request.is_on("daemonize") {
         return in_background(arguments);
     }
-    write_address(&request, &dir)?;
+    address::write(&request, &dir)?;
     metrics::start(&request, &dir)?;
     let error = command(&request, &choice).exec();
     Err(error).with_context(|| format!("cannot start {}", choice.build.server().display()))
@@ -92,31 +89,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
 
 /// The server must not fork once its state is open, so the daemon is this program again.
 fn in_background(arguments: &[String]) -> Result<()> {
-    let program = std::env::current_exe().context("cannot find the file of this program")?;
-    let status = Command::new("setsid")
-        .arg("--fork")
-        .arg(program)
-        .args(arguments)
-        .args(["--daemonize", "no"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .context("cannot start setsid")?;
-    if !status.success() {
-        bail!("setsid ended with {status}");
-    }
-    Ok(())
-}
-
-fn write_address(request: &Request, dir: &Path) -> Result<()> {
-    let mut text = String::new();
-    for name in ["port", "tls-port", "unixsocket", "bind"] {
-        let default = if name == "port" { Some("6379") } else { None };
-        if let Some(value) = request.last(name).or(default) {
-            text += &format!("{name} {value}\n");
-        }
-    }
-    let file = dir.join(ADDRESS);
-    std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
+    detached::start(|process| {
+        process.args(arguments).args(["--daemonize", "no"]);
+    })
 }

@@ -1,9 +1,10 @@
 //! `mangrove redis stat DIR`: the running server's own section of INFO. Nobody else can look into the state while the
 //! server has it open.
 
+use crate::address;
 use crate::builds::Builds;
 use crate::request::Usage;
-use crate::start::{ADDRESS, choose};
+use crate::start::choose;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +14,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         return Err(Usage("stat takes one argument, the directory of the state".to_owned()).into());
     };
     let dir = Path::new(dir);
-    let file = dir.join(ADDRESS);
+    let file = dir.join(address::FILE);
     let text = std::fs::read_to_string(&file).with_context(|| {
         format!("no server was started on {}: cannot read {}", dir.display(), file.display())
     })?;
@@ -27,9 +28,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         (None, Some(port)) if port != "0" => ask.args(["-p", port]),
         _ => bail!("the server on {} has neither a port nor a socket to ask it by", dir.display()),
     };
-    if let Some(host) =
-        value("bind").and_then(|hosts| hosts.split_whitespace().next()).map(|h| h.trim_start_matches('-'))
-        && !matches!(host, "*" | "0.0.0.0" | "::" | "::*")
+    if let Some(host) = value("bind").and_then(address::host)
         && value("unixsocket").is_none()
     {
         ask.args(["-h", host]);

@@ -4,12 +4,12 @@
 use super::http::{Source, serve};
 use super::info::Place;
 use crate::request::{Request, Usage};
+use crate::{address, detached};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::net::{TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 /// The password goes to the process by its environment, which other users cannot read.
 const PASSWORD: &str = "MANGROVE_REDIS_METRICS_PASSWORD";
@@ -24,28 +24,19 @@ pub(crate) fn start(request: &Request, dir: &Path) -> Result<()> {
     let host = request.metrics_bind.as_deref().unwrap_or("127.0.0.1");
     let listener = TcpListener::bind((host, port))
         .with_context(|| format!("cannot listen for scrapes at {host}:{port}"))?;
-    let program = std::env::current_exe().context("cannot find the file of this program")?;
-    // setsid's fork makes it nobody's child: the server would wonder about one.
-    let mut process = Command::new("setsid");
-    process.arg("--fork").arg(program).args([COMMAND, &std::process::id().to_string()]);
-    match place {
-        Place::Socket(path) => process.arg("socket").arg(path).current_dir(dir),
-        Place::Port(host, port) => process.args(["port", &host, &port.to_string()]),
-    };
     let password = request.last("requirepass").map(str::to_owned).filter(|password| !password.is_empty());
-    if let Some(password) = password.or_else(|| std::env::var("REDISCLI_AUTH").ok()) {
-        process.env(PASSWORD, password);
-    }
-    let status = process
-        .stdin(OwnedFd::from(listener))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .context("cannot start setsid")?;
-    if !status.success() {
-        bail!("setsid ended with {status}");
-    }
-    Ok(())
+    let password = password.or_else(|| std::env::var("REDISCLI_AUTH").ok());
+    // The server would wonder about a child that it did not make.
+    detached::start(|process| {
+        process.args([COMMAND, &std::process::id().to_string()]).stdin(OwnedFd::from(listener));
+        match &place {
+            Place::Socket(path) => process.arg("socket").arg(path).current_dir(dir),
+            Place::Port(host, port) => process.args(["port", host, &port.to_string()]),
+        };
+        if let Some(password) = password {
+            process.env(PASSWORD, password);
+        }
+    })
 }
 
 /// How the process reaches the server.
@@ -60,9 +51,7 @@ fn place(request: &Request) -> Result<Place> {
         let sentence = "--metrics-port needs a way to ask the server: a port without TLS, or --unixsocket";
         return Err(Usage(sentence.to_owned()).into());
     }
-    let hosts = request.last("bind").unwrap_or_default();
-    let first = hosts.split_whitespace().next().map(|host| host.trim_start_matches('-'));
-    let host = first.filter(|host| !matches!(*host, "*" | "0.0.0.0" | "::" | "::*")).unwrap_or("127.0.0.1");
+    let host = request.last("bind").and_then(address::host).unwrap_or("127.0.0.1");
     if (host, port).to_socket_addrs().is_err() {
         bail!("{host} is no address of this machine");
     }
