@@ -127,6 +127,8 @@ static void park(client *c, uint64_t batch) {
     enqueue(c->conn->fd, c->id, batch);
 }
 
+/* Takes clients with output off the server's list: all, to wait for `batch`; with 0 those that wait already, whatever
+ * else they are told. */
 static void park_pending(uint64_t batch) {
     listIter li;
     listNode *ln;
@@ -134,9 +136,11 @@ static void park_pending(uint64_t batch) {
     while ((ln = listNext(&li))) {
         client *c = listNodeValue(ln);
         if (!c->conn || c->conn->fd < 0) continue;
+        place_t *p = place_of(c);
+        if (!batch && (p->client != c->id || !p->batch)) continue;
         c->flag.pending_write = 0;
         listUnlinkNode(server.clients_pending_write, ln);
-        park(c, batch);
+        if (batch) park(c, batch);
     }
 }
 
@@ -188,21 +192,6 @@ int __wrap_scriptPrepareForRun(scriptRunCtx *context, client *engine, client *ca
     return __real_scriptPrepareForRun(context, engine, caller, name, flags, read_only);
 }
 
-/* Who waits goes on waiting, whatever else it is told. */
-static void hold_parked(void) {
-    listIter li;
-    listNode *ln;
-    listRewind(server.clients_pending_write, &li);
-    while ((ln = listNext(&li))) {
-        client *c = listNodeValue(ln);
-        if (!c->conn || c->conn->fd < 0) continue;
-        place_t *p = place_of(c);
-        if (p->client != c->id || !p->batch) continue;
-        c->flag.pending_write = 0;
-        listUnlinkNode(server.clients_pending_write, ln);
-    }
-}
-
 static int inner_round(bool first) {
     bool tears = inside || server.in_exec || tracked_calls != calls_before_script;
     if (first && !tears) {
@@ -213,7 +202,7 @@ static int inner_round(bool first) {
     } else if (first) {
         park_pending(open_batch);
     } else {
-        hold_parked();
+        park_pending(0);
     }
     parked_inside = true;
     return let_go();
