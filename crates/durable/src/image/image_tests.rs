@@ -10,7 +10,7 @@ use crate::image::layout::{MAGIC, StateHeader};
 use crate::runtime::backing::Backing;
 use mangrove_shadow::{AddressChoice, Create, Latency, Medium, Start};
 use mangrove_tracker::WriteSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -111,13 +111,19 @@ fn start(path: &Path, writes: &mut WriteSet) -> State {
     state
 }
 
-#[test]
-fn memory_comes_back_at_its_address_after_a_crash() {
-    let _one = ONE.lock();
+/// A new state in a folder of its own, as `start` leaves it.
+fn started() -> (tempfile::TempDir, PathBuf, WriteSet, State) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
     let mut writes = WriteSet::new(32).unwrap();
     let state = start(&path, &mut writes);
+    (folder, path, writes, state)
+}
+
+#[test]
+fn memory_comes_back_at_its_address_after_a_crash() {
+    let _one = ONE.lock();
+    let (_folder, path, mut writes, state) = started();
     let list = root(&state);
     assert!(is_persistent(list) && state.check().is_empty());
     drop(state);
@@ -144,10 +150,7 @@ fn memory_comes_back_at_its_address_after_a_crash() {
 #[test]
 fn what_calls_wrote_apart_is_logged_for_each_and_comes_back() {
     let _one = ONE.lock();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("state");
-    let mut writes = WriteSet::new(32).unwrap();
-    let state = start(&path, &mut writes);
+    let (_folder, path, mut writes, state) = started();
     let list = root(&state);
     for (is_apart, bytes, value) in [(false, 32, 3), (true, 96, 6)] {
         let before = state.counts().bytes;
@@ -287,10 +290,7 @@ static TABLE: [AtomicU64; 3000] = [const { AtomicU64::new(0) }; 3000];
 #[test]
 fn variables_that_commands_wrote_come_back_and_their_neighbours_do_not() {
     let _one = ONE.lock();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("state");
-    let mut writes = WriteSet::new(32).unwrap();
-    let state = start(&path, &mut writes);
+    let (_folder, path, mut writes, state) = started();
     command(&state, &mut writes, |wrote| {
         put(COUNTED.as_ptr() as usize, 6, wrote);
         for at in (0..3000).step_by(2) {
@@ -464,10 +464,7 @@ fn what_a_failed_batch_did_does_not_become_durable_by_closing() {
 
 /// Changes the header of a state as its program would, and opens it again.
 fn spoiled(change: impl FnOnce(&mut StateHeader)) -> Error {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("state");
-    let mut writes = WriteSet::new(32).unwrap();
-    let state = start(&path, &mut writes);
+    let (_folder, path, mut writes, state) = started();
     command(&state, &mut writes, |wrote| {
         // SAFETY: the region's first page.
         let header = unsafe { &mut *((state.roots() as usize & !4095) as *mut StateHeader) };
@@ -578,10 +575,7 @@ fn program_span(state: &State) -> (u64, u64) {
 fn a_module_that_moved_matters_only_if_the_state_points_to_it() {
     let _one = ONE.lock();
     for points in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state");
-        let mut writes = WriteSet::new(32).unwrap();
-        let state = start(&path, &mut writes);
+        let (_folder, path, mut writes, state) = started();
         command(&state, &mut writes, |wrote| {
             // SAFETY: the region's first page.
             let header = unsafe { &*((state.roots() as usize & !4095) as *const StateHeader) };
@@ -621,10 +615,7 @@ fn a_module_that_moved_matters_only_if_the_state_points_to_it() {
 #[test]
 fn memory_is_still_there_after_closing_and_frees_of_it_do_nothing() {
     let _one = ONE.lock();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("state");
-    let mut writes = WriteSet::new(32).unwrap();
-    let state = start(&path, &mut writes);
+    let (_folder, path, mut writes, state) = started();
     let list = root(&state);
     let mut late = 0;
     command(&state, &mut writes, |_| late = alloc(1000));
@@ -651,10 +642,7 @@ type Work<'a> = &'a mut dyn FnMut(&mut dyn FnMut(usize, usize));
 #[test]
 fn what_a_command_allocates_fills_and_frees_costs_no_log() {
     let _one = ONE.lock();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("state");
-    let mut writes = WriteSet::new(32).unwrap();
-    let state = start(&path, &mut writes);
+    let (_folder, path, mut writes, state) = started();
     // On a file a ticket is a position in the log.
     let mut logged = |work: Work<'_>| {
         let before = state.durable().0;
