@@ -22,6 +22,6 @@ fn each_step_of_spht_is_caught_when_it_is_left_out() {
         let caught = campaign.sweep(&mut |_| {}).expect_err(&format!("{site} left out, and nothing noticed"));
         in_vain += u32::from(caught.message.contains("waits for what no thread will do"));
     }
-    // Without the marker (l.31 to l.40) nobody's wait for it ends.
+    // Without the marker (l.31 to l.40) a commit's wait for it never ends.
     assert!(in_vain > 0);
 }

@@ -111,7 +111,7 @@ impl Durability {
         Self::Interval(Duration::from_millis(milliseconds as u64))
     }
 
-    /// Refuses an interval of nothing: whoever asks for it may mean to wait.
+    /// Refuses an interval of zero: the caller may mean that each write waits.
     pub(crate) fn validate(self) -> Result<()> {
         match self {
             Self::Interval(t) if t < INTERVAL_MIN => Err(Error::Unsupported {

@@ -94,7 +94,7 @@ impl Drop for Server {
     }
 }
 
-/// The answer to a scrape; none when nobody listens.
+/// The answer to a scrape; none when no process listens at the port.
 fn scrape(port: u16) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").ok()?;

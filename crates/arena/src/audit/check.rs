@@ -104,7 +104,7 @@ impl Heap {
         bad
     }
 
-    /// The head as it is now: whoever stored to it since the arena was opened may be no allocator.
+    /// Checks the head again: the program may have overwritten it since the arena was opened.
     fn check_head(&self, bad: &mut Vec<String>) -> Result<(), String> {
         let (pages, groups_max) = self.check_sizes()?;
         if self.space_len() < pages * PAGE_BYTES as u64 {
