@@ -15,7 +15,7 @@ use mangrove_pool::{Lsn, Region, crc32c};
 use mangrove_sys::AsymmetricBarrier;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// Bits of [`Hart::write_flags`]: the map was opened read-only.
 const READ_ONLY: u8 = 1;
@@ -33,6 +33,10 @@ pub struct Hart {
     pub(crate) read_gate: ReadGate,
     pub(crate) snapshots: SnapshotRegistry,
     pub(crate) threads: usize,
+    /// Number of the last batch whose removals stand in the headers of chunks.
+    pub(crate) last_removals: AtomicU64,
+    /// Redo lists of more entries than this have the removals in the headers of chunks.
+    pub(crate) list_entries_max: usize,
     /// A batch holds it shared while its blocks are in no leaf and in no redo list. Taken before the gate.
     pub(crate) preparing: RwLock<()>,
     trees: Option<Box<[RwLock<()>]>>,
@@ -121,6 +125,8 @@ impl Hart {
             threads,
             trees: (options.locking == Locking::PerTree)
                 .then(|| (0..ENTRY_COUNT).map(|_| RwLock::new(())).collect()),
+            last_removals: AtomicU64::new(0),
+            list_entries_max: options.list_entries_max,
             preparing: RwLock::new(()),
             write_flags: AtomicU8::new(flags),
             space,

@@ -43,6 +43,9 @@ pub struct Options {
     pub verify_values: bool,
     /// Open a damaged map: leave out the records that do not verify and list them in the report.
     pub salvage: bool,
+    /// A batch whose redo list would have more entries than this marks the records that it removes in the headers of
+    /// their chunks, which takes no space. 159 fill the page that every map has for a list.
+    pub list_entries_max: usize,
     /// Bytes of DRAM that the pre-images of all snapshots together may take before snapshots expire.
     pub snapshot_bytes_max: u64,
 }
@@ -58,6 +61,7 @@ impl Default for Options {
             recovery_threads: 0,
             verify_values: true,
             salvage: false,
+            list_entries_max: 159,
             snapshot_bytes_max: 1 << 30,
         }
     }

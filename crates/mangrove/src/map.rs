@@ -270,8 +270,8 @@ impl Map {
         self.hart.write(batch.inner, WriteMode::Durable).map_err(|e| self.failed(e))
     }
 
-    /// Removes every key between the bounds, all or nothing; returns how many there were. First it writes a redo list
-    /// of about 16 bytes per record: a full pool may have no space for a long one, where [`Map::delete`] needs none.
+    /// Removes every key between the bounds, all or nothing; returns how many there were. Like [`Map::delete`] and a
+    /// batch of deletes it needs no space: a full pool can always be emptied.
     ///
     /// # Errors
     /// As [`Map::write`].

@@ -33,6 +33,8 @@ fn options(interval: bool) -> Options {
         segment_shift: SEGMENT_SHIFT,
         grow_bytes: 1 << SEGMENT_SHIFT,
         recovery_threads: 1,
+        // Some batches have their removals in the list, and some in the headers of chunks.
+        list_entries_max: 3,
         gate_reads: interval.then_some(false),
         ..Options::default()
     }

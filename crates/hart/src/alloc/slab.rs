@@ -15,7 +15,8 @@ use super::cache::{SlotCache, SlotCaches};
 use super::segments::{SegmentPool, set_kind};
 use crate::concurrency::writer_gate::LaneToken;
 use crate::format::layout::{
-    CHUNK_BITMAP, CHUNK_IDENTITY, SegmentKind, VALUE_HEADER_BYTES, chunk_identity, chunk_word,
+    CHUNK_BITMAP, CHUNK_IDENTITY, CHUNK_REMOVALS, CHUNK_REMOVALS_SEAL, SegmentKind, VALUE_HEADER_BYTES,
+    chunk_identity, chunk_word,
 };
 use crate::format::size_class::{Class, Classes, Cut, is_leaf_class};
 use crate::format::space::MapSpace;
@@ -239,9 +240,11 @@ impl SlabAllocator {
                     chunk_identity(segment, class, chunk),
                     Ordering::Release,
                 );
-                region.flush(header, 16);
+                region.store(header + CHUNK_REMOVALS, 0, Ordering::Release);
+                region.store(header + CHUNK_REMOVALS_SEAL, 0, Ordering::Release);
+                region.flush(header, 32);
             }
-            // Durable-order: empty bitmaps before the entry that makes recovery read them.
+            // Durable-order: empty bitmaps, and no removals that an earlier use of the segment left, before the entry that makes recovery read them.
             region.fence();
             set_kind(&self.space, segment, SegmentKind::Leaves { class });
         } else {
@@ -446,6 +449,13 @@ impl SlabAllocator {
                     .then_some(u64::from(bytes))
             }
         }
+    }
+
+    /// Segment and number of the chunk of leaves whose header is at `header`.
+    pub(crate) fn chunk_place(&self, header: u64) -> (u32, u32) {
+        let (segment, place) = self.space.geometry.locate(header);
+        let cut = self.classes.cut(self.segments[segment as usize].class.load(Ordering::Relaxed));
+        (segment, place / cut.chunk_bytes)
     }
 
     /// Chunk header and slot number of the leaf at `offset`.

@@ -8,7 +8,9 @@ use mangrove_pool::crc32c;
 /// "MGRVMAP\0": the first word of a region that holds a map.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"MGRVMAP\0");
 /// Version of everything in this file.
-pub(crate) const FORMAT_VERSION: u32 = 2;
+pub(crate) const FORMAT_VERSION: u32 = 3;
+/// Since this version a chunk's header has removal words, which are zero in a fresh chunk.
+pub(crate) const VERSION_OF_REMOVALS: u32 = 3;
 /// In this version, and in a map that is being upgraded from it, a zero word means: no segment, no batch, a free slot.
 pub(crate) const VERSION_OF_ZEROS: u32 = 1;
 
@@ -50,6 +52,12 @@ pub(crate) const CHUNK_HEADER_BYTES: u32 = 64;
 pub(crate) const CHUNK_BITMAP: u64 = 0;
 /// The header's second word: sealed class and place.
 pub(crate) const CHUNK_IDENTITY: u64 = 8;
+/// The header's third word: the slots that a batch removes.
+pub(crate) const CHUNK_REMOVALS: u64 = 16;
+/// The header's fourth word: number of that batch, and the checksum of number, place and third word.
+pub(crate) const CHUNK_REMOVALS_SEAL: u64 = 24;
+/// Bits of the number of a batch of removals.
+pub(crate) const REMOVALS_NUMBER_BITS: u32 = 40;
 /// The bitmap's bits in the header word.
 pub(crate) const BITMAP_MASK: u64 = (1 << CHUNK_SLOTS) - 1;
 /// Shift of the next free slot in the header word.
@@ -77,10 +85,14 @@ pub(crate) const REDO_ENTRY_BYTES: u64 = 24;
 pub(crate) const REDO_BITS: u64 = 0;
 /// Operation: store the second and third word as a leaf's meta and word.
 pub(crate) const REDO_LEAF: u64 = 1;
+/// Operation: clear the bits in the removal words of the chunks, as many as the third word says, that have the number
+/// in the second word.
+pub(crate) const REDO_REMOVALS: u64 = 2;
 
 const _: () = {
     assert!(LEAF_WORD == LEAF_META + 8 && LEAF_KEY == LEAF_WORD + 8);
     assert!(CHUNK_IDENTITY == CHUNK_BITMAP + 8);
+    assert!(CHUNK_REMOVALS == CHUNK_IDENTITY + 8 && CHUNK_REMOVALS_SEAL == CHUNK_REMOVALS + 8);
     assert!(CHUNK_HEADER_BYTES == 64 && CHUNK_SLOTS == 56);
     assert!(NEXT_FREE_SHIFT == CHUNK_SLOTS && FULL_SHIFT == NEXT_FREE_SHIFT + 6);
     assert!(CHUNK_MARK == 1 << (FULL_SHIFT + 1));
@@ -192,6 +204,23 @@ pub(crate) fn decode_kind(segment: u32, word: u64) -> Option<SegmentKind> {
 /// The identity word of a leaf chunk.
 pub(crate) fn chunk_identity(segment: u32, class: u8, chunk: u32) -> u64 {
     seal(Tag::Chunk(segment), u64::from(class) << 32 | u64::from(chunk))
+}
+
+/// The seal word of a chunk of which the batch with this number removes the slots `mask`.
+pub(crate) fn removals_seal(segment: u32, chunk: u32, number: u64, mask: u64) -> u64 {
+    const TAG: u64 = 5 << 56;
+    assert!(number >> REMOVALS_NUMBER_BITS == 0, "the number of a batch has 40 bits");
+    let mut bytes = [0; 32];
+    for (place, word) in [TAG | u64::from(segment), u64::from(chunk), number, mask].into_iter().enumerate() {
+        bytes[place * 8..][..8].copy_from_slice(&word.to_le_bytes());
+    }
+    number << SEAL_BITS | u64::from(crc32c(0, &bytes)) & ((1 << SEAL_BITS) - 1)
+}
+
+/// The number of the batch that removes the slots `mask`, or none when the seal word does not verify.
+pub(crate) fn removals_number(segment: u32, chunk: u32, mask: u64, word: u64) -> Option<u64> {
+    let number = word >> SEAL_BITS;
+    (word != 0 && word == removals_seal(segment, chunk, number, mask)).then_some(number)
 }
 
 /// The header word of a leaf chunk of `slots` slots with this bitmap (paper, Fig. 2).
@@ -310,6 +339,7 @@ mod tests {
             format!("| {ROOT_BATCH_AREA} | batch area"),
             format!("{CHUNK_SLOTS} slots"),
             format!("header line of {CHUNK_HEADER_BYTES} bytes"),
+            format!("| {REDO_REMOVALS} | clear"),
             format!("| {KIND_FREE} | nothing"),
             format!("`{:#018x}`", crate::format::leaf::Meta::FREE.0),
             format!("entries of {REDO_ENTRY_BYTES} bytes"),

@@ -5,7 +5,7 @@
 
 use crate::format::layout::{
     BITMAP_MASK, CHUNK_BITMAP, LEAF_META, LEAF_WORD, REDO_BITS, REDO_ENTRY_BYTES, REDO_HEADER_BYTES,
-    REDO_LEAF, chunk_word,
+    REDO_LEAF, REDO_REMOVALS, chunk_word,
 };
 use crate::format::space::MapSpace;
 use crate::report::Damage;
@@ -19,6 +19,8 @@ pub(crate) enum RedoEntry {
     Bits { header: u64, set: u64, clear: u64 },
     /// Stores a leaf's two words.
     Leaf { slot: u64, meta: u64, word: u64 },
+    /// Clears the bits in the removal words with this number, which so many chunks have.
+    Removals { number: u64, chunks: u64 },
 }
 
 /// Bytes of a list of `count` entries.
@@ -33,6 +35,7 @@ pub(crate) fn encode(area: u64, entries: &[RedoEntry]) -> Vec<u8> {
         let words = match *entry {
             RedoEntry::Bits { header, set, clear } => [header | REDO_BITS, set, clear],
             RedoEntry::Leaf { slot, meta, word } => [slot | REDO_LEAF, meta, word],
+            RedoEntry::Removals { number, chunks } => [REDO_REMOVALS, number, chunks],
         };
         words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
     }
@@ -72,13 +75,14 @@ pub(crate) fn decode(space: &MapSpace, area: u64) -> Result<Vec<RedoEntry>, Dama
         match word(0) & 7 {
             REDO_BITS => Ok(RedoEntry::Bits { header: offset, set: first, clear: second }),
             REDO_LEAF => Ok(RedoEntry::Leaf { slot: offset, meta: first, word: second }),
+            REDO_REMOVALS => Ok(RedoEntry::Removals { number: first, chunks: second }),
             _ => Err(damage("the redo list of the committed batch has an unknown operation")),
         }
     });
     entries.collect()
 }
 
-/// Applies one entry; `slots` are those of the chunk whose bitmap it changes. The caller has checked the place, and
+/// Applies one entry, of a chunk or a leaf; `slots` are those of the chunk whose bitmap it changes. The caller has checked the place, and
 /// flushes.
 #[track_caller]
 pub(crate) fn apply(space: &MapSpace, entry: RedoEntry, slots: u32) {
@@ -92,5 +96,6 @@ pub(crate) fn apply(space: &MapSpace, entry: RedoEntry, slots: u32) {
             space.region.store(slot + LEAF_META, meta, Ordering::Release);
             space.region.store(slot + LEAF_WORD, word, Ordering::Release);
         }
+        RedoEntry::Removals { .. } => unreachable!("it stands for entries of single chunks"),
     }
 }

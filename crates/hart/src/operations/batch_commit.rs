@@ -4,7 +4,7 @@
 //! bit is clear, so that one entry of the redo list commits all leaves of a chunk. Then, with the gate closed:
 //!
 //! Durable-order:
-//! 1. values, leaves and the redo list, fence;
+//! 1. values, leaves, removals in the headers of chunks, and the redo list, fence;
 //! 2. the batch word, which refers to the list, fence: this is the commit. Before it a crash keeps nothing; after it
 //!    recovery applies the list;
 //! 3. the effects of the list, flushed, fence;
@@ -20,19 +20,17 @@
 use crate::batch::Op;
 use crate::bounds::is_beyond;
 use crate::concurrency::writer_gate::{ExclusivePermit, LaneToken};
-use crate::format::layout::{
-    LEAF_KEY, LEAF_META, LEAF_WORD, REDO_ENTRY_BYTES, ROOT_BATCH, ROOT_BATCH_AREA, ROOT_BATCH_AREA_BYTES,
-    Tag, seal,
-};
+use crate::format::layout::{LEAF_KEY, LEAF_META, LEAF_WORD, ROOT_BATCH, Tag, seal};
 use crate::format::leaf::{INLINE_BYTES_MAX, Meta, Value, key_crc};
 use crate::format::redo_list;
 use crate::format::redo_list::RedoEntry;
 use crate::hart::Hart;
 use crate::index::{Direction, Intent, LeafChange};
+use crate::operations::batch_redo::BatchRedo;
 use crate::operations::flusher::Flusher;
 use crate::operations::read::{check_key, check_value};
 use crate::operations::write::Expected;
-use crate::{Batch, Error, Result, WriteMode};
+use crate::{Batch, Result, WriteMode};
 use mangrove_pool::Lsn;
 use std::ops::{Bound, Range};
 use std::sync::atomic::Ordering;
@@ -273,8 +271,8 @@ impl Hart {
         if steps.is_empty() {
             return Ok(self.region().appended());
         }
-        let entries = self.entries(steps);
-        let (area, segments) = match self.write_list(lane, &entries) {
+        let redo = BatchRedo::new(self, self.entries(steps));
+        let (area, segments) = match redo.write(self, lane) {
             Ok(place) => place,
             Err(e) => {
                 self.free_new(lane, steps);
@@ -291,7 +289,7 @@ impl Hart {
             }
         }
         let region = self.region();
-        // Durable-order 1: everything that the list refers to, and the list itself.
+        // Durable-order 1: everything that the list refers to, removals in chunk headers too, and the list itself.
         region.fence();
         region.store(ROOT_BATCH, seal(Tag::Batch, area / 64), Ordering::Release);
         region.flush(ROOT_BATCH, 8);
@@ -299,7 +297,7 @@ impl Hart {
         region.fence();
         let lsn = region.appended();
         self.read_gate.begin_publish(steps.iter().map(|s| s.key), self.flushed(lsn));
-        self.publish(steps, &entries);
+        self.publish(steps, &redo);
         // Durable-order 3: the effects before the list is given up.
         region.fence();
         region.store(ROOT_BATCH, seal(Tag::Batch, 0), Ordering::Release);
@@ -350,48 +348,12 @@ impl Hart {
         entries
     }
 
-    /// Writes and flushes the list. Returns where it is and which segments it borrowed. Borrowed segments have no
-    /// directory entry: only the batch word refers to the list, and recovery applies the list before it allocates
-    /// anything.
-    fn write_list(
-        &self,
-        exclusive: &LaneToken<'_>,
-        entries: &[RedoEntry],
-    ) -> Result<(u64, Option<(u32, u32)>)> {
-        let bytes = redo_list::list_bytes(entries.len());
-        let (area, segments) = if bytes <= ROOT_BATCH_AREA_BYTES {
-            (ROOT_BATCH_AREA, None)
-        } else {
-            if entries.len() as u64 > u64::from(u32::MAX) / REDO_ENTRY_BYTES {
-                return Err(Error::Unsupported { what: "the batch is too large; write it in parts".into() });
-            }
-            let count = bytes.div_ceil(self.space.geometry.segment_bytes()) as u32;
-            let first = match self.alloc.alloc_segments(count) {
-                Err(e) if e.is_full() => {
-                    self.alloc.reclaim_idle(exclusive);
-                    self.alloc.alloc_segments(count)?
-                }
-                answer => answer?,
-            };
-            (self.space.geometry.start(first), Some((first, count)))
-        };
-        let list = redo_list::encode(area, entries);
-        let region = self.region();
-        region.write(area, &list);
-        let mut flusher = Flusher::new(region);
-        flusher.add(area, list.len() as u64);
-        flusher.finish();
-        Ok((area, segments))
-    }
-
     /// Applies the list and changes the index.
-    fn publish(&self, steps: &[BatchStep<'_>], entries: &[RedoEntry]) {
+    fn publish(&self, steps: &[BatchStep<'_>], redo: &BatchRedo) {
         let region = self.region();
-        for entry in entries {
-            if let RedoEntry::Bits { header, set, clear } = *entry {
-                self.alloc.change_bitmap(header, clear, set);
-                region.flush(header, 8);
-            }
+        for (header, set, clear) in redo.bits() {
+            self.alloc.change_bitmap(header, clear, set);
+            region.flush(header, 8);
         }
         for step in steps {
             let _tree = self.lock_tree(step.key);

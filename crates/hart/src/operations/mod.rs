@@ -1,6 +1,7 @@
 //! The operations of a map: read, write, and commit a batch.
 
 pub(super) mod batch_commit;
+mod batch_redo;
 mod flusher;
 pub(super) mod read;
 pub(super) mod read_many;

@@ -10,7 +10,8 @@
 //! corrects a torn update in memory only, because both readings of the line mean the same.
 
 use crate::format::layout::{
-    LEAF_META, ROOT_BATCH, ROOT_HIGH_WATER, SegmentKind, Tag, VERSION_OF_ZEROS, seal,
+    FORMAT_VERSION, LEAF_META, ROOT_BATCH, ROOT_HIGH_WATER, SegmentKind, Tag, VERSION_OF_REMOVALS,
+    VERSION_OF_ZEROS, seal,
 };
 use crate::format::leaf::Value;
 use crate::format::redo_list;
@@ -45,6 +46,10 @@ struct Sweep<'a> {
     extents: Vec<AtomicBool>,
     /// Segments whose directory entry is damaged, in order: neither read nor allocated.
     lost: Vec<u32>,
+    /// Chunks have removal words.
+    has_removals: bool,
+    /// The greatest number of a batch in them.
+    last_removals: AtomicU64,
     verify_values: bool,
     salvage: bool,
     damage: Mutex<Vec<Damage>>,
@@ -79,18 +84,23 @@ impl Hart {
         hart.space.set_zeros_are_free(version == VERSION_OF_ZEROS);
         let mut report = RecoveryReport::default();
         let started = Instant::now();
-        let sweep = Sweep::new(&hart, options, high_water)?;
+        let mut sweep = Sweep::new(&hart, options, high_water)?;
+        sweep.has_removals = version >= VERSION_OF_REMOVALS;
         sweep.replay_batch(options.read_only, &mut report)?;
         let harvests = sweep.leaves()?;
+        hart.last_removals.store(sweep.last_removals.load(Ordering::Relaxed), Ordering::Relaxed);
         report.scan_ns = started.elapsed().as_nanos() as u64;
         let started = Instant::now();
         report.records = sweep.build(&harvests)?;
         report.segments_reclaimed = sweep.hand_over(harvests);
         report.build_ns = started.elapsed().as_nanos() as u64;
-        if version == VERSION_OF_ZEROS && !options.read_only && !options.salvage {
+        if version < FORMAT_VERSION && !options.read_only && !options.salvage {
             upgrade::run(&hart, &sweep.kinds);
         }
         report.skipped = sweep.damage.into_inner();
+        if version < VERSION_OF_REMOVALS && options.salvage {
+            hart.list_entries_max = usize::MAX;
+        }
         if let Some(barrier) = barrier.ok().and_then(|thread| thread.join().ok()) {
             hart.writer_gate.set_barrier(barrier);
         }
@@ -107,6 +117,8 @@ impl<'a> Sweep<'a> {
             marks: Vec::new(),
             extents: Vec::new(),
             lost: Vec::new(),
+            has_removals: true,
+            last_removals: AtomicU64::new(0),
             verify_values: options.verify_values,
             salvage: options.salvage,
             damage: Mutex::default(),
@@ -163,10 +175,18 @@ impl<'a> Sweep<'a> {
             Err(found) => return self.report(found),
         };
         let list = redo_list::decode(&self.hart.space, area).and_then(|entries| {
-            entries
-                .into_iter()
-                .map(|entry| self.place(area, entry))
-                .collect::<std::result::Result<Vec<_>, _>>()
+            let mut placed = Vec::new();
+            for entry in entries {
+                match entry {
+                    RedoEntry::Removals { number, chunks } => {
+                        for entry in self.removals(area, number, chunks)? {
+                            placed.push(self.place(area, entry)?);
+                        }
+                    }
+                    entry => placed.push(self.place(area, entry)?),
+                }
+            }
+            Ok(placed)
         });
         let list = match list {
             Ok(list) => list,
@@ -178,6 +198,7 @@ impl<'a> Sweep<'a> {
                 match *entry {
                     RedoEntry::Bits { header, .. } => region.flush(header, 8),
                     RedoEntry::Leaf { slot, .. } => region.flush(slot, 16),
+                    RedoEntry::Removals { .. } => {}
                 }
             }
         }
@@ -195,11 +216,39 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
+    /// The removals with this number, of as many chunks as the list says.
+    fn removals(&self, area: u64, number: u64, chunks: u64) -> std::result::Result<Vec<RedoEntry>, Damage> {
+        let space = &self.hart.space;
+        let mut entries = Vec::new();
+        for (segment, kind) in (0..).zip(&self.kinds) {
+            let SegmentKind::Leaves { class } = *kind else { continue };
+            let cut = self.hart.alloc.classes.cut(class);
+            for chunk in 0..cut.chunk_count {
+                let header = space.geometry.start(segment) + u64::from(chunk * cut.chunk_bytes);
+                if let Some((found, clear)) = scan::removals(space, segment, header, chunk)
+                    && found == number
+                {
+                    entries.push(RedoEntry::Bits { header, set: 0, clear });
+                }
+            }
+        }
+        if entries.len() as u64 == chunks {
+            return Ok(entries);
+        }
+        let found = entries.len();
+        Err(damage(
+            area,
+            format!("the committed batch removes records of {chunks} chunks, and {found} say so"),
+        ))
+    }
+
     /// Checks that an entry of a redo list refers to a chunk header or a leaf, and adds the chunk's slots.
     fn place(&self, area: u64, entry: RedoEntry) -> std::result::Result<(RedoEntry, u32), Damage> {
         let bad = || damage(area, "the redo list of the committed batch names a place that holds no leaf");
         let space = &self.hart.space;
-        let (RedoEntry::Bits { header: offset, .. } | RedoEntry::Leaf { slot: offset, .. }) = entry;
+        let (RedoEntry::Bits { header: offset, .. } | RedoEntry::Leaf { slot: offset, .. }) = entry else {
+            return Err(bad());
+        };
         if offset < space.geometry.data_start || offset >= space.usable_offset() {
             return Err(bad());
         }
@@ -215,7 +264,7 @@ impl<'a> Sweep<'a> {
                 }
                 Ok((entry, cut.slots(chunk)))
             }
-            RedoEntry::Leaf { .. } => cut.slot_at(place).map(|_| (entry, 0)).ok_or_else(bad),
+            _ => cut.slot_at(place).map(|_| (entry, 0)).ok_or_else(bad),
         }
     }
 
@@ -260,6 +309,11 @@ impl<'a> Sweep<'a> {
             let (header, bitmap, problem) = scan::chunk(space, segment, class, cut, number);
             if let Some(problem) = problem {
                 self.report(problem)?;
+            }
+            if self.has_removals
+                && let Some((batch, _)) = scan::removals(space, segment, header, number)
+            {
+                self.last_removals.fetch_max(batch, Ordering::Relaxed);
             }
             let mut free = cut.full_mask(number) & !bitmap;
             let mut left = bitmap;

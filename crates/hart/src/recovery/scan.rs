@@ -4,10 +4,11 @@
 //! is returned as [`Damage`].
 
 use crate::format::layout::{
-    BITMAP_MASK, CHUNK_BITMAP, CHUNK_IDENTITY, CHUNK_MARK, FORMAT_VERSION, Geometry, LEAF_KEY, MAGIC,
-    ROOT_BATCH, ROOT_BYTES, ROOT_CRC, ROOT_DATA_START, ROOT_HIGH_WATER, ROOT_MAGIC, ROOT_SEGMENT_COUNT,
-    ROOT_VERSION, SEGMENT_SHIFT_MAX, SEGMENT_SHIFT_MIN, SegmentKind, Tag, VALUE_HEADER_BYTES,
-    VERSION_OF_ZEROS, chunk_identity, chunk_word, decode_kind, directory_entry, unseal,
+    BITMAP_MASK, CHUNK_BITMAP, CHUNK_IDENTITY, CHUNK_MARK, CHUNK_REMOVALS, CHUNK_REMOVALS_SEAL,
+    FORMAT_VERSION, Geometry, LEAF_KEY, MAGIC, ROOT_BATCH, ROOT_BYTES, ROOT_CRC, ROOT_DATA_START,
+    ROOT_HIGH_WATER, ROOT_MAGIC, ROOT_SEGMENT_COUNT, ROOT_VERSION, SEGMENT_SHIFT_MAX, SEGMENT_SHIFT_MIN,
+    SegmentKind, Tag, VALUE_HEADER_BYTES, VERSION_OF_ZEROS, chunk_identity, chunk_word, decode_kind,
+    directory_entry, removals_number, unseal,
 };
 use crate::format::leaf::{Meta, Value};
 use crate::format::size_class::{Class, Classes, Cut};
@@ -63,7 +64,7 @@ pub(crate) fn root(region: &Region) -> Result<RootWords> {
     }
     // An upgrade stores the version, then the checksum, in one line. A crash may keep the first of the two.
     let crc_fits = |version| word(ROOT_CRC) == crate::hart::root_crc(region, version);
-    let upgraded = version == FORMAT_VERSION && crc_fits(VERSION_OF_ZEROS);
+    let upgraded = version == FORMAT_VERSION && (VERSION_OF_ZEROS..FORMAT_VERSION).any(crc_fits);
     if version < VERSION_OF_ZEROS || !(crc_fits(version) || upgraded) {
         return Err(damage(ROOT_CRC, "the root line does not have its checksum").into());
     }
@@ -154,6 +155,14 @@ pub(crate) fn chunk(
         None
     };
     (header, bitmap, problem.map(|what| damage(header, what)))
+}
+
+/// The slots of a chunk that a batch removes, and the number of the batch. None when there is none, or its words are
+/// torn: such a batch was never committed.
+pub(crate) fn removals(space: &MapSpace, segment: u32, header: u64, chunk: u32) -> Option<(u64, u64)> {
+    let mask = space.region.word(header + CHUNK_REMOVALS).load(Ordering::Acquire);
+    let seal = space.region.word(header + CHUNK_REMOVALS_SEAL).load(Ordering::Acquire);
+    removals_number(segment, chunk, mask, seal).map(|number| (number, mask))
 }
 
 /// A leaf that verified.

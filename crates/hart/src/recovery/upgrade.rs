@@ -1,14 +1,16 @@
-//! Makes a map of version 1 one of the present version, when it is opened for writing.
+//! Makes a map of an older version one of the present version, when it is opened for writing.
 //!
-//! In version 1 a zero word means a segment, a chunk or a slot that is free. The upgrade replaces each such word by the
-//! mark that it has now. A map that still has version 1 may have both, so a crash in between leaves a map of version 1,
-//! and the next opening continues.
+//! Before version 3 the removal words of a chunk's header may be anything; the upgrade makes them zero. In version 1 a
+//! zero word means a segment, a chunk or a slot that is free; the upgrade replaces each such word by the mark that it
+//! has now. A map of an older version may have both forms, so a crash in between leaves a map of that version, and the
+//! next opening continues.
 //!
-//! Durable-order: all marks before the version. Otherwise the words that are zero yet would be taken for damage.
+//! Durable-order: all marks before the version. Otherwise the words that are zero yet would be taken for damage, and
+//! what lies in removal words for removals.
 
 use crate::format::layout::{
-    CHUNK_BITMAP, FORMAT_VERSION, LEAF_META, ROOT_BATCH, ROOT_CRC, ROOT_HIGH_WATER, ROOT_VERSION,
-    SegmentKind, Tag, directory_entry, encode_kind, seal,
+    CHUNK_BITMAP, CHUNK_REMOVALS, CHUNK_REMOVALS_SEAL, FORMAT_VERSION, LEAF_META, ROOT_BATCH, ROOT_CRC,
+    ROOT_HIGH_WATER, ROOT_VERSION, SegmentKind, Tag, directory_entry, encode_kind, seal,
 };
 use crate::format::leaf::Meta;
 use crate::hart::{Hart, root_crc};
@@ -17,6 +19,31 @@ use std::sync::atomic::Ordering;
 
 /// Upgrades the map, which has been recovered without damage and whose segments hold `kinds`. No other thread uses it.
 pub(crate) fn run(hart: &Hart, kinds: &[SegmentKind]) {
+    let region = hart.region();
+    if hart.space.zeros_are_free() {
+        mark_zeros(hart, kinds);
+    }
+    for (segment, kind) in (0u32..).zip(kinds) {
+        let SegmentKind::Leaves { class } = *kind else { continue };
+        let cut = hart.alloc.classes.cut(class);
+        for chunk in 0..cut.chunk_count {
+            let header = hart.space.geometry.start(segment) + u64::from(chunk * cut.chunk_bytes);
+            region.store(header + CHUNK_REMOVALS, 0, Ordering::Release);
+            region.store(header + CHUNK_REMOVALS_SEAL, 0, Ordering::Release);
+            region.flush(header + CHUNK_REMOVALS, 16);
+        }
+    }
+    region.fence();
+    let version = region.word(ROOT_VERSION).load(Ordering::Acquire) >> 32 << 32 | u64::from(FORMAT_VERSION);
+    region.store(ROOT_VERSION, version, Ordering::Release);
+    region.store(ROOT_CRC, root_crc(region, FORMAT_VERSION), Ordering::Release);
+    region.flush(0, 64);
+    region.fence();
+    hart.space.set_zeros_are_free(false);
+}
+
+/// Replaces the zero words of version 1 by the marks that stand for them now.
+fn mark_zeros(hart: &Hart, kinds: &[SegmentKind]) {
     let region = hart.region();
     let replace_zero = |at: u64, mark: u64| {
         if region.word(at).load(Ordering::Acquire) == 0 {
@@ -41,11 +68,4 @@ pub(crate) fn run(hart: &Hart, kinds: &[SegmentKind]) {
             region.flush(header + CHUNK_BITMAP, 8);
         }
     }
-    region.fence();
-    let version = region.word(ROOT_VERSION).load(Ordering::Acquire) >> 32 << 32 | u64::from(FORMAT_VERSION);
-    region.store(ROOT_VERSION, version, Ordering::Release);
-    region.store(ROOT_CRC, root_crc(region, FORMAT_VERSION), Ordering::Release);
-    region.flush(0, 64);
-    region.fence();
-    hart.space.set_zeros_are_free(false);
 }
