@@ -12,6 +12,7 @@ mod reply;
 mod round;
 mod run;
 mod server;
+mod server_dir;
 mod subjects;
 
 pub use args::RedisArgs;

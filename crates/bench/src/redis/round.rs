@@ -8,6 +8,7 @@ use super::client::{self, Outcome};
 use super::lines::{CPU, CPU_MAIN, LOGGED, P50, P99, P999, START, THROUGHPUT};
 use super::processor::{Pinning, Used};
 use super::server::Running;
+use super::server_dir::ServerDir;
 use super::subjects::{INTERVAL, STOCK, Subject, dedup_pairs};
 use super::{RedisArgs, args};
 use crate::harness::progress::SectionProgress;
@@ -24,6 +25,8 @@ const SLICES: usize = 2;
 struct Measured {
     subject: Subject,
     server: Running,
+    /// Behind the server, which ends first.
+    dir: ServerDir,
     outcome: Outcome,
     used: Used,
     /// What it has logged in the slices.
@@ -93,16 +96,15 @@ impl Round<'_> {
         for case in cases {
             self.case(&mut servers, case, records).with_context(|| case.name())?;
         }
-        for Measured { subject, server, .. } in servers {
+        for Measured { server, dir, .. } in servers {
             drop(server);
-            let dir = subject.dir(self.args);
-            std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
+            dir.remove()?;
         }
         Ok(())
     }
 
-    fn measured(subject: Subject, server: Running) -> anyhow::Result<Measured> {
-        Ok(Measured { subject, server, outcome: Outcome::empty()?, used: Used::default(), logged: 0.0 })
+    fn measured(subject: Subject, server: Running, dir: ServerDir) -> anyhow::Result<Measured> {
+        Ok(Measured { subject, server, dir, outcome: Outcome::empty()?, used: Used::default(), logged: 0.0 })
     }
 
     /// Fresh servers with all records; each is stopped.
@@ -110,18 +112,15 @@ impl Round<'_> {
         let mut servers = Vec::new();
         for &subject in subjects {
             self.progress.step(format!("{}: making {records} records", subject.name));
-            let dir = subject.dir(self.args);
-            if dir.exists() {
-                std::fs::remove_dir_all(&dir).with_context(|| format!("cannot empty {}", dir.display()))?;
-            }
-            let server = subject.start(self.args, self.pinning).context(subject.name)?;
+            let dir = subject.dir(self.args)?;
+            let server = subject.start(self.args, self.pinning, dir.path()).context(subject.name)?;
             client::load(&server.socket, records).context(subject.name)?;
             // A kill takes the last second of the one with an interval.
             if !self.args.run.quick || subject.name == INTERVAL {
                 std::thread::sleep(SETTLING);
             }
             server.pause()?;
-            servers.push(Self::measured(subject, server)?);
+            servers.push(Self::measured(subject, server, dir)?);
         }
         Ok(servers)
     }
@@ -129,7 +128,7 @@ impl Round<'_> {
     /// Kills each server and times its next start. The stock one without a file for its writes loads a dump.
     fn restart_all(&mut self, servers: Vec<Measured>, records: u64) -> anyhow::Result<Vec<Measured>> {
         let mut again = Vec::new();
-        for Measured { subject, server, .. } in servers {
+        for Measured { subject, server, dir, .. } in servers {
             self.progress.step(format!("{}: restart with {records} records", subject.name));
             if subject.name == STOCK {
                 server.go_on()?;
@@ -137,7 +136,7 @@ impl Round<'_> {
             }
             drop(server);
             let begun = Instant::now();
-            let server = subject.start(self.args, self.pinning).context(subject.name)?;
+            let server = subject.start(self.args, self.pinning, dir.path()).context(subject.name)?;
             let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
             let key = RowKey {
                 section: RESTART,
@@ -149,7 +148,7 @@ impl Round<'_> {
             };
             self.report.add(key, Unit::Milliseconds, milliseconds);
             server.pause()?;
-            again.push(Self::measured(subject, server)?);
+            again.push(Self::measured(subject, server, dir)?);
             self.progress.done();
         }
         Ok(again)

@@ -158,6 +158,31 @@ mod tests {
     }
 
     #[test]
+    fn a_bench_that_fails_leaves_nothing_behind() -> anyhow::Result<()> {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = std::env::temp_dir().join(format!("mangrove-bench-failing-{}", std::process::id()));
+        std::fs::create_dir_all(&dir)?;
+        let server = dir.join("server");
+        std::fs::write(&server, "#!/bin/sh\necho no such door; exit 1\n")?;
+        std::fs::set_permissions(&server, std::fs::Permissions::from_mode(0o755))?;
+        for subject in [super::super::subjects::EMULATED, "Mangrove"] {
+            let mut args = parse(&["--quick", "--subjects", subject]);
+            (args.server, args.run.out, args.dir) = (server.clone(), dir.join("out"), dir.join("pools"));
+            let error = format!("{:#}", measure(&quick(args)).expect_err("the server ends"));
+            assert!(error.contains("no such door"), "{error}");
+        }
+        assert_eq!(std::fs::read_dir(dir.join("pools"))?.count(), 0);
+        // Other tests of this process have servers there meanwhile.
+        let mine =
+            |dir: &std::path::PathBuf| super::super::server_dir::last_words(dir).contains("no such door");
+        let memory = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+        let left: Vec<_> = memory.map(|entry| entry.path()).filter(mine).collect();
+        assert!(left.is_empty(), "{left:?}");
+        std::fs::remove_dir_all(dir)?;
+        Ok(())
+    }
+
+    #[test]
     fn a_smoke_test_measures_what_is_built() -> anyhow::Result<()> {
         let mut args = parse(&["--quick", "--goals"]);
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

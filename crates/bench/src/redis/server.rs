@@ -1,6 +1,7 @@
 //! A server that runs, as a process of this bench.
 
 use super::processor::Used;
+use super::server_dir::last_words;
 use anyhow::{Context as _, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -36,9 +37,9 @@ impl Running {
         let since = Instant::now();
         while !running.answers() {
             if let Some(status) = running.child.try_wait()? {
-                bail!("the server ended with {status}; see {}", running.dir.join("log").display());
+                bail!("the server ended with {status}; its log ends: {}", last_words(&running.dir));
             }
-            ensure!(since.elapsed() < START_MAX, "no answer: see {}", running.dir.join("log").display());
+            ensure!(since.elapsed() < START_MAX, "no answer; the log ends: {}", last_words(&running.dir));
             std::thread::sleep(PAUSE);
         }
         Ok(running)

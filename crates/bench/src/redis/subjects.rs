@@ -3,10 +3,11 @@
 use super::args::RedisArgs;
 use super::processor::Pinning;
 use super::server::Running;
+use super::server_dir::ServerDir;
 use crate::report::report::OURS;
 use anyhow::Context as _;
 use std::fs::OpenOptions;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// How a server keeps its data.
@@ -100,29 +101,22 @@ impl Subject {
         if self.is_durable { &args.server } else { &args.stock }
     }
 
-    /// Its directory.
-    pub(super) fn dir(&self, args: &RedisArgs) -> PathBuf {
+    /// An empty directory for it.
+    pub(super) fn dir(&self, args: &RedisArgs) -> anyhow::Result<ServerDir> {
         let name: String = self
             .name
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
             .collect();
-        let memory = Path::new("/dev/shm");
-        if self.medium != DISK && memory.is_dir() {
-            return memory.join(format!("mangrove-bench-{}-{name}", std::process::id()));
-        }
-        args.dir.join(format!("redis-{name}"))
+        ServerDir::new(&name, self.medium != DISK, &args.dir)
     }
 
     /// Starts it over what its directory holds, and waits until it serves.
-    pub(super) fn start(&self, args: &RedisArgs, pinning: &Pinning) -> anyhow::Result<Running> {
-        let dir = self.dir(args);
-        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        let dir = dir.canonicalize()?;
+    pub(super) fn start(&self, args: &RedisArgs, pinning: &Pinning, dir: &Path) -> anyhow::Result<Running> {
         let log = OpenOptions::new().append(true).create(true).open(dir.join("log"))?;
         let socket = Running::new_socket();
         let mut command = Command::new(self.program(args));
-        command.args(["--port", "0", "--unixsocket"]).arg(&socket).arg("--dir").arg(&dir);
+        command.args(["--port", "0", "--unixsocket"]).arg(&socket).arg("--dir").arg(dir);
         command.args(["--save", "", "--io-threads", &args.io_threads.to_string()]);
         if self.is_durable {
             command.env("MANGROVE_REDIS_STATE", dir.join("mangrove")).envs(self.settings.iter().copied());
@@ -136,6 +130,6 @@ impl Subject {
         let child = pinning.on_servers(|| {
             command.spawn().with_context(|| format!("cannot start {}", self.program(args).display()))
         })?;
-        Running::wait_for(child, socket, dir)
+        Running::wait_for(child, socket, dir.to_owned())
     }
 }
