@@ -158,6 +158,16 @@ int __wrap_dbDelete(serverDb *db, robj *key) {
     return d.answer;
 }
 
+/* The table of such a slot is freed with the iterator that led to its last key. */
+void __real_kvstoreReleaseHashtableIterator(kvstoreHashtableIterator *iterator);
+static void release_iterator(void *iterator) { __real_kvstoreReleaseHashtableIterator(iterator); }
+void __wrap_kvstoreReleaseHashtableIterator(kvstoreHashtableIterator *iterator) {
+    if (server.cluster_enabled)
+        track(release_iterator, iterator);
+    else
+        __real_kvstoreReleaseHashtableIterator(iterator);
+}
+
 struct emptied {
     int database, flags;
     void (*callback)(hashtable *);
