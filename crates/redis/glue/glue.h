@@ -153,6 +153,11 @@ extern long long gate_waits, gate_held;
 /* Lets used_memory include what was found. */
 void memory_recovered(void);
 
+/* symbols.c */
+void symbols_read(void);
+/* The function that has this instruction; "?" if it has no name. */
+const char *symbol_name(const void *code);
+
 /* fence.c */
 bool fence_set(mangrove_app_options *options);
 

@@ -8,6 +8,7 @@
 long long __real_aeCreateTimeEvent(aeEventLoop *, long long, aeTimeProc *, void *, aeEventFinalizerProc *);
 void *migrateGetSocket(client *c, robj *host, robj *port, long timeout);
 void migrateCloseSocket(robj *host, robj *port);
+void functionLoadCommand(client *c);
 
 #define NATIVES(X) \
     X(addReply) X(addReplyArrayLen) X(addReplyAttributeLen) X(addReplyBigNum) X(addReplyBool) X(addReplyBulk) \
@@ -28,7 +29,7 @@ void migrateCloseSocket(robj *host, robj *port);
     X(postExecutionUnitOperations) X(latencyAddSample) X(serverLogRaw) X(_serverLog) X(functionsLibCtxClearCurrent) \
     X(functionsLibCtxCreate) X(__real_aeCreateTimeEvent) X(rememberReplicaKeyWithExpire) \
     X(flushReplicaKeysWithExpireList) X(migrateGetSocket) X(migrateCloseSocket) X(rdbFunctionLoad) X(rdbSave) \
-    X(killRDBChild) X(bioCreateCloseJob) X(bioCreateLazyFreeJob)
+    X(killRDBChild) X(functionLoadCommand) X(aofLoadManifestFromDisk) X(bioCreateCloseJob) X(bioCreateLazyFreeJob)
 
 void natives_add(mangrove_app_options *options) {
     if (left_out("natives")) return;
