@@ -672,10 +672,10 @@ mangrove_status mangrove_map_get(const mangrove_map *map,
 // The value of `key`, copied into the caller's `buffer` of `capacity` bytes. *value_len is the length
 // of the value in any case, so a call with (NULL, 0) finds it out. No NUL is added.
 //
-// Returns MANGROVE_BUFFER_TOO_SMALL when the value does not fit (the buffer is untouched), and
-// MANGROVE_NOT_FOUND when there is no such key.
-// Errors: as mangrove_map_get; a value of more than 8 bytes is checked in memory of its own before it
-// is copied, also where only its length is asked for. Threads: any.
+// Returns MANGROVE_BUFFER_TOO_SMALL when the value does not fit, and MANGROVE_NOT_FOUND when there is
+// no such key. After any result but MANGROVE_OK the buffer may hold anything: the value is copied
+// once, and checked as it is copied.
+// Errors: as mangrove_map_get, also where only the length is asked for. Threads: any.
 mangrove_status mangrove_map_get_into(const mangrove_map *map,
                                       const void *key,
                                       size_t key_len,

@@ -4,6 +4,7 @@ use crate::status::mangrove_status::*;
 use crate::status::{Answer, Failure};
 use mangrove_cabi::slice;
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 
 /// The caller's bytes, where NULL says "none" rather than "empty".
 pub(crate) unsafe fn optional<'a>(
@@ -39,7 +40,25 @@ pub(crate) unsafe fn fill(value: &[u8], buffer: *mut c_void, capacity: usize, le
     Ok(MANGROVE_OK)
 }
 
-/// A buffer that [`fill`] may use.
+/// The caller's buffer of `capacity` bytes, which may hold anything.
+///
+/// # Safety
+/// Unless it is NULL, `buffer` has `capacity` bytes that nothing else uses during the entry point.
+pub(crate) unsafe fn caller_buffer<'a>(
+    buffer: *mut c_void,
+    capacity: usize,
+) -> Result<&'a mut [MaybeUninit<u8>], Failure> {
+    check_buffer(buffer, capacity)?;
+    if capacity == 0 {
+        return Ok(&mut []);
+    }
+    // No object is longer than that, and a value is far shorter.
+    let capacity = capacity.min(isize::MAX as usize);
+    // SAFETY: not NULL, and the caller's promise.
+    Ok(unsafe { std::slice::from_raw_parts_mut(buffer.cast(), capacity) })
+}
+
+/// Checks the arguments of a buffer.
 pub(crate) fn check_buffer(buffer: *mut c_void, capacity: usize) -> Result<(), Failure> {
     if buffer.is_null() && capacity > 0 {
         return Err(Failure::invalid(format!("'buffer' is NULL, with a capacity of {capacity}")));

@@ -1,6 +1,6 @@
 //! Opening, single keys, durability, closing.
 
-use crate::bytes::{allocate, check_buffer, fill, optional};
+use crate::bytes::{allocate, caller_buffer, optional};
 use crate::options::mangrove_options;
 use crate::status::mangrove_status::*;
 use crate::status::{Failure, guard, mangrove_status};
@@ -155,10 +155,10 @@ pub unsafe extern "C" fn mangrove_map_get(
 /// The value of `key`, copied into the caller's `buffer` of `capacity` bytes. *value_len is the length
 /// of the value in any case, so a call with (NULL, 0) finds it out. No NUL is added.
 ///
-/// Returns MANGROVE_BUFFER_TOO_SMALL when the value does not fit (the buffer is untouched), and
-/// MANGROVE_NOT_FOUND when there is no such key.
-/// Errors: as mangrove_map_get; a value of more than 8 bytes is checked in memory of its own before it
-/// is copied, also where only its length is asked for. Threads: any.
+/// Returns MANGROVE_BUFFER_TOO_SMALL when the value does not fit, and MANGROVE_NOT_FOUND when there is
+/// no such key. After any result but MANGROVE_OK the buffer may hold anything: the value is copied
+/// once, and checked as it is copied.
+/// Errors: as mangrove_map_get, also where only the length is asked for. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_get_into(
     map: *const mangrove_map,
@@ -171,13 +171,16 @@ pub unsafe extern "C" fn mangrove_map_get_into(
     guard(|| {
         // SAFETY: the header's contract for out-parameters, handles and bytes.
         let value_len = unsafe { out(value_len, 0, "value_len") }?;
-        // SAFETY: as above.
-        let (map, key) = unsafe { (handle(map, "map")?, slice(key, key_len, "key")?) };
-        check_buffer(buffer, capacity)?;
-        // SAFETY: the buffer was checked, and the header says that `capacity` bytes are there.
-        map.map
-            .get_with(key, |v| unsafe { fill(v, buffer, capacity, value_len) })?
-            .unwrap_or(Ok(MANGROVE_NOT_FOUND))
+        // SAFETY: as above, and the header says that `capacity` bytes are there.
+        let (map, key, buffer) =
+            unsafe { (handle(map, "map")?, slice(key, key_len, "key")?, caller_buffer(buffer, capacity)?) };
+        match map.map.get_to(key, buffer)? {
+            Some(len) => {
+                *value_len = len;
+                Ok(yes_or(len <= capacity, MANGROVE_BUFFER_TOO_SMALL))
+            }
+            None => Ok(MANGROVE_NOT_FOUND),
+        }
     })
 }
 

@@ -46,6 +46,32 @@ fn values_change_class_in_every_direction() {
 }
 
 #[test]
+fn a_value_goes_into_a_buffer_that_holds_it_and_nowhere_else() {
+    let hart = Hart::create(Emulated::region(64 << 20).unwrap(), &Options::default()).unwrap();
+    for len in (0..40).chain([100, 511, 512, 513, 3000]) {
+        hart.put(b"key", &value(len, 5), MODE).unwrap();
+        assert_eq!(hart.get_with(b"key", <[u8]>::to_vec).unwrap(), Some(value(len, 5)));
+        for space in [0, len.saturating_sub(1), len, len + 1, len + 9] {
+            let mut memory = vec![std::mem::MaybeUninit::new(0xAA); space + 16];
+            assert_eq!(hart.get_to(b"key", &mut memory[..space]).unwrap(), Some(len), "{len} in {space}");
+            let memory: Vec<u8> = memory
+                .iter()
+                .map(|byte| {
+                    // SAFETY: each byte was initialised above.
+                    unsafe { byte.assume_init() }
+                })
+                .collect();
+            if len <= space {
+                assert_eq!(memory[..len], value(len, 5)[..], "{len} in {space}");
+            }
+            let rest = &memory[if len <= space { len } else { 0 }..];
+            assert!(rest.iter().all(|byte| *byte == 0xAA), "{len} in {space}: other bytes changed");
+        }
+    }
+    assert_eq!(hart.get_to(b"none", &mut []).unwrap(), None);
+}
+
+#[test]
 fn a_large_value_goes_in_and_out() {
     let region = Emulated::region(400 << 20).unwrap();
     let hart = Hart::create(region.clone(), &Options::default()).unwrap();

@@ -9,6 +9,7 @@ use crate::{
 };
 use mangrove_hart::{Hart, WriteMode};
 use mangrove_pool::{DamageCheck, MediumKind, Pool};
+use std::mem::MaybeUninit;
 use std::ops::{Bound, RangeBounds};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -159,6 +160,15 @@ impl Map {
     /// As [`Map::get`].
     pub fn get_into(&self, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
         self.hart.get_into(key.as_ref(), value).map_err(|e| self.failed(e))
+    }
+
+    /// Copies the value of `key` into `buffer` and returns its length; `None` when there is no value. Allocates nothing
+    /// for a value that fits. When the length is more than the buffer's, or after an error, the buffer may hold anything.
+    ///
+    /// # Errors
+    /// As [`Map::get`].
+    pub fn get_to(&self, key: impl AsRef<[u8]>, buffer: &mut [MaybeUninit<u8>]) -> Result<Option<usize>> {
+        self.hart.get_to(key.as_ref(), buffer).map_err(|e| self.failed(e))
     }
 
     /// Calls `read` with the value of `key`, once, and returns its result; `None` when there is no value.

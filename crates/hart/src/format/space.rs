@@ -9,6 +9,7 @@ use crate::format::layout::{Geometry, LEAF_KEY, LEAF_META, LEAF_WORD};
 use crate::format::leaf::Meta;
 use crate::index::{KeySource, Leaf};
 use mangrove_pool::{DamageCheck, Region};
+use mangrove_sys::Crc32c;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -22,6 +23,7 @@ pub(crate) struct MapSpace {
     usable_end: AtomicU64,
     /// The map has version 1, where a zero word means "free".
     zeros_are_free: AtomicBool,
+    crc: Option<Crc32c>,
 }
 
 /// A copy of a leaf and of its inline value.
@@ -43,6 +45,12 @@ impl LeafRecord {
         &self.key.as_flattened()[..self.key_len]
     }
 
+    /// The leaf's word.
+    #[inline]
+    pub(crate) fn word(&self) -> u64 {
+        u64::from_le_bytes(self.value)
+    }
+
     /// The value, if the leaf's word holds it.
     #[inline]
     pub(crate) fn inline_value(&self) -> &[u8] {
@@ -54,7 +62,8 @@ impl MapSpace {
     pub(crate) fn new(region: Region, geometry: Geometry, segments_usable: u32) -> Self {
         let base = region.base() as u64;
         let zeros_are_free = AtomicBool::new(false);
-        let space = Self { region, geometry, base, usable_end: AtomicU64::new(base), zeros_are_free };
+        let (usable_end, crc) = (AtomicU64::new(base), Crc32c::detect());
+        let space = Self { region, geometry, base, usable_end, zeros_are_free, crc };
         space.set_usable(segments_usable);
         space
     }
@@ -144,15 +153,30 @@ impl MapSpace {
         unsafe { self.append_to_spare(offset, len, out) };
     }
 
-    /// As [`MapSpace::append_out`]; false, and nothing done, when there is no memory for it.
+    /// Copies a value of `len` bytes at `offset`, a multiple of 8, and returns its checksum ([`value_crc`]). The caller
+    /// has bounded the range as for [`MapSpace::copy_out`]; what is copied may be garbage until it is validated.
+    ///
+    /// # Safety
+    /// `to` is the caller's own memory, of at least `len` bytes.
     #[inline]
-    pub(crate) fn try_append_out(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> bool {
-        let reserved = out.try_reserve(len.next_multiple_of(8)).is_ok();
-        if reserved {
-            // SAFETY: just reserved.
-            unsafe { self.append_to_spare(offset, len, out) };
+    pub(crate) unsafe fn copy_value(&self, offset: u64, len: usize, to: *mut u8) -> u32 {
+        let end = offset + (len as u64).next_multiple_of(8);
+        assert!(
+            offset.is_multiple_of(8) && end <= self.region.len(),
+            "a read of whole words inside the region"
+        );
+        self.region.reading(offset, len);
+        if let Some(crc) = self.crc {
+            let from = self.region.at(offset).cast_const().cast();
+            // SAFETY: words of the region (asserted), of which the caller discards a copy that a writer disturbed; the
+            // rest is the caller's promise.
+            return unsafe { crc.copy(len as u32, from, len, to) };
         }
-        reserved
+        let mut copy = Vec::new();
+        self.copy_out(offset, len, &mut copy);
+        // SAFETY: the caller's promise.
+        unsafe { to.copy_from_nonoverlapping(copy.as_ptr(), len) };
+        value_crc(&copy)
     }
 
     /// Copies into the capacity that the caller has reserved.

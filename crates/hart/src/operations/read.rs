@@ -7,7 +7,9 @@
 use crate::format::layout::VALUE_HEADER_BYTES;
 use crate::format::leaf::{INLINE_BYTES_MAX, KIND_BLOCK, Value};
 use crate::hart::Hart;
+use crate::index::Leaf;
 use crate::{Error, KEY_BYTES_MAX, Result, VALUE_BYTES_MAX};
+use std::mem::MaybeUninit;
 
 /// A value, read optimistically and not validated yet.
 #[derive(Clone, Copy, Debug)]
@@ -31,12 +33,48 @@ pub(crate) enum Read {
 
 /// Stands in place of an inline value's length: there is no record.
 const ABSENT: u64 = u64::MAX;
-/// The value is in the buffer.
+/// The value is in the space that was asked for; its length is in place of the word.
 const COPIED: u64 = u64::MAX - 1;
 /// The value is damaged.
 const DAMAGED: u64 = u64::MAX - 2;
 /// There is no memory for the value; its length is in place of the word.
 const NO_MEMORY: u64 = u64::MAX - 3;
+/// The value does not fit the caller's memory.
+const TOO_LONG: u64 = u64::MAX - 4;
+
+/// Bytes of a value that [`Hart::get_with`] reads without an allocation.
+const NEAR_BYTES: usize = 512;
+
+/// Where a lookup puts a value that does not lie in the leaf. A lookup may ask several times, and for a length that
+/// no value has.
+trait ValueSpace {
+    /// Memory for `len` bytes, or one of the codes above.
+    fn for_bytes(&mut self, len: usize) -> std::result::Result<*mut u8, u64>;
+}
+
+impl ValueSpace for Vec<u8> {
+    #[inline]
+    fn for_bytes(&mut self, len: usize) -> std::result::Result<*mut u8, u64> {
+        self.clear();
+        match self.try_reserve(len) {
+            Ok(()) => Ok(self.as_mut_ptr()),
+            Err(_) => Err(NO_MEMORY),
+        }
+    }
+}
+
+impl ValueSpace for &mut [MaybeUninit<u8>] {
+    #[inline]
+    fn for_bytes(&mut self, len: usize) -> std::result::Result<*mut u8, u64> {
+        if len <= self.len() { Ok(self.as_mut_ptr().cast()) } else { Err(TOO_LONG) }
+    }
+}
+
+/// The bytes of an inline value of `len` bytes.
+#[inline]
+fn inline_bytes(word: &[u8; 8], len: u64) -> &[u8] {
+    &word[..(len as usize).min(INLINE_BYTES_MAX)]
+}
 
 impl Read {
     /// Why no value can be returned.
@@ -100,21 +138,47 @@ impl Hart {
     /// As [`Hart::get`].
     #[inline]
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        let (kind, word) = self.read(key, value)?;
-        match kind {
-            ABSENT => {
-                value.clear();
-                return Ok(false);
-            }
-            COPIED => {}
-            DAMAGED => return Err(self.damaged(key)),
-            NO_MEMORY => return Err(Error::NoMemory { wanted: word }),
-            len => {
-                value.clear();
-                value.extend_from_slice(&word.to_le_bytes()[..(len as usize).min(INLINE_BYTES_MAX)]);
-            }
+        let (code, word) = self.read(key, value)?;
+        value.clear();
+        match code {
+            // SAFETY: the lookup has reserved and written so many bytes.
+            COPIED => unsafe { value.set_len(word as usize) },
+            ABSENT => return Ok(false),
+            DAMAGED | NO_MEMORY | TOO_LONG => return Err(self.read_error(key, code, word)),
+            len => value.extend_from_slice(inline_bytes(&word.to_le_bytes(), len)),
         }
         Ok(true)
+    }
+
+    /// Copies the value of `key` into `buffer` and returns its length, or `None` when there is none. When the length is
+    /// more than the buffer's, or after an error, the buffer may hold anything.
+    ///
+    /// # Errors
+    /// As [`Hart::get`].
+    #[inline]
+    pub fn get_to(&self, key: &[u8], mut buffer: &mut [MaybeUninit<u8>]) -> Result<Option<usize>> {
+        let (code, word) = self.read(key, &mut buffer)?;
+        match code {
+            COPIED => Ok(Some(word as usize)),
+            ABSENT => Ok(None),
+            TOO_LONG => self.len_of(key),
+            DAMAGED | NO_MEMORY => Err(self.read_error(key, code, word)),
+            len => {
+                let word = word.to_le_bytes();
+                let bytes = inline_bytes(&word, len);
+                if let Some(target) = buffer.get_mut(..bytes.len()) {
+                    target.write_copy_of_slice(bytes);
+                }
+                Ok(Some(bytes.len()))
+            }
+        }
+    }
+
+    /// The length of a value that did not fit, once the value was read and verified.
+    #[cold]
+    fn len_of(&self, key: &[u8]) -> Result<Option<usize>> {
+        let mut value = Vec::new();
+        Ok(self.get_into(key, &mut value)?.then_some(value.len()))
     }
 
     /// Calls `read` once with the value of `key`, if there is one.
@@ -123,14 +187,18 @@ impl Hart {
     /// As [`Hart::get`].
     #[inline]
     pub fn get_with<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        let mut buffer = Vec::new();
-        let (kind, word) = self.read(key, &mut buffer)?;
-        match kind {
+        let mut near = [MaybeUninit::uninit(); NEAR_BYTES];
+        let (code, word) = self.read(key, &mut near.as_mut_slice())?;
+        match code {
             ABSENT => Ok(None),
-            COPIED => Ok(Some(read(&buffer))),
-            DAMAGED => Err(self.damaged(key)),
-            NO_MEMORY => Err(Error::NoMemory { wanted: word }),
-            len => Ok(Some(read(&word.to_le_bytes()[..(len as usize).min(INLINE_BYTES_MAX)]))),
+            // SAFETY: the lookup has written so many bytes.
+            COPIED => Ok(Some(read(unsafe { near[..word as usize].assume_init_ref() }))),
+            TOO_LONG => {
+                let mut value = Vec::new();
+                Ok(self.get_into(key, &mut value)?.then(|| read(&value)))
+            }
+            DAMAGED | NO_MEMORY => Err(self.read_error(key, code, word)),
+            len => Ok(Some(read(inline_bytes(&word.to_le_bytes(), len)))),
         }
     }
 
@@ -153,24 +221,16 @@ impl Hart {
     /// The length of an inline value with the leaf's word, or one of the codes above. Two words, so that they stay in
     /// registers.
     #[inline]
-    fn read(&self, key: &[u8], buffer: &mut Vec<u8>) -> Result<(u64, u64)> {
+    fn read(&self, key: &[u8], space: &mut impl ValueSpace) -> Result<(u64, u64)> {
         check_key(key)?;
         loop {
             let tree = self.share_tree(key);
             let found = self.index.get(key, |leaf| {
-                let offset = self.space.offset(leaf);
-                let (meta, word) = self.space.leaf_words(offset);
-                let kind = u64::from(meta.kind());
-                if kind <= INLINE_BYTES_MAX as u64 {
-                    return (kind, word);
-                }
-                self.prefetch_block(word);
-                buffer.clear();
-                match self.append_value(offset, buffer) {
-                    Read::Inline(value) => (u64::from(value.kind), value.word),
-                    Read::Copied => (COPIED, 0),
-                    Read::Damaged { .. } => (DAMAGED, 0),
-                    Read::NoMemory { wanted } => (NO_MEMORY, wanted),
+                let (meta, word) = self.space.leaf_words(self.space.offset(leaf));
+                match meta.kind() {
+                    KIND_BLOCK => self.read_block(word, space),
+                    kind if usize::from(kind) <= INLINE_BYTES_MAX => (u64::from(kind), word),
+                    _ => (DAMAGED, 0),
                 }
             });
             drop(tree);
@@ -180,9 +240,26 @@ impl Hart {
         }
     }
 
-    /// The error that describes what is wrong with the value of `key`.
+    /// Copies the value in the block at `block`; the answer is [`Hart::read`]'s.
+    #[inline]
+    fn read_block(&self, block: u64, space: &mut impl ValueSpace) -> (u64, u64) {
+        self.prefetch_block(block);
+        let Some((head, len)) = self.block_head(block) else { return (DAMAGED, 0) };
+        let to = match space.for_bytes(len as usize) {
+            Ok(to) => to,
+            Err(code) => return (code, len),
+        };
+        // SAFETY: the space has given `len` bytes.
+        let crc = unsafe { self.space.copy_value(block + VALUE_HEADER_BYTES, len as usize, to) };
+        if u64::from(crc) == head >> 32 { (COPIED, len) } else { (DAMAGED, 0) }
+    }
+
+    /// Why there is no value, where a lookup returned this code.
     #[cold]
-    fn damaged(&self, key: &[u8]) -> Error {
+    fn read_error(&self, key: &[u8], code: u64, word: u64) -> Error {
+        if code == NO_MEMORY {
+            return Error::NoMemory { wanted: word };
+        }
         let read = self.index.get(key, |leaf| self.append_value(self.space.offset(leaf), &mut Vec::new()));
         read.unwrap_or(Read::Copied).error()
     }
@@ -220,27 +297,58 @@ impl Hart {
         }
     }
 
+    /// Prefetches the value of a leaf that is in the cache. What this reads only chooses what to prefetch.
+    #[inline]
+    pub(crate) fn prefetch_value(&self, leaf: Leaf) {
+        let (meta, word) = self.space.leaf_words(self.space.offset(leaf));
+        if meta.kind() == KIND_BLOCK {
+            self.prefetch_block(word);
+        }
+    }
+
+    /// The head of the block at `block`, and the length in it, if a value of that length can be there.
+    #[inline]
+    fn block_head(&self, block: u64) -> Option<(u64, u64)> {
+        if !block.is_multiple_of(16) {
+            return None;
+        }
+        let capacity = self.alloc.block_bytes(block)?;
+        let head = self.space.region.word(block).load(std::sync::atomic::Ordering::Acquire);
+        let len = head & 0xffff_ffff;
+        (len + VALUE_HEADER_BYTES <= capacity && len <= VALUE_BYTES_MAX as u64).then_some((head, len))
+    }
+
     /// Appends the value in the block at `block` to `buffer`, bounded and verified as above.
     #[inline]
     pub(crate) fn append_block(&self, block: u64, buffer: &mut Vec<u8>) -> Read {
-        if !block.is_multiple_of(16) {
-            return Read::Damaged { offset: block, what: "no value block begins here" };
-        }
-        let Some(capacity) = self.alloc.block_bytes(block) else {
-            return Read::Damaged { offset: block, what: "no value block is here" };
-        };
-        let head = self.space.region.word(block).load(std::sync::atomic::Ordering::Acquire);
-        let len = head & 0xffff_ffff;
-        if len + VALUE_HEADER_BYTES > capacity || len > VALUE_BYTES_MAX as u64 {
-            return Read::Damaged { offset: block, what: "the value is longer than its block" };
-        }
+        let Some((head, len)) = self.block_head(block) else { return self.no_block(block) };
         let start = buffer.len();
-        if !self.space.try_append_out(block + VALUE_HEADER_BYTES, len as usize, buffer) {
+        if buffer.try_reserve(len as usize).is_err() {
             return Read::NoMemory { wanted: len };
         }
-        if u64::from(crate::format::space::value_crc(&buffer[start..])) != head >> 32 {
+        // SAFETY: `len` bytes were reserved after `start`, and the copy writes them.
+        let crc = unsafe {
+            let to = buffer.as_mut_ptr().add(start);
+            let crc = self.space.copy_value(block + VALUE_HEADER_BYTES, len as usize, to);
+            buffer.set_len(start + len as usize);
+            crc
+        };
+        if u64::from(crc) != head >> 32 {
             return Read::Damaged { offset: block, what: "the value does not have its checksum" };
         }
         Read::Copied
+    }
+
+    /// What is wrong where [`Hart::block_head`] finds none.
+    #[cold]
+    fn no_block(&self, block: u64) -> Read {
+        let what = if !block.is_multiple_of(16) {
+            "no value block begins here"
+        } else if self.alloc.block_bytes(block).is_none() {
+            "no value block is here"
+        } else {
+            "the value is longer than its block"
+        };
+        Read::Damaged { offset: block, what }
     }
 }

@@ -1,7 +1,6 @@
 //! Reading many records, so that their cache misses overlap instead of following each other.
 
 use crate::Result;
-use crate::format::leaf::KIND_BLOCK;
 use crate::hart::Hart;
 use crate::index::WALKS;
 use crate::operations::read::check_key;
@@ -37,18 +36,12 @@ impl Hart {
         for (place, key) in asked.iter_mut().zip(keys) {
             *place = key.as_ref();
         }
-        let mut leaves = [0; WALKS];
+        let mut leaves = [None; WALKS];
         let mut count = 0;
         self.index.walk_abreast(&asked[..keys.len()], |leaf| {
-            leaves[count] = self.space.offset(leaf);
+            leaves[count] = Some(leaf);
             count += 1;
         });
-        for leaf in &leaves[..count] {
-            // Not validated: the words only choose what to prefetch.
-            let (meta, word) = self.space.leaf_words(*leaf);
-            if meta.kind() == KIND_BLOCK {
-                self.prefetch_block(word);
-            }
-        }
+        leaves.iter().flatten().for_each(|leaf| self.prefetch_value(*leaf));
     }
 }

@@ -1,5 +1,7 @@
 //! CRC32C of short inputs by the CPU's instruction, without the set-up that pays only for long ones.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 /// CRC32C (Castagnoli) of `bytes`, continued from `seed` (0 to start); nothing where the CPU has no instruction.
 #[inline]
 #[must_use]
@@ -95,6 +97,63 @@ impl Crc32c {
         crc
     }
 
+    /// Continues `crc` by the lowest `bytes` (1, 2 or 4) bytes of `word`.
+    #[inline(always)]
+    fn part(self, crc: u64, word: u64, bytes: usize) -> u64 {
+        let mut crc = crc;
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as in `word`.
+        unsafe {
+            use std::arch::asm;
+            match bytes {
+                4 => asm!("crc32 {0:e}, {1:e}", inout(reg) crc, in(reg) word, options(pure, nomem, nostack)),
+                2 => asm!("crc32 {0:e}, {1:x}", inout(reg) crc, in(reg) word, options(pure, nomem, nostack)),
+                _ => asm!("crc32 {0:e}, {1:l}", inout(reg) crc, in(reg) word, options(pure, nomem, nostack)),
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (&mut crc, word, bytes);
+        crc
+    }
+
+    /// Copies `len` bytes from `from` to `to`, and returns the CRC32C of the little-endian bytes of `head` and of
+    /// those that it copied. Each word is loaded once, atomically, so others may store to `from` meanwhile.
+    ///
+    /// # Safety
+    /// `from` is aligned to 8 and valid for reads of `len` bytes, rounded up to whole words; nothing but atomic stores
+    /// changes what it points to, or the caller discards the result. `to` is valid for writes of `len` bytes, which
+    /// nothing else uses meanwhile.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn copy(self, head: u32, from: *const u64, len: usize, to: *mut u8) -> u32 {
+        let mut crc = self.part(u64::from(u32::MAX), u64::from(head), 4);
+        // SAFETY: the caller's promises: `at` is below `len`, rounded up to whole words.
+        let load =
+            |at: usize| unsafe { AtomicU64::from_ptr(from.byte_add(at).cast_mut()) }.load(Ordering::Relaxed);
+        let mut at = 0;
+        while at + 8 <= len {
+            let word = load(at);
+            crc = self.word(crc, word);
+            // SAFETY: the caller's promises: 8 bytes from `at` on are within `len`.
+            unsafe { to.add(at).cast::<u64>().write_unaligned(word) };
+            at += 8;
+        }
+        if at < len {
+            let mut word = load(at);
+            for bytes in [4, 2, 1] {
+                if len & bytes != 0 {
+                    crc = self.part(crc, word, bytes);
+                    let low = word.to_le_bytes();
+                    // SAFETY: the bits of `len % 8` add up to the bytes that are left.
+                    unsafe { to.add(at).copy_from_nonoverlapping(low.as_ptr(), bytes) };
+                    word >>= 8 * bytes;
+                    at += bytes;
+                }
+            }
+        }
+        !(crc as u32)
+    }
+
     /// As [`crc32c_pairs`] of the pairs that `pair` makes of `entries`, continued from the checksum of `head` (itself
     /// continued from `seed`) and from its inverse; and stores the pairs to `to`, word by word, in the time of summing
     /// them.
@@ -162,6 +221,22 @@ mod tests {
             let crc = crc32c_short(3, &bytes);
             let wanted = crc.and_then(|crc| crc32c_pairs([crc, !crc], pairs));
             assert_eq!(Some(crcs), wanted);
+        }
+    }
+
+    #[test]
+    fn a_copy_of_any_length_is_exact_and_summed() {
+        let Some(crc) = Crc32c::detect() else { return };
+        let words: [u64; 6] = std::array::from_fn(|n| (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        for len in 0..=bytes.len() {
+            let mut copy = [0xAA; 56];
+            // SAFETY: six words are there, and the copy has room for them.
+            let sum = unsafe { crc.copy(len as u32, words.as_ptr(), len, copy.as_mut_ptr()) };
+            assert_eq!(copy[..len], bytes[..len]);
+            assert!(copy[len..].iter().all(|byte| *byte == 0xAA), "{len}: a byte after the copy changed");
+            let head = crc32c_short(0, &(len as u32).to_le_bytes());
+            assert_eq!(Some(sum), head.and_then(|seed| crc32c_short(seed, &bytes[..len])), "{len}");
         }
     }
 
