@@ -13,7 +13,7 @@ mod process;
 mod stack;
 
 pub use cpu::barrier::{AsymmetricBarrier, barrier_after_rmw};
-pub use cpu::bits::count_ones;
+pub use cpu::bits::{count_ones, equal_bytes};
 pub use cpu::cacheline::{
     CACHE_LINE_BYTES, FlushInstruction, fence, flush_range, prefetch_lines, prefetch_read, prefetch_write,
     write_around,

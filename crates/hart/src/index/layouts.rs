@@ -15,7 +15,7 @@
 use std::mem::size_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mangrove_sys::count_ones;
+use mangrove_sys::{count_ones, equal_bytes};
 
 use super::lock::VersionLock;
 use super::word::Word;
@@ -199,10 +199,9 @@ impl<const CAPACITY: usize> Sorted<CAPACITY> {
 impl<const CAPACITY: usize> NodeLayout for Sorted<CAPACITY> {
     #[inline]
     fn find(&self, byte: u8) -> Option<&AtomicU64> {
-        let mut lane = first_lane(self.keys[0].load(Ordering::Relaxed), byte);
-        if lane == 8 {
-            lane += first_lane(self.keys[1].load(Ordering::Relaxed), byte);
-        }
+        // Which lane it is cannot be predicted, so there is no branch on it.
+        let keys = self.keys.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let lane = equal_bytes(keys, byte).trailing_zeros() as usize;
         if lane < self.header.len() { self.children.get(lane) } else { None }
     }
 
