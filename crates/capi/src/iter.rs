@@ -145,12 +145,14 @@ impl mangrove_iter {
     fn step(&mut self, direction: Direction) -> Answer {
         let Some((walk, _)) = &mut self.walk else { return Ok(self.run_out(direction)) };
         let record = match direction {
-            Direction::Forward => walk.range().next(),
-            Direction::Backward => walk.range().next_back(),
+            Direction::Forward => walk.range().next_borrowed(),
+            Direction::Backward => walk.range().next_back_borrowed(),
         };
         match record {
             Some(Ok((key, value))) => {
-                (self.key, self.value, self.position) = (key, value, Position::OnRecord);
+                replace(&mut self.key, key);
+                replace(&mut self.value, value);
+                self.position = Position::OnRecord;
                 Ok(MANGROVE_OK)
             }
             Some(Err(error)) => {
@@ -192,6 +194,12 @@ impl mangrove_iter {
             Direction::Backward => self.start((Bound::Unbounded, here), direction),
         }
     }
+}
+
+/// Makes `to` a copy of `bytes`, in the memory that it has.
+fn replace(to: &mut Vec<u8>, bytes: &[u8]) {
+    to.clear();
+    to.extend_from_slice(bytes);
 }
 
 fn tighter_lower(range: &Bound<Vec<u8>>, part: Bound<Vec<u8>>) -> Bound<Vec<u8>> {

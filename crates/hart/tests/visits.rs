@@ -73,6 +73,32 @@ fn a_visit_shows_its_instant_whatever_its_visitor_does() {
 }
 
 #[test]
+fn a_visit_shows_its_instant_when_the_blocks_to_come_get_other_values() {
+    for back in [false, true] {
+        for at in [0, 1, 11, 12, 13, 40, COUNT - 2] {
+            let (hart, mut wanted) = fill(2);
+            if back {
+                wanted.reverse();
+            }
+            let mut seen = Records::new();
+            let mut range = hart.range(Bound::Unbounded, Bound::Unbounded).unwrap();
+            visit(&mut range, back, |key, value| {
+                if seen.len() as u32 == at {
+                    // Twice: the second round uses the blocks that the first one freed.
+                    for salt in [100, 200] {
+                        wanted.iter().for_each(|(key, _)| hart.put(key, &[salt; 40], MODE).unwrap());
+                    }
+                }
+                seen.push((key.to_vec(), value.to_vec()));
+                true
+            })
+            .unwrap();
+            assert_eq!(seen, wanted, "back: {back}, overwritten at {at}");
+        }
+    }
+}
+
+#[test]
 fn a_visit_goes_on_where_it_was_stopped() {
     let (hart, all) = fill(32);
     let (from, to) = (key(21), key(340));

@@ -47,6 +47,17 @@ impl<'map> Range<'map> {
             .map_err(|e| engine(self.path, e))
     }
 
+    /// The next record, as the iterator's `next` returns it, but borrowed until the next step: nothing is allocated for
+    /// it.
+    pub fn next_borrowed(&mut self) -> Option<Result<(&[u8], &[u8])>> {
+        Some(self.inner.next_borrowed()?.map_err(|e| engine(self.path, e)))
+    }
+
+    /// As [`Range::next_borrowed`], from the far end.
+    pub fn next_back_borrowed(&mut self) -> Option<Result<(&[u8], &[u8])>> {
+        Some(self.inner.next_back_borrowed()?.map_err(|e| engine(self.path, e)))
+    }
+
     /// As [`Range::visit`], from the far end.
     ///
     /// # Errors

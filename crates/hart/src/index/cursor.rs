@@ -24,8 +24,10 @@ use super::word::{Child, NodeKind, Word};
 
 /// The most leaves that the explorer finds ahead of the consumer.
 const RING_LEN: usize = 64;
-/// The explorer runs when the ring holds fewer leaves than this.
-const RING_LOW: usize = 32;
+/// What it finds at first; each time twice as many, so that a short walk asks for little that it does not read.
+const RING_FIRST_FILL: usize = 16;
+/// Records that a stream asks for before their turn; more overflow the processor's buffers of cache misses.
+const RECORDS_ASKED: usize = 12;
 /// Child nodes whose headers are prefetched.
 const NODES_AHEAD: usize = 4;
 /// Failed reads after which the explorer finds only one leaf ahead.
@@ -134,6 +136,8 @@ pub(crate) struct IndexCursor<'a, K> {
     ring: [Option<Leaf>; RING_LEN],
     ring_first: usize,
     ring_len: usize,
+    /// How many leaves the explorer was to find when it ran last; it runs again when half of them have been taken.
+    filled: usize,
     /// What guards the leaves in the ring, in their order: never more runs than leaves.
     runs: [Option<Run<'a>>; RING_LEN],
     runs_first: usize,
@@ -158,6 +162,7 @@ impl<K: KeySource> Index<K> {
             ring: [None; RING_LEN],
             ring_first: 0,
             ring_len: 0,
+            filled: 0,
             runs: [None; RING_LEN],
             runs_first: 0,
             runs_len: 0,
@@ -172,7 +177,7 @@ impl<'a, K: KeySource> IndexCursor<'a, K> {
     #[inline]
     pub(crate) fn advance<R>(&mut self, mut read: impl FnMut(Leaf) -> R) -> Option<R> {
         loop {
-            if self.ring_len < RING_LOW && self.way != Way::Done {
+            if self.is_low() {
                 self.explore();
             }
             let found = self.pop()?;
@@ -207,7 +212,7 @@ impl<'a, K: KeySource> IndexCursor<'a, K> {
         let mut last = None;
         for _ in 0..count {
             let (start, result) = loop {
-                if self.ring_len < RING_LOW && self.way != Way::Done {
+                if self.is_low() {
                     self.remember(last.map(|(start, end)| &bytes[start..end]));
                     self.explore();
                 }
@@ -244,10 +249,12 @@ impl<'a, K: KeySource> IndexCursor<'a, K> {
 
     /// Moves on as long as `visit` takes the records. `load` reads each leaf into one of the two records, in turn,
     /// and `visit` gets it once validation has shown that it did not change meanwhile; `key` returns a record's key.
+    /// `ask` gets each leaf some records before its turn, once it is in the cache, to prefetch what it leads to.
     #[inline]
     pub(crate) fn stream<R>(
         &mut self,
         records: &mut [R; 2],
+        ask: impl Fn(Leaf),
         load: impl Fn(Leaf, &mut R),
         key: impl Fn(&R) -> &[u8],
         mut visit: impl FnMut(&R) -> VisitOutcome,
@@ -255,8 +262,10 @@ impl<'a, K: KeySource> IndexCursor<'a, K> {
         let mut last: Option<usize> = None;
         let mut at = 0;
         let mut outcome = VisitOutcome::Next;
+        // Leaves of the ring, counted from its first, that were passed to `ask`.
+        let mut asked = 0;
         while outcome == VisitOutcome::Next {
-            if self.ring_len < RING_LOW && self.way != Way::Done {
+            if self.is_low() {
                 self.remember(last.map(|last| key(&records[last])));
                 self.explore();
             }
@@ -266,10 +275,16 @@ impl<'a, K: KeySource> IndexCursor<'a, K> {
                 return Streamed::Complete(last);
             };
             // As many leaves of one node as there are before the ring is low.
-            let ahead = if self.way == Way::Done { 0 } else { RING_LOW };
+            let ahead = if self.way == Way::Done { 0 } else { self.filled / 2 };
             let count = run.len.min(self.ring_len.saturating_sub(ahead) + 1);
             let mut taken = 0;
             while taken < count && outcome == VisitOutcome::Next {
+                while asked < (taken + RECORDS_ASKED).min(self.ring_len) {
+                    if let Some(leaf) = self.ring[(self.ring_first + asked) % RING_LEN] {
+                        ask(leaf);
+                    }
+                    asked += 1;
+                }
                 let Some(leaf) = self.ring[(self.ring_first + taken) % RING_LEN] else { break };
                 load(leaf, &mut records[at]);
                 if !run.lock.is_still(run.version) {
@@ -284,6 +299,7 @@ impl<'a, K: KeySource> IndexCursor<'a, K> {
             }
             self.ring_first += taken;
             self.ring_len -= taken;
+            asked = asked.saturating_sub(taken);
             if taken == run.len {
                 self.runs_first += 1;
                 self.runs_len -= 1;
@@ -296,6 +312,7 @@ impl<'a, K: KeySource> IndexCursor<'a, K> {
             if taken < count && outcome == VisitOutcome::Next {
                 self.remember(last.map(|last| key(&records[last])));
                 self.spoilt();
+                asked = 0;
                 if self.failures > FAILURES_BEFORE_LOCK {
                     outcome = VisitOutcome::Refused;
                 }
@@ -393,10 +410,18 @@ impl<'a, K: KeySource> IndexCursor<'a, K> {
         self.runs_len = 0;
     }
 
+    /// True when the explorer should run.
+    #[inline]
+    fn is_low(&self) -> bool {
+        self.ring_len <= self.filled / 2 && self.way != Way::Done
+    }
+
     /// Fills the ring.
     #[inline(never)]
     fn explore(&mut self) {
-        let target = if self.failures > FAILURES_BEFORE_CAUTION { 1 } else { RING_LEN };
+        let more = (2 * self.filled).clamp(RING_FIRST_FILL, RING_LEN);
+        let target = if self.failures > FAILURES_BEFORE_CAUTION { 1 } else { more };
+        self.filled = target;
         let mut rounds = self.failures;
         while self.ring_len < target {
             let progress = match self.way {

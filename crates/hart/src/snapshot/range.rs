@@ -5,15 +5,17 @@
 //! ends at the last one that it took. `lower` and `upper` bound what neither end has fetched yet.
 
 use crate::bounds::{as_slices, is_before, is_beyond, is_ordered};
-use crate::format::leaf::KIND_BLOCK;
+use crate::format::leaf::{INLINE_BYTES_MAX, KIND_BLOCK};
 use crate::format::space::LeafRecord;
 use crate::hart::Hart;
 use crate::index::{Direction, Streamed, VisitOutcome};
+use crate::operations::read::Read;
 use crate::snapshot::fetch::{FETCH_COUNT_MAX, RangeEnd, correct, fetch_live};
 use crate::snapshot::pin::Pin;
 use crate::{Error, Result};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 /// Records in key order, as they were when the range (or its snapshot) was made.
 pub struct Range<'a> {
@@ -105,8 +107,8 @@ impl<'a> Range<'a> {
         Ok(())
     }
 
-    /// Visits records without fetching them first, as long as their values lie in their leaves and no record has
-    /// changed since the instant. False when `visit` wants no more.
+    /// Visits records without fetching them first, as long as no record has changed since the instant. False when
+    /// `visit` wants no more.
     fn stream(&mut self, direction: Direction, visit: &mut impl FnMut(&[u8], &[u8]) -> bool) -> bool {
         let pin = Arc::clone(&self.pin);
         let end = match direction {
@@ -121,22 +123,24 @@ impl<'a> Range<'a> {
         let mut cursor =
             hart.index.cursor(if direction == Direction::Forward { lower } else { upper }, direction);
         let mut records = [LeafRecord::EMPTY; 2];
+        let mut value = Vec::new();
         let mut beyond = false;
         let streamed = cursor.stream(
             &mut records,
+            |leaf| hart.prefetch_value(leaf),
             |leaf, record| hart.space.read_leaf(leaf, record),
             LeafRecord::key,
             |record| {
-                if record.kind >= KIND_BLOCK || !hart.snapshots.is_blank(&pin.overlay) {
+                let Some(value) = streamed_value(&pin, record, &mut value) else {
                     return VisitOutcome::Refused;
-                }
+                };
                 beyond = match direction {
                     Direction::Forward => is_beyond(record.key(), upper),
                     Direction::Backward => is_before(record.key(), lower),
                 };
                 if beyond {
                     VisitOutcome::Refused
-                } else if visit(record.key(), record.inline_value()) {
+                } else if visit(record.key(), value) {
                     VisitOutcome::Next
                 } else {
                     VisitOutcome::Last
@@ -165,19 +169,21 @@ impl<'a> Range<'a> {
         !matches!(streamed, Streamed::Stopped(_))
     }
 
-    fn take(&mut self, direction: Direction) -> Option<Result<(Vec<u8>, Vec<u8>)>> {
+    /// The next record in this direction, borrowed until the next step.
+    fn take(&mut self, direction: Direction) -> Option<Result<(&[u8], &[u8])>> {
         loop {
             let (near, far) = match direction {
                 Direction::Forward => (&mut self.front, &mut self.back),
                 Direction::Backward => (&mut self.back, &mut self.front),
             };
-            let found = match near.pop_front() {
-                Some(item) => Some((item, &*near)),
-                None if self.exhausted => far.pop_back().map(|item| (item, &*far)),
-                None => None,
+            let (item, is_near) = match near.pop_front() {
+                Some(item) => (Some(item), true),
+                None if self.exhausted => (far.pop_back(), false),
+                None => (None, true),
             };
-            if let Some((item, end)) = found {
-                return Some(end.record(item).map(|(key, value)| (key.to_vec(), value.to_vec())));
+            if let Some(item) = item {
+                let end = if is_near == (direction == Direction::Forward) { &self.front } else { &self.back };
+                return Some(end.record(item));
             }
             if self.exhausted {
                 return None;
@@ -186,6 +192,16 @@ impl<'a> Range<'a> {
                 return Some(Err(e));
             }
         }
+    }
+
+    /// As the iterator's `next`, without a copy of the record.
+    pub fn next_borrowed(&mut self) -> Option<Result<(&[u8], &[u8])>> {
+        self.take(Direction::Forward)
+    }
+
+    /// As the iterator's `next_back`, without a copy of the record.
+    pub fn next_back_borrowed(&mut self) -> Option<Result<(&[u8], &[u8])>> {
+        self.take(Direction::Backward)
     }
 
     /// Fetches the next records of one end, whose buffer is empty. An error ends the range.
@@ -242,16 +258,41 @@ impl<'a> Range<'a> {
     }
 }
 
+/// The value of a record that was just validated, as it was at the instant; none when it must be fetched: its key, or
+/// another one, has changed since, or it is damaged. A value in a block is copied to `buffer`.
+#[inline]
+fn streamed_value<'v>(pin: &Pin<'_>, record: &'v LeafRecord, buffer: &'v mut Vec<u8>) -> Option<&'v [u8]> {
+    let value = if record.kind == KIND_BLOCK {
+        buffer.clear();
+        if !matches!(pin.hart.append_block(record.word(), buffer), Read::Copied) {
+            return None;
+        }
+        // Acquire: what was copied comes before the look at the pre-images. A writer that gave the block another use
+        // saved the record's pre-image first.
+        fence(Ordering::Acquire);
+        &buffer[..]
+    } else if usize::from(record.kind) <= INLINE_BYTES_MAX {
+        record.inline_value()
+    } else {
+        return None;
+    };
+    pin.hart.snapshots.is_blank(&pin.overlay).then_some(value)
+}
+
+fn owned((key, value): (&[u8], &[u8])) -> (Vec<u8>, Vec<u8>) {
+    (key.to_vec(), value.to_vec())
+}
+
 impl Iterator for Range<'_> {
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.take(Direction::Forward)
+        Some(self.take(Direction::Forward)?.map(owned))
     }
 }
 
 impl DoubleEndedIterator for Range<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.take(Direction::Backward)
+        Some(self.take(Direction::Backward)?.map(owned))
     }
 }
