@@ -761,6 +761,10 @@ impl MediumOps for FileMedium {
         match result {
             Ok(()) => {
                 self.advise(grown, to);
+                if grown < HUGE_PAGES_FROM_BYTES && to >= HUGE_PAGES_FROM_BYTES {
+                    // What was used before the advice lies in small pages.
+                    self.memory.collapse(0, HUGE_PAGES_FROM_BYTES as usize);
+                }
                 // Release pairs with the Acquire above and in `checkpoint_now`.
                 self.grown.store(to, Ordering::Release);
                 Ok(())
