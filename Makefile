@@ -55,7 +55,7 @@ bench:
 	@scripts/setup bench
 	$(CARGO) build --release --package mangrove-cli
 	$(CARGO) build --release --package mangrove-bench-cli --features peers
-	$(CARGO) build --release --package mangrove-app --package mangrove-leveldb
+	$(CARGO) build --release --package mangrove-capi --package mangrove-app --package mangrove-leveldb
 	@CARGO='$(CARGO)' crates/redis/scripts/ready data/valkey
 	@crates/redis/scripts/stock data/valkey
 	$(MANGROVE) bench map --all

@@ -11,7 +11,8 @@ use clap::Parser;
 use mangrove::Error;
 use signal_hook::consts::SIGXFSZ;
 use std::io::{self, Write};
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -45,12 +46,30 @@ fn run(bench: Bench) -> anyhow::Result<()> {
     // From now on a write past the file size limit (`ulimit -f`) is an error, not the end of the process.
     signal_hook::flag::register(SIGXFSZ, Arc::<AtomicBool>::default()).context("cannot catch SIGXFSZ")?;
     match bench {
-        Bench::Map(args) => map(args),
+        Bench::Map(args) => {
+            give_huge_pages_to_all()?;
+            map(args)
+        }
         Bench::Durable(args) => mangrove_bench::run_durable(args),
         Bench::Leveldb(args) => mangrove_bench::run_leveldb(args),
         Bench::Redis(args) => mangrove_bench::run_redis(args),
         Bench::Txn(args) => txn(args),
     }
+}
+
+/// Starts this program again with a C library whose `malloc` asks for huge pages, unless it is the one that was started
+/// so: Mangrove's index has them, so the structures that it is compared with get them too.
+fn give_huge_pages_to_all() -> anyhow::Result<()> {
+    const TUNABLES: &str = "GLIBC_TUNABLES";
+    const HUGE: &str = "glibc.malloc.hugetlb=1";
+    let present = std::env::var(TUNABLES).unwrap_or_default();
+    if present.contains("glibc.malloc.hugetlb") {
+        return Ok(());
+    }
+    let tunables = if present.is_empty() { HUGE.to_owned() } else { format!("{present}:{HUGE}") };
+    let exe = std::env::current_exe().context("cannot find this program's file")?;
+    let error = Command::new(exe).args(std::env::args_os().skip(1)).env(TUNABLES, tunables).exec();
+    Err(error).context("cannot start this program again")
 }
 
 #[cfg(feature = "peers")]

@@ -7,7 +7,7 @@ use crate::harness::store::StoreKind;
 use crate::report::render::Page;
 use crate::report::save::save;
 use crate::report::{figures, goals, render, say};
-use crate::subjects::MangroveStore;
+use crate::subjects::{MangroveC, MangroveStore};
 use crate::{MapArgs, sections};
 use anyhow::{Context as _, bail};
 use std::ffi::OsString;
@@ -38,6 +38,7 @@ pub fn run_with(args: MapArgs, peers: &[Box<dyn StoreKind>]) -> anyhow::Result<(
     }
     let wanted = wanted(&args)?;
     clock::use_cpu_time(args.cpu_time);
+    let c_door = MangroveC::load();
     let mut c = MapBench::new(args, stores)?;
     c.child = child_prefix();
     std::fs::create_dir_all(&c.args.dir).with_context(|| format!("cannot make {}", c.args.dir.display()))?;
@@ -46,6 +47,11 @@ pub fn run_with(args: MapArgs, peers: &[Box<dyn StoreKind>]) -> anyhow::Result<(
         c.report.note(
             "Sections with one thread on emulated memory were timed by processor time, not by the wall.",
         );
+    }
+    match &c_door {
+        Ok(door) if c.wants_subject(MangroveC::NAME) => c.c_door = Some(door),
+        Ok(_) => {}
+        Err(why) => c.report.note(format!("The C API was not timed: {why:#}.")),
     }
     if peers.is_empty() {
         c.report.note("This build has no peers: build with the feature `peers` to compare on the disk.");

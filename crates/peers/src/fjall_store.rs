@@ -73,6 +73,21 @@ impl OpenStore for Open {
         Ok(count)
     }
 
+    fn scan_from(
+        &self,
+        from: &[u8],
+        count: usize,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> anyhow::Result<usize> {
+        let mut seen = 0;
+        for record in self.records.range(from..).take(count) {
+            let (key, value) = record.into_inner()?;
+            visit(&key, &value);
+            seen += 1;
+        }
+        Ok(seen)
+    }
+
     fn sync(&self) -> anyhow::Result<()> {
         Ok(self.db.persist(PersistMode::SyncAll)?)
     }

@@ -43,6 +43,7 @@ const RDONLY: c_uint = 0x20000;
 const NOTLS: c_uint = 0x0020_0000;
 const NOTFOUND: c_int = -30798;
 const NEXT: c_uint = 8;
+const SET_RANGE: c_uint = 17;
 
 /// Address space of the map: more than any run of the bench fills.
 const MAP_BYTES: usize = 64 << 30;
@@ -147,6 +148,41 @@ impl Open {
     }
 }
 
+impl Open {
+    /// Visits up to `count` records in order, all or from `from` on.
+    fn walk(
+        &self,
+        from: Option<&[u8]>,
+        count: usize,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> anyhow::Result<usize> {
+        self.read(|txn| {
+            let mut cursor = ptr::null_mut();
+            // SAFETY: a live transaction.
+            check(unsafe { mdb_cursor_open(txn, self.dbi, &raw mut cursor) })?;
+            let (mut seen, mut code) = (0, 0);
+            let mut op = if from.is_some() { SET_RANGE } else { NEXT };
+            while seen < count {
+                let (mut k, mut v) = (val(from.unwrap_or_default()), val(&[]));
+                // SAFETY: a live cursor; the key to seek outlives the call.
+                code = unsafe { mdb_cursor_get(cursor, &raw mut k, &raw mut v, op) };
+                if code != 0 {
+                    break;
+                }
+                // SAFETY: LMDB filled both in this transaction.
+                unsafe { visit(bytes(&k), bytes(&v)) };
+                (seen, op) = (seen + 1, NEXT);
+            }
+            // SAFETY: the cursor ends here.
+            unsafe { mdb_cursor_close(cursor) };
+            if code != NOTFOUND {
+                check(code)?;
+            }
+            Ok(seen)
+        })
+    }
+}
+
 impl OpenStore for Open {
     fn put(&self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
         self.batch(&[(key, value)])
@@ -192,29 +228,17 @@ impl OpenStore for Open {
     }
 
     fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> anyhow::Result<u64> {
-        self.read(|txn| {
-            let mut cursor = ptr::null_mut();
-            // SAFETY: a live transaction.
-            check(unsafe { mdb_cursor_open(txn, self.dbi, &raw mut cursor) })?;
-            let mut count = 0;
-            let end = loop {
-                let (mut k, mut v) = (val(&[]), val(&[]));
-                // SAFETY: a live cursor; MDB_NEXT on a fresh one is the first record.
-                let code = unsafe { mdb_cursor_get(cursor, &raw mut k, &raw mut v, NEXT) };
-                if code != 0 {
-                    break code;
-                }
-                // SAFETY: LMDB filled both in this transaction.
-                unsafe { visit(bytes(&k), bytes(&v)) };
-                count += 1;
-            };
-            // SAFETY: the cursor ends here.
-            unsafe { mdb_cursor_close(cursor) };
-            if end != NOTFOUND {
-                check(end)?;
-            }
-            Ok(count)
-        })
+        // MDB_NEXT on a fresh cursor is the first record.
+        self.walk(None, usize::MAX, visit).map(|seen| seen as u64)
+    }
+
+    fn scan_from(
+        &self,
+        from: &[u8],
+        count: usize,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> anyhow::Result<usize> {
+        self.walk(Some(from), count, visit)
     }
 
     fn sync(&self) -> anyhow::Result<()> {

@@ -81,6 +81,8 @@ macro_rules! lsm_store {
             fn iter_valid(iter: *const c_void) -> c_uchar;
             #[link_name = concat!($prefix, "_iter_seek_to_first")]
             fn iter_seek_to_first(iter: *mut c_void);
+            #[link_name = concat!($prefix, "_iter_seek")]
+            fn iter_seek(iter: *mut c_void, key: *const c_char, len: usize);
             #[link_name = concat!($prefix, "_iter_next")]
             fn iter_next(iter: *mut c_void);
             #[link_name = concat!($prefix, "_iter_key")]
@@ -142,6 +144,42 @@ macro_rules! lsm_store {
                 // SAFETY: the object was just made.
                 unsafe { writeoptions_set_sync(writes, c_uchar::from(mode == SyncMode::Sync)) };
                 Ok(Box::new(Open { db, writes, reads }))
+            }
+        }
+
+        impl Open {
+            /// Visits up to `count` records in order, all or from `from` on.
+            fn walk(
+                &self,
+                from: Option<&[u8]>,
+                count: usize,
+                visit: &mut dyn FnMut(&[u8], &[u8]),
+            ) -> anyhow::Result<usize> {
+                let mut seen = 0;
+                let mut error = ptr::null_mut();
+                // SAFETY: the iterator lives for this block only; key and value are valid until it moves.
+                unsafe {
+                    let iter = create_iterator(self.db.as_ptr(), self.reads);
+                    match from {
+                        Some(key) => iter_seek(iter, key.as_ptr().cast(), key.len()),
+                        None => iter_seek_to_first(iter),
+                    }
+                    while seen < count && iter_valid(iter) != 0 {
+                        let (mut key_len, mut value_len) = (0, 0);
+                        let key = iter_key(iter, &raw mut key_len);
+                        let value = iter_value(iter, &raw mut value_len);
+                        visit(
+                            std::slice::from_raw_parts(key.cast(), key_len),
+                            std::slice::from_raw_parts(value.cast(), value_len),
+                        );
+                        seen += 1;
+                        iter_next(iter);
+                    }
+                    iter_get_error(iter, &raw mut error);
+                    iter_destroy(iter);
+                }
+                check(error)?;
+                Ok(seen)
             }
         }
 
@@ -213,28 +251,16 @@ macro_rules! lsm_store {
             }
 
             fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> anyhow::Result<u64> {
-                let mut count = 0;
-                let mut error = ptr::null_mut();
-                // SAFETY: the iterator lives for this block only; key and value are valid until it moves.
-                unsafe {
-                    let iter = create_iterator(self.db.as_ptr(), self.reads);
-                    iter_seek_to_first(iter);
-                    while iter_valid(iter) != 0 {
-                        let (mut key_len, mut value_len) = (0, 0);
-                        let key = iter_key(iter, &raw mut key_len);
-                        let value = iter_value(iter, &raw mut value_len);
-                        visit(
-                            std::slice::from_raw_parts(key.cast(), key_len),
-                            std::slice::from_raw_parts(value.cast(), value_len),
-                        );
-                        count += 1;
-                        iter_next(iter);
-                    }
-                    iter_get_error(iter, &raw mut error);
-                    iter_destroy(iter);
-                }
-                check(error)?;
-                Ok(count)
+                self.walk(None, usize::MAX, visit).map(|seen| seen as u64)
+            }
+
+            fn scan_from(
+                &self,
+                from: &[u8],
+                count: usize,
+                visit: &mut dyn FnMut(&[u8], &[u8]),
+            ) -> anyhow::Result<usize> {
+                self.walk(Some(from), count, visit)
             }
 
             fn sync(&self) -> anyhow::Result<()> {

@@ -87,6 +87,23 @@ impl OpenStore for Open {
         Ok(count)
     }
 
+    fn scan_from(
+        &self,
+        from: &[u8],
+        count: usize,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> anyhow::Result<usize> {
+        let txn = self.db.begin_read()?;
+        let table = txn.open_table(TABLE)?;
+        let mut seen = 0;
+        for record in table.range(from..)?.take(count) {
+            let (key, value) = record?;
+            visit(key.value(), value.value());
+            seen += 1;
+        }
+        Ok(seen)
+    }
+
     fn sync(&self) -> anyhow::Result<()> {
         self.write(Durability::Immediate, &[])
     }

@@ -24,6 +24,15 @@ fn puts_batches_deletes_scans_and_reopens() -> anyhow::Result<()> {
             assert_eq!(count, 3, "{}", kind.name());
             assert!(seen.is_sorted(), "{}", kind.name());
             assert_eq!(seen[1], (b"b".to_vec(), b"two".to_vec()), "{}", kind.name());
+            let mut from = |key: &[u8], count| {
+                seen.clear();
+                let visited = store.scan_from(key, count, &mut |k, _| seen.push((k.to_vec(), Vec::new())))?;
+                assert_eq!(visited, seen.len(), "{}", kind.name());
+                anyhow::Ok(seen.iter().map(|(k, _)| k[0]).collect::<Vec<u8>>())
+            };
+            assert_eq!(from(b"aa", 1)?, b"b", "{}", kind.name());
+            assert_eq!(from(b"b", 9)?, b"bc", "{}", kind.name());
+            assert_eq!(from(b"d", 9)?, b"", "{}", kind.name());
             store.close()?;
         }
     }

@@ -14,6 +14,7 @@
 //! node is counted again before it shrinks.
 
 use super::space::NodeSpace;
+use mangrove_sys::equal_bytes;
 use std::mem::MaybeUninit;
 
 /// Prefix bytes kept in the header (WORT section 3: the header must be one failure-atomic word).
@@ -85,6 +86,17 @@ impl NodeHeader {
     pub(crate) fn load<S: NodeSpace>(s: &S, node: u64) -> Self {
         let b = s.load(node).to_le_bytes();
         Self { depth: b[0].into(), len: b[1].into(), prefix: [b[2], b[3], b[4], b[5], b[6], b[7]] }
+    }
+
+    /// True unless the first bytes of the path are other ones than those of the key.
+    #[inline]
+    pub(crate) fn leads(self, key: &[u8]) -> bool {
+        let near = self.len.min(PREFIX_BYTES_MAX);
+        match key.get(self.depth..self.depth + near) {
+            Some(bytes) => bytes == &self.prefix[..near],
+            // The path has the zero byte that ends the key.
+            None => (0..near).all(|i| byte_at(key, self.depth + i) == self.prefix[i]),
+        }
     }
 
     pub(crate) fn word(self) -> u64 {
@@ -194,21 +206,18 @@ pub(crate) fn child_slot<S: NodeSpace>(s: &S, link: u64, byte: u8) -> Option<u64
         tag::NODE4 => {
             s.reading(node, 48);
             let slots = s.load(node + 8);
-            for i in 0..4 {
-                let e = (slots >> (16 * i)) as u16;
-                if e == 0 {
-                    return None;
-                }
-                if e as u8 == byte {
-                    return Some(node + LINKS4 + 8 * (u64::from(e >> 8) - 1));
-                }
+            let hits = matches4(slots, byte);
+            if hits == 0 {
+                return None;
             }
-            None
+            let index = (slots >> (hits.trailing_zeros() & !15) >> 8) & 0xff;
+            Some(node + LINKS4 + 8 * (index - 1))
         }
         tag::NODE16 => {
             s.reading(node, 32);
             let map = s.load(node + 8);
-            let mut hits = matches16(s.load(node + 16), s.load(node + 24), byte) & map;
+            // As libart does it.
+            let mut hits = u64::from(equal_bytes([s.load(node + 16), s.load(node + 24)], byte)) & map;
             if hits == 0 {
                 return None;
             }
@@ -235,15 +244,17 @@ pub(crate) fn child_slot<S: NodeSpace>(s: &S, link: u64, byte: u8) -> Option<u64
     }
 }
 
-/// Bit i is set where byte i of the 16 bytes equals `byte`.
+/// Bit 8 of each of the four {byte, index+1} is set where the entry is there and has this byte; not one after the
+/// other, as which of them it is cannot be predicted.
 #[inline]
-fn matches16(low: u64, high: u64, byte: u8) -> u64 {
-    let keys = (u128::from(high) << 64 | u128::from(low)).to_le_bytes();
-    let mut hits = 0u64;
-    for (i, k) in keys.iter().enumerate() {
-        hits |= u64::from(*k == byte) << i;
-    }
-    hits
+fn matches4(slots: u64, byte: u8) -> u64 {
+    const LOW: u64 = 0x0001_0001_0001_0001;
+    const BIT8: u64 = LOW << 8;
+    // Bit 8 of each lane, whose value is below 256, is set unless the value is 0.
+    let not_zero = |lanes: u64| ((lanes | BIT8) - LOW) & BIT8;
+    let differing = slots ^ LOW * u64::from(byte);
+    let indices = (slots >> 8) & (LOW * 0xff);
+    !not_zero(differing & (LOW * 0xff)) & not_zero(indices) & BIT8
 }
 
 /// Number of children, from the durable state alone for NODE4 and NODE16, from the hint otherwise.

@@ -51,12 +51,9 @@ pub(crate) fn find<S: NodeSpace>(s: &S, root: u64, key: &[u8], mut depth: usize)
             _ => {}
         }
         let h = NodeHeader::load(s, place_of(link));
-        if h.depth == depth {
-            for (i, p) in h.prefix.iter().enumerate().take(h.len.min(PREFIX_BYTES_MAX)) {
-                if byte_at(key, depth + i) != *p {
-                    return None;
-                }
-            }
+        // Most nodes have no compressed path, and most paths of those that have one are those of the key.
+        if h.len > 0 && h.depth == depth && !h.leads(key) {
+            return None;
         }
         depth = h.depth + h.len;
         if depth > key.len() {

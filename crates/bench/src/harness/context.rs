@@ -3,7 +3,7 @@
 use crate::harness::media::BenchMedium;
 use crate::harness::store::StoreKind;
 use crate::report::report::{BenchReport, RowKey, Unit};
-use crate::subjects::{self, IndexKind};
+use crate::subjects::{self, IndexKind, MangroveC};
 use crate::{Keys, MapArgs, Workload};
 use anyhow::{Context as _, bail};
 use mangrove_pool::Latency;
@@ -21,6 +21,8 @@ pub(crate) struct MapBench<'a> {
     pub(crate) subjects_of_threads: Vec<IndexKind>,
     /// Mangrove first, then the peers that are built in.
     pub(crate) stores: Vec<&'a dyn StoreKind>,
+    /// Mangrove through its C API, for the sections that time calls.
+    pub(crate) c_door: Option<&'a dyn StoreKind>,
     pub(crate) media: Vec<(String, BenchMedium)>,
     pub(crate) workloads: Vec<Workload>,
     pub(crate) threads: Vec<usize>,
@@ -53,6 +55,7 @@ impl<'a> MapBench<'a> {
         if let Some(unknown) = args.subjects.iter().find(|name| {
             !subjects.iter().chain(&subjects_of_threads).any(|s| s.name.eq_ignore_ascii_case(name))
                 && !stores.iter().any(|s| s.name().eq_ignore_ascii_case(name))
+                && !MangroveC::NAME.eq_ignore_ascii_case(name)
         }) {
             bail!(
                 "there is no subject '{unknown}' in this build (peers need a build with the feature `peers`)"
@@ -65,12 +68,18 @@ impl<'a> MapBench<'a> {
             subjects,
             subjects_of_threads,
             stores,
+            c_door: None,
             media,
             workloads,
             threads,
             child: None,
             keys: HashMap::new(),
         })
+    }
+
+    /// Whether a subject was asked for, by its name or by naming none.
+    pub(crate) fn wants_subject(&self, name: &str) -> bool {
+        self.args.subjects.is_empty() || self.args.subjects.iter().any(|s| s.eq_ignore_ascii_case(name))
     }
 
     /// Seconds of a synced-put measurement.
@@ -108,6 +117,15 @@ impl<'a> MapBench<'a> {
     /// True when the disk is to be measured.
     pub(crate) fn measures_disk(&self) -> bool {
         self.media.iter().any(|(_, m)| *m == BenchMedium::File)
+    }
+
+    /// The stores, and after Mangrove's Rust facade its C API.
+    pub(crate) fn stores_and_c(&self) -> Vec<&'a dyn StoreKind> {
+        let mut stores = self.stores.clone();
+        if let Some(c) = self.c_door {
+            stores.insert(1.min(stores.len()), c);
+        }
+        stores
     }
 
     /// Adds a figure to the report.

@@ -1,5 +1,9 @@
 //! Many keys in one compact buffer: 100 million keys must not cost 100 million allocations.
 
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
+
 /// An append-only list of byte strings.
 #[derive(Clone, Debug, Default)]
 pub struct Keys {
@@ -46,6 +50,18 @@ impl Keys {
     /// All keys in the order of insertion.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).map(|i| self.get(i))
+    }
+
+    /// The same keys in random order, and for each the index that it has here.
+    #[must_use]
+    pub fn shuffled(&self, seed: u64) -> (Self, Vec<u32>) {
+        let mut order: Vec<u32> = (0..self.len() as u32).collect();
+        order.shuffle(&mut SmallRng::seed_from_u64(seed));
+        let mut keys = Self::with_capacity(self.len(), self.bytes.len());
+        for &index in &order {
+            keys.push(self.get(index as usize));
+        }
+        (keys, order)
     }
 
     /// Indices of the keys in ascending order of the keys.

@@ -53,6 +53,12 @@ pub(crate) fn allocated_bytes() -> u64 {
     (info.uordblks + info.hblkhd) as u64
 }
 
+/// Bytes of memory that this process occupies, mapped regions and files included.
+pub(crate) fn resident_bytes() -> u64 {
+    let kib = field(&read("/proc/self/status"), "VmRSS");
+    kib.trim_end_matches(" kB").parse::<u64>().unwrap_or(0) * 1024
+}
+
 /// The block device of a directory, by its statistics.
 #[derive(Clone, Debug)]
 pub(crate) struct Device {

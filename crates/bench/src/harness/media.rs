@@ -46,6 +46,11 @@ impl BenchMedium {
     pub(crate) fn region(latency: Latency, records: usize) -> anyhow::Result<Region> {
         let len = (records as u64 * REGION_BYTES_PER_RECORD).max(REGION_BYTES_MIN).next_multiple_of(1 << 20);
         let region = emulated(len, latency)?;
+        // As of a file on persistent memory, whose pages are huge. For every structure alike.
+        if let Some(base) = std::ptr::NonNull::new(region.base()) {
+            // SAFETY: the region's own memory.
+            unsafe { mangrove_sys::advise_huge_pages(base, len as usize) };
+        }
         if len <= TOUCHED_BYTES_MAX {
             region.zero(0, len as usize);
         }

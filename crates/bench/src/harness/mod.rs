@@ -6,6 +6,7 @@ pub(super) mod context;
 pub(super) mod counting;
 pub(super) mod index;
 pub(super) mod keys;
+pub(super) mod library;
 pub(super) mod machine;
 pub(super) mod media;
 pub(super) mod progress;

@@ -63,6 +63,11 @@ pub trait OpenStore: Send + Sync {
     /// # Errors
     /// The store's own.
     fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64>;
+    /// Visits up to `count` records in ascending order from `from` on; returns how many.
+    ///
+    /// # Errors
+    /// The store's own.
+    fn scan_from(&self, from: &[u8], count: usize, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<usize>;
     /// Makes everything so far durable.
     ///
     /// # Errors

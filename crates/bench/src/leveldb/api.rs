@@ -1,74 +1,19 @@
 //! LevelDB's C API, loaded at run time from any library that implements it. Every subject gets the same calls, and
 //! this program links none of them.
 
+use crate::harness::library::{Library, Object, functions};
 use anyhow::{Context as _, bail};
-use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uchar};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
-type Object = *mut c_void;
 type Error = *mut *mut c_char;
 
 /// Cache of each subject that has one, in bytes: the records of the bench fit into it.
 const CACHE_BYTES: usize = 512 << 20;
 /// Bits a key of the Bloom filters.
 const FILTER_BITS: c_int = 10;
-
-/// A shared library; never closed, since its threads may outlive any use.
-#[derive(Clone, Copy)]
-struct Library {
-    handle: Object,
-    prefix: &'static str,
-}
-
-impl Library {
-    fn open(file: &Path, prefix: &'static str) -> anyhow::Result<Self> {
-        let name = CString::new(file.as_os_str().as_bytes())?;
-        // SAFETY: a NUL-terminated name; a library that is loaded may do anything in its constructors.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        if handle.is_null() {
-            // SAFETY: after a failure dlerror returns a C string that belongs to this thread.
-            let why = unsafe { CStr::from_ptr(libc::dlerror()) }.to_string_lossy().into_owned();
-            bail!("cannot load {}: {why}", file.display());
-        }
-        Ok(Self { handle, prefix })
-    }
-
-    /// The function `prefix_name`.
-    ///
-    /// # Safety
-    /// `F` is the type of a pointer to that very function.
-    unsafe fn get<F: Copy>(self, name: &str) -> anyhow::Result<F> {
-        const { assert!(size_of::<F>() == size_of::<Object>()) };
-        let name = CString::new(format!("{}_{name}", self.prefix))?;
-        // SAFETY: an open library and a NUL-terminated name.
-        let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
-        if found.is_null() {
-            bail!("the library has no {}", name.to_string_lossy());
-        }
-        // SAFETY: a pointer to a function, of the caller's type.
-        Ok(unsafe { std::mem::transmute_copy(&found) })
-    }
-}
-
-/// Declares the table of functions, and how to fill it.
-macro_rules! functions {
-    ($($name:ident: fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
-        /// The functions of the API that the bench calls.
-        #[derive(Clone, Copy)]
-        struct Functions {
-            $($name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*
-        }
-
-        impl Functions {
-            fn of(library: Library) -> anyhow::Result<Self> {
-                // SAFETY: the types are those of LevelDB's header, which RocksDB's C API shares.
-                Ok(unsafe { Self { $($name: library.get(stringify!($name))?,)* } })
-            }
-        }
-    };
-}
 
 functions! {
     options_create: fn() -> Object;

@@ -122,7 +122,7 @@ fn get_rate_with_a_writer(
 pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let loaded = c.records();
     let gets = loaded;
-    let stores = c.stores.clone();
+    let stores = c.stores_and_c();
     let progress = SectionProgress::new(SECTION, stores.len() * c.args.run.rounds);
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     for _ in 0..c.args.run.rounds {

@@ -3,6 +3,7 @@
 mod batches;
 mod bitflip;
 mod child;
+mod deletes;
 pub(crate) mod floors;
 mod gets;
 mod killed_open;
@@ -10,6 +11,7 @@ pub(crate) mod lines;
 mod memory;
 mod mixes;
 mod operations;
+mod overwrites;
 mod persists;
 mod ranges;
 mod recovery;
@@ -17,6 +19,8 @@ mod scale;
 mod synced_puts;
 mod table;
 mod threads;
+mod values;
+mod ycsb;
 
 pub(crate) use child::run_child;
 pub(crate) use table::{ALL, Section};

@@ -1,8 +1,8 @@
 //! The sections of `mangrove bench map`, in the order of the report.
 
 use super::{
-    batches, bitflip, floors, gets, killed_open, memory, mixes, operations, persists, ranges, recovery,
-    scale, synced_puts, threads,
+    batches, bitflip, deletes, floors, gets, killed_open, memory, mixes, operations, overwrites, persists,
+    ranges, recovery, scale, synced_puts, threads, values, ycsb,
 };
 use crate::harness::context::MapBench;
 
@@ -17,7 +17,7 @@ pub(crate) struct Section {
 }
 
 /// All of them in the order of the report.
-pub(crate) const ALL: [Section; 14] = [
+pub(crate) const ALL: [Section; 18] = [
     Section {
         name: "floors",
         title: "Floors: what nobody can beat on this machine",
@@ -32,7 +32,7 @@ pub(crate) const ALL: [Section; 14] = [
     },
     Section {
         name: "operations",
-        title: "Insertion, search, update, deletion (paper: Fig. 4-7)",
+        title: "Insertion, search, update, deletion (paper: Fig. 4-7), and in random order",
         on_disk: false,
         run: operations::run,
     },
@@ -80,7 +80,26 @@ pub(crate) const ALL: [Section; 14] = [
         run: batches::run,
     },
     Section { name: "gets", title: "Random gets and ordered scan", on_disk: true, run: gets::run },
-    Section { name: "open", title: "Open after SIGKILL", on_disk: true, run: killed_open::run },
+    Section { name: "ycsb", title: "YCSB A, B, C and E with Zipf's law", on_disk: true, run: ycsb::run },
+    Section {
+        name: "overwrites",
+        title: "Random overwrites of all records",
+        on_disk: true,
+        run: overwrites::run,
+    },
+    Section { name: "values", title: "Values of 1 to 100 kB", on_disk: true, run: values::run },
+    Section {
+        name: "deletes",
+        title: "Nine of ten records deleted at random",
+        on_disk: true,
+        run: deletes::run,
+    },
+    Section {
+        name: "open",
+        title: "Open after SIGKILL and after a clean close",
+        on_disk: true,
+        run: killed_open::run,
+    },
     Section {
         name: "bitflip",
         title: "One bit flipped in a closed store, reopened, read through",

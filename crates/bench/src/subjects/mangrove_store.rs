@@ -69,6 +69,18 @@ impl OpenStore for Open {
         Ok(count)
     }
 
+    fn scan_from(&self, from: &[u8], count: usize, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<usize> {
+        let mut seen = 0;
+        if count > 0 {
+            self.0.range(from..)?.visit(|key, value| {
+                visit(key, value);
+                seen += 1;
+                if seen < count { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+        }
+        Ok(seen)
+    }
+
     fn sync(&self) -> Result<()> {
         Ok(self.0.sync()?)
     }

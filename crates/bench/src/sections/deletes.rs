@@ -1,0 +1,74 @@
+//! Nine of ten records are deleted at random: how fast, and what the rest takes on the disk and in memory.
+
+use super::batches::load;
+use crate::harness::context::{MapBench, TableLine};
+use crate::harness::machine::resident_bytes;
+use crate::harness::progress::SectionProgress;
+use crate::harness::records;
+use crate::harness::store::SyncMode;
+use crate::report::report::Unit;
+use anyhow::ensure;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Instant;
+
+pub(crate) const SECTION: &str = "deletes";
+
+/// Bytes that the files below `dir` occupy.
+fn disk_bytes(dir: &Path) -> anyhow::Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        bytes += if metadata.is_dir() { disk_bytes(&entry.path())? } else { metadata.blocks() * 512 };
+    }
+    Ok(bytes)
+}
+
+pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
+    let loaded = c.records();
+    let mut order: Vec<u64> = (0..loaded as u64).collect();
+    order.shuffle(&mut SmallRng::seed_from_u64(c.args.seed));
+    let deleted = loaded / 10 * 9;
+    let stores = c.stores.clone();
+    let progress = SectionProgress::new(SECTION, stores.len() * c.args.run.rounds);
+    for _ in 0..c.args.run.rounds {
+        for kind in &stores {
+            progress.step(kind.name());
+            let dir = c.fresh_dir(kind.name())?;
+            let before = resident_bytes();
+            let store = kind.open(&dir, SyncMode::Async)?;
+            load(&*store, loaded)?;
+            let full = disk_bytes(&dir)?;
+            let start = Instant::now();
+            for number in &order[..deleted] {
+                store.delete(&records::key(*number))?;
+            }
+            let rate = deleted as f64 / start.elapsed().as_secs_f64();
+            store.sync()?;
+            store.close()?;
+            let store = kind.open(&dir, SyncMode::Async)?;
+            let kept = store.scan(&mut |_, _| {})?;
+            ensure!(kept == (loaded - deleted) as u64, "{} kept {kept} records", kind.name());
+            let memory = resident_bytes().saturating_sub(before);
+            store.close()?;
+            let left = disk_bytes(&dir)?;
+            for (operation, unit, value) in [
+                ("random unsynced delete", Unit::PerSecond, rate),
+                ("disk a record, full", Unit::Bytes, full as f64 / loaded as f64),
+                ("disk a record that is left, after closing", Unit::Bytes, left as f64 / kept as f64),
+                ("memory a record that is left, opened again", Unit::Bytes, memory as f64 / kept as f64),
+            ] {
+                let line =
+                    TableLine { section: SECTION, medium: "file", workload: "", operation, threads: 1 };
+                c.add(&line, kind.name(), unit, value);
+            }
+            std::fs::remove_dir_all(&dir)?;
+            progress.done();
+        }
+    }
+    Ok(())
+}
