@@ -4,15 +4,18 @@
 //! snapshot, the range's bounds, the record that it stands on, and a walk in one direction that is made anew when
 //! the cursor seeks or turns.
 
-use crate::held::{Bounds, HeldSnapshot, HeldWalk};
 use crate::map::mangrove_map;
 use crate::snapshot::mangrove_snapshot;
 use crate::status::mangrove_status::*;
 use crate::status::{Answer, Failure, guard, mangrove_status};
+use mangrove::{Range, Snapshot};
 use mangrove_cabi::{give, handle, handle_mut, out, put_out, slice, take_back};
 use std::ffi::c_void;
 use std::ops::Bound;
 use std::sync::Arc;
+
+/// Both ends of a range of keys, owned.
+type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// Flags that change the meaning of a mangrove_range; add them up.
 #[repr(u32)]
@@ -116,8 +119,8 @@ enum Direction {
 /// Threads: one at a time.
 pub struct mangrove_iter {
     /// The walk that continues from the present record, if there is one.
-    walk: Option<(HeldWalk, Direction)>,
-    snapshot: Arc<HeldSnapshot>,
+    walk: Option<(Range<'static>, Direction)>,
+    snapshot: Arc<Snapshot<'static>>,
     bounds: Bounds,
     position: Position,
     key: Vec<u8>,
@@ -125,7 +128,7 @@ pub struct mangrove_iter {
 }
 
 impl mangrove_iter {
-    fn new(snapshot: Arc<HeldSnapshot>, bounds: Bounds) -> Self {
+    fn new(snapshot: Arc<Snapshot<'static>>, bounds: Bounds) -> Self {
         Self { walk: None, snapshot, bounds, position: Position::BeforeFirst, key: vec![], value: vec![] }
     }
 
@@ -137,7 +140,7 @@ impl mangrove_iter {
         if is_empty(&bounds) {
             return Ok(self.run_out(direction));
         }
-        self.walk = Some((HeldWalk::over(&self.snapshot, bounds)?, direction));
+        self.walk = Some((self.snapshot.range::<Vec<u8>>(bounds)?, direction));
         self.step(direction)
     }
 
@@ -145,8 +148,8 @@ impl mangrove_iter {
     fn step(&mut self, direction: Direction) -> Answer {
         let Some((walk, _)) = &mut self.walk else { return Ok(self.run_out(direction)) };
         let record = match direction {
-            Direction::Forward => walk.range().next_borrowed(),
-            Direction::Backward => walk.range().next_back_borrowed(),
+            Direction::Forward => walk.next_borrowed(),
+            Direction::Backward => walk.next_back_borrowed(),
         };
         match record {
             Some(Ok((key, value))) => {
@@ -239,7 +242,7 @@ pub unsafe extern "C" fn mangrove_map_iter(
         // SAFETY: the header's contract for out-parameters, handles and ranges.
         let (iter, map, bounds) =
             unsafe { (out(iter, std::ptr::null_mut(), "iter")?, handle(map, "map")?, range_bounds(range)?) };
-        let snapshot = HeldSnapshot::of(&map.map)?;
+        let snapshot = Arc::new(map.map.snapshot_owned()?);
         *iter = give(mangrove_iter::new(snapshot, bounds));
         Ok(MANGROVE_OK)
     })

@@ -33,7 +33,6 @@ mod stat;
 mod heap;
 
 mod bytes;
-mod held;
 
 pub use backup::*;
 pub use batch::*;

@@ -20,7 +20,7 @@ const _: () = assert!(MANGROVE_VALUE_BYTES_MAX == mangrove::VALUE_BYTES_MAX);
 
 /// An open map. Snapshots and iterators of it must be freed before it can be closed.
 pub struct mangrove_map {
-    /// Shared with the snapshots, which keep it open (`held.rs`).
+    /// Shared with the snapshots, which keep it open.
     pub(crate) map: Arc<Map>,
 }
 

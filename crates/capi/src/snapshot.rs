@@ -1,10 +1,10 @@
 //! One instant of a map.
 
 use crate::bytes::{allocate, check_buffer, fill};
-use crate::held::HeldSnapshot;
 use crate::map::mangrove_map;
 use crate::status::mangrove_status::*;
 use crate::status::{guard, mangrove_status};
+use mangrove::Snapshot;
 use mangrove_cabi::{give, handle, out, slice, take_back};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// A map as it was at one instant, to read from while writers continue. Costs DRAM for each record that
 /// changes while it lives, bounded by mangrove_options_set_snapshot_bytes_max; beyond that, reads
 /// return MANGROVE_ERR_SNAPSHOT_EXPIRED.
-pub struct mangrove_snapshot(pub(crate) Arc<HeldSnapshot>);
+pub struct mangrove_snapshot(pub(crate) Arc<Snapshot<'static>>);
 
 /// Takes a snapshot. Waits for the writes that are under way, not for any reader.
 /// Errors: MANGROVE_ERR_POISONED. A crash ends it, as it does the process.
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn mangrove_map_snapshot(
         // SAFETY: the header's contract for out-parameters and handles.
         let (snapshot, map) =
             unsafe { (out(snapshot, std::ptr::null_mut(), "snapshot")?, handle(map, "map")?) };
-        *snapshot = give(mangrove_snapshot(HeldSnapshot::of(&map.map)?));
+        *snapshot = give(mangrove_snapshot(Arc::new(map.map.snapshot_owned()?)));
         Ok(MANGROVE_OK)
     })
 }
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn mangrove_snapshot_get(
         let (value, value_len) = (value?, value_len?);
         // SAFETY: the header's contract for handles and bytes.
         let (snapshot, key) = unsafe { (handle(snapshot, "snapshot")?, slice(key, key_len, "key")?) };
-        let Some(found) = snapshot.0.get().get(key)? else { return Ok(MANGROVE_NOT_FOUND) };
+        let Some(found) = snapshot.0.get(key)? else { return Ok(MANGROVE_NOT_FOUND) };
         *value = allocate(&found)?;
         *value_len = found.len();
         Ok(MANGROVE_OK)
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn mangrove_snapshot_get_into(
         // SAFETY: the header's contract for handles and bytes.
         let (snapshot, key) = unsafe { (handle(snapshot, "snapshot")?, slice(key, key_len, "key")?) };
         check_buffer(buffer, capacity)?;
-        let Some(found) = snapshot.0.get().get(key)? else { return Ok(MANGROVE_NOT_FOUND) };
+        let Some(found) = snapshot.0.get(key)? else { return Ok(MANGROVE_NOT_FOUND) };
         // SAFETY: the buffer was checked, and the header says that `capacity` bytes are there.
         unsafe { fill(&found, buffer, capacity, value_len) }
     })
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn mangrove_snapshot_len(
     guard(|| {
         // SAFETY: the header's contract for out-parameters and handles.
         let (len, snapshot) = unsafe { (out(len, 0, "len"), handle(snapshot, "snapshot")) };
-        *len? = snapshot?.0.get().len()?;
+        *len? = snapshot?.0.len()?;
         Ok(MANGROVE_OK)
     })
 }

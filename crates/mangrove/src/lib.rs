@@ -41,7 +41,8 @@
 //! | `Durability::Interval(t)`, medium file | a prefix of the writes, at most `t` older than the last | the same |
 //! | medium emulated on tmpfs | every acknowledged write | nothing: it is DRAM |
 
-#![forbid(unsafe_code)]
+// `owned` has the only exceptions.
+#![deny(unsafe_code)]
 
 mod backup;
 mod batch;
@@ -53,6 +54,7 @@ mod error;
 pub mod heap;
 mod map;
 mod options;
+mod owned;
 mod range;
 mod snapshot;
 mod stat;

@@ -1,6 +1,6 @@
 //! The durable ordered map.
 
-use crate::bounds::{bounds, prefix_end};
+use crate::bounds::{bounds, prefix_bounds};
 use crate::closing::Closing;
 use crate::convert::engine;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 use mangrove_hart::{Hart, WriteMode};
 use mangrove_pool::{DamageCheck, MediumKind, Pool};
 use std::mem::MaybeUninit;
-use std::ops::{Bound, RangeBounds};
+use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -163,7 +163,8 @@ impl Map {
     }
 
     /// Copies the value of `key` into `buffer` and returns its length; `None` when there is no value. Allocates nothing
-    /// for a value that fits. When the length is more than the buffer's, or after an error, the buffer may hold anything.
+    /// for a value that fits. When the length is more than the buffer's, or after an error, the buffer may hold
+    /// anything.
     ///
     /// # Errors
     /// As [`Map::get`].
@@ -305,12 +306,7 @@ impl Map {
     /// # Errors
     /// As [`Map::range`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range<'_>> {
-        let first = prefix.as_ref();
-        let end = match prefix_end(first) {
-            Some(end) => Bound::Excluded(end),
-            None => Bound::Unbounded,
-        };
-        self.range::<Vec<u8>>((Bound::Included(first.to_vec()), end))
+        self.range::<Vec<u8>>(prefix_bounds(prefix.as_ref()))
     }
 
     /// All records, in order.

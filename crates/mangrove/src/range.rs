@@ -2,11 +2,16 @@
 
 use crate::Result;
 use crate::convert::engine;
+use std::any::Any;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
+
+/// A share of a map, as one keeps it whose only wish is that the map stays open.
+pub(crate) type Share = Arc<dyn Any + Send + Sync>;
 
 /// An ordered walk over the records that were there when it was made, from both ends: writes during the walk do not
-/// show. Holds a snapshot until dropped.
+/// show. Holds a snapshot until dropped. One of [`crate::Map::range_owned`] also owns a share of its map.
 ///
 /// Each step costs some tens of nanoseconds plus the copy of key and value; [`Range::visit`] copies nothing.
 ///
@@ -29,11 +34,18 @@ use std::path::Path;
 pub struct Range<'map> {
     inner: mangrove_hart::Range<'map>,
     path: &'map Path,
+    /// Never read: keeps the map open, where the walk owns a share of it. Below what borrows from it.
+    _owner: Option<Share>,
 }
 
 impl<'map> Range<'map> {
     pub(crate) fn new(inner: mangrove_hart::Range<'map>, path: &'map Path) -> Self {
-        Self { inner, path }
+        Self { inner, path, _owner: None }
+    }
+
+    /// This walk with a share of its map, if one is given.
+    pub(crate) fn owning(self, owner: Option<Share>) -> Self {
+        Self { _owner: owner, ..self }
     }
 
     /// Calls `visit` for each remaining record, in order and without copying it, until it returns `Break`. The slices

@@ -344,3 +344,75 @@ fn threads_share_a_map_and_values_validate_themselves() {
     assert!(keys.is_sorted() && keys.len() as u64 == map.len().unwrap());
     assert!(map.check().unwrap().is_sound());
 }
+
+/// The records of a walk.
+fn records(range: mangrove::Range<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    range.map(Result::unwrap).collect()
+}
+
+#[test]
+fn owned_snapshots_and_walks_keep_the_map_open_and_show_their_instant() {
+    let dir = Dir::new();
+    let map = Arc::new(dir.map());
+    for i in 0..2_000u32 {
+        map.put(i.to_be_bytes(), [7; 100]).unwrap();
+    }
+    let snapshot = map.snapshot_owned().unwrap();
+    let mut walk = map.range_owned(&5u32.to_be_bytes()[..]..).unwrap();
+    let walk_of_snapshot = snapshot.range::<&[u8]>(..).unwrap();
+    map.delete_range::<&[u8]>(..).unwrap();
+    map.put("later", "").unwrap();
+    drop(map);
+    // The pool is still held, and another thread reads.
+    assert!(matches!(Map::open(dir.path("pool")), Err(Error::Busy { .. })));
+    let reader = std::thread::spawn(move || {
+        assert_eq!(walk.next_back().unwrap().unwrap().0, 1_999u32.to_be_bytes());
+        assert_eq!(records(walk).len(), 1_994);
+        assert_eq!(snapshot.get(3u32.to_be_bytes()).unwrap().unwrap(), [7; 100]);
+        snapshot.len().unwrap()
+    });
+    assert_eq!(reader.join().unwrap(), 2_000);
+    assert_eq!(records(walk_of_snapshot).len(), 2_000);
+    // The last of them has closed the map.
+    assert_eq!(Map::open(dir.path("pool")).unwrap().len().unwrap(), 1);
+}
+
+#[test]
+fn a_snapshot_reads_as_the_map_did() {
+    let dir = Dir::new();
+    let map = dir.map();
+    let long = vec![b'x'; 5_000];
+    let pairs: [(&str, &[u8]); 5] =
+        [("", b"empty"), ("a", b""), ("ab", &long), ("b", b"12345678"), ("gone", b"1")];
+    for (key, value) in pairs {
+        map.put(key, value).unwrap();
+    }
+    let keys = ["", "a", "ab", "b", "gone", "new", "never"];
+    let before = map.get_many(&keys).unwrap();
+    let snapshot = map.snapshot().unwrap();
+    for change in 0..2 {
+        let mut value = b"left over".to_vec();
+        let mut seen = Vec::new();
+        snapshot.get_many_with(&keys, |i, value| seen.push((i, value.map(<[u8]>::to_vec)))).unwrap();
+        assert_eq!(seen, before.iter().cloned().enumerate().collect::<Vec<_>>());
+        assert_eq!(snapshot.get_many(&keys).unwrap(), before);
+        for (key, wanted) in keys.iter().zip(&before) {
+            assert_eq!(&snapshot.get(key).unwrap(), wanted, "{key} after {change} changes");
+            assert_eq!(&snapshot.get_with(key, <[u8]>::to_vec).unwrap(), wanted);
+            assert_eq!(snapshot.contains(key).unwrap(), wanted.is_some());
+            assert_eq!(snapshot.get_into(key, &mut value).unwrap(), wanted.is_some());
+            assert_eq!(value, wanted.clone().unwrap_or_default());
+        }
+        assert_eq!(records(snapshot.prefix("a").unwrap()).len(), 2);
+        map.delete("gone").unwrap();
+        for key in ["ab", "b", "new"] {
+            map.put(key, "changed").unwrap();
+        }
+    }
+    let too_long = vec![0; mangrove::KEY_BYTES_MAX + 1];
+    assert!(matches!(snapshot.contains(&too_long), Err(Error::KeyTooLong { .. })));
+    // A walk may outlive its snapshot.
+    let walk = snapshot.iter().unwrap();
+    drop(snapshot);
+    assert_eq!(records(walk).len(), 5);
+}

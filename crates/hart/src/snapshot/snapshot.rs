@@ -1,7 +1,7 @@
 //! An instant of the map, to read from while writers continue.
 
 use crate::hart::Hart;
-use crate::operations::read::check_key;
+use crate::operations::read::{Read, check_key};
 use crate::snapshot::pin::Pin;
 use crate::{Error, Range, Result};
 use std::ops::Bound;
@@ -53,27 +53,67 @@ impl<'a> Snapshot<'a> {
     /// # Errors
     /// `SnapshotExpired`, and as [`Hart::get`].
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.get_into(key, &mut value)?.then_some(value))
+    }
+
+    /// Replaces the contents of `value` by the value that `key` had. Returns false, and leaves `value` empty, when
+    /// there was none.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         check_key(key)?;
         let hart = self.pin.hart;
-        let mut value = Vec::new();
         // The live state first, then the pre-images: see `pre_images.rs`, invariant 2.
         let live = {
             let _tree = hart.share_tree(key);
             hart.index.get(key, |leaf| {
                 value.clear();
-                hart.append_value(hart.space.offset(leaf), &mut value)
+                hart.append_value(hart.space.offset(leaf), value)
             })
         };
+        match self.saved(key)? {
+            Some(Some(saved)) => {
+                *value = saved;
+                return Ok(true);
+            }
+            Some(None) => {}
+            None => {
+                if let Some(read) = live {
+                    if !matches!(read, Read::Copied) {
+                        value.clear();
+                    }
+                    read.append_inline(value)?;
+                    return Ok(true);
+                }
+            }
+        }
+        value.clear();
+        Ok(false)
+    }
+
+    /// True when `key` was there.
+    ///
+    /// # Errors
+    /// `KeyTooLong`, `SnapshotExpired`, and the medium's error when what was there never became durable.
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        check_key(key)?;
+        let hart = self.pin.hart;
+        let live = {
+            let _tree = hart.share_tree(key);
+            hart.index.get(key, |_| ()).is_some()
+        };
+        Ok(self.saved(key)?.map_or(live, |saved| saved.is_some()))
+    }
+
+    /// The state of `key` that a writer saved since the instant; none when the live state, read before this call, is
+    /// that of the instant.
+    fn saved(&self, key: &[u8]) -> Result<Option<Option<Vec<u8>>>> {
+        let hart = self.pin.hart;
         // Saved states too: what was there at the instant may never have become durable.
         while self.pin.medium_failed && !hart.read_gate.wait_durable(hart.region(), key)? {}
-        match hart.snapshots.state(&self.pin.overlay, key) {
-            Err(_) => return Err(Error::SnapshotExpired),
-            Ok(Some(saved)) => return Ok(saved),
-            Ok(None) => {}
-        }
-        let Some(read) = live else { return Ok(None) };
-        read.append_inline(&mut value)?;
-        Ok(Some(value))
+        hart.snapshots.state(&self.pin.overlay, key).map_err(|_| Error::SnapshotExpired)
     }
 
     /// The records between the bounds, in order and from both ends.
