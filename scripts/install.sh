@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs the C libraries, their headers and their pkg-config files: mangrove (the map, and the heap
 # for C and C++), mangrove_app
-# (durable applications) and mangrove_leveldb (LevelDB's C API; the header is LevelDB's own).
+# (durable applications) and mangrove_leveldb (LevelDB's C API, and its C++ classes where there is a C++ compiler).
 # Usage: [DESTDIR=STAGE] scripts/install.sh PREFIX [FOLDER-OF-BUILT-LIBRARIES]
 # Without the folder it builds them first, optimised; with it, it installs those that are there.
 set -euo pipefail
@@ -62,6 +62,25 @@ install_one() {
     install -m 644 "$scratch/pc" "$to/lib/pkgconfig/$name.pc"
 }
 
+# The names that programs built with LevelDB ask the dynamic linker for, in folders of their own: with the one first in
+# LD_LIBRARY_PATH they run with Mangrove, and LevelDB's own library and headers stay visible to all others.
+install_leveldbs_names() {
+    local names=$to/lib/mangrove_leveldb headers=$to/include/mangrove_leveldb/leveldb cpp=crates/leveldb/cpp
+    install -d "$names" "$headers/helpers"
+    install -m 644 $cpp/include/leveldb/*.h "$headers"
+    install -m 644 $cpp/include/leveldb/helpers/*.h "$headers/helpers"
+    rm -f "$names"/libleveldb.so*
+    if command -v "${CXX:-c++}" >/dev/null && command -v make >/dev/null; then
+        make -s -C $cpp -j2 LIBRARY="$(readlink -f "$built/libmangrove_leveldb.a")" OUT="$scratch/classes"
+        strip --strip-unneeded "$scratch/classes/libleveldb.so.1d"
+        install -m 755 "$scratch/classes/libleveldb.so.1d" "$names/libleveldb.so.1d"
+    else
+        echo "there is no C++ compiler (or no make): LevelDB's C++ classes are left out, its C API is installed"
+        ln -sf "../libmangrove_leveldb.so.$major" "$names/libleveldb.so.1d"
+    fi
+    for name in libleveldb.so.1 libleveldb.so; do ln -sf libleveldb.so.1d "$names/$name"; done
+}
+
 set -f # the patterns are the linker's, not the shell's
 if [ -e "$built/libmangrove_c.so" ]; then
     install_one mangrove_c mangrove capi 'mangrove_*'
@@ -73,14 +92,11 @@ if [ -e "$built/libmangrove_app.so" ]; then
 fi
 if [ -e "$built/libmangrove_leveldb.so" ]; then
     install_one mangrove_leveldb mangrove_leveldb leveldb 'leveldb_*'
-    # The names that programs built with LevelDB ask the dynamic linker for, in a folder of their own: who puts
-    # it first in LD_LIBRARY_PATH runs them with Mangrove, and nobody else's LevelDB is hidden.
-    install -d "$to/lib/mangrove_leveldb"
-    for soname in libleveldb.so.1 libleveldb.so.1d; do
-        ln -sf "../libmangrove_leveldb.so.$major" "$to/lib/mangrove_leveldb/$soname"
-    done
 fi
 set +f
+if [ -e "$built/libmangrove_leveldb.so" ]; then
+    install_leveldbs_names
+fi
 
 echo "installed libmangrove $version in $to"
 if [ -z "${DESTDIR:-}" ]; then

@@ -16,12 +16,14 @@
 mod api;
 mod batch;
 mod bytes;
+mod change_list;
 mod engine;
 mod objects;
 mod order;
 mod status;
 mod tree;
 
+pub use api::cpp::*;
 pub use api::db::*;
 pub use api::handles::*;
 pub use api::iter::*;

@@ -1,13 +1,35 @@
 //! The order of keys: byte by byte, or by a comparator of the program.
 
 use crate::objects::Comparator;
+use std::cell::Cell;
 use std::cmp::Ordering;
+
+thread_local! {
+    /// A comparison on this thread had no answer.
+    static NO_ANSWER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Notes that the comparator which this thread calls now has no answer: it threw an exception, which ends before it
+/// reaches Rust. The comparator's caller gets a number all the same, which means nothing.
+pub(crate) fn note_no_answer() {
+    NO_ANSWER.set(true);
+}
+
+/// The name that LevelDB stores for its own order: unsigned, byte by byte.
+pub(crate) const BYTEWISE: &[u8] = b"leveldb.BytewiseComparator";
 
 /// The order that the options ask for: its name, and its function unless it is LevelDB's own order.
 #[derive(Clone)]
 pub(crate) struct Order {
     pub(crate) name: Vec<u8>,
     pub(crate) comparator: Option<Comparator>,
+}
+
+impl Order {
+    /// Byte by byte.
+    pub(crate) fn bytewise() -> Self {
+        Self { name: BYTEWISE.to_vec(), comparator: None }
+    }
 }
 
 /// Which way a walk goes.
@@ -32,6 +54,12 @@ impl KeyOrder {
             None => a.cmp(b),
             Some(comparator) => comparator.compare(a, b),
         }
+    }
+
+    /// True when all comparisons on this thread since the last call had an answer.
+    #[inline]
+    pub(crate) fn answered(&self) -> bool {
+        self.0.is_none() || !NO_ANSWER.replace(false)
     }
 
     /// A number for keys that share their first `skip` bytes: where two numbers differ, the keys are ordered as the

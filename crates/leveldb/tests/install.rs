@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{has_leveldb, here, libraries, run, scratch};
+use common::{has_cxx, has_leveldb, here, libraries, run, scratch};
 use mangrove_testkit::c_library::{root, shell};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -46,4 +46,18 @@ fn what_is_installed_serves_programs_of_leveldb() {
     assert!(is_kept_by_mangrove(parent.path(), "instead", theirs, &instead));
     let preloaded = format!("LD_PRELOAD={}/lib/libmangrove_leveldb.so", prefix.display());
     assert!(is_kept_by_mangrove(parent.path(), "preloaded", theirs, &preloaded));
+    // With the installed headers and the library under LevelDB's name, for C and C++ alike.
+    let names = format!("-I{0}/include/mangrove_leveldb -L{1} -lleveldb", prefix.display(), links.display());
+    assert!(is_kept_by_mangrove(parent.path(), "named", &format!("cc main.c {names} -o diary"), &instead));
+    if has_cxx() {
+        let program = scratch(parent.path(), "cxx");
+        std::fs::copy(here().join("tests/cpp/memory.cc"), program.join("memory.cc")).expect("a program");
+        std::fs::copy(here().join("tests/cpp/said.h"), program.join("said.h")).expect("its header");
+        run(&mut shell(
+            &format!("c++ -std=c++17 memory.cc {names} -pthread -o memory && mkdir data"),
+            &program,
+            &prefix,
+        ));
+        run(&mut shell(&format!("{instead} ./memory data"), &program, &prefix));
+    }
 }

@@ -2,9 +2,7 @@
 
 use crate::api::fork_guard::OwnedByProcess;
 use crate::api::handles::leveldb_snapshot_t;
-use crate::api::options::{
-    BYTEWISE, OpenRequest, leveldb_options_t, leveldb_readoptions_t, leveldb_writeoptions_t,
-};
+use crate::api::options::{OpenRequest, leveldb_options_t, leveldb_readoptions_t, leveldb_writeoptions_t};
 use crate::batch::leveldb_writebatch_t;
 use crate::bytes::{path, slice};
 use crate::engine::catalog;
@@ -12,7 +10,7 @@ use crate::engine::catalog::{Catalog, DirectoryLock, EngineKind};
 use crate::engine::engine::{ReadView, StorageEngine};
 use crate::engine::map_engine::MapEngine;
 use crate::engine::tree_engine::TreeEngine;
-use crate::order::Order;
+use crate::order::{BYTEWISE, Order};
 use crate::status::{Failure, FailureKind, Result, guard, quietly};
 use mangrove_cabi::{allocate, give, handle, on_own_thread, take_back};
 use std::ffi::{CStr, c_char, c_int};
@@ -29,7 +27,7 @@ const LEVELS: u64 = 7;
 /// An open database. Any number of threads may use it at the same time.
 pub struct leveldb_t {
     engine: OwnedByProcess<Box<dyn StorageEngine>>,
-    kind: EngineKind,
+    engine_name: &'static str,
 }
 
 /// The engine that a new database gets.
@@ -100,7 +98,8 @@ fn missing(directory: &Path) -> Failure {
     Failure::invalid(format!("{}: does not exist (create_if_missing is false){rest}", directory.display()))
 }
 
-fn open(directory: &Path, options: &OpenRequest) -> Result<leveldb_t> {
+/// Opens the database in a directory. Its threads are started by the calling thread.
+pub(crate) fn open_database(directory: &Path, options: &OpenRequest) -> Result<leveldb_t> {
     catalog::refuse_leveldb(directory)?;
     if Catalog::read(directory)?.is_none() {
         if !options.create_if_missing {
@@ -141,7 +140,7 @@ fn open_locked(directory: &Path, options: &OpenRequest, lock: DirectoryLock) -> 
     {
         return Err(Failure::corruption(first.clone()));
     }
-    Ok(leveldb_t::new(engine, kind))
+    Ok(leveldb_t::new(engine, kind.name()))
 }
 
 /// Opens a database. NULL on error.
@@ -156,7 +155,7 @@ pub unsafe extern "C" fn leveldb_open(
         guard(errptr, || {
             let options = handle(options, "options")?.open_request()?;
             let directory = path(name)?.to_owned();
-            on_own_thread(move || open(&directory, &options))
+            on_own_thread(move || open_database(&directory, &options))
         })
     }
     .map_or(ptr::null_mut(), give)
@@ -222,9 +221,7 @@ pub unsafe extern "C" fn leveldb_write(
     unsafe {
         guard(errptr, || {
             let (db, options) = (handle(db, "db")?, handle(options, "options")?);
-            let batch = handle(batch, "batch")?;
-            batch.is_whole()?;
-            db.engine.get()?.write(batch, options.sync)
+            db.engine.get()?.write(handle(batch, "batch")?.list()?, options.sync)
         });
     }
 }
@@ -249,11 +246,7 @@ pub unsafe extern "C" fn leveldb_get(
                 len = value.len();
                 copy = Some(allocate(value));
             };
-            let read = match options.snapshot.as_ref() {
-                None => db.engine.get()?.get(key, &mut found),
-                Some(snapshot) => snapshot.view.get()?.get(key, &mut found),
-            };
-            match (read, copy) {
+            match (db.get(options.snapshot, key, &mut found), copy) {
                 (Err(failure), block) => {
                     // A value was found, but the caller must not get it.
                     libc::free(block.unwrap_or(ptr::null_mut()));
@@ -275,8 +268,27 @@ pub unsafe extern "C" fn leveldb_get(
 }
 
 impl leveldb_t {
-    pub(crate) fn new(engine: Box<dyn StorageEngine>, kind: EngineKind) -> Self {
-        Self { engine: OwnedByProcess::new(engine), kind }
+    pub(crate) fn new(engine: Box<dyn StorageEngine>, engine_name: &'static str) -> Self {
+        Self { engine: OwnedByProcess::new(engine), engine_name }
+    }
+
+    /// The engine; an error in a child of the process that opened the database.
+    pub(crate) fn engine(&self) -> Result<&dyn StorageEngine> {
+        Ok(&**self.engine.get()?)
+    }
+
+    /// Calls `found` with the value of `key` in a snapshot, or now.
+    pub(super) fn get(
+        &self,
+        snapshot: *const leveldb_snapshot_t,
+        key: &[u8],
+        found: &mut dyn FnMut(&[u8]),
+    ) -> Result<()> {
+        // SAFETY: the API's contract: a snapshot in read options is NULL or live.
+        match unsafe { snapshot.as_ref() } {
+            None => self.engine.get()?.get(key, found),
+            Some(snapshot) => snapshot.view.get()?.get(key, found),
+        }
     }
 
     /// The instant that read options ask for: their snapshot, or now.
@@ -316,7 +328,7 @@ impl leveldb_t {
             "sstables" => Some("no tables: all records are in memory, with a redo log and an image\n".into()),
             "stats" => Some(format!(
                 "engine                {}\nrecords               {}\nbytes of memory       {}\nbytes of the image    {}\nbytes of redo log     {}\ndevice writes of log  {}\nsnapshots, iterators  {}\n",
-                self.kind.name(),
+                self.engine_name,
                 figures.records,
                 figures.memory_bytes,
                 figures.durable_bytes,

@@ -3,6 +3,7 @@
 use super::*;
 use crate::api::iter::{leveldb_create_iterator, leveldb_iter_destroy, leveldb_iter_get_error};
 use crate::api::options::{leveldb_readoptions_create, leveldb_writeoptions_create};
+use crate::change_list::ChangeBytes;
 use mangrove::Map;
 use mangrove_durable::{Create, Medium, Options, Runtime, TrackerChoice};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const ENGINES: [EngineKind; 2] = [EngineKind::Durable, EngineKind::Map];
 
 fn bytewise() -> Order {
-    Order { name: BYTEWISE.to_vec(), comparator: None }
+    Order::bytewise()
 }
 
 fn open_request(create_if_missing: bool) -> OpenRequest {
@@ -23,7 +24,7 @@ fn new(directory: &Path, engine: EngineKind) -> leveldb_t {
     let (made, _) =
         open_engine(directory, &catalog, &bytewise(), true, catalog::lock(directory).unwrap()).unwrap();
     catalog.write(directory).unwrap();
-    leveldb_t::new(made, engine)
+    leveldb_t::new(made, engine.name())
 }
 
 /// Descriptors of this process that are open on that file.
@@ -56,7 +57,7 @@ fn damage_is_corruption_whichever_the_engine() {
         let mut bytes = std::fs::read(&image).unwrap();
         bytes.fill(7);
         std::fs::write(&image, bytes).unwrap();
-        let failure = open(directory.path(), &open_request(false)).err().unwrap().to_string();
+        let failure = open_database(directory.path(), &open_request(false)).err().unwrap().to_string();
         assert!(failure.starts_with("Corruption: "), "{engine:?}: {failure}");
     }
 }
@@ -84,11 +85,11 @@ fn after_a_failed_synced_write_readers_lose_its_keys_and_no_others() {
         store.compact().unwrap();
         let view = store.view().unwrap();
         break_log(directory.path());
-        let mut batch = leveldb_writebatch_t::default();
+        let mut batch = ChangeBytes::default();
         batch.put(b"changed", b"after");
         batch.delete(b"gone");
         batch.put(b"new", b"after");
-        store.write(&batch, true).unwrap_err();
+        store.write(batch.list(), true).unwrap_err();
         for key in [&b"changed"[..], b"gone", b"new"] {
             assert!(get(key).is_err(), "{engine:?}: {} is told", String::from_utf8_lossy(key));
         }
@@ -140,10 +141,10 @@ fn what_a_failed_medium_refuses_is_not_told_and_takes_nothing_from_readers() {
         let told = get(store, b"changed").unwrap();
         assert_eq!(told.as_deref(), Some(&accepted.to_be_bytes()[..]), "{engine:?}");
         // Enough keys for every bucket.
-        let mut batch = leveldb_writebatch_t::default();
+        let mut batch = ChangeBytes::default();
         (0..20_000u32).for_each(|n| batch.put(&n.to_be_bytes(), b"never"));
         batch.put(b"synced", b"no");
-        store.write(&batch, true).unwrap_err();
+        store.write(batch.list(), true).unwrap_err();
         assert_eq!(get(store, b"synced").unwrap().as_deref(), Some(&b"yes"[..]), "{engine:?}");
         assert_eq!(get(store, b"unsynced").unwrap().as_deref(), Some(&b"yes"[..]), "{engine:?}");
         assert_eq!(get(store, &7u32.to_be_bytes()).unwrap(), None, "{engine:?}");
@@ -167,7 +168,7 @@ fn a_synced_write_that_found_no_descriptor_is_not_told_and_stays_so() {
             again.args(["--exact", &test, "--nocapture"]).env(ROLE, directory.path()).output().unwrap();
         let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         assert!(output.status.success() && text.contains("1 passed"), "{text}");
-        let db = open(directory.path(), &open_request(false)).unwrap();
+        let db = open_database(directory.path(), &open_request(false)).unwrap();
         let found = get(&**db.engine.get().unwrap(), b"changed").unwrap();
         assert_eq!(found.as_deref(), Some(&b"before"[..]));
         return;
@@ -192,10 +193,10 @@ fn a_synced_write_that_found_no_descriptor_is_not_told_and_stays_so() {
         let none = libc::rlimit { rlim_cur: next, ..before };
         assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none), 0);
     }
-    let mut batch = leveldb_writebatch_t::default();
+    let mut batch = ChangeBytes::default();
     batch.put(b"changed", b"after");
     batch.put(b"long", &long);
-    let failure = store.write(&batch, true).unwrap_err().to_string();
+    let failure = store.write(batch.list(), true).unwrap_err().to_string();
     // SAFETY: as above.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const before) }, 0);
     assert!(failure.contains("Too many open files"), "{failure}");
@@ -286,7 +287,7 @@ fn a_child_of_fork_is_refused_and_never_waits() {
         });
         // SAFETY: as above.
         unsafe { leveldb_close(db) };
-        let again = open(directory.path(), &open_request(false)).unwrap();
+        let again = open_database(directory.path(), &open_request(false)).unwrap();
         let mut found = false;
         again.engine.get().unwrap().get(b"parent", &mut |_| found = true).unwrap();
         assert!(found);
@@ -326,7 +327,7 @@ fn a_child_of_fork_changes_nothing_in_its_parents_memory() {
             leveldb_iter_destroy(iterator);
             leveldb_close(db);
         }
-        let again = open(directory.path(), &open_request(false)).unwrap();
+        let again = open_database(directory.path(), &open_request(false)).unwrap();
         let store = again.engine.get().unwrap();
         assert_eq!(store.check().unwrap(), Vec::<String>::new());
         for n in 0..100u32 {
@@ -373,7 +374,7 @@ fn a_length_that_no_memory_has_is_refused_and_changes_nothing() {
             leveldb_write(db, writes, &raw mut batch, &raw mut error);
             told(&mut error);
             let mut sum = leveldb_writebatch_t::default();
-            sum.append(&batch);
+            crate::batch::leveldb_writebatch_append(&raw mut sum, &raw const batch);
             leveldb_write(db, writes, &raw mut sum, &raw mut error);
             told(&mut error);
             crate::batch::leveldb_writebatch_clear(&raw mut batch);

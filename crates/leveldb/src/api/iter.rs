@@ -195,8 +195,7 @@ pub unsafe extern "C" fn leveldb_iter_get_error(
 mod tests {
     use super::*;
     use crate::api::options::leveldb_readoptions_create;
-    use crate::batch::leveldb_writebatch_t;
-    use crate::engine::catalog::EngineKind;
+    use crate::change_list::ChangeList;
     use crate::engine::engine::{Figures, ReadView, StorageEngine};
     use std::cmp::Ordering;
     use std::ffi::CStr;
@@ -214,7 +213,7 @@ mod tests {
         fn delete(&self, _: &[u8], _: bool) -> Result<()> {
             Ok(())
         }
-        fn write(&self, _: &leveldb_writebatch_t, _: bool) -> Result<()> {
+        fn write(&self, _: ChangeList<'_>, _: bool) -> Result<()> {
             Ok(())
         }
         fn get(&self, _: &[u8], _: &mut dyn FnMut(&[u8])) -> Result<()> {
@@ -281,7 +280,7 @@ mod tests {
     #[test]
     fn no_panic_below_passes_an_iterator() {
         for (at_once, moves) in [(true, false), (false, false), (false, true)] {
-            let mut db = leveldb_t::new(Box::new(Broken { at_once }), EngineKind::Durable);
+            let mut db = leveldb_t::new(Box::new(Broken { at_once }), "broken");
             let mut error = ptr::null_mut();
             // SAFETY: live handles, and a string of this library's.
             unsafe {

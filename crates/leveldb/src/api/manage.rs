@@ -1,7 +1,7 @@
 //! Removing and repairing databases that are not open.
 
 use crate::api::db::open_engine;
-use crate::api::options::{BYTEWISE, leveldb_options_t};
+use crate::api::options::leveldb_options_t;
 use crate::bytes::path;
 use crate::engine::catalog;
 use crate::engine::catalog::{Catalog, DirectoryLock, EngineKind};
@@ -54,7 +54,7 @@ fn destroy(directory: &Path) -> Result<()> {
 /// Removes what the interrupted creation of a database left. Without a catalog a pool certainly belongs to a database
 /// only when it is empty.
 fn destroy_unfinished(directory: &Path, info: &PoolInfo, lock: DirectoryLock) -> Result<()> {
-    let order = Order { name: BYTEWISE.to_vec(), comparator: None };
+    let order = Order::bytewise();
     let catalog = Catalog { engine: engine_of(info), comparator: order.name.clone() };
     let remove = || catalog::remove(directory, true);
     if catalog.engine == EngineKind::Durable && tree_engine::if_blank(&info.path, remove)? {
@@ -125,6 +125,7 @@ fn repair(directory: &Path, order: &Order) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::order::BYTEWISE;
     use mangrove::Map;
     use mangrove_durable::{Create, Options, Runtime, TrackerChoice};
     use std::ffi::c_void;
@@ -132,7 +133,7 @@ mod tests {
     use std::sync::Arc;
 
     fn bytewise() -> Order {
-        Order { name: BYTEWISE.to_vec(), comparator: None }
+        Order::bytewise()
     }
 
     #[test]

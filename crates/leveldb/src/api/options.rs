@@ -10,9 +10,6 @@ use crate::status::{Failure, Result, quietly};
 use mangrove_cabi::{give, set_option, take_back};
 use std::ffi::c_int;
 
-/// The name that LevelDB stores for its own order: unsigned, byte by byte.
-pub(crate) const BYTEWISE: &[u8] = b"leveldb.BytewiseComparator";
-
 /// How to open a database.
 pub struct leveldb_options_t {
     comparator: *const leveldb_comparator_t,
@@ -43,7 +40,7 @@ impl leveldb_options_t {
     pub(crate) fn order(&self) -> Result<Order> {
         // SAFETY: the API's contract: the comparator outlives its use by options and databases.
         let Some(comparator) = (unsafe { self.comparator.as_ref() }) else {
-            return Ok(Order { name: BYTEWISE.to_vec(), comparator: None });
+            return Ok(Order::bytewise());
         };
         let (comparator, name) = comparator
             .parts()

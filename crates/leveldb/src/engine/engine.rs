@@ -1,6 +1,6 @@
 //! The interface between LevelDB's API and an engine, which holds the records.
 
-use crate::batch::leveldb_writebatch_t;
+use crate::change_list::ChangeList;
 use crate::status::Result;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use std::sync::Arc;
 /// An open engine. Any number of threads may call it at the same time.
 ///
 /// A write with `sync` is durable when it returns. One without survives the death of the process when it returns, and
-/// becomes durable soon, in order with all others; a power cut before that keeps a prefix of them. No read returns what
-/// a synced write in progress may still lose.
+/// becomes durable soon, in order with all others; a power cut before that keeps a prefix of them. No read returns
+/// what a synced write in progress may still lose.
 pub(crate) trait StorageEngine: Send + Sync {
     /// Sets a key.
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()>;
     /// Removes a key, which need not be there.
     fn delete(&self, key: &[u8], sync: bool) -> Result<()>;
     /// Applies a batch: all of it or nothing, for readers as for crashes.
-    fn write(&self, batch: &leveldb_writebatch_t, sync: bool) -> Result<()>;
+    fn write(&self, batch: ChangeList<'_>, sync: bool) -> Result<()>;
     /// Calls `found` with the value of `key`, once, if there is one.
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<()>;
     /// This instant, to read from while writers continue.

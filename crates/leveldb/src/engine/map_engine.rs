@@ -4,7 +4,7 @@
 //! sync of its own. The map's readers would then return a synced write that may still be lost; `PendingSyncs` makes
 //! them wait for it.
 
-use crate::batch::{Change, leveldb_writebatch_t};
+use crate::change_list::{Change, ChangeList};
 use crate::engine::catalog::DirectoryLock;
 use crate::engine::engine::{Figures, ReadView, RecordCursor, StorageEngine};
 use crate::order::Direction;
@@ -100,14 +100,14 @@ impl StorageEngine for MapEngine {
         if sync { store.synced(std::iter::once(key), delete) } else { Ok(delete()?) }
     }
 
-    fn write(&self, batch: &leveldb_writebatch_t, sync: bool) -> Result<()> {
+    fn write(&self, batch: ChangeList<'_>, sync: bool) -> Result<()> {
         let store = &*self.0;
         let keys = batch.changes().map(|change| match change {
             Change::Put(key, _) | Change::Delete(key) => key,
         });
         let write = || {
             let mut changes = batch.changes();
-            match (changes.len(), changes.next()) {
+            match (batch.len(), changes.next()) {
                 (0, _) => Ok(()),
                 (1, Some(Change::Put(key, value))) => store.map.put(key, value),
                 (1, Some(Change::Delete(key))) => store.map.delete(key).map(drop),
@@ -161,7 +161,7 @@ impl StorageEngine for MapEngine {
     }
 }
 
-fn as_map_batch(batch: &leveldb_writebatch_t) -> Batch {
+fn as_map_batch(batch: ChangeList<'_>) -> Batch {
     let mut out = Batch::new();
     for change in batch.changes() {
         match change {

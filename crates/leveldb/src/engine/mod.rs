@@ -1,8 +1,9 @@
-//! Engines, which store the records of a database: a tree in durable memory, or the map.
+//! Engines, which store the records of a database: a tree in durable memory or in ordinary memory, or the map.
 
 pub(super) mod catalog;
 pub(super) mod engine;
 pub(super) mod map_engine;
+pub(super) mod memory_engine;
 pub(super) mod pins;
 mod tree_cursor;
 pub(super) mod tree_engine;

@@ -1,13 +1,31 @@
-//! Reading the tree at one instant: a view, and cursors over it that fetch records a page at a time.
+//! Reading a tree at one instant: a view, and cursors over it that fetch records a page at a time.
 
 use crate::engine::engine::{ReadView, RecordCursor};
-use crate::engine::tree_store::TreeStore;
 use crate::order::Direction;
-use crate::status::Result;
+use crate::status::{Failure, Result};
 use crate::tree::node::RecordVersion;
-use crate::tree::tree::{LeafPosition, WalkStart};
+use crate::tree::tree::{LeafPosition, RecordTree, TreeMemory, WalkStart};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+
+/// What holds a tree, and lets views read it.
+pub(super) trait TreeHolder: Send + Sync + 'static {
+    /// Where the tree's blocks lie.
+    type Memory: TreeMemory;
+    /// Runs a read on the tree, concurrently with other reads and not with writes.
+    fn read<R>(&self, call: impl FnOnce(&RecordTree<Self::Memory>) -> R) -> Result<R>;
+    /// Calls `found` with the value of `key` at `number`.
+    fn get_at(&self, key: &[u8], number: u64, found: &mut dyn FnMut(&[u8])) -> Result<()>;
+    /// Counts batches: positions in the tree are valid as long as it does not change.
+    fn changes(&self) -> u64;
+    /// Lets go of the records that a view of `number` kept.
+    fn release(&self, number: u64);
+}
+
+/// The comparator threw an exception.
+#[cold]
+pub(super) fn no_answer() -> Failure {
+    Failure::invalid("the comparator threw an exception, and so did not order the keys; nothing was changed")
+}
 
 /// Records of the first page of a walk; each further one has four times as many.
 const PAGE_COUNT_MIN: usize = 2;
@@ -15,20 +33,20 @@ const PAGE_COUNT_MIN: usize = 2;
 const PAGE_COUNT_MAX: usize = 128;
 
 /// An instant: the state after one batch.
-pub(super) struct TreeView {
-    pub(super) store: Arc<TreeStore>,
+pub(super) struct TreeView<S: TreeHolder> {
+    pub(super) store: Arc<S>,
     pub(super) number: u64,
 }
 
-impl Drop for TreeView {
+impl<S: TreeHolder> Drop for TreeView<S> {
     fn drop(&mut self) {
-        self.store.pins.release(self.number);
+        self.store.release(self.number);
     }
 }
 
-impl ReadView for TreeView {
+impl<S: TreeHolder> ReadView for TreeView<S> {
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<()> {
-        self.store.get(key, Some(self.number), found)
+        self.store.get_at(key, self.number, found)
     }
 
     fn cursor(self: Arc<Self>) -> Box<dyn RecordCursor> {
@@ -49,27 +67,30 @@ struct PageWalk {
 
 /// A cursor over the records of an instant. The view's pin keeps the records of a page, which never change; the
 /// cursor returns them in place.
-struct TreeCursor {
+struct TreeCursor<S: TreeHolder> {
     page: Vec<*const RecordVersion>,
     at: usize,
     walk: Option<PageWalk>,
-    view: Arc<TreeView>,
+    view: Arc<TreeView<S>>,
 }
 
 // SAFETY: the records are the store's, which the view keeps, and are only read.
-unsafe impl Send for TreeCursor {}
+unsafe impl<S: TreeHolder> Send for TreeCursor<S> {}
 
-impl TreeCursor {
+impl<S: TreeHolder> TreeCursor<S> {
     fn start(&mut self, from: WalkStart<'_>, direction: Direction) -> Result<()> {
         self.page.clear();
         self.at = 0;
         let (view, page) = (&self.view, &mut self.page);
         let walk = view.store.read(|tree| {
             let mut place = tree.place(from, direction);
+            if !tree.order().answered() {
+                return Err(no_answer());
+            }
             tree.collect(&mut place, direction, view.number, PAGE_COUNT_MIN, page);
-            let changes = view.store.changes.load(Ordering::Relaxed);
-            PageWalk { direction, place, changes, count: PAGE_COUNT_MIN, ended: page.len() < PAGE_COUNT_MIN }
-        })?;
+            let (changes, ended) = (view.store.changes(), page.len() < PAGE_COUNT_MIN);
+            Ok(PageWalk { direction, place, changes, count: PAGE_COUNT_MIN, ended })
+        })??;
         self.walk = Some(walk);
         Ok(())
     }
@@ -87,14 +108,18 @@ impl TreeCursor {
         page.clear();
         self.at = 0;
         view.store.read(|tree| {
-            let changes = view.store.changes.load(Ordering::Relaxed);
+            let changes = view.store.changes();
             if let (true, Some(last)) = (changes != walk.changes, last) {
                 // SAFETY: kept by the view's pin.
                 walk.place = tree.place(WalkStart::Beyond(unsafe { (*last).key() }), walk.direction);
+                if !tree.order().answered() {
+                    return Err(no_answer());
+                }
                 walk.changes = changes;
             }
             tree.collect(&mut walk.place, walk.direction, view.number, walk.count, page);
-        })?;
+            Ok(())
+        })??;
         walk.ended = self.page.len() < walk.count;
         Ok(())
     }
@@ -114,7 +139,7 @@ impl TreeCursor {
     }
 }
 
-impl RecordCursor for TreeCursor {
+impl<S: TreeHolder> RecordCursor for TreeCursor<S> {
     fn seek_to_first(&mut self) -> Result<()> {
         self.start(WalkStart::End, Direction::Forward)
     }

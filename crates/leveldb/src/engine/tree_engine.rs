@@ -7,11 +7,11 @@
 //! The runtime is opened in interval durability, in which no write waits. A synced write waits for a sync of its own,
 //! and readers of its keys wait with it (`unacked_syncs.rs`).
 
-use crate::batch::{Change, leveldb_writebatch_t};
+use crate::change_list::{Change, ChangeList};
 use crate::engine::catalog::DirectoryLock;
 use crate::engine::engine::{Figures, ReadView, StorageEngine};
 use crate::engine::pins::Pins;
-use crate::engine::tree_cursor::TreeView;
+use crate::engine::tree_cursor::{TreeHolder, TreeView, no_answer};
 use crate::engine::tree_store::{CLIENTS, DurableMemory, TreeStore, WriteKind, capacity, refusal};
 use crate::engine::unacked_syncs::UnackedSyncs;
 use crate::order::{KeyOrder, Order};
@@ -142,7 +142,7 @@ impl StorageEngine for TreeEngine {
         self.write_one(Change::Delete(key), sync)
     }
 
-    fn write(&self, batch: &leveldb_writebatch_t, sync: bool) -> Result<()> {
+    fn write(&self, batch: ChangeList<'_>, sync: bool) -> Result<()> {
         self.0.write(WriteKind::Many(batch), sync)
     }
 
@@ -168,7 +168,10 @@ impl StorageEngine for TreeEngine {
     }
 
     fn check(&self) -> Result<Vec<String>> {
-        self.0.read(RecordTree::check)
+        self.0.read(|tree| {
+            let problems = tree.check();
+            if tree.order().answered() { Ok(problems) } else { Err(no_answer()) }
+        })?
     }
 
     fn figures(&self) -> Figures {
@@ -186,7 +189,10 @@ impl StorageEngine for TreeEngine {
 
     fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
         // SAFETY: the order never changes.
-        unsafe { &*self.0.tree.get() }.order().compare(a, b)
+        let order = unsafe { &*self.0.tree.get() }.order();
+        let answer = order.compare(a, b);
+        order.answered();
+        answer
     }
 }
 

@@ -1,9 +1,10 @@
 //! An open database of the tree's engine: the runtime and its clients, the tree in the durable region, and how it is
 //! read and written.
 
-use crate::batch::{Change, leveldb_writebatch_t};
+use crate::change_list::{Change, ChangeList};
 use crate::engine::catalog::DirectoryLock;
 use crate::engine::pins::Pins;
+use crate::engine::tree_cursor::{TreeHolder, no_answer};
 use crate::engine::unacked_syncs::UnackedSyncs;
 use crate::status::{Failure, FailureKind, Result};
 use crate::tree::tree::{RecordTree, Refusal, TreeMemory};
@@ -108,6 +109,7 @@ pub(super) fn refusal(why: Refusal) -> Failure {
             "the comparator does not order the keys as it did when they were written; nothing was changed. Open the \
              database with the comparator it was made with",
         ),
+        Refusal::NoAnswer => no_answer(),
     }
 }
 
@@ -115,7 +117,7 @@ pub(super) fn refusal(why: Refusal) -> Failure {
 #[derive(Clone, Copy)]
 pub(super) enum WriteKind<'a> {
     One(Change<'a>),
-    Many(&'a leveldb_writebatch_t),
+    Many(ChangeList<'a>),
     /// Frees versions that no reader needs.
     Sweep,
 }
@@ -158,6 +160,30 @@ unsafe extern "C" fn write(arg: *mut c_void) {
     }
 }
 
+impl TreeHolder for TreeStore {
+    type Memory = DurableMemory;
+
+    #[inline]
+    fn read<R>(&self, call: impl FnOnce(&RecordTree<DurableMemory>) -> R) -> Result<R> {
+        let mut client = self.client();
+        // SAFETY: inside a read section no thread writes the tree.
+        let (answer, _) = client.read(|| call(unsafe { &*self.tree.get() }))?;
+        Ok(answer)
+    }
+
+    fn get_at(&self, key: &[u8], number: u64, found: &mut dyn FnMut(&[u8])) -> Result<()> {
+        self.get(key, Some(number), found)
+    }
+
+    fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    fn release(&self, number: u64) {
+        self.pins.release(number);
+    }
+}
+
 impl TreeStore {
     pub(super) fn runtime(&self) -> &Runtime {
         self.runtime.as_ref().unwrap_or_else(|| unreachable!("only `drop` takes it"))
@@ -185,15 +211,6 @@ impl TreeStore {
         }
         // A client is whole even if a thread panicked while it held the client.
         at(0).lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Runs a read on the tree, concurrently with other reads and not with writes.
-    #[inline]
-    pub(super) fn read<R>(&self, call: impl FnOnce(&RecordTree<DurableMemory>) -> R) -> Result<R> {
-        let mut client = self.client();
-        // SAFETY: inside a read section no thread writes the tree.
-        let (answer, _) = client.read(|| call(unsafe { &*self.tree.get() }))?;
-        Ok(answer)
     }
 
     pub(super) fn write(&self, kind: WriteKind<'_>, sync: bool) -> Result<()> {
@@ -233,12 +250,16 @@ impl TreeStore {
     /// Calls `found` with the value of `key` at `number`, or now.
     pub(super) fn get(&self, key: &[u8], number: Option<u64>, found: &mut dyn FnMut(&[u8])) -> Result<()> {
         let synced = self.read(|tree| {
-            if let Some(record) = tree.get(key, number.unwrap_or(u64::MAX)) {
+            let record = tree.get(key, number.unwrap_or(u64::MAX));
+            if !tree.order().answered() {
+                return Err(no_answer());
+            }
+            if let Some(record) = record {
                 found(record.value());
             }
             // An absent key may have been deleted just now.
-            if number.is_none() { self.unacked_syncs.last_sync_of(key) } else { 0 }
-        })?;
+            Ok(if number.is_none() { self.unacked_syncs.last_sync_of(key) } else { 0 })
+        })??;
         self.wait_durable(synced)
     }
 

@@ -1,6 +1,6 @@
 //! Synced batches that are not known to be durable; readers of their keys wait for them.
 
-use crate::batch::Change;
+use crate::change_list::Change;
 use mangrove_sys::{KEY_BUCKET_COUNT, key_bucket};
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -39,6 +39,8 @@ pub(crate) enum Refusal {
     Full,
     /// The comparator does not order the keys as it did.
     Disordered,
+    /// The comparator threw an exception.
+    NoAnswer,
 }
 
 /// More levels than any address space can fill.
@@ -179,6 +181,10 @@ impl<M: TreeMemory> RecordTree<M> {
     /// The first of these versions.
     pub(crate) fn first_leftover(&self) -> *const RecordVersion {
         self.head().queue_first
+    }
+
+    pub(crate) fn memory(&self) -> &M {
+        &self.memory
     }
 
     pub(crate) fn order(&self) -> &KeyOrder {
@@ -342,7 +348,6 @@ impl<M: TreeMemory> RecordTree<M> {
     }
 
     /// Every block of the tree, as often as it is referred to, except by the queue.
-    #[cfg(test)]
     pub(crate) fn blocks(&self) -> Vec<usize> {
         let mut blocks = vec![self.root as usize];
         let mut nodes = vec![(self.head().node, self.head().height)];

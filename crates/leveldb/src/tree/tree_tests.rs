@@ -1,7 +1,7 @@
 //! The tree against a BTreeMap, over memory that knows its blocks: the tree must report every write, must not use
 //! freed blocks, and must leave none behind.
 
-use crate::batch::Change;
+use crate::change_list::Change;
 use crate::order::{Direction, KeyOrder};
 use crate::tree::node::RecordVersion;
 use crate::tree::tree::{Readers, RecordTree, Refusal, TreeMemory, WalkStart};

@@ -2,7 +2,7 @@
 //! to the older version of its key, as long as a reader at an older number may need it. A version that no reader
 //! needs is freed at once; the others stand in a queue by number.
 
-use crate::batch::Change;
+use crate::change_list::Change;
 use crate::order::Direction;
 use crate::tree::node::RecordVersion;
 use crate::tree::tree::{MAGIC, Readers, RecordTree, Refusal, TreeMemory, WalkStart};
@@ -46,12 +46,18 @@ impl<M: TreeMemory> RecordTree<M> {
                 Change::Put(key, value) => self.supersede(number, key, Some(value)),
                 Change::Delete(key) => self.supersede(number, key, None),
             };
-            match done {
-                Ok(step) => steps.push(step),
-                Err(refused) => {
-                    self.take_back(steps);
-                    return Err(refused);
+            let refused = match done {
+                Ok(step) => {
+                    steps.push(step);
+                    None
                 }
+                Err(refused) => Some(refused),
+            };
+            let refused = if self.order.answered() { refused } else { Some(Refusal::NoAnswer) };
+            if let Some(refused) = refused {
+                self.take_back(steps);
+                self.order.answered();
+                return Err(refused);
             }
         }
         // SAFETY: the root is the tree's.
@@ -65,6 +71,8 @@ impl<M: TreeMemory> RecordTree<M> {
             self.finish(step, readers);
         }
         self.sweep(readers, SWEEP_MAX);
+        // A removal without an answer leaves a record that marks its key as deleted.
+        self.order.answered();
         Ok(number)
     }
 

@@ -1,8 +1,12 @@
 //! The built library, also under LevelDB's name, and LevelDB itself.
 
+use super::program::cxx;
 use mangrove_testkit::c_library;
 use mangrove_testkit::c_library::CLibrary;
+use mangrove_testkit::command::told;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 /// Where Debian's libleveldb-dev puts LevelDB's header.
 pub(crate) const HEADER: &str = "/usr/include/leveldb/c.h";
@@ -40,6 +44,41 @@ pub(crate) fn under_leveldbs_names(parent: &Path) -> PathBuf {
         }
     }
     folder
+}
+
+/// True when there is a C++ compiler; prints that there is none otherwise.
+pub(crate) fn has_cxx() -> bool {
+    let there = cxx().arg("--version").output().is_ok_and(|o| o.status.success());
+    if !there {
+        eprintln!("there is no C++ compiler here: this test does nothing");
+    }
+    there
+}
+
+/// Builds the library with the C++ classes from the sources in `cpp` into `out`.
+pub(crate) fn make_classes(cpp: &Path, out: &Path, flags: &str) -> Output {
+    let mut make = Command::new("make");
+    make.args(["--silent", "-j2", "-C"]).arg(cpp);
+    make.arg(format!("LIBRARY={}", libraries().join("libmangrove_leveldb.a").display()));
+    make.arg(format!("OUT={}", out.display())).arg(format!("CXXFLAGS={flags}"));
+    // The make that may run this test passes its own on.
+    make.env_remove("MAKEFLAGS").env_remove("MFLAGS");
+    make.output().expect("make")
+}
+
+/// The folder of the built library with the C++ classes, under LevelDB's names.
+pub(crate) fn classes() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let out = libraries().join("leveldb-cpp");
+        std::fs::create_dir_all(&out).expect("a folder");
+        // Several test programs may build it at a time.
+        let lock = std::fs::File::create(out.join("lock")).expect("a lock file");
+        lock.lock().expect("the lock");
+        let output = make_classes(&here().join("cpp"), &out, "-O2 -g");
+        assert!(output.status.success(), "{}", told(&output));
+        out
+    })
 }
 
 /// An empty directory below `parent`.

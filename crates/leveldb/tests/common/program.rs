@@ -22,6 +22,21 @@ pub(crate) fn cc() -> Command {
     mangrove_testkit::c_library::cc(&["-std=c11", "-D_GNU_SOURCE", "-O1"])
 }
 
+/// Builds tests/cpp/`name`.cc against LevelDB's own headers and shared library.
+pub(crate) fn build_cxx(name: &str, folder: &Path) -> PathBuf {
+    let program = folder.join(name);
+    let source = here().join(format!("tests/cpp/{name}.cc"));
+    run(cxx().arg(source).arg("-o").arg(&program).args(["-pthread", "-lleveldb"]));
+    program
+}
+
+/// The system's C++ compiler, with strict options.
+pub(crate) fn cxx() -> Command {
+    let mut cxx = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
+    cxx.args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-O1", "-g"]);
+    cxx
+}
+
 /// The library that a program runs with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Whose<'a> {
