@@ -14,6 +14,7 @@ mod disk_floor;
 mod doctor;
 mod exit;
 mod interrupt;
+mod leveldb;
 mod map;
 mod open_args;
 mod output;
@@ -61,6 +62,9 @@ enum Command {
     /// The process that the demo kills
     #[command(hide = true)]
     DemoTransfers(demo::TransferArgs),
+    /// Move LevelDB databases in and out
+    #[command(subcommand)]
+    Leveldb(leveldb::Command),
     /// Measure
     #[command(disable_help_flag = true)]
     Bench(bench::Args),
@@ -81,6 +85,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Doctor(args) => doctor::run(args),
         Command::Demo(args) => demo::run(args),
         Command::DemoTransfers(args) => demo::transfer(&args),
+        Command::Leveldb(command) => leveldb::run(command),
         Command::Bench(args) => bench::run(&args),
         Command::Redis(args) => redis::run(&args),
     }

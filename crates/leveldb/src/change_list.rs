@@ -170,6 +170,11 @@ impl ChangeBytes {
         self.0.resize(HEADER_BYTES, 0);
     }
 
+    /// Bytes of the list.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(crate) fn list(&self) -> ChangeList<'_> {
         ChangeList::of(&self.0).unwrap_or(ChangeList { count: 0, bytes: &[] })
     }

@@ -21,6 +21,7 @@ mod engine;
 mod objects;
 mod order;
 mod status;
+mod transfer;
 mod tree;
 
 pub use api::cpp::*;
@@ -31,3 +32,6 @@ pub use api::manage::*;
 pub use api::options::*;
 pub use batch::*;
 pub use objects::*;
+pub use transfer::{
+    ExportOptions, ImportOptions, TransferError, TransferProgress, Transferred, export, import,
+};

@@ -41,6 +41,11 @@ impl Failure {
         Self::new(FailureKind::NotSupported, message)
     }
 
+    /// What went wrong, without the kind before it.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// The operating system refused to `doing` the thing at `path`.
     pub(crate) fn io(doing: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
         Self::new(FailureKind::IoError, format!("cannot {doing} {}: {error}", path.display()))

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `LOCK` | empty; the process that has the database open holds a lock on it |
 //! | `MANGROVE` | three lines of text: format, engine, comparator; a fourth with their CRC-32C |
+//! | `CURRENT` | a name that is no file's, so that LevelDB refuses the directory, and says the name |
 //! | `pool` | the engine's files |
 //!
 //! `MANGROVE` is the commit point of creation: it is renamed into place once the engine's files are there. A
@@ -22,8 +23,11 @@ const LOCK_FILE: &str = "LOCK";
 const CATALOG_FILE: &str = "MANGROVE";
 const CATALOG_FILE_NEW: &str = "MANGROVE.new";
 const POOL_DIRECTORY: &str = "pool";
-/// The file that marks a directory of LevelDB's own.
+/// The file that marks a directory of LevelDB's own: it names LevelDB's newest MANIFEST. Without one LevelDB would
+/// begin a database of its own among this library's files, if it may create one.
 const LEVELDB_FILE: &str = "CURRENT";
+/// What this library's directories have in it.
+const NOT_LEVELDBS: &str = "(a database of Mangrove, not of LevelDB: open it with Mangrove's library)\n";
 /// A catalog is a few lines; a longer file is not one.
 const CATALOG_BYTES_MAX: u64 = 1 << 20;
 
@@ -108,6 +112,8 @@ impl Catalog {
         // Durable-order: the directory's name before what makes it a database; otherwise a crash may lose all that is
         // in it.
         sync_name(directory).map_err(|e| Failure::io("sync the name of", directory, &e))?;
+        let marker = directory.join(LEVELDB_FILE);
+        std::fs::write(&marker, NOT_LEVELDBS).map_err(|e| Failure::io("write", &marker, &e))?;
         let (new, path) = (directory.join(CATALOG_FILE_NEW), directory.join(CATALOG_FILE));
         let written = File::create(&new)
             .and_then(|mut file| {
@@ -178,13 +184,30 @@ pub(crate) fn pool(directory: &Path) -> PathBuf {
 
 /// Refuses a directory that holds files of LevelDB itself.
 pub(crate) fn refuse_leveldb(directory: &Path) -> Result<()> {
-    if directory.join(LEVELDB_FILE).exists() {
+    if directory.join(LEVELDB_FILE).exists() && !has_marker(directory) {
         return Err(Failure::invalid(format!(
-            "{}: holds files of LevelDB itself, which Mangrove does not read; choose another folder and copy the records over",
+            "{0}: holds files of LevelDB itself, which Mangrove does not read; copy the records into a new folder: \
+             mangrove leveldb import {0} NEW",
             directory.display()
         )));
     }
     Ok(())
+}
+
+/// True when the directory says that it is not LevelDB's. A crash may have cut what it says.
+fn has_marker(directory: &Path) -> bool {
+    let path = directory.join(LEVELDB_FILE);
+    std::fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() <= NOT_LEVELDBS.len() as u64)
+        && std::fs::read_to_string(&path).is_ok_and(|text| text == NOT_LEVELDBS || is_cut(&text, directory))
+}
+
+/// True for a marker that a crash has cut, in a directory that has none of LevelDB's other files.
+fn is_cut(text: &str, directory: &Path) -> bool {
+    let is_manifest = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.is_ok_and(|e| e.file_name().to_string_lossy().starts_with("MANIFEST-"))
+    };
+    NOT_LEVELDBS.starts_with(text)
+        && std::fs::read_dir(directory).is_ok_and(|mut names| !names.any(is_manifest))
 }
 
 /// A locked directory.
@@ -255,7 +278,8 @@ pub(crate) fn remove(directory: &Path, ours: bool) -> Result<()> {
         gone(std::fs::remove_dir_all(&pool), &pool)?;
     }
     // The lock file last: a process that waits for it must not find a half removed database.
-    for name in [CATALOG_FILE, CATALOG_FILE_NEW, LOCK_FILE] {
+    let marker = has_marker(directory).then_some(LEVELDB_FILE);
+    for name in [CATALOG_FILE, CATALOG_FILE_NEW].into_iter().chain(marker).chain([LOCK_FILE]) {
         let path = directory.join(name);
         gone(std::fs::remove_file(&path), &path)?;
     }
@@ -302,6 +326,22 @@ mod tests {
             let read = Catalog::read(directory.path());
             assert!(read.is_err() || at + 1 == text.len(), "cut at {at}: {read:?}");
         }
+    }
+
+    #[test]
+    fn the_marker_is_not_taken_for_leveldbs_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let current = directory.path().join(LEVELDB_FILE);
+        catalog(b"order").write(directory.path()).unwrap();
+        refuse_leveldb(directory.path()).unwrap();
+        // A crash cut it; then it may be LevelDB's, which has a MANIFEST.
+        std::fs::write(&current, "").unwrap();
+        refuse_leveldb(directory.path()).unwrap();
+        std::fs::write(directory.path().join("MANIFEST-000001"), "").unwrap();
+        refuse_leveldb(directory.path()).unwrap_err();
+        std::fs::write(&current, "MANIFEST-000001\n").unwrap();
+        let why = refuse_leveldb(directory.path()).unwrap_err().to_string();
+        assert!(why.contains("leveldb import"), "{why}");
     }
 
     #[test]

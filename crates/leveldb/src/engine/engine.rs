@@ -62,6 +62,8 @@ pub(crate) trait RecordCursor: Send {
 pub(crate) struct Figures {
     /// Records now.
     pub(crate) records: u64,
+    /// Bytes of their keys and values; 0 where the engine does not count them.
+    pub(crate) record_bytes: u64,
     /// DRAM in use, in bytes.
     pub(crate) memory_bytes: u64,
     /// Bytes of durable state in use.

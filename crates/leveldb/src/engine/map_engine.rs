@@ -148,6 +148,7 @@ impl StorageEngine for MapEngine {
         let stat = self.0.map.stat();
         Figures {
             records: stat.records,
+            record_bytes: stat.durable_bytes,
             memory_bytes: stat.index_bytes + stat.allocator_bytes + stat.snapshot_bytes + stat.durable_bytes,
             durable_bytes: stat.durable_bytes,
             log_bytes_used: stat.log_bytes_used,

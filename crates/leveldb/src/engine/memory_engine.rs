@@ -162,6 +162,7 @@ impl StorageEngine for MemoryEngine {
         let (records, bytes) = self.0.reading().size();
         Figures {
             records,
+            record_bytes: bytes,
             memory_bytes: bytes,
             views: self.0.pins.count(),
             ..Figures::default()

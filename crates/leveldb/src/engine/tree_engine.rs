@@ -179,6 +179,7 @@ impl StorageEngine for TreeEngine {
         let stat = self.0.runtime().stat();
         Figures {
             records,
+            record_bytes: bytes,
             memory_bytes: bytes + records * RECORD_OVERHEAD_BYTES,
             durable_bytes: bytes + records * RECORD_OVERHEAD_BYTES,
             log_bytes_used: 0,

@@ -1,0 +1,28 @@
+//! `mangrove leveldb export`.
+
+use super::transfer::{TransferArgs, run as transfer};
+use crate::exit::Exit;
+use mangrove_leveldb::ExportOptions;
+use std::path::PathBuf;
+
+/// Copy a database of Mangrove's LevelDB library into a new LevelDB database. The new one appears whole and durable,
+/// or not at all; no program may have the old one open.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  mangrove leveldb export world/map.db world/map.leveldb")]
+pub(crate) struct Args {
+    /// The folder of the database
+    source: PathBuf,
+    /// The new folder
+    new: PathBuf,
+    #[command(flatten)]
+    shared: TransferArgs,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
+    transfer("export", &args.new, &args.shared, |watch| {
+        let mut options = ExportOptions::default();
+        (options.library, options.force) = (args.shared.library.clone(), args.shared.force);
+        mangrove_leveldb::export(&args.source, &args.new, &options, watch)
+    })
+}

@@ -1,0 +1,70 @@
+//! What import and export share: their options, their progress, and how they end.
+
+use crate::exit::Exit;
+use crate::size::{count, human};
+use crate::{interrupt, output, progress, stderr};
+use mangrove_leveldb::{TransferError, TransferProgress, Transferred};
+use serde_json::json;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Options of both.
+#[derive(clap::Args)]
+pub(super) struct TransferArgs {
+    /// LevelDB's own library (default: the installed one)
+    #[arg(long, value_name = "PATH")]
+    pub(super) library: Option<PathBuf>,
+    /// Begin even if there is probably not enough memory or space on the disk
+    #[arg(long)]
+    pub(super) force: bool,
+    /// Print a JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Is told how far a transfer has come; stops it.
+type Watch<'a> = &'a mut dyn FnMut(TransferProgress) -> ControlFlow<()>;
+
+/// Runs a transfer into `target`.
+pub(super) fn run(
+    what: &'static str,
+    target: &Path,
+    args: &TransferArgs,
+    transfer: impl FnOnce(Watch<'_>) -> Result<Transferred, TransferError>,
+) -> anyhow::Result<Exit> {
+    interrupt::catch()?;
+    let begun = Instant::now();
+    let mut bar = None;
+    let result = transfer(&mut |now| {
+        let bar = bar.get_or_insert_with(|| progress::bytes(what, now.bytes_expected));
+        // The expected bytes are an estimate.
+        if bar.length().is_some_and(|length| length < now.bytes) {
+            bar.set_length(now.bytes);
+        }
+        bar.set_position(now.bytes);
+        if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let done = match result {
+        Err(TransferError::Stopped) => {
+            stderr::line(format_args!("mangrove: interrupted; nothing was left at {}", target.display()));
+            return Ok(Exit::Interrupted);
+        }
+        other => other?,
+    };
+    let seconds = begun.elapsed().as_secs_f64();
+    if args.json {
+        output::json(&json!({ "records": done.records, "bytes": done.bytes, "seconds": seconds }))?;
+    } else {
+        output::lines([format!(
+            "{} records, {} copied to {} in {seconds:.1} s",
+            count(done.records),
+            human(done.bytes),
+            target.display()
+        )])?;
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,99 @@
+//! From this library to LevelDB.
+
+use super::foreign::{ForeignDb, ForeignLibrary, must_be_bytewise};
+use super::outcome::{Result, TransferError, TransferProgress, Transferred};
+use super::partial::Partial;
+use super::room::Need;
+use crate::api::db::{leveldb_t, open_database};
+use crate::api::options::OpenRequest;
+use crate::engine::catalog::Catalog;
+use crate::order::Order;
+use mangrove_cabi::on_own_thread;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+/// Bytes of the records of a batch, at which it is written.
+const BATCH_BYTES: usize = 1 << 20;
+/// Memory and disk that LevelDB takes beside the records: its write buffers, its log, files that it merges.
+const WORK_BYTES: u64 = 64 << 20;
+
+/// How to export.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ExportOptions {
+    /// LevelDB's library; the one that the dynamic linker finds if there is none here.
+    pub library: Option<PathBuf>,
+    /// Begin even if it will probably not fit.
+    pub force: bool,
+}
+
+/// Copies the database in `source` into a new LevelDB database `target`, which appears under its name when it is whole
+/// and durable. `watch` is called now and then, and can stop it.
+///
+/// # Errors
+/// A sentence for the user, when there is no new database.
+pub fn export(
+    source: &Path,
+    target: &Path,
+    options: &ExportOptions,
+    watch: &mut dyn FnMut(TransferProgress) -> ControlFlow<()>,
+) -> Result<Transferred> {
+    let Some(catalog) = Catalog::read(source)? else {
+        return Err(TransferError::refused(format!(
+            "{}: holds no database of Mangrove's (it has no file MANGROVE)",
+            source.display()
+        )));
+    };
+    must_be_bytewise(source, &catalog.comparator)?;
+    let library = ForeignLibrary::load(options.library.as_deref())?;
+    let from = open(source)?;
+    let partial = Partial::begin(target)?;
+    let bytes = from.engine()?.figures().record_bytes;
+    if !options.force {
+        Need { memory: WORK_BYTES, disk: bytes + WORK_BYTES }.must_fit(&partial.join("."))?;
+    }
+    let told = |why: String| TransferError::Failed(format!("{}: LevelDB says: {why}", target.display()));
+    let to = ForeignDb::open(&library, &partial.built(), true).map_err(told)?;
+    let mut progress = TransferProgress { bytes_expected: bytes, ..TransferProgress::default() };
+    write_all(&from, &to, &mut progress, watch, &told)?;
+    drop(to);
+    partial.publish()?;
+    Ok(Transferred { records: progress.records, bytes: progress.bytes })
+}
+
+fn open(directory: &Path) -> Result<leveldb_t> {
+    let request = OpenRequest {
+        order: Order::bytewise(),
+        create_if_missing: false,
+        error_if_exists: false,
+        paranoid_checks: true,
+    };
+    let directory = directory.to_owned();
+    Ok(on_own_thread(move || open_database(&directory, &request))?)
+}
+
+/// Writes all records of this instant, the last batch durably.
+fn write_all(
+    from: &leveldb_t,
+    to: &ForeignDb<'_>,
+    progress: &mut TransferProgress,
+    watch: &mut dyn FnMut(TransferProgress) -> ControlFlow<()>,
+    told: &dyn Fn(String) -> TransferError,
+) -> Result<()> {
+    let mut cursor = from.engine()?.view()?.cursor();
+    let mut batch = to.batch();
+    cursor.seek_to_first()?;
+    while let Some((key, value)) = cursor.record() {
+        batch.put(key, value);
+        progress.records += 1;
+        progress.bytes += (key.len() + value.len()) as u64;
+        if batch.bytes >= BATCH_BYTES {
+            batch.write(false).map_err(told)?;
+            if watch(*progress).is_break() {
+                return Err(TransferError::Stopped);
+            }
+        }
+        cursor.next()?;
+    }
+    batch.write(true).map_err(told)
+}

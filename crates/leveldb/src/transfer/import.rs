@@ -1,0 +1,207 @@
+//! From LevelDB to this library.
+//!
+//! One thread reads with LevelDB, another writes to the engine: LevelDB's reading takes most of the time.
+
+use super::foreign::{ForeignCursor, ForeignDb, ForeignLibrary, must_be_bytewise};
+use super::outcome::{Result, TransferError, TransferProgress, Transferred};
+use super::partial::Partial;
+use super::room::Need;
+use super::source_view::SourceView;
+use crate::api::db::{leveldb_t, open_database};
+use crate::api::options::OpenRequest;
+use crate::change_list::ChangeBytes;
+use crate::engine::catalog;
+use crate::order::Order;
+use crate::status::Failure;
+use mangrove_cabi::on_own_thread;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// Bytes of the records of a batch, at which it is written.
+const BATCH_BYTES: usize = 1 << 20;
+/// Batches that wait for the engine.
+const BATCHES_WAITING_MAX: usize = 4;
+/// Bytes of records that are read to find out how far LevelDB has compressed them.
+const SAMPLE_BYTES: u64 = 4 << 20;
+/// Bytes that a record takes in memory beside its key and value, and in the data file.
+const RECORD_BYTES: u64 = 72;
+/// Memory for what is under way, and the log on the disk, which is kept twice.
+const WORK_BYTES: u64 = 64 << 20;
+const LOG_BYTES: u64 = 128 << 20;
+
+/// How to import.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ImportOptions {
+    /// LevelDB's library; the one that the dynamic linker finds if there is none here.
+    pub library: Option<PathBuf>,
+    /// Begin even if it will probably not fit.
+    pub force: bool,
+}
+
+/// Copies the LevelDB database in `source` into a new database `target`, which appears under its name when it is whole
+/// and durable. `source` stays as it is. `watch` is called now and then, and can stop it.
+///
+/// # Errors
+/// A sentence for the user, when there is no new database.
+pub fn import(
+    source: &Path,
+    target: &Path,
+    options: &ImportOptions,
+    watch: &mut dyn FnMut(TransferProgress) -> ControlFlow<()>,
+) -> Result<Transferred> {
+    refuse_ours(source)?;
+    let library = ForeignLibrary::load(options.library.as_deref())?;
+    let partial = Partial::begin(target)?;
+    let view = SourceView::create(source, partial.join("source"))?;
+    must_be_bytewise(source, &view.manifest.comparator)?;
+    if !options.force {
+        // At the least; LevelDB itself writes when it replays a log.
+        Expected { records: 0, bytes: view.bytes }.need().must_fit(&partial.join("."))?;
+    }
+    let told = |why: String| TransferError::Failed(format!("{}: LevelDB says: {why}", source.display()));
+    let from = ForeignDb::open(&library, &view.folder, false).map_err(told)?;
+    let expected = expected(&from, view.bytes).map_err(told)?;
+    if !options.force {
+        expected.need().must_fit(&partial.join("."))?;
+    }
+    let to = create(&partial.built())?;
+    let mut progress = TransferProgress { bytes_expected: expected.bytes, ..TransferProgress::default() };
+    let (sender, receiver) = sync_channel(BATCHES_WAITING_MAX);
+    std::thread::scope(|scope| {
+        let (to, writer) = (&to, std::thread::Builder::new().name("import".into()));
+        let writer = writer
+            .spawn_scoped(scope, move || write_all(to, &receiver))
+            .map_err(|e| TransferError::Failed(format!("cannot start a thread: {e}")))?;
+        let read = read_all(from.cursor(), &sender, &mut progress, watch);
+        drop(sender);
+        let written =
+            writer.join().unwrap_or_else(|_| Err(Failure::corruption("the writing thread panicked")));
+        // The writer's failure is the reason why the reader stopped.
+        written?;
+        read.map_err(|end| match end {
+            ReadEnd::Stopped => TransferError::Stopped,
+            ReadEnd::Told(why) => told(why),
+        })
+    })?;
+    finish(to, progress.records)?;
+    drop(from);
+    partial.publish()?;
+    Ok(Transferred { records: progress.records, bytes: progress.bytes })
+}
+
+/// Refuses a database of this library.
+fn refuse_ours(source: &Path) -> Result<()> {
+    match catalog::Catalog::read(source) {
+        Ok(None) => Ok(()),
+        _ => Err(TransferError::refused(format!(
+            "{}: is a database of Mangrove's already; programs open it as it is",
+            source.display()
+        ))),
+    }
+}
+
+/// About what is in a database.
+struct Expected {
+    records: u64,
+    bytes: u64,
+}
+
+impl Expected {
+    fn need(&self) -> Need {
+        let records = self.bytes + self.records * RECORD_BYTES;
+        Need { memory: records + WORK_BYTES, disk: records + LOG_BYTES }
+    }
+}
+
+/// Estimates from the first records and from the sizes of the files.
+fn expected(from: &ForeignDb<'_>, files_bytes: u64) -> std::result::Result<Expected, String> {
+    let (mut cursor, mut records, mut bytes, mut last) = (from.cursor(), 0, 0, Vec::new());
+    while let Some((key, value)) = cursor.record()? {
+        records += 1;
+        bytes += (key.len() + value.len()) as u64;
+        if bytes >= SAMPLE_BYTES {
+            last = key.to_vec();
+            break;
+        }
+        cursor.next();
+    }
+    if last.is_empty() {
+        return Ok(Expected { records, bytes });
+    }
+    // Records that are in the log alone have no size yet; then the files say how many bytes there are.
+    let sampled = from.size_up_to(&last);
+    let times = if sampled < SAMPLE_BYTES / 64 {
+        files_bytes as f64 / bytes as f64
+    } else {
+        files_bytes as f64 / sampled as f64
+    };
+    let times = times.max(1.0);
+    Ok(Expected { records: (records as f64 * times) as u64, bytes: (bytes as f64 * times) as u64 })
+}
+
+fn create(directory: &Path) -> Result<leveldb_t> {
+    let request = OpenRequest {
+        order: Order::bytewise(),
+        create_if_missing: true,
+        error_if_exists: true,
+        paranoid_checks: false,
+    };
+    let directory = directory.to_owned();
+    Ok(on_own_thread(move || open_database(&directory, &request))?)
+}
+
+/// Why reading ended early.
+enum ReadEnd {
+    Stopped,
+    /// LevelDB's sentence.
+    Told(String),
+}
+
+/// Sends all records in batches.
+fn read_all(
+    mut cursor: ForeignCursor<'_>,
+    to: &SyncSender<ChangeBytes>,
+    progress: &mut TransferProgress,
+    watch: &mut dyn FnMut(TransferProgress) -> ControlFlow<()>,
+) -> std::result::Result<(), ReadEnd> {
+    let mut batch = ChangeBytes::default();
+    loop {
+        let record = cursor.record().map_err(ReadEnd::Told)?;
+        if let Some((key, value)) = record {
+            batch.put(key, value);
+            progress.records += 1;
+            progress.bytes += (key.len() + value.len()) as u64;
+        }
+        let is_last = record.is_none();
+        if batch.len() >= BATCH_BYTES || is_last {
+            // Nobody receives any more: the writer has failed, and says why.
+            if to.send(std::mem::take(&mut batch)).is_err() {
+                return Ok(());
+            }
+            if watch(*progress).is_break() {
+                return Err(ReadEnd::Stopped);
+            }
+        }
+        if is_last {
+            return Ok(());
+        }
+        cursor.next();
+    }
+}
+
+fn write_all(to: &leveldb_t, batches: &Receiver<ChangeBytes>) -> crate::status::Result<()> {
+    batches.iter().try_for_each(|batch| to.engine()?.write(batch.list(), false))
+}
+
+/// Makes everything durable and closes the database; every record must be there.
+fn finish(to: leveldb_t, records: u64) -> Result<()> {
+    let engine = to.engine()?;
+    engine.compact()?;
+    let there = engine.figures().records;
+    if there != records {
+        return Err(TransferError::Failed(format!("{records} records were read, and {there} are there")));
+    }
+    Ok(())
+}
