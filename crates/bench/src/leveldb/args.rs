@@ -21,7 +21,20 @@ pub struct LeveldbArgs {
     /// Folder on the disk to be measured; databases are made in it and removed again
     #[arg(long, default_value = "bench-pools")]
     pub dir: PathBuf,
-    /// libmangrove_leveldb.so (default: beside this program)
+    /// libmangrove_leveldb.so, or libmangrove_leveldb.a with --api c++ (default: beside this program)
     #[arg(long, value_name = "FILE")]
     pub library: Option<PathBuf>,
+    /// The API that all subjects are called through; c++ needs a C++ compiler, LevelDB's headers and these sources
+    #[arg(long, default_value = "c")]
+    pub api: Api,
+}
+
+/// One of LevelDB's APIs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Api {
+    /// The functions of `leveldb/c.h`.
+    C,
+    /// The classes of `leveldb/db.h`.
+    #[value(name = "c++")]
+    Cpp,
 }

@@ -3,6 +3,7 @@
 
 mod api;
 mod args;
+mod classes;
 mod goals;
 mod lines;
 mod run;

@@ -1,6 +1,8 @@
 //! Runs the workloads on every subject and writes the report.
 
 use super::api::ApiLibrary;
+use super::args::Api;
+use super::classes;
 use super::lines::{READING, WRITING};
 use super::workloads::{self, READS, WRITES};
 use super::{LeveldbArgs, goals};
@@ -17,6 +19,7 @@ use std::time::Duration;
 /// Our engines: their names in the report, and the value of the option that chooses them. The first is the default.
 const OUR_ENGINES: [(&str, &str); 2] = [(OURS, "durable"), ("Mangrove (map)", "map")];
 const LIBRARY: &str = "libmangrove_leveldb.so";
+const STATIC_LIBRARY: &str = "libmangrove_leveldb.a";
 
 const PAGE: Page<'_> = Page {
     title: "LevelDB's API, measured",
@@ -59,7 +62,10 @@ fn library(args: &LeveldbArgs) -> anyhow::Result<PathBuf> {
         return Ok(file.clone());
     }
     let exe = std::env::current_exe().context("cannot find this program's file")?;
-    let beside = exe.with_file_name(LIBRARY);
+    let beside = exe.with_file_name(match args.api {
+        Api::C => LIBRARY,
+        Api::Cpp => STATIC_LIBRARY,
+    });
     if !beside.exists() {
         bail!(
             "{} is not there; build it (cargo build --release --package mangrove-leveldb), or say where it is with --library",
@@ -71,11 +77,20 @@ fn library(args: &LeveldbArgs) -> anyhow::Result<PathBuf> {
 
 /// Our library, and those of the others that are installed.
 fn subjects(args: &LeveldbArgs, report: &mut BenchReport) -> anyhow::Result<Vec<ApiLibrary>> {
-    let ours = library(args)?;
-    let mut subjects = Vec::new();
-    for (name, engine) in OUR_ENGINES {
-        subjects.push(ApiLibrary::load(name, &ours, "leveldb", Some(engine))?);
+    let mut subjects = match args.api {
+        Api::C => by_functions(&library(args)?, report)?,
+        Api::Cpp => by_classes(args, report)?,
+    };
+    if let Some(unknown) = args.subjects.iter().find(|name| !subjects.iter().any(|s| is(s.name, name))) {
+        bail!("there is no subject '{unknown}' here");
     }
+    subjects.retain(|s| args.subjects.is_empty() || args.subjects.iter().any(|name| is(s.name, name)));
+    Ok(subjects)
+}
+
+/// The subjects through the C API.
+fn by_functions(ours: &Path, report: &mut BenchReport) -> anyhow::Result<Vec<ApiLibrary>> {
+    let mut subjects = our_engines(ours, "leveldb")?;
     for (name, prefix, files) in [
         ("LevelDB", "leveldb", &["libleveldb.so.1d", "libleveldb.so.1"][..]),
         ("RocksDB", "rocksdb", &["librocksdb.so.7.8", "librocksdb.so"][..]),
@@ -86,11 +101,25 @@ fn subjects(args: &LeveldbArgs, report: &mut BenchReport) -> anyhow::Result<Vec<
             None => report.note(format!("{name} is not installed here.")),
         }
     }
-    if let Some(unknown) = args.subjects.iter().find(|name| !subjects.iter().any(|s| is(s.name, name))) {
-        bail!("there is no subject '{unknown}' here");
-    }
-    subjects.retain(|s| args.subjects.is_empty() || args.subjects.iter().any(|name| is(s.name, name)));
     Ok(subjects)
+}
+
+/// The subjects through the C++ classes.
+fn by_classes(args: &LeveldbArgs, report: &mut BenchReport) -> anyhow::Result<Vec<ApiLibrary>> {
+    let out = args.dir.join("leveldb-classes");
+    std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
+    let out = out.canonicalize().with_context(|| format!("cannot find {}", out.display()))?;
+    report.note("All through the C++ classes: an adapter to them has the names that the bench calls.");
+    let mut subjects = our_engines(&classes::ours(&library(args)?, &out)?, classes::PREFIX)?;
+    match classes::theirs(&out) {
+        Ok(file) => subjects.push(ApiLibrary::load("LevelDB", &file, classes::PREFIX, None)?),
+        Err(why) => report.note(format!("LevelDB's classes cannot be compiled here: {why:#}.")),
+    }
+    Ok(subjects)
+}
+
+fn our_engines(file: &Path, prefix: &'static str) -> anyhow::Result<Vec<ApiLibrary>> {
+    OUR_ENGINES.into_iter().map(|(name, engine)| ApiLibrary::load(name, file, prefix, Some(engine))).collect()
 }
 
 fn is(name: &str, asked: &str) -> bool {
