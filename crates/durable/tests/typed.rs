@@ -67,6 +67,21 @@ fn what_was_acknowledged_is_there_after_sigkill() {
     assert_eq!(run(&state, &["check", THREADS]).stdout, before);
 }
 
+/// A backtrace would be made by translated code, for minutes, while signals wait.
+#[test]
+fn a_panic_in_a_write_prints_its_message_at_once_also_where_a_backtrace_is_asked_for() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    for backtrace in ["1", "full"] {
+        let mut command = Command::new("timeout");
+        command.args(["-s", "KILL", "60"]).arg(program()).arg(scratch.path().join("books")).arg("panic");
+        let output = command.env("RUST_BACKTRACE", backtrace).output().expect("runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "it ended with {}\n{said}", output.status);
+        assert!(String::from_utf8_lossy(&output.stdout).contains("panicked"));
+        assert!(said.contains("halfway") && said.contains("phonebook.rs"), "{said}");
+    }
+}
+
 #[test]
 fn a_panic_outlives_the_state_that_it_ended() {
     let scratch = tempfile::tempdir().expect("a scratch directory");

@@ -33,6 +33,8 @@ mod error;
 mod explicit;
 mod own_memory;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod panic_notice;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod recompiler;
 mod tracker;
 mod verify;

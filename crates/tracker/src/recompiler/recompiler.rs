@@ -61,6 +61,7 @@ impl Recompiler {
     /// # Errors
     /// [`Error::Unsupported`] if the CPU or the process lacks something, and names it.
     pub fn new() -> Result<Self> {
+        crate::panic_notice::install();
         let _making = MAKING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if state().is_null() {
             make_state()?;
