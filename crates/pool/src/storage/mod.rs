@@ -3,3 +3,4 @@
 pub(super) mod faulty;
 pub(super) mod os;
 pub(super) mod traits;
+mod wide_sectors;

@@ -3,6 +3,7 @@
 use crate::Site;
 use crate::error::is_no_descriptor;
 use crate::storage::traits::{LockKind, OpenHow, PathKind, SECTOR_BYTES, Storage, StorageFile};
+use crate::storage::wide_sectors::WideSectors;
 use mangrove_sys::file::NameKind;
 use mangrove_sys::{ProcessMark, file};
 use std::fs::{File, OpenOptions};
@@ -29,6 +30,8 @@ struct OsFile {
     /// The second handle for durable writes; `None` inside: not possible here. Decided once, at the first write at
     /// the latest: when a write past the page cache and one through it meet in a page, one may be lost.
     direct: OnceLock<Option<File>>,
+    /// How such writes are made since the disk refused one that was no multiple of its sectors.
+    wide: OnceLock<WideSectors>,
     /// The process that locked it.
     locked: OnceLock<ProcessMark>,
 }
@@ -178,7 +181,7 @@ fn is_pipe() -> io::Error {
 
 impl OsFile {
     fn boxed(file: File) -> Box<dyn StorageFile> {
-        Box::new(Self { file, direct: OnceLock::new(), locked: OnceLock::new() })
+        Box::new(Self { file, direct: OnceLock::new(), wide: OnceLock::new(), locked: OnceLock::new() })
     }
 
     fn direct(&self) -> Option<&File> {
@@ -236,13 +239,22 @@ impl StorageFile for OsFile {
     fn write_durable(&self, offset: u64, bytes: &[u8], _site: Site) -> io::Result<()> {
         debug_assert!(offset.is_multiple_of(SECTOR_BYTES as u64) && bytes.len().is_multiple_of(SECTOR_BYTES));
         if let Some(direct) = self.direct() {
-            match direct.write_all_at(bytes, offset) {
-                // A disk with larger sectors, or a file system that accepts the flag but not the write: nothing has
-                // been written, and a write through the page cache with a sync is as durable.
+            if self.wide.get().is_none() {
+                match direct.write_all_at(bytes, offset) {
+                    // A disk with larger sectors, or a file system that accepts the flag but not the write: nothing
+                    // has been written.
+                    Err(e) if e.kind() == io::ErrorKind::InvalidInput => {}
+                    other => return other,
+                }
+            }
+            match self.wide.get_or_init(WideSectors::default).write(&self.file, direct, offset, bytes) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
                 Err(e) if e.kind() == io::ErrorKind::InvalidInput => {}
-                other => return other,
+                Err(e) => return Err(e),
             }
         }
+        // As durable.
         self.file.write_all_at(bytes, offset)?;
         file::sync_data(&self.file)
     }
