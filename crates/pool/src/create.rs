@@ -8,6 +8,7 @@
 use crate::config::Medium;
 use crate::format::superblock::{COPY_BYTES, DEVDAX_BYTES_MAX, FILE_BYTES, Superblock, VERSION};
 use crate::mapped::dax::{supports_map_sync, zero_device};
+use crate::neighbours;
 use crate::options::{AddressChoice, PoolOptions};
 use crate::pool_files::{FileError, PoolFile, kind_of};
 use crate::stat::MediumKind;
@@ -15,6 +16,7 @@ use crate::storage::traits::{OpenHow, PathKind, Storage, StorageFile, here};
 use crate::{Error, Result};
 use mangrove_sys::Reservation;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Where regions with an address of their own lie: above the shadow memory of the address sanitizer, below the
@@ -22,7 +24,7 @@ use std::path::{Path, PathBuf};
 const ADDRESS_START: u64 = 0x1200_0000_0000;
 const ADDRESS_END: u64 = 0x5000_0000_0000;
 const ADDRESS_ALIGN_BYTES: u64 = 1 << 30;
-const ADDRESS_TRIES_MAX: u64 = 256;
+const ADDRESS_TRIES_MAX: usize = 256;
 /// A probe reserves only so much, because a process may not be allowed to reserve a whole capacity; see `reserve`.
 const ADDRESS_PROBE_BYTES: u64 = 1 << 20;
 
@@ -132,7 +134,9 @@ fn prepare(options: &PoolOptions, directory: &Path) -> Result<Vec<u8>> {
             });
         }
         AddressChoice::At(address) => address,
-        AddressChoice::Chosen => choose_address(capacity, storage.random())?,
+        AddressChoice::Chosen => {
+            choose_address_beside(capacity, storage.random(), &neighbours::addresses(directory))?
+        }
     };
     let mut sb = Superblock {
         version: VERSION,
@@ -168,16 +172,26 @@ fn prepare(options: &PoolOptions, directory: &Path) -> Result<Vec<u8>> {
 /// # Errors
 /// `Unsupported` when none of those tried is free.
 pub fn choose_address(capacity: u64, random: u64) -> Result<u64> {
+    choose_address_beside(capacity, random, &[])
+}
+
+/// As [`choose_address`], where no range of `taken` lies: a process may open those pools together with this one.
+fn choose_address_beside(capacity: u64, random: u64, taken: &[Range<u64>]) -> Result<u64> {
     let stride = capacity.next_multiple_of(ADDRESS_ALIGN_BYTES);
     let places = (ADDRESS_END - ADDRESS_START) / stride;
-    for n in 0..places.min(ADDRESS_TRIES_MAX) {
-        let address = ADDRESS_START + (random.wrapping_add(n) % places) * stride;
-        if Reservation::anonymous_at(address as usize, capacity.min(ADDRESS_PROBE_BYTES) as usize).is_ok() {
-            return Ok(address);
+    let is_free = |address: u64| {
+        let bytes = capacity.min(ADDRESS_PROBE_BYTES) as usize;
+        Reservation::anonymous_at(address as usize, bytes).is_ok()
+    };
+    let meets =
+        |address: u64| taken.iter().any(|range| address < range.end && range.start < address + capacity);
+    let addresses = || (0..places).map(|n| ADDRESS_START + (random.wrapping_add(n) % places) * stride);
+    let apart = addresses().filter(|address| !meets(*address)).take(ADDRESS_TRIES_MAX).find(|a| is_free(*a));
+    // With so many pools around, two of them must meet.
+    apart.or_else(|| addresses().take(ADDRESS_TRIES_MAX).find(|a| is_free(*a))).ok_or_else(|| {
+        Error::Unsupported {
+            what: format!("no address is free for a pool of {capacity} bytes; make its capacity smaller"),
         }
-    }
-    Err(Error::Unsupported {
-        what: format!("no address is free for a pool of {capacity} bytes; make its capacity smaller"),
     })
 }
 

@@ -41,6 +41,7 @@ mod limits;
 mod log;
 mod mapped;
 mod medium;
+mod neighbours;
 mod options;
 mod pool;
 mod pool_files;
