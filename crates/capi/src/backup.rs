@@ -49,18 +49,25 @@ pub unsafe extern "C" fn mangrove_map_backup(
         let (map, path) = unsafe { (handle(map, "map")?, self::path(path, "path")?) };
         let (map, path) = (Arc::clone(&map.map), path.to_owned());
         let copy = move |ask: &mut dyn FnMut(Progress) -> ControlFlow<()>| map.backup(path, ask);
-        let report = on_own_thread_asking(copy, |p| {
-            let Some(callback) = callback else { return ControlFlow::Continue(()) };
-            let progress =
-                mangrove_progress { records: p.records, records_total: p.records_total, bytes: p.bytes };
-            // SAFETY: the caller's function, called as the header says.
-            match unsafe { callback(&raw const progress, context) } {
-                0 => ControlFlow::Continue(()),
-                _ => ControlFlow::Break(()),
-            }
-        })?;
+        // SAFETY: the caller's function, as the header says.
+        let report = on_own_thread_asking(copy, |p| unsafe { ask(callback, context, p) })?;
         // SAFETY: as above.
         unsafe { put_out(records, report.records) };
         Ok(MANGROVE_OK)
     })
+}
+
+/// Asks the caller's function whether to continue.
+pub(crate) unsafe fn ask(
+    callback: mangrove_progress_callback,
+    context: *mut c_void,
+    p: Progress,
+) -> ControlFlow<()> {
+    let Some(callback) = callback else { return ControlFlow::Continue(()) };
+    let progress = mangrove_progress { records: p.records, records_total: p.records_total, bytes: p.bytes };
+    // SAFETY: the caller's function, called as the header says.
+    match unsafe { callback(&raw const progress, context) } {
+        0 => ControlFlow::Continue(()),
+        _ => ControlFlow::Break(()),
+    }
 }

@@ -1,6 +1,7 @@
 //! Writes that take effect together, and the removal of ranges.
 
-use crate::iter::{mangrove_range, range_bounds};
+use crate::bytes::optional;
+use crate::iter::{mangrove_range, removal_bounds};
 use crate::map::mangrove_map;
 use crate::status::mangrove_status::*;
 use crate::status::{guard, mangrove_status};
@@ -63,6 +64,33 @@ pub unsafe extern "C" fn mangrove_batch_delete(
     })
 }
 
+/// Adds a condition: the batch takes effect only if `key` has the value `expected` at that moment, or is
+/// absent where `expected` is NULL (the empty value is a pointer to anything and the length 0). Otherwise
+/// mangrove_map_write returns MANGROVE_MISMATCH and changes nothing.
+/// Errors: MANGROVE_ERR_KEY_TOO_LONG, _VALUE_TOO_LONG; the batch is as it was.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_batch_expect(
+    batch: *mut mangrove_batch,
+    key: *const c_void,
+    key_len: usize,
+    expected: *const c_void,
+    expected_len: usize,
+) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for handles and bytes.
+        let (batch, key, expected) = unsafe {
+            (
+                handle_mut(batch, "batch")?,
+                slice(key, key_len, "key")?,
+                optional(expected, expected_len, "expected")?,
+            )
+        };
+        check_limits(key, expected.unwrap_or_default())?;
+        batch.0.expect(key, expected);
+        Ok(MANGROVE_OK)
+    })
+}
+
 /// The facade checks limits when a batch is written; here the wrong call itself fails.
 fn check_limits(key: &[u8], value: &[u8]) -> mangrove::Result<()> {
     use mangrove::{Error, KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -75,7 +103,7 @@ fn check_limits(key: &[u8], value: &[u8]) -> mangrove::Result<()> {
     Ok(())
 }
 
-/// Entries added; 0 for NULL.
+/// Puts and deletes added; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_batch_len(batch: *const mangrove_batch) -> usize {
     // SAFETY: the header's contract for handles. Nothing here can panic.
@@ -89,7 +117,7 @@ pub unsafe extern "C" fn mangrove_batch_bytes(batch: *const mangrove_batch) -> u
     unsafe { batch.as_ref() }.map_or(0, |b| b.0.bytes())
 }
 
-/// Forgets all entries.
+/// Forgets all entries and conditions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_batch_clear(batch: *mut mangrove_batch) -> mangrove_status {
     guard(|| {
@@ -102,6 +130,7 @@ pub unsafe extern "C" fn mangrove_batch_clear(batch: *mut mangrove_batch) -> man
 /// Applies a batch: all of it or nothing, and no reader sees a part. The entries move into the map:
 /// afterwards the batch is empty, whatever the result, and may be filled again.
 ///
+/// Returns MANGROVE_MISMATCH, and changes nothing, when a record is not as the batch expects.
 /// Errors: MANGROVE_ERR_READ_ONLY, _NO_SPACE, _FULL: nothing of it happened. MANGROVE_ERR_POISONED, _IO:
 /// not acknowledged; it may survive a restart, as a whole, or not.
 /// Crash: once acknowledged all of it is kept; during the call all of it or nothing.
@@ -114,13 +143,16 @@ pub unsafe extern "C" fn mangrove_map_write(
     guard(|| {
         // SAFETY: the header's contract for handles.
         let (map, batch) = unsafe { (handle(map, "map")?, handle_mut(batch, "batch")?) };
-        map.map.write(std::mem::take(&mut batch.0))?;
-        Ok(MANGROVE_OK)
+        match map.map.write(std::mem::take(&mut batch.0)) {
+            Err(mangrove::Error::Mismatch { .. }) => Ok(MANGROVE_MISMATCH),
+            written => Ok(written.map(|()| MANGROVE_OK)?),
+        }
     })
 }
 
-/// Removes every key in `range` (NULL: every key), all or nothing. *removed, which may be NULL, is
-/// how many there were.
+/// Removes every key in `range`, all or nothing; it takes no space, also on a full map. *removed, which may be
+/// NULL, is how many there were. To remove every key give { .flags = MANGROVE_RANGE_EVERYTHING }: NULL, or a
+/// range with neither start nor end, is MANGROVE_ERR_INVALID_ARGUMENT here.
 /// Errors and crash: as mangrove_map_write. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_delete_range(
@@ -132,7 +164,7 @@ pub unsafe extern "C" fn mangrove_map_delete_range(
         // SAFETY: the header's contract for out-parameters.
         unsafe { put_out(removed, 0) };
         // SAFETY: the header's contract for handles and ranges.
-        let (map, bounds) = unsafe { (handle(map, "map")?, range_bounds(range)?) };
+        let (map, bounds) = unsafe { (handle(map, "map")?, removal_bounds(range)?) };
         let count = map.map.delete_range::<Vec<u8>>(bounds)?;
         // SAFETY: as above.
         unsafe { put_out(removed, count) };

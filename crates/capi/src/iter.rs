@@ -27,6 +27,8 @@ pub enum mangrove_range_flags {
     MANGROVE_RANGE_END_INCLUDED = 2,
     /// The range is all keys that begin with `start`; `end` must be NULL.
     MANGROVE_RANGE_PREFIX = 4,
+    /// The range is every key; `start` and `end` must be NULL. Only mangrove_map_delete_range asks for it.
+    MANGROVE_RANGE_EVERYTHING = 8,
 }
 
 use mangrove_range_flags::*;
@@ -57,8 +59,16 @@ pub(crate) unsafe fn range_bounds(range: *const mangrove_range) -> Result<Bounds
     let (start, end) =
         unsafe { (slice(range.start, range.start_len, "start")?, slice(range.end, range.end_len, "end")?) };
     let has = |flag: mangrove_range_flags| range.flags & flag as u32 != 0;
-    if range.flags > 7 {
+    if range.flags > 15 {
         return Err(Failure::invalid(format!("{} is no sum of mangrove_range_flags", range.flags)));
+    }
+    if has(MANGROVE_RANGE_EVERYTHING) {
+        let is_it =
+            range.start.is_null() && range.end.is_null() && range.flags == MANGROVE_RANGE_EVERYTHING as u32;
+        return match is_it {
+            true => Ok((Bound::Unbounded, Bound::Unbounded)),
+            false => Err(Failure::invalid("a range of everything has no start, no end and no other flag")),
+        };
     }
     if has(MANGROVE_RANGE_PREFIX) {
         if !range.end.is_null() || range.flags != MANGROVE_RANGE_PREFIX as u32 {
@@ -77,6 +87,22 @@ pub(crate) unsafe fn range_bounds(range: *const mangrove_range) -> Result<Bounds
         key => Bound::Excluded(key.to_vec()),
     };
     Ok((lower, upper))
+}
+
+/// The bounds of a range to be removed. A pointer that was forgotten must not stand for every key.
+pub(crate) unsafe fn removal_bounds(range: *const mangrove_range) -> Result<Bounds, Failure> {
+    // SAFETY: the header's contract: NULL or a live struct.
+    let names_a_key = unsafe { range.as_ref() }.is_some_and(|range| {
+        let everything = range.flags & MANGROVE_RANGE_EVERYTHING as u32 != 0;
+        everything || !range.start.is_null() || !range.end.is_null()
+    });
+    if !names_a_key {
+        return Err(Failure::invalid(
+            "the range to remove has neither start nor end; to remove every key, give a range with the flag MANGROVE_RANGE_EVERYTHING",
+        ));
+    }
+    // SAFETY: as above.
+    unsafe { range_bounds(range) }
 }
 
 /// The bound after all keys that begin with `prefix`.

@@ -28,6 +28,7 @@ mod snapshot;
 
 mod backup;
 mod check;
+mod salvage;
 mod stat;
 
 mod heap;
@@ -42,6 +43,7 @@ pub use heap::*;
 pub use iter::*;
 pub use map::*;
 pub use options::*;
+pub use salvage::*;
 pub use snapshot::*;
 pub use stat::*;
 pub use status::*;

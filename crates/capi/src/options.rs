@@ -240,6 +240,28 @@ pub unsafe extern "C" fn mangrove_options_set_nowait_within(
     set_option!(guard_unit, options.all.nowait_within(limit_of(milliseconds)?))
 }
 
+/// The most memory that this process may have, in bytes, on the medium file (what it uses elsewhere counts too).
+/// Opening a pool that needs more, and a write that would make it grow beyond, fail with
+/// MANGROVE_ERR_NO_MEMORY before the system would end the process. Default: nine tenths of what the machine
+/// and the process's control groups have, swap space included.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_options_set_memory_max(
+    options: *mut mangrove_options,
+    bytes: u64,
+) -> mangrove_status {
+    set_option!(guard_unit, options.all.memory_bytes_max(bytes))
+}
+
+/// How long opening waits, in milliseconds, until another opener of this process or of another one has closed
+/// the pool; then it fails with MANGROVE_ERR_POOL_BUSY. Default: 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_options_set_busy_wait(
+    options: *mut mangrove_options,
+    milliseconds: u32,
+) -> mangrove_status {
+    set_option!(guard_unit, options.all.busy_wait(Duration::from_millis(milliseconds.into())))
+}
+
 /// The most bytes that a new pool can grow to, 1 MiB to 64 TiB: address space, not disk space.
 /// Default: 128 GiB. It cannot be changed later.
 #[unsafe(no_mangle)]

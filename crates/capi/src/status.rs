@@ -62,7 +62,8 @@ pub enum mangrove_status {
     MANGROVE_ERR_STOPPED = -16,
     /// The operating system refused; mangrove_last_os_error() has its number.
     MANGROVE_ERR_IO = -17,
-    /// malloc() had no memory for the result. For a call that reads: nothing happened.
+    /// malloc() had no memory for the result, or the process may not have so much for the pool. For a call that
+    /// reads, and for one that grows the pool: nothing happened.
     MANGROVE_ERR_NO_MEMORY = -18,
     /// Snapshots or iterators of the map are still alive. Nothing happened.
     MANGROVE_ERR_IN_USE = -19,
@@ -189,6 +190,8 @@ impl From<Error> for Failure {
         let status = match &error {
             Error::KeyTooLong { .. } => MANGROVE_ERR_KEY_TOO_LONG,
             Error::ValueTooLong { .. } => MANGROVE_ERR_VALUE_TOO_LONG,
+            // A call that can meet it returns it as an answer.
+            Error::Mismatch { .. } => MANGROVE_MISMATCH,
             Error::Busy { .. } => MANGROVE_ERR_POOL_BUSY,
             Error::NotFound { .. } => MANGROVE_ERR_POOL_NOT_FOUND,
             Error::Exists { .. } => MANGROVE_ERR_POOL_EXISTS,
@@ -196,7 +199,7 @@ impl From<Error> for Failure {
             Error::Newer { .. } => MANGROVE_ERR_NEWER,
             Error::WrongKind { .. } => MANGROVE_ERR_WRONG_KIND,
             Error::Corrupt { .. } => MANGROVE_ERR_CORRUPT,
-            Error::NoMemory { .. } => MANGROVE_ERR_NO_MEMORY,
+            Error::NoMemory { .. } | Error::MemoryLimit { .. } => MANGROVE_ERR_NO_MEMORY,
             Error::ReadOnly { .. } => MANGROVE_ERR_READ_ONLY,
             Error::NoSpace { .. } | Error::FileLimit { .. } => MANGROVE_ERR_NO_SPACE,
             Error::Full { .. } => MANGROVE_ERR_FULL,
@@ -267,8 +270,7 @@ pub extern "C" fn mangrove_status_text(status: i32) -> *const c_char {
 }
 
 /// What went wrong in the last call of this thread that returned an error: a message in UTF-8 of at
-/// most 2047 bytes, as "phonebook is in use by another process, or elsewhere in this one; close it
-/// there first". "" when there was none yet. A call that returns no error leaves it alone.
+/// most 2047 bytes, as "phonebook is in use by process 17 (server); close it there first". "" when there was none yet. A call that returns no error leaves it alone.
 /// Valid until the next call of this library on this thread; not to be freed. Threads: any, each has
 /// its own.
 #[unsafe(no_mangle)]

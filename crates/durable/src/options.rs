@@ -73,7 +73,7 @@ impl Options {
     }
 
     mangrove_shadow::pool_config_setters! { config:
-        config, create, medium, durability, nowait_within, keeps_recent,
+        config, create, medium, durability, nowait_within, busy_wait, keeps_recent, memory_bytes_max,
         capacity("Up to 16 TiB. Default: 256 GiB."),
         log_bytes,
     }
@@ -185,7 +185,9 @@ impl Options {
 
     pub(crate) fn state(&self) -> StateOptions {
         StateOptions {
-            shadow: mangrove_shadow::Options::new().config(self.config.clone()).start(self.start),
+            shadow: mangrove_shadow::Options::new()
+                .config(self.config.clone().memory_limited())
+                .start(self.start),
             keeps_variables: self.keeps_variables && !self.self_contained,
             self_contained: self.self_contained,
             returns_memory: self.returns_memory,

@@ -1,11 +1,13 @@
 //! Batches: puts and deletes that take effect together.
 
-/// Puts and deletes that take effect all or none. For a key that occurs several times the last entry counts.
+/// Puts and deletes that take effect all or none, if the records that it expects are there. For a key that occurs
+/// several times the last entry counts, but every expectation.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// Keys and values, one after the other.
     bytes: Vec<u8>,
     ops: Vec<OpPlace>,
+    expected: Vec<OpPlace>,
 }
 
 /// Where an operation's key begins; its value follows it.
@@ -13,7 +15,7 @@ pub struct Batch {
 struct OpPlace {
     at: usize,
     key_len: usize,
-    /// None for a delete.
+    /// None for a delete, and for a key that is expected to be absent.
     value_len: Option<usize>,
 }
 
@@ -21,7 +23,7 @@ struct OpPlace {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Op<'a> {
     pub(crate) key: &'a [u8],
-    /// None for a delete.
+    /// None for a delete, and for a key that is expected to be absent.
     pub(crate) value: Option<&'a [u8]>,
 }
 
@@ -34,21 +36,30 @@ impl Batch {
 
     /// Sets `key` to `value`.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
-        self.push(key.as_ref(), Some(value.as_ref()));
+        let place = self.place(key.as_ref(), Some(value.as_ref()));
+        self.ops.push(place);
         self
     }
 
     /// Removes `key`, if it is there.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
-        self.push(key.as_ref(), None);
+        let place = self.place(key.as_ref(), None);
+        self.ops.push(place);
         self
     }
 
-    fn push(&mut self, key: &[u8], value: Option<&[u8]>) {
+    /// The batch takes effect only if `key` has this value then; none: if it is absent.
+    pub fn expect(&mut self, key: impl AsRef<[u8]>, value: Option<&[u8]>) -> &mut Self {
+        let place = self.place(key.as_ref(), value);
+        self.expected.push(place);
+        self
+    }
+
+    fn place(&mut self, key: &[u8], value: Option<&[u8]>) -> OpPlace {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value.unwrap_or_default());
-        self.ops.push(OpPlace { at, key_len: key.len(), value_len: value.map(<[u8]>::len) });
+        OpPlace { at, key_len: key.len(), value_len: value.map(<[u8]>::len) }
     }
 
     /// Operations in the batch.
@@ -63,18 +74,26 @@ impl Batch {
         self.ops.is_empty()
     }
 
-    /// Forgets all operations.
+    /// Forgets all operations and expectations.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ops.clear();
+        self.expected.clear();
+    }
+
+    fn at(&self, place: &OpPlace) -> Op<'_> {
+        let (key, rest) = self.bytes[place.at..].split_at(place.key_len);
+        Op { key, value: place.value_len.map(|len| &rest[..len]) }
     }
 
     /// The operations in the order in which they were added.
     pub(crate) fn ops(&self) -> impl Iterator<Item = Op<'_>> {
-        self.ops.iter().map(|place| {
-            let (key, rest) = self.bytes[place.at..].split_at(place.key_len);
-            Op { key, value: place.value_len.map(|len| &rest[..len]) }
-        })
+        self.ops.iter().map(|place| self.at(place))
+    }
+
+    /// What the batch expects of keys.
+    pub(crate) fn expected(&self) -> impl Iterator<Item = Op<'_>> {
+        self.expected.iter().map(|place| self.at(place))
     }
 
     /// The operations that count, in the order of their keys.

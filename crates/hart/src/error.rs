@@ -40,6 +40,11 @@ pub enum Error {
         /// Bytes of the value.
         wanted: u64,
     },
+    /// The record of this key is not as the batch expects; nothing changed.
+    Mismatch {
+        /// The first such key.
+        key: Box<[u8]>,
+    },
     /// The map was opened read-only.
     ReadOnly,
     /// The snapshot's pre-images outgrew their bound; take a new snapshot.
@@ -57,7 +62,11 @@ impl Error {
     /// True when space is lacking in the region or on the medium; reclaiming what lanes have reserved can help then.
     pub(crate) fn is_full(&self) -> bool {
         use mangrove_pool::Error as Below;
-        matches!(self, Self::Full { .. } | Self::Medium(Below::NoSpace { .. } | Below::FileLimit { .. }))
+        matches!(
+            self,
+            Self::Full { .. }
+                | Self::Medium(Below::NoSpace { .. } | Below::FileLimit { .. } | Below::MemoryLimit { .. })
+        )
     }
 }
 
@@ -95,6 +104,11 @@ impl std::fmt::Display for Error {
             Self::NoMemory { wanted } => {
                 write!(f, "no memory for a value of {wanted} bytes; free some and retry")
             }
+            Self::Mismatch { key } => write!(
+                f,
+                "the record of key \"{}\" is not as the batch expects; read it again and retry",
+                key.escape_ascii()
+            ),
             Self::ReadOnly => f.write_str("the map is open read-only; open it for writing to change it"),
             Self::SnapshotExpired => f.write_str(
                 "the snapshot was dropped because too much changed since it was taken; take a new one, or raise snapshot_bytes_max",

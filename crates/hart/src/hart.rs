@@ -117,7 +117,7 @@ impl Hart {
             n => n,
         };
         Ok(Self {
-            alloc: SlabAllocator::new(Arc::clone(&space), high_water, options.grow_bytes)?,
+            alloc: SlabAllocator::new(Arc::clone(&space), high_water, options)?,
             index: Index::new(LeafKeys::new(Arc::clone(&space))),
             writer_gate: WriterGate::new(barrier),
             read_gate: ReadGate::new(gated),

@@ -1,5 +1,7 @@
 //! How a map is created and recovered.
 
+use std::path::PathBuf;
+
 /// How writers of one tree exclude each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -36,6 +38,11 @@ pub struct Options {
     pub segment_shift: u32,
     /// The map asks the medium to grow by this many bytes at a time.
     pub grow_bytes: u64,
+    /// The most memory that this process may have for the map to be opened or to grow. `None`: as much as it gets, until
+    /// the system ends it.
+    pub memory_bytes_max: Option<u64>,
+    /// The map's name in messages about memory.
+    pub path: PathBuf,
     /// Threads that recovery and `check` may use; 0 means one per CPU.
     pub recovery_threads: usize,
     /// Verify the checksum of every out-of-line value during recovery. Every read verifies it anyway; set this to
@@ -43,6 +50,9 @@ pub struct Options {
     pub verify_values: bool,
     /// Open a damaged map: leave out the records that do not verify and list them in the report.
     pub salvage: bool,
+    /// With `salvage`: bytes of the region that may be read. A map whose root is damaged is then taken for one with
+    /// segments of `segment_shift` in all of these bytes; 0: such a map is refused.
+    pub salvage_bytes: u64,
     /// A batch whose redo list would have more entries than this marks the records that it removes in the headers of
     /// their chunks, which takes no space. 159 fill the page that every map has for a list.
     pub list_entries_max: usize,
@@ -58,9 +68,12 @@ impl Default for Options {
             gate_reads: None,
             segment_shift: 18,
             grow_bytes: 4 << 20,
+            memory_bytes_max: None,
+            path: PathBuf::new(),
             recovery_threads: 0,
             verify_values: true,
             salvage: false,
+            salvage_bytes: 0,
             list_entries_max: 159,
             snapshot_bytes_max: 1 << 30,
         }

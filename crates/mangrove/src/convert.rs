@@ -11,7 +11,7 @@ impl From<mangrove_pool::Error> for Error {
     fn from(error: mangrove_pool::Error) -> Self {
         use mangrove_pool::Error as Below;
         match error {
-            Below::Busy { path } => Self::Busy { path },
+            Below::Busy { path, holder } => Self::Busy { path, holder },
             Below::NotFound { path } => Self::NotFound { path },
             Below::Exists { path } => Self::Exists { path },
             Below::Foreign { path, what } => Self::Foreign { path, what },
@@ -21,6 +21,7 @@ impl From<mangrove_pool::Error> for Error {
             Below::ReadOnly { path } => Self::ReadOnly { path },
             Below::NoSpace { path, wanted } => Self::NoSpace { path, wanted },
             Below::FileLimit { path, wanted } => Self::FileLimit { path, wanted },
+            Below::MemoryLimit { path, wanted, limit } => Self::MemoryLimit { path, wanted, limit },
             Below::Unsupported { what } => Self::Unsupported { what },
             Below::Poisoned { first } => Self::Poisoned { first },
             Below::Io { path, doing, code, message } => {
@@ -52,6 +53,7 @@ pub(crate) fn engine(path: &Path, error: mangrove_hart::Error) -> Error {
         }
         Below::Corrupt { offset, what } => Error::Corrupt { path: path.join(IMAGE), offset, what },
         Below::NoMemory { wanted } => Error::NoMemory { wanted },
+        Below::Mismatch { key } => Error::Mismatch { key: key.into() },
         Below::ReadOnly => Error::ReadOnly { path: path.to_owned() },
         Below::SnapshotExpired => Error::SnapshotExpired,
         Below::Unsupported { what } => Error::Unsupported { what },

@@ -9,7 +9,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 ///
 /// None of these loses what was acknowledged earlier, except [`Error::Corrupt`], which names the file and the byte
 /// where the medium returned something other than what was written.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum Error {
     /// The key is longer than [`crate::KEY_BYTES_MAX`]. Nothing was changed.
@@ -26,10 +26,17 @@ pub enum Error {
         /// Bytes allowed.
         max: u64,
     },
+    /// The record of this key is not as the batch expects ([`crate::Batch::expect`]). Nothing was changed.
+    Mismatch {
+        /// The first such key.
+        key: Vec<u8>,
+    },
     /// Another process (or another handle of this one) holds the pool.
     Busy {
         /// The pool.
         path: PathBuf,
+        /// Which process, as in "process 17 (redis-server)", where that can be found out.
+        holder: Option<String>,
     },
     /// There is no pool at the path, and the options do not say `create`.
     NotFound {
@@ -100,6 +107,16 @@ pub enum Error {
         /// Bytes wanted.
         wanted: u64,
     },
+    /// This process may not have so much memory ([`crate::MapOptions::memory_bytes_max`]; with `limit` 0, `ulimit -v`).
+    /// Nothing was changed; an open map continues to work.
+    MemoryLimit {
+        /// The pool.
+        path: PathBuf,
+        /// Bytes that the process would have then; with `limit` 0, bytes of address space wanted.
+        wanted: u64,
+        /// Bytes that it may have.
+        limit: u64,
+    },
     /// The pool's capacity is in use. Nothing was changed; the map continues to work.
     Full {
         /// The pool.
@@ -141,6 +158,13 @@ pub enum Error {
 
 impl std::error::Error for Error {}
 
+/// The sentence of `Display`: what a program prints whose `main` returns the error.
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -150,10 +174,16 @@ impl std::fmt::Display for Error {
             Self::ValueTooLong { len, max } => {
                 write!(f, "a value has at most {max} bytes and this one has {len}; split it over several keys")
             }
-            Self::Busy { path } => write!(
+            Self::Mismatch { key } => write!(
                 f,
-                "{} is in use by another process, or elsewhere in this one; close it there first",
-                path.display()
+                "the record of key \"{}\" is not as the batch expects; read it again and retry",
+                key.escape_ascii()
+            ),
+            Self::Busy { path, holder } => write!(
+                f,
+                "{} is in use by {}; close it there first",
+                path.display(),
+                holder.as_deref().unwrap_or("another process, or elsewhere in this one")
             ),
             Self::NotFound { path } => write!(f, "there is no pool at {}", path.display()),
             Self::Exists { path } => {
@@ -188,6 +218,16 @@ impl std::fmt::Display for Error {
             Self::FileLimit { path, .. } => write!(
                 f,
                 "{} has reached the file size limit of this process or its file system; raise it (ulimit -f) and retry",
+                path.display()
+            ),
+            Self::MemoryLimit { path, wanted, limit: 0 } => write!(
+                f,
+                "{} needs {wanted} more bytes of address space than this process may map; raise its limit (ulimit -v)",
+                path.display()
+            ),
+            Self::MemoryLimit { path, wanted, limit } => write!(
+                f,
+                "{} needs {wanted} bytes of memory in this process, which may have {limit}; free some, or raise the limit (memory_bytes_max, or that of its control group)",
                 path.display()
             ),
             Self::Full { path, wanted, capacity, reserved } if reserved < capacity => write!(
@@ -225,5 +265,12 @@ mod tests {
         assert_eq!(some, "no space left for p/log (7 more bytes were wanted); free some and retry");
         let none = Error::NoSpace { path, wanted: 0 }.to_string();
         assert_eq!(none, "no space left for p/log; free some and retry");
+    }
+
+    #[test]
+    fn a_main_that_returns_an_error_prints_its_sentence() {
+        let error = Error::NotFound { path: "p".into() };
+        assert_eq!(format!("{error:?}"), "there is no pool at p");
+        assert_eq!(format!("{:?}", Err::<(), _>(error)), "Err(there is no pool at p)");
     }
 }

@@ -26,6 +26,36 @@ pub const VALUE_BYTES_MAX: usize = mangrove_hart::VALUE_BYTES_MAX;
 ///
 /// One process at a time writes: it locks the pool. Dropping a map closes it in order and ignores errors;
 /// [`Map::close`] returns them.
+///
+/// ```
+/// # fn main() -> mangrove::Result<()> {
+/// # let dir = std::env::temp_dir().join(format!("mangrove-doc-map-{}", std::process::id()));
+/// use mangrove::Map;
+///
+/// let map = Map::open(&dir)?;
+/// assert!(map.insert_new("lock", "me")?); // only when it is absent
+/// assert!(!map.compare_and_set("lock", Some(b"you"), None)?); // it is not "you": nothing is removed
+/// assert!(map.compare_and_set("lock", Some(b"me"), Some(b"you"))?);
+///
+/// map.put_nowait("tide/1", "low")?; // returns before it is durable,
+/// map.put_nowait("tide/2", "high")?;
+/// map.sync()?; // which it is now
+///
+/// let tides = map.get_many(&["tide/2", "tide/3"])?; // one call for many keys
+/// assert_eq!(tides, [Some(b"high".to_vec()), None]);
+/// let longest = map.get_with("tide/2", |value| value.len())?; // reads without a copy
+/// assert_eq!(longest, Some(4));
+///
+/// std::thread::scope(|threads| {
+///     threads.spawn(|| map.put("from", "another thread")); // shared by reference
+/// });
+/// assert_eq!(map.delete_range("tide/".."tide0")?, 2); // all or nothing
+/// assert_eq!(map.prefix("tide/")?.count(), 0);
+/// # drop(map);
+/// # std::fs::remove_dir_all(&dir).unwrap();
+/// # Ok(())
+/// # }
+/// ```
 pub struct Map {
     // Dropped before the pool, whose region it uses.
     hart: Hart,
@@ -88,7 +118,8 @@ impl Map {
         let report = *pool.open_report();
         // The file medium has just verified every page of the data file and every group of the log.
         let image_verified = pool.info().medium == MediumKind::File || report.was_clean;
-        let engine_options = options.engine(image_verified);
+        let engine_options =
+            mangrove_hart::Options { path: path.to_owned(), ..options.engine(image_verified) };
         let region = pool.region().clone();
         let index_start = Instant::now();
         // A process that was killed between the creation of the pool and that of the map left zeros.
@@ -276,7 +307,8 @@ impl Map {
     /// Applies a batch: after a crash all of it is there or nothing, and no reader sees a part.
     ///
     /// # Errors
-    /// As [`Map::put`]; on the errors that change nothing, nothing of the batch happened.
+    /// As [`Map::put`], and [`Error::Mismatch`] when a record is not as the batch expects; on the errors that change
+    /// nothing, nothing of the batch happened.
     pub fn write(&self, batch: Batch) -> Result<()> {
         self.hart.write(batch.inner, WriteMode::Durable).map_err(|e| self.failed(e))
     }

@@ -59,7 +59,7 @@ impl MapOptions {
     }
 
     mangrove_pool::pool_config_setters! { config:
-        config, create, read_only, medium, durability, nowait_within, keeps_recent,
+        config, create, read_only, medium, durability, nowait_within, busy_wait, keeps_recent, memory_bytes_max,
         capacity("1 MiB to 64 TiB. Each GiB costs 32 KiB of the data file. Default: 128 GiB."),
         log_bytes, domain,
     }
@@ -87,7 +87,11 @@ impl MapOptions {
 
     pub(crate) fn pool(&self) -> PoolOptions {
         let capacity = self.config.capacity.unwrap_or(CAPACITY_BYTES_DEFAULT);
-        PoolOptions::new().config(self.config.clone()).capacity(capacity).kind(KIND).finish_later(true)
+        PoolOptions::new()
+            .config(self.config.clone().memory_limited())
+            .capacity(capacity)
+            .kind(KIND)
+            .finish_later(true)
     }
 
     /// Checks the options themselves, before a pool is created with them.
@@ -113,6 +117,7 @@ impl MapOptions {
             // In interval durability nobody was promised that what he reads survives.
             gate_reads: matches!(self.config.durability, Durability::Interval(_)).then_some(false),
             verify_values: !image_verified,
+            memory_bytes_max: self.config.clone().memory_limited().memory_bytes_max,
             ..mangrove_hart::Options::default()
         };
         if let Some(bytes) = self.snapshot_bytes_max {

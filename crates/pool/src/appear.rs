@@ -11,19 +11,22 @@ use crate::{Error, Pool, Result};
 use mangrove_sys::file::open_itself;
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// How many times the lock file may be missing, or be another file, when it is locked.
 const LOCK_TRIES_MAX: u32 = 100;
 
-/// Has `write` make a pool under the temporary name that it is given, and durable; then gives it the name `path`.
+/// Has `write` make a copy of the pool at `like` under the temporary name that it is given, and durable; then gives it
+/// the name `path`. Folder and files get the permissions of those of `like`; until then nobody else may enter the
+/// folder.
 ///
 /// # Errors
 /// Those of `write`; `Exists`, `Foreign`, `Unsupported` for a place in a pool's folder, `NoSpace`, `ReadOnly`, `Io`;
 /// and `Busy`: another process makes a pool at `path` in this way. Nothing is left at `path`.
 pub fn appear<T, E: From<Error>>(
     path: &Path,
+    like: &Path,
     write: impl FnOnce(&Path) -> std::result::Result<T, E>,
 ) -> std::result::Result<T, E> {
     refuse_what_is_there(path)?;
@@ -42,13 +45,12 @@ pub fn appear<T, E: From<Error>>(
         }
         .into());
     }
-    if part.exists() {
-        if Pool::inspect(&part).is_ok() && Pool::is_busy(&part) {
-            return Err(Error::Busy { path: part }.into());
-        }
-        fs::remove_dir_all(&part).map_err(|e| failed(&part, "remove what an earlier backup left in", &e))?;
-    }
+    remove_part(&part)?;
+    remove_leftovers(place);
+    let made = fs::DirBuilder::new().mode(0o700).create(&part);
+    made.map_err(|e| lock_error(&part, &part, &e))?;
     let result = write(&part).and_then(|answer| {
+        keep_permissions(like, &part).map_err(|e| failed(&part, "set the permissions of", &e))?;
         // Durable-order: the copy was closed, hence durable, before it gets its name.
         fs::rename(&part, place).map_err(|e| failed(path, "rename the finished backup to", &e))?;
         let parent = place.parent().unwrap_or(place);
@@ -64,6 +66,52 @@ pub fn appear<T, E: From<Error>>(
         let _ = fs::remove_dir_all(&part);
     }
     result
+}
+
+/// Removes what an earlier copy left under its temporary name. The caller has the right to that name.
+fn remove_part(part: &Path) -> Result<()> {
+    if !part.exists() {
+        return Ok(());
+    }
+    if Pool::inspect(part).is_ok() && Pool::is_busy(part) {
+        return Err(Error::busy(part));
+    }
+    fs::remove_dir_all(part).map_err(|e| failed(part, "remove what an earlier backup left in", &e))
+}
+
+/// Removes what killed processes left beside `place`, under the temporary names of other copies: nobody may ever make
+/// those copies again. What cannot be removed stays.
+fn remove_leftovers(place: &Path) {
+    let beside = place.parent().and_then(|parent| fs::read_dir(parent).ok());
+    for entry in beside.into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let of = name.to_str().and_then(|name| name.strip_prefix('.')?.strip_suffix(".mangrove-lock"));
+        if let Some(of) = of.map(|of| place.with_file_name(of))
+            && of != place
+            && let Ok(part) = temporary_name(&of, "part")
+            && let Ok(_lock) = NameLock::take(entry.path(), &part)
+        {
+            let _ = remove_part(&part);
+        }
+    }
+}
+
+/// Gives the folder `part` and the files in it the permissions of `like` and of its files, durably. Where those are not
+/// found (the process may be in another directory by now), the copy is its owner's alone.
+fn keep_permissions(like: &Path, part: &Path) -> io::Result<()> {
+    let set = |path: &Path, model: io::Result<fs::Metadata>, otherwise: u32| {
+        let mode = model.map_or(otherwise, |model| model.mode() & 0o7777);
+        let file = File::open(path)?;
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        file.sync_all()
+    };
+    for entry in fs::read_dir(part)? {
+        let entry = entry?;
+        // A pool on a device has no data file.
+        let model = fs::metadata(like.join(entry.file_name())).or_else(|_| fs::metadata(like.join("pool")));
+        set(&entry.path(), model, 0o600)?;
+    }
+    set(part, fs::metadata(like), 0o700)
 }
 
 /// `Exists` where `path` names a pool, and `Foreign` where it names anything else.
@@ -93,7 +141,7 @@ impl NameLock {
             let Some(file) = open_lock(&path, part)? else { continue };
             match file.try_lock() {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Err(Error::Busy { path: part.to_owned() }),
+                Err(TryLockError::WouldBlock) => return Err(Error::busy(part)),
                 Err(TryLockError::Error(e)) => return Err(io(&e)),
             }
             let locked = file.metadata().map_err(|e| io(&e))?;
@@ -105,7 +153,7 @@ impl NameLock {
                 _ => {}
             }
         }
-        Err(Error::Busy { path: part.to_owned() })
+        Err(Error::busy(part))
     }
 }
 

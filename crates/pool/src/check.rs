@@ -31,7 +31,7 @@ impl Pool {
         Self::inspect_in(&*storage, directory)?;
         let storage = hold(&storage, directory, "read")?;
         let Some(locked) = LockedPool::take(&storage, directory, OpenHow::Read, 1)? else {
-            return Err(Error::Busy { path: directory.to_owned() });
+            return Err(Error::busy(directory));
         };
         let path = locked.file().path().to_owned();
         let bytes = read_superblock_file(locked.file())?;
@@ -141,7 +141,8 @@ fn check_image(
         report.damage.push(Damage { path: files.image.path().to_owned(), offset: size, what });
     }
     let size = size.min(sb.capacity);
-    let sums = match files.read_sums(sb, size, sb.capacity) {
+    let read = files.read_sums(sb, sb.capacity);
+    let sums = match read.and_then(|sums| files.refuse_sums_beyond(sb, size, &sums).map(|()| sums)) {
         Ok(sums) => sums,
         Err(e) => return push(report, e),
     };

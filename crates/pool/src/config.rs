@@ -206,8 +206,13 @@ pub struct PoolConfig {
     /// With [`Durability::Sync`] on the medium file, a write that no thread waits for is durable after at most about
     /// this long; zero: when something else makes it so.
     pub nowait_within: Duration,
+    /// How long an opening waits for another one that has the pool, before it fails.
+    pub busy_wait: Duration,
     /// On the medium file, a write that returned before it is durable survives the death of the process.
     pub keeps_recent: bool,
+    /// On the medium file, the most memory that this process may have for the region to be loaded or to grow. `None`: as
+    /// much as it gets.
+    pub memory_bytes_max: Option<u64>,
     /// Address space of a new pool in bytes: what its region may ever grow to. `None`: the default of the door.
     pub capacity: Option<u64>,
     /// Size of a new pool's redo log in bytes (file medium).
@@ -224,7 +229,9 @@ impl Default for PoolConfig {
             medium: Medium::Auto,
             durability: Durability::Sync,
             nowait_within: NOWAIT_WITHIN_DEFAULT,
+            busy_wait: Duration::ZERO,
             keeps_recent: false,
+            memory_bytes_max: None,
             capacity: None,
             log_bytes: LOG_BYTES_DEFAULT,
             domain: Domain::Auto,
@@ -233,6 +240,13 @@ impl Default for PoolConfig {
 }
 
 impl PoolConfig {
+    /// With the default limit on memory, unless another one was chosen.
+    #[must_use]
+    pub fn memory_limited(mut self) -> Self {
+        self.memory_bytes_max.get_or_insert_with(|| mangrove_sys::memory_allowed() / 10 * 9);
+        self
+    }
+
     /// What an opening does about creation: a read-only one never creates.
     #[must_use]
     pub fn creates(&self) -> Create {
@@ -307,6 +321,16 @@ macro_rules! pool_config_setters {
         }
         $crate::pool_config_setters!($field: $($rest)*);
     };
+    ($field:ident: busy_wait, $($rest:tt)*) => {
+        /// How long opening waits until another opener, of this process or another one, has closed the pool; then it
+        /// fails with `Error::Busy`. Default: not at all.
+        #[must_use]
+        pub fn busy_wait(mut self, limit: std::time::Duration) -> Self {
+            self.$field.busy_wait = limit;
+            self
+        }
+        $crate::pool_config_setters!($field: $($rest)*);
+    };
     ($field:ident: keeps_recent, $($rest:tt)*) => {
         /// Whether a write that returned before it is durable (with `Durability::Interval`, or because its caller
         /// does not wait) survives the death of the process, however it ends, on the medium file: the call writes it
@@ -315,6 +339,18 @@ macro_rules! pool_config_setters {
         #[must_use]
         pub fn keeps_recent(mut self, yes: bool) -> Self {
             self.$field.keeps_recent = yes;
+            self
+        }
+        $crate::pool_config_setters!($field: $($rest)*);
+    };
+    ($field:ident: memory_bytes_max, $($rest:tt)*) => {
+        /// On the medium file, the most memory that this process may have (what it uses elsewhere counts too). Opening a
+        /// pool that needs more, and a write that would make it grow beyond, fail with `Error::MemoryLimit` before the
+        /// system would end the process. Default: nine tenths of what the machine and the process's control groups have,
+        /// swap space included.
+        #[must_use]
+        pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
+            self.$field.memory_bytes_max = Some(bytes);
             self
         }
         $crate::pool_config_setters!($field: $($rest)*);

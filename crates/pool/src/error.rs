@@ -10,8 +10,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the variants say what their fields are")]
 pub enum Error {
-    /// Another process holds the pool.
-    Busy { path: PathBuf },
+    /// Another process holds the pool: `holder` tells which, where that can be found out.
+    Busy { path: PathBuf, holder: Option<String> },
     /// There is no pool at the path.
     NotFound { path: PathBuf },
     /// A pool is already there and the caller asked for a new one.
@@ -30,6 +30,8 @@ pub enum Error {
     NoSpace { path: PathBuf, wanted: u64 },
     /// A file may not grow further, for the process or on its file system; otherwise as `NoSpace`.
     FileLimit { path: PathBuf, wanted: u64 },
+    /// This process may not have so much memory. Nothing changed, and the pool stays usable.
+    MemoryLimit { path: PathBuf, wanted: u64, limit: u64 },
     /// Something else lies at the address that the pool's pointers were made for.
     AddressTaken { address: u64, len: u64 },
     /// An option has a value that this pool or machine cannot honour.
@@ -56,6 +58,18 @@ impl Error {
         }
     }
 
+    /// The error that another opening has the pool in `directory`, or that another process has locked this file.
+    pub(crate) fn busy(directory: &std::path::Path) -> Self {
+        let holder = mangrove_sys::lock_holder(directory)
+            .or_else(|| mangrove_sys::lock_holder(&directory.join("pool")))
+            .map(|pid| match mangrove_sys::process_name(pid) {
+                _ if pid == std::process::id() => "this process itself".to_owned(),
+                Some(name) => format!("process {pid} ({name})"),
+                None => format!("process {pid}"),
+            });
+        Self::Busy { path: directory.to_owned(), holder }
+    }
+
     /// The error about `path` for `e`, of which [`is_no_space`] is true.
     pub(crate) fn no_space(path: PathBuf, wanted: u64, e: &std::io::Error) -> Self {
         match e.kind() {
@@ -79,10 +93,11 @@ pub(crate) fn is_no_descriptor(e: &std::io::Error) -> bool {
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Busy { path } => write!(
+            Self::Busy { path, holder } => write!(
                 f,
-                "{} is in use by another process; close it there, or open it read-only once it is closed",
-                path.display()
+                "{} is in use by {}; close it there first, or wait for it",
+                path.display(),
+                holder.as_deref().unwrap_or("another process, or elsewhere in this one")
             ),
             Self::NotFound { path } => write!(f, "there is no pool at {}", path.display()),
             Self::Exists { path } => {
@@ -118,6 +133,16 @@ impl std::fmt::Display for Error {
             Self::FileLimit { path, .. } => write!(
                 f,
                 "{} has reached the file size limit of this process or its file system; raise it (ulimit -f) and retry",
+                path.display()
+            ),
+            Self::MemoryLimit { path, wanted, limit: 0 } => write!(
+                f,
+                "{} needs {wanted} more bytes of address space than this process may map; raise its limit (ulimit -v)",
+                path.display()
+            ),
+            Self::MemoryLimit { path, wanted, limit } => write!(
+                f,
+                "{} needs {wanted} bytes of memory in this process, which may have {limit}; free some, or raise the limit (memory_bytes_max, or that of its control group)",
                 path.display()
             ),
             Self::AddressTaken { address, len } => write!(

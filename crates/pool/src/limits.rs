@@ -2,6 +2,7 @@
 
 use crate::{Error, Result};
 use mangrove_sys::Reservation;
+use std::path::Path;
 
 /// Address space of a new file pool unless asked otherwise: 1 TiB.
 pub const CAPACITY_BYTES_DEFAULT: u64 = 1 << 40;
@@ -49,5 +50,21 @@ pub(crate) fn reserve(
             }
             Err(e) => return Err(Error::Unsupported { what: format!("cannot map {len} bytes: {e}") }),
         }
+    }
+}
+
+/// Refuses what would give this process more memory than `limit`: `bytes` more, beside what it has. `address_space` is
+/// what it needs to map for that.
+///
+/// # Errors
+/// `MemoryLimit`, with the limit 0 where `ulimit -v` is the limit.
+pub fn fits_memory(path: &Path, limit: Option<u64>, bytes: u64, address_space: u64) -> Result<()> {
+    let too_much = |wanted, limit| Err(Error::MemoryLimit { path: path.to_owned(), wanted, limit });
+    // Where the system does not tell, this process has nothing yet.
+    let wanted = (mangrove_sys::own_memory_bytes().unwrap_or(0) as u64).saturating_add(bytes);
+    match limit {
+        Some(limit) if wanted > limit => too_much(wanted, limit),
+        _ if mangrove_sys::has_address_space(address_space) => Ok(()),
+        _ => too_much(address_space, 0),
     }
 }

@@ -60,6 +60,8 @@ pub struct PoolOptions {
     pub(crate) background: bool,
     pub(crate) finish_later: bool,
     pub(crate) away: bool,
+    pub(crate) salvage: bool,
+    pub(crate) unlocked: bool,
     pub(crate) unread: Option<Unread>,
     pub(crate) storage: Arc<dyn Storage>,
 }
@@ -76,6 +78,8 @@ impl Default for PoolOptions {
             background: true,
             finish_later: false,
             away: false,
+            salvage: false,
+            unlocked: false,
             unread: None,
             storage: Arc::new(OsStorage),
         }
@@ -91,7 +95,7 @@ impl PoolOptions {
     }
 
     crate::pool_config_setters! { config:
-        config, create, read_only, medium, durability, nowait_within, keeps_recent,
+        config, create, read_only, medium, durability, nowait_within, busy_wait, keeps_recent, memory_bytes_max,
         capacity("64 KiB to 64 TiB. Default: 1 TiB."),
         log_bytes, domain,
     }
@@ -164,6 +168,23 @@ impl PoolOptions {
         self
     }
 
+    /// True: with `read_only`, a file pool opens although its data file, page checksums or log are damaged, if its
+    /// file `pool` is not. The region then holds what the files hold, and [`Pool::damage`](crate::Pool::damage) tells
+    /// what does not match: the caller must compare everything that it reads with checksums of its own.
+    #[must_use]
+    pub fn salvage(mut self, yes: bool) -> Self {
+        self.salvage = yes;
+        self
+    }
+
+    /// True: with `read_only`, the pool opens although an opener has it. The caller knows that nothing changes its files
+    /// meanwhile: it is that opener, and its medium has failed.
+    #[must_use]
+    pub fn unlocked(mut self, yes: bool) -> Self {
+        self.unlocked = yes;
+        self
+    }
+
     /// Which part of the region its owner does not read, in a dax or emulated pool that was closed. Then opening does
     /// not read it either, nor compare its whole pages with their checksums; [`Pool::check`](crate::Pool::check) does.
     /// The function gets the first `header_bytes` of the region (in whole pages, or what there is of them), which have
@@ -230,6 +251,12 @@ impl PoolOptions {
         }
         if self.config.read_only && self.config.create == Create::New {
             return unsupported("a pool cannot be created read-only; open it for writing first".into());
+        }
+        if self.unlocked && !self.config.read_only {
+            return unsupported("a pool is opened without its lock only read-only".into());
+        }
+        if self.salvage && !self.config.read_only {
+            return unsupported("a damaged pool is opened read-only; copy what is sound to a new one".into());
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::mapped::medium::Mapped;
 use crate::mapped::open::{OpenMapped, open_mapped};
 use crate::options::PoolOptions;
 use crate::pool_files::{
-    DataFiles, LOCK_TRIES, LockedPool, PoolFile, PoolFiles, SuperblockFile, hold, kind_of, names_in, opening,
+    DataFiles, LockedPool, PoolFile, PoolFiles, SuperblockFile, hold, kind_of, lock_tries, names_in, opening,
     read_superblock_file,
 };
 use crate::read_only::ReadOnly;
@@ -42,6 +42,8 @@ pub struct Pool {
     report: OpenReport,
     backing: Backing,
     threads: Vec<JoinHandle<()>>,
+    /// What an opening for a salvage found.
+    damage: Vec<String>,
     /// This call of `open` created it.
     creation: Option<Creation>,
 }
@@ -169,8 +171,13 @@ impl Pool {
             (_, Create::Never) => return Err(Error::NotFound { path: directory.to_owned() }),
             (Found::Nothing | Found::Directory, _) => OpenHow::Create,
         };
-        let Some(locked) = LockedPool::take(&options.storage, directory, how, LOCK_TRIES)? else {
-            return Err(Error::Busy { path: directory.to_owned() });
+        let tries = lock_tries(options.config.busy_wait);
+        let taken = match options.unlocked {
+            true => Some(LockedPool::unlocked(&options.storage, directory)?),
+            false => LockedPool::take(&options.storage, directory, how, tries)?,
+        };
+        let Some(locked) = taken else {
+            return Err(Error::busy(directory));
         };
         let file = locked.file();
         let bytes = read_superblock_file(file)?;
@@ -207,8 +214,9 @@ impl Pool {
         let (info, report) = (sb.info(directory), recovered.report);
         if options.config.read_only {
             recovered.finish_for_reader(&sb)?;
-            let (usable, grown) = (recovered.memory.len() as u64, recovered.grown());
-            let medium = ReadOnly::new(recovered.memory, MediumKind::File, usable, grown);
+            let (memory, grown, damage) = recovered.into_reader();
+            let usable = memory.len() as u64;
+            let medium = ReadOnly::new(memory, MediumKind::File, usable, grown);
             medium.keep(file);
             let region = medium.region();
             return Ok(Self {
@@ -217,6 +225,7 @@ impl Pool {
                 report,
                 backing: Backing::ReadOnly(medium),
                 threads: Vec::new(),
+                damage,
                 creation: None,
             });
         }
@@ -239,6 +248,7 @@ impl Pool {
             report,
             backing: Backing::File(Arc::clone(&medium)),
             threads: Vec::new(),
+            damage: Vec::new(),
             creation: None,
         };
         if options.finish_later && options.background {
@@ -266,7 +276,7 @@ impl Pool {
             OpenMapped::ReadWrite(medium) => (medium.region(), Backing::Mapped(medium)),
             OpenMapped::ReadOnly(medium) => (medium.region(), Backing::ReadOnly(medium)),
         };
-        Ok(Self { region, info, report, backing, threads: Vec::new(), creation: None })
+        Ok(Self { region, info, report, backing, threads: Vec::new(), damage: Vec::new(), creation: None })
     }
 
     /// Waits for the part of opening that [`PoolOptions::finish_later`] has left to a thread. Until this returns,
@@ -336,6 +346,12 @@ impl Pool {
     #[must_use]
     pub fn open_report(&self) -> &OpenReport {
         &self.report
+    }
+
+    /// The damage in the files that [`PoolOptions::salvage`] has passed over.
+    #[must_use]
+    pub fn damage(&self) -> &[String] {
+        &self.damage
     }
 
     /// True when the last writer closed the pool.

@@ -291,13 +291,8 @@ impl DataFiles {
         self.image.corrupt(page * PAGE_BYTES as u64, "the page does not match its checksum")
     }
 
-    /// Reads the page checksums of a region of `addresses` bytes; those of pages beyond the data file must be zero.
-    pub(crate) fn read_sums(
-        &self,
-        sb: &Superblock,
-        image_size: u64,
-        addresses: u64,
-    ) -> Result<PageChecksums> {
+    /// Reads the page checksums of a region of `addresses` bytes.
+    pub(crate) fn read_sums(&self, sb: &Superblock, addresses: u64) -> Result<PageChecksums> {
         let mut checksums = PageChecksums::new(addresses)?;
         let size = self.sums.size()?;
         let most = PageChecksums::file_bytes(addresses / PAGE_BYTES as u64);
@@ -312,15 +307,28 @@ impl DataFiles {
         }
         let bytes = checksums.bytes_mut(0..(size - size % CHECKSUM_BYTES as u64) as usize);
         self.sums.read_padded(0, bytes)?;
-        let used = image_size as usize / PAGE_BYTES * CHECKSUM_BYTES;
+        Ok(checksums)
+    }
+
+    /// Refuses checksums of pages beyond the data file, which must be zero.
+    pub(crate) fn refuse_sums_beyond(
+        &self,
+        sb: &Superblock,
+        image_size: u64,
+        sums: &PageChecksums,
+    ) -> Result<()> {
         // A checkpoint syncs the page checksums before the data file. A crash may have lost the length that the
         // data file grew by and kept the new checksums, so recovery verifies those pages later.
-        let interrupted = sb.target > sb.tail;
-        let beyond = bytes.get(used..).and_then(|rest| rest.iter().position(|&b| b != 0));
-        if let Some(at) = beyond.filter(|_| !interrupted) {
-            return Err(self.sums.corrupt((used + at) as u64, "there is a sum for a page beyond the image"));
+        if sb.target > sb.tail {
+            return Ok(());
         }
-        Ok(checksums)
+        let pages = (self.sums.size()? / CHECKSUM_BYTES as u64).min(sums.pages());
+        match (image_size / PAGE_BYTES as u64..pages).find(|&page| sums.get(page) != 0) {
+            None => Ok(()),
+            Some(page) => Err(self
+                .sums
+                .corrupt(page * CHECKSUM_BYTES as u64, "there is a sum for a page beyond the image")),
+        }
     }
 }
 
@@ -337,6 +345,11 @@ pub(crate) fn read_superblock_file(file: &PoolFile) -> Result<Vec<u8>> {
 pub(crate) const LOCK_TRIES: u32 = 100;
 /// See [`LOCK_TRIES`].
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
+
+/// Tries of an opener that waits so long for another one.
+pub(crate) fn lock_tries(wait: Duration) -> u32 {
+    LOCK_TRIES.saturating_add(u32::try_from(wait.as_nanos() / LOCK_PAUSE.as_nanos()).unwrap_or(u32::MAX))
+}
 
 /// The file `pool`, locked together with its directory.
 ///
@@ -392,6 +405,12 @@ impl LockedPool {
                 return Ok(None);
             }
         }
+    }
+
+    /// Opens the file `pool` for reading without a lock.
+    pub(crate) fn unlocked(storage: &Arc<dyn Storage>, directory: &Path) -> Result<Self> {
+        let file = PoolFile::open(&**storage, directory.join("pool"), OpenHow::Read, "read")?;
+        Ok(Self { file, directory: None, storage: Arc::clone(storage) })
     }
 
     pub(crate) fn file(&self) -> &PoolFile {

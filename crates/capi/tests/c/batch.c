@@ -36,6 +36,32 @@ int main(int argc, char **argv) {
     OK(mangrove_map_write(map, batch));
     ANSWERS(MANGROVE_NOT_FOUND, mangrove_map_contains(map, S("forgotten")));
 
+    /* Conditions: a value, an absent key, the empty value, and none of it where one is not met. */
+    OK(mangrove_map_put(map, S("alice"), S("100")));
+    OK(mangrove_map_put(map, S("empty"), S("")));
+    for (i = 0; i < 4; i++) {
+        OK(mangrove_batch_put(batch, S("alice"), S("70")));
+        OK(mangrove_batch_put(batch, S("bob"), S("30")));
+        OK(mangrove_batch_expect(batch, S("alice"), i == 0 ? "99" : "100", i == 0 ? 2 : 3));
+        OK(mangrove_batch_expect(batch, S("bob"), i == 1 ? "" : NULL, 0));
+        OK(mangrove_batch_expect(batch, S("empty"), i == 2 ? NULL : "", 0));
+        ANSWERS(MANGROVE_ERR_KEY_TOO_LONG, mangrove_batch_expect(batch, long_key, sizeof long_key, NULL, 0));
+        CHECK(mangrove_batch_len(batch) == 2);
+        if (i < 3) {
+            ANSWERS(MANGROVE_MISMATCH, mangrove_map_write(map, batch));
+            value_is(map, "alice", "100");
+            ANSWERS(MANGROVE_NOT_FOUND, mangrove_map_contains(map, S("bob")));
+        } else {
+            OK(mangrove_map_write(map, batch));
+            value_is(map, "alice", "70");
+            value_is(map, "bob", "30");
+        }
+        CHECK(mangrove_batch_len(batch) == 0 && mangrove_batch_bytes(batch) == 0);
+    }
+    OK(mangrove_map_delete(map, S("alice")));
+    OK(mangrove_map_delete(map, S("bob")));
+    OK(mangrove_map_delete(map, S("empty")));
+
     for (round = 0; round < 3; round++) {
         for (i = 0; i < 1000; i++) {
             char key[16], value[16];

@@ -149,7 +149,19 @@ static void snapshots_stand_still(mangrove_map *map) {
     OK(mangrove_map_delete_range(map, &middle, NULL));
     OK(mangrove_map_delete_range(map, &middle, &removed));
     CHECK(removed == 0);
-    OK(mangrove_map_delete_range(map, NULL, &removed));
+    {
+        mangrove_range everything = {0}, prefix = {0};
+        uint64_t before = records_of(map);
+        prefix.flags = MANGROVE_RANGE_PREFIX;
+        ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_map_delete_range(map, NULL, &removed));
+        ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_map_delete_range(map, &everything, &removed));
+        ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_map_delete_range(map, &prefix, &removed));
+        CHECK(records_of(map) == before && before > 0);
+        everything.flags = MANGROVE_RANGE_EVERYTHING | MANGROVE_RANGE_PREFIX;
+        ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_map_delete_range(map, &everything, &removed));
+        everything.flags = MANGROVE_RANGE_EVERYTHING;
+        OK(mangrove_map_delete_range(map, &everything, &removed));
+    }
     CHECK(removed == KEYS - 8 && records_of(map) == 0);
     OK(mangrove_map_iter(map, NULL, &iter));
     walk(iter, 0, -1);

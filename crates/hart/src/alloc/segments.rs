@@ -11,11 +11,15 @@
 
 use crate::format::layout::{ROOT_HIGH_WATER, SegmentKind, Tag, directory_entry, encode_kind, seal};
 use crate::format::space::MapSpace;
-use crate::{Error, Result};
-use mangrove_pool::Error as MediumError;
+use crate::{Error, Options, Result};
+use mangrove_pool::{Error as MediumError, fits_memory};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
+
+/// Bytes that the index and the allocator take from the system at a time, for several threads.
+const INDEX_PIECES_BYTES: u64 = 16 << 20;
 
 #[derive(Debug, Default)]
 struct FreeRuns {
@@ -59,13 +63,21 @@ impl FreeRuns {
 pub(crate) struct SegmentPool {
     runs: Mutex<FreeRuns>,
     grow_segments: u32,
+    memory_bytes_max: Option<u64>,
+    /// The map, in messages.
+    path: PathBuf,
 }
 
 impl SegmentPool {
     /// An empty pool that asks the medium for `grow_bytes` at a time.
-    pub(crate) fn new(space: &MapSpace, high_water: u32, grow_bytes: u64) -> Self {
-        let grow_segments = (grow_bytes >> space.geometry.shift).clamp(1, 1 << 20) as u32;
-        Self { runs: Mutex::new(FreeRuns { high_water, ..FreeRuns::default() }), grow_segments }
+    pub(crate) fn new(space: &MapSpace, high_water: u32, options: &Options) -> Self {
+        let grow_segments = (options.grow_bytes >> space.geometry.shift).clamp(1, 1 << 20) as u32;
+        Self {
+            runs: Mutex::new(FreeRuns { high_water, ..FreeRuns::default() }),
+            grow_segments,
+            memory_bytes_max: options.memory_bytes_max,
+            path: options.path.clone(),
+        }
     }
 
     /// Segments that the medium provides.
@@ -116,6 +128,7 @@ impl SegmentPool {
             return Err(Error::Full { wanted, capacity: space.region.len() });
         }
         let generous = needed.max(self.grow_segments).min(left);
+        self.fits_memory(space, needed)?;
         let granted = match space.region.grow(space.geometry.start(old + generous)) {
             Ok(()) => generous,
             // A nearly full medium may still have space for what is needed now.
@@ -141,6 +154,17 @@ impl SegmentPool {
         runs.high_water = high_water;
         runs.put_back(old, granted);
         Ok(())
+    }
+}
+
+impl SegmentPool {
+    /// Refuses to grow where this process has no memory for the records of `needed` more segments: a request that
+    /// cannot be refused later would end the process.
+    fn fits_memory(&self, space: &MapSpace, needed: u32) -> Result<()> {
+        let Some(limit) = self.memory_bytes_max else { return Ok(()) };
+        let bytes = u64::from(needed) << space.geometry.shift;
+        // The index takes about as much again for short records, in pieces of 2 MiB.
+        Ok(fits_memory(&self.path, Some(limit), bytes, 3 * bytes + INDEX_PIECES_BYTES)?)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::format::layout::{
 };
 use crate::format::size_class::{Class, Classes, Cut, is_leaf_class};
 use crate::format::space::MapSpace;
-use crate::{Error, Result};
+use crate::{Error, Options, Result};
 use mangrove_sys::Reservation;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -121,11 +121,11 @@ impl Drop for SlabAllocator {
 }
 
 impl SlabAllocator {
-    pub(crate) fn new(space: Arc<MapSpace>, high_water: u32, grow_bytes: u64) -> Result<Self> {
+    pub(crate) fn new(space: Arc<MapSpace>, high_water: u32, options: &Options) -> Result<Self> {
         let classes = Classes::new(&space.geometry);
         let count = classes.count();
         Ok(Self {
-            pool: SegmentPool::new(&space, high_water, grow_bytes),
+            pool: SegmentPool::new(&space, high_water, options),
             lists: (0..count).map(|_| Mutex::default()).collect(),
             caches: SlotCaches::new(count),
             classes,

@@ -30,7 +30,7 @@ use crate::operations::batch_redo::BatchRedo;
 use crate::operations::flusher::Flusher;
 use crate::operations::read::{check_key, check_value};
 use crate::operations::write::Expected;
-use crate::{Batch, Result, WriteMode};
+use crate::{Batch, Error, Result, WriteMode};
 use mangrove_pool::Lsn;
 use std::ops::{Bound, Range};
 use std::sync::atomic::Ordering;
@@ -59,15 +59,19 @@ impl Hart {
     /// Applies the batch: after a crash all of it is there or nothing, and the same holds for readers.
     ///
     /// # Errors
-    /// As [`Hart::put`]. Where an error there means that nothing changed, nothing of the batch happened.
+    /// As [`Hart::put`]; `Mismatch` when a record is not as the batch expects. Where an error means that nothing changed,
+    /// nothing of the batch happened.
     pub fn write(&self, batch: Batch, mode: WriteMode) -> Result<()> {
         self.check_writable()?;
-        for op in batch.ops() {
+        for op in batch.ops().chain(batch.expected()) {
             check_key(op.key)?;
             check_value(op.value.unwrap_or_default())?;
         }
         let ops = batch.sorted();
-        if let [Op { key, value }] = ops[..] {
+        let is_unconditional = batch.expected().next().is_none();
+        if let [Op { key, value }] = ops[..]
+            && is_unconditional
+        {
             let expect = if value.is_some() { Expected::Any } else { Expected::Present };
             return self.change(key, value, expect, mode).map(|_| ());
         }
@@ -82,11 +86,35 @@ impl Hart {
         let pending = self.read_gate.begin_write();
         let lsn = {
             let exclusive = self.writer_gate.close();
+            if let Some(key) = self.first_mismatch(batch.expected())? {
+                prepared.iter().for_each(|value| self.free_value(&exclusive.lane(), *value));
+                drop((exclusive, pending));
+                return Err(self.mismatch(key));
+            }
             let steps = self.plan(&exclusive.lane(), &ops, &prepared)?;
             self.commit(&exclusive, &steps)?
         };
         drop(preparing);
         self.acknowledge(pending, ops.iter().map(|op| op.key), lsn, mode)
+    }
+
+    /// The first key that is not as expected. The gate is closed.
+    fn first_mismatch<'b>(&self, expected: impl Iterator<Item = Op<'b>>) -> Result<Option<&'b [u8]>> {
+        for Op { key, value } in expected {
+            let wanted = value.map_or(Expected::Absent, Expected::Value);
+            if !self.is_as_expected(key, &wanted)? {
+                return Ok(Some(key));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The error that tells of the record of `key`, which must be durable as for a read.
+    fn mismatch(&self, key: &[u8]) -> Error {
+        match self.unchanged(key) {
+            Ok(_) => Error::Mismatch { key: key.into() },
+            Err(e) => e,
+        }
     }
 
     /// Removes every key between the bounds, all or nothing; returns how many there were.

@@ -152,7 +152,7 @@ impl Hart {
     }
 
     /// True when `key` is as expected at this moment.
-    fn is_as_expected(&self, key: &[u8], expect: &Expected<'_>) -> Result<bool> {
+    pub(crate) fn is_as_expected(&self, key: &[u8], expect: &Expected<'_>) -> Result<bool> {
         let _tree = self.share_tree(key);
         let wanted = match expect {
             Expected::Any => return Ok(true),
@@ -171,7 +171,7 @@ impl Hart {
     }
 
     /// Returns that nothing was changed. That reveals what is there, so it must be durable as for a read.
-    fn unchanged(&self, key: &[u8]) -> Result<bool> {
+    pub(crate) fn unchanged(&self, key: &[u8]) -> Result<bool> {
         while !self.read_gate.wait_durable(self.region(), key)? {}
         Ok(false)
     }

@@ -19,11 +19,12 @@ use crate::format::redo_list::RedoEntry;
 use crate::format::size_class::Class;
 use crate::hart::Hart;
 use crate::index::{BuildItem, DuplicateKey, entry_of};
+use crate::recovery::presume;
 use crate::recovery::scan;
 use crate::recovery::scan::{BlockPlace, RootWords, damage};
 use crate::recovery::upgrade;
 use crate::report::Damage;
-use crate::{Options, RecoveryReport, Result};
+use crate::{Error, Options, RecoveryReport, Result};
 use mangrove_pool::Region;
 use mangrove_sys::{AsymmetricBarrier, fan_out, without_signals};
 use parking_lot::Mutex;
@@ -32,6 +33,11 @@ use std::time::Instant;
 
 /// Leaves are grouped by first key byte; the empty key has a group of its own.
 const GROUP_COUNT: usize = 257;
+
+/// Bytes of the index for a record, at least.
+const INDEX_BYTES: u64 = 12;
+/// Bytes that building the index maps for a record, about: lists of leaves that grow by doubling, and nodes.
+const RECOVERY_BYTES: u64 = 128;
 
 /// A leaf on its way to the index.
 type PendingItem = (u32, BuildItem);
@@ -69,7 +75,7 @@ impl Hart {
     /// `Corrupt` when a structure breaks its rules (with `salvage`: only the root's); `Unsupported` for a newer
     /// format; errors of the medium.
     pub fn recover(region: Region, options: &Options) -> Result<(Self, RecoveryReport)> {
-        let RootWords { geometry, high_water, version } = scan::root(&region)?;
+        let (RootWords { geometry, high_water, version }, root_damage) = root(&region, options)?;
         // The bytes are there already; this reports them to a medium that has just been opened. A medium that is read
         // only provides no more than its file has.
         match region.grow(geometry.start(high_water)) {
@@ -86,7 +92,9 @@ impl Hart {
         let started = Instant::now();
         let mut sweep = Sweep::new(&hart, options, high_water)?;
         sweep.has_removals = version >= VERSION_OF_REMOVALS;
+        root_damage.into_iter().try_for_each(|found| sweep.report(found))?;
         sweep.replay_batch(options.read_only, &mut report)?;
+        sweep.fits_memory(options)?;
         let harvests = sweep.leaves()?;
         hart.last_removals.store(sweep.last_removals.load(Ordering::Relaxed), Ordering::Relaxed);
         report.scan_ns = started.elapsed().as_nanos() as u64;
@@ -106,6 +114,19 @@ impl Hart {
         }
         hart.writer_gate.add_records(&hart.writer_gate.close().lane(), report.records as i64);
         Ok((hart, report))
+    }
+}
+
+/// What the root says; of a damaged one, when salvaging, what it must have said, and the damage.
+fn root(region: &Region, options: &Options) -> Result<(RootWords, Option<Damage>)> {
+    match scan::root(region) {
+        Err(Error::Corrupt { offset, what }) if options.salvage => {
+            match presume::root(region, options.segment_shift, options.salvage_bytes) {
+                Some(root) => Ok((root, Some(Damage { offset, what }))),
+                None => Err(Error::Corrupt { offset, what }),
+            }
+        }
+        root => Ok((root?, None)),
     }
 }
 
@@ -138,8 +159,11 @@ impl<'a> Sweep<'a> {
                 Ok(kind) => kind,
                 Err(found) => {
                     sweep.report(found)?;
-                    sweep.lost.push(segment);
-                    SegmentKind::Free
+                    let presumed = presume::kind(&hart.space, classes, high_water, segment);
+                    if presumed == SegmentKind::Free {
+                        sweep.lost.push(segment);
+                    }
+                    presumed
                 }
             };
             if let SegmentKind::Extent { count } = kind {
@@ -266,6 +290,22 @@ impl<'a> Sweep<'a> {
             }
             _ => cut.slot_at(place).map(|_| (entry, 0)).ok_or_else(bad),
         }
+    }
+
+    /// Refuses where this process has no memory for the index: a request that cannot be refused would end it.
+    fn fits_memory(&self, options: &Options) -> Result<()> {
+        let Some(limit) = options.memory_bytes_max else { return Ok(()) };
+        let space = &self.hart.space;
+        let mut records = 0;
+        for (segment, kind) in (0..).zip(&self.kinds) {
+            let SegmentKind::Leaves { class } = *kind else { continue };
+            let cut = self.hart.alloc.classes.cut(class);
+            for chunk in 0..cut.chunk_count {
+                records += u64::from(scan::chunk(space, segment, class, cut, chunk).1.count_ones());
+            }
+        }
+        let address_space = records * RECOVERY_BYTES + (RECOVERY_BYTES << 20);
+        Ok(mangrove_pool::fits_memory(&options.path, Some(limit), records * INDEX_BYTES, address_space)?)
     }
 
     /// Reads all leaves, on as many threads as allowed.

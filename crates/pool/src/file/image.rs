@@ -109,21 +109,19 @@ impl ImageReader<'_> {
     }
 }
 
-/// Pages that did not match their checksum must do so now that the interrupted checkpoint's records are applied.
-pub(super) fn verify_suspects(
-    suspects: &[u64],
+/// A page that did not match its checksum must do so now that the interrupted checkpoint's records are applied.
+pub(super) fn verify_suspect(
+    page: u64,
     memory: &Reservation,
     sums: &PageChecksums,
     files: &DataFiles,
 ) -> Result<()> {
-    for &page in suspects {
-        // SAFETY: inside the reservation; no thread writes it now.
-        let bytes = unsafe {
-            std::slice::from_raw_parts(memory.base().as_ptr().add(page as usize * PAGE_BYTES), PAGE_BYTES)
-        };
-        if page_checksum(bytes) != sums.get(page) && DamageCheck::PageChecksum.is_on() {
-            return Err(files.damaged_page(page));
-        }
+    // SAFETY: inside the reservation; no thread writes it now.
+    let bytes = unsafe {
+        std::slice::from_raw_parts(memory.base().as_ptr().add(page as usize * PAGE_BYTES), PAGE_BYTES)
+    };
+    if page_checksum(bytes) != sums.get(page) && DamageCheck::PageChecksum.is_on() {
+        return Err(files.damaged_page(page));
     }
     Ok(())
 }

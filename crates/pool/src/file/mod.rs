@@ -2,6 +2,7 @@
 
 mod apply_log;
 pub(super) mod checkpoint;
+mod damage_notes;
 pub(super) mod exit_hook;
 pub(super) mod finish_recovery;
 pub(super) mod flusher;

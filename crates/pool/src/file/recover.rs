@@ -10,12 +10,13 @@
 use crate::damage_check::DamageCheck;
 use crate::file::apply_log::LogParts;
 use crate::file::checkpoint::{Checkpointer, page_buffer};
+use crate::file::damage_notes::DamageNotes;
 use crate::file::finish_recovery::DeferredRecovery;
-use crate::file::image::{ImageReader, make_room, map_image, verify_suspects};
+use crate::file::image::{ImageReader, make_room, map_image, verify_suspect};
 use crate::file::medium::{FileParts, HUGE_PAGES_FROM_BYTES};
 use crate::format::page_sums::{CHECKSUM_BYTES, PAGE_BYTES, PageChecksums};
 use crate::format::superblock::Superblock;
-use crate::limits::reserve;
+use crate::limits::{fits_memory, reserve};
 use crate::log::recent::{LeftRecent, Recent};
 use crate::log::ring::Log;
 use crate::log::scan::{LogScan, closed_log, refuse_hole, scan};
@@ -53,6 +54,8 @@ pub(crate) struct Recovered {
     spills: Vec<PendingSpill>,
     grown: u64,
     pub(crate) report: OpenReport,
+    /// The damage that an opening for a salvage has passed over.
+    notes: DamageNotes,
     /// Bytes of the data file that have not been compared with their page checksums.
     unverified: std::ops::Range<u64>,
 }
@@ -86,18 +89,23 @@ pub(crate) fn recover(
         // Now, because later there may be no descriptor left, and the way to write the log is decided once.
         log_file.prepare_durable()?;
     }
-    let log_size = log_file.size()?;
-    if log_size != sb.log_bytes && DamageCheck::LogLength.is_on() {
-        let what = format!("the log has {log_size} bytes instead of {}", sb.log_bytes);
-        return Err(log_file.corrupt(log_size.min(sb.log_bytes), what));
+    let notes = DamageNotes::new(options.salvage);
+    notes.pass(check_log_length(&log_file, sb), || ())?;
+    let image_size = match notes.pass(files.image_size(sb).map(Some), || None)? {
+        Some(size) => size,
+        None => files.image.size()?.min(sb.capacity) / PAGE_BYTES as u64 * PAGE_BYTES as u64,
+    };
+    if !lazy {
+        let limit = options.config.memory_bytes_max;
+        fits_memory(directory, limit, image_size, 0)?;
     }
-    let image_size = files.image_size(sb)?;
     let memory = match sb.address {
         _ if options.away => reserve(sb.capacity, image_size, Reservation::anonymous)?,
         0 => reserve(sb.capacity, image_size, Reservation::anonymous)?,
         address => reserve_at(address, sb.capacity, image_size)?,
     };
-    let sums = files.read_sums(sb, image_size, memory.len() as u64)?;
+    let sums = files.read_sums(sb, memory.len() as u64)?;
+    notes.pass(files.refuse_sums_beyond(sb, image_size, &sums), || ())?;
     let mapped = lazy && map_image(&files, image_size, &memory)?;
     // A mapped file is not read now.
     let to_read = if mapped { 0 } else { image_size };
@@ -110,7 +118,11 @@ pub(crate) fn recover(
     let reader =
         ImageReader { files: &files, sums: &sums, size: to_read, memory: &memory, next: AtomicU64::new(0) };
     let (recent, nonce) = (LeftRecent::all_in(storage, directory)?, storage.random());
-    let (mut suspects, scan) = read_and_scan(&reader, &log_file, (&recent, nonce), sb, directory, &mut ring)?;
+    let scan_log = |ring: &mut Mirror| {
+        let scan = scan_log(&log_file, (&recent, nonce), sb, directory, ring);
+        notes.pass(scan, || LogScan::empty(sb))
+    };
+    let (mut suspects, scan) = read_and_scan(&reader, &mut ring, scan_log)?;
     if scan.image_end > memory.len() as u64 {
         return Err(Error::Unsupported {
             what: format!(
@@ -129,8 +141,10 @@ pub(crate) fn recover(
     let (seed, spills) = (sb.seed(), &scan.spills[..]);
     let mut log = LogParts { storage, directory, seed, ring: &ring, spills, keep_open, applied: Vec::new() };
     let mut records = log.apply(&memory, sb.tail, sb.target)?;
-    verify_suspects(&suspects, &memory, &sums, &files)?;
-    sums.are_of(sb, image_size, files.sums.path())?;
+    for page in suspects {
+        notes.pass(verify_suspect(page, &memory, &sums, &files), || ())?;
+    }
+    notes.pass(sums.are_of(sb, image_size, files.sums.path()), || ())?;
     records += log.apply(&memory, sb.target, scan.end)?;
     let spills = log.applied;
     let verified_to = to_read;
@@ -155,37 +169,52 @@ pub(crate) fn recover(
         spills,
         grown,
         report,
+        notes,
         unverified: verified_to..image_size,
     })
 }
 
-/// Reads the data file and the log at the same time. Returns the pages that may be torn, and what the log holds.
-fn read_and_scan(
-    reader: &ImageReader<'_>,
+fn check_log_length(log_file: &PoolFile, sb: &Superblock) -> Result<()> {
+    let log_size = log_file.size()?;
+    if log_size == sb.log_bytes || !DamageCheck::LogLength.is_on() {
+        return Ok(());
+    }
+    let what = format!("the log has {log_size} bytes instead of {}", sb.log_bytes);
+    Err(log_file.corrupt(log_size.min(sb.log_bytes), what))
+}
+
+/// What the log holds, and recent writes continue.
+fn scan_log(
     log_file: &PoolFile,
     (recent, nonce): (&[LeftRecent], u64),
     sb: &Superblock,
     directory: &Path,
     ring: &mut Mirror,
-) -> Result<(Vec<u64>, LogScan)> {
-    let ring = Mutex::new(ring);
-    let scan_log = || {
-        if sb.clean {
-            let scan = closed_log(log_file, sb, directory.join("pool"))?;
-            if recent.is_empty() {
-                return Ok(scan);
-            }
+) -> Result<LogScan> {
+    if sb.clean {
+        let scan = closed_log(log_file, sb, directory.join("pool"))?;
+        if recent.is_empty() {
+            return Ok(scan);
         }
-        scan(log_file, recent, nonce, sb, &mut ring.lock())
-    };
+    }
+    scan(log_file, recent, nonce, sb, ring)
+}
+
+/// Reads the data file and the log at the same time. Returns the pages that may be torn, and what the log holds.
+fn read_and_scan(
+    reader: &ImageReader<'_>,
+    ring: &mut Mirror,
+    scan_log: impl Fn(&mut Mirror) -> Result<LogScan> + Sync,
+) -> Result<(Vec<u64>, LogScan)> {
     if reader.size < PARALLEL_FROM_BYTES {
-        let scan = scan_log()?;
+        let scan = scan_log(ring)?;
         return Ok((reader.read()?, scan));
     }
+    let ring = Mutex::new(ring);
     // The thread that scans the log waits for the disk most of the time; then it reads along.
     let threads = threads().max(2);
     let results = fan_out(threads, |number| -> Result<_> {
-        let scan = if number == threads - 1 { Some(scan_log()?) } else { None };
+        let scan = if number == threads - 1 { Some(scan_log(&mut ring.lock())?) } else { None };
         Ok((reader.read()?, scan))
     });
     let (mut suspects, mut scanned) = (Vec::new(), None);
@@ -204,11 +233,6 @@ fn threads() -> usize {
 }
 
 impl Recovered {
-    /// Bytes of the region that may be used.
-    pub(crate) fn grown(&self) -> u64 {
-        self.grown
-    }
-
     /// Removes the files of recent writes that hold nothing which the log needs: each process that died while it opened
     /// the pool has left one as long as the log, so without this such processes could fill the medium.
     ///
@@ -234,13 +258,18 @@ impl Recovered {
         DeferredRecovery::new(storage, directory, sb, &self.scan)
     }
 
+    /// What a pool opened read-only consists of: its memory, how much of it may be used, and the damage in it.
+    pub(crate) fn into_reader(self) -> (Reservation, u64, Vec<String>) {
+        (self.memory, self.grown, self.notes.into_notes())
+    }
+
     /// Does the same for a pool opened read-only.
     ///
     /// # Errors
     /// `Corrupt` when the log has a hole; `Io`.
     pub(crate) fn finish_for_reader(&self, sb: &Superblock) -> Result<()> {
         if !sb.clean {
-            refuse_hole(&self.log_file, sb, &self.scan)?;
+            self.notes.pass(refuse_hole(&self.log_file, sb, &self.scan), || ())?;
         }
         // Durable-order: rule 2 of `file/finish_recovery.rs`. A reader cannot write the bytes again, but it can
         // sync them.

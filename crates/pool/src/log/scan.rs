@@ -68,7 +68,7 @@ pub(crate) struct LogScan {
 
 impl LogScan {
     /// A log without groups after the tail.
-    fn empty(sb: &Superblock) -> Self {
+    pub(crate) fn empty(sb: &Superblock) -> Self {
         let (tail, nonce) = (sb.tail, sb.nonce);
         Self {
             end: tail,

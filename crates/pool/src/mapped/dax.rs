@@ -27,7 +27,7 @@ pub(crate) fn is_on_dax_mount(path: &Path) -> bool {
 /// Locks a device among processes, and among pools: the lock of a pool does not cover another pool on the same
 /// device.
 pub(super) fn lock_device(device: &PoolFile, kind: LockKind) -> Result<()> {
-    if device.lock(kind)? { Ok(()) } else { Err(Error::Busy { path: device.path().to_owned() }) }
+    if device.lock(kind)? { Ok(()) } else { Err(Error::busy(device.path())) }
 }
 
 /// Zeroes a new devdax device; returns its size in bytes.

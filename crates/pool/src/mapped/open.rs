@@ -44,7 +44,8 @@ pub(crate) fn open_mapped(
         write_caches_back(&files, &sb, options)?;
     }
     let memory = map(&files, &sb, size, options.config.read_only)?;
-    let sums = files.read_sums(&sb, size, memory.len() as u64)?;
+    let sums = files.read_sums(&sb, memory.len() as u64)?;
+    files.refuse_sums_beyond(&sb, size, &sums)?;
     if sb.clean && options.start == Start::Read {
         verify_closed(&memory, &sums, size, &files, options)?;
     }

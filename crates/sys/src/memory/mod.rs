@@ -1,5 +1,6 @@
 //! Addresses, the memory behind them, and the node that it lies on.
 
+pub(crate) mod allowed;
 pub(crate) mod mapping;
 pub(crate) mod mirror;
 pub(crate) mod node;

@@ -64,7 +64,8 @@ impl Heap {
         // Before a file is made.
         drop(self.thread()?);
         self.refuse_own_directory(path.as_ref())?;
-        appear(path.as_ref(), |part| self.copy_to(part, &mut progress))
+        let like = self.shadow().path().unwrap_or(Path::new("")).to_owned();
+        appear(path.as_ref(), &like, |part| self.copy_to(part, &mut progress))
     }
 
     /// A pool in the heap's own directory would be lost with it, and be copied with it by other tools.

@@ -1,0 +1,194 @@
+//! A damaged map gives back every record that is sound.
+
+use mangrove::{Error, Map};
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::ControlFlow;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+type Records = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+fn open(path: &Path) -> Map {
+    Map::options().medium(mangrove::Medium::File).capacity(16 << 20).log_bytes(1 << 20).open(path).unwrap()
+}
+
+/// Short and long keys, values in leaves, in blocks and in an extent; the records in the order of their writes.
+fn fill(map: &Map) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut records: Vec<(Vec<u8>, Vec<u8>)> = (0..600u32)
+        .map(|i| {
+            let key = format!("{i:03}-{}", "k".repeat([4, 80, 300][i as usize % 3])).into_bytes();
+            (key, vec![i as u8; [3, 8, 70, 900][i as usize / 3 % 4]])
+        })
+        .collect();
+    records.push((b"extent".to_vec(), vec![7; 300_000]));
+    records.iter().for_each(|(key, value)| map.put(key, value).unwrap());
+    records
+}
+
+fn copy(from: &Path, to: PathBuf) -> PathBuf {
+    fs::create_dir(&to).unwrap();
+    for name in ["pool", "image", "log", "sums"] {
+        fs::copy(from.join(name), to.join(name)).unwrap();
+    }
+    to
+}
+
+/// What a salvage of `bad` gives: the records, and the damage that it reports.
+fn salvaged(bad: &Path) -> (Records, Vec<String>) {
+    let new = bad.with_file_name("new");
+    let report = Map::salvage(bad, &new, |_| ControlFlow::Continue(())).unwrap();
+    let map = Map::options().read_only(true).open(&new).unwrap();
+    assert!(map.check().unwrap().is_sound());
+    let found: Records = map.iter().unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!(report.records, found.len() as u64);
+    drop(map);
+    fs::remove_dir_all(&new).unwrap();
+    (found, report.damage)
+}
+
+#[test]
+fn one_flipped_bit_costs_one_record_at_most() {
+    let dir = folder();
+    let live = dir.path().join("live");
+    let map = open(&live);
+    let records: Records = fill(&map).into_iter().collect();
+    map.close().unwrap();
+    let bad = copy(&live, dir.path().join("bad"));
+    assert_eq!(salvaged(&bad), (records.clone(), Vec::new()), "nothing is damaged");
+    let image = fs::read(bad.join("image")).unwrap();
+    let used: Vec<usize> = (0..image.len()).filter(|&at| image[at] != 0).collect();
+    // The root, the directory, and bytes all over the leaves and values.
+    let early = used.iter().copied().take_while(|&at| at < 8192).step_by(5);
+    let (mut lost, mut tries) = (0, 0);
+    for at in early.chain(used.iter().copied().step_by(used.len() / 60)) {
+        let mut damaged = image.clone();
+        damaged[at] ^= 1 << (at % 8);
+        fs::write(bad.join("image"), damaged).unwrap();
+        assert!(matches!(Map::options().read_only(true).open(&bad), Err(Error::Corrupt { .. })));
+        let (found, damage) = salvaged(&bad);
+        assert!(!damage.is_empty() && damage[0].contains("image"), "byte {at}: {damage:?}");
+        assert!(found.iter().all(|(key, value)| records.get(key) == Some(value)), "byte {at}");
+        let missing = records.len() - found.len();
+        assert!(missing <= 1, "byte {at}: {missing} records are missing: {damage:?}");
+        (lost, tries) = (lost + missing, tries + 1);
+    }
+    assert!(lost > 10 && tries > 70, "{lost} records lost in {tries} tries");
+}
+
+#[test]
+fn a_damaged_log_costs_what_was_written_after_the_damage() {
+    let dir = folder();
+    let live = dir.path().join("live");
+    let map = open(&live);
+    let order = fill(&map);
+    let bad = copy(&live, dir.path().join("bad"));
+    map.close().unwrap();
+    let log = fs::read(bad.join("log")).unwrap();
+    let used: Vec<usize> = (0..log.len()).filter(|&at| log[at] != 0).collect();
+    let (mut shortest, mut longest) = (order.len(), 0);
+    for at in used.iter().copied().step_by(used.len() / 12) {
+        let mut damaged = log.clone();
+        damaged[at] ^= 1;
+        fs::write(bad.join("log"), damaged).unwrap();
+        let (found, damage) = salvaged(&bad);
+        assert!(!damage.is_empty(), "byte {at}");
+        let prefix: Records = order[..found.len()].iter().cloned().collect();
+        assert!(found == prefix, "byte {at}: not a prefix of the writes: {} records", found.len());
+        (shortest, longest) = (shortest.min(found.len()), longest.max(found.len()));
+    }
+    assert!(shortest < 300 && longest > 300, "{shortest} to {longest} records");
+    fs::write(bad.join("log"), &log[..log.len() / 2]).unwrap();
+    let (_, damage) = salvaged(&bad);
+    assert!(damage.iter().any(|place| place.contains("log")), "{damage:?}");
+}
+
+#[test]
+fn an_image_that_was_cut_gives_what_is_left() {
+    let dir = folder();
+    let live = dir.path().join("live");
+    let map = open(&live);
+    let records: Records = fill(&map).into_iter().collect();
+    map.close().unwrap();
+    let bad = copy(&live, dir.path().join("bad"));
+    let image = fs::read(bad.join("image")).unwrap();
+    let last = image.iter().rposition(|&byte| byte != 0).unwrap();
+    fs::write(bad.join("image"), &image[..last / 2]).unwrap();
+    let (found, damage) = salvaged(&bad);
+    assert!(
+        !damage.is_empty() && !found.is_empty() && found.len() < records.len(),
+        "{} records",
+        found.len()
+    );
+    assert!(found.iter().all(|(key, value)| records.get(key) == Some(value)));
+}
+
+#[test]
+fn a_salvage_is_whole_or_not_there_and_leaves_the_damaged_pool_alone() {
+    let dir = folder();
+    let bad = dir.path().join("bad");
+    let map = open(&bad);
+    fill(&map);
+    let new = dir.path().join("new");
+    let busy = Map::salvage(&bad, &new, |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(matches!(busy, Error::Busy { .. }), "{busy}");
+    map.close().unwrap();
+    let before = fs::read(bad.join("image")).unwrap();
+    let stopped = Map::salvage(&bad, &new, |_| ControlFlow::Break(())).unwrap_err();
+    assert!(matches!(stopped, Error::Stopped) || new.exists(), "{stopped}");
+    let missing = Map::salvage(dir.path().join("none"), &new, |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(matches!(missing, Error::NotFound { .. }), "{missing}");
+    assert!(fs::read(bad.join("image")).unwrap() == before);
+}
+
+#[test]
+fn a_copy_has_the_permissions_and_the_log_of_its_original() {
+    let dir = folder();
+    let live = dir.path().join("live");
+    let map = open(&live);
+    fill(&map);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    for (folder, file) in [(0o700, 0o600), (0o750, 0o640)] {
+        for name in ["pool", "image", "log", "sums"] {
+            fs::set_permissions(live.join(name), fs::Permissions::from_mode(file)).unwrap();
+        }
+        fs::set_permissions(&live, fs::Permissions::from_mode(folder)).unwrap();
+        let to = dir.path().join(format!("copy-{folder:o}"));
+        let part = dir.path().join(format!(".copy-{folder:o}.mangrove-part"));
+        map.backup(&to, |_| {
+            assert_eq!(mode(&part), 0o700, "nobody else reads what is being copied");
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        assert_eq!(mode(&to), folder);
+        for name in ["pool", "image", "log", "sums"] {
+            assert_eq!(mode(&to.join(name)), file, "{name}");
+        }
+        assert_eq!(fs::metadata(to.join("log")).unwrap().len(), 1 << 20);
+    }
+    map.close().unwrap();
+}
+
+#[test]
+fn after_a_failure_of_the_medium_a_backup_has_everything_that_was_acknowledged() {
+    let dir = folder();
+    let live = dir.path().join("live");
+    let map = open(&live);
+    let records: Records = fill(&map).into_iter().collect();
+    // A pool whose file has lost its name refuses to go on: the failure of a disk, for a test.
+    fs::rename(live.join("pool"), live.join("away")).unwrap();
+    map.checkpoint().unwrap_err();
+    fs::rename(live.join("away"), live.join("pool")).unwrap();
+    assert!(map.put("late", "never acknowledged").is_err() && map.refusal().is_some());
+    let _ = map.put_nowait("later", "never acknowledged");
+    let to = dir.path().join("saved");
+    let report = map.backup(&to, |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(report.records, records.len() as u64);
+    let saved = Map::options().read_only(true).open(&to).unwrap();
+    let found: Records = saved.iter().unwrap().collect::<Result<_, _>>().unwrap();
+    assert!(found == records && saved.check().unwrap().is_sound());
+}

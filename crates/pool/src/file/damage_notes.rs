@@ -1,0 +1,39 @@
+//! The damage that an opening for a salvage notes and passes over, where any other opening ends with the error.
+
+use crate::sync::Mutex;
+use crate::{Error, Result};
+
+/// Damage beyond this count is not noted.
+const NOTES_MAX: usize = 1000;
+
+/// What an opening does with damage.
+pub(crate) struct DamageNotes {
+    salvage: bool,
+    notes: Mutex<Vec<String>>,
+}
+
+impl DamageNotes {
+    /// With `salvage` it notes damage, otherwise it refuses it.
+    pub(crate) fn new(salvage: bool) -> Self {
+        Self { salvage, notes: Mutex::new(Vec::new()) }
+    }
+
+    /// The result of a step, or `otherwise` where the step found damage and this is a salvage. Other errors stay.
+    pub(crate) fn pass<T>(&self, result: Result<T>, otherwise: impl FnOnce() -> T) -> Result<T> {
+        match result {
+            Err(Error::Corrupt { path, offset, what }) if self.salvage => {
+                let mut notes = self.notes.lock();
+                if notes.len() < NOTES_MAX {
+                    notes.push(format!("{}, byte {offset}: {what}", path.display()));
+                }
+                Ok(otherwise())
+            }
+            other => other,
+        }
+    }
+
+    /// What was noted.
+    pub(crate) fn into_notes(self) -> Vec<String> {
+        std::mem::take(&mut *self.notes.lock())
+    }
+}
