@@ -46,6 +46,11 @@ impl Failure {
         &self.message
     }
 
+    /// True when what was written is not what was read.
+    pub(crate) fn is_corruption(&self) -> bool {
+        self.kind == FailureKind::Corruption
+    }
+
     /// The operating system refused to `doing` the thing at `path`.
     pub(crate) fn io(doing: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
         Self::new(FailureKind::IoError, format!("cannot {doing} {}: {error}", path.display()))

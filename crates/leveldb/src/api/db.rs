@@ -70,7 +70,7 @@ pub(crate) fn open_engine(
 
 /// Creates the database in a locked directory that has no catalog. If the process dies before the end, there is no
 /// catalog and there are no records.
-fn create(
+pub(crate) fn create(
     directory: &Path,
     order: &Order,
     lock: DirectoryLock,
@@ -131,7 +131,10 @@ fn open_locked(directory: &Path, options: &OpenRequest, lock: DirectoryLock) -> 
                 String::from_utf8_lossy(&order.name)
             )));
         }
-        Some(catalog) => (open_engine(directory, &catalog, order, false, lock)?.0, catalog.engine),
+        Some(catalog) => {
+            catalog::keep_leveldb_out(directory);
+            (open_engine(directory, &catalog, order, false, lock)?.0, catalog.engine)
+        }
         None if options.create_if_missing => create(directory, order, lock)?,
         None => return Err(missing(directory)),
     };

@@ -1,16 +1,18 @@
 //! Removing and repairing databases that are not open.
 
-use crate::api::db::open_engine;
+use crate::api::db::{create, open_engine};
 use crate::api::options::leveldb_options_t;
 use crate::bytes::path;
 use crate::engine::catalog;
 use crate::engine::catalog::{Catalog, DirectoryLock, EngineKind};
+use crate::engine::salvage;
 use crate::engine::tree_engine;
 use crate::order::Order;
 use crate::status::{Failure, Result, guard};
 use mangrove::PoolInfo;
 use mangrove_cabi::{handle, on_own_thread};
 use std::ffi::c_char;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// Removes a database with all that it holds; does nothing when there is none. Other files in the directory stay. A
@@ -34,7 +36,7 @@ fn destroy(directory: &Path) -> Result<()> {
     let pool = catalog::pool(directory);
     let info = mangrove::pool_info(&pool);
     if info.as_ref().is_ok_and(|info| info.busy) {
-        return Err(mangrove::Error::Busy { path: pool }.into());
+        return Err(mangrove::Error::Busy { path: pool, holder: None }.into());
     }
     // A directory with a catalog that cannot be read still holds a database.
     if !matches!(Catalog::read(directory), Ok(None)) {
@@ -76,8 +78,10 @@ fn engine_of(info: &PoolInfo) -> EngineKind {
     if info.kind == "map" { EngineKind::Map } else { EngineKind::Durable }
 }
 
-/// Verifies a database, and rewrites its catalog if that is lost or damaged; then the options give the comparator.
-/// Damaged records are reported, not repaired.
+/// Verifies a database, and rewrites its catalog if that is lost or damaged; then the options give the comparator. Of a
+/// damaged database with the engine `map` it keeps every sound record, and moves the damaged pool, with a list of the
+/// damaged places, to the folder `lost`; with the engine `durable` it reports the damage. A folder without a database
+/// gets an empty one, as with LevelDB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_repair_db(
     options: *const leveldb_options_t,
@@ -97,6 +101,9 @@ pub unsafe extern "C" fn leveldb_repair_db(
 fn repair(directory: &Path, order: &Order) -> Result<()> {
     catalog::refuse_leveldb(directory)?;
     let pool = catalog::pool(directory);
+    if !pool.exists() && matches!(Catalog::read(directory), Ok(None)) {
+        return make_empty(directory, order);
+    }
     // Checked before a lock file is created for nothing.
     mangrove::pool_info(&pool)?;
     let lock = catalog::lock(directory)?;
@@ -115,11 +122,33 @@ fn repair(directory: &Path, order: &Order) -> Result<()> {
             String::from_utf8_lossy(&order.name)
         )));
     }
-    let (engine, _) = open_engine(directory, &catalog, order, false, lock)?;
-    if let Some(first) = engine.check()?.first() {
-        return Err(Failure::corruption(first.clone()));
+    match verify(directory, &catalog, order, lock) {
+        Err(failure) if failure.is_corruption() && catalog.engine == EngineKind::Map => {
+            let lock = catalog::lock(directory)?;
+            salvage::replace_pool(directory)?;
+            verify(directory, &catalog, order, lock)?;
+        }
+        verified => verified?,
     }
     if is_new { catalog.write(directory) } else { Ok(()) }
+}
+
+/// Opens the database and compares every record with its checksums.
+fn verify(directory: &Path, catalog: &Catalog, order: &Order, lock: DirectoryLock) -> Result<()> {
+    let (engine, _) = open_engine(directory, catalog, order, false, lock)?;
+    match engine.check()?.first() {
+        Some(first) => Err(Failure::corruption(first.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Makes an empty database where there is none.
+fn make_empty(directory: &Path, order: &Order) -> Result<()> {
+    match std::fs::create_dir(directory) {
+        Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(Failure::io("create", directory, &e)),
+        _ => {}
+    }
+    create(directory, order, catalog::lock(directory)?).map(drop)
 }
 
 #[cfg(test)]
@@ -283,5 +312,50 @@ mod tests {
         let directory = directory.keep();
         destroy(&directory).unwrap();
         assert!(!directory.exists());
+    }
+
+    #[test]
+    fn a_folder_without_a_database_is_repaired_to_an_empty_one() {
+        let parent = tempfile::tempdir().unwrap();
+        let missing = parent.path().join("missing");
+        let empty = parent.path().join("empty");
+        std::fs::create_dir(&empty).unwrap();
+        for directory in [missing, empty] {
+            repair(&directory, &bytewise()).unwrap();
+            repair(&directory, &bytewise()).unwrap();
+            let catalog = Catalog::read(&directory).unwrap().expect("a database");
+            let lock = catalog::lock(&directory).unwrap();
+            assert!(open_engine(&directory, &catalog, &bytewise(), false, lock).unwrap().1, "it is empty");
+        }
+        repair(&parent.path().join("no/such/folder"), &bytewise()).unwrap_err();
+    }
+
+    #[test]
+    fn a_damaged_map_is_repaired_and_what_was_damaged_is_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let catalog = Catalog { engine: EngineKind::Map, comparator: BYTEWISE.to_vec() };
+        let lock = catalog::lock(directory.path()).unwrap();
+        let (engine, _) = open_engine(directory.path(), &catalog, &bytewise(), true, lock).unwrap();
+        for i in 0..500u32 {
+            engine.put(&i.to_be_bytes(), &[b'v'; 100], i == 499).unwrap();
+        }
+        drop(engine);
+        catalog.write(directory.path()).unwrap();
+        for round in 1..3 {
+            let image = catalog::pool(directory.path()).join("image");
+            let mut bytes = std::fs::read(&image).unwrap();
+            let at = bytes.windows(100).position(|part| part == [b'v'; 100]).unwrap();
+            bytes[at] ^= 1;
+            std::fs::write(&image, &bytes).unwrap();
+            repair(directory.path(), &bytewise()).unwrap();
+            let lock = catalog::lock(directory.path()).unwrap();
+            let (engine, _) = open_engine(directory.path(), &catalog, &bytewise(), false, lock).unwrap();
+            assert_eq!(engine.figures().records, 500 - round);
+            assert!(engine.check().unwrap().is_empty());
+            let lost = directory.path().join("lost").join(format!("pool-{round}"));
+            assert_eq!(std::fs::read(lost.join("image")).unwrap(), bytes, "the damaged pool is kept");
+            let report = std::fs::read_to_string(lost.with_extension("txt")).unwrap();
+            assert!(report.contains("image"), "{report}");
+        }
     }
 }

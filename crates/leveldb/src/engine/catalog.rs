@@ -4,12 +4,13 @@
 //! |---|---|
 //! | `LOCK` | empty; the process that has the database open holds a lock on it |
 //! | `MANGROVE` | three lines of text: format, engine, comparator; a fourth with their CRC-32C |
-//! | `CURRENT` | a name that is no file's, so that LevelDB refuses the directory, and says the name |
+//! | `CURRENT` | keeps LevelDB itself out (`leveldb_files.rs`) |
 //! | `pool` | the engine's files |
 //!
 //! `MANGROVE` is the commit point of creation: it is renamed into place once the engine's files are there. A
 //! directory without it holds no database.
 
+use crate::engine::leveldb_files;
 use crate::status::{Failure, Result};
 use mangrove_sys::ProcessMark;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
@@ -23,11 +24,6 @@ const LOCK_FILE: &str = "LOCK";
 const CATALOG_FILE: &str = "MANGROVE";
 const CATALOG_FILE_NEW: &str = "MANGROVE.new";
 const POOL_DIRECTORY: &str = "pool";
-/// The file that marks a directory of LevelDB's own: it names LevelDB's newest MANIFEST. Without one LevelDB would
-/// begin a database of its own among this library's files, if it may create one.
-const LEVELDB_FILE: &str = "CURRENT";
-/// What this library's directories have in it.
-const NOT_LEVELDBS: &str = "(a database of Mangrove, not of LevelDB: open it with Mangrove's library)\n";
 /// A catalog is a few lines; a longer file is not one.
 const CATALOG_BYTES_MAX: u64 = 1 << 20;
 
@@ -112,8 +108,7 @@ impl Catalog {
         // Durable-order: the directory's name before what makes it a database; otherwise a crash may lose all that is
         // in it.
         sync_name(directory).map_err(|e| Failure::io("sync the name of", directory, &e))?;
-        let marker = directory.join(LEVELDB_FILE);
-        std::fs::write(&marker, NOT_LEVELDBS).map_err(|e| Failure::io("write", &marker, &e))?;
+        leveldb_files::keep_leveldb_out(directory)?;
         let (new, path) = (directory.join(CATALOG_FILE_NEW), directory.join(CATALOG_FILE));
         let written = File::create(&new)
             .and_then(|mut file| {
@@ -184,30 +179,13 @@ pub(crate) fn pool(directory: &Path) -> PathBuf {
 
 /// Refuses a directory that holds files of LevelDB itself.
 pub(crate) fn refuse_leveldb(directory: &Path) -> Result<()> {
-    if directory.join(LEVELDB_FILE).exists() && !has_marker(directory) {
-        return Err(Failure::invalid(format!(
-            "{0}: holds files of LevelDB itself, which Mangrove does not read; copy the records into a new folder: \
-             mangrove leveldb import {0} NEW",
-            directory.display()
-        )));
-    }
-    Ok(())
+    leveldb_files::refuse(directory, directory.join(CATALOG_FILE).exists())
 }
 
-/// True when the directory says that it is not LevelDB's. A crash may have cut what it says.
-fn has_marker(directory: &Path) -> bool {
-    let path = directory.join(LEVELDB_FILE);
-    std::fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() <= NOT_LEVELDBS.len() as u64)
-        && std::fs::read_to_string(&path).is_ok_and(|text| text == NOT_LEVELDBS || is_cut(&text, directory))
-}
-
-/// True for a marker that a crash has cut, in a directory that has none of LevelDB's other files.
-fn is_cut(text: &str, directory: &Path) -> bool {
-    let is_manifest = |entry: std::io::Result<std::fs::DirEntry>| {
-        entry.is_ok_and(|e| e.file_name().to_string_lossy().starts_with("MANIFEST-"))
-    };
-    NOT_LEVELDBS.starts_with(text)
-        && std::fs::read_dir(directory).is_ok_and(|mut names| !names.any(is_manifest))
+/// Keeps LevelDB itself out of a database, also of one that an earlier version has made.
+pub(crate) fn keep_leveldb_out(directory: &Path) {
+    // It protects from a mistake: a directory that cannot be written is as good without.
+    let _ = leveldb_files::keep_leveldb_out(directory);
 }
 
 /// A locked directory.
@@ -277,9 +255,9 @@ pub(crate) fn remove(directory: &Path, ours: bool) -> Result<()> {
         let pool = pool(directory);
         gone(std::fs::remove_dir_all(&pool), &pool)?;
     }
+    leveldb_files::remove(directory)?;
     // The lock file last: a process that waits for it must not find a half removed database.
-    let marker = has_marker(directory).then_some(LEVELDB_FILE);
-    for name in [CATALOG_FILE, CATALOG_FILE_NEW].into_iter().chain(marker).chain([LOCK_FILE]) {
+    for name in [CATALOG_FILE, CATALOG_FILE_NEW, LOCK_FILE] {
         let path = directory.join(name);
         gone(std::fs::remove_file(&path), &path)?;
     }
@@ -326,22 +304,6 @@ mod tests {
             let read = Catalog::read(directory.path());
             assert!(read.is_err() || at + 1 == text.len(), "cut at {at}: {read:?}");
         }
-    }
-
-    #[test]
-    fn the_marker_is_not_taken_for_leveldbs_file() {
-        let directory = tempfile::tempdir().unwrap();
-        let current = directory.path().join(LEVELDB_FILE);
-        catalog(b"order").write(directory.path()).unwrap();
-        refuse_leveldb(directory.path()).unwrap();
-        // A crash cut it; then it may be LevelDB's, which has a MANIFEST.
-        std::fs::write(&current, "").unwrap();
-        refuse_leveldb(directory.path()).unwrap();
-        std::fs::write(directory.path().join("MANIFEST-000001"), "").unwrap();
-        refuse_leveldb(directory.path()).unwrap_err();
-        std::fs::write(&current, "MANIFEST-000001\n").unwrap();
-        let why = refuse_leveldb(directory.path()).unwrap_err().to_string();
-        assert!(why.contains("leveldb import"), "{why}");
     }
 
     #[test]

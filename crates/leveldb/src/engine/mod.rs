@@ -2,9 +2,11 @@
 
 pub(super) mod catalog;
 pub(super) mod engine;
+mod leveldb_files;
 pub(super) mod map_engine;
 pub(super) mod memory_engine;
 pub(super) mod pins;
+pub(super) mod salvage;
 mod tree_cursor;
 pub(super) mod tree_engine;
 mod tree_store;

@@ -18,6 +18,8 @@ const OURS: &CStr = c"mangrove_leveldb_version";
 
 type Handle = *mut c_void;
 type Strings = *const *const c_char;
+/// A key and its value.
+type Record<'a> = (&'a [u8], &'a [u8]);
 
 /// Declares the functions that are looked up.
 macro_rules! functions {
@@ -251,7 +253,7 @@ pub(super) struct ForeignCursor<'a> {
 
 impl ForeignCursor<'_> {
     /// The record that the cursor stands on; an error where LevelDB could not read one.
-    pub(super) fn record(&self) -> std::result::Result<Option<(&[u8], &[u8])>, String> {
+    pub(super) fn record(&self) -> std::result::Result<Option<Record<'_>>, String> {
         let (functions, mut len) = (&self.library.0, 0);
         // SAFETY: a live iterator; on a record, whose bytes stay until it moves.
         unsafe {

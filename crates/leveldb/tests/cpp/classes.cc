@@ -103,7 +103,9 @@ void walk(DB *db, const ReadOptions &reads) {
     say("status", it->status());
     it->RegisterCleanup([](void *a, void *) { printf("cleanup %s\n", static_cast<char *>(a)); },
                         const_cast<char *>("one"), nullptr);
-    const auto both = [](void *a, void *b) { printf("cleanup %s %s\n", static_cast<char *>(a), static_cast<char *>(b)); };
+    const auto both = [](void *a, void *b) {
+        printf("cleanup %s %s\n", static_cast<char *>(a), static_cast<char *>(b));
+    };
     it->RegisterCleanup(both, const_cast<char *>("two"), const_cast<char *>("2"));
     it->RegisterCleanup([](void *, void *b) { printf("cleanup %s\n", static_cast<char *>(b)); }, nullptr,
                         const_cast<char *>("three"));
