@@ -270,9 +270,9 @@ pub extern "C" fn mangrove_status_text(status: i32) -> *const c_char {
 }
 
 /// What went wrong in the last call of this thread that returned an error: a message in UTF-8 of at
-/// most 2047 bytes, as "phonebook is in use by process 17 (server); close it there first". "" when there was none yet. A call that returns no error leaves it alone.
-/// Valid until the next call of this library on this thread; not to be freed. Threads: any, each has
-/// its own.
+/// most 2047 bytes, as "phonebook is in use by process 17 (server); close it there first". "" when there was none
+/// yet. A call that returns no error leaves it alone. Valid until the next call of this library on this thread; not
+/// to be freed. Threads: any, each has its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn mangrove_last_error() -> *const c_char {
     LAST.try_with(LastError::message).unwrap_or(c"".as_ptr())

@@ -38,8 +38,8 @@ pub struct Options {
     pub segment_shift: u32,
     /// The map asks the medium to grow by this many bytes at a time.
     pub grow_bytes: u64,
-    /// The most memory that this process may have for the map to be opened or to grow. `None`: as much as it gets, until
-    /// the system ends it.
+    /// The most memory that this process may have for the map to be opened or to grow. `None`: as much as it gets,
+    /// until the system ends it.
     pub memory_bytes_max: Option<u64>,
     /// The map's name in messages about memory.
     pub path: PathBuf,

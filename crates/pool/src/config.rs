@@ -210,8 +210,8 @@ pub struct PoolConfig {
     pub busy_wait: Duration,
     /// On the medium file, a write that returned before it is durable survives the death of the process.
     pub keeps_recent: bool,
-    /// On the medium file, the most memory that this process may have for the region to be loaded or to grow. `None`: as
-    /// much as it gets.
+    /// On the medium file, the most memory that this process may have for the region to be loaded or to grow. `None`:
+    /// as much as it gets.
     pub memory_bytes_max: Option<u64>,
     /// Address space of a new pool in bytes: what its region may ever grow to. `None`: the default of the door.
     pub capacity: Option<u64>,
@@ -344,10 +344,10 @@ macro_rules! pool_config_setters {
         $crate::pool_config_setters!($field: $($rest)*);
     };
     ($field:ident: memory_bytes_max, $($rest:tt)*) => {
-        /// On the medium file, the most memory that this process may have (what it uses elsewhere counts too). Opening a
-        /// pool that needs more, and a write that would make it grow beyond, fail with `Error::MemoryLimit` before the
-        /// system would end the process. Default: nine tenths of what the machine and the process's control groups have,
-        /// swap space included.
+        /// On the medium file, the most memory that this process may have (what it uses elsewhere counts too).
+        /// Opening a pool that needs more, and a write that would make it grow beyond, fail with `Error::MemoryLimit`
+        /// before the system would end the process. Default: nine tenths of what the machine and the process's
+        /// control groups have, swap space included.
         #[must_use]
         pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
             self.$field.memory_bytes_max = Some(bytes);

@@ -177,8 +177,8 @@ impl PoolOptions {
         self
     }
 
-    /// True: with `read_only`, the pool opens although an opener has it. The caller knows that nothing changes its files
-    /// meanwhile: it is that opener, and its medium has failed.
+    /// True: with `read_only`, the pool opens although an opener has it. The caller knows that nothing changes its
+    /// files meanwhile: it is that opener, and its medium has failed.
     #[must_use]
     pub fn unlocked(mut self, yes: bool) -> Self {
         self.unlocked = yes;

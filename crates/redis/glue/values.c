@@ -6,8 +6,8 @@ static void own(robj **valref) {
     if (!app || left_out("setkey") || v->type != OBJ_STRING || v->encoding != OBJ_ENCODING_RAW) return;
     /* Of a value with several references the server itself makes a copy. */
     if (v->refcount != 1) return;
-    /* The interpreter keeps arguments for later calls and writes to them natively, in the state's memory, too: a command
-     * may have trimmed them. */
+    /* The interpreter keeps arguments for later calls and writes to them natively, in the state's memory, too: a
+     * command may have trimmed them. */
     if (mangrove_app_is_persistent(v->ptr) && !scriptIsRunning()) return;
     sds copy = sdsnewlen(v->ptr, sdslen(v->ptr));
     sdsfree(v->ptr);

@@ -202,8 +202,8 @@ fn what_a_script_stores_is_there_after_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let mut server = Server::start(dir.path(), &[]);
     assert!(server.is_up(), "{}", server.log());
-    // The interpreter keeps the arguments of a call for later ones. This command leaves one of 51 digits in their place,
-    // in the state's memory, and the value of the second call is written into it.
+    // The interpreter keeps the arguments of a call for later ones. This command leaves one of 51 digits in their
+    // place, in the state's memory, and the value of the second call is written into it.
     let counts: &[u8] = b"redis.call('hincrbyfloat', 'h', 'f', ARGV[1])";
     let stores: &[u8] = b"redis.call('setex', 'key', '1000', ARGV[1])";
     for (script, argument) in [(counts, b"1e50".as_slice()), (stores, &[b'c'; 57])] {

@@ -15,13 +15,14 @@ pub fn lock_holder(path: &Path) -> Option<u32> {
         open.any(|file| (file.dev(), file.ino()) == (wanted.dev(), wanted.ino()))
     };
     let holders: Vec<u32> = locks.lines().filter_map(|line| holder_in(line, wanted.ino())).collect();
-    // The numbers of devices differ from those of stat(2) on some file systems, and two files may share an inode number.
-    // Of a process of another user the open files cannot be read.
+    // The numbers of devices differ from those of stat(2) on some file systems, and two files may share an inode
+    // number. Of a process of another user the open files cannot be read.
     let sure = holders.iter().find(|pid| has_open(pid));
     sure.or(if holders.len() == 1 { holders.first() } else { None }).copied()
 }
 
-/// The process in a line of /proc/locks that tells of a lock on the inode: `1: FLOCK ADVISORY WRITE 17 08:01:4242 0 EOF`.
+/// The process in a line of /proc/locks that tells of a lock on the inode: `1: FLOCK ADVISORY WRITE 17 08:01:4242 0
+/// EOF`.
 fn holder_in(line: &str, inode: u64) -> Option<u32> {
     let mut words = line.split_whitespace().skip(1);
     // `->` begins the line of a process that waits.

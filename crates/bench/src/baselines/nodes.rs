@@ -252,7 +252,7 @@ fn matches4(slots: u64, byte: u8) -> u64 {
     const BIT8: u64 = LOW << 8;
     // Bit 8 of each lane, whose value is below 256, is set unless the value is 0.
     let not_zero = |lanes: u64| ((lanes | BIT8) - LOW) & BIT8;
-    let differing = slots ^ LOW * u64::from(byte);
+    let differing = slots ^ (LOW * u64::from(byte));
     let indices = (slots >> 8) & (LOW * 0xff);
     !not_zero(differing & (LOW * 0xff)) & not_zero(indices) & BIT8
 }

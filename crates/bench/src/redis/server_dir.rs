@@ -1,4 +1,5 @@
-//! The directory of a server under measurement: gone with its owner, so that a bench that fails leaves no memory in use.
+//! The directory of a server under measurement: gone with its owner, so that a bench that fails leaves no memory in
+//! use.
 
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};

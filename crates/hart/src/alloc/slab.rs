@@ -244,7 +244,8 @@ impl SlabAllocator {
                 region.store(header + CHUNK_REMOVALS_SEAL, 0, Ordering::Release);
                 region.flush(header, 32);
             }
-            // Durable-order: empty bitmaps, and no removals that an earlier use of the segment left, before the entry that makes recovery read them.
+            // Durable-order: empty bitmaps, and no removals that an earlier use of the segment left, before the entry
+            // that makes recovery read them.
             region.fence();
             set_kind(&self.space, segment, SegmentKind::Leaves { class });
         } else {

@@ -82,8 +82,8 @@ pub(crate) fn decode(space: &MapSpace, area: u64) -> Result<Vec<RedoEntry>, Dama
     entries.collect()
 }
 
-/// Applies one entry, of a chunk or a leaf; `slots` are those of the chunk whose bitmap it changes. The caller has checked the place, and
-/// flushes.
+/// Applies one entry, of a chunk or a leaf; `slots` are those of the chunk whose bitmap it changes. The caller has
+/// checked the place, and flushes.
 #[track_caller]
 pub(crate) fn apply(space: &MapSpace, entry: RedoEntry, slots: u32) {
     match entry {

@@ -59,8 +59,8 @@ impl Hart {
     /// Applies the batch: after a crash all of it is there or nothing, and the same holds for readers.
     ///
     /// # Errors
-    /// As [`Hart::put`]; `Mismatch` when a record is not as the batch expects. Where an error means that nothing changed,
-    /// nothing of the batch happened.
+    /// As [`Hart::put`]; `Mismatch` when a record is not as the batch expects. Where an error means that nothing
+    /// changed, nothing of the batch happened.
     pub fn write(&self, batch: Batch, mode: WriteMode) -> Result<()> {
         self.check_writable()?;
         for op in batch.ops().chain(batch.expected()) {
