@@ -160,7 +160,8 @@ enum mangrove_status
     MANGROVE_ERR_STOPPED = -16,
     // The operating system refused; mangrove_last_os_error() has its number.
     MANGROVE_ERR_IO = -17,
-    // malloc() had no memory for the result. For a call that reads: nothing happened.
+    // malloc() had no memory for the result, or the process may not have so much for the pool. For a call that
+    // reads, and for one that grows the pool: nothing happened.
     MANGROVE_ERR_NO_MEMORY = -18,
     // Snapshots or iterators of the map are still alive. Nothing happened.
     MANGROVE_ERR_IN_USE = -19,
@@ -312,6 +313,8 @@ enum mangrove_range_flags
     MANGROVE_RANGE_END_INCLUDED = 2,
     // The range is all keys that begin with `start`; `end` must be NULL.
     MANGROVE_RANGE_PREFIX = 4,
+    // The range is every key; `start` and `end` must be NULL. Only mangrove_map_delete_range asks for it.
+    MANGROVE_RANGE_EVERYTHING = 8,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -553,10 +556,9 @@ const char *mangrove_status_name(int32_t status);
 const char *mangrove_status_text(int32_t status);
 
 // What went wrong in the last call of this thread that returned an error: a message in UTF-8 of at
-// most 2047 bytes, as "phonebook is in use by another process, or elsewhere in this one; close it
-// there first". "" when there was none yet. A call that returns no error leaves it alone.
-// Valid until the next call of this library on this thread; not to be freed. Threads: any, each has
-// its own.
+// most 2047 bytes, as "phonebook is in use by process 17 (server); close it there first". "" when there was none
+// yet. A call that returns no error leaves it alone. Valid until the next call of this library on this thread; not
+// to be freed. Threads: any, each has its own.
 const char *mangrove_last_error(void);
 
 // The errno that goes with mangrove_last_error() when that was MANGROVE_ERR_IO; 0 when there is
@@ -609,6 +611,18 @@ mangrove_status mangrove_options_set_durability_interval(mangrove_options *optio
 // A property of this opening, not of the pool.
 mangrove_status mangrove_options_set_nowait_within(mangrove_options *options,
                                                    uint32_t milliseconds);
+
+// The most memory that this process may have, in bytes, on the medium file (what it uses elsewhere counts too).
+// Opening a pool that needs more, and a write that would make it grow beyond, fail with
+// MANGROVE_ERR_NO_MEMORY before the system would end the process. Default: nine tenths of what the machine
+// and the process's control groups have, swap space included.
+mangrove_status mangrove_options_set_memory_max(mangrove_options *options,
+                                                uint64_t bytes);
+
+// How long opening waits, in milliseconds, until another opener of this process or of another one has closed
+// the pool; then it fails with MANGROVE_ERR_POOL_BUSY. Default: 0.
+mangrove_status mangrove_options_set_busy_wait(mangrove_options *options,
+                                               uint32_t milliseconds);
 
 // The most bytes that a new pool can grow to, 1 MiB to 64 TiB: address space, not disk space.
 // Default: 128 GiB. It cannot be changed later.
@@ -846,18 +860,29 @@ mangrove_status mangrove_batch_put(mangrove_batch *batch,
 // Errors: MANGROVE_ERR_KEY_TOO_LONG; the batch is as it was.
 mangrove_status mangrove_batch_delete(mangrove_batch *batch, const void *key, size_t key_len);
 
-// Entries added; 0 for NULL.
+// Adds a condition: the batch takes effect only if `key` has the value `expected` at that moment, or is
+// absent where `expected` is NULL (the empty value is a pointer to anything and the length 0). Otherwise
+// mangrove_map_write returns MANGROVE_MISMATCH and changes nothing.
+// Errors: MANGROVE_ERR_KEY_TOO_LONG, _VALUE_TOO_LONG; the batch is as it was.
+mangrove_status mangrove_batch_expect(mangrove_batch *batch,
+                                      const void *key,
+                                      size_t key_len,
+                                      const void *expected,
+                                      size_t expected_len);
+
+// Puts and deletes added; 0 for NULL.
 size_t mangrove_batch_len(const mangrove_batch *batch);
 
 // Bytes of all keys and values added; 0 for NULL.
 uint64_t mangrove_batch_bytes(const mangrove_batch *batch);
 
-// Forgets all entries.
+// Forgets all entries and conditions.
 mangrove_status mangrove_batch_clear(mangrove_batch *batch);
 
 // Applies a batch: all of it or nothing, and no reader sees a part. The entries move into the map:
 // afterwards the batch is empty, whatever the result, and may be filled again.
 //
+// Returns MANGROVE_MISMATCH, and changes nothing, when a record is not as the batch expects.
 // Errors: MANGROVE_ERR_READ_ONLY, _NO_SPACE, _FULL: nothing of it happened. MANGROVE_ERR_POISONED, _IO:
 // not acknowledged; it may survive a restart, as a whole, or not.
 // Crash: once acknowledged all of it is kept; during the call all of it or nothing.
@@ -865,8 +890,9 @@ mangrove_status mangrove_batch_clear(mangrove_batch *batch);
 mangrove_status mangrove_map_write(const mangrove_map *map,
                                    mangrove_batch *batch);
 
-// Removes every key in `range` (NULL: every key), all or nothing. *removed, which may be NULL, is
-// how many there were.
+// Removes every key in `range`, all or nothing; it takes no space, also on a full map. *removed, which may be
+// NULL, is how many there were. To remove every key give { .flags = MANGROVE_RANGE_EVERYTHING }: NULL, or a
+// range with neither start nor end, is MANGROVE_ERR_INVALID_ARGUMENT here.
 // Errors and crash: as mangrove_map_write. Threads: any.
 mangrove_status mangrove_map_delete_range(const mangrove_map *map,
                                           const mangrove_range *range,
@@ -929,6 +955,23 @@ mangrove_status mangrove_map_check(const mangrove_map *map, uint64_t *records, c
 // _UNSUPPORTED: something else lies at its address. Threads: any.
 mangrove_status mangrove_pool_check(const char *path,
                                     char **problems);
+
+// Copies every sound record of the map in the pool at `bad`, which may be damaged, into a new pool at
+// `path`; `bad` stays as it is. Left out are records whose bytes do not have their checksum, and the
+// writes of a log from its first damaged place on. `callback` and `context` are as in
+// mangrove_map_backup. *records, which may be NULL, is how many were copied.
+//
+// Returns MANGROVE_UNSOUND when something is damaged: *damage, which may be NULL, is then text, one
+// damaged place a line, to give back with mangrove_free; otherwise NULL. The new pool is there then, too.
+// Errors: as mangrove_map_backup about `path`; about `bad`: MANGROVE_ERR_POOL_NOT_FOUND, _POOL_BUSY,
+// _WRONG_KIND, _FOREIGN, _NEWER, _IO; _CORRUPT: its file `pool` is damaged, or another file is missing.
+// Crash: the new pool appears whole and durable, or not at all. Threads: any.
+mangrove_status mangrove_map_salvage(const char *bad,
+                                     const char *path,
+                                     mangrove_progress_callback callback,
+                                     void *context,
+                                     uint64_t *records,
+                                     char **damage);
 
 // Figures of the map into *stat, whose `size` the caller has set. Costs a few
 // microseconds. Threads: any.
