@@ -140,8 +140,8 @@ fn a_busy_pool_says_so_and_goes_on() {
     while !yard.ok(&["pool", "info", "p", "--json"]).contains("\"busy\": true") {
         assert!(std::time::Instant::now() < until, "the holder never opened the pool");
     }
-    yard.fails(&["map", "put", "p", "k", "v"], POOL, "in use by another process");
-    yard.fails(&["map", "get", "p", "k0001"], POOL, "in use by another process");
+    yard.fails(&["map", "put", "p", "k", "v"], POOL, "in use by process");
+    yard.fails(&["map", "get", "p", "k0001"], POOL, "in use by process");
     drop(holder.stdin.take());
     assert_eq!(holder.wait().unwrap().code(), Some(0));
     yard.ok(&["map", "put", "p", "k", "v"]);

@@ -183,7 +183,8 @@ fn a_slow_batch_is_in_the_log_with_its_size_and_its_times() {
         let log = server.log();
         let line = log
             .lines()
-            .find(|line| line.contains("mangrove: slow batch") && line.contains(": 1 commands, 33"));
+            // Another command, of the server's own, may share the batch.
+            .find(|line| line.contains("mangrove: slow batch") && line.contains(" commands, 33"));
         assert_eq!(line.is_some(), is_wanted, "{log}");
         if let Some(line) = line {
             assert!(
@@ -204,10 +205,11 @@ fn what_a_script_stores_is_there_after_a_kill() {
     assert!(server.is_up(), "{}", server.log());
     // The interpreter keeps the arguments of a call for later ones. This command leaves one of 51 digits in their
     // place, in the state's memory, and the value of the second call is written into it.
-    let counts: &[u8] = b"redis.call('hincrbyfloat', 'h', 'f', ARGV[1])";
-    let stores: &[u8] = b"redis.call('setex', 'key', '1000', ARGV[1])";
+    let counts: &[u8] = b"return redis.call('hincrbyfloat', 'h', 'f', ARGV[1])";
+    let stores: &[u8] = b"return redis.call('setex', 'key', '1000', ARGV[1])";
     for (script, argument) in [(counts, b"1e50".as_slice()), (stores, &[b'c'; 57])] {
-        server.ask(&[b"EVAL", script, b"0", argument]).unwrap();
+        let answer = server.ask(&[b"EVAL", script, b"0", argument]).expect("an answer");
+        assert!(!answer.starts_with('-'), "{answer}");
     }
     server.child.kill().unwrap();
     server.child.wait().unwrap();
