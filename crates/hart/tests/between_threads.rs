@@ -86,7 +86,7 @@ fn race(skip: u64, value: &[u8], stop_at_len: usize, other: &[u8]) -> (bool, u64
     // SAFETY: the medium owns the memory, which is made of atomics.
     let region = unsafe { Region::new(base, BYTES as u64, Arc::clone(&medium) as Arc<dyn MediumOps>) };
     let options =
-        Options { segment_shift: 14, grow_bytes: 1 << 16, recovery_threads: 1, ..Options::default() };
+        Options { segment_shift: 14, grow_bytes: 1 << 17, recovery_threads: 1, ..Options::default() };
     let hart = Hart::create(region, &options).unwrap();
     let (image, fences) = thread::scope(|scope| {
         scope.spawn(|| {
@@ -112,7 +112,7 @@ fn race(skip: u64, value: &[u8], stop_at_len: usize, other: &[u8]) -> (bool, u64
 /// Bytes of the first thread's leaf: two words and a key of 9 bytes.
 const LEAF_BYTES: usize = 25;
 /// Bytes of a chunk header.
-const HEADER_BYTES: usize = 16;
+const HEADER_BYTES: usize = 32;
 
 #[test]
 fn a_new_segment_is_fenced_before_it_is_shared() {

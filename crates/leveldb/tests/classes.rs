@@ -46,7 +46,7 @@ fn every_function_of_the_classes_answers_as_leveldbs() {
         let ours = Whose::Ours(classes(), "durable");
         compare(&theirs, &said(ours, &program, &place("ours")), name);
         // The same program, built with the headers that this library installs.
-        let own = parent.path().join(format!("{name}-own"));
+        let own = parent.path().join(format!("{name}-built"));
         let source = here().join(format!("tests/cpp/{name}.cc"));
         let headers = here().join("cpp/include");
         run(cxx()

@@ -322,8 +322,8 @@ impl DataFiles {
         if sb.target > sb.tail {
             return Ok(());
         }
-        let pages = (self.sums.size()? / CHECKSUM_BYTES as u64).min(sums.pages());
-        match (image_size / PAGE_BYTES as u64..pages).find(|&page| sums.get(page) != 0) {
+        let entries = (self.sums.size()? / CHECKSUM_BYTES as u64).min(sums.entries());
+        match (image_size / PAGE_BYTES as u64..entries).find(|&page| sums.get(page) != 0) {
             None => Ok(()),
             Some(page) => Err(self
                 .sums

@@ -60,10 +60,15 @@ impl PageChecksums {
     }
 
     fn entry(&self, page: u64) -> &AtomicU32 {
-        assert!(page < self.pages, "page {page} beyond the capacity");
+        assert!(page < self.entries(), "page {page} beyond the capacity");
         // SAFETY: inside the reservation, aligned (4 bytes times an index from a page boundary), and
         // every access to it is through this function or `bytes_mut`, which takes `&mut self`.
         unsafe { AtomicU32::from_ptr(self.memory.base().as_ptr().add(page as usize * CHECKSUM_BYTES).cast()) }
+    }
+
+    /// Entries in memory: those of the pages, and those that fill up the last block.
+    pub(crate) fn entries(&self) -> u64 {
+        (self.memory.len() / CHECKSUM_BYTES) as u64
     }
 
     /// Pages that have a checksum.
