@@ -1,0 +1,122 @@
+//! Calls that may wait, without the interpreter's lock, and open to Ctrl-C.
+//!
+//! Python runs signal handlers on its main thread only, between byte codes. So the main thread has a helper do what
+//! may wait, and looks for signals while it waits for the helper. When a handler raises, the call raises; what the
+//! helper has begun it finishes, unless it looks at [`Stop`]. All other threads wait by themselves.
+
+use crate::shutdown::detached;
+use mangrove_sys::ProcessMark;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use std::cell::Cell;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long the main thread waits between two looks for signals.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long an interrupted call waits for a helper that was told to stop.
+const GRACE: Duration = Duration::from_millis(40);
+
+/// Whether the caller has given up.
+#[derive(Clone, Default)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// `Break` when the caller has given up.
+    pub(crate) fn look(&self) -> ControlFlow<()> {
+        // Relaxed: the flag alone counts.
+        if self.0.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The helper that has nothing to do, and the process that it lives in.
+static IDLE: Mutex<Option<(Sender<Job>, ProcessMark)>> = Mutex::new(None);
+
+/// Does `work` without the interpreter's lock.
+pub(crate) fn wait<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce(&Stop) -> T + Send + 'static,
+) -> PyResult<T> {
+    let stop = Stop::default();
+    if !is_main_thread(py)? {
+        return Ok(detached(py, move || work(&stop)));
+    }
+    let helper = helper();
+    let (answer, answered) = channel();
+    let stop_of_work = stop.clone();
+    let job: Job = Box::new(move || {
+        // Nobody listens after an interruption.
+        let _ = answer.send(work(&stop_of_work));
+    });
+    if helper.send(job).is_err() {
+        return Err(PyRuntimeError::new_err("the thread that waits for the main thread has ended"));
+    }
+    match listen(py, answered, &stop)? {
+        Some(value) => {
+            *IDLE.lock().unwrap_or_else(PoisonError::into_inner) = Some((helper, ProcessMark::here()));
+            Ok(value)
+        }
+        None => Err(PyRuntimeError::new_err("the thread that waits for the main thread has panicked")),
+    }
+}
+
+/// What the helper answers; nothing if it has panicked; an exception if a signal's handler raises one.
+fn listen<T: Send>(py: Python<'_>, mut answered: Receiver<T>, stop: &Stop) -> PyResult<Option<T>> {
+    loop {
+        let result;
+        (result, answered) = detached(py, move || (answered.recv_timeout(LOOK), answered));
+        match result {
+            Ok(value) => return Ok(Some(value)),
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if let Err(raised) = py.check_signals() {
+            stop.0.store(true, Ordering::Relaxed);
+            let _ = detached(py, move || answered.recv_timeout(GRACE).is_ok());
+            return Err(raised);
+        }
+    }
+}
+
+/// An idle helper, or a new one. One that an interrupted call has left ends when its work does.
+fn helper() -> Sender<Job> {
+    let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match idle {
+        // A child of fork has not got its parent's threads.
+        Some((helper, home)) if home.is_here() => helper,
+        _ => {
+            let (helper, jobs) = channel::<Job>();
+            std::thread::spawn(move || jobs.into_iter().for_each(|job| job()));
+            helper
+        }
+    }
+}
+
+/// Whether Python runs signal handlers on this thread.
+fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
+    thread_local! { static IS_MAIN: Cell<Option<bool>> = const { Cell::new(None) }; }
+    if let Some(known) = IS_MAIN.get() {
+        return Ok(known);
+    }
+    let threading = py.import("threading")?;
+    let (main, ident) = (threading.call_method0("main_thread")?, threading.call_method0("get_ident")?);
+    let is_main = main.getattr("ident")?.eq(ident)?;
+    IS_MAIN.set(Some(is_main));
+    Ok(is_main)
+}
+
+/// Drops what may close a map, without the interpreter's lock.
+pub(crate) fn let_go<T: Send>(value: T) {
+    let mut value = Some(value);
+    // An interpreter that shuts down attaches no one.
+    Python::try_attach(|py| {
+        let value = value.take();
+        detached(py, move || drop(value));
+    });
+    drop(value);
+}

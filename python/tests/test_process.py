@@ -1,0 +1,215 @@
+"""Processes: killed, interrupted, forked, ended with the map open."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import unittest
+
+import mangrove
+from test_map import Case
+
+
+def python(text, *arguments, **options):
+    command = [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(text), *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def use_what_the_parent_opened(m, walk, snapshot, report):
+    uses = {
+        "get": lambda: m[b"a"],
+        "put": lambda: m.__setitem__(b"a", b"child"),
+        "nowait": lambda: m.put_nowait(b"a", b"child"),
+        "len": lambda: len(m),
+        "iter": lambda: iter(m),
+        "next": lambda: next(walk),
+        "snapshot": lambda: m.snapshot(),
+        "of snapshot": lambda: snapshot[b"a"],
+        "sync": lambda: m.sync(),
+    }
+    for name, use in uses.items():
+        try:
+            use()
+            report.put((name, "nothing was raised"))
+        except mangrove.Forked:
+            report.put((name, "Forked"))
+        except BaseException as error:
+            report.put((name, repr(error)))
+    m.close()
+    with mangrove.Map(m.path.parent / "of child") as own:
+        own[b"x"] = b"y"
+        report.put(("own", own[b"x"].decode()))
+
+
+class Fork(Case):
+    def test_a_child_of_fork_gets_an_exception_and_the_parent_goes_on(self):
+        context = multiprocessing.get_context("fork")
+        m = self.open()
+        m.update({b"a": b"parent", b"b": b"2"})
+        m[b"helper"] = b"is there"
+        report = context.SimpleQueue()
+        child = context.Process(target=use_what_the_parent_opened, args=(m, iter(m), m.snapshot(), report))
+        child.start()
+        child.join(20)
+        self.assertEqual(child.exitcode, 0)
+        told = {}
+        while not report.empty():
+            name, what = report.get()
+            told[name] = what
+        self.assertEqual(told.pop("own"), "y")
+        self.assertEqual(set(told.values()), {"Forked"}, told)
+        self.assertEqual(len(told), 9)
+        m[b"a"] = b"after"
+        self.assertEqual(m[b"a"], b"after")
+
+    def test_a_map_is_not_pickled(self):
+        with self.assertRaises(TypeError):
+            multiprocessing.reduction.ForkingPickler.dumps(self.open())
+
+
+class Ends(Case):
+    def test_killed_in_the_middle_of_puts(self):
+        child = python(
+            """
+            import mangrove, sys
+            m = mangrove.Map(sys.argv[1])
+            for number in range(1_000_000):
+                m[b"%07d" % number] = b"%d" % number
+                print(number, flush=True)
+            """,
+            self.pool,
+        )
+        for _ in range(300):
+            child.stdout.readline()
+        child.kill()
+        rest, _ = child.communicate()
+        acknowledged = 300 + rest.count("\n")
+        with mangrove.Map(self.pool, create=False) as m:
+            self.assertIn(len(m), (acknowledged, acknowledged + 1))
+            self.assertEqual([int(value) for value in m.values()], list(range(len(m))))
+
+    def test_ended_with_the_map_open(self):
+        child = python(
+            """
+            import mangrove, sys, threading
+            m = mangrove.Map(sys.argv[1])
+            m[b"a"] = b"1"
+            m.put_nowait(b"b", b"2")
+            walk, snapshot = iter(m), m.snapshot()
+            cycle = [m, walk]
+            cycle.append(cycle)
+            threading.Thread(target=lambda: [m.__setitem__(b"c", b"3") for _ in range(10_000)], daemon=True).start()
+            """,
+            self.pool,
+        )
+        out, errors = child.communicate(timeout=30)
+        self.assertEqual((child.returncode, out, errors), (0, "", ""))
+        with mangrove.Map(self.pool) as m:
+            self.assertEqual((m[b"a"], m[b"b"]), (b"1", b"2"))
+
+    def test_a_subinterpreter_is_refused(self):
+        try:
+            import _xxsubinterpreters as interpreters
+        except ImportError:
+            self.skipTest("this Python has no such module")
+        other = interpreters.create()
+        self.addCleanup(interpreters.destroy, other)
+        with self.assertRaises(interpreters.RunFailedError) as caught:
+            interpreters.run_string(other, "import mangrove")
+        self.assertIn("ImportError", str(caught.exception))
+
+
+class Interrupted(Case):
+    """Ctrl-C in calls that wait."""
+
+    def interrupt(self, text, delay=0.5):
+        """Sends SIGINT while `text` runs; returns how long it then took, and what it printed."""
+        child = python(
+            """
+            import mangrove, os, sys, time
+            pool = sys.argv[1]
+            try:
+            """
+            + textwrap.indent(textwrap.dedent(text), " " * 16)
+            + """
+                print("nothing was raised")
+            except KeyboardInterrupt:
+                # CLOCK_MONOTONIC is one for all processes.
+                print("interrupted", time.monotonic(), flush=True)
+            """,
+            self.pool,
+        )
+        self.assertEqual(child.stdout.readline(), "ready\n", child.poll())
+        time.sleep(delay)
+        sent = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        out, errors = child.communicate(timeout=60)
+        words = out.split()
+        self.assertEqual(words[:1], ["interrupted"], out + errors)
+        return float(words[1]) - sent
+
+    def test_a_put_that_waits_for_a_device(self):
+        # strace holds the next write to the log for 3 s: a device that has stalled.
+        if not self.stalls():
+            self.skipTest("strace cannot trace here")
+        waited = self.interrupt(
+            """
+            import subprocess
+            m = mangrove.Map(pool)
+            m[b"before"] = b"1"
+            tracer = subprocess.Popen(
+                ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=pwrite64",
+                 "-e", "inject=pwrite64:delay_enter=3000000", "-p", str(os.getpid())])
+            time.sleep(1)
+            print("ready", flush=True)
+            m[b"during"] = b"2"
+            """
+        )
+        self.assertLess(waited, 0.1)
+        with mangrove.Map(self.pool) as m:
+            self.assertEqual(m[b"before"], b"1")
+
+    @staticmethod
+    def stalls():
+        try:
+            return subprocess.run(["strace", "-qq", "-o", "/dev/null", "true"]).returncode == 0
+        except FileNotFoundError:
+            return False
+
+    def test_a_backup(self):
+        waited = self.interrupt(
+            """
+            m = mangrove.Map(pool, durability=1000)
+            for part in range(40):
+                m.update([(b"%d/%d" % (part, i), bytes(100)) for i in range(25_000)])
+            print("ready", flush=True)
+            while True:
+                m.backup(pool + ".copy")
+                import shutil
+                shutil.rmtree(pool + ".copy")
+            """,
+            delay=0.3,
+        )
+        self.assertLess(waited, 0.1)
+
+    def test_a_wait_of_another_kind(self):
+        # A signal handler that raises nothing interrupts nothing.
+        m = self.open()
+        caught = []
+        before = signal.signal(signal.SIGUSR1, lambda *_: caught.append(1))
+        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+        sender = threading.Thread(target=lambda: [os.kill(os.getpid(), signal.SIGUSR1) for _ in range(20)])
+        sender.start()
+        for number in range(200):
+            m[b"%d" % number] = b"v"
+        sender.join()
+        self.assertEqual(len(m), 200)
+        self.assertTrue(caught)
+
+
+if __name__ == "__main__":
+    unittest.main()
