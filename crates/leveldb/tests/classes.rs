@@ -61,6 +61,8 @@ fn every_function_of_the_classes_answers_as_leveldbs() {
             .arg("-lleveldb"));
         compare(&theirs, &said(ours, &own, &place("own")), "with this library's headers");
         if let Some(mut checked) = ours.checked(&program) {
+            let known = here().join("tests/cpp/memcheck.supp");
+            checked.env("VALGRIND_OPTS", format!("--suppressions={}", known.display()));
             run(checked.arg(place("checked")));
         }
     }

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 /// Bytes that the index and the allocator take from the system at a time, for several threads.
-const INDEX_PIECES_BYTES: u64 = 16 << 20;
+const INDEX_PIECES_BYTES: u64 = 8 << 20;
 
 #[derive(Debug, Default)]
 struct FreeRuns {

@@ -418,11 +418,13 @@ void files(Env *env, const std::string &directory) {
 
 void threads(Env *env) {
     static std::atomic<int> done;
+    static int one = 1, two = 2;
     done = 0;
-    env->Schedule([](void *arg) { done += *static_cast<int *>(arg); }, new int(1));
-    env->StartThread([](void *arg) { done += *static_cast<int *>(arg); }, new int(2));
+    env->Schedule([](void *arg) { done += *static_cast<int *>(arg); }, &one);
+    env->StartThread([](void *arg) { done += *static_cast<int *>(arg); }, &two);
     const uint64_t begun = env->NowMicros();
-    while (done != 3) env->SleepForMicroseconds(100);
+    do env->SleepForMicroseconds(100);
+    while (done != 3);
     say("time goes by", env->NowMicros() > begun);
 }
 
@@ -438,7 +440,8 @@ void environments(const std::string &directory) {
     std::string text;
     must("log", ReadFileToString(system, directory + "/log", &text));
     say("told", text.find(" 7 seven\n") != std::string::npos);
-    say("no directory", system->GetChildren(directory + "/absent", new std::vector<std::string>));
+    std::vector<std::string> names;
+    say("no directory", system->GetChildren(directory + "/absent", &names));
     must("directory", system->GetTestDirectory(&text));
     say("a directory", !text.empty());
     EnvWrapper wrapper(system);
