@@ -113,6 +113,32 @@ fn a_backup_is_the_same_map_in_a_new_pool() {
 }
 
 #[test]
+fn a_damaged_map_is_salvaged_but_for_what_is_damaged() {
+    let yard = Yard::new();
+    yard.sample();
+    let said = yard.ok(&["map", "salvage", "p", "whole"]);
+    assert!(said.contains("1,000 records") && said.contains("0 damaged places"), "{said}");
+    let image = yard.path("p/image");
+    let mut bytes = std::fs::read(&image).unwrap();
+    // The longest value begins where 999 letters stand together.
+    let at = bytes.windows(999).position(|part| part == [b'v'; 999]).expect("the value of k0999");
+    bytes[at] ^= 1;
+    std::fs::write(&image, &bytes).unwrap();
+    yard.fails(&["map", "count", "p"], 3, "image");
+    let said = yard.run(&["map", "salvage", "p", "rest", "--json"]);
+    said.is(1, "", "a salvage that left something out");
+    let report: serde_json::Value = serde_json::from_slice(&said.out).unwrap();
+    assert_eq!(report["records"], 999, "{report}");
+    assert!(!report["damage"].as_array().unwrap().is_empty());
+    assert_eq!(yard.ok(&["map", "count", "rest"]), "999\n");
+    assert_eq!(yard.run(&["map", "get", "rest", "k0999"]).code, 1);
+    assert_eq!(std::fs::read(&image).unwrap(), bytes, "the damaged pool stays as it is");
+    yard.fails(&["map", "salvage", "p", "rest"], 3, "already exists");
+    yard.fails(&["map", "salvage", "absent", "new"], 3, "absent");
+    assert!(!yard.path("new").exists());
+}
+
+#[test]
 fn stat_info_check_and_doctor_answer_in_json() {
     let yard = Yard::new();
     yard.sample();
@@ -326,7 +352,9 @@ fn a_loaded_batch_has_as_many_records_as_were_asked_for() {
 #[test]
 fn every_help_text_has_an_example() {
     let yard = Yard::new();
-    for command in ["load", "get", "put", "del", "scan", "count", "export", "stat", "check", "backup"] {
+    for command in
+        ["load", "get", "put", "del", "scan", "count", "export", "stat", "check", "backup", "salvage"]
+    {
         assert!(yard.ok(&["map", command, "--help"]).contains("mangrove map"), "map {command}");
     }
     for args in [["pool", "info", "--help"], ["pool", "check", "--help"]] {

@@ -1,6 +1,6 @@
 //! The subcommands of `mangrove map`.
 
-use super::{backup, check, count, del, export, get, load, put, scan, stat};
+use super::{backup, check, count, del, export, get, load, put, salvage, scan, stat};
 use crate::exit::Exit;
 use clap::Subcommand;
 
@@ -26,6 +26,8 @@ pub(crate) enum Command {
     Check(check::Args),
     /// Copy a map, as it is at this instant, into a new pool
     Backup(backup::Args),
+    /// Copy every sound record of a damaged map into a new pool
+    Salvage(salvage::Args),
 }
 
 pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
@@ -40,5 +42,6 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Stat(args) => stat::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Backup(args) => backup::run(&args),
+        Command::Salvage(args) => salvage::run(&args),
     }
 }

@@ -11,6 +11,7 @@ mod get;
 pub(crate) mod input;
 pub(crate) mod load;
 mod put;
+mod salvage;
 mod scan;
 mod source;
 mod stat;
