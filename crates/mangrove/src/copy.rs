@@ -64,8 +64,10 @@ pub(crate) fn copy(
         if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     outcome?;
+    if progress(done).is_break() {
+        return Err(Error::Stopped);
+    }
     to.close()?;
-    let _ = progress(done);
     Ok(BackupReport { records: done.records, bytes: done.bytes })
 }
 
