@@ -3,9 +3,12 @@
 //! A signal that is ignored when the command starts stays ignored: whoever started it (`nohup`, a script's `&`)
 //! wanted that.
 
+use crate::stderr;
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
+use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -26,6 +29,27 @@ pub(crate) fn catch() -> anyhow::Result<()> {
 pub(crate) fn asked() -> bool {
     // Relaxed: the flag carries no data with it.
     ASKED.load(Ordering::Relaxed)
+}
+
+/// The same, for work that asks whether to go on.
+pub(crate) fn go_on() -> ControlFlow<()> {
+    if asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+/// What the work that makes `target` returned; `None`, after a sentence, where Ctrl-C has stopped it.
+pub(crate) fn unless_stopped<T, E: std::error::Error + Send + Sync + 'static>(
+    result: Result<T, E>,
+    is_stop: impl FnOnce(&E) -> bool,
+    target: &Path,
+) -> anyhow::Result<Option<T>> {
+    match result {
+        Ok(done) => Ok(Some(done)),
+        Err(e) if is_stop(&e) => {
+            stderr::line(format_args!("mangrove: interrupted; nothing was left at {}", target.display()));
+            Ok(None)
+        }
+        Err(e) => Err(e.into()),
+    }
 }
 
 /// From now on a write past the file size limit (`ulimit -f`) is an error like any other, not the end of the

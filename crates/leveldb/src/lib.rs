@@ -32,6 +32,4 @@ pub use api::manage::*;
 pub use api::options::*;
 pub use batch::*;
 pub use objects::*;
-pub use transfer::{
-    ExportOptions, ImportOptions, TransferError, TransferProgress, Transferred, export, import,
-};
+pub use transfer::{TransferError, TransferOptions, TransferProgress, Transferred, export, import};

@@ -2,7 +2,6 @@
 
 use super::transfer::{TransferArgs, run as transfer};
 use crate::exit::Exit;
-use mangrove_leveldb::ExportOptions;
 use std::path::PathBuf;
 
 /// Copy a database of Mangrove's LevelDB library into a new LevelDB database. The new one appears whole and durable,
@@ -20,9 +19,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    transfer("export", &args.new, &args.shared, |watch| {
-        let mut options = ExportOptions::default();
-        (options.library, options.force) = (args.shared.library.clone(), args.shared.force);
-        mangrove_leveldb::export(&args.source, &args.new, &options, watch)
+    transfer("export", &args.new, &args.shared, |options, watch| {
+        mangrove_leveldb::export(&args.source, &args.new, options, watch)
     })
 }

@@ -2,7 +2,6 @@
 
 use super::transfer::{TransferArgs, run as transfer};
 use crate::exit::Exit;
-use mangrove_leveldb::ImportOptions;
 use std::path::PathBuf;
 
 /// Copy a LevelDB database into a new one that Mangrove's LevelDB library opens. The new one appears whole and
@@ -24,9 +23,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    transfer("import", &args.new, &args.shared, |watch| {
-        let mut options = ImportOptions::default();
-        (options.library, options.force) = (args.shared.library.clone(), args.shared.force);
-        mangrove_leveldb::import(&args.source, &args.new, &options, watch)
+    transfer("import", &args.new, &args.shared, |options, watch| {
+        mangrove_leveldb::import(&args.source, &args.new, options, watch)
     })
 }

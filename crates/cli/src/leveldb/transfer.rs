@@ -2,8 +2,8 @@
 
 use crate::exit::Exit;
 use crate::size::{count, human};
-use crate::{interrupt, output, progress, stderr};
-use mangrove_leveldb::{TransferError, TransferProgress, Transferred};
+use crate::{interrupt, output, progress};
+use mangrove_leveldb::{TransferError, TransferOptions, TransferProgress, Transferred};
 use serde_json::json;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -31,29 +31,28 @@ pub(super) fn run(
     what: &'static str,
     target: &Path,
     args: &TransferArgs,
-    transfer: impl FnOnce(Watch<'_>) -> Result<Transferred, TransferError>,
+    transfer: impl FnOnce(&TransferOptions, Watch<'_>) -> Result<Transferred, TransferError>,
 ) -> anyhow::Result<Exit> {
     interrupt::catch()?;
+    let mut options = TransferOptions::default();
+    (options.library, options.force) = (args.library.clone(), args.force);
     let begun = Instant::now();
     let mut bar = None;
-    let result = transfer(&mut |now| {
+    let result = transfer(&options, &mut |now| {
         let bar = bar.get_or_insert_with(|| progress::bytes(what, now.bytes_expected));
         // The expected bytes are an estimate.
         if bar.length().is_some_and(|length| length < now.bytes) {
             bar.set_length(now.bytes);
         }
         bar.set_position(now.bytes);
-        if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        interrupt::go_on()
     });
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    let done = match result {
-        Err(TransferError::Stopped) => {
-            stderr::line(format_args!("mangrove: interrupted; nothing was left at {}", target.display()));
-            return Ok(Exit::Interrupted);
-        }
-        other => other?,
+    let is_stop = |e: &TransferError| matches!(e, TransferError::Stopped);
+    let Some(done) = interrupt::unless_stopped(result, is_stop, target)? else {
+        return Ok(Exit::Interrupted);
     };
     let seconds = begun.elapsed().as_secs_f64();
     if args.json {

@@ -2,9 +2,8 @@
 
 use crate::exit::Exit;
 use crate::size::{count, human};
-use crate::{interrupt, open_args, output, progress, stderr};
+use crate::{interrupt, open_args, output, progress};
 use serde_json::json;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// Copy a map, as it is at this instant, into a new pool. The copy appears whole and durable, or
@@ -33,16 +32,11 @@ pub(crate) fn copy(pool: &Path, to: &Path, is_json: bool) -> anyhow::Result<Exit
     let bar = progress::records("backup", map.len()?);
     let result = map.backup(to, |progress| {
         bar.set_position(progress.records);
-        if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        interrupt::go_on()
     });
     bar.finish_and_clear();
-    let report = match result {
-        Err(mangrove::Error::Stopped) => {
-            stderr::line(format_args!("mangrove: interrupted; nothing was left at {}", to.display()));
-            return Ok(Exit::Interrupted);
-        }
-        other => other?,
-    };
+    let is_stop = |e: &mangrove::Error| matches!(e, mangrove::Error::Stopped);
+    let Some(report) = interrupt::unless_stopped(result, is_stop, to)? else { return Ok(Exit::Interrupted) };
     if is_json {
         output::json(&json!({ "records": report.records, "bytes": report.bytes }))?;
     } else {

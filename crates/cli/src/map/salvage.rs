@@ -2,9 +2,8 @@
 
 use crate::exit::Exit;
 use crate::size::{count, human};
-use crate::{interrupt, output, progress, stderr};
+use crate::{interrupt, output, progress};
 use serde_json::json;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 /// Copy every sound record of a damaged map into a new pool; the damaged one stays as it is. The copy
@@ -24,19 +23,16 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     interrupt::catch()?;
-    // Nobody knows how many records are sound.
+    // How many records are sound shows in the end.
     let bar = progress::records("salvage", 0);
     let result = mangrove::Map::salvage(&args.bad, &args.new, |progress| {
         bar.set_position(progress.records);
-        if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        interrupt::go_on()
     });
     bar.finish_and_clear();
-    let report = match result {
-        Err(mangrove::Error::Stopped) => {
-            stderr::line(format_args!("mangrove: interrupted; nothing was left at {}", args.new.display()));
-            return Ok(Exit::Interrupted);
-        }
-        other => other?,
+    let is_stop = |e: &mangrove::Error| matches!(e, mangrove::Error::Stopped);
+    let Some(report) = interrupt::unless_stopped(result, is_stop, &args.new)? else {
+        return Ok(Exit::Interrupted);
     };
     if args.json {
         output::json(&json!({ "records": report.records, "bytes": report.bytes, "damage": report.damage }))?;

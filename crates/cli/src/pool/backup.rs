@@ -2,10 +2,9 @@
 
 use crate::exit::{Exit, Usage};
 use crate::size::human;
-use crate::{interrupt, map, output, progress, stderr};
+use crate::{interrupt, map, output, progress};
 use mangrove::heap::{Heap, HeapError};
 use serde_json::json;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 /// Copy the map or the heap in a pool into a new pool. The copy appears whole and durable, or not at
@@ -41,15 +40,12 @@ fn heap(args: &Args) -> anyhow::Result<Exit> {
     let bar = progress::bytes("backup", heap.shadow().len());
     let result = heap.backup(&args.to, |progress| {
         bar.set_position(progress.bytes);
-        if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        interrupt::go_on()
     });
     bar.finish_and_clear();
-    let report = match result {
-        Err(HeapError::Stopped) => {
-            stderr::line(format_args!("mangrove: interrupted; nothing was left at {}", args.to.display()));
-            return Ok(Exit::Interrupted);
-        }
-        other => other?,
+    let is_stop = |e: &HeapError| matches!(e, HeapError::Stopped);
+    let Some(report) = interrupt::unless_stopped(result, is_stop, &args.to)? else {
+        return Ok(Exit::Interrupted);
     };
     if args.json {
         output::json(&json!({ "bytes": report.bytes }))?;

@@ -1,31 +1,17 @@
 //! From this library to LevelDB.
 
 use super::foreign::{ForeignDb, ForeignLibrary, must_be_bytewise};
+use super::options::{BATCH_BYTES, TransferOptions, open_ours};
 use super::outcome::{Result, TransferError, TransferProgress, Transferred};
 use super::partial::Partial;
 use super::room::Need;
-use crate::api::db::{leveldb_t, open_database};
-use crate::api::options::OpenRequest;
+use crate::api::db::leveldb_t;
 use crate::engine::catalog::Catalog;
-use crate::order::Order;
-use mangrove_cabi::on_own_thread;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// Bytes of the records of a batch, at which it is written.
-const BATCH_BYTES: usize = 1 << 20;
 /// Memory and disk that LevelDB takes beside the records: its write buffers, its log, files that it merges.
 const WORK_BYTES: u64 = 64 << 20;
-
-/// How to export.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct ExportOptions {
-    /// LevelDB's library; the one that the dynamic linker finds if there is none here.
-    pub library: Option<PathBuf>,
-    /// Begin even if it will probably not fit.
-    pub force: bool,
-}
 
 /// Copies the database in `source` into a new LevelDB database `target`, which appears under its name when it is whole
 /// and durable. `watch` is called now and then, and can stop it.
@@ -35,7 +21,7 @@ pub struct ExportOptions {
 pub fn export(
     source: &Path,
     target: &Path,
-    options: &ExportOptions,
+    options: &TransferOptions,
     watch: &mut dyn FnMut(TransferProgress) -> ControlFlow<()>,
 ) -> Result<Transferred> {
     let Some(catalog) = Catalog::read(source)? else {
@@ -46,7 +32,7 @@ pub fn export(
     };
     must_be_bytewise(source, &catalog.comparator)?;
     let library = ForeignLibrary::load(options.library.as_deref())?;
-    let from = open(source)?;
+    let from = open_ours(source, false)?;
     let partial = Partial::begin(target)?;
     let bytes = from.engine()?.figures().record_bytes;
     if !options.force {
@@ -59,17 +45,6 @@ pub fn export(
     drop(to);
     partial.publish()?;
     Ok(Transferred { records: progress.records, bytes: progress.bytes })
-}
-
-fn open(directory: &Path) -> Result<leveldb_t> {
-    let request = OpenRequest {
-        order: Order::bytewise(),
-        create_if_missing: false,
-        error_if_exists: false,
-        paranoid_checks: true,
-    };
-    let directory = directory.to_owned();
-    Ok(on_own_thread(move || open_database(&directory, &request))?)
 }
 
 /// Writes all records of this instant, the last batch durably.

@@ -134,10 +134,7 @@ impl ForeignLibrary {
         // SAFETY: it stays loaded; that functions of LevelDB's names have LevelDB's types is what the caller relies
         // on.
         let functions = unsafe { Functions::of(library) }.map_err(|missing| {
-            TransferError::refused(format!(
-                "{shown} is not LevelDB's library: it has no function {}",
-                missing
-            ))
+            TransferError::refused(format!("{shown} is not LevelDB's library: it has no function {missing}"))
         })?;
         // SAFETY: takes nothing.
         match unsafe { (functions.leveldb_major_version)() } {

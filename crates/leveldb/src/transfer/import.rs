@@ -3,23 +3,19 @@
 //! One thread reads with LevelDB, another writes to the engine: LevelDB's reading takes most of the time.
 
 use super::foreign::{ForeignCursor, ForeignDb, ForeignLibrary, must_be_bytewise};
+use super::options::{BATCH_BYTES, TransferOptions, open_ours};
 use super::outcome::{Result, TransferError, TransferProgress, Transferred};
 use super::partial::Partial;
 use super::room::Need;
 use super::source_view::SourceView;
-use crate::api::db::{leveldb_t, open_database};
-use crate::api::options::OpenRequest;
+use crate::api::db::leveldb_t;
 use crate::change_list::ChangeBytes;
 use crate::engine::catalog;
-use crate::order::Order;
 use crate::status::Failure;
-use mangrove_cabi::on_own_thread;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Bytes of the records of a batch, at which it is written.
-const BATCH_BYTES: usize = 1 << 20;
 /// Batches that wait for the engine.
 const BATCHES_WAITING_MAX: usize = 4;
 /// Bytes of records that are read to find out how far LevelDB has compressed them.
@@ -30,16 +26,6 @@ const RECORD_BYTES: u64 = 72;
 const WORK_BYTES: u64 = 64 << 20;
 const LOG_BYTES: u64 = 128 << 20;
 
-/// How to import.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct ImportOptions {
-    /// LevelDB's library; the one that the dynamic linker finds if there is none here.
-    pub library: Option<PathBuf>,
-    /// Begin even if it will probably not fit.
-    pub force: bool,
-}
-
 /// Copies the LevelDB database in `source` into a new database `target`, which appears under its name when it is whole
 /// and durable. `source` stays as it is. `watch` is called now and then, and can stop it.
 ///
@@ -48,7 +34,7 @@ pub struct ImportOptions {
 pub fn import(
     source: &Path,
     target: &Path,
-    options: &ImportOptions,
+    options: &TransferOptions,
     watch: &mut dyn FnMut(TransferProgress) -> ControlFlow<()>,
 ) -> Result<Transferred> {
     refuse_ours(source)?;
@@ -66,7 +52,7 @@ pub fn import(
     if !options.force {
         expected.need().must_fit(&partial.join("."))?;
     }
-    let to = create(&partial.built())?;
+    let to = open_ours(&partial.built(), true)?;
     let mut progress = TransferProgress { bytes_expected: expected.bytes, ..TransferProgress::default() };
     let (sender, receiver) = sync_channel(BATCHES_WAITING_MAX);
     std::thread::scope(|scope| {
@@ -139,17 +125,6 @@ fn expected(from: &ForeignDb<'_>, files_bytes: u64) -> std::result::Result<Expec
     };
     let times = times.max(1.0);
     Ok(Expected { records: (records as f64 * times) as u64, bytes: (bytes as f64 * times) as u64 })
-}
-
-fn create(directory: &Path) -> Result<leveldb_t> {
-    let request = OpenRequest {
-        order: Order::bytewise(),
-        create_if_missing: true,
-        error_if_exists: true,
-        paranoid_checks: false,
-    };
-    let directory = directory.to_owned();
-    Ok(on_own_thread(move || open_database(&directory, &request))?)
 }
 
 /// Why reading ended early.

@@ -4,11 +4,13 @@ mod export;
 mod foreign;
 mod import;
 mod manifest;
+mod options;
 mod outcome;
 mod partial;
 mod room;
 mod source_view;
 
-pub use export::{ExportOptions, export};
-pub use import::{ImportOptions, import};
+pub use export::export;
+pub use import::import;
+pub use options::TransferOptions;
 pub use outcome::{TransferError, TransferProgress, Transferred};

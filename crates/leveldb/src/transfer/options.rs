@@ -1,0 +1,33 @@
+//! What import and export have in common before they begin: their options, and how they open this library's database.
+
+use super::outcome::Result;
+use crate::api::db::{leveldb_t, open_database};
+use crate::api::options::OpenRequest;
+use crate::order::Order;
+use mangrove_cabi::on_own_thread;
+use std::path::{Path, PathBuf};
+
+/// Bytes of the records of a batch, at which it is written.
+pub(super) const BATCH_BYTES: usize = 1 << 20;
+
+/// How to import or to export.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct TransferOptions {
+    /// LevelDB's library; the one that the dynamic linker finds if there is none here.
+    pub library: Option<PathBuf>,
+    /// Begin even if it will probably not fit.
+    pub force: bool,
+}
+
+/// Opens this library's database in `directory`: a new one, or one that is there, with every check.
+pub(super) fn open_ours(directory: &Path, is_new: bool) -> Result<leveldb_t> {
+    let request = OpenRequest {
+        order: Order::bytewise(),
+        create_if_missing: is_new,
+        error_if_exists: is_new,
+        paranoid_checks: !is_new,
+    };
+    let directory = directory.to_owned();
+    Ok(on_own_thread(move || open_database(&directory, &request))?)
+}
