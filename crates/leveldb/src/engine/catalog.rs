@@ -10,11 +10,11 @@
 //! `MANGROVE` is the commit point of creation: it is renamed into place once the engine's files are there. A
 //! directory without it holds no database.
 
-use crate::engine::leveldb_files;
+use crate::engine::{leveldb_files, small_files};
 use crate::status::{Failure, Result};
 use mangrove_sys::ProcessMark;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -109,16 +109,8 @@ impl Catalog {
         // in it.
         sync_name(directory).map_err(|e| Failure::io("sync the name of", directory, &e))?;
         leveldb_files::keep_leveldb_out(directory)?;
-        let (new, path) = (directory.join(CATALOG_FILE_NEW), directory.join(CATALOG_FILE));
-        let written = File::create(&new)
-            .and_then(|mut file| {
-                file.write_all(self.text().as_bytes())?;
-                file.sync_all()
-            })
-            // Durable-order: the new file before its name; otherwise a crash leaves a name without text.
-            .and_then(|()| std::fs::rename(&new, &path))
-            .and_then(|()| File::open(directory)?.sync_all());
-        written.map_err(|e| Failure::io("write", &path, &e))
+        // Whole, because a name without text would be a damaged catalog.
+        small_files::place(directory, CATALOG_FILE_NEW, CATALOG_FILE, self.text().as_bytes())
     }
 }
 
@@ -247,19 +239,14 @@ fn is_at(file: &File, path: &Path) -> bool {
 /// Removes the database in `directory`, its engine's files only when they are `ours`, and the directory if nothing
 /// else is in it. The caller holds the lock.
 pub(crate) fn remove(directory: &Path, ours: bool) -> Result<()> {
-    let gone = |result: std::io::Result<()>, path: &Path| match result {
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(Failure::io("remove", path, &e)),
-        _ => Ok(()),
-    };
     if ours {
         let pool = pool(directory);
-        gone(std::fs::remove_dir_all(&pool), &pool)?;
+        small_files::gone(std::fs::remove_dir_all(&pool), &pool)?;
     }
     leveldb_files::remove(directory)?;
     // The lock file last: a process that waits for it must not find a half removed database.
     for name in [CATALOG_FILE, CATALOG_FILE_NEW, LOCK_FILE] {
-        let path = directory.join(name);
-        gone(std::fs::remove_file(&path), &path)?;
+        small_files::remove(directory, name)?;
     }
     // As LevelDB does: other files in the directory are not this library's, and keep it.
     let _ = std::fs::remove_dir(directory);

@@ -4,9 +4,8 @@
 //! an empty database of its own in our directory. Our `CURRENT` keeps it out: LevelDB opens the file that `CURRENT`
 //! names, does not find it, and reports its name, which says what to do.
 
+use crate::engine::small_files;
 use crate::status::{Failure, Result};
-use std::fs::File;
-use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 /// The file that marks a directory of LevelDB's own.
@@ -68,30 +67,17 @@ fn is_leveldbs(name: &str) -> bool {
 
 /// Puts our `CURRENT` into the directory, durably, unless one is there.
 pub(crate) fn keep_leveldb_out(directory: &Path) -> Result<()> {
-    let path = directory.join(CURRENT);
-    if path.symlink_metadata().is_ok() {
+    if directory.join(CURRENT).symlink_metadata().is_ok() {
         return Ok(());
     }
-    let new = directory.join(CURRENT_NEW);
-    let written = File::create(&new)
-        .and_then(|mut file| {
-            file.write_all(OURS.as_bytes())?;
-            file.sync_all()
-        })
-        // Durable-order: the new file before its name; a part of it would be taken for LevelDB's.
-        .and_then(|()| std::fs::rename(&new, &path))
-        .and_then(|()| File::open(directory)?.sync_all());
-    written.map_err(|e| Failure::io("write", &path, &e))
+    // Whole, because a part of it would be taken for LevelDB's.
+    small_files::place(directory, CURRENT_NEW, CURRENT, OURS.as_bytes())
 }
 
 /// Removes our `CURRENT`.
 pub(crate) fn remove(directory: &Path) -> Result<()> {
-    let gone = |name: &str| match std::fs::remove_file(directory.join(name)) {
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(Failure::io("remove", &directory.join(name), &e)),
-        _ => Ok(()),
-    };
-    gone(CURRENT_NEW)?;
-    if is_ours(directory) { gone(CURRENT) } else { Ok(()) }
+    small_files::remove(directory, CURRENT_NEW)?;
+    if is_ours(directory) { small_files::remove(directory, CURRENT) } else { Ok(()) }
 }
 
 #[cfg(test)]

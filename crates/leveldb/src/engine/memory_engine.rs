@@ -6,7 +6,7 @@
 use crate::change_list::{Change, ChangeList};
 use crate::engine::engine::{Figures, ReadView, StorageEngine};
 use crate::engine::pins::Pins;
-use crate::engine::tree_cursor::{TreeHolder, TreeView, no_answer};
+use crate::engine::tree_cursor::{TreeHolder, TreeView, must_have_answered};
 use crate::engine::tree_store::refusal;
 use crate::order::{KeyOrder, Order};
 use crate::status::Result;
@@ -67,9 +67,7 @@ impl MemoryStore {
     fn get(&self, key: &[u8], number: u64, found: &mut dyn FnMut(&[u8])) -> Result<()> {
         let tree = self.reading();
         let record = tree.get(key, number);
-        if !tree.order().answered() {
-            return Err(no_answer());
-        }
+        must_have_answered(tree.order())?;
         if let Some(record) = record {
             found(record.value());
         }
@@ -155,7 +153,8 @@ impl StorageEngine for MemoryEngine {
     fn check(&self) -> Result<Vec<String>> {
         let tree = self.0.reading();
         let problems = tree.check();
-        if tree.order().answered() { Ok(problems) } else { Err(no_answer()) }
+        must_have_answered(tree.order())?;
+        Ok(problems)
     }
 
     fn figures(&self) -> Figures {

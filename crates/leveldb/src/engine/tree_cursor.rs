@@ -1,7 +1,7 @@
 //! Reading a tree at one instant: a view, and cursors over it that fetch records a page at a time.
 
 use crate::engine::engine::{ReadView, RecordCursor};
-use crate::order::Direction;
+use crate::order::{Direction, KeyOrder};
 use crate::status::{Failure, Result};
 use crate::tree::node::RecordVersion;
 use crate::tree::tree::{LeafPosition, RecordTree, TreeMemory, WalkStart};
@@ -25,6 +25,12 @@ pub(super) trait TreeHolder: Send + Sync + 'static {
 #[cold]
 pub(super) fn no_answer() -> Failure {
     Failure::invalid("the comparator threw an exception, and so did not order the keys; nothing was changed")
+}
+
+/// Fails if a comparison on this thread since the last call had no answer: what was found by it means nothing.
+#[inline]
+pub(super) fn must_have_answered(order: &KeyOrder) -> Result<()> {
+    if order.answered() { Ok(()) } else { Err(no_answer()) }
 }
 
 /// Records of the first page of a walk; each further one has four times as many.
@@ -82,11 +88,9 @@ impl<S: TreeHolder> TreeCursor<S> {
         self.page.clear();
         self.at = 0;
         let (view, page) = (&self.view, &mut self.page);
-        let walk = view.store.read(|tree| {
+        let walk = view.store.read(|tree| -> Result<PageWalk> {
             let mut place = tree.place(from, direction);
-            if !tree.order().answered() {
-                return Err(no_answer());
-            }
+            must_have_answered(tree.order())?;
             tree.collect(&mut place, direction, view.number, PAGE_COUNT_MIN, page);
             let (changes, ended) = (view.store.changes(), page.len() < PAGE_COUNT_MIN);
             Ok(PageWalk { direction, place, changes, count: PAGE_COUNT_MIN, ended })
@@ -107,14 +111,12 @@ impl<S: TreeHolder> TreeCursor<S> {
         let (view, page) = (&self.view, &mut self.page);
         page.clear();
         self.at = 0;
-        view.store.read(|tree| {
+        view.store.read(|tree| -> Result<()> {
             let changes = view.store.changes();
             if let (true, Some(last)) = (changes != walk.changes, last) {
                 // SAFETY: kept by the view's pin.
                 walk.place = tree.place(WalkStart::Beyond(unsafe { (*last).key() }), walk.direction);
-                if !tree.order().answered() {
-                    return Err(no_answer());
-                }
+                must_have_answered(tree.order())?;
                 walk.changes = changes;
             }
             tree.collect(&mut walk.place, walk.direction, view.number, walk.count, page);

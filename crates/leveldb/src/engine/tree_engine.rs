@@ -11,7 +11,7 @@ use crate::change_list::{Change, ChangeList};
 use crate::engine::catalog::DirectoryLock;
 use crate::engine::engine::{Figures, ReadView, StorageEngine};
 use crate::engine::pins::Pins;
-use crate::engine::tree_cursor::{TreeHolder, TreeView, no_answer};
+use crate::engine::tree_cursor::{TreeHolder, TreeView, must_have_answered};
 use crate::engine::tree_store::{CLIENTS, DurableMemory, TreeStore, WriteKind, capacity, refusal};
 use crate::engine::unacked_syncs::UnackedSyncs;
 use crate::order::{KeyOrder, Order};
@@ -168,9 +168,10 @@ impl StorageEngine for TreeEngine {
     }
 
     fn check(&self) -> Result<Vec<String>> {
-        self.0.read(|tree| {
+        self.0.read(|tree| -> Result<Vec<String>> {
             let problems = tree.check();
-            if tree.order().answered() { Ok(problems) } else { Err(no_answer()) }
+            must_have_answered(tree.order())?;
+            Ok(problems)
         })?
     }
 

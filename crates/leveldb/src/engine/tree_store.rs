@@ -4,7 +4,7 @@
 use crate::change_list::{Change, ChangeList};
 use crate::engine::catalog::DirectoryLock;
 use crate::engine::pins::Pins;
-use crate::engine::tree_cursor::{TreeHolder, no_answer};
+use crate::engine::tree_cursor::{TreeHolder, must_have_answered, no_answer};
 use crate::engine::unacked_syncs::UnackedSyncs;
 use crate::status::{Failure, FailureKind, Result};
 use crate::tree::tree::{RecordTree, Refusal, TreeMemory};
@@ -249,11 +249,9 @@ impl TreeStore {
 
     /// Calls `found` with the value of `key` at `number`, or now.
     pub(super) fn get(&self, key: &[u8], number: Option<u64>, found: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let synced = self.read(|tree| {
+        let synced = self.read(|tree| -> Result<u64> {
             let record = tree.get(key, number.unwrap_or(u64::MAX));
-            if !tree.order().answered() {
-                return Err(no_answer());
-            }
+            must_have_answered(tree.order())?;
             if let Some(record) = record {
                 found(record.value());
             }
