@@ -107,14 +107,7 @@ pub(crate) unsafe fn removal_bounds(range: *const mangrove_range) -> Result<Boun
 
 /// The bound after all keys that begin with `prefix`.
 fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
-    match prefix.iter().rposition(|&b| b != 0xff) {
-        Some(last) => {
-            let mut end = prefix[..=last].to_vec();
-            end[last] += 1;
-            Bound::Excluded(end)
-        }
-        None => Bound::Unbounded,
-    }
+    mangrove::prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded)
 }
 
 /// True when no key can lie between the bounds. Such ranges end here: some maps, as BTreeMap, panic on

@@ -176,12 +176,8 @@ fn limits() -> Vec<(&'static str, String)> {
     };
     let limit = |resource| getrlimit(resource).current.map_or("unlimited".to_owned(), human);
     let files = getrlimit(Resource::Nofile).current.map_or("unlimited".to_owned(), count);
-    let memory = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
-        line.trim().trim_end_matches(" kB").parse::<u64>().ok()
-    });
     vec![
-        ("memory available", memory.map_or("?".to_owned(), |kib| human(kib << 10))),
+        ("memory available", mangrove_sys::memory_available().map_or("?".to_owned(), human)),
         ("overcommit", overcommit),
         ("address space limit", limit(Resource::As)),
         ("file size limit", limit(Resource::Fsize)),

@@ -38,9 +38,7 @@ impl Need {
 
 /// Bytes of memory that this process can still get.
 fn memory_available() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let machine = line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? << 10;
+    let machine = mangrove_sys::memory_available()?;
     Some(group_limit().map_or(machine, |group| machine.min(group)))
 }
 

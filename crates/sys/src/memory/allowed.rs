@@ -12,13 +12,22 @@ pub fn memory_allowed() -> u64 {
     of_groups(&own, Path::new("/sys/fs/cgroup")).into_iter().fold(of_machine(&machine), u64::min)
 }
 
+/// Bytes of memory that the machine can still give to processes without swapping.
+#[must_use]
+pub fn memory_available() -> Option<u64> {
+    bytes_of("MemAvailable:", &std::fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+/// A figure of /proc/meminfo.
+fn bytes_of(name: &str, meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()?.saturating_mul(1024))
+}
+
 /// Memory and swap space in /proc/meminfo; without limit where it does not say.
 fn of_machine(meminfo: &str) -> u64 {
-    let kib = |name: &str| {
-        let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim_start_matches(':').split_whitespace().next()?.parse::<u64>().ok()
-    };
-    kib("MemTotal").map_or(u64::MAX, |memory| (memory + kib("SwapTotal").unwrap_or(0)).saturating_mul(1024))
+    let swap = bytes_of("SwapTotal:", meminfo).unwrap_or(0);
+    bytes_of("MemTotal:", meminfo).map_or(u64::MAX, |memory| memory.saturating_add(swap))
 }
 
 /// What each control group of the process, and each one above it, allows.
