@@ -11,9 +11,8 @@ use std::path::Path;
 impl Map {
     /// Copies this instant into a new pool at `path`, while writers continue. The new pool appears whole and durable,
     /// or not at all. Where an I/O error has ended writing, it copies what opening the pool again would give:
-    /// everything that was acknowledged. `progress` is called every few thousand records and stops the backup by
-    /// returning
-    /// `Break`.
+    /// everything that was acknowledged. `progress` is called every few thousand records, and at their end, and stops
+    /// the backup by returning `Break`.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::Foreign`] where something else lies at `path`, [`Error::Unsupported`] in a pool's

@@ -87,7 +87,8 @@ pub(crate) fn copy_files(
     purpose: Purpose,
     progress: &mut impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<(BackupReport, Vec<String>)> {
-    let (options, is_salvage) = (Map::options().read_only(true), purpose == Purpose::Salvage);
+    let (options, is_salvage) =
+        (Map::options().read_only(true).memory_limited(), purpose == Purpose::Salvage);
     let pool = options.pool().salvage(is_salvage).unlocked(!is_salvage).open(from)?;
     pool.finish()?;
     let mut damage = pool.damage().to_vec();

@@ -90,6 +90,7 @@ impl Map {
     pub(crate) fn open_with(path: &Path, options: &MapOptions) -> Result<Self> {
         options.validate()?;
         let start = Instant::now();
+        let options = &options.memory_limited();
         let pool = options.pool().open(path)?;
         match Self::in_pool(&pool, path, options, start) {
             Ok((hart, recovery)) => Ok(Self {

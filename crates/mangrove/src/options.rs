@@ -85,13 +85,14 @@ impl MapOptions {
         self
     }
 
+    /// These options, with the limit on memory that this machine gives where none was chosen.
+    pub(crate) fn memory_limited(&self) -> Self {
+        Self { config: self.config.clone().memory_limited(), ..self.clone() }
+    }
+
     pub(crate) fn pool(&self) -> PoolOptions {
         let capacity = self.config.capacity.unwrap_or(CAPACITY_BYTES_DEFAULT);
-        PoolOptions::new()
-            .config(self.config.clone().memory_limited())
-            .capacity(capacity)
-            .kind(KIND)
-            .finish_later(true)
+        PoolOptions::new().config(self.config.clone()).capacity(capacity).kind(KIND).finish_later(true)
     }
 
     /// Checks the options themselves, before a pool is created with them.
@@ -117,7 +118,7 @@ impl MapOptions {
             // In interval durability nobody was promised that what he reads survives.
             gate_reads: matches!(self.config.durability, Durability::Interval(_)).then_some(false),
             verify_values: !image_verified,
-            memory_bytes_max: self.config.clone().memory_limited().memory_bytes_max,
+            memory_bytes_max: self.config.memory_bytes_max,
             ..mangrove_hart::Options::default()
         };
         if let Some(bytes) = self.snapshot_bytes_max {

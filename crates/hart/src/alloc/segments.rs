@@ -155,9 +155,7 @@ impl SegmentPool {
         runs.put_back(old, granted);
         Ok(())
     }
-}
 
-impl SegmentPool {
     /// Refuses to grow where this process has no memory for the records of `needed` more segments: a request that
     /// cannot be refused later would end the process.
     fn fits_memory(&self, space: &MapSpace, needed: u32) -> Result<()> {

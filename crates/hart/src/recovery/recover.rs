@@ -295,17 +295,28 @@ impl<'a> Sweep<'a> {
     /// Refuses where this process has no memory for the index: a request that cannot be refused would end it.
     fn fits_memory(&self, options: &Options) -> Result<()> {
         let Some(limit) = options.memory_bytes_max else { return Ok(()) };
-        let space = &self.hart.space;
-        let mut records = 0;
-        for (segment, kind) in (0..).zip(&self.kinds) {
-            let SegmentKind::Leaves { class } = *kind else { continue };
-            let cut = self.hart.alloc.classes.cut(class);
-            for chunk in 0..cut.chunk_count {
-                records += u64::from(scan::chunk(space, segment, class, cut, chunk).1.count_ones());
-            }
+        let fits = |records: u64| {
+            let address_space = records * RECOVERY_BYTES + (RECOVERY_BYTES << 20);
+            mangrove_pool::fits_memory(&options.path, Some(limit), records * INDEX_BYTES, address_space)
+        };
+        let slabs = || {
+            (0..).zip(&self.kinds).filter_map(|(segment, kind)| match *kind {
+                SegmentKind::Leaves { class } => Some((segment, class, self.hart.alloc.classes.cut(class))),
+                _ => None,
+            })
+        };
+        // Mostly there is memory for a record in each slot, and no bitmap need be read for it.
+        let slots =
+            slabs().flat_map(|(_, _, cut)| (0..cut.chunk_count).map(|chunk| u64::from(cut.slots(chunk))));
+        if fits(slots.sum()).is_ok() {
+            return Ok(());
         }
-        let address_space = records * RECOVERY_BYTES + (RECOVERY_BYTES << 20);
-        Ok(mangrove_pool::fits_memory(&options.path, Some(limit), records * INDEX_BYTES, address_space)?)
+        let space = &self.hart.space;
+        let records = slabs().flat_map(|(segment, class, cut)| {
+            let taken = move |chunk| scan::chunk(space, segment, class, cut, chunk).1.count_ones();
+            (0..cut.chunk_count).map(move |chunk| u64::from(taken(chunk)))
+        });
+        Ok(fits(records.sum())?)
     }
 
     /// Reads all leaves, on as many threads as allowed.
