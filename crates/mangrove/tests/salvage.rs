@@ -14,7 +14,12 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn open(path: &Path) -> Map {
-    Map::options().medium(mangrove::Medium::File).capacity(16 << 20).log_bytes(1 << 20).open(path).unwrap()
+    open_with_log(path, 1 << 20)
+}
+
+/// With a log of 4 MiB no checkpoint begins by itself in these tests.
+fn open_with_log(path: &Path, bytes: u64) -> Map {
+    Map::options().medium(mangrove::Medium::File).capacity(16 << 20).log_bytes(bytes).open(path).unwrap()
 }
 
 /// Short and long keys, values in leaves, in blocks and in an extent; the records in the order of their writes.
@@ -28,6 +33,15 @@ fn fill(map: &Map) -> Vec<(Vec<u8>, Vec<u8>)> {
     records.push((b"extent".to_vec(), vec![7; 300_000]));
     records.iter().for_each(|(key, value)| map.put(key, value).unwrap());
     records
+}
+
+/// A closed map in `dir`, and a copy of its pool to be damaged.
+fn closed_and_copied(dir: &Path) -> (Records, PathBuf) {
+    let live = dir.join("live");
+    let map = open(&live);
+    let records = fill(&map).into_iter().collect();
+    map.close().unwrap();
+    (records, copy(&live, dir.join("bad")))
 }
 
 fn copy(from: &Path, to: PathBuf) -> PathBuf {
@@ -54,11 +68,7 @@ fn salvaged(bad: &Path) -> (Records, Vec<String>) {
 #[test]
 fn one_flipped_bit_costs_one_record_at_most() {
     let dir = folder();
-    let live = dir.path().join("live");
-    let map = open(&live);
-    let records: Records = fill(&map).into_iter().collect();
-    map.close().unwrap();
-    let bad = copy(&live, dir.path().join("bad"));
+    let (records, bad) = closed_and_copied(dir.path());
     assert_eq!(salvaged(&bad), (records.clone(), Vec::new()), "nothing is damaged");
     let image = fs::read(bad.join("image")).unwrap();
     let used: Vec<usize> = (0..image.len()).filter(|&at| image[at] != 0).collect();
@@ -85,8 +95,7 @@ fn a_damaged_log_costs_what_was_written_after_the_damage() {
     let dir = folder();
     let live = dir.path().join("live");
     // No checkpoint shortens this log while the files are copied.
-    let options = Map::options().medium(mangrove::Medium::File).capacity(16 << 20).log_bytes(4 << 20);
-    let map = options.open(&live).unwrap();
+    let map = open_with_log(&live, 4 << 20);
     let mut order = fill(&map);
     // Its write proves that the one before was durable; damage in the last write looks like a crash during it.
     order.push((b"last".to_vec(), b"1".to_vec()));
@@ -115,11 +124,7 @@ fn a_damaged_log_costs_what_was_written_after_the_damage() {
 #[test]
 fn an_image_that_was_cut_gives_what_is_left() {
     let dir = folder();
-    let live = dir.path().join("live");
-    let map = open(&live);
-    let records: Records = fill(&map).into_iter().collect();
-    map.close().unwrap();
-    let bad = copy(&live, dir.path().join("bad"));
+    let (records, bad) = closed_and_copied(dir.path());
     let image = fs::read(bad.join("image")).unwrap();
     let last = image.iter().rposition(|&byte| byte != 0).unwrap();
     fs::write(bad.join("image"), &image[..last / 2]).unwrap();
@@ -182,7 +187,8 @@ fn a_copy_has_the_permissions_and_the_log_of_its_original() {
 fn after_a_failure_of_the_medium_a_backup_has_everything_that_was_acknowledged() {
     let dir = folder();
     let live = dir.path().join("live");
-    let map = open(&live);
+    // The checkpoint below has something to do: none has been before it.
+    let map = open_with_log(&live, 4 << 20);
     let records: Records = fill(&map).into_iter().collect();
     // A pool whose file has lost its name refuses to go on: the failure of a disk, for a test.
     fs::rename(live.join("pool"), live.join("away")).unwrap();
