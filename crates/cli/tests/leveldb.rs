@@ -97,7 +97,8 @@ fn what_is_imported_and_exported_is_every_record_in_order() {
     }
     sources.nothing_of("new");
     sources.nothing_of("back");
-    // `dump` opened it as well, and LevelDB begins new files then: what was before is told by its own copy.
+    // `dump` has opened `source` with LevelDB, which begins new files then. So a second database, which only the import
+    // opens, shows that the import leaves its source as it is.
     sources.fill("again", COUNT);
     let untouched = sources.bytes("again");
     yard.ok(&["leveldb", "import", "again", "new"]);
@@ -120,7 +121,7 @@ fn a_source_that_cannot_be_imported_gets_a_sentence_and_stays() {
     said(&mut sources.run("order", "ordered"));
     refused("ordered", "the order of the comparator tests.Backwards");
     sources.fill("source", COUNT);
-    // Somebody has it open.
+    // A program has the source open.
     let mut holder =
         sources.run("hold", "source").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("run");
     let mut line = String::new();

@@ -1,6 +1,6 @@
 // cache.cc: a cache that forgets first what was not used for longest.
 //
-// Every entry that the cache has not forgotten is in the table. Those of them that nobody holds are also in the list,
+// Every entry that the cache has not forgotten is in the table. Those of them that are not in use are also in the list,
 // in the order of their last use: the cache forgets from its front. One lock protects all of it; deleters run without
 // it.
 
@@ -26,7 +26,7 @@ struct Entry : Cache::Handle {
     // Callers that hold it.
     size_t holders;
     bool forgotten;
-    // Its place in the list, while nobody holds it.
+    // Its place in the list, while it is not in use.
     std::list<Entry *>::iterator place;
 };
 
@@ -116,7 +116,7 @@ public:
 private:
     using Table = std::unordered_map<std::string, Entry *>;
 
-    // Takes an entry, if it is one, out of the table; adds it to the dead if nobody holds it.
+    // Takes an entry, if it is one, out of the table; adds it to the dead if it is not in use.
     void forget(Table::iterator named, std::vector<Entry *> *dead) {
         if (named == table_.end()) return;
         Entry *entry = named->second;

@@ -27,11 +27,11 @@ public:
     // Forgets everything. No handle is held any more.
     virtual ~Cache();
 
-    // An entry that somebody holds.
+    // An entry in use: returned to a caller, who has not given it back.
     struct Handle {};
 
     // Sets `key` to `value`, which counts `charge`. `deleter` gets both when the cache has forgotten the entry and
-    // nobody holds it. The caller holds the entry that is returned, and gives it back to Release().
+    // it is not in use. The caller uses the entry that is returned, and gives it back to Release().
     virtual Handle *Insert(const Slice &key, void *value, size_t charge,
                            void (*deleter)(const Slice &key, void *value)) = 0;
 
@@ -41,16 +41,16 @@ public:
     // Gives an entry back.
     virtual void Release(Handle *handle) = 0;
 
-    // The value of an entry that the caller holds.
+    // The value of an entry in use.
     virtual void *Value(Handle *handle) = 0;
 
-    // Forgets `key`. An entry that somebody holds lives until it is given back.
+    // Forgets `key`. An entry in use lives until it is given back.
     virtual void Erase(const Slice &key) = 0;
 
     // A number that was not returned before, for programs that share a cache to put before their keys.
     virtual uint64_t NewId() = 0;
 
-    // Forgets every entry that nobody holds.
+    // Forgets every entry that is not in use.
     virtual void Prune() {}
 
     // The charges of all entries together.

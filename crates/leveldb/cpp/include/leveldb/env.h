@@ -63,7 +63,7 @@ public:
     virtual Status RenameFile(const std::string &src, const std::string &target) = 0;
 
     // Locks a file, which is created when it is missing, against other processes and other callers in this one. Fails
-    // at once when somebody holds the lock. The end of the process lets go of it.
+    // at once when the file is locked. The end of the process unlocks it.
     virtual Status LockFile(const std::string &fname, FileLock **lock) = 0;
 
     // Lets go of a lock, and deletes it.
