@@ -130,8 +130,10 @@ class Interrupted(Case):
         """Sends SIGINT while `text` runs; returns how long it then took, and what it printed."""
         child = python(
             """
-            import mangrove, os, sys, time
+            import mangrove, os, signal, sys, time
             pool = sys.argv[1]
+            # A shell starts background jobs with SIGINT ignored, and Python leaves it so.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             try:
             """
             + textwrap.indent(textwrap.dedent(text), " " * 16)
