@@ -102,6 +102,7 @@ fn checks() -> Result<Vec<Step>> {
         Step::One("tidy", xtask(&["tidy"])?),
         Step::Tests("tests", cargo(&["test", "--no-fail-fast"])),
         Step::One("docs", docs),
+        Step::One("python", python()),
     ])
 }
 
@@ -165,6 +166,13 @@ const SUITE_FILES: [&str; 5] =
 fn redis_build() -> Command {
     let mut command = Command::new("crates/redis/scripts/ready");
     command.arg("data/valkey").current_dir(tree::root());
+    command
+}
+
+/// Builds the Python wheel, installs it in an environment of its own, and runs its tests.
+fn python() -> Command {
+    let mut command = Command::new("python/run");
+    command.arg("test").current_dir(tree::root());
     command
 }
 
