@@ -141,7 +141,7 @@ fn campaigns() -> Result<Vec<Step>> {
         Step::One("kill9, redis", xtask(&["kill9", "--app", "redis", "--rounds", "10"])?),
         Step::One(
             "kill9, redis, planted",
-            xtask(&["kill9", "--app", "redis", "--rounds", "5", "--planted", "--plant", "gate"])?,
+            xtask(&["kill9", "--app", "redis", "--rounds", "40", "--planted", "--plant", "gate"])?,
         ),
         Step::One("redis-memory", xtask(&["redis-memory"])?),
         Step::One("redis-suite", xtask(&[&["redis-suite"][..], &SUITE_FILES].concat())?),
