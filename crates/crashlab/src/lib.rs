@@ -31,7 +31,7 @@ pub use machine::trace::Mark;
 pub use machine::world::{Machine, World};
 pub use quiet::quietly;
 pub use rng::{Rng, mix};
-pub use search::campaign::{Campaign, EngineKind, discover, domains_of};
+pub use search::campaign::{Calls, Campaign, EngineKind, discover, domains_of};
 pub use search::chain::chain;
 pub use search::sweep::{Limits, Sweep, Tally, Violation, Watch};
 pub use search::token::{Crash, Token};

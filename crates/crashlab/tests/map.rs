@@ -49,8 +49,10 @@ fn the_busiest_site_of_each_kind_is_caught_when_silenced() {
     let sites = discover(EngineKind::Map, SEED, false).expect("no violation without a planted bug");
     assert!(sites.len() > 20, "only {} sites reached", sites.len());
     for kind in [SiteKind::Flush, SiteKind::Fence, SiteKind::Wait, SiteKind::Sync, SiteKind::LateWrite] {
-        let busiest =
-            sites.iter().filter(|(s, _)| s.kind == kind && is_foreground(s)).max_by_key(|(_, n)| **n);
+        let busiest = sites
+            .iter()
+            .filter(|(s, _)| s.kind == kind && is_foreground(s))
+            .max_by_key(|(_, calls)| calls.total());
         let (site, _) = busiest.unwrap_or_else(|| panic!("no {kind} reached"));
         let violation = caught(site).unwrap_or_else(|| panic!("{site} silenced, and nothing noticed"));
         // The token names the image: replayed, it fails with the fault and passes without.

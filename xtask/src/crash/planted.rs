@@ -5,7 +5,7 @@
 //! That counts as caught too, and the output tells so.
 
 use anyhow::{Context, bail};
-use mangrove_crashlab::{EngineKind, SiteKey, discover, domains_of};
+use mangrove_crashlab::{Calls, CrashDomain, EngineKind, SiteKey, discover, domains_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -42,12 +42,13 @@ pub(super) fn run(engine: EngineKind, seed: u64, images: u64, jobs: usize, own: 
                         // Relaxed: only uniqueness matters.
                         let n = next.fetch_add(1, Ordering::Relaxed);
                         let Some(site) = list.get(n) else { return Ok(()) };
-                        let verdict = judge_on_floors(engine, site, seed, images)?;
+                        let calls = &sites[*site];
+                        let verdict = judge_on_floors(engine, site, &calls.domains(), seed, images)?;
                         let (word, how) = match &verdict {
                             Verdict::Caught(how) => ("caught  ", how.as_str()),
                             Verdict::Survived => ("SURVIVED", ""),
                         };
-                        println!("{word} {site}  ({} calls)  {how}", sites[*site]);
+                        println!("{word} {site}  ({} calls)  {how}", calls.total());
                         verdicts.lock().unwrap_or_else(|e| e.into_inner()).insert(n, verdict);
                     }
                 })
@@ -58,7 +59,7 @@ pub(super) fn run(engine: EngineKind, seed: u64, images: u64, jobs: usize, own: 
     let verdicts = verdicts.into_inner().unwrap_or_else(|e| e.into_inner());
     let survivors: Vec<_> =
         verdicts.iter().filter(|(_, v)| matches!(v, Verdict::Survived)).map(|(n, _)| list[*n]).collect();
-    for place in unreached(engine, &sites)? {
+    for place in unreached(engine, &sites, own)? {
         println!("not reached by any workload: {place}");
     }
     println!("planted bugs: {}/{} caught", list.len() - survivors.len(), list.len());
@@ -74,19 +75,31 @@ pub(super) fn run(engine: EngineKind, seed: u64, images: u64, jobs: usize, own: 
 /// A fault on the floors below that the runtime's workloads do not notice must be caught by the shadow's own
 /// workloads: they commit from several threads, and grow on another thread than they commit on, as the runtime
 /// never does.
-fn judge_on_floors(engine: EngineKind, site: &SiteKey, seed: u64, images: u64) -> anyhow::Result<Verdict> {
+fn judge_on_floors(
+    engine: EngineKind,
+    site: &SiteKey,
+    domains: &[CrashDomain],
+    seed: u64,
+    images: u64,
+) -> anyhow::Result<Verdict> {
     if engine != EngineKind::Durable || engine.own_sources().iter().any(|part| site.file.contains(part)) {
-        return judge(engine, site, seed, images);
+        return judge(engine, site, domains, seed, images);
     }
-    match judge(engine, site, seed, images.min(IMAGES_BELOW))? {
+    match judge(engine, site, domains, seed, images.min(IMAGES_BELOW))? {
         Verdict::Caught(how) => Ok(Verdict::Caught(how)),
-        Verdict::Survived => judge(EngineKind::Shadow, site, seed, images),
+        Verdict::Survived => judge(EngineKind::Shadow, site, domains_of(site.kind), seed, images),
     }
 }
 
-/// Runs the campaign with a fault at this call site, in every domain where it can show, until one catches it.
-fn judge(engine: EngineKind, site: &SiteKey, seed: u64, images: u64) -> anyhow::Result<Verdict> {
-    for domain in domains_of(site.kind) {
+/// Runs the campaign with a fault at this call site in these domains until one catches it.
+fn judge(
+    engine: EngineKind,
+    site: &SiteKey,
+    domains: &[CrashDomain],
+    seed: u64,
+    images: u64,
+) -> anyhow::Result<Verdict> {
+    for domain in domains {
         let mut child = Command::new(itself()?)
             .args([
                 "crash",
@@ -137,11 +150,12 @@ fn judge(engine: EngineKind, site: &SiteKey, seed: u64, images: u64) -> anyhow::
 }
 
 /// Calls in the sources that look like call sites and were not reached.
-fn unreached(engine: EngineKind, sites: &BTreeMap<SiteKey, u64>) -> anyhow::Result<Vec<String>> {
+fn unreached(engine: EngineKind, sites: &BTreeMap<SiteKey, Calls>, own: bool) -> anyhow::Result<Vec<String>> {
     let reached: BTreeSet<(String, u32)> = sites.keys().map(|s| (s.file.clone(), s.line)).collect();
     let mut out = Vec::new();
     // The shadow has a campaign of its own, which reports its unreached call sites.
-    let roots = if engine == EngineKind::Durable { engine.own_sources() } else { engine.sources() };
+    let own = own || engine == EngineKind::Durable;
+    let roots = if own { engine.own_sources() } else { engine.sources() };
     for root in roots {
         let mut folders = vec![std::path::Path::new("crates").join(root.trim_end_matches('/'))];
         while let Some(folder) = folders.pop() {

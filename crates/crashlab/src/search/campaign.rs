@@ -390,12 +390,39 @@ pub fn domains_of(kind: SiteKind) -> &'static [CrashDomain] {
     }
 }
 
+/// How often the workloads reach a call site.
+#[derive(Clone, Debug, Default)]
+pub struct Calls {
+    /// In each domain in which suppressing the call can show and in which it was reached.
+    in_domain: Vec<(CrashDomain, u64)>,
+}
+
+impl Calls {
+    /// In all domains together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.in_domain.iter().map(|(_, calls)| calls).sum()
+    }
+
+    /// The domains, that with the most calls first.
+    #[must_use]
+    pub fn domains(&self) -> Vec<CrashDomain> {
+        let mut busiest = self.in_domain.clone();
+        busiest.sort_by_key(|(_, calls)| std::cmp::Reverse(*calls));
+        busiest.into_iter().map(|(domain, _)| domain).collect()
+    }
+}
+
 /// Every call site of ours that the engine's workloads reach, and how often, in the domains where it matters.
 /// `own`: only those of the engine's own sources.
 ///
 /// # Errors
 /// A violation: without an injected fault there must be none.
-pub fn discover(engine: EngineKind, seed: u64, own: bool) -> Result<BTreeMap<SiteKey, u64>, Box<Violation>> {
+pub fn discover(
+    engine: EngineKind,
+    seed: u64,
+    own: bool,
+) -> Result<BTreeMap<SiteKey, Calls>, Box<Violation>> {
     let limits = Limits { cut_images: 1, again_every: 64, again_images: 2, extra_every: 8, images: u64::MAX };
     let scenarios = match engine {
         EngineKind::Map => MapSubject::<false>::scenario_count(),
@@ -404,7 +431,7 @@ pub fn discover(engine: EngineKind, seed: u64, own: bool) -> Result<BTreeMap<Sit
         EngineKind::Txn => TxnSubject::<RECORDS>::scenario_count(),
     };
     let sources = if own { engine.own_sources() } else { engine.sources() };
-    let mut all = BTreeMap::new();
+    let mut all: BTreeMap<SiteKey, Calls> = BTreeMap::new();
     for &domain in engine.domains(own) {
         let campaign =
             Campaign { engine, runs_max: 2 * u64::from(scenarios), ..Campaign::new(domain, seed, limits) };
@@ -412,7 +439,7 @@ pub fn discover(engine: EngineKind, seed: u64, own: bool) -> Result<BTreeMap<Sit
         for (site, count) in campaign.sites.reached() {
             let ours = sources.iter().any(|part| site.file.contains(part));
             if ours && domains_of(site.kind).contains(&domain) {
-                *all.entry(site).or_insert(0) += count;
+                all.entry(site).or_default().in_domain.push((domain, count));
             }
         }
     }
