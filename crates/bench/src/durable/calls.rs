@@ -79,6 +79,17 @@ pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
         Ok(())
     })?;
     b.add(CALLS, "zero", "", "durable, does nothing", 1, Unit::Nanoseconds, empty);
+    for others in [b.size(10_000, 100), b.size(100_000, 200)] {
+        let crowd = (0..others).map(|_| kv.runtime.client()).collect::<Result<Vec<_>, _>>()?;
+        let beside = time(calls / 10, || {
+            // SAFETY: it does nothing.
+            unsafe { client.write_durable(nothing, &[std::ptr::null_mut()]) }?;
+            Ok(())
+        })?;
+        drop(crowd);
+        let what = format!("durable, does nothing, beside {others} idle clients");
+        b.add(CALLS, "zero", "", &what, 1, Unit::Nanoseconds, beside);
+    }
     drop(client);
     kv.runtime.close()?;
     place.clear()

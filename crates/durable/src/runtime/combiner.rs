@@ -30,6 +30,9 @@ use super::sync::{
 };
 use std::ptr::NonNull;
 
+/// Waiting jobs among which `hand_over` looks for a thread that sleeps.
+const SLEEPERS_SOUGHT: usize = 16;
+
 /// Times that a reader finds the lock taken before it bars new writers.
 const REFUSALS_MAX: u32 = 2;
 
@@ -99,7 +102,7 @@ impl<J> Combiner<J> {
     pub(crate) fn read<R>(&self, slot: &ClientSlot<J>, call: impl FnOnce() -> R) -> R {
         // Lines 4 and 5: set the flag, then look at the lock. The barrier pairs with the one in `try_take`: at least
         // one of the two threads sees the other.
-        slot.reading.0.swap(thread_mark(), Ordering::SeqCst);
+        self.slots.begin_read(slot, thread_mark());
         barrier_after_rmw();
         // Acquire, with the Release in `release`: the reader sees what the last batch wrote.
         if self.wr_flag.0.load(Ordering::Acquire) != 0 {
@@ -112,8 +115,7 @@ impl<J> Combiner<J> {
     /// Lines 7 and 10.
     #[inline]
     fn end_read(&self, slot: &ClientSlot<J>) {
-        // Release, with the Acquire in `readers_are_out`: the reads of the call are over.
-        slot.reading.0.store(0, Ordering::Release);
+        self.slots.end_read(slot);
         // Pairs with `heavy` in `wait_for_readers`.
         self.barrier.light();
         if self.awaits_readers.0.load(Ordering::Relaxed) != 0 {
@@ -142,7 +144,7 @@ impl<J> Combiner<J> {
                     self.sleep_until_released();
                 }
             }
-            slot.reading.0.swap(thread_mark(), Ordering::SeqCst);
+            self.slots.begin_read(slot, thread_mark());
             barrier_after_rmw();
             if self.wr_flag.0.load(Ordering::Acquire) == 0 {
                 break;
@@ -158,11 +160,7 @@ impl<J> Combiner<J> {
     /// Whether this thread is in a read on another slot, inside which it now reads on `slot`. No writer is in
     /// `execute` then.
     fn reads_elsewhere(&self, slot: &ClientSlot<J>) -> bool {
-        let mark = thread_mark();
-        // Relaxed: a thread sees its own stores, and no other thread stores its mark.
-        self.slots
-            .each()
-            .any(|other| !std::ptr::eq(other, slot) && other.reading.0.load(Ordering::Relaxed) == mark)
+        self.slots.reads_here(thread_mark(), Some(slot))
     }
 
     /// A reader sleeps until the lock is released, or finds at once that it is.
@@ -206,12 +204,13 @@ impl<J> Combiner<J> {
         mut settle: Option<impl FnOnce(&J)>,
     ) {
         let request = &slot.request;
-        // SAFETY: the status is IDLE: the cell is the owner's (runtime/slots.rs, invariant 3).
+        // SAFETY: the status is IDLE: the cell is the owner's (runtime/slots.rs, invariant 4).
         unsafe { *request.job.get() = Some(NonNull::from(&mut *job)) };
         // Relaxed: published with the status.
         request.settles.store(u32::from(settle.is_some()), Ordering::Relaxed);
         // Release, with the Acquire in `collect`: a combiner that sees READY sees the job. Line 13.
         request.status.store(READY, Ordering::Release);
+        self.slots.enlist(slot);
         let mut execute = Some(execute);
         let mut patience = Patience::new();
         loop {
@@ -266,9 +265,7 @@ impl<J> Combiner<J> {
 
     /// Whether this thread is in a read.
     pub(crate) fn reads_here(&self) -> bool {
-        let mark = thread_mark();
-        // Relaxed: a thread sees its own stores, and no other thread stores its mark.
-        self.slots.each().any(|slot| slot.reading.0.load(Ordering::Relaxed) == mark)
+        self.slots.reads_here(thread_mark(), None)
     }
 
     /// True when a combiner may begin: no thread combines, and no reader bars it (line 18).
@@ -289,7 +286,7 @@ impl<J> Combiner<J> {
 
     /// Lines 20 to 31, with the lock held.
     fn combine(&self, slot: &ClientSlot<J>, execute: impl FnOnce(&[NonNull<J>])) {
-        // SAFETY: these lists are the owner's alone (runtime/slots.rs, invariant 3).
+        // SAFETY: these lists are the owner's alone (runtime/slots.rs, invariant 4).
         let (ready, jobs) = unsafe { (&mut *slot.lists.ready.get(), &mut *slot.lists.jobs.get()) };
         ready.clear();
         self.wait_for_readers(|| self.collect(ready));
@@ -311,7 +308,7 @@ impl<J> Combiner<J> {
         if self.sleepers.0.load(Ordering::Relaxed) == 0 {
             return;
         }
-        // SAFETY: the list is the owner's alone (runtime/slots.rs, invariant 3).
+        // SAFETY: the list is the owner's alone (runtime/slots.rs, invariant 4).
         for other in unsafe { &*slot.lists.ready.get() } {
             // SAFETY: slots live as long as the table. The owner may have gone on to another call; it then wakes for
             // nothing.
@@ -324,16 +321,15 @@ impl<J> Combiner<J> {
         }
     }
 
-    /// Lines 22 to 24: takes what is READY.
+    /// Lines 22 to 24: takes what is READY, the oldest first.
     fn collect(&self, ready: &mut Vec<NonNull<ClientSlot<J>>>) {
-        for slot in self.slots.each() {
-            // Acquire, with the Release in `write`.
-            if slot.request.status.load(Ordering::Acquire) == READY {
-                // Only a combiner changes READY, and there is one.
-                slot.request.status.store(STARTED, Ordering::Relaxed);
-                ready.push(NonNull::from(slot));
-            }
-        }
+        let before = ready.len();
+        self.slots.take_waiting(|slot| {
+            // Only a combiner changes READY, and there is one.
+            slot.request.status.store(STARTED, Ordering::Relaxed);
+            ready.push(NonNull::from(slot));
+        });
+        ready[before..].reverse();
     }
 
     /// Lines 21 to 25: does `meanwhile` at least once, and until every reader has left.
@@ -341,7 +337,7 @@ impl<J> Combiner<J> {
         let mut patience = Patience::new();
         loop {
             meanwhile();
-            if self.readers_are_out() {
+            if self.slots.readers_are_out() {
                 return;
             }
             if patience.spin() {
@@ -351,17 +347,11 @@ impl<J> Combiner<J> {
             self.awaits_readers.0.store(1, Ordering::SeqCst);
             // Pairs with `light` in `end_read`: a reader that we still see sees the flag when it leaves.
             self.barrier.heavy();
-            if !self.readers_are_out() {
+            if !self.slots.readers_are_out() {
                 self.left.wait(ticket);
             }
             self.awaits_readers.0.store(0, Ordering::Relaxed);
         }
-    }
-
-    /// Acquire, with the Release in `end_read`.
-    #[inline]
-    fn readers_are_out(&self) -> bool {
-        self.slots.each().all(|slot| slot.reading.0.load(Ordering::Acquire) == 0)
     }
 
     /// Line 31, and wakes the threads that waited for it.
@@ -382,13 +372,20 @@ impl<J> Combiner<J> {
         if self.sleepers.0.load(Ordering::Relaxed) == 0 {
             return;
         }
-        for slot in self.slots.each() {
+        // The newest job's thread, if it is awake, looks at the lock by itself before it sleeps: so a thread is on its
+        // way even if this loop finds none asleep. It looks on, because that thread may wait for a processor.
+        let mut any = false;
+        for slot in self.slots.waiting(SLEEPERS_SOUGHT) {
+            any = true;
             let request = &slot.request;
             if request.asleep.load(Ordering::Acquire) != 0 && request.status.load(Ordering::Acquire) == READY
             {
                 request.gate.notify_all();
                 return;
             }
+        }
+        if any {
+            return;
         }
         // A thread in `exclusive` waits at the same gate as readers.
         self.released.notify_all();
