@@ -5,7 +5,8 @@
 
 use std::io::{ErrorKind, Read};
 
-/// Bytes asked of a socket at once.
+/// Bytes asked of a socket at once: at first, and at most. A read that fills the room makes the next one larger.
+const FIRST_READ_BYTES: usize = 4 << 10;
 const READ_BYTES: usize = 64 << 10;
 /// An empty buffer larger than this is freed.
 const KEPT_BYTES_MAX: usize = 1 << 20;
@@ -23,14 +24,35 @@ pub(crate) enum ReadEnd {
     Broken,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct InputBuffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    /// Bytes asked of the socket next.
+    room: usize,
+}
+
+impl Default for InputBuffer {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), start: 0, end: 0, room: FIRST_READ_BYTES }
+    }
 }
 
 impl InputBuffer {
+    /// Frees what an idle client does not need.
+    pub(crate) fn give_back(&mut self) {
+        if self.start == self.end && self.bytes.len() > FIRST_READ_BYTES {
+            *self = Self::default();
+        }
+    }
+
+    /// Bytes that the buffer takes.
+    #[cfg(test)]
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     pub(crate) fn unread(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
@@ -48,16 +70,16 @@ impl InputBuffer {
                 self.bytes = Vec::new();
             }
         }
-        if self.bytes.len() - self.end >= READ_BYTES {
+        if self.bytes.len() - self.end >= self.room {
             return;
         }
-        if self.start >= READ_BYTES.max(self.end - self.start) {
+        if self.start >= self.room.max(self.end - self.start) {
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        if self.bytes.len() - self.end < READ_BYTES {
+        if self.bytes.len() - self.end < self.room {
             // Doubles, so that a long request is copied a bounded number of times.
-            self.bytes.resize((self.bytes.len() * 2).max(self.end + READ_BYTES), 0);
+            self.bytes.resize((self.bytes.len() * 2).max(self.end + self.room), 0);
         }
     }
 
@@ -66,11 +88,16 @@ impl InputBuffer {
         let mut count = 0;
         while count < budget && self.end - self.start <= unread_max {
             self.make_room();
-            match source.read(&mut self.bytes[self.end..]) {
+            let room = &mut self.bytes[self.end..];
+            let whole = room.len();
+            match source.read(room) {
                 Ok(0) => return ReadEnd::Eof,
                 Ok(read) => {
                     self.end += read;
                     count += read;
+                    if read == whole {
+                        self.room = (self.room * 4).min(READ_BYTES);
+                    }
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return ReadEnd::Drained,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -122,6 +149,29 @@ mod tests {
         out.extend_from_slice(input.unread());
         assert!(out == all);
         assert!(input.bytes.len() < 1 << 20, "{} bytes for short requests", input.bytes.len());
+    }
+
+    #[test]
+    fn the_buffer_is_as_large_as_its_client_needs() {
+        let ask = |input: &mut InputBuffer, bytes: usize| {
+            let mut source = Pieces(VecDeque::from([vec![1; bytes]]));
+            assert_eq!(input.read_from(&mut source, usize::MAX, usize::MAX), ReadEnd::Drained);
+            assert_eq!(input.unread().len(), bytes);
+            input.consume(bytes);
+        };
+        let mut input = InputBuffer::default();
+        for bytes in [100, 1, 4000, 90] {
+            ask(&mut input, bytes);
+        }
+        assert!(input.size() <= 2 * FIRST_READ_BYTES, "{} bytes for short requests", input.size());
+        ask(&mut input, 900_000);
+        let large = input.size();
+        input.give_back();
+        assert!(large > 900_000 && input.size() <= FIRST_READ_BYTES, "{large}, then {}", input.size());
+        let mut source = Pieces(VecDeque::from([vec![1; 70_000]]));
+        input.read_from(&mut source, usize::MAX, usize::MAX);
+        input.give_back();
+        assert_eq!(input.unread().len(), 70_000, "what was not looked at stays");
     }
 
     #[test]

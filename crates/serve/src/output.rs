@@ -6,6 +6,8 @@ use std::io::{self, ErrorKind, Write};
 
 /// An empty buffer larger than this is freed.
 const KEPT_BYTES_MAX: usize = 1 << 20;
+/// As much is left to an idle client.
+const IDLE_BYTES_MAX: usize = 4 << 10;
 
 #[derive(Debug, Default)]
 pub(crate) struct OutputBuffer {
@@ -19,6 +21,19 @@ pub(crate) struct OutputBuffer {
 }
 
 impl OutputBuffer {
+    /// Frees what an idle client does not need.
+    pub(crate) fn give_back(&mut self) {
+        if self.is_empty() && self.bytes.capacity() > IDLE_BYTES_MAX {
+            *self = Self::default();
+        }
+    }
+
+    /// Bytes that the buffer takes.
+    #[cfg(test)]
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Adds an answer. It stays until [`OutputBuffer::hold`] gives it a ticket.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);

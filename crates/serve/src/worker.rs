@@ -25,7 +25,9 @@ pub(crate) const WAKER: Token = Token(0);
 const ROUND_COUNT_MAX: usize = 32;
 /// Reads of one client in a round.
 const READ_COUNT_MAX: usize = 64;
-/// How often overdue clients are looked for.
+/// Clients that have gone before their memory is given back to the system, at least: that takes a while.
+const GONE_COUNT_MIN: usize = 256;
+/// How often the loop looks for overdue and for idle clients.
 const TICK: Duration = Duration::from_millis(500);
 
 pub(crate) struct Worker {
@@ -42,6 +44,8 @@ pub(crate) struct Worker {
     writers: Vec<usize>,
     args: Vec<Context>,
     draining: Option<Instant>,
+    /// Clients that have gone since their memory was given back.
+    gone: usize,
     last_tick: Instant,
     now: Instant,
 }
@@ -61,6 +65,7 @@ impl Worker {
             writers: Vec::new(),
             args: Vec::new(),
             draining: None,
+            gone: 0,
             last_tick: now,
             now,
         }
@@ -94,6 +99,7 @@ impl Worker {
             }
             self.turn();
             self.tick();
+            self.give_back_memory();
             if self.draining.is_some() && self.connections.iter().all(Option::is_none) {
                 break;
             }
@@ -165,6 +171,17 @@ impl Worker {
         self.shared.service.disconnect(connection.context);
         self.shared.clients.fetch_sub(1, Ordering::Relaxed);
         self.vacant.push(index);
+        self.gone += 1;
+    }
+
+    /// Once many clients have gone and nobody has work, the memory that they used goes back to the system.
+    fn give_back_memory(&mut self) {
+        if self.gone >= GONE_COUNT_MIN.max(self.connections.len() - self.vacant.len())
+            && self.active.is_empty()
+        {
+            self.gone = 0;
+            mangrove_sys::give_back_freed_memory();
+        }
     }
 
     /// Shutdown: what was received in full is still processed and answered.
@@ -301,7 +318,7 @@ impl Worker {
         }
     }
 
-    /// Every `TICK`: ends clients that are overdue, and an overdue shutdown.
+    /// Every `TICK`: ends clients that are overdue, and an overdue shutdown; an idle client's buffers are freed.
     fn tick(&mut self) {
         if self.now.saturating_duration_since(self.last_tick) < TICK {
             return;
@@ -310,7 +327,11 @@ impl Worker {
         let late = self.draining.is_some_and(|until| self.now >= until);
         let (stalled_max, idle_max) = (self.shared.options.stalled_max, self.shared.options.idle_max);
         for index in 0..self.connections.len() {
-            let Some(connection) = &self.connections[index] else { continue };
+            let Some(connection) = self.connections[index].as_mut() else { continue };
+            if !connection.listed && connection.last_heard + TICK <= self.now {
+                connection.input.give_back();
+                connection.output.give_back();
+            }
             if late || connection.is_overdue(self.now, stalled_max, idle_max) {
                 if !matches!(connection.phase, Phase::Lingering(_)) {
                     self.shared.counters.cut_off.fetch_add(1, Ordering::Relaxed);
@@ -348,6 +369,40 @@ mod tests {
         worker.shared.loops[0].arriving.lock().push(ours);
         worker.handle_wake();
         theirs
+    }
+
+    #[test]
+    fn an_idle_client_keeps_little_memory() {
+        let mut ready = ready();
+        let (shared, poll) = (Arc::clone(&ready.shared), ready.polls.remove(0));
+        let client = shared.runtime.client().unwrap();
+        let mut worker = Worker::new(shared, 0, poll, client);
+        let mut theirs = arrive(&mut worker, b"");
+        let buffers = |worker: &Worker| {
+            let connection = worker.connections[0].as_ref().unwrap();
+            connection.input.size() + connection.output.size()
+        };
+        for _ in 0..20 {
+            theirs.write_all(&b"get\n".repeat(2000)).unwrap();
+            worker.connections[0].as_mut().unwrap().readable = true;
+            worker.list(0);
+            while !worker.active.is_empty() {
+                worker.turn();
+            }
+            let mut told = [0; 4000];
+            theirs.read_exact(&mut told).unwrap();
+        }
+        assert!(buffers(&worker) > 8 << 10, "{} bytes at work", buffers(&worker));
+        worker.now += 2 * TICK;
+        worker.tick();
+        assert!(buffers(&worker) <= 8 << 10, "{} bytes at rest", buffers(&worker));
+        theirs.write_all(b"get\n").unwrap();
+        worker.connections[0].as_mut().unwrap().readable = true;
+        worker.list(0);
+        worker.turn();
+        let mut told = [0; 2];
+        theirs.read_exact(&mut told).unwrap();
+        assert_eq!(&told, b"0\n");
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub use fan_out::fan_out;
 pub use key_bucket::{KEY_BUCKET_COUNT, key_bucket};
 pub use lock_holder::{lock_holder, process_name};
 pub use memory::allowed::{has_address_space, memory_allowed, memory_available};
+pub use memory::freed::give_back_freed_memory;
 pub use memory::mapping::{MapKind, Reservation, advise_huge_pages};
 pub use memory::mirror::Mirror;
 pub use memory::node::{current_cpu, node_of_device, prefer_node, run_on};
