@@ -154,6 +154,7 @@ static void delete_key(void *ctx) {
 int __wrap_dbDelete(serverDb *db, robj *key) {
     if (!app || inside) return __real_dbDelete(db, key);
     struct deleted d = {db, key, 0};
+    changes_key(db->id, key);
     track(delete_key, &d);
     return d.answer;
 }
@@ -182,6 +183,7 @@ long long __wrap_emptyData(int database, int flags, void(callback)(hashtable *))
     /* The callback serves the event loop meanwhile: not from inside a tracked call. */
     struct emptied e = {database, flags, app ? NULL : callback, 0};
     HOOKED(EMPTY);
+    changes_all();
     track(empty, &e);
     return e.removed;
 }

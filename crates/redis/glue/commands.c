@@ -22,10 +22,13 @@ static void tracked_command(client *c) {
     cmd->proc = real_proc[cmd->id];
     bool only_reads =
         !(cmd->flags & CMD_WRITE) && cmd->group != COMMAND_GROUP_HYPERLOGLOG && cmd->proc != scanCommand;
-    if (only_reads && !server.list_compress_depth)
+    if (only_reads && !server.list_compress_depth) {
         cmd->proc(c);
-    else
+    } else {
+        /* Before the call, which may change the arguments. */
+        if (!only_reads) changes_by_command(c);
         track(run_command, c);
+    }
     cmd->proc = ours;
 }
 
@@ -44,12 +47,16 @@ void __wrap_debugCommand(client *c) {
             __real_debugCommand(c);
             return;
         }
+    changes_all();
     track(run_debug, c);
 }
 
 void __real_migrateCommand(client *c);
 static void run_migrate(void *c) { __real_migrateCommand(c); }
-void __wrap_migrateCommand(client *c) { track(run_migrate, c); }
+void __wrap_migrateCommand(client *c) {
+    changes_all();
+    track(run_migrate, c);
+}
 
 /* ---- commands with an answer of ours ---- */
 

@@ -18,6 +18,9 @@ typedef struct {
     uint64_t batch;     /* 0: not parked */
     uint64_t mark;
     monotime since;
+    /* What reads of this round told a client that is not parked and had nothing else to be sent: until `read_mark`, and
+     * it rests on `read_batch`. */
+    uint64_t reader, read_round, read_mark, read_batch;
 } place_t;
 
 static place_t *places; /* by descriptor */
@@ -33,23 +36,32 @@ static entry_t *queue;
 static uint64_t queue_head, queue_tail, queue_len;
 
 /* Batches are numbered: `open_batch` collects, all up to `done_batch` are durable. */
-static uint64_t open_batch = 1, done_batch;
+static uint64_t done_batch;
 static struct {
     uint64_t ticket, batch;
+    monotime since;
 } flying[FLYING_MAX];
 static uint64_t fly_head, fly_tail;
 
+/* Times that output was sent: what a place says of reads is of one. */
+static uint64_t round_number;
 static bool releasing;
-long long gate_waits, gate_held;
+long long gate_waits, gate_held, gate_passed;
 
 size_t gate_parked(void) { return parked; }
 
 /* ---- the medium ---- */
 
+/* For tests: a unit counts as durable only some time after its commit. A timer comes back for it. */
+static bool is_held_back(monotime since) {
+    return settings.hold_ms && getMonotonicUs() - since < settings.hold_ms * 1000ULL;
+}
+
 static void land(void) {
     uint64_t durable = mangrove_app_durable(app);
     slow_durable(durable);
-    while (fly_head != fly_tail && flying[fly_head % FLYING_MAX].ticket <= durable)
+    while (fly_head != fly_tail && flying[fly_head % FLYING_MAX].ticket <= durable &&
+           !is_held_back(flying[fly_head % FLYING_MAX].since))
         done_batch = flying[fly_head++ % FLYING_MAX].batch;
     if (fly_head == fly_tail) done_batch = open_batch - 1;
 }
@@ -57,8 +69,9 @@ static void land(void) {
 static void take_off(void) {
     commit();
     /* With interval durability replies do not wait. */
-    if (!settings.interval_ms && mangrove_app_durable(app) < last_ticket) {
+    if (!settings.interval_ms && (settings.hold_ms || mangrove_app_durable(app) < last_ticket)) {
         flying[fly_tail % FLYING_MAX].ticket = last_ticket;
+        flying[fly_tail % FLYING_MAX].since = getMonotonicUs();
         flying[fly_tail++ % FLYING_MAX].batch = open_batch;
     }
     open_batch++;
@@ -81,7 +94,7 @@ static uint64_t needed(void) {
 
 /* ---- parking ---- */
 
-static uint64_t mark(client *c) {
+uint64_t gate_mark(client *c) {
     if (getClientType(c) == CLIENT_TYPE_REPLICA) return (uint64_t)server.primary_repl_offset;
     listNode *last = listLast(c->reply);
     clientReplyBlock *block = last ? listNodeValue(last) : NULL;
@@ -114,7 +127,7 @@ static void park(client *c, uint64_t batch) {
     place_t *p = place_of(c);
     if (p->client == c->id && p->batch) {
         if (p->batch == batch) {
-            p->mark = mark(c);
+            p->mark = gate_mark(c);
             return;
         }
     } else {
@@ -123,12 +136,39 @@ static void park(client *c, uint64_t batch) {
     }
     p->client = c->id;
     p->batch = batch;
-    p->mark = mark(c);
+    p->mark = gate_mark(c);
     enqueue(c->conn->fd, c->id, batch);
 }
 
-/* Takes clients with output off the server's list: all, to wait for `batch`; with 0 those that wait already, whatever
- * else they are told. */
+void gate_read(client *c, uint64_t before, uint64_t batch) {
+    place_t *p = place_of(c);
+    uint64_t after = gate_mark(c);
+    if (after == before) return;
+    if (p->client == c->id && p->batch) {
+        /* Its earlier output waits, and so does this. */
+        if (p->mark != before) return;
+        if (batch > p->batch)
+            park(c, batch);
+        else
+            p->mark = after;
+        return;
+    }
+    bool goes_on = p->reader == c->id && p->read_round == round_number && p->read_mark == before;
+    if (!goes_on && before) return;
+    p->read_batch = goes_on && p->read_batch > batch ? p->read_batch : batch;
+    p->reader = c->id;
+    p->read_round = round_number;
+    p->read_mark = after;
+}
+
+/* The batch that the client's output rests on; `batch` if it is not that of reads. */
+static uint64_t rests_on(client *c, const place_t *p, uint64_t batch) {
+    if (p->reader != c->id || p->read_round != round_number || p->read_mark != gate_mark(c)) return batch;
+    return p->read_batch < batch ? p->read_batch : batch;
+}
+
+/* Takes clients with output off the server's list: all whose output rests on a batch that is not durable, `batch` at
+ * the latest, to wait for it; with 0 those that wait already, whatever else they are told. */
 static void park_pending(uint64_t batch) {
     listIter li;
     listNode *ln;
@@ -137,10 +177,16 @@ static void park_pending(uint64_t batch) {
         client *c = listNodeValue(ln);
         if (!c->conn || c->conn->fd < 0) continue;
         place_t *p = place_of(c);
-        if (!batch && (p->client != c->id || !p->batch)) continue;
+        bool waits = p->client == c->id && p->batch;
+        if (!batch && !waits) continue;
+        uint64_t rests = batch && !waits ? rests_on(c, p, batch) : batch;
+        if (batch && rests <= done_batch) {
+            gate_passed++;
+            continue;
+        }
         c->flag.pending_write = 0;
         listUnlinkNode(server.clients_pending_write, ln);
-        if (batch) park(c, batch);
+        if (batch) park(c, rests);
     }
 }
 
@@ -155,10 +201,10 @@ static bool release(void) {
         if (p->client != e.client || p->batch != e.batch) continue;
         client *c = lookupClientByID(e.client);
         uint64_t batch = needed();
-        if (c && batch && mark(c) != p->mark) {
+        if (c && batch && gate_mark(c) != p->mark) {
             late |= getMonotonicUs() - p->since > PARKED_US_MAX;
             p->batch = batch;
-            p->mark = mark(c);
+            p->mark = gate_mark(c);
             enqueue(e.fd, e.client, batch);
             continue;
         }
@@ -176,6 +222,7 @@ static int let_go(void) {
     releasing = true;
     int processed = __real_handleClientsWithPendingWrites();
     releasing = false;
+    round_number++;
     return processed;
 }
 
@@ -251,6 +298,7 @@ int writeToClient(client *c) {
             gate_held++;
             return C_OK;
         }
+        p->reader = 0;
     }
     return __real_writeToClient(c);
 }
@@ -277,11 +325,20 @@ static void something_durable(aeEventLoop *loop, int fd, void *data, int mask) {
     if (mangrove_app_stat(app, &now, up_to_failed) == MANGROVE_APP_OK && now.failed) die("the medium failed");
 }
 
+static long long look_again(aeEventLoop *loop, long long id, void *data) {
+    UNUSED(loop);
+    UNUSED(id);
+    UNUSED(data);
+    return 1; /* ms: the round that follows looks at what is durable */
+}
+
 void gate_start(void) {
     int fd = mangrove_app_notify_fd(app);
     if (fd < 0 || aeCreateFileEvent(server.el, fd, AE_READABLE, something_durable, NULL) == AE_ERR)
         die("the loop cannot be told what is durable");
     done_batch = open_batch - 1;
+    if (settings.hold_ms && aeCreateTimeEvent(server.el, 1, (aeTimeProc *)look_again, NULL, NULL) == AE_ERR)
+        die("the loop has no timer");
 }
 
 /* Everything that was executed becomes durable, and every reply leaves as far as its socket takes it. */

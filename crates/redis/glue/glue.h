@@ -62,6 +62,7 @@ typedef struct {
     uint64_t log_bytes;     /* 0: the library's default */
     int slow_ms;            /* units that take longer are logged; 0: none */
     int wait_in_loop;       /* replies wait in the loop instead of being parked */
+    int hold_ms;            /* a unit counts as durable so much later, for tests */
     int fence;
     int apart;              /* the log gets what each command wrote, for measurements of deduplication */
     const char *without;    /* a hook left out, for tests of the tests */
@@ -90,7 +91,7 @@ extern long long slow_units;
 enum hook {
     HOOK_DICT_SEED, HOOK_TABLE_SEED, HOOK_POLICY, HOOK_COMMANDS, HOOK_SET_KEY, HOOK_ADD, HOOK_REPLACE,
     HOOK_EXPIRED, HOOK_EXPIRE_CYCLE, HOOK_RESIZE, HOOK_REHASH, HOOK_EVICT, HOOK_FREE, HOOK_EMPTY, HOOK_PENDING,
-    HOOK_WRITE, HOOK_IO_WRITE, HOOK_PIECE, HOOKS
+    HOOK_WRITE, HOOK_IO_WRITE, HOOK_PIECE, HOOK_TOUCH, HOOKS
 };
 extern long long hook_calls[HOOKS];
 #define HOOKED(h) (hook_calls[HOOK_##h]++)
@@ -104,6 +105,7 @@ void policy_inside(void), policy_outside(void);
 extern int starting;        /* until the server serves */
 extern int inside;          /* a tracked call runs */
 extern int dirty;           /* tracked calls ran since the last commit */
+extern uint64_t open_batch; /* the number of the batch that collects */
 extern uint64_t last_ticket;
 extern long long tracked_calls, commits;
 void track(void (*f)(void *), void *ctx);
@@ -115,6 +117,14 @@ void collect(void);
 void commit(void);
 /* Commits and waits for durability. Not within a transaction or a script. */
 void settle(void);
+
+/* changes.c */
+void changes_key(int db, const robj *key), changes_all(void);
+/* The keys that the command names, or everything if it names none. */
+void changes_by_command(client *c);
+/* The newest batch that changed the key; it may be durable. */
+uint64_t changes_of(int db, const robj *key);
+bool changes_each_key(client *c, void (*f)(int db, const robj *key, void *ctx), void *ctx);
 
 /* functions.c */
 void functions_keep(void), functions_load(void);
@@ -147,7 +157,15 @@ void hook_commands(hashtable *commands);
 void gate_start(void);
 void gate_flush(void);
 size_t gate_parked(void);
-extern long long gate_waits, gate_held;
+/* Where the client's output ends: differs when something was added. */
+uint64_t gate_mark(client *c);
+/* What the client was told since `before` rests on `batch` and those before it, and on no later one. */
+void gate_read(client *c, uint64_t before, uint64_t batch);
+extern long long gate_waits, gate_held, gate_passed;
+
+/* reads.c */
+extern int reads_hooked;
+void hook_reads(hashtable *commands);
 
 /* info.c */
 /* Lets used_memory include what was found. */

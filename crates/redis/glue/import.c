@@ -3,6 +3,12 @@
  * of about 64 MiB. Until the flag that ends it is committed, a crash leaves nothing of it. */
 #include "glue.h"
 
+/* What a file or a primary brings may be any key. */
+static void change(void (*f)(void *), void *ctx) {
+    changes_all();
+    track(f, ctx);
+}
+
 #define IMPORT_UNIT_BYTES (64u << 20)
 
 int importing;
@@ -35,7 +41,7 @@ robj *rdbLoadObject(int type, rio *file, sds key, int dbid, int *error) {
     struct object o = {type, error, dbid, file, key, NULL};
     HOOKED(PIECE);
     if (importing && !inside) import_slice();
-    track(load_object, &o);
+    change(load_object, &o);
     return o.made;
 }
 
@@ -57,7 +63,7 @@ static void add_piece(void *ctx) {
 }
 int __wrap_dbAddRDBLoad(serverDb *db, sds key, robj **valref) {
     struct piece p = {.db = db, .name = key, .valref = valref};
-    track(add_piece, &p);
+    change(add_piece, &p);
     return p.answer;
 }
 
@@ -69,7 +75,7 @@ static void expire_piece(void *ctx) {
 robj *__wrap_setExpire(client *c, serverDb *db, robj *key, long long when) {
     if (!app || inside) return __real_setExpire(c, db, key, when);
     struct piece p = {.db = db, .c = c, .key = key, .when = when};
-    track(expire_piece, &p);
+    change(expire_piece, &p);
     return p.value;
 }
 
@@ -80,7 +86,7 @@ static void delete_piece(void *ctx) {
 }
 int __wrap_dbSyncDelete(serverDb *db, robj *key) {
     struct piece p = {.db = db, .key = key};
-    track(delete_piece, &p);
+    change(delete_piece, &p);
     return p.answer;
 }
 
@@ -91,7 +97,7 @@ static void expand_keys(void *ctx) {
 }
 int __wrap_dbExpand(serverDb *db, uint64_t size, int try) {
     struct piece p = {.db = db, .amount = size, .try = try};
-    track(expand_keys, &p);
+    change(expand_keys, &p);
     return p.answer;
 }
 
@@ -102,7 +108,7 @@ static void expand_expires(void *ctx) {
 }
 int __wrap_dbExpandExpires(serverDb *db, uint64_t size, int try) {
     struct piece p = {.db = db, .amount = size, .try = try};
-    track(expand_expires, &p);
+    change(expand_expires, &p);
     return p.answer;
 }
 
@@ -113,7 +119,7 @@ static void expand_table(void *ctx) {
 }
 int __wrap_kvstoreHashtableExpand(kvstore *tables, int table, unsigned long size) {
     struct piece p = {.tables = tables, .table = table, .amount = size};
-    track(expand_table, &p);
+    change(expand_table, &p);
     return p.answer;
 }
 
@@ -122,7 +128,7 @@ int __wrap_kvstoreHashtableExpand(kvstore *tables, int table, unsigned long size
 static void set_syncing(void *on) { root->syncing = *(int *)on; }
 static void begin_sync(void) {
     int on = 1;
-    track(set_syncing, &on);
+    change(set_syncing, &on);
     importing = 1;
     used_at_commit = zmalloc_used_memory();
 }
@@ -130,7 +136,7 @@ static void begin_sync(void) {
 static void end_sync(void) {
     int on = 0;
     importing = 0;
-    track(set_syncing, &on);
+    change(set_syncing, &on);
 }
 
 int __real_rdbLoad(char *file, rdbSaveInfo *rsi, int flags);
@@ -194,7 +200,7 @@ static void init_temporary(void *ctx) {
 serverDb *__wrap_initTempDb(void) {
     serverDb *made = NULL;
     if (!app) return __real_initTempDb();
-    track(init_temporary, &made);
+    change(init_temporary, &made);
     return made;
 }
 void __real_swapMainDbWithTempDb(serverDb *dbs);
@@ -207,7 +213,7 @@ void __wrap_swapMainDbWithTempDb(serverDb *dbs) {
         __real_swapMainDbWithTempDb(dbs);
         return;
     }
-    track(swap_temporary, dbs);
+    change(swap_temporary, dbs);
 }
 void __real_discardTempDb(serverDb *dbs);
 static void discard_temporary(void *dbs) {
@@ -220,7 +226,7 @@ void __wrap_discardTempDb(serverDb *dbs) {
         __real_discardTempDb(dbs);
         return;
     }
-    track(discard_temporary, dbs);
+    change(discard_temporary, dbs);
 }
 
 /* ---- start ---- */
@@ -242,17 +248,17 @@ static void forget_sync(void *unused) {
 }
 
 void import_recover(void) {
-    if (root->temporary) track(drop_temporary, NULL);
+    if (root->temporary) change(drop_temporary, NULL);
     if (root->loaded && !root->syncing) return;
     unsigned long long keys = 0;
     for (int j = 0; j < root->databases; j++) {
         keys += kvstoreSize(root->db[j].keys);
-        track(drop_database, &root->db[j]);
+        change(drop_database, &root->db[j]);
     }
     if (keys)
         SAY(LL_NOTICE, "mangrove: dropped %llu keys of %s that a crash cut off", keys,
             root->loaded ? "a synchronisation with a primary" : "an import");
-    track(forget_sync, NULL);
+    change(forget_sync, NULL);
     settle();
 }
 
@@ -262,6 +268,6 @@ static void set_loaded(void *unused) {
 }
 void import_end(void) {
     importing = 0;
-    if (!root->loaded) track(set_loaded, NULL);
+    if (!root->loaded) change(set_loaded, NULL);
     settle();
 }

@@ -8,7 +8,7 @@
 static bool batch_is_open, committing;
 
 int starting = 1, inside, dirty;
-uint64_t last_ticket;
+uint64_t last_ticket, open_batch = 1;
 long long tracked_calls, commits;
 
 void track(void (*f)(void *), void *ctx) {

@@ -17,7 +17,7 @@ void die(const char *what) {
 
 static bool is_hook(const char *name) {
     static const char *const names[] = {"seed", "policy", "setkey", "expiry", "eviction", "gate", "writeToClient",
-                                        "io-threads", "commands", "natives", "unit", "grave", NULL};
+                                        "io-threads", "commands", "natives", "unit", "grave", "touch", "blind", NULL};
     for (int j = 0; names[j]; j++)
         if (!strcmp(name, names[j])) return true;
     return false;
@@ -36,6 +36,7 @@ void settings_read(void) {
     settings.interval_ms = (int)number("MANGROVE_REDIS_INTERVAL_MS");
     settings.log_bytes = number("MANGROVE_REDIS_LOG_BYTES");
     settings.wait_in_loop = (int)number("MANGROVE_REDIS_WAIT_IN_LOOP");
+    settings.hold_ms = (int)number("MANGROVE_REDIS_HOLD_MS");
     settings.slow_ms = getenv("MANGROVE_REDIS_SLOW_MS") ? (int)number("MANGROVE_REDIS_SLOW_MS") : SLOW_MS_DEFAULT;
     settings.fence = (int)number("MANGROVE_REDIS_FENCE");
     settings.apart = (int)number("MANGROVE_REDIS_CALLS_APART");

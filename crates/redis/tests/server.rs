@@ -26,6 +26,10 @@ struct Server {
 
 impl Server {
     fn start(dir: &Path, more: &[&str]) -> Self {
+        Self::start_with(dir, more, &[])
+    }
+
+    fn start_with(dir: &Path, more: &[&str], environment: &[(&str, &str)]) -> Self {
         let log = File::options().create(true).append(true).open(dir.join("log")).unwrap();
         let builds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/valkey");
         let builds = std::env::var_os("MANGROVE_REDIS_BUILDS").map_or(builds, PathBuf::from);
@@ -35,6 +39,7 @@ impl Server {
             .arg("--builds")
             .arg(builds)
             .args(more)
+            .envs(environment.iter().copied())
             .current_dir(dir)
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
@@ -59,6 +64,14 @@ impl Server {
             std::thread::sleep(POLL);
         }
         panic!("the server does not come up: {}", self.log());
+    }
+
+    /// A client that has sent a line, and whose answer is not read yet.
+    fn send(&self, line: &str) -> UnixStream {
+        let mut stream = UnixStream::connect(self.dir.join("s")).unwrap();
+        stream.write_all(line.as_bytes()).unwrap();
+        stream.write_all(b"\r\n").unwrap();
+        stream
     }
 
     /// The answer's first line, and the second of a bulk.
@@ -216,4 +229,86 @@ fn what_a_script_stores_is_there_after_a_kill() {
     let mut server = Server::start(dir.path(), &[]);
     assert!(server.is_up(), "{}", server.log());
     assert_eq!(server.ask(&[b"GET", b"key"]).unwrap(), "c".repeat(57));
+}
+
+/// How long a unit counts as not durable in the tests of reads: an answer that does not wait for it comes long before.
+const HOLD_MS: &str = "2000";
+
+/// The reads that overtake a change of other keys, and those that the change holds back, of a server with this hook
+/// left out.
+fn reads_beside_a_change(without: &[(&str, &str)]) -> (Vec<&'static str>, Vec<&'static str>) {
+    const PREPARE: &str = "MSET same 1 deleted 1 {t}a 1\r\nRPUSH list a b\r\nHSET hash f 1\r\nXADD stream 1-1 f 1\r\n\
+                           XGROUP CREATE stream group 0\r\nSET short 1 PX 1\r\nSET here 1";
+    const CHANGE: &str = "MULTI\r\nSET new 1\r\nDEL deleted\r\nRPUSH list c\r\nHSET hash f 2\r\n\
+                          XREADGROUP GROUP group me STREAMS stream >\r\nEXPIRE here 1000\r\nEXEC";
+    const READS: [&str; 17] = [
+        "GET new",
+        "EXISTS deleted",
+        "LRANGE list 0 -1",
+        "HGET hash f",
+        "XPENDING stream group",
+        "TTL here",
+        "MGET same new",
+        "GET short",
+        "DBSIZE",
+        "RANDOMKEY",
+        "SORT_RO list by w_*",
+        "EVAL return{redis.call('get','same')} 0",
+        // Nobody changes these.
+        "GET same",
+        "MGET same same",
+        "STRLEN same",
+        "GET absent",
+        "HGETALL {t}none",
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::start_with(
+        dir.path(),
+        &["--enable-debug-command", "yes"],
+        &[&[("MANGROVE_REDIS_HOLD_MS", HOLD_MS)], without].concat(),
+    );
+    assert!(server.is_up(), "{}", server.log());
+    let mut prepared = server.send(&format!("DEBUG SET-ACTIVE-EXPIRE 0\r\n{PREPARE}\r\nPING"));
+    let mut answers = String::new();
+    while !answers.contains("+PONG") {
+        let mut some = [0; 512];
+        let count = prepared.read(&mut some).unwrap();
+        assert!(count > 0, "{answers}");
+        answers.push_str(std::str::from_utf8(&some[..count]).unwrap());
+    }
+    assert!(!answers.contains('-') || answers.contains("1-1"), "{answers}");
+    let (mut overtaking, mut held) = (Vec::new(), Vec::new());
+    let mut change = server.send(CHANGE);
+    change.set_nonblocking(true).unwrap();
+    let mut asked: Vec<_> = READS.iter().map(|read| (*read, server.send(read))).collect();
+    asked.iter().for_each(|(_, stream)| stream.set_nonblocking(true).unwrap());
+    let mut is_durable = false;
+    for _ in 0..POLLS {
+        if is_durable && asked.is_empty() {
+            break;
+        }
+        let answered = asked.extract_if(.., |(_, stream)| stream.read_exact(&mut [0]).is_ok());
+        let answered: Vec<_> = answered.map(|(read, _)| read).collect();
+        is_durable |= change.read_exact(&mut [0]).is_ok();
+        if is_durable { &mut held } else { &mut overtaking }.extend(answered);
+        std::thread::sleep(POLL / 4);
+    }
+    assert!(is_durable && asked.is_empty(), "unanswered: {asked:?}");
+    (overtaking, held)
+}
+
+#[test]
+fn a_read_waits_for_the_units_that_changed_its_keys_and_for_no_other() {
+    if !is_built() {
+        return;
+    }
+    let free = ["GET absent", "GET same", "HGETALL {t}none", "MGET same same", "STRLEN same"];
+    let (mut overtaking, held) = reads_beside_a_change(&[]);
+    overtaking.sort_unstable();
+    assert_eq!(overtaking, free, "held: {held:?}");
+    // The injected faults: a change that is not noted. `short` is deleted by the read itself, and no command names it.
+    for (without, leaks) in [("blind", "GET new"), ("touch", "GET short")] {
+        let (overtaking, held) = reads_beside_a_change(&[("MANGROVE_REDIS_WITHOUT", without)]);
+        assert!(overtaking.contains(&leaks), "without {without}; held: {held:?}");
+    }
 }

@@ -1,0 +1,77 @@
+/* Which keys the units under way change: for the hash of each key, the newest batch that changed a key with it. Keys
+ * that share a hash wait for each other, and no more comes of it. Three sources tell: the keys that a write command
+ * names, what the server tells clients that watch (expiry, eviction, values that blocked clients take), and
+ * databases that are emptied or exchanged. */
+#include "glue.h"
+
+/* A power of two. */
+#define SLOTS 65536
+
+static uint64_t slots[SLOTS];
+/* The newest batch of which it is not known what it changed. */
+static uint64_t everything;
+
+static uint64_t *slot_of(int db, const char *key, size_t len) {
+    uint64_t h = 0x9e3779b97f4a7c15u * (unsigned)(db + 1) + len, word;
+    for (; len >= 8; len -= 8, key += 8) {
+        memcpy(&word, key, 8);
+        h = (h ^ word) * 0xff51afd7ed558ccdu;
+        h ^= h >> 32;
+    }
+    for (; len; len--, key++) h = (h ^ (unsigned char)*key) * 0xc4ceb9fe1a85ec53u;
+    h ^= h >> 29;
+    return slots + (h * 0x9e3779b97f4a7c15u >> 48) % SLOTS;
+}
+
+void changes_key(int db, const robj *key) {
+    if (!left_out("blind")) *slot_of(db, key->ptr, sdslen(key->ptr)) = open_batch;
+}
+
+void changes_all(void) {
+    if (!left_out("blind")) everything = open_batch;
+}
+
+uint64_t changes_of(int db, const robj *key) {
+    uint64_t batch = *slot_of(db, key->ptr, sdslen(key->ptr));
+    return batch > everything ? batch : everything;
+}
+
+/* Calls `f` with each key that the command names. False: that is not known. */
+bool changes_each_key(client *c, void (*f)(int db, const robj *key, void *ctx), void *ctx) {
+    const struct serverCommand *cmd = c->cmd;
+    const keySpec *spec = cmd->key_specs;
+    if (cmd->key_specs_num == 1 && spec->begin_search_type == KSPEC_BS_INDEX &&
+        spec->find_keys_type == KSPEC_FK_RANGE && spec->fk.range.lastkey == 0) {
+        if (spec->bs.index.pos >= c->argc) return false;
+        f(c->db->id, c->argv[spec->bs.index.pos], ctx);
+        return true;
+    }
+    getKeysResult found;
+    initGetKeysResult(&found);
+    int count = getKeysFromCommandWithSpecs(c->cmd, c->argv, c->argc, GET_KEYSPEC_DEFAULT, &found);
+    for (int j = 0; j < count; j++) f(c->db->id, c->argv[found.keys[j].pos], ctx);
+    getKeysFreeResult(&found);
+    return count > 0;
+}
+
+static void changes(int db, const robj *key, void *unused) {
+    UNUSED(unused);
+    changes_key(db, key);
+}
+
+void changes_by_command(client *c) {
+    if (!changes_each_key(c, changes, NULL)) changes_all();
+}
+
+void __real_touchWatchedKey(serverDb *db, robj *key);
+void __wrap_touchWatchedKey(serverDb *db, robj *key) {
+    HOOKED(TOUCH);
+    if (!left_out("touch")) changes_key(db->id, key);
+    __real_touchWatchedKey(db, key);
+}
+
+void __real_touchAllWatchedKeysInDb(serverDb *emptied, serverDb *replaced_with);
+void __wrap_touchAllWatchedKeysInDb(serverDb *emptied, serverDb *replaced_with) {
+    changes_all();
+    __real_touchAllWatchedKeysInDb(emptied, replaced_with);
+}

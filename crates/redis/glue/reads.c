@@ -1,0 +1,67 @@
+/* A read waits for the units that changed its keys, and for no other: its answer rests on nothing else. This holds for
+ * commands whose answer is that of the keys they name. All others, scripts and transactions among them, wait for every
+ * unit before them, and so does a client whose output has anything else in it. */
+#include "glue.h"
+
+/* More than the server has commands and subcommands. */
+#define COMMANDS_MAX 2048
+
+int reads_hooked;
+static serverCommandProc *proc_behind[COMMANDS_MAX];
+
+static void newest(int db, const robj *key, void *ctx) {
+    uint64_t *need = ctx, batch = changes_of(db, key);
+    if (batch > *need) *need = batch;
+}
+
+static void read_command(client *c) {
+    struct serverCommand *cmd = c->cmd;
+    serverCommandProc *ours = cmd->proc;
+    bool plain = !inside && !starting && !importing && !server.in_exec && !scriptIsRunning() && c->conn &&
+                 c->conn->fd >= 0 && getClientType(c) == CLIENT_TYPE_NORMAL;
+    uint64_t before = plain ? gate_mark(c) : 0, need = 0;
+    /* The server compares `c->cmd->proc` with functions of its own inside the call. */
+    cmd->proc = proc_behind[cmd->id];
+    cmd->proc(c);
+    cmd->proc = ours;
+    /* After the call: a lookup that finds a key expired deletes it. */
+    if (plain && changes_each_key(c, newest, &need)) gate_read(c, before, need);
+}
+
+/* Whether the answer is that of the keys which the command names, and comes at once. */
+static bool reads_its_keys_only(const struct serverCommand *cmd) {
+    switch (cmd->group) {
+    case COMMAND_GROUP_GENERIC:
+    case COMMAND_GROUP_STRING:
+    case COMMAND_GROUP_LIST:
+    case COMMAND_GROUP_SET:
+    case COMMAND_GROUP_SORTED_SET:
+    case COMMAND_GROUP_HASH:
+    case COMMAND_GROUP_STREAM:
+    case COMMAND_GROUP_BITMAP:
+    case COMMAND_GROUP_GEO: break;
+    default: return false;
+    }
+    if (!(cmd->flags & CMD_READONLY) || !cmd->key_specs_num) return false;
+    uint64_t other = CMD_WRITE | CMD_BLOCKING | CMD_MAY_REPLICATE | CMD_TOUCHES_ARBITRARY_KEYS | CMD_MODULE;
+    if (cmd->flags & other) return false;
+    for (int j = 0; j < cmd->key_specs_num; j++)
+        if (cmd->key_specs[j].flags & (CMD_KEY_NOT_KEY | CMD_KEY_INCOMPLETE)) return false;
+    return true;
+}
+
+void hook_reads(hashtable *commands) {
+    hashtableIterator it;
+    void *next;
+    hashtableInitIterator(&it, commands, 0);
+    while (hashtableNext(&it, &next)) {
+        struct serverCommand *cmd = next;
+        if (cmd->subcommands_ht) hook_reads(cmd->subcommands_ht);
+        if (!cmd->proc || cmd->proc == read_command || cmd->id < 0 || cmd->id >= COMMANDS_MAX) continue;
+        if (!reads_its_keys_only(cmd)) continue;
+        proc_behind[cmd->id] = cmd->proc;
+        cmd->proc = read_command;
+        reads_hooked++;
+    }
+    hashtableResetIterator(&it);
+}
