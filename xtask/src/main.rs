@@ -6,6 +6,7 @@ mod crash;
 mod fuzz;
 mod instructions;
 mod kill9;
+mod oldest_rust;
 mod powercut;
 mod redis;
 mod tidy;
@@ -35,6 +36,8 @@ enum Chore {
     Instructions,
     /// SIGKILL the real binary at random instants while it writes; reopen and verify.
     Kill9(kill9::Args),
+    /// Compile everything with the oldest Rust that the manifests name; its tests too if asked.
+    OldestRust(oldest_rust::Args),
     /// Cut the power of a virtual machine while it loads; boot again and verify.
     Powercut(powercut::Args),
     /// Client libraries, redis-py and ioredis, with the durable server over SIGKILL.
@@ -62,6 +65,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Fuzz(args) => fuzz::run(args),
         Chore::Instructions => instructions::run(),
         Chore::Kill9(args) => kill9::run(args),
+        Chore::OldestRust(args) => oldest_rust::run(&args),
         Chore::Powercut(args) => powercut::run(args),
         Chore::RedisClients(args) => valkey::clients::run(args),
         Chore::RedisMemory(args) => valkey::memory::run(args),

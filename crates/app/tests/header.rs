@@ -5,7 +5,7 @@ mod common;
 use common::{FLAGS, LIBRARY};
 use mangrove_testkit::c_header::Header;
 
-const HEADER: Header<'_> =
+static HEADER: Header<'_> =
     Header { library: &LIBRARY, file: "mangrove_app.h", guard: "MANGROVE_APP_H", flags: &FLAGS };
 
 #[test]

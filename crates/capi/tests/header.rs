@@ -5,7 +5,7 @@ mod common;
 use common::{FLAGS, LIBRARY, cxx, run};
 use mangrove_testkit::c_header::Header;
 
-const HEADER: Header<'_> =
+static HEADER: Header<'_> =
     Header { library: &LIBRARY, file: "mangrove.h", guard: "MANGROVE_H", flags: &FLAGS };
 
 #[test]

@@ -8,8 +8,8 @@
 //! begins too late and ends too early for that.)
 
 use crate::{Error, Pool, Result};
-use mangrove_sys::file::open_itself;
-use std::fs::{self, File, TryLockError};
+use mangrove_sys::file::{open_itself, try_lock, unlock};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -139,10 +139,8 @@ impl NameLock {
         let io = |e: &io::Error| lock_error(&path, part, e);
         for _ in 0..LOCK_TRIES_MAX {
             let Some(file) = open_lock(&path, part)? else { continue };
-            match file.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Err(Error::busy(part)),
-                Err(TryLockError::Error(e)) => return Err(io(&e)),
+            if !try_lock(&file, true).map_err(|e| io(&e))? {
+                return Err(Error::busy(part));
             }
             let locked = file.metadata().map_err(|e| io(&e))?;
             match fs::symlink_metadata(&path) {
@@ -163,7 +161,7 @@ impl Drop for NameLock {
         // no harm.
         let _ = fs::remove_file(&self.path);
         // Releases the lock even while a child of fork has the file open.
-        let _ = self.file.unlock();
+        let _ = unlock(&self.file);
     }
 }
 

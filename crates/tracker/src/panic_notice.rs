@@ -5,6 +5,7 @@
 //! which signals wait for the call's end. Here such a panic prints its message alone, and goes on as it would.
 
 use crate::active::in_tracked_call;
+use std::any::Any;
 use std::panic::PanicHookInfo;
 use std::sync::Once;
 
@@ -23,10 +24,15 @@ pub(crate) fn install() {
     });
 }
 
+/// What `panic!` was given, if it is text.
+fn text(payload: &(dyn Any + Send)) -> Option<&str> {
+    payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+}
+
 /// Writes the message, whatever happens to it, past every buffer and lock.
 fn notice(panic: &PanicHookInfo<'_>) {
     let place = panic.location().map(|place| format!(" at {place}")).unwrap_or_default();
-    let message = panic.payload_as_str().unwrap_or("(its message is no text)");
+    let message = text(panic.payload()).unwrap_or("(its message is no text)");
     let line = format!(
         "\nthread panicked inside a tracked call{place}:\n{message}\n(no backtrace is printed there)\n"
     );

@@ -4,6 +4,7 @@
 //! takes no more memory than its buckets would, has no collisions, and is ordered, so that ranges cross trees (gaps
 //! 14, 16 and 18 of the paper).
 
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::layouts::{load, store};
@@ -43,9 +44,16 @@ pub(super) struct Directory {
 
 impl Directory {
     pub(super) fn new() -> Self {
-        // SAFETY: an entry is two atomic words, for which zero is a value. Zeroed memory costs nothing until
-        // it is touched, so small maps stay small.
-        let entries = unsafe { Box::new_zeroed().assume_init() };
+        const LAYOUT: Layout = Layout::new::<[DirectoryEntry; ENTRY_COUNT]>();
+        // SAFETY: the layout is that of the entries, and an entry is two atomic words, for which zero is a value.
+        // Zeroed memory costs nothing until it is touched, so small maps stay small.
+        let entries = unsafe {
+            let entries = alloc_zeroed(LAYOUT).cast::<[DirectoryEntry; ENTRY_COUNT]>();
+            if entries.is_null() {
+                handle_alloc_error(LAYOUT);
+            }
+            Box::from_raw(entries)
+        };
         Self { entries, present: [const { AtomicU64::new(0) }; PRESENT_WORDS] }
     }
 

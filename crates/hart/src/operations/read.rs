@@ -167,7 +167,8 @@ impl Hart {
                 let word = word.to_le_bytes();
                 let bytes = inline_bytes(&word, len);
                 if let Some(target) = buffer.get_mut(..bytes.len()) {
-                    target.write_copy_of_slice(bytes);
+                    // SAFETY: the target has the length of the bytes, and is not part of them.
+                    unsafe { bytes.as_ptr().copy_to_nonoverlapping(target.as_mut_ptr().cast(), bytes.len()) };
                 }
                 Ok(Some(bytes.len()))
             }
@@ -191,8 +192,11 @@ impl Hart {
         let (code, word) = self.read(key, &mut near.as_mut_slice())?;
         match code {
             ABSENT => Ok(None),
-            // SAFETY: the lookup has written so many bytes.
-            COPIED => Ok(Some(read(unsafe { near[..word as usize].assume_init_ref() }))),
+            COPIED => {
+                let written = &near[..word as usize];
+                // SAFETY: the lookup has written so many bytes.
+                Ok(Some(read(unsafe { std::slice::from_raw_parts(written.as_ptr().cast(), written.len()) })))
+            }
             TOO_LONG => {
                 let mut value = Vec::new();
                 Ok(self.get_into(key, &mut value)?.then(|| read(&value)))

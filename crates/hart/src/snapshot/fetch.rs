@@ -13,7 +13,6 @@ use crate::index::{Direction, IndexCursor};
 use crate::operations::read::Read;
 use crate::snapshot::pin::Pin;
 use crate::snapshot::pre_images::PreImages;
-use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -213,18 +212,19 @@ fn copy_blocks(hart: &Hart, end: &mut RangeEnd<'_>) -> bool {
 pub(super) fn correct(end: &mut RangeEnd<'_>, states: PreImages) {
     let mut fixed = RangeEnd::new(end.direction);
     fixed.bytes.reserve(end.bytes.len());
-    let mut states: VecDeque<(Vec<u8>, Option<Vec<u8>>)> = match end.direction {
-        Direction::Forward => states.into_iter().collect(),
-        Direction::Backward => states.into_iter().rev().collect(),
+    // The next state is the last.
+    let mut states: Vec<(Vec<u8>, Option<Vec<u8>>)> = match end.direction {
+        Direction::Forward => states.into_iter().rev().collect(),
+        Direction::Backward => states.into_iter().collect(),
     };
     for item in &end.items {
         let key = end.key(*item);
-        while let Some((saved_key, saved)) = states.pop_front_if(|(k, _)| end.direction.is_before(k, key)) {
+        while let Some((saved_key, saved)) = states.pop_if(|(k, _)| end.direction.is_before(k, key)) {
             if let Some(saved) = saved {
                 fixed.push(&saved_key, &saved);
             }
         }
-        match states.pop_front_if(|(k, _)| k.as_slice() == key) {
+        match states.pop_if(|(k, _)| k.as_slice() == key) {
             Some((_, Some(saved))) => fixed.push(key, &saved),
             Some((_, None)) => {}
             None => match end.record(*item) {
@@ -233,7 +233,7 @@ pub(super) fn correct(end: &mut RangeEnd<'_>, states: PreImages) {
             },
         }
     }
-    for (key, saved) in states {
+    for (key, saved) in states.into_iter().rev() {
         if let Some(saved) = saved {
             fixed.push(&key, &saved);
         }

@@ -13,7 +13,8 @@
 use crate::engine::{leveldb_files, small_files};
 use crate::status::{Failure, Result};
 use mangrove_sys::ProcessMark;
-use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use mangrove_sys::file::{try_lock, unlock};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
@@ -191,7 +192,7 @@ impl Drop for DirectoryLock {
         // A child of fork has a copy of the file, and with it of the lock: closing the file here would leave the lock
         // to the child. And when the child ends, this process must keep its lock.
         if self.process.is_here() {
-            let _ = self.file.unlock();
+            let _ = unlock(&self.file);
         }
     }
 }
@@ -208,18 +209,14 @@ pub(crate) fn lock(directory: &Path) -> Result<DirectoryLock> {
             .truncate(false)
             .open(&path)
             .map_err(|e| Failure::io("open", &path, &e))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(Failure::new(
-                    crate::status::FailureKind::IoError,
-                    format!(
-                        "lock {}: already held by this process or another; close the database there first",
-                        path.display()
-                    ),
-                ));
-            }
-            Err(TryLockError::Error(e)) => return Err(Failure::io("lock", &path, &e)),
+        if !try_lock(&file, true).map_err(|e| Failure::io("lock", &path, &e))? {
+            return Err(Failure::new(
+                crate::status::FailureKind::IoError,
+                format!(
+                    "lock {}: already held by this process or another; close the database there first",
+                    path.display()
+                ),
+            ));
         }
         // The previous holder may have removed the file with the database: then this lock protects nothing.
         if is_at(&file, &path) {

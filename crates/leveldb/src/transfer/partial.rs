@@ -4,6 +4,7 @@
 //! is being built; and whatever else the work needs. An interrupted work leaves it, and the next one replaces it.
 
 use super::outcome::{Result, TransferError};
+use mangrove_sys::file::try_lock;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -109,9 +110,10 @@ fn clear(folder: &Path) -> Result<()> {
 }
 
 fn must_lock(folder: &Path, mark: &File) -> Result<()> {
-    mark.try_lock().map_err(|_| {
-        TransferError::refused(format!("{}: another import or export is at work there", folder.display()))
-    })
+    if try_lock(mark, true).unwrap_or(false) {
+        return Ok(());
+    }
+    Err(TransferError::refused(format!("{}: another import or export is at work there", folder.display())))
 }
 
 /// Makes the files of a folder durable, and their names.

@@ -1,6 +1,7 @@
 //! What tests fetch from Debian, and from the Python registry, when they run; it is never stored in the repository.
 //! It is kept below cargo's target folder, so that the next run needs no network.
 
+use super::library::lock;
 use mangrove_testkit::command::run;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -59,13 +60,6 @@ fn fetched(name: &str, fetch: impl FnOnce(&Path) -> bool) -> Option<PathBuf> {
     }
     std::fs::rename(&scratch, &place).expect("a folder that is whole");
     Some(place)
-}
-
-/// One test at a time fetches.
-fn lock(folder: &Path) -> std::fs::File {
-    let file = std::fs::File::create(folder.join("lock")).expect("a lock file");
-    file.lock().expect("the lock");
-    file
 }
 
 /// The files of Debian's binary packages, unpacked into one folder.

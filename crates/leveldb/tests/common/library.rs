@@ -1,12 +1,15 @@
 //! The built library, also under LevelDB's name, and LevelDB itself.
 
 use super::program::cxx;
+use mangrove_sys::file::try_lock;
 use mangrove_testkit::c_library;
 use mangrove_testkit::c_library::CLibrary;
 use mangrove_testkit::command::told;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// Where Debian's libleveldb-dev puts LevelDB's header.
 pub(crate) const HEADER: &str = "/usr/include/leveldb/c.h";
@@ -72,13 +75,20 @@ pub(crate) fn classes() -> &'static Path {
     BUILT.get_or_init(|| {
         let out = libraries().join("leveldb-cpp");
         std::fs::create_dir_all(&out).expect("a folder");
-        // Several test programs may build it at a time.
-        let lock = std::fs::File::create(out.join("lock")).expect("a lock file");
-        lock.lock().expect("the lock");
+        let _lock = lock(&out);
         let output = make_classes(&here().join("cpp"), &out, "-O2 -g");
         assert!(output.status.success(), "{}", told(&output));
         out
     })
+}
+
+/// The lock of a folder in which several test programs may build or fetch at a time.
+pub(crate) fn lock(folder: &Path) -> File {
+    let file = File::create(folder.join("lock")).expect("a lock file");
+    while !try_lock(&file, true).expect("the lock") {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    file
 }
 
 /// An empty directory below `parent`.

@@ -37,7 +37,7 @@ impl FlushInstruction {
         #[cfg(target_arch = "x86_64")]
         {
             // Leaf 7, EBX: bit 24 is CLWB, bit 23 CLFLUSHOPT (Intel SDM vol. 2A, CPUID).
-            let leaf = std::arch::x86_64::__cpuid_count(7, 0);
+            let leaf = crate::cpu::cpuid::cpuid(7);
             match self {
                 Self::Clwb => leaf.ebx & (1 << 24) != 0,
                 Self::Clflushopt => leaf.ebx & (1 << 23) != 0,

@@ -3,6 +3,8 @@
 pub(crate) mod barrier;
 pub(crate) mod bits;
 pub(crate) mod cacheline;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod cpuid;
 pub(crate) mod crc;
 pub(crate) mod rtm;
 pub(crate) mod spin;

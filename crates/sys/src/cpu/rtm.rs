@@ -265,11 +265,11 @@ impl Listed {
     fn by_this_cpu() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
-            use std::arch::x86_64::{__cpuid, __cpuid_count};
-            if __cpuid(0).eax < 7 {
+            use crate::cpu::cpuid::cpuid;
+            if cpuid(0).eax < 7 {
                 return Self { has_rtm: false, always_aborts: false };
             }
-            let leaf = __cpuid_count(7, 0);
+            let leaf = cpuid(7);
             Self { has_rtm: leaf.ebx & (1 << 11) != 0, always_aborts: leaf.edx & (1 << 11) != 0 }
         }
         #[cfg(not(target_arch = "x86_64"))]

@@ -166,10 +166,10 @@ impl Listed {
     fn by_this_cpu() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
-            use std::arch::x86_64::__cpuid;
-            let last = __cpuid(0x8000_0000).eax;
+            use crate::cpu::cpuid::cpuid;
+            let last = cpuid(0x8000_0000).eax;
             // Leaf 0x80000001, EDX bit 27; leaf 0x80000007, EDX bit 8 (Intel SDM vol. 2A and AMD APM vol. 3, CPUID).
-            let bit = |leaf: u32, bit: u32| last >= leaf && __cpuid(leaf).edx & (1 << bit) != 0;
+            let bit = |leaf: u32, bit: u32| last >= leaf && cpuid(leaf).edx & (1 << bit) != 0;
             Self { has_rdtscp: bit(0x8000_0001, 27), is_invariant: bit(0x8000_0007, 8) }
         }
         #[cfg(not(target_arch = "x86_64"))]

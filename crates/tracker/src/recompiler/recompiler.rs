@@ -14,6 +14,7 @@ use crate::recompiler::run::raw_syscall::{failed, syscall};
 use crate::recompiler::run::stack_bounds::{Stack, find_stack, fs_base};
 use crate::recompiler::run::store_filter;
 use crate::recompiler::run::stubs;
+use crate::recompiler::translate::masked_stores::{cpuid, xcr0};
 use crate::tracker::{SyscallHook, Tracker};
 use crate::write_set::write_set::WriteSet;
 use std::ffi::c_void;
@@ -301,23 +302,23 @@ impl RecompilerState {
     #[cold]
     fn why(&self, left: u64) -> Error {
         let refused = |what: String| Error::Refused { what };
-        match (left, self.failure) {
-            (stubs::LEFT_ESCAPED, _) => Error::Escaped {
+        match (left, self.denied, self.failure) {
+            (stubs::LEFT_ESCAPED, ..) => Error::Escaped {
                 how: "something jumped into it from outside (a signal handler that does not return?)".into(),
             },
             // However the call ended after that, this was the first cause.
-            _ if let Some(what) = self.denied => refused(what.into()),
-            (stubs::LEFT_BY_EXCEPTION, _) => Error::Exception,
-            (_, CallFailure::Refused(what)) => refused(what.into()),
-            (_, CallFailure::Syscall(number)) => {
+            (_, Some(what), _) => refused(what.into()),
+            (stubs::LEFT_BY_EXCEPTION, ..) => Error::Exception,
+            (.., CallFailure::Refused(what)) => refused(what.into()),
+            (.., CallFailure::Syscall(number)) => {
                 refused(format!("it makes system call {number}, whose writes the recompiler does not know"))
             }
-            (_, CallFailure::MadeCode(pc)) => refused(format!(
+            (.., CallFailure::MadeCode(pc)) => refused(format!(
                 "it runs code that was made at run time or can be written (at {pc:#x}), which the recompiler does not follow"
             )),
-            (_, CallFailure::LongJump) => Error::LongJump,
-            (_, CallFailure::NoMaps) => refused(NO_MAPS.into()),
-            (_, CallFailure::NoSpace | CallFailure::NoCode(_) | CallFailure::None) => {
+            (.., CallFailure::LongJump) => Error::LongJump,
+            (.., CallFailure::NoMaps) => refused(NO_MAPS.into()),
+            (.., CallFailure::NoSpace | CallFailure::NoCode(_) | CallFailure::None) => {
                 refused("there is no memory or address space near the program for translated code".into())
             }
         }
@@ -345,9 +346,9 @@ fn make_state() -> Result<()> {
         return Err(unsupported("hardware shadow stacks (CET) are enabled; start the program without them"));
     }
     map_low_region()?;
-    let components = crate::recompiler::translate::masked_stores::xcr0() & STATE_COMPONENTS;
-    // SAFETY: CPUID leaf 0xD exists where XSAVE does.
-    let area_bytes = std::arch::x86_64::__cpuid_count(0xd, 0).ecx as usize;
+    let components = xcr0() & STATE_COMPONENTS;
+    // Leaf 0xD exists where XSAVE does.
+    let area_bytes = cpuid(0xd, 0).ecx as usize;
     let area = map_anonymous(area_bytes)?;
     let stack = map_anonymous(HOST_STACK_BYTES)?;
     // SAFETY: the region was just mapped.
@@ -679,7 +680,6 @@ mod tests {
         assert_eq!(writes.exact(), [(arg.addr() + 64 * 32, 32)]);
     }
 
-    #[target_feature(enable = "avx512f")]
     unsafe extern "C" fn store_by_a_new_mask(arg: *mut c_void) {
         // SAFETY: writes sixteen words of the test's memory.
         unsafe {

@@ -4,6 +4,7 @@
 use super::differential::{Watch, in_child};
 use super::library::{Library, compile, scratch, sources};
 use mangrove_tracker::Tracker;
+use std::arch::x86_64::{__cpuid_count, CpuidResult};
 use std::ffi::{CStr, c_char, c_void};
 use std::path::PathBuf;
 
@@ -311,7 +312,12 @@ fn cpu_has(symbol: &str) -> bool {
                 && std::is_x86_feature_detected!("avx512vbmi2")
         }
         // Leaf 7: movdiri and movdir64b are bits 27 and 28 of ecx.
-        "class_direct" => std::arch::x86_64::__cpuid_count(7, 0).ecx >> 27 & 3 == 3,
+        "class_direct" => {
+            // Unsafe in some of the compilers that build this, and safe in others.
+            let cpuid: unsafe fn(u32, u32) -> CpuidResult = __cpuid_count;
+            // SAFETY: every x86-64 CPU has the instruction, and it changes nothing.
+            (unsafe { cpuid(7, 0) }).ecx >> 27 & 3 == 3
+        }
         _ => true,
     }
 }

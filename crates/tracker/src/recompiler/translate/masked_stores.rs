@@ -5,6 +5,7 @@ use crate::recompiler::run::context::{RAX, RCX, RDI, RDX, RSP, context};
 use crate::recompiler::run::raw_syscall::syscall;
 use crate::recompiler::state::RecompilerState;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+use std::arch::x86_64::{__cpuid_count, CpuidResult};
 
 const DIRECTION_FLAG: u64 = 1 << 10;
 /// Offsets in the standard form of an XSAVE area (Intel SDM volume 1, chapter 13).
@@ -163,7 +164,7 @@ impl RecompilerState {
             if wanted >> component & 1 == 0 {
                 continue;
             }
-            let leaf = std::arch::x86_64::__cpuid_count(0xd, component);
+            let leaf = cpuid(0xd, component);
             let (size, offset) = (leaf.eax as usize, leaf.ebx as usize);
             if compact && leaf.ecx & 2 != 0 {
                 next = next.next_multiple_of(64);
@@ -242,8 +243,7 @@ impl RecompilerState {
 
     /// Reads the area that the dispatcher saved. A component in its initial state is all zeros there.
     fn state_bytes(&self, component: u32, at: usize, size: usize) -> u64 {
-        let offset =
-            if component < 2 { 0 } else { std::arch::x86_64::__cpuid_count(0xd, component).ebx as usize };
+        let offset = if component < 2 { 0 } else { cpuid(0xd, component).ebx as usize };
         let mut bytes = [0u8; 8];
         // SAFETY: inside the area, whose size is that of all components.
         unsafe {
@@ -260,6 +260,15 @@ impl RecompilerState {
 
 fn low_bits(count: usize) -> u64 {
     if count >= 64 { u64::MAX } else { (1 << count) - 1 }
+}
+
+/// The standard library's function is unsafe in some of the compilers that build this, and safe in others.
+const CPUID: unsafe fn(u32, u32) -> CpuidResult = __cpuid_count;
+
+/// A part of a leaf of CPUID.
+pub(crate) fn cpuid(leaf: u32, part: u32) -> CpuidResult {
+    // SAFETY: every x86-64 CPU has the instruction, and it changes nothing.
+    unsafe { CPUID(leaf, part) }
 }
 
 /// State components that the operating system has enabled.
