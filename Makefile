@@ -9,6 +9,7 @@ DESTDIR ?=
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 MANGROVE = $(TARGET)/release/mangrove
+SHARE = $(DESTDIR)$(PREFIX)/share
 # The state that `make redis` serves, and where. What it fetches and builds lies in data/valkey.
 REDIS_DIR ?= data/redis
 REDIS_PORT ?= 6379
@@ -26,20 +27,20 @@ help:
 
 run:
 	@scripts/setup run
-	$(CARGO) build --release --package mangrove-cli --package mangrove-app
+	$(CARGO) build --release --package mangrove-db-cli --package mangrove-app
 	@# Without a C compiler or SQLite's headers the tour leaves a chapter out, and says so.
 	@examples/sqlite/build $(TARGET)/release $(TARGET)/release/mangrove-sqlite || true
 	$(MANGROVE) demo --dir data
 
 redis:
 	@scripts/setup redis
-	$(CARGO) build --release --package mangrove-cli --package mangrove-redis
+	$(CARGO) build --release --package mangrove-db-cli --package mangrove-redis
 	@CARGO='$(CARGO)' crates/redis/scripts/ready data/valkey
 	exec $(MANGROVE) redis --dir $(REDIS_DIR) --port $(REDIS_PORT)
 
 redis-update:
 	@scripts/setup redis
-	$(CARGO) build --release --package mangrove-cli --package mangrove-redis
+	$(CARGO) build --release --package mangrove-db-cli --package mangrove-redis
 	@CARGO='$(CARGO)' crates/redis/scripts/ready data/valkey --newest
 	$(MANGROVE) redis update --dir $(REDIS_DIR)
 
@@ -49,11 +50,11 @@ test:
 
 build:
 	@scripts/setup build
-	$(CARGO) build --release --package mangrove-cli --package mangrove-capi --package mangrove-app --package mangrove-leveldb
+	$(CARGO) build --release --package mangrove-db-cli --package mangrove-capi --package mangrove-app --package mangrove-leveldb
 
 bench:
 	@scripts/setup bench
-	$(CARGO) build --release --package mangrove-cli
+	$(CARGO) build --release --package mangrove-db-cli
 	$(CARGO) build --release --package mangrove-bench-cli --features peers
 	$(CARGO) build --release --package mangrove-capi --package mangrove-app --package mangrove-leveldb
 	@CARGO='$(CARGO)' crates/redis/scripts/ready data/valkey
@@ -66,7 +67,13 @@ bench:
 
 install: build
 	install -d $(DESTDIR)$(PREFIX)/bin
-	install -m 755 $(MANGROVE) $(DESTDIR)$(PREFIX)/bin/mangrove
+	install -s -m 755 $(MANGROVE) $(DESTDIR)$(PREFIX)/bin/mangrove
+	@# What shells and man(1) read, from the command itself.
+	install -d $(addprefix $(SHARE)/,bash-completion/completions zsh/site-functions fish/vendor_completions.d man/man1)
+	$(MANGROVE) completions bash >$(SHARE)/bash-completion/completions/mangrove
+	$(MANGROVE) completions zsh >$(SHARE)/zsh/site-functions/_mangrove
+	$(MANGROVE) completions fish >$(SHARE)/fish/vendor_completions.d/mangrove.fish
+	$(MANGROVE) man $(SHARE)/man/man1
 	@# The durable server, where `make redis` built it.
 	if [ -x data/valkey/current/valkey-server ]; then \
 	    install -m 755 $(TARGET)/release/mangrove-redis $(DESTDIR)$(PREFIX)/bin/mangrove-redis && \

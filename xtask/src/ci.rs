@@ -103,6 +103,7 @@ fn checks() -> Result<Vec<Step>> {
         Step::Tests("tests", cargo(&["test", "--no-fail-fast"])),
         Step::One("docs", docs),
         Step::One("python", python()),
+        Step::One("packages", xtask(&["packages"])?),
     ])
 }
 

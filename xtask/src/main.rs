@@ -7,6 +7,7 @@ mod fuzz;
 mod instructions;
 mod kill9;
 mod oldest_rust;
+mod packages;
 mod powercut;
 mod redis;
 mod tidy;
@@ -38,6 +39,8 @@ enum Chore {
     Kill9(kill9::Args),
     /// Compile everything with the oldest Rust that the manifests name; its tests too if asked.
     OldestRust(oldest_rust::Args),
+    /// Pack every crate that is to be published, and compile the command from the packed crates alone.
+    Packages(packages::Args),
     /// Cut the power of a virtual machine while it loads; boot again and verify.
     Powercut(powercut::Args),
     /// Client libraries, redis-py and ioredis, with the durable server over SIGKILL.
@@ -66,6 +69,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Instructions => instructions::run(),
         Chore::Kill9(args) => kill9::run(args),
         Chore::OldestRust(args) => oldest_rust::run(&args),
+        Chore::Packages(args) => packages::run(&args),
         Chore::Powercut(args) => powercut::run(args),
         Chore::RedisClients(args) => valkey::clients::run(args),
         Chore::RedisMemory(args) => valkey::memory::run(args),

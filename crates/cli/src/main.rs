@@ -13,6 +13,7 @@ mod demo;
 mod disk_floor;
 mod doctor;
 mod exit;
+mod generated;
 mod interrupt;
 mod leveldb;
 mod map;
@@ -25,7 +26,7 @@ mod size;
 mod stderr;
 mod text;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use exit::Exit;
 use std::process::ExitCode;
 
@@ -65,6 +66,11 @@ enum Command {
     /// Move LevelDB databases in and out
     #[command(subcommand)]
     Leveldb(leveldb::Command),
+    /// Print the completions of a shell
+    Completions(generated::CompletionsArgs),
+    /// Write the man pages into a folder
+    #[command(hide = true)]
+    Man(generated::ManArgs),
     /// Measure
     #[command(disable_help_flag = true)]
     Bench(bench::Args),
@@ -86,6 +92,8 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Demo(args) => demo::run(args),
         Command::DemoTransfers(args) => demo::transfer(&args),
         Command::Leveldb(command) => leveldb::run(command),
+        Command::Completions(args) => generated::completions(&args, Cli::command()),
+        Command::Man(args) => generated::man(&args, Cli::command()),
         Command::Bench(args) => bench::run(&args),
         Command::Redis(args) => redis::run(&args),
     }

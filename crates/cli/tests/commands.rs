@@ -363,6 +363,30 @@ fn every_help_text_has_an_example() {
     assert!(yard.ok(&["--help"]).contains("Exit codes"));
 }
 
+/// Completions and man pages name every command, and the shells that are here can read theirs.
+#[test]
+fn shells_and_man_are_told_of_every_command() {
+    let yard = Yard::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let text = yard.ok(&["completions", shell]);
+        for word in ["mangrove", "doctor", "backup", "prefix"] {
+            assert!(text.contains(word), "{shell}: {word}");
+        }
+    }
+    std::fs::write(yard.path("bash"), yard.ok(&["completions", "bash"])).unwrap();
+    let checked = Command::new("bash").arg("-n").arg(yard.path("bash")).status().unwrap();
+    assert!(checked.success(), "bash cannot read its completions");
+    yard.fails(&["completions", "elvish"], 2, "for bash, zsh and fish");
+
+    std::fs::create_dir(yard.path("man1")).unwrap();
+    yard.ok(&["man", "man1"]);
+    for page in ["mangrove.1", "mangrove-map-scan.1", "mangrove-pool-check.1", "mangrove-leveldb-import.1"] {
+        let text = std::fs::read_to_string(yard.path("man1").join(page)).unwrap();
+        assert!(text.contains(".SH OPTIONS"), "{page}");
+    }
+    yard.fails(&["man", "nowhere"], 3, "nowhere");
+}
+
 /// `mangrove bench` and `mangrove redis` are programs of their own beside this one: they get the arguments as they are,
 /// and their exit code is the command's.
 #[test]

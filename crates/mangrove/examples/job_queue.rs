@@ -1,6 +1,6 @@
 //! A job queue that survives crashes: workers sleep while it is empty, and each job is done once.
 //!
-//!     cargo run --release -p mangrove --example job_queue -- FOLDER
+//!     cargo run --release -p mangrove-db --example job_queue -- FOLDER
 //!
 //! Kill it at any time and run it again: a job is in the queue or its result is recorded, never both, never neither.
 

@@ -1,7 +1,7 @@
 //! A table with an ordered index: both change in one transaction, so that they never disagree, whatever crashes.
 //!
-//!     cargo run --release -p mangrove --example ordered_index -- FOLDER add 7 Avicennia
-//!     cargo run --release -p mangrove --example ordered_index -- FOLDER from Av
+//!     cargo run --release -p mangrove-db --example ordered_index -- FOLDER add 7 Avicennia
+//!     cargo run --release -p mangrove-db --example ordered_index -- FOLDER from Av
 
 use mangrove::heap::{Heap, HeapBytes, HeapError, HeapMap, HeapOrderedMap, HeapResult, Stop, Tx};
 use std::ops::Bound;

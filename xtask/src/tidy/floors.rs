@@ -88,12 +88,12 @@ fn dependencies(manifest: &str) -> Vec<String> {
     used
 }
 
-/// A package's folder, if it is one of ours: `mangrove-NAME` lies in `crates/NAME`, the facade `mangrove`
-/// in `crates/mangrove`.
+/// A package's folder, if it is one of ours: `mangrove-NAME` lies in `crates/NAME`, the facade `mangrove-db`
+/// in `crates/mangrove`, the command `mangrove-db-cli` in `crates/cli`.
 fn ours(package: &str) -> Option<String> {
-    if package == "mangrove" {
-        Some(package.into())
-    } else {
-        package.strip_prefix("mangrove-").map(str::to_owned)
+    match package {
+        "mangrove" | "mangrove-db" => Some("mangrove".into()),
+        "mangrove-db-cli" => Some("cli".into()),
+        _ => package.strip_prefix("mangrove-").map(str::to_owned),
     }
 }
