@@ -3,6 +3,7 @@
 mod apps;
 mod ci;
 mod crash;
+mod debian;
 mod fuzz;
 mod instructions;
 mod kill9;
@@ -31,6 +32,8 @@ enum Chore {
     Ci(ci::Args),
     /// Crash simulator: every crash image the fault model allows, and planted bugs.
     Crash(crash::Args),
+    /// Debian packages: build them, install them in an empty Debian, use and remove them. Needs root.
+    Debian,
     /// Fuzz pool opening, log parsing, and operations with crashes against a reference map.
     Fuzz(fuzz::Args),
     /// Instructions per transaction, counted by single steps, against the golden table; `BLESS=1` renews it.
@@ -65,6 +68,7 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().chore {
         Chore::Ci(args) => ci::run(args),
         Chore::Crash(args) => crash::run(args),
+        Chore::Debian => debian::run(),
         Chore::Fuzz(args) => fuzz::run(args),
         Chore::Instructions => instructions::run(),
         Chore::Kill9(args) => kill9::run(args),

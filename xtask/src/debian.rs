@@ -1,0 +1,125 @@
+//! `cargo xtask debian`: builds the Debian packages, has lintian look at them, installs them in an empty Debian, uses
+//! them there, and removes them without a trace. It needs root, debootstrap and lintian, which it installs.
+
+use crate::tree;
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The packages, in the order in which they are installed.
+const PACKAGES: [&str; 4] = ["libmangrove0", "libmangrove-dev", "mangrove", "mangrove-leveldb"];
+
+/// What the system's own tools change when any package comes or goes.
+const OF_THE_SYSTEM: [&str; 4] = ["proc", "var/cache/ldconfig", "var/lib/dpkg", "var/log"];
+
+/// Runs the chore.
+pub(crate) fn run() -> Result<()> {
+    let out = tree::target().join("deb");
+    tree::run(Command::new(tree::root().join("scripts/deb")).arg(&out))?;
+    tree::run(
+        Command::new("apt-get")
+            .args(["install", "-y", "-qq", "--no-install-recommends"])
+            .args(["lintian", "debootstrap"]),
+    )?;
+    let found = |ending: &str| -> Result<Vec<PathBuf>> {
+        let entries = std::fs::read_dir(&out).with_context(|| format!("cannot read {}", out.display()))?;
+        let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+        Ok(paths.into_iter().filter(|path| path.extension().is_some_and(|e| e == ending)).collect())
+    };
+    let archives = found("deb")?;
+    ensure!(archives.len() == PACKAGES.len(), "{} packages: {archives:?}", archives.len());
+    // As a user, if there is one: lintian warns of root.
+    tree::run(Command::new("lintian").args(["--allow-root", "--fail-on", "error"]).args(found("changes")?))?;
+
+    let root = empty_debian()?;
+    let system = System { root: &root };
+    let before = system.names()?;
+    for archive in &archives {
+        let name = archive.file_name().context("a package without a name")?;
+        std::fs::copy(archive, root.join("root").join(name)).context("cannot copy a package")?;
+    }
+    system.run("dpkg --install /root/*.deb && rm /root/*.deb")?;
+    system.use_them()?;
+    system.run(&format!("dpkg --purge {}", PACKAGES.join(" ")))?;
+    let left: Vec<_> = system.names()?.symmetric_difference(&before).cloned().collect();
+    ensure!(left.is_empty(), "removed packages leave {left:?}");
+    println!("{} packages: installed in an empty Debian, used, removed without a trace", archives.len());
+    Ok(())
+}
+
+/// The root of a Debian that has what every Debian has.
+fn empty_debian() -> Result<PathBuf> {
+    let (fresh, root) = (tree::target().join("debian-fresh"), tree::target().join("debian-root"));
+    if !fresh.join("etc/debian_version").exists() {
+        let release = std::fs::read_to_string("/etc/os-release").context("no /etc/os-release")?;
+        let codename = release
+            .lines()
+            .find_map(|line| line.strip_prefix("VERSION_CODENAME="))
+            .context("/etc/os-release has no VERSION_CODENAME")?;
+        let part = fresh.with_extension("partial");
+        tree::run(Command::new("rm").arg("-rf").arg(&part))?;
+        tree::run(Command::new("debootstrap").args(["--variant=minbase", codename]).arg(&part))?;
+        std::fs::rename(&part, &fresh).context("cannot rename the fresh system")?;
+    }
+    tree::run(Command::new("rm").arg("-rf").arg(&root))?;
+    tree::run(Command::new("cp").arg("-a").arg(&fresh).arg(&root))?;
+    Ok(root)
+}
+
+/// An empty Debian in a folder.
+struct System<'a> {
+    root: &'a Path,
+}
+
+impl System<'_> {
+    /// What a shell there prints.
+    fn run(&self, script: &str) -> Result<String> {
+        let root = self.root.display();
+        let enter = format!("mount -t proc proc '{root}/proc' && exec chroot '{root}' /bin/sh -ec \"$0\"");
+        let output =
+            Command::new("unshare").args(["--mount", "--", "/bin/sh", "-ec", &enter, script]).output()?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        if !output.status.success() {
+            bail!("{script}: {}\n{}\n{}", output.status, text(&output.stdout), text(&output.stderr));
+        }
+        Ok(text(&output.stdout))
+    }
+
+    /// The command, the libraries and the files for shells, `man` and compilers.
+    fn use_them(&self) -> Result<()> {
+        self.run("mangrove map put /root/words.pool mangrove 'a tree'")?;
+        let got = self.run("mangrove map get /root/words.pool mangrove; rm -r /root/words.pool")?;
+        ensure!(got == "a tree", "the command returns {got}");
+        let libraries = self.run("/sbin/ldconfig -p")?;
+        for name in ["libmangrove.so.0", "libmangrove_app.so.0", "libmangrove_leveldb.so.0"] {
+            ensure!(libraries.contains(name), "the system's linker does not find {name}");
+        }
+        ensure!(!libraries.contains("libleveldb"), "LevelDB's name is visible to every program");
+        for name in [
+            "include/mangrove.h",
+            "include/mangrove_leveldb/leveldb/db.h",
+            "lib/libmangrove.a",
+            "lib/mangrove_leveldb/libleveldb.so.1d",
+            "lib/pkgconfig/mangrove.pc",
+            "share/bash-completion/completions/mangrove",
+            "share/doc/mangrove/copyright",
+            "share/fish/vendor_completions.d/mangrove.fish",
+            "share/man/man1/mangrove-map-put.1.gz",
+            "share/zsh/vendor-completions/_mangrove",
+        ] {
+            ensure!(self.root.join("usr").join(name).exists(), "/usr/{name} is not there");
+        }
+        Ok(())
+    }
+
+    /// The names of all files, but for those that the system's own tools keep.
+    fn names(&self) -> Result<BTreeSet<String>> {
+        let listed =
+            Command::new("find").args([".", "-xdev", "-printf", "%P\\n"]).current_dir(self.root).output()?;
+        ensure!(listed.status.success(), "find: {}", String::from_utf8_lossy(&listed.stderr));
+        let names = String::from_utf8_lossy(&listed.stdout).into_owned();
+        let kept = |name: &&str| !OF_THE_SYSTEM.iter().any(|of| name.starts_with(of));
+        Ok(names.lines().filter(kept).map(str::to_owned).collect())
+    }
+}
