@@ -74,7 +74,8 @@ fn unpack(published: &[Published], packed: &Path) -> Result<PathBuf> {
         String::from("[workspace]\nresolver = \"3\"\nmembers = [\"*\"]\n\n[patch.crates-io]\n");
     for Published { name, version } in published {
         let archive = tree::target().join(format!("package/{name}-{version}.crate"));
-        tree::run(Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(&sources))?;
+        // Touched: packed files have one fixed date, and cargo would take changed ones for those that it knows.
+        tree::run(Command::new("tar").arg("-xmzf").arg(&archive).arg("-C").arg(&sources))?;
         let folder = sources.join(format!("{name}-{version}"));
         ensure!(folder.join("README.md").is_file(), "{} has no README.md", archive.display());
         manifest.push_str(&format!("{name} = {{ path = \"{name}-{version}\" }}\n"));
