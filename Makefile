@@ -57,11 +57,13 @@ bench:
 	$(CARGO) build --release --package mangrove-db-cli
 	$(CARGO) build --release --package mangrove-bench-cli --features peers
 	$(CARGO) build --release --package mangrove-capi --package mangrove-app --package mangrove-leveldb
+	@python/run bench
 	@CARGO='$(CARGO)' crates/redis/scripts/ready data/valkey
 	@crates/redis/scripts/stock data/valkey
 	$(MANGROVE) bench map --all
 	$(MANGROVE) bench durable
 	$(MANGROVE) bench leveldb
+	$(MANGROVE) bench python
 	$(MANGROVE) bench redis
 	$(MANGROVE) bench txn
 

@@ -25,6 +25,8 @@ enum Bench {
     Durable(mangrove_bench::DurableArgs),
     /// LevelDB's API over Mangrove against LevelDB and RocksDB, with LevelDB's own workloads
     Leveldb(mangrove_bench::LeveldbArgs),
+    /// The Python package against plyvel (LevelDB) and lmdb
+    Python(mangrove_bench::PythonArgs),
     /// The durable Redis-compatible server against stock ones, with and without an append-only file
     Redis(mangrove_bench::RedisArgs),
     /// Transactions on shared words: floors, swaps, a hash map
@@ -52,6 +54,7 @@ fn run(bench: Bench) -> anyhow::Result<()> {
         }
         Bench::Durable(args) => mangrove_bench::run_durable(args),
         Bench::Leveldb(args) => mangrove_bench::run_leveldb(args),
+        Bench::Python(args) => mangrove_bench::run_python(args),
         Bench::Redis(args) => mangrove_bench::run_redis(args),
         Bench::Txn(args) => txn(args),
     }

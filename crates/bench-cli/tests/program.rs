@@ -19,7 +19,7 @@ fn each_bench_is_there_under_the_name_that_users_type() {
     let (code, out, _) = run(&["--help"]);
     assert_eq!(code, Some(0));
     assert!(out.contains("Usage: mangrove bench <COMMAND>"), "{out}");
-    for name in ["map", "durable", "leveldb"] {
+    for name in ["map", "durable", "leveldb", "python"] {
         let (code, out, _) = run(&[name, "--help"]);
         assert_eq!(code, Some(0), "{name}");
         assert!(out.contains(&format!("Usage: mangrove bench {name}")), "{out}");

@@ -1,5 +1,5 @@
 //! Workloads, baselines, statistics and figures: `mangrove bench map`, `bench durable`, `bench leveldb`,
-//! `bench redis`, `bench txn`.
+//! `bench python`, `bench redis`, `bench txn`.
 //!
 //! Every subject is measured in the same run, in interleaved rounds, together with the floors of the machine. The
 //! report prints medians, and the ratio to Mangrove in the same line.
@@ -10,6 +10,7 @@ mod baselines;
 mod durable;
 mod harness;
 mod leveldb;
+mod python;
 mod redis;
 mod report;
 mod run;
@@ -25,6 +26,7 @@ pub use harness::stats::Samples;
 pub use harness::store::{OpenStore, StoreKind, SyncMode};
 pub use harness::workload::Workload;
 pub use leveldb::{LeveldbArgs, run as run_leveldb};
+pub use python::{PythonArgs, run as run_python};
 pub use redis::{RedisArgs, run as run_redis};
 pub use report::report::{BenchReport, Goal, MachineInfo, Row, RowKey, Unit};
 pub use run::{run, run_with};
