@@ -109,7 +109,6 @@ fn by_classes(args: &LeveldbArgs, report: &mut BenchReport) -> anyhow::Result<Ve
     let out = args.dir.join("leveldb-classes");
     std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
     let out = out.canonicalize().with_context(|| format!("cannot find {}", out.display()))?;
-    report.note("All through the C++ classes: an adapter to them has the names that the bench calls.");
     let mut subjects = our_engines(&classes::ours(&library(args)?, &out)?, classes::PREFIX)?;
     match classes::theirs(&out) {
         Ok(file) => subjects.push(ApiLibrary::load("LevelDB", &file, classes::PREFIX, None)?),
@@ -129,10 +128,14 @@ fn is(name: &str, asked: &str) -> bool {
 fn measure(args: &LeveldbArgs) -> anyhow::Result<BenchReport> {
     std::fs::create_dir_all(&args.dir).with_context(|| format!("cannot make {}", args.dir.display()))?;
     let mut report = args.run.report(&args.dir);
-    report.note(
-        "All subjects through the same calls of LevelDB's C API; LevelDB and RocksDB with a cache that holds \
-         everything and a Bloom filter. fill100K measures the disk's bandwidth.",
-    );
+    let through = match args.api {
+        Api::C => "the same calls of LevelDB's C API",
+        Api::Cpp => "LevelDB's C++ classes, by an adapter with the names that the bench calls",
+    };
+    report.note(format!(
+        "All subjects through {through}; rivals with a cache that holds everything and a Bloom filter. fill100K \
+         measures the disk's bandwidth."
+    ));
     report.note(
         "Reading: all threads read everything (readrandom: as many random keys); databases were loaded in \
          random order and compacted; the first byte of each value is looked at.",
