@@ -153,6 +153,13 @@ pub trait RedoSink {
     /// `finish` does not follow.
     fn seal(&mut self) -> Result<(), Self::Error>;
 
+    /// Whether `seal` comes after a commit in hardware, since it writes lines back, which aborts a hardware
+    /// transaction. Others may then see what was written before its unit is complete: whoever is acknowledged waits
+    /// for every smaller number.
+    fn seals_after_hardware(&self) -> bool {
+        false
+    }
+
     /// `put`, `announce`, `number` (`number_alone` if `alone`) and `seal`; between the last two asks whether the
     /// transaction may commit under this number. What was written stays as it is until `take` returns, so a log may
     /// take the values as late as it seals them.

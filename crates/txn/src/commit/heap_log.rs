@@ -156,6 +156,11 @@ macro_rules! one_of {
             }
 
             #[inline(always)]
+            fn seals_after_hardware(&self) -> bool {
+                match self { $(Self::$variant(sink) => sink.seals_after_hardware(),)* }
+            }
+
+            #[inline(always)]
             fn take(
                 &mut self,
                 writes: &impl Writes,

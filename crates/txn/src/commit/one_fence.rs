@@ -128,6 +128,11 @@ impl RedoSink for OneFenceSink<'_> {
     }
 
     #[inline(always)]
+    fn seals_after_hardware(&self) -> bool {
+        self.shadow.order() != Order::Gaps
+    }
+
+    #[inline(always)]
     fn take(
         &mut self,
         writes: &impl Writes,

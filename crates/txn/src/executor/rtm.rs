@@ -10,8 +10,9 @@
 //!    line is in its write set: of two attempts between their draw and their commit one is aborted. Drawn after the
 //!    commit, numbers would not: whoever read the first one's writes might draw before it, and with dense numbers a
 //!    crash would keep the second one without the first.
-//! 2. The unit is sealed before the commit makes a write visible. An abort undoes the number and the unit with
-//!    everything else that the attempt stored, the sink's own state included.
+//! 2. The unit is sealed before the commit makes a write visible, or, where sealing writes lines back
+//!    (`RedoSink::seals_after_hardware`), right behind the commit, with the values and the number that it took. An
+//!    abort undoes the number and the unit with everything else that the attempt stored, the sink's own state included.
 //! 3. On the lock path no attempt commits: each has loaded the lock's word, and taking the lock stores to it.
 //!
 //! What a sink does between `put` and `seal` must be possible in hardware. Where it is not (non-temporal stores, a
@@ -136,7 +137,7 @@ enum Way<'htm> {
     Lock(#[expect(dead_code, reason = "held until the attempt ends")] Locked<'htm>),
 }
 
-/// An attempt that runs; undone, if it is not sealed, before others can see it.
+/// An attempt that runs; undone before others can see it, unless it is sealed or will be.
 struct Running<'a, 'htm, S: RedoSink> {
     tx: &'a mut InPlaceTx,
     sink: &'a mut S,
@@ -216,6 +217,11 @@ impl<'htm, S: RedoSink> Running<'_, 'htm, S> {
             return End::Failed(TxError::Refused(cause));
         }
         match self.way {
+            Way::Hardware if self.sink.seals_after_hardware() => {
+                self.sink.number();
+                self.sealed = true;
+                return End::Wrote(answer);
+            }
             Way::Hardware => self.sink.number(),
             // Attempts that draw a number do so in vain.
             Way::Lock(..) => {
@@ -261,7 +267,15 @@ impl<'htm, L: RedoLog> HtmThread<'htm, L> {
             unsafe { xabort::<LOCK_TAKEN>() };
         }
         let running = Running { tx: &mut self.tx, sink: &mut self.sink, sealed: false, way: Way::Hardware };
-        running.complete(body)
+        let end = running.complete(body);
+        // Behind XEND.
+        if matches!(end, End::Wrote(_))
+            && self.sink.seals_after_hardware()
+            && let Err(cause) = self.sink.seal()
+        {
+            return End::Failed(TxError::InDoubt(cause));
+        }
+        end
     }
 
     /// With the lock.
