@@ -1,8 +1,21 @@
 //! What the crate's files find as `crate::sync` in a model: shuttle's threads, locks and atomics.
 
-pub(crate) use mangrove_sys::{AbortStatus, rtm, xabort, xbegin, xend};
+pub(crate) use mangrove_sys::{AbortStatus, xabort, xbegin, xend};
 pub(crate) use mangrove_testkit::shuttle::{AsymmetricBarrier, EventCount, Mutex, MutexGuard};
 pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Also on a machine with RTM: all threads of a model are one of the machine's, which hardware isolates from none.
+pub(crate) struct NoHardware;
+
+impl NoHardware {
+    pub(crate) fn commits(self) -> bool {
+        false
+    }
+}
+
+pub(crate) fn rtm() -> NoHardware {
+    NoHardware
+}
 
 #[derive(Debug)]
 pub(crate) struct Table(Vec<AtomicU64>);
