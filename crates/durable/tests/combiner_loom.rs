@@ -18,6 +18,7 @@ mod slots;
 mod sync {
     use loom::sync::atomic::fence;
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+    pub(crate) use loom::thread_local;
 
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
@@ -50,26 +51,6 @@ mod sync {
     /// One client has a flag of its own; the others share a counter.
     pub(crate) const OWN_FLAGS: usize = 1;
     pub(crate) const SHARED_COUNTERS: usize = 1;
-
-    loom::thread_local! {
-        static READS: std::cell::Cell<u32> = std::cell::Cell::new(0);
-    }
-
-    pub(crate) struct CountedReads;
-
-    impl CountedReads {
-        pub(crate) fn add() {
-            READS.with(|reads| reads.set(reads.get() + 1));
-        }
-
-        pub(crate) fn subtract() {
-            READS.with(|reads| reads.set(reads.get() - 1));
-        }
-
-        pub(crate) fn of_thread() -> u32 {
-            READS.with(std::cell::Cell::get)
-        }
-    }
 
     /// A number of the model's thread; the process's threads are others.
     pub(crate) fn thread_mark() -> usize {

@@ -67,10 +67,8 @@ void __wrap_aofLoadManifestFromDisk(void) {
     }
     if (is_new) settle();
     server.memcheck_enabled = 0; /* it would write to all of the reserve */
-    hook_commands(server.commands);
-    hook_commands(server.orig_commands); /* also those that rename-command took away */
-    hook_reads(server.commands);
-    hook_reads(server.orig_commands);
+    hook_commands();
+    hook_reads();
     before_commit(functions_keep);
     before_commit(replication_keep);
     policy_outside();

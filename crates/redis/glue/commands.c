@@ -2,9 +2,6 @@
 #include "glue.h"
 #include <strings.h>
 
-/* More than the server has commands and subcommands. */
-#define COMMANDS_MAX 2048
-
 int commands_hooked;
 static serverCommandProc *real_proc[COMMANDS_MAX];
 
@@ -136,7 +133,7 @@ static bool changes_keyspace(struct serverCommand *cmd) {
 }
 
 static void hook(struct serverCommand *cmd) {
-    if (cmd->proc == config_set_checked) return;
+    if (cmd->proc == config_set_checked || cmd->proc == tracked_command) return;
     if (!strcasecmp(cmd->fullname, "config|set")) {
         real_config_set = cmd->proc;
         cmd->proc = config_set_checked;
@@ -151,14 +148,21 @@ static void hook(struct serverCommand *cmd) {
     }
 }
 
-void hook_commands(hashtable *commands) {
+static void walk(hashtable *commands, void (*f)(struct serverCommand *)) {
     hashtableIterator it;
     void *next;
     hashtableInitIterator(&it, commands, 0);
     while (hashtableNext(&it, &next)) {
         struct serverCommand *cmd = next;
-        if (cmd->subcommands_ht) hook_commands(cmd->subcommands_ht);
-        if (cmd->proc && cmd->proc != tracked_command) hook(cmd);
+        if (cmd->subcommands_ht) walk(cmd->subcommands_ht, f);
+        if (cmd->proc) f(cmd);
     }
     hashtableResetIterator(&it);
 }
+
+void each_command(void (*f)(struct serverCommand *cmd)) {
+    walk(server.commands, f);
+    walk(server.orig_commands, f);
+}
+
+void hook_commands(void) { each_command(hook); }

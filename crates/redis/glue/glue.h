@@ -19,6 +19,8 @@
 #include "script.h"
 #include "mangrove_app.h"
 
+/* More than the server has commands and subcommands. */
+#define COMMANDS_MAX 2048
 /* The most databases that a state has room for. */
 #define DATABASES_MAX 1024
 
@@ -151,7 +153,10 @@ void import_end(void);
 
 /* commands.c */
 extern int commands_hooked;
-void hook_commands(hashtable *commands);
+/* Calls `f` with each command of both tables, subcommands too: also those that rename-command took away. A command that
+ * is in both comes twice. */
+void each_command(void (*f)(struct serverCommand *cmd));
+void hook_commands(void);
 
 /* gate.c */
 void gate_start(void);
@@ -164,8 +169,7 @@ void gate_read(client *c, uint64_t before, uint64_t batch);
 extern long long gate_waits, gate_held, gate_passed;
 
 /* reads.c */
-extern int reads_hooked;
-void hook_reads(hashtable *commands);
+void hook_reads(void);
 
 /* info.c */
 /* Lets used_memory include what was found. */

@@ -3,10 +3,6 @@
  * unit before them, and so does a client whose output has anything else in it. */
 #include "glue.h"
 
-/* More than the server has commands and subcommands. */
-#define COMMANDS_MAX 2048
-
-int reads_hooked;
 static serverCommandProc *proc_behind[COMMANDS_MAX];
 
 static void newest(int db, const robj *key, void *ctx) {
@@ -50,18 +46,10 @@ static bool reads_its_keys_only(const struct serverCommand *cmd) {
     return true;
 }
 
-void hook_reads(hashtable *commands) {
-    hashtableIterator it;
-    void *next;
-    hashtableInitIterator(&it, commands, 0);
-    while (hashtableNext(&it, &next)) {
-        struct serverCommand *cmd = next;
-        if (cmd->subcommands_ht) hook_reads(cmd->subcommands_ht);
-        if (!cmd->proc || cmd->proc == read_command || cmd->id < 0 || cmd->id >= COMMANDS_MAX) continue;
-        if (!reads_its_keys_only(cmd)) continue;
-        proc_behind[cmd->id] = cmd->proc;
-        cmd->proc = read_command;
-        reads_hooked++;
-    }
-    hashtableResetIterator(&it);
+static void hook(struct serverCommand *cmd) {
+    if (cmd->proc == read_command || cmd->id < 0 || cmd->id >= COMMANDS_MAX || !reads_its_keys_only(cmd)) return;
+    proc_behind[cmd->id] = cmd->proc;
+    cmd->proc = read_command;
 }
+
+void hook_reads(void) { each_command(hook); }

@@ -254,7 +254,7 @@ fn reads_beside_a_change(without: &[(&str, &str)]) -> (Vec<&'static str>, Vec<&'
         "RANDOMKEY",
         "SORT_RO list by w_*",
         "EVAL return{redis.call('get','same')} 0",
-        // Nobody changes these.
+        // Keys that no unit under way changes.
         "GET same",
         "MGET same same",
         "STRLEN same",

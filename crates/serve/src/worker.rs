@@ -174,7 +174,7 @@ impl Worker {
         self.gone += 1;
     }
 
-    /// Once many clients have gone and nobody has work, the memory that they used goes back to the system.
+    /// Gives the memory of clients that have gone back to the system, once they are many and no client has work.
     fn give_back_memory(&mut self) {
         if self.gone >= GONE_COUNT_MIN.max(self.connections.len() - self.vacant.len())
             && self.active.is_empty()

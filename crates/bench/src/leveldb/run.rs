@@ -182,14 +182,7 @@ impl Round<'_> {
     }
 
     fn add(&mut self, section: &'static str, operation: &str, threads: usize, rate: f64) {
-        let key = RowKey {
-            section,
-            medium: "file".into(),
-            workload: String::new(),
-            operation: operation.into(),
-            threads,
-            subject: self.subject.name.into(),
-        };
+        let key = RowKey::on_file(section, operation, threads, self.subject.name);
         self.report.add(key, Unit::PerSecond, rate);
         self.progress.done();
     }

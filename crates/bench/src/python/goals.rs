@@ -67,14 +67,7 @@ mod tests {
         let mut report = BenchReport::default();
         assert!(judge(&report).iter().all(|goal| goal.met.is_none()));
         let mut add = |section, operation: &str, threads, subject: &str, value| {
-            let key = RowKey {
-                section,
-                medium: "file".into(),
-                workload: String::new(),
-                operation: operation.into(),
-                threads,
-                subject: subject.into(),
-            };
+            let key = RowKey::on_file(section, operation, threads, subject);
             report.add(key, Unit::PerSecond, value);
         };
         for (subject, one, many) in [(OURS, 150.0, 1_400.0), ("plyvel", 100.0, 600.0), ("lmdb", 60.0, 90.0)] {

@@ -189,14 +189,7 @@ fn read(
         let line = line.context("cannot read what the driver prints")?;
         let (section, operation, threads, rate) =
             measured(&line).with_context(|| format!("the driver prints '{line}'"))?;
-        let key = RowKey {
-            section,
-            medium: "file".into(),
-            workload: String::new(),
-            operation: operation.into(),
-            threads,
-            subject: subject.into(),
-        };
+        let key = RowKey::on_file(section, operation, threads, subject);
         report.add(key, Unit::PerSecond, rate);
         progress.done();
         count += 1;

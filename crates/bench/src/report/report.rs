@@ -56,6 +56,18 @@ pub struct RowKey {
 }
 
 impl RowKey {
+    /// What was measured on the file medium, without a workload.
+    pub(crate) fn on_file(section: &'static str, operation: &str, threads: usize, subject: &str) -> Self {
+        Self {
+            section,
+            medium: "file".into(),
+            workload: String::new(),
+            operation: operation.into(),
+            threads,
+            subject: subject.into(),
+        }
+    }
+
     /// True when both stand in one line of a table.
     #[must_use]
     pub fn same_line(&self, other: &Self) -> bool {

@@ -16,9 +16,9 @@
 //!    `job` between READY and DONE. `ready` and `jobs` are the owner's alone while it combines.
 
 use super::sync::{
-    AtomicU32, AtomicUsize, CountedReads, EventCount, Mutex, OWN_FLAGS, Ordering, SHARED_COUNTERS,
+    AtomicU32, AtomicUsize, EventCount, Mutex, OWN_FLAGS, Ordering, SHARED_COUNTERS, thread_local,
 };
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ptr::NonNull;
@@ -56,6 +56,12 @@ pub(crate) struct WriteRequest<J> {
 /// is what a combiner looks at: the rFlag of Fig. 2.
 #[repr(align(128))]
 pub(crate) struct Reading(AtomicUsize);
+
+thread_local! {
+    /// Reads that the thread is in by slots that are counted, of whichever table.
+    #[allow(clippy::missing_const_for_thread_local, reason = "the models' macros take no const block")]
+    static COUNTED_READS: Cell<u32> = Cell::new(0);
+}
 
 /// How many clients read of those that share this counter, on a cache line of its own.
 #[repr(align(128))]
@@ -98,7 +104,7 @@ impl<J> ClientSlot<J> {
 pub(crate) struct SlotTable<J> {
     blocks: [OnceLock<Box<[ClientSlot<J>]>>; BLOCK_COUNT_MAX],
     len: AtomicUsize,
-    /// The lowest number first, so that few clients have flags of their own whoever was here before.
+    /// The lowest number is given out first. So clients that come after a crowd has left have flags of their own.
     free: Mutex<BinaryHeap<Reverse<usize>>>,
     /// The newest waiting job: its slot's number plus 1; 0 when there is none.
     waiting: Waiting,
@@ -190,7 +196,7 @@ impl<J> SlotTable<J> {
             Some(readers) => {
                 // Relaxed: only its thread asks for the mark.
                 slot.reading.0.store(mark, Ordering::Relaxed);
-                CountedReads::add();
+                COUNTED_READS.with(|reads| reads.set(reads.get() + 1));
                 readers.0.fetch_add(1, Ordering::SeqCst);
             }
         }
@@ -202,7 +208,7 @@ impl<J> SlotTable<J> {
         slot.reading.0.store(0, Ordering::Release);
         if let Some(readers) = self.counter(slot) {
             readers.0.fetch_sub(1, Ordering::Release);
-            CountedReads::subtract();
+            COUNTED_READS.with(|reads| reads.set(reads.get() - 1));
         }
     }
 
@@ -215,7 +221,7 @@ impl<J> SlotTable<J> {
         };
         let counted = but.is_some_and(|but| but.number >= OWN_FLAGS);
         self.each().take(OWN_FLAGS).any(reads)
-            || (CountedReads::of_thread() > u32::from(counted) && self.each().skip(OWN_FLAGS).any(reads))
+            || (COUNTED_READS.with(Cell::get) > u32::from(counted) && self.each().skip(OWN_FLAGS).any(reads))
     }
 
     /// The counter that this slot shares; `None` when its flag is its own.
@@ -227,7 +233,7 @@ impl<J> SlotTable<J> {
         self.readers.get().map(|readers| &readers[slot.number % readers.len()])
     }
 
-    /// Whether nobody reads. At most [`OWN_FLAGS`] flags and the counters, however many slots there are.
+    /// Whether no client reads. Looks at [`OWN_FLAGS`] flags at most and the counters, however many slots there are.
     #[inline]
     pub(crate) fn readers_are_out(&self) -> bool {
         // Acquire, with the Release in `end_read`.

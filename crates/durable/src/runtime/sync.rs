@@ -4,34 +4,12 @@
 pub(crate) use mangrove_sys::{AsymmetricBarrier, EventCount, barrier_after_rmw, thread_mark};
 pub(crate) use parking_lot::Mutex;
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-
-use std::cell::Cell;
+pub(crate) use std::thread_local;
 
 /// Clients whose reads a combiner sees by a flag of their own.
 pub(crate) const OWN_FLAGS: usize = 64;
 /// Counters that the other clients' reads share.
 pub(crate) const SHARED_COUNTERS: usize = 64;
-
-thread_local! {
-    static COUNTED: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Reads that the calling thread is in by slots without a flag of their own, of whichever combiner.
-pub(crate) struct CountedReads;
-
-impl CountedReads {
-    pub(crate) fn add() {
-        COUNTED.with(|reads| reads.set(reads.get() + 1));
-    }
-
-    pub(crate) fn subtract() {
-        COUNTED.with(|reads| reads.set(reads.get() - 1));
-    }
-
-    pub(crate) fn of_thread() -> u32 {
-        COUNTED.with(Cell::get)
-    }
-}
 
 /// Counts the rounds of a wait that first spins and then sleeps.
 pub(crate) struct Patience {
