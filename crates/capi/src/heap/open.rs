@@ -52,8 +52,9 @@ pub unsafe extern "C" fn mangrove_heap_open(
         let (heap, path, options) = unsafe {
             (out(heap, std::ptr::null_mut(), "heap")?, self::path(path, "path")?, options.as_ref())
         };
-        let options = options.map_or_else(HeapOptions::new, mangrove_heap_options::for_open);
+        // First, since the defaults of the options allocate.
         let _inside = enter()?;
+        let options = options.map_or_else(HeapOptions::new, mangrove_heap_options::for_open);
         let path = path.to_owned();
         let opened = on_own_thread(move || options.open(path))?;
         *heap = give(mangrove_heap { heap: Arc::new(opened), process: ProcessMark::here() });
