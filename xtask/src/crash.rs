@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// Silence one site, as --planted prints it ("FILE:LINE:COLUMN KIND").
     #[arg(long, value_name = "SITE")]
     without: Option<SiteKey>,
+    /// Only the form of the engine with this name, as tokens have it ("txn-other").
+    #[arg(long, value_name = "NAME", conflicts_with = "planted")]
+    form: Option<String>,
     /// Campaigns at a time (with --planted).
     #[arg(long, default_value_t = 2)]
     jobs: usize,
@@ -97,7 +100,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 
 fn campaign(args: &Args, domain: CrashDomain, images: u64) -> Campaign {
     let limits = Limits { images, ..Limits::default() };
-    let mut campaign = Campaign { engine: args.engine, ..Campaign::new(domain, args.seed, limits) };
+    let mut campaign =
+        Campaign { engine: args.engine, form: args.form.clone(), ..Campaign::new(domain, args.seed, limits) };
     if let Some(site) = &args.without {
         campaign.sites = Arc::new(Sites::without(site.clone()));
     }

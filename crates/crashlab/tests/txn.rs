@@ -1,7 +1,7 @@
-//! The steps of the protocols with time stamps, left out one at a time: each is caught, also one without which a commit
-//! waits for what no thread will do. The long form is `cargo xtask crash --engine txn --planted`.
+//! Steps of the commit protocols, left out one at a time: each is caught, also one without which a commit waits for
+//! what no thread will do. The long form is `cargo xtask crash --engine txn --planted`.
 
-use mangrove_crashlab::{Campaign, CrashDomain, EngineKind, Limits, SiteKind, Sites, discover};
+use mangrove_crashlab::{Campaign, CrashDomain, EngineKind, Limits, SiteKey, SiteKind, Sites, discover};
 use std::sync::Arc;
 
 const SEED: u64 = 1;
@@ -24,4 +24,37 @@ fn each_step_of_spht_is_caught_when_it_is_left_out() {
     }
     // Without the marker (l.31 to l.40) a commit's wait for it never ends.
     assert!(in_vain > 0);
+}
+
+/// With volatile caches a commit in hardware seals its unit behind XEND. What stands between the number, which it draws
+/// before, and the acknowledgement is caught on that path alone, without the campaigns of the other executors.
+#[test]
+fn each_step_behind_a_hardware_commit_is_caught_when_it_is_left_out() {
+    let campaign = |sites: Sites, images| Campaign {
+        engine: EngineKind::Txn,
+        form: Some("txn-other".to_owned()),
+        sites: Arc::new(sites),
+        ..Campaign::new(CrashDomain::Adr, SEED, Limits { images, ..Limits::default() })
+    };
+    let without_fault = campaign(Sites::new(), 2_000);
+    without_fault.sweep(&mut |_| {}).expect("no violation without an injected fault");
+    let is_commit = |site: &SiteKey| {
+        let orders = matches!(site.kind, SiteKind::Flush | SiteKind::Fence | SiteKind::Step);
+        orders && ["txn/src/", "shadow/src/log/commit.rs"].iter().any(|part| site.file.contains(part))
+    };
+    let sites: Vec<_> = without_fault.sites.reached().into_keys().filter(is_commit).collect();
+    let count =
+        |kind, file| sites.iter().filter(|site| site.kind == kind && site.file.ends_with(file)).count();
+    assert_eq!(
+        count(SiteKind::Step, "executor/model.rs"),
+        2,
+        "the number inside, the seal behind: {sites:?}"
+    );
+    assert_eq!(count(SiteKind::Step, "one_fence.rs"), 2, "a commit's wait, a reader's: {sites:?}");
+    assert!(count(SiteKind::Flush, "commit.rs") > 0 && count(SiteKind::Fence, "commit.rs") > 0, "{sites:?}");
+    for site in sites {
+        campaign(Sites::without(site.clone()), 20_000)
+            .sweep(&mut |_| {})
+            .expect_err(&format!("{site} left out, and nothing noticed"));
+    }
 }

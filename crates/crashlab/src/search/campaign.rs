@@ -123,6 +123,8 @@ pub struct Campaign {
     pub limits: Limits,
     /// Stop after this many runs too.
     pub runs_max: u64,
+    /// Only the form of the engine with this name, as tokens have it.
+    pub form: Option<String>,
     /// Which call sites are reached, and which one is suppressed.
     pub sites: Arc<Sites>,
     /// Tells a watchdog what is being judged.
@@ -139,6 +141,7 @@ impl Campaign {
             seed,
             limits,
             runs_max: u64::MAX,
+            form: None,
             sites: Arc::new(Sites::new()),
             watch: Watch::default(),
         }
@@ -206,13 +209,19 @@ impl Campaign {
     ) -> Result<Tally, Box<Violation>> {
         let file = self.domain == CrashDomain::File;
         let all = Limits { images: self.limits.images.saturating_add(tally.images()), ..self.limits };
-        let other = if file || other_on_memory { self.limits.images / INTERVAL_SHARE } else { 0 };
+        let is_wanted = |name| self.form.as_ref().is_none_or(|form| form == name);
+        let (one, both) = (is_wanted(A::NAME), (file || other_on_memory) && is_wanted(B::NAME));
+        let other = match (one, both) {
+            (_, false) => 0,
+            (true, true) => self.limits.images / INTERVAL_SHARE,
+            (false, true) => self.limits.images,
+        };
         let first = Limits { images: all.images - other, ..self.limits };
         // Where a fault is injected, the runs that reach it come first: most others are judged for nothing.
         let orders: &[_] = if self.sites.inject() { &[Order::FaultFirst, Order::All] } else { &[Order::All] };
         // Where the first runs of one form reach the fault, and those of the other do not, the other is not judged
         // further. (A fault that only recovery reaches is in neither.)
-        let mut reaches = [true, file || other > 0];
+        let mut reaches = [one, both];
         for &order in orders {
             let before = self.sites.injections();
             if reaches[0] {

@@ -2,20 +2,23 @@
 //! executor that uses RTM, and it aborts when a test wants it to.
 //!
 //! As on hardware, an attempt subscribes to the fallback lock: it reads the lock's line first, and so is aborted when
-//! a transaction takes the lock. After as many conflicts as [`RetryBudget`] says, or one abort for capacity, a
-//! transaction takes the lock. An attempt that finds the lock taken waits for it, and has not used up an attempt
-//! (otherwise one transaction on the lock sends all others there, too: the lemming effect; Dice, Herlihy, Lea, Lev,
-//! Luchangco, Mesard, Moir, Moore, Nussbaum, TRANSACT 2008).
+//! a transaction takes the lock. After as many conflicts as [`RetryBudget`] says, one abort for capacity, or two aborts
+//! in a row without a reason, a transaction takes the lock. An attempt that finds the lock taken waits for it, and has
+//! not used up an attempt (otherwise one transaction on the lock sends all others there, too: the lemming effect; Dice,
+//! Herlihy, Lea, Lev, Luchangco, Mesard, Moir, Moore, Nussbaum, TRANSACT 2008).
 //!
-//! 1. The redo unit is drawn, filled and sealed while the core commits, before its writes can be seen.
-//! 2. On the lock path no hardware attempt runs or commits: taking the lock aborts them, or waits.
+//! 1. The values and the number of the redo unit are taken while the core commits, before its writes can be seen.
+//! 2. The unit is sealed then, too, or, where sealing writes lines back (`RedoSink::seals_after_hardware`), right
+//!    behind the commit. There the attempt cannot be undone any more.
+//! 3. On the lock path no hardware attempt runs or commits: taking the lock aborts them, or waits.
 
 use super::backoff::Backoff;
 use super::hardware::{CORES, Hardware};
-use super::retries::{Retries, RetryBudget, Site};
+use super::retries::{Retries, RetryBudget, Site, WITHOUT_REASON_MAX};
 use super::undo::UndoLog;
 use super::wakeup::Wakeups;
 use crate::access::{Halt, Interrupted, TxAccess};
+use crate::left_out::is_left_out;
 use crate::memory::{TxMemory, WORD_BYTES, load, store};
 use crate::run::{Answer, Isolation, TxCounts, TxError, TxThread, foreign_interruption, once};
 use crate::sink::{RedoLog, RedoSink, Unit, UnitSize, Writes};
@@ -90,8 +93,8 @@ impl<L: RedoLog> HardwareModel<L> {
         }
     }
 
-    /// Calls `window` after each hardware commit that wrote, before [`RedoSink::finish`]: the writes are visible, and
-    /// nothing of them has been flushed.
+    /// Calls `window` right behind each hardware commit that wrote: the writes are visible, and nothing of them has
+    /// been flushed. (Where sealing writes lines back, the unit is not sealed yet.)
     #[must_use]
     pub fn with_window(mut self, window: impl Fn() + Send + Sync + 'static) -> Self {
         self.window = Some(Box::new(window));
@@ -522,12 +525,36 @@ impl<'model, L: RedoLog> HardwareThread<'model, L> {
         }
         // A log may take from memory what was written when it draws the number.
         running.tx.write_back();
-        running.sink.number();
-        if let Err(cause) = running.sink.seal() {
+        let seals_behind = running.sink.seals_after_hardware();
+        let numbered = !seals_behind || !is_left_out();
+        if numbered {
+            running.sink.number();
+        }
+        if !seals_behind && let Err(cause) = running.sink.seal() {
             return End::Failed(TxError::Refused(cause));
         }
         running.sealed = true;
         model.count_update();
+        // From here on others see the writes.
+        drop(running);
+        if let Some(window) = &model.window {
+            window();
+        }
+        if seals_behind { self.seal_behind(numbered, answer) } else { End::Wrote(answer) }
+    }
+
+    /// Seals the unit of a commit that others see. The crash simulator runs another thread before that.
+    fn seal_behind<T, E>(&mut self, numbered: bool, answer: T) -> HandleEnd<'model, T, E, L> {
+        #[cfg(feature = "silenced-steps")]
+        crate::lab::window();
+        if !numbered {
+            self.sink.number();
+        }
+        if is_left_out() {
+            self.sink.void();
+        } else if let Err(cause) = self.sink.seal() {
+            return End::Failed(TxError::InDoubt(cause));
+        }
         End::Wrote(answer)
     }
 
@@ -588,30 +615,28 @@ impl<'model, L: RedoLog> TxThread for HardwareThread<'model, L> {
     fn run<T, E>(&mut self, mut body: impl FnMut(&mut Self::Tx) -> Result<T, Halt<E>>) -> Answer<T, E, Self> {
         let (model, site) = (self.model, Site::of(Location::caller()));
         let tried = self.retries.begin(site);
-        let mut attempts = 0;
+        let (mut attempts, mut without_reason) = (0, 0);
         loop {
             // Acquire pairs with the count of each update: what comes later is a change for a sleeper.
             let updates = model.updates.load(Ordering::Acquire);
-            let locked = attempts >= tried.most;
+            let locked = attempts >= tried.most || without_reason >= WITHOUT_REASON_MAX;
             let end = if locked { self.with_lock(&mut body) } else { self.in_hardware(&mut body) };
             let (answer, durable) = match end {
                 End::Wrote(answer) => {
                     model.wakeups.wake_after_commit();
-                    if let Some(window) = model.window.as_ref().filter(|_| !locked) {
-                        window();
-                    }
                     (answer, self.sink.finish())
                 }
                 End::Read(answer, newest) if L::KEEPS => (answer, self.sink.settle(newest)),
                 End::Read(answer, _) => (answer, Ok(())),
                 End::Aborted(cause) => {
                     self.counts.conflicts += 1;
+                    without_reason = if cause == Cause::Spurious { without_reason + 1 } else { 0 };
                     match cause {
-                        Cause::Conflict | Cause::Spurious => {
-                            self.counts.without_reason += u64::from(cause == Cause::Spurious);
+                        Cause::Conflict => {
                             attempts += 1;
                             self.backoff.wait(attempts);
                         }
+                        Cause::Spurious => self.counts.without_reason += 1,
                         Cause::Capacity => {
                             self.counts.capacity += 1;
                             attempts = tried.most;
@@ -625,7 +650,7 @@ impl<'model, L: RedoLog> TxThread for HardwareThread<'model, L> {
                     continue;
                 }
                 End::Retry => {
-                    attempts = 0;
+                    (attempts, without_reason) = (0, 0);
                     model.wakeups.join();
                     fence(Ordering::SeqCst);
                     model.wakeups.sleep(|| model.updates.load(Ordering::Acquire) != updates);

@@ -38,6 +38,10 @@ const PATIENCE_MAX: u32 = 256;
 /// Of a thousand: by so much must a trial be faster to stay.
 const GAIN_PER_MILLE: u64 = 50;
 
+/// So many aborts without a reason, one after the other, send a transaction to the lock. (The first may be an
+/// interrupt; a page fault repeats until the page was touched outside of hardware.)
+pub(super) const WITHOUT_REASON_MAX: u32 = 2;
+
 /// How many attempts that met another transaction send a hardware transaction to the lock. (An abort for capacity does
 /// so at once, and two in a row without a reason do; neither counts here.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

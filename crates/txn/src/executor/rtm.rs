@@ -20,7 +20,7 @@
 
 use super::backoff::Backoff;
 use super::in_place::InPlaceTx;
-use super::retries::{Retries, RetryBudget, Site};
+use super::retries::{Retries, RetryBudget, Site, WITHOUT_REASON_MAX};
 use super::wakeup::Wakeups;
 use crate::access::{Halt, Interrupted};
 use crate::memory::{TxMemory, WORD_BYTES};
@@ -29,9 +29,6 @@ use crate::sink::{RedoLog, RedoSink, UnitSize};
 use crate::sync::{AbortStatus, AtomicU64, Mutex, MutexGuard, Ordering, fence, rtm, xabort, xbegin, xend};
 use std::convert::Infallible;
 use std::panic::Location;
-
-/// Aborts without a reason, one after the other, after which it does. (The first may be an interrupt.)
-const WITHOUT_REASON_MAX: u32 = 2;
 
 /// XABORT's code of an attempt that found the lock taken.
 const LOCK_TAKEN: u8 = 0xff;
