@@ -93,8 +93,8 @@ impl<L: RedoLog> HardwareModel<L> {
         }
     }
 
-    /// Calls `window` right behind each hardware commit that wrote: the writes are visible, and nothing of them has
-    /// been flushed. (Where sealing writes lines back, the unit is not sealed yet.)
+    /// Calls `window` behind each hardware commit that wrote, before [`RedoSink::finish`]: the writes are visible, and
+    /// nothing of them has been fenced. A panic in it harms no commit.
     #[must_use]
     pub fn with_window(mut self, window: impl Fn() + Send + Sync + 'static) -> Self {
         self.window = Some(Box::new(window));
@@ -537,14 +537,17 @@ impl<'model, L: RedoLog> HardwareThread<'model, L> {
         model.count_update();
         // From here on others see the writes.
         drop(running);
+        if seals_behind && let Err(cause) = self.seal_behind(numbered) {
+            return End::Failed(TxError::InDoubt(cause));
+        }
         if let Some(window) = &model.window {
             window();
         }
-        if seals_behind { self.seal_behind(numbered, answer) } else { End::Wrote(answer) }
+        End::Wrote(answer)
     }
 
     /// Seals the unit of a commit that others see. The crash simulator runs another thread before that.
-    fn seal_behind<T, E>(&mut self, numbered: bool, answer: T) -> HandleEnd<'model, T, E, L> {
+    fn seal_behind(&mut self, numbered: bool) -> Result<(), <L::Sink<'model> as RedoSink>::Error> {
         #[cfg(feature = "silenced-steps")]
         crate::lab::window();
         if !numbered {
@@ -552,10 +555,9 @@ impl<'model, L: RedoLog> HardwareThread<'model, L> {
         }
         if is_left_out() {
             self.sink.void();
-        } else if let Err(cause) = self.sink.seal() {
-            return End::Failed(TxError::InDoubt(cause));
+            return Ok(());
         }
-        End::Wrote(answer)
+        self.sink.seal()
     }
 
     /// With the lock.
