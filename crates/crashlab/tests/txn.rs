@@ -2,12 +2,19 @@
 //! what no thread will do. The long form is `cargo xtask crash --engine txn --planted`.
 
 use mangrove_crashlab::{Campaign, CrashDomain, EngineKind, Limits, SiteKey, SiteKind, Sites, discover};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const SEED: u64 = 1;
 
+/// Which step is left out is one for the whole process: one test at a time.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn each_step_of_spht_is_caught_when_it_is_left_out() {
+    let _turn = turn();
     let sites = discover(EngineKind::Txn, SEED, true).expect("no violation without an injected fault");
     let steps: Vec<_> =
         sites.keys().filter(|site| site.kind == SiteKind::Step && site.file.ends_with("spht.rs")).collect();
@@ -30,6 +37,7 @@ fn each_step_of_spht_is_caught_when_it_is_left_out() {
 /// before, and the acknowledgement is caught on that path alone, without the campaigns of the other executors.
 #[test]
 fn each_step_behind_a_hardware_commit_is_caught_when_it_is_left_out() {
+    let _turn = turn();
     let campaign = |sites: Sites, images| Campaign {
         engine: EngineKind::Txn,
         form: Some("txn-other".to_owned()),
@@ -57,4 +65,26 @@ fn each_step_behind_a_hardware_commit_is_caught_when_it_is_left_out() {
             .sweep(&mut |_| {})
             .expect_err(&format!("{site} left out, and nothing noticed"));
     }
+}
+
+/// By interval a commit is not waited for, but the creation of a heap is. A crash behind it finds a heap, not nothing
+/// that recovery makes a heap of.
+#[test]
+fn a_heap_that_was_created_is_there() {
+    let _turn = turn();
+    let campaign = |sites: Sites, images| Campaign {
+        engine: EngineKind::Txn,
+        form: Some("txn-collections-other".to_owned()),
+        sites: Arc::new(sites),
+        runs_max: 2,
+        ..Campaign::new(CrashDomain::File, SEED, Limits { images, ..Limits::default() })
+    };
+    let without_fault = campaign(Sites::new(), 300);
+    without_fault.sweep(&mut |_| {}).expect("no violation without an injected fault");
+    let is_sync = |site: &SiteKey| site.kind == SiteKind::Wait && site.file.ends_with("shadow/src/shadow.rs");
+    let syncs: Vec<_> = without_fault.sites.reached().into_keys().filter(is_sync).collect();
+    let found =
+        syncs.into_iter().filter_map(|site| campaign(Sites::without(site), 300).sweep(&mut |_| {}).err());
+    let found: Vec<String> = found.map(|violation| violation.message).collect();
+    assert!(found.iter().any(|message| message.contains("recovery made it anew")), "{found:?}");
 }

@@ -10,7 +10,7 @@
 use crate::engines::collections_model::{Change, Contents};
 use crate::engines::subject::{Promised, Subject};
 use crate::machine::cursor::CrashDomain;
-use crate::machine::interrupt::{during, machine_domain, window};
+use crate::machine::interrupt::{during_and_told, machine_domain, window};
 use crate::machine::medium::file_of;
 use crate::rng::Rng;
 use mangrove_pool::Region;
@@ -24,6 +24,8 @@ const ADDRESS: u64 = 0x3d20_0000_0000;
 /// Address space of the working copy: two groups of the arena, of which one exists at first.
 const CAPACITY: u64 = 8 << 20;
 const RING_BYTES: u64 = 8 << 10;
+/// A heap has its first line here.
+const HEAP_HEADER_BYTES: usize = 64;
 const LOGS: usize = 2;
 
 /// One operation.
@@ -73,6 +75,8 @@ impl fmt::Debug for CollectionsOp {
 pub(crate) struct CollectionsSubject<const OTHER: bool> {
     heap: Arc<Heap>,
     disk: bool,
+    /// The working copy held a heap when it was opened.
+    was_there: bool,
 }
 
 impl<const OTHER: bool> Drop for CollectionsSubject<OTHER> {
@@ -101,14 +105,18 @@ impl<const OTHER: bool> CollectionsSubject<OTHER> {
                     Some(file) => Shadow::on_mapped_region(region, file, &options),
                     None => Shadow::on_region(region, &options),
                 };
-                Heap::over(shadow.map_err(|e| e.to_string())?, &HeapOptions::new().executor(stm))
-                    .map_err(|e| e.to_string())
+                let shadow = shadow.map_err(|e| e.to_string())?;
+                // SAFETY: the usable part, which no other thread has yet.
+                let bytes = unsafe { std::slice::from_raw_parts(shadow.base(), shadow.len() as usize) };
+                let was_there = bytes.iter().take(HEAP_HEADER_BYTES).any(|&byte| byte != 0);
+                let heap = Heap::over(shadow, &HeapOptions::new().executor(stm));
+                heap.map(|heap| (heap, was_there)).map_err(|e| e.to_string())
             };
             scope.spawn(open).join()
         });
         lab::set_window(Some(window));
-        let heap = opened.map_err(|_| "opening panicked")??;
-        Ok(Self { heap: Arc::new(heap), disk })
+        let (heap, was_there) = opened.map_err(|_| "opening panicked")??;
+        Ok(Self { heap: Arc::new(heap), disk, was_there })
     }
 
     /// By interval a commit is not waited for.
@@ -160,6 +168,10 @@ impl<const OTHER: bool> Subject for CollectionsSubject<OTHER> {
         Self::open(region)
     }
 
+    fn was_there(&self) -> bool {
+        self.was_there
+    }
+
     fn apply(&mut self, _index: u32, op: &CollectionsOp, before: &Contents) -> Result<Promised, String> {
         match op {
             CollectionsOp::Transaction(changes, aborts) => Self::transact(&self.heap, changes, *aborts)?,
@@ -181,8 +193,9 @@ impl<const OTHER: bool> Subject for CollectionsSubject<OTHER> {
                 // By interval nothing is promised, so that nothing could be seen too early: one after the other.
                 let at = if OTHER && self.disk { u32::MAX } else { *at };
                 let (heap, inner) = (Arc::clone(&self.heap), inner.clone());
-                let (first, second) = during(
+                let (first, second) = during_and_told(
                     at,
+                    self.promised() == Promised::All,
                     || Self::transact(&self.heap, outer, false),
                     move || Self::transact(&heap, &inner, false),
                 );
@@ -244,6 +257,15 @@ impl<const OTHER: bool> Subject for CollectionsSubject<OTHER> {
         let (first, alone) = (with(outer, before), with(inner, before));
         let both = with(inner, &first);
         if inner_returned { vec![alone, both] } else { vec![before.clone(), first, alone, both] }
+    }
+
+    fn after_outer(before: &Contents, _index: u32, op: &CollectionsOp) -> Vec<Contents> {
+        let CollectionsOp::During(outer, _, inner) = op else { return Vec::new() };
+        let mut first = before.clone();
+        first.change(outer);
+        let mut both = first.clone();
+        both.change(inner);
+        vec![first, both]
     }
 
     fn rebase(_model: &mut Contents) {}

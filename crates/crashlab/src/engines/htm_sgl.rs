@@ -145,7 +145,7 @@ impl<const LOCK: bool> Subject for HtmSglSubject<LOCK> {
             // Nothing is replayed here.
             TxnOp::Checkpoint | TxnOp::Replay => {}
             TxnOp::During(stores, at, inner) => {
-                two_at_once(&self.executor, base, before, (*at, stores, inner), || ())?;
+                two_at_once(&self.executor, base, before, (*at, true, stores, inner), || ())?;
             }
         }
         Ok(Promised::All)
@@ -157,6 +157,10 @@ impl<const LOCK: bool> Subject for HtmSglSubject<LOCK> {
 
     fn between(before: &TxnModel, index: u32, op: &TxnOp, inner_returned: bool) -> Vec<TxnModel> {
         TxnSubject::<RECORDS>::between(before, index, op, inner_returned)
+    }
+
+    fn after_outer(before: &TxnModel, index: u32, op: &TxnOp) -> Vec<TxnModel> {
+        TxnSubject::<RECORDS>::after_outer(before, index, op)
     }
 
     fn rebase(_model: &mut TxnModel) {}

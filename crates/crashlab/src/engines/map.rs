@@ -4,7 +4,7 @@ use crate::engines::map_model::{Bytes, MapModel, MapOp, Short};
 use crate::engines::map_workload;
 use crate::engines::map_workload::SCENARIOS;
 use crate::engines::subject::{Promised, Subject};
-use crate::machine::interrupt::during;
+use crate::machine::interrupt::during_and_told;
 use crate::quiet::quietly;
 use crate::rng::Rng;
 use mangrove_hart::{Batch, Hart, Options, WriteMode};
@@ -38,6 +38,20 @@ fn options(interval: bool) -> Options {
         gate_reads: interval.then_some(false),
         ..Options::default()
     }
+}
+
+/// What `before` becomes by the outer put or delete, or the inner put, or both.
+fn in_part(before: &MapModel, index: u32, op: &MapOp, outer: bool, inner: bool) -> MapModel {
+    let mut model = before.clone();
+    if let MapOp::During((key, value), _, (inner_key, inner_value)) = op {
+        if outer {
+            model.set(index, key, value.as_ref());
+        }
+        if inner {
+            model.set(index, inner_key, Some(inner_value));
+        }
+    }
+    model
 }
 
 fn expect<T: PartialEq + fmt::Debug>(what: &str, found: T, wanted: T) -> Result<(), String> {
@@ -179,8 +193,9 @@ impl<const INTERVAL: bool> Subject for MapSubject<INTERVAL> {
             MapOp::During((key, value), at, (inner_key, inner_value)) => {
                 let (other, inner_key, inner_value) =
                     (self.map.clone(), inner_key.clone(), inner_value.clone());
-                let (outer, inner) = during(
+                let (outer, inner) = during_and_told(
                     *at,
+                    !INTERVAL,
                     || match value {
                         Some(value) => map.put(key, value, WriteMode::Durable),
                         None => map.delete(key, WriteMode::Durable).map(drop),
@@ -199,23 +214,18 @@ impl<const INTERVAL: bool> Subject for MapSubject<INTERVAL> {
     }
 
     fn between(before: &MapModel, index: u32, op: &MapOp, inner: bool) -> Vec<MapModel> {
-        let MapOp::During((key, value), _, (inner_key, inner_value)) = op else { return Vec::new() };
-        let with = |outer: bool, inner: bool| {
-            let mut model = before.clone();
-            if outer {
-                model.set(index, key, value.as_ref());
-            }
-            if inner {
-                model.set(index, inner_key, Some(inner_value));
-            }
-            model
-        };
+        let MapOp::During(..) = op else { return Vec::new() };
+        let with = |outer, inner| in_part(before, index, op, outer, inner);
         // Once the inner put was acknowledged it is durable.
         if inner && !INTERVAL {
             vec![with(false, true), with(true, true)]
         } else {
             vec![with(true, false), with(false, true)]
         }
+    }
+
+    fn after_outer(before: &MapModel, index: u32, op: &MapOp) -> Vec<MapModel> {
+        [false, true].map(|inner| in_part(before, index, op, true, inner)).to_vec()
     }
 
     fn rebase(model: &mut MapModel) {

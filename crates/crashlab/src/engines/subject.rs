@@ -57,6 +57,11 @@ pub trait Subject: Sized {
     /// A violation, unless the crash came before creation returned and the structure is unfinished.
     fn recover(region: Region) -> Result<Self, String>;
 
+    /// Whether `recover` found the structure, and did not make it anew.
+    fn was_there(&self) -> bool {
+        true
+    }
+
     /// Runs an operation, checks its answer against the model before it, and returns what it promised. `index` is
     /// its place in the history.
     ///
@@ -70,6 +75,12 @@ pub trait Subject: Sized {
     /// For an operation that runs another one inside itself: the states between the one before it and the one after
     /// it. If the inner one has returned (`inner`): every state that is still allowed.
     fn between(_before: &Self::Model, _index: u32, _op: &Self::Op, _inner: bool) -> Vec<Self::Model> {
+        Vec::new()
+    }
+
+    /// For an operation that runs another one inside itself, and was acknowledged while that one still runs: every
+    /// state that is still allowed. Empty where no acknowledgement is told (`during`).
+    fn after_outer(_before: &Self::Model, _index: u32, _op: &Self::Op) -> Vec<Self::Model> {
         Vec::new()
     }
 

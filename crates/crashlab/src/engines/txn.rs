@@ -8,7 +8,7 @@
 
 use crate::engines::subject::{Promised, Subject};
 use crate::machine::cursor::CrashDomain;
-use crate::machine::interrupt::{during, machine_domain, window};
+use crate::machine::interrupt::{during_and_told, machine_domain, window};
 use crate::machine::waits::waits_in_vain;
 use crate::rng::Rng;
 use mangrove_pool::Region;
@@ -333,7 +333,8 @@ impl<const FORM: u8> Subject for TxnSubject<FORM> {
                 let replay = move || {
                     shadow.replay();
                 };
-                two_at_once(&self.executor, base, before, (at, stores, inner), replay)?;
+                let acknowledges = self.promised() == Promised::All;
+                two_at_once(&self.executor, base, before, (at, acknowledges, stores, inner), replay)?;
                 Ok(self.promised())
             }
         }
@@ -379,6 +380,20 @@ impl<const FORM: u8> Subject for TxnSubject<FORM> {
         }
     }
 
+    fn after_outer(before: &TxnModel, _index: u32, op: &TxnOp) -> Vec<TxnModel> {
+        let TxnOp::During(stores, _, inner) = op else { return Vec::new() };
+        let first = before.counted(stores);
+        match inner {
+            TxnInner::Apart(other) => vec![first.clone(), first.with(other)],
+            // The outer one saw what the inner one had written.
+            TxnInner::Behind(other, came_before) if came_before.load(Ordering::Relaxed) => {
+                vec![before.counted(other).counted(stores)]
+            }
+            TxnInner::Behind(other, _) => vec![first.clone(), first.counted(other)],
+            TxnInner::Look(_) | TxnInner::Replay => vec![first],
+        }
+    }
+
     fn rebase(_model: &mut TxnModel) {}
 
     fn holds(&self, model: &TxnModel) -> Result<bool, String> {
@@ -418,14 +433,15 @@ pub(super) fn two_at_once<E: Executes>(
     executor: &Arc<E>,
     base: usize,
     before: &TxnModel,
-    (at, stores, inner): (u32, &[Store], &TxnInner),
+    (at, acknowledges, stores, inner): (u32, bool, &[Store], &TxnInner),
     replay: impl FnOnce() + Send + 'static,
 ) -> Result<(), String> {
     let old = before.0[COUNTER];
     let outer = Work { counts: true, stores: stores.to_vec(), aborts: false };
     let (other, inner) = (Arc::clone(executor), inner.clone());
-    let (first, second) = during(
+    let (first, second) = during_and_told(
         at,
+        acknowledges,
         || executor.transact(base, &outer),
         move || -> Result<(), String> {
             match inner {

@@ -128,7 +128,7 @@ impl Machine for FileMachine {
             .open(POOL)
             .map_err(|e| e.to_string())?;
         let disk = self.disk.clone();
-        enter_machine(CrashDomain::File, Rc::new(move || disk.mark(Mark::Inner)));
+        enter_machine(CrashDomain::File, Rc::new(move |mark| disk.mark(mark)));
         self.was_clean.set(Some(pool.was_clean()));
         let region = filtered(pool.region().clone(), &self.sites);
         *self.pool.borrow_mut() = Some(pool);

@@ -6,6 +6,7 @@
 //! not the clock: on a busy machine a thread may wait long for its first turn.
 
 use crate::machine::cursor::CrashDomain;
+use crate::machine::trace::Mark;
 use crate::machine::waits::Pair;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -25,6 +26,8 @@ const OUTER: usize = 0;
 const INNER: usize = 1;
 
 type Job = Box<dyn FnOnce() + Send>;
+/// Notes a mark in a machine's history.
+pub(crate) type Marker = Rc<dyn Fn(Mark)>;
 
 /// The thread that runs inner operations.
 struct Helper {
@@ -36,8 +39,10 @@ struct Helper {
 thread_local! {
     /// The number of steps left, and the job that then starts.
     static ARMED: RefCell<Option<(u32, Job, Receiver<()>)>> = const { RefCell::new(None) };
-    /// Notes in the machine's history that the inner operation has ended.
-    static MARK: RefCell<Option<Rc<dyn Fn()>>> = const { RefCell::new(None) };
+    /// Notes in the machine's history which of the two operations has ended.
+    static MARK: RefCell<Option<Marker>> = const { RefCell::new(None) };
+    /// The inner operation has ended at its step.
+    static INNER_ENDED: Cell<bool> = const { Cell::new(false) };
     /// What a crash of the machine keeps.
     static DOMAIN: Cell<Option<CrashDomain>> = const { Cell::new(None) };
     /// This thread's helper. It never changes, because engines give threads numbers.
@@ -103,6 +108,17 @@ pub(crate) fn during<A, B: Send + 'static>(
     outer: impl FnOnce() -> A,
     inner: impl FnOnce() -> B + Send + 'static,
 ) -> (A, B) {
+    during_and_told(at, false, outer, inner)
+}
+
+/// As `during`. If `acknowledges`, what `outer` did is durable when it returns, and the history says so where `inner`
+/// still runs.
+pub(crate) fn during_and_told<A, B: Send + 'static>(
+    at: u32,
+    acknowledges: bool,
+    outer: impl FnOnce() -> A,
+    inner: impl FnOnce() -> B + Send + 'static,
+) -> (A, B) {
     let (answer, answers) = channel();
     let (ended, ends) = channel();
     let job: Job = Box::new(move || {
@@ -117,12 +133,17 @@ pub(crate) fn during<A, B: Send + 'static>(
         }
     }
     let disarm = Disarm;
+    INNER_ENDED.set(false);
     ARMED.set(Some((at, job, ends)));
     let a = {
         let _works = PAIR.with(|pair| pair.works(OUTER));
         outer()
     };
-    if let Some((_, job, _)) = ARMED.take() {
+    let unstarted = ARMED.take();
+    if acknowledges && !INNER_ENDED.take() {
+        mark(Mark::Outer);
+    }
+    if let Some((_, job, _)) = unstarted {
         helper(job);
     }
     drop(disarm);
@@ -131,8 +152,8 @@ pub(crate) fn during<A, B: Send + 'static>(
 }
 
 /// From now on the calling thread runs a machine with this domain; `mark` notes in its history that an inner operation
-/// has ended in a [`window`].
-pub(crate) fn enter_machine(domain: CrashDomain, mark: Rc<dyn Fn()>) {
+/// has ended in a [`window`], or an outer one before its inner one.
+pub(crate) fn enter_machine(domain: CrashDomain, mark: Marker) {
     DOMAIN.set(Some(domain));
     PAIR.with(|pair| Pair::enter(pair, OUTER));
     MARK.set(Some(mark));
@@ -145,10 +166,14 @@ pub(crate) fn machine_domain() -> Option<CrashDomain> {
 
 /// A step of the calling thread that is none of the medium's.
 pub(crate) fn window() {
-    if step()
-        && let Some(mark) = MARK.with_borrow(Clone::clone)
-    {
-        mark();
+    if step() {
+        mark(Mark::Inner);
+    }
+}
+
+fn mark(what: Mark) {
+    if let Some(mark) = MARK.with_borrow(Clone::clone) {
+        mark(what);
     }
 }
 
@@ -164,5 +189,43 @@ pub(crate) fn step() -> bool {
     });
     let Some((_, job, ends)) = due.then(|| ARMED.take()).flatten() else { return false };
     let thread = helper(job);
-    ends_or_waits(&ends, thread)
+    let has_ended = ends_or_waits(&ends, thread);
+    INNER_ENDED.set(has_ended);
+    has_ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The marks of an operation with one step, in which another one runs that ends there or waits for the outer one.
+    fn marks(acknowledges: bool, at: u32, waits: bool) -> Vec<Mark> {
+        let marks = Rc::new(RefCell::new(Vec::new()));
+        let noted = Rc::clone(&marks);
+        enter_machine(CrashDomain::Adr, Rc::new(move |mark| noted.borrow_mut().push(mark)));
+        let (release, released) = channel::<()>();
+        let (_, ()) = during_and_told(
+            at,
+            acknowledges,
+            || {
+                window();
+                // The outer operation returns, and gives its locks back.
+                let _ = release.send(());
+            },
+            move || {
+                if waits {
+                    released.recv().unwrap();
+                }
+            },
+        );
+        marks.take()
+    }
+
+    #[test]
+    fn an_outer_operation_is_acknowledged_while_its_inner_one_runs() {
+        assert_eq!(marks(true, 0, true), [Mark::Outer], "the inner one waits for the outer one");
+        assert_eq!(marks(true, 0, false), [Mark::Inner], "both have returned: the end follows");
+        assert_eq!(marks(true, 9, false), [Mark::Outer], "the inner one begins behind the outer one");
+        assert_eq!(marks(false, 0, true), [], "nothing is durable yet");
+    }
 }

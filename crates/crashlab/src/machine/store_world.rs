@@ -48,7 +48,7 @@ struct StoreMachine {
 impl Machine for StoreMachine {
     fn open(&self, _fresh: bool) -> Result<Region, String> {
         let medium = Arc::clone(&self.medium);
-        enter_machine(self.domain, Rc::new(move || medium.mark(Mark::Inner)));
+        enter_machine(self.domain, Rc::new(move |mark| medium.mark(mark)));
         Ok(self.region.clone())
     }
 

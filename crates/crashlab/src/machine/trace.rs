@@ -53,6 +53,8 @@ pub enum Mark {
     Begin(u32),
     /// An operation that ran inside another one returned.
     Inner,
+    /// An operation inside which another one still runs was acknowledged: it is durable.
+    Outer,
     /// An operation returned, and promised that the first `durable` operations are durable.
     End {
         /// How many operations of the history a crash may no longer undo.
@@ -123,6 +125,8 @@ pub(crate) struct Promise {
     pub closed: bool,
     /// The operation inside the one in flight had returned.
     pub inner: bool,
+    /// The operation in flight was acknowledged, and the one inside it had not returned.
+    pub outer: bool,
     /// An operation is in flight.
     pub busy: bool,
     /// Creation had returned: the structure must be there.
@@ -155,14 +159,15 @@ impl Promise {
             Mark::Begin(n) => {
                 self.high = n + 1;
                 self.busy = true;
-                self.inner = false;
+                (self.inner, self.outer) = (false, false);
                 (self.closing, self.closed) = (false, false);
             }
             Mark::Inner => self.inner = true,
+            Mark::Outer => self.outer = true,
             Mark::End { durable } => {
                 self.low = self.low.max(durable);
                 self.busy = false;
-                self.inner = false;
+                (self.inner, self.outer) = (false, false);
             }
         }
     }

@@ -388,8 +388,8 @@ fn note(tally: &mut Tally, identity: u64, fault: u64, promise: Promise, scenario
     if tally.distinct.insert(identity) {
         *tally.by_scenario.entry(scenario).or_insert(0) += 1;
     }
-    let Promise { ready, opened, closing, closed, inner, busy, .. } = promise;
-    let flags = [ready, opened, closing, closed, inner, busy];
+    let Promise { ready, opened, closing, closed, inner, outer, busy, .. } = promise;
+    let flags = [ready, opened, closing, closed, inner, outer, busy];
     let flags = flags.iter().fold(0, |bits, flag| bits << 1 | u64::from(*flag));
     let promise = mix(u64::from(promise.low) << 32 | u64::from(promise.high), flags);
     tally.seen.insert(mix(identity, mix(promise, fault)))

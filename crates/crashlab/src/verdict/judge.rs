@@ -39,6 +39,10 @@ impl<S: Subject> Expectation<S> {
                     let n = high - 1;
                     return S::between(&self.models[n], n as u32, &self.ops[n], true);
                 }
+                if promise.outer && promise.busy {
+                    let n = high - 1;
+                    return S::after_outer(&self.models[n], n as u32, &self.ops[n]);
+                }
                 // The latest state stays last, because it is compared first. An operation that returned and
                 // promised nothing may survive in part too, if another one ran inside it.
                 let mut all = Vec::new();
@@ -178,6 +182,9 @@ pub(crate) fn judge<S: Subject>(
         Err(_) if may_refuse || may_be_absent => return Ok(None),
         Err(e) => return Err(format!("recovery failed: {e}")),
     };
+    if structure_promised && !may_refuse && !subject.was_there() {
+        return Err("the structure is gone whose creation was acknowledged: recovery made it anew".to_owned());
+    }
     subject.check().map_err(|e| format!("check after recovery: {e}"))?;
     let allowed = expect.allowed(promise.at_first());
     let mut found = None;
