@@ -420,17 +420,65 @@ fn what_commands_write_to_a_library_that_is_there_only_at_reopening_survives() {
     assert!(told.contains("read 6"), "{told}");
 }
 
+/// Whatever the program does first, what commands wrote to the library's variables comes back with it.
 #[test]
-fn a_library_that_is_there_only_at_reopening_is_asked_for_and_not_taken_for_another() {
+fn variables_of_a_library_that_is_loaded_after_opening_wait_for_it() {
     let plugins = Plugins::new();
-    plugins.does("open idle kill");
-    plugins.does("load:one.so open call kill");
-    for steps in ["open read", "load:other.so open read"] {
+    plugins.does("open load:one.so call call kill");
+    // The first call after loading is a read, or a command.
+    let told = plugins.does("open idle load:one.so read call kill");
+    assert!(told.contains("read 2") && told.contains("call 3"), "{told}");
+    let told = plugins.does("open load:one.so call read kill");
+    assert!(told.contains("call 4") && told.contains("read 4"), "{told}");
+    // Commits without the library, and beside another one, keep them; so does a start that only closes.
+    plugins.does("open idle idle kill");
+    let told = plugins.does("load:other.so open call idle load:one.so read kill");
+    assert!(told.contains("call 2") && told.contains("read 4"), "{told}");
+    let told = plugins.does("open load:other.so call load:one.so call kill");
+    assert!(told.contains("call 4") && told.contains("call 5"), "{told}");
+    // Loaded first, it is no different; nor does it come twice.
+    let told = plugins.does("load:one.so open read call unload idle kill");
+    assert!(told.contains("read 5") && told.contains("call 6"), "{told}");
+    let told = plugins.does("open load:one.so read unload idle load:one.so read");
+    assert!(told.contains("read 6\n"), "{told}");
+    assert!(told.contains("read 0\n"), "a library that went begins anew: {told}");
+}
+
+#[test]
+fn another_build_of_a_library_that_is_awaited_is_refused_by_commands_and_reads() {
+    let plugins = Plugins::new();
+    plugins.does("open load:one.so call kill");
+    let one = plugins.scratch.path().join("one.so");
+    let build = std::fs::read(&one).expect("the library");
+    compile_plugin(&one, &["-DSTEP=3"]);
+    for steps in ["open load:one.so read", "open load:one.so call", "open idle load:one.so idle"] {
         let told = plugins.is_refused(steps);
-        assert!(told.contains("one.so, which is not loaded; load it before opening"), "{told}");
+        assert!(told.contains("start the build that wrote it"), "{steps}: {told}");
     }
-    let told = plugins.does("load:other.so load:one.so open read");
+    plugins.does("open idle kill");
+    std::fs::write(&one, build).expect("the library");
+    let told = plugins.does("open load:one.so read");
     assert!(told.contains("read 1"), "{told}");
+}
+
+/// The next start could not open such a state, as the library may come elsewhere.
+#[test]
+fn a_pointer_into_a_library_that_came_after_opening_is_refused_at_the_commit() {
+    let plugins = Plugins::new();
+    plugins.does("open load:one.so call kill");
+    for steps in ["open load:one.so keep", "open idle load:one.so call keep"] {
+        let told = plugins.is_refused(steps);
+        let why = "one.so was loaded after the state was opened";
+        assert!(told.contains(why) && told.contains("load it before opening"), "{steps}: {told}");
+    }
+    // Nothing of it is there, and the state opens in any order.
+    let told = plugins.does("open load:one.so read");
+    assert!(told.contains("read 2"), "{told}");
+    plugins.does("load:one.so open keep kept kill");
+    let told = plugins.does("load:one.so open kept");
+    assert!(told.contains("kept 2"), "{told}");
+    let told = plugins.is_refused("open idle");
+    assert!(told.contains("load it before opening") && !told.contains("damaged"), "{told}");
 }
 
 #[test]

@@ -304,7 +304,7 @@ impl State {
         let table = recorded
             .and_then(Modules::decode)
             .ok_or_else(|| damaged("the state's table of modules cannot be read".into()))?;
-        let (modules, gone) = if options.self_contained {
+        let (mut modules, gone) = if options.self_contained {
             (Modules::none(), Vec::new())
         } else {
             Modules::compare(table, options.keeps_variables)?
@@ -320,7 +320,7 @@ impl State {
         }
         thread_keys::make_again(&head.keys).map_err(|what| Error::Moved { what })?;
         // SAFETY: the program opens its state before any thread uses it.
-        let globals = unsafe { Globals::restore(header, &heap, &modules) }.map_err(damaged)?;
+        let globals = unsafe { Globals::restore(header, &heap, &mut modules) }?;
         Ok(Found { heap, modules, globals, table_is_old })
     }
 
@@ -367,12 +367,14 @@ impl Backing for State {
         if self.modules_changed() {
             self.look_at_modules(&mut self.parts.lock())?;
         }
-        // Relaxed: set while opening or by an earlier `enter`, which the runtime orders before this.
+        // Relaxed: set while opening, or by an earlier `enter` or read, which the runtime orders before this.
         if self.variables_changed.load(Ordering::Relaxed) {
             let mut parts = self.parts.lock();
+            parts.modules.is_usurped()?;
             self.record_modules(&mut parts)?;
             let CommitParts { moving, modules, movable, .. } = &mut *parts;
             movable.clear();
+            movable.extend(modules.late());
             if let Some(moving) = moving {
                 // A library may have come since the state was opened.
                 moving.check(modules, "no command runs any more")?;
@@ -388,6 +390,20 @@ impl Backing for State {
         unsafe { self.registration.enter(writes) };
         let watch = self.watch.as_ref().filter(|_| self.translates);
         Ok(Entered { unloaded: watch.map_or(0, ModulesWatch::unloaded) })
+    }
+
+    fn awaits_libraries(&self) -> bool {
+        self.parts.lock().modules.awaits_any()
+    }
+
+    fn look_for_libraries(&self) -> Result<bool> {
+        let mut parts = self.parts.lock();
+        if self.modules_changed() {
+            // The next `enter` records them: a read writes nothing to the region.
+            self.find_modules(&mut parts)?;
+        }
+        parts.modules.is_usurped()?;
+        Ok(parts.modules.awaits_any())
     }
 
     #[inline]
@@ -595,13 +611,22 @@ impl State {
     /// and what it writes to their variables is part of it. Libraries that were unloaded have no variables.
     #[cold]
     fn look_at_modules(&self, parts: &mut CommitParts) -> Result<()> {
-        let refreshed = parts.modules.refresh();
-        if refreshed.came || refreshed.went {
-            parts.globals.find_again(self.header, &parts.modules);
-            self.variables_changed.store(true, Ordering::Relaxed);
-        }
-        parts.table_is_old |= refreshed.came;
+        self.find_modules(parts)?;
         self.record_modules(parts)
+    }
+
+    /// Finds the libraries that were loaded and unloaded since, and puts the variables of awaited ones in place.
+    fn find_modules(&self, parts: &mut CommitParts) -> Result<()> {
+        let refreshed = parts.modules.refresh();
+        parts.table_is_old |= refreshed.came;
+        if refreshed.came || refreshed.went {
+            self.variables_changed.store(true, Ordering::Relaxed);
+            let arrived = parts.modules.arrived()?;
+            // SAFETY: no command runs; nothing uses a library's variables between its load and the next call, by the
+            // contract of loading it late.
+            unsafe { parts.globals.find_again(self.header, &parts.modules, &arrived) };
+        }
+        Ok(())
     }
 
     /// Makes the table of modules part of the next commit, if the state has an old one.

@@ -9,9 +9,14 @@
 //!   state, and another build of them is accepted as long as the state does not hold their addresses.
 //!
 //! A module that moved is accepted under the same condition, which opening checks word by word.
+//!
+//! A library that is not loaded at opening is *awaited* if the state has variables of it: they stay in their mirrors
+//! until the library comes. What the state points to is not awaited, since the library may come elsewhere: a commit
+//! takes no pointer into a library that came after opening, and opening refuses one into a library that is missing.
 
 use crate::{Error, Result};
 use mangrove_sys::{Module, loaded_modules};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Libraries whose variables are not part of the state, by the names that programs are linked to. A longer version
@@ -70,6 +75,12 @@ pub(crate) struct Modules {
     recorded: Vec<Recorded>,
     /// Where the module of each entry is now, if it is loaded.
     now: Vec<Option<Module>>,
+    /// Places of entries that were not loaded at opening, or came back elsewhere: no commit may point there.
+    late: BTreeSet<usize>,
+    /// Places of entries whose variables the state has, and which were never loaded since opening.
+    awaited: BTreeSet<usize>,
+    /// Why no command and no read may run: in place of an awaited library another build of it was loaded.
+    usurper: Option<String>,
     /// Whether the variables of program modules are part of the state.
     keeps_variables: bool,
     /// Whether the state may have addresses of modules at all.
@@ -218,17 +229,26 @@ impl Modules {
     /// The modules of this process, for a new state.
     pub(crate) fn present(keeps_variables: bool) -> Self {
         let now = modules_of_this_process();
-        Self {
-            recorded: now.iter().map(Recorded::of).collect(),
-            now: now.into_iter().map(Some).collect(),
-            keeps_variables,
-            matter: true,
-        }
+        let recorded = now.iter().map(Recorded::of).collect();
+        Self::new(recorded, now.into_iter().map(Some).collect(), keeps_variables)
+    }
+
+    fn new(recorded: Vec<Recorded>, now: Vec<Option<Module>>, keeps_variables: bool) -> Self {
+        let late = (0..now.len()).filter(|&at| now[at].is_none()).collect();
+        Self { recorded, now, late, keeps_variables, matter: true, ..Self::none() }
     }
 
     /// No modules, now and later: for a state that points only into itself.
     pub(crate) fn none() -> Self {
-        Self { recorded: Vec::new(), now: Vec::new(), keeps_variables: false, matter: false }
+        Self {
+            recorded: Vec::new(),
+            now: Vec::new(),
+            late: BTreeSet::new(),
+            awaited: BTreeSet::new(),
+            usurper: None,
+            keeps_variables: false,
+            matter: false,
+        }
     }
 
     /// Records what was loaded and unloaded since. No module leaves the table.
@@ -241,9 +261,13 @@ impl Modules {
         let (mut is, mut now): (Vec<_>, Vec<_>) =
             loaded_modules().into_iter().map(|module| (Recorded::of(&module), Some(module))).unzip();
         let mut refreshed = Refreshed::default();
+        self.usurper = None;
         for (at, pair) in pair(&self.recorded, &is).into_iter().enumerate() {
-            // Another build of the same name is another library.
+            // Another build of the same name is another library, but not of one that is awaited.
             let found = pair.filter(|&found| self.recorded[at].id == is[found].id);
+            if let Some(other) = pair.filter(|_| found.is_none() && self.awaited.contains(&at)) {
+                self.usurper = Some(another_build(&self.recorded[at], &is[other]));
+            }
             let stays = found.is_some_and(|found| self.recorded[at].span == is[found].span);
             refreshed.went |= self.now[at].is_some() && !stays;
             let Some(found) = found else {
@@ -252,17 +276,57 @@ impl Modules {
             };
             let module = now[found].take();
             if self.now[at].is_none() || !stays {
+                if self.recorded[at].span != is[found].span {
+                    self.late.insert(at);
+                }
                 self.recorded[at] = is[found].clone();
                 self.now[at] = module;
                 refreshed.came = true;
             }
         }
         for (is, module) in is.drain(..).zip(now).filter(|(_, module)| module.is_some()) {
+            self.late.insert(self.recorded.len());
             self.recorded.push(is);
             self.now.push(module);
             refreshed.came = true;
         }
         refreshed
+    }
+
+    /// Whether the state has variables of libraries that were not loaded since opening.
+    pub(crate) fn awaits_any(&self) -> bool {
+        !self.awaited.is_empty()
+    }
+
+    /// The places of awaited libraries that have come; they are awaited no longer.
+    ///
+    /// # Errors
+    /// `Foreign`: another build has come instead.
+    pub(crate) fn arrived(&mut self) -> Result<BTreeSet<usize>> {
+        self.is_usurped()?;
+        let arrived: BTreeSet<_> =
+            self.awaited.iter().copied().filter(|&at| self.now[at].is_some()).collect();
+        self.awaited.retain(|at| !arrived.contains(at));
+        Ok(arrived)
+    }
+
+    /// # Errors
+    /// `Foreign`: another build has come in place of an awaited library.
+    pub(crate) fn is_usurped(&self) -> Result<()> {
+        self.usurper.as_ref().map_or(Ok(()), |what| Err(Error::Foreign { what: what.clone() }))
+    }
+
+    /// Where libraries are that came after opening: the state must not point there.
+    pub(crate) fn late(&self) -> impl Iterator<Item = Gone> {
+        let loaded = self.late.iter().filter(|&&at| self.now[at].is_some()).map(|&at| &self.recorded[at]);
+        loaded.filter(|entry| !is_libcs_own(&entry.path)).map(|entry| Gone {
+            span: entry.span.clone(),
+            why: format!(
+                "{} was loaded after the state was opened, so the next start would not find it there; load it \
+                 before opening",
+                entry.path
+            ),
+        })
     }
 
     /// Compares a state's table with this process. Returns the modules in the table's order, followed by the other
@@ -297,15 +361,7 @@ impl Modules {
                 // Nothing that a later run reads points there.
             } else if is.id != was.id {
                 if !was.is_system {
-                    return Err(Error::Foreign {
-                        what: format!(
-                            "this state was written by build {} of {}, and {} is build {}: its addresses of functions and constants mean nothing here; start the build that wrote it, or have that build write the data out and read it in with this one",
-                            hex(&was.id),
-                            was.path,
-                            is.path,
-                            hex(&is.id)
-                        ),
-                    });
+                    return Err(Error::Foreign { what: another_build(&was, &is) });
                 }
                 gone.push(Gone {
                     span: was.span.clone(),
@@ -330,7 +386,7 @@ impl Modules {
             table.push(is);
             now.push(Some(module));
         }
-        Ok((Self { recorded: table, now, keeps_variables, matter: true }, gone))
+        Ok((Self::new(table, now, keeps_variables), gone))
     }
 
     /// A module of the program's own that a start may put elsewhere: it is linked to lie anywhere.
@@ -418,27 +474,49 @@ impl Modules {
         self.kept().any(|(_, m)| m.data.iter().any(|r| r.contains(&address)))
     }
 
-    /// Where the page of variables at `offset` of a module is now.
-    pub(crate) fn variable_page(&self, module: usize, offset: usize) -> std::result::Result<usize, String> {
+    /// Where the page of variables at `offset` of a module is now; `None` while the module is not loaded.
+    ///
+    /// # Errors
+    /// `Invalid` where variables are not kept; `Damaged` if there can be no such page.
+    pub(crate) fn variable_page(&self, module: usize, offset: usize) -> Result<Option<usize>> {
+        let damaged = |what: String| Error::Damaged { what };
         let entry = self
             .recorded
             .get(module)
-            .ok_or_else(|| format!("variables of module {module} of {}", self.recorded.len()))?;
-        let now = self.now[module].as_ref().ok_or_else(|| {
-            format!("the state has variables of {}, which is not loaded; load it before opening", entry.path)
-        })?;
-        let page = now.bias.wrapping_add(offset);
+            .ok_or_else(|| damaged(format!("variables of module {module} of {}", self.recorded.len())))?;
         if !self.keeps_variables {
-            return Err(
-                "the state has variables of the program, but was opened without; open it as it was written"
+            return Err(Error::Invalid {
+                what: "the state has variables of the program, but was opened without; open it as it was written"
                     .into(),
-            );
+            });
         }
+        let Some(now) = self.now[module].as_ref() else { return Ok(None) };
+        let page = now.bias.wrapping_add(offset);
         if page % 4096 != 0 || !now.data.iter().any(|r| r.start < page + 4096 && page < r.end) {
-            return Err(format!("the state has variables at {page:#x}, where {} has none", entry.path));
+            return Err(damaged(format!(
+                "the state has variables at {page:#x}, where {} has none",
+                entry.path
+            )));
         }
-        Ok(page)
+        Ok(Some(page))
     }
+
+    /// The state has variables of a module that is not loaded.
+    pub(crate) fn await_module(&mut self, module: usize) {
+        self.awaited.insert(module);
+    }
+}
+
+fn another_build(was: &Recorded, is: &Recorded) -> String {
+    format!(
+        "this state was written by build {} of {}, and {} is build {}: its addresses of functions and constants \
+         mean nothing here; start the build that wrote it, or have that build write the data out and read it in \
+         with this one",
+        hex(&was.id),
+        was.path,
+        is.path,
+        hex(&is.id)
+    )
 }
 
 /// The first word of `memory` that points into one of `gone`, with its place among them.
@@ -533,7 +611,7 @@ mod tests {
         }
         let (modules, gone) = Modules::compare(more, true).unwrap();
         assert!(gone[0].why.contains("load it before opening"));
-        assert!(modules.variable_page(here.len(), 0).unwrap_err().contains("not loaded"));
+        assert_eq!(modules.variable_page(here.len(), 0).unwrap(), None);
     }
 
     #[test]
@@ -549,7 +627,7 @@ mod tests {
         assert!(here.is_variable(5000) && here.variable_page(count, 0).is_ok());
         assert_eq!(here.refresh(), Refreshed { came: false, went: true });
         assert!(!here.is_variable(5000) && here.variable_owner(4096).is_none());
-        assert!(here.variable_page(count, 0).unwrap_err().contains("not loaded"));
+        assert_eq!(here.variable_page(count, 0).unwrap(), None);
         assert_eq!(here.refresh(), Refreshed::default());
         assert_eq!(here.recorded.len(), count + 1);
 

@@ -2,17 +2,19 @@
 //!
 //! Each page of variables of which a command wrote something has a *mirror* in the arena: the bytes, and a bit per
 //! byte that says which of them belong to the state. A commit copies what was written into the mirrors, which are
-//! part of the same atomic group; opening copies it back. Bytes that no command wrote are never touched: a listening
+//! part of the same atomic group; opening copies it back, or, where a library is loaded later, the first call after
+//! that. Bytes that no command wrote are never touched: a listening
 //! socket next to the state's pointer stays that of the present run.
 //!
 //! Invariants:
 //! 1. At most one mirror a page of a module.
 //! 2. A bit once set stays set: the variable belongs to the state from then on.
 
+use crate::Error;
 use crate::image::layout::StateHeader;
 use crate::image::modules::Modules;
 use mangrove_arena::{Heap, PAGE_BYTES, SMALL_BYTES_MAX, Writes};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// A page of variables, in the arena.
 #[repr(C)]
@@ -26,6 +28,21 @@ struct Mirror {
     /// Bit per byte: it belongs to the state.
     counts: [u64; PAGE_BYTES / 64],
     bytes: [u8; PAGE_BYTES],
+}
+
+impl Mirror {
+    /// Copies what belongs to the state to the page, which lies at `page` now.
+    ///
+    /// # Safety
+    /// No other thread uses those variables now.
+    unsafe fn put_back(&self, page: usize, modules: &Modules) {
+        for at in (0..PAGE_BYTES).filter(|at| self.counts[at / 64] >> (at % 64) & 1 == 1) {
+            if modules.is_variable(page + at) {
+                // SAFETY: a writable byte of a loaded module (just checked); the rest is passed on.
+                unsafe { ((page + at) as *mut u8).write(self.bytes[at]) };
+            }
+        }
+    }
 }
 
 /// Where the mirrors are.
@@ -111,37 +128,40 @@ impl Globals {
         Ok(Some(mirror))
     }
 
-    /// Puts the variables of all mirrors back where their modules are now.
+    /// Puts the variables of all mirrors back where their modules are now. Those of modules that are not loaded are
+    /// awaited.
     ///
     /// # Errors
-    /// A message, when a mirror cannot be one, or its module is not there; some variables may be back.
+    /// When a mirror cannot be one, or variables are not kept; some variables may be back.
     ///
     /// # Safety
     /// No other thread uses those variables now.
     pub(crate) unsafe fn restore(
         header: *const StateHeader,
         heap: &Heap,
-        modules: &Modules,
-    ) -> Result<Self, String> {
+        modules: &mut Modules,
+    ) -> Result<Self, Error> {
+        let damaged = |what: String| Err(Error::Damaged { what });
         let mut all = Self::new();
         // SAFETY: the header is the region's first page.
         let mut next = unsafe { (*header).globals } as usize;
+        let mut seen = HashSet::new();
         while next != 0 {
             if heap.usable_bytes(next).is_none_or(|bytes| bytes < size_of::<Mirror>()) {
-                return Err(format!("the list of variables leads to {next:#x}, where no block is"));
+                return damaged(format!("the list of variables leads to {next:#x}, where no block is"));
             }
             // SAFETY: a block in use that is large enough; plain numbers.
             let mirror = unsafe { &*(next as *const Mirror) };
-            let page = modules.variable_page(mirror.module as usize, mirror.page as usize)?;
-            if all.mirrors.insert(page, next as *mut Mirror).is_some() {
-                return Err(format!("the list of variables has the page at {page:#x} twice"));
+            if !seen.insert((mirror.module, mirror.page)) {
+                return damaged(format!("the list of variables has page {:#x} twice", mirror.page));
             }
-            for at in (0..PAGE_BYTES).filter(|at| mirror.counts[at / 64] >> (at % 64) & 1 == 1) {
-                if modules.is_variable(page + at) {
-                    // SAFETY: a writable byte of a loaded module (just checked), which no other thread uses by
-                    // contract.
-                    unsafe { ((page + at) as *mut u8).write(mirror.bytes[at]) };
+            match modules.variable_page(mirror.module as usize, mirror.page as usize)? {
+                Some(page) => {
+                    all.mirrors.insert(page, next as *mut Mirror);
+                    // SAFETY: passed on.
+                    unsafe { mirror.put_back(page, modules) };
                 }
+                None => modules.await_module(mirror.module as usize),
             }
             next = mirror.next as usize;
         }
@@ -149,8 +169,16 @@ impl Globals {
     }
 
     /// Finds the mirrors' pages where their modules are now. Mirrors of modules that are not loaded stay in the
-    /// list.
-    pub(crate) fn find_again(&mut self, header: *const StateHeader, modules: &Modules) {
+    /// list. Puts variables of the modules `arrived` in place.
+    ///
+    /// # Safety
+    /// No other thread uses the variables of those modules now.
+    pub(crate) unsafe fn find_again(
+        &mut self,
+        header: *const StateHeader,
+        modules: &Modules,
+        arrived: &BTreeSet<usize>,
+    ) {
         *self = Self::new();
         // SAFETY: the region's first page, and a list that `restore` has checked or `mirror` made; no thread writes
         // to it now.
@@ -158,8 +186,12 @@ impl Globals {
         while !next.is_null() {
             // SAFETY: as above.
             let mirror = unsafe { &*next };
-            if let Ok(page) = modules.variable_page(mirror.module as usize, mirror.page as usize) {
+            if let Ok(Some(page)) = modules.variable_page(mirror.module as usize, mirror.page as usize) {
                 self.mirrors.insert(page, next);
+                if arrived.contains(&(mirror.module as usize)) {
+                    // SAFETY: passed on.
+                    unsafe { mirror.put_back(page, modules) };
+                }
             }
             next = mirror.next as *mut Mirror;
         }

@@ -26,6 +26,21 @@ pub(crate) trait Backing: Send + Sync {
     /// `writes` stays valid until `leave`, and only this thread uses it.
     unsafe fn enter(&self, writes: *mut WriteSet) -> Result<Entered>;
 
+    /// Whether the state has variables of libraries that are not loaded yet: then each read begins with
+    /// [`Backing::look_for_libraries`].
+    fn awaits_libraries(&self) -> bool {
+        false
+    }
+
+    /// Puts the variables of awaited libraries that have come in place. Several reads may call it at a time, no command
+    /// runs. Returns whether libraries are still awaited.
+    ///
+    /// # Errors
+    /// Another build of such a library has come.
+    fn look_for_libraries(&self) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Ends what [`Backing::enter`] began.
     fn leave(&self);
 

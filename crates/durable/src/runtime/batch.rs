@@ -75,6 +75,8 @@ pub(crate) struct Executor {
     failed: AtomicBool,
     failure: OnceLock<Error>,
     broken: AtomicBool,
+    /// See [`Backing::awaits_libraries`].
+    awaits_libraries: AtomicBool,
     /// A command of the present batch abandoned its work.
     abandoned: AtomicBool,
     /// A wait for durability failed.
@@ -92,6 +94,7 @@ static TRACKED: Mutex<u64> = Mutex::new(0);
 impl Executor {
     pub(crate) fn new(tracker: Box<dyn Tracker>, backing: Box<dyn Backing>, writes: WriteSet) -> Self {
         let last = backing.durable().0;
+        let awaits_libraries = AtomicBool::new(backing.awaits_libraries());
         Self {
             tracker,
             backing: Some(backing),
@@ -100,6 +103,7 @@ impl Executor {
             failed: AtomicBool::new(false),
             failure: OnceLock::new(),
             broken: AtomicBool::new(false),
+            awaits_libraries,
             abandoned: AtomicBool::new(false),
             medium_failed: AtomicBool::new(false),
             counters: BatchCounters::default(),
@@ -147,10 +151,34 @@ impl Executor {
         Err(self.failure().unwrap_or(Error::Broken { what: "unknown".into() }))
     }
 
+    /// Why this read fails, if it does. Inside the read.
+    #[inline]
+    pub(crate) fn begin_read(&self) -> Result<()> {
+        self.broken()?;
+        // Acquire, with the Release in `look_for_libraries`: this read sees the variables that another one has put in
+        // place. A thread that calls into a library has synchronised with the one that loaded it.
+        if self.awaits_libraries.load(Ordering::Acquire) {
+            self.look_for_libraries()?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn look_for_libraries(&self) -> Result<()> {
+        let still = self.backing().look_for_libraries()?;
+        if !still {
+            // Release, with the Acquire in `begin_read`.
+            self.awaits_libraries.store(false, Ordering::Release);
+        }
+        Ok(())
+    }
+
     /// Keeps the first failure and returns it.
     pub(crate) fn fail(&self, error: Error) -> Error {
         let kept = match error {
-            Error::Broken { .. } | Error::Poisoned { .. } | Error::Moved { .. } => error,
+            Error::Broken { .. } | Error::Poisoned { .. } | Error::Moved { .. } | Error::Foreign { .. } => {
+                error
+            }
             other => Error::Poisoned { first: other.to_string() },
         };
         if matches!(kept, Error::Broken { .. }) {

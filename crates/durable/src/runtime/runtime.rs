@@ -164,7 +164,7 @@ impl Runtime {
     ) -> Result<(R, Ticket)> {
         self.may_wait_for_batches()?;
         self.combiner.read(slot, || {
-            self.executor.broken()?;
+            self.executor.begin_read()?;
             let result = call();
             Ok((result, self.executor.last()))
         })
