@@ -34,7 +34,7 @@ fn the_write_fence_reports_each_writer_and_lets_it_through() {
         Command::new(program).arg(scratch.path().join("s")).arg("standard error").output().expect("runs");
     let text = told(&said);
     assert!(said.status.success() && text.contains("write fence: a write outside commands to 0x"), "{text}");
-    assert!(text.contains("batches(+0x"), "{text}");
+    assert!(text.contains(" write_secretly+0x"), "{text}");
 }
 
 /// What is freed natively before a commit is free after a crash. What is freed after it is lost by a crash, which

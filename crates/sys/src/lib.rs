@@ -35,7 +35,7 @@ pub use memory::mapping::{MapKind, Reservation, advise_huge_pages};
 pub use memory::mirror::Mirror;
 pub use memory::node::{current_cpu, node_of_device, prefer_node, run_on};
 pub use memory::page_map::{PageMap, own_memory_bytes};
-pub use memory::parked::{LeftMemory, Parked, own_mappings, park};
+pub use memory::parked::{LeftMemory, Mapped, Parked, mapped, park};
 pub use process::modules::{CopiedVariable, Module, ModulesWatch, loaded_modules};
 pub use process::process::ProcessMark;
 pub use process::thread::{

@@ -45,6 +45,7 @@ pub use compiler::Compiler;
 pub use error::{Error, Result};
 pub use explicit::Explicit;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub use own_memory::own_memory_spans;
 pub use recompiler::Recompiler;
 pub use tracker::{Decision, SyscallHook, Tracker};
 pub use verify::{Verdict, Verifier};

@@ -165,6 +165,11 @@ pub(crate) fn each(mut f: impl FnMut(usize, usize)) {
     }
 }
 
+/// All memory of the trackers, for who tells it from the program's.
+pub fn own_memory_spans(mut each_span: impl FnMut(std::ops::Range<usize>)) {
+    each(|addr, len| each_span(addr..addr + len));
+}
+
 /// Where this module's variables lie.
 pub(crate) fn variables() -> [(usize, usize); 1] {
     [(std::ptr::from_ref(&VARIABLES).addr(), size_of_val(&VARIABLES))]

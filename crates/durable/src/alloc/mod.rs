@@ -6,5 +6,6 @@ pub(super) mod mmap;
 pub(super) mod reports;
 pub mod split_allocation;
 pub(super) mod stderr_line;
+pub(super) mod symbols;
 pub mod thread_keys;
 pub(super) mod write_fence;

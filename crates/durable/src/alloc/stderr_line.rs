@@ -30,6 +30,12 @@ impl StderrLine {
         self.push(std::str::from_utf8(&digits[first..]).unwrap_or("?"));
     }
 
+    /// What was pushed so far.
+    #[cfg(test)]
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.len]).unwrap_or("?")
+    }
+
     pub(crate) fn print(mut self) {
         use std::io::Write;
         self.bytes[self.len] = b'\n';

@@ -11,6 +11,9 @@
 //! 2. The handler takes no lock and allocates nothing.
 
 use crate::alloc::stderr_line::StderrLine;
+use crate::alloc::symbols::{FUNCTION, push_name};
+use crate::image::audit::AuditLevel;
+use crate::{Error, Result};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -59,6 +62,31 @@ impl WriteFence {
         // The first call loads a library, which a signal handler must not.
         let _ = backtrace(&mut [std::ptr::null_mut(); FRAMES_MAX]);
         Some(Self(()))
+    }
+
+    /// The fence that the program asked for, or that the environment asks for.
+    ///
+    /// # Errors
+    /// The program asked for it, and another state has it.
+    pub(crate) fn wanted(base: usize, asked: Option<FenceReport>) -> Result<Option<Self>> {
+        if let Some(report) = asked {
+            let fence = Self::new(base, report).ok_or_else(|| Error::Invalid {
+                what: "another state of this process has the write fence; close it first".into(),
+            })?;
+            return Ok(Some(fence));
+        }
+        if !AuditLevel::of_environment().writers {
+            return Ok(None);
+        }
+        let fence = Self::new(base, FenceReport::default());
+        if fence.is_none() {
+            let mut line = StderrLine::new();
+            line.push(
+                "another state of this process has the write fence: writers to this one are not reported",
+            );
+            line.print();
+        }
+        Ok(fence)
     }
 
     /// From now on the first `len` bytes are read-only.
@@ -154,7 +182,7 @@ unsafe fn report(address: usize, pc: usize) {
         let mut line = StderrLine::new();
         line.push("write fence: a write outside commands to ");
         line.push_hex(address);
-        line.push(", from");
+        line.push(", from (if this is a read: it writes, so it must be a write command)");
         line.print();
         return print(frames);
     }
@@ -226,14 +254,12 @@ fn backtrace(_: &mut [*mut c_void; FRAMES_MAX]) -> usize {
     0
 }
 
-#[cfg(target_env = "gnu")]
+/// A line for each frame. A frame but the first is a return address, behind the call.
 fn print(frames: &[*mut c_void]) {
-    unsafe extern "C" {
-        fn backtrace_symbols_fd(frames: *const *mut c_void, count: c_int, descriptor: c_int);
+    for (depth, frame) in frames.iter().enumerate() {
+        let mut line = StderrLine::new();
+        line.push("  ");
+        push_name(&mut line, frame.addr() - usize::from(depth > 0), FUNCTION);
+        line.print();
     }
-    // SAFETY: as many words as it says.
-    unsafe { backtrace_symbols_fd(frames.as_ptr(), frames.len() as c_int, 2) };
 }
-
-#[cfg(not(target_env = "gnu"))]
-fn print(_: &[*mut c_void]) {}

@@ -22,6 +22,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const VARIABLE: &str = "MANGROVE_SAME_ADDRESSES";
 /// Set by the user: the program never starts itself again.
 const NEVER: &str = "MANGROVE_RANDOM_ADDRESSES";
+/// GLib before 2.76 keeps a cache of small blocks beside malloc, which passes memory of the process to commands. It
+/// reads this when it first allocates.
+const SLICES: &str = "G_SLICE=always-malloc";
 const STACK_BYTES: u64 = 8 << 20;
 /// A process that executes other programs in its place may start again for each, but not for ever.
 const STARTS_MAX: u64 = 16;
@@ -85,7 +88,10 @@ fn settle() -> Addresses {
         return random(format!("a sandbox forbids personality(2): {e}"));
     }
     let stack = stack_limit(Some(STACK_BYTES)).unwrap_or(STACK_BYTES);
-    let error = run_again(&format!("{VARIABLE}={}:{stack}:{}", std::process::id(), starts + 1));
+    let marker = format!("{VARIABLE}={}:{stack}:{}", std::process::id(), starts + 1);
+    let variables = [marker.as_str(), SLICES];
+    let count = if std::env::var_os("G_SLICE").is_some() { 1 } else { 2 };
+    let error = run_again(&variables[..count]);
     let _ = stack_limit(Some(stack));
     let _ = set_random_addresses(true);
     random(format!("the program cannot be started again: {error}"))

@@ -217,12 +217,7 @@ impl State {
         let registration = registration.ok_or_else(|| Error::Invalid {
             what: "too many durable applications are open in this process; close one".into(),
         })?;
-        let fence = match options.fence {
-            Some(report) => Some(WriteFence::new(base, report).ok_or_else(|| Error::Invalid {
-                what: "another state of this process has the write fence; close it first".into(),
-            })?),
-            None => None,
-        };
+        let fence = WriteFence::wanted(base, options.fence)?;
         let parts = CommitParts {
             globals,
             modules,
@@ -558,7 +553,7 @@ impl State {
         parts.ranges.extend(sealed.filter(|range| range.0 >= base && range.0 + range.1 <= base + len));
         // The whole reserved range: what looks like an address in its unused part is a number or a text.
         let reserve = base..base + self.shadow.capacity() as usize;
-        parts.audit.look(&parts.written, &parts.ranges, &reserve);
+        parts.audit.look(&parts.modules, &parts.globals, &parts.written, &parts.ranges, &reserve);
         points_nowhere(&parts.ranges, &parts.movable)?;
         parts.ranges.append(&mut parts.early.0);
         writes.clear();

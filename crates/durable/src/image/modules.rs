@@ -113,6 +113,12 @@ pub(crate) fn is_libcs_own(path: &str) -> bool {
     path.contains("/gconv/") || file_name(path).starts_with("libnss_")
 }
 
+/// libc itself.
+pub(crate) fn is_libc(path: &str) -> bool {
+    let name = file_name(path);
+    name.starts_with("libc.so") || name.starts_with("libc-2.") || name.starts_with("ld-musl-")
+}
+
 /// The modules of this process. A variable of a library that lies in the program, because the program names it,
 /// counts as that library's: those of system modules (`stdout`, `std::cout`) are left out.
 fn modules_of_this_process() -> Vec<Module> {

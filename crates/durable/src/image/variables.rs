@@ -197,6 +197,14 @@ impl Globals {
         }
     }
 
+    /// Whether the byte at `address` belongs to the state.
+    pub(crate) fn has(&self, address: usize) -> bool {
+        let at = address % PAGE_BYTES;
+        let mirror = self.mirrors.get(&(address - at));
+        // SAFETY: a mirror lives as long as the state, and only commits use it.
+        mirror.is_some_and(|&mirror| unsafe { (*mirror).counts[at / 64] } >> (at % 64) & 1 == 1)
+    }
+
     /// Pages of variables with a mirror.
     pub(crate) fn pages(&self) -> usize {
         self.mirrors.len()

@@ -85,27 +85,36 @@ unsafe fn move_mapping(from: Range<usize>, to: usize) -> io::Result<()> {
     if got == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Writable memory of this process that belongs to no file: heap, stacks, anonymous mappings.
+/// A mapping of this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapped {
+    /// Where it is.
+    pub span: Range<usize>,
+    /// The file's path, or the kernel's name for it; empty for anonymous memory.
+    pub name: String,
+    /// It may be written.
+    pub is_writable: bool,
+    /// MAP_SHARED.
+    pub is_shared: bool,
+}
+
+/// The mappings of this process, in order.
 ///
 /// # Errors
-/// When /proc/self/maps cannot be read.
-pub fn own_mappings() -> io::Result<Vec<Range<usize>>> {
+/// /proc/self/maps cannot be read.
+pub fn mapped() -> io::Result<Vec<Mapped>> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     let hex = |text: &str| usize::from_str_radix(text, 16).ok();
-    Ok(maps
-        .lines()
-        .filter_map(|line| {
-            let mut parts = line.split_whitespace();
-            let (from, to) = parts.next()?.split_once('-')?;
-            let writable = parts.next()?.contains('w');
-            let name = parts.nth(3).unwrap_or("");
-            let own = name.is_empty()
-                || name == "[heap]"
-                || name.starts_with("[stack")
-                || name.starts_with("[anon");
-            if writable && own { Some(hex(from)?..hex(to)?) } else { None }
-        })
-        .collect())
+    let mapping = |line: &str| {
+        // The name may have spaces.
+        let mut parts = line.splitn(6, ' ');
+        let (from, to) = parts.next()?.split_once('-')?;
+        let rights = parts.next()?;
+        let name = parts.nth(3).unwrap_or("").trim_start().to_owned();
+        let (is_writable, is_shared) = (rights.contains('w'), rights.contains('s'));
+        Some(Mapped { span: hex(from)?..hex(to)?, name, is_writable, is_shared })
+    };
+    Ok(maps.lines().filter_map(mapping).collect())
 }
 
 /// The parts of a range that are mapped, one per mapping.
@@ -127,13 +136,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_memory_is_heap_and_stacks_and_no_variable() {
+    fn mappings_have_their_names_and_rights() {
         static VARIABLE: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(1);
-        let (boxed, local) = (Box::new(1u8), 1u8);
-        let own = own_mappings().unwrap();
-        let is_own = |at: *const u8| own.iter().any(|m| m.contains(&(at as usize)));
-        assert!(is_own(&raw const *boxed) && is_own(&raw const local));
-        assert!(!is_own(VARIABLE.as_ptr()) && !is_own(b"constant".as_ptr()));
+        let local = 1u8;
+        let all = mapped().unwrap();
+        let of = |at: *const u8| all.iter().find(|m| m.span.contains(&(at as usize))).unwrap();
+        let (program, stack) = (of(VARIABLE.as_ptr()), of(&raw const local));
+        assert!(program.is_writable && !program.is_shared && program.name.starts_with('/'));
+        assert!(stack.is_writable && (stack.name.is_empty() || stack.name.starts_with('[')));
+        assert!(!of(b"constant".as_ptr()).is_writable);
     }
 
     #[test]

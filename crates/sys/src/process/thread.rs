@@ -235,9 +235,9 @@ pub unsafe fn forget_variable(name: &str) {
 }
 
 /// Replaces this process by a new start of its program, with the arguments it was started with, its present
-/// environment, and `variable` ("NAME=VALUE") in place of one of that name. Returns only if that fails.
+/// environment, and `variables` ("NAME=VALUE") in place of those of their names. Returns only if that fails.
 #[must_use]
-pub fn run_again(variable: &str) -> io::Error {
+pub fn run_again(variables: &[&str]) -> io::Error {
     use std::ffi::CString;
     use std::os::unix::ffi::OsStringExt;
 
@@ -256,15 +256,20 @@ pub fn run_again(variable: &str) -> io::Error {
             Ok(text.split(|&b| b == 0).map(CString::new).collect::<Result<_, _>>()?)
         };
         let arguments = all(std::fs::read("/proc/self/cmdline")?)?;
-        let name = variable.split_inclusive('=').next().unwrap_or(variable);
+        let is_named = |entry: &[u8]| {
+            let names = variables.iter().map(|text| text.split_inclusive('=').next().unwrap_or(text));
+            names.into_iter().any(|name| entry.starts_with(name.as_bytes()))
+        };
         let mut environment = Vec::new();
         for (key, value) in std::env::vars_os() {
             let entry = [key.into_vec(), b"=".to_vec(), value.into_vec()].concat();
-            if !entry.starts_with(name.as_bytes()) {
+            if !is_named(&entry) {
                 environment.push(CString::new(entry)?);
             }
         }
-        environment.push(CString::new(variable)?);
+        for variable in variables {
+            environment.push(CString::new(*variable)?);
+        }
         Ok((path, arguments, environment))
     };
     let (path, arguments, environment) = match strings() {
