@@ -13,6 +13,8 @@ pub(crate) enum App {
     Map,
     /// examples/sqlite: SQLite's `:memory:` behind local mode
     Sqlite,
+    /// examples/lua: an interpreter of Lua behind local mode
+    Lua,
     /// examples/kv: a key-value store in RPC mode, with clients of ours
     Rpc,
     /// Durable transactions: transfers between accounts in a heap, by `mangrove-stress txn`
@@ -31,6 +33,11 @@ impl App {
             Self::Sqlite => {
                 example("sqlite", &["durable_sqlite.c", "main.c", "stress.c", "bench.c"], &["-lsqlite3"])
             }
+            Self::Lua => example(
+                "lua",
+                &["durable_lua.c", "output.c", "main.c", "stress.c"],
+                &["-I/usr/include/lua5.4", "-llua5.4"],
+            ),
             Self::Rpc => example("kv", &["kv.c", "server.c"], &[]),
             Self::Redis => bail!("this chore does not know the Redis-compatible server"),
         }
@@ -40,7 +47,7 @@ impl App {
     pub(crate) fn words(self) -> &'static [&'static str] {
         match self {
             Self::Map | Self::Rpc | Self::Redis => &[],
-            Self::Sqlite => &["stress"],
+            Self::Sqlite | Self::Lua => &["stress"],
             Self::Txn => &["txn"],
             Self::Collections => &["txn", "collections"],
         }

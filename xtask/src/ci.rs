@@ -129,6 +129,8 @@ fn campaigns() -> Result<Vec<Step>> {
         ),
         Step::One("kill9, rpc, planted", xtask(&["kill9", "--app", "rpc", "--rounds", "5", "--planted"])?),
         Step::One("kill9, sqlite", xtask(&["kill9", "--app", "sqlite", "--rounds", "10"])?),
+        Step::One("kill9, lua", xtask(&["kill9", "--app", "lua", "--rounds", "10"])?),
+        Step::One("kill9, lua, planted", xtask(&["kill9", "--app", "lua", "--rounds", "5", "--planted"])?),
         Step::One("kill9, rpc", xtask(&["kill9", "--app", "rpc", "--rounds", "10"])?),
         Step::One("kill9, txn", xtask(&["kill9", "--app", "txn", "--rounds", "5"])?),
         Step::One("kill9, txn, planted", xtask(&["kill9", "--app", "txn", "--rounds", "5", "--planted"])?),

@@ -6,9 +6,9 @@
 //! `history.rs`. Some rounds kill the writer while it still creates or recovers the pool, some kill the checker while
 //! it recovers or closes it, and small logs cause checkpoints during the kills.
 //!
-//! `--app` chooses another program: examples/sqlite and `mangrove-stress txn` have the same two roles; examples/kv is
-//! a server, whose clients (`kill9/rpc.rs`) are threads of this chore. `--app redis` has rounds of its own, in
-//! `valkey/kill9.rs`.
+//! `--app` chooses another program: examples/sqlite, examples/lua and `mangrove-stress txn` have the same two roles;
+//! examples/kv is a server, whose clients (`kill9/rpc.rs`) are threads of this chore. `--app redis` has rounds of its
+//! own, in `valkey/kill9.rs`.
 
 mod rpc;
 

@@ -95,6 +95,29 @@ fn containers_survive_kills_in_a_program_with_the_static_library() {
     killed_and_checked(&program, 2);
 }
 
+/// What libc draws anew for each process is on a stack (the protector's canary) and in a jmp_buf (the pointer guard).
+#[test]
+fn a_suspended_stack_goes_on_without_the_stack_protector_and_a_jmp_buf_does_not() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let build = |name, flag| compile("c/suspended.c", scratch.path(), name, &[flag]);
+    let plain = build("plain", "-fno-stack-protector");
+    let state = scratch.path().join("plain.state");
+    for step in 0..4 {
+        says(&output(&plain, &["go"], &state), 0, &format!("step {step}"));
+    }
+    says(&output(&plain, &["set"], &state), 0, "step 4");
+    let jumped = output(&plain, &["jump"], &state);
+    assert_eq!(jumped.status.signal(), Some(libc::SIGSEGV), "{}", told(&jumped));
+    says(&output(&plain, &["go"], &state), 0, "step 5");
+    let (guarded, state) = (build("guarded", "-fstack-protector-all"), scratch.path().join("guarded.state"));
+    says(&output(&guarded, &["go", "go"], &state), 0, "step 1");
+    for _ in 0..2 {
+        let smashed = output(&guarded, &["go"], &state);
+        assert_eq!(smashed.status.signal(), Some(libc::SIGABRT), "{}", told(&smashed));
+        says(&output(&guarded, &[], &state), 0, "step 1");
+    }
+}
+
 #[test]
 fn a_program_keeps_an_allocator_of_its_own() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
