@@ -61,7 +61,7 @@ impl MemoryStore {
         let mut tree = self.writing();
         // Relaxed: readers load it under the lock.
         self.changes.fetch_add(1, Ordering::Relaxed);
-        tree.apply(changes, self.pins.readers()).map(drop).map_err(refusal)
+        tree.apply(changes, &self.pins.readers()).map(drop).map_err(refusal)
     }
 
     fn get(&self, key: &[u8], number: u64, found: &mut dyn FnMut(&[u8])) -> Result<()> {
@@ -146,7 +146,7 @@ impl StorageEngine for MemoryEngine {
 
     fn compact(&self) -> Result<()> {
         let mut tree = self.0.writing();
-        tree.sweep(self.0.pins.readers(), usize::MAX);
+        tree.sweep(&self.0.pins.readers(), usize::MAX);
         Ok(())
     }
 

@@ -35,9 +35,8 @@ impl Pins {
         self.lock().values().sum::<usize>() as u64
     }
 
-    /// The least and the greatest number that is read at.
+    /// The numbers that are read at.
     pub(crate) fn readers(&self) -> Readers {
-        let pins = self.lock();
-        Readers { span: pins.first_key_value().zip(pins.last_key_value()).map(|(a, b)| (*a.0, *b.0)) }
+        Readers::at(self.lock().keys().copied())
     }
 }

@@ -144,10 +144,10 @@ unsafe extern "C" fn write(arg: *mut c_void) {
     // Relaxed: readers load it inside their sections, which the runtime orders after this command.
     store.changes.fetch_add(1, Ordering::Relaxed);
     writing.outcome = match writing.kind {
-        WriteKind::One(change) => tree.apply(std::iter::once(change), readers),
-        WriteKind::Many(batch) => tree.apply(batch.changes(), readers),
+        WriteKind::One(change) => tree.apply(std::iter::once(change), &readers),
+        WriteKind::Many(batch) => tree.apply(batch.changes(), &readers),
         WriteKind::Sweep => {
-            tree.sweep(readers, SWEEP_COUNT);
+            tree.sweep(&readers, SWEEP_COUNT);
             Ok(tree.number())
         }
     };

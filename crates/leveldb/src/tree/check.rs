@@ -1,6 +1,7 @@
 //! Reads a whole tree and reports what breaks its rules.
 
 use crate::order::Direction;
+use crate::tree::node::{QUEUED, RecordVersion};
 use crate::tree::tree::{RecordTree, TreeMemory, WalkStart};
 use std::cmp::Ordering;
 
@@ -29,7 +30,7 @@ impl<M: TreeMemory> RecordTree<M> {
                     if self.newest(key) != slot.record {
                         problems.push(format!("the key {key:?} is not found where it is"));
                     }
-                    if !record.older.is_null() && record.queued == 0 {
+                    if !record.older.is_null() && !Self::stands_in_queue(record) {
                         problems.push(format!("the key {key:?} has versions that will never be freed"));
                     }
                     if !record.is_deleted() {
@@ -47,5 +48,19 @@ impl<M: TreeMemory> RecordTree<M> {
             ));
         }
         problems
+    }
+    /// Whether a version of the record's key stands in the queue.
+    ///
+    /// # Safety
+    /// Begins a chain of live records.
+    unsafe fn stands_in_queue(record: &RecordVersion) -> bool {
+        let mut version: *const RecordVersion = record;
+        // SAFETY: the caller's promise.
+        unsafe {
+            while !version.is_null() && (*version).queued & QUEUED == 0 {
+                version = (*version).older;
+            }
+        }
+        !version.is_null()
     }
 }

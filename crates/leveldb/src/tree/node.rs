@@ -40,8 +40,14 @@ pub(crate) struct RecordVersion {
     pub(crate) queue_next: *mut RecordVersion,
     value_len: u64,
     key_len: u32,
+    /// [`QUEUED`] and [`QUEUED_BELOW`].
     pub(crate) queued: u32,
 }
+
+/// The record stands in the queue.
+pub(crate) const QUEUED: u32 = 1;
+/// An older version of its key does.
+pub(crate) const QUEUED_BELOW: u32 = 2;
 
 impl RecordVersion {
     /// Bytes of a record; none when the key is too long.

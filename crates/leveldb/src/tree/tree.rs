@@ -11,8 +11,8 @@
 //! Invariants, which descent, split, versions and removal share, and on which each unsafe access rests:
 //! 1. Along a leaf's permutation, and along the chain of leaves, keys strictly ascend.
 //! 2. Along a chain of versions numbers descend or, within one batch, stay equal.
-//! 3. A record with an older version stands in the queue (its `queued` flag is set), and the numbers in the queue
-//!    ascend.
+//! 3. In a chain of several versions at least one stands in the queue; `RecordVersion::queued` tells which. Each
+//!    version but the newest and those in the queue is one that a reader saw when its key was last written or swept.
 
 use crate::order::{Direction, KeyOrder};
 use crate::tree::node::{InnerNode, LEAF_SLOTS, LeafNode, LeafSlot, NODE_BYTES, Permutation, RecordVersion};
@@ -67,21 +67,27 @@ pub(crate) struct Root {
     pub(super) height: u64,
 }
 
-/// The least and the greatest number at which readers read, if there are any.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The numbers at which readers read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Readers {
-    pub(crate) span: Option<(u64, u64)>,
+    ascending: Vec<u64>,
 }
 
 impl Readers {
-    /// True when no reader reads at `number` or later.
-    pub(super) fn none_from(self, number: u64) -> bool {
-        self.span.is_none_or(|(_, newest)| newest < number)
+    /// Of numbers in ascending order.
+    pub(crate) fn at(ascending: impl Iterator<Item = u64>) -> Self {
+        Self { ascending: ascending.collect() }
+    }
+
+    /// True when a reader sees a version of the number `from` that one of the number `to` replaced.
+    pub(super) fn see(&self, from: u64, to: u64) -> bool {
+        let at = self.ascending.partition_point(|&number| number < from);
+        self.ascending.get(at).is_some_and(|&number| number < to)
     }
 
     /// True when every reader reads at `number` or later.
-    pub(super) fn all_from(self, number: u64) -> bool {
-        self.span.is_none_or(|(oldest, _)| oldest >= number)
+    pub(super) fn all_from(&self, number: u64) -> bool {
+        self.ascending.first().is_none_or(|&oldest| oldest >= number)
     }
 }
 

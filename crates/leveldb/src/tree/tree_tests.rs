@@ -187,7 +187,18 @@ fn compare(tree: &RecordTree<Watched>, model: &Model, number: u64, random: &mut 
 }
 
 fn readers(pins: &BTreeMap<u64, Model>) -> Readers {
-    Readers { span: pins.first_key_value().zip(pins.last_key_value()).map(|(a, b)| (*a.0, *b.0)) }
+    Readers::at(pins.keys().copied())
+}
+
+/// Versions of a key that are in memory.
+fn versions(tree: &RecordTree<Watched>, key: &[u8]) -> usize {
+    let (mut version, mut count) = (tree.newest(key), 0);
+    while !version.is_null() {
+        count += 1;
+        // SAFETY: the tree does nothing meanwhile.
+        version = unsafe { (*version).older };
+    }
+    count
 }
 
 /// Batches, pins and their ends, failing allocations: everything as in a model.
@@ -211,7 +222,7 @@ fn run(seed: u64, steps: usize, span: usize) {
         if random.below(8) == 0 {
             let (before, number) = (memory.blocks(), tree.number());
             memory.0.borrow_mut().left = Some(random.below(count));
-            let outcome = tree.apply(borrowed(), readers(&pins));
+            let outcome = tree.apply(borrowed(), &readers(&pins));
             memory.0.borrow_mut().left = None;
             memory.verify();
             if outcome == Err(Refusal::Full) {
@@ -222,10 +233,16 @@ fn run(seed: u64, steps: usize, span: usize) {
                 continue;
             }
         } else {
-            tree.apply(borrowed(), readers(&pins)).expect("memory");
+            tree.apply(borrowed(), &readers(&pins)).expect("memory");
             memory.verify();
         }
         for (key, value) in changes {
+            // The newest, one for each reader, and one that stands in the queue for the others.
+            assert!(
+                versions(&tree, &key) <= pins.len() + 2,
+                "{key:?} has {} versions",
+                versions(&tree, &key)
+            );
             match value {
                 Some(value) => drop(model.insert(key, value)),
                 None => drop(model.remove(&key)),
@@ -252,10 +269,10 @@ fn run(seed: u64, steps: usize, span: usize) {
         }
     }
     // Without readers only the records remain; without records only the first leaf.
-    tree.sweep(Readers::default(), usize::MAX);
+    tree.sweep(&Readers::default(), usize::MAX);
     assert!(!tree.has_leftovers());
     let keys: Vec<_> = model.keys().cloned().collect();
-    tree.apply(keys.iter().map(|k| Change::Delete(k)), Readers::default()).expect("memory");
+    tree.apply(keys.iter().map(|k| Change::Delete(k)), &Readers::default()).expect("memory");
     memory.verify();
     assert_eq!(memory.blocks(), empty, "blocks are left over");
 }
@@ -272,13 +289,75 @@ fn as_a_model_with_many_keys() {
     run(77, 1_000, 3_000);
 }
 
+/// However often a key is written: what no reader sees goes at once, whether readers come and go or stay.
+#[test]
+fn an_old_reader_keeps_one_version_of_a_key() {
+    let memory = Watched::default();
+    let mut tree = RecordTree::create(KeyOrder::new(None), memory.clone()).expect("memory");
+    let empty = memory.blocks();
+    let put = |tree: &mut RecordTree<Watched>, value: u32, readers: &Readers| {
+        let value = value.to_be_bytes();
+        tree.apply(std::iter::once(Change::Put(b"key", &value)), readers).expect("memory")
+    };
+    let old = put(&mut tree, 0, &Readers::default());
+    let mut short_lived = Vec::new();
+    for value in 1..=1_000 {
+        let readers = Readers::at(std::iter::once(old).chain(short_lived.drain(..)));
+        let number = put(&mut tree, value, &readers);
+        if value % 3 == 0 {
+            short_lived.push(number);
+        }
+        assert!(versions(&tree, b"key") <= 4, "{} versions after {value} writes", versions(&tree, b"key"));
+        memory.verify();
+        memory.is_all_of(&tree);
+    }
+    assert_eq!(tree.get(b"key", old).expect("a version").value(), [0; 4]);
+    assert_eq!(tree.get(b"key", u64::MAX).expect("a version").value(), 1_000u32.to_be_bytes());
+    assert_eq!(tree.check(), Vec::<String>::new());
+    // Deleted, then without the reader: the batches of other keys sweep it away.
+    tree.apply(std::iter::once(Change::Delete(b"key")), &Readers::at(std::iter::once(old))).expect("memory");
+    assert!(tree.get(b"key", old).is_some() && tree.get(b"key", u64::MAX).is_none());
+    tree.apply(std::iter::once(Change::Put(b"other", b"")), &Readers::default()).expect("memory");
+    tree.apply(std::iter::once(Change::Delete(b"other")), &Readers::default()).expect("memory");
+    assert!(!tree.has_leftovers());
+    assert_eq!((versions(&tree, b"key"), memory.blocks()), (0, empty));
+    memory.verify();
+}
+
+/// States that were written before versions went at once have many versions of a key in the queue.
+#[test]
+fn chains_of_many_queued_versions_are_swept() {
+    let memory = Watched::default();
+    let mut tree = RecordTree::create(KeyOrder::new(None), memory.clone()).expect("memory");
+    let old = tree.apply(std::iter::once(Change::Put(b"key", b"0")), &Readers::default()).expect("memory");
+    let reader = Readers::at(std::iter::once(old));
+    for other in 0..20u8 {
+        // Readers at every number, so that each version stays; then the chain is marked as it was.
+        let all = Readers::at(old..=tree.number());
+        tree.apply(std::iter::once(Change::Put(b"key", &[other])), &all).expect("memory");
+    }
+    assert_eq!(versions(&tree, b"key"), 21);
+    tree.queue_every_version(b"key");
+    assert_eq!(tree.check(), Vec::<String>::new());
+    tree.apply(std::iter::once(Change::Put(b"key", b"new")), &reader).expect("memory");
+    assert_eq!(tree.get(b"key", old).expect("a version").value(), b"0");
+    tree.sweep(&Readers::default(), 4);
+    assert_eq!(tree.check(), Vec::<String>::new());
+    memory.is_all_of(&tree);
+    tree.sweep(&Readers::default(), usize::MAX);
+    assert!(!tree.has_leftovers());
+    assert_eq!(versions(&tree, b"key"), 1);
+    memory.verify();
+    memory.is_all_of(&tree);
+}
+
 #[test]
 fn ascending_keys_fill_the_leaves() {
     let memory = Watched::default();
     let mut tree = RecordTree::create(KeyOrder::new(None), memory.clone()).expect("memory");
     let keys: Vec<_> = (0..20_000u32).map(u32::to_be_bytes).collect();
     for key in &keys {
-        tree.apply(std::iter::once(Change::Put(key, b"")), Readers::default()).expect("memory");
+        tree.apply(std::iter::once(Change::Put(key, b"")), &Readers::default()).expect("memory");
     }
     // One block per record, and one leaf and one separator for 29 of them, with a few inner nodes.
     let overhead = memory.blocks() - keys.len();
@@ -297,7 +376,7 @@ fn keys_that_begin_alike_have_prefixes_that_differ() {
         keys.swap(at, random.below(at + 1));
     }
     for key in &keys {
-        tree.apply(std::iter::once(Change::Put(key, b"")), Readers::default()).expect("memory");
+        tree.apply(std::iter::once(Change::Put(key, b"")), &Readers::default()).expect("memory");
         memory.verify();
     }
     let few = tree.neighbours_of_one_prefix();
@@ -305,7 +384,7 @@ fn keys_that_begin_alike_have_prefixes_that_differ() {
     assert_eq!(tree.check(), Vec::<String>::new());
     // A key with another beginning goes into the first leaf, and one into the last.
     for key in [&b"use"[..], b"zebra"] {
-        tree.apply(std::iter::once(Change::Put(key, b"")), Readers::default()).expect("memory");
+        tree.apply(std::iter::once(Change::Put(key, b"")), &Readers::default()).expect("memory");
         memory.verify();
     }
     assert_eq!(tree.check(), Vec::<String>::new());
@@ -318,7 +397,7 @@ fn keys_that_begin_alike_have_prefixes_that_differ() {
 fn a_tree_of_the_format_before_is_taken_over() {
     let memory = Watched::default();
     let mut tree = RecordTree::create(KeyOrder::new(None), memory.clone()).expect("memory");
-    tree.apply(std::iter::once(Change::Put(b"a", b"1")), Readers::default()).expect("memory");
+    tree.apply(std::iter::once(Change::Put(b"a", b"1")), &Readers::default()).expect("memory");
     let root = tree.root().cast::<[u8; 8]>();
     let open = |magic: &[u8; 8]| {
         // SAFETY: the root is live, and nothing else uses it.
@@ -328,7 +407,7 @@ fn a_tree_of_the_format_before_is_taken_over() {
         }
     };
     let mut before = open(b"MGLDBT01").expect("a tree");
-    before.apply(std::iter::once(Change::Put(b"b", b"2")), Readers::default()).expect("memory");
+    before.apply(std::iter::once(Change::Put(b"b", b"2")), &Readers::default()).expect("memory");
     assert_eq!(before.check(), Vec::<String>::new());
     // SAFETY: as above.
     assert_eq!(unsafe { &*root }, b"MGLDBT02");
@@ -381,7 +460,7 @@ fn a_comparator_that_is_no_order_is_survived() {
                 _ => Change::Put(key, b"value"),
             };
             let changes: Vec<_> = keys.iter().map(|key| change(key)).collect();
-            let put = tree.apply(changes.into_iter(), Readers::default());
+            let put = tree.apply(changes.into_iter(), &Readers::default());
             assert!(put.is_ok() || step >= 1_000, "what was ordered was refused");
             if put == Err(Refusal::Disordered) {
                 refusals += 1;
@@ -423,7 +502,7 @@ fn a_long_batch_that_a_change_of_mind_refuses_is_soon_taken_back() {
     let mut tree = RecordTree::create(order, memory.clone()).expect("memory");
     let mut model = Model::new();
     let old: Vec<_> = (0..200_000u32).map(|n| (2 * n).to_be_bytes()).collect();
-    tree.apply(old.iter().map(|key| Change::Put(key, b"old")), Readers::default()).expect("memory");
+    tree.apply(old.iter().map(|key| Change::Put(key, b"old")), &Readers::default()).expect("memory");
     model.extend(old.iter().map(|key| (key.to_vec(), b"old".to_vec())));
     // New keys, old ones, and some twice; then an allocation fails, and the order is reversed.
     let keys: Vec<_> = (0..20_000).map(|_| (random.below(400_000) as u32).to_be_bytes()).collect();
@@ -440,7 +519,7 @@ fn a_long_batch_that_a_change_of_mind_refuses_is_soon_taken_back() {
     let number = tree.number();
     let mut outcome = Ok(0);
     let took = mangrove_testkit::clock::thread_time_of(|| {
-        outcome = tree.apply(changes.chain(end), Readers::default());
+        outcome = tree.apply(changes.chain(end), &Readers::default());
     });
     TURNED.store(false, Ordering::Relaxed);
     memory.0.borrow_mut().left = None;

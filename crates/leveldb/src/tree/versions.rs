@@ -1,15 +1,18 @@
 //! Versions, as in LevelDB's memtable: each batch has a number; a record carries the number of its batch and refers
 //! to the older version of its key, as long as a reader at an older number may need it. A version that no reader
-//! needs is freed at once; the others stand in a queue by number.
+//! needs when its key is written is freed at once. For the others one record of their chain stands in the queue, which
+//! each batch sweeps.
 
 use crate::change_list::Change;
 use crate::order::Direction;
-use crate::tree::node::RecordVersion;
+use crate::tree::node::{QUEUED, QUEUED_BELOW, RecordVersion};
 use crate::tree::tree::{MAGIC, Readers, RecordTree, Refusal, TreeMemory, WalkStart};
 use std::ptr;
 
 /// Records of the queue that each batch examines.
 const SWEEP_MAX: usize = 8;
+/// Versions of a key that a write of the key examines.
+const PRUNE_MAX: usize = 64;
 
 /// What a batch has done to one key so far: enough to undo it.
 struct AppliedChange {
@@ -36,7 +39,7 @@ impl<M: TreeMemory> RecordTree<M> {
     pub(crate) fn apply<'a>(
         &mut self,
         changes: impl Iterator<Item = Change<'a>>,
-        readers: Readers,
+        readers: &Readers,
     ) -> Result<u64, Refusal> {
         let root = self.root;
         let number = self.head().number + 1;
@@ -171,8 +174,8 @@ impl<M: TreeMemory> RecordTree<M> {
         }
     }
 
-    /// Completes a change of an applied batch: counts it, and frees or queues the version that it replaced.
-    fn finish(&mut self, step: AppliedChange, readers: Readers) {
+    /// Completes a change of an applied batch: counts it, and frees the versions that it replaced or has them queued.
+    fn finish(&mut self, step: AppliedChange, readers: &Readers) {
         let root = self.root;
         let AppliedChange { record, before } = step;
         // SAFETY: both live until freed here; `before` is not the newest of its key any more.
@@ -188,13 +191,14 @@ impl<M: TreeMemory> RecordTree<M> {
             }
             self.set(&raw mut (*root).records, records);
             self.set(&raw mut (*root).bytes, sum);
-            if !before.is_null() {
-                if (*before).queued != 0 || !readers.none_from((*before).number) {
-                    self.enqueue(record);
-                    return;
+            self.prune(record, readers, PRUNE_MAX);
+            let older = (*record).older;
+            if !older.is_null() {
+                match (*older).queued {
+                    0 => self.enqueue(record),
+                    _ => self.set(&raw mut (*record).queued, QUEUED_BELOW),
                 }
-                self.set(&raw mut (*record).older, ptr::null_mut());
-                self.memory.free(before.cast());
+                return;
             }
             if (*record).is_deleted() && self.remove(record) {
                 self.memory.free(record.cast());
@@ -202,13 +206,37 @@ impl<M: TreeMemory> RecordTree<M> {
         }
     }
 
+    /// Frees, of the next `count` versions older than `newest`, those that no reader sees and that do not stand in the
+    /// queue.
+    ///
     /// # Safety
-    /// A live record that is not in the queue, whose number is the greatest.
+    /// A live record.
+    unsafe fn prune(&mut self, newest: *mut RecordVersion, readers: &Readers, count: usize) {
+        let mut newer = newest;
+        for _ in 0..count {
+            // SAFETY: the caller's promise; what a record refers to is live.
+            unsafe {
+                let version = (*newer).older;
+                if version.is_null() {
+                    return;
+                }
+                if (*version).queued & QUEUED != 0 || readers.see((*version).number, (*newer).number) {
+                    newer = version;
+                    continue;
+                }
+                self.set(&raw mut (*newer).older, (*version).older);
+                self.memory.free(version.cast());
+            }
+        }
+    }
+
+    /// # Safety
+    /// A live record that is not in the queue.
     unsafe fn enqueue(&mut self, record: *mut RecordVersion) {
         let root = self.root;
         // SAFETY: the caller's promise; the queue's records are live.
         unsafe {
-            self.set(&raw mut (*record).queued, 1);
+            self.set(&raw mut (*record).queued, QUEUED);
             let last = self.head().queue_last;
             if last.is_null() {
                 self.set(&raw mut (*root).queue_first, record);
@@ -219,34 +247,100 @@ impl<M: TreeMemory> RecordTree<M> {
         }
     }
 
-    /// Frees versions that no reader needs, of at most `count` records of the queue.
-    pub(crate) fn sweep(&mut self, readers: Readers, count: usize) {
+    /// Frees versions that no reader needs, of the keys of at most `count` records of the queue.
+    pub(crate) fn sweep(&mut self, readers: &Readers, count: usize) {
         let root = self.root;
         for _ in 0..count {
             let record = self.head().queue_first;
             // SAFETY: the queue's records are live, and so is what they refer to.
             unsafe {
                 if record.is_null() || !readers.all_from((*record).number) {
-                    return;
+                    break;
                 }
                 let next = (*record).queue_next;
                 self.set(&raw mut (*root).queue_first, next);
                 if next.is_null() {
                     self.set(&raw mut (*root).queue_last, next);
                 }
-                self.set(&raw mut (*record).queued, 0);
+                self.set(&raw mut (*record).queued, (*record).queued & !QUEUED);
                 self.set(&raw mut (*record).queue_next, ptr::null_mut());
-                // Older versions have left the queue before this one: its chain ends with them.
-                let mut older = (*record).older;
-                self.set(&raw mut (*record).older, ptr::null_mut());
-                while !older.is_null() {
-                    let further = (*older).older;
-                    self.memory.free(older.cast());
-                    older = further;
+                self.settle(record, readers);
+            }
+        }
+        // A search without an answer leaves versions behind, and fails no write.
+        self.order.answered();
+    }
+
+    /// Frees what no reader needs of the chain of a record that has left the queue, and queues another of the chain if
+    /// something remains.
+    ///
+    /// # Safety
+    /// A live record.
+    unsafe fn settle(&mut self, record: *mut RecordVersion, readers: &Readers) {
+        // SAFETY: the caller's promise; records of the tree are live.
+        unsafe {
+            let mut newest = self.newest((*record).key());
+            let mut version = newest;
+            while !version.is_null() && version != record {
+                version = (*version).older;
+            }
+            if version.is_null() {
+                // The comparator does not lead to the record any more: what is older can go nonetheless.
+                newest = record;
+            }
+            self.prune(newest, readers, usize::MAX);
+            if (*newest).older.is_null() {
+                self.set(&raw mut (*newest).queued, (*newest).queued & QUEUED);
+                if (*newest).queued == 0 && (*newest).is_deleted() && self.remove(newest) {
+                    self.memory.free(newest.cast());
                 }
-                if (*record).is_deleted() && self.remove(record) {
-                    self.memory.free(record.cast());
+                return;
+            }
+            let (mut deepest, mut before_last) = (ptr::null_mut(), newest);
+            version = newest;
+            while !version.is_null() {
+                if (*version).queued & QUEUED != 0 {
+                    deepest = version;
                 }
+                if !(*version).older.is_null() {
+                    before_last = version;
+                }
+                version = (*version).older;
+            }
+            if deepest.is_null() {
+                // The oldest version can go when all readers read at the number of the next.
+                self.enqueue(before_last);
+                deepest = before_last;
+            }
+            let mut below = QUEUED_BELOW;
+            version = newest;
+            while !version.is_null() {
+                if version == deepest {
+                    below = 0;
+                }
+                let queued = (*version).queued & QUEUED | below;
+                if (*version).queued != queued {
+                    self.set(&raw mut (*version).queued, queued);
+                }
+                version = (*version).older;
+            }
+        }
+    }
+
+    /// Queues all versions of a key but the oldest, as earlier builds did. The queue holds nothing else.
+    #[cfg(test)]
+    pub(crate) fn queue_every_version(&mut self, key: &[u8]) {
+        let (root, mut version) = (self.root, self.newest(key));
+        let mut behind = ptr::null_mut();
+        // SAFETY: records of the tree are live.
+        unsafe {
+            self.set(&raw mut (*root).queue_last, version);
+            while !(*version).older.is_null() {
+                self.set(&raw mut (*version).queued, QUEUED);
+                self.set(&raw mut (*version).queue_next, behind);
+                self.set(&raw mut (*root).queue_first, version);
+                behind = version;
+                version = (*version).older;
             }
         }
     }
