@@ -12,6 +12,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// The directory of [`MapBench::loaded_dir`].
+const LOADED: &str = "loaded";
+
 /// One run of the bench.
 pub(crate) struct MapBench<'a> {
     pub(crate) args: MapArgs,
@@ -141,6 +144,13 @@ impl<'a> MapBench<'a> {
         self.report.add(key, unit, value);
     }
 
+    /// Where stores lie that were loaded once for several sections: below `--dir`, removed when the bench ends.
+    pub(crate) fn loaded_dir(&self) -> anyhow::Result<PathBuf> {
+        let dir = self.args.dir.join(LOADED);
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        Ok(dir)
+    }
+
     /// An empty directory for one store, below `--dir`.
     pub(crate) fn fresh_dir(&self, name: &str) -> anyhow::Result<PathBuf> {
         let dir = self.args.dir.join(name);
@@ -149,6 +159,15 @@ impl<'a> MapBench<'a> {
         }
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         Ok(dir)
+    }
+}
+
+impl Drop for MapBench<'_> {
+    fn drop(&mut self) {
+        // A child process shares the directory of the bench that started it.
+        if self.args.child.is_none() {
+            let _ = std::fs::remove_dir_all(self.args.dir.join(LOADED));
+        }
     }
 }
 

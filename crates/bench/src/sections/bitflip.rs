@@ -2,6 +2,7 @@
 //! An error is an answer; a wrong or missing record without an error is not.
 
 use super::child;
+use super::loaded::copy;
 use crate::harness::context::{MapBench, TableLine};
 use crate::harness::progress::SectionProgress;
 use crate::report::report::Unit;
@@ -77,20 +78,6 @@ fn flip(path: &Path, at: u64, bit: u8) -> anyhow::Result<()> {
     file.read_exact_at(&mut byte, at)?;
     byte[0] ^= 1 << bit;
     file.write_all_at(&byte, at)?;
-    Ok(())
-}
-
-fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
-    std::fs::create_dir_all(to)?;
-    for entry in std::fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &target)?;
-        } else {
-            std::fs::copy(entry.path(), target)?;
-        }
-    }
     Ok(())
 }
 

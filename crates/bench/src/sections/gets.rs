@@ -1,12 +1,13 @@
 //! Random gets on one and two threads, with all keys under one prefix while a writer runs, and an
 //! ordered scan of everything.
 
+use super::loaded::{LoadedKeys, open_loaded};
 use super::threads::span;
 use crate::harness::clock::thread_time;
 use crate::harness::context::{MapBench, TableLine};
 use crate::harness::progress::SectionProgress;
 use crate::harness::records;
-use crate::harness::store::{OpenStore, SyncMode};
+use crate::harness::store::OpenStore;
 use crate::report::report::Unit;
 use anyhow::ensure;
 use rand::rngs::SmallRng;
@@ -130,9 +131,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
             let line =
                 TableLine { section: SECTION, medium: "file", workload: "", operation: GET, threads: 1 };
             progress.step(format!("{} load", kind.name()));
-            let dir = c.fresh_dir(kind.name())?;
-            let store = kind.open(&dir, SyncMode::Async)?;
-            super::batches::load(&*store, loaded)?;
+            let (_, store) = open_loaded(c, *kind, LoadedKeys::Scattered, loaded)?;
             progress.step(format!("{} gets", kind.name()));
             for threads in [1, 2] {
                 let rate = get_rate(&*store, threads, gets, loaded, records::key)?;
@@ -154,12 +153,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
             store.close()?;
 
             progress.step(format!("{} one prefix", kind.name()));
-            let dir = c.fresh_dir(kind.name())?;
-            let store = kind.open(&dir, SyncMode::Async)?;
-            for n in 0..loaded as u64 {
-                let key = records::prefixed_key(n);
-                store.put(&key, &records::value(&key))?;
-            }
+            let (dir, store) = open_loaded(c, *kind, LoadedKeys::Prefixed, loaded)?;
             for threads in [1, 2] {
                 let rate = get_rate_with_a_writer(&*store, threads, gets, loaded)?;
                 for (operation, rate) in [(GET_PREFIX, rate.wall), (GET_PREFIX_CPU, rate.processor)] {

@@ -8,6 +8,7 @@ pub(crate) mod floors;
 mod gets;
 mod killed_open;
 pub(crate) mod lines;
+mod loaded;
 mod memory;
 mod mixes;
 mod operations;

@@ -1,12 +1,12 @@
 //! Records that exist are overwritten at random, without waiting for each: how fast, how long the slowest puts take,
 //! and what the disk writes for them.
 
-use super::batches::load;
+use super::loaded::{LoadedKeys, open_loaded};
 use crate::harness::context::{MapBench, TableLine};
 use crate::harness::machine::Device;
 use crate::harness::progress::SectionProgress;
 use crate::harness::records;
-use crate::harness::store::{OpenStore, SyncMode};
+use crate::harness::store::OpenStore;
 use crate::report::figures;
 use crate::report::report::Unit;
 use anyhow::ensure;
@@ -68,13 +68,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     for round in 0..c.args.run.rounds {
         for kind in &stores {
             progress.step(format!("{} load", kind.name()));
-            let dir = c.fresh_dir(kind.name())?;
-            let store = kind.open(&dir, SyncMode::Async)?;
-            load(&*store, loaded)?;
-            // What loading leaves to be written must not count for the puts.
-            store.close()?;
-            let store = kind.open(&dir, SyncMode::Async)?;
-            rustix::fs::sync();
+            let (dir, store) = open_loaded(c, *kind, LoadedKeys::Scattered, loaded)?;
             progress.step(format!("{} overwrites", kind.name()));
             let device = Device::of(&dir);
             let before = device.as_ref().map(Device::written_bytes);

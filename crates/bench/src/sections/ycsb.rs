@@ -1,10 +1,10 @@
 //! YCSB's workloads A, B, C and E: one thread, requests after Zipf's law, unsynced.
 
-use super::batches::load;
+use super::loaded::{LoadedKeys, open_loaded};
 use crate::harness::context::{MapBench, TableLine};
 use crate::harness::progress::SectionProgress;
 use crate::harness::records;
-use crate::harness::store::{OpenStore, SyncMode};
+use crate::harness::store::OpenStore;
 use crate::report::report::Unit;
 use anyhow::ensure;
 use rand::rngs::SmallRng;
@@ -101,9 +101,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     for _ in 0..c.args.run.rounds {
         for kind in &stores {
             progress.step(format!("{} load", kind.name()));
-            let dir = c.fresh_dir(kind.name())?;
-            let store = kind.open(&dir, SyncMode::Async)?;
-            load(&*store, loaded)?;
+            let (dir, store) = open_loaded(c, *kind, LoadedKeys::Scattered, loaded)?;
             let mut next = loaded as u64;
             for mix in &MIXES {
                 progress.step(format!("{} {}", kind.name(), mix.name));
