@@ -344,8 +344,9 @@ mangrove_app_status mangrove_app_options_set_durability_interval(mangrove_app_op
 mangrove_app_status mangrove_app_options_set_capacity(mangrove_app_options *options,
                                                       uint64_t bytes);
 
-// Bytes of a new state's redo log. They bound the time of recovery, and the burst of writes that is
-// taken without waiting. Default: 64 MiB.
+// Bytes that the state's redo log may grow to; on persistent memory, bytes of a new state's log. They bound the
+// time of recovery, and the burst of writes that is taken without waiting. Default: 1 GiB; on persistent memory
+// 64 MiB.
 mangrove_app_status mangrove_app_options_set_log_bytes(mangrove_app_options *options,
                                                        uint64_t bytes);
 

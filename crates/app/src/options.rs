@@ -191,8 +191,9 @@ pub unsafe extern "C" fn mangrove_app_options_set_capacity(
     set_option!(guard, options.all.capacity(bytes))
 }
 
-/// Bytes of a new state's redo log. They bound the time of recovery, and the burst of writes that is
-/// taken without waiting. Default: 64 MiB.
+/// Bytes that the state's redo log may grow to; on persistent memory, bytes of a new state's log. They bound the
+/// time of recovery, and the burst of writes that is taken without waiting. Default: 1 GiB; on persistent memory
+/// 64 MiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_options_set_log_bytes(
     options: *mut mangrove_app_options,

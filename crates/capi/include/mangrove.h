@@ -628,8 +628,8 @@ mangrove_status mangrove_options_set_busy_wait(mangrove_options *options,
 // Default: 128 GiB. It cannot be changed later.
 mangrove_status mangrove_options_set_capacity(mangrove_options *options, uint64_t bytes);
 
-// Bytes of a new pool's redo log, 16 KiB to 1 GiB, preallocated (file medium). They bound the time of recovery, and
-// the burst of writes that is taken without waiting. Default: 64 MiB.
+// Bytes that the pool's redo log may grow to, 16 KiB to 1 GiB (file medium). It begins small and grows with use. They
+// bound the time of recovery, and the burst of writes that is taken without waiting. Default: 1 GiB.
 mangrove_status mangrove_options_set_log_bytes(mangrove_options *options,
                                                uint64_t bytes);
 
@@ -1092,9 +1092,9 @@ mangrove_status mangrove_heap_options_set_durability_interval(mangrove_heap_opti
 mangrove_status mangrove_heap_options_set_capacity(mangrove_heap_options *options,
                                                    uint64_t bytes);
 
-// Bytes of a new heap's redo log, 16 KiB to 1 GiB, preallocated; on persistent memory of each of its
+// Bytes that the heap's redo log may grow to, 16 KiB to 1 GiB; on persistent memory the bytes of each of its
 // logs. They bound the time of recovery, and the burst of transactions that is taken without waiting.
-// Default: 64 MiB.
+// Default: 1 GiB; on persistent memory 64 MiB.
 mangrove_status mangrove_heap_options_set_log_bytes(mangrove_heap_options *options,
                                                     uint64_t bytes);
 

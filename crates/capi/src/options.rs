@@ -272,8 +272,8 @@ pub unsafe extern "C" fn mangrove_options_set_capacity(
     set_option!(guard_unit, options.all.capacity(bytes_of(bytes, CAPACITY_BYTES, "the capacity of a map")?))
 }
 
-/// Bytes of a new pool's redo log, 16 KiB to 1 GiB, preallocated (file medium). They bound the time of recovery, and
-/// the burst of writes that is taken without waiting. Default: 64 MiB.
+/// Bytes that the pool's redo log may grow to, 16 KiB to 1 GiB (file medium). It begins small and grows with use. They
+/// bound the time of recovery, and the burst of writes that is taken without waiting. Default: 1 GiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_options_set_log_bytes(
     options: *mut mangrove_options,

@@ -18,7 +18,7 @@ pub(crate) struct OpenArgs {
     /// The most bytes a new pool can grow to, like 512M or 64G (address space, not disk space)
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) capacity: Option<u64>,
-    /// Bytes of a new pool's redo log, like 64M
+    /// What the pool's redo log may grow to, like 64M
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) log: Option<u64>,
     /// Persistence domain to assume on persistent memory: auto, adr or eadr

@@ -33,7 +33,7 @@ impl Map {
             snapshot => snapshot?,
         };
         let records = from.len()?;
-        let options = copy_options(info.capacity, info.log_bytes);
+        let options = copy_options(info.capacity, info.log_bytes_max);
         appear(path.as_ref(), &info.path, |part| copy(from.iter()?, records, &options, part, &mut progress))
     }
 }

@@ -104,7 +104,7 @@ pub(crate) fn copy_files(
     damage.extend(report.skipped.iter().map(|found| format!("{}, {found}", from.join("image").display())));
     let walk = hart.range(Bound::Unbounded, Bound::Unbounded).map_err(|e| engine(from, e))?;
     let walk = Range::new(walk, from);
-    let copy_options = copy_options(pool.info().capacity, pool.info().log_bytes);
+    let copy_options = copy_options(pool.info().capacity, pool.info().log_bytes_max);
     let copied = appear(new, from, |part| copy(walk, report.records, &copy_options, part, progress))?;
     Ok((copied, damage))
 }

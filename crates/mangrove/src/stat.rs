@@ -90,6 +90,8 @@ pub struct PoolInfo {
     pub image_bytes: u64,
     /// Bytes of the redo log; 0 where there is none.
     pub log_bytes: u64,
+    /// Bytes that the redo log grows to at most.
+    pub log_bytes_max: u64,
     /// True when the pool was closed in order.
     pub clean: bool,
     /// True when another process holds it now.
@@ -141,6 +143,7 @@ impl PoolInfo {
             capacity: info.capacity,
             image_bytes: info.image_bytes,
             log_bytes: info.log_bytes,
+            log_bytes_max: info.log_bytes_max,
             clean: info.clean,
             busy,
         }

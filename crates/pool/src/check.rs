@@ -4,7 +4,7 @@ use crate::format::page_sums::{PAGE_BYTES, page_checksum};
 use crate::format::superblock;
 use crate::format::superblock::Superblock;
 use crate::log::recent::LeftRecent;
-use crate::log::scan::{closed_log, refuse_hole, scan};
+use crate::log::scan::{closed_log, refuse_grown, refuse_hole, scan};
 use crate::options::PoolOptions;
 use crate::pool_files::{DataFiles, LockedPool, PoolFile, PoolFiles, hold, read_superblock_file};
 use crate::stat::{CheckReport, Damage, MediumKind};
@@ -95,9 +95,11 @@ fn check_file(
         Err(e) => return push(report, e),
     };
     let size = log.size()?;
-    if size != sb.log_bytes {
+    if size < sb.log_bytes {
         let what = format!("the log has {size} bytes instead of {}", sb.log_bytes);
-        report.damage.push(Damage { path: log.path().to_owned(), offset: size.min(sb.log_bytes), what });
+        report.damage.push(Damage { path: log.path().to_owned(), offset: size, what });
+    } else if let Err(e) = refuse_grown(&log, sb, directory.join("pool")) {
+        push(report, e)?;
     } else if sb.clean {
         if let Err(e) = closed_log(&log, sb, directory.join("pool")) {
             push(report, e)?;

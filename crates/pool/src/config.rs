@@ -1,7 +1,6 @@
 //! The choices about a pool that every door offers: creation, medium, durability, sizes. All doors use the same
 //! names, and the same spelling as commands and environment variables.
 
-use crate::limits::LOG_BYTES_DEFAULT;
 use crate::mapped::latency::{FlushCost, Latency};
 use crate::{Error, Result};
 use std::fmt;
@@ -215,8 +214,12 @@ pub struct PoolConfig {
     pub memory_bytes_max: Option<u64>,
     /// Address space of a new pool in bytes: what its region may ever grow to. `None`: the default of the door.
     pub capacity: Option<u64>,
-    /// Size of a new pool's redo log in bytes (file medium).
-    pub log_bytes: u64,
+    /// What the redo log of a pool on the file medium may grow to, in bytes. `None`: as the pool was made or, for a new
+    /// one, the default of the door.
+    pub log_bytes: Option<u64>,
+    /// Bytes that the log of a new pool begins with, for tests.
+    #[doc(hidden)]
+    pub log_bytes_first: Option<u64>,
     /// The persistence domain to assume on persistent memory.
     pub domain: Domain,
 }
@@ -233,7 +236,8 @@ impl Default for PoolConfig {
             keeps_recent: false,
             memory_bytes_max: None,
             capacity: None,
-            log_bytes: LOG_BYTES_DEFAULT,
+            log_bytes: None,
+            log_bytes_first: None,
             domain: Domain::Auto,
         }
     }
@@ -367,11 +371,13 @@ macro_rules! pool_config_setters {
         $crate::pool_config_setters!($field: $($rest)*);
     };
     ($field:ident: log_bytes, $($rest:tt)*) => {
-        /// Bytes of a new pool's redo log, preallocated (file medium), 16 KiB to 1 GiB. It bounds recovery time and
-        /// the burst of writes that is absorbed without waiting for the checkpointer. Default: 64 MiB.
+        /// Bytes that the redo log may grow to, 16 KiB to 1 GiB. It begins small and grows with use: freely up to
+        /// 64 MiB, beyond that while it is shorter than the data. It bounds recovery time and the burst of writes that
+        /// is absorbed without waiting for the checkpointer. Kept by the pool; where the engine keeps logs of its own
+        /// (persistent memory), the size of each. Default: 1 GiB, and 64 MiB for logs of an engine.
         #[must_use]
         pub fn log_bytes(mut self, bytes: u64) -> Self {
-            self.$field.log_bytes = bytes;
+            self.$field.log_bytes = Some(bytes);
             self
         }
         $crate::pool_config_setters!($field: $($rest)*);

@@ -7,6 +7,7 @@
 
 use crate::config::Medium;
 use crate::format::superblock::{COPY_BYTES, DEVDAX_BYTES_MAX, FILE_BYTES, Superblock, VERSION};
+use crate::limits::LOG_BYTES_FIRST;
 use crate::mapped::dax::{supports_map_sync, zero_device};
 use crate::neighbours;
 use crate::options::{AddressChoice, PoolOptions};
@@ -106,8 +107,9 @@ fn prepare(options: &PoolOptions, directory: &Path) -> Result<Vec<u8>> {
         let path = directory.join("image");
         storage.open(&path, OpenHow::Create, here()).map_err(io_error(&path, "create"))?;
     }
+    let log_bytes_max = if medium == MediumKind::File { options.log_bytes_max() } else { 0 };
     let log_bytes =
-        if medium == MediumKind::File { options.config.log_bytes.next_multiple_of(4096) } else { 0 };
+        options.config.log_bytes_first.unwrap_or(LOG_BYTES_FIRST).next_multiple_of(4096).min(log_bytes_max);
     let path = directory.join("sums");
     storage.open(&path, OpenHow::Create, here()).map_err(io_error(&path, "create"))?;
     if medium == MediumKind::File {
@@ -148,6 +150,8 @@ fn prepare(options: &PoolOptions, directory: &Path) -> Result<Vec<u8>> {
         capacity,
         image_bytes: 0,
         log_bytes,
+        shift: 0,
+        log_bytes_max,
         tail: 0,
         target: 0,
         nonce: 0,

@@ -11,8 +11,10 @@ pub enum DamageCheck {
     PageChecksum,
     /// The page checksums are those that the pool was closed with.
     ChecksumsDigest,
-    /// The log is as long as the superblock records.
+    /// The log is at least as long as the superblock records.
     LogLength,
+    /// No group lies beyond the end of the log that the superblock records.
+    GrownLog,
     /// The log contains the group that the superblock records.
     RecordedGroup,
     /// No group follows the tail of a pool that was closed.
@@ -33,11 +35,12 @@ pub enum DamageCheck {
 
 impl DamageCheck {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::ImageLength,
         Self::PageChecksum,
         Self::ChecksumsDigest,
         Self::LogLength,
+        Self::GrownLog,
         Self::RecordedGroup,
         Self::ClosedLog,
         Self::LogHole,

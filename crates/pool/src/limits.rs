@@ -10,9 +10,13 @@ pub const CAPACITY_BYTES_DEFAULT: u64 = 1 << 40;
 pub const CAPACITY_BYTES_MIN: u64 = 64 << 10;
 /// See [`CAPACITY_BYTES_MIN`].
 pub const CAPACITY_BYTES_MAX: u64 = 1 << 46;
-/// Size of the log of a new file pool unless asked otherwise: 64 MiB.
-pub const LOG_BYTES_DEFAULT: u64 = 64 << 20;
-/// Least size of a log. Useful logs have 1 MiB and more; the simulator uses small ones.
+/// What the log of a file pool grows to at most unless asked otherwise: 1 GiB.
+pub const LOG_BYTES_DEFAULT: u64 = 1 << 30;
+/// A new log has so many bytes, and grows with use.
+pub(crate) const LOG_BYTES_FIRST: u64 = 128 << 10;
+/// Up to this size the log grows freely; beyond it, only while it is shorter than the data file.
+pub(crate) const LOG_BYTES_FREE: u64 = 64 << 20;
+/// Least size of a log. Useful logs may grow to 1 MiB and more; the simulator uses small ones.
 pub const LOG_BYTES_MIN: u64 = 16 << 10;
 /// Greatest size of a log.
 pub const LOG_BYTES_MAX: u64 = 1 << 30;

@@ -2,8 +2,8 @@
 
 use crate::config::{Create, Medium, PoolConfig};
 use crate::limits::{
-    CAPACITY_BYTES_DEFAULT, CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, KIND_BYTES_MAX, LOG_BYTES_MAX,
-    LOG_BYTES_MIN,
+    CAPACITY_BYTES_DEFAULT, CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, KIND_BYTES_MAX, LOG_BYTES_DEFAULT,
+    LOG_BYTES_MAX, LOG_BYTES_MIN,
 };
 use crate::mapped::domain::PersistenceDomain;
 use crate::storage::os::OsStorage;
@@ -195,6 +195,14 @@ impl PoolOptions {
         self
     }
 
+    /// Bytes that the log of a new pool begins with, for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn log_bytes_first(mut self, bytes: u64) -> Self {
+        self.config.log_bytes_first = Some(bytes);
+        self
+    }
+
     /// Where the files live, instead of the operating system's file systems.
     #[must_use]
     pub fn storage(mut self, storage: Arc<dyn Storage>) -> Self {
@@ -223,6 +231,11 @@ impl PoolOptions {
         self.config.capacity.unwrap_or(CAPACITY_BYTES_DEFAULT)
     }
 
+    /// What the log of a new pool may grow to, in whole pages.
+    pub(crate) fn log_bytes_max(&self) -> u64 {
+        self.config.log_bytes.unwrap_or(LOG_BYTES_DEFAULT).next_multiple_of(4096)
+    }
+
     pub(crate) fn validate(&self) -> Result<()> {
         let unsupported = |what: String| Err(Error::Unsupported { what });
         self.config.durability.validate()?;
@@ -238,11 +251,8 @@ impl PoolOptions {
                 self.capacity_bytes()
             ));
         }
-        if !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&self.config.log_bytes) {
-            return unsupported(format!(
-                "a log has {LOG_BYTES_MIN} to {LOG_BYTES_MAX} bytes, not {}",
-                self.config.log_bytes
-            ));
+        if let Some(bytes) = self.config.log_bytes.filter(|b| !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(b)) {
+            return unsupported(format!("a log has {LOG_BYTES_MIN} to {LOG_BYTES_MAX} bytes, not {bytes}"));
         }
         if let AddressChoice::At(address) = self.address
             && (address == 0 || !address.is_multiple_of(4096))

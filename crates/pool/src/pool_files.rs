@@ -4,6 +4,7 @@
 use crate::damage_check::DamageCheck;
 use crate::error::{is_no_descriptor, is_no_space};
 use crate::format::page_sums::{CHECKSUM_BYTES, PAGE_BYTES, PageChecksums};
+use crate::format::ring_layout::RingLayout;
 use crate::format::superblock;
 use crate::format::superblock::{COPY_BYTES, RecordedGroup, Superblock, VERSION};
 use crate::stat::MediumKind;
@@ -142,10 +143,10 @@ impl PoolFile {
         Ok(())
     }
 
-    /// Reads the bytes at a position of the log whose ring of `log_bytes` this file holds; see `read_padded`.
-    pub(crate) fn read_ring(&self, lsn: Lsn, log_bytes: u64, bytes: &mut [u8]) -> Result<()> {
-        let physical = lsn % log_bytes;
-        let (first, rest) = bytes.split_at_mut(bytes.len().min((log_bytes - physical) as usize));
+    /// Reads the bytes at a position of the log whose `ring` this file holds; see `read_padded`.
+    pub(crate) fn read_ring(&self, lsn: Lsn, ring: RingLayout, bytes: &mut [u8]) -> Result<()> {
+        let physical = ring.place(lsn);
+        let (first, rest) = bytes.split_at_mut(bytes.len().min((ring.bytes - physical) as usize));
         self.read_padded(physical, first)?;
         self.read_padded(0, rest)
     }
@@ -195,6 +196,16 @@ impl PoolFile {
 
     pub(crate) fn allocate(&self, offset: u64, len: u64, site: Site) -> std::result::Result<(), FileError> {
         self.file.allocate(offset, len, site).map_err(|e| FileError::new(self.path.clone(), e))
+    }
+
+    /// See [`StorageFile::prepare_range`].
+    pub(crate) fn prepare_range(
+        &self,
+        offset: u64,
+        len: u64,
+        site: Site,
+    ) -> std::result::Result<(), FileError> {
+        self.file.prepare_range(offset, len, site).map_err(|e| FileError::new(self.path.clone(), e))
     }
 
     pub(crate) fn lock(&self, kind: LockKind) -> Result<bool> {

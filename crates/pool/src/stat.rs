@@ -52,6 +52,8 @@ pub struct PoolInfo {
     pub image_bytes: u64,
     /// Size of the log in bytes; 0 where there is none.
     pub log_bytes: u64,
+    /// What the log grows to at most.
+    pub log_bytes_max: u64,
     /// Start of the log at the last checkpoint.
     pub tail: Lsn,
     /// True when the last writer closed it.

@@ -275,7 +275,7 @@ fn many_threads_share_syncs_and_each_finds_its_writes() {
 fn a_long_log_is_applied_by_several_threads_in_order() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("p");
-    let options = options().log_bytes(16 << 20);
+    let options = options().log_bytes(16 << 20).log_bytes_first(16 << 20);
     let pool = options.open(&path).unwrap();
     let mut model = vec![0u8; 2 << 20];
     let mut seed = 3u64;

@@ -26,6 +26,7 @@ fn a_flush_costs_what_the_table_says() {
         .medium(Medium::File)
         .capacity(4 << 20)
         .log_bytes(1 << 20)
+        .log_bytes_first(1 << 20)
         .background(false)
         .open(dir.path().join("p"))
         .unwrap();

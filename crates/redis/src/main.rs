@@ -31,7 +31,7 @@ Options:
   --durability HOW      sync: a reply waits until its write is durable [default];
                         interval=MS: a crash loses the last MS milliseconds at most
   --medium WHAT         of a new state: auto [default], file, dax, or emulated=WRITE-NS/READ-NS for tests
-  --log-bytes N         size of a new state's redo log [default: 64 MiB]
+  --log-bytes N         what the redo log may grow to [default: 1 GiB]
   --slow-batch-ms N     log each unit that takes longer until it is durable; 0: none [default: 100]
   --metrics-port N      answer scrapes of Prometheus at http://127.0.0.1:N/metrics
   --metrics-bind ADDR   at another address of this machine

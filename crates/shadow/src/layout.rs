@@ -25,6 +25,8 @@ pub(crate) const VERSION: u64 = 2;
 pub(crate) const PAGE_BYTES: u64 = 4096;
 /// Least bytes of one ring.
 pub(crate) const RING_BYTES_MIN: u64 = 4096;
+/// Bytes of one ring unless asked otherwise.
+pub(crate) const RING_BYTES_DEFAULT: u64 = 64 << 20;
 /// Greatest bytes of one ring.
 pub(crate) const RING_BYTES_MAX: u64 = 1 << 30;
 

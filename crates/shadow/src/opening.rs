@@ -1,6 +1,8 @@
 //! From options to the pool below, and to the header of a new shadow.
 
-use crate::layout::{AT_RINGS, PAGE_BYTES, RING_BYTES_MAX, RING_BYTES_MIN, ShadowLayout, VERSION};
+use crate::layout::{
+    AT_RINGS, PAGE_BYTES, RING_BYTES_DEFAULT, RING_BYTES_MAX, RING_BYTES_MIN, ShadowLayout, VERSION,
+};
 use crate::{Error, Options, Result, Shadow};
 use mangrove_pool::{AddressChoice, Medium, MediumKind, Pool, Region};
 use std::path::Path;
@@ -63,6 +65,7 @@ impl Options {
             ring_bytes: self
                 .config
                 .log_bytes
+                .unwrap_or(RING_BYTES_DEFAULT)
                 .next_multiple_of(PAGE_BYTES)
                 .clamp(RING_BYTES_MIN, RING_BYTES_MAX),
             log_count: self.log_count as u64,

@@ -244,6 +244,17 @@ impl Shadow {
         }
     }
 
+    /// What the log may grow to: its size where it does not grow.
+    #[must_use]
+    pub fn log_bytes_max(&self) -> u64 {
+        match &self.backing {
+            Backing::Rings(_) => self.stat().log_bytes,
+            Backing::Log(_) | Backing::ReadOnly(_) => {
+                self.pool.as_ref().map_or(0, |pool| pool.info().log_bytes_max)
+            }
+        }
+    }
+
     /// Makes at least the first `bytes` bytes usable and reserves space for them. Bytes that were never committed
     /// read as zeros after the next opening.
     ///

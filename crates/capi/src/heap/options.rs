@@ -200,9 +200,9 @@ pub unsafe extern "C" fn mangrove_heap_options_set_capacity(
     set_option!(guard_unit, options.all.capacity(bytes_of(bytes, CAPACITY_BYTES, "the capacity of a heap")?))
 }
 
-/// Bytes of a new heap's redo log, 16 KiB to 1 GiB, preallocated; on persistent memory of each of its
+/// Bytes that the heap's redo log may grow to, 16 KiB to 1 GiB; on persistent memory the bytes of each of its
 /// logs. They bound the time of recovery, and the burst of transactions that is taken without waiting.
-/// Default: 64 MiB.
+/// Default: 1 GiB; on persistent memory 64 MiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_heap_options_set_log_bytes(
     options: *mut mangrove_heap_options,

@@ -2,7 +2,7 @@
 //! only the pool itself protects.
 
 use mangrove::Map;
-use mangrove_pool::{Create, Durability, Latency, Medium, Pool, PoolOptions, crc32c};
+use mangrove_pool::{Create, Durability, Latency, Medium, Pool, PoolConfig, PoolOptions, crc32c};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +14,8 @@ pub(super) type Records = BTreeMap<Vec<u8>, Arc<[u8]>>;
 const CAPACITY_BYTES: u64 = 16 << 20;
 /// So long that no checkpoint begins by itself: it would change the files while they are copied.
 const LOG_BYTES: u64 = 1 << 20;
+/// What a log begins with that grows.
+const LOG_BYTES_FIRST: u64 = 128 << 10;
 /// No write is synced in this time.
 const UNSYNCED: Duration = Duration::from_secs(3600);
 const PAGE_BYTES: usize = 4096;
@@ -23,6 +25,8 @@ const PAGE_COUNT: u64 = 300;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ObjectKind {
     Map,
+    /// A map whose log begins short and grows.
+    GrowingMap,
     /// A map none of whose writes is synced while it is made: what has returned is in the file of recent writes.
     RecentMap,
     Pages,
@@ -43,8 +47,11 @@ impl ObjectKind {
     pub(super) fn create(self, path: &Path, is_mapped: bool) -> Object {
         let medium = if is_mapped { Medium::Emulated(Latency::default()) } else { Medium::File };
         match self {
-            Self::Map | Self::RecentMap => {
-                let mut options = Map::options().medium(medium).capacity(CAPACITY_BYTES).log_bytes(LOG_BYTES);
+            Self::Map | Self::GrowingMap | Self::RecentMap => {
+                let first = if self == Self::GrowingMap { LOG_BYTES_FIRST } else { LOG_BYTES };
+                let config = PoolConfig { log_bytes_first: Some(first), ..PoolConfig::default() };
+                let mut options = Map::options().config(config).medium(medium);
+                options = options.capacity(CAPACITY_BYTES).log_bytes(LOG_BYTES);
                 if self == Self::RecentMap {
                     options = options.durability(Durability::Interval(UNSYNCED)).keeps_recent(true);
                 }
@@ -52,6 +59,7 @@ impl ObjectKind {
             }
             Self::Pages => {
                 let options = PoolOptions::new().medium(medium).capacity(CAPACITY_BYTES).log_bytes(LOG_BYTES);
+                let options = options.log_bytes_first(LOG_BYTES);
                 let pool = options.create(Create::New).open(path).expect("a new pool");
                 pool.region().grow(PAGE_COUNT * PAGE_BYTES as u64).expect("space for the pages");
                 Object::Pages(Box::new(pool))
@@ -62,7 +70,7 @@ impl ObjectKind {
     /// Opens a pool for reading or writing.
     pub(super) fn open(self, path: &Path, read_only: bool) -> Result<Object, String> {
         match self {
-            Self::Map | Self::RecentMap => {
+            Self::Map | Self::GrowingMap | Self::RecentMap => {
                 let map = if read_only { Map::options().read_only(true).open(path) } else { Map::open(path) };
                 map.map(|map| Object::Map(Box::new(map))).map_err(text)
             }
@@ -119,6 +127,20 @@ impl Object {
                 write_page(pool, page, &[0; PAGE_BYTES])?;
                 Ok(page_key(page))
             }
+        }
+    }
+
+    /// Waits until the log has grown as far as it will before the next write.
+    pub(super) fn wait_grown(&self) {
+        let is_grown = || match self {
+            Self::Map(map) => {
+                let stat = map.stat();
+                stat.log_bytes == LOG_BYTES || stat.log_bytes_used <= stat.log_bytes / 2
+            }
+            Self::Pages(_) => true,
+        };
+        while !is_grown() {
+            std::thread::yield_now();
         }
     }
 

@@ -97,7 +97,7 @@ fn write_sparse(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 pub(super) fn unclosed_pools() -> &'static [UnclosedPool] {
     static POOLS: OnceLock<Vec<UnclosedPool>> = OnceLock::new();
     POOLS.get_or_init(|| {
-        use ObjectKind::{Map, Pages, RecentMap};
+        use ObjectKind::{GrowingMap, Map, Pages, RecentMap};
         use Step::{Checkpoint, Close, Fill, Killed, Reopen, Spill};
         vec![
             make("file, no checkpoint", Map, false, &[Fill, Fill]),
@@ -106,6 +106,7 @@ pub(super) fn unclosed_pools() -> &'static [UnclosedPool] {
             make("file, opened twice, no checkpoint", Map, false, &[Fill, Reopen, Fill]),
             make("file, killed twice", Map, false, &[Fill, Checkpoint, Fill, Killed, Fill]),
             make("file, a spill file", Map, false, &[Fill, Checkpoint, Fill, Spill, Fill]),
+            make("file, a log that grew", GrowingMap, false, &[Fill, Fill, Fill]),
             make("file, closed", Map, false, &[Fill, Reopen, Fill, Close]),
             make("file, recent writes", RecentMap, false, &[Fill]),
             make("file, recent writes after a checkpoint", RecentMap, false, &[Fill, Checkpoint, Fill]),
@@ -189,6 +190,7 @@ fn make(name: &'static str, kind: ObjectKind, is_mapped: bool, plan: &[Step]) ->
                 };
             }
         }
+        making.object.wait_grown();
         older.push(read_files(&making.path));
     }
     let files = older.pop().expect("the files after the last step");

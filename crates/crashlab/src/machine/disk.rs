@@ -364,6 +364,11 @@ impl StorageFile for DiskFile {
         Ok(())
     }
 
+    fn prepare_range(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
+        // One write: an allocation before it would hide that the zeros come late.
+        self.write_at(offset, &vec![0; len as usize], site)
+    }
+
     fn lock(&self, _kind: LockKind) -> io::Result<bool> {
         // One process at a time: a crash gives up every lock.
         Ok(true)

@@ -45,6 +45,8 @@ pub struct FilePlan {
     pub capacity: u64,
     /// Bytes of the log.
     pub log_bytes: u64,
+    /// Bytes that it grows to.
+    pub log_bytes_max: u64,
     /// Acknowledged writes are durable at `sync` only.
     pub interval: bool,
     /// What returned survives the death of the process.
@@ -121,7 +123,8 @@ impl Machine for FileMachine {
             .address(self.plan.address.map_or(AddressChoice::Anywhere, AddressChoice::At))
             .start(if self.plan.copy_on_write { Start::CopyOnWrite } else { Start::Read })
             .capacity(self.plan.capacity)
-            .log_bytes(self.plan.log_bytes)
+            .log_bytes_first(self.plan.log_bytes)
+            .log_bytes(self.plan.log_bytes.max(self.plan.log_bytes_max))
             .kind("crashlab")
             .background(false)
             .storage(Arc::new(self.disk.clone()))

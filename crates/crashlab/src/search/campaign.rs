@@ -21,6 +21,8 @@ use std::sync::Arc;
 
 /// Small enough that a run wraps it several times.
 const LOG_BYTES: u64 = 16 << 10;
+/// ... and what it grows to: so little that growth comes before checkpoints and does not replace them.
+const LOG_BYTES_MAX: u64 = 24 << 10;
 
 /// One in this many images of the file domain is of a pool with durability by interval.
 const INTERVAL_SHARE: u64 = 4;
@@ -358,6 +360,7 @@ fn file_machine<S: Subject>(interval: bool) -> FileWorld {
     FileWorld::new(FilePlan {
         capacity: S::DISK_BYTES,
         log_bytes: LOG_BYTES,
+        log_bytes_max: LOG_BYTES_MAX,
         interval,
         recent: interval,
         address: S::ADDRESS,

@@ -1,6 +1,7 @@
 //! Applies the log's records to the region in memory, when a file pool is opened.
 
 use crate::format::log::{GROUP_HEADER_BYTES, GroupHeader, LogRecords, group_total};
+use crate::format::ring_layout::RingLayout;
 use crate::log::spill::{PendingSpill, REFERENCE_BYTES, SpillReader, SpillReference};
 use crate::storage::traits::Storage;
 use crate::{Lsn, Result};
@@ -18,6 +19,7 @@ pub(super) struct LogParts<'a> {
     pub(super) directory: &'a Path,
     pub(super) seed: u32,
     pub(super) ring: &'a Mirror,
+    pub(super) layout: RingLayout,
     pub(super) spills: &'a [(Lsn, SpillReference)],
     /// How many spill files stay open.
     pub(super) keep_open: usize,
@@ -30,7 +32,7 @@ impl LogParts<'_> {
         let mut count = 0;
         let part = from..to;
         for &(at, reference) in self.spills.iter().filter(|(at, _)| part.contains(at)) {
-            count += apply(self.ring, memory, from, at);
+            count += apply(self.ring, self.layout, memory, from..at);
             let mut reader = SpillReader::open(self.storage, self.directory, reference, self.seed)?;
             let mut chunk = Vec::new();
             while reader.next(&mut chunk)? {
@@ -42,7 +44,7 @@ impl LogParts<'_> {
             self.applied.push(PendingSpill { number: reference.number, file });
             from = at + group_total(REFERENCE_BYTES);
         }
-        Ok(count + apply(self.ring, memory, from, to))
+        Ok(count + apply(self.ring, self.layout, memory, from..to))
     }
 }
 
@@ -50,35 +52,26 @@ impl LogParts<'_> {
 ///
 /// Several threads each read the whole log and apply the bytes in their own stripes of the region. Most of the time
 /// goes into cache misses of the copies, and one thread writes all versions of a byte, in their order.
-fn apply(ring: &Mirror, memory: &Reservation, from: Lsn, to: Lsn) -> u64 {
-    let threads = if to - from < PARALLEL_LOG_BYTES {
+fn apply(ring: &Mirror, layout: RingLayout, memory: &Reservation, range: std::ops::Range<Lsn>) -> u64 {
+    let len = (range.end - range.start) as usize;
+    // SAFETY: the ring is mapped twice in a row, the groups are at most its length in total, and no thread writes it.
+    let bytes = unsafe {
+        std::slice::from_raw_parts(ring.base().as_ptr().add(layout.place(range.start) as usize), len)
+    };
+    let threads = if (len as u64) < PARALLEL_LOG_BYTES {
         1
     } else {
         std::thread::available_parallelism().map_or(1, usize::from).min(8)
     };
-    let counts =
-        fan_out(threads, |stripe| apply_stripes(ring, memory, from..to, stripe as u64, threads as u64));
+    let counts = fan_out(threads, |stripe| {
+        apply_bytes(bytes, memory, stripe as u64, threads as u64).expect("the scan read these groups")
+    });
     // Each thread has read all records.
     counts[0]
 }
 
-/// Applies the bytes in every `stripes`-th stripe from `stripe` on; returns the count of records read.
-fn apply_stripes(
-    ring: &Mirror,
-    memory: &Reservation,
-    range: std::ops::Range<Lsn>,
-    stripe: u64,
-    stripes: u64,
-) -> u64 {
-    let physical = (range.start % ring.len() as u64) as usize;
-    let len = (range.end - range.start) as usize;
-    // SAFETY: the ring is mapped twice in a row, the groups are at most its length in total, and no thread writes
-    // it.
-    let bytes = unsafe { std::slice::from_raw_parts(ring.base().as_ptr().add(physical), len) };
-    apply_bytes(bytes, memory, stripe, stripes).expect("the scan read these groups")
-}
-
-/// As `apply_stripes`, for verified groups; `None` when they hold no records.
+/// Applies the bytes of verified groups in every `stripes`-th stripe from `stripe` on; returns the count of records
+/// read, or `None` when the groups hold none.
 fn apply_bytes(bytes: &[u8], memory: &Reservation, stripe: u64, stripes: u64) -> Option<u64> {
     let mut at = 0;
     let mut count = 0;

@@ -7,8 +7,8 @@
 //!    `flush` does nothing and `wait` fails. What was acknowledged before stays durable.
 //! 3. A child of fork(2) shares the log's ring and its file with its parent. So it appends nothing, writes nothing
 //!    and takes no lock (a thread that is not in the child may hold it).
-//! 4. A thread takes these locks in this order: checkpointer, group commit, superblock, recent writes, open group. It
-//!    takes no lock of an engine while it holds one of them.
+//! 4. A thread takes these locks in this order: log growth, checkpointer, group commit, superblock, recent writes,
+//!    open group. It takes no lock of an engine while it holds one of them.
 //! 5. The superblock records the first write of a process before anything in it is acknowledged.
 //! 6. A thread with an atomic group that needs a spill file waits until at most one such group waits for a
 //!    checkpoint: so the spill files of a pool take a bounded space.
@@ -18,6 +18,7 @@ use crate::file::checkpoint::Checkpointer;
 use crate::file::exit_hook::FlushAtExit;
 use crate::file::finish_recovery::DeferredRecovery;
 use crate::file::flusher::Flusher;
+use crate::file::log_growth::LogGrowth;
 use crate::format::page_sums::PAGE_BYTES;
 use crate::log::group_commit::GroupWriter;
 use crate::log::ring::{AppendError, Log};
@@ -56,10 +57,10 @@ pub(crate) struct FileParts {
 /// The medium of an open file pool.
 pub(crate) struct FileMedium {
     memory: Reservation,
-    log: Log,
-    superblock: Mutex<SuperblockFile>,
+    pub(super) log: Log,
+    pub(super) superblock: Mutex<SuperblockFile>,
     /// The pool's directory.
-    directory: PathBuf,
+    pub(super) directory: PathBuf,
     files: Arc<DataFiles>,
     storage: Arc<dyn Storage>,
     checkpointer: Mutex<Checkpointer>,
@@ -68,12 +69,13 @@ pub(crate) struct FileMedium {
     /// The process that opened the pool.
     process: ProcessMark,
     /// Background threads run checkpoints; otherwise a thread that finds the log full does.
-    background: bool,
+    pub(super) background: bool,
     /// Bytes of the data file that a background thread compares with their page checksums.
     unverified: std::ops::Range<u64>,
     /// Usable bytes; changed under `growing`.
     grown: AtomicU64,
     growing: Mutex<()>,
+    pub(super) log_growth: LogGrowth,
     /// The superblock says "not clean"; changed under its lock.
     marked_dirty: AtomicBool,
     first_error: OnceLock<Error>,
@@ -82,12 +84,12 @@ pub(crate) struct FileMedium {
     /// Notified when `finished` is set, or never will be.
     finish: EventCount,
     /// Notified when log space was freed, or never will be.
-    space: EventCount,
+    pub(super) space: EventCount,
     /// Notified when the checkpointer thread has work, or shall end.
     work: EventCount,
     wanted: AtomicBool,
-    stop: AtomicBool,
-    log_full_waits: AtomicU64,
+    pub(super) stop: AtomicBool,
+    pub(super) log_full_waits: AtomicU64,
     checkpoints: AtomicU64,
     /// When the last one ended, or the pool was opened, in nanoseconds.
     checkpointed_ns: AtomicU64,
@@ -97,7 +99,7 @@ pub(crate) struct FileMedium {
 
 impl FileMedium {
     pub(crate) fn new(parts: FileParts, config: &PoolConfig, background: bool) -> Self {
-        let sb = parts.superblock.current();
+        let sb = parts.superblock.current().clone();
         let is_marked = !sb.clean && !sb.alone;
         let medium = Self {
             memory: parts.memory,
@@ -114,6 +116,7 @@ impl FileMedium {
             unverified: parts.unverified,
             grown: AtomicU64::new(parts.grown),
             growing: Mutex::new(()),
+            log_growth: LogGrowth::new(config, &sb),
             marked_dirty: AtomicBool::new(is_marked),
             first_error: OnceLock::new(),
             finished: OnceLock::new(),
@@ -233,7 +236,7 @@ impl FileMedium {
             // Acquire pairs with the Release in `want_checkpoint`.
             if self.wanted.swap(false, Ordering::Acquire) {
                 // An error has poisoned the pool, and every waiting thread gets it.
-                let _ = self.checkpoint_now();
+                let _ = self.make_log_space();
             } else {
                 self.work.wait(ticket);
             }
@@ -249,7 +252,7 @@ impl FileMedium {
         });
     }
 
-    fn want_checkpoint(&self) {
+    pub(super) fn want_checkpoint(&self) {
         // Release pairs with the Acquire in `checkpoint_loop`.
         if self.background && !self.wanted.swap(true, Ordering::Release) {
             self.work.notify_all();
@@ -270,6 +273,7 @@ impl FileMedium {
         while !self.log.commit.is_quiet() {
             std::thread::yield_now();
         }
+        drop(self.log_growth.prepared.lock());
         drop(self.checkpointer.lock());
         drop(self.growing.lock());
     }
@@ -360,7 +364,7 @@ impl FileMedium {
         self.finish.notify_all();
     }
 
-    fn failure(&self) -> Error {
+    pub(super) fn failure(&self) -> Error {
         if !self.is_ours() {
             let path = self.directory.display();
             return Error::Unsupported {
@@ -410,22 +414,6 @@ impl FileMedium {
         }
     }
 
-    /// Waits for log space; false when no space will be freed any more.
-    #[cold]
-    fn make_space(&self, ticket: u32) -> bool {
-        // Relaxed: a counter.
-        self.log_full_waits.fetch_add(1, Ordering::Relaxed);
-        if self.background {
-            self.want_checkpoint();
-            if !self.log.commit.has_failed() {
-                self.space.wait(ticket);
-            }
-            !self.log.commit.has_failed()
-        } else {
-            self.checkpoint_now().is_ok()
-        }
-    }
-
     /// # Safety
     /// As [`MediumOps::flush`].
     unsafe fn append(&self, offset: u64, ptr: *const u8, len: usize) {
@@ -437,13 +425,10 @@ impl FileMedium {
                     if self.flusher.notes_all {
                         self.flusher.note();
                     }
-                    // A checkpoint may have passed `end` by now.
-                    if end.saturating_sub(self.log.tail()) > self.log.log_bytes() / 2 {
-                        self.want_checkpoint();
-                    }
+                    self.note_log_use(end);
                     return;
                 }
-                Err(AppendError::Full | AppendError::TooLong) => {
+                Err(AppendError::Full | AppendError::TooLong(_)) => {
                     if !self.make_space(ticket) {
                         return;
                     }
@@ -453,7 +438,7 @@ impl FileMedium {
     }
 
     /// Makes the superblock say "not clean" (invariant 1). False when that failed.
-    fn mark_dirty(&self) -> bool {
+    pub(super) fn mark_dirty(&self) -> bool {
         // Acquire pairs with the Release below.
         if self.marked_dirty.load(Ordering::Acquire) {
             return true;
@@ -688,16 +673,18 @@ impl MediumOps for FileMedium {
             match unsafe { self.log.append_atomic_group(base, ranges) } {
                 Ok(end) => {
                     self.note_unit()?;
-                    if end.saturating_sub(self.log.tail()) > self.log.log_bytes() / 2 {
-                        self.want_checkpoint();
-                    }
+                    self.note_log_use(end);
                     return Ok(end);
                 }
                 Err(AppendError::Full) => {
                     self.make_space(ticket);
                 }
-                // SAFETY: as above.
-                Err(AppendError::TooLong) => return unsafe { self.flush_spilled(base, ranges) },
+                Err(AppendError::TooLong(bytes)) => {
+                    if !self.grow_log_for(bytes)? {
+                        // SAFETY: as above.
+                        return unsafe { self.flush_spilled(base, ranges) };
+                    }
+                }
             }
         }
     }

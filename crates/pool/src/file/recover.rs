@@ -19,7 +19,7 @@ use crate::format::superblock::Superblock;
 use crate::limits::{fits_memory, reserve};
 use crate::log::recent::{LeftRecent, Recent};
 use crate::log::ring::Log;
-use crate::log::scan::{LogScan, closed_log, refuse_hole, scan};
+use crate::log::scan::{LogScan, closed_log, refuse_grown, refuse_hole, scan};
 use crate::log::spill::PendingSpill;
 use crate::options::{PoolOptions, Start};
 use crate::pool_files::{DataFiles, PoolFile, SuperblockFile};
@@ -91,6 +91,7 @@ pub(crate) fn recover(
     }
     let notes = DamageNotes::new(options.salvage);
     notes.pass(check_log_length(&log_file, sb), || ())?;
+    notes.pass(refuse_grown(&log_file, sb, directory.join("pool")), || ())?;
     let image_size = match notes.pass(files.image_size(sb).map(Some), || None)? {
         Some(size) => size,
         None => files.image.size()?.min(sb.capacity) / PAGE_BYTES as u64 * PAGE_BYTES as u64,
@@ -139,7 +140,16 @@ pub(crate) fn recover(
     }
     let keep_open = if read_only { 0 } else { KEPT_OPEN_MAX };
     let (seed, spills) = (sb.seed(), &scan.spills[..]);
-    let mut log = LogParts { storage, directory, seed, ring: &ring, spills, keep_open, applied: Vec::new() };
+    let mut log = LogParts {
+        storage,
+        directory,
+        seed,
+        ring: &ring,
+        layout: sb.ring(),
+        spills,
+        keep_open,
+        applied: Vec::new(),
+    };
     let mut records = log.apply(&memory, sb.tail, sb.target)?;
     for page in suspects {
         notes.pass(verify_suspect(page, &memory, &sums, &files), || ())?;
@@ -176,11 +186,11 @@ pub(crate) fn recover(
 
 fn check_log_length(log_file: &PoolFile, sb: &Superblock) -> Result<()> {
     let log_size = log_file.size()?;
-    if log_size == sb.log_bytes || !DamageCheck::LogLength.is_on() {
+    if log_size >= sb.log_bytes || !DamageCheck::LogLength.is_on() {
         return Ok(());
     }
     let what = format!("the log has {log_size} bytes instead of {}", sb.log_bytes);
-    Err(log_file.corrupt(log_size.min(sb.log_bytes), what))
+    Err(log_file.corrupt(log_size, what))
 }
 
 /// What the log holds, and recent writes continue.
@@ -292,7 +302,7 @@ impl Recovered {
     ) -> Result<FileParts> {
         let sb = superblock.current();
         let (nonce, end) = (self.nonce, self.scan.end);
-        let make = || Recent::create(&*storage, directory, sb.log_bytes, sb.seed(), nonce, end);
+        let make = || Recent::create(&*storage, directory, sb.ring(), sb.seed(), nonce, end);
         let recent = keeps_recent.then(make).transpose()?;
         let interrupted = (sb.target > sb.tail).then_some((sb.target, self.scan.target_nonce));
         let log = Log::new(self.ring, self.log_file, sb, &self.scan, nonce, self.spills, recent);

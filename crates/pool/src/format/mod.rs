@@ -2,4 +2,5 @@
 
 pub(super) mod log;
 pub(super) mod page_sums;
+pub(super) mod ring_layout;
 pub(super) mod superblock;

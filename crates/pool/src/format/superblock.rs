@@ -6,6 +6,7 @@
 //!    written can be torn.
 //! 2. Every byte of a copy is under its CRC.
 
+use crate::format::ring_layout::RingLayout;
 use crate::stat::{MediumKind, PoolInfo};
 use crate::{Error, Lsn, Result, crc32c};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ pub(crate) const COPY_BYTES: usize = 4096;
 /// Bytes of the file `pool`.
 pub(crate) const FILE_BYTES: usize = 2 * COPY_BYTES;
 /// Version that this code writes, and the newest that it reads.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 const MAGIC: [u8; 8] = *b"MANGROVE";
 const ENDIAN_MARK: u32 = 0x0a0b_0c0d;
 /// Longest name of a devdax device.
@@ -42,8 +43,10 @@ const AT_SUMS_DIGEST: usize = 1152;
 const AT_GROUP: usize = 1160;
 const AT_GROUP_NONCE: usize = 1168;
 const AT_MADE: usize = 1176;
+const AT_SHIFT: usize = 1184;
+const AT_LOG_BYTES_MAX: usize = 1192;
 const AT_CRC: usize = COPY_BYTES - 4;
-const _: () = assert!(AT_DEVDAX + DEVDAX_BYTES_MAX <= AT_ADDRESS && AT_MADE < AT_CRC);
+const _: () = assert!(AT_DEVDAX + DEVDAX_BYTES_MAX <= AT_ADDRESS && AT_LOG_BYTES_MAX + 8 <= AT_CRC);
 
 /// A group of the log that was durable when the superblock recorded it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +72,11 @@ pub(crate) struct Superblock {
     /// The data file is at least this long.
     pub(crate) image_bytes: u64,
     pub(crate) log_bytes: u64,
+    /// The byte at a position of the log stands at (position + shift) mod `log_bytes`. Zero in older versions, and
+    /// until the log has grown.
+    pub(crate) shift: u64,
+    /// The log does not grow beyond this; 0 where it is not known.
+    pub(crate) log_bytes_max: u64,
     /// The log starts here; everything before is in the data file.
     pub(crate) tail: Lsn,
     /// A checkpoint of the log up to here is under way; equal to `tail` when none is.
@@ -92,6 +100,11 @@ pub(crate) struct Superblock {
 }
 
 impl Superblock {
+    /// The log's ring.
+    pub(crate) fn ring(&self) -> RingLayout {
+        RingLayout { bytes: self.log_bytes, shift: self.shift }
+    }
+
     /// Seed of every CRC in this pool's log.
     pub(crate) fn seed(&self) -> u32 {
         crc32c(0, &self.uuid)
@@ -124,6 +137,8 @@ impl Superblock {
             (AT_SUMS_DIGEST, self.sums_digest),
             (AT_GROUP, group),
             (AT_GROUP_NONCE, group_nonce),
+            (AT_SHIFT, self.shift),
+            (AT_LOG_BYTES_MAX, self.log_bytes_max),
         ] {
             b[at..][..8].copy_from_slice(&value.to_le_bytes());
         }
@@ -151,6 +166,7 @@ impl Superblock {
             capacity: self.capacity,
             image_bytes: self.image_bytes,
             log_bytes: self.log_bytes,
+            log_bytes_max: if self.log_bytes_max == 0 { self.log_bytes } else { self.log_bytes_max },
             tail: self.tail,
             clean: self.clean,
             made: self.made,
@@ -227,6 +243,8 @@ fn decode_copy(b: &[u8], place: u64) -> std::result::Result<Superblock, CopyFaul
         capacity: le64(AT_CAPACITY),
         image_bytes: le64(AT_IMAGE_BYTES),
         log_bytes: le64(AT_LOG_BYTES),
+        shift: le64(AT_SHIFT),
+        log_bytes_max: le64(AT_LOG_BYTES_MAX),
         tail: le64(AT_TAIL),
         target: le64(AT_TARGET),
         nonce: le64(AT_NONCE),
@@ -266,6 +284,15 @@ fn check_geometry(sb: &Superblock) -> std::result::Result<(), String> {
     if sb.medium == MediumKind::File {
         if !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&sb.log_bytes) || !sb.log_bytes.is_multiple_of(4096) {
             return Err(format!("a log of {} bytes cannot be", sb.log_bytes));
+        }
+        if sb.shift >= sb.log_bytes || !sb.shift.is_multiple_of(512) {
+            return Err(format!("a log that is shifted by {} bytes cannot be", sb.shift));
+        }
+        let grows_to = sb.log_bytes_max;
+        if grows_to != 0
+            && !((sb.log_bytes..=LOG_BYTES_MAX).contains(&grows_to) && grows_to.is_multiple_of(4096))
+        {
+            return Err(format!("a log that grows up to {} bytes cannot be", sb.log_bytes_max));
         }
         let sane = sb.tail.is_multiple_of(512)
             && sb.target.is_multiple_of(512)
@@ -360,6 +387,8 @@ mod tests {
             capacity: 1 << 30,
             image_bytes: 5 << 12,
             log_bytes: 0,
+            shift: 0x1a00,
+            log_bytes_max: 0x0300_0000,
             tail: 512,
             target: 512,
             nonce: 0x1122_3344_5566_7788,
@@ -406,6 +435,8 @@ mod tests {
                 "group" => (0x7_7e00u64 + 1).to_le_bytes().to_vec(),
                 "group_nonce" => 0x0fed_cba9_8765_4321u64.to_le_bytes().to_vec(),
                 "made" => vec![1],
+                "shift" => 0x1a00u64.to_le_bytes().to_vec(),
+                "log_bytes_max" => 0x0300_0000u64.to_le_bytes().to_vec(),
                 "devdax_len" => 11u32.to_le_bytes().to_vec(),
                 "devdax" => [b"/dev/dax0.0".to_vec(), vec![0; DEVDAX_BYTES_MAX - 11]].concat(),
                 "crc" => crc32c(0, &bytes[..AT_CRC]).to_le_bytes().to_vec(),
@@ -418,7 +449,7 @@ mod tests {
         assert_eq!(untold, None, "the page does not tell of this byte");
         assert_eq!(
             covered.iter().filter(|&&c| c).count(),
-            42 + 16 + 6 * 8 + 4 + DEVDAX_BYTES_MAX + 8 + 8 + 2 * 8 + 1 + 4
+            42 + 16 + 6 * 8 + 4 + DEVDAX_BYTES_MAX + 8 + 8 + 2 * 8 + 1 + 2 * 8 + 4
         );
     }
 

@@ -15,7 +15,8 @@
 
 use crate::crc32c;
 use crate::format::log::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader, group_crc, group_total};
-use crate::pool_files::{PoolFile, kind_of, names_in};
+use crate::format::ring_layout::RingLayout;
+use crate::pool_files::{FileError, PoolFile, kind_of, names_in};
 use crate::storage::traits::{OpenHow, PathKind, Storage, here};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::{Lsn, Result};
@@ -52,26 +53,33 @@ pub(crate) struct RecentGroup {
 /// No group is before it: the log was empty when the process began.
 pub(crate) const NOT_KNOWN: u64 = u64::MAX;
 
-/// How far a group has been copied.
-#[derive(Default)]
+/// How far a group has been copied, and where.
 pub(crate) struct Copied {
     start: Lsn,
     end: Lsn,
     /// Checksum of the records up to `end`.
     crc: u32,
     buffer: Vec<u8>,
+    /// The file's ring: the log's, except for the moment in which that has grown and this not.
+    ring: RingLayout,
 }
 
 /// The file of recent writes of an open pool.
 pub(crate) struct Recent {
     file: PoolFile,
-    log_bytes: u64,
     seed: u32,
     nonce: u64,
     /// Everything before this position has been copied or is durable.
     upto: AtomicU64,
     /// This lock comes before that of the open group.
     copied: Mutex<Copied>,
+}
+
+impl Copied {
+    /// From now on the file's ring is this one, which the log's superblock records durably.
+    pub(crate) fn set_ring(&mut self, ring: RingLayout) {
+        self.ring = ring;
+    }
 }
 
 impl Recent {
@@ -82,19 +90,29 @@ impl Recent {
     pub(crate) fn create(
         storage: &dyn Storage,
         directory: &Path,
-        log_bytes: u64,
+        ring: RingLayout,
         seed: u32,
         nonce: u64,
         end: Lsn,
     ) -> Result<Self> {
         let path = directory.join(format!("{NAME}{nonce:016x}"));
         let file = PoolFile::open(storage, path.clone(), OpenHow::Create, "create")?;
-        if let Err(e) = file.allocate(0, log_bytes, here()) {
+        if let Err(e) = file.allocate(0, ring.bytes, here()) {
             // The next opening for writing removes it as well.
             let _ = storage.remove(&path, here());
-            return Err(e.doing_with_space("allocate space in", log_bytes));
+            return Err(e.doing_with_space("allocate space in", ring.bytes));
         }
-        Ok(Self { file, log_bytes, seed, nonce, upto: AtomicU64::new(end), copied: Mutex::default() })
+        let copied = Mutex::new(Copied { start: 0, end: 0, crc: 0, buffer: Vec::new(), ring });
+        Ok(Self { file, seed, nonce, upto: AtomicU64::new(end), copied })
+    }
+
+    /// Makes the file long enough for a log that will have grown to `bytes`.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub(crate) fn make_longer(&self, bytes: u64) -> std::result::Result<(), FileError> {
+        let old = self.copied.lock().ring.bytes;
+        if bytes > old { self.file.allocate(old, bytes - old, here()) } else { Ok(()) }
     }
 
     /// Removes the file: the log is empty, or names nothing that is only there.
@@ -156,18 +174,19 @@ impl Recent {
         encode(&fields, group.before, copied.crc, &mut header);
         let written = if is_new {
             buffer[..GROUP_HEADER_BYTES].copy_from_slice(&header);
-            self.write(group.start, &buffer)
+            self.write(copied.ring, group.start, &buffer)
         } else {
             // Durable-order: invariant 1.
-            self.write(from, &buffer).and_then(|()| self.write(group.start, &header))
+            self.write(copied.ring, from, &buffer)
+                .and_then(|()| self.write(copied.ring, group.start, &header))
         };
         copied.buffer = buffer;
         written
     }
 
-    fn write(&self, lsn: Lsn, bytes: &[u8]) -> Result<()> {
-        let physical = lsn % self.log_bytes;
-        let (first, rest) = bytes.split_at(bytes.len().min((self.log_bytes - physical) as usize));
+    fn write(&self, ring: RingLayout, lsn: Lsn, bytes: &[u8]) -> Result<()> {
+        let physical = ring.place(lsn);
+        let (first, rest) = bytes.split_at(bytes.len().min((ring.bytes - physical) as usize));
         for (at, part) in [(physical, first), (0, rest)] {
             if !part.is_empty() {
                 self.file.write_at(at, part, here())?;
@@ -234,7 +253,7 @@ impl LeftRecent {
         self.file.sync(here())
     }
 
-    /// The group at `lsn` of a log of `log_bytes`, in whole sectors, as the log shall have it: with a right checksum,
+    /// The group at `lsn` of a log with this ring, in whole sectors, as the log shall have it: with a right checksum,
     /// and with what `change` puts into its header. `takes` decides by its header, and by the bytes of records in the
     /// group before.
     ///
@@ -243,19 +262,19 @@ impl LeftRecent {
     pub(crate) fn group_at(
         &self,
         lsn: Lsn,
-        log_bytes: u64,
+        ring: RingLayout,
         seed: u32,
         change: impl FnOnce(&mut GroupHeader),
         takes: impl FnOnce(&GroupHeader, u64) -> bool,
     ) -> Result<Option<Vec<u8>>> {
         let mut bytes = vec![0; GROUP_HEADER_BYTES];
-        self.file.read_ring(lsn, log_bytes, &mut bytes)?;
+        self.file.read_ring(lsn, ring, &mut bytes)?;
         let Some((mut header, before)) = decode(&bytes) else { return Ok(None) };
         if (header.lsn, header.nonce) != (lsn, self.nonce) || !takes(&header, before) {
             return Ok(None);
         }
         bytes.resize(GROUP_HEADER_BYTES + header.payload as usize, 0);
-        self.file.read_ring(lsn, log_bytes, &mut bytes)?;
+        self.file.read_ring(lsn, ring, &mut bytes)?;
         let mut wanted = [0; GROUP_HEADER_BYTES];
         encode(&header, before, crc32c(seed, &bytes[GROUP_HEADER_BYTES..]), &mut wanted);
         if bytes[..GROUP_HEADER_BYTES] != wanted {

@@ -3,19 +3,24 @@
 //! Invariants:
 //! 1. Records stand in the ring in the order in which `append` took the lock: the program's order for one thread,
 //!    and for many threads an order that respects every happens-before among them.
-//! 2. `kept <= tail <= durable <= sealed <= group_start <= pos <= kept + log_bytes`, and the open group will end,
-//!    padded, within `kept + log_bytes`: sealing never needs space. `kept` is the position of the group that the
-//!    superblock records, if it lies before the tail: a write that a crash tears must not destroy it before a younger
-//!    group is durable. Otherwise recovery would take the log for another's (`log/scan.rs`).
+//! 2. `kept <= tail <= durable <= sealed <= group_start <= pos <= space_end`, and the open group will end,
+//!    padded, within `space_end` (`kept + log_bytes`; the ring's old end while it grows): sealing never needs space.
+//!    `kept` is the position of the group that the superblock records, if it lies before the tail: a write that a crash
+//!    tears must not destroy it before a younger group is durable. Otherwise recovery would take the log for another's
+//!    (`log/scan.rs`).
 //! 3. The ring's bytes in `tail..pos` are never overwritten. Those in `durable..sealed` belong to the leaders of
 //!    the group commit, each of which sealed a part; the checkpointer reads those before.
-//! 4. Durable-order: a group is durable before any later group counts as durable, although writes overlap.
+//! 4. When the ring grows, everything in `kept..pos` keeps its place, in memory and in the file: so it grows only
+//!    while that lies in one piece, and nothing is appended beyond the old end before the superblock says, durably,
+//!    that there is more (`file/grow_log.rs`). A shorter ring stays mapped: it is the same memory.
+//! 5. Durable-order: a group is durable before any later group counts as durable, although writes overlap.
 //!    Otherwise recovery would stop at the hole, and lose the acknowledged groups after it.
 
 use crate::format::log::{
     FLAG_CONTINUES, FLAG_FIRST, FLAG_SPILLED, GROUP_HEADER_BYTES, GROUP_PAYLOAD_BYTES_MAX, GroupHeader,
     RECORD_HEADER_BYTES_MAX, group_crc, group_total, put_varint,
 };
+use crate::format::ring_layout::RingLayout;
 use crate::format::superblock::{RecordedGroup, Superblock};
 use crate::log::group_commit::{Failed, GroupCommit, GroupWriter, crowd_here};
 use crate::log::recent::{Recent, RecentGroup};
@@ -26,6 +31,7 @@ use crate::storage::traits::{SECTOR_BYTES, here};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::{Lsn, Range, Site};
 use mangrove_sys::Mirror;
+use std::sync::OnceLock;
 
 /// Longest single write to the file, in bytes.
 const WRITE_BYTES_MAX: u64 = 8 << 20;
@@ -33,6 +39,9 @@ const WRITE_BYTES_MAX: u64 = 8 << 20;
 /// From so many groups on that were closed and not copied to the file of recent writes, those are forgotten that are
 /// durable.
 const CLOSED_GROUPS: usize = 64;
+
+/// Lengths that a ring has in one process, at most. It at least doubles each time.
+const VIEWS_MAX: usize = 20;
 
 /// The group that is being filled.
 struct OpenGroup {
@@ -57,11 +66,45 @@ pub(crate) struct LogCounters {
     pub(crate) syncs: AtomicU64,
 }
 
+/// The ring in memory, of one length.
+struct View {
+    ring: Mirror,
+    layout: RingLayout,
+    group_payload_max: usize,
+}
+
+impl View {
+    /// Log bytes that an atomic group of several groups takes at most: every group is filled up, except for a rest
+    /// that is too short for another record.
+    fn atomic_group_log_bytes(&self, ranges: usize, bytes: usize) -> u64 {
+        // A range is cut where a group ends, and each cut takes another record header.
+        let least = self.group_payload_max - 2 * RECORD_HEADER_BYTES_MAX;
+        let groups = (ranges * RECORD_HEADER_BYTES_MAX + bytes) / least + 1;
+        (groups * (group_total(self.group_payload_max) as usize)) as u64
+    }
+
+    fn new(ring: Mirror, layout: RingLayout) -> Self {
+        assert_eq!(ring.len() as u64, layout.bytes, "the ring has its length");
+        // At least four groups fit, so that appending continues while one is written and one is applied.
+        let group_payload_max = GROUP_PAYLOAD_BYTES_MAX.min(ring.len() / 4 - 2 * SECTOR_BYTES);
+        Self { ring, layout, group_payload_max }
+    }
+
+    #[inline]
+    fn ptr(&self, lsn: Lsn) -> *mut u8 {
+        // SAFETY: the place is below the ring's length, and the ring is mapped twice in a row.
+        unsafe { self.ring.base().as_ptr().add(self.layout.place(lsn) as usize) }
+    }
+}
+
 /// The log of an open pool.
 pub(crate) struct Log {
-    ring: Mirror,
-    log_bytes: u64,
-    group_payload_max: usize,
+    /// The ring, of each length that it has had in this process.
+    views: [OnceLock<View>; VIEWS_MAX],
+    /// Number of the view that counts. Changed under the lock of the open group.
+    current: AtomicU64,
+    /// While the ring grows, its old end: nothing is appended beyond it. Otherwise `u64::MAX`.
+    stop: AtomicU64,
     file: PoolFile,
     open: Mutex<OpenGroup>,
     appended: AtomicU64,
@@ -85,8 +128,9 @@ pub(crate) struct Log {
 pub(crate) enum AppendError {
     /// The checkpointer must free space first.
     Full,
-    /// An atomic group of more than half a log. The other half keeps appending possible while one is applied.
-    TooLong,
+    /// An atomic group of more than half a log. The other half keeps appending possible while one is applied. A log of
+    /// this many bytes is long enough.
+    TooLong(u64),
 }
 
 impl Log {
@@ -100,13 +144,13 @@ impl Log {
         spills: Vec<PendingSpill>,
         recent: Option<Recent>,
     ) -> Self {
-        let (log_bytes, end) = (ring.len() as u64, scan.end);
-        // At least four groups fit, so that appending continues while one is written and one is applied.
-        let group_payload_max = GROUP_PAYLOAD_BYTES_MAX.min(ring.len() / 4 - 2 * SECTOR_BYTES);
+        let end = scan.end;
+        let views = std::array::from_fn(|_| OnceLock::new());
+        views[0].get_or_init(|| View::new(ring, sb.ring()));
         Self {
-            ring,
-            log_bytes,
-            group_payload_max,
+            views,
+            current: AtomicU64::new(0),
+            stop: AtomicU64::new(u64::MAX),
             file,
             open: Mutex::new(OpenGroup {
                 group_start: end,
@@ -129,9 +173,68 @@ impl Log {
         }
     }
 
-    /// Greatest range that one record can hold; longer flushes are split.
+    /// The ring as it is now. A position that the caller knows of has a place in it.
+    #[inline]
+    fn view(&self) -> &View {
+        // Acquire pairs with the Release in `grow`.
+        let current = self.current.load(Ordering::Acquire) as usize;
+        self.views[current].get().expect("a view is set before it counts")
+    }
+
+    /// Greatest range that one record can hold; longer flushes are split. It never becomes less.
     pub(crate) fn record_bytes_max(&self) -> usize {
-        self.group_payload_max - RECORD_HEADER_BYTES_MAX
+        self.view().group_payload_max - RECORD_HEADER_BYTES_MAX
+    }
+
+    /// The ring of the log's file.
+    pub(crate) fn layout(&self) -> RingLayout {
+        self.view().layout
+    }
+
+    /// A ring of `bytes` bytes that begins with the memory of this one; `None` where the process may not have it.
+    pub(crate) fn longer_ring(&self, bytes: u64) -> Option<Mirror> {
+        let current = self.current.load(Ordering::Acquire) as usize;
+        if current + 1 >= VIEWS_MAX { None } else { self.view().ring.grown(bytes as usize).ok() }
+    }
+
+    /// The layout that the ring has when it has grown to `bytes`. Stops appends at its present end, until `grow` is
+    /// called. `None`, and nothing changes, while what it holds wraps around.
+    pub(crate) fn stop_to_grow(&self, bytes: u64) -> Option<RingLayout> {
+        let open = self.open.lock();
+        let (kept, layout) = (self.kept.load(Ordering::Acquire), self.layout());
+        let end = layout.end_after(kept);
+        if open.pos.next_multiple_of(SECTOR_BYTES as u64) > end {
+            return None;
+        }
+        // Relaxed: read under the lock.
+        self.stop.store(end, Ordering::Relaxed);
+        Some(layout.grown(bytes, kept))
+    }
+
+    /// True while `stop_to_grow` would not refuse.
+    pub(crate) fn is_in_one_piece(&self) -> bool {
+        let open = self.open.lock();
+        let kept = self.kept.load(Ordering::Acquire);
+        open.pos.next_multiple_of(SECTOR_BYTES as u64) <= self.layout().end_after(kept)
+    }
+
+    /// After `stop_to_grow`, when the superblock says durably that the log has this layout: it has grown.
+    pub(crate) fn grow(&self, ring: Mirror, layout: RingLayout) {
+        let mut copied = self.recent.as_ref().map(Recent::lock);
+        let open = self.open.lock();
+        if let Some(copied) = &mut copied {
+            copied.set_ring(layout);
+        }
+        // Relaxed: only this function changes it, one call at a time.
+        let next = self.current.load(Ordering::Relaxed) + 1;
+        self.views[next as usize].get_or_init(|| View::new(ring, layout));
+        // Release pairs with the Acquire in `view`.
+        self.current.store(next, Ordering::Release);
+        self.stop.store(u64::MAX, Ordering::Relaxed);
+        drop(open);
+        if let Some(last) = self.views[next as usize - 1].get() {
+            last.ring.forget_pages();
+        }
     }
 
     #[inline]
@@ -162,11 +265,13 @@ impl Log {
         self.kept.store(kept_of(sb), Ordering::Release);
     }
 
-    /// The position where the ring is full.
+    /// The position where the ring is full; under the lock of the open group.
     #[inline]
     fn space_end(&self) -> Lsn {
         // Acquire pairs with the Release in `free_by`: space before it may be overwritten.
-        self.kept.load(Ordering::Acquire) + self.log_bytes
+        let end = self.kept.load(Ordering::Acquire) + self.view().layout.bytes;
+        // Relaxed: the lock publishes it.
+        end.min(self.stop.load(Ordering::Relaxed))
     }
 
     /// True when the write that begins at `from` is the first of this process.
@@ -193,7 +298,7 @@ impl Log {
     }
 
     pub(crate) fn log_bytes(&self) -> u64 {
-        self.log_bytes
+        self.view().layout.bytes
     }
 
     /// Writes `from..to`, which an earlier process wrote, to the file once more, durably.
@@ -201,8 +306,9 @@ impl Log {
     pub(crate) fn write_again(&self, from: Lsn, to: Lsn) -> crate::Result<()> {
         let mut at = from;
         while at < to {
-            let physical = at % self.log_bytes;
-            let len = (to - at).min(self.log_bytes - physical).min(WRITE_BYTES_MAX);
+            let layout = self.layout();
+            let physical = layout.place(at);
+            let len = (to - at).min(layout.bytes - physical).min(WRITE_BYTES_MAX);
             // SAFETY: `from..to` is durable or was found so, and not yet freed: no thread writes it.
             let bytes = unsafe { self.bytes(at, len) };
             self.file.write_durable(physical, bytes, here())?;
@@ -217,8 +323,7 @@ impl Log {
 
     #[inline]
     fn ptr(&self, lsn: Lsn) -> *mut u8 {
-        // SAFETY: the remainder is below the ring's length, and the ring is mapped twice in a row.
-        unsafe { self.ring.base().as_ptr().add((lsn % self.log_bytes) as usize) }
+        self.view().ptr(lsn)
     }
 
     /// `len` bytes of the ring at `lsn`.
@@ -226,7 +331,7 @@ impl Log {
     /// # Safety
     /// `len <= log_bytes`, and no thread writes the range meanwhile (invariant 3).
     pub(crate) unsafe fn bytes(&self, lsn: Lsn, len: u64) -> &[u8] {
-        debug_assert!(len <= self.log_bytes);
+        debug_assert!(len <= self.log_bytes());
         // SAFETY: contiguous because of the second view; the caller guarantees the rest.
         unsafe { std::slice::from_raw_parts(self.ptr(lsn), len as usize) }
     }
@@ -240,7 +345,7 @@ impl Log {
         reason = "the ring is shared memory; ranges are handed out by invariant 3"
     )]
     unsafe fn bytes_mut(&self, lsn: Lsn, len: u64) -> &mut [u8] {
-        debug_assert!(len <= self.log_bytes);
+        debug_assert!(len <= self.log_bytes());
         // SAFETY: contiguous because of the second view; the caller guarantees the rest.
         unsafe { std::slice::from_raw_parts_mut(self.ptr(lsn), len as usize) }
     }
@@ -259,7 +364,8 @@ impl Log {
         let mut open = self.open.lock();
         let mut start = open.group_start;
         let mut at = if open.pos == start { start + GROUP_HEADER_BYTES as u64 } else { open.pos };
-        if at + need - start > (GROUP_HEADER_BYTES + self.group_payload_max) as u64 {
+        let view = self.view();
+        if at + need - start > (GROUP_HEADER_BYTES + view.group_payload_max) as u64 {
             self.close_group(&mut open);
             start = open.group_start;
             at = start + GROUP_HEADER_BYTES as u64;
@@ -270,7 +376,7 @@ impl Log {
         }
         // SAFETY: `at..end` is free (invariant 2) and ours while we hold the lock.
         unsafe {
-            let to = self.ptr(at);
+            let to = view.ptr(at);
             copy_small(header.as_ptr(), to, header_len);
             copy_words(src, to.add(header_len), len);
         }
@@ -300,20 +406,21 @@ impl Log {
         let bytes = ranges.iter().map(|r| r.len).sum::<u64>() as usize;
         let plain = ranges.len() * RECORD_HEADER_BYTES_MAX + bytes;
         let mut open = self.open.lock();
-        let group_max = (GROUP_HEADER_BYTES + self.group_payload_max) as u64;
+        let view = self.view();
+        let group_max = (GROUP_HEADER_BYTES + view.group_payload_max) as u64;
         let at = if open.pos == open.group_start { open.pos + GROUP_HEADER_BYTES as u64 } else { open.pos };
         let fits = at + plain as u64 - open.group_start <= group_max;
         if !fits {
             self.close_group(&mut open);
         }
         let begin = if fits { at } else { open.group_start };
-        let need = if plain <= self.group_payload_max {
+        let need = if plain <= view.group_payload_max {
             (GROUP_HEADER_BYTES + plain) as u64
         } else {
-            self.atomic_group_log_bytes(ranges.len(), bytes)
+            view.atomic_group_log_bytes(ranges.len(), bytes)
         };
-        if need > self.log_bytes / 2 {
-            return Err(AppendError::TooLong);
+        if need > view.layout.bytes / 2 {
+            return Err(AppendError::TooLong(2 * need));
         }
         if (begin + need).next_multiple_of(SECTOR_BYTES as u64) > self.space_end() {
             // Closing a group above has published nothing: its padding counts only when a record follows.
@@ -350,15 +457,6 @@ impl Log {
         Ok(open.pos)
     }
 
-    /// Log bytes that an atomic group of several groups takes at most: every group is filled up, except for a rest
-    /// that is too short for another record.
-    fn atomic_group_log_bytes(&self, ranges: usize, bytes: usize) -> u64 {
-        // A range is cut where a group ends, and each cut takes another record header.
-        let least = self.group_payload_max - 2 * RECORD_HEADER_BYTES_MAX;
-        let groups = (ranges * RECORD_HEADER_BYTES_MAX + bytes) / least + 1;
-        (groups * (group_total(self.group_payload_max) as usize)) as u64
-    }
-
     /// Writes one range of an atomic group at the end of the open group, cut where groups end.
     ///
     /// # Safety
@@ -368,7 +466,8 @@ impl Log {
         while len > 0 {
             let at =
                 if open.pos == open.group_start { open.pos + GROUP_HEADER_BYTES as u64 } else { open.pos };
-            let left = GROUP_HEADER_BYTES + self.group_payload_max - (at - open.group_start) as usize;
+            let group_max = GROUP_HEADER_BYTES + self.view().group_payload_max;
+            let left = group_max - (at - open.group_start) as usize;
             if left <= RECORD_HEADER_BYTES_MAX {
                 self.close_group_with(open, FLAG_CONTINUES);
                 continue;
@@ -532,8 +631,9 @@ impl Log {
     fn write_file(&self, from: Lsn, to: Lsn, site: Site) -> crate::Result<()> {
         let mut at = from;
         while at < to {
-            let physical = at % self.log_bytes;
-            let len = (to - at).min(self.log_bytes - physical).min(WRITE_BYTES_MAX);
+            let layout = self.layout();
+            let physical = layout.place(at);
+            let len = (to - at).min(layout.bytes - physical).min(WRITE_BYTES_MAX);
             // SAFETY: as in `finish_groups`.
             let bytes = unsafe { self.bytes(at, len) };
             self.file.write_durable(physical, bytes, site)?;

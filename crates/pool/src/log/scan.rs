@@ -24,6 +24,7 @@ use crate::damage_check::DamageCheck;
 use crate::format::log::{
     FLAG_CONTINUES, FLAG_FIRST, FLAG_SPILLED, GROUP_HEADER_BYTES, GroupHeader, LogRecords, group_crc,
 };
+use crate::format::ring_layout::RingLayout;
 use crate::format::superblock::{RecordedGroup, Superblock};
 use crate::log::recent::{LeftRecent, NOT_KNOWN};
 use crate::log::spill::SpillReference;
@@ -86,6 +87,7 @@ impl LogScan {
 struct LogReader<'a> {
     file: &'a PoolFile,
     ring: &'a mut Mirror,
+    layout: RingLayout,
     loaded: Lsn,
     limit: Lsn,
 }
@@ -97,9 +99,8 @@ impl LogReader<'_> {
             return Ok(false);
         }
         while self.loaded < at + len {
-            let log_bytes = self.ring.len() as u64;
-            let physical = self.loaded % log_bytes;
-            let step = STEP_BYTES.min(log_bytes - physical).min(self.limit - self.loaded);
+            let physical = self.layout.place(self.loaded);
+            let step = STEP_BYTES.min(self.layout.bytes - physical).min(self.limit - self.loaded);
             // SAFETY: inside the first view of the ring, which is ours alone.
             let bytes = unsafe {
                 std::slice::from_raw_parts_mut(
@@ -115,7 +116,7 @@ impl LogReader<'_> {
 
     /// Puts `bytes` at `at`, in place of what the log has there. Nothing may be loaded afterwards.
     fn put(&mut self, at: Lsn, bytes: &[u8]) {
-        let physical = (at % self.ring.len() as u64) as usize;
+        let physical = self.layout.place(at) as usize;
         assert!(bytes.len() <= self.ring.len());
         // SAFETY: as in `bytes`; the ring is ours alone.
         unsafe {
@@ -129,7 +130,7 @@ impl LogReader<'_> {
 
     /// `len` loaded bytes at `at`.
     fn bytes(&self, at: Lsn, len: usize) -> &[u8] {
-        let physical = (at % self.ring.len() as u64) as usize;
+        let physical = self.layout.place(at) as usize;
         assert!(len <= self.ring.len());
         // SAFETY: the ring is mapped twice in a row, and `&self` excludes writers.
         unsafe { std::slice::from_raw_parts(self.ring.base().as_ptr().add(physical), len) }
@@ -149,15 +150,16 @@ pub(crate) fn scan(
     sb: &Superblock,
     ring: &mut Mirror,
 ) -> Result<LogScan> {
-    let log_bytes = ring.len() as u64;
+    let layout = sb.ring();
+    let log_bytes = layout.bytes;
     if !sb.clean {
         // The process wrote its log past the page cache, so it must be read from the disk: start with all of it now,
         // for `refuse_hole` too.
-        let physical = sb.tail % log_bytes;
+        let physical = layout.place(sb.tail);
         file.will_read(physical, log_bytes - physical);
         file.will_read(0, physical);
     }
-    let mut reader = LogReader { file, ring, loaded: sb.tail, limit: sb.tail + log_bytes };
+    let mut reader = LogReader { file, ring, layout, loaded: sb.tail, limit: sb.tail + log_bytes };
     let mut scan = LogScan::empty(sb);
     let mut at_target = sb.target == sb.tail;
     let mut has_recorded = false;
@@ -197,7 +199,9 @@ pub(crate) fn scan(
             spills.push((scan.end, reference));
         }
         if records.damaged() || spilled != reference.is_some() {
-            return Err(file.corrupt(scan.end % log_bytes, "a group with a right checksum holds no records"));
+            return Err(
+                file.corrupt(layout.place(scan.end), "a group with a right checksum holds no records")
+            );
         }
         scan.last = Some(RecordedGroup { lsn: scan.end, nonce: header.nonce });
         has_recorded |= sb.group == scan.last;
@@ -220,16 +224,16 @@ pub(crate) fn scan(
     named.sort_unstable();
     if let Some(pair) = named.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         let what = "two groups name the same file of a long unit";
-        return Err(file.corrupt(pair[1].1 % log_bytes, what));
+        return Err(file.corrupt(layout.place(pair[1].1), what));
     }
     scan.spills = spills;
     if scan.end >= sb.target && !at_target {
         let what = format!("no group ends at position {}, where a checkpoint was to end", sb.target);
-        return Err(file.corrupt(sb.target % log_bytes, what));
+        return Err(file.corrupt(layout.place(sb.target), what));
     }
     if scan.end < sb.target {
         let what = format!("the log ends at position {}, but was durable up to {}", scan.end, sb.target);
-        return Err(file.corrupt(scan.end % log_bytes, what));
+        return Err(file.corrupt(layout.place(scan.end), what));
     }
     if !sb.clean && !has_recorded {
         refuse_foreign(file, sb, &scan)?;
@@ -247,7 +251,7 @@ fn refuse_foreign(file: &PoolFile, sb: &Superblock, scan: &LogScan) -> Result<()
     if group.lsn < sb.tail && (scan.groups > 0 || holds(file, sb, group)?) {
         return Ok(());
     }
-    let at = scan.end.max(group.lsn.min(sb.tail)) % sb.log_bytes;
+    let at = sb.ring().place(scan.end.max(group.lsn.min(sb.tail)));
     let what = format!(
         "the log lacks the group at position {}, which had been durable: it is blank, of another pool, or an older \
          copy; restore the files of a pool together",
@@ -266,14 +270,14 @@ fn holds(file: &PoolFile, sb: &Superblock, group: RecordedGroup) -> Result<bool>
 /// The header of the group at `lsn`, when a whole group with a right checksum stands there.
 fn group_at(file: &PoolFile, sb: &Superblock, lsn: Lsn) -> Result<Option<GroupHeader>> {
     let mut bytes = vec![0; SECTOR_BYTES];
-    file.read_ring(lsn, sb.log_bytes, &mut bytes)?;
+    file.read_ring(lsn, sb.ring(), &mut bytes)?;
     let Some(header) = GroupHeader::decode(&bytes) else { return Ok(None) };
     let len = GROUP_HEADER_BYTES + header.payload as usize;
     if header.lsn != lsn || len as u64 > sb.log_bytes {
         return Ok(None);
     }
     bytes.resize(len, 0);
-    file.read_ring(lsn, sb.log_bytes, &mut bytes)?;
+    file.read_ring(lsn, sb.ring(), &mut bytes)?;
     Ok((group_crc(sb.seed(), &bytes) == header.crc).then_some(header))
 }
 
@@ -334,7 +338,7 @@ fn furthest<'a>(
         let (mut end, mut source, mut last) = (scan.end, scan.source_nonce, scan.last_payload);
         let takes = |end, source, last| {
             let takes = |header: &GroupHeader, before| continues(header, before, last, source, limit);
-            left.group_at(end, sb.log_bytes, sb.seed(), |_| {}, takes)
+            left.group_at(end, sb.ring(), sb.seed(), |_| {}, takes)
         };
         while let Some(header) = takes(end, source, last)?.as_deref().and_then(GroupHeader::decode) {
             end += header.total();
@@ -365,7 +369,7 @@ fn next_recent(
         header.durable = last_write;
         header.flags = header.flags & !FLAG_FIRST | if is_first { FLAG_FIRST } else { 0 };
     };
-    let Some(group) = left.group_at(scan.end, sb.log_bytes, sb.seed(), change, takes)? else {
+    let Some(group) = left.group_at(scan.end, sb.ring(), sb.seed(), change, takes)? else {
         return Ok(None);
     };
     reader.put(scan.end, &group);
@@ -385,17 +389,53 @@ pub(crate) fn refuse_hole(file: &PoolFile, sb: &Superblock, scan: &LogScan) -> R
     while at < sb.log_bytes {
         let len = (buffer.len() as u64).min(sb.log_bytes - at);
         // Groups that the scan read lie before its end: they prove nothing about it.
-        let scanned = is_scanned(sb.tail..scan.end, at, len, sb.log_bytes);
+        let scanned = is_scanned(sb.tail..scan.end, at, len, sb.ring());
         let found = match scanned {
             true => None,
-            false => witness(file, sb, at, &mut buffer[..len as usize], scan.end, &mut budget)?,
+            false => {
+                let proves = |header: &GroupHeader, at| {
+                    header.durable > scan.end
+                        && sb.ring().place(header.lsn) == at
+                        && header.payload as u64 + GROUP_HEADER_BYTES as u64 <= sb.log_bytes / 4
+                };
+                witness(file, sb, at, &mut buffer[..len as usize], proves, &mut budget)?
+            }
         };
         if let Some(witness) = found.filter(|_| DamageCheck::LogHole.is_on()) {
             let what = format!(
                 "the group at position {} is gone or damaged, but had been durable: the one at position {witness} says so",
                 scan.end
             );
-            return Err(file.corrupt(scan.end % sb.log_bytes, what));
+            return Err(file.corrupt(sb.ring().place(scan.end), what));
+        }
+        at += len;
+    }
+    Ok(())
+}
+
+/// For a log file that is longer than the superblock records: a growth that a crash ended before the superblock knew of
+/// it leaves zeros there. A group there shows that the superblock is an older copy, from before the log has grown.
+///
+/// # Errors
+/// `Corrupt`, naming `superblock`, when there is one; `Io`.
+pub(crate) fn refuse_grown(file: &PoolFile, sb: &Superblock, superblock: PathBuf) -> Result<()> {
+    let size = file.size()?;
+    let mut budget = SUMMED_LOGS_MAX * size;
+    let mut buffer = vec![0; STEP_BYTES.min(size.saturating_sub(sb.log_bytes)) as usize];
+    let mut at = sb.log_bytes;
+    while at < size && DamageCheck::GrownLog.is_on() {
+        let len = (buffer.len() as u64).min(size - at);
+        let found = witness(file, sb, at, &mut buffer[..len as usize], |_, _| true, &mut budget)?;
+        if let Some(lsn) = found {
+            return Err(Error::Corrupt {
+                path: superblock,
+                offset: 0,
+                what: format!(
+                    "it records a log of {} bytes, but the log has grown and has a group at position {lsn}: this is an \
+                     older copy; restore the files of a pool together",
+                    sb.log_bytes
+                ),
+            });
         }
         at += len;
     }
@@ -403,39 +443,36 @@ pub(crate) fn refuse_hole(file: &PoolFile, sb: &Superblock, scan: &LogScan) -> R
 }
 
 /// True when all of `at..at + len` of the log file holds positions in `range`.
-fn is_scanned(range: std::ops::Range<Lsn>, at: u64, len: u64, log_bytes: u64) -> bool {
-    let first = range.start - range.start % log_bytes + at;
-    let fits = |first: Lsn| range.start <= first && first + len <= range.end;
-    fits(first) || fits(first + log_bytes)
+fn is_scanned(range: std::ops::Range<Lsn>, at: u64, len: u64, ring: RingLayout) -> bool {
+    // The first position in the range or behind it that has this place.
+    let first = range.start + (at + ring.bytes - ring.place(range.start)) % ring.bytes;
+    first + len <= range.end
 }
 
-/// Position of a right group which begins in the `buffer.len()` bytes of the log file at `physical` and proves that
-/// `end` had been durable. Computes checksums of no more than `budget` bytes.
+/// Position of a right group which begins in the `buffer.len()` bytes of the log file at `physical` and of which, with
+/// its place, `proves` is true. Computes checksums of no more than `budget` bytes.
 fn witness(
     file: &PoolFile,
     sb: &Superblock,
     physical: u64,
     buffer: &mut [u8],
-    end: Lsn,
+    proves: impl Fn(&GroupHeader, u64) -> bool,
     budget: &mut u64,
 ) -> Result<Option<Lsn>> {
-    let log_bytes = sb.log_bytes;
     let n = file.read_at(physical, buffer)?;
     let mut group = Vec::new();
     for sector in (0..n - n % SECTOR_BYTES).step_by(SECTOR_BYTES) {
         let Some(header) = GroupHeader::decode(&buffer[sector..]) else { continue };
         let here = physical + sector as u64;
-        if header.durable <= end || header.lsn % log_bytes != here {
-            continue;
-        }
         let len = GROUP_HEADER_BYTES + header.payload as usize;
-        if len as u64 > (log_bytes / 4).min(*budget) {
+        if !proves(&header, here) || len as u64 > *budget {
             continue;
         }
         *budget -= len as u64;
         group.clear();
         group.resize(len, 0);
-        let first = len.min((log_bytes - here) as usize);
+        // Beyond the end of an older superblock's log no group wraps around.
+        let first = len.min(sb.log_bytes.checked_sub(here).map_or(len, |left| left as usize));
         file.read_at(here, &mut group[..first])?;
         if first < len {
             file.read_at(0, &mut group[first..])?;

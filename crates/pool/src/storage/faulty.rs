@@ -23,7 +23,7 @@ pub enum Operation {
     Write,
     /// `sync`, and `sync_dir`.
     Sync,
-    /// `allocate`.
+    /// `allocate` and `prepare_range`.
     Allocate,
 }
 
@@ -260,6 +260,11 @@ impl StorageFile for FaultyFile {
     fn allocate(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
         self.faulty.pass(&self.path, Operation::Allocate)?;
         self.inner.allocate(offset, len, site)
+    }
+
+    fn prepare_range(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
+        self.faulty.pass(&self.path, Operation::Allocate)?;
+        self.inner.prepare_range(offset, len, site)
     }
 
     fn lock(&self, kind: LockKind) -> io::Result<bool> {

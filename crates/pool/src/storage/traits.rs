@@ -21,6 +21,9 @@ use std::sync::Arc;
 /// The smallest number of bytes that a disk writes all or nothing.
 pub const SECTOR_BYTES: usize = 512;
 
+/// Bytes of zeros written at a time.
+const ZERO_BYTES: usize = 1 << 20;
+
 /// The call site of this function.
 #[inline]
 #[must_use]
@@ -204,6 +207,23 @@ pub trait StorageFile: Send + Sync {
     /// # Errors
     /// `StorageFull` or the like when there is no space.
     fn allocate(&self, offset: u64, len: u64, site: Site) -> io::Result<()>;
+
+    /// As `allocate` for bytes that nothing has been written to, but writes zeros: a later write there changes nothing
+    /// except the bytes, and so is one write to the disk. Durable after `sync`.
+    ///
+    /// # Errors
+    /// As `allocate`; any part may have been allocated and written.
+    fn prepare_range(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
+        self.allocate(offset, len, site)?;
+        let zeros = vec![0; ZERO_BYTES.min(len as usize)];
+        let mut at = offset;
+        while at < offset + len {
+            let part = zeros.len().min((offset + len - at) as usize);
+            self.write_at(at, &zeros[..part], site)?;
+            at += part as u64;
+        }
+        Ok(())
+    }
 
     /// Locks the file among processes without waiting; false when another process, or another handle, holds it.
     ///

@@ -79,7 +79,7 @@ impl ShadowCopy {
     pub fn close(self, mut progress: impl FnMut(u64) -> bool) -> Result<Option<u64>> {
         let (region, start, mut copied, mut at) = (self.pool.region(), self.start(), 0, 0);
         let group_bytes =
-            (self.pool.info().log_bytes / 4).clamp(PAGE_BYTES, GROUP_BYTES_MAX) & !(PAGE_BYTES - 1);
+            (self.pool.info().log_bytes_max / 4).clamp(PAGE_BYTES, GROUP_BYTES_MAX) & !(PAGE_BYTES - 1);
         while at < self.len {
             let end = self.len.min(at + group_bytes);
             let pages: Vec<Range> = (at..end)

@@ -124,8 +124,8 @@ impl Heap {
         let (shadow, stat) = (self.shadow(), self.shadow().stat());
         let logs = stat.logs.max(1);
         // On dax and emulated the option is the size of one log.
-        let log_bytes =
-            if shadow.medium() == MediumKind::File { stat.log_bytes } else { stat.log_bytes / logs as u64 };
+        let all = shadow.log_bytes_max();
+        let log_bytes = if shadow.medium() == MediumKind::File { all } else { all / logs as u64 };
         Options::new()
             .kind(KIND)
             .create(Create::New)
