@@ -34,6 +34,22 @@ fn make(options: &HeapOptions, path: &Path) -> Heap {
     heap
 }
 
+/// xorshift64 (Marsaglia, 2003).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        (self.next() >> 32) % bound
+    }
+}
+
 /// Where the slot of the `number`-th root begins.
 fn slot(number: usize) -> usize {
     64 + 64 * number
@@ -176,6 +192,57 @@ fn a_wrong_first_line_is_refused_by_every_opening() {
             assert!(said.contains(sentence), "word {word}: {said}");
         });
     }
+}
+
+/// Whoever made the pool may have put anything into it, under checksums that match: bytes of the heap's first page and
+/// of the allocator's, as if a transaction had written them. Opening, check and description say something or nothing,
+/// and never panic. So does a transaction, except that one that follows a pointer to outside panics and is undone.
+#[test]
+fn hostile_bytes_crash_no_opener() {
+    // The first line and the roots; the arena's head; the entries of its first pages; blocks.
+    let places = [0..32_u64, 64..4096, 4096..4096 + 2400, 4096 + 2400..4096 + 24_576, 28_672..131_072];
+    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    let (mut refused, mut opened, mut found) = (0, 0, 0);
+    let folder = tempfile::tempdir().unwrap();
+    for round in 0..60 {
+        let path = folder.path().join(format!("{round}"));
+        let options = options(MEDIA[round % 2]);
+        let heap = make(&options, &path);
+        for _ in 0..1 + random.below(4) {
+            let place = &places[random.below(places.len() as u64) as usize];
+            let at = place.start + random.below(place.end - place.start);
+            let value = match random.below(4) {
+                0 => random.next(),
+                1 => u64::MAX,
+                2 => heap.base() as u64 + random.below(16 << 20),
+                _ => random.below(1 << 14),
+            };
+            write(&heap, (at / 8 * 8) as usize, &value.to_le_bytes());
+        }
+        drop(heap);
+        found += usize::from(Heap::check_path(&path).map_or(true, |problems| !problems.is_empty()));
+        let _ = Heap::inspect(&path);
+        for options in [options.clone().read_only(true), options] {
+            let Ok(heap) = options.open(&path) else {
+                refused += 1;
+                continue;
+            };
+            opened += 1;
+            let _ = heap.check();
+            let use_it = |tx: &mut Tx<'_>| -> Result<(), Stop> {
+                tx.roots()?;
+                let block = tx.alloc([7u64; 32])?;
+                tx.set_root("new", block)?;
+                if let Some(pair) = tx.root::<[u64; 2]>("pair")? {
+                    tx.free(pair)?;
+                }
+                Ok(())
+            };
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| heap.transaction(use_it)));
+        }
+        fs::remove_dir_all(&path).unwrap();
+    }
+    assert!(refused > 5 && opened > 30 && found > 30, "{refused} {opened} {found}");
 }
 
 /// The files' own damage: the pool below finds it, whatever lies there.
