@@ -98,11 +98,24 @@ pub fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
 
 /// Runs `write`, which may make a file longer than the process may have it (RLIMIT_FSIZE). The system then fails the
 /// call with EFBIG, and sends SIGXFSZ to the calling thread, which ends the process by default. The error alone is
-/// enough.
+/// enough. Where the process has no such limit, which is asked each time, this is one system call beside those of
+/// `write`; a limit that another process sets at that instant is not noticed.
 ///
 /// # Errors
 /// Those of `write`.
 pub fn without_size_signal<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    if !has_file_size_limit() { write() } else { while_size_signal_is_blocked(write) }
+}
+
+/// Whether RLIMIT_FSIZE limits this process; also where it cannot be read.
+fn has_file_size_limit() -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a place for the answer.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0;
+    !known || limit.rlim_cur != libc::RLIM_INFINITY
+}
+
+fn while_size_signal_is_blocked<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let mut signal = std::mem::MaybeUninit::uninit();
     let mut before = std::mem::MaybeUninit::uninit();
     // SAFETY: the first two calls fill the set, and the last one fills `before` if it returns 0.
@@ -313,6 +326,23 @@ mod tests {
             assert_eq!(libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), set.as_mut_ptr()), 0);
             (1..=31).filter(|&signal| libc::sigismember(set.as_ptr(), signal) == 1).collect()
         }
+    }
+
+    /// A write without a limit changes no mask; one with a limit has the signal blocked meanwhile.
+    #[test]
+    fn the_size_signal_is_blocked_where_there_is_a_limit() {
+        let is_blocked = || {
+            let mut now = std::mem::MaybeUninit::uninit();
+            // SAFETY: the first call fills the set that the second one reads.
+            let blocked = unsafe {
+                libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), now.as_mut_ptr());
+                libc::sigismember(now.as_ptr(), libc::SIGXFSZ) == 1
+            };
+            Ok(blocked)
+        };
+        assert_eq!(without_size_signal(is_blocked).unwrap(), has_file_size_limit());
+        assert!(while_size_signal_is_blocked(is_blocked).unwrap());
+        assert!(!is_blocked().unwrap());
     }
 
     #[test]
