@@ -44,13 +44,13 @@ fn one_configuration_opens_a_map() {
     let config = PoolConfig {
         medium: Medium::File,
         durability: Durability::interval_ms(7),
-        log_bytes: 1 << 20,
+        log_bytes: Some(1 << 20),
         capacity: Some(8 << 20),
         ..PoolConfig::default()
     };
     let map = Map::options().config(config).open(dir.path()).unwrap();
     let (info, stat) = (map.info(), map.stat());
-    assert_eq!((info.medium, info.log_bytes, info.capacity), (Medium::File, 1 << 20, 8 << 20));
+    assert_eq!((info.medium, info.log_bytes_max, info.capacity), (Medium::File, 1 << 20, 8 << 20));
     assert_eq!(stat.durability.milliseconds(), 7);
     drop(map);
     // What a configuration leaves open is the door's default.
