@@ -74,6 +74,8 @@ fn coverage(tracker: &Recompiler, dense: bool) -> usize {
                     let places = suite::exact::WRITTEN.len();
                     let wrong = suite::exact::check(&library, tracker);
                     count("system calls, exactly", &format!("{places} places"), &wrong);
+                    let wrong = suite::exact::check_stores(&library, tracker);
+                    count("stores, exactly", "63 rounds", &wrong);
                 }
                 let outcome = program.check(&library, tracker, &mut watch);
                 missed += outcome.missed;

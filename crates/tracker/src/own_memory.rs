@@ -66,6 +66,11 @@ pub(crate) fn prepare() -> bool {
     })
 }
 
+/// Bytes of the region.
+pub(crate) fn region_bytes() -> usize {
+    VARIABLES.end.load(Ordering::Relaxed) - VARIABLES.base.load(Ordering::Relaxed)
+}
+
 /// At least `len` zeroed bytes, page-aligned.
 pub(crate) fn map(len: usize) -> Option<usize> {
     let bytes = size_of_piece(len);

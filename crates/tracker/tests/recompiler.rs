@@ -38,6 +38,8 @@ fn main() {
                     count("refusals and crashes", String::new(), &wrong);
                     let wrong = suite::exact::check(&library, &tracker);
                     count("system calls into exact ranges", String::new(), &wrong);
+                    let wrong = suite::exact::check_stores(&library, &tracker);
+                    count("stores into exact ranges", String::new(), &wrong);
                 }
                 let outcome = program.check(&library, &tracker, &mut watch);
                 let text = format!(

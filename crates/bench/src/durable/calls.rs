@@ -5,10 +5,11 @@ use super::kv::Kv;
 use super::media::StatePlace;
 use crate::report::report::Unit;
 use anyhow::ensure;
-use mangrove_durable::Runtime;
+use mangrove_durable::{Command, Runtime};
 use mangrove_tracker::{Recompiler, Tracker, WriteSet};
 use std::ffi::c_void;
 use std::hint::black_box;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 pub(super) const CALLS: &str = "calls";
@@ -56,11 +57,12 @@ pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
         Ok(())
     })?;
     b.add(CALLS, "", "", TRACKED, 1, Unit::Nanoseconds, tracked);
+    run_stores(b, &tracker)?;
     let place = StatePlace::new("zero", &b.args.dir)?;
     let kv = Kv::on(&place)?;
     let (mut client, mut call) = (kv.runtime.client()?, kv.call());
     let arg = std::ptr::from_mut(&mut call).cast::<c_void>();
-    let process: mangrove_durable::Command = black_box(super::kv::process);
+    let process: Command = black_box(super::kv::process);
     let unwrapped = time(calls, || {
         // SAFETY: a call of ours, whose request is a read.
         unsafe { process(black_box(arg)) };
@@ -93,6 +95,52 @@ pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
     drop(client);
     kv.runtime.close()?;
     place.clear()
+}
+
+/// Words that a call of `run_stores` writes, one after the other.
+const STORES: usize = 1 << 16;
+
+static VARIABLES: [AtomicU64; STORES] = [const { AtomicU64::new(0) }; STORES];
+
+/// Stores to all words at `arg`, one by one.
+unsafe extern "C" fn store_words(arg: *mut c_void) {
+    for at in 0..STORES {
+        // SAFETY: the caller's words.
+        unsafe { arg.cast::<u64>().add(at).write_volatile(at as u64) };
+    }
+}
+
+/// The same byte by byte.
+unsafe extern "C" fn store_bytes(arg: *mut c_void) {
+    for at in 0..STORES * 8 {
+        // SAFETY: as above.
+        unsafe { arg.cast::<u8>().add(at).write_volatile(at as u8) };
+    }
+}
+
+/// What a store costs in a tracked call: to a static variable, of which each byte is noted, and to the heap, of which
+/// blocks are. Each call is a batch.
+fn run_stores(b: &mut Bench, tracker: &Recompiler) -> anyhow::Result<()> {
+    let variables = VARIABLES.as_ptr().cast_mut().cast::<c_void>();
+    let mut heap = vec![0u64; STORES];
+    let mut writes = Box::new(WriteSet::new(32)?);
+    writes.set_exact(&[(variables.addr(), STORES * 8)]);
+    let calls = b.size(400, 20);
+    for (place, words) in [("a static variable", variables), ("the heap", heap.as_mut_ptr().cast())] {
+        for (what, store, count) in
+            [("8 bytes", store_words as Command, STORES), ("1 byte", store_bytes as Command, STORES * 8)]
+        {
+            let all = time(calls, || {
+                writes.clear();
+                // SAFETY: the function writes to so many words, which are there.
+                unsafe { tracker.call(&mut writes, store, words) }?;
+                Ok(())
+            })?;
+            let what = format!("store of {what} to {place}, tracked");
+            b.add(CALLS, "", "", &what, 1, Unit::Nanoseconds, all / count as f64);
+        }
+    }
+    Ok(())
 }
 
 /// A value on its way into its slot.

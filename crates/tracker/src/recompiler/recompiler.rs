@@ -7,13 +7,13 @@ use crate::own_memory;
 use crate::recompiler::code_cache::blocks::Mode;
 use crate::recompiler::kernel::syscall_table::ENDS;
 use crate::recompiler::run::context::{
-    EXACT, LARGE, LIST, LOW, LOW_BYTES, STACK_BLOCKS, TARGETS, VICTIMS, context,
+    EXACT, GRANULES, LARGE, LIST, LOW, LOW_BYTES, STACK_BLOCKS, TARGETS, VICTIMS, context,
 };
 use crate::recompiler::run::dispatch::{publish, state};
 use crate::recompiler::run::raw_syscall::{failed, syscall};
 use crate::recompiler::run::stack_bounds::{Stack, find_stack, fs_base};
-use crate::recompiler::run::store_filter;
 use crate::recompiler::run::stubs;
+use crate::recompiler::run::{exact_bytes, store_filter};
 use crate::recompiler::translate::masked_stores::{cpuid, xcr0};
 use crate::tracker::{SyscallHook, Tracker};
 use crate::write_set::write_set::WriteSet;
@@ -275,6 +275,7 @@ impl RecompilerState {
         let exact = writes.exact_ranges();
         if exact.version() != self.exact_version {
             store_filter::mark_exact_pages(exact, self.restartable);
+            exact_bytes::make(context, exact, self.restartable);
             self.exact_version = exact.version();
         }
         if writes.block_bytes() as u32 != self.block_bytes {
@@ -361,6 +362,7 @@ fn make_state() -> Result<()> {
     context.exact_ptr = EXACT as u64;
     context.stack_blocks_ptr = STACK_BLOCKS as u64;
     context.victims_ptr = VICTIMS as u64;
+    context.granules_ptr = GRANULES as u64;
     context.dispatch = stubs::mangrove_tracker_dispatch as *const () as u64;
     context.slow = stubs::mangrove_tracker_slow as *const () as u64;
     context.slow_masked = stubs::mangrove_tracker_slow_masked as *const () as u64;

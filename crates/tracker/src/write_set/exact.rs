@@ -48,6 +48,12 @@ impl ExactRanges {
         &self.ranges
     }
 
+    /// The range that has this byte; an empty one if there is none.
+    pub(crate) fn span_of(&self, byte: usize) -> (usize, usize) {
+        let at = self.ranges.partition_point(|range| range.1 <= byte);
+        self.ranges.get(at).copied().filter(|range| range.0 <= byte).unwrap_or((usize::MAX, 0))
+    }
+
     /// Names this content.
     pub(crate) fn version(&self) -> u64 {
         self.version

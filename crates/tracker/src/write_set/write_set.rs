@@ -376,6 +376,29 @@ impl WriteSet {
         limit(&mut self.exact, &mut self.exact_from);
     }
 
+    /// The bytes [lo, hi), of which some may lie outside of the exact ranges. `span` is the exact range of the call
+    /// before, or empty.
+    #[inline]
+    pub(crate) fn add_bytes(&mut self, lo: usize, hi: usize, span: &mut (usize, usize)) {
+        if lo < span.0 || hi > span.1 {
+            *span = self.exact_ranges.span_of(lo);
+        }
+        if lo < span.0 || hi > span.1 {
+            return self.split_bytes(lo, hi);
+        }
+        self.exact.push((lo, hi - lo));
+        limit(&mut self.exact, &mut self.exact_from);
+    }
+
+    #[cold]
+    fn split_bytes(&mut self, lo: usize, hi: usize) {
+        let exact_ranges = std::mem::take(&mut self.exact_ranges);
+        exact_ranges.split(lo, hi, |lo, hi, exact| {
+            if exact { self.add_exact(&[(lo, hi - lo)]) } else { self.add_ranges(&[(lo, hi - lo)]) }
+        });
+        self.exact_ranges = exact_ranges;
+    }
+
     /// Excludes a stack from the report.
     pub(crate) fn add_stack(&mut self, lo: usize, hi: usize) {
         if !self.stacks.contains(&(lo, hi)) {

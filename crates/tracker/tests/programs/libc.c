@@ -141,6 +141,22 @@ void exact_prepare(void *a) {
         ((struct mmsghdr *)(exact_area + 512 + i / 2 * 512))[i % 2] =
             (struct mmsghdr){.msg_hdr = {.msg_iov = &parts[i], .msg_iovlen = 1}};
 }
+/* Stores as told, each of a kind and a width; 0, 0, 0 ends the list. */
+char exact_large[1 << 19] __attribute__((aligned(4096))); struct exact_store { int kind, offset, len; };
+void exact_stores(void *a) {
+    static char from[4096];
+    for (struct exact_store *s = a; s->len; s++) {
+        volatile char *p = exact_large + s->offset; size_t n = s->len;
+        if (s->kind == 0 && n == 1) *p = 1;
+        else if (s->kind == 0 && n == 2) *(volatile short *)p = 1;
+        else if (s->kind == 0 && n == 4) *(volatile int *)p = 1;
+        else if (s->kind == 0 && n == 8) *(volatile long *)p = 1;
+        else if (s->kind == 0 && n == 16) { __asm__ volatile("movdqu %%xmm0, %0" : "=m"(*(char(*)[16])p)); }
+        else if (s->kind == 1) memset((char *)p, 1, n);
+        else if (s->kind == 2) memcpy((char *)p, from, n);
+        else { char *to = (char *)p; __asm__ volatile("rep stosb" : "+D"(to), "+c"(n) : "a"(1) : "memory"); }
+    }
+}
 /* Code up to the end of its mapping, with nothing mapped after it: ret, (xor eax,eax), (je to the ret), nop... */
 void libc_code_at_an_end(void *a) {
     char name[] = "/tmp/mangrove-code-XXXXXX"; int fd = mkstemp(name); unlink(name); static unsigned char page[4096];

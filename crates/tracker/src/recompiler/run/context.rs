@@ -18,7 +18,7 @@ use crate::write_set::block_table::{LOAD_MAX, SLOT_COUNT};
 /// Start of the low region: in practice free, because it lies above a program linked at 4 MiB and its heap.
 pub(crate) const LOW: usize = 0x4d40_0000;
 /// Bytes of the low region.
-pub(crate) const LOW_BYTES: usize = 0x20_0000;
+pub(crate) const LOW_BYTES: usize = 0x29_0000;
 /// Slots of the direct-mapped filter of recent blocks. Neighbouring blocks share cache lines, so the filter touches
 /// few.
 pub(crate) const FILTER_SLOTS: usize = 8192;
@@ -50,12 +50,22 @@ pub(crate) const EXACT_END: usize = EXACT + 0x8000;
 /// Indirect branch targets by the low 16 bits of the original address. The second table is for foreign stacks.
 pub(crate) const TARGETS: [usize; 2] = [LOW + 0x10_0000, LOW + 0x18_0000];
 pub(crate) const TARGET_SLOTS: usize = 1 << 16;
+/// For each page number modulo 65,536, how far the shadow of the page with exact bytes lies from it
+/// (`run/exact_bytes.rs`). Not 0 where [`EXACT_PAGES`] is not: [`NO_SHADOW`] where there is none.
+pub(crate) const EXACT_SHADOWS: usize = LOW + 0x20_0000;
+/// Leads from no page to a shadow.
+pub(crate) const NO_SHADOW: usize = 1;
+/// Granules of shadows that have a flag set: their addresses.
+pub(crate) const GRANULES: usize = LOW + 0x28_0000;
+pub(crate) const GRANULES_END: usize = GRANULES + 0x8000;
+pub(crate) const GRANULE_BYTES: usize = 64;
 
 const _: () =
     assert!(EXACT_END <= FILTER && FILTER + FILTER_SLOTS * 8 <= VICTIMS && VICTIMS_END <= TARGETS[0]);
 const _: () = assert!(RECENT_EXACT + RECENT_SLOTS * 16 <= STACK_BLOCKS && STACK_BLOCKS_END <= EXACT_PAGES);
 const _: () = assert!(TABLE + SLOT_COUNT * 8 <= LIST && LIST_END <= LARGE && LARGE_END <= EXACT);
-const _: () = assert!(TARGETS[1] + TARGET_SLOTS * 8 <= LOW + LOW_BYTES && LOW + LOW_BYTES < 1 << 31);
+const _: () = assert!(TARGETS[1] + TARGET_SLOTS * 8 <= EXACT_SHADOWS && LOW + LOW_BYTES < 1 << 31);
+const _: () = assert!(EXACT_SHADOWS + EXACT_PAGE_SLOTS * 8 <= GRANULES && GRANULES_END <= LOW + LOW_BYTES);
 
 /// General registers in hardware order, as the dispatcher saves them.
 pub(crate) const RAX: u8 = 0;
@@ -124,6 +134,13 @@ pub(crate) struct LowContext {
     pub(crate) block_mask: u64,
     pub(crate) block_bytes: u64,
     pub(crate) filter_shift: u64,
+    /// Flags of the bytes of exact pages: [lo, lo + len), in memory of so many bytes, and the marks of granules that are
+    /// in the list, whose end follows.
+    pub(crate) shadow_lo: u64,
+    pub(crate) shadow_len: u64,
+    pub(crate) shadow_bytes: u64,
+    pub(crate) granule_marks: u64,
+    pub(crate) granules_ptr: u64,
 }
 
 /// Absolute address of a field of the context, for displacements.

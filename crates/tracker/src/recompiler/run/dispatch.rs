@@ -3,10 +3,13 @@
 //! It runs on a stack of its own, with the program's registers in the context. It must not touch the process heap:
 //! the program may be in the middle of `malloc`.
 
-use super::context::{EXACT, EXACT_END, LARGE, LARGE_END, LIST, RECENT_EXACT, RECENT_SLOTS, RSP, context};
+use super::context::{
+    EXACT, EXACT_END, GRANULES, GRANULES_END, LARGE, LARGE_END, LIST, RECENT_EXACT, RECENT_SLOTS, RSP,
+    context,
+};
 use crate::recompiler::code_cache::blocks::Mode;
-use crate::recompiler::run::store_filter;
 use crate::recompiler::run::stubs::{EXIT_BRANCH, EXIT_RECORD};
+use crate::recompiler::run::{exact_bytes, store_filter};
 use crate::recompiler::state::{CallFailure, ExitReason, RecompilerState};
 use crate::write_set::write_set::SMALL_BYTES_MAX;
 use std::ptr::null_mut;
@@ -127,6 +130,7 @@ impl RecompilerState {
             context.list_ptr as usize + 8 * 8 > super::context::LIST_END
                 || context.large_ptr as usize + 4 * 16 > LARGE_END
                 || context.exact_ptr as usize + 4 * 16 > EXACT_END
+                || context.granules_ptr as usize + 8 > GRANULES_END
         };
         if full {
             self.hand_over();
@@ -178,6 +182,10 @@ impl RecompilerState {
         // SAFETY: the lists of the low region, between their start and their ends.
         unsafe {
             let context = &mut *context();
+            if context.granules_ptr as usize != GRANULES {
+                let (writes, mut span) = (self.writes(), (usize::MAX, 0));
+                exact_bytes::take(context, |lo, hi| writes.add_bytes(lo, hi, &mut span));
+            }
             let blocks = (context.list_ptr as usize - LIST) / 8;
             let list = std::slice::from_raw_parts(std::ptr::with_exposed_provenance::<u64>(LIST), blocks);
             let handed = self.handed;

@@ -3,6 +3,7 @@
 #[macro_use]
 pub(super) mod context;
 pub(super) mod dispatch;
+pub(super) mod exact_bytes;
 pub(super) mod raw_syscall;
 pub(super) mod signals;
 pub(super) mod stack_bounds;

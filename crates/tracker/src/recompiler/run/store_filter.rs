@@ -4,6 +4,7 @@ use super::context::{
     EXACT, EXACT_PAGE_SLOTS, EXACT_PAGES, FILTER, FILTER_SLOTS, LARGE, LIST, LIST_END, LowContext, RECENT,
     RECENT_EXACT, RECENT_SLOTS, STACK_BLOCKS, STACK_BLOCKS_END, TABLE, VICTIMS, VICTIMS_END,
 };
+use super::exact_bytes;
 use crate::write_set::block_table::{SLOT_COUNT, home_slot};
 use crate::write_set::exact::ExactRanges;
 
@@ -61,6 +62,7 @@ unsafe fn list<'a>(from: usize, to: u64) -> &'a [u64] {
 
 /// Empties table and lists, and removes all blocks from the filter except those of the stack.
 pub(in crate::recompiler) fn forget(context: &mut LowContext) {
+    exact_bytes::forget(context);
     // SAFETY: all of it lies in the low region.
     unsafe {
         let victims = list(VICTIMS, context.victims_ptr);
@@ -149,4 +151,5 @@ pub(in crate::recompiler) fn mark_page(addr: usize) {
     let base = std::ptr::with_exposed_provenance_mut::<u8>(EXACT_PAGES);
     // SAFETY: inside the page bytes, which are ours.
     unsafe { base.add((addr >> 12) & (EXACT_PAGE_SLOTS - 1)).write(1) };
+    exact_bytes::watch(addr);
 }

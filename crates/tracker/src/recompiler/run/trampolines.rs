@@ -5,8 +5,8 @@
 //! - stubs keep every register; they may change flags, because records run where flags are dead or saved.
 
 use super::context::{
-    EXACT_END, EXACT_PAGES, FILTER, FILTER_SLOTS, LARGE_END, LIST_END, LOW, LowContext, RECENT, RECENT_EXACT,
-    RECENT_SLOTS, STACK_BLOCKS_END, TABLE, TARGETS,
+    EXACT_END, EXACT_PAGES, EXACT_SHADOWS, FILTER, FILTER_SLOTS, GRANULE_BYTES, GRANULES_END, LARGE_END,
+    LIST_END, LOW, LowContext, RECENT, RECENT_EXACT, RECENT_SLOTS, STACK_BLOCKS_END, TABLE, TARGETS,
 };
 use super::stubs::{
     EXIT_BRANCH, EXIT_RECORD, LEFT_ABANDONED, LEFT_BY_EXCEPTION, LEFT_ESCAPED, LEFT_NORMALLY,
@@ -258,7 +258,42 @@ mangrove_tracker_slow:
     mov r8, [{s4}]
     mov [rdx + {filter}], rax
     jmp 5b
-8:  # a page with exact bytes: a recent pair, or one for the dispatcher
+8:  # a page with exact bytes: flags in its shadow, if the write lies in one granule
+    mov rax, [{addr}]
+    mov ecx, [{len}]
+    mov edx, eax
+    and edx, {granule} - 1
+    add edx, ecx
+    cmp edx, {granule}
+    ja 8f
+    mov rdx, rax
+    shr rdx, 12
+    movzx edx, dx
+    mov rdx, [rdx*8 + {shadows}]
+    add rdx, rax
+    mov rax, rdx
+    sub rax, [{shadow_lo}]
+    cmp rax, [{shadow_len}]
+    jae 8f
+2:
+    mov byte ptr [rdx + rcx - 1], 0xff
+    dec ecx
+    jnz 2b
+    shr rax, {granule_shift}
+    add rax, [{granule_marks}]
+    cmp byte ptr [rax], 0
+    jne 7b
+    mov byte ptr [rax], 1
+    mov rcx, [{addr}]
+    and rcx, -{granule}
+    mov rax, [{granules_ptr}]
+    mov [rax], rcx
+    add rax, 8
+    mov [{granules_ptr}], rax
+    cmp rax, {granules_end}
+    jb 7b
+    jmp 9f
+8:  # else a recent pair, or one for the dispatcher
     mov rax, [{addr}]
     mov ecx, [{len}]
     mov rdx, rax
@@ -314,7 +349,7 @@ mangrove_tracker_slow_copy:
     shr rax, 12
     movzx eax, ax
     cmp byte ptr [rax + {exact_pages}], 0
-    jne 7f
+    jne 9f
     cmp rdx, {small_max}
     jae 3f
     mov r9, r8
@@ -400,6 +435,41 @@ mangrove_tracker_slow_copy:
     je 7f
 6:
     jmp rcx
+9:  # a page with exact bytes, as in `slow`
+    cmp rdx, {small_max}
+    jae 7f
+    mov r9d, edi
+    and r9d, {granule} - 1
+    add r9, rdx
+    cmp r9, {granule}
+    ja 7f
+    mov r9, rdi
+    shr r9, 12
+    movzx r9d, r9w
+    mov r9, [r9*8 + {shadows}]
+    add r9, rdi
+    mov r8, r9
+    sub r8, [{shadow_lo}]
+    cmp r8, [{shadow_len}]
+    jae 7f
+    mov r10, rdx
+2:
+    mov byte ptr [r9 + r10 - 1], 0xff
+    dec r10
+    jnz 2b
+    shr r8, {granule_shift}
+    add r8, [{granule_marks}]
+    cmp byte ptr [r8], 0
+    jne 6b
+    mov byte ptr [r8], 1
+    mov r9, rdi
+    and r9, -{granule}
+    mov r10, [{granules_ptr}]
+    mov [r10], r9
+    add r10, 8
+    mov [{granules_ptr}], r10
+    cmp r10, {granules_end}
+    jb 6b
 7:
     mov [{addr}], rdi
     mov [{len}], rdx
@@ -520,6 +590,14 @@ mangrove_tracker_check_foreign_stack:
     recent = const RECENT,
     recent_exact = const RECENT_EXACT,
     recent_mask = const RECENT_SLOTS - 1,
+    shadows = const EXACT_SHADOWS,
+    shadow_lo = const at!(shadow_lo),
+    shadow_len = const at!(shadow_len),
+    granule = const GRANULE_BYTES,
+    granule_shift = const GRANULE_BYTES.trailing_zeros(),
+    granule_marks = const at!(granule_marks),
+    granules_ptr = const at!(granules_ptr),
+    granules_end = const GRANULES_END,
     small_max = const crate::write_set::write_set::SMALL_BYTES_MAX + 1,
     stack_lo = const at!(stack_lo),
     stack_len = const at!(stack_len),

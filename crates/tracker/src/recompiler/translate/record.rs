@@ -7,7 +7,9 @@ use super::decode::{InsnStore, REPEAT_REGISTERS, STATUS, Shape};
 use super::emit::{Base, Code, Mem, Segment};
 use super::liveness::Dead;
 use crate::recompiler::code_cache::cache::CodeArena;
-use crate::recompiler::run::context::{EXACT_PAGES, FILTER, FILTER_SLOTS, LIST_END, RAX, RCX, RDI, RSP};
+use crate::recompiler::run::context::{
+    EXACT_SHADOWS, FILTER, FILTER_SLOTS, GRANULE_BYTES, GRANULES_END, LIST_END, RAX, RCX, RDI, RSP,
+};
 
 /// A record to be emitted: one store, or several relative to the same registers.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +23,8 @@ pub(crate) struct StoreRecord {
 
 /// Widest record of several stores.
 pub(crate) const SPAN_MAX: i64 = 64;
+/// Jumps of the code that adds a block to the common stub, at most.
+const OTHERS: usize = 6;
 /// Registers tried for scratch, those with short encodings first.
 const SCRATCH_ORDER: [u8; 13] = [0, 2, 6, 7, 1, 3, 5, 8, 9, 10, 11, 14, 15];
 
@@ -158,29 +162,44 @@ impl Recorder<'_> {
 
     /// Adds the block in `a`, which is not in the filter, unless something forbids it; `b` is its slot's offset.
     /// Returns the jumps for the cases that forbid it, to be patched (0: none).
-    fn add_block(&mut self, scratch: &Scratch, aligned_to: u32, back: usize) -> [usize; 5] {
+    fn add_block(
+        &mut self,
+        store: &InsnStore,
+        scratch: &Scratch,
+        aligned_to: u32,
+        back: usize,
+    ) -> [usize; OTHERS] {
         let (a, b) = (scratch.a, scratch.b);
         let (block_bytes, bmi2) = (self.block_bytes, self.bmi2);
         let slow = &mut self.arena.slow;
-        let mut others = [0; 5];
+        let mut others = [0; OTHERS];
+        // One check, of an aligned store: it lies in one granule.
+        let marks = aligned_to == store.bytes;
         // A misaligned address is not a block.
         if aligned_to > 1 {
             slow.op_reg(false, &[0xf7], 0, a);
             slow.u32(aligned_to - 1);
             others[0] = slow.relative_later(&[0x0f, 0x85]);
         }
+        // Its page may hold exact bytes.
+        page_slot(slow, scratch, bmi2);
+        if marks {
+            slow.op_mem(true, &[0x8b], b, &shadow_of(b), 0);
+            slow.op_reg(true, &[0x85], b, b);
+            let plain = slow.relative_later(&[0x0f, 0x84]);
+            (others[2], others[5]) = self.mark_bytes(store, scratch, back);
+            self.arena.slow.patch_relative(plain, self.arena.slow.pos);
+        } else {
+            slow.op_mem(true, &[0x83], 7, &shadow_of(b), 1);
+            slow.bytes(&[0]);
+            others[2] = slow.relative_later(&[0x0f, 0x85]);
+        }
+        let slow = &mut self.arena.slow;
         // Another block is in the slot.
+        slot_of(slow, scratch, block_bytes, bmi2);
         slow.op_mem(true, &[0x83], 7, &at_reg(b, FILTER), 1);
         slow.bytes(&[0]);
         others[1] = slow.relative_later(&[0x0f, 0x85]);
-        // Its page may hold exact bytes.
-        slow.op_reg(true, &[0x89], a, b);
-        slow.op_reg(true, &[0xc1], 5, b);
-        slow.bytes(&[12]);
-        slow.op_reg(false, &[0x0f, 0xb7], b, b);
-        slow.op_mem(false, &[0x80], 7, &at_reg(b, EXACT_PAGES), 1);
-        slow.bytes(&[0]);
-        others[2] = slow.relative_later(&[0x0f, 0x85]);
         // It lies on the stack.
         slow.op_reg(true, &[0x89], a, b);
         slow.op_mem(true, &[0x2b], b, &Mem::low(at!(stack_lo)), 0);
@@ -199,6 +218,72 @@ impl Recorder<'_> {
         others
     }
 
+    /// Marks the bytes of an aligned store to a page with exact bytes in the page's shadow, and continues at `back`;
+    /// `b` is how far that lies. Returns the jumps for pages without a shadow, and for a list of granules that is full.
+    fn mark_bytes(&mut self, store: &InsnStore, scratch: &Scratch, back: usize) -> (usize, usize) {
+        let (a, b) = (scratch.a, scratch.b);
+        self.store_address(store, scratch);
+        let slow = &mut self.arena.slow;
+        slow.op_reg(true, &[0x01], a, b);
+        slow.op_reg(true, &[0x89], b, a);
+        slow.op_mem(true, &[0x2b], a, &Mem::low(at!(shadow_lo)), 0);
+        slow.op_mem(true, &[0x3b], a, &Mem::low(at!(shadow_len)), 0);
+        let foreign = slow.relative_later(&[0x0f, 0x83]);
+        match store.bytes {
+            1 => {
+                slow.op_mem(false, &[0xc6], 0, &at_reg(b, 0), 1);
+                slow.bytes(&[0xff]);
+            }
+            2 => {
+                slow.bytes(&[0x66]);
+                slow.op_mem(false, &[0xc7], 0, &at_reg(b, 0), 2);
+                slow.bytes(&[0xff; 2]);
+            }
+            4 => {
+                slow.op_mem(false, &[0xc7], 0, &at_reg(b, 0), 4);
+                slow.u32(u32::MAX);
+            }
+            bytes => {
+                for at in (0..bytes).step_by(8) {
+                    slow.op_mem(true, &[0xc7], 0, &at_reg(b, at as usize), 4);
+                    slow.u32(u32::MAX);
+                }
+            }
+        }
+        slow.op_reg(true, &[0xc1], 5, a);
+        slow.bytes(&[GRANULE_BYTES.trailing_zeros() as u8]);
+        slow.op_mem(true, &[0x03], a, &Mem::low(at!(granule_marks)), 0);
+        slow.op_mem(false, &[0x80], 7, &at_reg(a, 0), 1);
+        slow.bytes(&[0]);
+        slow.relative(&[0x0f, 0x85], back);
+        // A granule that is not in the list. The stub adds the last one, and has the list emptied.
+        slow.load_low(b, at!(granules_ptr));
+        slow.op_imm(true, 7, b, GRANULES_END as i32 - 8);
+        let full = slow.relative_later(&[0x0f, 0x83]);
+        slow.op_mem(false, &[0xc6], 0, &at_reg(a, 0), 1);
+        slow.bytes(&[1]);
+        self.store_address(store, scratch);
+        let slow = &mut self.arena.slow;
+        slow.op_imm(true, 4, a, -(GRANULE_BYTES as i32));
+        slow.op_mem(true, &[0x89], a, &at_reg(b, 0), 0);
+        slow.op_imm(true, 0, b, 8);
+        slow.store_low(at!(granules_ptr), b);
+        slow.relative(&[0xe9], back);
+        (foreign, full)
+    }
+
+    /// Address of the store into `a`, out of line.
+    fn store_address(&mut self, store: &InsnStore, scratch: &Scratch) {
+        let slow = &mut self.arena.slow;
+        if scratch.flags_saved {
+            return slow.load_low(scratch.a, at!(write_addr));
+        }
+        lea(slow, scratch.a, &store.mem, 0);
+        if store.mem.segment == Segment::Fs {
+            slow.op_mem(true, &[0x03], scratch.a, &Mem::low(at!(fs_base)), 0);
+        }
+    }
+
     fn end(&mut self, scratch: &Scratch) {
         let hot = &mut self.arena.hot;
         if scratch.flags_saved {
@@ -214,7 +299,7 @@ impl Recorder<'_> {
     }
 
     fn out_of_line(&mut self, store: &InsnStore, scratch: &Scratch, misses: &[Miss], back: usize, exit: u32) {
-        let mut others = [[0; 5]; 8];
+        let mut others = [[0; OTHERS]; 8];
         // A masked store may write nothing: its page decides, in `slow_masked`, whether the mask is evaluated.
         let direct = store.shape == Shape::Plain;
         // Addresses keep the low bits by which a single check detects misalignment.
@@ -222,7 +307,7 @@ impl Recorder<'_> {
         for (miss, others) in misses.iter().zip(&mut others) {
             if let (Some(back), true) = (miss.back, direct) {
                 self.arena.hot.patch_relative(miss.site, self.arena.slow.pos);
-                *others = self.add_block(scratch, aligned_to, back);
+                *others = self.add_block(store, scratch, aligned_to, back);
             }
         }
         let target = self.arena.slow.pos;
@@ -270,6 +355,17 @@ impl Recorder<'_> {
     }
 }
 
+/// b = the slot of the page of the address in a. Changes flags.
+fn page_slot(code: &mut Code, scratch: &Scratch, bmi2: bool) {
+    shifted(code, scratch, 12, bmi2);
+    code.op_reg(false, &[0x0f, 0xb7], scratch.b, scratch.b);
+}
+
+/// How far the shadow is for the slot in the register.
+fn shadow_of(slot: u8) -> Mem {
+    Mem { index: Some(slot), scale: 8, ..Mem::low(EXACT_SHADOWS as u32) }
+}
+
 /// [reg + disp]
 fn at_reg(reg: u8, disp: usize) -> Mem {
     Mem { base: Base::Reg(reg), disp: disp as i64, ..Mem::low(0) }
@@ -277,18 +373,26 @@ fn at_reg(reg: u8, disp: usize) -> Mem {
 
 /// b = offset in the filter of the block in a. Changes flags.
 fn slot_of(code: &mut Code, scratch: &Scratch, block_bytes: u32, bmi2: bool) {
+    shifted(code, scratch, (block_bytes.trailing_zeros() - 3) as u8, bmi2);
+    code.op_imm(false, 4, scratch.b, ((FILTER_SLOTS - 1) * 8) as i32);
+}
+
+/// b = the low 32 bits of a, shifted or rotated to the right: its lower bits are those of a shift.
+fn shifted(code: &mut Code, scratch: &Scratch, shift: u8, bmi2: bool) {
     let (a, b) = (scratch.a, scratch.b);
-    let shift = (block_bytes.trailing_zeros() - 3) as u8;
     if bmi2 {
-        let r = if b < 8 { 0x80 } else { 0 };
-        let base = if a < 8 { 0x20 } else { 0 };
-        code.bytes(&[0xc4, 0x43 | r | base, 0x7b, 0xf0, 0xc0 | (b & 7) << 3 | (a & 7), shift]); // rorx b, a, shift
-    } else {
-        code.op_reg(false, &[0x89], a, b);
-        code.op_reg(false, &[0xc1], 5, b);
-        code.bytes(&[shift]);
+        return rotated(code, a, b, shift);
     }
-    code.op_imm(false, 4, b, ((FILTER_SLOTS - 1) * 8) as i32);
+    code.op_reg(false, &[0x89], a, b);
+    code.op_reg(false, &[0xc1], 5, b);
+    code.bytes(&[shift]);
+}
+
+/// rorx b, a, shift, of 32 bits
+fn rotated(code: &mut Code, a: u8, b: u8, shift: u8) {
+    let r = if b < 8 { 0x80 } else { 0 };
+    let base = if a < 8 { 0x20 } else { 0 };
+    code.bytes(&[0xc4, 0x43 | r | base, 0x7b, 0xf0, 0xc0 | (b & 7) << 3 | (a & 7), shift]);
 }
 
 /// resume = back
