@@ -109,6 +109,8 @@ enum mangrove_app_status
     MANGROVE_APP_ERR_INTERNAL = -16,
     // A call of a batch came in the wrong order, or from the wrong thread or process. Nothing happened.
     MANGROVE_APP_ERR_BATCH = -17,
+    // This process may not have the memory that the state needs; the message says what it needs, and what to do.
+    MANGROVE_APP_ERR_NO_MEMORY = -18,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -349,6 +351,13 @@ mangrove_app_status mangrove_app_options_set_capacity(mangrove_app_options *opti
 // 64 MiB.
 mangrove_app_status mangrove_app_options_set_log_bytes(mangrove_app_options *options,
                                                        uint64_t bytes);
+
+// The most memory that this process may have, in bytes (what it uses elsewhere counts too). Opening a state
+// that needs more returns MANGROVE_APP_ERR_NO_MEMORY, and the allocation of a command that would make the
+// state grow beyond fails: malloc returns NULL. Default: nine tenths of what the machine and the process's
+// control groups have, swap space included.
+mangrove_app_status mangrove_app_options_set_memory_max(mangrove_app_options *options,
+                                                        uint64_t bytes);
 
 // How the library learns what commands write: one of mangrove_app_tracker. Default:
 // MANGROVE_APP_TRACKER_AUTO.

@@ -202,6 +202,18 @@ pub unsafe extern "C" fn mangrove_app_options_set_log_bytes(
     set_option!(guard, options.all.log_bytes(bytes))
 }
 
+/// The most memory that this process may have, in bytes (what it uses elsewhere counts too). Opening a state
+/// that needs more returns MANGROVE_APP_ERR_NO_MEMORY, and the allocation of a command that would make the
+/// state grow beyond fails: malloc returns NULL. Default: nine tenths of what the machine and the process's
+/// control groups have, swap space included.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_app_options_set_memory_max(
+    options: *mut mangrove_app_options,
+    bytes: u64,
+) -> mangrove_app_status {
+    set_option!(guard, options.all.memory_bytes_max(bytes))
+}
+
 /// How the library learns what commands write: one of mangrove_app_tracker. Default:
 /// MANGROVE_APP_TRACKER_AUTO.
 #[unsafe(no_mangle)]

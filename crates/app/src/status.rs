@@ -46,12 +46,14 @@ pub enum mangrove_app_status {
     MANGROVE_APP_ERR_INTERNAL = -16,
     /// A call of a batch came in the wrong order, or from the wrong thread or process. Nothing happened.
     MANGROVE_APP_ERR_BATCH = -17,
+    /// This process may not have the memory that the state needs; the message says what it needs, and what to do.
+    MANGROVE_APP_ERR_NO_MEMORY = -18,
 }
 
 use mangrove_app_status::*;
 
 /// Status, name and one-line meaning.
-const TABLE: [(mangrove_app_status, &CStr, &CStr); 18] = [
+const TABLE: [(mangrove_app_status, &CStr, &CStr); 19] = [
     (MANGROVE_APP_OK, c"MANGROVE_APP_OK", c"done"),
     (MANGROVE_APP_ERR_INVALID_ARGUMENT, c"MANGROVE_APP_ERR_INVALID_ARGUMENT", c"invalid argument"),
     (MANGROVE_APP_ERR_POOL, c"MANGROVE_APP_ERR_POOL", c"the pool cannot be used"),
@@ -70,6 +72,7 @@ const TABLE: [(mangrove_app_status, &CStr, &CStr); 18] = [
     (MANGROVE_APP_ERR_IN_USE, c"MANGROVE_APP_ERR_IN_USE", c"clients are still alive"),
     (MANGROVE_APP_ERR_INTERNAL, c"MANGROVE_APP_ERR_INTERNAL", c"a bug in Mangrove"),
     (MANGROVE_APP_ERR_BATCH, c"MANGROVE_APP_ERR_BATCH", c"a batch was used in the wrong order"),
+    (MANGROVE_APP_ERR_NO_MEMORY, c"MANGROVE_APP_ERR_NO_MEMORY", c"out of memory"),
 ];
 
 /// Why a call failed: the status, the message, the system's error number.
@@ -103,6 +106,7 @@ impl From<BadArgument> for Failure {
 /// The status that goes with an error.
 pub(crate) fn status_of(error: &Error) -> mangrove_app_status {
     match error {
+        error if error.is_memory_limit() => MANGROVE_APP_ERR_NO_MEMORY,
         Error::Pool(_) => MANGROVE_APP_ERR_POOL,
         Error::Tracker { .. } => MANGROVE_APP_ERR_TRACKER,
         Error::Invalid { .. } => MANGROVE_APP_ERR_INVALID_ARGUMENT,

@@ -95,6 +95,27 @@ fn containers_survive_kills_in_a_program_with_the_static_library() {
     killed_and_checked(&program, 2);
 }
 
+/// A state grows and opens within the memory that the process may have; beyond it there is an error.
+#[test]
+fn a_state_opens_and_grows_within_its_limit_only() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let (program, state) = (compile("c/limited.c", scratch.path(), "limited", &[]), scratch.path().join("s"));
+    let mib = |said: &Output| {
+        let text = String::from_utf8_lossy(&said.stdout).into_owned();
+        let number =
+            text.split("MiB ").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+        number.unwrap_or_else(|| panic!("{}", told(said)))
+    };
+    let full = output(&program, &["128", "1000"], &state);
+    says(&full, 0, "malloc returned NULL");
+    assert!((20..128).contains(&mib(&full)), "{}", told(&full));
+    let grown = output(&program, &["4096", "200"], &state);
+    assert_eq!(mib(&grown), mib(&full) + 200, "{}", told(&grown));
+    says(&output(&program, &["64", "0"], &state), 1, "MANGROVE_APP_ERR_NO_MEMORY");
+    says(&output(&program, &["64", "0"], &state), 1, "memory_bytes_max");
+    assert_eq!(mib(&output(&program, &["4096", "0"], &state)), mib(&grown));
+}
+
 /// What libc draws anew for each process is on a stack (the protector's canary) and in a jmp_buf (the pointer guard).
 #[test]
 fn a_suspended_stack_goes_on_without_the_stack_protector_and_a_jmp_buf_does_not() {

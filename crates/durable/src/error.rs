@@ -46,6 +46,12 @@ pub enum Error {
 impl std::error::Error for Error {}
 
 impl Error {
+    /// True when this process may not have the memory that the state needs.
+    #[must_use]
+    pub fn is_memory_limit(&self) -> bool {
+        matches!(self, Self::Pool(mangrove_shadow::Error::MemoryLimit { .. }))
+    }
+
     /// True when what is stored is not what was written, or no state at all: trying again does not help.
     #[must_use]
     pub fn is_damage(&self) -> bool {

@@ -19,7 +19,7 @@ use crate::ticket::Ticket;
 use crate::{Error, Options, Report, Result, Stat};
 use mangrove_pool::{CheckReport, MediumKind, Pool, Range, Region, Start};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -44,6 +44,8 @@ pub struct Shadow {
     logs: usize,
     replayer: Option<JoinHandle<()>>,
     report: Report,
+    /// Where the shadow lies, and the most memory that this process may have for it to grow.
+    memory_max: Option<(PathBuf, u64)>,
     /// Dropped last: it ends all use of the region.
     pub(crate) pool: Option<Pool>,
 }
@@ -74,6 +76,8 @@ impl Shadow {
         match Self::in_pool(&pool, options) {
             Ok(mut shadow) => {
                 shadow.pool = Some(pool);
+                shadow.memory_max =
+                    options.config.memory_bytes_max.map(|bytes| (path.as_ref().to_owned(), bytes));
                 shadow.report.nanoseconds = begun.elapsed().as_nanos() as u64;
                 Ok(shadow)
             }
@@ -207,7 +211,7 @@ impl Shadow {
     }
 
     fn new(backing: Backing, base: *mut u8, logs: usize, report: Report) -> Self {
-        Self { backing, base, logs, replayer: None, report, pool: None }
+        Self { backing, base, logs, replayer: None, report, memory_max: None, pool: None }
     }
 
     /// First byte of the working copy: the same in every process, unless created `Anywhere`.
@@ -259,8 +263,12 @@ impl Shadow {
     /// read as zeros after the next opening.
     ///
     /// # Errors
-    /// `NoSpace` when the medium or the address space is full: nothing is poisoned, and the shadow stays usable.
+    /// `NoSpace` when the medium or the address space is full, `MemoryLimit` beyond the memory that this process may
+    /// have: nothing is poisoned, and the shadow stays usable.
     pub fn grow(&self, bytes: u64) -> Result<()> {
+        if let Some((path, most)) = &self.memory_max {
+            mangrove_pool::fits_memory(path, Some(*most), bytes.saturating_sub(self.len()), 0)?;
+        }
         match &self.backing {
             Backing::Log(log) => log.grow(bytes),
             Backing::Rings(rings) => rings.grow(bytes),

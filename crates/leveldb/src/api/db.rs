@@ -21,6 +21,8 @@ use std::sync::Arc;
 
 /// Selects the engine of new databases.
 const ENGINE_VARIABLE: &str = "MANGROVE_LEVELDB_ENGINE";
+/// The most memory in bytes that this process may have, for a database to be opened or to grow.
+const MEMORY_VARIABLE: &str = "MANGROVE_LEVELDB_MEMORY_MAX";
 /// LevelDB has this many levels, each with a property.
 const LEVELS: u64 = 7;
 
@@ -39,6 +41,18 @@ fn engine_of_new() -> Result<EngineKind> {
     }
 }
 
+/// What [`MEMORY_VARIABLE`] says; `None`: the default.
+fn memory_bytes_max() -> Result<Option<u64>> {
+    match std::env::var(MEMORY_VARIABLE) {
+        Err(_) => Ok(None),
+        Ok(text) if text.is_empty() => Ok(None),
+        Ok(text) => text
+            .parse()
+            .map(Some)
+            .map_err(|_| Failure::invalid(format!("{MEMORY_VARIABLE}={text}: this is no number of bytes"))),
+    }
+}
+
 /// Opens the engine of a database whose directory is locked. Also returns whether it has no records. With `create`
 /// its files may be missing.
 pub(crate) fn open_engine(
@@ -51,7 +65,7 @@ pub(crate) fn open_engine(
     let pool = catalog::pool(directory);
     match catalog.engine {
         EngineKind::Durable => {
-            let engine = TreeEngine::open(&pool, create, order, lock)?;
+            let engine = TreeEngine::open(&pool, create, memory_bytes_max()?, order, lock)?;
             let is_empty = engine.is_empty()?;
             Ok((Box::new(engine), is_empty))
         }
@@ -61,7 +75,7 @@ pub(crate) fn open_engine(
             String::from_utf8_lossy(&catalog.comparator)
         ))),
         EngineKind::Map => {
-            let engine = MapEngine::open(&pool, create, lock)?;
+            let engine = MapEngine::open(&pool, create, memory_bytes_max()?, lock)?;
             let is_empty = engine.is_empty()?;
             Ok((Box::new(engine), is_empty))
         }
@@ -330,13 +344,13 @@ impl leveldb_t {
             "approximate-memory-usage" => Some(figures.memory_bytes.to_string()),
             "sstables" => Some("no tables: all records are in memory, with a redo log and an image\n".into()),
             "stats" => Some(format!(
-                "engine                {}\nrecords               {}\nbytes of memory       {}\nbytes of the image    {}\nbytes of redo log     {}\ndevice writes of log  {}\nsnapshots, iterators  {}\n",
+                "engine                {}\nrecords               {}\nbytes of memory       {}\nbytes of the image    {}\nbytes of redo log     {}\ncommits to the log    {}\nsnapshots, iterators  {}\n",
                 self.engine_name,
                 figures.records,
                 figures.memory_bytes,
                 figures.durable_bytes,
                 figures.log_bytes_used,
-                figures.group_commits,
+                figures.commits,
                 figures.views,
             )),
             _ => None,

@@ -256,6 +256,28 @@ fn is_refused(db: *mut leveldb_t, iterator: *mut crate::api::iter::leveldb_itera
     }
 }
 
+/// However often a key is written: an old snapshot costs one version of it, with both engines.
+#[test]
+fn an_old_snapshot_keeps_one_version_of_a_key() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let db = new(directory.path(), engine);
+        let store = db.engine.get().unwrap();
+        store.put(b"key", &[1; 1000], false).unwrap();
+        let view = store.view().unwrap();
+        let before = store.figures().memory_bytes;
+        for n in 0..20_000u32 {
+            store.put(b"key", &[n as u8; 1000], false).unwrap();
+        }
+        let grown = store.figures().memory_bytes.saturating_sub(before);
+        assert!(grown < 4 << 20, "{engine:?}: {grown} bytes for 20,000 versions of 1,000 bytes");
+        let mut found = Vec::new();
+        view.get(b"key", &mut |value| found = value.to_vec()).unwrap();
+        assert_eq!(found, [1; 1000]);
+        drop(view);
+    }
+}
+
 #[test]
 fn a_child_of_fork_is_refused_and_never_waits() {
     for engine in ENGINES {

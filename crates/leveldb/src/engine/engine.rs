@@ -64,14 +64,14 @@ pub(crate) struct Figures {
     pub(crate) records: u64,
     /// Bytes of their keys and values; 0 where the engine does not count them.
     pub(crate) record_bytes: u64,
-    /// DRAM in use, in bytes.
+    /// DRAM in use for the records, their versions and what finds them, in bytes.
     pub(crate) memory_bytes: u64,
-    /// Bytes of durable state in use.
+    /// Bytes of the image, the files that the records are read from when the database is opened.
     pub(crate) durable_bytes: u64,
     /// Bytes of the redo log that wait to be applied.
     pub(crate) log_bytes_used: u64,
-    /// Device writes of the log since the database was opened.
-    pub(crate) group_commits: u64,
+    /// Commits to the log since the database was opened; writes of several threads share one.
+    pub(crate) commits: u64,
     /// Snapshots and iterators that are alive.
     pub(crate) views: u64,
 }

@@ -44,14 +44,22 @@ struct MapStore {
 pub(crate) struct MapEngine(Arc<MapStore>);
 
 impl MapEngine {
-    /// Opens the map in the directory `pool`; with `create` it may be missing.
-    pub(crate) fn open(pool: &Path, create: bool, lock: DirectoryLock) -> Result<Self> {
-        let map = Map::options()
+    /// Opens the map in the directory `pool`; with `create` it may be missing. `memory_bytes_max` as in the map.
+    pub(crate) fn open(
+        pool: &Path,
+        create: bool,
+        memory_bytes_max: Option<u64>,
+        lock: DirectoryLock,
+    ) -> Result<Self> {
+        let mut options = Map::options()
             .create(if create { Create::IfMissing } else { Create::Never })
             .durability(Durability::Interval(INTERVAL))
             .keeps_recent(true)
-            .snapshot_bytes_max(SNAPSHOT_BYTES_MAX)
-            .open(pool)?;
+            .snapshot_bytes_max(SNAPSHOT_BYTES_MAX);
+        if let Some(bytes) = memory_bytes_max {
+            options = options.memory_bytes_max(bytes);
+        }
+        let map = options.open(pool)?;
         Ok(Self(Arc::new(MapStore { map, pending_syncs: PendingSyncs::new(), _lock: lock })))
     }
 
@@ -152,7 +160,7 @@ impl StorageEngine for MapEngine {
             memory_bytes: stat.index_bytes + stat.allocator_bytes + stat.snapshot_bytes + stat.durable_bytes,
             durable_bytes: stat.durable_bytes,
             log_bytes_used: stat.log_bytes_used,
-            group_commits: stat.group_commits,
+            commits: stat.group_commits,
             views: stat.snapshots,
         }
     }

@@ -53,8 +53,8 @@ unsafe extern "C" fn make(arg: *mut c_void) {
 }
 
 /// Opens the state in the directory `pool`, whatever it holds; with `create` it may be missing.
-fn open_state(pool: &Path, create: bool) -> Result<Arc<Runtime>> {
-    let options = Options::new()
+fn open_state(pool: &Path, create: bool, memory_bytes_max: Option<u64>) -> Result<Arc<Runtime>> {
+    let mut options = Options::new()
         .create(if create { Create::IfMissing } else { Create::Never })
         .durability(Durability::interval_ms(INTERVAL_MS))
         .keeps_recent(true)
@@ -62,13 +62,16 @@ fn open_state(pool: &Path, create: bool) -> Result<Arc<Runtime>> {
         .tracker(TrackerChoice::Explicit)
         .self_contained(true)
         .returns_memory(true);
+    if let Some(bytes) = memory_bytes_max {
+        options = options.memory_bytes_max(bytes);
+    }
     // SAFETY: there is nothing to initialise; the state is this library's, and the root's mark gives its format.
     Ok(unsafe { Runtime::open(pool, &options, None) }?)
 }
 
 /// Runs `work` while the state in the directory `pool` is open, if the state is blank. Returns whether it ran.
 pub(crate) fn if_blank(pool: &Path, work: impl FnOnce() -> Result<()>) -> Result<bool> {
-    let runtime = open_state(pool, false)?;
+    let runtime = open_state(pool, false, None)?;
     let done = if runtime.is_blank() { work().map(|()| true) } else { Ok(false) };
     // Nothing was written, so nothing can be lost.
     let _ = runtime.close();
@@ -76,9 +79,15 @@ pub(crate) fn if_blank(pool: &Path, work: impl FnOnce() -> Result<()>) -> Result
 }
 
 impl TreeEngine {
-    /// Opens the state in the directory `pool`; with `create` it may be missing.
-    pub(crate) fn open(pool: &Path, create: bool, order: &Order, lock: DirectoryLock) -> Result<Self> {
-        let runtime = open_state(pool, create)?;
+    /// Opens the state in the directory `pool`; with `create` it may be missing. `memory_bytes_max` as in the runtime.
+    pub(crate) fn open(
+        pool: &Path,
+        create: bool,
+        memory_bytes_max: Option<u64>,
+        order: &Order,
+        lock: DirectoryLock,
+    ) -> Result<Self> {
+        let runtime = open_state(pool, create, memory_bytes_max)?;
         let place = runtime.roots();
         let mut client = runtime.client()?;
         let no_root =
@@ -178,13 +187,15 @@ impl StorageEngine for TreeEngine {
     fn figures(&self) -> Figures {
         let (records, bytes) = self.0.read(RecordTree::size).unwrap_or_default();
         let stat = self.0.runtime().stat();
+        // All of the state is in memory, but for pages that are free.
+        let arena = self.0.runtime().arena().unwrap_or_default();
         Figures {
             records,
             record_bytes: bytes,
-            memory_bytes: bytes + records * RECORD_OVERHEAD_BYTES,
-            durable_bytes: bytes + records * RECORD_OVERHEAD_BYTES,
-            log_bytes_used: 0,
-            group_commits: stat.batches,
+            memory_bytes: arena.bytes - arena.free_bytes,
+            durable_bytes: arena.bytes,
+            log_bytes_used: stat.state.log_used,
+            commits: stat.batches,
             views: self.0.pins.count(),
         }
     }
@@ -197,6 +208,3 @@ impl StorageEngine for TreeEngine {
         answer
     }
 }
-
-/// Approximate bytes of a record beyond its key and value: its header, its block, its share of a leaf.
-const RECORD_OVERHEAD_BYTES: u64 = 72;

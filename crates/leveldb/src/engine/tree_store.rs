@@ -103,7 +103,9 @@ pub(super) fn refusal(why: Refusal) -> Failure {
     match why {
         Refusal::Full => Failure::new(
             FailureKind::IoError,
-            "no space left for the records of this write; nothing was changed",
+            "no space left for the records of this write; nothing was changed. The disk or the address space of the \
+             database is full, or the memory that this process may have (its control group, the machine, \
+             MANGROVE_LEVELDB_MEMORY_MAX)",
         ),
         Refusal::Disordered => Failure::corruption(
             "the comparator does not order the keys as it did when they were written; nothing was changed. Open the \
