@@ -35,6 +35,19 @@ class Records(Case):
             with self.assertRaises(mangrove.ReadOnly):
                 m[b"x"] = b"y"
 
+    def test_a_reader_sees_one_instant_beside_the_writer(self):
+        m = self.open()
+        m.update({b"a": b"1", b"b": b"2"})
+        with mangrove.Map(self.pool, read_only=True) as beside:
+            m[b"c"] = b"3"
+            self.assertEqual(dict(beside), {b"a": b"1", b"b": b"2"})
+            with self.assertRaises(mangrove.ReadOnly):
+                beside[b"d"] = b"4"
+        with self.assertRaises(mangrove.PoolBusy):
+            mangrove.Map(self.pool)
+        with mangrove.Map(self.pool, read_only=True) as beside:
+            self.assertEqual(beside[b"c"], b"3")
+
     def test_is_a_mutable_mapping(self):
         m = self.open()
         self.assertIsInstance(m, MutableMapping)

@@ -581,9 +581,10 @@ mangrove_status mangrove_options_set_create(mangrove_options *options, bool crea
 // Default: false.
 mangrove_status mangrove_options_set_create_new(mangrove_options *options, bool create_new);
 
-// Whether to open without writing a byte: recovery happens in private memory, the lock is shared
-// with other read-only openers, writes return MANGROVE_ERR_READ_ONLY, nothing is created.
-// Default: false.
+// Whether to open without writing a byte: recovery happens in private memory, writes return
+// MANGROVE_ERR_READ_ONLY, nothing is created. On the file medium another process may have the pool open
+// for writing: what is read is one durable instant, with all that was durable before this opening.
+// Opening again reads a later one. Default: false.
 mangrove_status mangrove_options_set_read_only(mangrove_options *options, bool read_only);
 
 // The medium of a new pool, or the expected one of an existing pool: one of mangrove_medium.
@@ -1062,9 +1063,10 @@ mangrove_status mangrove_heap_options_set_create(mangrove_heap_options *options,
 mangrove_status mangrove_heap_options_set_create_new(mangrove_heap_options *options,
                                                      bool create_new);
 
-// Whether to open without writing a byte: recovery happens in private memory, the lock is shared with
-// other read-only openers, a transaction that wrote is undone and returns MANGROVE_ERR_READ_ONLY, nothing
-// is created. Default: false.
+// Whether to open without writing a byte: recovery happens in private memory, a transaction that wrote is
+// undone and returns MANGROVE_ERR_READ_ONLY, nothing is created. On the file medium another process may have
+// the heap open for writing: what is read is one durable instant, with all that was durable before this
+// opening. Opening again reads a later one. Default: false.
 mangrove_status mangrove_heap_options_set_read_only(mangrove_heap_options *options,
                                                     bool read_only);
 

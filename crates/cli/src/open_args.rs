@@ -1,9 +1,30 @@
-//! The options with which commands open a map.
+//! The options with which commands open a map or a heap.
 
 use crate::size;
 use clap::Args;
 use mangrove::{Create, Domain, Durability, Map, MapOptions, Medium};
 use std::path::Path;
+use std::time::Duration;
+
+/// How long a command waits for another process that is in its way.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Wait {
+    /// Wait so long for a process that has the pool, instead of failing after a fifth of a second
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    wait: Option<Duration>,
+}
+
+impl Wait {
+    /// For the options' `busy_wait`.
+    pub(crate) fn duration(self) -> Duration {
+        self.wait.unwrap_or_default()
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "it is no number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| "it is no time to wait".to_owned())
+}
 
 /// Options of commands that write.
 #[derive(Args, Clone, Debug)]
@@ -24,6 +45,8 @@ pub(crate) struct OpenArgs {
     /// Persistence domain to assume on persistent memory: auto, adr or eadr
     #[arg(long, default_value = "auto")]
     pub(crate) domain: Domain,
+    #[command(flatten)]
+    pub(crate) wait: Wait,
 }
 
 impl OpenArgs {
@@ -39,6 +62,7 @@ impl OpenArgs {
 
     fn options(&self) -> MapOptions {
         let mut options = Map::options().durability(self.durability).medium(self.medium).domain(self.domain);
+        options = options.busy_wait(self.wait.duration());
         if let Some(bytes) = self.capacity {
             options = options.capacity(bytes);
         }
@@ -49,7 +73,7 @@ impl OpenArgs {
     }
 }
 
-/// Opens the pool without writing a byte to it.
-pub(crate) fn read_only(path: &Path) -> mangrove::Result<Map> {
-    Map::options().read_only(true).open(path)
+/// Opens the pool without writing a byte to it, also while another process writes to it.
+pub(crate) fn read_only(path: &Path, wait: Wait) -> mangrove::Result<Map> {
+    Map::options().read_only(true).busy_wait(wait.duration()).open(path)
 }

@@ -141,10 +141,15 @@ fn a_busy_pool_says_so_and_goes_on() {
         assert!(std::time::Instant::now() < until, "the holder never opened the pool");
     }
     yard.fails(&["map", "put", "p", "k", "v"], POOL, "in use by process");
-    yard.fails(&["map", "get", "p", "k0001"], POOL, "in use by process");
+    yard.fails(&["map", "put", "p", "k", "v", "--wait", "0.01"], POOL, &format!("process {} ", holder.id()));
+    // One that waits gets the pool when the other has closed it.
+    let waiting = spawn(&mut yard.command(&["map", "put", "p", "k", "v", "--wait", "600"]));
     drop(holder.stdin.take());
     assert_eq!(holder.wait().unwrap().code(), Some(0));
-    yard.ok(&["map", "put", "p", "k", "v"]);
+    assert_eq!(waiting.wait_with_output().unwrap().status.code(), Some(0));
+    assert_eq!(yard.ok(&["map", "get", "p", "k"]), "v\n");
+    yard.fails(&["map", "get", "p", "k", "--wait", "soon"], USAGE, "no number of seconds");
+    yard.fails(&["map", "get", "p", "k", "--wait", "-1"], USAGE, "no time to wait");
 }
 
 #[test]

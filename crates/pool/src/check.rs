@@ -109,6 +109,7 @@ fn check_file(
             what: format!("cannot map {} bytes for the log: {e}", sb.log_bytes),
         })?;
         let recent = LeftRecent::all_in(storage, directory)?;
+        log.will_read_ring(sb.tail, sb.ring());
         let scan = scan(&log, &recent, 0, sb, &mut ring)
             .and_then(|scan| refuse_hole(&log, sb, &scan).map(|()| scan));
         match scan {

@@ -196,7 +196,7 @@ impl FromStr for Domain {
 pub struct PoolConfig {
     /// What to do when there is, or is not, a pool at the path.
     pub create: Create,
-    /// Open without writing anything anywhere, together with other readers.
+    /// Open without writing anything anywhere; on the file medium also beside a writer.
     pub read_only: bool,
     /// What a new pool shall lie on.
     pub medium: Medium,
@@ -285,8 +285,9 @@ macro_rules! pool_config_setters {
         $crate::pool_config_setters!($field: $($rest)*);
     };
     ($field:ident: read_only, $($rest:tt)*) => {
-        /// Opens without writing a byte: recovery happens in private memory, the lock is shared with other
-        /// read-only openers, and writes fail with `Error::ReadOnly`. Default: false.
+        /// Opens without writing a byte: recovery happens in private memory, and writes fail with
+        /// `Error::ReadOnly`. On the file medium another process may have the pool open for writing: what is read
+        /// is one durable instant, with all that was durable before this opening. Default: false.
         #[must_use]
         pub fn read_only(mut self, yes: bool) -> Self {
             self.$field.read_only = yes;

@@ -31,10 +31,15 @@ pub enum DamageCheck {
     BlankChunk,
     /// A slot that is in service holds a leaf or the mark of a free slot.
     BlankSlot,
+    /// The superblock has not changed while a reader read beside a writer, and no checkpoint runs. (This and the next
+    /// one are for readers beside a writer; damaged pools do not need them.)
+    LookNumber,
+    /// Where such a reader found the log to end, and a proof that it goes on, it looks again.
+    LookAgain,
 }
 
 impl DamageCheck {
-    /// All of them.
+    /// All of them, except those for readers beside a writer.
     pub const ALL: [Self; 13] = [
         Self::ImageLength,
         Self::PageChecksum,

@@ -44,6 +44,9 @@ pub enum Error {
     Io { path: PathBuf, doing: &'static str, code: Option<i32>, message: String },
 }
 
+/// The holder that is this process.
+const HERE: &str = "this process itself";
+
 impl std::error::Error for Error {}
 
 impl Error {
@@ -63,11 +66,27 @@ impl Error {
         let holder = mangrove_sys::lock_holder(directory)
             .or_else(|| mangrove_sys::lock_holder(&directory.join("pool")))
             .map(|pid| match mangrove_sys::process_name(pid) {
-                _ if pid == std::process::id() => "this process itself".to_owned(),
+                _ if pid == std::process::id() => HERE.to_owned(),
                 Some(name) => format!("process {pid} ({name})"),
                 None => format!("process {pid}"),
             });
         Self::Busy { path: directory.to_owned(), holder }
+    }
+
+    /// True of `busy` when the holder is this process.
+    pub(crate) fn is_held_here(&self) -> bool {
+        matches!(self, Self::Busy { holder: Some(holder), .. } if holder == HERE)
+    }
+
+    /// As `busy`, for a reader: the holder does what `why` says.
+    pub(crate) fn busy_since(directory: &std::path::Path, why: &str) -> Self {
+        match Self::busy(directory) {
+            Self::Busy { path, holder } => {
+                let holder = holder.unwrap_or_else(|| "another process, or elsewhere in this one".to_owned());
+                Self::Busy { path, holder: Some(format!("{holder}, which {why}")) }
+            }
+            other => other,
+        }
     }
 
     /// The error about `path` for `e`, of which [`is_no_space`] is true.

@@ -39,6 +39,7 @@ mod file;
 mod format;
 mod limits;
 mod log;
+mod look;
 mod mapped;
 mod medium;
 mod neighbours;

@@ -1,11 +1,13 @@
 //! How a pool is opened or created.
 
 use crate::config::{Create, Medium, PoolConfig};
+use crate::format::superblock::Superblock;
 use crate::limits::{
     CAPACITY_BYTES_DEFAULT, CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, KIND_BYTES_MAX, LOG_BYTES_DEFAULT,
     LOG_BYTES_MAX, LOG_BYTES_MIN,
 };
 use crate::mapped::domain::PersistenceDomain;
+use crate::stat::MediumKind;
 use crate::storage::os::OsStorage;
 use crate::storage::traits::Storage;
 use crate::{Error, Range, Result};
@@ -62,6 +64,8 @@ pub struct PoolOptions {
     pub(crate) away: bool,
     pub(crate) salvage: bool,
     pub(crate) unlocked: bool,
+    /// Another process writes to the pool meanwhile (`look`).
+    pub(crate) beside_writer: bool,
     pub(crate) unread: Option<Unread>,
     pub(crate) storage: Arc<dyn Storage>,
 }
@@ -80,6 +84,7 @@ impl Default for PoolOptions {
             away: false,
             salvage: false,
             unlocked: false,
+            beside_writer: false,
             unread: None,
             storage: Arc::new(OsStorage),
         }
@@ -273,5 +278,32 @@ impl PoolOptions {
 
     pub(crate) fn domain_resolved(&self) -> Result<PersistenceDomain> {
         PersistenceDomain::resolve(self.config.domain, self.instruction)
+    }
+
+    /// An existing pool keeps its kind and its medium; a caller that asks for another one gets an error.
+    pub(crate) fn refuse_other(&self, directory: &Path, sb: &Superblock) -> Result<()> {
+        if !self.kind.is_empty() && sb.kind != self.kind {
+            return Err(Error::WrongKind {
+                path: directory.to_owned(),
+                found: sb.kind.clone(),
+                wanted: self.kind.clone(),
+            });
+        }
+        let wanted = match self.config.medium {
+            Medium::Auto => return Ok(()),
+            Medium::File => MediumKind::File,
+            Medium::Dax => MediumKind::Dax,
+            Medium::Emulated(_) => MediumKind::Emulated,
+        };
+        if sb.medium == wanted {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            what: format!(
+                "{} lies on the medium {}, not {wanted}; open it with `auto`",
+                directory.display(),
+                sb.medium
+            ),
+        })
     }
 }

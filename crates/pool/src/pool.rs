@@ -1,13 +1,15 @@
 //! A pool: one durable region, locked, with its medium.
 
-use crate::config::{Create, Medium};
+use crate::config::Create;
 use crate::create;
 use crate::file::exit_hook::flush_at_exit;
 use crate::file::medium::FileMedium;
-use crate::file::recover::recover;
+use crate::file::recover::{Recovered, recover};
 use crate::format::page_sums::PAGE_BYTES;
 use crate::format::superblock;
 use crate::format::superblock::Superblock;
+use crate::look::look as looks;
+use crate::look::look::Look;
 use crate::mapped::medium::Mapped;
 use crate::mapped::open::{OpenMapped, open_mapped};
 use crate::options::PoolOptions;
@@ -138,15 +140,15 @@ impl Pool {
         };
         let options = &options.clone().storage(Arc::clone(&held));
         let storage = &*options.storage;
-        let (file, sb, created) = Self::open_superblock(directory, options, &mut begins)?;
-        if !options.kind.is_empty() && sb.kind != options.kind {
-            return Err(Error::WrongKind {
-                path: directory.to_owned(),
-                found: sb.kind.clone(),
-                wanted: options.kind.clone(),
-            });
+        let is_look = options.config.read_only && !options.unlocked && !options.salvage;
+        if is_look
+            && let Found::Pool = look(storage, directory)?
+            && let Some(Look { sb, recovered }) = looks::look(directory, options)?
+        {
+            return Ok(Self::read_only(directory, &sb, recovered, None));
         }
-        fits_choice(directory, &sb, options.config.medium)?;
+        let (file, sb, created) = Self::open_superblock(directory, options, &mut begins)?;
+        options.refuse_other(directory, &sb)?;
         let PoolFiles { data, log } = PoolFiles::open(storage, directory, &sb, options.config.read_only)?;
         let mut pool = match log {
             Some(log) => Self::open_file(directory, options, sb, file, data, log)?,
@@ -177,7 +179,14 @@ impl Pool {
             false => LockedPool::take(&options.storage, directory, how, tries)?,
         };
         let Some(locked) = taken else {
-            return Err(Error::busy(directory));
+            let found = Self::inspect_in(storage, directory).map(|info| info.medium);
+            return Err(match found {
+                Ok(MediumKind::Dax | MediumKind::Emulated) if options.config.read_only => {
+                    let why = "stores into its data file in place, so nobody else can read one instant of it";
+                    Error::busy_since(directory, why)
+                }
+                _ => Error::busy(directory),
+            });
         };
         let file = locked.file();
         let bytes = read_superblock_file(file)?;
@@ -211,24 +220,12 @@ impl Pool {
     ) -> Result<Self> {
         let storage = &*options.storage;
         let recovered = recover(options, directory, &sb, data, log)?;
-        let (info, report) = (sb.info(directory), recovered.report);
         if options.config.read_only {
-            recovered.finish_for_reader(&sb)?;
-            let (memory, grown, damage) = recovered.into_reader();
-            let usable = memory.len() as u64;
-            let medium = ReadOnly::new(memory, MediumKind::File, usable, grown);
-            medium.keep(file);
-            let region = medium.region();
-            return Ok(Self {
-                region,
-                info,
-                report,
-                backing: Backing::ReadOnly(medium),
-                threads: Vec::new(),
-                damage,
-                creation: None,
-            });
+            recovered.check_for_reader(&sb, false)?;
+            recovered.sync_for_reader(&sb)?;
+            return Ok(Self::read_only(directory, &sb, recovered, Some(file)));
         }
+        let (info, report) = (sb.info(directory), recovered.report);
         if options.config.keeps_recent {
             recovered.remove_superfluous(storage, &sb)?;
         }
@@ -261,6 +258,31 @@ impl Pool {
             flush_at_exit(&medium);
         }
         Ok(pool)
+    }
+
+    /// A file pool that has been read; `locked` until it is closed, or not at all.
+    fn read_only(
+        directory: &Path,
+        sb: &Superblock,
+        recovered: Recovered,
+        locked: Option<LockedPool>,
+    ) -> Self {
+        let (info, report) = (sb.info(directory), recovered.report);
+        let (memory, grown, damage) = recovered.into_reader();
+        let usable = memory.len() as u64;
+        let medium = ReadOnly::new(memory, MediumKind::File, usable, grown);
+        if let Some(locked) = locked {
+            medium.keep(locked);
+        }
+        Self {
+            region: medium.region(),
+            info,
+            report,
+            backing: Backing::ReadOnly(medium),
+            threads: Vec::new(),
+            damage,
+            creation: None,
+        }
     }
 
     fn open_mapped(
@@ -520,24 +542,4 @@ impl Drop for Pool {
             Backing::ReadOnly(medium) => medium.release(),
         }
     }
-}
-
-/// An existing pool keeps its medium; a caller that asks for another one gets an error.
-fn fits_choice(directory: &Path, sb: &Superblock, choice: Medium) -> Result<()> {
-    let wanted = match choice {
-        Medium::Auto => return Ok(()),
-        Medium::File => MediumKind::File,
-        Medium::Dax => MediumKind::Dax,
-        Medium::Emulated(_) => MediumKind::Emulated,
-    };
-    if sb.medium == wanted {
-        return Ok(());
-    }
-    Err(Error::Unsupported {
-        what: format!(
-            "{} lies on the medium {}, not {wanted}; open it with `auto`",
-            directory.display(),
-            sb.medium
-        ),
-    })
 }

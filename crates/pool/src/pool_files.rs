@@ -151,8 +151,11 @@ impl PoolFile {
         self.read_padded(0, rest)
     }
 
-    pub(crate) fn will_read(&self, offset: u64, len: u64) {
-        self.file.will_read(offset, len);
+    /// Announces that all of the log, whose ring this file holds, will be read from a position on.
+    pub(crate) fn will_read_ring(&self, lsn: Lsn, ring: RingLayout) {
+        let physical = ring.place(lsn);
+        self.file.will_read(physical, ring.bytes - physical);
+        self.file.will_read(0, physical);
     }
 
     pub(crate) fn next_data(&self, offset: u64) -> Result<Option<u64>> {

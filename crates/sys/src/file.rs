@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -126,6 +127,55 @@ pub fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
 /// Those of flock(2).
 pub fn unlock(file: &File) -> io::Result<()> {
     rustix::fs::flock(file.as_fd(), rustix::fs::FlockOperation::Unlock).map_err(Into::into)
+}
+
+/// Locks `bytes` of a file among openings of it, without waiting: alone, or together with others that only read. False
+/// when another opening holds them. The bytes need not exist. The lock belongs to the opening, not to the process or
+/// the thread, and has nothing to do with that of `try_lock`.
+///
+/// # Errors
+/// Those of fcntl(2): on some file systems there are no such locks.
+pub fn try_lock_bytes(file: impl AsFd, bytes: Range<u64>, exclusive: bool) -> io::Result<bool> {
+    let kind = if exclusive { libc::F_WRLCK } else { libc::F_RDLCK };
+    match lock_call(file, libc::F_OFD_SETLK, &mut lock_of(bytes, kind)) {
+        Ok(()) => Ok(true),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// Releases the lock of `try_lock_bytes`, or a part of it.
+///
+/// # Errors
+/// Those of fcntl(2).
+pub fn unlock_bytes(file: impl AsFd, bytes: Range<u64>) -> io::Result<()> {
+    lock_call(file, libc::F_OFD_SETLK, &mut lock_of(bytes, libc::F_UNLCK))
+}
+
+/// True when another opening of the file holds a part of `bytes` alone.
+///
+/// # Errors
+/// Those of fcntl(2).
+pub fn are_bytes_held(file: impl AsFd, bytes: Range<u64>) -> io::Result<bool> {
+    let mut lock = lock_of(bytes, libc::F_RDLCK);
+    lock_call(file, libc::F_OFD_GETLK, &mut lock)?;
+    Ok(i32::from(lock.l_type) != libc::F_UNLCK)
+}
+
+fn lock_of(bytes: Range<u64>, kind: i32) -> libc::flock {
+    // SAFETY: all of it are numbers.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as _;
+    lock.l_whence = libc::SEEK_SET as _;
+    lock.l_start = bytes.start as _;
+    lock.l_len = (bytes.end - bytes.start) as _;
+    lock
+}
+
+fn lock_call(file: impl AsFd, command: i32, lock: &mut libc::flock) -> io::Result<()> {
+    // SAFETY: the pointer is valid for the call, which changes nothing else.
+    let done = unsafe { libc::fcntl(file.as_fd().as_raw_fd(), command, std::ptr::from_mut(lock)) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Makes a file's bytes, length and allocation durable.

@@ -139,9 +139,10 @@ pub unsafe extern "C" fn mangrove_heap_options_set_create_new(
     set_option!(guard_unit, options.create_new = create_new)
 }
 
-/// Whether to open without writing a byte: recovery happens in private memory, the lock is shared with
-/// other read-only openers, a transaction that wrote is undone and returns MANGROVE_ERR_READ_ONLY, nothing
-/// is created. Default: false.
+/// Whether to open without writing a byte: recovery happens in private memory, a transaction that wrote is
+/// undone and returns MANGROVE_ERR_READ_ONLY, nothing is created. On the file medium another process may have
+/// the heap open for writing: what is read is one durable instant, with all that was durable before this
+/// opening. Opening again reads a later one. Default: false.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_heap_options_set_read_only(
     options: *mut mangrove_heap_options,

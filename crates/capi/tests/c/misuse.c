@@ -198,6 +198,14 @@ static void read_only(const char *scratch) {
     ANSWERS(MANGROVE_ERR_READ_ONLY, mangrove_map_delete(second, S("k")));
     value_is(second, "k", "v");
     OK(mangrove_map_close(map));
+    OK(mangrove_map_open(below(scratch, "pool"), NULL, &map)); /* a reader keeps no writer out */
+    OK(mangrove_map_put(map, S("k"), S("w")));
+    value_is(second, "k", "v");
+    OK(mangrove_map_close(second));
+    OK(mangrove_map_open(below(scratch, "pool"), options, &second)); /* beside the writer */
+    value_is(second, "k", "w");
+    OK(mangrove_map_put(map, S("k"), S("v")));
+    OK(mangrove_map_close(map));
     OK(mangrove_map_close(second));
     mangrove_options_free(options);
 }

@@ -1,13 +1,14 @@
 //! `mangrove map backup`.
 
 use crate::exit::Exit;
+use crate::open_args::Wait;
 use crate::size::{count, human};
 use crate::{interrupt, open_args, output, progress};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-/// Copy a map, as it is at this instant, into a new pool. The copy appears whole and durable, or
-/// not at all. (A program that holds the map open makes backups with `Map::backup`.)
+/// Copy a map, as it is at one instant, into a new pool, also while another process writes to the
+/// map. The copy appears whole and durable, or not at all.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   mangrove map backup words.pool /mnt/backup/words.pool")]
@@ -19,15 +20,17 @@ pub(crate) struct Args {
     /// Print a JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    wait: Wait,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    copy(&args.pool, &args.to, args.json)
+    copy(&args.pool, &args.to, args.json, args.wait)
 }
 
 /// Copies the map in `pool` to a new pool at `to`.
-pub(crate) fn copy(pool: &Path, to: &Path, is_json: bool) -> anyhow::Result<Exit> {
-    let map = open_args::read_only(pool)?;
+pub(crate) fn copy(pool: &Path, to: &Path, is_json: bool, wait: Wait) -> anyhow::Result<Exit> {
+    let map = open_args::read_only(pool, wait)?;
     interrupt::catch()?;
     let bar = progress::records("backup", map.len()?);
     let result = map.backup(to, |progress| {

@@ -1,6 +1,7 @@
 //! `mangrove map check`.
 
 use crate::exit::Exit;
+use crate::open_args::Wait;
 use crate::pool::verdict;
 use crate::size::{count, human};
 use crate::{open_args, output};
@@ -19,10 +20,12 @@ pub(crate) struct Args {
     /// Print a JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    wait: Wait,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let map = open_args::read_only(&args.pool)?;
+    let map = open_args::read_only(&args.pool, args.wait)?;
     let report = map.check()?;
     if args.json {
         output::json(&json!({

@@ -2,6 +2,7 @@
 
 use super::bounds::Bounds;
 use crate::exit::Exit;
+use crate::open_args::Wait;
 use crate::text::Spelling;
 use crate::{open_args, output};
 use serde_json::json;
@@ -22,10 +23,12 @@ pub(crate) struct Args {
     json: bool,
     #[command(flatten)]
     spelling: Spelling,
+    #[command(flatten)]
+    wait: Wait,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let map = open_args::read_only(&args.pool)?;
+    let map = open_args::read_only(&args.pool, args.wait)?;
     let mut records = map.len()?;
     if !args.bounds.is_all() {
         records = 0;

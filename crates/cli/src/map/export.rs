@@ -2,6 +2,7 @@
 
 use super::input::Format;
 use crate::exit::{Exit, Usage};
+use crate::open_args::Wait;
 use crate::text::Spelling;
 use crate::{interrupt, open_args, output, progress, stderr};
 use anyhow::Context;
@@ -25,6 +26,8 @@ pub(crate) struct Args {
     /// tsv (key, tab, value, with escapes) or hex
     #[arg(long, default_value = "tsv")]
     format: Format,
+    #[command(flatten)]
+    wait: Wait,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -114,7 +117,7 @@ fn write_all(
         Some(file) => anyhow::anyhow!("cannot write {}: {e}", file.display()),
         None => e.into(),
     };
-    let map = open_args::read_only(&args.pool)?;
+    let map = open_args::read_only(&args.pool, args.wait)?;
     let bar = progress::records("export", map.len()?);
     let mut line = Vec::new();
     let mut records = 0;

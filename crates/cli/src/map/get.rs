@@ -1,6 +1,7 @@
 //! `mangrove map get`.
 
 use crate::exit::Exit;
+use crate::open_args::Wait;
 use crate::text::Spelling;
 use crate::{open_args, output, stderr, text};
 use serde_json::json;
@@ -27,11 +28,13 @@ pub(crate) struct Args {
     json: bool,
     #[command(flatten)]
     spelling: Spelling,
+    #[command(flatten)]
+    wait: Wait,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let key = args.spelling.read(&args.key)?;
-    let value = open_args::read_only(&args.pool)?.get(&key)?;
+    let value = open_args::read_only(&args.pool, args.wait)?.get(&key)?;
     if args.json {
         let shown = value.as_deref().map(text::json);
         output::json(&json!({ "key": text::json(&key), "found": value.is_some(), "value": shown }))?;

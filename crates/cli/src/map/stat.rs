@@ -1,6 +1,7 @@
 //! `mangrove map stat`.
 
 use crate::exit::Exit;
+use crate::open_args::Wait;
 use crate::size::{count, human};
 use crate::{open_args, output};
 use serde_json::json;
@@ -17,10 +18,12 @@ pub(crate) struct Args {
     /// Print a JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    wait: Wait,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let map = open_args::read_only(&args.pool)?;
+    let map = open_args::read_only(&args.pool, args.wait)?;
     let stat = map.stat();
     let recovery = map.recovery();
     let (mut keys, mut values) = (0, 0);

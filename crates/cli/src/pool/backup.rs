@@ -1,14 +1,15 @@
 //! `mangrove pool backup`.
 
 use crate::exit::{Exit, Usage};
+use crate::open_args::Wait;
 use crate::size::human;
 use crate::{interrupt, map, output, progress};
 use mangrove::heap::{Heap, HeapError};
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Copy the map or the heap in a pool into a new pool. The copy appears whole and durable, or not at
-/// all. (A program that holds it open makes backups with `Map::backup` and `Heap::backup`.)
+/// Copy the map or the heap in a pool, as it is at one instant, into a new pool, also while another
+/// process writes to it. The copy appears whole and durable, or not at all.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   mangrove pool backup bank.pool /mnt/backup/bank.pool")]
@@ -20,11 +21,13 @@ pub(crate) struct Args {
     /// Print a JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    wait: Wait,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     match &*mangrove::pool_info(&args.pool)?.kind {
-        "map" => map::backup(&args.pool, &args.to, args.json),
+        "map" => map::backup(&args.pool, &args.to, args.json, args.wait),
         "heap" => heap(args),
         other => Err(Usage(format!(
             "{} holds a {other}; copy its folder while no process has it open",
@@ -35,7 +38,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 fn heap(args: &Args) -> anyhow::Result<Exit> {
-    let heap = Heap::options().read_only(true).open(&args.pool)?;
+    let heap = Heap::options().read_only(true).busy_wait(args.wait.duration()).open(&args.pool)?;
     interrupt::catch()?;
     let bar = progress::bytes("backup", heap.shadow().len());
     let result = heap.backup(&args.to, |progress| {

@@ -23,6 +23,7 @@ use crate::format::log::{FLAG_SPILLED, GROUP_HEADER_BYTES, GroupHeader, LogRecor
 use crate::format::page_sums::{PAGE_BYTES, PAGES_PER_BLOCK, PageChecksums, page_checksum};
 use crate::log::ring::Log;
 use crate::log::spill::{SpillReader, SpillReference};
+use crate::look::gate::CheckpointGate;
 use crate::pool_files::{DataFiles, SuperblockFile};
 use crate::storage::traits::{Storage, here};
 use crate::sync::Mutex;
@@ -50,6 +51,8 @@ pub(crate) struct Checkpointer {
     /// A checkpoint that a crash interrupted: its position, and the nonce before it. It is finished to exactly this
     /// position before another begins, or two generations of checksums would mix.
     pub(crate) interrupted: Option<(Lsn, u64)>,
+    /// What readers in other processes know of checkpoints by.
+    pub(crate) gate: CheckpointGate,
     pub(crate) finished: u64,
     pub(crate) bytes_written: u64,
     pub(crate) syncs: u64,
@@ -91,6 +94,12 @@ impl Checkpointer {
         target: Lsn,
         image_bytes: u64,
     ) -> Result<()> {
+        if self.interrupted.is_none() && target <= log.tail() {
+            return Ok(());
+        }
+        let files = Arc::clone(&self.files);
+        // Durable-order: before the first change of a page, also of one that no superblock announces (`again`).
+        let _running = self.gate.begin(&files.image, image_bytes);
         if let Some((interrupted, nonce)) = self.interrupted {
             self.run_to(log, superblock, interrupted, nonce, image_bytes, true)?;
             self.interrupted = None;

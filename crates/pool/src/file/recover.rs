@@ -21,6 +21,8 @@ use crate::log::recent::{LeftRecent, Recent};
 use crate::log::ring::Log;
 use crate::log::scan::{LogScan, closed_log, refuse_grown, refuse_hole, scan};
 use crate::log::spill::PendingSpill;
+use crate::look::gate::CheckpointGate;
+use crate::look::hole::refuse_hole_beside;
 use crate::options::{PoolOptions, Start};
 use crate::pool_files::{DataFiles, PoolFile, SuperblockFile};
 use crate::stat::OpenReport;
@@ -118,7 +120,14 @@ pub(crate) fn recover(
     })?;
     let reader =
         ImageReader { files: &files, sums: &sums, size: to_read, memory: &memory, next: AtomicU64::new(0) };
-    let (recent, nonce) = (LeftRecent::all_in(storage, directory)?, storage.random());
+    // A live process may write there, and what it writes is not durable.
+    let recent = if options.beside_writer { Vec::new() } else { LeftRecent::all_in(storage, directory)? };
+    let nonce = storage.random();
+    if !sb.clean && !options.beside_writer {
+        // The process wrote its log past the page cache, so it must be read from the disk: start with all of it now,
+        // for `refuse_hole` too.
+        log_file.will_read_ring(sb.tail, sb.ring());
+    }
     let scan_log = |ring: &mut Mirror| {
         let scan = scan_log(&log_file, (&recent, nonce), sb, directory, ring);
         notes.pass(scan, || LogScan::empty(sb))
@@ -268,19 +277,37 @@ impl Recovered {
         DeferredRecovery::new(storage, directory, sb, &self.scan)
     }
 
+    /// True when the first line is zero: nothing has been made in the region, or what was is not durable.
+    pub(crate) fn begins_blank(&self) -> bool {
+        // SAFETY: no region is shorter than a page, and no thread writes it now.
+        let bytes = unsafe { std::slice::from_raw_parts(self.memory.base().as_ptr(), 64) };
+        bytes.iter().all(|&byte| byte == 0)
+    }
+
     /// What a pool opened read-only consists of: its memory, how much of it may be used, and the damage in it.
     pub(crate) fn into_reader(self) -> (Reservation, u64, Vec<String>) {
         (self.memory, self.grown, self.notes.into_notes())
     }
 
-    /// Does the same for a pool opened read-only.
+    /// Does the same for a pool opened read-only: refuses a log with a hole.
     ///
     /// # Errors
     /// `Corrupt` when the log has a hole; `Io`.
-    pub(crate) fn finish_for_reader(&self, sb: &Superblock) -> Result<()> {
-        if !sb.clean {
-            self.notes.pass(refuse_hole(&self.log_file, sb, &self.scan), || ())?;
+    pub(crate) fn check_for_reader(&self, sb: &Superblock, beside_writer: bool) -> Result<()> {
+        if sb.clean {
+            return Ok(());
         }
+        if beside_writer {
+            return refuse_hole_beside(&self.log_file, sb, &self.scan);
+        }
+        self.notes.pass(refuse_hole(&self.log_file, sb, &self.scan), || ())
+    }
+
+    /// The end of opening read-only.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn sync_for_reader(&self, sb: &Superblock) -> Result<()> {
         // Durable-order: rule 2 of `file/finish_recovery.rs`. A reader cannot write the bytes again, but it can
         // sync them.
         if self.scan.recent.is_some() {
@@ -314,6 +341,7 @@ impl Recovered {
             sums: self.sums,
             buffer: page_buffer()?,
             interrupted,
+            gate: CheckpointGate::new(),
             finished: 0,
             bytes_written: 0,
             syncs: 0,

@@ -152,13 +152,6 @@ pub(crate) fn scan(
 ) -> Result<LogScan> {
     let layout = sb.ring();
     let log_bytes = layout.bytes;
-    if !sb.clean {
-        // The process wrote its log past the page cache, so it must be read from the disk: start with all of it now,
-        // for `refuse_hole` too.
-        let physical = layout.place(sb.tail);
-        file.will_read(physical, log_bytes - physical);
-        file.will_read(0, physical);
-    }
     let mut reader = LogReader { file, ring, layout, loaded: sb.tail, limit: sb.tail + log_bytes };
     let mut scan = LogScan::empty(sb);
     let mut at_target = sb.target == sb.tail;
@@ -267,8 +260,17 @@ fn holds(file: &PoolFile, sb: &Superblock, group: RecordedGroup) -> Result<bool>
     Ok(found.is_some_and(|found| found.nonce == group.nonce && found.lsn + found.total() == sb.tail))
 }
 
+/// The header of the group that follows the scan's end, when it is there by now.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn following(file: &PoolFile, sb: &Superblock, scan: &LogScan) -> Result<Option<GroupHeader>> {
+    let follows = |group: &GroupHeader| group.nonce == scan.last_nonce || group.flags & FLAG_FIRST != 0;
+    Ok(group_at(file, sb, scan.end)?.filter(follows))
+}
+
 /// The header of the group at `lsn`, when a whole group with a right checksum stands there.
-fn group_at(file: &PoolFile, sb: &Superblock, lsn: Lsn) -> Result<Option<GroupHeader>> {
+pub(crate) fn group_at(file: &PoolFile, sb: &Superblock, lsn: Lsn) -> Result<Option<GroupHeader>> {
     let mut bytes = vec![0; SECTOR_BYTES];
     file.read_ring(lsn, sb.ring(), &mut bytes)?;
     let Some(header) = GroupHeader::decode(&bytes) else { return Ok(None) };

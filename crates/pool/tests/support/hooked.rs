@@ -1,0 +1,115 @@
+//! Files of the operating system; before each read of one a function is called, so that a test can have anything
+//! happen in the midst of a reader's work.
+
+use mangrove_pool::{LockKind, OpenHow, OsStorage, PathKind, Site, Storage, StorageFile};
+use std::fmt::{Debug, Formatter};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Called with the file's name and the offset.
+type Hook = Arc<dyn Fn(&str, u64) + Send + Sync>;
+
+#[derive(Clone)]
+struct Hooked {
+    inner: Arc<dyn Storage>,
+    hook: Hook,
+}
+
+/// The files, with `hook` before each read.
+pub(crate) fn hooked(hook: impl Fn(&str, u64) + Send + Sync + 'static) -> Arc<dyn Storage> {
+    Arc::new(Hooked { inner: Arc::new(OsStorage), hook: Arc::new(hook) })
+}
+
+impl Debug for Hooked {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hooked")
+    }
+}
+
+impl Storage for Hooked {
+    fn kind(&self, path: &Path) -> io::Result<PathKind> {
+        self.inner.kind(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        self.inner.list(path)
+    }
+
+    fn create_dir(&self, path: &Path, site: Site) -> io::Result<()> {
+        self.inner.create_dir(path, site)
+    }
+
+    fn open(&self, path: &Path, how: OpenHow, site: Site) -> io::Result<Box<dyn StorageFile>> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let hook = Arc::clone(&self.hook);
+        Ok(Box::new(HookedFile { inner: self.inner.open(path, how, site)?, name, hook }))
+    }
+
+    fn remove(&self, path: &Path, site: Site) -> io::Result<()> {
+        self.inner.remove(path, site)
+    }
+
+    fn sync_dir(&self, path: &Path, site: Site) -> io::Result<()> {
+        self.inner.sync_dir(path, site)
+    }
+
+    fn hold(&self, directory: &Path) -> io::Result<Option<Arc<dyn Storage>>> {
+        let held = self.inner.hold(directory)?;
+        Ok(held.map(|inner| Arc::new(Self { inner, hook: Arc::clone(&self.hook) }) as Arc<dyn Storage>))
+    }
+
+    fn is_named(&self, path: &Path, file: &dyn StorageFile) -> io::Result<bool> {
+        self.inner.is_named(path, file)
+    }
+
+    fn random(&self) -> u64 {
+        self.inner.random()
+    }
+}
+
+struct HookedFile {
+    inner: Box<dyn StorageFile>,
+    name: String,
+    hook: Hook,
+}
+
+impl StorageFile for HookedFile {
+    fn size(&self) -> io::Result<u64> {
+        self.inner.size()
+    }
+
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        (self.hook)(&self.name, offset);
+        self.inner.read_at(offset, bytes)
+    }
+
+    fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        self.inner.next_data(offset)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()> {
+        self.inner.write_at(offset, bytes, site)
+    }
+
+    fn write_durable(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()> {
+        self.inner.write_durable(offset, bytes, site)
+    }
+
+    fn sync(&self, site: Site) -> io::Result<()> {
+        self.inner.sync(site)
+    }
+
+    fn allocate(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
+        self.inner.allocate(offset, len, site)
+    }
+
+    fn lock(&self, kind: LockKind) -> io::Result<bool> {
+        self.inner.lock(kind)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.fd()
+    }
+}
