@@ -7,7 +7,7 @@ use crate::batch::leveldb_writebatch_t;
 use crate::bytes::{path, slice};
 use crate::engine::catalog;
 use crate::engine::catalog::{Catalog, DirectoryLock, EngineKind};
-use crate::engine::engine::{ReadView, StorageEngine};
+use crate::engine::engine::{Opening, ReadView, StorageEngine};
 use crate::engine::map_engine::MapEngine;
 use crate::engine::tree_engine::TreeEngine;
 use crate::order::{BYTEWISE, Order};
@@ -53,19 +53,19 @@ fn memory_bytes_max() -> Result<Option<u64>> {
     }
 }
 
-/// Opens the engine of a database whose directory is locked. Also returns whether it has no records. With `create`
-/// its files may be missing.
+/// Opens the engine of a database whose directory is locked. Also returns whether it has no records. `opening` says
+/// whether its files may be missing.
 pub(crate) fn open_engine(
     directory: &Path,
     catalog: &Catalog,
     order: &Order,
-    create: bool,
+    opening: Opening,
     lock: DirectoryLock,
 ) -> Result<(Box<dyn StorageEngine>, bool)> {
     let pool = catalog::pool(directory);
     match catalog.engine {
         EngineKind::Durable => {
-            let engine = TreeEngine::open(&pool, create, memory_bytes_max()?, order, lock)?;
+            let engine = TreeEngine::open(&pool, opening, memory_bytes_max()?, order, lock)?;
             let is_empty = engine.is_empty()?;
             Ok((Box::new(engine), is_empty))
         }
@@ -75,7 +75,7 @@ pub(crate) fn open_engine(
             String::from_utf8_lossy(&catalog.comparator)
         ))),
         EngineKind::Map => {
-            let engine = MapEngine::open(&pool, create, memory_bytes_max()?, lock)?;
+            let engine = MapEngine::open(&pool, opening, memory_bytes_max()?, lock)?;
             let is_empty = engine.is_empty()?;
             Ok((Box::new(engine), is_empty))
         }
@@ -87,10 +87,11 @@ pub(crate) fn open_engine(
 pub(crate) fn create(
     directory: &Path,
     order: &Order,
+    opening: Opening,
     lock: DirectoryLock,
 ) -> Result<(Box<dyn StorageEngine>, EngineKind)> {
     let catalog = Catalog { engine: engine_of_new()?, comparator: order.name.clone() };
-    let (engine, is_empty) = open_engine(directory, &catalog, order, true, lock)?;
+    let (engine, is_empty) = open_engine(directory, &catalog, order, opening, lock)?;
     if !is_empty {
         return Err(Failure::corruption(format!(
             "{}: the file that says what the database is has been lost; leveldb_repair_db writes it anew",
@@ -147,9 +148,10 @@ fn open_locked(directory: &Path, options: &OpenRequest, lock: DirectoryLock) -> 
         }
         Some(catalog) => {
             catalog::keep_leveldb_out(directory);
-            (open_engine(directory, &catalog, order, false, lock)?.0, catalog.engine)
+            (open_engine(directory, &catalog, order, Opening::Existing, lock)?.0, catalog.engine)
         }
-        None if options.create_if_missing => create(directory, order, lock)?,
+        None if options.is_import => create(directory, order, Opening::Import, lock)?,
+        None if options.create_if_missing => create(directory, order, Opening::Create, lock)?,
         None => return Err(missing(directory)),
     };
     if options.paranoid_checks

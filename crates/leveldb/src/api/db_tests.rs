@@ -15,14 +15,21 @@ fn bytewise() -> Order {
 }
 
 fn open_request(create_if_missing: bool) -> OpenRequest {
-    OpenRequest { order: bytewise(), create_if_missing, error_if_exists: false, paranoid_checks: false }
+    OpenRequest {
+        order: bytewise(),
+        create_if_missing,
+        error_if_exists: false,
+        paranoid_checks: false,
+        is_import: false,
+    }
 }
 
 /// A new database of that engine.
 fn new(directory: &Path, engine: EngineKind) -> leveldb_t {
     let catalog = Catalog { engine, comparator: BYTEWISE.to_vec() };
     let (made, _) =
-        open_engine(directory, &catalog, &bytewise(), true, catalog::lock(directory).unwrap()).unwrap();
+        open_engine(directory, &catalog, &bytewise(), Opening::Create, catalog::lock(directory).unwrap())
+            .unwrap();
     catalog.write(directory).unwrap();
     leveldb_t::new(made, engine.name())
 }

@@ -5,6 +5,7 @@ use crate::api::options::leveldb_options_t;
 use crate::bytes::path;
 use crate::engine::catalog;
 use crate::engine::catalog::{Catalog, DirectoryLock, EngineKind};
+use crate::engine::engine::Opening;
 use crate::engine::salvage;
 use crate::engine::tree_engine;
 use crate::order::Order;
@@ -62,7 +63,7 @@ fn destroy_unfinished(directory: &Path, info: &PoolInfo, lock: DirectoryLock) ->
     if catalog.engine == EngineKind::Durable && tree_engine::if_blank(&info.path, remove)? {
         return Ok(());
     }
-    let (_engine, is_empty) = open_engine(directory, &catalog, &order, false, lock)?;
+    let (_engine, is_empty) = open_engine(directory, &catalog, &order, Opening::Existing, lock)?;
     if is_empty {
         // While it is open no other process can open it.
         return remove();
@@ -135,7 +136,7 @@ fn repair(directory: &Path, order: &Order) -> Result<()> {
 
 /// Opens the database and compares every record with its checksums.
 fn verify(directory: &Path, catalog: &Catalog, order: &Order, lock: DirectoryLock) -> Result<()> {
-    let (engine, _) = open_engine(directory, catalog, order, false, lock)?;
+    let (engine, _) = open_engine(directory, catalog, order, Opening::Existing, lock)?;
     match engine.check()?.first() {
         Some(first) => Err(Failure::corruption(first.clone())),
         None => Ok(()),
@@ -148,7 +149,7 @@ fn make_empty(directory: &Path, order: &Order) -> Result<()> {
         Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(Failure::io("create", directory, &e)),
         _ => {}
     }
-    create(directory, order, catalog::lock(directory)?).map(drop)
+    create(directory, order, Opening::Create, catalog::lock(directory)?).map(drop)
 }
 
 #[cfg(test)]
@@ -293,7 +294,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap().keep();
             let catalog = Catalog { engine, comparator: BYTEWISE.to_vec() };
             let lock = catalog::lock(&directory).unwrap();
-            drop(open_engine(&directory, &catalog, &bytewise(), true, lock).unwrap());
+            drop(open_engine(&directory, &catalog, &bytewise(), Opening::Create, lock).unwrap());
             destroy(&directory).unwrap();
             assert!(!directory.exists(), "{engine:?}");
         }
@@ -304,7 +305,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let catalog = Catalog { engine: EngineKind::Map, comparator: BYTEWISE.to_vec() };
         let lock = catalog::lock(directory.path()).unwrap();
-        drop(open_engine(directory.path(), &catalog, &bytewise(), true, lock).unwrap());
+        drop(open_engine(directory.path(), &catalog, &bytewise(), Opening::Create, lock).unwrap());
         catalog.write(directory.path()).unwrap();
         let map = Map::options().create(Create::Never).open(catalog::pool(directory.path())).unwrap();
         assert!(destroy(directory.path()).unwrap_err().to_string().contains("in use"));
@@ -325,7 +326,10 @@ mod tests {
             repair(&directory, &bytewise()).unwrap();
             let catalog = Catalog::read(&directory).unwrap().expect("a database");
             let lock = catalog::lock(&directory).unwrap();
-            assert!(open_engine(&directory, &catalog, &bytewise(), false, lock).unwrap().1, "it is empty");
+            assert!(
+                open_engine(&directory, &catalog, &bytewise(), Opening::Existing, lock).unwrap().1,
+                "it is empty"
+            );
         }
         repair(&parent.path().join("no/such/folder"), &bytewise()).unwrap_err();
     }
@@ -335,7 +339,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let catalog = Catalog { engine: EngineKind::Map, comparator: BYTEWISE.to_vec() };
         let lock = catalog::lock(directory.path()).unwrap();
-        let (engine, _) = open_engine(directory.path(), &catalog, &bytewise(), true, lock).unwrap();
+        let (engine, _) =
+            open_engine(directory.path(), &catalog, &bytewise(), Opening::Create, lock).unwrap();
         for i in 0..500u32 {
             engine.put(&i.to_be_bytes(), &[b'v'; 100], i == 499).unwrap();
         }
@@ -349,7 +354,8 @@ mod tests {
             std::fs::write(&image, &bytes).unwrap();
             repair(directory.path(), &bytewise()).unwrap();
             let lock = catalog::lock(directory.path()).unwrap();
-            let (engine, _) = open_engine(directory.path(), &catalog, &bytewise(), false, lock).unwrap();
+            let (engine, _) =
+                open_engine(directory.path(), &catalog, &bytewise(), Opening::Existing, lock).unwrap();
             assert_eq!(engine.figures().records, 500 - round);
             assert!(engine.check().unwrap().is_empty());
             let lost = directory.path().join("lost").join(format!("pool-{round}"));

@@ -25,6 +25,8 @@ pub(crate) struct OpenRequest {
     pub(crate) create_if_missing: bool,
     pub(crate) error_if_exists: bool,
     pub(crate) paranoid_checks: bool,
+    /// The database is new, and filled by an import.
+    pub(crate) is_import: bool,
 }
 
 impl leveldb_options_t {
@@ -34,6 +36,7 @@ impl leveldb_options_t {
             create_if_missing: self.create_if_missing,
             error_if_exists: self.error_if_exists,
             paranoid_checks: self.paranoid_checks,
+            is_import: false,
         })
     }
 

@@ -5,6 +5,30 @@ use crate::status::Result;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+/// What is opened, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// A database that is there.
+    Existing,
+    /// A database that may be missing.
+    Create,
+    /// A database that may be missing, for records that are written again if the process dies: they need not survive
+    /// that before they are durable.
+    Import,
+}
+
+impl Opening {
+    /// The files may be missing.
+    pub(crate) fn creates(self) -> bool {
+        self != Self::Existing
+    }
+
+    /// A write that returned survives the death of the process.
+    pub(crate) fn keeps_recent(self) -> bool {
+        self != Self::Import
+    }
+}
+
 /// An open engine. Any number of threads may call it at the same time.
 ///
 /// A write with `sync` is durable when it returns. One without survives the death of the process when it returns, and

@@ -6,7 +6,7 @@
 
 use crate::change_list::{Change, ChangeList};
 use crate::engine::catalog::DirectoryLock;
-use crate::engine::engine::{Figures, ReadView, RecordCursor, StorageEngine};
+use crate::engine::engine::{Figures, Opening, ReadView, RecordCursor, StorageEngine};
 use crate::order::Direction;
 use crate::status::{Failure, Result};
 use mangrove::{Batch, Create, Durability, Error, Map, Range, Snapshot};
@@ -44,17 +44,18 @@ struct MapStore {
 pub(crate) struct MapEngine(Arc<MapStore>);
 
 impl MapEngine {
-    /// Opens the map in the directory `pool`; with `create` it may be missing. `memory_bytes_max` as in the map.
+    /// Opens the map in the directory `pool`; `opening` says whether it may be missing.
+    /// `memory_bytes_max` as in the map.
     pub(crate) fn open(
         pool: &Path,
-        create: bool,
+        opening: Opening,
         memory_bytes_max: Option<u64>,
         lock: DirectoryLock,
     ) -> Result<Self> {
         let mut options = Map::options()
-            .create(if create { Create::IfMissing } else { Create::Never })
+            .create(if opening.creates() { Create::IfMissing } else { Create::Never })
             .durability(Durability::Interval(INTERVAL))
-            .keeps_recent(true)
+            .keeps_recent(opening.keeps_recent())
             .snapshot_bytes_max(SNAPSHOT_BYTES_MAX);
         if let Some(bytes) = memory_bytes_max {
             options = options.memory_bytes_max(bytes);

@@ -9,7 +9,7 @@
 
 use crate::change_list::{Change, ChangeList};
 use crate::engine::catalog::DirectoryLock;
-use crate::engine::engine::{Figures, ReadView, StorageEngine};
+use crate::engine::engine::{Figures, Opening, ReadView, StorageEngine};
 use crate::engine::pins::Pins;
 use crate::engine::tree_cursor::{TreeHolder, TreeView, must_have_answered};
 use crate::engine::tree_store::{CLIENTS, DurableMemory, TreeStore, WriteKind, capacity, refusal};
@@ -52,12 +52,12 @@ unsafe extern "C" fn make(arg: *mut c_void) {
     }
 }
 
-/// Opens the state in the directory `pool`, whatever it holds; with `create` it may be missing.
-fn open_state(pool: &Path, create: bool, memory_bytes_max: Option<u64>) -> Result<Arc<Runtime>> {
+/// Opens the state in the directory `pool`, whatever it holds; `opening` says whether it may be missing.
+fn open_state(pool: &Path, opening: Opening, memory_bytes_max: Option<u64>) -> Result<Arc<Runtime>> {
     let mut options = Options::new()
-        .create(if create { Create::IfMissing } else { Create::Never })
+        .create(if opening.creates() { Create::IfMissing } else { Create::Never })
         .durability(Durability::interval_ms(INTERVAL_MS))
-        .keeps_recent(true)
+        .keeps_recent(opening.keeps_recent())
         .capacity(capacity())
         .tracker(TrackerChoice::Explicit)
         .self_contained(true)
@@ -71,7 +71,7 @@ fn open_state(pool: &Path, create: bool, memory_bytes_max: Option<u64>) -> Resul
 
 /// Runs `work` while the state in the directory `pool` is open, if the state is blank. Returns whether it ran.
 pub(crate) fn if_blank(pool: &Path, work: impl FnOnce() -> Result<()>) -> Result<bool> {
-    let runtime = open_state(pool, false, None)?;
+    let runtime = open_state(pool, Opening::Existing, None)?;
     let done = if runtime.is_blank() { work().map(|()| true) } else { Ok(false) };
     // Nothing was written, so nothing can be lost.
     let _ = runtime.close();
@@ -79,22 +79,23 @@ pub(crate) fn if_blank(pool: &Path, work: impl FnOnce() -> Result<()>) -> Result
 }
 
 impl TreeEngine {
-    /// Opens the state in the directory `pool`; with `create` it may be missing. `memory_bytes_max` as in the runtime.
+    /// Opens the state in the directory `pool`; `opening` says whether it may be missing.
+    /// `memory_bytes_max` as in the runtime.
     pub(crate) fn open(
         pool: &Path,
-        create: bool,
+        opening: Opening,
         memory_bytes_max: Option<u64>,
         order: &Order,
         lock: DirectoryLock,
     ) -> Result<Self> {
-        let runtime = open_state(pool, create, memory_bytes_max)?;
+        let runtime = open_state(pool, opening, memory_bytes_max)?;
         let place = runtime.roots();
         let mut client = runtime.client()?;
         let no_root =
             || Failure::corruption(format!("{}: the state has no records' root in it", pool.display()));
         // SAFETY: the region's first root word. A crash before the first command leaves it 0.
         if unsafe { place.read() } == 0 {
-            if !create && !runtime.is_new() {
+            if !opening.creates() && !runtime.is_new() {
                 // Perhaps another program's state.
                 return Err(no_root());
             }

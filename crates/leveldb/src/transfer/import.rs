@@ -18,6 +18,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// Batches that wait for the engine.
 const BATCHES_WAITING_MAX: usize = 4;
+/// Bytes of records between two returns of the memory in which LevelDB has mapped their files.
+const MAPPED_BYTES: usize = 16 << 20;
 /// Bytes of records that are read to find out how far LevelDB has compressed them.
 const SAMPLE_BYTES: u64 = 4 << 20;
 /// Bytes that a record takes in memory beside its key and value, and in the data file.
@@ -60,7 +62,7 @@ pub fn import(
         let writer = writer
             .spawn_scoped(scope, move || write_all(to, &receiver))
             .map_err(|e| TransferError::Failed(format!("cannot start a thread: {e}")))?;
-        let read = read_all(from.cursor(), &sender, &mut progress, watch);
+        let read = read_all(from.cursor(), &view, &sender, &mut progress, watch);
         drop(sender);
         let written =
             writer.join().unwrap_or_else(|_| Err(Failure::corruption("the writing thread panicked")));
@@ -137,11 +139,12 @@ enum ReadEnd {
 /// Sends all records in batches.
 fn read_all(
     mut cursor: ForeignCursor<'_>,
+    view: &SourceView,
     to: &SyncSender<ChangeBytes>,
     progress: &mut TransferProgress,
     watch: &mut dyn FnMut(TransferProgress) -> ControlFlow<()>,
 ) -> std::result::Result<(), ReadEnd> {
-    let mut batch = ChangeBytes::default();
+    let (mut batch, mut mapped) = (ChangeBytes::default(), 0);
     loop {
         let record = cursor.record().map_err(ReadEnd::Told)?;
         if let Some((key, value)) = record {
@@ -151,6 +154,11 @@ fn read_all(
         }
         let is_last = record.is_none();
         if batch.len() >= BATCH_BYTES || is_last {
+            mapped += batch.len();
+            if mapped >= MAPPED_BYTES {
+                mapped = 0;
+                view.give_back_mapped();
+            }
             // Nobody receives any more: the writer has failed, and says why.
             if to.send(std::mem::take(&mut batch)).is_err() {
                 return Ok(());

@@ -27,7 +27,42 @@ pub(super) fn open_ours(directory: &Path, is_new: bool) -> Result<leveldb_t> {
         create_if_missing: is_new,
         error_if_exists: is_new,
         paranoid_checks: !is_new,
+        is_import: is_new,
     };
     let directory = directory.to_owned();
     Ok(on_own_thread(move || open_database(&directory, &request))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An import writes its source again if the process dies, so it writes nothing that serves only that.
+    #[test]
+    fn an_import_keeps_no_recent_writes() {
+        let above = tempfile::tempdir().unwrap();
+        let recent = |name: &str| {
+            let files = std::fs::read_dir(above.path().join(name).join("pool")).unwrap();
+            files
+                .filter(|file| file.as_ref().unwrap().file_name().to_string_lossy().starts_with("recent-"))
+                .count()
+        };
+        let (order, ours) = (Order::bytewise(), above.path().join("ours"));
+        let request = OpenRequest {
+            order,
+            create_if_missing: true,
+            error_if_exists: true,
+            paranoid_checks: false,
+            is_import: false,
+        };
+        let db = open_database(&ours, &request).unwrap();
+        assert_eq!(recent("ours"), 1);
+        drop(db);
+        let imported = open_ours(&above.path().join("imported"), true).unwrap();
+        assert_eq!(recent("imported"), 0);
+        drop(imported);
+        let opened = open_ours(&above.path().join("imported"), false).unwrap();
+        assert_eq!(recent("imported"), 1);
+        drop(opened);
+    }
 }

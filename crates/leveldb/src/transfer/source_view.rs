@@ -7,9 +7,11 @@
 
 use super::manifest::Manifest;
 use super::outcome::{Result, TransferError};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 const CURRENT: &str = "CURRENT";
@@ -18,6 +20,8 @@ const LOCK: &str = "LOCK";
 /// The folder of links, and the lock of the database.
 pub(super) struct SourceView {
     pub(super) folder: PathBuf,
+    /// The database's own folder, by its whole name.
+    source: PathBuf,
     /// Bytes of the database's files.
     pub(super) bytes: u64,
     pub(super) manifest: Manifest,
@@ -45,8 +49,30 @@ impl SourceView {
             bytes += std::fs::metadata(&from).map_err(|e| TransferError::io("read", &from, &e))?.len();
             std::os::unix::fs::symlink(&from, &to).map_err(|e| TransferError::io("create", &to, &e))?;
         }
-        Ok(Self { folder, bytes, manifest, _lock: lock })
+        Ok(Self { folder, source, bytes, manifest, _lock: lock })
     }
+
+    /// LevelDB maps the files of the records into memory, and leaves them there as long as it has them open. Gives
+    /// that memory back; what is read again comes from the files.
+    pub(super) fn give_back_mapped(&self) {
+        let Ok(maps) = std::fs::read("/proc/self/maps") else { return };
+        for (base, len) in maps.split(|&b| b == b'\n').filter_map(|line| mapped_from(line, &self.source)) {
+            // SAFETY: this advice, unlike MADV_DONTNEED, changes no content of whatever memory lies there by now:
+            // LevelDB's threads may have unmapped the file since. It is refused where the kernel cannot do it.
+            unsafe { libc::madvise(base as *mut libc::c_void, len, libc::MADV_PAGEOUT) };
+        }
+    }
+}
+
+/// Address and length of a mapping, if the line of `/proc/self/maps` is one of a file in the folder.
+fn mapped_from(line: &[u8], folder: &Path) -> Option<(usize, usize)> {
+    let at = line.iter().position(|&b| b == b'/')?;
+    if Path::new(OsStr::from_bytes(&line[at..])).parent() != Some(folder) {
+        return None;
+    }
+    let (base, end) = std::str::from_utf8(&line[..at]).ok()?.split_once(' ')?.0.split_once('-')?;
+    let base = usize::from_str_radix(base, 16).ok()?;
+    Some((base, usize::from_str_radix(end, 16).ok()?.checked_sub(base)?))
 }
 
 /// True for the files that LevelDB reads when it opens the database.
@@ -137,5 +163,68 @@ mod tests {
             "diary",
         ];
         assert!(!left.into_iter().any(needed));
+    }
+
+    #[test]
+    fn mappings_of_the_folders_files_alone_are_given_back() {
+        let of = |line: &str| mapped_from(line.as_bytes(), Path::new("/data/old db"));
+        assert_eq!(of("7f00-8f00 r--s 0 fe:00 7 \t /data/old db/000005.ldb"), Some((0x7f00, 0x1000)));
+        for other in [
+            "",
+            "7f00-8f00 rw-p 00000000 00:00 0",
+            "7f00-8f00 rw-p 00000000 00:00 0 [heap]",
+            "7f00-8f00 r--s 00000000 fe:00 7 /data/old db.partial/000005.ldb",
+            "7f00-8f00 r--s 00000000 fe:00 7 /data/old db",
+            "8f00-7f00 r--s 00000000 fe:00 7 /data/old db/000005.ldb",
+            "x-y /data/old db/000005.ldb",
+        ] {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn memory_that_is_given_back_reads_as_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().canonicalize().unwrap();
+        let path = source.join("000005.ldb");
+        let len = 4 << 20;
+        std::fs::write(&path, (0..len).map(|at| (at / 4096) as u8).collect::<Vec<_>>()).unwrap();
+        let file = File::open(&path).unwrap();
+        // Clean pages; others are written before they go.
+        file.sync_all().unwrap();
+        // SAFETY: a new mapping of a file that is as long, read inside its bounds.
+        let mapped = unsafe {
+            let base =
+                libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0);
+            assert_ne!(base, libc::MAP_FAILED);
+            std::slice::from_raw_parts(base.cast::<u8>(), len)
+        };
+        let all_as_written = || mapped.iter().enumerate().all(|(at, &byte)| byte == (at / 4096) as u8);
+        assert!(all_as_written());
+        assert_eq!(resident(&path), len);
+        let manifest = Manifest { comparator: Vec::new(), next_file: 9 };
+        let view = SourceView { folder: source.clone(), source, bytes: 0, manifest, _lock: None };
+        view.give_back_mapped();
+        let left = resident(&path);
+        assert!(is_in_memory_only(&file) || left <= len / 4, "{left} bytes of {len} are still there");
+        assert!(all_as_written());
+    }
+
+    /// Bytes of this process's memory that show the file.
+    fn resident(path: &Path) -> usize {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mapping = maps.lines().skip_while(|line| !line.ends_with(path.to_str().unwrap()));
+        let size = mapping.skip(1).find_map(|line| line.strip_prefix("Rss:")).unwrap();
+        size.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10
+    }
+
+    /// True on a tmpfs, whose files have no other place than memory.
+    fn is_in_memory_only(file: &File) -> bool {
+        let mut about = std::mem::MaybeUninit::<libc::statfs>::uninit();
+        // SAFETY: an open file, and space for the result, which is there when the call succeeds.
+        unsafe {
+            assert_eq!(libc::fstatfs(file.as_raw_fd(), about.as_mut_ptr()), 0);
+            about.assume_init().f_type == libc::TMPFS_MAGIC
+        }
     }
 }

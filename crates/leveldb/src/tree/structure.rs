@@ -49,27 +49,35 @@ impl<M: TreeMemory> RecordTree<M> {
         }
     }
 
-    /// Inserts the first record of a key. After an error nothing has changed.
+    /// Inserts the first record of a key, at the place that a search for the key found. After an error nothing has
+    /// changed.
     ///
     /// # Safety
-    /// A live record, of this key, which is not in the tree.
-    pub(super) unsafe fn insert(&mut self, key: &[u8], record: *mut RecordVersion) -> Result<(), Refusal> {
-        let (path, mut leaf) = self.path(key);
+    /// A live record, of this key, which is not in the tree; the path to a live leaf, and a position in it.
+    pub(super) unsafe fn insert(
+        &mut self,
+        key: &[u8],
+        record: *mut RecordVersion,
+        path: &NodePath,
+        mut leaf: *mut LeafNode,
+        mut at: usize,
+    ) -> Result<(), Refusal> {
         // SAFETY: nodes of the tree are live; the permutation names each slot once.
         unsafe {
             if usize::from((*leaf).order.count) == LEAF_SLOTS {
-                self.split_leaf(&path, leaf).ok_or(Refusal::Full)?;
+                self.split_leaf(path, leaf).ok_or(Refusal::Full)?;
                 leaf = self.descend(key, |_, _| {});
                 // The descent reached a half of the split leaf, or the separators are not in order.
                 if usize::from((*leaf).order.count) == LEAF_SLOTS {
                     return Err(Refusal::Disordered);
                 }
+                at = self.position(leaf, key).unwrap_or_else(|at| at);
             }
             if let Some(skip) = (*leaf).skip_with(&self.order, key) {
                 self.skip_in_leaf(leaf, skip);
             }
             let mut order = (*leaf).order;
-            let (at, free) = (self.position(leaf, key).unwrap_or_else(|at| at), order.unused());
+            let free = order.unused();
             let prefix = self.order.prefix(key, usize::from(order.skip));
             order.insert(at, free);
             self.set(&raw mut (*leaf).slots[free], LeafSlot { prefix, record });

@@ -82,17 +82,20 @@ impl<M: TreeMemory> RecordTree<M> {
     /// Puts a new version of a key before the others.
     fn supersede(&mut self, number: u64, key: &[u8], value: Option<&[u8]>) -> Result<AppliedChange, Refusal> {
         let record = self.record(number, key, value).ok_or(Refusal::Full)?;
-        let leaf = self.descend(key, |_, _| {});
+        let (path, leaf) = self.path(key);
         // SAFETY: a live leaf, and positions in it; the record is fresh.
         unsafe {
-            if let Ok(at) = self.position(leaf, key) {
-                let slot = Self::slot(leaf, at);
-                let before = (*slot).record;
-                (*record).older = before;
-                self.set(&raw mut (*slot).record, record);
-                return Ok(AppliedChange { record, before });
-            }
-            if let Err(refused) = self.insert(key, record) {
+            let at = match self.position(leaf, key) {
+                Ok(at) => {
+                    let slot = Self::slot(leaf, at);
+                    let before = (*slot).record;
+                    (*record).older = before;
+                    self.set(&raw mut (*slot).record, record);
+                    return Ok(AppliedChange { record, before });
+                }
+                Err(at) => at,
+            };
+            if let Err(refused) = self.insert(key, record, &path, leaf, at) {
                 self.memory.free(record.cast());
                 return Err(refused);
             }
