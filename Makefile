@@ -14,7 +14,7 @@ SHARE = $(DESTDIR)$(PREFIX)/share
 REDIS_DIR ?= data/redis
 REDIS_PORT ?= 6379
 
-.PHONY: help run redis redis-update test build bench install clean
+.PHONY: help run redis redis-update test build bench install uninstall clean
 
 help:
 	@echo 'make run      build, then kill a loader, transactions and an SQLite database, and show that nothing is lost'
@@ -24,6 +24,7 @@ help:
 	@echo 'make build    build the mangrove command and the C libraries'
 	@echo 'make bench    measure; figures and tables go to bench-out'
 	@echo 'make install  install the command, the C libraries and their headers in PREFIX=$(PREFIX)'
+	@echo 'make uninstall  remove from PREFIX what make install put there'
 
 run:
 	@scripts/setup run
@@ -84,6 +85,9 @@ install: build
 	    cp -a data/valkey/current $(DESTDIR)$(PREFIX)/lib/mangrove-redis/; \
 	fi
 	DESTDIR='$(DESTDIR)' CARGO='$(CARGO)' scripts/install.sh '$(PREFIX)'
+
+uninstall:
+	DESTDIR='$(DESTDIR)' scripts/uninstall.sh '$(PREFIX)'
 
 clean:
 	$(CARGO) clean

@@ -38,6 +38,11 @@ pub(crate) fn lines<L: AsRef<str>>(lines: impl IntoIterator<Item = L>) -> anyhow
     print(|out| lines.into_iter().try_for_each(|line| writeln!(out, "{}", line.as_ref())))
 }
 
+/// Prints bytes as they are.
+pub(crate) fn bytes(bytes: &[u8]) -> anyhow::Result<()> {
+    print(|out| out.write_all(bytes))
+}
+
 /// Prints one JSON value and a newline.
 pub(crate) fn json(value: &serde_json::Value) -> anyhow::Result<()> {
     print(|out| {

@@ -22,7 +22,11 @@ pub(crate) struct Spelling {
 impl Spelling {
     /// The bytes that an argument stands for.
     pub(crate) fn read(self, argument: &OsStr) -> anyhow::Result<Vec<u8>> {
-        let bytes = argument.as_bytes();
+        self.bytes(argument.as_bytes())
+    }
+
+    /// As [`Spelling::read`].
+    pub(crate) fn bytes(self, bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
         if self.hex {
             from_hex(bytes)
         } else if self.escape {
@@ -62,6 +66,12 @@ pub(crate) fn escape(bytes: &[u8], out: &mut Vec<u8>) {
         }
         chunk.invalid().iter().for_each(|&b| escape_byte(b, out));
     }
+}
+
+/// Whether a terminal would do something else with `bytes` than show them: they have control characters, or are no
+/// text.
+pub(crate) fn commands_terminals(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).map_or(true, |text| text.chars().any(char::is_control))
 }
 
 fn escape_byte(byte: u8, out: &mut Vec<u8>) {

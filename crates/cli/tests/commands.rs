@@ -352,9 +352,9 @@ fn a_loaded_batch_has_as_many_records_as_were_asked_for() {
 #[test]
 fn every_help_text_has_an_example() {
     let yard = Yard::new();
-    for command in
-        ["load", "get", "put", "del", "scan", "count", "export", "stat", "check", "backup", "salvage"]
-    {
+    for command in [
+        "load", "get", "put", "del", "apply", "scan", "count", "export", "stat", "check", "backup", "salvage",
+    ] {
         assert!(yard.ok(&["map", command, "--help"]).contains("mangrove map"), "map {command}");
     }
     for args in [["pool", "info", "--help"], ["pool", "check", "--help"]] {

@@ -1,4 +1,4 @@
-//! `--from`, `--to`, `--prefix`: which part of a map a command means.
+//! `--from`, `--after`, `--to`, `--prefix`: which part of a map a command means.
 
 use crate::text::Spelling;
 use clap::Args;
@@ -12,10 +12,13 @@ pub(crate) struct Bounds {
     /// First key (included)
     #[arg(long, value_name = "KEY")]
     from: Option<OsString>,
+    /// Only keys that come after this one
+    #[arg(long, value_name = "KEY", conflicts_with = "from")]
+    after: Option<OsString>,
     /// End key (not included)
     #[arg(long, value_name = "KEY")]
     to: Option<OsString>,
-    /// Only keys that begin with this
+    /// Only keys that begin with this; with --after, those of them that come after that key
     #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
     prefix: Option<OsString>,
 }
@@ -25,7 +28,7 @@ type Keys = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 impl Bounds {
     /// True when no bound was given.
     pub(crate) fn is_all(&self) -> bool {
-        self.from.is_none() && self.to.is_none() && self.prefix.is_none()
+        self.from.is_none() && self.after.is_none() && self.to.is_none() && self.prefix.is_none()
     }
 
     /// The records between the bounds.
@@ -39,13 +42,18 @@ impl Bounds {
     }
 
     fn keys(&self, spelling: Spelling) -> anyhow::Result<Keys> {
+        let after = self.after.as_ref().map(|k| spelling.read(k)).transpose()?;
         if let Some(prefix) = &self.prefix {
             let first = spelling.read(prefix)?;
             let end = prefix_end(&first).map_or(Bound::Unbounded, Bound::Excluded);
-            return Ok((Bound::Included(first), end));
+            return Ok(match after {
+                Some(after) if after >= first => (Bound::Excluded(after), end),
+                _ => (Bound::Included(first), end),
+            });
         }
         let from = self.from.as_ref().map(|k| spelling.read(k)).transpose()?;
         let to = self.to.as_ref().map(|k| spelling.read(k)).transpose()?;
-        Ok((from.map_or(Bound::Unbounded, Bound::Included), to.map_or(Bound::Unbounded, Bound::Excluded)))
+        let first = after.map_or(from.map_or(Bound::Unbounded, Bound::Included), Bound::Excluded);
+        Ok((first, to.map_or(Bound::Unbounded, Bound::Excluded)))
     }
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use std::path::PathBuf;
 
 /// Read every record and structure against its checksums and rules. Exit code 1 when something is
-/// wrong, 3 when the pool cannot be opened at all.
+/// wrong, 3 when the pool cannot be opened at all (with --json, where that is damage, also as an object).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   mangrove map check words.pool
@@ -25,7 +25,16 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let map = open_args::read_only(&args.pool, args.wait)?;
+    let map = match open_args::read_only(&args.pool, args.wait) {
+        Err(error @ mangrove::Error::Corrupt { .. }) if args.json => {
+            let problems = [error.to_string()];
+            output::json(
+                &json!({ "sound": false, "records": null, "value_bytes": null, "problems": problems }),
+            )?;
+            return Err(error.into());
+        }
+        opened => opened?,
+    };
     let report = map.check()?;
     if args.json {
         output::json(&json!({

@@ -19,7 +19,7 @@ pub(crate) struct Args {
     /// The pool
     pool: PathBuf,
     /// The keys
-    #[arg(conflicts_with_all = ["from", "to", "prefix"])]
+    #[arg(conflicts_with_all = ["from", "after", "to", "prefix"])]
     keys: Vec<OsString>,
     #[command(flatten)]
     bounds: Bounds,
@@ -34,7 +34,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.keys.is_empty() && args.bounds.is_all() {
-        let sentence = "which keys? Name them, or give --prefix, --from or --to (all: --prefix '')";
+        let sentence = "which keys? Name them, or give --prefix, --from, --after or --to (all: --prefix '')";
         return Err(Usage(sentence.into()).into());
     }
     let keys = args.keys.iter().map(|k| args.spelling.read(k)).collect::<anyhow::Result<Vec<_>>>()?;

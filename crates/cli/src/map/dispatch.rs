@@ -1,6 +1,6 @@
 //! The subcommands of `mangrove map`.
 
-use super::{backup, check, count, del, export, get, load, put, salvage, scan, stat};
+use super::{apply, backup, check, count, del, export, get, load, put, salvage, scan, stat};
 use crate::exit::Exit;
 use clap::Subcommand;
 
@@ -8,12 +8,14 @@ use clap::Subcommand;
 pub(crate) enum Command {
     /// Put the records of a file or of standard input into a map
     Load(load::Args),
-    /// Print the value of a key
+    /// Print the values of keys
     Get(get::Args),
     /// Set a key to a value
     Put(put::Args),
     /// Delete keys, or a range of keys
     Del(del::Args),
+    /// Apply puts and deletes, one a line, all or nothing
+    Apply(apply::Args),
     /// Print records in key order
     Scan(scan::Args),
     /// Count records
@@ -36,6 +38,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Get(args) => get::run(&args),
         Command::Put(args) => put::run(&args),
         Command::Del(args) => del::run(&args),
+        Command::Apply(args) => apply::run(&args),
         Command::Scan(args) => scan::run(&args),
         Command::Count(args) => count::run(&args),
         Command::Export(args) => export::run(&args),

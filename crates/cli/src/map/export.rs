@@ -1,16 +1,21 @@
 //! `mangrove map export`.
 
-use super::input::Format;
+use super::input::{Format, HEX_HEADER};
 use crate::exit::{Exit, Usage};
 use crate::open_args::Wait;
 use crate::text::Spelling;
 use crate::{interrupt, open_args, output, progress, stderr};
 use anyhow::Context;
+use mangrove_sys::file::{open_itself, try_lock};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
+
+/// The beginning of the name that an export's file has until it is whole.
+const PREFIX: &str = ".mangrove-export-";
 
 /// Write all records, as they are at this instant, to a file that `mangrove map load` reads.
 #[derive(clap::Args)]
@@ -20,10 +25,10 @@ use tempfile::NamedTempFile;
 pub(crate) struct Args {
     /// The pool
     pool: PathBuf,
-    /// The file; standard output when it is left out. Appears whole or not at all, with the permissions of
+    /// The file; standard output when it is left out or -. Appears whole or not at all, with the permissions of
     /// the file it replaces; a device, a pipe or a link to nothing is written to as it is
     file: Option<PathBuf>,
-    /// tsv (key, tab, value, with escapes) or hex
+    /// tsv (key, tab, value, with escapes), or hex, whose first line says so to `load`
     #[arg(long, default_value = "tsv")]
     format: Format,
     #[command(flatten)]
@@ -38,7 +43,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
             return Err(Usage("export writes --format tsv or hex; lines would drop the values".into()).into());
         }
     };
-    match &args.file {
+    match args.file.as_deref().filter(|file| file.as_os_str() != "-") {
         None => {
             interrupt::catch()?;
             write_all(args, spelling, output::stdout(), None)?;
@@ -82,14 +87,35 @@ fn renew(args: &Args, spelling: Spelling, file: &Path) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// A new file in `folder`, which goes away unless it gets another name, with the permissions of `old` if that
-/// is there.
+/// Removes what killed exports left in the folder: files with the name of an export's, that no process has locked.
+/// What cannot be removed stays.
+fn remove_leftovers(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().as_bytes().starts_with(PREFIX.as_bytes())
+            && let Ok(file) = open_itself(&entry.path())
+            && file.metadata().is_ok_and(|meta| meta.is_file())
+            && try_lock(&file, true).unwrap_or(false)
+        {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// A new file in `folder`, locked as long as it is open, which goes away unless it gets another name, with the
+/// permissions of `old` if that is there.
 fn create_like(old: &Path, folder: &Path) -> std::io::Result<NamedTempFile> {
     let old = fs::metadata(old).ok();
     let mode = old.as_ref().map_or(0o666, |old| old.mode() & 0o777);
     let mut builder = tempfile::Builder::new();
-    let new =
-        builder.prefix(".mangrove-export-").permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
+    builder.prefix(PREFIX).permissions(Permissions::from_mode(mode));
+    remove_leftovers(folder);
+    let new = loop {
+        let new = builder.tempfile_in(folder)?;
+        // Another export may have taken it for a leftover before it was locked.
+        if try_lock(new.as_file(), true).unwrap_or(true) && new.as_file().metadata()?.nlink() > 0 {
+            break new;
+        }
+    };
     if let Some(old) = old {
         // Only root may give a file to somebody else.
         let _ = fchown(new.as_file(), Some(old.uid()), Some(old.gid()));
@@ -119,6 +145,9 @@ fn write_all(
     };
     let map = open_args::read_only(&args.pool, args.wait)?;
     let bar = progress::records("export", map.len()?);
+    if args.format == Format::Hex {
+        out.write_all(HEX_HEADER).and_then(|()| out.write_all(b"\n")).map_err(failed)?;
+    }
     let mut line = Vec::new();
     let mut records = 0;
     for record in map.iter()? {

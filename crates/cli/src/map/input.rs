@@ -13,13 +13,13 @@ use std::path::Path;
 /// How records stand in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// tsv when the first line holds a tab, else lines
+    /// hex when the first line says that `export` wrote it so, tsv when it holds a tab, else lines
     Auto,
     /// One key a line, any bytes but newline; its value is the number of the line
     Lines,
     /// Key, tab, value, with escapes (\t \n \r \\ \xHH)
     Tsv,
-    /// Key, tab, value, in hexadecimal
+    /// Key, tab, value, in hexadecimal; the first line of an export may stand before them
     Hex,
 }
 
@@ -42,21 +42,32 @@ pub(crate) enum Next {
 /// The longest line that is read; a longer one is an error, not memory without bound.
 const LINE_BYTES_MAX: u64 = 4 * (mangrove::VALUE_BYTES_MAX as u64 + mangrove::KEY_BYTES_MAX as u64) + 2;
 
-/// A file of records, read line by line.
-pub(crate) struct Input {
+/// The first line of what `export --format hex` writes.
+pub(crate) const HEX_HEADER: &[u8] = b"#mangrove hex";
+
+/// What reading a line comes to.
+pub(crate) enum NextLine {
+    /// The line, without its newline.
+    Line(Vec<u8>),
+    /// As [`Next::Pause`].
+    Pause,
+    End,
+}
+
+/// A file, read line by line.
+pub(crate) struct Lines {
     reader: BufReader<Source>,
     /// Bytes of the file; 0 when not known.
-    pub(crate) len: u64,
+    len: u64,
     /// Bytes read so far.
-    pub(crate) at: u64,
-    format: Format,
+    at: u64,
     line: u64,
     buffer: Vec<u8>,
 }
 
-impl Input {
+impl Lines {
     /// Opens `path` (`-` is standard input).
-    pub(crate) fn open(path: &Path, format: Format) -> anyhow::Result<Self> {
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         let is_stdin = path.as_os_str() == "-";
         let sentence = || {
             if is_stdin {
@@ -75,19 +86,23 @@ impl Input {
         // Standard input may begin anywhere in its file.
         let len = if is_stdin { 0 } else { metadata.len() };
         let reader = BufReader::with_capacity(1 << 16, Source::new(file).with_context(sentence)?);
-        Ok(Self { reader, len, at: 0, format, line: 0, buffer: Vec::new() })
+        Ok(Self { reader, len, at: 0, line: 0, buffer: Vec::new() })
     }
 
-    /// The next record.
-    pub(crate) fn next(&mut self) -> anyhow::Result<Next> {
+    /// The number of the line that was read last, counted from 1.
+    pub(crate) fn number(&self) -> u64 {
+        self.line
+    }
+
+    pub(crate) fn next(&mut self) -> anyhow::Result<NextLine> {
         // The buffer holds what came of the line before a pause.
         let room = LINE_BYTES_MAX - self.buffer.len() as u64;
         match self.reader.by_ref().take(room).read_until(b'\n', &mut self.buffer) {
-            Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(Next::Pause),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(NextLine::Pause),
             read => read.with_context(|| format!("cannot read line {}", self.line + 1))?,
         };
         if self.buffer.is_empty() {
-            return Ok(Next::End);
+            return Ok(NextLine::End);
         }
         let read = self.buffer.len() as u64;
         self.line += 1;
@@ -97,23 +112,61 @@ impl Input {
         } else if read == LINE_BYTES_MAX {
             return Err(Usage(format!("line {} is longer than any record can be", self.line)).into());
         }
-        if self.format == Format::Auto {
-            self.format = if self.buffer.contains(&b'\t') { Format::Tsv } else { Format::Lines };
-        }
-        let record = self.parse().with_context(|| format!("line {}", self.line))?;
-        self.buffer.clear();
-        Ok(Next::Record(record))
+        Ok(NextLine::Line(std::mem::take(&mut self.buffer)))
+    }
+}
+
+/// A file of records.
+pub(crate) struct Input {
+    lines: Lines,
+    format: Format,
+}
+
+impl Input {
+    /// Opens `path` (`-` is standard input).
+    pub(crate) fn open(path: &Path, format: Format) -> anyhow::Result<Self> {
+        Ok(Self { lines: Lines::open(path)?, format })
     }
 
-    fn parse(&self) -> anyhow::Result<Record> {
-        let line = self.line;
-        if self.format == Format::Lines {
-            return Ok(Record { line, key: self.buffer.clone(), value: line.to_string().into_bytes() });
+    /// Bytes of the file; 0 when not known.
+    pub(crate) fn len(&self) -> u64 {
+        self.lines.len
+    }
+
+    /// Bytes read so far.
+    pub(crate) fn at(&self) -> u64 {
+        self.lines.at
+    }
+
+    /// The next record.
+    pub(crate) fn next(&mut self) -> anyhow::Result<Next> {
+        loop {
+            let line = match self.lines.next()? {
+                NextLine::Line(line) => line,
+                NextLine::Pause => return Ok(Next::Pause),
+                NextLine::End => return Ok(Next::End),
+            };
+            let number = self.lines.number();
+            if number == 1 && line == HEX_HEADER && matches!(self.format, Format::Auto | Format::Hex) {
+                self.format = Format::Hex;
+                continue;
+            }
+            if self.format == Format::Auto {
+                self.format = if line.contains(&b'\t') { Format::Tsv } else { Format::Lines };
+            }
+            let record = self.parse(number, line).with_context(|| format!("line {number}"))?;
+            return Ok(Next::Record(record));
         }
-        let tab = self.buffer.iter().position(|&b| b == b'\t').ok_or_else(|| {
+    }
+
+    fn parse(&self, line: u64, text: Vec<u8>) -> anyhow::Result<Record> {
+        if self.format == Format::Lines {
+            return Ok(Record { line, key: text, value: line.to_string().into_bytes() });
+        }
+        let tab = text.iter().position(|&b| b == b'\t').ok_or_else(|| {
             Usage("no tab between key and value; load keys alone with --format lines".to_owned())
         })?;
-        let (key, value) = (&self.buffer[..tab], &self.buffer[tab + 1..]);
+        let (key, value) = (&text[..tab], &text[tab + 1..]);
         let (key, value) = if self.format == Format::Hex {
             (text::from_hex(key)?, text::from_hex(value)?)
         } else {

@@ -172,7 +172,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         acknowledged: AtomicU64::new(0),
         stop: AtomicBool::new(false),
         error: Mutex::new(None),
-        bar: progress::bytes("load", input.len),
+        bar: progress::bytes("load", input.len()),
         under_way: UnderWay::new(UNDER_WAY_BYTES_MAX),
     };
     let start = Instant::now();
@@ -267,7 +267,7 @@ impl Loader<'_> {
                 if !goes_on || self.stopped() {
                     return Ok(());
                 }
-                self.bar.set_position(input.at);
+                self.bar.set_position(input.at());
                 let rate = self.acknowledged.load(Ordering::Relaxed) as f64
                     / start.elapsed().as_secs_f64().max(1e-9);
                 self.bar.set_message(format!("{} records/s", count(rate as u64)));

@@ -1,5 +1,6 @@
 //! `mangrove map`: one file a subcommand.
 
+mod apply;
 mod backup;
 mod bounds;
 mod check;

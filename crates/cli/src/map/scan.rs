@@ -14,6 +14,7 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   mangrove map scan words.pool --prefix mang
   mangrove map scan words.pool --from m --to n --limit 10
+  mangrove map scan words.pool --after mango --limit 10       the next ten
   mangrove map scan words.pool --reverse --keys | head -3
   mangrove map scan words.pool --json | jq .key")]
 pub(crate) struct Args {
