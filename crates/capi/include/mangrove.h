@@ -626,7 +626,8 @@ mangrove_status mangrove_options_set_busy_wait(mangrove_options *options,
                                                uint32_t milliseconds);
 
 // The most bytes that a new pool can grow to, 1 MiB to 64 TiB: address space, not disk space.
-// Default: 128 GiB. It cannot be changed later.
+// Default: 128 GiB. It cannot be changed later: a pool that has another one is not opened
+// (MANGROVE_ERR_UNSUPPORTED).
 mangrove_status mangrove_options_set_capacity(mangrove_options *options, uint64_t bytes);
 
 // Bytes that the pool's redo log may grow to, 16 KiB to 1 GiB (file medium). It begins small and grows with use. They

@@ -264,7 +264,8 @@ pub unsafe extern "C" fn mangrove_options_set_busy_wait(
 }
 
 /// The most bytes that a new pool can grow to, 1 MiB to 64 TiB: address space, not disk space.
-/// Default: 128 GiB. It cannot be changed later.
+/// Default: 128 GiB. It cannot be changed later: a pool that has another one is not opened
+/// (MANGROVE_ERR_UNSUPPORTED).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_options_set_capacity(
     options: *mut mangrove_options,

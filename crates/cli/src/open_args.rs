@@ -36,7 +36,8 @@ pub(crate) struct OpenArgs {
     /// emulated=W/R/L (flushes queue, L nanoseconds a line, and fences wait)
     #[arg(long, default_value = "auto")]
     pub(crate) medium: Medium,
-    /// The most bytes a new pool can grow to, like 512M or 64G (address space, not disk space)
+    /// The most bytes a new pool can grow to, like 512M or 64G (address space, not disk space); a pool that is
+    /// there keeps its own, and another one is refused
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) capacity: Option<u64>,
     /// What the pool's redo log may grow to, like 64M

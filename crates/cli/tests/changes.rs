@@ -193,6 +193,18 @@ fn a_pool_that_is_too_damaged_to_open_is_told_in_json() {
 }
 
 #[test]
+fn another_capacity_than_the_pools_is_refused() {
+    let yard = Yard::new();
+    yard.ok(&["map", "put", "p", "a", "1", "--capacity", "64M"]);
+    for args in [["map", "put", "p", "a", "2"], ["map", "put", "p", "b", "2"]] {
+        let more = [&args[..], &["--capacity", "128M"]].concat();
+        yard.fails(&more, 2, "p: its capacity is 67108864 bytes, which cannot be changed to 134217728");
+    }
+    yard.ok(&["map", "put", "p", "b", "2", "--capacity", "64M"]);
+    assert_eq!(yard.ok(&["map", "scan", "p"]), "a\t1\nb\t2\n");
+}
+
+#[test]
 fn what_was_installed_is_removed_and_nothing_else() {
     let yard = Yard::new();
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");

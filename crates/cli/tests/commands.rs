@@ -380,7 +380,7 @@ fn shells_and_man_are_told_of_every_command() {
 
     std::fs::create_dir(yard.path("man1")).unwrap();
     yard.ok(&["man", "man1"]);
-    for page in ["mangrove.1", "mangrove-map-scan.1", "mangrove-pool-check.1", "mangrove-leveldb-import.1"] {
+    for page in ["mangrove.1", "mangrove-map-apply.1", "mangrove-pool-check.1", "mangrove-leveldb-import.1"] {
         let text = std::fs::read_to_string(yard.path("man1").join(page)).unwrap();
         assert!(text.contains(".SH OPTIONS"), "{page}");
     }
