@@ -171,7 +171,9 @@ impl Audit {
                 if !as_linked {
                     self.report(at, at, "state may depend on a hash seed: variable", |line| {
                         push_name(line, at, OBJECT);
-                        line.push(" was set in this run and is not part of the state; draw it in init_state, or fix it");
+                        line.push(
+                            " was set in this run and is not in the state; draw it in init_state, or fix it",
+                        );
                     });
                 }
             }

@@ -1,5 +1,5 @@
-//! What stores and system calls write into exact ranges: the tracker must report these bytes and no others, because reported
-//! bytes become part of the state.
+//! What stores and system calls write into exact ranges: the tracker must report these bytes and no others, because
+//! reported bytes become part of the state.
 
 use super::library::Library;
 use mangrove_tracker::{Tracker, WriteSet};

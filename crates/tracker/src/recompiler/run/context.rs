@@ -134,8 +134,8 @@ pub(crate) struct LowContext {
     pub(crate) block_mask: u64,
     pub(crate) block_bytes: u64,
     pub(crate) filter_shift: u64,
-    /// Flags of the bytes of exact pages: [lo, lo + len), in memory of so many bytes, and the marks of granules that are
-    /// in the list, whose end follows.
+    /// Flags of the bytes of exact pages: [lo, lo + len), in memory of so many bytes, and the marks of granules that
+    /// are in the list, whose end follows.
     pub(crate) shadow_lo: u64,
     pub(crate) shadow_len: u64,
     pub(crate) shadow_bytes: u64,
