@@ -22,6 +22,7 @@ functions! {
     open: fn(Object, *const c_char, Error) -> Object;
     close: fn(Object);
     put: fn(Object, Object, *const c_char, usize, *const c_char, usize, Error);
+    delete: fn(Object, Object, *const c_char, usize, Error);
     get: fn(Object, Object, *const c_char, usize, *mut usize, Error) -> *mut c_char;
     free: fn(Object);
     write: fn(Object, Object, Object, Error);
@@ -160,14 +161,14 @@ unsafe impl Send for Database {}
 unsafe impl Sync for Database {}
 
 impl Database {
-    /// Sets a key; returns when it is durable.
-    pub(super) fn put(&self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
+    /// Sets a key; with `sync` it returns when that is durable.
+    pub(super) fn put(&self, key: &[u8], value: &[u8], sync: bool) -> anyhow::Result<()> {
         let mut error = ptr::null_mut();
         // SAFETY: an open database; the slices outlive the call.
         unsafe {
             (self.f.put)(
                 self.db,
-                self.synced,
+                self.writes(sync),
                 key.as_ptr().cast(),
                 key.len(),
                 value.as_ptr().cast(),
@@ -176,6 +177,20 @@ impl Database {
             );
         }
         check(self.f, error)
+    }
+
+    /// Removes a key, as `put` sets one.
+    pub(super) fn delete(&self, key: &[u8], sync: bool) -> anyhow::Result<()> {
+        let mut error = ptr::null_mut();
+        // SAFETY: an open database; the slice outlives the call.
+        unsafe {
+            (self.f.delete)(self.db, self.writes(sync), key.as_ptr().cast(), key.len(), &raw mut error);
+        }
+        check(self.f, error)
+    }
+
+    fn writes(&self, sync: bool) -> Object {
+        if sync { self.synced } else { self.hasty }
     }
 
     /// Sets many keys at once, synced or not.
@@ -191,8 +206,7 @@ impl Database {
             for (k, v) in records {
                 (self.f.writebatch_put)(batch, k.as_ptr().cast(), k.len(), v.as_ptr().cast(), v.len());
             }
-            let how = if sync { self.synced } else { self.hasty };
-            (self.f.write)(self.db, how, batch, &raw mut error);
+            (self.f.write)(self.db, self.writes(sync), batch, &raw mut error);
             (self.f.writebatch_destroy)(batch);
         }
         check(self.f, error)

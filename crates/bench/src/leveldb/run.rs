@@ -3,8 +3,8 @@
 use super::api::ApiLibrary;
 use super::args::Api;
 use super::classes;
-use super::lines::{READING, WRITING};
-use super::workloads::{self, READS, WRITES};
+use super::lines::{READING, UNSYNCED, WRITING};
+use super::workloads::{self, READS, UNSYNCED_WRITES, WRITES, WriteWorkload};
 use super::{LeveldbArgs, goals};
 use crate::harness::progress::SectionProgress;
 use crate::harness::run_args::list;
@@ -25,6 +25,7 @@ const PAGE: Page<'_> = Page {
     title: "LevelDB's API, measured",
     sections: &[
         (WRITING, "Every write synced (the Mangosteen paper's Fig. 8)"),
+        (UNSYNCED, "Writes without sync, of one thread"),
         (READING, "Reading (the Mangosteen paper's Fig. 9, and random gets)"),
     ],
 };
@@ -48,7 +49,7 @@ pub fn run(args: LeveldbArgs) -> anyhow::Result<()> {
 
 /// The workloads.
 fn names() -> impl Iterator<Item = &'static str> {
-    WRITES.iter().map(|w| w.name).chain(READS.iter().map(|r| r.0))
+    WRITES.iter().chain(&UNSYNCED_WRITES).map(|w| w.name).chain(READS.iter().map(|r| r.0))
 }
 
 /// Tiny inputs: every workload runs, but its figures mean nothing.
@@ -142,12 +143,15 @@ fn measure(args: &LeveldbArgs) -> anyhow::Result<BenchReport> {
     );
     let subjects = subjects(args, &mut report)?;
     args.run.check_names(&names().collect::<Vec<_>>())?;
-    let steps = args.run.rounds * subjects.len() * (args.threads.len() * WRITES.len() + READS.len());
+    let steps = args.run.rounds
+        * subjects.len()
+        * (args.threads.len() * WRITES.len() + UNSYNCED_WRITES.len() + READS.len());
     let progress = SectionProgress::new("leveldb", steps);
     for _ in 0..args.run.rounds {
         for subject in &subjects {
             let mut run = Round { args, report: &mut report, subject, progress: &progress };
             run.writing()?;
+            run.writing_unsynced()?;
             run.reading()?;
         }
         // After every round, so that an interrupted run leaves what it has measured.
@@ -188,25 +192,43 @@ impl Round<'_> {
     }
 
     fn writing(&mut self) -> anyhow::Result<()> {
-        let time = Duration::from_secs_f64(self.args.run.seconds());
         for workload in WRITES.into_iter().filter(|w| self.wanted(w.name)).collect::<Vec<_>>() {
             for &threads in &self.args.threads {
-                self.progress.step(format!("{} {} {threads}", self.subject.name, workload.name));
-                let dir = self.fresh_dir()?;
-                let db = self.subject.open(&dir)?;
-                let loaded = OVERWRITTEN.min(self.args.records);
-                if workload.overwrites {
-                    workloads::load(&db, loaded, 100)?;
-                }
-                // Earlier writes must not count for this workload.
-                rustix::fs::sync();
-                let rate = workloads::write_rate(&db, workload, threads, time, loaded)
-                    .with_context(|| format!("{}, {}", self.subject.name, workload.name))?;
-                drop(db);
-                std::fs::remove_dir_all(&dir)?;
-                self.add(WRITING, workload.name, threads, rate);
+                self.writes(WRITING, workload, threads, OVERWRITTEN.min(self.args.records))?;
             }
         }
+        Ok(())
+    }
+
+    fn writing_unsynced(&mut self) -> anyhow::Result<()> {
+        for workload in UNSYNCED_WRITES.into_iter().filter(|w| self.wanted(w.name)).collect::<Vec<_>>() {
+            self.writes(UNSYNCED, workload, 1, self.args.records)?;
+        }
+        Ok(())
+    }
+
+    /// One line: a workload on a database of its own, in which `loaded` records are if it needs some.
+    fn writes(
+        &mut self,
+        section: &'static str,
+        workload: WriteWorkload,
+        threads: usize,
+        loaded: u64,
+    ) -> anyhow::Result<()> {
+        let time = Duration::from_secs_f64(self.args.run.seconds());
+        self.progress.step(format!("{} {} {threads}", self.subject.name, workload.name));
+        let dir = self.fresh_dir()?;
+        let db = self.subject.open(&dir)?;
+        if workload.overwrites || workload.deletes {
+            workloads::load(&db, loaded, 100)?;
+        }
+        // Earlier writes must not count for this workload.
+        rustix::fs::sync();
+        let rate = workloads::write_rate(&db, workload, threads, time, loaded)
+            .with_context(|| format!("{}, {}", self.subject.name, workload.name))?;
+        drop(db);
+        std::fs::remove_dir_all(&dir)?;
+        self.add(section, workload.name, threads, rate);
         Ok(())
     }
 

@@ -1,5 +1,5 @@
 //! The workloads of LevelDB's benchmark: 16-byte keys, values of 100 bytes, 1 KB or 100 KB that do not
-//! compress; every write synced.
+//! compress; every write synced, or none.
 
 use super::api::Database;
 use crate::harness::records;
@@ -7,7 +7,7 @@ use anyhow::ensure;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Records of a batch while a database is loaded.
@@ -24,15 +24,48 @@ pub(super) struct WriteWorkload {
     in_order: bool,
     /// The keys are those that the database was loaded with.
     pub(super) overwrites: bool,
+    /// It removes those keys, each once.
+    pub(super) deletes: bool,
     value_bytes: usize,
+    /// Each write is durable when it returns.
+    pub(super) sync: bool,
+    /// Threads that get those keys meanwhile.
+    readers: u64,
+}
+
+impl WriteWorkload {
+    const fn named(name: &'static str) -> Self {
+        Self {
+            name,
+            in_order: false,
+            overwrites: false,
+            deletes: false,
+            value_bytes: VALUE_BYTES,
+            sync: true,
+            readers: 0,
+        }
+    }
+
+    const fn unsynced(name: &'static str) -> Self {
+        Self { sync: false, ..Self::named(name) }
+    }
 }
 
 /// Fig. 8.
 pub(super) const WRITES: [WriteWorkload; 4] = [
-    WriteWorkload { name: "fillseq", in_order: true, overwrites: false, value_bytes: VALUE_BYTES },
-    WriteWorkload { name: "fillrandom", in_order: false, overwrites: false, value_bytes: VALUE_BYTES },
-    WriteWorkload { name: "overwrite", in_order: false, overwrites: true, value_bytes: VALUE_BYTES },
-    WriteWorkload { name: "fill100K", in_order: false, overwrites: false, value_bytes: VALUE_BYTES_100KB },
+    WriteWorkload { in_order: true, ..WriteWorkload::named("fillseq") },
+    WriteWorkload::named("fillrandom"),
+    WriteWorkload { overwrites: true, ..WriteWorkload::named("overwrite") },
+    WriteWorkload { value_bytes: VALUE_BYTES_100KB, ..WriteWorkload::named("fill100K") },
+];
+
+/// By one thread.
+pub(super) const UNSYNCED_WRITES: [WriteWorkload; 5] = [
+    WriteWorkload { in_order: true, ..WriteWorkload::unsynced("fillseq-nosync") },
+    WriteWorkload::unsynced("fillrandom-nosync"),
+    WriteWorkload { overwrites: true, ..WriteWorkload::unsynced("overwrite-nosync") },
+    WriteWorkload { overwrites: true, readers: 2, ..WriteWorkload::unsynced("overwrite-nosync-2readers") },
+    WriteWorkload { deletes: true, ..WriteWorkload::unsynced("delete-nosync") },
 ];
 
 /// How a reading workload reads.
@@ -79,7 +112,8 @@ pub(super) fn load(db: &Database, count: u64, value_bytes: usize) -> anyhow::Res
     Ok(())
 }
 
-/// Writes per second of `threads` threads in `time`. `loaded` records exist for overwriting.
+/// Writes per second of `threads` threads in `time`. `loaded` records exist for overwriting and for reading; one thread
+/// that deletes ends when it has deleted them.
 pub(super) fn write_rate(
     db: &Database,
     workload: WriteWorkload,
@@ -88,42 +122,87 @@ pub(super) fn write_rate(
     loaded: u64,
 ) -> anyhow::Result<f64> {
     let stop = AtomicBool::new(false);
-    let writes = AtomicU64::new(0);
-    let first_error = Mutex::new(None);
+    let ending = Mutex::new(Ended::default());
     let start = Instant::now();
     std::thread::scope(|scope| {
-        for t in 0..threads as u64 {
-            let (stop, writes, first_error) = (&stop, &writes, &first_error);
+        for t in 0..workload.readers {
+            let (stop, ending) = (&stop, &ending);
             scope.spawn(move || {
-                let value = value(workload.value_bytes, t);
                 let mut rng = SmallRng::seed_from_u64(t);
-                let mut done = 0u64;
                 while !stop.load(Ordering::Relaxed) {
-                    let key = match workload {
-                        WriteWorkload { overwrites: true, .. } => records::key(rng.random_range(0..loaded)),
-                        WriteWorkload { in_order: true, .. } => key_in_order(t << 40 | done),
-                        _ => records::key(t << 40 | done),
-                    };
-                    if let Err(e) = db.put(&key, &value) {
-                        *first_error.lock().unwrap_or_else(|p| p.into_inner()) = Some(e);
+                    if let Err(e) = db.get(&records::key(rng.random_range(0..loaded))) {
+                        ending.lock().unwrap_or_else(|p| p.into_inner()).error = Some(e);
                         break;
                     }
-                    done += 1;
                 }
-                writes.fetch_add(done, Ordering::Relaxed);
             });
         }
-        std::thread::sleep(time);
+        let writers: Vec<_> = (0..threads as u64)
+            .map(|t| {
+                let (stop, ending) = (&stop, &ending);
+                scope.spawn(move || {
+                    let (done, error) = write_until(db, workload, t, loaded, stop);
+                    let mut ending = ending.lock().unwrap_or_else(|p| p.into_inner());
+                    ending.writes += done;
+                    ending.seconds = ending.seconds.max(start.elapsed().as_secs_f64());
+                    ending.error = ending.error.take().or(error);
+                })
+            })
+            .collect();
+        while start.elapsed() < time && !writers.iter().all(|writer| writer.is_finished()) {
+            std::thread::sleep(time / 200);
+        }
         stop.store(true, Ordering::Relaxed);
     });
-    let seconds = start.elapsed().as_secs_f64();
-    if let Some(e) = first_error.into_inner().unwrap_or_else(|p| p.into_inner()) {
+    let ended = ending.into_inner().unwrap_or_else(|p| p.into_inner());
+    if let Some(e) = ended.error {
         return Err(e);
     }
     let key = if workload.in_order { key_in_order(0) } else { records::key(0) };
-    let expected = if workload.overwrites { VALUE_BYTES } else { workload.value_bytes };
-    ensure!(db.get(&key)? == Some(expected), "{}: the first record is not there", workload.name);
-    Ok(writes.into_inner() as f64 / seconds)
+    let value_bytes = if workload.overwrites { VALUE_BYTES } else { workload.value_bytes };
+    let expected = (!workload.deletes).then_some(value_bytes);
+    ensure!(db.get(&key)? == expected, "{}: the first record is not as it was written", workload.name);
+    Ok(ended.writes as f64 / ended.seconds)
+}
+
+/// What the threads of a writing workload did.
+#[derive(Default)]
+struct Ended {
+    writes: u64,
+    /// Until the last writer ended.
+    seconds: f64,
+    error: Option<anyhow::Error>,
+}
+
+/// One writer, until it is told to stop. Returns its writes, and why it ended early.
+fn write_until(
+    db: &Database,
+    workload: WriteWorkload,
+    t: u64,
+    loaded: u64,
+    stop: &AtomicBool,
+) -> (u64, Option<anyhow::Error>) {
+    let value = value(workload.value_bytes, t);
+    let mut rng = SmallRng::seed_from_u64(t);
+    let mut done = 0u64;
+    let enough = if workload.deletes { loaded } else { u64::MAX };
+    while done < enough && !stop.load(Ordering::Relaxed) {
+        let key = match workload {
+            WriteWorkload { overwrites: true, .. } => records::key(rng.random_range(0..loaded)),
+            WriteWorkload { in_order: true, .. } => key_in_order(t << 40 | done),
+            _ => records::key(t << 40 | done),
+        };
+        let written = if workload.deletes {
+            db.delete(&key, workload.sync)
+        } else {
+            db.put(&key, &value, workload.sync)
+        };
+        if let Err(e) = written {
+            return (done, Some(e));
+        }
+        done += 1;
+    }
+    (done, None)
 }
 
 /// Records per second that `threads` threads read. Each reads all of them, or as many at random.

@@ -47,6 +47,10 @@ CLASSES void classes_put(DB *db, const WriteOptions *options, const char *key, s
     tell(db->Put(*options, Slice(key, key_len), Slice(value, value_len)), error);
 }
 
+CLASSES void classes_delete(DB *db, const WriteOptions *options, const char *key, size_t key_len, char **error) {
+    tell(db->Delete(*options, Slice(key, key_len)), error);
+}
+
 // The value stays in a string of the thread's, as in a program that reads into the same string again and again. What
 // is returned may only be compared with NULL.
 CLASSES const char *classes_get(DB *db, const ReadOptions *options, const char *key, size_t key_len, size_t *value_len,
