@@ -149,7 +149,7 @@ fn a_busy_pool_says_so_and_goes_on() {
     assert_eq!(waiting.wait_with_output().unwrap().status.code(), Some(0));
     assert_eq!(yard.ok(&["map", "get", "p", "k"]), "v\n");
     yard.fails(&["map", "get", "p", "k", "--wait", "soon"], USAGE, "no number of seconds");
-    yard.fails(&["map", "get", "p", "k", "--wait", "-1"], USAGE, "no time to wait");
+    yard.fails(&["map", "get", "p", "k", "--wait=-1"], USAGE, "no time to wait");
 }
 
 #[test]
