@@ -6,11 +6,15 @@ use crate::harness::context::MapBench;
 use crate::harness::records;
 use crate::harness::store::SyncMode;
 use crate::report::say;
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
+use mangrove::Map;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+/// Records that a look reads.
+const READS: u64 = 1000;
 
 /// What a child prints when it has done its work and waits to be killed.
 const READY: &str = "ready";
@@ -94,6 +98,9 @@ pub(crate) fn run_child(c: &MapBench<'_>, task: &str) -> anyhow::Result<()> {
     let mut parts = task.splitn(4, ':');
     let mut next = || parts.next().context("--child is for this program's own use");
     let (verb, name, count, dir) = (next()?, next()?, next()?.parse::<usize>()?, next()?);
+    if verb == "look" {
+        return look(Path::new(dir), name.parse()?, count);
+    }
     let Some(kind) = c.stores.iter().find(|s| s.name() == name) else { bail!("there is no store '{name}'") };
     let dir = Path::new(dir);
     match verb {
@@ -147,4 +154,22 @@ fn read_through(
     v.missing += (count as u64).saturating_sub(seen);
     v.extra = seen.saturating_sub(count as u64);
     Ok(v)
+}
+
+/// The reader's process: so many looks, one a second; says how many milliseconds each took.
+fn look(pool: &Path, looks: usize, count: usize) -> anyhow::Result<()> {
+    for n in 0..looks as u64 {
+        let start = Instant::now();
+        let map = Map::options().read_only(true).open(pool)?;
+        for read in 0..READS.min(count as u64) {
+            let key = records::key((n * READS + read).wrapping_mul(0x9E37_79B1) % count as u64);
+            let value = map.get(key)?;
+            ensure!(value.as_deref() == Some(&records::value(&key)[..]), "a look lacks a record");
+        }
+        map.close()?;
+        let took = start.elapsed();
+        say::answer(&format!("{}\n", took.as_secs_f64() * 1e3))?;
+        std::thread::sleep(Duration::from_secs(1).saturating_sub(took));
+    }
+    Ok(())
 }

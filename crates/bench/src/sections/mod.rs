@@ -9,6 +9,7 @@ mod gets;
 mod killed_open;
 pub(crate) mod lines;
 mod loaded;
+mod looks;
 mod memory;
 mod mixes;
 mod operations;

@@ -1,8 +1,8 @@
 //! The sections of `mangrove bench map`, in the order of the report.
 
 use super::{
-    batches, bitflip, deletes, floors, gets, killed_open, memory, mixes, operations, overwrites, persists,
-    ranges, recovery, scale, synced_puts, threads, values, ycsb,
+    batches, bitflip, deletes, floors, gets, killed_open, looks, memory, mixes, operations, overwrites,
+    persists, ranges, recovery, scale, synced_puts, threads, values, ycsb,
 };
 use crate::harness::context::MapBench;
 
@@ -17,7 +17,7 @@ pub(crate) struct Section {
 }
 
 /// All of them in the order of the report.
-pub(crate) const ALL: [Section; 18] = [
+pub(crate) const ALL: [Section; 19] = [
     Section {
         name: "floors",
         title: "Floors: what nobody can beat on this machine",
@@ -99,6 +99,12 @@ pub(crate) const ALL: [Section; 18] = [
         title: "Open after SIGKILL and after a clean close",
         on_disk: true,
         run: killed_open::run,
+    },
+    Section {
+        name: "looks",
+        title: "A reader once a second beside a writer at full speed",
+        on_disk: true,
+        run: looks::run,
     },
     Section {
         name: "bitflip",
