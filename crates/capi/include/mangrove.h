@@ -585,7 +585,8 @@ mangrove_status mangrove_options_set_create_new(mangrove_options *options, bool 
 // MANGROVE_ERR_READ_ONLY, nothing is created. On the file medium another process may have the pool open
 // for writing: what is read is one durable instant, with all that was durable before this opening.
 // Opening again reads a later one. Default: false.
-mangrove_status mangrove_options_set_read_only(mangrove_options *options, bool read_only);
+mangrove_status mangrove_options_set_read_only(mangrove_options *options,
+                                               bool read_only);
 
 // The medium of a new pool, or the expected one of an existing pool: one of mangrove_medium.
 // Default: MANGROVE_MEDIUM_AUTO.
