@@ -182,7 +182,8 @@ impl Pool {
             let found = Self::inspect_in(storage, directory).map(|info| info.medium);
             return Err(match found {
                 Ok(MediumKind::Dax | MediumKind::Emulated) if options.config.read_only => {
-                    let why = "stores into its data file in place, so nobody else can read one instant of it";
+                    let why =
+                        "stores into its data file in place, so no other process can read one instant of it";
                     Error::busy_since(directory, why)
                 }
                 _ => Error::busy(directory),
