@@ -71,7 +71,7 @@ impl FileMedium {
         while self.grow_log_if_used()? {
             has_grown = true;
         }
-        let is_long = self.log.appended().saturating_sub(self.log.tail()) > self.log.log_bytes() / 2;
+        let is_long = self.log.used() > self.log.log_bytes() / 2;
         if is_long || (is_awaited && !has_grown) || !self.log.spills.lock().is_empty() {
             self.checkpoint_now()
         } else {
@@ -85,9 +85,8 @@ impl FileMedium {
     /// # Errors
     /// An I/O error, which poisons the pool.
     pub(super) fn grow_log_if_used(&self) -> Result<bool> {
-        let used = self.log.appended().saturating_sub(self.log.tail());
         match self.next_log_bytes() {
-            Some(to) if used > self.log.log_bytes() / 2 => self.grow_log_to(to),
+            Some(to) if self.log.used() > self.log.log_bytes() / 2 => self.grow_log_to(to),
             _ => Ok(false),
         }
     }
@@ -210,10 +209,7 @@ impl FileMedium {
             }
             *prepared += len;
             let bytes = self.log.log_bytes();
-            if *prepared < to
-                && self.background
-                && self.log.appended().saturating_sub(self.log.tail()) > bytes / 4 * 3
-            {
+            if *prepared < to && self.background && self.log.used() > bytes / 4 * 3 {
                 self.checkpoint_now()?;
             }
         }

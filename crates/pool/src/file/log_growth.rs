@@ -7,6 +7,7 @@ use crate::sync::{AtomicBool, AtomicU64, Mutex};
 
 /// The log becomes four times as long, and from this size on twice.
 const DOUBLES_FROM_BYTES: u64 = 8 << 20;
+
 /// What a pool knows of the growth of its log.
 pub(crate) struct LogGrowth {
     /// The log does not become longer.

@@ -297,6 +297,12 @@ impl Log {
         self.seed
     }
 
+    /// Bytes of the log that no checkpoint has freed.
+    pub(crate) fn used(&self) -> u64 {
+        // A checkpoint may have passed what was appended when this began.
+        self.appended().saturating_sub(self.tail())
+    }
+
     pub(crate) fn log_bytes(&self) -> u64 {
         self.view().layout.bytes
     }
