@@ -3,7 +3,7 @@
 mod common;
 
 use common::{libraries, root, run, told};
-use mangrove_testkit::command::LineCount;
+use mangrove_testkit::stress::kill_writers;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
@@ -219,28 +219,5 @@ fn a_state_opens_again_where_libraries_move() {
 fn writers_that_are_killed_leave_a_sound_state() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let (program, state) = (build(scratch.path()), scratch.path().join("state"));
-    for round in 0..5u64 {
-        let mut child = Command::new(&program)
-            .args(["stress", "write"])
-            .arg(&state)
-            .args(["--round", &round.to_string(), "--keys", "300", "--log", "1M"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("runs");
-        let stdout = child.stdout.take().expect("piped");
-        let said = LineCount::default();
-        let counted = said.clone();
-        let reader = std::thread::spawn(move || counted.of(stdout).filter(|l| l.starts_with(b"<")).count());
-        // Two lines a write, and some for what it reads.
-        said.reaches(100 + round * 237);
-        child.kill().expect("SIGKILL");
-        let output = child.wait_with_output().expect("ends");
-        assert!(output.stderr.is_empty(), "{}", told(&output));
-        assert!(reader.join().expect("reads") > 0, "round {round}: nothing was acknowledged");
-        // `cargo xtask kill9 --app lua` judges the whole history; here: sound, and no damaged value.
-        let check = Command::new(&program).args(["stress", "check"]).arg(&state).output().expect("runs");
-        let said = String::from_utf8_lossy(&check.stdout);
-        assert!(check.status.success() && !said.contains('!'), "round {round}: {}", told(&check));
-    }
+    kill_writers(&program, &state);
 }

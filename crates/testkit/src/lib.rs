@@ -6,6 +6,7 @@
 //! - [`clock`]: the time that work takes, whatever else the machine does.
 //! - [`sandbox`]: programs that run as in a container.
 //! - [`shuttle`]: locks and event counts for code that is compiled against the model checker of that name.
+//! - [`stress`]: writers of an example that are killed, again and again on one state.
 
 pub mod c_header;
 pub mod c_library;
@@ -13,3 +14,4 @@ pub mod clock;
 pub mod command;
 pub mod sandbox;
 pub mod shuttle;
+pub mod stress;
