@@ -15,8 +15,8 @@
  *     mangrove_map_put(map, "ada", 3, "+44 20 7946 0001", 16);
  *     mangrove_map_close(map);
  *
- * A mangrove_heap is memory that comes back at its address. Transactions change it: C structures of any
- * shape, which point to each other, atomically and durably.
+ * A mangrove_heap is memory that comes back at its address: C structures of any shape that point to each
+ * other. Transactions change it atomically and durably.
  *
  *     static int deposit(mangrove_tx *tx, void *amount) {
  *         account *at, now;
@@ -56,13 +56,14 @@
  *   durability is sync; with interval durability a crash keeps a prefix of the writes.
  *
  * Processes.  Handles do not survive fork() in the child; let it exec or _exit. On a disk, writes of
- *   the child to them fail with a message and change nothing of the parent's. So does, on every medium,
- *   each call on a heap but mangrove_heap_base: MANGROVE_ERR_UNSUPPORTED.
+ *   the child to them fail with a message and change nothing of the parent's. On every medium each call
+ *   of the child on a heap, except mangrove_heap_base, fails with MANGROVE_ERR_UNSUPPORTED.
  *   Neither C++ exceptions nor longjmp may leave a callback. (The body of a transaction may be left in any
  *   way: see mangrove_tx_body.)
  *
  * Signals.  A call on a heap by a signal handler that has interrupted its thread in another call on a
- *   heap returns MANGROVE_ERR_TX_MISPLACED, and nothing happened. Nothing else of the library is safe there.
+ *   heap returns MANGROVE_ERR_TX_MISPLACED, and nothing happened. A handler must not call the
+ *   library's other functions.
  *
  * This file is generated from crates/capi/src; edit there.
  */
@@ -135,7 +136,7 @@ enum mangrove_status
     MANGROVE_ERR_POOL_NOT_FOUND = -5,
     // Something is already at the path.
     MANGROVE_ERR_POOL_EXISTS = -6,
-    // What lies at the path is not a Mangrove pool, or one of the other byte order.
+    // What lies at the path is not a Mangrove pool, or is a pool of the other byte order.
     MANGROVE_ERR_FOREIGN = -7,
     // The pool was written by a newer format than this library reads.
     MANGROVE_ERR_NEWER = -8,
@@ -160,8 +161,8 @@ enum mangrove_status
     MANGROVE_ERR_STOPPED = -16,
     // The operating system refused; mangrove_last_os_error() has its number.
     MANGROVE_ERR_IO = -17,
-    // malloc() had no memory for the result, or the process may not have so much for the pool. For a call that
-    // reads, and for one that grows the pool: nothing happened.
+    // malloc() had no memory for the result, or the process may not have as much memory as the pool needs. A
+    // call that reads, or that grows the pool, changed nothing.
     MANGROVE_ERR_NO_MEMORY = -18,
     // Snapshots or iterators of the map are still alive. Nothing happened.
     MANGROVE_ERR_IN_USE = -19,
@@ -170,11 +171,11 @@ enum mangrove_status
     // The pool's capacity is in use, or the address space that the process may have for it; the
     // message says which. Nothing changed; delete records, or load a larger pool, or raise the limit.
     MANGROVE_ERR_FULL = -21,
-    // The log failed when the transaction was visible to others already: a crash may undo it. Nothing is
-    // durable any more; close the heap and open it again.
+    // The log failed when other threads could see the transaction already: a crash may undo it. Nothing more
+    // becomes durable; close the heap and open it again.
     MANGROVE_ERR_IN_DOUBT = -22,
-    // The transaction, or the one that the calling thread is to begin, cannot run here: the former has ended or is
-    // another thread's, the latter would be nested in one of the same heap. Nothing happened.
+    // The transaction has ended, or is another thread's; or the call would begin a transaction inside another
+    // one on the same heap. Nothing happened.
     MANGROVE_ERR_TX_MISPLACED = -23,
 };
 #ifndef __cplusplus
@@ -261,7 +262,7 @@ enum mangrove_executor
     // RTM where it commits transactions, the caches are persistent and the heap lies on persistent memory;
     // otherwise ownership records. With a protocol of time stamps: RTM, or one lock.
     MANGROVE_EXECUTOR_AUTO = 1,
-    // Intel RTM, and one lock for what it does not take.
+    // Intel RTM, and one lock for the transactions that RTM cannot run.
     MANGROVE_EXECUTOR_RTM = 2,
     // One lock: one transaction at a time.
     MANGROVE_EXECUTOR_ONE_LOCK = 3,
@@ -282,9 +283,9 @@ enum mangrove_protocol
   : int32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // By executor, medium and persistence domain.
+    // Chosen by executor, medium and persistence domain.
     MANGROVE_PROTOCOL_AUTO = 0,
-    // Dense numbers: one fence a commit, none where the caches are persistent.
+    // Commits are numbered without gaps: one fence a commit, none where the caches are persistent.
     MANGROVE_PROTOCOL_ONE_FENCE = 1,
     // SPHT: time stamps, and a durable marker.
     MANGROVE_PROTOCOL_SPHT = 2,
@@ -313,7 +314,7 @@ enum mangrove_range_flags
     MANGROVE_RANGE_END_INCLUDED = 2,
     // The range is all keys that begin with `start`; `end` must be NULL.
     MANGROVE_RANGE_PREFIX = 4,
-    // The range is every key; `start` and `end` must be NULL. Only mangrove_map_delete_range asks for it.
+    // The range is every key; `start` and `end` must be NULL. Only mangrove_map_delete_range needs it.
     MANGROVE_RANGE_EVERYTHING = 8,
 };
 #ifndef __cplusplus
@@ -354,9 +355,9 @@ typedef struct mangrove_snapshot mangrove_snapshot;
 // fork, MANGROVE_ERR_UNSUPPORTED. (It is a number in the shape of a pointer.)
 typedef struct mangrove_tx mangrove_tx;
 
-// A range of keys: from `start`, itself in it, to `end`, itself not. NULL is no bound on that
-// side, so a range of all zeros is everything. An end that comes before the start is an empty
-// range. Initialise with { 0 } or by field name: later versions may append fields.
+// A range of keys, from `start` (included) to `end` (excluded). NULL is no bound on that side, so a range of
+// all zeros is everything. An end that comes before the start is an empty range. Initialise with { 0 } or by
+// field name: later versions may append fields.
 typedef struct {
     // First key, or NULL.
     const void *start;
@@ -521,13 +522,14 @@ typedef struct {
 //   MANGROVE_OK to commit;
 //   at once, the status of an access that was MANGROVE_TX_STOP or an error;
 //   another number of its own, best above 0, to abort.
-// It may be run several times: whatever else it does than by way of `tx` happens as often. All runs get the
-// same `arg`, so it sets what it returns through it anew in each run.
-// However it is left, the transaction is undone and other threads go on: a C++ exception reaches the caller of
-// mangrove_transaction (from code compiled with -fexceptions, as C++ is); pthread_exit and a cancellation end
-// the thread; after a longjmp to outside of mangrove_transaction, the thread's next call on a heap undoes the
-// transaction, or its end does: until then others may wait for it. Its `tx` is of no use any more: an access
-// with it answers MANGROVE_ERR_TX_MISPLACED where the stack shows the jump, and changes nothing that stays.
+// It may run several times: whatever it does other than through `tx` happens in each run. All runs get the
+// same `arg`, so a body that returns a result through it sets that anew in each run.
+// However it is left, the transaction is undone and other threads continue: a C++ exception reaches the caller
+// of mangrove_transaction (from code compiled with -fexceptions, as C++ is); pthread_exit and a cancellation
+// end the thread; after a longjmp to outside of mangrove_transaction, the thread's next call on a heap undoes
+// the transaction, or the thread's end does; until then other threads may wait for it. Its `tx` has ended: an
+// access with it returns MANGROVE_ERR_TX_MISPLACED where the stack shows the jump, and changes nothing that
+// stays.
 typedef int32_t (*mangrove_tx_body)(mangrove_tx *tx, void *arg);
 
 // Names a commit of mangrove_transaction_nowait, in this opening of this heap. Plain data: copy it, pass it to other
@@ -827,8 +829,8 @@ mangrove_status mangrove_iter_seek(mangrove_iter *iter, const void *key, size_t 
 // MANGROVE_NOT_FOUND when there is none; the iterator then stands before the first record.
 mangrove_status mangrove_iter_seek_back(mangrove_iter *iter, const void *key, size_t key_len);
 
-// Moves to the next record: from before the first to the first, from the last to after it, where it
-// returns MANGROVE_NOT_FOUND and stays. Turning round costs a seek.
+// Moves to the next record: from before the first to the first, from the last to after it, where it returns
+// MANGROVE_NOT_FOUND and stays. A change of direction costs a seek.
 mangrove_status mangrove_iter_next(mangrove_iter *iter);
 
 // Moves to the previous record: from after the last to the last, from the first to before it, where it
@@ -902,7 +904,7 @@ mangrove_status mangrove_map_delete_range(const mangrove_map *map,
                                           uint64_t *removed);
 
 // Takes a snapshot. Waits for the writes that are under way, not for any reader.
-// Errors: MANGROVE_ERR_POISONED. A crash ends it, as it does the process.
+// Errors: MANGROVE_ERR_POISONED. A crash ends it, as it ends the process.
 // Give back with mangrove_snapshot_free, before the map is closed. Threads: any.
 mangrove_status mangrove_map_snapshot(const mangrove_map *map, mangrove_snapshot **snapshot);
 
@@ -935,8 +937,8 @@ mangrove_status mangrove_snapshot_len(const mangrove_snapshot *snapshot, uint64_
 // which may be NULL, is how many were copied.
 //
 // Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _FULL, _IO, _SNAPSHOT_EXPIRED, _STOPPED, _CORRUPT; _FOREIGN:
-// something else lies at `path`; _UNSUPPORTED: `path` lies in a pool's folder; _POOL_BUSY: another backup to
-// `path` is at work. Nothing is left at `path`.
+// something else lies at `path`; _UNSUPPORTED: `path` lies in a pool's directory; _POOL_BUSY: another backup
+// to `path` is at work. Nothing is left at `path`.
 // Crash: the new pool appears whole and durable, or not at all. Threads: any.
 mangrove_status mangrove_map_backup(const mangrove_map *map,
                                     const char *path,
@@ -987,8 +989,8 @@ mangrove_status mangrove_map_recovery(const mangrove_map *map, mangrove_recovery
 // Threads: any.
 mangrove_status mangrove_map_info(const mangrove_map *map, mangrove_pool_info *info);
 
-// What the superblock of the pool at `path` states, into *info, whose `size` the caller has set.
-// Writes nothing; works on a pool that is in use. To find that out, it holds the pool's lock for an
+// What the superblock of the pool at `path` states, into *info, whose `size` the caller has set. Writes
+// nothing; works on a pool that is in use. To find out whether it is, the call holds the pool's lock for an
 // instant; an opening at that moment waits.
 // Errors: MANGROVE_ERR_POOL_NOT_FOUND, _FOREIGN, _NEWER, _CORRUPT, _IO. Threads: any.
 mangrove_status mangrove_pool_read_info(const char *path, mangrove_pool_info *info);
@@ -1037,8 +1039,8 @@ mangrove_status mangrove_heap_base(const mangrove_heap *heap, void **base);
 // The new heap belongs at the same address, so one process opens one of the two at a time.
 //
 // Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _READ_ONLY, _IO, _POISONED; _FOREIGN: something else lies at
-// `path`; _UNSUPPORTED: `path` lies in another pool's folder; _POOL_BUSY: another backup to `path` is at work;
-// _TX_MISPLACED inside a transaction on it. Nothing is left at `path`.
+// `path`; _UNSUPPORTED: `path` lies in another pool's directory; _POOL_BUSY: another backup to `path` is at
+// work; _TX_MISPLACED inside a transaction on it. Nothing is left at `path`.
 // Crash: the new heap appears whole and durable, or not at all. Threads: any.
 mangrove_status mangrove_heap_backup(const mangrove_heap *heap,
                                      const char *path,
@@ -1123,11 +1125,11 @@ mangrove_status mangrove_heap_options_set_executor(mangrove_heap_options *option
 mangrove_status mangrove_heap_options_set_protocol(mangrove_heap_options *options,
                                                    int32_t protocol);
 
-// How much memory the heap shall take, in bytes, at least 4 MiB: so it can be larger than the machine's
-// memory. It is mapped as by mangrove_heap_options_set_copy_on_write, whatever that says. A thread writes
+// The most memory that the heap takes, in bytes, at least 4 MiB: so the heap can be larger than the machine's
+// memory. It is mapped copy on write, whatever mangrove_heap_options_set_copy_on_write says. A thread writes
 // changed pages to the file and gives the memory of some back while no transaction runs, a pause of
-// milliseconds; what running transactions write may exceed the limit for that long. Only transactions store
-// to such a heap, also after mangrove_tx_privatise. Default: no limit. A property of this opening.
+// milliseconds; what running transactions write may exceed the limit for that long. Only transactions store to
+// such a heap, also after mangrove_tx_privatise. Default: no limit. A property of this opening.
 mangrove_status mangrove_heap_options_set_memory_max(mangrove_heap_options *options,
                                                      uint64_t bytes);
 
@@ -1139,7 +1141,7 @@ mangrove_status mangrove_heap_options_set_memory_max(mangrove_heap_options *opti
 mangrove_status mangrove_heap_options_set_copy_on_write(mangrove_heap_options *options,
                                                         bool copy_on_write);
 
-// Begins a transaction; *tx is for its accesses. `reads`: it rarely or never writes.
+// Begins a transaction; *tx is for its accesses. `reads`: true if it rarely or never writes.
 //
 //     mangrove_status s = mangrove_tx_begin(heap, false, &tx);
 //     while (tx != NULL) {
@@ -1147,15 +1149,16 @@ mangrove_status mangrove_heap_options_set_copy_on_write(mangrove_heap_options *o
 //         s = mangrove_tx_commit(&tx); // MANGROVE_TX_STOP: again, with another tx
 //     }
 //
-// A thread that ends before commit or abort undoes it. Others may wait for it until then, so it ends soon.
+// A thread that ends before commit or abort undoes it. Other threads may wait for it until then, so keep it
+// short.
 // Errors: as those of mangrove_transaction; *tx is NULL then. Threads: any.
 mangrove_status mangrove_tx_begin(const mangrove_heap *heap,
                                   bool reads,
                                   mangrove_tx **tx);
 
-// Commits the transaction *tx. MANGROVE_OK: it is durable. MANGROVE_TX_STOP: it met another one, or asked for
-// mangrove_tx_retry; it is undone and has begun again: do everything again with the new *tx. After any other
-// result it has ended, and *tx is NULL.
+// Commits the transaction *tx. MANGROVE_OK: it is durable. MANGROVE_TX_STOP: it conflicted with another one,
+// or asked for mangrove_tx_retry; it is undone and has begun again: do everything again with the new *tx.
+// After any other result it has ended, and *tx is NULL.
 // Errors: that of its first access that failed, and as those of mangrove_transaction: all is undone.
 // MANGROVE_ERR_TX_MISPLACED: *tx is no transaction that this thread has begun by mangrove_tx_begin.
 // Crash: as mangrove_transaction. Threads: the one that began it.
@@ -1172,11 +1175,11 @@ mangrove_status mangrove_tx_abort(mangrove_tx **tx);
 //
 // Returns MANGROVE_TX_ABORTED when the body returned a number of its own, which is then in *value (may be
 // NULL; 0 otherwise). Everything is undone then, and nothing was allocated or freed.
-// Errors: that of the first access of the last run that failed, whatever the body returned after it: all
-// is undone. MANGROVE_ERR_TX_MISPLACED: the calling thread is inside a transaction on this heap (use its
-// `tx`), or a signal handler has interrupted the library. MANGROVE_ERR_UNSUPPORTED: in a child of the process
-// that opened the heap, also one that the body has forked. _POISONED, _NO_SPACE, _IO, _NO_MEMORY: all is
-// undone. MANGROVE_ERR_IN_DOUBT: others have seen it, and a crash may undo it.
+// Errors: that of the first access of the last run that failed, whatever the body returned after it: all is
+// undone. MANGROVE_ERR_TX_MISPLACED: the calling thread is inside a transaction on this heap (use its `tx`),
+// or a signal handler has interrupted the library. MANGROVE_ERR_UNSUPPORTED: in a child of the process that
+// opened the heap, also one that the body has forked. _POISONED, _NO_SPACE, _IO, _NO_MEMORY: all is undone.
+// MANGROVE_ERR_IN_DOUBT: other threads have seen it, and a crash may undo it.
 // Crash: once acknowledged it is kept; before that all of it or nothing. Threads: any.
 mangrove_status mangrove_transaction(const mangrove_heap *heap,
                                      mangrove_tx_body body,
@@ -1193,9 +1196,9 @@ mangrove_status mangrove_transaction_read(const mangrove_heap *heap,
 
 // As mangrove_transaction, but returns before what the body changed, and what it read, is durable; *ticket
 // names it for mangrove_heap_wait. Many commits then share one fence or one device write. Other transactions
-// see the changes at once; those that wait for their own answer when what they saw is durable.
-// A commit that nobody waits for becomes durable within about 100 ms, and when the heap is closed.
-// Crash: keeps the commits in their order up to some one, none without all before it. Threads: any.
+// see the changes at once; those that wait for durability return when what they saw is durable, too. A commit
+// that no thread waits for becomes durable within about 100 ms, and when the heap is closed.
+// Crash: a prefix of the commits is kept, in their order. Threads: any.
 mangrove_status mangrove_transaction_nowait(const mangrove_heap *heap,
                                             mangrove_tx_body body,
                                             void *arg,
@@ -1255,7 +1258,7 @@ mangrove_status mangrove_tx_privatise(mangrove_tx *tx);
 // A new block of at least `bytes` bytes of undefined content, at a multiple of 16 and of `align` (0, or a
 // power of two). It exists once the transaction commits; *at is its address in every process, and NULL
 // after another result.
-// Errors: the transaction is undone, and the heap goes on. MANGROVE_ERR_FULL: its capacity is in use.
+// Errors: the transaction is undone, and the heap stays usable. MANGROVE_ERR_FULL: its capacity is in use.
 // MANGROVE_ERR_NO_SPACE: its medium is full.
 // Threads: the one that runs the body.
 mangrove_status mangrove_tx_alloc(mangrove_tx *tx,

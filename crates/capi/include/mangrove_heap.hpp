@@ -14,14 +14,14 @@
  *         return has - amount;
  *     }); // durable when it returns
  *
- * A body may run several times, so it does nothing that cannot be done again but by way of its `tx`. Pointers to
- * what lies in the heap are ordinary pointers, the same in every process; a body never follows them by itself, it
- * takes the address of a member (`&from->next`) and loads or stores that. What is stored is trivially copyable, and
- * no pointer out of the heap is.
+ * A body may run several times: what it does other than through its `tx` must be harmless to repeat. Pointers into
+ * the heap are ordinary pointers, the same in every process. A body never follows them itself: it takes the address
+ * of a member (`&from->next`), and loads or stores there through its `tx`. It stores only trivially copyable types,
+ * and no pointers to memory outside of the heap.
  *
- * Exceptions.  One that leaves the body undoes the transaction and reaches the caller of `transaction`. Accesses
- *   throw `mangrove::error` where they fail, and `mangrove::interrupted`, which is no std::exception, when the body
- *   must run again: let it pass. A body that catches it all the same is run again when it returns.
+ * Exceptions.  An exception that leaves the body undoes the transaction and reaches the caller of `transaction`.
+ *   Accesses throw `mangrove::error` where they fail, and `mangrove::interrupted`, which is no std::exception, when
+ *   the body must run again: do not catch that. A body that does is run again when it returns.
  */
 #ifndef MANGROVE_HEAP_HPP
 #define MANGROVE_HEAP_HPP
@@ -71,8 +71,9 @@ inline mangrove_status need(mangrove_status status)
     return status;
 }
 
-// A name for the library. A NUL in it would end it there, and it would name another root; so the library is given bytes
-// that are no UTF-8 (a NUL made two bytes), refuses them, and undoes the transaction as for every wrong argument.
+// A name as the library takes it. A NUL would end the name early, so that it names another root. For such a name the
+// library gets bytes that are no UTF-8 (a NUL as two bytes); it refuses them, and undoes the transaction as for every
+// wrong argument.
 inline const char *text(const std::string &name) noexcept
 {
     return name.find('\0') == std::string::npos ? name.c_str() : "\xc0\x80";
@@ -85,8 +86,8 @@ template <class T> constexpr void must_be_storable()
 
 } // namespace detail
 
-// A transaction, for its body. Every member throws as said above; using one after its transaction has ended throws
-// an error with MANGROVE_ERR_TX_MISPLACED.
+// A transaction, for its body. Every member throws as the head of this file states; after the transaction has ended it
+// throws an error with MANGROVE_ERR_TX_MISPLACED.
 class tx {
 public:
     explicit tx(mangrove_tx *handle) noexcept : handle_(handle) {}
@@ -191,8 +192,8 @@ template <class Body, class Answer> struct call {
     std::optional<kept> answer;
     std::exception_ptr thrown;
 
-    // Exceptions wait until the library has undone the run: a run that met another transaction runs again, and its
-    // exception is forgotten. The end of the thread passes.
+    // An exception is kept until the library has undone the run: a body that conflicted with another transaction
+    // runs again, and its exception is dropped. The end of the thread passes through.
     static int run(mangrove_tx *handle, void *self)
     {
         call &it = *static_cast<call *>(self);
@@ -245,7 +246,7 @@ template <class Body> auto read(const mangrove_heap *heap, Body &&body)
     return detail::transact(mangrove_transaction_read, heap, body);
 }
 
-// An open heap. Destroying it closes it; `close` also tells how that went.
+// An open heap. Its destructor closes it; `close` also throws what failed.
 class heap {
 public:
     explicit heap(const std::string &path, const mangrove_heap_options *options = nullptr)

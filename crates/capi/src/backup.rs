@@ -31,8 +31,8 @@ pub type mangrove_progress_callback =
 /// which may be NULL, is how many were copied.
 ///
 /// Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _FULL, _IO, _SNAPSHOT_EXPIRED, _STOPPED, _CORRUPT; _FOREIGN:
-/// something else lies at `path`; _UNSUPPORTED: `path` lies in a pool's folder; _POOL_BUSY: another backup to
-/// `path` is at work. Nothing is left at `path`.
+/// something else lies at `path`; _UNSUPPORTED: `path` lies in a pool's directory; _POOL_BUSY: another backup
+/// to `path` is at work. Nothing is left at `path`.
 /// Crash: the new pool appears whole and durable, or not at all. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_backup(

@@ -27,15 +27,15 @@ pub enum mangrove_range_flags {
     MANGROVE_RANGE_END_INCLUDED = 2,
     /// The range is all keys that begin with `start`; `end` must be NULL.
     MANGROVE_RANGE_PREFIX = 4,
-    /// The range is every key; `start` and `end` must be NULL. Only mangrove_map_delete_range asks for it.
+    /// The range is every key; `start` and `end` must be NULL. Only mangrove_map_delete_range needs it.
     MANGROVE_RANGE_EVERYTHING = 8,
 }
 
 use mangrove_range_flags::*;
 
-/// A range of keys: from `start`, itself in it, to `end`, itself not. NULL is no bound on that
-/// side, so a range of all zeros is everything. An end that comes before the start is an empty
-/// range. Initialise with { 0 } or by field name: later versions may append fields.
+/// A range of keys, from `start` (included) to `end` (excluded). NULL is no bound on that side, so a range of
+/// all zeros is everything. An end that comes before the start is an empty range. Initialise with { 0 } or by
+/// field name: later versions may append fields.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct mangrove_range {
@@ -352,8 +352,8 @@ pub unsafe extern "C" fn mangrove_iter_seek_back(
     unsafe { moving(iter, go) }
 }
 
-/// Moves to the next record: from before the first to the first, from the last to after it, where it
-/// returns MANGROVE_NOT_FOUND and stays. Turning round costs a seek.
+/// Moves to the next record: from before the first to the first, from the last to after it, where it returns
+/// MANGROVE_NOT_FOUND and stays. A change of direction costs a seek.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_iter_next(iter: *mut mangrove_iter) -> mangrove_status {
     // SAFETY: passed on from the caller.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct mangrove_snapshot(pub(crate) Arc<Snapshot<'static>>);
 
 /// Takes a snapshot. Waits for the writes that are under way, not for any reader.
-/// Errors: MANGROVE_ERR_POISONED. A crash ends it, as it does the process.
+/// Errors: MANGROVE_ERR_POISONED. A crash ends it, as it ends the process.
 /// Give back with mangrove_snapshot_free, before the map is closed. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_snapshot(

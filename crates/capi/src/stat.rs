@@ -209,8 +209,8 @@ pub unsafe extern "C" fn mangrove_map_info(
     })
 }
 
-/// What the superblock of the pool at `path` states, into *info, whose `size` the caller has set.
-/// Writes nothing; works on a pool that is in use. To find that out, it holds the pool's lock for an
+/// What the superblock of the pool at `path` states, into *info, whose `size` the caller has set. Writes
+/// nothing; works on a pool that is in use. To find out whether it is, the call holds the pool's lock for an
 /// instant; an opening at that moment waits.
 /// Errors: MANGROVE_ERR_POOL_NOT_FOUND, _FOREIGN, _NEWER, _CORRUPT, _IO. Threads: any.
 #[unsafe(no_mangle)]

@@ -37,7 +37,7 @@ pub enum mangrove_status {
     MANGROVE_ERR_POOL_NOT_FOUND = -5,
     /// Something is already at the path.
     MANGROVE_ERR_POOL_EXISTS = -6,
-    /// What lies at the path is not a Mangrove pool, or one of the other byte order.
+    /// What lies at the path is not a Mangrove pool, or is a pool of the other byte order.
     MANGROVE_ERR_FOREIGN = -7,
     /// The pool was written by a newer format than this library reads.
     MANGROVE_ERR_NEWER = -8,
@@ -62,8 +62,8 @@ pub enum mangrove_status {
     MANGROVE_ERR_STOPPED = -16,
     /// The operating system refused; mangrove_last_os_error() has its number.
     MANGROVE_ERR_IO = -17,
-    /// malloc() had no memory for the result, or the process may not have so much for the pool. For a call that
-    /// reads, and for one that grows the pool: nothing happened.
+    /// malloc() had no memory for the result, or the process may not have as much memory as the pool needs. A
+    /// call that reads, or that grows the pool, changed nothing.
     MANGROVE_ERR_NO_MEMORY = -18,
     /// Snapshots or iterators of the map are still alive. Nothing happened.
     MANGROVE_ERR_IN_USE = -19,
@@ -72,11 +72,11 @@ pub enum mangrove_status {
     /// The pool's capacity is in use, or the address space that the process may have for it; the
     /// message says which. Nothing changed; delete records, or load a larger pool, or raise the limit.
     MANGROVE_ERR_FULL = -21,
-    /// The log failed when the transaction was visible to others already: a crash may undo it. Nothing is
-    /// durable any more; close the heap and open it again.
+    /// The log failed when other threads could see the transaction already: a crash may undo it. Nothing more
+    /// becomes durable; close the heap and open it again.
     MANGROVE_ERR_IN_DOUBT = -22,
-    /// The transaction, or the one that the calling thread is to begin, cannot run here: the former has ended or is
-    /// another thread's, the latter would be nested in one of the same heap. Nothing happened.
+    /// The transaction has ended, or is another thread's; or the call would begin a transaction inside another
+    /// one on the same heap. Nothing happened.
     MANGROVE_ERR_TX_MISPLACED = -23,
 }
 

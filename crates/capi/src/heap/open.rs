@@ -114,8 +114,8 @@ pub unsafe extern "C" fn mangrove_heap_base(
 /// The new heap belongs at the same address, so one process opens one of the two at a time.
 ///
 /// Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _READ_ONLY, _IO, _POISONED; _FOREIGN: something else lies at
-/// `path`; _UNSUPPORTED: `path` lies in another pool's folder; _POOL_BUSY: another backup to `path` is at work;
-/// _TX_MISPLACED inside a transaction on it. Nothing is left at `path`.
+/// `path`; _UNSUPPORTED: `path` lies in another pool's directory; _POOL_BUSY: another backup to `path` is at
+/// work; _TX_MISPLACED inside a transaction on it. Nothing is left at `path`.
 /// Crash: the new heap appears whole and durable, or not at all. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_heap_backup(

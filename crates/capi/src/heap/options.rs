@@ -47,7 +47,7 @@ pub enum mangrove_executor {
     /// RTM where it commits transactions, the caches are persistent and the heap lies on persistent memory;
     /// otherwise ownership records. With a protocol of time stamps: RTM, or one lock.
     MANGROVE_EXECUTOR_AUTO = 1,
-    /// Intel RTM, and one lock for what it does not take.
+    /// Intel RTM, and one lock for the transactions that RTM cannot run.
     MANGROVE_EXECUTOR_RTM = 2,
     /// One lock: one transaction at a time.
     MANGROVE_EXECUTOR_ONE_LOCK = 3,
@@ -59,9 +59,9 @@ pub enum mangrove_executor {
 #[repr(i32)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum mangrove_protocol {
-    /// By executor, medium and persistence domain.
+    /// Chosen by executor, medium and persistence domain.
     MANGROVE_PROTOCOL_AUTO = 0,
-    /// Dense numbers: one fence a commit, none where the caches are persistent.
+    /// Commits are numbered without gaps: one fence a commit, none where the caches are persistent.
     MANGROVE_PROTOCOL_ONE_FENCE = 1,
     /// SPHT: time stamps, and a durable marker.
     MANGROVE_PROTOCOL_SPHT = 2,
@@ -255,11 +255,11 @@ pub unsafe extern "C" fn mangrove_heap_options_set_protocol(
     set_option!(guard_unit, options.all.protocol(protocol_of(protocol)?))
 }
 
-/// How much memory the heap shall take, in bytes, at least 4 MiB: so it can be larger than the machine's
-/// memory. It is mapped as by mangrove_heap_options_set_copy_on_write, whatever that says. A thread writes
+/// The most memory that the heap takes, in bytes, at least 4 MiB: so the heap can be larger than the machine's
+/// memory. It is mapped copy on write, whatever mangrove_heap_options_set_copy_on_write says. A thread writes
 /// changed pages to the file and gives the memory of some back while no transaction runs, a pause of
-/// milliseconds; what running transactions write may exceed the limit for that long. Only transactions store
-/// to such a heap, also after mangrove_tx_privatise. Default: no limit. A property of this opening.
+/// milliseconds; what running transactions write may exceed the limit for that long. Only transactions store to
+/// such a heap, also after mangrove_tx_privatise. Default: no limit. A property of this opening.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_heap_options_set_memory_max(
     options: *mut mangrove_heap_options,

@@ -8,7 +8,7 @@ use crate::status::{Failure, guard, mangrove_status};
 use mangrove_cabi::{handle, out};
 use std::ptr::{null_mut, without_provenance_mut};
 
-/// Begins a transaction; *tx is for its accesses. `reads`: it rarely or never writes.
+/// Begins a transaction; *tx is for its accesses. `reads`: true if it rarely or never writes.
 ///
 ///     mangrove_status s = mangrove_tx_begin(heap, false, &tx);
 ///     while (tx != NULL) {
@@ -16,7 +16,8 @@ use std::ptr::{null_mut, without_provenance_mut};
 ///         s = mangrove_tx_commit(&tx); // MANGROVE_TX_STOP: again, with another tx
 ///     }
 ///
-/// A thread that ends before commit or abort undoes it. Others may wait for it until then, so it ends soon.
+/// A thread that ends before commit or abort undoes it. Other threads may wait for it until then, so keep it
+/// short.
 /// Errors: as those of mangrove_transaction; *tx is NULL then. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_tx_begin(
@@ -36,9 +37,9 @@ pub unsafe extern "C" fn mangrove_tx_begin(
     })
 }
 
-/// Commits the transaction *tx. MANGROVE_OK: it is durable. MANGROVE_TX_STOP: it met another one, or asked for
-/// mangrove_tx_retry; it is undone and has begun again: do everything again with the new *tx. After any other
-/// result it has ended, and *tx is NULL.
+/// Commits the transaction *tx. MANGROVE_OK: it is durable. MANGROVE_TX_STOP: it conflicted with another one,
+/// or asked for mangrove_tx_retry; it is undone and has begun again: do everything again with the new *tx.
+/// After any other result it has ended, and *tx is NULL.
 /// Errors: that of its first access that failed, and as those of mangrove_transaction: all is undone.
 /// MANGROVE_ERR_TX_MISPLACED: *tx is no transaction that this thread has begun by mangrove_tx_begin.
 /// Crash: as mangrove_transaction. Threads: the one that began it.

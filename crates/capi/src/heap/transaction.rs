@@ -14,13 +14,14 @@ use std::ptr::null_mut;
 ///   MANGROVE_OK to commit;
 ///   at once, the status of an access that was MANGROVE_TX_STOP or an error;
 ///   another number of its own, best above 0, to abort.
-/// It may be run several times: whatever else it does than by way of `tx` happens as often. All runs get the
-/// same `arg`, so it sets what it returns through it anew in each run.
-/// However it is left, the transaction is undone and other threads go on: a C++ exception reaches the caller of
-/// mangrove_transaction (from code compiled with -fexceptions, as C++ is); pthread_exit and a cancellation end
-/// the thread; after a longjmp to outside of mangrove_transaction, the thread's next call on a heap undoes the
-/// transaction, or its end does: until then others may wait for it. Its `tx` is of no use any more: an access
-/// with it answers MANGROVE_ERR_TX_MISPLACED where the stack shows the jump, and changes nothing that stays.
+/// It may run several times: whatever it does other than through `tx` happens in each run. All runs get the
+/// same `arg`, so a body that returns a result through it sets that anew in each run.
+/// However it is left, the transaction is undone and other threads continue: a C++ exception reaches the caller
+/// of mangrove_transaction (from code compiled with -fexceptions, as C++ is); pthread_exit and a cancellation
+/// end the thread; after a longjmp to outside of mangrove_transaction, the thread's next call on a heap undoes
+/// the transaction, or the thread's end does; until then other threads may wait for it. Its `tx` has ended: an
+/// access with it returns MANGROVE_ERR_TX_MISPLACED where the stack shows the jump, and changes nothing that
+/// stays.
 pub type mangrove_tx_body =
     Option<unsafe extern "C-unwind" fn(tx: *mut mangrove_tx, arg: *mut c_void) -> i32>;
 
@@ -100,11 +101,11 @@ unsafe fn run(
 ///
 /// Returns MANGROVE_TX_ABORTED when the body returned a number of its own, which is then in *value (may be
 /// NULL; 0 otherwise). Everything is undone then, and nothing was allocated or freed.
-/// Errors: that of the first access of the last run that failed, whatever the body returned after it: all
-/// is undone. MANGROVE_ERR_TX_MISPLACED: the calling thread is inside a transaction on this heap (use its
-/// `tx`), or a signal handler has interrupted the library. MANGROVE_ERR_UNSUPPORTED: in a child of the process
-/// that opened the heap, also one that the body has forked. _POISONED, _NO_SPACE, _IO, _NO_MEMORY: all is
-/// undone. MANGROVE_ERR_IN_DOUBT: others have seen it, and a crash may undo it.
+/// Errors: that of the first access of the last run that failed, whatever the body returned after it: all is
+/// undone. MANGROVE_ERR_TX_MISPLACED: the calling thread is inside a transaction on this heap (use its `tx`),
+/// or a signal handler has interrupted the library. MANGROVE_ERR_UNSUPPORTED: in a child of the process that
+/// opened the heap, also one that the body has forked. _POISONED, _NO_SPACE, _IO, _NO_MEMORY: all is undone.
+/// MANGROVE_ERR_IN_DOUBT: other threads have seen it, and a crash may undo it.
 /// Crash: once acknowledged it is kept; before that all of it or nothing. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn mangrove_transaction(
@@ -133,9 +134,9 @@ pub unsafe extern "C-unwind" fn mangrove_transaction_read(
 
 /// As mangrove_transaction, but returns before what the body changed, and what it read, is durable; *ticket
 /// names it for mangrove_heap_wait. Many commits then share one fence or one device write. Other transactions
-/// see the changes at once; those that wait for their own answer when what they saw is durable.
-/// A commit that nobody waits for becomes durable within about 100 ms, and when the heap is closed.
-/// Crash: keeps the commits in their order up to some one, none without all before it. Threads: any.
+/// see the changes at once; those that wait for durability return when what they saw is durable, too. A commit
+/// that no thread waits for becomes durable within about 100 ms, and when the heap is closed.
+/// Crash: a prefix of the commits is kept, in their order. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn mangrove_transaction_nowait(
     heap: *const mangrove_heap,
