@@ -80,7 +80,7 @@ enum mangrove_app_status
     MANGROVE_APP_ERR_POOL = -2,
     // The state belongs to another build of the program, or to another program.
     MANGROVE_APP_ERR_FOREIGN = -3,
-    // The state points to something of the process that lies elsewhere in this run, or in the next.
+    // The state points to something of the process that lies elsewhere in this run, or will in the next.
     MANGROVE_APP_ERR_MOVED = -4,
     // The state's own structures contradict each other; nothing was served.
     MANGROVE_APP_ERR_DAMAGED = -5,
@@ -200,9 +200,9 @@ typedef struct mangrove_app_client mangrove_app_client;
 // How to open an application and how to serve it. Threads: one at a time.
 typedef struct mangrove_app_options mangrove_app_options;
 
-// An answer to a client. The memory of `data` stays the application's. The library copies it before
-// the next callback on this client; the answer to a read is copied before any write runs, so it may
-// point into the state. The answer to a write must not, since other writes may have run by then.
+// A reply to a client. The memory of `data` stays the application's. The library copies it before the next
+// callback on this client. It copies the reply to a read before any write runs, so that reply may point into
+// the state. The reply to a write must not, since other writes may have run by then.
 typedef struct {
     // First byte; may be NULL when len is 0.
     const void *data;
@@ -228,20 +228,20 @@ typedef struct {
     void *(*init_client)(uint64_t id, void *user);
     // RPC mode: the client is gone.
     void (*destroy_client)(void *ctx);
-    // RPC mode: looks for one request at the start of `input`. Returns the bytes that it takes (1 to
-    // len), 0 when it is not there in full (called again with more), a negative number when this is no
-    // request (the client is cut off). The bytes stay where they are until get_response was called, so
-    // the context may keep the pointer.
+    // RPC mode: looks for one request at the start of `input`. Returns the bytes that it takes (1 to len), 0
+    // when it is not there in full (called again with more), a negative number when this is no request (the
+    // client is disconnected). The bytes stay where they are until get_response was called, so the context may
+    // keep the pointer.
     ptrdiff_t (*deserialize)(void *ctx, const void *input, size_t len);
     // True when the request in the context changes nothing that is persistent. When this is NULL every
     // request is taken for a write.
     bool (*is_read_only)(void *ctx);
     // Processes the request in the context. Reads run natively and in parallel; writes are tracked.
     void (*process)(void *ctx);
-    // RPC mode: fills in the answer to the request that was processed.
+    // RPC mode: fills in the reply to the request that was processed.
     void (*get_response)(void *ctx, mangrove_app_response *response);
-    // RPC mode: the write in the context was not and will not be made durable; `status` and `sentence`
-    // say why. Returns true when get_response has an answer about it. False, or NULL here: the
+    // RPC mode: the write in the context was not and will not be made durable; `status` and `sentence` say
+    // why. Returns true when get_response has a reply that reports it. If it returns false, or is NULL, the
     // connection is closed.
     bool (*failed)(void *ctx, int32_t status, const char *sentence);
     // The state is new: makes it, tracked, as a write command would. Runs once in the state's life;
@@ -364,12 +364,12 @@ mangrove_app_status mangrove_app_options_set_memory_max(mangrove_app_options *op
 mangrove_app_status mangrove_app_options_set_tracker(mangrove_app_options *options,
                                                      int32_t tracker);
 
-// From now on `function` (a pointer to a function, as const void *) runs natively wherever write commands
-// call it, as it would outside of them: what it allocates comes from the process's own heap and not from
-// the state's, and what it writes is not tracked. For work that is not part of the state: making an answer,
-// logging, telling other clients. It must not write to the state, throw, or jump out. Any number of
-// functions. A call that the compiler put in line is not a call: name functions of another source file, or
-// such that are not inlined. Needs MANGROVE_APP_TRACKER_RECOMPILER; with another tracker opening returns
+// From now on `function` (a pointer to a function, as const void *) runs natively wherever write commands call
+// it, as it would outside of them: what it allocates comes from the process's own heap and not from the
+// state's, and what it writes is not tracked. For work that is not part of the state: making a reply, logging,
+// telling other clients. It must not write to the state, throw, or jump out. Any number of functions. A call
+// that the compiler has inlined is not noticed: name functions of another source file, or such that are not
+// inlined. Needs MANGROVE_APP_TRACKER_RECOMPILER; with another tracker opening returns
 // MANGROVE_APP_ERR_TRACKER.
 mangrove_app_status mangrove_app_native(mangrove_app_options *options,
                                         const void *function);
@@ -413,11 +413,11 @@ mangrove_app_status mangrove_app_options_set_random_addresses(mangrove_app_optio
 // Event loops of the server, 1 to 1024. Default: one a CPU.
 mangrove_app_status mangrove_app_options_set_workers(mangrove_app_options *options, uint32_t count);
 
-// Longest request in bytes; a client that sends a longer one is cut off. Default: 512 MiB.
+// Longest request in bytes; a client that sends a longer one is disconnected. Default: 512 MiB.
 mangrove_app_status mangrove_app_options_set_request_bytes_max(mangrove_app_options *options,
                                                                uint64_t bytes);
 
-// Unsent answers in bytes at which a client's further requests wait. Default: 1 MiB.
+// Bytes of unsent replies at which a client's further requests wait. Default: 1 MiB.
 mangrove_app_status mangrove_app_options_set_backlog_bytes_max(mangrove_app_options *options,
                                                                uint64_t bytes);
 
@@ -425,23 +425,22 @@ mangrove_app_status mangrove_app_options_set_backlog_bytes_max(mangrove_app_opti
 mangrove_app_status mangrove_app_options_set_clients_max(mangrove_app_options *options,
                                                          uint32_t count);
 
-// Milliseconds that a client may take none of the answer that waits for it; it is then cut off.
-// Default: 60000.
+// Milliseconds after which a client that takes nothing of a waiting reply is disconnected. Default: 60000.
 mangrove_app_status mangrove_app_options_set_stalled_max(mangrove_app_options *options,
                                                          uint32_t milliseconds);
 
-// Milliseconds that a client may send nothing; it is then cut off. 0: for ever, the default (clients
-// that vanished are found by TCP keep-alive).
+// Milliseconds after which a client that sends nothing is disconnected. 0: never, the default (TCP keep-alive
+// finds clients that vanished).
 mangrove_app_status mangrove_app_options_set_idle_max(mangrove_app_options *options,
                                                       uint32_t milliseconds);
 
-// Milliseconds that a shutdown waits for clients to take their answers. Default: 10000.
+// Milliseconds that a shutdown waits for clients to take their replies. Default: 10000.
 mangrove_app_status mangrove_app_options_set_shutdown_max(mangrove_app_options *options,
                                                           uint32_t milliseconds);
 
 // Opens the state in the directory `path`, or makes it, with `options` (NULL: the defaults) and the
-// application's `callbacks`, which are copied. On success memory is as the last durable batch left it,
-// and init_state (new) or on_recover (found) has run. *out is there before they run: init_state may call
+// application's `callbacks`, which are copied. On success memory is as the last durable batch left it, and
+// init_state (new) or on_recover (found) has run. *out is set before they run, so init_state may call
 // mangrove_app_root.
 //
 // Call it early in main, before the program makes threads or uses what is persistent. Close with
@@ -522,10 +521,10 @@ mangrove_app_status mangrove_app_batch_call(const mangrove_app *app,
                                             void (*f)(void *ctx),
                                             void *ctx);
 
-// Commits the open batch as one atomic group, after the frees that were waiting, and does not wait until
-// it is durable. Answers that the batch made, and those of reads after it, may leave when
-// mangrove_app_durable is at least *ticket. Tickets grow. It is 0 after an error. Where no batch is open
-// and frees wait, it commits those.
+// Commits the open batch as one atomic group, after the frees that were waiting, and does not wait until it is
+// durable. Replies to the batch, and to reads after it, may leave when mangrove_app_durable is at least
+// *ticket, which is 0 after an error. Tickets grow. If no batch is open and frees wait, the call commits
+// those.
 //
 // On persistent memory the batch is durable already: compare once after each commit.
 //
@@ -540,8 +539,8 @@ mangrove_app_status mangrove_app_batch_commit(const mangrove_app *app,
 // has failed. 0 for NULL. Threads: any.
 uint64_t mangrove_app_durable(const mangrove_app *app);
 
-// Waits until what depends on `ticket` may be answered: until it is durable; with interval durability it
-// returns at once (mangrove_app_sync waits in every mode).
+// Waits until a reply that depends on `ticket` may leave: until the ticket is durable. With interval
+// durability it returns at once (mangrove_app_sync waits in every mode).
 //
 // Errors: MANGROVE_APP_ERR_POISONED: the medium has failed, and the ticket is not durable. _BATCH: no batch
 // has this ticket. _NESTED.
@@ -580,15 +579,14 @@ mangrove_app_status mangrove_app_listen(const mangrove_app *app,
 const char *mangrove_app_address(const mangrove_app *app,
                                  uint32_t index);
 
-// Serves until mangrove_app_stop: accepts clients, has their requests processed, and sends answers
-// once they are durable. Once in the life of an application. On return every client is gone and
-// everything is durable. Errors: MANGROVE_APP_ERR_SERVER (listens nowhere), _IO, _POISONED (at the
-// last sync).
+// Serves until mangrove_app_stop: accepts clients, has their requests processed, and sends replies once what
+// they depend on is durable. Once in the life of an application. On return every client is gone and everything
+// is durable. Errors: MANGROVE_APP_ERR_SERVER (listens nowhere), _IO, _POISONED (at the last sync).
 // Threads: any; other threads may keep using clients of their own.
 mangrove_app_status mangrove_app_serve(const mangrove_app *app);
 
-// Ends mangrove_app_serve: no new clients; requests that were received in full are processed and
-// answered first. Async-signal-safe. Does nothing when nothing listens. Threads: any.
+// Ends mangrove_app_serve: no new clients; requests that were received in full are processed, and their
+// replies sent, first. Async-signal-safe. Does nothing when nothing listens. Threads: any.
 void mangrove_app_stop(const mangrove_app *app);
 
 // Fills `out`, `bytes` being sizeof(mangrove_app_counters) as the caller's header has it. If used_bytes is

@@ -42,8 +42,8 @@ unsafe impl Sync for mangrove_app {}
 unsafe impl Send for mangrove_app {}
 
 /// Opens the state in the directory `path`, or makes it, with `options` (NULL: the defaults) and the
-/// application's `callbacks`, which are copied. On success memory is as the last durable batch left it,
-/// and init_state (new) or on_recover (found) has run. *out is there before they run: init_state may call
+/// application's `callbacks`, which are copied. On success memory is as the last durable batch left it, and
+/// init_state (new) or on_recover (found) has run. *out is set before they run, so init_state may call
 /// mangrove_app_root.
 ///
 /// Call it early in main, before the program makes threads or uses what is persistent. Close with

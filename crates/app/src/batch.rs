@@ -29,10 +29,10 @@ pub unsafe extern "C" fn mangrove_app_batch_call(
     })
 }
 
-/// Commits the open batch as one atomic group, after the frees that were waiting, and does not wait until
-/// it is durable. Answers that the batch made, and those of reads after it, may leave when
-/// mangrove_app_durable is at least *ticket. Tickets grow. It is 0 after an error. Where no batch is open
-/// and frees wait, it commits those.
+/// Commits the open batch as one atomic group, after the frees that were waiting, and does not wait until it is
+/// durable. Replies to the batch, and to reads after it, may leave when mangrove_app_durable is at least
+/// *ticket, which is 0 after an error. Tickets grow. If no batch is open and frees wait, the call commits
+/// those.
 ///
 /// On persistent memory the batch is durable already: compare once after each commit.
 ///
@@ -64,8 +64,8 @@ pub unsafe extern "C" fn mangrove_app_durable(app: *const mangrove_app) -> u64 {
     unsafe { app.as_ref() }.and_then(|app| app.runtime().ok()).map_or(0, |runtime| runtime.durable().0)
 }
 
-/// Waits until what depends on `ticket` may be answered: until it is durable; with interval durability it
-/// returns at once (mangrove_app_sync waits in every mode).
+/// Waits until a reply that depends on `ticket` may leave: until the ticket is durable. With interval
+/// durability it returns at once (mangrove_app_sync waits in every mode).
 ///
 /// Errors: MANGROVE_APP_ERR_POISONED: the medium has failed, and the ticket is not durable. _BATCH: no batch
 /// has this ticket. _NESTED.

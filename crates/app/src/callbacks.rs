@@ -6,9 +6,9 @@ use mangrove_durable::{Command, Error};
 use mangrove_serve::{Answer, Context, Frame, Service};
 use std::ffi::{c_char, c_int, c_void};
 
-/// An answer to a client. The memory of `data` stays the application's. The library copies it before
-/// the next callback on this client; the answer to a read is copied before any write runs, so it may
-/// point into the state. The answer to a write must not, since other writes may have run by then.
+/// A reply to a client. The memory of `data` stays the application's. The library copies it before the next
+/// callback on this client. It copies the reply to a read before any write runs, so that reply may point into
+/// the state. The reply to a write must not, since other writes may have run by then.
 #[repr(C)]
 pub struct mangrove_app_response {
     /// First byte; may be NULL when len is 0.
@@ -37,10 +37,10 @@ pub struct mangrove_app_callbacks {
     pub init_client: Option<unsafe extern "C" fn(id: u64, user: *mut c_void) -> *mut c_void>,
     /// RPC mode: the client is gone.
     pub destroy_client: Option<unsafe extern "C" fn(ctx: *mut c_void)>,
-    /// RPC mode: looks for one request at the start of `input`. Returns the bytes that it takes (1 to
-    /// len), 0 when it is not there in full (called again with more), a negative number when this is no
-    /// request (the client is cut off). The bytes stay where they are until get_response was called, so
-    /// the context may keep the pointer.
+    /// RPC mode: looks for one request at the start of `input`. Returns the bytes that it takes (1 to len), 0
+    /// when it is not there in full (called again with more), a negative number when this is no request (the
+    /// client is disconnected). The bytes stay where they are until get_response was called, so the context may
+    /// keep the pointer.
     pub deserialize:
         Option<unsafe extern "C" fn(ctx: *mut c_void, input: *const c_void, len: usize) -> isize>,
     /// True when the request in the context changes nothing that is persistent. When this is NULL every
@@ -48,10 +48,10 @@ pub struct mangrove_app_callbacks {
     pub is_read_only: Option<unsafe extern "C" fn(ctx: *mut c_void) -> bool>,
     /// Processes the request in the context. Reads run natively and in parallel; writes are tracked.
     pub process: Option<unsafe extern "C" fn(ctx: *mut c_void)>,
-    /// RPC mode: fills in the answer to the request that was processed.
+    /// RPC mode: fills in the reply to the request that was processed.
     pub get_response: Option<unsafe extern "C" fn(ctx: *mut c_void, response: *mut mangrove_app_response)>,
-    /// RPC mode: the write in the context was not and will not be made durable; `status` and `sentence`
-    /// say why. Returns true when get_response has an answer about it. False, or NULL here: the
+    /// RPC mode: the write in the context was not and will not be made durable; `status` and `sentence` say
+    /// why. Returns true when get_response has a reply that reports it. If it returns false, or is NULL, the
     /// connection is closed.
     pub failed: Option<unsafe extern "C" fn(ctx: *mut c_void, status: i32, sentence: *const c_char) -> bool>,
     /// The state is new: makes it, tracked, as a write command would. Runs once in the state's life;

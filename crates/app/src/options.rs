@@ -224,12 +224,12 @@ pub unsafe extern "C" fn mangrove_app_options_set_tracker(
     set_option!(guard, options.all.tracker(tracker_of(tracker)?))
 }
 
-/// From now on `function` (a pointer to a function, as const void *) runs natively wherever write commands
-/// call it, as it would outside of them: what it allocates comes from the process's own heap and not from
-/// the state's, and what it writes is not tracked. For work that is not part of the state: making an answer,
-/// logging, telling other clients. It must not write to the state, throw, or jump out. Any number of
-/// functions. A call that the compiler put in line is not a call: name functions of another source file, or
-/// such that are not inlined. Needs MANGROVE_APP_TRACKER_RECOMPILER; with another tracker opening returns
+/// From now on `function` (a pointer to a function, as const void *) runs natively wherever write commands call
+/// it, as it would outside of them: what it allocates comes from the process's own heap and not from the
+/// state's, and what it writes is not tracked. For work that is not part of the state: making a reply, logging,
+/// telling other clients. It must not write to the state, throw, or jump out. Any number of functions. A call
+/// that the compiler has inlined is not noticed: name functions of another source file, or such that are not
+/// inlined. Needs MANGROVE_APP_TRACKER_RECOMPILER; with another tracker opening returns
 /// MANGROVE_APP_ERR_TRACKER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_native(
@@ -316,7 +316,7 @@ pub unsafe extern "C" fn mangrove_app_options_set_workers(
     set_option!(guard, options.server.workers(count as usize))
 }
 
-/// Longest request in bytes; a client that sends a longer one is cut off. Default: 512 MiB.
+/// Longest request in bytes; a client that sends a longer one is disconnected. Default: 512 MiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_options_set_request_bytes_max(
     options: *mut mangrove_app_options,
@@ -325,7 +325,7 @@ pub unsafe extern "C" fn mangrove_app_options_set_request_bytes_max(
     set_option!(guard, options.server.request_bytes_max(len_of(bytes)))
 }
 
-/// Unsent answers in bytes at which a client's further requests wait. Default: 1 MiB.
+/// Bytes of unsent replies at which a client's further requests wait. Default: 1 MiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_options_set_backlog_bytes_max(
     options: *mut mangrove_app_options,
@@ -343,8 +343,7 @@ pub unsafe extern "C" fn mangrove_app_options_set_clients_max(
     set_option!(guard, options.server.clients_max(count as usize))
 }
 
-/// Milliseconds that a client may take none of the answer that waits for it; it is then cut off.
-/// Default: 60000.
+/// Milliseconds after which a client that takes nothing of a waiting reply is disconnected. Default: 60000.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_options_set_stalled_max(
     options: *mut mangrove_app_options,
@@ -353,8 +352,8 @@ pub unsafe extern "C" fn mangrove_app_options_set_stalled_max(
     set_option!(guard, options.server.stalled_max(duration_of(milliseconds)))
 }
 
-/// Milliseconds that a client may send nothing; it is then cut off. 0: for ever, the default (clients
-/// that vanished are found by TCP keep-alive).
+/// Milliseconds after which a client that sends nothing is disconnected. 0: never, the default (TCP keep-alive
+/// finds clients that vanished).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_options_set_idle_max(
     options: *mut mangrove_app_options,
@@ -363,7 +362,7 @@ pub unsafe extern "C" fn mangrove_app_options_set_idle_max(
     set_option!(guard, options.server.idle_max((milliseconds > 0).then(|| duration_of(milliseconds))))
 }
 
-/// Milliseconds that a shutdown waits for clients to take their answers. Default: 10000.
+/// Milliseconds that a shutdown waits for clients to take their replies. Default: 10000.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_options_set_shutdown_max(
     options: *mut mangrove_app_options,

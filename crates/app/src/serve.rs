@@ -62,10 +62,9 @@ pub unsafe extern "C" fn mangrove_app_address(app: *const mangrove_app, index: u
     found
 }
 
-/// Serves until mangrove_app_stop: accepts clients, has their requests processed, and sends answers
-/// once they are durable. Once in the life of an application. On return every client is gone and
-/// everything is durable. Errors: MANGROVE_APP_ERR_SERVER (listens nowhere), _IO, _POISONED (at the
-/// last sync).
+/// Serves until mangrove_app_stop: accepts clients, has their requests processed, and sends replies once what
+/// they depend on is durable. Once in the life of an application. On return every client is gone and everything
+/// is durable. Errors: MANGROVE_APP_ERR_SERVER (listens nowhere), _IO, _POISONED (at the last sync).
 /// Threads: any; other threads may keep using clients of their own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_serve(app: *const mangrove_app) -> mangrove_app_status {
@@ -86,8 +85,8 @@ pub unsafe extern "C" fn mangrove_app_serve(app: *const mangrove_app) -> mangrov
     })
 }
 
-/// Ends mangrove_app_serve: no new clients; requests that were received in full are processed and
-/// answered first. Async-signal-safe. Does nothing when nothing listens. Threads: any.
+/// Ends mangrove_app_serve: no new clients; requests that were received in full are processed, and their
+/// replies sent, first. Async-signal-safe. Does nothing when nothing listens. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_stop(app: *const mangrove_app) {
     // Nothing here can panic. SAFETY: NULL or a living object of this library.

@@ -17,7 +17,7 @@ pub enum mangrove_app_status {
     MANGROVE_APP_ERR_POOL = -2,
     /// The state belongs to another build of the program, or to another program.
     MANGROVE_APP_ERR_FOREIGN = -3,
-    /// The state points to something of the process that lies elsewhere in this run, or in the next.
+    /// The state points to something of the process that lies elsewhere in this run, or will in the next.
     MANGROVE_APP_ERR_MOVED = -4,
     /// The state's own structures contradict each other; nothing was served.
     MANGROVE_APP_ERR_DAMAGED = -5,
