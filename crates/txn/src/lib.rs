@@ -2,8 +2,9 @@
 //!
 //! An executor isolates the transactions of many threads on one range of addresses ([`TxMemory`]): each is atomic,
 //! and sees one consistent state of memory. How a commit becomes durable is another matter: executors hand what a
-//! transaction wrote to a [`RedoSink`], in the order that its module tells. [`Heap`] is the durable heap, and
-//! [`HeapVec`], [`HeapMap`], [`HeapOrderedMap`] and [`HeapQueue`] are collections on it. [`VolatileLog`] keeps nothing.
+//! transaction wrote to a [`RedoSink`], in the order that its module states. [`Heap`] is the durable heap, and
+//! [`HeapVec`], [`HeapMap`], [`HeapOrderedMap`] and [`HeapQueue`] are collections on it. [`VolatileLog`] keeps
+//! nothing.
 //!
 //! ```
 //! use mangrove_txn::{Halt, Isolation, Stm, StmOptions, TxAccess, TxMemory, TxThread, VolatileLog};

@@ -22,8 +22,8 @@ pub struct TxMemory {
 /// Takes stores to a range that is itself durable: a transaction that has the lock must be undone after a crash.
 pub(crate) trait InPlaceStores: Sync {
     /// Makes it durable that `size` bytes at `at` held `old`, then stores the low bytes of `value` there. False if
-    /// there is no room for that; then nothing was stored. The caller has the lock that keeps all other transactions
-    /// out.
+    /// there is no space for that; then nothing was stored. The caller has the lock that keeps all other
+    /// transactions out.
     ///
     /// # Safety
     /// `at` came from [`TxMemory::at`] with this size.

@@ -10,7 +10,7 @@ use std::fmt;
 pub enum TxError<E, S> {
     /// The body aborted with this value. Nothing happened.
     Aborted(E),
-    /// The redo log did not take the unit. Nothing happened.
+    /// The redo log did not take the atomic group. Nothing happened.
     Refused(S),
     /// The redo log failed after the transaction had become visible to others (or, if it only read, while it waited
     /// for what it saw to be durable). Whether a crash keeps it is not known.
@@ -77,7 +77,7 @@ pub type Answer<T, E, H> = Result<T, TxError<E, <H as TxThread>::SinkError>>;
 ///
 /// A body may run many times, and its effects must be confined to what it reads and writes through its argument;
 /// each run sees one consistent state of memory, also a run that is undone in the end. A panic in a body undoes the
-/// transaction and goes on to the caller; other threads do not notice.
+/// transaction and then reaches the caller; other threads do not notice.
 pub trait TxThread {
     /// A transaction as its body sees it.
     type Tx: TxAccess;

@@ -3,26 +3,28 @@
 //! An executor calls, for a transaction that wrote, in this order:
 //!
 //! 1. [`RedoSink::put`], while it holds every lock that makes the writes invisible: what was written, by value. The
-//!    sink makes room for it in the log. No number is drawn yet, so waiting here delays no other commit.
-//! 2. [`RedoSink::announce`], then [`RedoSink::number`], with the same locks held. A protocol that orders commits by
-//!    time stamps shows others a lower bound of the stamp before it reads the stamp (Algorithm 2 of the SPHT paper).
-//!    From here on this thread waits for nobody before `finish`: others may be waiting for it.
-//! 3. [`RedoSink::seal`], still before the locks are released: the unit is whole, checksum included, before another
-//!    transaction can see the first of its writes (needed on eADR, where nothing later is waited for). Instead
-//!    [`RedoSink::void`], if the transaction ends without effect after all: a number that was drawn is never missing.
+//!    sink makes space for it in the log. No number is drawn yet, so waiting here delays no other commit.
+//! 2. [`RedoSink::announce`], then [`RedoSink::number`], with the same locks held. A protocol that orders commits
+//!    by time stamps shows others a lower bound of the stamp before it reads the stamp (Algorithm 2 of the SPHT
+//!    paper). From here on this thread waits for no other before `finish`: others may be waiting for it.
+//! 3. [`RedoSink::seal`], still before the locks are released: the atomic group is whole, checksum included, before
+//!    another transaction can see the first of its writes (needed on eADR, where nothing later is waited for).
+//!    Instead [`RedoSink::void`], if the transaction ends without effect after all: a number that was drawn is never
+//!    missing.
 //! 4. [`RedoSink::finish`], after the locks are released: flush, publish, and wait as the protocol demands. Or
 //!    [`RedoSink::defer`], which waits for nothing.
 //!
 //! Steps 1 to 3 are one call, [`RedoSink::take`], for an executor that does nothing between them but to look whether
 //! the transaction may commit.
 //!
-//! An executor whose attempts run in hardware can neither wait nor show anything while it commits. It asks for room
-//! and announces itself before the attempt begins: [`RedoSink::prepare`], `announce`, the attempt with `put` to `seal`.
+//! An executor whose attempts run in hardware can neither wait nor show anything while it commits. It asks for
+//! space and announces itself before the attempt begins: [`RedoSink::prepare`], `announce`, the attempt with `put`
+//! to `seal`.
 //!
 //! An attempt that ends without a number calls [`RedoSink::withdraw`], announced or not. A transaction that only read
 //! then calls [`RedoSink::settle`].
 
-/// What a unit must hold.
+/// What an atomic group must hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnitSize {
     /// Aligned words of 8 bytes.
@@ -51,7 +53,7 @@ pub trait Writes {
     fn word(&self, entry: &Self::Entry) -> (usize, u64);
 }
 
-/// Takes what a unit shall hold.
+/// Takes what an atomic group shall hold.
 pub trait Unit {
     /// An aligned word of 8 bytes, read from memory as a little-endian number.
     fn word(&mut self, address: usize, value: u64);
@@ -89,23 +91,23 @@ pub trait RedoLog: Sync {
     /// A way into the log for the calling thread. May wait for a log that is free.
     fn sink(&self) -> Self::Sink<'_>;
 
-    /// The largest number drawn: a number drawn later is larger. Whoever sees a number here also sees the locks that
-    /// were held when it was drawn (Acquire, with the Release of [`RedoSink::number`]). Less than 2^56.
+    /// The largest number drawn: a number drawn later is larger. A thread that sees a number here also sees the
+    /// locks that were held when it was drawn (Acquire, with the Release of [`RedoSink::number`]). Less than 2^56.
     fn newest(&self) -> u64;
 }
 
 /// How far [`RedoSink::take`] came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// The unit with this number is sealed; [`RedoSink::finish`] follows.
+    /// The atomic group with this number is sealed; [`RedoSink::finish`] follows.
     Sealed(u64),
     /// This number was drawn, and the transaction may not commit: [`RedoSink::void`] and `finish` follow.
     Numbered(u64),
 }
 
-/// One thread's way into a redo log. The module tells the order of the calls.
+/// One thread's way into a redo log. The module's page states the order of the calls.
 pub trait RedoSink {
-    /// Why the log does not take a unit.
+    /// Why the log does not take an atomic group.
     type Error: std::fmt::Debug;
 
     /// The next number that this thread draws is larger than every number drawn so far. Follows `prepare` or `put`.
@@ -116,11 +118,11 @@ pub trait RedoSink {
     #[inline(always)]
     fn withdraw(&mut self) {}
 
-    /// Makes room for a unit of this size, so that the next `put` of at most this size neither waits nor fails. May
-    /// wait for the replayer. Nothing has to be given back if no unit follows.
+    /// Makes space for an atomic group of this size, so that the next `put` of at most this size neither waits nor
+    /// fails. May wait for the replayer. Nothing has to be given back if no atomic group follows.
     ///
     /// # Errors
-    /// When the unit can never fit, or the medium has failed.
+    /// When the atomic group can never fit, or the medium has failed.
     fn prepare(&mut self, size: UnitSize) -> Result<(), Self::Error>;
 
     /// Why this log refused a write of the transaction that has the lock, if it did: a log that keeps undo entries for
@@ -130,11 +132,11 @@ pub trait RedoSink {
         None
     }
 
-    /// Takes what was written, and makes room for it in the log; may wait for the replayer.
+    /// Takes what was written, and makes space for it in the log; may wait for the replayer.
     ///
     /// # Errors
-    /// When the unit can never fit, or the medium has failed: nothing was taken, and the executor undoes the
-    /// transaction.
+    /// When the atomic group can never fit, or the medium has failed: nothing was taken, and the executor undoes
+    /// the transaction.
     fn put(&mut self, writes: &impl Writes) -> Result<(), Self::Error>;
 
     /// Draws the number of what was put; the caller holds its locks.
@@ -146,7 +148,7 @@ pub trait RedoSink {
         self.number()
     }
 
-    /// The unit is complete.
+    /// The atomic group is complete.
     ///
     /// # Errors
     /// When the log did not take it: the number counts for nothing, the executor undoes the transaction, and
@@ -154,8 +156,8 @@ pub trait RedoSink {
     fn seal(&mut self) -> Result<(), Self::Error>;
 
     /// Whether `seal` comes after a commit in hardware, since it writes lines back, which aborts a hardware
-    /// transaction. Others may then see what was written before its unit is complete: whoever is acknowledged waits
-    /// for every smaller number.
+    /// transaction. Others may then see what was written before its atomic group is complete: a transaction that is
+    /// acknowledged waits for every smaller number.
     fn seals_after_hardware(&self) -> bool {
         false
     }
@@ -183,23 +185,23 @@ pub trait RedoSink {
         Ok(Taken::Sealed(number))
     }
 
-    /// The number that was drawn has no unit; whatever the log has of it counts as nothing. Never fails: a log that
-    /// has failed acknowledges nothing any more.
+    /// The number that was drawn has no atomic group; whatever the log has of it counts as nothing. Never fails: a
+    /// log that has failed acknowledges nothing any more.
     fn void(&mut self);
 
-    /// Draws a number that has no unit, for an undone transaction; the caller holds its locks. `finish` follows.
-    /// Never fails, as `void`.
+    /// Draws a number that has no atomic group, for an undone transaction; the caller holds its locks. `finish`
+    /// follows. Never fails, as `void`.
     fn number_void(&mut self) -> u64;
 
-    /// Flushes and publishes the sealed or void unit, and waits until it may be acknowledged.
+    /// Flushes and publishes the sealed or empty atomic group, and waits until it may be acknowledged.
     ///
     /// # Errors
     /// When the medium has failed. The writes are visible by then, and whether they are durable is not known.
     fn finish(&mut self) -> Result<(), Self::Error>;
 
-    /// As `finish`, but may return before the unit is durable: returns the ticket to wait for
-    /// ([`Shadow::sync_to`](mangrove_shadow::Shadow::sync_to)), 0 for one that is durable. A protocol that cannot defer
-    /// finishes.
+    /// As `finish`, but may return before the atomic group is durable: returns the ticket to wait for
+    /// ([`Shadow::sync_to`](mangrove_shadow::Shadow::sync_to)), 0 for one that is durable. A protocol that cannot
+    /// defer finishes.
     ///
     /// # Errors
     /// As `finish`.

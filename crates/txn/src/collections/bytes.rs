@@ -16,8 +16,8 @@ const PIECE_BYTES: usize = 4 * Hash::PIECE;
 
 /// A byte string in the heap: a key or a value of any collection, or a field of a struct.
 ///
-/// Up to 12 bytes lie in the handle itself, longer ones in a block. The string does not change once it is made.
-/// Whoever makes one frees it; keys that a map makes of what a caller passes belong to the map.
+/// Up to 12 bytes lie in the handle itself, longer ones in a block. The string does not change once it is made. The
+/// caller that makes one frees it; keys that a map makes of what a caller passes belong to the map.
 ///
 /// ```
 /// use mangrove_txn::{Heap, HeapBytes, HeapMap};
@@ -50,7 +50,7 @@ impl HeapBytes {
     /// A string of these bytes. O(bytes).
     ///
     /// # Errors
-    /// [`Stop`]; the transaction fails with [`HeapError::Full`] if there is no room, and with
+    /// [`Stop`]; the transaction fails with [`HeapError::Full`] if there is no space, and with
     /// [`HeapError::Invalid`] for 4 GiB and more.
     pub fn new(tx: &mut Tx<'_>, bytes: &[u8]) -> Result<Self, Stop> {
         let Ok(len) = u32::try_from(bytes.len()) else {

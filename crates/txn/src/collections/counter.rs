@@ -10,7 +10,7 @@ const PART_BYTES: usize = 32;
 /// Bytes of a count.
 pub(super) const BYTES: usize = PART_COUNT * PART_BYTES;
 
-/// The sum of its parts, each of which may be below zero: whoever adds and whoever takes away may use different ones.
+/// The sum of its parts, each of which may be below zero: additions and subtractions may use different parts.
 #[derive(Clone, Copy)]
 pub(super) struct Counter(pub(super) usize);
 

@@ -22,8 +22,8 @@ const KEYS_A_SLOT: i64 = 3;
 handle! {
     /// A hash map in the heap, from keys to plain data.
     ///
-    /// The handle is plain data: copy it, store it in the heap, put it into other collections. It does not own the map:
-    /// [`free`](Self::free) does away with it.
+    /// The handle is plain data: copy it, store it in the heap, put it into other collections. It does not own the
+    /// map: [`free`](Self::free) frees its memory.
     ///
     /// ```
     /// use mangrove_txn::{Heap, HeapMap};
@@ -48,7 +48,7 @@ handle! {
     ///
     /// # Errors
     /// Every operation may end with a [`Stop`]. Those that add keys fail the transaction with
-    /// [`HeapError::Full`](crate::HeapError::Full) if there is no room.
+    /// [`HeapError::Full`](crate::HeapError::Full) if there is no space.
     ///
     /// # Panics
     /// With a handle that is not one of a map of this heap, which undoes the transaction; at worst it reads or
@@ -80,8 +80,8 @@ impl<K: HeapKey, V: Pod> HeapMap<K, V> {
         Self::with_seed(tx, std::hash::RandomState::new().build_hasher().finish())
     }
 
-    /// As [`create`](Self::create), with a chosen seed. Whoever knows it can choose keys whose hashes are equal, which
-    /// makes operations on them O(keys).
+    /// As [`create`](Self::create), with a chosen seed. A client that knows it can choose keys whose hashes are
+    /// equal, which makes operations on them O(keys).
     ///
     /// # Errors
     /// See [`HeapMap`].
@@ -238,7 +238,7 @@ impl<K: HeapKey, V: Pod> HeapMap<K, V> {
         }
     }
 
-    /// Puts an entry into a bucket, if there is room.
+    /// Puts an entry into a bucket, if there is space.
     fn put(tx: &mut Tx<'_>, bucket: Bucket, hash: u64, key: K, value: V) -> Result<bool, Stop> {
         let tags = bucket.tags(tx)?;
         let Some(at) = tags.free_entry() else { return Ok(false) };

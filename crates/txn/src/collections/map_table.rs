@@ -3,8 +3,8 @@
 //! A table of level L has 2^L slots, and each points to a bucket or is null. Slot 0 points to one.
 //!
 //! 1. A bucket at slot `s` has a depth `d`: `s` is less than 2^d, and it holds the keys whose hashes end with the `d`
-//!    bits of `s`, unless a slot of more bits is not null. So whoever finds a null slot clears its highest bit, and
-//!    looks there.
+//!    bits of `s`, unless a slot of more bits is not null. So a lookup that finds a null slot clears its highest
+//!    bit, and looks there.
 //! 2. A bucket that is full gives half its keys to slot `s + 2^d`, if `d` is less than L; that is all that grows. If
 //!    `d` is L, the table doubles first when its keys are many enough, and otherwise the bucket gets a chain.
 //! 3. Doubling moves no key: the new half is null. Up to 2^9 slots are one block, the *page*; more are pages that are
@@ -114,7 +114,7 @@ pub(super) fn next_of(bits: &mut u64) -> Option<usize> {
 pub(super) struct Bucket(pub(super) usize);
 
 impl Bucket {
-    /// An empty bucket with room for `bytes` bytes in all.
+    /// An empty bucket with space for `bytes` bytes in all.
     pub(super) fn make(tx: &mut Tx<'_>, bytes: usize, align: usize, depth: u32) -> Result<Self, Stop> {
         let bucket = Self(tx.alloc_bytes(bytes, align)?);
         bucket.set_tags(tx, Tags::new(depth))?;

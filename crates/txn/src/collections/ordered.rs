@@ -29,8 +29,8 @@ const HEIGHT_MAX: usize = HEIGHT_MASK as usize;
 handle! {
     /// An ordered map in the heap, from keys to plain data: a B+tree.
     ///
-    /// The handle is plain data: copy it, store it in the heap, put it into other collections. It does not own the map:
-    /// [`free`](Self::free) does away with it.
+    /// The handle is plain data: copy it, store it in the heap, put it into other collections. It does not own the
+    /// map: [`free`](Self::free) frees its memory.
     ///
     /// ```
     /// use mangrove_txn::{Heap, HeapOrderedMap};
@@ -54,7 +54,7 @@ handle! {
     ///
     /// # Errors
     /// Every operation may end with a [`Stop`]. Those that add keys fail the transaction with
-    /// [`HeapError::Full`](crate::HeapError::Full) if there is no room.
+    /// [`HeapError::Full`](crate::HeapError::Full) if there is no space.
     ///
     /// # Panics
     /// With a handle that is not one of an ordered map of this heap, which undoes the transaction; at worst it reads

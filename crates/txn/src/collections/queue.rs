@@ -2,7 +2,8 @@
 //!
 //! Elements lie in a list of segments. Pushes write the tail's stripe and the last segment, pops the head's stripe;
 //! whether there is an element is told by the first segment alone. So pushes and pops conflict only while they use
-//! the same segment. There is always a segment with room behind the last element: who fills one adds the next.
+//! the same segment. There is always a segment with space behind the last element: the push that fills one adds the
+//! next.
 
 use super::handle::{AT_SHAPE, KIND_QUEUE, at_root, handle, shape, steps};
 use super::reads::Reads;
@@ -29,7 +30,7 @@ handle! {
     /// A first-in first-out queue in the heap, of plain data.
     ///
     /// The handle is plain data: copy it, store it in the heap, put it into other collections. It does not own the
-    /// queue: [`free`](Self::free) does away with it.
+    /// queue: [`free`](Self::free) frees its memory.
     ///
     /// A consumer that finds the queue empty waits with [`Tx::retry`]: the transaction is undone, and runs again after
     /// a push.
@@ -61,7 +62,7 @@ handle! {
     ///
     /// # Errors
     /// Every operation may end with a [`Stop`]. A push fails the transaction with
-    /// [`HeapError::Full`](crate::HeapError::Full) if there is no room.
+    /// [`HeapError::Full`](crate::HeapError::Full) if there is no space.
     ///
     /// # Panics
     /// With a handle that is not one of a queue of this heap, which undoes the transaction; at worst it reads or

@@ -24,7 +24,7 @@ handle! {
     /// A vector in the heap, of plain data.
     ///
     /// The handle is plain data: copy it, store it in the heap, put it into other collections. It does not own the
-    /// vector: [`free`](Self::free) does away with it.
+    /// vector: [`free`](Self::free) frees its memory.
     ///
     /// ```
     /// use mangrove_txn::{Heap, HeapVec};
@@ -45,7 +45,7 @@ handle! {
     ///
     /// # Errors
     /// Every operation may end with a [`Stop`]. Those that add elements fail the transaction with
-    /// [`HeapError::Full`](crate::HeapError::Full) if there is no room.
+    /// [`HeapError::Full`](crate::HeapError::Full) if there is no space.
     ///
     /// # Panics
     /// With a handle that is not one of a vector of this heap, which undoes the transaction; at worst it reads or

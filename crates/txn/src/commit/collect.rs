@@ -36,14 +36,14 @@ pub(super) fn put(lease: &mut LogLease, writes: &impl Writes) -> Result<()> {
     lease.reserve().inspect_err(|_| lease.clear())
 }
 
-/// The most bytes of log that a unit of this size takes.
+/// The most bytes of log that an atomic group of this size takes.
 pub(super) fn log_bytes(size: UnitSize) -> u64 {
     let bytes =
         GROUP_LOG_BYTES + size.words * WORD_LOG_BYTES + size.ranges * RANGE_LOG_BYTES + size.range_bytes;
     bytes as u64
 }
 
-/// Waits until a unit and every one before it is durable. The crash simulator can leave each call out.
+/// Waits until an atomic group and every one before it is durable. The crash simulator can leave each call out.
 #[inline(always)]
 #[track_caller]
 pub(super) fn wait(shadow: &Shadow, ticket: Ticket) -> Result<()> {

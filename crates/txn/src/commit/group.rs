@@ -1,12 +1,12 @@
 //! Our protocol on the file medium: all threads share the pool's one log, and one device write commits many.
 //!
-//! The log draws its number when it takes a unit, but an executor checks what it read between the two. So the
-//! transactions' numbers are a clock of their own, and a lock held from the number to the unit gives the log the
-//! clock's order. A table tells for each of the last numbers how far the log must be durable for it.
+//! The log draws its number when it takes an atomic group, but an executor checks what it read between the two. So
+//! the transactions' numbers are a clock of their own, and a lock held from the number to the atomic group gives
+//! the log the clock's order. A table tells for each of the last numbers how far the log must be durable for it.
 //!
 //! 1. `number` to `seal` (or `void`) excludes other commits: the log has the order of the numbers.
-//! 2. The log has taken a unit before the locks of its transaction are released.
-//! 3. A unit is acknowledged, and what it wrote is answered to readers, when the log is durable up to it. The log
+//! 2. The log has taken an atomic group before the locks of its transaction are released.
+//! 3. An atomic group is acknowledged, and readers return what it wrote, when the log is durable up to it. The log
 //!    becomes durable in order, so all that it depends on is durable, too.
 
 use super::collect::{put, wait};
@@ -165,7 +165,7 @@ impl RedoSink for GroupSink<'_> {
         self.ticket.take().map_or(Ok(()), |ticket| wait(&self.log.shadow, ticket))
     }
 
-    /// The medium writes what nobody waits for by itself, soon, and takes no more while its log is full.
+    /// The medium soon writes by itself what no thread waits for, and takes no more while its log is full.
     fn defer(&mut self) -> Result<u64, Error> {
         #[cfg(feature = "silenced-steps")]
         crate::lab::window();

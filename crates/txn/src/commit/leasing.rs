@@ -1,5 +1,6 @@
-//! Who has which log of a shadow between commits. A thread keeps one of its own while there are enough; the others take
-//! one for each commit, and wait while none is free. Whoever has one in a commit waits for no lock, so each comes back.
+//! Who has which log of a shadow between commits. A thread keeps one of its own while there are enough; the others
+//! take one for each commit, and wait while none is free. A thread that has one in a commit waits for no lock, so
+//! each comes back.
 //!
 //! The last log in eight is never kept, so that a thousand threads share two logs and none waits for one that sleeps.
 

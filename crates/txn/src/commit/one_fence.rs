@@ -1,14 +1,14 @@
 //! Our protocol on persistent memory (media dax and emulated): dense numbers, one fence.
 //!
 //! 1. A number is drawn while the transaction holds its locks, so that numbers have the order of the transactions.
-//! 2. The unit stands in the transaction's own log, checksum included, before the locks are released.
+//! 2. The atomic group stands in the transaction's own log, checksum included, before the locks are released.
 //! 3. One fence, after the locks are released, makes it durable.
-//! 4. It is acknowledged when every smaller number is durable. So whoever saw what it wrote, and was acknowledged,
-//!    waited for it; and recovery may drop everything from the first missing number on.
+//! 4. It is acknowledged when every smaller number is durable. So a transaction that saw what it wrote, and was
+//!    acknowledged, waited for it; and recovery may drop everything from the first missing number on.
 //!
-//! A commit that is deferred skips the fence and the wait; a later fence of its thread, or of any thread that waits for
-//! its number, serves it and others. Whoever saw what it wrote waits for it as in 4, so nothing that was acknowledged
-//! depends on it before it is durable.
+//! A commit that is deferred skips the fence and the wait; a later fence of its thread, or of any thread that waits
+//! for its number, serves it and others. A transaction that saw what it wrote waits for it as in 4, so nothing that
+//! was acknowledged depends on it before it is durable.
 //!
 //! SPHT (Algorithm 2) needs a second fence, for the marker: with time stamps, recovery cannot know whether one is
 //! missing. docs/decisions/txn.md has the comparison.

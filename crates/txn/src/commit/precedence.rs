@@ -2,19 +2,19 @@
 //! whose log is durable, and how far the marker is. So a commit waits for those before it, and a reader for what it
 //! saw.
 //!
-//! There is a slot for each log, not for each thread: whoever can write has a log, and keeps it until its commit is
-//! acknowledged. A thread that has none is in no transaction that others could wait for.
+//! There is a slot for each log, not for each thread: a thread that can write has a log, and keeps it until its
+//! commit is acknowledged. A thread that has none is in no transaction that others could wait for.
 //!
 //! 1. A slot without a transaction shows a set persist bit: l.1 leaves that out, and all others would wait in l.27 for
 //!    ever. That holds after an abort, a panic and the end of a thread, too.
-//! 2. The lower bound (l.8) is visible before the stamp of l.14 is read. Otherwise a commit with a later stamp could
-//!    look at this slot too early, move the marker beyond a stamp that is still to come, and nobody would wait for that
-//!    one.
-//! 3. Skipping the marker (l.29-30) is safe: `is_update` is reset (l.5) before `ts` grows (l.8), it is set (l.20) when
-//!    no abort can follow, and l.29 loads `ts` first. So whoever loads a greater `ts` and then a set `is_update` has
-//!    found a commit that brings the marker beyond its own stamp, or leaves that to one that does.
-//! 4. Nobody waits for space in a log between `begin` and `persisted` or `leave`: all others, and the replayer, may be
-//!    waiting for it.
+//! 2. The lower bound (l.8) is visible before the stamp of l.14 is read. Otherwise a commit with a later stamp
+//!    could look at this slot too early, move the marker beyond a stamp that is still to come, and no commit would
+//!    wait for that one.
+//! 3. Skipping the marker (l.29-30) is safe: `is_update` is reset (l.5) before `ts` grows (l.8), it is set (l.20)
+//!    when no abort can follow, and l.29 loads `ts` first. So a thread that loads a greater `ts` and then a set
+//!    `is_update` has found a commit that brings the marker beyond its own stamp, or leaves that to one that does.
+//! 4. No thread waits for space in a log between `begin` and `persisted` or `leave`: all others, and the replayer,
+//!    may be waiting for it.
 //!
 //! Two things differ from the text. Equal stamps wait for each other (`<=` in l.27): they belong to transactions that
 //! share nothing, but the marker covers both. And the loop of CAS (l.34-38) is a lock from the comparison to the end of
@@ -184,9 +184,9 @@ impl Precedence {
         Ok(())
     }
 
-    /// What l.19 leaves out: returns the stamp that the marker must cover before the answer of a reader may be told,
-    /// which has seen nothing later than `stamp`. Waits for those of whom that is not known yet; one load for each slot
-    /// where nobody commits.
+    /// What l.19 leaves out: returns the stamp that the marker must cover before a reader may return that has seen
+    /// nothing later than `stamp`. Waits for those of whom that is not known yet; one load for each slot in which
+    /// no transaction commits.
     ///
     /// # Errors
     /// Those of `alive`.

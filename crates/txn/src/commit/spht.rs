@@ -2,22 +2,22 @@
 //! persistent memory with volatile caches: commits are ordered by time stamps, and a durable marker tells what is
 //! complete. l. are the algorithm's lines; `precedence.rs` has l.1, and l.25 to l.43.
 //!
-//! Durable-order: a unit before its persist bit (l.21, l.22), the units of all earlier stamps before the marker (l.27,
-//! l.36), and the marker before the answer (l.38, l.43). A crash before the marker is durable loses the commit, and
-//! everything that read what it wrote, since that has a larger stamp. Recovery applies the whole units up to the
-//! marker.
+//! Durable-order: an atomic group before its persist bit (l.21, l.22), the atomic groups of all earlier stamps
+//! before the marker (l.27, l.36), and the marker before the call returns (l.38, l.43). A crash before the marker
+//! is durable loses the commit, and everything that read what it wrote, since that has a larger stamp. Recovery
+//! applies the whole atomic groups up to the marker.
 //!
 //! What the text leaves open, and what is different here (docs/decisions/txn.md has the reasons):
 //!
 //! - l.1: a slot without a transaction shows a set bit: `withdraw`, and the drop of a sink, set it. A commit that is
 //!   visible is completed by the next call, or by the drop, if a panic came between l.15 and l.22.
-//! - l.11: the log takes what was written after the hardware commit, from the writes in DRAM. So it may use stores that
-//!   no hardware transaction can hold, and the log's lines are not in the write set. The marker keeps it right: no unit
-//!   counts before l.22.
-//! - l.17 to l.19: a reader's answer waits until what it saw is durable.
-//! - l.21: room in the log is made before l.8 (`prepare`, `put`).
-//! - On the lock path l.5 to l.8 come when the body has ended. No attempt commits while the lock is held, so nobody
-//!   could read what was stored; and room in the log may be waited for before that.
+//! - l.11: the log takes what was written after the hardware commit, from the writes in DRAM. So it may use stores
+//!   that no hardware transaction can hold, and the log's lines are not in the write set. The marker makes this
+//!   safe: no atomic group counts before l.22.
+//! - l.17 to l.19: a reader waits until what it saw is durable.
+//! - l.21: space in the log is made before l.8 (`prepare`, `put`).
+//! - On the lock path l.5 to l.8 come when the body has ended. No attempt commits while the lock is held, so no
+//!   transaction could read what was stored; and the thread may wait for space in the log before that.
 
 use super::collect::{is_left_out, log_bytes, put};
 use super::leasing::{LogUser, Logs};
@@ -43,7 +43,7 @@ impl Spht {
         Self { logs: Logs::new(shadow), clock: StampClock::after(last), precedence }
     }
 
-    /// The error of a medium that has failed: whoever waits for another thread then waits in vain.
+    /// The error of a medium that has failed: then a wait for another thread is in vain.
     fn alive(&self) -> Result<(), Error> {
         #[cfg(feature = "silenced-steps")]
         if crate::lab::waits_in_vain() {

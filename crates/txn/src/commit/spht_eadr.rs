@@ -1,18 +1,19 @@
-//! SPHT-eADR: Algorithm 3 of the dissertation, for persistent memory with persistent caches. A unit is durable when it
-//! is visible, so nobody waits, and nothing is flushed or fenced. l. are the algorithm's lines.
+//! SPHT-eADR: Algorithm 3 of the dissertation, for persistent memory with persistent caches. An atomic group is
+//! durable when it is visible, so no thread waits, and nothing is flushed or fenced. l. are the algorithm's lines.
 //!
-//! Durable-order: the whole unit, checksum included, before the first of the transaction's writes can be seen (l.11
-//! before l.12). In hardware both become visible in one step; on the lock path plain stores become visible, and there
-//! durable, in their order, and the lock is released last. Recovery applies every whole unit: what depends on one that
-//! a crash left unfinished does not exist.
+//! Durable-order: the whole atomic group, checksum included, before the first of the transaction's writes can be
+//! seen (l.11 before l.12). In hardware both become visible in one step; on the lock path plain stores become
+//! visible, and there durable, in their order, and the lock is released last. Recovery applies every whole atomic
+//! group: what depends on one that a crash left unfinished does not exist.
 //!
 //! What the text leaves open, and what is different here:
 //!
-//! - l.2, l.6: `isUpdate` is never reset there. Here an executor asks for a unit only if the attempt has written.
+//! - l.2, l.6: `isUpdate` is never reset there. Here an executor asks for an atomic group only if the attempt has
+//!   written.
 //! - l.7: the log takes what was written in l.11, from the writes in DRAM.
 //! - l.12 on the lock path: "memory barrier" means the order of stores, which releasing the lock gives.
-//! - The replayer applies units in the order of their stamps, so it must know that no smaller one comes. An attempt
-//!   shows a lower bound of its stamp before it begins, with a plain store; the replayer pays for the barrier
+//! - The replayer applies atomic groups in the order of their stamps, so it must know that no smaller one comes. An
+//!   attempt shows a lower bound of its stamp before it begins, with a plain store; the replayer pays for the barrier
 //!   (`Horizon`).
 
 use super::collect::{log_bytes, put};
@@ -31,7 +32,7 @@ const NONE: u64 = u64::MAX;
 #[repr(align(128))]
 struct Bound(AtomicU64);
 
-/// Up to which stamp no unit is still to come.
+/// Up to which stamp no atomic group is still to come.
 #[derive(Debug)]
 struct Horizon {
     clock: StampClock,
@@ -46,7 +47,7 @@ impl Horizon {
         let now = self.clock.now();
         // Pairs with the light half in `announce`: a bound that is not visible yet is followed by a later stamp.
         self.barrier.heavy();
-        // Acquire pairs with the Release in `end`: the unit is published.
+        // Acquire pairs with the Release in `end`: the atomic group is published.
         self.bounds.iter().fold(now, |least, bound| least.min(bound.0.load(Ordering::Acquire))) - 1
     }
 }
@@ -96,7 +97,7 @@ impl RedoLog for SphtEadr {
 enum State {
     Idle,
     Announced,
-    /// The unit has its stamp.
+    /// The atomic group has its stamp.
     Stamped,
     Sealed,
 }
@@ -122,7 +123,7 @@ impl SphtEadrSink<'_> {
         self.state = State::Idle;
     }
 
-    /// Publishes the sealed unit; `before` may do something with it first.
+    /// Publishes the sealed atomic group; `before` may do something with it first.
     #[inline(always)]
     pub(super) fn finish_after(&mut self, before: impl FnOnce(&LogLease)) -> Result<(), Error> {
         if self.state != State::Sealed {

@@ -1,15 +1,15 @@
-//! SPHT-eADR with flushes: Algorithm 4 of the dissertation. As Algorithm 3 (`spht_eadr.rs`), but each commit asks for
-//! its log lines to be written back, by clwb or clflushopt: nobody reads them soon, and the cache has room for what is
-//! read. l. are the algorithm's lines.
+//! SPHT-eADR with flushes: Algorithm 4 of the dissertation. As Algorithm 3 (`spht_eadr.rs`), but each commit asks
+//! for its log lines to be written back, by clwb or clflushopt: no thread reads them soon, so the cache has space
+//! for what is read. l. are the algorithm's lines.
 //!
-//! The flush comes after the hardware commit (l.17 after l.16; within a hardware transaction it would abort it), and is
-//! waited for by nobody: the unit is durable already.
+//! The flush comes after the hardware commit (l.17 after l.16; within a hardware transaction it would abort it),
+//! and no thread waits for it: the atomic group is durable already.
 //!
 //! What the text leaves open:
 //!
 //! - l.7 belongs to `write`; there it is l.12.
 //! - l.5, l.11 take `txLogEnd` before the commit record is there, so l.17 would leave that out. Here the flush goes to
-//!   the end of the unit, in two parts where the ring ends.
+//!   the end of the atomic group, in two parts where the ring ends.
 
 use super::spht_eadr::{SphtEadr, SphtEadrSink};
 use crate::sink::{RedoLog, RedoSink, UnitSize, Writes};

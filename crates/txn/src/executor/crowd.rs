@@ -1,12 +1,12 @@
 //! How many threads run transactions at once: a limit that is found by throughput, while the program runs.
 //!
 //! More threads than processors lose throughput: one that is preempted owns records, and has a number for which all
-//! later commits wait. So threads have *seats*. While there is a limit, a thread without a seat sleeps before it begins
-//! a transaction; who has had one for a while gives it to the thread that has waited longest.
+//! later commits wait. So threads have *seats*. While there is a limit, a thread without a seat sleeps before it
+//! begins a transaction; a thread that has had one for a while gives it to the thread that has waited longest.
 //!
 //! 1. Without a limit a transaction costs one load more. The word that it loads changes only with the limit.
-//! 2. A seat is a hint: no transaction's isolation depends on it. So nobody waits for ever: a seat whose thread has not
-//!    committed for a while (it sleeps, or does something else) is taken from it.
+//! 2. A seat is a hint: no transaction's isolation depends on it. So no thread waits for ever: a thread that has
+//!    not committed for a while (it sleeps, or does something else) loses its seat.
 //! 3. A thread waits only where it runs no transaction of this executor and holds no lock of it.
 //!
 //! The limit is found by hill climbing: after some slices of time one slice tries another limit, and it stays if there
@@ -281,7 +281,7 @@ impl Climb {
         }
     }
 
-    /// Ends a trial, and the limit: the change, if there is one. The search goes on as from its beginning.
+    /// Ends a trial, and the limit. Returns the change, if there is one. The search begins anew.
     pub(crate) fn lift(&mut self) -> Option<Option<usize>> {
         let changes = self.limit.is_some() || self.trial.is_some();
         if changes {

@@ -1,16 +1,16 @@
 //! A list that grows by one entry at a time, on the hot path of every access.
 //!
-//! It keeps the place of its next entry and the end of its room, as a vector keeps length and capacity: adding an
+//! It keeps the place of its next entry and the end of its space, as a vector keeps length and capacity: adding an
 //! entry is a comparison, the stores of the entry and one of the place, without multiplying.
 
 /// Entries for which a list keeps its memory from one transaction to the next.
 const KEPT_ENTRIES_MAX: usize = 1 << 16;
 
-/// Entries that a new list has room for.
+/// Entries that a new list has space for.
 const FIRST_ENTRIES: usize = 64;
 
-/// A list whose owner looks after room before it adds: it may drop superseded entries first, so that the list stays
-/// in proportion to what a transaction touches, not to how often.
+/// A list whose owner makes sure of space before it adds: it may drop superseded entries first, so that the list
+/// stays in proportion to what a transaction touches, not to how often.
 #[derive(Debug)]
 pub(crate) struct Entries<T> {
     /// Where the next entry goes, in the vector's memory.
@@ -70,8 +70,8 @@ impl<T: Copy> Entries<T> {
         }
     }
 
-    /// Makes room: `compact` drops entries that others supersede; if half the list or more stays, it grows to twice
-    /// its size. So `compact` costs each entry constant time, over all.
+    /// Makes space: `compact` drops entries that others supersede; if half the list or more stays, it grows to
+    /// twice its size. So `compact` costs each entry constant time, over all.
     #[cold]
     #[inline(never)]
     pub(crate) fn make_room(&mut self, compact: impl FnOnce(&mut Vec<T>)) {

@@ -1,9 +1,10 @@
 //! Who may run: many transactions side by side, one thread alone for a long time (*solo mode*), or one transaction
 //! alone (*exclusive*). And which snapshots are still in use.
 //!
-//! Each thread has a slot on cache lines of its own. To begin, it stores its snapshot there and then loads the mode;
-//! whoever changes the mode stores it and then loads the slots. Of the two barriers between, the thread's is the light
-//! half and the changer's the heavy half of an asymmetric one: beginning a transaction costs no locked instruction.
+//! Each thread has a slot on cache lines of its own. To begin, it stores its snapshot there and then loads the
+//! mode; a thread that changes the mode stores it and then loads the slots. Of the two barriers between, the
+//! thread's is the light half and the changer's the heavy half of an asymmetric one: beginning a transaction costs
+//! no locked instruction.
 //!
 //! 1. While the mode is closed or solo, no thread but the one that it admits is between `enter` and `leave`: a changer
 //!    waits until every other slot is idle.

@@ -84,7 +84,7 @@ impl Hardware {
         self.cores[core].0.load(Ordering::Acquire) == RUNNING
     }
 
-    /// The core aborts its own attempt, if nobody has yet.
+    /// The core aborts its own attempt, if no other core has yet.
     pub(crate) fn abort(&self, core: usize) {
         // Relaxed: the attempt changed nothing.
         let _ = self.cores[core].0.compare_exchange(RUNNING, ABORTED, Ordering::Relaxed, Ordering::Relaxed);

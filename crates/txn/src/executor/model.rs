@@ -7,9 +7,10 @@
 //! not used up an attempt (otherwise one transaction on the lock sends all others there, too: the lemming effect; Dice,
 //! Herlihy, Lea, Lev, Luchangco, Mesard, Moir, Moore, Nussbaum, TRANSACT 2008).
 //!
-//! 1. The values and the number of the redo unit are taken while the core commits, before its writes can be seen.
-//! 2. The unit is sealed then, too, or, where sealing writes lines back (`RedoSink::seals_after_hardware`), right
-//!    behind the commit. There the attempt cannot be undone any more.
+//! 1. The values and the number of the atomic group are taken while the core commits, before its writes can be
+//!    seen.
+//! 2. The atomic group is sealed then, too, or, where sealing writes lines back (`RedoSink::seals_after_hardware`),
+//!    right behind the commit. There the attempt cannot be undone any more.
 //! 3. On the lock path no hardware attempt runs or commits: taking the lock aborts them, or waits.
 
 use super::backoff::Backoff;
@@ -276,7 +277,7 @@ impl HardwareTx<'_> {
         self.nested.clear();
     }
 
-    /// The largest unit that an attempt can need.
+    /// The largest atomic group that an attempt can need.
     fn unit_size_max(&self) -> UnitSize {
         let words = self.limits.write_sets * self.limits.write_ways * LINE_BYTES / WORD_BYTES;
         // At most every second byte of a word begins a range.
@@ -308,7 +309,7 @@ impl HardwareTx<'_> {
 impl Writes for HardwareTx<'_> {
     type Entry = Infallible;
 
-    /// They stand in a map.
+    /// The writes stand in a map, not in a list.
     fn as_words(&self) -> Option<&[Infallible]> {
         None
     }
@@ -390,7 +391,8 @@ impl TxAccess for HardwareTx<'_> {
         Ok(())
     }
 
-    /// Nothing to wait for: a commit aborts whoever read what it wrote, and their writes never reach memory.
+    /// Nothing to wait for: a commit aborts every attempt that read what it wrote, and the writes of those never
+    /// reach memory.
     fn privatise(&mut self) {}
 
     fn begin_nested(&mut self) {
@@ -546,7 +548,8 @@ impl<'model, L: RedoLog> HardwareThread<'model, L> {
         End::Wrote(answer)
     }
 
-    /// Seals the unit of a commit that others see. The crash simulator runs another thread before that.
+    /// Seals the atomic group of a commit that other threads see. The crash simulator runs another thread before
+    /// that.
     fn seal_behind(&mut self, numbered: bool) -> Result<(), <L::Sink<'model> as RedoSink>::Error> {
         #[cfg(feature = "silenced-steps")]
         crate::lab::window();

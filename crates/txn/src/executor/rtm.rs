@@ -1,4 +1,4 @@
-//! The executor on Intel RTM: transactions that the hardware isolates, and one lock for those that it does not take.
+//! The executor on Intel RTM: transactions that the hardware isolates, and one lock for those that it cannot run.
 //!
 //! A transaction tries hardware as often as [`RetryBudget`] says, then takes the lock, to which every attempt
 //! subscribes: it loads the lock's word first, and so is aborted when a transaction takes the lock. What is known to be
@@ -6,13 +6,14 @@
 //! well (a page fault has none, and repeats until the page was touched outside of hardware, as it is with the lock). An
 //! attempt that finds the lock taken waits for it, and has not used up an attempt (the lemming effect; see `model`).
 //!
-//! 1. Numbers follow the order of commits. The number is drawn inside the hardware transaction, so that the counter's
-//!    line is in its write set: of two attempts between their draw and their commit one is aborted. Drawn after the
-//!    commit, numbers would not: whoever read the first one's writes might draw before it, and with dense numbers a
-//!    crash would keep the second one without the first.
-//! 2. The unit is sealed before the commit makes a write visible, or, where sealing writes lines back
+//! 1. Numbers follow the order of commits. The number is drawn inside the hardware transaction, so that the
+//!    counter's line is in its write set: of two attempts between their draw and their commit one is aborted. Drawn
+//!    after the commit, numbers would not: a transaction that read the first one's writes might draw before it, and
+//!    with dense numbers a crash would keep the second one without the first.
+//! 2. The atomic group is sealed before the commit makes a write visible, or, where sealing writes lines back
 //!    (`RedoSink::seals_after_hardware`), right behind the commit, with the values and the number that it took. An
-//!    abort undoes the number and the unit with everything else that the attempt stored, the sink's own state included.
+//!    abort undoes the number and the atomic group with everything else that the attempt stored, the sink's own
+//!    state included.
 //! 3. On the lock path no attempt commits: each has loaded the lock's word, and taking the lock stores to it.
 //!
 //! What a sink does between `put` and `seal` must be possible in hardware. Where it is not (non-temporal stores, a

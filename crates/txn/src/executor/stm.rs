@@ -29,8 +29,8 @@ pub struct StmOptions {
     /// After so many commits a thread asks whether it is the only one with transactions, to run without records from
     /// then on; `None`: it never does.
     pub solo_after: Option<u32>,
-    /// At most one transaction writes at a time, and whoever runs beside it begins again when it commits. For few
-    /// threads, or few writes: accesses cost as good as nothing.
+    /// At most one transaction writes at a time, and those that run beside it begin again when it commits. For few
+    /// threads, or few writes: accesses cost next to nothing.
     pub one_writer: bool,
     /// Both ways are tried now and then, and the one with more commits stays; `one_writer` is only the first.
     pub measures: bool,

@@ -11,7 +11,7 @@
 //!    snapshot checks that again, for a later one.
 //! 3. A commit's number is drawn while all its records are owned, and its reads are checked after that. If no other
 //!    number lies between snapshot and commit, there is nothing to check.
-//! 4. The redo unit is sealed before the first record is released.
+//! 4. The atomic group is sealed before the first record is released.
 
 use super::entries::Entries;
 use super::gate::{Gate, Slot};
@@ -70,7 +70,7 @@ fn are_unchanged(reads: &[Seen], records: &Records<'_>, mark: u64) -> bool {
     })
 }
 
-/// How an attempt that reached its end went.
+/// The result of an attempt that reached its commit.
 pub(super) enum Commit {
     /// It wrote, and is visible; [`RedoSink::finish`] is still to be called.
     Wrote(u64),
@@ -106,7 +106,7 @@ pub struct StmTx<'stm, L: RedoLog + 'stm> {
     /// What the record of all memory held, while there is at most one writer.
     watched: u64,
     logs_reads: bool,
-    /// An access was interrupted: whatever the body answers, the attempt is undone.
+    /// An access was interrupted: whatever the body returns, the attempt is undone.
     doomed: bool,
     /// The body wrote although its reads were not logged.
     wants_log: bool,
@@ -284,8 +284,8 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
         Ok(Commit::Wrote(number))
     }
 
-    /// After a commit that wrote: waits for older snapshots if the body asked for it. Whoever ran alone waited for
-    /// everyone before.
+    /// After a commit that wrote: waits for older snapshots if the body asked for it. A transaction that ran alone
+    /// waited for all others before.
     #[inline(always)]
     pub(super) fn wait_for_older(&mut self, number: u64) {
         if self.privatises && !self.alone {
@@ -311,7 +311,7 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
         }
         self.leave();
         if void.is_some() {
-            // The void unit acknowledges nothing; the next commit reports a medium that failed.
+            // The empty atomic group acknowledges nothing; the next commit reports a medium that failed.
             let _ = self.sink.finish();
         }
     }
@@ -357,7 +357,7 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
         self.stm.gate.leave(&self.slot);
     }
 
-    /// The number up to which commits must be durable before what was read may be told.
+    /// The number up to which commits must be durable before what was read may be reported.
     fn newest_seen(&self) -> u64 {
         if self.alone {
             return self.stm.log.newest();
@@ -412,7 +412,7 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
         self.owned.push(Seen { index, record });
     }
 
-    /// Waits until nobody writes, and notes the record of all memory; whatever it is compared with later belongs to the
+    /// Waits until no transaction writes, and notes the record of all memory: what equals it later belongs to the
     /// snapshot.
     #[inline]
     fn watch(&mut self) {
@@ -448,8 +448,8 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
         Ok(())
     }
 
-    /// What the record holds, if nobody owns it and the snapshot accepts it. Otherwise pauses, or extends the
-    /// snapshot, and the caller looks again.
+    /// What the record holds, if no transaction owns it and the snapshot accepts it. Otherwise pauses, or extends
+    /// the snapshot, and the caller looks again.
     #[inline]
     fn accepted(&mut self, index: u32, round: u32) -> Result<Option<u64>, Interrupted> {
         // Acquire pairs with the Release in `Records::release`: we see the bytes of that commit.

@@ -1,8 +1,8 @@
 //! How transactions that called `retry` sleep until something that they read has changed.
 //!
 //! A sleeper first counts itself, then looks whether anything has changed, then sleeps; a committer first makes its
-//! writes visible, then looks whether anybody is counted. Between its two steps each side has a barrier, so that at
-//! least one of the two sees the other.
+//! writes visible, then looks whether a sleeper is counted. Between its two steps each side has a barrier, so that
+//! at least one of the two sees the other.
 
 use crate::sync::{AtomicU32, EventCount, Ordering, fence, limit};
 

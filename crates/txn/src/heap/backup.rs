@@ -1,4 +1,4 @@
-//! Online backup: a copy of one instant, while transactions go on.
+//! Online backup: a copy of one instant, while transactions continue.
 //!
 //! The copy is made twice. The first time the heap is read while transactions run, and may show halves of them: this
 //! copies most bytes, and gets the memory for them. The second time no transaction runs; then memory is compared with
@@ -47,10 +47,10 @@ pub struct HeapBackup {
 }
 
 impl Heap {
-    /// Copies this instant into a new heap at `path`, while transactions go on; they wait only while memory is compared
-    /// with the copy (O(bytes), at memory speed). The new heap appears whole and durable, or not at all. It belongs at
-    /// the same address, so one process opens one of the two at a time. `progress` is called now and then, and stops
-    /// the backup by returning `Break`.
+    /// Copies this instant into a new heap at `path`, while transactions continue; they wait only while memory is
+    /// compared with the copy (O(bytes), at memory speed). The new heap appears whole and durable, or not at all.
+    /// It belongs at the same address, so one process opens one of the two at a time. `progress` is called now and
+    /// then, and stops the backup by returning `Break`.
     ///
     /// # Errors
     /// `Stopped`; `Invalid` for a place inside the heap's own directory; `Nested` inside a transaction, `Forked` in a

@@ -14,8 +14,8 @@ use mangrove_shadow::{Error, Shadow};
 use std::path::Path;
 
 impl Heap {
-    /// Compares the roots, what they point to, and every structure of the allocator with their rules; one sentence for
-    /// each contradiction. O(pages and blocks); no transaction runs meanwhile.
+    /// Compares the roots, what they point to, and every structure of the allocator with their rules; one message
+    /// for each contradiction. O(pages and blocks); no transaction runs meanwhile.
     ///
     /// # Errors
     /// `Nested` inside a transaction, `Forked` in a child.
@@ -32,8 +32,9 @@ impl Heap {
         }))
     }
 
-    /// Checks the heap at `path`, which no process has open for writing: every byte of its pool against its checksums,
-    /// its logs, and then all that [`Heap::check`] compares. One sentence for each damaged place. Nothing is changed.
+    /// Checks the heap at `path`, which no process has open for writing: every byte of its pool against its
+    /// checksums, its logs, and then all that [`Heap::check`] compares. One message for each damaged place. Nothing
+    /// is changed.
     ///
     /// # Errors
     /// When there is no heap at `path`, a process has it open for writing, or a file cannot be read; `AddressTaken`

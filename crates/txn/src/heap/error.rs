@@ -16,12 +16,12 @@ pub enum HeapError {
     InDoubt(mangrove_shadow::Error),
     /// A transaction wrote to a heap that was opened read-only, or waits for a change of it. It was undone.
     ReadOnly,
-    /// The heap's capacity has no room for a block. The transaction was undone, and the heap goes on.
+    /// The heap's capacity has no space for a block. The transaction was undone, and the heap stays usable.
     Full {
         /// Bytes of the block.
         wanted: u64,
     },
-    /// The heap's medium has no room to grow for a block. The transaction was undone, and the heap goes on.
+    /// The heap's medium has no space to grow for a block. The transaction was undone, and the heap stays usable.
     NoSpace {
         /// Bytes of the block.
         wanted: u64,

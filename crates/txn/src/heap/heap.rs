@@ -59,9 +59,9 @@ const SHARD_COUNT: u64 = 64;
 /// # }
 /// ```
 ///
-/// A transaction is atomic, isolated and durable: when [`Heap::transaction`] returns, its changes survive every crash
-/// that the fault model (docs/fault-model.md) allows, and before that a crash keeps all of them or none. What
-/// another transaction read of them was answered only when they were durable.
+/// A transaction is atomic, isolated and durable: when [`Heap::transaction`] returns, its changes survive every
+/// crash that the fault model (docs/fault-model.md) allows, and before that a crash keeps all of them or none. A
+/// transaction that has read them returns only when they are durable.
 ///
 /// Any thread may use the heap. Dropping it without [`Heap::close`] is an orderly crash.
 pub struct Heap {
@@ -186,7 +186,8 @@ impl Heap {
         Self::with(shadow, options, &choice)
     }
 
-    /// A heap in `shadow`, which was opened for `choice`. A shadow that was created for it goes where it is refused.
+    /// A heap in `shadow`, which was opened for `choice`. If the heap is refused, a shadow that was created for it
+    /// is removed.
     fn with(shadow: Shadow, options: &HeapOptions, choice: &Choice) -> HeapResult<Self> {
         let space = ShadowSpace::new(Arc::new(shadow));
         Self::in_space(space.clone(), options, choice).inspect_err(|_| {
@@ -228,7 +229,7 @@ impl Heap {
         Ok(Self { parts: ManuallyDrop::new(parts), process: ProcessMark::here() })
     }
 
-    /// Runs `body` as one transaction and returns its answer, when what it changed, and what it read, is durable.
+    /// Runs `body` as one transaction and returns its result, when what it changed, and what it read, is durable.
     ///
     /// # Errors
     /// The error that `body` passed on, or the pool's; see [`HeapError`] for which of them undo the transaction.
@@ -324,7 +325,7 @@ impl Heap {
         }
     }
 
-    /// What the executor does about a body that did not answer.
+    /// What the executor does about a body that returned no result.
     #[cold]
     fn halt<E>(&self, cancel: Cancel<E>) -> Halt<Cancelled<E>> {
         match Halt::from(cancel) {

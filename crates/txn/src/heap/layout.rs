@@ -35,7 +35,7 @@ const _: () = assert!(AT_ROOTS + ROOT_COUNT_MAX * ROOT_BYTES == ARENA_OFFSET as 
 /// The heap's first page.
 ///
 /// # Safety
-/// The first page is usable, and nobody writes it while the bytes are looked at.
+/// The first page is usable, and no thread writes it while the bytes are read.
 pub(super) unsafe fn page(shadow: &Shadow) -> &[u8; ARENA_OFFSET as usize] {
     // SAFETY: the caller's promise; any address of bytes is aligned.
     unsafe { &*shadow.base().cast() }

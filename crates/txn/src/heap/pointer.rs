@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 
 /// The address of a `T` in a heap; null is none. It may be stored in the heap: the heap comes back at its address.
 ///
-/// It is an address and nothing more: reading through it after the block was freed gives bytes of whoever has the
-/// block then, and one that does not lie in the heap makes the access panic, which undoes the transaction.
+/// It is an address and nothing more: reading through it after the block was freed gives bytes of the block's next
+/// owner, and one that does not lie in the heap makes the access panic, which undoes the transaction.
 #[repr(transparent)]
 pub struct Ptr<T> {
     address: u64,

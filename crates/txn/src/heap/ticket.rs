@@ -37,7 +37,7 @@ impl Heap {
     /// write (file). Other transactions see the changes at once; those that wait, and [`Heap::read`], answer when what
     /// they saw is durable.
     ///
-    /// A crash keeps the commits in their order up to some one: none without all before it. A commit that nobody waits
+    /// A crash keeps a prefix of the commits, in their order. A commit that no thread waits
     /// for becomes durable within about 100 ms ([`HeapOptions::nowait_within`](crate::HeapOptions::nowait_within)), by
     /// a background thread (none with [`HeapOptions::background`](crate::HeapOptions::background) off), and when the
     /// heap is closed. While the log is full the call waits for space. With persistent caches the commit is durable on

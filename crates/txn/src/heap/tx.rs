@@ -128,7 +128,7 @@ impl Tx<'_> {
     /// A new block that holds `value`. It exists once the transaction commits. O(bytes).
     ///
     /// # Errors
-    /// [`Stop`]; the transaction fails with [`HeapError::Full`] if the heap has no room, and with
+    /// [`Stop`]; the transaction fails with [`HeapError::Full`] if the heap has no space, and with
     /// [`HeapError::NoSpace`] if its medium has none.
     pub fn alloc<T: Pod>(&mut self, value: T) -> Result<Ptr<T>, Stop> {
         let pointer = Ptr::at(self.alloc_bytes(size_of::<T>(), align_of::<T>())?);
@@ -264,8 +264,8 @@ impl Tx<'_> {
         roots::remove(&mut self.tx, base, name)
     }
 
-    /// Runs `body` as a nested transaction: if it ends without an answer, what it wrote, allocated and freed is undone,
-    /// and nothing else. The caller may go on after [`Cancel::Abort`]; it passes a [`Stop`] on.
+    /// Runs `body` as a nested transaction: if it ends without a result, what it wrote, allocated and freed is
+    /// undone, and nothing else. The caller may continue after [`Cancel::Abort`]; it passes a [`Stop`] on.
     ///
     /// # Errors
     /// Those of `body`.

@@ -28,11 +28,11 @@ pub(crate) struct DurableUndo {
     pub(super) layout: InPlaceLayout,
     /// Caches are volatile.
     pub(super) flushes: bool,
-    /// Entries that were ever cleared. (Relaxed, as the words below: only who has the lock uses them.)
+    /// Entries that were ever cleared. (Relaxed, as the words below: only the holder of the lock uses them.)
     cleared: AtomicU64,
     /// Entries of the transaction that runs.
     len: AtomicU64,
-    /// 1: an entry found no room.
+    /// 1: an entry found no space.
     refused: AtomicU64,
 }
 
