@@ -362,8 +362,8 @@ impl Shadow {
     }
 
     /// Makes the marker durable: every atomic group up to `number` was published, and none up to it will follow. A
-    /// crash keeps them, and those who wait for them go on. One store, one flush, one fence; callers do it in turn.
-    /// Does nothing when the marker covers `number` already.
+    /// crash keeps them, and threads that wait for them continue. One store, one flush, one fence; callers do it in
+    /// turn. Does nothing when the marker covers `number` already.
     ///
     /// # Errors
     /// `Poisoned`, or the first error: nothing may be acknowledged.
@@ -377,11 +377,11 @@ impl Shadow {
         }
     }
 
-    /// How far time stamps with [`Order::Gaps`](crate::Order::Gaps) are complete: every atomic group up to the answer
-    /// was published, or never will be. The replayer, and every thread that waits for it, calls the function when it
-    /// has work; until there is one nothing is replayed, and the rings fill up. The answer may be too small, or any
-    /// number above those given so far if all of these are complete. The shadow owns the function, which therefore must
-    /// not keep the shadow alive.
+    /// Sets the function that tells how far time stamps with [`Order::Gaps`](crate::Order::Gaps) are complete:
+    /// every atomic group up to the number that it returns was published, or never will be. The replayer, and every
+    /// thread that waits for it, calls the function when it has work; until it is set nothing is replayed, and the
+    /// rings fill up. The number may be too small, or any number above those given so far if all of these are
+    /// complete. The shadow owns the function, which therefore must not keep the shadow alive.
     ///
     /// # Panics
     /// Without [`Options::stamped`] and `Order::Gaps`; at the second call.

@@ -52,8 +52,8 @@ impl Store {
 pub(crate) enum TxnInner {
     /// A transaction on other bytes.
     Apart(Vec<Store>),
-    /// A transaction that counts up the outer one's counter, and writes some bytes; tells whether it came before the
-    /// outer one, by what it read. (The outer one may be making room in the log, and not have begun.)
+    /// A transaction that counts up the outer one's counter, and writes some bytes; tells whether it came before
+    /// the outer one, by what it read. (The outer one may still be making space in the log, and not have begun.)
     Behind(Vec<Store>, Arc<AtomicBool>),
     /// A transaction that only reads the counter; tells whether it saw it counted up.
     Look(Arc<AtomicBool>),

@@ -83,7 +83,7 @@ pub struct HistoryVerdict {
     pub phantom: Vec<String>,
     /// Values that are damaged.
     pub torn: Vec<String>,
-    /// Answers of reads, or what a crash left, that no order of the operations explains.
+    /// Results of reads, or what a crash left, that no order of the operations explains.
     pub unexplained: Vec<String>,
     /// Keys that were present and whole.
     pub found: u64,
@@ -198,7 +198,7 @@ impl History {
         self.acknowledged_total
     }
 
-    /// How many reads were answered since this history began, over all rounds.
+    /// How many reads returned since this history began, over all rounds.
     pub fn read_total(&self) -> u64 {
         self.read_total
     }

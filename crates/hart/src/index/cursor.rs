@@ -24,7 +24,8 @@ use super::word::{Child, NodeKind, Word};
 
 /// The most leaves that the explorer finds ahead of the consumer.
 const RING_LEN: usize = 64;
-/// What it finds at first; each time twice as many, so that a short walk asks for little that it does not read.
+/// Leaves that the explorer finds at first. It doubles the number each time, so that a short walk prefetches few
+/// leaves that it does not read.
 const RING_FIRST_FILL: usize = 16;
 /// Records that a stream asks for before their turn; more overflow the processor's buffers of cache misses.
 const RECORDS_ASKED: usize = 12;

@@ -36,8 +36,8 @@ use std::sync::OnceLock;
 /// Longest single write to the file, in bytes.
 const WRITE_BYTES_MAX: u64 = 8 << 20;
 
-/// From so many groups on that were closed and not copied to the file of recent writes, those are forgotten that are
-/// durable.
+/// When more closed groups than this wait to be copied to the file of recent writes, the durable ones among them
+/// are dropped.
 const CLOSED_GROUPS: usize = 64;
 
 /// Lengths that a ring has in one process, at most. It at least doubles each time.
@@ -128,8 +128,8 @@ pub(crate) struct Log {
 pub(crate) enum AppendError {
     /// The checkpointer must free space first.
     Full,
-    /// An atomic group of more than half a log. The other half keeps appending possible while one is applied. A log of
-    /// this many bytes is long enough.
+    /// The atomic group is longer than half the log; the other half must stay free for appends while it is applied.
+    /// A log of this many bytes is long enough.
     TooLong(u64),
 }
 

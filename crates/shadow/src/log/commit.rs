@@ -32,7 +32,7 @@ use mangrove_sys::{CACHE_LINE_BYTES, Crc32c, Stored, prefetch_write};
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-/// So many lines behind the last atomic group are fetched, once for all, and with a longer one as many as it has.
+/// Lines behind the last atomic group that are fetched before the next; behind a longer group, as many as that has.
 const FETCHED_AHEAD_LINES: usize = 6;
 /// Lines fetched after one commit at most.
 const FETCHED_LINES_MAX: usize = 64;
@@ -171,7 +171,7 @@ impl Rings {
         self.make_space(writer.log, writer.position + bytes)
     }
 
-    /// Draws the number of the writer's atomic group. From here on everybody waits for `publish`.
+    /// Draws the number of the writer's atomic group. From here on all other threads wait for `publish`.
     #[inline(always)]
     pub(crate) fn number(&self, writer: &mut LogWriter) -> u64 {
         writer.seq = self.handover.begin(writer.log);
@@ -301,10 +301,9 @@ impl Rings {
         (is_durable, is_last)
     }
 
-    /// Reports the atomic group durable, and readies the writer for the next. Done even when `flush` failed, or other
-    /// threads would wait for it forever; the failure has poisoned the medium. While
-    /// something is deferred in the log, the atomic group is, too. True if every atomic group up to this
-    /// one is known to be durable.
+    /// Reports the atomic group durable, and readies the writer for the next. Done even when `flush` failed, or
+    /// other threads would wait for it forever; the failure has poisoned the medium. While something is deferred in
+    /// the log, the atomic group is, too. True if every atomic group up to this one is known to be durable.
     #[inline(always)]
     pub(crate) fn publish(&self, writer: &mut LogWriter) -> bool {
         let log = writer.log;

@@ -229,7 +229,8 @@ impl WriteSet {
         &self.ranges
     }
 
-    /// Whether who runs the calls of a batch seals after each: then what several of them wrote is there for each.
+    /// Whether the caller seals the set after each call of a batch: then bytes that several calls wrote are there
+    /// once for each call.
     pub fn keep_calls_apart(&mut self, yes: bool) {
         self.keeps_calls_apart = yes;
     }
