@@ -15,9 +15,9 @@ impl Map {
     /// the backup by returning `Break`.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::Foreign`] where something else lies at `path`, [`Error::Unsupported`] in a pool's
-    /// folder, [`Error::NoSpace`], [`Error::Io`], [`Error::SnapshotExpired`], [`Error::Stopped`], and [`Error::Busy`]:
-    /// another backup to `path` is at work. Nothing is left at `path`.
+    /// [`Error::Exists`], [`Error::Foreign`] where something else lies at `path`, [`Error::Unsupported`] in a
+    /// pool's directory, [`Error::NoSpace`], [`Error::Io`], [`Error::SnapshotExpired`], [`Error::Stopped`], and
+    /// [`Error::Busy`]: another backup to `path` is at work. Nothing is left at `path`.
     pub fn backup(
         &self,
         path: impl AsRef<Path>,

@@ -158,7 +158,7 @@ pub enum Error {
 
 impl std::error::Error for Error {}
 
-/// The sentence of `Display`: what a program prints whose `main` returns the error.
+/// The message of `Display`: what a program prints whose `main` returns the error.
 impl std::fmt::Debug for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(self, f)

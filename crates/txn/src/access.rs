@@ -6,7 +6,7 @@ use crate::memory::WORD_BYTES;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted(pub(crate) ());
 
-/// How a body ends without an answer.
+/// How a body ends without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Halt<E> {
     /// An access was interrupted; `?` makes this of [`Interrupted`].

@@ -4,7 +4,7 @@ use crate::access::{Halt, Interrupted, TxAccess};
 use std::convert::Infallible;
 use std::fmt;
 
-/// Why a transaction gave no answer.
+/// Why a transaction has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TxError<E, S> {
@@ -70,7 +70,7 @@ pub trait Isolation: Sync {
     fn thread(&self) -> Self::Thread<'_>;
 }
 
-/// What a transaction of this handle gives back.
+/// What a transaction of this handle returns.
 pub type Answer<T, E, H> = Result<T, TxError<E, <H as TxThread>::SinkError>>;
 
 /// One thread's handle to an executor.
@@ -84,15 +84,15 @@ pub trait TxThread {
     /// Why the redo log fails.
     type SinkError: fmt::Debug;
 
-    /// Runs `body` as one transaction and gives its answer.
+    /// Runs `body` as one transaction and returns its result.
     ///
     /// # Errors
     /// [`TxError::Aborted`] with the value of [`Halt::Abort`]; the other two when the redo log fails.
     fn run<T, E>(&mut self, body: impl FnMut(&mut Self::Tx) -> Result<T, Halt<E>>) -> Answer<T, E, Self>;
 
-    /// As `run`, but may return before what the transaction wrote, and what it read, is durable: with the answer it
-    /// gives the redo log's ticket to wait for ([`RedoSink::defer`](crate::RedoSink::defer)), 0 if all of it is
-    /// durable. An executor that cannot defer waits.
+    /// As `run`, but may return before what the transaction wrote, and what it read, is durable: it returns the
+    /// result with the redo log's ticket to wait for ([`RedoSink::defer`](crate::RedoSink::defer)), 0 if all of it
+    /// is durable. An executor that cannot defer waits.
     ///
     /// # Errors
     /// As for `run`.

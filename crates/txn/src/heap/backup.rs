@@ -53,9 +53,9 @@ impl Heap {
     /// then, and stops the backup by returning `Break`.
     ///
     /// # Errors
-    /// `Stopped`; `Invalid` for a place inside the heap's own directory; `Nested` inside a transaction, `Forked` in a
-    /// child; the pool's `Exists`, `Foreign` where something else lies at `path`, `Unsupported` in another pool's
-    /// folder, `NoSpace`, `Io`, and `Busy`: another backup to `path` is at work. Nothing is left at `path`.
+    /// `Stopped`; `Invalid` for a place inside the heap's own directory; `Nested` inside a transaction, `Forked` in
+    /// a child; the pool's `Exists`, `Foreign` where something else lies at `path`, `Unsupported` in another pool's
+    /// directory, `NoSpace`, `Io`, and `Busy`: another backup to `path` is at work. Nothing is left at `path`.
     pub fn backup(
         &self,
         path: impl AsRef<Path>,

@@ -1,10 +1,10 @@
-//! How the body of a transaction ends without an answer.
+//! How the body of a transaction ends without a result.
 
 use super::error::HeapError;
 use crate::access::{Halt, Interrupted};
 
-/// The body must end: return it from the body, usually with `?`. The transaction is then undone, and is run again or
-/// fails, by what the heap had met.
+/// The body must end: return it from the body, usually with `?`. The transaction is then undone; whether it runs
+/// again or fails depends on why the access failed.
 #[derive(Debug)]
 #[must_use = "return it from the body"]
 pub struct Stop(pub(super) Why);
@@ -41,7 +41,7 @@ impl From<HeapError> for Stop {
     }
 }
 
-/// How the body of [`Heap::try_transaction`](crate::Heap::try_transaction) ends without an answer.
+/// How the body of [`Heap::try_transaction`](crate::Heap::try_transaction) ends without a result.
 #[derive(Debug)]
 pub enum Cancel<E> {
     /// Something of the heap's; `?` makes this of [`Stop`].
@@ -57,7 +57,7 @@ impl<E> From<Stop> for Cancel<E> {
     }
 }
 
-/// What an executor gives back for a body that did not answer.
+/// What an executor returns for a body that returned no result.
 pub(super) enum Cancelled<E> {
     Failed(Box<HeapError>),
     Aborted(E),

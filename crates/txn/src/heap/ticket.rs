@@ -32,15 +32,15 @@ impl TxTicket {
 }
 
 impl Heap {
-    /// As [`Heap::transaction`], but returns before what the transaction changed, and what it read, is durable; with
-    /// the answer it gives the ticket to wait for. Many commits then share one fence (dax, emulated) or one device
-    /// write (file). Other transactions see the changes at once; those that wait, and [`Heap::read`], answer when what
-    /// they saw is durable.
+    /// As [`Heap::transaction`], but returns before what the transaction changed, and what it read, is durable; it
+    /// returns the result with a ticket to wait for. Many commits then share one fence (dax, emulated) or one
+    /// device write (file). Other transactions see the changes at once; those that wait, and [`Heap::read`], return
+    /// when what they saw is durable.
     ///
-    /// A crash keeps a prefix of the commits, in their order. A commit that no thread waits
-    /// for becomes durable within about 100 ms ([`HeapOptions::nowait_within`](crate::HeapOptions::nowait_within)), by
-    /// a background thread (none with [`HeapOptions::background`](crate::HeapOptions::background) off), and when the
-    /// heap is closed. While the log is full the call waits for space. With persistent caches the commit is durable on
+    /// A crash keeps a prefix of the commits, in their order. A commit that no thread waits for becomes durable
+    /// within about 100 ms ([`HeapOptions::nowait_within`](crate::HeapOptions::nowait_within)), by a background
+    /// thread (none with [`HeapOptions::background`](crate::HeapOptions::background) off), and when the heap is
+    /// closed. While the log is full the call waits for space. With persistent caches the commit is durable on
     /// return.
     ///
     /// # Errors
