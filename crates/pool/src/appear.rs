@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 /// How many times the lock file may be missing, or be another file, when it is locked.
 const LOCK_TRIES_MAX: u32 = 100;
 
-/// Has `write` make a copy of the pool at `like` under the temporary name that it is given, and durable; then gives it
-/// the name `path`. Folder and files get the permissions of those of `like`; until then nobody else may enter the
-/// folder.
+/// Has `write` make a copy of the pool at `like` under the temporary name that it is given, and durable; then gives
+/// it the name `path`. The directory and its files get the permissions of those of `like`; until then no other user
+/// may enter the directory.
 ///
 /// # Errors
-/// Those of `write`; `Exists`, `Foreign`, `Unsupported` for a place in a pool's folder, `NoSpace`, `ReadOnly`, `Io`;
-/// and `Busy`: another process makes a pool at `path` in this way. Nothing is left at `path`.
+/// Those of `write`; `Exists`, `Foreign`, `Unsupported` for a place in a pool's directory, `NoSpace`, `ReadOnly`,
+/// `Io`; and `Busy`: another process makes a pool at `path` in this way. Nothing is left at `path`.
 pub fn appear<T, E: From<Error>>(
     path: &Path,
     like: &Path,
@@ -79,8 +79,8 @@ fn remove_part(part: &Path) -> Result<()> {
     fs::remove_dir_all(part).map_err(|e| failed(part, "remove what an earlier backup left in", &e))
 }
 
-/// Removes what killed processes left beside `place`, under the temporary names of other copies: nobody may ever make
-/// those copies again. What cannot be removed stays.
+/// Removes what killed processes left beside `place`, under the temporary names of other copies, which may never be
+/// made again. What cannot be removed stays.
 fn remove_leftovers(place: &Path) {
     let beside = place.parent().and_then(|parent| fs::read_dir(parent).ok());
     for entry in beside.into_iter().flatten().flatten() {
@@ -96,8 +96,8 @@ fn remove_leftovers(place: &Path) {
     }
 }
 
-/// Gives the folder `part` and the files in it the permissions of `like` and of its files, durably. Where those are not
-/// found (the process may be in another directory by now), the copy is its owner's alone.
+/// Gives the directory `part` and the files in it the permissions of `like` and of its files, durably. Where those
+/// are not found (the process may be in another directory by now), the copy is its owner's alone.
 fn keep_permissions(like: &Path, part: &Path) -> io::Result<()> {
     let set = |path: &Path, model: io::Result<fs::Metadata>, otherwise: u32| {
         let mode = model.map_or(otherwise, |model| model.mode() & 0o7777);

@@ -34,7 +34,7 @@ pub enum DamageCheck {
     /// The superblock has not changed while a reader read beside a writer, and no checkpoint runs. (This and the next
     /// one are for readers beside a writer; damaged pools do not need them.)
     LookNumber,
-    /// Where such a reader found the log to end, and a proof that it goes on, it looks again.
+    /// Where such a reader found the log to end, and a proof that it continues, it looks again.
     LookAgain,
 }
 

@@ -6,12 +6,12 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Folders that are looked into, at most.
+/// Directories that are looked into, at most.
 const FOLDERS_MAX: usize = 2000;
 
 /// Where the regions lie of the pools beside `directory` that have an address of their own, and of those beside its
-/// parent under the same name (each database of a program has a folder with a pool in it). What cannot be read does
-/// not count.
+/// parent under the same name (each database of a program has a directory with a pool in it). What cannot be read
+/// does not count.
 pub(crate) fn addresses(directory: &Path) -> Vec<Range<u64>> {
     let Ok(directory) = std::path::absolute(directory) else { return Vec::new() };
     let folders = |of: Option<&Path>| -> Vec<PathBuf> {

@@ -157,7 +157,7 @@ impl PoolOptions {
 
     /// True: opening a file pool (with `background`) returns as soon as the region is loaded. Meanwhile a
     /// background thread searches the rest of the log and writes again what the last process may have left in a
-    /// cache. The caller must call [`Pool::finish`](crate::Pool::finish) before it shows anyone what the region
+    /// cache. The caller must call [`Pool::finish`](crate::Pool::finish) before it shows any caller what the region
     /// holds.
     #[must_use]
     pub fn finish_later(mut self, yes: bool) -> Self {

@@ -303,7 +303,7 @@ impl Pool {
     }
 
     /// Waits for the part of opening that [`PoolOptions::finish_later`] has left to a thread. Until this returns,
-    /// the caller must not show anyone what the region holds.
+    /// the caller must not show what the region holds.
     ///
     /// # Errors
     /// Those of opening: `Corrupt`, `Io`.

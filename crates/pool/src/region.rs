@@ -326,8 +326,8 @@ impl Region {
     }
 
     /// Reports stores that the caller has just made by its own means, not through this region: a hardware
-    /// transaction's, or atomic ones of 1 to 8 bytes inside an aligned word. Several parts became visible in one step.
-    /// Costs a comparison where nobody observes the region.
+    /// transaction's, or atomic ones of 1 to 8 bytes inside an aligned word. Several parts became visible in one
+    /// step. Costs a comparison where no observer is set.
     #[inline]
     #[track_caller]
     pub fn stored_in_one_step(&self, parts: &[Range]) {

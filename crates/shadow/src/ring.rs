@@ -199,7 +199,7 @@ impl Rings {
     }
 
     /// Whether the replayer has nothing to do until something is published. With time stamps the watermark may also
-    /// grow, which wakes nobody: the replayer looks for it, from time to time.
+    /// grow, which wakes no thread: the replayer looks for it from time to time.
     fn is_settled(&self) -> bool {
         let replayer = self.replayer.lock();
         replayer.is_settled()

@@ -65,8 +65,8 @@ struct ChangedPage {
     end: usize,
 }
 
-/// Reserves room for the pages of a batch. A checkpoint that began to look for memory where the process may have no
-/// more (ulimit -v) could only abort.
+/// Reserves memory for the pages of a batch. A checkpoint that asked for it later, where the process may have no
+/// more (ulimit -v), could only abort.
 ///
 /// # Errors
 /// `Unsupported`: the process may not have so much.

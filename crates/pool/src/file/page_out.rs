@@ -2,7 +2,7 @@
 //! the machine's memory.
 //!
 //! Invariants:
-//! 1. The log is empty, so the data file holds every flush: the caller lets nobody flush, and no checkpoint runs
+//! 1. The log is empty, so the data file holds every flush: the caller lets no thread flush, and no checkpoint runs
 //!    (its lock is held).
 //! 2. Nothing that a crash may lose is lost here earlier, except stores that were never flushed.
 

@@ -267,7 +267,7 @@ impl Recovered {
         superfluous.into_iter().try_for_each(|left| left.remove(storage))
     }
 
-    /// The rest of opening for writing. It must be done before anyone may see what the pool holds.
+    /// The rest of opening for writing. It must be done before a caller may see what the pool holds.
     pub(crate) fn deferred(
         &self,
         storage: &dyn Storage,

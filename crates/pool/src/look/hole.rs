@@ -1,12 +1,13 @@
 //! Whether the place where a reader found the end of a live log is damaged.
 //!
-//! The writer goes on while the reader reads. So a group that proves the place to have been durable may have been
-//! written after the reader was there, and the missing group before it: then the log continues by now, and it had ended
-//! when the reader was there.
+//! The writer continues while the reader reads. So a group that proves the place to have been durable may have been
+//! written after the reader was there, and the missing group before it: then the log continues by now, and it had
+//! ended when the reader was there.
 //!
-//! The whole log is not searched (`log/scan.rs` does that when no process has the pool), since it would be read from
-//! the disk at each look. A group is at most [`GROUP_PAYLOAD_BYTES_MAX`] long, so one that follows a damaged one begins
-//! within that distance; the search goes on from each group of this lap that it finds, and ends where there is none.
+//! The whole log is not searched (`log/scan.rs` does that when no process has the pool), since it would be read
+//! from the disk at each look. A group is at most [`GROUP_PAYLOAD_BYTES_MAX`] long, so one that follows a damaged
+//! one begins within that distance; the search continues from each group of this lap that it finds, and ends where
+//! there is none.
 
 use crate::damage_check::DamageCheck;
 use crate::format::log::{GROUP_HEADER_BYTES, GROUP_PAYLOAD_BYTES_MAX, GroupHeader, group_total};

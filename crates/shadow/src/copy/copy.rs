@@ -72,7 +72,7 @@ impl ShadowCopy {
     }
 
     /// Makes the pages durable that are not zero, and marks the shadow closed. Returns their bytes. `progress` is
-    /// called with the bytes done; if it answers false, the shadow is not closed.
+    /// called with the bytes done; if it returns false, the shadow is not closed.
     ///
     /// # Errors
     /// The first error of the medium.

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! 1. A page is given back only when everything committed is in the durable copy: so the page that the file shows
-//!    instead has the same bytes. The caller lets nobody store or commit meanwhile.
+//!    instead has the same bytes. The caller lets no thread store or commit meanwhile.
 
 use crate::shadow::{Backing, Shadow};
 use crate::{Error, Result};

@@ -1,9 +1,9 @@
 //! Deferred commits: atomic groups whose fence comes later, one for many (`handover.rs`, "deferred").
 //!
-//! A deferred atomic group is sealed, and its lines are on their way to the medium. It becomes durable by a fence of
-//! the thread that flushed them, or by a flush and a fence of any other thread: on x86 a fence orders only the
-//! write-backs that its own CPU was asked for, and a flush of a line that was written back already costs little. So a
-//! thread that waits, and the replayer, go on although the thread that deferred sleeps or has ended.
+//! A deferred atomic group is sealed, and its lines are on their way to the medium. It becomes durable by a fence
+//! of the thread that flushed them, or by a flush and a fence of any other thread: on x86 a fence orders only the
+//! write-backs that its own CPU was asked for, and a flush of a line that was written back already costs little. So
+//! a thread that waits, and the replayer, continue although the thread that deferred sleeps or has ended.
 //!
 //! Durable-order: the atomic groups before it in its log, before the first byte of an atomic group that has no mark
 //! (`WordsCommit::follows_deferred`). Otherwise a crash could keep it alone, and recovery would take the hole before it

@@ -37,11 +37,11 @@ enum Log {
 /// 2. [`reserve`](Self::reserve) waits for space. It may block: without a number, no other thread waits for this
 ///    transaction;
 /// 3. [`number`](Self::number), while the transaction still keeps others from what it wrote: numbers have the order
-///    of the transactions. From here to `publish` the caller must not block: the replayer, and everybody who waits
-///    for durability, waits for it;
-/// 4. [`seal`](Self::seal) puts the bytes and their checksum into the log. Where caches are durable, this is done
-///    before other threads can read what was written. Elsewhere it may follow: a transaction that read it has a
-///    larger number, and is acknowledged only when all smaller numbers are durable;
+///    of the transactions. From here to `publish` the caller must not block: the replayer, and every thread that
+///    waits for durability, waits for it;
+/// 4. [`seal`](Self::seal) puts the bytes and their checksum into the log. Where caches are persistent, this is
+///    done before other threads can read what was written. Elsewhere it may follow: a transaction that read it has
+///    a larger number, and is acknowledged only when all smaller numbers are durable;
 /// 5. [`flush`](Self::flush) makes them durable: one fence;
 ///    ([`defer`](Self::defer) instead of this step and the next returns before it is durable;)
 /// 6. [`publish`](Self::publish); then [`Shadow::wait`](crate::Shadow::wait) returns when every smaller number is
@@ -56,8 +56,8 @@ enum Log {
 /// # Time stamps
 ///
 /// With [`Options::stamped`](crate::Options::stamped) the caller numbers the atomic group
-/// ([`number_as`](Self::number_as) instead of `number`), and nobody waits for a lease: neither the others nor the
-/// replayer. Both follow what the caller says to be complete.
+/// ([`number_as`](Self::number_as) instead of `number`), and no thread waits for a lease, nor does the replayer.
+/// Both follow what the caller says to be complete.
 ///
 /// - [`Order::Marker`](crate::Order::Marker): [`Shadow::mark`](crate::Shadow::mark), by a caller who knows that every
 ///   atomic group up to a number was published. `Shadow::wait` returns when the marker covers the number.
@@ -70,9 +70,9 @@ enum Log {
 ///
 /// # Dropping a lease
 ///
-/// The lease may be dropped at any time, by a panic too. What was not numbered is forgotten; a number that was drawn
-/// gets an empty atomic group, so that nobody waits for it. A number that the caller gave, and did not seal, is
-/// forgotten.
+/// The lease may be dropped at any time, by a panic too. What was not numbered is forgotten; a number that was
+/// drawn gets an empty atomic group, so that no thread waits for it. A number that the caller gave, and did not
+/// seal, is forgotten.
 ///
 /// On the file medium, `number` appends the present bytes to the log, and the steps after it do nothing.
 ///

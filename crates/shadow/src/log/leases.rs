@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! 1. A writer is in its slot, locked by one commit, or with one lease.
-//! 2. Whoever puts a writer back notifies those that wait for one, after it has put it back.
+//! 2. A thread that has put a writer back then notifies those that wait for one.
 
 use crate::sync::{EventCount, Mutex, MutexGuard};
 
@@ -39,7 +39,7 @@ impl<T> Leases<T> {
         Locked(guard)
     }
 
-    /// Takes a writer that nobody has, if there is one: one that is `near` while there are some.
+    /// Takes a writer that is free, if there is one: one that is `near` while there are some.
     pub(crate) fn try_take(&self, near: impl Fn(usize) -> bool) -> Option<T> {
         let some = |is_near| {
             let mut slots = self.slots.iter().enumerate().filter(|(slot, _)| near(*slot) == is_near);

@@ -35,7 +35,7 @@ struct State {
 pub(crate) struct SpillArea(Mutex<State>);
 
 impl SpillArea {
-    /// Takes the space, if nobody has it; returns what it holds.
+    /// Takes the space, if it is free; returns what it holds.
     pub(crate) fn try_take(&self) -> Option<Held> {
         let mut state = self.0.lock();
         let free = !std::mem::replace(&mut state.taken, true);

@@ -9,8 +9,9 @@
 //! *open*. Any thread can close it, by flushing what was deferred and a fence of its own (`complete_deferred`), whether
 //! the log's writer runs, sleeps, or has ended.
 //!
-//! With time stamps the callers number the atomic groups, and tell how far they are complete (`complete`). Then nobody
-//! draws from the counter or announces itself: the counter is that watermark plus 1, and all else stays as it is.
+//! With time stamps the callers number the atomic groups, and tell how far they are complete (`complete`). Then no
+//! writer draws from the counter or announces itself: the counter is that watermark plus 1, and all else stays as
+//! it is.
 //!
 //! Invariants:
 //! 1. A log writer announces itself before it draws a number, and withdraws the announcement only after it has
@@ -227,8 +228,8 @@ impl Handover {
         Ok(())
     }
 
-    /// After `publish`: if every smaller number is known to be published, all up to this one are. Then nobody looks at
-    /// the other logs for it. True if it is so.
+    /// After `publish`: if every smaller number is known to be published, all up to this one are. Then no thread
+    /// has to look at the other logs for it. True if it is so.
     #[inline(always)]
     pub(crate) fn note_published(&self, number: u64) -> bool {
         // Acquire pairs with the Release below and in `covers`.
