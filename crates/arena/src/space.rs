@@ -1,4 +1,4 @@
-//! What the arena needs from outside: a region that only grows, and whoever owns the writes to it.
+//! What the arena needs from outside: a region that only grows, and the owner of the writes to it.
 //!
 //! The arena reads and writes its state through [`Words`] alone. There are two kinds of owners. A durable application
 //! has one writer at a time, which stores and reports what it stored: [`Writes`], and every such receiver is a
@@ -54,7 +54,8 @@ pub trait Words {
     #[track_caller]
     fn store_all(&mut self, words: &[AtomicU64], values: &[u64]) -> Result<(), Self::Stop>;
 
-    /// Fills memory with zeroes. It was free, or is part of a mapping that its user gives up: nobody else uses it.
+    /// Fills memory with zeroes. It was free, or is part of a mapping that its user gives up: no other thread uses
+    /// it.
     ///
     /// # Errors
     /// As [`Words::load`].

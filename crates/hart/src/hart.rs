@@ -157,7 +157,7 @@ impl Hart {
         self.read_gate.wait_all_durable(self.region(), |_| true)
     }
 
-    /// Records in the map, whether or not a crash could still undo them: not to be told to anyone (see
+    /// Records in the map, whether or not a crash could still undo them, so a caller must not see the number (see
     /// [`Hart::count`]).
     #[must_use]
     pub fn len(&self) -> u64 {

@@ -1,4 +1,4 @@
-//! How a server is reached: noted in its directory for whoever wants to ask it.
+//! How a server is reached: noted in its directory for programs that want to ask it.
 
 use crate::request::Request;
 use anyhow::{Context, Result};

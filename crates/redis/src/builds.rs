@@ -1,12 +1,12 @@
-//! Builds of the server: a folder that has them under `builds`, each under its id, and the newest as `current`.
+//! Builds of the server: a directory that has them under `builds`, each under its id, and the newest as `current`.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
-/// The environment names the folder, for tests and unusual places.
+/// The environment names the directory, for tests and unusual places.
 const FOLDER: &str = "MANGROVE_REDIS_BUILDS";
 
-/// The folder of the builds.
+/// The directory of the builds.
 pub(crate) struct Builds(PathBuf);
 
 /// One of them.
@@ -16,8 +16,8 @@ pub(crate) struct Build {
 }
 
 impl Builds {
-    /// The folder that was named, else the nearest: beside this program, where `make install` puts it, or the data
-    /// folder of the source tree.
+    /// The directory that was named, else the nearest: beside this program, where `make install` puts it, or the
+    /// data directory of the source tree.
     pub(crate) fn find(named: Option<&Path>) -> Result<Self> {
         if let Some(folder) =
             named.map(Path::to_owned).or_else(|| std::env::var_os(FOLDER).map(PathBuf::from))

@@ -1,5 +1,5 @@
-//! What is asked for: options of ours, and Valkey's directives from its configuration file and the command line, the
-//! last one counting. Directives that a durable server refuses end here, with a sentence.
+//! What is asked for: options of ours, and Valkey's directives from its configuration file and the command line,
+//! the last one counting. Directives that a durable server refuses end here, with a message.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};

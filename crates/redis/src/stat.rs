@@ -1,5 +1,5 @@
-//! `mangrove redis stat DIR`: the running server's own section of INFO. Nobody else can look into the state while the
-//! server has it open.
+//! `mangrove redis stat DIR`: the running server's own section of INFO. No other process can look into the state
+//! while the server has it open.
 
 use crate::address;
 use crate::builds::Builds;

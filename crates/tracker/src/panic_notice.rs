@@ -1,8 +1,9 @@
 //! What a panic inside a tracked call prints.
 //!
-//! The standard library's hook would print a backtrace where `RUST_BACKTRACE` asks for one. Inside a tracked call that
-//! reads the program's symbols by translated code, into memory whose every write is recorded: it takes minutes, in
-//! which signals wait for the call's end. Here such a panic prints its message alone, and goes on as it would.
+//! The standard library's hook would print a backtrace where `RUST_BACKTRACE` asks for one. Inside a tracked call
+//! that reads the program's symbols by translated code, into memory whose every write is recorded: it takes
+//! minutes, in which signals wait for the call's end. Here such a panic prints its message alone, and then unwinds
+//! as usual.
 
 use crate::active::in_tracked_call;
 use std::any::Any;

@@ -49,8 +49,8 @@ pub trait Tracker: Send + Sync {
     /// its caller and neither throw nor jump out. Trackers that see only marks ignore this.
     fn add_leaf(&self, address: usize);
 
-    /// As [`Tracker::add_leaf`], for a function whose writes nobody wants: while it runs, the word at `mark` is one
-    /// greater, so that an allocator can tell. False where the tracker cannot do that.
+    /// As [`Tracker::add_leaf`], for a function whose writes no caller wants: while it runs, the word at `mark` is
+    /// one greater, so that an allocator can tell. False where the tracker cannot do that.
     fn add_marked_leaf(&self, _address: usize, _mark: &'static AtomicUsize) -> bool {
         false
     }

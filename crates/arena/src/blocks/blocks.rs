@@ -89,8 +89,8 @@ impl Heap {
     /// Frees the block at `address`. O(1) for small blocks, O(pages / 64) for others. A block that this or another
     /// handle allocated; the slab of a small one stays in its shard, or comes to this handle's if it was full.
     ///
-    /// The block may be allocated again as soon as the owner's writes are visible. Whoever owns them sees to it that
-    /// no transaction reads the block then that began before.
+    /// The block may be allocated again as soon as the owner's writes are visible. Their owner makes sure that no
+    /// transaction that began before that still reads the block.
     ///
     /// # Errors
     /// [`Words::Stop`]; inside, why there is no block in use to be freed: nothing changed.

@@ -1,10 +1,10 @@
 //! Shards: what threads allocate from side by side, so that their transactions do not write the same words.
 //!
 //! A shard has a list of slabs for each class, as the head of the arena has (that is shard 0, all that a durable
-//! application uses), and a *reserve*: a run of free pages from which its next slabs and its blocks of some pages are
-//! cut. A reserve begins as 64 pages at a multiple of 64, so that one word of each page bitmap describes it and no
-//! other shard writes that word while it lasts. Which thread uses which shard is not recorded, and need not be: no
-//! block is taken from a slab before it is allocated, so a shard that nobody uses holds free memory and nothing else.
+//! application uses), and a *reserve*: a run of free pages from which its next slabs and its blocks of some pages
+//! are cut. A reserve begins as 64 pages at a multiple of 64, so that one word of each page bitmap describes it and
+//! no other shard writes that word while it lasts. Which thread uses which shard is not recorded, and need not be:
+//! no block is taken from a slab before it is allocated, so an unused shard holds free memory and nothing else.
 //!
 //! Invariants:
 //! 1. A reserve is a span of its own kind; its shard names it, and no other shard does.

@@ -203,9 +203,9 @@ pub(super) fn find(number: usize) -> *mut Frame {
 const NEAR_BYTES: usize = 64 << 10;
 
 impl Frame {
-    /// Whether the thread, which stands at `here`, has left the body by longjmp, as far as its stack shows: it stands
-    /// above the frame of the body's caller, or other frames have taken its place. A body may go on to stacks of its
-    /// own, as coroutines do; of those nothing is known.
+    /// Whether the thread, which stands at `here`, has left the body by longjmp, as far as its stack shows: it
+    /// stands above the frame of the body's caller, or other frames have taken its place. A body may switch to
+    /// stacks of its own, as coroutines do; about those nothing is known.
     #[inline]
     fn is_left(&self, here: usize) -> bool {
         let place = self.place.addr();
@@ -294,7 +294,7 @@ impl Access<'_> {
 }
 
 /// The body of every access: runs `access` on the caller's transaction. What ends the run is kept, and every later
-/// access of the run answers the same.
+/// access of the run returns the same.
 #[inline]
 pub(super) fn with_tx(
     tx: *const mangrove_tx,

@@ -79,10 +79,10 @@ fn engine_of(info: &PoolInfo) -> EngineKind {
     if info.kind == "map" { EngineKind::Map } else { EngineKind::Durable }
 }
 
-/// Verifies a database, and rewrites its catalog if that is lost or damaged; then the options give the comparator. Of a
-/// damaged database with the engine `map` it keeps every sound record, and moves the damaged pool, with a list of the
-/// damaged places, to the folder `lost`; with the engine `durable` it reports the damage. A folder without a database
-/// gets an empty one, as with LevelDB.
+/// Verifies a database, and rewrites its catalog if that is lost or damaged; then the options give the comparator.
+/// Of a damaged database with the engine `map` it keeps every sound record, and moves the damaged pool, with a list
+/// of the damaged places, to the directory `lost`; with the engine `durable` it reports the damage. A directory
+/// without a database gets an empty one, as with LevelDB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_repair_db(
     options: *const leveldb_options_t,

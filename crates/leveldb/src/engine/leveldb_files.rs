@@ -1,8 +1,8 @@
 //! Files of LevelDB itself in the directory of a database.
 //!
-//! A program that is started once without this library's folder in LD_LIBRARY_PATH runs with LevelDB, which would make
-//! an empty database of its own in our directory. Our `CURRENT` keeps it out: LevelDB opens the file that `CURRENT`
-//! names, does not find it, and reports its name, which says what to do.
+//! A program that is started once without this library's directory in LD_LIBRARY_PATH runs with LevelDB, which
+//! would make an empty database of its own in our directory. Our `CURRENT` keeps it out: LevelDB opens the file
+//! that `CURRENT` names, does not find it, and reports its name, which says what to do.
 
 use crate::engine::small_files;
 use crate::status::{Failure, Result};

@@ -33,14 +33,14 @@ pub(crate) fn replace_pool(directory: &Path) -> Result<()> {
     std::fs::rename(&new, &place).map_err(|e| Failure::io("move the damaged pool to", &place, &e))
 }
 
-/// The first number that no lost pool has yet: its folder and its list.
+/// The first number that no lost pool has yet: its directory and its list.
 fn free_name(lost: &Path) -> (PathBuf, PathBuf) {
     let names = |n: u32| (lost.join(format!("pool-{n}")), lost.join(format!("pool-{n}.txt")));
     let mut all = (1..).map(names);
     all.find(|(folder, _)| !folder.exists()).unwrap_or_else(|| unreachable!("a folder has fewer names"))
 }
 
-/// Gives each of two folders the name of the other.
+/// Gives each of two directories the name of the other.
 fn exchange(one: &Path, other: &Path) -> io::Result<()> {
     let [a, b] = [one, other].map(|path| CString::new(path.as_os_str().as_bytes()));
     let (a, b) = (a?, b?);

@@ -169,8 +169,8 @@ pub(super) struct ForeignDb<'a> {
 unsafe impl Send for ForeignDb<'_> {}
 
 impl<'a> ForeignDb<'a> {
-    /// Opens the database in `directory`, which must be there, with every check that LevelDB has; with `create` a new
-    /// one. The error is LevelDB's own sentence.
+    /// Opens the database in `directory`, which must be there, with every check that LevelDB has; with `create` a
+    /// new one. The error is LevelDB's own message.
     pub(super) fn open(
         library: &'a ForeignLibrary,
         directory: &Path,

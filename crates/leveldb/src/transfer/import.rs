@@ -32,7 +32,7 @@ const LOG_BYTES: u64 = 128 << 20;
 /// and durable. `source` stays as it is. `watch` is called now and then, and can stop it.
 ///
 /// # Errors
-/// A sentence for the user, when there is no new database.
+/// A message for the user, when there is no new database.
 pub fn import(
     source: &Path,
     target: &Path,
@@ -132,7 +132,7 @@ fn expected(from: &ForeignDb<'_>, files_bytes: u64) -> std::result::Result<Expec
 /// Why reading ended early.
 enum ReadEnd {
     Stopped,
-    /// LevelDB's sentence.
+    /// LevelDB's message.
     Told(String),
 }
 

@@ -1,7 +1,8 @@
-//! A folder that is not there before it is whole: it is built below NAME.partial, and renamed.
+//! A directory that is not there before it is whole: it is built below NAME.partial, and renamed.
 //!
-//! NAME.partial has a file that marks it as ours, and whose lock says that somebody is at work there; the folder that
-//! is being built; and whatever else the work needs. An interrupted work leaves it, and the next one replaces it.
+//! NAME.partial has a file that marks it as ours, and whose lock shows that a process is at work there; the
+//! directory that is being built; and whatever else the work needs. An interrupted work leaves it, and the next one
+//! replaces it.
 
 use super::outcome::{Result, TransferError};
 use mangrove_sys::file::try_lock;
@@ -9,10 +10,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 const MARK: &str = "MANGROVE-PARTIAL";
-/// The folder that gets the name in the end.
+/// The directory that gets the name in the end.
 const BUILT: &str = "new";
 
-/// The work's folder. It goes when the work fails.
+/// The work's directory. It goes when the work fails.
 pub(super) struct Partial {
     folder: PathBuf,
     target: PathBuf,
@@ -42,23 +43,24 @@ impl Partial {
         Ok(Self { folder, target: target.to_owned(), _mark: mark })
     }
 
-    /// The name of something in the work's folder.
+    /// The name of something in the work's directory.
     pub(super) fn join(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// The folder that is being built.
+    /// The directory that is being built.
     pub(super) fn built(&self) -> PathBuf {
         self.folder.join(BUILT)
     }
 
-    /// Gives the built folder its name, durably.
+    /// Gives the built directory its name, durably.
     pub(super) fn publish(self) -> Result<()> {
         let built = self.built();
         let failed = |e: std::io::Error| TransferError::io("write", &self.target, &e);
-        // Durable-order: what is in the folder before its name; otherwise a crash leaves half a database under it.
+        // Durable-order: what is in the directory before its name; otherwise a crash leaves half a database under
+        // it.
         sync_tree(&built).map_err(failed)?;
-        // The name may have been taken meanwhile. An empty folder would be replaced silently.
+        // The name may have been taken meanwhile. An empty directory would be replaced silently.
         if self.target.symlink_metadata().is_ok() {
             return Err(TransferError::refused(format!(
                 "{}: exists; choose a new name",
@@ -81,7 +83,7 @@ impl Drop for Partial {
     }
 }
 
-/// Empties a folder that an interrupted work left; refuses any other.
+/// Empties a directory that an interrupted work left; refuses any other.
 fn clear(folder: &Path) -> Result<()> {
     let names = std::fs::read_dir(folder).map_err(|e| TransferError::io("read", folder, &e))?;
     if names.count() == 0 {
@@ -116,7 +118,7 @@ fn must_lock(folder: &Path, mark: &File) -> Result<()> {
     Err(TransferError::refused(format!("{}: another import or export is at work there", folder.display())))
 }
 
-/// Makes the files of a folder durable, and their names.
+/// Makes the files of a directory durable, and their names.
 fn sync_tree(folder: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;

@@ -1,9 +1,9 @@
 //! A LevelDB database, seen so that LevelDB can open it and leave it as it is.
 //!
-//! LevelDB writes into the folder of a database that it opens: it replays the log, begins new files and removes old
-//! ones. So it opens a folder of symbolic links instead. It follows them to read; what it creates and removes are
-//! names of that folder. It opens no linked file to write it, because new files get numbers that no linked file has:
-//! files which an interrupted LevelDB had begun, and would use again, are not linked.
+//! LevelDB writes into the directory of a database that it opens: it replays the log, begins new files and removes
+//! old ones. So it opens a directory of symbolic links instead. It follows them to read; what it creates and
+//! removes are names of that directory. It opens no linked file to write it, because new files get numbers that no
+//! linked file has: files which an interrupted LevelDB had begun, and would use again, are not linked.
 
 use super::manifest::Manifest;
 use super::outcome::{Result, TransferError};
@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 const CURRENT: &str = "CURRENT";
 const LOCK: &str = "LOCK";
 
-/// The folder of links, and the lock of the database.
+/// The directory of links, and the lock of the database.
 pub(super) struct SourceView {
     pub(super) folder: PathBuf,
-    /// The database's own folder, by its whole name.
+    /// The database's own directory, by its whole name.
     source: PathBuf,
     /// Bytes of the database's files.
     pub(super) bytes: u64,
@@ -64,7 +64,7 @@ impl SourceView {
     }
 }
 
-/// Address and length of a mapping, if the line of `/proc/self/maps` is one of a file in the folder.
+/// Address and length of a mapping, if the line of `/proc/self/maps` is one of a file in the directory.
 fn mapped_from(line: &[u8], folder: &Path) -> Option<(usize, usize)> {
     let at = line.iter().position(|&b| b == b'/')?;
     if Path::new(OsStr::from_bytes(&line[at..])).parent() != Some(folder) {

@@ -135,7 +135,7 @@ impl Tsc {
     }
 }
 
-/// How long a comparison goes on.
+/// How long a comparison takes.
 #[derive(Clone, Copy)]
 struct Patience {
     /// From then on few hand-overs are enough.

@@ -1,5 +1,5 @@
-//! How much memory this process may have: what the machine has, what its control groups allow, and whether its limit on
-//! address space leaves room.
+//! How much memory this process may have: what the machine has, what its control groups allow, and whether its
+//! limit on address space allows it.
 
 use super::mapping::Reservation;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! A call that returns several times: what `_ITM_beginTransaction` of the ABI of compilers' transactional memory does.
 //!
-//! The begin of a transaction keeps the callee-saved registers (System V ABI, x86-64, 3.2.1: rbx, rbp, r12 to r15, the
-//! control words of SSE and x87), the stack pointer and the return address. An abort restores them: the begin returns
-//! once more, with another answer, and the body runs again although it is no closure.
+//! The begin of a transaction keeps the callee-saved registers (System V ABI, x86-64, 3.2.1: rbx, rbp, r12 to r15,
+//! the control words of SSE and x87), the stack pointer and the return address. An abort restores them: the begin
+//! returns once more, with another result, and the body runs again although it is no closure.
 //!
 //! What must hold:
 //! 1. The frame that called [`checkpoint`] is alive at [`Checkpoint::restore`]. That function has not returned:
@@ -10,8 +10,8 @@
 //!    without destructors; none of them is a Rust frame that has any.
 //! 2. The compiler of that caller knows that the call returns several times (GCC: `__attribute__((returns_twice))`,
 //!    which it implies for `_ITM_beginTransaction`). Rust has no such attribute: no Rust function calls it.
-//! 3. Memory is as it was left, the caller's variables included: whoever restores undoes what the body stored. A
-//!    compiler spills what it changes in the body, or the transaction's undo log has it.
+//! 3. Memory is as it was left, the caller's variables included: the code that restores undoes what the body
+//!    stored. A compiler spills what it changes in the body, or the transaction's undo log has it.
 
 use std::arch::naked_asm;
 use std::ffi::c_void;

@@ -1,7 +1,7 @@
-//! A second stack for a thread: a function runs on it until it pauses, and goes on when the thread says so.
+//! A second stack for a thread: a function runs on it until it pauses, and continues when the thread asks for that.
 //!
-//! Whoever leaves the thread's own stack in a way that runs no destructors (longjmp), or that no Rust frame may stop
-//! (pthread_exit, a C++ exception), leaves the frames on the second stack as they are: paused.
+//! Code that leaves the thread's own stack without running destructors (longjmp), or in a way that no Rust frame
+//! may stop (pthread_exit, a C++ exception), leaves the frames on the second stack as they are: paused.
 //!
 //! 1. One side runs at a time, and both are one thread: so thread-local variables are the same on both.
 //! 2. The side that pauses has its callee-saved registers and control words (System V ABI, x86-64, 3.2.1) on its own
@@ -26,7 +26,7 @@ const GUARD_BYTES: usize = 4 << 20;
 #[derive(Debug)]
 pub struct SecondStack {
     reserved: NonNull<u8>,
-    /// Where the side that does not run goes on; null while nothing has begun.
+    /// Where the side that does not run continues; null while nothing has begun.
     paused: UnsafeCell<*mut u8>,
     runs: Cell<bool>,
 }
@@ -95,7 +95,7 @@ impl SecondStack {
         unsafe { switch(self.paused.get()) };
     }
 
-    /// Lets the paused function go on; returns when it has paused again or ended.
+    /// Lets the paused function continue; returns when it has paused again or ended.
     ///
     /// # Safety
     /// Called on the thread that started the function, and not by the function.
@@ -133,7 +133,7 @@ impl Drop for SecondStack {
 const INITIAL_MXCSR: u32 = 0x1F80;
 const INITIAL_CONTROL: u16 = 0x037F;
 
-/// Goes on at `*paused`, and leaves there where this side goes on.
+/// Continues at `*paused`, and stores there where this side continues.
 #[unsafe(naked)]
 unsafe extern "C" fn switch(paused: *mut *mut u8) {
     naked_asm!(
