@@ -993,7 +993,8 @@ mangrove_status mangrove_map_info(const mangrove_map *map, mangrove_pool_info *i
 // nothing; works on a pool that is in use. To find out whether it is, the call holds the pool's lock for an
 // instant; an opening at that moment waits.
 // Errors: MANGROVE_ERR_POOL_NOT_FOUND, _FOREIGN, _NEWER, _CORRUPT, _IO. Threads: any.
-mangrove_status mangrove_pool_read_info(const char *path, mangrove_pool_info *info);
+mangrove_status mangrove_pool_read_info(const char *path,
+                                        mangrove_pool_info *info);
 
 // Figures of the heap into *stat, whose `size` the caller has set. No transaction runs meanwhile.
 // Time: in proportion to the heap's pages.
