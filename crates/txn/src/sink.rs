@@ -21,8 +21,8 @@
 //! space and announces itself before the attempt begins: [`RedoSink::prepare`], `announce`, the attempt with `put`
 //! to `seal`.
 //!
-//! An attempt that ends without a number calls [`RedoSink::withdraw`], announced or not. A transaction that only read
-//! then calls [`RedoSink::settle`].
+//! An attempt that ends without a number after one of these calls calls [`RedoSink::withdraw`]. A transaction that only
+//! read calls [`RedoSink::settle`].
 
 /// What an atomic group must hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

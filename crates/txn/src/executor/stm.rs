@@ -111,6 +111,7 @@ impl<L: RedoLog> Isolation for Stm<L> {
             solo: SoloWatch::new(self.solo_after),
             looks: Looks::new(),
             beside: 0,
+            settled: 0,
             counts: TxCounts::default(),
             tx,
         }
@@ -128,6 +129,8 @@ pub struct StmThread<'stm, L: RedoLog + 'stm> {
     place: Option<Place>,
     /// Commits neither alone nor serial.
     beside: u64,
+    /// Every commit up to this one is durable, as this thread has found out.
+    settled: u64,
     /// Without the sum, `commits`.
     counts: TxCounts,
 }
@@ -166,6 +169,9 @@ impl<L: RedoLog> Drop for Attempt<'_, '_, L> {
         self.0.undo();
     }
 }
+
+/// A transaction's body, by a pointer.
+type ErasedBody<'a, 'stm, L, T, E> = &'a mut dyn FnMut(&mut StmTx<'stm, L>) -> Result<T, Halt<E>>;
 
 /// Why the log of an executor fails.
 type SinkError<'stm, L> = <<L as RedoLog>::Sink<'stm> as RedoSink>::Error;
@@ -213,12 +219,21 @@ impl<'stm, L: RedoLog> StmThread<'stm, L> {
                     self.tx.wait_for_older(number);
                     return Err(cause);
                 }
+                self.settled = number;
                 self.tx.wait_for_older(number);
                 Ok(())
             }
-            Commit::Read(newest) if L::KEEPS => self.tx.sink().settle(newest),
+            Commit::Read(newest) if L::KEEPS && newest > self.settled => self.settle(newest),
             Commit::Read(_) | Commit::Invalid => Ok(()),
         }
+    }
+
+    /// Waits until what was read is durable: every commit up to `newest`.
+    #[inline(never)]
+    fn settle(&mut self, newest: u64) -> Result<(), <L::Sink<'stm> as RedoSink>::Error> {
+        self.tx.sink().settle(newest)?;
+        self.settled = newest;
+        Ok(())
     }
 
     /// Counts a commit.
@@ -269,56 +284,100 @@ impl<'stm, L: RedoLog> StmThread<'stm, L> {
     fn transact<T, E>(
         &mut self,
         logs_reads: bool,
-        mut ticket: Option<&mut u64>,
+        ticket: Option<&mut u64>,
         mut body: impl FnMut(&mut StmTx<'stm, L>) -> Result<T, Halt<E>>,
     ) -> Answer<T, E, Self> {
+        self.sit_down();
+        if self.tx.stm().serial_after == 0 {
+            return self.try_again(None, logs_reads, ticket, &mut body);
+        }
+        self.tx.begin(false, logs_reads);
+        match self.attempt(&mut body) {
+            Ok((answer, commit)) => self.tell(answer, &commit, false, ticket),
+            Err(end) => self.try_again(Some(end), logs_reads, ticket, &mut body),
+        }
+    }
+
+    #[inline(always)]
+    fn sit_down(&mut self) {
+        if let (Some(policy), Some(place)) = (&self.tx.stm().policy, &mut self.place) {
+            policy.sit_down(place);
+        }
+    }
+
+    /// Runs the body in the attempt that has begun.
+    #[inline(always)]
+    fn attempt<T, E, B>(&mut self, body: &mut B) -> Result<(T, Commit), End<E, SinkError<'stm, L>>>
+    where
+        B: FnMut(&mut StmTx<'stm, L>) -> Result<T, Halt<E>> + ?Sized,
+    {
+        let attempt = Attempt(&mut self.tx);
+        match body(attempt.0) {
+            Ok(answer) if !attempt.0.is_doomed() => attempt.commit().map(|commit| (answer, commit)),
+            answer => Err(attempt.halt(answer.err())),
+        }
+    }
+
+    /// Gives the answer of a transaction that has committed, when it may be told.
+    #[inline(always)]
+    fn tell<T, E>(
+        &mut self,
+        answer: T,
+        commit: &Commit,
+        serial: bool,
+        ticket: Option<&mut u64>,
+    ) -> Answer<T, E, Self> {
+        if let Some(ticket) = ticket {
+            match self.leave_unawaited(commit) {
+                Ok(deferred) => *ticket = deferred,
+                Err(cause) => {
+                    self.count(serial);
+                    return Err(TxError::InDoubt(cause));
+                }
+            }
+        } else if let Err(cause) = self.acknowledge(commit) {
+            // As in `acknowledge`: not kept.
+            self.count(serial);
+            return Err(TxError::InDoubt(cause));
+        }
+        self.count(serial);
+        if !self.tx.is_alone() {
+            self.look_around();
+        }
+        Ok(answer)
+    }
+
+    /// The attempts after the first, if that did not commit but ended with `end`. They call the body by a pointer, so
+    /// that a program has it once for all of them.
+    #[cold]
+    #[inline(never)]
+    fn try_again<T, E>(
+        &mut self,
+        mut end: Option<End<E, SinkError<'stm, L>>>,
+        logs_reads: bool,
+        ticket: Option<&mut u64>,
+        body: ErasedBody<'_, 'stm, L, T, E>,
+    ) -> Answer<T, E, Self> {
         let stm = self.tx.stm();
-        let mut course = Course { logs_reads, conflicts: 0, beside: false, seated: false };
+        let mut course = Course { logs_reads, conflicts: 0, beside: false, seated: true };
         loop {
-            if !course.seated
-                && let (Some(policy), Some(place)) = (&stm.policy, &mut self.place)
-            {
-                policy.sit_down(place);
+            if let Some(error) = end.and_then(|end| self.after(end, &mut course)) {
+                return Err(error);
+            }
+            if !course.seated {
+                self.sit_down();
                 course.seated = true;
             }
             let serial = course.conflicts >= stm.serial_after && !course.beside;
             let exclusive = serial.then(|| stm.gate.exclusive(self.tx.slot()));
             self.tx.begin(serial, course.logs_reads);
-            let attempt = Attempt(&mut self.tx);
-            let end = match body(attempt.0) {
-                Ok(answer) if !attempt.0.is_doomed() => match attempt.commit() {
-                    Ok(commit) => {
-                        if let Some(exclusive) = exclusive {
-                            stm.open(exclusive);
-                        }
-                        if let Some(ticket) = &mut ticket {
-                            match self.leave_unawaited(&commit) {
-                                Ok(deferred) => **ticket = deferred,
-                                Err(cause) => {
-                                    self.count(serial);
-                                    return Err(TxError::InDoubt(cause));
-                                }
-                            }
-                        } else if let Err(cause) = self.acknowledge(&commit) {
-                            // As in `acknowledge`: not kept.
-                            self.count(serial);
-                            return Err(TxError::InDoubt(cause));
-                        }
-                        self.count(serial);
-                        if !self.tx.is_alone() {
-                            self.look_around();
-                        }
-                        return Ok(answer);
-                    }
-                    Err(end) => end,
-                },
-                answer => attempt.halt(answer.err()),
-            };
+            let ended = self.attempt(body);
             if let Some(exclusive) = exclusive {
                 stm.open(exclusive);
             }
-            if let Some(error) = self.after(end, &mut course) {
-                return Err(error);
+            match ended {
+                Ok((answer, commit)) => return self.tell(answer, &commit, serial, ticket),
+                Err(other) => end = Some(other),
             }
         }
     }

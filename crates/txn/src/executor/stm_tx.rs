@@ -243,9 +243,13 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
     #[inline(always)]
     pub(super) fn commit(&mut self) -> Result<Commit, <L::Sink<'stm> as RedoSink>::Error> {
         if self.undo.is_empty() {
-            let newest = if L::KEEPS { self.newest_seen() } else { 0 };
+            let newest = match (L::KEEPS, self.alone) {
+                (true, true) => self.stm.log.newest(),
+                (true, false) => self.newest_seen(),
+                (false, _) => 0,
+            };
             if self.owned.is_empty() {
-                self.sink.withdraw();
+                // Nothing was announced or put.
                 self.leave();
             } else {
                 // All that it wrote was undone by nested transactions, and others may have seen some of that.
@@ -357,11 +361,8 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
         self.stm.gate.leave(&self.slot);
     }
 
-    /// The number up to which commits must be durable before what was read may be reported.
+    /// The number up to which commits must be durable before what was read beside others may be reported.
     fn newest_seen(&self) -> u64 {
-        if self.alone {
-            return self.stm.log.newest();
-        }
         // Of what it owns it may have read more than it noted.
         let logged = self.reads.iter().chain(self.owned.iter()).map(|seen| seen.record).max().unwrap_or(0);
         number_of(logged.max(self.newest_read)).max(self.stm.gate.unrecorded())
