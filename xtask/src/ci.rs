@@ -3,10 +3,11 @@
 
 use crate::tree;
 use anyhow::{Context, Result, bail};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Options of this chore.
 #[derive(clap::Args)]
@@ -27,6 +28,13 @@ enum Step {
 /// Steps that run one after the other. Lanes run side by side: few steps keep two CPUs busy.
 struct Lane {
     steps: Vec<Step>,
+}
+
+/// What one step has counted, and the processor time that it took.
+struct Ran {
+    good: u64,
+    bad: u64,
+    cpu: Duration,
 }
 
 /// What the steps have counted.
@@ -72,11 +80,12 @@ impl Lane {
                 continue;
             }
             let begin = Instant::now();
-            let (good, bad) = match step {
+            let Ran { good, bad, cpu } = match step {
                 Step::One(_, command) => one(name, command)?,
                 Step::Tests(_, command) => tests(command)?,
             };
-            println!("== {name}: {good} passed, {bad} failed, {:.0} s", begin.elapsed().as_secs_f64());
+            let (wall, cpu) = (begin.elapsed().as_secs_f64(), cpu.as_secs_f64());
+            println!("== {name}: {good} passed, {bad} failed, {wall:.0} s, {cpu:.0} s of processor time");
             let mut counts = counts.lock().expect("no lane panicked");
             counts.passed += good;
             counts.failed += bad;
@@ -193,7 +202,7 @@ fn xtask(args: &[&str]) -> Result<Command> {
 }
 
 /// Runs a step's command, and shows its output when it has ended: another lane writes, too.
-fn one(name: &str, mut command: Command) -> Result<(u64, u64)> {
+fn one(name: &str, mut command: Command) -> Result<Ran> {
     let (mut reader, writer) = std::io::pipe().context("no pipe")?;
     command.stdout(writer.try_clone().context("no pipe")?).stderr(writer);
     let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
@@ -202,23 +211,23 @@ fn one(name: &str, mut command: Command) -> Result<(u64, u64)> {
     drop(command);
     let mut output = Vec::new();
     reader.read_to_end(&mut output).context("cannot read a step's output")?;
-    let status = child.wait().context("cannot wait for a step")?;
+    let (status, cpu) = wait(&mut child)?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "== {name}")?;
     out.write_all(&output)?;
     if status.success() {
-        return Ok((1, 0));
+        return Ok(Ran { good: 1, bad: 0, cpu });
     }
     writeln!(out, "{shown} ended with {status}")?;
-    Ok((0, 1))
+    Ok(Ran { good: 0, bad: 1, cpu })
 }
 
 /// Runs `cargo test`, shows its output test program by test program, and counts. A command that fails without a failed
 /// test (it did not compile) counts as one failure.
-fn tests(mut command: Command) -> Result<(u64, u64)> {
+fn tests(mut command: Command) -> Result<Ran> {
     let mut child =
         command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {command:?}"))?;
-    let (mut passed, mut failed) = (0, 0);
+    let (mut good, mut bad) = (0, 0);
     let mut shown = Vec::new();
     for line in BufReader::new(child.stdout.take().context("no pipe")?).lines() {
         let line = line?;
@@ -228,8 +237,8 @@ fn tests(mut command: Command) -> Result<(u64, u64)> {
                 let before = rest.split(word).next().unwrap_or_default();
                 before.split_whitespace().next_back().and_then(|n| n.parse().ok()).unwrap_or(0)
             };
-            passed += count(" passed");
-            failed += count(" failed");
+            good += count(" passed");
+            bad += count(" failed");
         }
         // One line a passed test is noise; the rest is news.
         if !line.ends_with(" ... ok") && !line.is_empty() {
@@ -240,8 +249,31 @@ fn tests(mut command: Command) -> Result<(u64, u64)> {
         }
     }
     std::io::stdout().write_all(&shown)?;
-    if !child.wait()?.success() && failed == 0 {
-        failed = 1;
+    let (status, cpu) = wait(&mut child)?;
+    if !status.success() && bad == 0 {
+        bad = 1;
     }
-    Ok((passed, failed))
+    Ok(Ran { good, bad, cpu })
+}
+
+/// Waits for a step, and tells the processor time that it took with all the processes that it waited for.
+fn wait(child: &mut Child) -> Result<(ExitStatus, Duration)> {
+    let pid = i32::try_from(child.id()).context("the system numbers processes with 31 bits")?;
+    let mut status = 0;
+    // SAFETY: plain integers, for which zero is a value.
+    let mut used: libc::rusage = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: both point to variables of this function. The child was not waited for yet, so its number is its own.
+        if unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut used) } == pid {
+            break;
+        }
+        let error = std::io::Error::last_os_error();
+        if error.kind() != ErrorKind::Interrupted {
+            return Err(error).context("cannot wait for a step");
+        }
+    }
+    let time = |time: libc::timeval| {
+        Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_micros(time.tv_usec.unsigned_abs())
+    };
+    Ok((ExitStatus::from_raw(status), time(used.ru_utime) + time(used.ru_stime)))
 }
