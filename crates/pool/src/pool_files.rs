@@ -8,7 +8,7 @@ use crate::format::ring_layout::RingLayout;
 use crate::format::superblock;
 use crate::format::superblock::{COPY_BYTES, RecordedGroup, Superblock, VERSION};
 use crate::stat::MediumKind;
-use crate::storage::traits::{LockKind, OpenHow, PathKind, Storage, StorageFile, here};
+use crate::storage::traits::{FileMap, LockKind, OpenHow, PathKind, Storage, StorageFile, here};
 use crate::{Error, Lsn, Range, Result, Site};
 use std::io;
 use std::io::ErrorKind;
@@ -221,6 +221,12 @@ impl PoolFile {
 
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.file.fd()
+    }
+
+    /// The file as memory. `None` where it is written to instead: by a storage, or in a process, that has no such
+    /// memory.
+    pub(crate) fn map(&self) -> Option<Box<dyn FileMap>> {
+        self.file.map().unwrap_or_default()
     }
 }
 

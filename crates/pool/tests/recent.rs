@@ -72,7 +72,7 @@ fn put_and_look(pool: &Pool, path: &Path, words: std::ops::Range<u64>) -> Vec<Ve
 
 /// Sectors of a file of recent writes that begin with a group's header.
 fn headers(bytes: &[u8]) -> impl Iterator<Item = usize> {
-    (0..bytes.len()).step_by(512).filter(|&at| &bytes[at..at + 4] == b"MGre")
+    (0..bytes.len()).step_by(512).filter(|&at| &bytes[at + 16..at + 20] == b"MGre")
 }
 
 fn copied(from: &Path, to: &Path) {
@@ -224,6 +224,101 @@ fn a_power_cut_leaves_a_prefix() {
     assert!(found.iter().any(|&count| count < WORDS));
     let pool = options().open(&path).unwrap();
     assert_eq!(prefix(&pool), WORDS);
+}
+
+/// A process dies between the stores of a call: the bytes are those of after the call, except for the word that is
+/// stored last.
+#[test]
+fn a_process_that_dies_between_two_stores_leaves_what_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    let pool = options().open(&path).unwrap();
+    let mut states = vec![std::fs::read(&files(&path)[0]).unwrap()];
+    states.extend(put_and_look(&pool, &path, 0..WORDS));
+    drop(pool);
+    let file = files(&path).remove(0);
+    let mut groups = 0;
+    for (count, pair) in states.windows(2).enumerate() {
+        let [before, after] = [&pair[0], &pair[1]];
+        let word = |at: usize| at..at + 8;
+        let changed: Vec<usize> = headers(after).filter(|&at| before[word(at)] != after[word(at)]).collect();
+        let [at] = changed[..] else { panic!("headers at {changed:?} changed with word {count}") };
+        let is_new = before[at + 8..at + 40] != after[at + 8..at + 40];
+        groups += usize::from(is_new);
+        // One of many in the middle of a group, and each that begins one.
+        if !is_new && count % 20 != 0 {
+            continue;
+        }
+        let mut bytes = after.clone();
+        bytes[word(at)].copy_from_slice(&before[word(at)]);
+        let copy = dir.path().join("copy");
+        copied(&path, &copy);
+        std::fs::write(copy.join(file.file_name().unwrap()), bytes).unwrap();
+        assert_eq!(prefix(&options().open(&copy).unwrap()), count as u64);
+        std::fs::remove_dir_all(&copy).unwrap();
+    }
+    assert!(groups > 1, "{groups}");
+}
+
+/// Calls of write(2) that the calling thread has made.
+fn writes_of_this_thread() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("syscw: ")).unwrap();
+    line.parse().unwrap()
+}
+
+/// Whether files in the directory of a pool are mapped.
+fn are_mapped(path: &Path) -> bool {
+    let file = std::fs::File::open(&files(path)[0]).unwrap();
+    let is_mapped = mangrove_sys::file::is_reserved(&file, file.metadata().unwrap().len()).unwrap();
+    if !is_mapped {
+        println!("{}: nothing is mapped on this file system", path.display());
+    }
+    is_mapped
+}
+
+#[test]
+fn a_write_that_does_not_wait_makes_no_system_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    let pool = options().open(&path).unwrap();
+    put_words(&pool, 0..1);
+    if are_mapped(&path) {
+        let before = writes_of_this_thread();
+        put_words(&pool, 1..100);
+        assert_eq!(writes_of_this_thread(), before);
+    }
+    drop(pool);
+    assert_eq!(prefix(&options().open(&path).unwrap()), WORDS.min(100));
+}
+
+/// Another process cuts the file. A store beyond its end would raise SIGBUS: the file is written instead.
+#[test]
+fn a_store_that_would_end_the_process_is_a_write() {
+    const KEPT_BYTES: u64 = 64 << 10;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    let options = options().log_bytes(128 << 10);
+    let pool = options.open(&path).unwrap();
+    put(&pool, 0, &[1; 100]);
+    let is_mapped = are_mapped(&path);
+    let file = std::fs::File::options().write(true).open(&files(&path)[0]).unwrap();
+    file.set_len(KEPT_BYTES).unwrap();
+    let before = writes_of_this_thread();
+    let (mut at, mut byte) = (0, 1);
+    while pool.stat().appended < KEPT_BYTES - 2048 {
+        (at, byte) = ((at + 1000) % (REGION_BYTES - 1000), byte % 250 + 1);
+        put(&pool, at, &[byte; 1000]);
+    }
+    assert_eq!(is_mapped, writes_of_this_thread() == before, "so far the file is long enough");
+    for _ in 0..5 {
+        (at, byte) = ((at + 1000) % (REGION_BYTES - 1000), byte % 250 + 1);
+        put(&pool, at, &[byte; 1000]);
+    }
+    assert!(pool.stat().appended > KEPT_BYTES && writes_of_this_thread() > before);
+    drop(pool);
+    let pool = options.open(&path).unwrap();
+    assert_eq!(read(&pool, at, 1000), [byte; 1000]);
 }
 
 /// A power cut tore a write of two groups and left the second; recent writes know a part of the first. What is taken

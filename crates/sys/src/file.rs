@@ -68,6 +68,25 @@ fn reserve(file: &File, offset: u64, len: u64) -> io::Result<()> {
     }
 }
 
+/// True where a store to the first `bytes` bytes of the file, mapped shared, never lacks space: it is reserved on the
+/// medium, and the file system writes those bytes where it has reserved space for them. Elsewhere such a store may end
+/// the process (SIGBUS).
+///
+/// # Errors
+/// Those of fstat(2) and fstatfs(2).
+pub fn is_reserved(file: &File, bytes: u64) -> io::Result<bool> {
+    const EXT4: u64 = 0xef53;
+    const XFS: u64 = 0x5846_5342;
+    const TMPFS: u64 = 0x0102_1994;
+    const BLOCK_BYTES: u64 = 512;
+    let stat = rustix::fs::fstat(file)?;
+    if (stat.st_size as u64) < bytes || (stat.st_blocks as u64) < bytes.div_ceil(BLOCK_BYTES) {
+        return Ok(false);
+    }
+    // One that copies on write takes new space for bytes that it has space for.
+    Ok(matches!(rustix::fs::fstatfs(file)?.f_type as u64, EXT4 | XFS | TMPFS))
+}
+
 /// Asks the operating system to start reading a part of a file.
 pub fn will_read(file: &File, offset: u64, len: u64) {
     if let Some(len) = std::num::NonZeroU64::new(len) {
@@ -325,6 +344,16 @@ pub fn random_u64() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_with_holes_is_not_reserved() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        assert!(!is_reserved(&file, 1 << 20).unwrap());
+        allocate(&file, 0, 512 << 10).unwrap();
+        assert!(!is_reserved(&file, 1 << 20).unwrap(), "half of it has no space");
+        assert!(!is_reserved(&file, 2 << 20).unwrap(), "it is not that long");
+    }
 
     /// In a child, which alone has the limit, and the default action of the signal.
     #[test]

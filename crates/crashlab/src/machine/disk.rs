@@ -8,7 +8,7 @@
 use crate::machine::site::{SiteKind, Sites};
 use crate::machine::trace::Mark;
 use crate::rng::mix;
-use mangrove_pool::{LockKind, OpenHow, PathKind, Site, Storage, StorageFile};
+use mangrove_pool::{FileMap, LockKind, OpenHow, PathKind, Site, Storage, StorageFile};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -383,5 +383,20 @@ impl StorageFile for DiskFile {
             Arc::clone(file)
         });
         Some(mapped.as_fd())
+    }
+
+    fn map(&self) -> io::Result<Option<Box<dyn FileMap>>> {
+        let mapped = OnceLock::new();
+        Ok(Some(Box::new(DiskFile { disk: self.disk.clone(), file: self.file, mapped })))
+    }
+}
+
+impl FileMap for DiskFile {
+    fn store(&mut self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()> {
+        self.write_at(offset, bytes, site)
+    }
+
+    fn store_word(&mut self, offset: u64, word: [u8; 8], site: Site) -> io::Result<()> {
+        self.write_at(offset, &word, site)
     }
 }

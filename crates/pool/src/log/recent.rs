@@ -3,21 +3,22 @@
 //! bytes.
 //!
 //! Invariants:
-//! 1. The file holds groups where the log will hold them. A group grows there: first its new records are written, then
-//!    its header, which says how many bytes count. A process that dies in between leaves the header before, whose
-//!    bytes have not changed.
+//! 1. The file holds groups where the log will hold them. A group grows there: first its new records are stored, then
+//!    one word of its header, which says how many bytes count and what their checksum is. A process that dies in
+//!    between leaves the word before, whose bytes have not changed. Nothing else of a header changes.
 //! 2. The header's checksum covers position, nonce and all bytes that count, and the header says how many counted in
 //!    the group before. So recovery takes only what continues the log without a gap, whatever mixture of old and new
-//!    sectors a power cut left: after an old header, whose group had grown since, no group is taken.
+//!    bytes a power cut left: after an old header, whose group had grown since, no group is taken.
 //! 3. The next opening for writing makes what it takes durable in the log, and only then removes the file. The groups
 //!    that it takes get its own nonce there: groups of the dead process may lie behind them in the log, left over from
 //!    a write that was torn, and must not follow them.
+//! 4. A store to the file as memory that fails is a write from then on, which succeeds or says why not.
 
 use crate::crc32c;
 use crate::format::log::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader, group_crc, group_total};
 use crate::format::ring_layout::RingLayout;
 use crate::pool_files::{FileError, PoolFile, kind_of, names_in};
-use crate::storage::traits::{OpenHow, PathKind, Storage, here};
+use crate::storage::traits::{FileMap, OpenHow, PathKind, Storage, here};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::{Lsn, Result};
 use std::path::Path;
@@ -59,9 +60,12 @@ pub(crate) struct Copied {
     end: Lsn,
     /// Checksum of the records up to `end`.
     crc: u32,
-    buffer: Vec<u8>,
+    /// The file as memory, where it can be that.
+    map: Option<Box<dyn FileMap>>,
     /// The file's ring: the log's, except for the moment in which that has grown and this not.
     ring: RingLayout,
+    /// Empty, and kept for its memory.
+    pub(crate) groups: Vec<RecentGroup>,
 }
 
 /// The file of recent writes of an open pool.
@@ -102,7 +106,8 @@ impl Recent {
             let _ = storage.remove(&path, here());
             return Err(e.doing_with_space("allocate space in", ring.bytes));
         }
-        let copied = Mutex::new(Copied { start: 0, end: 0, crc: 0, buffer: Vec::new(), ring });
+        let map = file.map();
+        let copied = Mutex::new(Copied { start: 0, end: 0, crc: 0, map, ring, groups: Vec::new() });
         Ok(Self { file, seed, nonce, upto: AtomicU64::new(end), copied })
     }
 
@@ -137,30 +142,25 @@ impl Recent {
         self.copied.lock()
     }
 
-    /// Copies the records of `group` that have not been copied. `read` appends `len` bytes at a position of the log.
+    /// Copies the records of `group` that have not been copied. `read` returns the bytes at a position of the log, so
+    /// many.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
-    pub(crate) fn copy(
+    pub(crate) fn copy<'a>(
         &self,
         copied: &mut Copied,
         group: RecentGroup,
-        read: impl FnOnce(Lsn, u64, &mut Vec<u8>),
+        read: impl FnOnce(Lsn, u64) -> &'a [u8],
     ) -> Result<()> {
         let begins = group.start + GROUP_HEADER_BYTES as u64;
         let is_new = copied.start != group.start || copied.end < begins;
         if is_new {
             (copied.start, copied.end, copied.crc) = (group.start, begins, self.seed);
         }
-        let mut buffer = std::mem::take(&mut copied.buffer);
-        buffer.clear();
-        if is_new {
-            buffer.resize(GROUP_HEADER_BYTES, 0);
-        }
-        let new_at = buffer.len();
         let from = copied.end;
-        read(from, group.end - from, &mut buffer);
-        copied.crc = crc32c(copied.crc, &buffer[new_at..]);
+        let records = read(from, group.end - from);
+        copied.crc = crc32c(copied.crc, records);
         copied.end = group.end;
         let mut header = [0; GROUP_HEADER_BYTES];
         let fields = GroupHeader {
@@ -172,40 +172,66 @@ impl Recent {
             durable: 0,
         };
         encode(&fields, group.before, copied.crc, &mut header);
-        let written = if is_new {
-            buffer[..GROUP_HEADER_BYTES].copy_from_slice(&header);
-            self.write(copied.ring, group.start, &buffer)
-        } else {
-            // Durable-order: invariant 1.
-            self.write(copied.ring, from, &buffer)
-                .and_then(|()| self.write(copied.ring, group.start, &header))
-        };
-        copied.buffer = buffer;
-        written
+        // Durable-order: invariant 1.
+        self.store(copied, from, records)?;
+        let (word, rest) = header.split_at(WORD_BYTES);
+        if is_new {
+            self.store(copied, group.start + WORD_BYTES as u64, rest)?;
+        }
+        self.store_word(copied, group.start, word.try_into().expect("a word's bytes"))
     }
 
-    fn write(&self, ring: RingLayout, lsn: Lsn, bytes: &[u8]) -> Result<()> {
+    /// Stores bytes at a position of the log, in two parts where the ring ends.
+    fn store(&self, copied: &mut Copied, lsn: Lsn, bytes: &[u8]) -> Result<()> {
+        let ring = copied.ring;
         let physical = ring.place(lsn);
         let (first, rest) = bytes.split_at(bytes.len().min((ring.bytes - physical) as usize));
         for (at, part) in [(physical, first), (0, rest)] {
-            if !part.is_empty() {
-                self.file.write_at(at, part, here())?;
+            if part.is_empty() {
+                continue;
             }
+            if let Some(map) = &mut copied.map {
+                if map.store(at, part, here()).is_ok() {
+                    continue;
+                }
+                copied.map = None;
+            }
+            self.file.write_at(at, part, here())?;
         }
         Ok(())
     }
+
+    /// Stores the first word of the header at a position of the log.
+    fn store_word(&self, copied: &mut Copied, lsn: Lsn, word: [u8; WORD_BYTES]) -> Result<()> {
+        let at = copied.ring.place(lsn);
+        if let Some(map) = &mut copied.map {
+            if map.store_word(at, word, here()).is_ok() {
+                return Ok(());
+            }
+            copied.map = None;
+        }
+        self.file.write_at(at, &word, here())
+    }
 }
 
-/// Where a header says how many bytes of records the group before has.
+/// Bytes of the word of a header that changes while the group grows.
+const WORD_BYTES: usize = 8;
+/// Where a header has its parts; the checksum covers what is behind it. The others lie where a group of the log has
+/// them.
+const CRC: std::ops::Range<usize> = 0..4;
+const PAYLOAD: std::ops::Range<usize> = 4..8;
+const MAGIC: std::ops::Range<usize> = 16..20;
+/// Says how many bytes of records the group before has.
 const BEFORE: std::ops::Range<usize> = 32..40;
 
 /// Writes the header of a group whose records have the checksum `records_crc`.
 fn encode(fields: &GroupHeader, before: u64, records_crc: u32, bytes: &mut [u8; GROUP_HEADER_BYTES]) {
     fields.encode(bytes);
+    bytes[PAYLOAD].copy_from_slice(&fields.payload.to_le_bytes());
+    bytes[MAGIC].copy_from_slice(&RECENT_MAGIC.to_le_bytes());
     bytes[BEFORE].copy_from_slice(&before.to_le_bytes());
-    let crc = crc32c(records_crc, &bytes[8..]);
-    bytes[..4].copy_from_slice(&RECENT_MAGIC.to_le_bytes());
-    bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+    let crc = crc32c(records_crc, &bytes[CRC.end..]);
+    bytes[CRC].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// A file of recent writes that an earlier process left.
@@ -292,10 +318,11 @@ impl LeftRecent {
 /// Reads a header, and the bytes of records before it; `None` when it cannot be one.
 fn decode(bytes: &[u8]) -> Option<(GroupHeader, u64)> {
     let mut head: [u8; GROUP_HEADER_BYTES] = bytes.get(..GROUP_HEADER_BYTES)?.try_into().ok()?;
-    if head[..4] != RECENT_MAGIC.to_le_bytes() {
+    if head[MAGIC] != RECENT_MAGIC.to_le_bytes() {
         return None;
     }
     let before = u64::from_le_bytes(head[BEFORE].try_into().ok()?);
+    head.copy_within(PAYLOAD, MAGIC.start);
     head[..4].copy_from_slice(&GROUP_MAGIC.to_le_bytes());
     head[BEFORE].fill(0);
     Some((GroupHeader::decode(&head)?, before))

@@ -571,9 +571,7 @@ impl Log {
             let header = GroupHeader::decode(bytes).expect("a group that was found starts with its header");
             let end = at + (GROUP_HEADER_BYTES as u64) + u64::from(header.payload);
             let group = RecentGroup { start: at, end, flags: header.flags, before };
-            recent.copy(&mut copied, group, |lsn, len, buffer| {
-                buffer.extend_from_slice(&bytes[(lsn - at) as usize..][..len as usize]);
-            })?;
+            recent.copy(&mut copied, group, |lsn, len| &bytes[(lsn - at) as usize..][..len as usize])?;
             before = u64::from(header.payload);
             at += header.total();
         }
@@ -587,8 +585,9 @@ impl Log {
             // Another thread has copied for this one.
             return Ok(());
         }
+        let mut groups = std::mem::take(&mut copied.groups);
         let mut open = self.open.lock();
-        let mut groups = std::mem::take(&mut open.closed);
+        groups.append(&mut open.closed);
         let upto = open.pos;
         if upto > open.group_start {
             let flags = self.first_flag(open.group_start);
@@ -596,18 +595,12 @@ impl Log {
         }
         drop(open);
         let durable = self.commit.durable();
-        for group in groups.into_iter().filter(|group| group.end > durable) {
-            recent.copy(&mut copied, group, |lsn, len, buffer| {
-                buffer.reserve(len as usize);
-                // SAFETY: records are not changed until their space is freed, which waits for the lock that `copied`
-                // holds; the headers between them are not read. The buffer has room for them.
-                unsafe {
-                    let end = buffer.as_mut_ptr().add(buffer.len());
-                    std::ptr::copy_nonoverlapping(self.ptr(lsn), end, len as usize);
-                    buffer.set_len(buffer.len() + len as usize);
-                }
-            })?;
+        for group in groups.drain(..).filter(|group| group.end > durable) {
+            // SAFETY: records are not changed until their space is freed, which waits for the lock that `copied` holds;
+            // the headers between them are not read.
+            recent.copy(&mut copied, group, |lsn, len| unsafe { self.bytes(lsn, len) })?;
         }
+        copied.groups = groups;
         recent.set_upto(upto);
         Ok(())
     }

@@ -2,5 +2,6 @@
 
 pub(super) mod faulty;
 pub(super) mod os;
+mod os_map;
 pub(super) mod traits;
 mod wide_sectors;

@@ -2,7 +2,8 @@
 
 use crate::Site;
 use crate::error::is_no_descriptor;
-use crate::storage::traits::{LockKind, OpenHow, PathKind, SECTOR_BYTES, Storage, StorageFile};
+use crate::storage::os_map::OsMap;
+use crate::storage::traits::{FileMap, LockKind, OpenHow, PathKind, SECTOR_BYTES, Storage, StorageFile};
 use crate::storage::wide_sectors::WideSectors;
 use mangrove_sys::file::NameKind;
 use mangrove_sys::{ProcessMark, file};
@@ -26,7 +27,7 @@ struct HeldDirectory {
 }
 
 struct OsFile {
-    file: File,
+    file: Arc<File>,
     /// The second handle for durable writes; `None` inside: not possible here. Decided once, at the first write at
     /// the latest: when a write past the page cache and one through it meet in a page, one may be lost.
     direct: OnceLock<Option<File>>,
@@ -181,7 +182,12 @@ fn is_pipe() -> io::Error {
 
 impl OsFile {
     fn boxed(file: File) -> Box<dyn StorageFile> {
-        Box::new(Self { file, direct: OnceLock::new(), wide: OnceLock::new(), locked: OnceLock::new() })
+        Box::new(Self {
+            file: Arc::new(file),
+            direct: OnceLock::new(),
+            wide: OnceLock::new(),
+            locked: OnceLock::new(),
+        })
     }
 
     fn direct(&self) -> Option<&File> {
@@ -281,6 +287,10 @@ impl StorageFile for OsFile {
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.file.as_fd())
+    }
+
+    fn map(&self) -> io::Result<Option<Box<dyn FileMap>>> {
+        Ok(OsMap::of(&self.file)?.map(|map| Box::new(map) as Box<dyn FileMap>))
     }
 }
 

@@ -1,5 +1,5 @@
 //! The one way to files. Every byte that a pool reads or writes through the operating system passes here, so that a
-//! fault test or a simulated disk is an implementation of two traits.
+//! fault test or a simulated disk is an implementation of the traits here.
 //!
 //! Contract (what a simulated disk may do, docs/fault-model.md):
 //! 1. After [`StorageFile::sync`] returned `Ok`, every earlier completed write to that file, its length and its
@@ -8,7 +8,9 @@
 //! 3. A write under way, or not yet synced, may survive in any subset of its 512-byte sectors.
 //! 4. A name created or removed survives a crash only after [`Storage::sync_dir`] on its directory.
 //! 5. A write that returned an error may have written any part of its bytes.
-//! 6. Paths that begin with a directory that is held ([`Storage::hold`]) mean that directory, wherever it is by now.
+//! 6. Bytes that were stored to a file as memory ([`FileMap`]) need not survive before a `sync`, as those of a write.
+//!    Unlike those, they may survive in any mixture of old and new bytes, but for words that are stored at once.
+//! 7. Paths that begin with a directory that is held ([`Storage::hold`]) mean that directory, wherever it is by now.
 
 use crate::Site;
 use std::fmt::Debug;
@@ -240,4 +242,28 @@ pub trait StorageFile: Send + Sync {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
+
+    /// The file's bytes as memory. `None` where a store there could fail, or is not possible.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn map(&self) -> io::Result<Option<Box<dyn FileMap>>> {
+        Ok(None)
+    }
+}
+
+/// The bytes of a file as memory. What was stored there is the operating system's, as after `write_at`: it outlives the
+/// process. Stores reach it in their order.
+pub trait FileMap: Send {
+    /// Stores `bytes` at `offset` inside the file; a process that is killed meanwhile has stored any part of them.
+    ///
+    /// # Errors
+    /// The operating system's. Nothing is known of the bytes then.
+    fn store(&mut self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()>;
+
+    /// Stores eight bytes at `offset`, a multiple of eight, all at once.
+    ///
+    /// # Errors
+    /// As `store`.
+    fn store_word(&mut self, offset: u64, word: [u8; 8], site: Site) -> io::Result<()>;
 }

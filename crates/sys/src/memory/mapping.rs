@@ -6,6 +6,8 @@ use std::ptr::NonNull;
 
 /// Of Linux 6.1 and later.
 const MADV_COLLAPSE: i32 = 25;
+/// Of Linux 5.14 and later.
+const MADV_POPULATE_WRITE: i32 = 23;
 
 /// How a file is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,14 +106,58 @@ impl Reservation {
         Self::map(len, libc::PROT_READ | libc::PROT_WRITE, flags, file.as_raw_fd())
     }
 
+    /// Maps `len` bytes of `file` from its byte `from` on, shared through the page cache. Both are whole pages; the
+    /// part may end beyond the file's end.
+    ///
+    /// # Errors
+    /// Those of mmap(2).
+    pub fn file_part(file: BorrowedFd<'_>, from: u64, len: usize) -> io::Result<Self> {
+        Self::map_from(
+            (0, len),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            (file.as_raw_fd(), from as libc::off_t),
+        )
+    }
+
+    /// Readies a range of whole pages for stores, as a store to each page would, and fails where that would end the
+    /// process (SIGBUS).
+    ///
+    /// # Errors
+    /// EFAULT in that case; EINVAL before Linux 5.14; else those of madvise(2).
+    pub fn populate(&self, offset: usize, len: usize) -> io::Result<()> {
+        assert!(offset <= self.len && len <= self.len - offset);
+        loop {
+            // SAFETY: inside the mapping; the advice changes no content.
+            let done =
+                unsafe { libc::madvise(self.base.as_ptr().add(offset).cast(), len, MADV_POPULATE_WRITE) };
+            if done == 0 {
+                return Ok(());
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+
     fn map(len: usize, protection: i32, flags: i32, fd: i32) -> io::Result<Self> {
         Self::map_at(0, len, protection, flags, fd)
     }
 
     fn map_at(address: usize, len: usize, protection: i32, flags: i32, fd: i32) -> io::Result<Self> {
+        Self::map_from((address, len), protection, flags, (fd, 0))
+    }
+
+    fn map_from(
+        (address, len): (usize, usize),
+        protection: i32,
+        flags: i32,
+        (fd, from): (i32, libc::off_t),
+    ) -> io::Result<Self> {
         let address = std::ptr::without_provenance_mut(address);
         // SAFETY: a fresh mapping; MAP_FIXED_NOREPLACE, where given, replaces nothing.
-        let ptr = unsafe { libc::mmap(address, len, protection, flags, fd, 0) };
+        let ptr = unsafe { libc::mmap(address, len, protection, flags, fd, from) };
         if ptr == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
