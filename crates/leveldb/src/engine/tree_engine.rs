@@ -118,10 +118,8 @@ impl TreeEngine {
         };
         let tree = tree.ok_or_else(no_root)?;
         let number = tree.number();
-        let mut clients = vec![Mutex::new(client)];
-        while clients.len() < CLIENTS {
-            clients.push(Mutex::new(runtime.client()?));
-        }
+        let mut clients = vec![Mutex::new(Some(client))];
+        clients.resize_with(CLIENTS, Mutex::default);
         Ok(Self(Arc::new(TreeStore {
             clients,
             runtime: Some(runtime),

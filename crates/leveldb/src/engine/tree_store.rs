@@ -59,8 +59,9 @@ impl TreeMemory for DurableMemory {
 
 /// An open database, as long as it, a snapshot or an iterator lives.
 pub(super) struct TreeStore {
-    /// Dropped before the runtime, which ends when it has no client.
-    pub(super) clients: Vec<Mutex<Client>>,
+    /// Dropped before the runtime, which ends when it has no client. Each is made when a thread needs it: a write looks
+    /// at all of them.
+    pub(super) clients: Vec<Mutex<Option<Client>>>,
     pub(super) runtime: Option<Arc<Runtime>>,
     pub(super) tree: UnsafeCell<RecordTree<DurableMemory>>,
     pub(super) pins: Pins,
@@ -167,9 +168,8 @@ impl TreeHolder for TreeStore {
 
     #[inline]
     fn read<R>(&self, call: impl FnOnce(&RecordTree<DurableMemory>) -> R) -> Result<R> {
-        let mut client = self.client();
         // SAFETY: inside a read section no thread writes the tree.
-        let (answer, _) = client.read(|| call(unsafe { &*self.tree.get() }))?;
+        let (answer, _) = self.with_client(|client| client.read(|| call(unsafe { &*self.tree.get() })))?;
         Ok(answer)
     }
 
@@ -187,12 +187,12 @@ impl TreeHolder for TreeStore {
 }
 
 impl TreeStore {
-    pub(super) fn runtime(&self) -> &Runtime {
+    pub(super) fn runtime(&self) -> &Arc<Runtime> {
         self.runtime.as_ref().unwrap_or_else(|| unreachable!("only `drop` takes it"))
     }
 
-    /// A client that no other thread uses now.
-    fn client(&self) -> MutexGuard<'_, Client> {
+    /// A place for a client that no other thread uses now.
+    fn place(&self) -> MutexGuard<'_, Option<Client>> {
         thread_local! {
             static PLACE: Cell<usize> = const { Cell::new(usize::MAX) };
         }
@@ -215,16 +215,27 @@ impl TreeStore {
         at(0).lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Calls `call` with a client that no other thread uses now.
+    #[inline]
+    fn with_client<R>(
+        &self,
+        call: impl FnOnce(&mut Client) -> mangrove_durable::Result<R>,
+    ) -> mangrove_durable::Result<R> {
+        let mut place = self.place();
+        let client = match &mut *place {
+            Some(client) => client,
+            empty => empty.insert(self.runtime().client()?),
+        };
+        call(client)
+    }
+
     pub(super) fn write(&self, kind: WriteKind<'_>, sync: bool) -> Result<()> {
         let mut writing = WriteCommand { store: self, kind, sync, outcome: Err(Refusal::Full) };
-        {
-            let mut client = self.client();
-            let args = [(&raw mut writing).cast()];
-            // SAFETY: `write` gets its argument, which lives until the call returns.
-            unsafe {
-                if sync { client.write_synced(write, &args) } else { client.write(write, &args).map(drop) }
-            }?;
-        }
+        let args = [(&raw mut writing).cast()];
+        // SAFETY: `write` gets its argument, which lives until the call returns.
+        self.with_client(|client| unsafe {
+            if sync { client.write_synced(write, &args) } else { client.write(write, &args).map(drop) }
+        })?;
         let number = writing.outcome.map_err(refusal)?;
         if sync {
             self.unacked_syncs.note_durable(number);
