@@ -22,7 +22,7 @@ pub use engines::shadow::{ShadowModel, ShadowOp, ShadowSubject};
 pub use engines::subject::{Promised, Subject};
 pub use engines::toy::{Cell, CellFault};
 pub use machine::cursor::CrashDomain;
-pub use machine::disk::{Disk, DiskNode, DiskTree};
+pub use machine::disk::{Disk, DiskEvent, DiskNode, DiskRecord, DiskTree};
 pub use machine::file_world::{FilePlan, FileWorld};
 pub use machine::lines::Choice;
 pub use machine::site::{SiteKey, SiteKind, Sites};

@@ -209,6 +209,9 @@ pub struct PoolConfig {
     pub busy_wait: Duration,
     /// On the medium file, a write that returned before it is durable survives the death of the process.
     pub keeps_recent: bool,
+    /// A pool that this opening creates on the medium file is filled without a log: see
+    /// [`PoolOptions::bulk_load`](crate::PoolOptions::bulk_load).
+    pub bulk_load: bool,
     /// On the medium file, the most memory that this process may have for the region to be loaded or to grow. `None`:
     /// as much as it gets.
     pub memory_bytes_max: Option<u64>,
@@ -234,6 +237,7 @@ impl Default for PoolConfig {
             nowait_within: NOWAIT_WITHIN_DEFAULT,
             busy_wait: Duration::ZERO,
             keeps_recent: false,
+            bulk_load: false,
             memory_bytes_max: None,
             capacity: None,
             log_bytes: None,
@@ -379,6 +383,20 @@ macro_rules! pool_config_setters {
         #[must_use]
         pub fn log_bytes(mut self, bytes: u64) -> Self {
             self.$field.log_bytes = Some(bytes);
+            self
+        }
+        $crate::pool_config_setters!($field: $($rest)*);
+    };
+    ($field:ident: bulk_load, $($rest:tt)*) => {
+        /// Fills a pool that this opening creates on the medium file without a redo log: what is written goes into the
+        /// data file once, in the background, page by page. Until a checkpoint or closing has returned, nothing is
+        /// durable, whatever the durability says, and there is no pool: a crash, a drop without closing or an error
+        /// leaves nothing, or a directory that an opening which may create makes anew and any other refuses. The
+        /// checkpoint ends the load; what is written afterwards is refused. Has no effect on a pool that is there, and
+        /// on persistent memory. Default: false.
+        #[must_use]
+        pub fn bulk_load(mut self, yes: bool) -> Self {
+            self.$field.bulk_load = yes;
             self
         }
         $crate::pool_config_setters!($field: $($rest)*);

@@ -6,6 +6,7 @@
 //! creation recognises it and starts again.
 
 use crate::config::Medium;
+use crate::format::superblock;
 use crate::format::superblock::{COPY_BYTES, DEVDAX_BYTES_MAX, FILE_BYTES, Superblock, VERSION};
 use crate::limits::LOG_BYTES_FIRST;
 use crate::mapped::dax::{supports_map_sync, zero_device};
@@ -53,7 +54,7 @@ pub(crate) fn make_directory(storage: &dyn Storage, directory: &Path) -> Result<
 
 /// True when the bytes of the file `pool` are those of a pool whose creation was interrupted: nothing, or sectors
 /// of a first superblock, some of them not written.
-pub(crate) fn is_half_made(bytes: &[u8]) -> bool {
+fn is_half_made(bytes: &[u8]) -> bool {
     let blank = |b: &[u8]| b.iter().all(|&x| x == 0);
     bytes.len() <= FILE_BYTES
         && bytes.chunks(COPY_BYTES).all(|copy| {
@@ -63,8 +64,14 @@ pub(crate) fn is_half_made(bytes: &[u8]) -> bool {
         })
 }
 
+/// True when the directory holds the beginning of a pool in which nothing was ever durable; `bytes` are those of its
+/// file `pool`, which hold no whole superblock.
+pub(crate) fn is_unfinished(storage: &dyn Storage, directory: &Path, bytes: &[u8]) -> Result<bool> {
+    Ok(superblock::is_loading(bytes) || (is_half_made(bytes) && image_is_empty(storage, directory)?))
+}
+
 /// True when nothing was ever stored: a half-created pool has an empty data file, or none.
-pub(crate) fn image_is_empty(storage: &dyn Storage, directory: &Path) -> Result<bool> {
+fn image_is_empty(storage: &dyn Storage, directory: &Path) -> Result<bool> {
     let path = directory.join("image");
     match kind_of(storage, &path)? {
         PathKind::Missing => Ok(true),
@@ -76,24 +83,53 @@ pub(crate) fn image_is_empty(storage: &dyn Storage, directory: &Path) -> Result<
 /// Fills the locked, blank file `pool` and creates the pool's other files. The caller made sure that any file there
 /// belongs to a half-created pool.
 pub(crate) fn create(options: &PoolOptions, directory: &Path, pool_file: &PoolFile) -> Result<()> {
-    let storage = &*options.storage;
-    for name in PARTS {
-        let path = directory.join(name);
-        storage.remove(&path, here()).map_err(io_error(&path, "remove"))?;
-    }
-    let bytes = prepare(options, directory).inspect_err(|_| {
-        // No superblock names these files yet; on a full file system their space is needed.
-        for name in PARTS {
-            let _ = storage.remove(&directory.join(name), here());
-        }
-    })?;
+    let mut sb = make_parts(options, directory)?;
+    let mut bytes = Vec::with_capacity(FILE_BYTES);
+    bytes.extend_from_slice(&sb.encode()[..]);
+    sb.seq = 1;
+    bytes.extend_from_slice(&sb.encode()[..]);
     let (path, pool_file) = (pool_file.path(), pool_file.raw());
     pool_file.write_at(0, &bytes, here()).map_err(io_error(path, "write"))?;
     pool_file.sync(here()).map_err(io_error(path, "sync"))
 }
 
-/// Creates the pool's other files, durably, and returns the bytes for the superblock's file.
-fn prepare(options: &PoolOptions, directory: &Path) -> Result<Vec<u8>> {
+/// As `create`, for a pool that is filled without a log: the file `pool` says so, and its superblock is returned. A
+/// pool on another medium is created at once, and there is none to return.
+///
+/// Durable-order: the mark before any byte of the data file. Otherwise a crash would leave a data file that is not
+/// empty without a superblock, which is damage.
+pub(crate) fn create_for_load(
+    options: &PoolOptions,
+    directory: &Path,
+    pool_file: &PoolFile,
+) -> Result<Option<Superblock>> {
+    if choose_medium(options, directory)? != MediumKind::File {
+        return create(options, directory, pool_file).map(|()| None);
+    }
+    let sb = make_parts(options, directory)?;
+    let (path, pool_file) = (pool_file.path(), pool_file.raw());
+    pool_file.write_at(0, &superblock::loading()[..], here()).map_err(io_error(path, "write"))?;
+    pool_file.sync(here()).map_err(io_error(path, "sync"))?;
+    Ok(Some(sb))
+}
+
+/// Makes the pool's other files anew; they go when that fails.
+fn make_parts(options: &PoolOptions, directory: &Path) -> Result<Superblock> {
+    let storage = &*options.storage;
+    for name in PARTS {
+        let path = directory.join(name);
+        storage.remove(&path, here()).map_err(io_error(&path, "remove"))?;
+    }
+    prepare(options, directory).inspect_err(|_| {
+        // No superblock names these files yet; on a full file system their space is needed.
+        for name in PARTS {
+            let _ = storage.remove(&directory.join(name), here());
+        }
+    })
+}
+
+/// Creates the pool's other files, durably, and returns the superblock to write.
+fn prepare(options: &PoolOptions, directory: &Path) -> Result<Superblock> {
     let storage = &*options.storage;
     let medium = choose_medium(options, directory)?;
     let devdax = if medium == MediumKind::Dax { devdax_of(options) } else { None };
@@ -140,7 +176,7 @@ fn prepare(options: &PoolOptions, directory: &Path) -> Result<Vec<u8>> {
             choose_address_beside(capacity, storage.random(), &neighbours::addresses(directory))?
         }
     };
-    let mut sb = Superblock {
+    Ok(Superblock {
         version: VERSION,
         seq: 0,
         uuid,
@@ -161,12 +197,7 @@ fn prepare(options: &PoolOptions, directory: &Path) -> Result<Vec<u8>> {
         group: None,
         made: false,
         alone: false,
-    };
-    let mut bytes = Vec::with_capacity(FILE_BYTES);
-    bytes.extend_from_slice(&sb.encode()[..]);
-    sb.seq = 1;
-    bytes.extend_from_slice(&sb.encode()[..]);
-    Ok(bytes)
+    })
 }
 
 /// An address for a region of `capacity` bytes. It divides the middle of the address space into places and returns

@@ -181,7 +181,8 @@ pub trait MediumOps: Send + Sync {
 
     /// Gives the memory of a part of the region back: it shows the data file again, and a page of it takes memory of
     /// its own only when it is next stored to. False where that cannot be: the log holds what the data file lacks, or
-    /// the region is no working copy of a file. O(pages that were stored to).
+    /// the region is no working copy of a file. A pool that is filled without a log gives back what it has written of
+    /// the part; false when it is writing. O(pages that were stored to).
     ///
     /// # Errors
     /// The operating system's, or that which poisoned the medium. The region then shows what it showed before.

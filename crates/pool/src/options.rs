@@ -102,7 +102,7 @@ impl PoolOptions {
     crate::pool_config_setters! { config:
         config, create, read_only, medium, durability, nowait_within, busy_wait, keeps_recent, memory_bytes_max,
         capacity("64 KiB to 64 TiB. Default: 1 TiB."),
-        log_bytes, domain,
+        log_bytes, domain, bulk_load,
     }
 
     /// The devdax device that holds the region of a new dax pool. Creation zeroes the device, and fails if its

@@ -2,6 +2,7 @@
 
 use crate::config::Create;
 use crate::create;
+use crate::file::bulk::{BulkMedium, open_bulk};
 use crate::file::exit_hook::flush_at_exit;
 use crate::file::medium::FileMedium;
 use crate::file::recover::{Recovered, recover};
@@ -30,6 +31,8 @@ use std::thread::JoinHandle;
 /// What keeps the region durable.
 enum Backing {
     File(Arc<FileMedium>),
+    /// A new pool, which is filled without a log.
+    Bulk(Arc<BulkMedium>),
     Mapped(Arc<Mapped>),
     ReadOnly(Arc<ReadOnly>),
 }
@@ -37,7 +40,7 @@ enum Backing {
 /// An open pool.
 ///
 /// Dropping it without [`Pool::close`] is an orderly crash: background threads stop, nothing more is written, and
-/// the next opening recovers what was durable.
+/// the next opening recovers what was durable. (Of a bulk load that has not ended nothing is: its files are removed.)
 pub struct Pool {
     region: Region,
     info: PoolInfo,
@@ -54,6 +57,16 @@ impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pool").field("info", &self.info).field("report", &self.report).finish_non_exhaustive()
     }
+}
+
+/// Whether an opening has made the pool.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Made {
+    /// It was there.
+    Before,
+    Now,
+    /// All but its superblock, which is written when the pool has been filled.
+    ToLoad,
 }
 
 /// What there is at the path of a pool.
@@ -147,24 +160,26 @@ impl Pool {
         {
             return Ok(Self::read_only(directory, &sb, recovered, None));
         }
-        let (file, sb, created) = Self::open_superblock(directory, options, &mut begins)?;
+        let (file, sb, made) = Self::open_superblock(directory, options, &mut begins)?;
         options.refuse_other(directory, &sb)?;
         let PoolFiles { data, log } = PoolFiles::open(storage, directory, &sb, options.config.read_only)?;
         let mut pool = match log {
+            Some(_) if made == Made::ToLoad => Self::open_to_load(directory, options, sb, file, data)?,
             Some(log) => Self::open_file(directory, options, sb, file, data, log)?,
             None => Self::open_mapped(directory, options, sb, file, data)?,
         };
-        pool.report.created = created;
+        pool.report.created = made != Made::Before;
         Ok(pool)
     }
 
     /// Opens and locks the file `pool`, after creating a pool where the options ask for it: then calls `begins` first.
-    /// Returns the file, the superblock in it, and whether this call created the pool.
+    /// Returns the file, the superblock in it (or to be written, for a pool that is made to be loaded), and whether
+    /// this call made the pool.
     fn open_superblock(
         directory: &Path,
         options: &PoolOptions,
         begins: &mut dyn FnMut(&LockedPool),
-    ) -> Result<(LockedPool, Superblock, bool)> {
+    ) -> Result<(LockedPool, Superblock, Made)> {
         let storage = &*options.storage;
         let create = options.config.creates();
         let how = match (look(storage, directory)?, create) {
@@ -192,7 +207,7 @@ impl Pool {
         let file = locked.file();
         let bytes = read_superblock_file(file)?;
         let decoded = superblock::decode(file.path(), &bytes);
-        if decoded.is_err() && create::is_half_made(&bytes) && create::image_is_empty(storage, directory)? {
+        if decoded.is_err() && create::is_unfinished(storage, directory, &bytes)? {
             if create == Create::Never {
                 return Err(Error::Foreign {
                     path: directory.to_owned(),
@@ -200,15 +215,44 @@ impl Pool {
                 });
             }
             begins(&locked);
-            create::create(options, directory, file)?;
+            if !options.config.bulk_load {
+                create::create(options, directory, file)?;
+            } else if let Some(sb) = create::create_for_load(options, directory, file)? {
+                return Ok((locked, sb, Made::ToLoad));
+            }
             let bytes = read_superblock_file(file)?;
             let sb = superblock::decode(file.path(), &bytes)?;
-            return Ok((locked, sb, true));
+            return Ok((locked, sb, Made::Now));
         }
         if decoded.is_ok() && create == Create::New {
             return Err(Error::Exists { path: directory.to_owned() });
         }
-        Ok((locked, decoded?, false))
+        Ok((locked, decoded?, Made::Before))
+    }
+
+    /// A new pool, which is filled without a log.
+    fn open_to_load(
+        directory: &Path,
+        options: &PoolOptions,
+        sb: Superblock,
+        file: LockedPool,
+        data: DataFiles,
+    ) -> Result<Self> {
+        let info = sb.info(directory);
+        let medium = open_bulk(options, directory, SuperblockFile::new(file, sb), data)?;
+        let mut pool = Self {
+            region: medium.region(),
+            info,
+            report: OpenReport::default(),
+            backing: Backing::Bulk(Arc::clone(&medium)),
+            threads: Vec::new(),
+            damage: Vec::new(),
+            creation: None,
+        };
+        if options.background {
+            pool.threads.push(medium.start()?);
+        }
+        Ok(pool)
     }
 
     fn open_file(
@@ -310,7 +354,7 @@ impl Pool {
     pub fn finish(&self) -> Result<()> {
         match &self.backing {
             Backing::File(medium) => medium.wait_finished(),
-            Backing::Mapped(_) | Backing::ReadOnly(_) => Ok(()),
+            Backing::Bulk(_) | Backing::Mapped(_) | Backing::ReadOnly(_) => Ok(()),
         }
     }
 
@@ -337,6 +381,7 @@ impl Pool {
     pub fn set_made(&self) -> Result<()> {
         match &self.backing {
             Backing::File(medium) => medium.set_made(),
+            Backing::Bulk(medium) => medium.set_made(),
             Backing::Mapped(medium) => medium.set_made(),
             Backing::ReadOnly(_) => Ok(()),
         }
@@ -349,7 +394,7 @@ impl Pool {
     pub fn image_file(&self) -> Result<Option<std::os::fd::OwnedFd>> {
         match &self.backing {
             Backing::Mapped(medium) => medium.image_file(),
-            Backing::File(_) | Backing::ReadOnly(_) => Ok(None),
+            Backing::File(_) | Backing::Bulk(_) | Backing::ReadOnly(_) => Ok(None),
         }
     }
 
@@ -389,6 +434,12 @@ impl Pool {
         self.report.created
     }
 
+    /// True for a pool that is filled without a log, until a checkpoint has ended the load.
+    #[must_use]
+    pub fn is_loading(&self) -> bool {
+        matches!(&self.backing, Backing::Bulk(medium) if !medium.is_finished())
+    }
+
     /// True when opened read-only.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
@@ -400,6 +451,7 @@ impl Pool {
     pub fn stat(&self) -> PoolStat {
         let mut stat = match &self.backing {
             Backing::File(medium) => medium.stat(),
+            Backing::Bulk(medium) => medium.stat(),
             Backing::Mapped(medium) => medium.stat(),
             Backing::ReadOnly(medium) => medium.stat(),
         };
@@ -407,7 +459,7 @@ impl Pool {
         stat
     }
 
-    /// Applies the log to the data file and frees the log.
+    /// Applies the log to the data file and frees the log. In a pool that is filled without a log it ends the load.
     ///
     /// # Errors
     /// The first I/O error, which poisons the pool.
@@ -431,6 +483,7 @@ impl Pool {
     fn settle(&mut self) -> Result<()> {
         let medium = match &self.backing {
             Backing::File(medium) => Arc::clone(medium),
+            Backing::Bulk(medium) => return medium.settle(),
             Backing::Mapped(medium) => return medium.settle(),
             Backing::ReadOnly(_) => return Ok(()),
         };
@@ -449,13 +502,19 @@ impl Pool {
 
     /// Ends the threads and every write under way. A second call does nothing.
     fn stop(&mut self) {
-        if let Backing::File(medium) = &self.backing {
-            medium.stop_threads();
-            for thread in self.threads.drain(..) {
-                // A thread that panicked has poisoned nothing; the pool is being closed or dropped anyway.
-                let _ = thread.join();
-            }
-            medium.shut_down();
+        match &self.backing {
+            Backing::File(medium) => medium.stop_threads(),
+            Backing::Bulk(medium) => medium.stop_thread(),
+            Backing::Mapped(_) | Backing::ReadOnly(_) => return,
+        }
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has poisoned nothing; the pool is being closed or dropped anyway.
+            let _ = thread.join();
+        }
+        match &self.backing {
+            Backing::File(medium) => medium.shut_down(),
+            Backing::Bulk(medium) => medium.shut_down(),
+            Backing::Mapped(_) | Backing::ReadOnly(_) => {}
         }
     }
 
@@ -480,8 +539,7 @@ impl Pool {
             let bytes = read_superblock_file(&file)?;
             Ok(names.iter().all(is_pools)
                 && superblock::decode(file.path(), &bytes).is_err()
-                && create::is_half_made(&bytes)
-                && create::image_is_empty(storage, directory)?)
+                && create::is_unfinished(storage, directory, &bytes)?)
         };
         unfinished().unwrap_or(false)
     }
@@ -529,9 +587,12 @@ impl PoolOptions {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        if let Backing::File(medium) = &self.backing
-            && !medium.is_ours()
-        {
+        let is_ours = match &self.backing {
+            Backing::File(medium) => medium.is_ours(),
+            Backing::Bulk(medium) => medium.is_ours(),
+            Backing::Mapped(_) | Backing::ReadOnly(_) => true,
+        };
+        if !is_ours {
             // The threads are the parent's, and so are the locks that they hold.
             std::mem::forget(std::mem::take(&mut self.threads));
             return;
@@ -539,6 +600,13 @@ impl Drop for Pool {
         self.stop();
         match &self.backing {
             Backing::File(medium) => medium.release(),
+            Backing::Bulk(medium) => {
+                medium.release();
+                // What was loaded without an end is nothing.
+                if let (false, Some(creation)) = (medium.is_finished(), self.creation.take()) {
+                    creation.undo();
+                }
+            }
             Backing::Mapped(medium) => medium.shut_down(),
             Backing::ReadOnly(medium) => medium.release(),
         }

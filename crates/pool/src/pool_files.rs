@@ -197,6 +197,11 @@ impl PoolFile {
         self.file.sync(site).map_err(|e| self.error("sync", &e))
     }
 
+    /// See [`StorageFile::will_sync`].
+    pub(crate) fn will_sync(&self, offset: u64, len: u64) {
+        self.file.will_sync(offset, len);
+    }
+
     pub(crate) fn allocate(&self, offset: u64, len: u64, site: Site) -> std::result::Result<(), FileError> {
         self.file.allocate(offset, len, site).map_err(|e| FileError::new(self.path.clone(), e))
     }

@@ -4,6 +4,7 @@
 //! finds the pool meanwhile.
 
 use crate::create::PARTS;
+use crate::format::superblock;
 use crate::log::{recent, spill};
 use crate::pool_files::{PoolFile, names_in};
 use crate::storage::traits::{OpenHow, Storage, StorageFile, here};
@@ -27,20 +28,19 @@ impl Creation {
     /// Removes the pool's files, and the directory if the creation made it. What cannot be removed stays: the caller
     /// reports the error that made it give up.
     ///
-    /// The file `pool` is blanked first and removed last. A process that is killed in between leaves what an
-    /// interrupted creation leaves, or files that no pool names.
+    /// The file `pool` loses its superblock first and is removed last. A process that is killed in between leaves what
+    /// an interrupted bulk load leaves, or files that no pool names.
     pub(crate) fn undo(self) {
         let Self { directory, held, storage, made_directory, lock } = self;
         let pool = directory.join("pool");
-        let blanked = PoolFile::open(&*held, pool.clone(), OpenHow::Write, "open").and_then(|file| {
-            let size = file.size()?;
-            file.write_at(0, &vec![0; size as usize], here())?;
+        let unmade = PoolFile::open(&*held, pool.clone(), OpenHow::Write, "open").and_then(|file| {
+            file.write_at(0, &superblock::loading()[..], here())?;
             file.sync(here())
         });
         let names = names_in(&*held, &directory).unwrap_or_default();
         let is_part =
             |name: &String| PARTS.contains(&name.as_str()) || recent::is_name(name) || spill::is_name(name);
-        if blanked.is_ok() {
+        if unmade.is_ok() {
             for name in names.iter().filter(|name| is_part(name)) {
                 let _ = held.remove(&directory.join(name), here());
             }

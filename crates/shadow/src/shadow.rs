@@ -462,6 +462,11 @@ impl Shadow {
         }
     }
 
+    /// True when a checkpoint has not yet ended the load of a pool that is filled without a log.
+    pub(crate) fn is_loading(&self) -> bool {
+        self.pool.as_ref().is_some_and(Pool::is_loading)
+    }
+
     /// Applies one batch of durable atomic groups to the durable copy, as the replayer does. False when there was
     /// nothing to do, or the medium replays by itself.
     pub fn replay(&self) -> bool {

@@ -12,6 +12,12 @@ use crate::storage::traits::here;
 use mangrove_sys::Reservation;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// From this size on, the working copy asks for huge pages.
+pub(super) const HUGE_PAGES_FROM_BYTES: u64 = 16 << 20;
+const HUGE_PAGE_BYTES: u64 = 2 << 20;
+/// The data file grows by an eighth of itself, within these bounds, so that growing is rarely a system call.
+const GROW_BYTES_MIN: u64 = 256 << 10;
+const GROW_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of the data file that one thread reads at a time.
 const CHUNK_BYTES: u64 = 2 << 20;
 /// Pages read at a time: few enough to be still in the cache when they are verified.
@@ -124,6 +130,33 @@ pub(super) fn verify_suspect(
         return Err(files.damaged_page(page));
     }
     Ok(())
+}
+
+/// Reserves space for at least `bytes` bytes of the data file, for which space for `grown` is reserved, and for their
+/// page checksums: for some more than that, unless there is no space for more. Returns for how many bytes there is
+/// space then.
+pub(super) fn reserve_more(
+    files: &DataFiles,
+    grown: u64,
+    bytes: u64,
+    capacity: u64,
+) -> std::result::Result<u64, FileError> {
+    let exact = bytes.next_multiple_of(PAGE_BYTES as u64);
+    let spare = (grown / 8).clamp(GROW_BYTES_MIN, GROW_BYTES_MAX).next_multiple_of(PAGE_BYTES as u64);
+    let generous = (grown + spare).clamp(exact, capacity);
+    match files.allocate(grown, generous) {
+        Err(e) if generous > exact && e.is_no_space() => files.allocate(grown, exact).map(|()| exact),
+        result => result.map(|()| generous),
+    }
+}
+
+/// Asks for huge pages for the working copy, which grows from `from` to `to` bytes.
+pub(super) fn advise_huge(memory: &Reservation, from: u64, to: u64) {
+    if to >= HUGE_PAGES_FROM_BYTES {
+        let from = if from < HUGE_PAGES_FROM_BYTES { 0 } else { from & !(HUGE_PAGE_BYTES - 1) };
+        let end = to.next_multiple_of(HUGE_PAGE_BYTES).min(memory.len() as u64);
+        memory.advise_huge(from as usize, (end - from) as usize);
+    }
 }
 
 /// Returns how many bytes of the data file may be used, after reserving space for them. A crash may have lost space

@@ -18,13 +18,14 @@ use crate::file::checkpoint::Checkpointer;
 use crate::file::exit_hook::FlushAtExit;
 use crate::file::finish_recovery::DeferredRecovery;
 use crate::file::flusher::Flusher;
+use crate::file::image::{HUGE_PAGES_FROM_BYTES, advise_huge, reserve_more};
 use crate::file::log_growth::LogGrowth;
 use crate::format::page_sums::PAGE_BYTES;
 use crate::log::group_commit::GroupWriter;
 use crate::log::ring::{AppendError, Log};
 use crate::log::spill;
 use crate::log::spill::PendingSpill;
-use crate::pool_files::{DataFiles, FileError, SuperblockFile};
+use crate::pool_files::{DataFiles, SuperblockFile};
 use crate::stat::{MediumKind, PoolStat};
 use crate::storage::traits::{Storage, here};
 use crate::sync::{Mutex, nanoseconds};
@@ -34,12 +35,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-
-/// From this size on, the working copy asks for huge pages.
-pub(crate) const HUGE_PAGES_FROM_BYTES: u64 = 16 << 20;
-/// The data file grows by an eighth of itself, within these bounds, so that `grow` is rarely a system call.
-const GROW_BYTES_MIN: u64 = 256 << 10;
-const GROW_BYTES_MAX: u64 = 64 << 20;
 
 /// The parts that a file pool is opened with.
 pub(crate) struct FileParts {
@@ -546,12 +541,7 @@ impl FileMedium {
     }
 
     fn advise(&self, from: u64, to: u64) {
-        if to >= HUGE_PAGES_FROM_BYTES {
-            let from = if from < HUGE_PAGES_FROM_BYTES { 0 } else { from };
-            let end = to.next_multiple_of(2 << 20).min(self.memory.len() as u64);
-            let from = from & !((2 << 20) - 1);
-            self.memory.advise_huge(from as usize, (end - from) as usize);
-        }
+        advise_huge(&self.memory, from, to);
     }
 
     pub(crate) fn stat(&self) -> PoolStat {
@@ -738,15 +728,8 @@ impl MediumOps for FileMedium {
             let path = self.files.image.path().to_owned();
             return Err(Error::NoSpace { path, wanted: bytes - capacity });
         }
-        let exact = bytes.next_multiple_of(PAGE_BYTES as u64);
-        let spare = (grown / 8).clamp(GROW_BYTES_MIN, GROW_BYTES_MAX).next_multiple_of(PAGE_BYTES as u64);
-        let generous = (grown + spare).clamp(exact, capacity);
-        let (mut to, mut result) = (generous, self.files.allocate(grown, generous));
-        if generous > exact && result.as_ref().is_err_and(FileError::is_no_space) {
-            (to, result) = (exact, self.files.allocate(grown, exact));
-        }
-        match result {
-            Ok(()) => {
+        match reserve_more(&self.files, grown, bytes, capacity) {
+            Ok(to) => {
                 self.advise(grown, to);
                 if grown < HUGE_PAGES_FROM_BYTES && to >= HUGE_PAGES_FROM_BYTES {
                     // What was used before the advice lies in small pages.
@@ -758,7 +741,8 @@ impl MediumOps for FileMedium {
             }
             Err(e) => {
                 let is_full = e.is_no_space();
-                let error = e.doing_with_space("allocate space in", exact - grown);
+                let wanted = bytes.next_multiple_of(PAGE_BYTES as u64) - grown;
+                let error = e.doing_with_space("allocate space in", wanted);
                 if !is_full {
                     self.poison(error.clone());
                 }

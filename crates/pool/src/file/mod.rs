@@ -1,6 +1,7 @@
 //! The medium `file`: a working copy in DRAM, the redo log, and the data file that checkpoints bring up to date.
 
 mod apply_log;
+pub(super) mod bulk;
 pub(super) mod checkpoint;
 mod damage_notes;
 pub(super) mod exit_hook;
@@ -10,6 +11,7 @@ mod grow_log;
 mod image;
 mod log_growth;
 pub(super) mod medium;
+mod page_marks;
 mod page_out;
 pub(super) mod recover;
 pub(super) mod scrub;

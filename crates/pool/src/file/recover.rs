@@ -12,8 +12,8 @@ use crate::file::apply_log::LogParts;
 use crate::file::checkpoint::{Checkpointer, page_buffer};
 use crate::file::damage_notes::DamageNotes;
 use crate::file::finish_recovery::DeferredRecovery;
-use crate::file::image::{ImageReader, make_room, map_image, verify_suspect};
-use crate::file::medium::{FileParts, HUGE_PAGES_FROM_BYTES};
+use crate::file::image::{HUGE_PAGES_FROM_BYTES, ImageReader, make_room, map_image, verify_suspect};
+use crate::file::medium::FileParts;
 use crate::format::page_sums::{CHECKSUM_BYTES, PAGE_BYTES, PageChecksums};
 use crate::format::superblock::Superblock;
 use crate::limits::{fits_memory, reserve};
@@ -73,6 +73,18 @@ fn reserve_at(address: u64, capacity: u64, needed: u64) -> Result<Reservation> {
         .map_err(|e| if taken.get() { Error::AddressTaken { address, len: capacity } } else { e })
 }
 
+/// Reserves the address space of the pool's region, `needed` bytes at least.
+///
+/// # Errors
+/// `AddressTaken`, `Unsupported`.
+pub(super) fn reserve_region(options: &PoolOptions, sb: &Superblock, needed: u64) -> Result<Reservation> {
+    match sb.address {
+        _ if options.away => reserve(sb.capacity, needed, Reservation::anonymous),
+        0 => reserve(sb.capacity, needed, Reservation::anonymous),
+        address => reserve_at(address, sb.capacity, needed),
+    }
+}
+
 /// Reads the file pool in `directory` whose superblock is `sb`, and whose other files are `files` and `log_file`.
 ///
 /// # Errors
@@ -102,11 +114,7 @@ pub(crate) fn recover(
         let limit = options.config.memory_bytes_max;
         fits_memory(directory, limit, image_size, 0)?;
     }
-    let memory = match sb.address {
-        _ if options.away => reserve(sb.capacity, image_size, Reservation::anonymous)?,
-        0 => reserve(sb.capacity, image_size, Reservation::anonymous)?,
-        address => reserve_at(address, sb.capacity, image_size)?,
-    };
+    let memory = reserve_region(options, sb, image_size)?;
     let sums = files.read_sums(sb, memory.len() as u64)?;
     notes.pass(files.refuse_sums_beyond(sb, image_size, &sums), || ())?;
     let mapped = lazy && map_image(&files, image_size, &memory)?;

@@ -18,6 +18,9 @@ pub(crate) const FILE_BYTES: usize = 2 * COPY_BYTES;
 /// Version that this code writes, and the newest that it reads.
 pub(crate) const VERSION: u32 = 4;
 const MAGIC: [u8; 8] = *b"MANGROVE";
+/// The file `pool` begins so while its pool is filled without a log. No superblock does: the bytes after the magic
+/// number are a version, and this one comes with another mark of the byte order.
+const LOADING: [u8; 16] = *b"MANGROVE-LOADING";
 const ENDIAN_MARK: u32 = 0x0a0b_0c0d;
 /// Longest name of a devdax device.
 pub(crate) const DEVDAX_BYTES_MAX: usize = 1024;
@@ -335,14 +338,35 @@ pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Superblock> {
         (Ok(a), Ok(b)) => Ok(if a.seq >= b.seq { a } else { b }),
         // The other copy is torn by a crash, or damaged. This one is whole; at worst it is older.
         (Ok(sb), Err(_)) | (Err(_), Ok(sb)) => Ok(Superblock { alone: true, ..sb }),
+        (Err(_), Err(_)) if is_loading(bytes) => Err(Error::Foreign {
+            path: path.to_owned(),
+            what: "a bulk load is under way here, or was interrupted: there is no pool yet".into(),
+        }),
         (Err(a), Err(b)) => Err(worse(path, a, b)),
     }
+}
+
+/// The file `pool` of a pool that is filled without a log: no copy of the superblock is whole.
+pub(crate) fn loading() -> Box<[u8; FILE_BYTES]> {
+    let mut bytes = Box::new([0; FILE_BYTES]);
+    bytes[..LOADING.len()].copy_from_slice(&LOADING);
+    bytes
+}
+
+/// True for the file `pool` of a pool that was filled without a log, up to its end: unless the other copy of the
+/// superblock is whole, there is no pool.
+pub(crate) fn is_loading(bytes: &[u8]) -> bool {
+    bytes.starts_with(&LOADING)
 }
 
 /// The copies that are not whole (for `check`): for each, its offset and a message.
 pub(crate) fn copy_faults(bytes: &[u8]) -> Vec<(u64, String)> {
     let mut faults = Vec::new();
     for (i, copy) in bytes.chunks_exact(COPY_BYTES).take(2).enumerate() {
+        if i == 0 && is_loading(bytes) {
+            // The process died between the two copies that end a bulk load.
+            continue;
+        }
         let what = match decode_copy(copy, i as u64) {
             Ok(_) => continue,
             Err(CopyFault::Blank) => "this copy of the superblock is blank".to_owned(),

@@ -695,7 +695,7 @@ unsafe fn copy_small(src: *const u8, to: *mut u8, len: usize) {
 /// # Safety
 /// As `copy_nonoverlapping`, except that other threads may store to aligned words of the source atomically.
 #[inline]
-unsafe fn copy_words(mut src: *const u8, mut to: *mut u8, mut len: usize) {
+pub(crate) unsafe fn copy_words(mut src: *const u8, mut to: *mut u8, mut len: usize) {
     // SAFETY: pointers stay inside the two ranges that the caller guarantees.
     unsafe {
         let head = src.align_offset(8).min(len);

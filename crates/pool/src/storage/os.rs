@@ -229,6 +229,10 @@ impl StorageFile for OsFile {
         mangrove_sys::without_size_signal(|| self.file.write_all_at(bytes, offset))
     }
 
+    fn will_sync(&self, offset: u64, len: u64) {
+        file::start_writing(&self.file, offset, len);
+    }
+
     fn prepare_durable(&self) -> io::Result<()> {
         if self.direct.get().is_none() {
             match file::open_direct_durable(&self.file) {

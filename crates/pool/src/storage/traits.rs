@@ -181,6 +181,12 @@ pub trait StorageFile: Send + Sync {
     /// The operating system's; any part of the bytes may have been written.
     fn write_at(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()>;
 
+    /// Announces that what was written to `offset..offset + len` will be synced, so that the system may start writing
+    /// it. A hint: it makes nothing durable.
+    fn will_sync(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
+
     /// Opens the O_DIRECT descriptor that `write_durable` uses. Optional: without this call, `write_durable` opens
     /// it on first use; where direct I/O is refused it writes through the page cache and syncs.
     ///

@@ -41,6 +41,25 @@ impl Shadow {
         if is_out { Ok(()) } else { Err(unsupported()) }
     }
 
+    /// Gives back the memory of what lies in the data file as it is, where the medium knows that without a checkpoint:
+    /// while a new pool is filled without a log ([`PoolConfig::bulk_load`](crate::PoolConfig::bulk_load)). Does nothing
+    /// elsewhere. O(pages).
+    ///
+    /// # Errors
+    /// The first I/O error, which poisons the shadow.
+    ///
+    /// # Safety
+    /// As [`Shadow::page_out`].
+    pub unsafe fn page_out_loaded(&self) -> Result<()> {
+        match &self.backing {
+            Backing::Log(log) if self.is_loading() => {
+                // SAFETY: the caller's promise.
+                unsafe { log.region.page_out(Range { offset: 0, len: self.len() }) }.map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether [`Shadow::page_out`] works here.
     ///
     /// # Errors
