@@ -61,7 +61,7 @@ impl OpenArgs {
         self.options().create(Create::Never).open(path)
     }
 
-    fn options(&self) -> MapOptions {
+    pub(crate) fn options(&self) -> MapOptions {
         let mut options = Map::options().durability(self.durability).medium(self.medium).domain(self.domain);
         options = options.busy_wait(self.wait.duration());
         if let Some(bytes) = self.capacity {

@@ -34,6 +34,8 @@ impl Map {
         };
         let records = from.len()?;
         let options = copy_options(info.capacity, info.log_bytes_max);
-        appear(path.as_ref(), &info.path, |part| copy(from.iter()?, records, &options, part, &mut progress))
+        appear(path.as_ref(), Some(&info.path), |part| {
+            copy(from.iter()?, records, &options, part, &mut progress)
+        })
     }
 }

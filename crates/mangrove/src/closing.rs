@@ -21,6 +21,13 @@ impl Closing {
     pub(crate) fn close(mut self) -> Result<()> {
         self.0.take().map_or(Ok(()), |pool| Ok(pool.close()?))
     }
+
+    /// Ends the pool as a crash does, and removes it if it was created by this opening.
+    pub(crate) fn undo_creation(mut self) {
+        if let Some(pool) = self.0.take() {
+            pool.undo_creation();
+        }
+    }
 }
 
 impl Drop for Closing {

@@ -1,6 +1,7 @@
 //! Copies the records of a map into a new pool: those of a walk, or those that a pool's files hold.
 
 use crate::convert::engine;
+use crate::load::Unfinished;
 use crate::{Create, Durability, Error, Map, MapOptions, Range, Result};
 use mangrove_hart::Hart;
 use mangrove_pool::appear;
@@ -35,9 +36,10 @@ const PROGRESS_RECORDS: u64 = 4096;
 
 /// Options of a copy of a pool with this capacity and this log (0: none).
 pub(crate) fn copy_options(capacity: u64, log_bytes: u64) -> MapOptions {
-    // The copy counts only once it is durable as a whole: no need to wait for each record.
+    // The copy counts only once it is durable as a whole: no need to wait for each record, nor for a log.
     let options = Map::options()
         .create(Create::New)
+        .bulk_load(true)
         .capacity(capacity)
         .durability(Durability::Interval(Duration::from_millis(100)));
     if log_bytes == 0 { options } else { options.log_bytes(log_bytes) }
@@ -51,11 +53,11 @@ pub(crate) fn copy(
     part: &Path,
     progress: &mut impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<BackupReport> {
-    let to = options.open(part)?;
+    let to = Unfinished::open(options, part)?;
     let mut done = Progress { records: 0, records_total, bytes: 0 };
     let mut outcome = Ok(());
     from.visit(|key, value| {
-        outcome = to.put_nowait(key, value);
+        outcome = to.map().put_nowait(key, value);
         done.records += 1;
         done.bytes += (key.len() + value.len()) as u64;
         if outcome.is_ok() && done.records.is_multiple_of(PROGRESS_RECORDS) && progress(done).is_break() {
@@ -105,6 +107,6 @@ pub(crate) fn copy_files(
     let walk = hart.range(Bound::Unbounded, Bound::Unbounded).map_err(|e| engine(from, e))?;
     let walk = Range::new(walk, from);
     let copy_options = copy_options(pool.info().capacity, pool.info().log_bytes_max);
-    let copied = appear(new, from, |part| copy(walk, report.records, &copy_options, part, progress))?;
+    let copied = appear(new, Some(from), |part| copy(walk, report.records, &copy_options, part, progress))?;
     Ok((copied, damage))
 }

@@ -53,6 +53,7 @@ mod convert;
 mod copy;
 mod error;
 pub mod heap;
+mod load;
 mod map;
 mod options;
 mod owned;

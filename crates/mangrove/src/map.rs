@@ -428,6 +428,13 @@ impl Map {
         PoolInfo::new(self.pool.pool().info(), true)
     }
 
+    /// Ends the map as a crash does, and removes what this opening created.
+    pub(crate) fn undo_creation(self) {
+        let Self { hart, pool, .. } = self;
+        drop(hart);
+        pool.undo_creation();
+    }
+
     /// Makes everything durable, brings the data file up to date, marks the pool clean and unlocks it.
     ///
     /// # Errors

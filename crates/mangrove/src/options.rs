@@ -62,7 +62,7 @@ impl MapOptions {
     mangrove_pool::pool_config_setters! { config:
         config, create, read_only, medium, durability, nowait_within, busy_wait, keeps_recent, memory_bytes_max,
         capacity("1 MiB to 64 TiB. Each GiB costs 32 KiB of the data file. Default: 128 GiB. A map that is there keeps its own, and another one is refused."),
-        log_bytes, domain,
+        log_bytes, domain, bulk_load,
     }
 
     /// How writers exclude each other. Default: [`Locking::Optimistic`].

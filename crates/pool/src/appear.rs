@@ -1,4 +1,4 @@
-//! A new pool that appears whole or not at all: a backup.
+//! A new pool that appears whole or not at all: a backup, or one that is loaded.
 //!
 //! It is written under a temporary name in the same directory, made durable, closed, and only then renamed. What a
 //! killed process left under the temporary name is removed by the next one.
@@ -17,16 +17,16 @@ use std::path::{Path, PathBuf};
 /// How many times the lock file may be missing, or be another file, when it is locked.
 const LOCK_TRIES_MAX: u32 = 100;
 
-/// Has `write` make a copy of the pool at `like` under the temporary name that it is given, and durable; then gives
-/// it the name `path`. The directory and its files get the permissions of those of `like`; until then no other user
-/// may enter the directory.
+/// Has `write` make a pool under the temporary name that it is given, and durable; then gives it the name `path`.
+/// Folder and files get the permissions of those of `like`, if it is a copy of that pool; until then nobody else may
+/// enter the folder. Otherwise they have those that the process gives to new files.
 ///
 /// # Errors
 /// Those of `write`; `Exists`, `Foreign`, `Unsupported` for a place in a pool's directory, `NoSpace`, `ReadOnly`,
 /// `Io`; and `Busy`: another process makes a pool at `path` in this way. Nothing is left at `path`.
 pub fn appear<T, E: From<Error>>(
     path: &Path,
-    like: &Path,
+    like: Option<&Path>,
     write: impl FnOnce(&Path) -> std::result::Result<T, E>,
 ) -> std::result::Result<T, E> {
     refuse_what_is_there(path)?;
@@ -47,22 +47,25 @@ pub fn appear<T, E: From<Error>>(
     }
     remove_part(&part)?;
     remove_leftovers(place);
-    let made = fs::DirBuilder::new().mode(0o700).create(&part);
+    let mode = if like.is_some() { 0o700 } else { 0o777 };
+    let made = fs::DirBuilder::new().mode(mode).create(&part);
     made.map_err(|e| lock_error(&part, &part, &e))?;
     let result = write(&part).and_then(|answer| {
-        keep_permissions(like, &part).map_err(|e| failed(&part, "set the permissions of", &e))?;
-        // Durable-order: the copy was closed, hence durable, before it gets its name.
-        fs::rename(&part, place).map_err(|e| failed(path, "rename the finished backup to", &e))?;
+        if let Some(like) = like {
+            keep_permissions(like, &part).map_err(|e| failed(&part, "set the permissions of", &e))?;
+        }
+        // Durable-order: the pool was closed, hence durable, before it gets its name.
+        fs::rename(&part, place).map_err(|e| failed(path, "rename the finished pool to", &e))?;
         let parent = place.parent().unwrap_or(place);
         File::open(parent).and_then(|dir| dir.sync_all()).map_err(|e| {
-            // A failed backup must leave nothing there.
+            // What failed must leave nothing there.
             let _ = fs::rename(place, &part);
             failed(parent, "make durable", &e)
         })?;
         Ok(answer)
     });
     if result.is_err() && !Pool::is_busy(&part) {
-        // Nothing useful can be done when even the removal fails; the next backup tries again.
+        // Nothing useful can be done when even the removal fails; the next one to make this pool tries again.
         let _ = fs::remove_dir_all(&part);
     }
     result
@@ -76,7 +79,7 @@ fn remove_part(part: &Path) -> Result<()> {
     if Pool::inspect(part).is_ok() && Pool::is_busy(part) {
         return Err(Error::busy(part));
     }
-    fs::remove_dir_all(part).map_err(|e| failed(part, "remove what an earlier backup left in", &e))
+    fs::remove_dir_all(part).map_err(|e| failed(part, "remove what an interrupted one left in", &e))
 }
 
 /// Removes what killed processes left beside `place`, under the temporary names of other copies, which may never be
@@ -122,7 +125,7 @@ fn refuse_what_is_there(path: &Path) -> Result<()> {
         Ok(_) if path.join("pool").exists() => Err(Error::Exists { path: path.to_owned() }),
         Ok(_) => Err(Error::Foreign {
             path: path.to_owned(),
-            what: "something else lies there, and a backup makes a folder of its own; name one that does not exist"
+            what: "something else lies there, and a new pool gets a folder of its own; name one that does not exist"
                 .into(),
         }),
     }
@@ -134,7 +137,7 @@ struct NameLock {
     path: PathBuf,
 }
 impl NameLock {
-    /// Takes the right to `part` by the file at `path`; `Busy` when another backup has it.
+    /// Takes the right to `part` by the file at `path`; `Busy` when another process has it.
     fn take(path: PathBuf, part: &Path) -> Result<Self> {
         let io = |e: &io::Error| lock_error(&path, part, e);
         for _ in 0..LOCK_TRIES_MAX {
@@ -194,7 +197,7 @@ fn lock_error(path: &Path, part: &Path, error: &io::Error) -> Error {
 
 fn temporary_name(path: &Path, what: &str) -> Result<PathBuf> {
     let name = path.file_name().ok_or_else(|| Error::Unsupported {
-        what: format!("{} names no pool; give the backup a name of its own", path.display()),
+        what: format!("{} names no pool; give it a name of its own", path.display()),
     })?;
     let mut temporary = std::ffi::OsString::from(".");
     temporary.push(name);

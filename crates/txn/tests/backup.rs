@@ -178,7 +178,7 @@ fn a_backup_that_fails_leaves_nothing() {
         std::fs::write(folder.join("notes/file"), b"of the user").unwrap();
         options.open(folder.join("other")).unwrap().close().unwrap();
         for (place, says) in [
-            ("notes", "something else lies there, and a backup makes a folder of its own"),
+            ("notes", "something else lies there, and a new pool gets a folder of its own"),
             ("notes/file", "something else lies there"),
             ("other/backup", "lies inside another pool's folder"),
             ("other", "already holds a pool"),

@@ -7,7 +7,7 @@ use crate::size::{count, human};
 use crate::{interrupt, output, progress, stderr};
 use anyhow::Context;
 use indicatif::ProgressBar;
-use mangrove::{Batch, Map};
+use mangrove::{Batch, Error, Map};
 use serde_json::json;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -25,12 +25,16 @@ use std::time::Instant;
 /// of its thread begins; all threads share each device write. Ctrl-C stops between two records:
 /// what was acknowledged stays, and loading the same file again finishes the work. When standard input
 /// or a pipe pauses, what was read until then is written.
+///
+/// With --bulk the pool is new and gets no log: it appears whole and durable at the end, several times as fast, or
+/// not at all.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   mangrove map load words.pool /usr/share/dict/words          one key a line, value: the line's number
   mangrove map load pairs.pool pairs.tsv --threads 32
   zcat big.tsv.gz | mangrove map load big.pool - --batch 1000 --json
-  mangrove map load fast.pool big.tsv --durability interval=10")]
+  mangrove map load fast.pool big.tsv --durability interval=10
+  mangrove map load new.pool big.tsv --bulk                    a new pool, without a log: all or nothing")]
 pub(crate) struct Args {
     /// The pool; created when it is not there
     pool: PathBuf,
@@ -46,6 +50,9 @@ pub(crate) struct Args {
     /// Records that each thread writes as one atomic batch (fewer before a pause, and at the end)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     batch: u32,
+    /// Make a new pool without a redo log: it appears when all records are in it and durable
+    #[arg(long, conflicts_with_all = ["report", "durability"])]
+    bulk: bool,
     /// Print a JSON object at the end
     #[arg(long)]
     json: bool,
@@ -162,29 +169,20 @@ fn bytes_of(record: &Record) -> usize {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut input = Input::open(&args.input, args.format)?;
+    if args.bulk {
+        return run_bulk(args, &mut input);
+    }
     let map = args.opening.create(&args.pool)?;
     interrupt::catch()?;
     let report = args.report.then(|| std::io::stdout().as_fd().try_clone_to_owned()).transpose()?;
-    let loader = Loader {
-        map: &map,
-        batch: args.batch as usize,
-        report: report.map(File::from),
-        acknowledged: AtomicU64::new(0),
-        stop: AtomicBool::new(false),
-        error: Mutex::new(None),
-        bar: progress::bytes("load", input.len()),
-        under_way: UnderWay::new(UNDER_WAY_BYTES_MAX),
-    };
+    let loader = Loader::new(&map, args, report.map(File::from), input.len());
     let start = Instant::now();
     let read = loader.load(&mut input, usize::from(args.threads));
     let synced = map.sync();
     let seconds = start.elapsed().as_secs_f64();
-    loader.bar.finish_and_clear();
-    let records = loader.acknowledged.load(Ordering::Acquire);
-    let error = loader.error.lock().unwrap_or_else(PoisonError::into_inner).take();
-    drop(loader.report);
+    let (records, loaded) = loader.end(read);
 
-    let failed = error.or(read.err()).or(synced.err().map(Into::into));
+    let failed = loaded.err().or(synced.err().map(Into::into));
     let interrupted = interrupt::asked();
     if failed.is_some() || interrupted {
         stderr::line(format_args!(
@@ -197,6 +195,49 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         Some(error) => Err(error),
         None => closed.map(|()| if interrupted { Exit::Interrupted } else { Exit::Ok }),
     }
+}
+
+/// Makes a new pool without a log.
+fn run_bulk(args: &Args, input: &mut Input) -> anyhow::Result<Exit> {
+    interrupt::catch()?;
+    let start = Instant::now();
+    let loaded = args.opening.options().load(&args.pool, |map| -> anyhow::Result<(u64, u64)> {
+        let loader = Loader::new(map, args, None, input.len());
+        let read = loader.load(input, usize::from(args.threads));
+        let (records, loaded) = loader.end(read);
+        loaded?;
+        if interrupt::asked() { Err(Error::Stopped.into()) } else { Ok((records, map.len()?)) }
+    });
+    let seconds = start.elapsed().as_secs_f64();
+    let (records, in_map) = match loaded {
+        Ok(done) => done,
+        Err(error) if matches!(error.downcast_ref(), Some(Error::Stopped)) => {
+            stderr::line(format_args!("mangrove: interrupted; nothing was left at {}", args.pool.display()));
+            return Ok(Exit::Interrupted);
+        }
+        Err(error) => return Err(error),
+    };
+    let rate = records as f64 / seconds.max(1e-9);
+    if args.json {
+        output::json(&json!({
+            "records": records,
+            "complete": true,
+            "seconds": seconds,
+            "records_per_second": rate,
+            "threads": args.threads,
+            "batch": args.batch,
+            "bulk": true,
+            "records_in_map": in_map,
+        }))?;
+    } else {
+        output::lines([format!(
+            "{} records in {seconds:.2} s ({} a second), without a log; {} in the map",
+            count(records),
+            count(rate as u64),
+            count(in_map),
+        )])?;
+    }
+    Ok(Exit::Ok)
 }
 
 fn map_close(map: Map, args: &Args, records: u64, seconds: f64, tell: bool) -> anyhow::Result<()> {
@@ -232,7 +273,28 @@ fn map_close(map: Map, args: &Args, records: u64, seconds: f64, tell: bool) -> a
     Ok(())
 }
 
-impl Loader<'_> {
+impl<'a> Loader<'a> {
+    fn new(map: &'a Map, args: &Args, report: Option<File>, input_bytes: u64) -> Self {
+        Self {
+            map,
+            batch: args.batch as usize,
+            report,
+            acknowledged: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            error: Mutex::new(None),
+            bar: progress::bytes("load", input_bytes),
+            under_way: UnderWay::new(UNDER_WAY_BYTES_MAX),
+        }
+    }
+
+    /// Ends what is shown of the progress. Returns how many records were acknowledged, and the first error, of which
+    /// `read` is that of reading.
+    fn end(self, read: anyhow::Result<()>) -> (u64, anyhow::Result<()>) {
+        self.bar.finish_and_clear();
+        let error = self.error.lock().unwrap_or_else(PoisonError::into_inner).take();
+        (self.acknowledged.load(Ordering::Acquire), error.map_or(read, Err))
+    }
+
     /// Reads records and hands each to the thread of its key, so that of two records of one key the
     /// later one wins.
     fn load(&self, input: &mut Input, threads: usize) -> anyhow::Result<()> {

@@ -65,7 +65,7 @@ impl Heap {
         drop(self.thread()?);
         self.refuse_own_directory(path.as_ref())?;
         let like = self.shadow().path().unwrap_or(Path::new("")).to_owned();
-        appear(path.as_ref(), &like, |part| self.copy_to(part, &mut progress))
+        appear(path.as_ref(), Some(&like), |part| self.copy_to(part, &mut progress))
     }
 
     /// A pool in the heap's own directory would be lost with it, and be copied with it by other tools.
