@@ -254,7 +254,7 @@ fn what_does_not_fit_is_refused_before_anything_is_written_and_a_full_disk_leave
     let told = finish(yard.command_behind(&SMALL_FILES, &["leveldb", "import", "source", "new"]));
     told.is(3, "new", "a file size limit");
     sources.nothing_of("new");
-    for bytes in [1 << 20, 70 << 20] {
+    for bytes in [1 << 20, 12 << 20] {
         let mount = match Mount::tmpfs(&yard.path("small"), bytes) {
             Ok(mount) => mount,
             Err(why) => return eprintln!("no small disk here ({why}): nothing is tested with one"),

@@ -75,7 +75,7 @@ impl Options {
     mangrove_shadow::pool_config_setters! { config:
         config, create, medium, durability, nowait_within, busy_wait, keeps_recent, memory_bytes_max,
         capacity("Up to 16 TiB. Default: 256 GiB."),
-        log_bytes,
+        log_bytes, bulk_load,
     }
 
     /// How the state comes into memory: read and verified first, or mapped copy on write, which is ready at once

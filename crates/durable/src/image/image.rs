@@ -442,6 +442,11 @@ impl Backing for State {
         Ok(self.shadow.checkpoint()?)
     }
 
+    fn page_out_loaded(&self) -> Result<()> {
+        // SAFETY: only commands store and commit, and none runs.
+        Ok(unsafe { self.shadow.page_out_loaded() }?)
+    }
+
     #[inline]
     fn poisoned(&self) -> Option<Error> {
         self.shadow.poisoned().map(Error::from)

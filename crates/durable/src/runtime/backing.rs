@@ -84,6 +84,14 @@ pub(crate) trait Backing: Send + Sync {
     /// The first error of the medium, which poisons the pool.
     fn checkpoint(&self) -> Result<()>;
 
+    /// Gives back the memory of what a load without a log has written. No command runs.
+    ///
+    /// # Errors
+    /// As `checkpoint`.
+    fn page_out_loaded(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// The error that poisoned the pool, if any: nothing is committed any more. Cheap, since each batch asks.
     fn poisoned(&self) -> Option<Error> {
         None

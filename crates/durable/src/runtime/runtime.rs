@@ -406,6 +406,20 @@ impl Runtime {
         self.executor.backing().checkpoint().map_err(|error| self.executor.fail(error))
     }
 
+    /// Gives memory back while a state is loaded without a log ([`Options::bulk_load`]): parts that have been written,
+    /// and that the latest commands did not change, show the data file. Does nothing otherwise. Commands and reads wait
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// The medium failed, now or before; `Nested` inside a command.
+    pub fn page_out_loaded(&self) -> Result<()> {
+        outside_commands()?;
+        self.may_wait_for_batches()?;
+        let mut given = Ok(());
+        self.combiner.exclusive(|| given = self.executor.backing().page_out_loaded());
+        given.map_err(|error| self.executor.fail(error))
+    }
+
     /// Why writes fail from now on, if they do.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {

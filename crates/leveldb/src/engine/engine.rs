@@ -12,8 +12,8 @@ pub(crate) enum Opening {
     Existing,
     /// A database that may be missing.
     Create,
-    /// A database that may be missing, for records that are written again if the process dies: they need not survive
-    /// that before they are durable.
+    /// A new database that is filled without a log: before [`StorageEngine::compact`] has ended that, nothing is
+    /// durable, and there is no database. Later writes fail.
     Import,
 }
 
@@ -21,6 +21,11 @@ impl Opening {
     /// The files may be missing.
     pub(crate) fn creates(self) -> bool {
         self != Self::Existing
+    }
+
+    /// The files are written without a log.
+    pub(crate) fn is_bulk_load(self) -> bool {
+        self == Self::Import
     }
 
     /// A write that returned survives the death of the process.
@@ -47,6 +52,10 @@ pub(crate) trait StorageEngine: Send + Sync {
     fn view(&self) -> Result<Arc<dyn ReadView>>;
     /// Makes everything so far durable, frees versions that no reader needs, and brings the files up to date.
     fn compact(&self) -> Result<()>;
+    /// Gives memory back that an import does not need any more.
+    fn page_out_loaded(&self) -> Result<()> {
+        Ok(())
+    }
     /// Reads everything against its checksums and rules; returns one message for each thing that is wrong.
     fn check(&self) -> Result<Vec<String>>;
     /// Figures of the engine.

@@ -56,6 +56,7 @@ impl MapEngine {
             .create(if opening.creates() { Create::IfMissing } else { Create::Never })
             .durability(Durability::Interval(INTERVAL))
             .keeps_recent(opening.keeps_recent())
+            .bulk_load(opening.is_bulk_load())
             .snapshot_bytes_max(SNAPSHOT_BYTES_MAX);
         if let Some(bytes) = memory_bytes_max {
             options = options.memory_bytes_max(bytes);

@@ -58,6 +58,7 @@ fn open_state(pool: &Path, opening: Opening, memory_bytes_max: Option<u64>) -> R
         .create(if opening.creates() { Create::IfMissing } else { Create::Never })
         .durability(Durability::interval_ms(INTERVAL_MS))
         .keeps_recent(opening.keeps_recent())
+        .bulk_load(opening.is_bulk_load())
         .capacity(capacity())
         .tracker(TrackerChoice::Explicit)
         .self_contained(true)
@@ -173,6 +174,10 @@ impl StorageEngine for TreeEngine {
     fn compact(&self) -> Result<()> {
         self.0.sweep()?;
         Ok(self.0.runtime().checkpoint()?)
+    }
+
+    fn page_out_loaded(&self) -> Result<()> {
+        Ok(self.0.runtime().page_out_loaded()?)
     }
 
     fn check(&self) -> Result<Vec<String>> {

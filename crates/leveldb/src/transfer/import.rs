@@ -1,6 +1,7 @@
 //! From LevelDB to this library.
 //!
-//! One thread reads with LevelDB, another writes to the engine: LevelDB's reading takes most of the time.
+//! One thread reads with LevelDB, another writes to the engine, without a log; a thread of the pool's writes the data
+//! file.
 
 use super::foreign::{ForeignCursor, ForeignDb, ForeignLibrary, must_be_bytewise};
 use super::options::{BATCH_BYTES, TransferOptions, open_ours};
@@ -24,9 +25,9 @@ const MAPPED_BYTES: usize = 16 << 20;
 const SAMPLE_BYTES: u64 = 4 << 20;
 /// Bytes that a record takes in memory beside its key and value, and in the data file.
 const RECORD_BYTES: u64 = 72;
-/// Memory for what is under way, and the log on the disk, which is kept twice.
+/// Memory for what is under way, and on the disk for what LevelDB writes when it replays its log.
 const WORK_BYTES: u64 = 64 << 20;
-const LOG_BYTES: u64 = 128 << 20;
+const WORK_DISK_BYTES: u64 = 16 << 20;
 
 /// Copies the LevelDB database in `source` into a new database `target`, which appears under its name when it is whole
 /// and durable. `source` stays as it is. `watch` is called now and then, and can stop it.
@@ -57,12 +58,14 @@ pub fn import(
     let to = open_ours(&partial.built(), true)?;
     let mut progress = TransferProgress { bytes_expected: expected.bytes, ..TransferProgress::default() };
     let (sender, receiver) = sync_channel(BATCHES_WAITING_MAX);
+    // The way back of batches that were written: memory that is new must be cleared by the kernel.
+    let (give_back, used) = sync_channel(BATCHES_WAITING_MAX + 1);
     std::thread::scope(|scope| {
         let (to, writer) = (&to, std::thread::Builder::new().name("import".into()));
         let writer = writer
-            .spawn_scoped(scope, move || write_all(to, &receiver))
+            .spawn_scoped(scope, move || write_all(to, &receiver, &give_back))
             .map_err(|e| TransferError::Failed(format!("cannot start a thread: {e}")))?;
-        let read = read_all(from.cursor(), &view, &sender, &mut progress, watch);
+        let read = read_all(from.cursor(), &view, (&sender, &used), &mut progress, watch);
         drop(sender);
         let written =
             writer.join().unwrap_or_else(|_| Err(Failure::corruption("the writing thread panicked")));
@@ -99,7 +102,7 @@ struct Expected {
 impl Expected {
     fn need(&self) -> Need {
         let records = self.bytes + self.records * RECORD_BYTES;
-        Need { memory: records + WORK_BYTES, disk: records + LOG_BYTES }
+        Need { memory: records + WORK_BYTES, disk: records + WORK_DISK_BYTES }
     }
 }
 
@@ -136,11 +139,11 @@ enum ReadEnd {
     Told(String),
 }
 
-/// Sends all records in batches.
+/// Sends all records in batches; takes the batches that come back.
 fn read_all(
     mut cursor: ForeignCursor<'_>,
     view: &SourceView,
-    to: &SyncSender<ChangeBytes>,
+    (to, used): (&SyncSender<ChangeBytes>, &Receiver<ChangeBytes>),
     progress: &mut TransferProgress,
     watch: &mut dyn FnMut(TransferProgress) -> ControlFlow<()>,
 ) -> std::result::Result<(), ReadEnd> {
@@ -160,7 +163,7 @@ fn read_all(
                 view.give_back_mapped();
             }
             // Nobody receives any more: the writer has failed, and says why.
-            if to.send(std::mem::take(&mut batch)).is_err() {
+            if to.send(std::mem::replace(&mut batch, used.try_recv().unwrap_or_default())).is_err() {
                 return Ok(());
             }
             if watch(*progress).is_break() {
@@ -174,11 +177,22 @@ fn read_all(
     }
 }
 
-fn write_all(to: &leveldb_t, batches: &Receiver<ChangeBytes>) -> crate::status::Result<()> {
-    batches.iter().try_for_each(|batch| to.engine()?.write(batch.list(), false))
+fn write_all(
+    to: &leveldb_t,
+    batches: &Receiver<ChangeBytes>,
+    used: &SyncSender<ChangeBytes>,
+) -> crate::status::Result<()> {
+    let engine = to.engine()?;
+    batches.iter().try_for_each(|mut batch| {
+        engine.write(batch.list(), false)?;
+        batch.clear();
+        // There is room for all; nobody takes them at the end.
+        let _ = used.try_send(batch);
+        engine.page_out_loaded()
+    })
 }
 
-/// Makes everything durable and closes the database; every record must be there.
+/// Ends the load, which makes the database, and closes it; every record must be there.
 fn finish(to: leveldb_t, records: u64) -> Result<()> {
     let engine = to.engine()?;
     engine.compact()?;
