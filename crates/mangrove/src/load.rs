@@ -13,8 +13,8 @@ impl MapOptions {
     /// there removes.)
     ///
     /// On the medium `file` the map is written without a redo log, each page of it once or a few times, most of it in
-    /// the background: several times as fast as into an existing map, with less than half of the bytes written. Its
-    /// writes do not wait for the disk, whatever the durability, because none is durable before all are.
+    /// the background: with a quarter of the bytes that writes to an existing map cost, and without the log's memory.
+    /// Its writes do not wait for the disk, whatever the durability, because none is durable before all are.
     /// [`Map::checkpoint`] ends the load: what `fill` writes after it fails. On persistent memory, where there is no
     /// log, only the name is given at the end.
     ///
